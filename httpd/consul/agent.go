@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net/netip"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // Self is the answer of agent/self. Every top-level member is an object: the official client decodes a
@@ -88,4 +91,95 @@ func (s AgentService) WithHash() AgentService {
 	sum := sha256.Sum256(text)
 	s.ContentHash = fmt.Sprintf("%x", sum[:8])
 	return s
+}
+
+// Home is what answers say of the logical node.
+type Home struct {
+	Datacenter string
+	Version    string // of the program
+	Epoch      string // the cluster's id
+	Address    string // host by which clients reach the cluster
+	Port       int    // of the service "consul": where its servers reach each other
+}
+
+// NodeID is the logical node's UUID. All servers of a cluster derive the same.
+func (h Home) NodeID() string { return uuidOf("node " + h.Epoch) }
+
+// uuidOf derives a UUID (RFC 9562, version 8) from a text.
+func uuidOf(text string) string {
+	id := sha256.Sum256([]byte("rollcall " + text))
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+}
+
+// Node is a node in answers.
+type Node struct {
+	ID              string
+	Node            string
+	Address         string
+	Datacenter      string
+	TaggedAddresses map[string]string
+	Meta            map[string]string
+	CreateIndex     registry.Index
+	ModifyIndex     registry.Index
+}
+
+// Node is a node of the registry as answers show it; nil: the logical one.
+func (h Home) Node(n *registry.Node) Node {
+	if n == nil || n.Name == "" {
+		return h.logical()
+	}
+	return Node{
+		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.Datacenter,
+		TaggedAddresses: registry.MapOf(n.Tagged), Meta: registry.MapOf(n.Meta), CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
+	}
+}
+
+// logical is the logical node, which never changes.
+func (h Home) logical() Node {
+	tagged := map[string]string{"lan": h.Address, "wan": h.Address}
+	if family := familyOf(h.Address); family != "" {
+		tagged["lan_"+family], tagged["wan_"+family] = h.Address, h.Address
+	}
+	return Node{
+		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: tagged,
+		Meta: h.meta(), CreateIndex: 1, ModifyIndex: 1,
+	}
+}
+
+// meta is the logical node's: exactly what an agent of Consul has, whose clients compare it.
+func (h Home) meta() map[string]string {
+	return map[string]string{"consul-network-segment": "", "consul-version": h.Version}
+}
+
+// familyOf is ipv4 or ipv6; "": the address is a name, or none.
+func familyOf(address string) string {
+	ip, err := netip.ParseAddr(address)
+	switch {
+	case err != nil:
+		return ""
+	case ip.Is4():
+		return "ipv4"
+	}
+	return "ipv6"
+}
+
+// NodeName is the name of the logical node: one agent stands for the whole cluster, whichever server
+// is asked. In domain values its name is empty.
+const NodeName = "rollcall"
+
+// ShownNode is a node's name in answers.
+func ShownNode(node string) string {
+	if node == "" {
+		return NodeName
+	}
+	return node
+}
+
+// NodeOf is the inverse of ShownNode.
+func NodeOf(shown string) string {
+	if shown == NodeName {
+		return ""
+	}
+	return shown
 }

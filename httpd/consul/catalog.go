@@ -1,6 +1,10 @@
+// Package consul turns the JSON of Consul's HTTP API into domain values and back: requests are read
+// leniently, as its clients need it (unknown fields are ignored, names compared without case), answers
+// are written with the fields and the spelling that its official Go client decodes. It knows no HTTP.
 package consul
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -73,7 +77,7 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 	if r.service != nil {
 		address := r.address
 		if node == "" || r.skipNodeUpdate {
-			address = firstOf(addressOf(node), r.address)
+			address = cmp.Or(addressOf(node), r.address)
 		}
 		if op.Service, op.Instance, err = r.serviceOn(node, address); err != nil {
 			return op, err
@@ -88,7 +92,7 @@ func (r *registrationBody) nodeOf() *registry.Node {
 }
 
 func (r *registrationBody) serviceOn(node, address string) (*registry.CatalogService, *registry.Instance, error) {
-	name := firstOf(r.service.service, r.service.name)
+	name := cmp.Or(r.service.service, r.service.name)
 	if name == "" {
 		return nil, nil, Rejected("Must provide service name")
 	}
@@ -127,8 +131,8 @@ func (c *catalogCheckBody) check(node string) (*registry.Check, error) {
 		return nil, malformed("Invalid check status: '%s'", c.status)
 	}
 	check := &registry.Check{
-		Node: node, ID: firstOf(c.checkID, c.name), Name: c.name, Notes: c.notes, Output: c.output, Status: status, Service: c.service,
-		Type: firstOf(c.kind, c.derivedType()), Definition: c.given(),
+		Node: node, ID: cmp.Or(c.checkID, c.name), Name: c.name, Notes: c.notes, Output: c.output, Status: status, Service: c.service,
+		Type: cmp.Or(c.kind, c.derivedType()), Definition: c.given(),
 	}
 	return check, checkName("check id", check.ID)
 }

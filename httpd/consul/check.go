@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -115,7 +116,7 @@ func (c *checkBody) check() (*registry.Check, error) {
 		return nil, malformed("Status for checks must 'passing', 'warning', 'critical'")
 	}
 	made := &registry.Check{
-		ID: firstOf(c.id, c.checkID, c.name), Name: c.name, Notes: c.notes, Status: status, Service: c.service,
+		ID: cmp.Or(c.id, c.checkID, c.name), Name: c.name, Notes: c.notes, Status: status, Service: c.service,
 		TTL: c.ttl.ms(), Type: "ttl", ReapAfter: c.reapAfter.ms(),
 	}
 	if made.ReapAfter > 0 {
@@ -148,16 +149,6 @@ func (c *checkBody) probe() *registry.Probe {
 		}
 	}
 	return p
-}
-
-// firstOf is the first text that is not empty.
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
 }
 
 // DecodeCheck reads the body of agent/check/register. Errors: Malformed.

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -208,7 +209,7 @@ func WhyNotPassing(v *registry.View, l *registry.Lease) string {
 		if c.Status != registry.Critical {
 			continue
 		}
-		if text := firstOf(c.Output, c.Notes); text != "" {
+		if text := cmp.Or(c.Output, c.Notes); text != "" {
 			return fmt.Sprintf("check %s is critical: %s", c.ID, text)
 		}
 		return fmt.Sprintf("check %s is critical", c.ID)

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -58,7 +59,7 @@ func fromEureka(l *registry.Lease, name string) Service {
 	i := l.Instance
 	port, secure := i.MainPort()
 	s := Service{
-		ID: i.ID(), Name: name, Tags: []string{}, Address: firstOf(i.IPAddr, i.HostName), Port: int32(port.Number),
+		ID: i.ID(), Name: name, Tags: []string{}, Address: cmp.Or(i.IPAddr, i.HostName), Port: int32(port.Number),
 		Meta: metaOf(i), Weights: Weights{1, 1}, CreateIndex: l.Registered, ModifyIndex: l.Changed,
 	}
 	if _, said := s.Meta[secureMeta]; secure && !said {

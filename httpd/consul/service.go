@@ -98,7 +98,7 @@ func decodeBody(body []byte, into json.Unmarshaler) error {
 // register is the service of a name on a node, and the instance that Eureka's clients see.
 func (s *serviceBody) register(node, name, address string) (*registry.CatalogService, *registry.Instance, error) {
 	service := &registry.CatalogService{
-		Name: name, ID: firstOf(s.id, name), Node: node, Tags: s.tags, Address: s.address, Port: int32(s.port),
+		Name: name, ID: cmp.Or(s.id, name), Node: node, Tags: s.tags, Address: s.address, Port: int32(s.port),
 		WeightPassing: 1, WeightWarning: 1, TagOverride: s.tagOverride, Kind: s.kind, SocketPath: s.socketPath,
 	}
 	if err := s.validate(service); err != nil {
@@ -195,7 +195,7 @@ const secureMeta = "secure"
 // instance is the service as Eureka's clients see it.
 func (s *serviceBody) instance(service *registry.CatalogService, address string) *registry.Instance {
 	name := strings.ToLower(service.Name)
-	host := firstOf(s.address, address, service.Node)
+	host := cmp.Or(s.address, address, service.Node)
 	i := &registry.Instance{
 		InstanceID: instanceID(service), App: strings.ToUpper(service.Name), HostName: host, IPAddr: host, Status: registry.Up, CountryID: 1,
 		DataCenter: registry.DataCenter{Name: registry.MyOwn}, VIP: name, Metadata: pairsOf(s.meta),
@@ -238,7 +238,7 @@ func (s *serviceBody) checksOf(service *registry.CatalogService) ([]*registry.Ch
 		if err != nil {
 			return nil, err
 		}
-		check.Service, check.ID = service.ID, firstOf(body.checkID, body.id)
+		check.Service, check.ID = service.ID, cmp.Or(body.checkID, body.id)
 		if check.ID == "" {
 			check.ID = "service:" + service.ID
 			if len(bodies) > 1 {

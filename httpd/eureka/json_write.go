@@ -3,6 +3,8 @@ package eureka
 import (
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // AppendText appends a JSON string, as the documents of this package have them, for documents that
@@ -82,4 +84,138 @@ func appendNumber(dst []byte, key string, n int64) []byte {
 func appendNumberText(dst []byte, key string, n int64) []byte {
 	dst = append(append(dst, key...), '"')
 	return append(strconv.AppendInt(dst, n, 10), '"')
+}
+
+// appendInstanceObject appends an instance as a JSON object. coordinating marks the answering
+// server's own instance.
+func appendInstanceObject(dst []byte, f Format, l *registry.Lease, renewed registry.Stamp, coordinating bool) []byte {
+	if f.Compact {
+		return appendCompactObject(dst, l)
+	}
+	i := l.Instance
+	dst = append(dst, '{')
+	dst = appendInstanceID(dst, i)
+	dst = appendQuotedNull(append(dst, `"hostName":`...), i.HostName)
+	dst = appendQuoted(append(dst, `,"app":`...), i.App)
+	dst = appendQuotedNull(append(dst, `,"ipAddr":`...), i.IPAddr)
+	dst = appendMember(dst, `,"sid":`, shownSID(i.SID))
+	dst = appendMember(dst, `,"status":`, i.Status.String())
+	dst = appendMember(dst, `,"overriddenStatus":`, i.Overridden.String())
+	dst = appendPorts(dst, i)
+	dst = appendNumber(dst, `,"countryId":`, int64(i.CountryID))
+	dst = appendDataCenter(dst, f, i.DataCenter)
+	dst = appendLeaseInfo(dst, l, renewed)
+	dst = appendMetadata(dst, i.Metadata)
+	dst = appendMember(dst, `,"appGroupName":`, i.AppGroup)
+	dst = appendMember(dst, `,"homePageUrl":`, i.HomePageURL)
+	dst = appendMember(dst, `,"statusPageUrl":`, i.StatusPageURL)
+	dst = appendMember(dst, `,"healthCheckUrl":`, i.HealthCheckURL)
+	dst = appendMember(dst, `,"secureHealthCheckUrl":`, i.SecureHealthURL)
+	dst = appendMember(dst, `,"vipAddress":`, i.VIP)
+	dst = appendMember(dst, `,"secureVipAddress":`, i.SecureVIP)
+	dst = appendMember(dst, `,"isCoordinatingDiscoveryServer":`, boolText(coordinating))
+	dst = appendNumberText(dst, `,"lastUpdatedTimestamp":`, l.UpdatedAt)
+	dst = appendNumberText(dst, `,"lastDirtyTimestamp":`, i.LastDirty)
+	dst = appendMember(dst, `,"actionType":`, l.Action.String())
+	dst = appendMember(dst, `,"asgName":`, i.ASG)
+	return append(dst, '}')
+}
+
+// appendCompactObject appends the compact form, in the order of upstream's MiniInstanceInfoMixIn.
+func appendCompactObject(dst []byte, l *registry.Lease) []byte {
+	i := l.Instance
+	dst = append(dst, '{')
+	dst = appendInstanceID(dst, i)
+	dst = appendQuoted(append(dst, `"app":`...), i.App)
+	dst = appendQuotedNull(append(dst, `,"ipAddr":`...), i.IPAddr)
+	dst = appendMember(dst, `,"vipAddress":`, i.VIP)
+	dst = appendMember(dst, `,"secureVipAddress":`, i.SecureVIP)
+	dst = appendDataCenter(dst, Format{Compact: true}, i.DataCenter)
+	dst = appendQuotedNull(append(dst, `,"hostName":`...), i.HostName)
+	dst = appendMember(dst, `,"status":`, i.Status.String())
+	dst = appendNumber(dst, `,"lastUpdatedTimestamp":`, l.UpdatedAt)
+	dst = appendMember(dst, `,"actionType":`, l.Action.String())
+	dst = appendMember(dst, `,"asgName":`, i.ASG)
+	dst = appendPorts(dst, i)
+	return append(dst, '}')
+}
+
+// appendInstanceID appends the one optional member that comes first, with the comma after it.
+func appendInstanceID(dst []byte, i *registry.Instance) []byte {
+	if i.InstanceID == "" {
+		return dst
+	}
+	dst = appendQuoted(append(dst, `"instanceId":`...), i.InstanceID)
+	return append(dst, ',')
+}
+
+// appendPorts appends all ports: fargo fails where one is missing, and where the flag is not a
+// string or (eureka-js) the number not a number.
+func appendPorts(dst []byte, i *registry.Instance) []byte {
+	for name, p := range portsOf(i) {
+		dst = append(append(append(dst, `,"`...), name...), `":`...)
+		dst = appendPort(dst, p)
+	}
+	return dst
+}
+
+func appendPort(dst []byte, p registry.Port) []byte {
+	dst = strconv.AppendUint(append(dst, `{"$":`...), uint64(p.Number), 10)
+	if p.Enabled {
+		return append(dst, `,"@enabled":"true"}`...)
+	}
+	return append(dst, `,"@enabled":"false"}`...)
+}
+
+// appendDataCenter appends dataCenterInfo. Metadata must be there for Amazon, even when empty, and
+// must not for the other kinds: Java's decoders fail otherwise.
+func appendDataCenter(dst []byte, f Format, dc registry.DataCenter) []byte {
+	if dc.Name != registry.Amazon {
+		dst = append(dst, `,"dataCenterInfo":{"@class":"`+ownDataCenterClass+`","name":`...)
+		return append(appendQuoted(dst, dc.Name), '}')
+	}
+	dst = append(dst, `,"dataCenterInfo":{"@class":"`+amazonDataCenterClass+`","name":"Amazon","metadata":{`...)
+	first := true
+	for _, p := range dc.Metadata {
+		if f.Compact && !compactKey(p.Key) {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = appendPair(dst, p)
+	}
+	return append(dst, `}}`...)
+}
+
+func appendLeaseInfo(dst []byte, l *registry.Lease, renewed registry.Stamp) []byte {
+	interval, duration := shownLease(l)
+	dst = append(dst, `,"leaseInfo":{`...)
+	dst = appendNumber(dst, `"renewalIntervalInSecs":`, interval)
+	dst = appendNumber(dst, `,"durationInSecs":`, duration)
+	dst = appendNumber(dst, `,"registrationTimestamp":`, l.RegisteredAt)
+	dst = appendNumber(dst, `,"lastRenewalTimestamp":`, renewed.Wall)
+	dst = appendNumber(dst, `,"evictionTimestamp":`, l.EvictedAt)
+	dst = appendNumber(dst, `,"serviceUpTimestamp":`, l.ServiceUpAt)
+	return append(dst, '}')
+}
+
+func appendMetadata(dst []byte, pairs []registry.Pair) []byte {
+	dst = append(dst, `,"metadata":{`...)
+	if len(pairs) == 0 {
+		return append(dst, `"@class":"`+emptyMapClass+`"}`...)
+	}
+	for n, p := range pairs {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendPair(dst, p)
+	}
+	return append(dst, '}')
+}
+
+func appendPair(dst []byte, p registry.Pair) []byte {
+	dst = append(appendQuoted(dst, p.Key), ':')
+	return appendQuoted(dst, p.Value)
 }
