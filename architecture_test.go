@@ -49,7 +49,9 @@ var allowed = map[string][]string{
 	"internal/expect": {},
 	"internal/golden": {"internal/expect", "internal/need"},
 	"internal/need":   {"internal/expect"},
-	"httpd/ratelimit": {},
+	// The service that tests of what works on one take.
+	"fsm/registry/registrytest": {"fsm/registry", "internal/need"},
+	"httpd/ratelimit":           {},
 	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
 	"cmd/probe": {"internal/setting", "fsm/registry"},
 	// What the programs' command lines have in common.

@@ -20,7 +20,7 @@ const i1Path = "/v1/rollcall/apps/orders/i1"
 func TestAnOverrideOfAnOperatorEndsAndTheInstanceIsWhatItSays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		got, err := n.ask(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&for=10s&author=ops&reason=deploy", "{}"))
 		want := `{"app":"ORDERS","id":"i1","index":"test-2"}` + "\n"
 		expect.That(t, err == nil && got.status == 200 && got.body == want && got.header.Get("X-Rollcall-Index") == "test-2",
@@ -28,7 +28,7 @@ func TestAnOverrideOfAnOperatorEndsAndTheInstanceIsWhatItSays(t *testing.T) {
 		e := n.explain(t, "i1")
 		expect.That(t, e.Status == "OUT_OF_SERVICE" && e.Override.Author == "ops" && e.Override.Reason == "deploy", "got %+v", e)
 		time.Sleep(11 * time.Second)
-		n.lead()
+		n.Lead()
 		e = n.explain(t, "i1")
 		expect.That(t, e.Status == "UP" && e.Override == nil, "after its end: %+v", e)
 	})
@@ -37,7 +37,7 @@ func TestAnOverrideOfAnOperatorEndsAndTheInstanceIsWhatItSays(t *testing.T) {
 func TestActsChangeWhatTheySay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for i, row := range []struct {
 			name, method, path string
 			index              int
@@ -66,15 +66,15 @@ func TestActsChangeWhatTheySay(t *testing.T) {
 
 func TestAnActWithoutAnAuthorNamesTheCaller(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	n.send(t, request("PUT", i1Path+"/override?value=DOWN", ""))
-	l, _ := n.view().Find(keyOf("i1"))
+	l, _ := n.Newest().Find(keyOf("i1"))
 	expect.That(t, l.Override.By.Author == "from 127.0.0.1", "the author is %q", l.Override.By.Author)
 }
 
 func TestBadActsAreRefusedAndChangeNothing(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	preservation := "/v1/rollcall/self-preservation"
 	for _, row := range []struct {
 		name, method, path, body string
@@ -103,13 +103,13 @@ func TestBadActsAreRefusedAndChangeNothing(t *testing.T) {
 		{name: "another method of a hold", method: "PUT", path: preservation + "/hold?for=1m", status: 405},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			before := n.view().Index()
+			before := n.Newest().Index()
 			got := n.send(t, request(row.method, row.path, row.body))
 			var doc struct{ Error string }
 			err := json.Unmarshal([]byte(got.body), &doc)
 			expect.That(t, err == nil && got.status == row.status && strings.Contains(doc.Error, row.says),
 				"got %d %s, want %d %q", got.status, got.body, row.status, row.says)
-			if v := n.view(); v.Index() != before || v.Preservation().State != registry.PreservationOff {
+			if v := n.Newest(); v.Index() != before || v.Preservation().State != registry.PreservationOff {
 				t.Errorf("it changed something: %d to %d, %v", before, v.Index(), v.Preservation().State)
 			}
 		})
@@ -118,12 +118,12 @@ func TestBadActsAreRefusedAndChangeNothing(t *testing.T) {
 
 func TestAFailedActSaysWhetherAnythingWasDone(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	for _, path := range []string{i1Path + "/quarantine?for=1m", i1Path + "/override?value=DOWN"} {
-		n.fail(registry.ErrNoLeader)
+		n.Fail(registry.ErrNoLeader)
 		got := n.send(t, request("PUT", path, ""))
 		expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "%s without a leader: got %d %s", path, got.status, got.body)
-		n.fail(registry.ErrUnknownOutcome)
+		n.Fail(registry.ErrUnknownOutcome)
 		got = n.send(t, request("PUT", path, ""))
 		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown",
 			"%s with an unknown outcome: got %d %s", path, got.status, got.body)
@@ -134,7 +134,7 @@ func TestAFailedActSaysWhetherAnythingWasDone(t *testing.T) {
 func TestActsAreTheOwnServersWhateverTheHeaderSays(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	peer := "x-netflix-discovery-replication: true"
 	n.send(t, request("PUT", i1Path+"/override?value=DOWN", "", peer))
 	n.send(t, request("PUT", i1Path+"/quarantine?for=1m", "", peer))
@@ -151,11 +151,11 @@ func TestTheQuarantinedAreListedOnlyWhenAskedFor(t *testing.T) {
 		now := time.Now().UnixMilli()
 		for _, app := range []string{"A", "B"} {
 			for _, id := range []string{"1", "2", "3"} {
-				n.apply(t, registry.Register{Instance: newInstance(app, id)})
+				n.Perform(t, registry.Register{Instance: newInstance(app, id)})
 			}
-			n.apply(t, registry.Quarantine{Key: registry.NewKey(app, "2"), For: 60_000, By: ops})
+			n.Perform(t, registry.Quarantine{Key: registry.NewKey(app, "2"), For: 60_000, By: ops})
 		}
-		n.apply(t, registry.SetOverride{Key: registry.NewKey("A", "1"), Status: registry.Down, For: 30_000, By: ops})
+		n.Perform(t, registry.SetOverride{Key: registry.NewKey("A", "1"), Status: registry.Down, For: 30_000, By: ops})
 		for query, want := range map[string]string{
 			"": "A/1 A/3 B/1 B/3", "?quarantined=false": "A/1 A/3 B/1 B/3", "?quarantined=true": "A/1 A/2 A/3 B/1 B/2 B/3",
 			"?app=b": "B/1 B/3", "?app=b&quarantined=true": "B/1 B/2 B/3",
@@ -190,7 +190,7 @@ func TestTheQuarantinedAreListedOnlyWhenAskedFor(t *testing.T) {
 // Quarantined instances count against the limits, and may register again where they are reached.
 func TestTheQuarantinedCountAsInstances(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesTotal: 1}}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
 	got := n.send(t, register(instanceJSON))
 	expect.That(t, got.status == 204, "the quarantined one: got %d %s", got.status, got.body)
 	expect.Equal(t, n.send(t, register(strings.ReplaceAll(instanceJSON, `"i1"`, `"i2"`))).status, 507, "another one: got")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 )
 
 // discard is a ResponseWriter that keeps nothing, so that a benchmark measures the handler alone.
@@ -19,7 +20,7 @@ func (d *discard) WriteHeader(int)             {}
 
 // BenchmarkCachedFullFetch is a full fetch of 10,000 instances that are ready, compressed.
 func BenchmarkCachedFullFetch(b *testing.B) {
-	h, err := New(Config{Service: filled(10_000)})
+	h, err := New(Config{Service: filled(b, 10_000)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func BenchmarkCachedFullFetch(b *testing.B) {
 }
 
 // done is a service that renews everything at once.
-type done struct{ bare }
+type done struct{ *registrytest.Memory }
 
 var doneResults = []registry.Result{{Outcome: registry.Done}}
 
@@ -48,7 +49,7 @@ func BenchmarkRenew(b *testing.B) {
 		"routed": "/eureka/apps/ORDERS/host-1.example.internal:orders:8080/?status=UP&lastDirtyTimestamp=1767225599500",
 	} {
 		b.Run(name, func(b *testing.B) {
-			h, err := New(Config{Service: &done{}})
+			h, err := New(Config{Service: &done{registrytest.New()}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -68,13 +69,13 @@ func BenchmarkHeapPerInstance(b *testing.B) {
 	const n = 20_000
 	for b.Loop() {
 		before := liveHeap()
-		s := filled(n)
+		s := filled(b, n)
 		registered := liveHeap()
 		d := newTestDocuments(s)
 		for _, rep := range []representation{{}, {gzip: true}} {
-			d.full(s.view(), rep)
+			d.full(s.Newest(), rep)
 			rep.format.XML = true
-			d.full(s.view(), rep)
+			d.full(s.Newest(), rep)
 		}
 		served := liveHeap()
 		b.ReportMetric(float64(registered-before)/n, "B/instance-registered")

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -123,7 +124,7 @@ func TestBadRequestsAreRefusedWithoutEffect(t *testing.T) {
 			if row.status == 413 && !got.closed {
 				t.Error("413 leaves the connection open")
 			}
-			need.That(t, n.count() <= 0, "the request had an effect")
+			need.That(t, n.Count() <= 0, "the request had an effect")
 		})
 	}
 	if got := gathered(t, metrics, "rollcall_http_panics_total", nil); got != 0 {
@@ -160,14 +161,15 @@ func TestOddRequestsAreAccepted(t *testing.T) {
 			n := newNode(t, httpd.Config{}, nil)
 			got := n.send(t, row.request)
 			need.That(t, got.status == http.StatusNoContent, "got %d %q, want 204", got.status, got.body)
-			expect.That(t, n.registered("ORDERS", "i1"), "the instance is not registered")
+			_, registered := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
+			expect.That(t, registered, "the instance is not registered")
 		})
 	}
 }
 
 func TestAnEscapedSlashStaysInsideTheID(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "a/b")})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "a/b")})
 	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/a%2Fb", "")).status, 200, "the escaped slash: got")
 	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/a/b", "")).status, 404, "the bare slash: got")
 }
@@ -197,7 +199,7 @@ func TestASlowBodyIsCutOffWithoutEffect(t *testing.T) {
 		rest, err := io.ReadAll(conn)
 		expect.That(t, err == nil && len(rest) <= 0, "%s: got %q, %v, want the connection closed", target, rest, err)
 	}
-	expect.That(t, n.count() <= 0, "a request had an effect")
+	expect.That(t, n.Count() <= 0, "a request had an effect")
 }
 
 func TestAConnectionThatBreaksInABodyHasNoEffect(t *testing.T) {
@@ -206,7 +208,7 @@ func TestAConnectionThatBreaksInABodyHasNoEffect(t *testing.T) {
 	need.Got(io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+decimal(len(instanceJSON)+1)+"\r\n\r\n"+instanceJSON))(t)
 	need.OK(t, conn.(interface{ CloseWrite() error }).CloseWrite())
 	expect.Equal(t, readReply(t, conn, "POST").status, http.StatusBadRequest, "got")
-	expect.That(t, n.count() <= 0, "the request had an effect")
+	expect.That(t, n.Count() <= 0, "the request had an effect")
 }
 
 func TestServersHaveTheBoundsOfTheThreatModel(t *testing.T) {
@@ -219,7 +221,7 @@ func TestServersHaveTheBoundsOfTheThreatModel(t *testing.T) {
 func TestQuotasRefuseNewInstancesAndLetOthersGoOn(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesInApp: 2, InstancesTotal: 3}}, nil)
 	for _, key := range []registry.Key{{App: "A", ID: "1"}, {App: "A", ID: "2"}} {
-		n.apply(t, registry.Register{Instance: newInstance(key.App, key.ID)})
+		n.Perform(t, registry.Register{Instance: newInstance(key.App, key.ID)})
 	}
 	post := func(app, id string) int {
 		body := strings.NewReplacer("ORDERS", app, "i1", id).Replace(instanceJSON)
@@ -234,7 +236,7 @@ func TestQuotasRefuseNewInstancesAndLetOthersGoOn(t *testing.T) {
 
 func TestAPanicIs500WithoutTextAndCounted(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Service: panicking{newMemory()}, Metrics: metrics}, nil)
+	n := newNode(t, httpd.Config{Service: panicking{registrytest.New()}, Metrics: metrics}, nil)
 	for _, target := range []string{"PUT /eureka/apps/A/1", "DELETE /eureka/apps/A/1", "GET /eureka/apps"} {
 		method, path, _ := strings.Cut(target, " ")
 		got := n.send(t, request(method, path, ""))
@@ -246,7 +248,7 @@ func TestAPanicIs500WithoutTextAndCounted(t *testing.T) {
 }
 
 // panicking is a service with defects.
-type panicking struct{ *memory }
+type panicking struct{ *registrytest.Memory }
 
 // Apply implements registry.Service.
 func (panicking) Apply(context.Context, registry.Origin, ...registry.Op) ([]registry.Result, error) {
@@ -258,5 +260,5 @@ func (p panicking) View(ctx context.Context, read registry.Consistency) (*regist
 	if read != registry.Stale {
 		panic("a defect of View")
 	}
-	return p.memory.View(ctx, read)
+	return p.Memory.View(ctx, read)
 }

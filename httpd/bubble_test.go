@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -18,7 +19,7 @@ import (
 // connections hold nothing back: a write waits for its reader, so a slow reader is slow by the
 // bubble's clock.
 type bubbled struct {
-	*memory
+	*registrytest.Memory
 	handler *httpd.Handler
 	server  *http.Server
 	pipes   *pipes
@@ -27,11 +28,11 @@ type bubbled struct {
 
 func newBubbled(t *testing.T, config httpd.Config) *bubbled {
 	t.Helper()
-	n := &bubbled{memory: newMemory(), pipes: &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}}
-	if m, ok := config.Service.(*memory); ok {
-		n.memory = m
+	n := &bubbled{Memory: registrytest.New(), pipes: &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}}
+	if m, ok := config.Service.(*registrytest.Memory); ok {
+		n.Memory = m
 	}
-	config.Service = n.memory
+	config.Service = n.Memory
 	var err error
 	if n.handler, err = httpd.New(config); err != nil {
 		t.Fatal(err)

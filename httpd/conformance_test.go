@@ -5,14 +5,15 @@ import (
 	"os"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/conformance"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestConformance(t *testing.T) {
-	service := newMemory()
-	service.leadAlways(t)
+	service := registrytest.New()
+	service.LeadAlways(t)
 	handler := need.Got(httpd.New(httpd.Config{Service: service, Node: "n1", Version: "test"}))(t)
 	server := httptest.NewServer(handler)
 	defer server.Close()
@@ -21,7 +22,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceWhereConnectionsAreTakenOver(t *testing.T) {
 	n := newNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
-	n.leadAlways(t)
+	n.LeadAlways(t)
 	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
 }
 
@@ -29,7 +30,7 @@ func TestConformanceWithoutConsensus(t *testing.T) {
 	config := aloneConfig()
 	config.Node, config.Version = "n1", "test"
 	n := newNode(t, config, nil)
-	n.set(func(m *memory) { m.alone = true })
-	n.leadAlways(t)
+	n.Set(func(m *registrytest.Memory) { m.Alone = true })
+	n.LeadAlways(t)
 	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata")})
 }

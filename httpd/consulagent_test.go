@@ -155,7 +155,7 @@ func TestServicesAreReapedByDefault(t *testing.T) {
 		need.That(t, r.status == 200, "%s: %+v", request.path, r)
 	}
 	for id, want := range map[string]time.Duration{"a": 72 * time.Hour, "b": 2 * time.Minute, "c": 72 * time.Hour, "node": 0} {
-		check, ok := c.view().CheckOn("", id)
+		check, ok := c.Newest().CheckOn("", id)
 		expect.That(t, ok && check.ReapAfter == want.Milliseconds(), "check %s: %+v, want it reaped after %v", id, check, want)
 	}
 }
@@ -167,7 +167,7 @@ func TestHTTPAndTCPChecksAreLeftToTheProber(t *testing.T) {
 		{"CheckID":"t","TCP":"h:1","Interval":"30s","Timeout":"5s","FailuresBeforeWarning":1,"FailuresBeforeCritical":3}]}`)
 	var got []string
 	for _, id := range []string{"h", "t"} {
-		c, _ := n.view().CheckOn("", id)
+		c, _ := n.Newest().CheckOn("", id)
 		got = append(got, fmt.Sprintf("%s %v %+v", c.Type, c.TTL, *c.Probe))
 	}
 	want := []string{
@@ -181,7 +181,7 @@ func TestMaintenanceTakesServicesOutOfUse(t *testing.T) {
 	n := newCatalog(t)
 	agent := newClient(t, n).Agent()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
 	for name, id := range map[string]string{"web": "w1", "orders": "o1"} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // again is no change
@@ -192,7 +192,7 @@ func TestMaintenanceTakesServicesOutOfUse(t *testing.T) {
 				expect.That(t, c != nil && c.Status == "critical" && c.Notes == "broken" && c.Name == "Service Maintenance Mode" && c.Type == "maintenance",
 					"the checks are %+v", checks)
 			}
-			l, _ := n.view().ServiceOn("", id)
+			l, _ := n.Newest().ServiceOn("", id)
 			expect.That(t, l.Instance.Status == registry.OutOfService, "the status is %v, want OUT_OF_SERVICE", l.Instance.Status)
 			for range 2 {
 				ok(t, agent.DisableServiceMaintenance(id))
@@ -256,7 +256,7 @@ func TestOneServerIsOneMember(t *testing.T) {
 	config, catalog := catalogConfig()
 	config.Cluster = nil
 	n := newNode(t, config, nil)
-	catalog.memory = n.memory
+	catalog.memory = n.Memory
 	got := read[[]struct{ Name, Addr string }](t, n, "/v1/agent/members")
 	expect.That(t, len(got) == 1 && got[0].Name == "n1" && got[0].Addr == "10.1.0.1", "members are %+v, want the node itself", got)
 }
@@ -312,10 +312,10 @@ func TestAServiceMayBeRegisteredBeforeItsNode(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","SkipNodeUpdate":true,"Service":{"Service":"web","ID":"w1"}}`)
 	key := registry.NewKey("web", "far:w1")
-	l, there := n.view().Lease(key)
+	l, there := n.Newest().Lease(key)
 	expect.That(t, there && l.Instance.HostName == "far", "the instance is %+v, want it at its node's name", l)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1"}`)
-	l, there = n.view().Lease(key)
+	l, there = n.Newest().Lease(key)
 	expect.That(t, there && l.Instance.HostName == "10.9.0.1", "the instance is %+v, want it at its node's address", l)
 }
 
@@ -333,7 +333,7 @@ func TestALongOutputIsCut(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"10s"}`)
 	n.must(t, "PUT", "/v1/agent/check/update/c", `{"Status":"warning","Output":"`+strings.Repeat("ä", 3000)+`"}`)
-	c, _ := n.view().CheckOn("", "c")
+	c, _ := n.Newest().CheckOn("", "c")
 	want := strings.Repeat("ä", 2048) + " ... (captured 4096 of 6000 bytes)"
 	expect.That(t, c.Output == want, "kept are %d bytes that end in %q", len(c.Output), c.Output[max(0, len(c.Output)-40):])
 }
@@ -342,7 +342,7 @@ func TestRegistrationsInTheCatalogRespectTheQuota(t *testing.T) {
 	config, catalog := catalogConfig()
 	config.Limits = httpd.Limits{InstancesInApp: 1}
 	n := newNode(t, config, nil)
-	catalog.memory = n.memory
+	catalog.memory = n.Memory
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a"}`)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a","Port":1}`)
 	got := n.call(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"b"}`)

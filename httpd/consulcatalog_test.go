@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -19,12 +20,12 @@ import (
 // catalogOnly is the coordination of a node of which nobody asks for keys.
 type catalogOnly struct {
 	kv.Service
-	memory *memory
+	memory *registrytest.Memory
 }
 
 // WatchCatalog implements httpd.Coordination.
 func (c catalogOnly) WatchCatalog(app string) (<-chan struct{}, func()) {
-	return c.memory.watchers.Join(app)
+	return c.memory.Watchers.Join(app)
 }
 
 // RaftAddresses implements httpd.Coordination.
@@ -43,7 +44,7 @@ func newCatalog(t testing.TB) *node {
 	t.Helper()
 	config, catalog := catalogConfig()
 	n := newNode(t, config, nil)
-	catalog.memory = n.memory
+	catalog.memory = n.Memory
 	return n
 }
 
@@ -52,7 +53,7 @@ func newCatalogIn(t *testing.T) *bubbled {
 	t.Helper()
 	config, catalog := catalogConfig()
 	n := newBubbled(t, config)
-	catalog.memory = n.memory
+	catalog.memory = n.Memory
 	return n
 }
 
@@ -162,7 +163,7 @@ func TestServicesOfTheAgentHaveConsulsShape(t *testing.T) {
 		expect.Equal(t, n.must(t, "GET", target, "").body, want, "GET %s:\ngot", target)
 	}
 	expect.That(t, len(hash) == 16, "the hash is %q, want 16 digits", hash)
-	stored, _ := n.view().CheckOn("", "service:w1")
+	stored, _ := n.Newest().CheckOn("", "service:w1")
 	expect.That(t, stored.TTL == 10_000 && stored.ReapAfter == 60_000,
 		"TTL is %d ms and it is reaped after %d ms, want 10 s and the minimum of 1 min", stored.TTL, stored.ReapAfter)
 }
@@ -171,7 +172,7 @@ func TestServicesOfTheAgentHaveConsulsShape(t *testing.T) {
 func TestRefusalsHaveConsulsTexts(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1"}`)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "same")}, registry.Register{Instance: newInstance("PAY", "same")},
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "same")}, registry.Register{Instance: newInstance("PAY", "same")},
 		registry.Register{Instance: newInstance("PAY", "p1")})
 	const register, checkRegister = "/v1/agent/service/register", "/v1/agent/check/register"
 	for _, row := range []struct {
@@ -306,7 +307,7 @@ func TestInstancesOfEurekaAreInTheCatalog(t *testing.T) {
 	up.Metadata = []registry.Pair{{Key: "zone", Value: "a"}}
 	secure.Port.Enabled, secure.SecurePort.Enabled = false, true
 	secure.IPAddr = ""
-	n.apply(t, registry.Register{Instance: up}, registry.Register{Instance: secure})
+	n.Perform(t, registry.Register{Instance: up}, registry.Register{Instance: secure})
 	type service struct {
 		ServiceID, ServiceName, ServiceAddress, Node string
 		ServicePort                                  int
@@ -334,7 +335,7 @@ func TestInstancesOfEurekaAreInTheCatalog(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.op != nil {
-				n.apply(t, row.op)
+				n.Perform(t, row.op)
 			}
 			expect.Equal(t, n.passing(t, "orders", "o1"), row.passing, "passing is")
 			got := n.checks(t, "orders", "o1")
@@ -404,7 +405,7 @@ func TestServicesOfConsulAreInEurekasLists(t *testing.T) {
 	}
 	expect.That(t, doc.Application.Name == "WEB" && slices.Equal(shown, want), "application %s:\ngot  %q\nwant %q", doc.Application.Name, shown, want)
 	n.must(t, "PUT", "/v1/agent/check/pass/service:w1?note=well", "")
-	l, _ := n.view().Lease(registry.NewKey("WEB", "w1"))
+	l, _ := n.Newest().Lease(registry.NewKey("WEB", "w1"))
 	expect.That(t, l.Instance.Status == registry.Up, "after a heartbeat the status is %v, want UP", l.Instance.Status)
 }
 
@@ -428,14 +429,14 @@ func TestADecisionMadeInRollcallKeepsAServiceOfConsulOutOfUse(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.op != nil {
-				n.apply(t, row.op)
+				n.Perform(t, row.op)
 			}
 			got := n.checks(t, "web", "w1")
 			expect.That(t, got == row.checks, "checks are %s\nwant       %s", got, row.checks)
 			expect.Equal(t, n.passing(t, "web", "w1"), !strings.Contains(row.checks, "critical"), "passing is")
 		})
 	}
-	n.apply(t, registry.Quarantine{Key: key, For: 60_000, By: by})
+	n.Perform(t, registry.Quarantine{Key: key, For: 60_000, By: by})
 	for _, target := range []string{"/v1/catalog/service/web", "/v1/health/service/web", "/v1/agent/services", "/v1/health/state/passing", "/v1/catalog/services"} {
 		got := n.must(t, "GET", target, "")
 		expect.That(t, !strings.Contains(got.body, "w1"), "GET %s shows a quarantined service: %s", target, got.body)
@@ -444,7 +445,7 @@ func TestADecisionMadeInRollcallKeepsAServiceOfConsulOutOfUse(t *testing.T) {
 		t.Errorf("health of a quarantined service: got %d %s, want 404", got.status, got.body)
 	}
 	n.must(t, "PUT", "/v1/agent/service/deregister/w1", "")
-	_, there := n.view().Find(key)
+	_, there := n.Newest().Find(key)
 	expect.That(t, !there, "a quarantined service cannot be deregistered")
 }
 
@@ -457,7 +458,7 @@ func TestDeregistrationIsFinalWhoeverRegistered(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			n := newCatalog(t)
 			n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`)
-			n.apply(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
 			for _, id := range []string{"w1", "o1"} {
 				target, body := row.target, row.body
 				if body == "" {
@@ -467,7 +468,7 @@ func TestDeregistrationIsFinalWhoeverRegistered(t *testing.T) {
 				}
 				n.must(t, "PUT", target, body)
 			}
-			got := n.view().Total()
+			got := n.Newest().Total()
 			expect.That(t, got == 0, "%d instances are left", got)
 			if got := n.call(t, "PUT", "/v1/agent/check/pass/service:w1", ""); got.status != 404 {
 				t.Errorf("a heartbeat after it: got %d %s, want 404", got.status, got.body)
@@ -485,7 +486,7 @@ func TestCatalogDeregistrationIsTrueWhateverWasThere(t *testing.T) {
 		for _, c := range read[[]struct{ CheckID string }](t, n, "/v1/health/node/far") {
 			ids = append(ids, c.CheckID)
 		}
-		return strings.Join(ids, " ") + "; " + fmt.Sprint(n.view().Total())
+		return strings.Join(ids, " ") + "; " + fmt.Sprint(n.Newest().Total())
 	}
 	for _, row := range []struct{ body, left string }{
 		{`{"Node":"none"}`, "alive well; 1"},
@@ -506,9 +507,9 @@ func TestWhatIsRegisteredAgainUnchangedMovesNoIndex(t *testing.T) {
 	n := newCatalog(t)
 	const body = `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Tags":["a"]},"Check":{"Name":"well","ServiceID":"w1","Status":"passing","Definition":{"Interval":"40s","Timeout":4000000000,"TCP":"h:1","HTTP":""}}}`
 	n.must(t, "PUT", "/v1/catalog/register", body)
-	before := n.view().Index()
+	before := n.Newest().Index()
 	n.must(t, "PUT", "/v1/catalog/register", body)
-	expect.Equal(t, n.view().Index(), before, "the index went from %d to", before)
+	expect.Equal(t, n.Newest().Index(), before, "the index went from %d to", before)
 	type check struct {
 		Type       string
 		Definition map[string]string

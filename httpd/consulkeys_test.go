@@ -108,7 +108,7 @@ func TestAValueHasALimit(t *testing.T) {
 	got = c.ask("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1))
 	expect.That(t, got.status == http.StatusRequestEntityTooLarge && got.body == want,
 		"a transaction: got %d %q, want 413 %q", got.status, got.body, want)
-	n := newNode(t, httpd.Config{Service: c.memory, Coordination: c.kv}, nil)
+	n := newNode(t, httpd.Config{Service: c.Memory, Coordination: c.kv}, nil)
 	chunked := "PUT /v1/kv/a HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n80001\r\n" + strings.Repeat("x", 0x80001) + "\r\n0\r\n\r\n"
 	if got := n.send(t, chunked); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "more than 524288 bytes") {
 		t.Errorf("of unknown length: got %d %q", got.status, got.body)

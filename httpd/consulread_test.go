@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -76,7 +77,7 @@ func TestReadsSayHowFreshTheyAre(t *testing.T) {
 		{"an absent tree", "/v1/kv/none?recurse", registry.Health{Quorum: true}, "2", "0", "true", "consistent", 1},
 		{"no session yet", "/v1/session/list?wait=1h", registry.Health{Quorum: true}, "1", "0", "true", "consistent", 1},
 	} {
-		c.set(func(m *memory) { m.health = row.health })
+		c.Set(func(m *registrytest.Memory) { m.Said = row.health })
 		before := c.kv.views.Load()
 		got := c.get(row.target)
 		for name, want := range map[string]string{
@@ -249,7 +250,7 @@ func TestAChangeWhileAWatcherLooksIsNotMissed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
-		c.set(func(*memory) {
+		c.Set(func(*registrytest.Memory) {
 			c.kv.after = func() { c.kv.perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
 		})
 		if got, took := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m").wait(); took != 0 || got.header.Get("X-Consul-Index") != "2" {
@@ -427,7 +428,7 @@ func TestShutdownAnswersAWaitThatLooksForALeader(t *testing.T) {
 // The server's time limits for a whole request would cut a long wait off.
 func TestALongWaitIsNotCutByTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		m := newMemory()
+		m := registrytest.New()
 		locker := newLocker(m)
 		n := newBubbled(t, httpd.Config{Service: m, Coordination: locker})
 		got := n.send(t, http.MethodPut, "/v1/kv/a", "v")

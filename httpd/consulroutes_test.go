@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -122,7 +123,7 @@ func TestTheClustersStateIsTold(t *testing.T) {
 
 // Every route of coordination, whoever adds one.
 func TestWithoutConsensusEveryRouteOfCoordinationSaysWhy(t *testing.T) {
-	h := need.Got(httpd.New(httpd.Config{Service: newMemory(), WithoutConsensus: true}))(t)
+	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), WithoutConsensus: true}))(t)
 	c := &coordinated{handler: h}
 	asked := 0
 	for _, route := range h.Routes(t) {

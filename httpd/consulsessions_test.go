@@ -110,7 +110,7 @@ func TestSessionsOnChecks(t *testing.T) {
 	check := func(id string, status registry.CheckStatus) *registry.Check {
 		return &registry.Check{ID: id, Name: id, Status: status}
 	}
-	c.apply(t, registry.RegisterCatalog{Checks: []*registry.Check{check("fine", registry.Passing), check("bad", registry.Critical)}})
+	c.Perform(t, registry.RegisterCatalog{Checks: []*registry.Check{check("fine", registry.Passing), check("bad", registry.Critical)}})
 	if got := c.ask("PUT", "/v1/session/create", `{"NodeChecks":["bad"]}`); got.status != 500 || got.body != "apply failed: Check 'bad' is in critical state" {
 		t.Errorf("on a critical check: got %d %s", got.status, got.body)
 	}
@@ -125,7 +125,7 @@ func TestSessionsOnChecks(t *testing.T) {
 		expect.That(t, strings.Contains(got.body, row.want), "%s is shown as %s, want %s", row.body, got.body, row.want)
 	}
 	plain := c.session(t, "")
-	c.apply(t, registry.SetCheck{Check: "fine", Status: registry.Critical})
+	c.Perform(t, registry.SetCheck{Check: "fine", Status: registry.Critical})
 	if got := decodeReply[[]struct{ ID string }](t, c.get("/v1/session/list")); len(got) != 1 || got[0].ID != plain {
 		t.Errorf("when the check turned critical, %v are left, want the one without it", got)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -19,7 +20,7 @@ import (
 // locker is an httpd.Coordination in one process, over the same registry, counter of indexes and lease
 // clock as a memory.
 type locker struct {
-	m        *memory
+	m        *registrytest.Memory
 	state    *kv.State // guarded by the memory's mutex
 	watchers kv.Watchers
 	applyErr error        // guarded likewise; of every Apply
@@ -40,16 +41,16 @@ func (c testCatalog) Check(node, id string) (critical, known bool) {
 	return known && status == registry.Critical, known
 }
 
-func newLocker(m *memory) *locker {
-	l := &locker{m: m, state: kv.New(testCatalog{m.registry})}
-	l.state.Establish(kv.Epoch{Term: 1, Index: 1}, m.stamp().Lease)
-	m.lost = l.lose
+func newLocker(m *registrytest.Memory) *locker {
+	l := &locker{m: m, state: kv.New(testCatalog{m.Registry})}
+	l.state.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)
+	m.After = l.lose
 	return l
 }
 
 func (l *locker) at() kv.At {
-	stamp := l.m.stamp()
-	return kv.At{Index: l.m.registry.Next(), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
+	stamp := l.m.Stamp()
+	return kv.At{Index: l.m.Registry.Next(), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
 }
 
 // lose ends the sessions that an operation of the registry took the checks of.
@@ -59,7 +60,7 @@ func (l *locker) lose(taken registry.Index) {
 		at.Index = taken
 	}
 	ended := false
-	for _, lost := range l.m.registry.Lost() {
+	for _, lost := range l.m.Registry.Lost() {
 		if lost.ID == "" {
 			ended = l.state.LoseNode(at, lost.Node) || ended
 		} else {
@@ -67,15 +68,15 @@ func (l *locker) lose(taken registry.Index) {
 		}
 	}
 	if ended && taken == 0 {
-		l.m.registry.Take()
+		l.m.Registry.Take()
 	}
 	l.watchers.Wake(l.state.Touched())
 }
 
 // Apply implements kv.Service.
 func (l *locker) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
+	l.m.Mu.Lock()
+	defer l.m.Mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (l *locker) perform(op kv.Op) kv.Result {
 	l.applied.Add(1)
 	result := l.state.Apply(l.at(), op)
 	if result.Index != 0 {
-		l.m.registry.Take()
+		l.m.Registry.Take()
 	}
 	l.watchers.Wake(l.state.Touched())
 	return result
@@ -111,8 +112,8 @@ func (l *locker) perform(op kv.Op) kv.Result {
 // View implements kv.Service.
 func (l *locker) View(_ context.Context, read registry.Consistency) (*kv.View, error) {
 	stale := read == registry.Stale
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
+	l.m.Mu.Lock()
+	defer l.m.Mu.Unlock()
 	if !stale {
 		l.views.Add(1)
 		if l.viewErr != nil {
@@ -136,7 +137,7 @@ func (l *locker) Watch(t kv.Topic) *kv.Wait {
 }
 
 // WatchCatalog implements httpd.Coordination.
-func (l *locker) WatchCatalog(app string) (<-chan struct{}, func()) { return l.m.watchers.Join(app) }
+func (l *locker) WatchCatalog(app string) (<-chan struct{}, func()) { return l.m.Watchers.Join(app) }
 
 // RaftAddresses implements httpd.Coordination.
 func (l *locker) RaftAddresses() (string, []string) {
@@ -145,36 +146,38 @@ func (l *locker) RaftAddresses() (string, []string) {
 
 // fail makes every call fail that asks others.
 func (l *locker) fail(err error) {
-	l.m.set(func(m *memory) { l.applyErr, l.viewErr, m.viewErr, m.health.Quorum = err, err, err, err == nil })
+	l.m.Set(func(m *registrytest.Memory) {
+		l.applyErr, l.viewErr, m.ViewErr, m.Said.Quorum = err, err, err, err == nil
+	})
 }
 
 // due does once what a leader does all the time: it ends sessions and lock-delays whose time has come.
 func (l *locker) due() {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
-	for _, op := range l.state.Due(l.m.stamp().Lease, 1000) {
+	l.m.Mu.Lock()
+	defer l.m.Mu.Unlock()
+	for _, op := range l.state.Due(l.m.Stamp().Lease, 1000) {
 		l.perform(op)
 	}
 }
 
 // pass moves the lease clock on.
 func (l *locker) pass(d time.Duration) {
-	l.m.set(func(m *memory) { m.started = m.started.Add(-d) })
+	l.m.Pass(d)
 	l.due()
 }
 
 // coordinated is a handler with coordination, asked without a network.
 type coordinated struct {
-	*memory
+	*registrytest.Memory
 	kv      *locker
 	handler *httpd.Handler
 }
 
 func newCoordinated(t testing.TB, config httpd.Config) *coordinated {
 	t.Helper()
-	m := newMemory()
-	c := &coordinated{memory: m, kv: newLocker(m)}
-	config.Service, config.Coordination = c.memory, c.kv
+	m := registrytest.New()
+	c := &coordinated{Memory: m, kv: newLocker(m)}
+	config.Service, config.Coordination = c.Memory, c.kv
 	var err error
 	if c.handler, err = httpd.New(config); err != nil {
 		t.Fatal(err)

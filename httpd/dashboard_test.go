@@ -19,7 +19,7 @@ func TestTheDashboardShowsSelfPreservationAndWhoIsInQuarantine(t *testing.T) {
 		}
 		n.fleet(t, 20, 8, 2*time.Minute)
 		odd := newInstance("ODD", "a/b c")
-		n.apply(t, registry.Register{Instance: odd}, registry.Quarantine{Key: odd.Key(), For: 60_000, By: registry.Act{Author: "<script>ops", Reason: "it's <b>odd</b>"}})
+		n.Perform(t, registry.Register{Instance: odd}, registry.Quarantine{Key: odd.Key(), For: 60_000, By: registry.Act{Author: "<script>ops", Reason: "it's <b>odd</b>"}})
 		page := n.get(t, "/").body
 		for _, want := range []string{
 			`preserving-on">on<`, "8 of 20 leases were renewed in time", "2000-01-01 00:01:10 UTC", "2000-01-01 01:01:10 UTC",

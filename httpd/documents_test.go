@@ -3,7 +3,6 @@ package httpd
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -18,59 +17,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// bare is a registry.Service for documents, which only read.
-type bare struct {
-	mu       sync.Mutex
-	registry *registry.Registry
-	clock    int64
-}
-
-func newBare() *bare {
-	b := &bare{registry: registry.New()}
-	b.registry.Establish(registry.Epoch{Term: 1, Index: 1}, "test")
-	return b
-}
-
-// Apply implements registry.Service.
-func (b *bare) Apply(_ context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	results := make([]registry.Result, len(ops))
-	for i, op := range ops {
-		b.clock++
-		results[i] = b.registry.Apply(registry.Stamp{Lease: b.clock, Wall: 1_700_000_000_000 + b.clock}, 1, origin, op)
-	}
-	return results, nil
-}
-
-// View implements registry.Service.
-func (b *bare) View(context.Context, registry.Consistency) (*registry.View, error) {
-	return b.view(), nil
-}
-
-// Changes implements registry.Service; nothing here watches.
-func (b *bare) Changes(ctx context.Context, _ registry.Index, _ registry.Selector) (registry.Changes, error) {
-	<-ctx.Done()
-	return registry.Changes{}, ctx.Err()
-}
-
-// Health implements registry.Service.
-func (b *bare) Health() registry.Health { return registry.Health{Ready: true, Quorum: true} }
-
-func (b *bare) view() *registry.View {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.registry.View()
-}
-
-func (b *bare) apply(ops ...registry.Op) {
-	_, _ = b.Apply(context.Background(), registry.FromClient, ops...)
-}
 
 // sample is an instance of about 1.1 KB in JSON.
 func sample(app, id string, dirty int64) *registry.Instance {
@@ -89,10 +40,10 @@ func sample(app, id string, dirty int64) *registry.Instance {
 }
 
 // filled has n instances in applications of 100.
-func filled(n int) *bare {
-	b := newBare()
+func filled(t testing.TB, n int) *registrytest.Memory {
+	b := registrytest.New()
 	for i := range n {
-		b.apply(registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), 1)})
+		b.Perform(t, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), 1)})
 	}
 	return b
 }
@@ -128,7 +79,7 @@ func representations() []representation {
 // A document that was built from pieces again and again is the one that is written in one go.
 func TestDocumentsFromChunksAreTheWholeDocument(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		b := newBare()
+		b := registrytest.New()
 		d := newTestDocuments(b)
 		rep := rapid.SampledFrom(representations()).Draw(rt, "representation")
 		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
@@ -137,12 +88,12 @@ func TestDocumentsFromChunksAreTheWholeDocument(t *testing.T) {
 			for i := first; i < first+n; i++ {
 				app, id := fmt.Sprintf("A%d", i%apps), fmt.Sprint(i)
 				if cancel {
-					b.apply(registry.Cancel{Key: registry.NewKey(app, id)})
+					b.Perform(t, registry.Cancel{Key: registry.NewKey(app, id)})
 					continue
 				}
-				b.apply(registry.Register{Instance: sample(app, id, b.clock+1)})
+				b.Perform(t, registry.Register{Instance: sample(app, id, b.Clock())})
 			}
-			v := b.view()
+			v := b.Newest()
 			want := string(eureka.AppendApplications(nil, rep.format, eureka.FullVersion, v.HashCode(), v.Leases()))
 			got := textOf(t, d.full(v, rep), rep)
 			need.That(rt, got == want, "%+v: got %.300q, want %.300q", rep, got, want)
@@ -151,7 +102,7 @@ func TestDocumentsFromChunksAreTheWholeDocument(t *testing.T) {
 }
 
 func TestOneChangeEncodesOneChunk(t *testing.T) {
-	b := filled(5000)
+	b := filled(t, 5000)
 	var l list
 	rep := representation{gzip: true}
 	for _, change := range []struct {
@@ -165,15 +116,15 @@ func TestOneChangeEncodesOneChunk(t *testing.T) {
 		{"a cancel", registry.Cancel{Key: registry.NewKey("APP0030", "instance-003001")}, 2},
 		{"a cancel of the first", registry.Cancel{Key: registry.NewKey("APP0000", "instance-000000")}, 2},
 	} {
-		l.rebuild(b.view(), rep)
+		l.rebuild(b.Newest(), rep)
 		before := map[*chunk]bool{}
 		for _, c := range l.chunks {
 			before[c] = true
 		}
 		if change.op != nil {
-			b.apply(change.op)
+			b.Perform(t, change.op)
 		}
-		l.rebuild(b.view(), rep)
+		l.rebuild(b.Newest(), rep)
 		encoded := 0
 		for _, c := range l.chunks {
 			if !before[c] {
@@ -190,10 +141,10 @@ func TestOneChangeEncodesOneChunk(t *testing.T) {
 }
 
 func TestADocumentIsBuiltOncePerVersionHoweverManyAsk(t *testing.T) {
-	b := filled(300)
+	b := filled(t, 300)
 	d := newTestDocuments(b)
 	for version := range 3 {
-		v := b.view()
+		v := b.Newest()
 		var asking sync.WaitGroup
 		for range 32 {
 			asking.Go(func() { d.full(v, representation{}) })
@@ -201,63 +152,63 @@ func TestADocumentIsBuiltOncePerVersionHoweverManyAsk(t *testing.T) {
 		asking.Wait()
 		got := testutil.ToFloat64(d.built.WithLabelValues("full", "json"))
 		expect.That(t, got == float64(version+1), "version %d: %v documents were built", version, got)
-		b.apply(registry.Register{Instance: sample("APP0001", "another", int64(version+1))})
+		b.Perform(t, registry.Register{Instance: sample("APP0001", "another", int64(version+1))})
 	}
 }
 
 func TestAnOlderReadIsAnsweredFromANewerDocument(t *testing.T) {
-	b := filled(10)
+	b := filled(t, 10)
 	d := newTestDocuments(b)
-	old := b.view()
-	b.apply(registry.Register{Instance: sample("NEW", "instance", 1)})
-	if doc := d.full(old, representation{}); doc.index != b.view().Index() {
-		t.Errorf("the document is of index %d, want the newest, %d", doc.index, b.view().Index())
+	old := b.Newest()
+	b.Perform(t, registry.Register{Instance: sample("NEW", "instance", 1)})
+	if doc := d.full(old, representation{}); doc.index != b.Newest().Index() {
+		t.Errorf("the document is of index %d, want the newest, %d", doc.index, b.Newest().Index())
 	}
 }
 
 func TestADocumentOfAnotherHistoryIsNotUsed(t *testing.T) {
 	doc := &document{epoch: "restored", index: 1 << 40}
-	expect.That(t, !doc.covers(filled(1).view()), "a document of another epoch counts as new")
+	expect.That(t, !doc.covers(filled(t, 1).Newest()), "a document of another epoch counts as new")
 }
 
 func TestRepresentationsThatNobodyAsksForAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := filled(300)
+		b := filled(t, 300)
 		d := newTestDocuments(b)
 		rare, common := representation{format: eureka.Format{Compact: true}}, representation{}
-		d.full(b.view(), rare)
+		d.full(b.Newest(), rare)
 		for range 12 {
-			d.full(b.view(), common)
+			d.full(b.Newest(), common)
 			time.Sleep(time.Minute) // virtual
 		}
-		d.full(b.view(), common)
+		d.full(b.Newest(), common)
 		expect.That(t, d.lists[rare.slot()].current.Load() == nil && d.lists[rare.slot()].chunks == nil, "the unused representation is kept")
 		expect.That(t, d.lists[common.slot()].current.Load() != nil, "the used representation was dropped")
 		got, want := d.bytes(), float64(d.lists[common.slot()].held.Load())
 		expect.That(t, got == want && want != 0, "%v bytes are reported, want %v", got, want)
-		if got := textOf(t, d.full(b.view(), rare), rare); !strings.Contains(got, "instance-000299") {
+		if got := textOf(t, d.full(b.Newest(), rare), rare); !strings.Contains(got, "instance-000299") {
 			t.Error("the dropped representation is not built again")
 		}
 	})
 }
 
 func TestDeltasAreCutAnewForEachVersionAndStep(t *testing.T) {
-	b := filled(5)
+	b := filled(t, 5)
 	d := newTestDocuments(b)
 	built := func() float64 { return testutil.ToFloat64(d.built.WithLabelValues("delta", "json")) }
 	for range 3 {
-		d.delta(b.view(), representation{})
-		d.delta(b.view(), representation{gzip: true})
+		d.delta(b.Newest(), representation{})
+		d.delta(b.Newest(), representation{gzip: true})
 	}
 	if built() != 1 {
 		t.Errorf("%v deltas were built of one version", built())
 	}
-	b.apply(registry.Cancel{Key: registry.NewKey("APP0000", "instance-000001")})
-	if got := string(d.delta(b.view(), representation{}).data); !strings.Contains(got, "DELETED") || built() != 2 {
+	b.Perform(t, registry.Cancel{Key: registry.NewKey("APP0000", "instance-000001")})
+	if got := string(d.delta(b.Newest(), representation{}).data); !strings.Contains(got, "DELETED") || built() != 2 {
 		t.Errorf("after a change: %v were built, got %.200q", built(), got)
 	}
-	b.registry.Advance(registry.Stamp{Lease: b.clock + 31_000, Wall: 1})
-	d.delta(b.view(), representation{})
+	b.Pass(31 * time.Second)
+	d.delta(b.Newest(), representation{})
 	if built() != 3 {
 		t.Errorf("after a step of the lease clock: %v were built, want 3", built())
 	}
@@ -279,26 +230,26 @@ func TestChecksumsOfPartsAddUp(t *testing.T) {
 // BenchmarkRebuildAfterOneChange10k is the time from one change among 10,000 instances until the
 // new full JSON document is ready, plain and compressed. Goal: 5 ms.
 func BenchmarkRebuildAfterOneChange10k(b *testing.B) {
-	s := filled(10_000)
+	s := filled(b, 10_000)
 	d := newTestDocuments(s)
 	plain, packed := representation{}, representation{gzip: true}
-	d.full(s.view(), plain)
-	d.full(s.view(), packed)
+	d.full(s.Newest(), plain)
+	d.full(s.Newest(), packed)
 	dirty := int64(1)
 	for b.Loop() {
 		dirty++
 		i := int(dirty*7919) % 10_000
-		s.apply(registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), dirty)})
-		v := s.view()
+		s.Perform(b, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), dirty)})
+		v := s.Newest()
 		d.full(v, plain)
 		d.full(v, packed)
 	}
 }
 
 func BenchmarkFirstBuild10k(b *testing.B) {
-	s := filled(10_000)
+	s := filled(b, 10_000)
 	for b.Loop() {
 		d := newTestDocuments(s)
-		d.full(s.view(), representation{gzip: true})
+		d.full(s.Newest(), representation{gzip: true})
 	}
 }

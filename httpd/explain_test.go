@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -104,7 +105,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "overridden for a time",
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
-				n.apply(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 10 * minute, By: ops})
+				n.Perform(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 10 * minute, By: ops})
 			},
 			summary: "ORDERS/i1 is listed as OUT_OF_SERVICE. OUT_OF_SERVICE is forced since 2000-01-01 00:00:00 UTC, by ops (deploy 12), until 2000-01-01 00:10:00 UTC; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
 			story: "registered: registered as UP by a client\n" +
@@ -114,7 +115,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "overridden by a client",
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
-				n.apply(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.Down})
+				n.Perform(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.Down})
 			},
 			summary: "ORDERS/i1 is listed as DOWN. DOWN is forced since 2000-01-01 00:00:00 UTC, by a client of Eureka's API; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
 			story: "registered: registered as UP by a client\n" +
@@ -124,7 +125,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "quarantined",
 			state: "quarantined",
 			happens: func(t *testing.T, n *bubbled) {
-				n.apply(t, registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops})
+				n.Perform(t, registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops})
 			},
 			summary: "ORDERS/i1 is in quarantine until 2000-01-01 00:10:00 UTC, by ops (deploy 12): it is in no list, and its heartbeats are accepted. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
 			story: "registered: registered as UP by a client\n" +
@@ -143,9 +144,9 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "dead and held",
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
-				n.apply(t, registry.SelfPreservation{To: registry.PreservationHeld, For: 30 * minute, By: ops})
+				n.Perform(t, registry.SelfPreservation{To: registry.PreservationHeld, For: 30 * minute, By: ops})
 				time.Sleep(2 * time.Minute)
-				n.lead()
+				n.Lead()
 			},
 			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Held by ops at 2000-01-01 00:00:00 UTC (deploy 12). Evictions are withheld until 2000-01-01 00:30:00 UTC: 1 lease has ended. Without the hold: 0 of 1 leases were renewed in time, too few for self-preservation, which needs 10. `rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release) ends it.",
 			story:   "registered: registered as UP by a client",
@@ -156,9 +157,9 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			happens: func(t *testing.T, n *bubbled) {
 				settings := registry.DefaultSettings()
 				settings.Threshold = registry.Whole
-				n.set(func(m *memory) { m.registry.Configure(settings) })
+				n.Set(func(m *registrytest.Memory) { m.Registry.Configure(settings) })
 				time.Sleep(2 * time.Minute)
-				n.lead()
+				n.Lead()
 			},
 			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because self-preservation.renewal-percent-threshold is 1, which leaves nothing for an eviction round to take.",
 			story:   "registered: registered as UP by a client",
@@ -168,7 +169,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
 				time.Sleep(2 * time.Minute)
-				n.set(func(m *memory) { m.health.Suspended = true })
+				n.Set(func(m *registrytest.Memory) { m.Said.Suspended = true })
 			},
 			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know who is alive.",
 			story:   "registered: registered as UP by a client",
@@ -178,9 +179,9 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
 				time.Sleep(time.Minute)
-				n.set(func(m *memory) {
-					m.registry.Advance(m.stamp())
-					m.registry.Establish(registry.Epoch{Term: 2, Index: 9}, "test")
+				n.Set(func(m *registrytest.Memory) {
+					m.Registry.Advance(m.Stamp())
+					m.Registry.Establish(registry.Epoch{Term: 2, Index: 9}, "test")
 				})
 			},
 			summary: "ORDERS/i1 is listed as UP. It was last renewed 1m ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s, prolonged by 5s after a change of leader or by eureka-compat.doubled-lease, ends in 35s, at 2000-01-01 00:01:35 UTC.",
@@ -191,7 +192,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
 				time.Sleep(2 * time.Minute)
-				n.set(func(m *memory) { m.registry.Advance(m.stamp()); m.health = registry.Health{Ready: true} })
+				n.Set(func(m *registrytest.Memory) { m.Registry.Advance(m.Stamp()); m.Said = registry.Health{Ready: true} })
 			},
 			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because there is no leader that this node knows, and without one nothing changes. These times are of the newest entry that this node applied, up to 2s old while a leader serves.",
 			story:   "registered: registered as UP by a client",
@@ -210,7 +211,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			state: "gone",
 			happens: func(t *testing.T, n *bubbled) {
 				time.Sleep(2 * time.Minute)
-				n.lead()
+				n.Lead()
 			},
 			summary: "ORDERS/i1 is gone: its lease ended, and it was evicted at 2000-01-01 00:02:00 UTC, 2m after its last renewal.",
 			story: "registered: registered as UP by a client\n" +
@@ -220,7 +221,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "canceled in quarantine",
 			state: "gone",
 			happens: func(t *testing.T, n *bubbled) {
-				n.apply(t, registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
+				n.Perform(t, registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
 			},
 			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client. If it registers before 2000-01-01 00:10:00 UTC it is in quarantine, by ops (deploy 12).",
 			story: "registered: registered as UP by a client\n" +
@@ -231,7 +232,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "canceled in a quarantine that is over",
 			state: "gone",
 			happens: func(t *testing.T, n *bubbled) {
-				n.apply(t, registry.Quarantine{Key: keyOf("i1"), For: minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
+				n.Perform(t, registry.Quarantine{Key: keyOf("i1"), For: minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
 				time.Sleep(2 * time.Minute)
 			},
 			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client.",
@@ -243,9 +244,9 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "without a lease",
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
-				n.apply(t, throughConsul("i1"))
+				n.Perform(t, throughConsul("i1"))
 				time.Sleep(time.Hour)
-				n.apply(t, registry.SetCheck{Check: "i1", Status: registry.Critical})
+				n.Perform(t, registry.SetCheck{Check: "i1", Status: registry.Critical})
 			},
 			summary: "ORDERS/i1 is listed as DOWN. It has no lease: it was registered through Consul's API, and stays until it is deregistered.",
 			story: "registered: registered as UP by a client\n" +
@@ -256,9 +257,9 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "gone because its check was critical",
 			state: "gone",
 			happens: func(t *testing.T, n *bubbled) {
-				n.apply(t, throughConsul("i1"), registry.SetCheck{Check: "i1", Status: registry.Critical})
+				n.Perform(t, throughConsul("i1"), registry.SetCheck{Check: "i1", Status: registry.Critical})
 				time.Sleep(61 * time.Second)
-				n.lead()
+				n.Lead()
 			},
 			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:01:01 UTC, because its check i1 was critical for too long.",
 			story: "registered: registered as UP by a client\n" +
@@ -272,16 +273,16 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			happens: func(t *testing.T, n *bubbled) {
 				for range 3 {
 					time.Sleep(80 * time.Second)
-					n.apply(t, registry.Renew{Key: keyOf("i1")})
+					n.Perform(t, registry.Renew{Key: keyOf("i1")})
 				}
-				n.apply(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 1000, By: ops},
+				n.Perform(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 1000, By: ops},
 					registry.UpdateMetadata{Key: keyOf("i1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}},
 					registry.Quarantine{Key: keyOf("i1"), For: 1000, By: ops})
 				time.Sleep(2 * time.Second)
-				n.lead()
+				n.Lead()
 				later := changedLater(newInstance("ORDERS", "i1"))
 				later.Status = registry.Down
-				n.apply(t, registry.Register{Instance: later}, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				n.Perform(t, registry.Register{Instance: later}, registry.Register{Instance: newInstance("ORDERS", "i1")})
 			},
 			summary: "ORDERS/i1 is listed as DOWN. It was last renewed 0s ago, at 2000-01-01 00:04:02 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:05:32 UTC.",
 			story: "registered: registered as UP by a client\n" +
@@ -298,7 +299,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newBubbled(t, httpd.Config{})
-				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				row.happens(t, n)
 				e := n.explain(t, "i1")
 				expect.That(t, e.State == row.state && e.Summary == row.summary, "%s: got  %s\nwant %s", e.State, e.Summary, row.summary)
@@ -312,14 +313,14 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 func (n *bubbled) fleet(t *testing.T, all, renewing int, d time.Duration) {
 	t.Helper()
 	for i := range all {
-		n.apply(t, registry.Register{Instance: newInstance("FLEET", fmt.Sprint(i))})
+		n.Perform(t, registry.Register{Instance: newInstance("FLEET", fmt.Sprint(i))})
 	}
 	for range int(d / (10 * time.Second)) {
 		time.Sleep(10 * time.Second)
 		for i := range renewing {
-			n.apply(t, registry.Renew{Key: registry.NewKey("FLEET", fmt.Sprint(i))})
+			n.Perform(t, registry.Renew{Key: registry.NewKey("FLEET", fmt.Sprint(i))})
 		}
-		n.lead()
+		n.Lead()
 	}
 }
 
@@ -327,7 +328,7 @@ func TestAnExplanationHasTheFactsAsFields(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		midnight := time.Now().UnixMilli()
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")},
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")},
 			registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 600_000, By: ops},
 			registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
 		time.Sleep(10 * time.Second)
@@ -343,10 +344,10 @@ func TestAnExplanationHasTheFactsAsFields(t *testing.T) {
 		p := e.SelfPreservation
 		expect.That(t, p.State == "off" && !p.Withholds && p.Reason == "Self-preservation is off: no lease is older than one renewal interval. Leases are evicted when they end.",
 			"self-preservation is %+v", p)
-		n.apply(t, registry.Cancel{Key: keyOf("i1")})
+		n.Perform(t, registry.Cancel{Key: keyOf("i1")})
 		e = n.explain(t, "i1")
 		expect.That(t, e.Status == "" && e.Removed != nil && e.Removed.Kind == "canceled" && e.Removed.At == midnight+10_000, "after the cancel: %+v", e)
-		n.set(func(m *memory) { m.health.Leads = false })
+		n.Set(func(m *registrytest.Memory) { m.Said.Leads = false })
 		expect.Equal(t, n.explain(t, "i1").Clock, "applied", "the clock of a follower is")
 	})
 }

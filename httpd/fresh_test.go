@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -37,12 +38,12 @@ func TestReadsAreAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			n := newNode(t, httpd.Config{Reads: row.config}, nil)
-			n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-			n.set(func(m *memory) {
-				m.health.Quorum = row.quorum
-				m.health.Age = 1234567 * time.Microsecond
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			n.Set(func(m *registrytest.Memory) {
+				m.Said.Quorum = row.quorum
+				m.Said.Age = 1234567 * time.Microsecond
 				if !row.quorum {
-					m.viewErr = registry.ErrNoLeader
+					m.ViewErr = registry.ErrNoLeader
 				}
 			})
 			for _, path := range readRoutes {
@@ -60,9 +61,9 @@ func TestReadsAreAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 
 func TestReadsWithoutAQuorumAre503UnlessStaleOnesAreAllowed(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	for name, err := range map[string]error{"no leader": registry.ErrNoLeader, "closed": registry.ErrClosed, "too late": context.DeadlineExceeded} {
-		n.set(func(m *memory) { m.viewErr = err })
+		n.Set(func(m *registrytest.Memory) { m.ViewErr = err })
 		for _, path := range readRoutes {
 			got := n.send(t, request("GET", path, ""))
 			if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" {
@@ -76,8 +77,8 @@ func TestReadsWithoutAQuorumAre503UnlessStaleOnesAreAllowed(t *testing.T) {
 
 func TestReadsOfTheRegistryAreGatedUntilItIsLoaded(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	n.set(func(m *memory) { m.health.Ready = false })
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	for path, want := range map[string]int{
 		"/eureka/apps": 403, "/eureka/apps/delta": 403, "/eureka/apps/ORDERS": 403, "/eureka/vips/orders": 403, "/eureka/svips/orders": 403,
 		"/eureka/apps/ORDERS/i1": 200, "/eureka/instances/i1": 200, "/eureka/status": 200,
@@ -90,7 +91,7 @@ func TestReadsOfTheRegistryAreGatedUntilItIsLoaded(t *testing.T) {
 		}
 	}
 	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "")).status, 200, "a heartbeat: got")
-	n.set(func(m *memory) { m.health.Ready = true })
+	n.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
 	for _, path := range []string{"/eureka/apps", "/readyz"} {
 		expect.Equal(t, n.send(t, request("GET", path, "")).status, 200, "GET %s when loaded: got", path)
 	}
@@ -126,7 +127,7 @@ func TestFailedWritesAreNeitherSuccessNorFailureWhereNobodyKnows(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			n := newNode(t, httpd.Config{}, nil)
-			n.set(func(m *memory) { m.applyErr = row.err })
+			n.Set(func(m *registrytest.Memory) { m.ApplyErr = row.err })
 			check := func(r string, status int, retry, outcome string) {
 				t.Helper()
 				got := n.send(t, r)
@@ -165,7 +166,7 @@ func TestABatchIsOneOperation(t *testing.T) {
 	item := `{"appName":"A","id":"1","action":"Heartbeat"}`
 	body := `{"replicationList":[` + strings.Repeat(item+",", 249) + item + `]}`
 	need.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", body)).status, 200, "got")
-	got := n.count()
+	got := n.Count()
 	expect.That(t, got == 1, "the service was called %d times, want once", got)
 }
 
@@ -191,7 +192,7 @@ func TestABatchMayBeEightMiB(t *testing.T) {
 
 func TestBatchItemsOverTheQuotaAreRefusedOneByOne(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesInApp: 1}}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i0")})
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i0")})
 	instance := strings.TrimSuffix(strings.TrimPrefix(instanceJSON, `{"instance":`), "}")
 	body := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `},{"appName":"ORDERS","id":"i0","action":"Heartbeat"}]}`
 	got := n.send(t, request("POST", "/eureka/peerreplication/batch", body))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -29,13 +30,13 @@ func TestFetchesWaitForATimeWhenThereWasNothingToLoad(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newBubbled(t, httpd.Config{WaitWhenEmpty: row.wait, ReadOnlyCache: row.cached})
-				n.set(func(m *memory) { m.health.Ready = false })
+				n.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 				expect.Equal(t, n.get(t, "/eureka/apps").status, 403, "while it loads: got")
 				time.Sleep(time.Hour) // virtual; the time of loading does not count
 				if row.full {
-					n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+					n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				}
-				n.set(func(m *memory) { m.health.Ready = true })
+				n.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
 				need.Equal(t, n.send(t, "POST", "/eureka/apps/ORDERS", instanceJSON, "Content-Type: application/json").status, 204, "a registration: got")
 				n.wantFetches(t, row.closed == 0)
 				if row.closed > 0 {
@@ -44,7 +45,7 @@ func TestFetchesWaitForATimeWhenThereWasNothingToLoad(t *testing.T) {
 					time.Sleep(time.Millisecond) // virtual
 					n.wantFetches(t, true)
 				}
-				n.apply(t, registry.Cancel{Key: keyOf("i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
+				n.Perform(t, registry.Cancel{Key: keyOf("i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
 				n.wantFetches(t, true) // once open it stays so
 			})
 		})

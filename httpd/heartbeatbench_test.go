@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 )
 
 // heartbeat is what a Java client sends.
@@ -40,7 +42,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 
 func newBenched(b *testing.B) *Handler {
 	b.Helper()
-	h, err := New(Config{Service: &done{}})
+	h, err := New(Config{Service: &done{registrytest.New()}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -57,7 +58,7 @@ func (l line) read(t testing.TB, request string) reply {
 // takenOver is a connection on which heartbeats were sent until the handler took it over.
 func (n *node) takenOver(t testing.TB) line {
 	t.Helper()
-	n.register(newInstance("ORDERS", "i1"))
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	l := n.line(t)
 	for range 3 {
 		need.Equal(t, l.ask(t, plainHeartbeat).status, 200, "heartbeat: got")
@@ -68,12 +69,6 @@ func (n *node) takenOver(t testing.TB) line {
 
 // renewalTime is what differs between two answers about one instance: it is shown live.
 var renewalTime = regexp.MustCompile(`<lastRenewalTimestamp>\d+<`)
-
-func (m *memory) register(i *registry.Instance) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.registry.Apply(m.stamp(), 1, registry.FromClient, registry.Register{Instance: i})
-}
 
 func TestATakenOverConnectionAnswersAsAnyOther(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
@@ -176,27 +171,21 @@ func TestAFailedHeartbeatOnATakenOverConnectionSaysWhatIsKnown(t *testing.T) {
 		{registry.ErrNoLeader, 503, "Retry-After"},
 		{registry.ErrUnknownOutcome, 504, "X-Rollcall-Outcome"},
 	} {
-		n.fail(row.err)
+		n.Fail(row.err)
 		got := l.ask(t, plainHeartbeat)
 		expect.That(t, got.status == row.status && got.header.Get(row.header) != "" && got.body == "",
 			"%v: got %+v, want %d with %s and no body", row.err, got, row.status, row.header)
 	}
-	n.fail(nil)
+	n.Fail(nil)
 	if got := l.ask(t, plainHeartbeat); got.status != 200 || got.header.Get("X-Rollcall-Outcome") != "" {
 		t.Errorf("after the failures: got %+v", got)
 	}
 }
 
-func (m *memory) fail(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.applyErr = err
-}
-
 func TestShutdownAnswersTheHeartbeatUnderWayAndClosesIdleConnections(t *testing.T) {
-	slow := &slowService{memory: newMemory(), begun: make(chan struct{}), release: make(chan struct{})}
+	slow := &slowService{Memory: registrytest.New(), begun: make(chan struct{}), release: make(chan struct{})}
 	n := newNode(t, httpd.Config{Service: slow}, nil)
-	n.memory = slow.memory
+	n.Memory = slow.Memory
 	idle, busy := n.takenOver(t), n.takenOver(t)
 	slow.hold.Store(true)
 	need.Got(io.WriteString(busy, plainHeartbeat))(t)
@@ -241,10 +230,10 @@ func FuzzHeartbeatsAreReadAsNetHTTPReadsThem(f *testing.F) {
 }
 
 func TestAHeartbeatThatShutdownFindsOnItsWayToBeTakenOverIsAnswered(t *testing.T) {
-	slow := &slowService{memory: newMemory(), begun: make(chan struct{}), release: make(chan struct{})}
+	slow := &slowService{Memory: registrytest.New(), begun: make(chan struct{}), release: make(chan struct{})}
 	n := newNode(t, httpd.Config{Service: slow}, nil)
-	n.memory = slow.memory
-	n.register(newInstance("ORDERS", "i1"))
+	n.Memory = slow.Memory
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	l := n.line(t)
 	need.Equal(t, l.ask(t, plainHeartbeat).status, 200, "the first heartbeat: got")
 	slow.hold.Store(true)

@@ -25,7 +25,7 @@ func (n *bubbled) poll(t *testing.T, query string) api.Changes {
 func TestALongPollAnswersAtOnceWhatChangedAlready(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.apply(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("B", "2")})
+		n.Perform(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("B", "2")})
 		for _, wait := range []string{"0s", "10m"} {
 			begun := time.Now()
 			p := n.poll(t, "?index=test-0&app=a&wait="+wait)
@@ -39,7 +39,7 @@ func TestALongPollAnswersWhenSomethingChanges(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		begun := time.Now()
-		time.AfterFunc(9*time.Minute, func() { n.apply(t, registry.Register{Instance: newInstance("A", "1")}) })
+		time.AfterFunc(9*time.Minute, func() { n.Perform(t, registry.Register{Instance: newInstance("A", "1")}) })
 		p := n.poll(t, "?index=test-0&wait=10m")
 		took := time.Since(begun)
 		expect.That(t, p.Index == "test-1" && len(p.Changes) == 1 && took == 9*time.Minute, "got %+v after %v", p, took)
@@ -50,7 +50,7 @@ func TestALongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		begun := time.Now()
-		time.AfterFunc(time.Second, func() { n.apply(t, registry.Register{Instance: newInstance("OTHER", "1")}) })
+		time.AfterFunc(time.Second, func() { n.Perform(t, registry.Register{Instance: newInstance("OTHER", "1")}) })
 		p := n.poll(t, "?index=test-0&app=A&wait=10m")
 		took := time.Since(begun)
 		expect.That(t, p.Index == "test-1" && len(p.Changes) == 0 && took == 10*time.Minute, "got %+v after %v", p, took)
@@ -65,7 +65,7 @@ func TestManyChangesAreReadInParts(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		const many = 5000
 		for i := range many {
-			n.apply(t, registry.Register{Instance: newInstance("A", fmt.Sprint(i))})
+			n.Perform(t, registry.Register{Instance: newInstance("A", fmt.Sprint(i))})
 		}
 		at, next := "test-0", 0
 		for range 3 {

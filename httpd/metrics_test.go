@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -76,7 +77,7 @@ func TestFailedOperationsAreCountedByTheirError(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	for outcome, err := range map[string]error{"unknown": registry.ErrUnknownOutcome, "no_leader": registry.ErrNoLeader, "error": registry.ErrClosed} {
-		n.set(func(m *memory) { m.applyErr = err })
+		n.Set(func(m *registrytest.Memory) { m.ApplyErr = err })
 		n.send(t, request("PUT", "/eureka/apps/A/1", ""))
 		n.send(t, request("DELETE", "/eureka/apps/A/1", ""))
 		for _, action := range []string{"renew", "cancel"} {
@@ -118,7 +119,7 @@ func TestInstancesAreCountedByStatus(t *testing.T) {
 	for id, status := range map[string]registry.Status{"1": registry.Up, "2": registry.Up, "3": registry.OutOfService} {
 		instance := newInstance("A", id)
 		instance.Status = status
-		n.apply(t, registry.Register{Instance: instance})
+		n.Perform(t, registry.Register{Instance: instance})
 	}
 	for status, want := range map[string]float64{"UP": 2, "OUT_OF_SERVICE": 1, "DOWN": 0, "STARTING": 0, "UNKNOWN": 0} {
 		expect.Equal(t, gathered(t, metrics, "rollcall_registry_instances", map[string]string{"status": status}), want, "%s: got", status)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -21,8 +22,8 @@ func aloneConfig() httpd.Config {
 func newAlone(t *testing.T, config httpd.Config) *node {
 	t.Helper()
 	n := newNode(t, config, nil)
-	n.set(func(m *memory) { m.alone, m.health.Age = true, 1500*time.Millisecond })
-	n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Set(func(m *registrytest.Memory) { m.Alone, m.Said.Age = true, 1500*time.Millisecond })
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	return n
 }
 
@@ -100,8 +101,8 @@ func TestWithoutConsensusActsAreAnsweredWithWhatHoldsThen(t *testing.T) {
 func TestWithoutConsensusNobodyIsToldOfLeaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, aloneConfig())
-		n.set(func(m *memory) { m.alone, m.health.Suspended = true, true })
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Set(func(m *registrytest.Memory) { m.Alone, m.Said.Suspended = true, true })
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		time.Sleep(2 * time.Minute) // virtual
 		for _, row := range []struct {
 			name         string
@@ -111,7 +112,7 @@ func TestWithoutConsensusNobodyIsToldOfLeaders(t *testing.T) {
 			{"loading", false, "still loading its state", "It is not evicted because this node is still loading its state."},
 			{"young", true, "this node became ready too short a time ago", "It is not evicted yet because this node became ready too short a time ago to know who is alive."},
 		} {
-			n.set(func(m *memory) { m.health.Ready = row.ready })
+			n.Set(func(m *registrytest.Memory) { m.Said.Ready = row.ready })
 			e, page := n.explain(t, "i1"), n.get(t, "/").body
 			expect.That(t, strings.HasSuffix(e.Summary, row.reason) && e.Clock == "running", "%s: by a %s clock it says %s", row.name, e.Clock, e.Summary)
 			expect.That(t, strings.Contains(page, row.page) && !strings.Contains(page, "No leader") && !strings.Contains(page, "this leader"),

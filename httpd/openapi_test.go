@@ -16,6 +16,7 @@ import (
 	"github.com/gorilla/mux"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -79,7 +80,7 @@ func withoutBase(h *Handler, template string) string {
 
 func TestRoutesAndOpenAPIAgree(t *testing.T) {
 	doc, _ := readOpenAPI(t)
-	h := need.Got(New(Config{Service: newBare()}))(t)
+	h := need.Got(New(Config{Service: registrytest.New()}))(t)
 	var documented []string
 	for path, item := range doc.Paths {
 		for method := range item {
@@ -103,7 +104,7 @@ func TestRoutesAndOpenAPIAgree(t *testing.T) {
 
 // What is matched by hand is what the router has, under every base path.
 func TestHeartbeatsMatchedByHandAreARouteOfTheRouter(t *testing.T) {
-	h := need.Got(New(Config{Service: newBare()}))(t)
+	h := need.Got(New(Config{Service: registrytest.New()}))(t)
 	for _, base := range DefaultBasePaths() {
 		target := &url.URL{Path: base + "/apps/A/i1"}
 		app, id, ok := h.matchRenew(target)

@@ -86,7 +86,7 @@ func TestAnOwnInstanceIsShownWithoutAnOwner(t *testing.T) {
 		n := newBubbled(t, httpd.Config{Datacenter: "dc1"})
 		i := newInstance("ORDERS", "i1")
 		i.Metadata = []registry.Pair{{Key: "zone", Value: "a"}}
-		n.apply(t, registry.Register{Instance: i})
+		n.Perform(t, registry.Register{Instance: i})
 		got := n.get(t, "/v1/rollcall/apps").body
 		expect.That(t, !strings.Contains(got, "datacenter") && !strings.Contains(got, "unheard") && strings.Contains(got, `"metadata":{"zone":"a"}`),
 			"listed: %s", got)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -224,7 +225,7 @@ func TestAGrantRightAfterTheQueueWasJoinedIsNotMissed(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
-		c.set(func(*memory) {
+		c.Set(func(*registrytest.Memory) {
 			c.kv.after = func() { c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder}) }
 		})
 		got, took := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter).wait()
@@ -242,11 +243,11 @@ func TestWhatWasGrantedWhenAWaiterWentAwayStaysItsSessions(t *testing.T) {
 		ctx, disconnect := context.WithCancel(t.Context())
 		p := c.start(ctx, "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
-		c.kv.m.mu.Lock() // the node, which is behind, does not see the grant
+		c.kv.m.Mu.Lock() // the node, which is behind, does not see the grant
 		c.kv.behind = c.kv.state.View()
 		disconnect()
 		c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder})
-		c.kv.m.mu.Unlock()
+		c.kv.m.Mu.Unlock()
 		got, _ := p.wait()
 		expect.That(t, decodeReply[acquisition](t, got).Acquired, "it was answered %s, which nobody hears", got.body)
 		again := c.acquire(t, "/v1/rollcall/locks/l?session="+waiter, "")
@@ -255,8 +256,8 @@ func TestWhatWasGrantedWhenAWaiterWentAwayStaysItsSessions(t *testing.T) {
 }
 
 func (l *locker) index() kv.Index {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
+	l.m.Mu.Lock()
+	defer l.m.Mu.Unlock()
 	return l.state.View().Index() + 1
 }
 
@@ -339,14 +340,14 @@ func TestWaitersForPermitsHaveALimit(t *testing.T) {
 func TestSessionsAreShownWithWhatTheyHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
-		c.kv.pass(time.Hour)
+		c.kv.pass(time.Hour) // on the clocks of the registry
 		s := c.ownSession(t, `{"name":"worker","ttl":"20s","lock_delay":"1s","behavior":"delete"}`)
 		c.put(t, "/v1/kv/k?acquire="+s, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+s, "")
 		c.acquire(t, "/v1/rollcall/semaphores/s?limit=1&session="+s, "")
 		time.Sleep(5 * time.Second)
 		want := fmt.Sprintf(`{"id":"%s","name":"worker","node":"rollcall","ttl":"20s","lock_delay":"1s","behavior":"delete","created":%d,"age_ms":5000,"ends_in_ms":15000,`+
-			`"holds":[{"kind":"key","name":"k","fence":2},{"kind":"lock","name":"l","fence":3},{"kind":"semaphore","name":"s","fence":4}]}`, s, time.Now().Add(-5*time.Second).UnixMilli())
+			`"holds":[{"kind":"key","name":"k","fence":2},{"kind":"lock","name":"l","fence":3},{"kind":"semaphore","name":"s","fence":4}]}`, s, time.Now().Add(time.Hour-5*time.Second).UnixMilli())
 		got := c.get("/v1/rollcall/sessions/" + strings.ToUpper(s))
 		if strings.TrimSpace(got.body) != want || got.header.Get("X-Rollcall-Index") != "test-1" {
 			t.Errorf("got %s of index %s, want %s of test-1", got.body, got.header.Get("X-Rollcall-Index"), want)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -97,9 +98,9 @@ func TestOperatorsReleaseAndHoldSelfPreservation(t *testing.T) {
 			t.Errorf("a hold replaces another, and has an author in any case: %+v", p)
 		}
 		for range 100 { // the round's share is taken each time
-			n.lead()
+			n.Lead()
 		}
-		got := n.view().Len()
+		got := n.Newest().Len()
 		expect.That(t, got == 20, "%d leases are left under a hold", got)
 	})
 }
@@ -123,10 +124,10 @@ func TestThereMayBeNothingToRelease(t *testing.T) {
 func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.set(func(m *memory) {
+		n.Set(func(m *registrytest.Memory) {
 			s := registry.DefaultSettings()
 			s.SelfPreservation = false
-			m.registry.Configure(s)
+			m.Registry.Configure(s)
 		})
 		p := n.preservation(t, "GET", "")
 		expect.That(t, !p.Enabled && strings.HasPrefix(p.Reason, "Self-preservation is switched off; 0 of 0 leases"), "got %+v", p)
@@ -135,10 +136,10 @@ func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
 
 func TestTheClustersSettingsAreShownByTheirKeys(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.set(func(m *memory) {
+	n.Set(func(m *registrytest.Memory) {
 		s := registry.DefaultSettings()
 		s.OnCut = "dc2=expire"
-		m.registry.Configure(s)
+		m.Registry.Configure(s)
 	})
 	got := n.send(t, request("GET", "/v1/rollcall/settings", "")).body
 	for _, want := range []string{`"self-preservation.enabled":true`, `"self-preservation.renewal-percent-threshold":0.85`, `"self-preservation.min-instances":10`,

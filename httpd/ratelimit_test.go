@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -43,7 +44,7 @@ func TestFetchesBeyondTheRateAreRefusedByTheirTarget(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				metrics := prometheus.NewRegistry()
 				n := newBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
-				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				refused := row.status
 				if row.target != "" {
 					refused = http.StatusServiceUnavailable
@@ -157,7 +158,7 @@ func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit](), Metrics: metrics})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for range 15 {
 			for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS"} {
 				expect.Equal(t, n.send(t, "GET", path, "").status, 200, "GET %s: got", path)
@@ -234,7 +235,7 @@ func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 		settings := setting.Default[httpd.RateLimit]()
 		settings.Enabled = true
 		n := newBubbled(t, httpd.Config{RateLimit: settings})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		fetch := func(path string) {
 			for i := range 300 {
 				agent := []string{"Java/17.0.1", "node-fetch/1.0"}[i%2]
@@ -251,7 +252,7 @@ func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 }
 
 func TestAnEmptyNameCannotBePrivileged(t *testing.T) {
-	_, err := httpd.New(httpd.Config{Service: newMemory(), RateLimit: httpd.RateLimit{Privileged: []string{"a", ""}}})
+	_, err := httpd.New(httpd.Config{Service: registrytest.New(), RateLimit: httpd.RateLimit{Privileged: []string{"a", ""}}})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "RateLimit.Privileged"), "got %v, want an error that names RateLimit.Privileged", err)
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})

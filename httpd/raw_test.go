@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -24,7 +25,7 @@ const liveness = time.Minute
 
 // node is a handler behind a real server, over a registry in memory.
 type node struct {
-	*memory
+	*registrytest.Memory
 	handler *httpd.Handler
 	addr    string
 }
@@ -38,9 +39,9 @@ func newNode(t testing.TB, config httpd.Config, change func(*http.Server)) *node
 // newNodeOn is newNode behind a listener of the test's.
 func newNodeOn(t testing.TB, config httpd.Config, change func(*http.Server), on func(net.Listener) net.Listener) *node {
 	t.Helper()
-	n := &node{memory: newMemory()}
+	n := &node{Memory: registrytest.New()}
 	if config.Service == nil {
-		config.Service = n.memory
+		config.Service = n.Memory
 	}
 	handler := need.Got(httpd.New(config))(t)
 	n.handler = handler
@@ -125,14 +126,6 @@ func newInstance(app, id string) *registry.Instance {
 		Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 443},
 		DataCenter: registry.DataCenter{Name: registry.MyOwn}, VIP: strings.ToLower(app), LastDirty: 1000,
 	}
-}
-
-// registered says whether an instance is in the registry.
-func (m *memory) registered(app, id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.registry.View().Lease(registry.NewKey(app, id))
-	return ok
 }
 
 func gzipped(text string) string {

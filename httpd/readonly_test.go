@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -42,7 +43,7 @@ func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-				n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
+				n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
 				toMultiple(10 * time.Second)
 				check := func(when, index, age string, shown bool) {
 					t.Helper()
@@ -54,16 +55,16 @@ func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 				}
 				check("first read", "test-1", "0.000", false)
 				time.Sleep(5 * time.Second) // virtual
-				n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
+				n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
 				time.Sleep(5*time.Second - time.Millisecond) // virtual
-				n.set(func(m *memory) { m.health.Age = 100 * time.Millisecond })
+				n.Set(func(m *registrytest.Memory) { m.Said.Age = 100 * time.Millisecond })
 				check("10 s later, after the change", "test-1", "9.999", false)
 				toMultiple(-time.Millisecond)
 				check("before the multiple", "test-1", "19.999", false)
 				time.Sleep(2 * time.Millisecond) // virtual
 				check("after the multiple", "test-2", "0.101", true)
 				time.Sleep(5 * time.Second) // virtual
-				n.apply(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i2")})
+				n.Perform(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i2")})
 				time.Sleep(50 * time.Second) // virtual; two multiples, the last 25 s ago
 				index := "test-3"
 				check("after two multiples without a read", index, "25.101", strings.HasSuffix(path, "delta"))
@@ -76,12 +77,12 @@ func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 func TestAllAnswersOfARefreshAreOfOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-		n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
+		n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
 		for path := range cachedRoutes {
 			n.send(t, "GET", path, "")
 		}
 		toMultiple(time.Second)
-		n.apply(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
+		n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
 		for path, word := range cachedRoutes {
 			got := n.send(t, "GET", path, "")
 			expect.That(t, !strings.Contains(got.body, word) && got.header.Get("X-Rollcall-Index") == "test-1" && got.header.Get("X-Rollcall-Age") == "1.000",
@@ -105,11 +106,11 @@ func TestAReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
 			}
 		}
 		check("unknown", 404)
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		check("just registered", 404)
 		toMultiple(time.Millisecond)
 		check("after the multiple", 200)
-		n.apply(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i1")})
+		n.Perform(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i1")})
 		check("just cancelled", 200)
 		toMultiple(time.Millisecond)
 		check("after the next multiple", 404)
@@ -132,13 +133,13 @@ func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newBubbled(t, httpd.Config{ReadOnlyCache: row.cached})
-				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				for _, path := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/apps/delta", row.path} {
 					n.send(t, "GET", path, "")
 				}
 				changed := newInstance("ORDERS", "i1")
 				changed.HostName, changed.LastDirty = "host-changed", 2000
-				n.apply(t, registry.Register{Instance: changed})
+				n.Perform(t, registry.Register{Instance: changed})
 				got := n.send(t, "GET", row.path, "")
 				expect.That(t, got.status == 200 && strings.Contains(got.body, "host-changed") && got.header.Get("X-Rollcall-Index") == "test-2",
 					"got %d with %v and %s, want the change", got.status, got.header, got.body)
@@ -147,7 +148,7 @@ func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
 	}
 	n := newNode(t, httpd.Config{ReadOnlyCache: true}, nil)
 	expect.Equal(t, n.send(t, request("GET", "/eureka/apps?consistency=fresh", "")).status, 400, "an unknown consistency: got")
-	n.set(func(m *memory) { m.health.Ready = false })
+	n.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "")).status, 403, "a registry that is still being loaded: got")
 }
 
@@ -155,8 +156,8 @@ func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
 func TestAReadOnlyCacheAnswersWithoutAQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-		n.set(func(m *memory) { m.viewErr, m.health.Age = registry.ErrNoLeader, 3*time.Second })
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Set(func(m *registrytest.Memory) { m.ViewErr, m.Said.Age = registry.ErrNoLeader, 3*time.Second })
 		got := n.send(t, "GET", "/eureka/apps", "")
 		expect.That(t, got.status == 200 && got.header.Get("X-Rollcall-Consistency") == "stale" && got.header.Get("X-Rollcall-Age") == "3.000",
 			"got %d with %v, want 200, stale, 3 s old", got.status, got.header)
@@ -210,7 +211,7 @@ func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for round, want := range []float64{1, 1, 2} {
 			for range 3 {
 				n.send(t, "GET", "/eureka/apps/ORDERS", "")
@@ -218,7 +219,7 @@ func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
 			got := gathered(t, metrics, "rollcall_http_documents_built_total", map[string]string{"kind": "application"})
 			expect.That(t, got == want, "round %d: %v answers were made so far, want %v", round, got, want)
 			if round == 1 {
-				n.apply(t, registry.Register{Instance: newInstance("OTHER", "i1")})
+				n.Perform(t, registry.Register{Instance: newInstance("OTHER", "i1")})
 			}
 			toMultiple(time.Second)
 		}
@@ -229,13 +230,13 @@ func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
 func TestACachedDeltaForgetsChangesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for _, row := range []struct {
 			wait  time.Duration
 			shown bool
 		}{{0, true}, {2 * time.Minute, true}, {2 * time.Minute, false}} {
 			time.Sleep(row.wait) // virtual
-			n.apply(t, registry.Renew{Key: registry.NewKey("ORDERS", "i1")})
+			n.Perform(t, registry.Renew{Key: registry.NewKey("ORDERS", "i1")})
 			toMultiple(time.Second)
 			got := n.send(t, "GET", "/eureka/apps/delta", "")
 			expect.That(t, strings.Contains(got.body, "i1") == row.shown && got.header.Get("X-Rollcall-Index") == "test-1",
@@ -247,7 +248,7 @@ func TestACachedDeltaForgetsChangesInTime(t *testing.T) {
 func TestAReadOnlyCacheIsBoundedAndForgetsWhatNobodyAsksFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		n.send(t, "GET", "/eureka/apps/ORDERS", "")
 		for i := range 5000 {
 			need.Equal(t, n.send(t, "GET", fmt.Sprint("/eureka/apps/JUNK", i), "").status, 404, "junk: got")
@@ -269,11 +270,11 @@ func TestAReadOnlyCacheIsBoundedAndForgetsWhatNobodyAsksFor(t *testing.T) {
 		if got := n.handler.CachedAnswers(); got != 0 {
 			t.Errorf("%d answers are kept that nobody asks for", got)
 		}
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
 		if got := n.send(t, "GET", "/eureka/apps/ORDERS", ""); !strings.Contains(got.body, "i2") {
 			t.Errorf("a first read after all were forgotten: got %s", got.body)
 		}
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
 		toMultiple(time.Millisecond)
 		if got := n.send(t, "GET", "/eureka/apps/ORDERS", ""); got.status != http.StatusOK || !strings.Contains(got.body, "i3") {
 			t.Errorf("after the next multiple: got %d %s", got.status, got.body)

@@ -39,7 +39,7 @@ func TestWhatAEurekaServerSendsBelongsToIt(t *testing.T) {
 			}}, nil)
 			got := n.send(t, row.request)
 			need.That(t, got.status/100 == 2, "answered %d %s", got.status, got.body)
-			l, ok := n.view().Lease(registry.NewKey("ORDERS", "i1"))
+			l, ok := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 			expect.That(t, ok && l.Origin == row.want, "registered %v with origin %+v, want %+v", ok, l.Origin, row.want)
 		})
 	}
@@ -48,7 +48,7 @@ func TestWhatAEurekaServerSendsBelongsToIt(t *testing.T) {
 func TestAnUnnamedEurekaServerIsCalledEureka(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
-	l, ok := n.view().Lease(registry.NewKey("ORDERS", "i1"))
+	l, ok := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 	expect.That(t, ok && l.Origin == registry.FromEureka, "registered %v with origin %+v, want %+v", ok, l.Origin, registry.FromEureka)
 }
 
@@ -64,10 +64,10 @@ func TestWhatAEurekaServerSendsShowsThatItsLinkIsAlive(t *testing.T) {
 		}
 		wants := func(when string, heard, applies int) {
 			t.Helper()
-			link, known := n.view().Link("old")
-			if !known || link.Heard != int64(heard)+1 || link.Cut != time.Minute.Milliseconds() || n.count() != applies {
+			link, known := n.Newest().Link("old")
+			if !known || link.Heard != int64(heard)+1 || link.Cut != time.Minute.Milliseconds() || n.Count() != applies {
 				t.Errorf("%s: link %+v (known: %v) after %d calls of the service; want heard at %d, cut after a minute, %d calls",
-					when, link, known, n.count(), heard+1, applies)
+					when, link, known, n.Count(), heard+1, applies)
 			}
 		}
 		send("POST", "/eureka/peerreplication/batch/", registerBatch)
@@ -93,7 +93,7 @@ func TestWhatAEurekaServerSendsShowsThatItsLinkIsAlive(t *testing.T) {
 func TestWithoutPeersNobodyAsksForLinks(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
-	link, known := n.view().Link("eureka")
+	link, known := n.Newest().Link("eureka")
 	expect.That(t, !known, "link %+v was noted", link)
 }
 

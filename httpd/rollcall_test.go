@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -48,7 +49,7 @@ func TestInstancesAreListed(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	instance := newInstance("ORDERS", "i1")
 	instance.Duration, instance.RenewalInterval = 30, 10
-	n.apply(t, registry.Register{Instance: instance}, registry.Register{Instance: newInstance("PAY", "p1")},
+	n.Perform(t, registry.Register{Instance: instance}, registry.Register{Instance: newInstance("PAY", "p1")},
 		registry.SetOverride{Key: instance.Key(), Status: registry.OutOfService})
 	list := func(query string) []map[string]any {
 		var instances []map[string]any
@@ -76,7 +77,7 @@ func TestInstancesAreListed(t *testing.T) {
 
 func TestRecentEventsAreShownNewestFirst(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.apply(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("A", "2")}, registry.Cancel{Key: registry.NewKey("A", "1")})
+	n.Perform(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("A", "2")}, registry.Cancel{Key: registry.NewKey("A", "1")})
 	var events struct{ Registered, Canceled []struct{ App, ID string } }
 	got := n.send(t, request("GET", "/v1/rollcall/events", ""))
 	need.OK(t, json.Unmarshal([]byte(got.body), &events))
@@ -111,7 +112,7 @@ func TestTheDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
 	for id, link := range map[string]string{script: "javascript:alert(1)", "web": "https://web.example/info", "data": "data:text/html,x", "upper": "HTTP://upper.example/"} {
 		instance := newInstance("A"+script, id)
 		instance.StatusPageURL = link
-		n.apply(t, registry.Register{Instance: instance})
+		n.Perform(t, registry.Register{Instance: instance})
 	}
 	for _, path := range []string{"/", "/lastn"} {
 		got := n.send(t, request("GET", path, ""))
@@ -132,7 +133,7 @@ func TestTheDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
 
 func TestTheDashboardShowsWhatIsWrong(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.set(func(m *memory) { m.health = registry.Health{} })
+	n.Set(func(m *registrytest.Memory) { m.Said = registry.Health{} })
 	page := n.send(t, request("GET", "/", "")).body
 	for _, want := range []string{"still loading its state", "No leader is known"} {
 		expect.That(t, strings.Contains(page, want), "the page lacks %q", want)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -57,7 +58,7 @@ func TestASenderOfLargeBatchesWaitsForItselfAndNobodyElseDoes(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &heldPeers{release: make(chan struct{})}
-				h := need.Got(httpd.New(httpd.Config{Service: newMemory(), Peers: p}))(t)
+				h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p}))(t)
 				defer h.Close()
 				body := strings.Repeat(" ", large)
 				answers := make(chan int, 6)
@@ -102,7 +103,7 @@ func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldPeers{release: make(chan struct{})}
 		// A share of 40 MiB, as a message that is held has more than one.
-		h := need.Got(httpd.New(httpd.Config{Service: newMemory(), Peers: p, Limits: httpd.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
+		h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p, Limits: httpd.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
 		defer h.Close()
 		body := strings.Repeat(" ", 3<<19)
 		answers := make(chan int, 20)
@@ -122,7 +123,7 @@ func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 }
 
 func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
-	h := need.Got(httpd.New(httpd.Config{Service: newMemory(), Peers: &peers{}, Limits: httpd.Limits{InFlightBytes: 1 << 20}}))(t)
+	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &peers{}, Limits: httpd.Limits{InFlightBytes: 1 << 20}}))(t)
 	defer h.Close()
 	body := strings.Repeat(" ", 100<<10) // of 128 for all requests, and 64 for batches
 	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // slowService holds writes back while hold is set, until release is closed.
 type slowService struct {
-	*memory
+	*registrytest.Memory
 	hold           atomic.Bool
 	begun, release chan struct{}
 }
@@ -23,7 +24,7 @@ func (s *slowService) Apply(ctx context.Context, origin registry.Origin, ops ...
 		close(s.begun)
 		<-s.release
 	}
-	return s.memory.Apply(ctx, origin, ops...)
+	return s.Memory.Apply(ctx, origin, ops...)
 }
 
 func eventually(t testing.TB, what string, holds func() bool) {

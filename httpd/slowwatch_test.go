@@ -26,12 +26,12 @@ func TestASlowWatcherGetsAResetAsItsLastEvent(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{Metrics: metrics})
 		s := n.watch(t, "")
-		n.apply(t, registry.Register{Instance: newInstance("A", "1")})
+		n.Perform(t, registry.Register{Instance: newInstance("A", "1")})
 		time.Sleep(4 * time.Second) // not too slow yet
 		s.want("change")
-		n.apply(t, registry.Register{Instance: newInstance("A", "2")})
+		n.Perform(t, registry.Register{Instance: newInstance("A", "2")})
 		time.Sleep(6 * time.Second)
-		n.apply(t, registry.Register{Instance: newInstance("A", "3")})
+		n.Perform(t, registry.Register{Instance: newInstance("A", "3")})
 		e := s.want("change")
 		expect.That(t, e.id == "test-2", "got %s, want what it was slow to read", e.text)
 		e = s.want("reset")
@@ -52,7 +52,7 @@ func TestAWatcherThatReadsNothingIsCutOff(t *testing.T) {
 		n := newBubbled(t, httpd.Config{Metrics: metrics})
 		resp := need.Got(n.begin(t, request("GET", "/v1/rollcall/watch", "")))(t)
 		newEvents(t, resp.Body).want("start")
-		n.apply(t, registry.Register{Instance: newInstance("A", "1")})
+		n.Perform(t, registry.Register{Instance: newInstance("A", "1")})
 		time.Sleep(31 * time.Second)
 		rest, err := io.ReadAll(resp.Body)
 		expect.That(t, err != nil, "the stream ended in order, after %q", rest)
@@ -68,7 +68,7 @@ func TestALargeChangeArrivesWhole(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		s := n.watch(t, "")
 		for _, size := range []int{31 << 10, 32 << 10, 64 << 10, 65 << 10, 250 << 10} {
-			n.apply(t, registry.Register{Instance: largeInstance("A", fmt.Sprint(size), size)})
+			n.Perform(t, registry.Register{Instance: largeInstance("A", fmt.Sprint(size), size)})
 			e := s.want("change")
 			got := len(e.data.Instance["metadata"].(map[string]any)["large"].(string))
 			expect.That(t, got == size, "%d bytes of %d arrived", got, size)
@@ -152,7 +152,7 @@ func TestAThousandSlowWatchersHarmNobody(t *testing.T) {
 	n, l := newNarrowNode(t, httpd.Config{Metrics: metrics}, slow)
 	churn := func() {
 		for i := range instances {
-			n.apply(t, registry.Register{Instance: largeInstance("CHURN", fmt.Sprint(i), size)})
+			n.Perform(t, registry.Register{Instance: largeInstance("CHURN", fmt.Sprint(i), size)})
 		}
 	}
 	before := heap()
@@ -170,7 +170,7 @@ func TestAThousandSlowWatchersHarmNobody(t *testing.T) {
 	eventually(t, "all others are too slow", func() bool { return l.blocked(slow)+int(slowOnes()) >= slowWatchers })
 	for i := range 20 {
 		churn()
-		n.apply(t, registry.Register{Instance: newInstance("HEALTHY", fmt.Sprint(i))})
+		n.Perform(t, registry.Register{Instance: newInstance("HEALTHY", fmt.Sprint(i))})
 		e := healthy.want("change")
 		expect.That(t, e.data.ID == fmt.Sprint(i), "the healthy watcher got %s, want %d", e.text, i)
 	}

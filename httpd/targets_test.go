@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -58,7 +59,7 @@ func TestTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
 func BenchmarkLimit(b *testing.B) {
 	settings := setting.Default[RateLimit]()
 	settings.Enabled = true
-	h, err := New(Config{Service: newBare(), RateLimit: settings})
+	h, err := New(Config{Service: registrytest.New(), RateLimit: settings})
 	if err != nil {
 		b.Fatal(err)
 	}

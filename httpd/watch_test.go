@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -48,13 +49,13 @@ var watchedLife = []struct {
 func TestAWatcherIsToldOfEveryChangeAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "before")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "before")})
 		s := n.watch(t, "")
 		expect.That(t, s.start.id == "test-1" && s.start.data.Index == "test-1", "it starts with %+v, want test-1", s.start)
 		for i, row := range watchedLife {
 			time.Sleep(time.Second) // nothing was sent lately
 			begun := time.Now()
-			n.apply(t, row.op)
+			n.Perform(t, row.op)
 			e, index := s.want("change"), fmt.Sprintf("test-%d", i+2)
 			expect.That(t, e.id == index && e.data.Index == index && e.data.Action == row.action && e.data.Why == row.why && e.data.Status == row.status && e.data.App == "ORDERS" && e.data.ID == "i1",
 				"%T: got %s %s, want %s %s %s %s", row.op, e.id, e.text, index, row.action, row.why, row.status)
@@ -70,9 +71,9 @@ func TestAWatcherIsToldOfEveryChangeAtOnce(t *testing.T) {
 func TestAnEvictionIsSaidToBeOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.leadAlways(t)
+		n.LeadAlways(t)
 		s := n.watch(t, "")
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		s.want("change")
 		for {
 			e, ok := s.next()
@@ -88,9 +89,9 @@ func TestAnEvictionIsSaidToBeOne(t *testing.T) {
 func TestWhatIsOnlyRememberedOfARemovalIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
 		time.Sleep(10 * time.Minute)
-		n.lead() // moves the clock: the record is reduced
+		n.Lead() // moves the clock: the record is reduced
 		want := `{"index":"test-2","action":"DELETED","why":"canceled","app":"ORDERS","id":"i1"}`
 		s := n.watch(t, "?index=test-1")
 		expect.Equal(t, s.want("change").text, want, "got")
@@ -102,7 +103,7 @@ func TestAWatchIsResumedWithoutAGapOrADuplicate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		for i := range 10 {
-			n.apply(t, registry.Register{Instance: newInstance("ORDERS", fmt.Sprint("i", i))})
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", fmt.Sprint("i", i))})
 		}
 		for _, row := range []struct{ name, query, header string }{
 			{"by index", "?index=test-4", "X: y"},
@@ -126,13 +127,13 @@ func TestWhatChangesWithinTheGapIsSentTogether(t *testing.T) {
 		s := n.watch(t, "")
 		time.Sleep(time.Second)
 		begun := time.Now()
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		if e := s.want("change"); e.at.Sub(begun) != 0 {
 			t.Errorf("the first change took %v", e.at.Sub(begun))
 		}
 		for _, status := range []registry.Status{registry.Down, registry.Starting, registry.OutOfService} {
 			time.Sleep(10 * time.Millisecond)
-			n.apply(t, registry.SetOverride{Key: keyOf("i1"), Status: status}, registry.Register{Instance: newInstance("ORDERS", status.String())})
+			n.Perform(t, registry.SetOverride{Key: keyOf("i1"), Status: status}, registry.Register{Instance: newInstance("ORDERS", status.String())})
 		}
 		var told []string
 		for range 4 {
@@ -151,14 +152,14 @@ func TestAQuietWatchLivesAndKnowsWhereItIs(t *testing.T) {
 		s := n.watch(t, "?app=ORDERS")
 		begun := time.Now()
 		for i := range 240 {
-			n.apply(t, registry.Register{Instance: newInstance("OTHER", "i1")})
+			n.Perform(t, registry.Register{Instance: newInstance("OTHER", "i1")})
 			e, ok := s.next()
 			want := fmt.Sprintf("test-%d", i+1)
 			need.That(t, ok && e.name == "" && e.id == want && e.comment == "age 0.000", "got %+v, %v, want only the id %s", e, ok, want)
 		}
 		took := time.Since(begun).Round(time.Minute)
 		expect.That(t, took == time.Hour, "240 signs of life took %v, want an hour", took)
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		s.want("change")
 	})
 }
@@ -168,24 +169,18 @@ func TestOtherApplicationsDoNotWakeAWatcher(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		s := n.watch(t, "?app=ORDERS")
 		for range 100 {
-			n.apply(t, registry.Register{Instance: newInstance("OTHER", "i1")})
+			n.Perform(t, registry.Register{Instance: newInstance("OTHER", "i1")})
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
-		if n.woken() != 0 {
-			t.Errorf("it was woken %d times", n.woken())
+		if n.Woken() != 0 {
+			t.Errorf("it was woken %d times", n.Woken())
 		}
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-		if e := s.want("change"); e.id != "test-101" || n.woken() != 1 {
-			t.Errorf("got %s after %d wakes, want test-101 after 1", e.text, n.woken())
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		if e := s.want("change"); e.id != "test-101" || n.Woken() != 1 {
+			t.Errorf("got %s after %d wakes, want test-101 after 1", e.text, n.Woken())
 		}
 	})
-}
-
-func (m *memory) woken() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.wakes
 }
 
 func TestAPositionThatIsLostIsReset(t *testing.T) {
@@ -199,16 +194,16 @@ func TestAPositionThatIsLostIsReset(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				metrics := prometheus.NewRegistry()
 				n := newBubbled(t, httpd.Config{Metrics: metrics})
-				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
-				n.forgetRemovals()
-				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
+				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
+				n.Pass(30 * time.Hour) // records of removals are pruned
+				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
 				s := n.watch(t, "?index="+row.index)
 				if s.start.id != row.index { // it is cut off here, and has lost nothing
 					t.Errorf("it starts at %s", s.start.id)
 				}
 				e := s.want("reset")
 				expect.That(t, e.id == "test-3" && e.data.Index == "test-3" && strings.Contains(e.data.Reason, "fetch everything"), "got %s %s", e.id, e.text)
-				n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
+				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
 				expect.Equal(t, s.want("change").id, "test-4", "it goes on with")
 				got := n.get(t, "/v1/rollcall/watch?wait=1m&index="+row.index)
 				var doc api.Error
@@ -223,18 +218,10 @@ func TestAPositionThatIsLostIsReset(t *testing.T) {
 	}
 }
 
-// forgetRemovals lets so much time pass that records of removals are pruned.
-func (m *memory) forgetRemovals() {
-	for range 60 {
-		time.Sleep(30 * time.Minute)
-		m.set(func(m *memory) { m.registry.Advance(m.stamp()) })
-	}
-}
-
 func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for _, row := range []struct {
 			name, query, header string
 			status              int
@@ -265,7 +252,7 @@ func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
 			expect.That(t, err == nil && got.status == row.status && strings.Contains(doc.Error, row.says),
 				"%s: got %d %s, want %d %q", row.name, got.status, got.body, row.status, row.says)
 		}
-		n.set(func(m *memory) { m.viewErr = registry.ErrNoLeader })
+		n.Set(func(m *registrytest.Memory) { m.ViewErr = registry.ErrNoLeader })
 		for _, query := range []string{"", "?wait=1s", "?index=test-2", "?index=other-1"} {
 			got := n.get(t, "/v1/rollcall/watch"+query)
 			expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "%q without a quorum: got %d %s", query, got.status, got.body)
@@ -317,7 +304,7 @@ func TestThereAreAtMostSoManyWatchers(t *testing.T) {
 func TestShutdownEndsWatches(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
-		n.apply(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		s := n.watch(t, "")
 		polled := make(chan reply, 1)
 		go func() {

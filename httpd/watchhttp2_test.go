@@ -1,6 +1,7 @@
 package httpd_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -27,9 +30,9 @@ func certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
 }
 
 // newSecure is a server with its own settings in a bubble, and a client that speaks HTTP/2 with it.
-func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool) (*memory, *http.Client) {
+func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool) (*registrytest.Memory, *http.Client) {
 	t.Helper()
-	m := newMemory()
+	m := registrytest.New()
 	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
 	server := httpd.NewServer("", handler, nil)
 	server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
@@ -56,7 +59,9 @@ func TestQuietWatchesLiveOverHTTP2(t *testing.T) {
 		need.That(t, resp.ProtoMajor == 2, "it speaks %s", resp.Proto)
 		s := newEvents(t, resp.Body)
 		s.want("start")
-		time.AfterFunc(5*time.Minute, func() { m.register(newInstance("A", "1")); m.watchers.Publish(m.view()) })
+		time.AfterFunc(5*time.Minute, func() {
+			_, _ = m.Apply(context.Background(), registry.FromClient, registry.Register{Instance: newInstance("A", "1")})
+		})
 		polled := need.Got(client.Get("https://example.com/v1/rollcall/watch?wait=10m&index=test-0"))(t)
 		defer polled.Body.Close()
 		body, err := io.ReadAll(polled.Body)

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -51,28 +52,28 @@ func wantDiff(t testing.TB, got api.PeerDiff, missing, extra int, want ...string
 func registerAll(t testing.TB, s *site, dirty int64, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		s.apply(t, registry.Register{Instance: instance("ORDERS", id, dirty)})
+		s.Perform(t, registry.Register{Instance: instance("ORDERS", id, dirty)})
 	}
 }
 
 func cancelAll(t testing.TB, s *site, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		s.apply(t, registry.Cancel{Key: ordersID(id)})
+		s.Perform(t, registry.Cancel{Key: ordersID(id)})
 	}
 }
 
 // forget prunes all records of removals.
 func forget(t testing.TB, s *site) {
 	t.Helper()
-	s.set(func(m *memory) {
-		frozen := m.registry.Freeze()
+	s.Set(func(m *registrytest.Memory) {
+		frozen := m.Registry.Freeze()
 		for _, rec := range frozen.Removals {
 			frozen.Pruned = rec.Lease.Changed
 		}
 		frozen.Removals = nil
 		pruned := need.Got(registry.Thaw(frozen))(t)
-		m.registry = pruned
+		m.Registry = pruned
 	})
 }
 
@@ -84,14 +85,14 @@ func TestADatacenterRepairsItsOwn(t *testing.T) {
 	a.tellChanges(t, 0)
 	registerAll(t, b, 1, "theirs")
 	b.tellChanges(t, 0)
-	b.apply(t, registry.Renew{Key: ordersID("kept")}) // its client is there now
+	b.Perform(t, registry.Renew{Key: ordersID("kept")}) // its client is there now
 	cancelAll(t, a, "pruned", "kept")
 	forget(t, a)
 	cancelAll(t, a, "canceled")
 	registerAll(t, a, 1, "missing")
 	registerAll(t, a, 5, "older")
-	a.apply(t, registry.SetOverride{Key: ordersID("overridden"), Status: registry.OutOfService})
-	b.apply(t, registry.SetOverride{Key: ordersID("newer"), Status: registry.OutOfService})
+	a.Perform(t, registry.SetOverride{Key: ordersID("overridden"), Status: registry.OutOfService})
+	b.Perform(t, registry.SetOverride{Key: ordersID("newer"), Status: registry.OutOfService})
 	settle(a, b)
 
 	d, tasks := a.diff(t, false)
@@ -122,7 +123,7 @@ func TestANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
 	forget(t, a)
 	cancelAll(t, a, "canceled")
 	both(a, b, 95*time.Second)
-	a.evict()
+	a.Evict()
 	settle(a, b) // it lasts a little longer elsewhere
 	d, _ := a.diff(t, false)
 	wantDiff(t, d, 0, 3, "canceled extra", "pruned extra", "evicted extra")
@@ -139,12 +140,12 @@ func TestNodesBecomeEqual(t *testing.T) {
 	registerAll(t, a, 1, "missing")
 	registerAll(t, b, 1, "there")
 	registerAll(t, a, 5, "older", "both")
-	b.apply(t, registry.Quarantine{Key: ordersID("both"), For: 600_000})
+	b.Perform(t, registry.Quarantine{Key: ordersID("both"), For: 600_000})
 	tie := *instance("ORDERS", "tie", 3)
-	a.apply(t, registry.Register{Instance: &tie})
+	a.Perform(t, registry.Register{Instance: &tie})
 	other := tie
 	other.VIP = "other"
-	b.apply(t, registry.Register{Instance: &other})
+	b.Perform(t, registry.Register{Instance: &other})
 	cancelAll(t, a, "canceled", "back")
 	cancelAll(t, b, "canceled there")
 	registerAll(t, b, 9, "back")
@@ -175,9 +176,9 @@ func TestWhatANodeEvictedComesBack(t *testing.T) {
 	registerAll(t, a, 1, "1")
 	a.tellChanges(t, 0)
 	both(a, b, 50*time.Second)
-	b.apply(t, registry.Renew{Key: ordersID("1")})
+	b.Perform(t, registry.Renew{Key: ordersID("1")})
 	both(a, b, 50*time.Second)
-	a.evict()
+	a.Evict()
 	settle(a, b)
 	a.without(t, "1")
 	a.repair(t)
@@ -211,10 +212,10 @@ func TestLargeDifferencesAreTakenInParts(t *testing.T) {
 			ops = append(ops, registry.Register{Instance: instance(fmt.Sprintf("APP-%02d", app), fmt.Sprint(n), 1)})
 		}
 	}
-	a.apply(t, ops...)
+	a.Perform(t, ops...)
 	need.Got(b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops...))(t)
 	for app := range apps {
-		a.apply(t, registry.Cancel{Key: registry.Key{App: fmt.Sprintf("APP-%02d", app), ID: "7"}})
+		a.Perform(t, registry.Cancel{Key: registry.Key{App: fmt.Sprintf("APP-%02d", app), ID: "7"}})
 	}
 	settle(a, b)
 	d, tasks := a.diff(t, true)
@@ -231,7 +232,7 @@ func TestOneApplicationIsNeverCutInParts(t *testing.T) {
 	for n := range maxDigestEntries + 2 {
 		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
 	}
-	a.apply(t, ops...)
+	a.Perform(t, ops...)
 	need.Got(b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops[1:]...))(t)
 	settle(a, b)
 	d, _ := a.diff(t, true)
@@ -245,7 +246,7 @@ func TestTheListOfDifferencesIsBounded(t *testing.T) {
 	for n := range maxDiffItems + 5 {
 		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
 	}
-	a.apply(t, ops...)
+	a.Perform(t, ops...)
 	settle(a, b)
 	d, tasks := a.diff(t, true)
 	expect.That(t, len(d.Items) == maxDiffItems && d.Missing == len(ops) && len(tasks) == len(ops),
@@ -378,23 +379,23 @@ func TestAnyTwoSitesBecomeEqual(t *testing.T) {
 						s = b
 					}
 					key := ordersID(rapid.SampledFrom([]string{"1", "2", "3"}).Draw(rt, "id"))
-					before := s.view().Index()
+					before := s.Newest().Index()
 					dirty += rapid.Int64Range(0, 1).Draw(rt, "newer")
 					switch rapid.IntRange(0, 6).Draw(rt, "what") {
 					case 0, 1:
 						i := instance("ORDERS", key.ID, dirty)
 						i.VIP = fmt.Sprint(n)
-						s.apply(t, registry.Register{Instance: i})
+						s.Perform(t, registry.Register{Instance: i})
 					case 2:
-						s.apply(t, registry.Cancel{Key: key})
+						s.Perform(t, registry.Cancel{Key: key})
 					case 3:
-						s.apply(t, registry.SetOverride{Key: key, Status: registry.OutOfService})
+						s.Perform(t, registry.SetOverride{Key: key, Status: registry.OutOfService})
 					case 4:
-						s.apply(t, registry.DeleteOverride{Key: key, Fallback: registry.Up})
+						s.Perform(t, registry.DeleteOverride{Key: key, Fallback: registry.Up})
 					case 5:
-						s.apply(t, registry.Quarantine{Key: key, For: rapid.SampledFrom([]int64{0, 600_000}).Draw(rt, "for")})
+						s.Perform(t, registry.Quarantine{Key: key, For: rapid.SampledFrom([]int64{0, 600_000}).Draw(rt, "for")})
 					case 6:
-						s.apply(t, registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "a", Value: fmt.Sprint(n)}}})
+						s.Perform(t, registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "a", Value: fmt.Sprint(n)}}})
 					}
 					if rapid.Bool().Draw(rt, "told") {
 						s.tellChanges(t, before)

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func validConfig() Config {
 	return Config{
-		Service: newMemory(), Datacenter: "dc1", Node: "n1",
+		Service: registrytest.New(), Datacenter: "dc1", Node: "n1",
 		Sender: func() string { return "dc1" },
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -38,8 +39,8 @@ func running(t testing.TB, node string) *site {
 	s := newSite()
 	s.become(t, "dc1", node, false, PeerConfig{Name: "dc3", Kind: Datacenter, URLs: []string{closed()}})
 	registerAll(t, s, 1, "1", "2", "3", "4")
-	s.apply(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService, By: registry.Act{Author: "ann"}, For: 600_000})
-	s.apply(t, registry.Quarantine{Key: ordersID("2"), For: 600_000})
+	s.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService, By: registry.Act{Author: "ann"}, For: 600_000})
+	s.Perform(t, registry.Quarantine{Key: ordersID("2"), For: 600_000})
 	cancelAll(t, s, "3")
 	registerAll(t, s, 1, "3")
 	cancelAll(t, s, "4")
@@ -52,23 +53,23 @@ func running(t testing.TB, node string) *site {
 
 func TestACopyIsEqual(t *testing.T) {
 	old := running(t, "n1")
-	old.pass(20 * time.Second)
+	old.Pass(20 * time.Second)
 	node := newSite()
 	node.become(t, "dc1", "n9", false, PeerConfig{Name: "old", Kind: Node, URLs: []string{old.server.URL}},
 		PeerConfig{Name: "dc3", Kind: Datacenter, URLs: []string{closed()}})
-	node.pass(time.Minute)
+	node.Pass(time.Minute)
 	// What this node has of before it stopped is older, and some of it is gone.
 	registerAll(t, node, 1, "4")
 	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
 	expect.Equal(t, node.lease(t, "far").Owner, "dc3", "owner")
 	l := node.lease(t, "1")
-	silent := node.clock() - node.view().LastRenewal(l).Lease
+	silent := node.Clock() - node.Newest().LastRenewal(l).Lease
 	expect.That(t, silent >= 20_000 && silent <= 25_000, "renewed %d ms ago, want 20 s and what the copy took", silent)
-	rest := l.Override.Until - node.clock()
+	rest := l.Override.Until - node.Clock()
 	expect.That(t, rest >= 575_000 && rest <= 580_000, "the override lasts %d ms, want 580 s less what the copy took", rest)
-	link, ok := node.view().Link("dc3")
-	expect.That(t, ok && node.clock()-link.Heard >= 20_000, "got link %+v, %v; want that dc3 was heard 20 s ago, or a little more", link, ok)
+	link, ok := node.Newest().Link("dc3")
+	expect.That(t, ok && node.Clock()-link.Heard >= 20_000, "got link %+v, %v; want that dc3 was heard 20 s ago, or a little more", link, ok)
 	need.Got(node.Apply(context.Background(), registry.Origin{Kind: registry.LocalPeer}, registry.Replica{Instance: instance("ORDERS", "4", 1), Life: 1}))(t)
 	node.without(t, "4")
 }
@@ -77,10 +78,10 @@ func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
 	old, node := running(t, "n1"), starting(t)
 	var state bytes.Buffer
 	need.OK(t, old.State(context.Background(), "dc1", &state))
-	node.pass(time.Minute)
+	node.Pass(time.Minute)
 	slow := &transfer{Replicator: node.Replicator, from: "n1", frames: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
 	need.OK(t, slow.run(context.Background()))
-	silent := node.clock() - node.view().LastRenewal(node.lease(t, "3")).Lease
+	silent := node.Clock() - node.Newest().LastRenewal(node.lease(t, "3")).Lease
 	expect.That(t, silent >= 20_000 && silent <= 25_000, "renewed %d ms ago, want 20 s or a little more", silent)
 }
 
@@ -90,12 +91,12 @@ func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 	for n := range 3 * copyChunk {
 		ops = append(ops, registry.Register{Instance: instance("PRICES", fmt.Sprint(n), 1)})
 	}
-	old.apply(t, ops...)
+	old.Perform(t, ops...)
 	node := starting(t, old.server.URL)
 	need.OK(t, node.Copy(context.Background()))
 	equal(t, old, node)
-	node.set(func(m *memory) {
-		expect.That(t, m.applies == 4, "%d calls of Apply, want 4", m.applies)
+	node.Set(func(m *registrytest.Memory) {
+		expect.That(t, m.Applies == 4, "%d calls of Apply, want 4", m.Applies)
 	})
 }
 
@@ -125,7 +126,7 @@ func TestANodeDoesNotCopyFromItself(t *testing.T) {
 
 func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
 	busy, stranger, old := running(t, "n1"), running(t, "n2"), running(t, "n3")
-	busy.set(func(m *memory) { m.notReady = true })
+	busy.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	stranger.answering(answerWith(403, "not a peer"))
 	registerAll(t, old, 1, "more")
 	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
@@ -136,12 +137,12 @@ func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
 // A node that becomes ready while another one looks for it is copied.
 func TestANodeIsWaitedFor(t *testing.T) {
 	old := running(t, "n1")
-	old.set(func(m *memory) { m.notReady = true })
+	old.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	node := starting(t, old.server.URL)
 	copied := make(chan error)
 	go func() { copied <- node.Copy(context.Background()) }()
 	eventually(t, "it asks twice", func() bool { return len(old.came(statePath)) >= 2 })
-	old.set(func(m *memory) { m.notReady = false })
+	old.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
 	need.OK(t, <-copied)
 	equal(t, old, node)
 }
@@ -149,7 +150,7 @@ func TestANodeIsWaitedFor(t *testing.T) {
 func TestNodesThatStartTogetherDoNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	other := running(t, "n1")
-	other.set(func(m *memory) { m.notReady = true })
+	other.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	node := starting(t, other.server.URL, closed())
 	begun := time.Now()
 	need.OK(t, node.Copy(context.Background()))
@@ -277,12 +278,12 @@ func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
 	n := len(old.came(statePath))
 	expect.That(t, n == 1, "%d tries, want 1", n)
 	equal(t, old, node)
-	expect.Equal(t, node.view().Preservation().State, registry.PreservationOff, "self-preservation is")
+	expect.Equal(t, node.Newest().Preservation().State, registry.PreservationOff, "self-preservation is")
 }
 
 func TestAStateIsNotGivenByANodeThatHasNone(t *testing.T) {
 	old := running(t, "n1")
-	old.set(func(m *memory) { m.notReady = true })
+	old.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	var state bytes.Buffer
 	if err := old.State(context.Background(), "dc1", &state); !errors.Is(err, registry.ErrNoLeader) || state.Len() > 0 {
 		t.Errorf("got %v and %d bytes, want ErrNoLeader and none", err, state.Len())

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -55,17 +56,17 @@ func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
 }
 
 func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
-	m := newMemory()
-	m.apply(t, registry.Register{Instance: instance("A", "1", 1)}, registry.Register{Instance: instance("A", "2", 1)})
-	m.pass(time.Minute)
-	m.apply(t, registry.Register{Instance: instance("A", "young", 1)}) // which a comparison leaves out
+	m := registrytest.New()
+	m.Perform(t, registry.Register{Instance: instance("A", "1", 1)}, registry.Register{Instance: instance("A", "2", 1)})
+	m.Pass(time.Minute)
+	m.Perform(t, registry.Register{Instance: instance("A", "young", 1)}) // which a comparison leaves out
 	c := newCursor(0, false)
 	_, known := c.reading()
 	need.That(t, !known, "known from the beginning")
 	repair := func() {
 		c.add(everything, 0)
 		c.add(everything, 0)
-		c.found(m.view())
+		c.found(m.Newest())
 	}
 	repair()
 	if at, known := c.reading(); !known || at.after != 2 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -21,7 +22,7 @@ import (
 // eurekaSide is a registry of ours with a link to a Eureka server, without a dispatcher: a test hands
 // the tasks over itself.
 type eurekaSide struct {
-	*memory
+	*registrytest.Memory
 	link *eurekaLink
 	log  *strings.Builder
 
@@ -33,15 +34,15 @@ type eurekaSide struct {
 }
 
 func newEurekaSide(t testing.TB, peer PeerConfig) *eurekaSide {
-	s := &eurekaSide{memory: newMemory(), log: &strings.Builder{}}
+	s := &eurekaSide{Memory: registrytest.New(), log: &strings.Builder{}}
 	setting.Fill(&peer.Flow)
 	peer.Kind = Eureka
 	if peer.Name == "" {
 		peer.Name = "old"
 	}
-	config := Config{Service: s.memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	config := Config{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	s.link = newEurekaLink(linkEnv{
-		config: config, peer: peer, view: s.memory.view, clock: s.memory.clock,
+		config: config, peer: peer, view: s.Memory.Newest, clock: s.Memory.Clock,
 		submit:    func(t task) { s.note(func() { s.submitted = append(s.submitted, t) }) },
 		sent:      func(fact string) { s.note(func() { s.sent = append(s.sent, fact) }) },
 		succeeded: func() { s.note(func() { s.successes++ }) },
@@ -73,7 +74,7 @@ func (s *eurekaSide) tell(t testing.TB, tasks ...task) {
 func (s *eurekaSide) has(t testing.TB, app, id, want string) {
 	t.Helper()
 	got := "-"
-	if l, ok := s.memory.view().Find(registry.NewKey(app, id)); ok {
+	if l, ok := s.Memory.Newest().Find(registry.NewKey(app, id)); ok {
 		got = l.Instance.Status.String()
 		if l.Instance.Overridden != registry.Unknown {
 			got += " overridden " + l.Instance.Overridden.String()
@@ -126,7 +127,7 @@ func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFakeEureka(t)
 			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
-			s.apply(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
+			s.Perform(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
 			c.task.key = key("orders", "i1")
 			if got := s.link.Process(t.Context(), c.task); got != batcher.Success {
 				t.Fatalf("result %d, failures %q", got, s.failures)
@@ -161,7 +162,7 @@ func TestAnOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 		{"canceled", registry.Cancel{Key: k}, canceled, ""},
 	}
 	for _, step := range steps {
-		s.apply(t, step.op)
+		s.Perform(t, step.op)
 		s.tell(t, task{key: k, facts: step.told})
 		need.Equal(t, f.show(), step.want, "%s: the Eureka server has", step.name)
 	}
@@ -174,7 +175,7 @@ func TestANewLifeEndsTheOverrideOfAnOldOneAtAEurekaServer(t *testing.T) {
 	f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 500), 204)
 	f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
 	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
-	s.apply(t, register(instance("ORDERS", "i1", 1000)))
+	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered, began: true})
 	f.has(t, "ORDERS/i1 UP 1000")
 }
@@ -196,7 +197,7 @@ func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
 			t.Run(c.name+map[bool]string{true: " by single calls"}[single], func(t *testing.T) {
 				f := newFakeEureka(t)
 				s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: single})
-				s.apply(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
+				s.Perform(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
 				s.tell(t, task{key: key("ORDERS", "i1"), facts: c.fact})
 				f.has(t, c.want)
 			})
@@ -207,7 +208,7 @@ func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
 func TestAServerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
 	f := newFakeEureka(t)
 	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
-	s.apply(t, register(instance("ORDERS", "i1", 1000)))
+	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 	calls := 0
 	f.failWith(func(w http.ResponseWriter, r *http.Request) bool {
 		calls++
@@ -229,13 +230,13 @@ func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
 			f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 5000), 204)
 			f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
 			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: c.single})
-			s.apply(t, register(instance("ORDERS", "i1", 1000)), registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
+			s.Perform(t, register(instance("ORDERS", "i1", 1000)), registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
 			if c.hide {
 				f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			}
 			s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat})
 			s.has(t, "ORDERS", "i1", "OUT_OF_SERVICE overridden OUT_OF_SERVICE")
-			l, _ := s.memory.view().Find(key("ORDERS", "i1"))
+			l, _ := s.Memory.Newest().Find(key("ORDERS", "i1"))
 			expect.That(t, l.Instance.LastDirty == 5000 && l.Owner == "old", "taken over: lastDirty %d, owner %q; want 5000, old", l.Instance.LastDirty, l.Owner)
 		})
 	}
@@ -252,7 +253,7 @@ func TestAnAnswerOf409WithoutAnInstanceThatIsNewerBringsOurs(t *testing.T) {
 				f.clientCall(t, "POST", "/apps/ORDERS", c.has, 204)
 			}
 			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
-			s.apply(t, register(instance("ORDERS", "i1", 1000)))
+			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			need.Equal(t, s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: heartbeat}), batcher.Success, "result")
 			f.failWith(nil)
@@ -272,10 +273,10 @@ func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFakeEureka(t)
 			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
-			s.apply(t, register(instance("ORDERS", "i1", 1000)))
+			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(answerWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
 			s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat})
-			if v := s.memory.view(); v.Index() != 1 || v.Len() != 1 {
+			if v := s.Memory.Newest(); v.Index() != 1 || v.Len() != 1 {
 				t.Errorf("after the answer the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
 			}
 			expect.That(t, strings.Contains(s.log.String(), "cannot be taken over"), "log %q does not say so", s.log)
@@ -289,7 +290,7 @@ func TestABatchNeverHasMoreThan250Items(t *testing.T) {
 	var tasks []task
 	for n := range 250 {
 		i := instance("ORDERS", "i"+string(rune('a'+n%26))+strings.Repeat("x", n/26), 1000)
-		s.apply(t, register(i))
+		s.Perform(t, register(i))
 		tasks = append(tasks, task{key: i.Key(), facts: registered, began: true})
 	}
 	s.tell(t, tasks...)
@@ -306,7 +307,7 @@ func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 	for n := range 80 {
 		i := instance("ORDERS", "i"+strings.Repeat("x", n), 1000)
 		i.Metadata = []registry.Pair{{Key: "large", Value: strings.Repeat("y", 60<<10)}}
-		s.apply(t, register(i))
+		s.Perform(t, register(i))
 		tasks = append(tasks, task{key: i.Key(), facts: registered})
 	}
 	s.tell(t, tasks...)
@@ -323,11 +324,11 @@ func TestARepairTellsAEurekaServerEverything(t *testing.T) {
 	f := newFakeEureka(t)
 	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
 	theirs := instance("BILLING", "b1", 1000)
-	s.apply(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)), registry.Cancel{Key: key("ORDERS", "i2")})
-	need.Got(s.memory.Apply(t.Context(), s.link.env.origin, register(theirs)))(t)
+	s.Perform(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)), registry.Cancel{Key: key("ORDERS", "i2")})
+	need.Got(s.Memory.Apply(t.Context(), s.link.env.origin, register(theirs)))(t)
 	others := instance("LEDGER", "l1", 1000)
 	dc2 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
-	need.Got(s.memory.Apply(t.Context(), dc2, register(others), registry.Cancel{Key: others.Key()}))(t)
+	need.Got(s.Memory.Apply(t.Context(), dc2, register(others), registry.Cancel{Key: others.Key()}))(t)
 	if _, _, err := s.link.compare(t.Context(), false); !errors.Is(err, ErrNoDigests) {
 		t.Fatalf("comparison: %v, want ErrNoDigests", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -20,7 +21,7 @@ import (
 // circle is a node of ours and a Eureka server that replicate to each other, ours all the time, and the
 // other one when the test says so.
 type circle struct {
-	*memory
+	*registrytest.Memory
 	fake       *fakeEureka
 	replicator *Replicator
 	service    string // the node's URL as the Eureka server is configured with it
@@ -36,16 +37,16 @@ func (p eurekaPeers) Cut(server string) time.Duration { return p.replicator.Cut(
 
 func newCircle(t *testing.T) *circle {
 	t.Helper()
-	c := &circle{memory: newMemory(), fake: newFakeEureka(t)}
+	c := &circle{Memory: registrytest.New(), fake: newFakeEureka(t)}
 	var err error
 	c.replicator, err = New(Config{
-		Service: c.memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,
+		Service: c.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,
 		Sender: func() string { return "cluster" },
 		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, Flow: Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
 	})
 	need.OK(t, err)
 	handler, err := httpd.New(httpd.Config{
-		Service: c.memory, Peers: eurekaPeers{replicator: c.replicator}, EurekaSender: c.replicator.EurekaSender,
+		Service: c.Memory, Peers: eurekaPeers{replicator: c.replicator}, EurekaSender: c.replicator.EurekaSender,
 	})
 	need.OK(t, err)
 	server := httptest.NewServer(handler)
@@ -91,7 +92,7 @@ func (f *fakeEureka) hasSoon(t testing.TB, want ...string) {
 func (c *circle) hasHere(t testing.TB, want ...string) {
 	t.Helper()
 	var got []string
-	for l := range c.view().All() {
+	for l := range c.Newest().All() {
 		line := fmt.Sprintf("%s %s %d", l.Key(), l.Instance.Status, l.Instance.LastDirty)
 		if l.Instance.Overridden != registry.Unknown {
 			line += " overridden " + l.Instance.Overridden.String()
@@ -112,20 +113,20 @@ func TestBothSidesTellEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
 	f := c.fake
 	ours, theirs := key("ORDERS", "i1"), "/apps/BILLING/b1"
 
-	c.apply(t, register(instance("ORDERS", "i1", 1000)))
+	c.Perform(t, register(instance("ORDERS", "i1", 1000)))
 	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
 	f.replicate(t, c.service)
 	f.hasSoon(t, "BILLING/b1 UP 2000", selfLine, "ORDERS/i1 UP 1000")
 	c.hasHere(t, "BILLING/b1 UP 2000 of old", selfLine+" of old", "ORDERS/i1 UP 1000")
 
-	c.apply(t, registry.SetOverride{Key: ours, Status: registry.OutOfService})
+	c.Perform(t, registry.SetOverride{Key: ours, Status: registry.OutOfService})
 	f.clientCall(t, "PUT", theirs+"/status?value=OUT_OF_SERVICE&lastDirtyTimestamp=2000", nil, 200)
 	f.clientCall(t, "PUT", theirs+"?lastDirtyTimestamp=2000", nil, 200)
 	f.replicate(t, c.service)
 	f.hasSoon(t, "BILLING/b1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE", selfLine, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE")
 	c.hasHere(t, "BILLING/b1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE of old", selfLine+" of old", "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE")
 
-	c.apply(t, registry.DeleteOverride{Key: ours, Fallback: registry.Up, LastDirty: 1000}, registry.Renew{Key: ours, LastDirty: 1000})
+	c.Perform(t, registry.DeleteOverride{Key: ours, Fallback: registry.Up, LastDirty: 1000}, registry.Renew{Key: ours, LastDirty: 1000})
 	f.clientCall(t, "DELETE", theirs+"/status?value=UP&lastDirtyTimestamp=2000", nil, 200)
 	f.replicate(t, c.service)
 	f.hasSoon(t, "BILLING/b1 UP 2000", selfLine, "ORDERS/i1 UP 1000")
@@ -133,12 +134,12 @@ func TestBothSidesTellEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
 
 	f.clientCall(t, "DELETE", theirs, nil, 200)
 	f.replicate(t, c.service)
-	c.apply(t, registry.Cancel{Key: ours})
+	c.Perform(t, registry.Cancel{Key: ours})
 	f.hasSoon(t, selfLine)
 	c.hasHere(t, selfLine+" of old")
 
 	// The change list is sent in order: what is behind all of that has brought it all along.
-	c.apply(t, register(instance("ORDERS", "last", 1000)))
+	c.Perform(t, register(instance("ORDERS", "last", 1000)))
 	f.hasSoon(t, selfLine, "ORDERS/last UP 1000")
 	for _, action := range f.actions() {
 		expect.That(t, !strings.Contains(action, "BILLING"), "the server was sent %s, which came from it", action)
@@ -153,11 +154,11 @@ func TestAServerThatComesBackEmptyIsFilledAgainByHeartbeats(t *testing.T) {
 		i := instance("ORDERS", fmt.Sprintf("i%02d", n), 1000)
 		all = append(all, registry.Renew{Key: i.Key(), LastDirty: 1000})
 		want = append(want, fmt.Sprintf("ORDERS/i%02d UP 1000", n))
-		c.apply(t, register(i))
+		c.Perform(t, register(i))
 	}
 	c.fake.hasSoon(t, append([]string{selfLine}, want...)...)
 	c.fake.forget()
-	c.apply(t, all...)
+	c.Perform(t, all...)
 	c.fake.hasSoon(t, want...)
 }
 
@@ -172,9 +173,9 @@ func TestNothingIsLostWhileAServerFails(t *testing.T) {
 				failed <- struct{}{}
 				return fail(w, r)
 			}))
-			c.apply(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
+			c.Perform(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
 			<-failed
-			c.apply(t, registry.Cancel{Key: key("ORDERS", "i2")}, registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
+			c.Perform(t, registry.Cancel{Key: key("ORDERS", "i2")}, registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
 			<-failed
 			c.fake.failWith(nil)
 			c.fake.hasSoon(t, selfLine, "ORDERS/i1 DOWN 1000 overridden DOWN")
@@ -199,7 +200,7 @@ func TestAnItemThatMakesAServerRefuseTheBatchIsFoundAndDroppedAlone(t *testing.T
 		}
 		ops = append(ops, register(instance("ORDERS", id, 1000)))
 	}
-	c.apply(t, ops...)
+	c.Perform(t, ops...)
 	c.fake.hasSoon(t, want...)
 	eventually(t, "the poison is counted as dropped", func() bool {
 		return c.replicator.Status()[0].Dropped["permanent"] == 1
@@ -252,9 +253,9 @@ func TestABatchThatIsPlayedAgainChangesNothing(t *testing.T) {
 	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
 	old := slices.Clone(f.pending)
 	f.replicate(t, c.service)
-	before := c.view().Index()
+	before := c.Newest().Index()
 	need.Got(send(f.Client(), c.service, old))(t)
-	expect.Equal(t, c.view().Index(), before, "the replay moved the registry from %d to", before)
+	expect.Equal(t, c.Newest().Index(), before, "the replay moved the registry from %d to", before)
 }
 
 // A Eureka server is a client of its peers: it registers itself, renews, and fetches what they have.
@@ -292,7 +293,7 @@ func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
 
 func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
 	r, err := New(Config{
-		Service: newMemory(), Datacenter: "dc1", Node: "n1", Sender: func() string { return "c" }, Consensus: true,
+		Service: registrytest.New(), Datacenter: "dc1", Node: "n1", Sender: func() string { return "c" }, Consensus: true,
 		Peers: []PeerConfig{
 			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://10.0.0.9:8761"}},
 			{Name: "a", Kind: Eureka, URLs: []string{"http://u:p@10.0.0.1:8761/eureka"}},

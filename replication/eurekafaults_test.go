@@ -87,7 +87,7 @@ func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 				connect, read = time.Second, 100*time.Millisecond
 			}
 			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Flow: Flow{ConnectTimeout: connect, ReadTimeout: read}})
-			s.apply(t, register(instance("ORDERS", "i1", 1000)))
+			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(c.fail)
 			got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
 			expect.That(t, got == c.want && len(s.failures) == 1 && strings.Contains(s.failures[0], c.says) && len(s.sent)+s.successes == 0,
@@ -102,7 +102,7 @@ func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
 	defer silent.Close()
 	for _, url := range []string{"https://u:secret@" + silent.Addr().String() + "/eureka", "http://u:secret@127.0.0.1:1/eureka", "http://u:secret@no-such-host.invalid/eureka"} {
 		s := newEurekaSide(t, PeerConfig{URLs: []string{url}, Flow: Flow{ConnectTimeout: 100 * time.Millisecond}})
-		s.apply(t, register(instance("ORDERS", "i1", 1000)))
+		s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 		got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
 		expect.That(t, got == batcher.TransientError && len(s.failures) == 1, "%s: result %d, failures %q; want a transient error", url, got, s.failures)
 		text := strings.Join(append(s.failures, s.link.url(), s.log.String()), " ")
@@ -113,7 +113,7 @@ func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
 func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 	f := newFakeEureka(t)
 	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
-	s.apply(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
+	s.Perform(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
 	f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":500},{"statusCode":404}]}`)))
 	result := s.link.ProcessBatch(t.Context(), []task{
 		{key: key("ORDERS", "i1"), facts: registered}, {key: key("ORDERS", "i2"), facts: heartbeat},
@@ -133,7 +133,7 @@ func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	full.HomePageURL, full.StatusPageURL, full.HealthCheckURL, full.SecureHealthURL = "http://h/", "http://h/s", "http://h/h", "https://h/h"
 	full.SecureVIP, full.SecurePort = "orders-s", registry.Port{Number: 8443, Enabled: true}
 	full.Metadata = []registry.Pair{{Key: "zone", Value: "a"}, {Key: `odd "key"`, Value: "ä\n"}}
-	s.apply(t, register(full), register(instance("ORDERS", "i2", 1000)), registry.SetOverride{Key: key("ORDERS", "i2"), Status: registry.Down})
+	s.Perform(t, register(full), register(instance("ORDERS", "i2", 1000)), registry.SetOverride{Key: key("ORDERS", "i2"), Status: registry.Down})
 	s.tell(t,
 		task{key: key("ORDERS", "i1"), facts: registered, began: true}, task{key: key("ORDERS", "i2"), facts: registered | overridden},
 		task{key: key("ORDERS", "i3"), facts: canceled})
@@ -155,7 +155,7 @@ func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
 	f := newFakeEureka(t)
 	f.user = "us:pass"
 	s := newEurekaSide(t, PeerConfig{URLs: []string{strings.Replace(f.service(), "://", "://us:pass@", 1)}})
-	s.apply(t, register(instance("ORDERS", "i1", 1000)))
+	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered})
 	batches, _ := f.received()
 	need.That(t, len(batches) == 1, "%d batches arrived with the password of the URL, want 1", len(batches))
@@ -173,12 +173,12 @@ func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
 	id := "host:a#1.[3.?]!"
 	i := instance("ORDERS", id, 1000)
 	k := i.Key()
-	s.apply(t, register(i))
+	s.Perform(t, register(i))
 	s.tell(t, task{key: k, facts: registered, began: true})
-	s.apply(t, registry.SetOverride{Key: k, Status: registry.OutOfService})
+	s.Perform(t, registry.SetOverride{Key: k, Status: registry.OutOfService})
 	s.tell(t, task{key: k, facts: overridden})
 	s.tell(t, task{key: k, facts: heartbeat})
-	s.apply(t, registry.Cancel{Key: k})
+	s.Perform(t, registry.Cancel{Key: k})
 	s.tell(t, task{key: k, facts: canceled})
 	path := "/eureka/apps/ORDERS/host:a%231.%5B3.%3F%5D%21"
 	want := []string{
@@ -200,7 +200,7 @@ func TestASingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
 	for status, want := range map[int]batcher.Result{400: batcher.PermanentError, 500: batcher.PermanentError, 503: batcher.Congestion} {
 		f := newFakeEureka(t)
 		s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: true})
-		s.apply(t, register(instance("ORDERS", "i1", 1000)))
+		s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 		f.failWith(answerWith(status, ""))
 		got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
 		expect.That(t, got == want && len(s.failures) == 1, "answered %d: result %d, failures %q; want %d", status, got, s.failures, want)

@@ -26,20 +26,20 @@ func TestOurItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 			if i.Lease != nil {
 				in = i.Lease.Instance
 			}
-			s.apply(t, register(in))
+			s.Perform(t, register(in))
 			told := task{key: k, facts: registered}
 			switch i.Action {
 			case eureka.Heartbeat:
 				told.facts = heartbeat
 				if i.Overridden != registry.Unknown {
-					s.apply(t, registry.SetOverride{Key: k, Status: i.Overridden})
+					s.Perform(t, registry.SetOverride{Key: k, Status: i.Overridden})
 				}
 			case eureka.StatusUpdate:
 				told.facts = overridden
-				s.apply(t, registry.SetOverride{Key: k, Status: i.Status})
+				s.Perform(t, registry.SetOverride{Key: k, Status: i.Status})
 			case eureka.DeleteStatusOverride:
 				told.facts = overridden
-				s.apply(t, registry.SetOverride{Key: k, Status: registry.Down}, registry.DeleteOverride{Key: k, Fallback: i.Status})
+				s.Perform(t, registry.SetOverride{Key: k, Status: registry.Down}, registry.DeleteOverride{Key: k, Fallback: i.Status})
 			case eureka.Cancel:
 				told.facts = canceled
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -24,13 +25,13 @@ func (l nothing) ProcessBatch(context.Context, []task) batcher.Result {
 // time.
 func BenchmarkFeedOfHeartbeats(b *testing.B) {
 	const leases, perTick, tick = 100_000, 333, 100 * time.Millisecond
-	m := newMemory()
+	m := registrytest.New()
 	handles := make([]registry.Handle, leases)
 	for i := range handles {
 		i1 := instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)
-		handles[i] = m.registry.Apply(m.stamp(), 1, registry.FromClient, registry.Register{Instance: i1}).Handle
+		handles[i] = m.Registry.Apply(m.Stamp(), 1, registry.FromClient, registry.Register{Instance: i1}).Handle
 	}
-	m.apply(b, registry.AckPeer{Peer: "dc2", Cursor: m.view().Index()})
+	m.Perform(b, registry.AckPeer{Peer: "dc2", Cursor: m.Newest().Index()})
 	measure := func(sends bool) (share float64, sent uint64) {
 		c := Config{
 			Service: m, Datacenter: "dc1", Node: "n1", Consensus: true,
@@ -51,9 +52,9 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 		defer ticker.Stop()
 		for range 50 {
 			<-ticker.C
-			m.set(func(m *memory) {
+			m.Set(func(m *registrytest.Memory) {
 				for range perTick {
-					m.registry.Apply(m.stamp(), 1, registry.FromClient, registry.Renew{Handle: handles[next]})
+					m.Registry.Apply(m.Stamp(), 1, registry.FromClient, registry.Renew{Handle: handles[next]})
 					next = (next + 1) % leases
 				}
 			})
@@ -80,11 +81,11 @@ func cpu(b *testing.B) time.Duration {
 // BenchmarkFeedOfChanges reads changes and queues them: the cost of one.
 func BenchmarkFeedOfChanges(b *testing.B) {
 	const changes = 10_000
-	m := newMemory()
+	m := registrytest.New()
 	for _, op := range registers(0, changes) {
-		m.registry.Apply(m.stamp(), 1, registry.FromClient, op)
+		m.Registry.Apply(m.Stamp(), 1, registry.FromClient, op)
 	}
-	v := m.view()
+	v := m.Newest()
 	p := &peer{PeerConfig: datacenter("dc2"), config: Config{Consensus: true}}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -29,9 +30,9 @@ func registers(from, to int) []registry.Op {
 func ordersKey(i int) registry.Key { return registry.NewKey("ORDERS", fmt.Sprintf("orders-%d", i)) }
 
 // wantSame fails unless a peer has what belongs to the datacenter, and nothing else.
-func wantSame(t testing.TB, m *memory, f *far) {
+func wantSame(t testing.TB, m *registrytest.Memory, f *far) {
 	t.Helper()
-	want, got := owned(m.view()), f.knows()
+	want, got := owned(m.Newest()), f.knows()
 	if maps.Equal(want, got) {
 		return
 	}
@@ -47,27 +48,27 @@ func wantSame(t testing.TB, m *memory, f *far) {
 }
 
 // known starts a peer that has all there is, so that only what comes then is to be told.
-func known(t testing.TB, m *memory, name string) *far {
+func known(t testing.TB, m *registrytest.Memory, name string) *far {
 	t.Helper()
 	f := newFar()
-	f.has = owned(m.view())
-	if at := m.view().Index(); at > 0 {
-		m.apply(t, registry.AckPeer{Peer: name, Cursor: at})
+	f.has = owned(m.Newest())
+	if at := m.Newest().Index(); at > 0 {
+		m.Perform(t, registry.AckPeer{Peer: name, Cursor: at})
 	}
 	return f
 }
 
 func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
-		m.apply(t, registers(1, 3)...)
-		m.apply(t, registry.SetOverride{Key: ordersKey(0), Status: registry.OutOfService})
-		m.apply(t, registry.Cancel{Key: ordersKey(1)})
+		m.Perform(t, registers(1, 3)...)
+		m.Perform(t, registry.SetOverride{Key: ordersKey(0), Status: registry.OutOfService})
+		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
 		elapse(501 * time.Millisecond)
 		synctest.Wait()
 		wantSame(t, m, f)
@@ -81,14 +82,14 @@ func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
 
 func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
+		m := registrytest.New()
 		f := newFar()
-		m.apply(t, registers(0, 10)...)
+		m.Perform(t, registers(0, 10)...)
 		first := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		elapse(700 * time.Millisecond)
 		first.stop()
 		told := len(f.heard().tasks)
-		m.apply(t, registers(10, 12)...)
+		m.Perform(t, registers(10, 12)...)
 		second := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer second.stop()
 		elapse(3 * time.Second)
@@ -100,22 +101,22 @@ func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 
 func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(9999, 10000)...)
+		m := registrytest.New()
+		m.Perform(t, registers(9999, 10000)...)
 		f := known(t, m, "dc2")
 		f.delay = 20 * time.Millisecond
 		peer := datacenter("dc2")
 		peer.Workers, peer.Queue = 2, 1000
 		first := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		for i := range 50 {
-			m.apply(t, registers(100*i, 100*i+100)...)
-			m.apply(t, registry.Cancel{Key: ordersKey(100 * i)}, registry.SetOverride{Key: ordersKey(100*i + 1), Status: registry.OutOfService})
+			m.Perform(t, registers(100*i, 100*i+100)...)
+			m.Perform(t, registry.Cancel{Key: ordersKey(100 * i)}, registry.SetOverride{Key: ordersKey(100*i + 1), Status: registry.OutOfService})
 			elapse(10 * time.Millisecond)
 			if i == 25 {
 				elapse(400 * time.Millisecond)
-				m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader }) // it cannot say how far it came
+				m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader }) // it cannot say how far it came
 				first.stop()
-				m.set(func(m *memory) { m.applyErr = nil })
+				m.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
 				n := len(f.knows())
 				expect.That(t, n != 0 && n < 2500, "the peer has %d instances when the first node stops, want some of 2500", n)
 				second := replicate(t, m, map[string]*far{"dc2": f}, peer)
@@ -132,15 +133,15 @@ func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 
 func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		f.delay = 100 * time.Millisecond
 		peer := datacenter("dc2")
 		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer r.stop()
-		m.apply(t, registers(1, 500)...)
+		m.Perform(t, registers(1, 500)...)
 		elapse(200 * time.Millisecond)
 		s := r.only()
 		expect.That(t, s.Pending+s.InFlight <= 20 && s.LagChanges >= 400,
@@ -154,15 +155,15 @@ func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
 
 func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		f.delay = 10 * time.Millisecond
 		peer := datacenter("dc2")
 		peer.Queue, peer.BatchSize, peer.Workers, peer.BatchDelay = 10, 10, 1, time.Minute
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer r.stop()
-		m.apply(t, registers(1, 101)...)
+		m.Perform(t, registers(1, 101)...)
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
@@ -170,8 +171,8 @@ func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
 
 func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		f.delay = time.Second
 		peer := datacenter("dc2")
@@ -179,7 +180,7 @@ func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer r.stop()
 		synctest.Wait()
-		m.apply(t, registers(1, 11)...)
+		m.Perform(t, registers(1, 11)...)
 		synctest.Wait()
 		// What answers ask for knows of no room.
 		for i := range 15 {
@@ -190,8 +191,8 @@ func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 		need.That(t, got >= 10, "%d overflowed, want so many that changes were among them", got)
 		elapse(30 * time.Second)
 		wantSame(t, m, f)
-		if got := m.view().Peer("dc2").Cursor; got != m.view().Index() {
-			t.Errorf("cursor at %d, want %d", got, m.view().Index())
+		if got := m.Newest().Peer("dc2").Cursor; got != m.Newest().Index() {
+			t.Errorf("cursor at %d, want %d", got, m.Newest().Index())
 		}
 	})
 }
@@ -200,17 +201,17 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 	for _, cut := range []time.Duration{10 * time.Second, 10 * time.Minute, time.Hour} {
 		t.Run(cut.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMemory()
-				m.apply(t, registers(0, 100)...)
+				m := registrytest.New()
+				m.Perform(t, registers(0, 100)...)
 				f := known(t, m, "dc2")
 				peer := datacenter("dc2")
 				peer.Queue, peer.BatchSize = 50, 10
 				r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 				defer r.stop()
 				f.fail(batcher.TransientError)
-				m.apply(t, registers(100, 300)...)
+				m.Perform(t, registers(100, 300)...)
 				for i := range 50 {
-					m.apply(t, registry.Cancel{Key: ordersKey(i)})
+					m.Perform(t, registry.Cancel{Key: ordersKey(i)})
 				}
 				elapse(cut)
 				s := r.only()
@@ -235,15 +236,15 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 
 func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		peer := datacenter("dc2")
 		peer.NetworkDelay, peer.MaxDelay = time.Hour, time.Hour
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer r.stop()
 		f.fail(batcher.TransientError)
-		m.apply(t, registers(1, 10)...)
+		m.Perform(t, registers(1, 10)...)
 		elapse(10 * time.Second)
 		f.fail(batcher.Success)
 		r.peers[0].succeeded() // the link's sign of life was answered
@@ -254,8 +255,8 @@ func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
 
 func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
@@ -267,9 +268,9 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 			synctest.Wait()
 		}
 		pause(true)
-		before := m.view().Peer("dc2").Cursor
-		m.apply(t, registers(1, 4)...)
-		m.apply(t, registry.Renew{Key: ordersKey(0)})
+		before := m.Newest().Peer("dc2").Cursor
+		m.Perform(t, registers(1, 4)...)
+		m.Perform(t, registry.Renew{Key: ordersKey(0)})
 		elapse(time.Hour)
 		h := f.heard()
 		expect.That(t, h.calls+h.repairs == 0 && h.runs == 1,
@@ -277,7 +278,7 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 		s := r.only()
 		want := "paused by alice: maintenance; 3 changes are waiting since 1h0m0s"
 		expect.That(t, s.State == StatePaused && s.Reason == want, "state %s, reason %q, want %q", s.State, s.Reason, want)
-		expect.Equal(t, m.view().Peer("dc2").Cursor, before, "cursor went from %d to", before)
+		expect.Equal(t, m.Newest().Peer("dc2").Cursor, before, "cursor went from %d to", before)
 		expect.ErrorIs(t, expect.Err(r.Diff(context.Background(), "dc2")), ErrNotSending, "Diff:")
 		pause(false)
 		elapse(time.Second)
@@ -287,13 +288,13 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 
 func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
-		m.apply(t, registers(1, 4)...)
+		m.Perform(t, registers(1, 4)...)
 		synctest.Wait()
 		for _, paused := range []bool{true, false} {
 			need.OK(t, r.Pause(context.Background(), "dc2", paused, registry.Act{}))
@@ -308,15 +309,15 @@ func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
 
 func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
+		m := registrytest.New()
 		f := newFar()
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
-		m.apply(t, registry.PausePeer{Peer: "dc2", Paused: true})
+		m.Perform(t, registry.PausePeer{Peer: "dc2", Paused: true})
 		elapse(time.Second)
 		expect.Equal(t, r.only().State, StatePaused, "state")
-		m.apply(t, registry.PausePeer{Peer: "dc2"})
+		m.Perform(t, registry.PausePeer{Peer: "dc2"})
 		elapse(time.Second)
 		expect.Equal(t, r.only().State, StateOK, "state")
 	})
@@ -324,8 +325,8 @@ func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
 
 func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 600)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 600)...)
 		f := newFar()
 		f.has[registry.NewKey("GONE", "gone-1")] = copied{version: registry.Version{Life: 1}}
 		f.fail(batcher.TransientError)
@@ -343,16 +344,16 @@ func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
 		s := r.only()
 		expect.That(t, s.Repairs["first"] == 1 && s.LastRepair != nil && s.LastRepair.Sent == 600 && s.LastRepair.Removed == 1,
 			"repairs %v, the last %+v: want one that sent 600 and removed 1", s.Repairs, s.LastRepair)
-		if got := m.view().Peer("dc2"); !got.Known || got.Cursor != m.view().Index() {
-			t.Errorf("the state keeps %+v, want a cursor at %d", got, m.view().Index())
+		if got := m.Newest().Peer("dc2"); !got.Known || got.Cursor != m.Newest().Index() {
+			t.Errorf("the state keeps %+v, want a cursor at %d", got, m.Newest().Index())
 		}
 	})
 }
 
 func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 600)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 600)...)
 		f := newFar()
 		f.result = func(tasks []task) batcher.Result {
 			if tasks == nil {
@@ -365,7 +366,7 @@ func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		elapse(time.Minute)
 		r.stop()
-		got := m.view().Peer("dc2")
+		got := m.Newest().Peer("dc2")
 		expect.That(t, !got.Known, "the state keeps a cursor: %+v", got)
 		f.fail(batcher.Success)
 		next := replicate(t, m, map[string]*far{"dc2": f}, peer)
@@ -377,22 +378,22 @@ func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 
 func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 100)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 100)...)
 		f := known(t, m, "dc2")
 		for i := range 50 {
-			m.apply(t, registry.Cancel{Key: ordersKey(i)})
+			m.Perform(t, registry.Cancel{Key: ordersKey(i)})
 		}
-		m.pass(25 * time.Hour)
-		m.apply(t, registers(100, 110)...)
-		need.ErrorIs(t, expect.Err(m.view().Changes(m.view().Peer("dc2").Cursor, 1)), registry.ErrTooOld, "the list still reaches back:")
+		m.Pass(25 * time.Hour)
+		m.Perform(t, registers(100, 110)...)
+		need.ErrorIs(t, expect.Err(m.Newest().Changes(m.Newest().Peer("dc2").Cursor, 1)), registry.ErrTooOld, "the list still reaches back:")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		elapse(5 * time.Second)
 		wantSame(t, m, f)
 		got := r.only().Repairs["too-old"]
 		expect.That(t, got == 1, "%d repairs because the list is too short, want 1", got)
-		m.apply(t, registers(110, 120)...)
+		m.Perform(t, registers(110, 120)...)
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
@@ -400,8 +401,8 @@ func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
 
 func TestWhatDiffersAnywayIsRepairedByDigest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 10)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 10)...)
 		f := known(t, m, "dc2")
 		delete(f.has, ordersKey(3))
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
@@ -420,8 +421,8 @@ func TestWhatDiffersAnywayIsRepairedByDigest(t *testing.T) {
 
 func TestOperatorsCompareAndRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 10)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 10)...)
 		f := known(t, m, "dc2")
 		delete(f.has, ordersKey(3))
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
@@ -451,8 +452,8 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 
 func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		refuses := true
 		f.result = func(tasks []task) batcher.Result {
@@ -465,7 +466,7 @@ func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 		}
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
-		m.apply(t, registers(1, 10)...)
+		m.Perform(t, registers(1, 10)...)
 		elapse(5 * time.Second)
 		got := len(f.knows())
 		expect.That(t, got == 9, "the peer has %d instances, want all 10 but the refused one", got)
@@ -479,8 +480,8 @@ func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 
 func TestASlowPeerDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		slow, fast := known(t, m, "dc2"), known(t, m, "dc3")
 		slow.delay = time.Hour
 		peer := datacenter("dc2")
@@ -488,7 +489,7 @@ func TestASlowPeerDelaysNoOther(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": slow, "dc3": fast}, peer, datacenter("dc3"))
 		defer r.stop()
 		for i := range 20 {
-			m.apply(t, registers(50*i+1, 50*i+51)...)
+			m.Perform(t, registers(50*i+1, 50*i+51)...)
 			elapse(600 * time.Millisecond)
 			wantSame(t, m, fast)
 		}
@@ -497,14 +498,14 @@ func TestASlowPeerDelaysNoOther(t *testing.T) {
 
 func TestHeartbeatsAreToldOncePerRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 3)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 3)...)
 		f := known(t, m, "dc2")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		for range 4 {
-			m.apply(t, registry.Renew{Key: ordersKey(1)})
+			m.Perform(t, registry.Renew{Key: ordersKey(1)})
 			elapse(2 * time.Second)
 		}
 		if want := map[registry.Key]int{ordersKey(1): 4}; !maps.Equal(f.heard().beats, want) {
@@ -515,14 +516,14 @@ func TestHeartbeatsAreToldOncePerRenewal(t *testing.T) {
 
 func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 3)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 3)...)
 		f := known(t, m, "dc2")
 		delete(f.has, ordersKey(1))
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
-		m.apply(t, registry.Renew{Key: ordersKey(1)})
+		m.Perform(t, registry.Renew{Key: ordersKey(1)})
 		elapse(2 * time.Second)
 		wantSame(t, m, f)
 	})
@@ -530,13 +531,13 @@ func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 
 func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 3)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 3)...)
 		f := known(t, m, "dc2")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
-		m.apply(t, registry.Cancel{Key: ordersKey(1)})
+		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
 		synctest.Wait()
 		r.peers[0].submit(task{key: ordersKey(1), facts: registered})
 		elapse(time.Second)
@@ -546,8 +547,8 @@ func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
 
 func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		fars := map[string]*far{"n2": known(t, m, "n2"), "dc2": known(t, m, "dc2"), "dc3": known(t, m, "dc3")}
 		node := datacenter("n2")
 		node.Kind = Node
@@ -581,15 +582,15 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 
 func TestARemovalIsToldWithItsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		f.fail(batcher.Congestion)
 		elapse(20 * time.Second)
-		m.apply(t, registry.Cancel{Key: ordersKey(0)})
+		m.Perform(t, registry.Cancel{Key: ordersKey(0)})
 		elapse(20 * time.Second)
 		f.fail(batcher.Success)
 		elapse(5 * time.Second)
@@ -621,18 +622,18 @@ func TestExpiryIsByTheRenewalInterval(t *testing.T) {
 
 func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 200)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 200)...)
 		f := known(t, m, "dc2")
 		peer := datacenter("dc2")
 		peer.Queue = 50
 		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer r.stop()
 		f.fail(batcher.TransientError)
-		m.apply(t, registers(200, 201)...)
+		m.Perform(t, registers(200, 201)...)
 		for range 20 {
 			for i := range 200 {
-				m.apply(t, registry.Renew{Key: ordersKey(i)})
+				m.Perform(t, registry.Renew{Key: ordersKey(i)})
 			}
 			elapse(30 * time.Second)
 		}
@@ -647,7 +648,7 @@ func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 
 func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
+		m := registrytest.New()
 		node, remote := newFar(), newFar()
 		node.fail(batcher.Congestion)
 		peer := datacenter("n2")
@@ -671,21 +672,21 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 
 func TestAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
-		m.apply(t, registers(1, 5)...)
-		at := m.view().Index()
-		m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader })
+		m.Perform(t, registers(1, 5)...)
+		at := m.Newest().Index()
+		m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
 		elapse(5 * time.Second)
-		got := m.view().Peer("dc2").Cursor
+		got := m.Newest().Peer("dc2").Cursor
 		need.That(t, got != at, "acknowledged without a leader")
-		m.set(func(m *memory) { m.applyErr, m.applies = nil, 0 })
+		m.Set(func(m *registrytest.Memory) { m.ApplyErr, m.Applies = nil, 0 })
 		elapse(10 * time.Second)
-		got = m.view().Peer("dc2").Cursor
-		expect.That(t, got == at && m.applies == 1, "cursor at %d after %d operations, want %d after 1", got, m.applies, at)
+		got = m.Newest().Peer("dc2").Cursor
+		expect.That(t, got == at && m.Applies == 1, "cursor at %d after %d operations, want %d after 1", got, m.Applies, at)
 	})
 }
 
@@ -754,8 +755,8 @@ func TestNothingIsLostWhateverHappens(t *testing.T) {
 
 // run says what was lost.
 func (c course) run(t *testing.T) string {
-	m := newMemory()
-	m.apply(t, registers(0, 1)...)
+	m := registrytest.New()
+	m.Perform(t, registers(0, 1)...)
 	f := known(t, m, "dc2")
 	f.delay = c.delay
 	peer := datacenter("dc2")
@@ -768,24 +769,24 @@ func (c course) run(t *testing.T) string {
 		key := ordersKey(s.instance)
 		switch s.kind {
 		case stepCancel:
-			m.apply(t, registry.Cancel{Key: key})
+			m.Perform(t, registry.Cancel{Key: key})
 		case stepOverride:
-			m.apply(t, registry.SetOverride{Key: key, Status: registry.OutOfService})
+			m.Perform(t, registry.SetOverride{Key: key, Status: registry.OutOfService})
 		case stepEndOverride:
-			m.apply(t, registry.DeleteOverride{Key: key, Fallback: registry.Up})
+			m.Perform(t, registry.DeleteOverride{Key: key, Fallback: registry.Up})
 		case stepMove:
 			applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc3"}, registry.SetOverride{Key: key, Status: registry.Down})
 		case stepAnswer:
 			f.fail(s.result)
 		case stepKill:
-			m.set(func(m *memory) { m.applyErr = registry.ErrNoLeader }) // it cannot say how far it came
+			m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader }) // it cannot say how far it came
 			r.stop()
-			m.set(func(m *memory) { m.applyErr = nil })
+			m.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
 			r = start()
 		case stepWait:
 			elapse(s.pause)
 		default:
-			m.apply(t, registry.Register{Instance: instance(key.App, key.ID, m.clock())})
+			m.Perform(t, registry.Register{Instance: instance(key.App, key.ID, m.Clock())})
 		}
 	}
 	f.fail(batcher.Success)
@@ -794,7 +795,7 @@ func (c course) run(t *testing.T) string {
 	if n := f.heard().repairs; n > 0 {
 		return fmt.Sprintf("%d comparisons, want none", n)
 	}
-	return missing(owned(m.view()), f.knows())
+	return missing(owned(m.Newest()), f.knows())
 }
 
 // missing says what a peer has otherwise, but for overrides, of which it is not told another

@@ -10,25 +10,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
 func TestMetricsGoOnOverSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		reg := prometheus.NewPedanticRegistry()
 		r := replicateAs(t, Config{Service: m, Consensus: true, Metrics: reg}, map[string]*far{"dc2": f}, datacenter("dc2"))
-		m.apply(t, registers(1, 4)...)
+		m.Perform(t, registers(1, 4)...)
 		elapse(2 * time.Second)
 		r.stop()
 		r.start()
 		f.fail(batcher.TransientError)
 		elapse(time.Second)
-		m.apply(t, registers(4, 6)...)
-		m.apply(t, registry.Renew{Key: ordersKey(0)})
+		m.Perform(t, registers(4, 6)...)
+		m.Perform(t, registry.Renew{Key: ordersKey(0)})
 		elapse(3 * time.Second)
 		defer r.stop()
 		want := `

@@ -66,11 +66,11 @@ func idle(s *site) bool {
 }
 
 func same(a, b *site) bool {
-	if a.view().Total() != b.view().Total() {
+	if a.Newest().Total() != b.Newest().Total() {
 		return false
 	}
-	for l := range a.view().All() {
-		if m, ok := b.view().Find(l.Key()); !ok || l.Sum() != m.Sum() {
+	for l := range a.Newest().All() {
+		if m, ok := b.Newest().Find(l.Key()); !ok || l.Sum() != m.Sum() {
 			return false
 		}
 	}
@@ -87,15 +87,15 @@ func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
 				registerAll(t, a, 1, fmt.Sprint("a-", n))
 				registerAll(t, b, 1, fmt.Sprint("b-", n))
 			}
-			eventually(t, "both have all", func() bool { return a.view().Total() == 2*each && same(a, b) })
+			eventually(t, "both have all", func() bool { return a.Newest().Total() == 2*each && same(a, b) })
 			for n := range each / 2 {
 				cancelAll(t, a, fmt.Sprint("a-", n))
-				b.apply(t, registry.SetOverride{Key: ordersID(fmt.Sprint("b-", n)), Status: registry.OutOfService})
+				b.Perform(t, registry.SetOverride{Key: ordersID(fmt.Sprint("b-", n)), Status: registry.OutOfService})
 			}
-			eventually(t, "both have what is left", func() bool { return a.view().Total() == each+each/2 && same(a, b) })
+			eventually(t, "both have what is left", func() bool { return a.Newest().Total() == each+each/2 && same(a, b) })
 
 			eventually(t, "nothing is left to say", func() bool { return idle(a) && idle(b) })
-			index := [2]registry.Index{a.view().Index(), b.view().Index()}
+			index := [2]registry.Index{a.Newest().Index(), b.Newest().Index()}
 			sent := [2]int{a.changes(t), b.changes(t)}
 			for range 3 { // comparisons take nothing up again
 				for _, s := range []*site{a, b} {
@@ -103,7 +103,7 @@ func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
 					expect.That(t, err == nil && d.Apps == 0, "got %+v, %v, want no difference", d, err)
 				}
 			}
-			expect.Equal(t, [2]registry.Index{a.view().Index(), b.view().Index()}, index, "the indexes went from %v to", index)
+			expect.Equal(t, [2]registry.Index{a.Newest().Index(), b.Newest().Index()}, index, "the indexes went from %v to", index)
 			expect.Equal(t, [2]int{a.changes(t), b.changes(t)}, sent, "%v changes had come, and then", sent)
 		})
 	}
@@ -128,7 +128,7 @@ func TestAPeerThatWasAwayCatchesUp(t *testing.T) {
 			cancelAll(t, a, "2")
 			registerAll(t, b, 1, "theirs")
 			eventually(t, "the other way is open", func() bool {
-				_, ok := a.view().Find(ordersID("theirs"))
+				_, ok := a.Newest().Find(ordersID("theirs"))
 				return ok
 			})
 			eventually(t, "it fails", func() bool { return a.Status()[0].LastError != nil })
@@ -151,7 +151,7 @@ func BenchmarkBatchOfHeartbeats(b *testing.B) {
 		ops = append(ops, registry.Register{Instance: i})
 		tasks = append(tasks, task{key: i.Key(), facts: heartbeat})
 	}
-	near.apply(b, ops...)
+	near.Perform(b, ops...)
 	near.tellChanges(b, 0)
 	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[Flow]().BatchSize)...)) // as one that knows all
 	b.ReportAllocs()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -40,7 +41,7 @@ func TestWhichRemoteLeasesAreSpared(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := validConfig()
-			c.Service.(*memory).decideOnCut(map[string]CutPolicy{"dc2": tt.policy})
+			decideOnCut(c.Service.(*registrytest.Memory), map[string]CutPolicy{"dc2": tt.policy})
 			c.Peers = []PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
 			r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} }))(t)
 			if tt.fails {
@@ -52,28 +53,26 @@ func TestWhichRemoteLeasesAreSpared(t *testing.T) {
 }
 
 // decideOnCut gives the cluster policies, as whoever leads it does.
-func (m *memory) decideOnCut(policies map[string]CutPolicy) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func decideOnCut(m *registrytest.Memory, policies map[string]CutPolicy) {
 	s := registry.DefaultSettings()
 	s.OnCut = OnCut(policies)
-	m.registry.Configure(s)
+	m.Set(func(m *registrytest.Memory) { m.Registry.Configure(s) })
 }
 
 func TestPoliciesOfLinksThatAreCutHaveOneTextInTheState(t *testing.T) {
 	policies := map[string]CutPolicy{"old": {}, "dc3": {Keep: true}, "dc2": {Keep: true, For: time.Hour}}
 	need.Equal(t, OnCut(policies), "dc2=keep-for:1h0m0s,old=expire", "got")
-	m := newMemory()
-	m.decideOnCut(policies)
+	m := registrytest.New()
+	decideOnCut(m, policies)
 	policies["dc9"] = CutPolicy{Keep: true} // of which nothing is said
 	for name, want := range policies {
-		expect.Equal(t, policyOf(m.view(), name), want, "%s: got", name)
+		expect.Equal(t, policyOf(m.Newest(), name), want, "%s: got", name)
 	}
 	s := registry.DefaultSettings()
 	s.OnCut = "dc2=forget,dc3"
-	m.registry.Configure(s)
+	m.Registry.Configure(s)
 	for _, name := range []string{"dc2", "dc3", ""} {
-		got := policyOf(m.view(), name)
+		got := policyOf(m.Newest(), name)
 		expect.That(t, got == (CutPolicy{Keep: true}), "%s, of which nothing that is understood is said: got %v, want it kept", name, got)
 	}
 }
@@ -92,8 +91,8 @@ func TestCutIsByKind(t *testing.T) {
 
 func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		fars := map[string]*far{"n2": newFar(), "n3": newFar(), "dc2": newFar()}
 		fars["n3"].fail(batcher.TransientError)
 		fars["dc2"].fail(batcher.TransientError)
@@ -107,7 +106,7 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 		expect.That(t, got == 10*time.Second, "got %v, want the 10 s since the start, in which n3 was not reached", got)
 		fars["n3"].fail(batcher.Success)
 		for range 3 {
-			m.apply(t, registry.Renew{Key: ordersKey(0)})
+			m.Perform(t, registry.Renew{Key: ordersKey(0)})
 			elapse(2 * time.Second)
 		}
 		got = r.Age()
@@ -117,8 +116,8 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 
 func TestAStatusTellsWhatComesIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.apply(t, registers(0, 1)...)
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
 		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"},
 			registry.Contact{DC: "dc2", Cut: 15000},
 			registry.Replica{Instance: instance("BILLING", "b-1", 1), Life: 1},
@@ -126,8 +125,8 @@ func TestAStatusTellsWhatComesIn(t *testing.T) {
 		f := newFar()
 		r := replicate(t, m, map[string]*far{"dc2": f, "dc3": newFar()}, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()
-		m.decideOnCut(map[string]CutPolicy{"dc3": {}})
-		m.pass(10 * time.Minute)
+		decideOnCut(m, map[string]CutPolicy{"dc3": {}})
+		m.Pass(10 * time.Minute)
 		in := r.Status()[0].Incoming
 		expect.That(t, in != nil && in.Instances == 2 && in.Kept == 2 && in.Cut && in.OnCut == "keep" && in.HeardMS != nil && *in.HeardMS >= 600_000,
 			"got %+v, want 2 instances, both kept in a cut of 10 minutes", in)

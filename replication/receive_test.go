@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -26,7 +27,7 @@ func TestChangesFlowBothWaysWithoutEcho(t *testing.T) {
 			for _, way := range []struct{ from, to *site }{{a, b}, {b, a}} {
 				flow(t, way.from, way.to)
 			}
-			n := [2]int{a.view().Total(), b.view().Total()}
+			n := [2]int{a.Newest().Total(), b.Newest().Total()}
 			expect.That(t, n == [2]int{4, 4}, "%v instances, want 4 at each", n)
 		})
 	}
@@ -60,8 +61,8 @@ func flow(t *testing.T, from, to *site) {
 		{"register again", []registry.Op{registry.Cancel{Key: ordersID(id)}, registry.Register{Instance: instance("ORDERS", id, 9)}},
 			func(l *registry.Lease) bool { return l.Life == 1 && l.Instance.LastDirty == 9 }},
 	} {
-		before := from.view().Index()
-		from.apply(t, step.ops...)
+		before := from.Newest().Index()
+		from.Perform(t, step.ops...)
 		from.tellChanges(t, before)
 		l := to.lease(t, id)
 		need.That(t, step.has(l), "%s: got %+v of %+v", step.name, l, l.Instance)
@@ -74,11 +75,11 @@ func flow(t *testing.T, from, to *site) {
 		n := len(to.came(messagePath)) - len(echo)
 		expect.That(t, n == 0, "%s: %d messages to itself", step.name, n)
 	}
-	before := from.view().Index()
-	from.apply(t, registry.Cancel{Key: ordersID(other)})
+	before := from.Newest().Index()
+	from.Perform(t, registry.Cancel{Key: ordersID(other)})
 	from.tellChanges(t, before)
 	to.without(t, other)
-	from.apply(t, registry.Register{Instance: instance("ORDERS", other, 2)})
+	from.Perform(t, registry.Register{Instance: instance("ORDERS", other, 2)})
 	from.tellChanges(t, before)
 	equal(t, from, to)
 	got := [3]int{from.taken("register"), from.taken("cancel"), from.taken("heartbeat")}
@@ -95,17 +96,17 @@ func ownerAt(from, to *site) string {
 
 func TestAHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
 	a.tellChanges(t, 0)
 	both(a, b, 20*time.Second)
-	a.apply(t, registry.Renew{Key: ordersID("1")})
-	a.pass(5 * time.Second) // for which the task waits
-	b.pass(5 * time.Second)
-	index := b.view().Index()
+	a.Perform(t, registry.Renew{Key: ordersID("1")})
+	a.Pass(5 * time.Second) // for which the task waits
+	b.Pass(5 * time.Second)
+	index := b.Newest().Index()
 	a.tell(t, task{key: ordersID("1"), facts: heartbeat})
-	silent := b.clock() - b.view().LastRenewal(b.lease(t, "1")).Lease
+	silent := b.Clock() - b.Newest().LastRenewal(b.lease(t, "1")).Lease
 	expect.That(t, silent >= 5000 && silent <= 10_000, "renewed %d ms ago, want 5 s or a little more", silent)
-	expect.Equal(t, b.view().Index(), index, "a renewal took index")
+	expect.Equal(t, b.Newest().Index(), index, "a renewal took index")
 	n := a.taken("heartbeat")
 	expect.That(t, n == 1, "%d heartbeats counted, want 1", n)
 }
@@ -118,11 +119,11 @@ func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := twoDatacenters(t)
 			if c.there > 0 {
-				a.apply(t, registry.Register{Instance: instance("ORDERS", "1", c.there)})
+				a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", c.there)})
 				a.tellChanges(t, 0)
 			}
 			before := a.taken("register")
-			a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
+			a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
 			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
 			expect.Equal(t, b.lease(t, "1").Instance.LastDirty, 5, "timestamp")
 			got := [2]int{a.taken("heartbeat"), a.taken("register") - before}
@@ -133,7 +134,7 @@ func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
 
 func TestAPeerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
+	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
 	a.tell(t, task{key: ordersID("1"), facts: heartbeat, tries: maxTries})
 	b.without(t, "1")
 }
@@ -145,12 +146,12 @@ func TestWhatThePeerHasNewerComesHome(t *testing.T) {
 	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
 		t.Run(kind.name, func(t *testing.T) {
 			a, b := kind.sites(t)
-			a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+			a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
 			a.tellChanges(t, 0)
 			// Meanwhile each side has changed a half that the other one does not know of.
-			b.apply(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
-			a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 7)})
-			b.apply(t, registry.Register{Instance: instance("ORDERS", "2", 7)})
+			b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
+			a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 7)})
+			b.Perform(t, registry.Register{Instance: instance("ORDERS", "2", 7)})
 			a.tell(t, task{key: ordersID("1"), facts: registered}, task{key: ordersID("2"), facts: heartbeat})
 			l := a.lease(t, "1")
 			expect.That(t, l.Instance.LastDirty == 7 && l.Instance.Overridden == registry.OutOfService && l.Owner == "",
@@ -165,10 +166,10 @@ func TestWhatThePeerHasNewerComesHome(t *testing.T) {
 // A client may change at one datacenter what belongs to another.
 func TestAChangeElsewhereLeavesTheOwner(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
 	a.tellChanges(t, 0)
-	before := b.view().Index()
-	b.apply(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService},
+	before := b.Newest().Index()
+	b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService},
 		registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}})
 	b.tellChanges(t, before)
 	equal(t, a, b)
@@ -178,9 +179,9 @@ func TestAChangeElsewhereLeavesTheOwner(t *testing.T) {
 
 func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
 	a, b := twoNodes(t)
-	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
 	a.tellChanges(t, 0)
-	b.apply(t, registry.Cancel{Key: ordersID("1")}, registry.Cancel{Key: ordersID("2")})
+	b.Perform(t, registry.Cancel{Key: ordersID("1")}, registry.Cancel{Key: ordersID("2")})
 	a.tell(t, task{key: ordersID("1"), facts: registered}, task{key: ordersID("2"), facts: heartbeat})
 	for _, id := range []string{"1", "2"} {
 		a.without(t, id)
@@ -190,8 +191,8 @@ func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
 
 func TestALeaseThatEndedIsNotTakenOver(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
-	a.pass(5 * time.Minute)
+	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Pass(5 * time.Minute)
 	a.tellChanges(t, 0)
 	b.without(t, "1")
 	a.lease(t, "1") // nothing came home: this side ends it by itself
@@ -199,13 +200,13 @@ func TestALeaseThatEndedIsNotTakenOver(t *testing.T) {
 
 func TestAnEvictionIsRefusedByWhoeverHeardTheClient(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
 	a.tellChanges(t, 0)
 	both(a, b, time.Minute)
-	b.apply(t, registry.Renew{Key: ordersID("1")})
+	b.Perform(t, registry.Renew{Key: ordersID("1")})
 	both(a, b, 40*time.Second)
-	before := a.view().Index()
-	a.evict()
+	before := a.Newest().Index()
+	a.Evict()
 	a.tellChanges(t, before)
 	l := b.lease(t, "1")
 	expect.That(t, l.Owner == "", "owner %q, want the datacenter that heard the client", l.Owner)
@@ -224,8 +225,8 @@ func TestReplaysChangeNothing(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			a, b := kind.sites(t)
 			tellAll := func(ops ...registry.Op) {
-				before := a.view().Index()
-				a.apply(t, ops...)
+				before := a.Newest().Index()
+				a.Perform(t, ops...)
 				a.tellChanges(t, before)
 				both(a, b, 2*time.Second)
 			}
@@ -239,28 +240,28 @@ func TestReplaysChangeNothing(t *testing.T) {
 			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
 			old := b.came(messagePath)
 
-			index := b.view().Index()
-			renewed := b.view().LastRenewal(b.lease(t, "1")).Lease
-			linked, _ := b.view().Link("dc1")
+			index := b.Newest().Index()
+			renewed := b.Newest().LastRenewal(b.lease(t, "1")).Lease
+			linked, _ := b.Newest().Link("dc1")
 			both(a, b, 20*time.Second)
 			for _, r := range old {
 				need.Got(b.Receive(context.Background(), r.body))(t)
 			}
-			expect.Equal(t, b.view().Index(), index, "the index went from %d to", index)
+			expect.Equal(t, b.Newest().Index(), index, "the index went from %d to", index)
 			// The last one is no older than the newest that is known, and was on its way for 20 s, which
 			// nobody can tell from here.
-			now := b.view().LastRenewal(b.lease(t, "1")).Lease
+			now := b.Newest().LastRenewal(b.lease(t, "1")).Lease
 			expect.That(t, now <= renewed+20_500, "renewed at %d, was %d", now, renewed)
 			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
-			renewed = b.view().LastRenewal(b.lease(t, "1")).Lease
-			heard, _ := b.view().Link("dc1")
+			renewed = b.Newest().LastRenewal(b.lease(t, "1")).Lease
+			heard, _ := b.Newest().Link("dc1")
 			both(a, b, 20*time.Second)
 			for _, r := range old {
 				need.Got(b.Receive(context.Background(), r.body))(t)
 			}
-			now = b.view().LastRenewal(b.lease(t, "1")).Lease
+			now = b.Newest().LastRenewal(b.lease(t, "1")).Lease
 			expect.That(t, now <= renewed+500, "renewed at %d, was %d, by messages that are late", now, renewed)
-			again, _ := b.view().Link("dc1")
+			again, _ := b.Newest().Link("dc1")
 			expect.That(t, again == heard && heard.Heard >= linked.Heard, "the link went from %+v over %+v to %+v", linked, heard, again)
 			b.without(t, "2")
 			equal(t, a, b)
@@ -270,7 +271,7 @@ func TestReplaysChangeNothing(t *testing.T) {
 
 func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 	a, b := twoNodes(t)
-	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
 	by := registry.Act{Author: "ann", Reason: "cut"}
 	hold := registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: by}
 	send := func(op registry.SelfPreservation) {
@@ -281,9 +282,9 @@ func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 	}
 	send(hold)
 	send(hold)
-	p := b.view().Preservation()
+	p := b.Newest().Preservation()
 	need.That(t, p.State == registry.PreservationHeld && p.By == by, "got %+v, want held by ann", p)
-	n := len(b.view().Transitions())
+	n := len(b.Newest().Transitions())
 	expect.That(t, n == 1, "%d transitions, want 1", n)
 	held := b.came(messagePath)[0]
 	longer := hold
@@ -291,15 +292,15 @@ func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 	send(longer)
 	release := registry.SelfPreservation{To: registry.PreservationReleased, By: by}
 	send(release)
-	p = b.view().Preservation()
+	p = b.Newest().Preservation()
 	need.That(t, p.State == registry.PreservationReleased, "got %+v, want released", p)
 	both(a, b, 30*time.Second)
 	a.tell(t, task{key: ordersID("1"), facts: heartbeat})
-	transitions := len(b.view().Transitions())
+	transitions := len(b.Newest().Transitions())
 	expect.That(t, transitions == 3, "%d transitions, want held, longer and released", transitions)
 	need.Got(b.Receive(context.Background(), held.body))(t)
-	if n := len(b.view().Transitions()); n != transitions {
-		t.Errorf("a message of half a minute ago brought %+v", b.view().Preservation())
+	if n := len(b.Newest().Transitions()); n != transitions {
+		t.Errorf("a message of half a minute ago brought %+v", b.Newest().Preservation())
 	}
 }
 
@@ -328,12 +329,12 @@ func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
 func TestAMessageIsOneApply(t *testing.T) {
 	a, b := twoDatacenters(t)
 	for n := range 20 {
-		a.apply(t, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
+		a.Perform(t, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
 	}
 	a.tellChanges(t, 0)
 	var applies int
 	var first registry.Op
-	b.set(func(m *memory) { applies, first = m.applies, m.applied[0] })
+	b.Set(func(m *registrytest.Memory) { applies, first = m.Applies, m.Applied[0] })
 	contact, ok := first.(registry.Contact)
 	expect.That(t, applies == 1 && ok && contact.DC == "dc1" && contact.Cut == datacenterCut.Milliseconds(),
 		"%d calls of Apply, the first operation %+v; want one that begins with a contact of dc1", applies, first)
@@ -342,8 +343,8 @@ func TestAMessageIsOneApply(t *testing.T) {
 func TestContactsAreNotedOncePerSecond(t *testing.T) {
 	a, b := twoNodes(t)
 	contacts := func() (n int) {
-		b.set(func(m *memory) {
-			for _, op := range m.applied {
+		b.Set(func(m *registrytest.Memory) {
+			for _, op := range m.Applied {
 				if _, ok := op.(registry.Contact); ok {
 					n++
 				}
@@ -357,7 +358,7 @@ func TestContactsAreNotedOncePerSecond(t *testing.T) {
 	if n := contacts(); n != 1 {
 		t.Errorf("%d contacts of three messages at once, want 1", n)
 	}
-	a.pass(time.Second)
+	a.Pass(time.Second)
 	a.only().send(context.Background(), nil)
 	if n := contacts(); n != 2 {
 		t.Errorf("%d contacts after a second, want 2", n)
@@ -371,13 +372,13 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 	far := PeerConfig{Name: "dc9", Kind: Datacenter, URLs: []string{"http://127.0.0.1:1"}}
 	a.become(t, "dc1", "n1", false, PeerConfig{Name: "b", Kind: Node, URLs: []string{b.server.URL}}, far)
 	b.become(t, "dc1", "n2", false, PeerConfig{Name: "a", Kind: Node, URLs: []string{a.server.URL}}, far)
-	a.pass(time.Minute)
-	b.pass(time.Minute)
-	a.apply(t, registry.Contact{DC: "dc9", Cut: 15_000})
+	a.Pass(time.Minute)
+	b.Pass(time.Minute)
+	a.Perform(t, registry.Contact{DC: "dc9", Cut: 15_000})
 	silent := func(s *site) time.Duration {
-		l, ok := s.view().Link("dc9")
+		l, ok := s.Newest().Link("dc9")
 		need.That(t, ok, "%s has not heard of dc9", s.config.Node)
-		return time.Duration(s.clock()-l.Heard) * time.Millisecond
+		return time.Duration(s.Clock()-l.Heard) * time.Millisecond
 	}
 	for range 20 {
 		for _, way := range []struct {
@@ -405,15 +406,15 @@ func TestWhatIsNoSignOfLife(t *testing.T) {
 		need.Got(s.Receive(context.Background(), write(h)))(t)
 	}
 	receive(b, newer)
-	before, _ := b.view().Link("dc1")
-	b.pass(5 * time.Second)
+	before, _ := b.Newest().Link("dc1")
+	b.Pass(5 * time.Second)
 	receive(b, old)
-	after, _ := b.view().Link("dc1")
+	after, _ := b.Newest().Link("dc1")
 	expect.That(t, after == before, "a message of before the newest: got %+v, want %+v", after, before)
 
 	n, _ := twoNodes(t)
 	receive(n, wire.Head{Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
-	l, ok := n.view().Link("dc1")
+	l, ok := n.Newest().Link("dc1")
 	expect.That(t, !ok, "the own datacenter was heard: %+v", l)
 }
 
@@ -458,7 +459,7 @@ func TestStrangersAreRefused(t *testing.T) {
 
 func TestErrorsOfTheRegistryAreThoseOfTheAnswer(t *testing.T) {
 	a, b := twoDatacenters(t)
-	b.set(func(m *memory) { m.applyErr = registry.ErrUnknownOutcome })
+	b.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
 	_, err := b.Receive(context.Background(), write(a.only().head()))
 	expect.ErrorIs(t, err, registry.ErrUnknownOutcome, "got")
 }
@@ -466,7 +467,7 @@ func TestErrorsOfTheRegistryAreThoseOfTheAnswer(t *testing.T) {
 // choosy refuses an instance with a long address, as one that no log entry can hold or the leader cannot
 // read.
 type choosy struct {
-	*memory
+	*registrytest.Memory
 	most int
 	err  error
 }
@@ -477,7 +478,7 @@ func (c choosy) Apply(ctx context.Context, origin registry.Origin, ops ...regist
 			return nil, c.err
 		}
 	}
-	return c.memory.Apply(ctx, origin, ops...)
+	return c.Memory.Apply(ctx, origin, ops...)
 }
 
 func TestAnItemTooLargeOrUnknownToTheLeaderSpoilsNoOther(t *testing.T) {
@@ -489,7 +490,7 @@ func TestAnItemTooLargeOrUnknownToTheLeaderSpoilsNoOther(t *testing.T) {
 func oneItemIsLeftOut(t *testing.T, cause error) {
 	t.Helper()
 	a, b := twoDatacenters(t)
-	b.config.Service = choosy{b.memory, 1000, cause}
+	b.config.Service = choosy{b.Memory, 1000, cause}
 	var items []registry.Op
 	for n := range 7 {
 		i := instance("ORDERS", fmt.Sprint(n), 1)
@@ -508,7 +509,7 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 		}
 		expect.That(t, r.Status == want, "item %d: got %+v, want %d", n, r, want)
 	}
-	if n := b.view().Total(); n != 6 {
+	if n := b.Newest().Total(); n != 6 {
 		t.Errorf("%d are stored, want 6", n)
 	}
 }
@@ -520,7 +521,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	for n := range 12 {
 		i := instance("ORDERS", fmt.Sprint(n), 9)
 		i.HomePageURL = strings.Repeat("x", 900_000)
-		b.apply(t, registry.Register{Instance: i})
+		b.Perform(t, registry.Register{Instance: i})
 		items = append(items, registry.Renew{Key: i.Key(), Life: 1, LastDirty: 1})
 	}
 	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)

@@ -24,7 +24,7 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	a, b := twoDatacenters(t)
 	ids := []string{"1", "2", "3", "4", "5"}
 	registerAll(t, a, 1, ids...)
-	a.apply(t, web("web-1"))
+	a.Perform(t, web("web-1"))
 	a.tellChanges(t, 0)
 	settle(a, b)
 
@@ -35,10 +35,10 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 		need.That(t, d.Extra == 6 && len(tasks) == 0, "%d too many, and %d tasks; want 6, and none of them removed", d.Extra, len(tasks))
 		a.repair(t)
 	}
-	n := b.view().Total()
+	n := b.Newest().Total()
 	need.That(t, n == 6, "%d are left at dc2, want 6", n)
 	registerAll(t, a, 1, ids[:3]...)
-	a.apply(t, web("web-1"))
+	a.Perform(t, web("web-1"))
 	a.tellChanges(t, 0)
 	settle(a, b)
 	a.repair(t)
@@ -47,17 +47,17 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 		b.lease(t, id)
 	}
 	both(a, b, 60*time.Second)
-	b.apply(t, registry.Renew{Key: ordersID("5")}) // its client talks to dc2 by now
+	b.Perform(t, registry.Renew{Key: ordersID("5")}) // its client talks to dc2 by now
 	for _, s := range []*site{a, b} {
 		for _, id := range ids[:3] {
 			need.Got(s.Apply(context.Background(), registry.FromClient, registry.Renew{Key: ordersID(id)}))(t)
 		}
 	}
 	both(a, b, 60*time.Second)
-	b.evict()
+	b.Evict()
 	b.without(t, "4")
 	b.lease(t, "5")
-	_, ok := b.view().Find(webKey("web-1"))
+	_, ok := b.Newest().Find(webKey("web-1"))
 	expect.That(t, ok, "the service of Consul's API is not at dc2 any more")
 }
 
@@ -74,15 +74,15 @@ func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 			again(a, id, 9)
 		}
 		for range 3 {
-			a.apply(t, web("web-1"), registry.DeregisterCatalog{Service: "web-1"}, web("web-2"), registry.DeregisterCatalog{Service: "web-2"})
+			a.Perform(t, web("web-1"), registry.DeregisterCatalog{Service: "web-1"}, web("web-2"), registry.DeregisterCatalog{Service: "web-2"})
 		}
-		a.apply(t, web("web-1"), web("web-2"))
-		a.apply(t, registry.SetOverride{Key: ordersID("lives"), Status: registry.OutOfService})
+		a.Perform(t, web("web-1"), web("web-2"))
+		a.Perform(t, registry.SetOverride{Key: ordersID("lives"), Status: registry.OutOfService})
 		a.tellChanges(t, 0)
 		settle(a, b)
-		last := a.view().Index()
+		last := a.Newest().Index()
 		cancelAll(t, a, "canceled")
-		a.apply(t, registry.DeregisterCatalog{Service: "web-1"})
+		a.Perform(t, registry.DeregisterCatalog{Service: "web-1"})
 		a.tellChanges(t, last)
 		b.without(t, "canceled")
 		settle(a, b)
@@ -91,11 +91,11 @@ func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 		}
 
 		a = refound(t, a, b)
-		a.pass(time.Second)
+		a.Pass(time.Second)
 		for _, id := range []string{"canceled", "lives"} {
 			again(a, id, 9)
 		}
-		a.apply(t, web("web-1"), web("web-2"))
+		a.Perform(t, web("web-1"), web("web-2"))
 		a.tellChanges(t, 0)
 		a.tellChanges(t, 0)
 		settle(a, b)
@@ -106,7 +106,7 @@ func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 				t.Errorf("at %s it has lost what the operator decided: %+v", s.config.Node, l.Instance)
 			}
 			for _, id := range []string{"web-1", "web-2"} {
-				if l, ok := s.view().Find(webKey(id)); !ok || s == a && l.Service == nil {
+				if l, ok := s.Newest().Find(webKey(id)); !ok || s == a && l.Service == nil {
 					t.Errorf("reduced %t: %s at %s: %+v, want it as it registered", reduced, id, s.config.Node, l)
 				}
 			}

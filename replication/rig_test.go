@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -281,7 +282,16 @@ func elapse(d time.Duration) {
 }
 
 // applyAs performs operations that another server had first, which must not fail.
-func applyAs(t testing.TB, m *memory, origin registry.Origin, ops ...registry.Op) {
+func applyAs(t testing.TB, m *registrytest.Memory, origin registry.Origin, ops ...registry.Op) {
 	t.Helper()
 	need.Got(m.Apply(context.Background(), origin, ops...))(t)
+}
+
+// instance is one that says of itself what a client has to say.
+func instance(app, id string, dirty int64) *registry.Instance {
+	return &registry.Instance{
+		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up,
+		Port: registry.Port{Number: 8080, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
+		CountryID: 1, VIP: "orders", LastDirty: dirty,
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -22,7 +23,7 @@ func sender(t testing.TB, urls ...string) *site {
 	s.become(t, "dc1", "n1", true, PeerConfig{
 		Name: "dc2", Kind: Datacenter, URLs: urls, Flow: Flow{ConnectTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second},
 	})
-	s.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	s.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
 	return s
 }
 
@@ -207,7 +208,7 @@ func TestThereIsNothingToSayOfWhatIsGone(t *testing.T) {
 func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
-	near.apply(t, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	near.Perform(t, registry.Register{Instance: instance("ORDERS", "2", 1)})
 	remove := registry.Remove{Key: ordersID("3"), Kind: registry.Canceled, Life: 1}
 	near.tell(t, aTask, task{key: ordersID("2"), facts: overridden}, task{key: ordersID("3"), facts: canceled, remove: remove})
 	near.tell(t, task{key: ordersID("1"), facts: heartbeat})
@@ -224,7 +225,7 @@ func TestALargeBatchIsCut(t *testing.T) {
 	for n := range 9 {
 		i := instance("ORDERS", fmt.Sprint("big-", n), 1)
 		i.HomePageURL = strings.Repeat("<", 1<<20)
-		near.apply(t, registry.Register{Instance: i})
+		near.Perform(t, registry.Register{Instance: i})
 		tasks = append(tasks, task{key: i.Key(), facts: registered})
 	}
 	near.tell(t, tasks...)
@@ -232,7 +233,7 @@ func TestALargeBatchIsCut(t *testing.T) {
 	for _, r := range came {
 		expect.That(t, len(r.body) <= wire.MaxMessage, "a message of %d bytes", len(r.body))
 	}
-	if n := far.view().Total(); len(came) != 2 || n != 9 {
+	if n := far.Newest().Total(); len(came) != 2 || n != 9 {
 		t.Errorf("%d messages brought %d instances, want 2 and 9", len(came), n)
 	}
 }
@@ -278,7 +279,7 @@ func TestALinkIsKeptAlive(t *testing.T) {
 	near.only().every = time.Hour
 	stop := runLink(t, near.only())
 	eventually(t, "the far side hears of the link", func() bool {
-		_, ok := far.view().Link("dc1")
+		_, ok := far.Newest().Link("dc1")
 		return ok
 	})
 	stop()
@@ -309,11 +310,11 @@ func TestMessagesAreNumbered(t *testing.T) {
 // What comes back while this side has no leader is sent again with its task.
 func TestWhatComesHomeIsNotLost(t *testing.T) {
 	a, b := twoDatacenters(t)
-	b.apply(t, registry.Register{Instance: instance("ORDERS", "1", 9)})
-	a.apply(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
-	a.set(func(m *memory) { m.applyErr = registry.ErrNoLeader })
+	b.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 9)})
+	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
 	expect.Equal(t, a.only().Process(context.Background(), aTask), batcher.TransientError, "result")
-	a.set(func(m *memory) { m.applyErr = nil })
+	a.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
 	a.tell(t, aTask)
 	got := a.lease(t, "1").Instance.LastDirty
 	expect.That(t, got == 9, "timestamp %d, want that of the peer's", got)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -46,7 +47,7 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 			shown(api.PeerSender{})
 			send(20*hours, ErrAhead)
 			shown(api.PeerSender{Refused: 1})
-			b.pass(time.Second)
+			b.Pass(time.Second)
 			send(hours, nil)
 			send(hours+1, nil)
 			shown(api.PeerSender{HeardMS: 1000, LateMS: 9*hours - 1, Late: 2, Refused: 1})
@@ -86,7 +87,7 @@ func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
 			head.Sender, head.Clock = fmt.Sprint("made-up-", n), clock
 			need.Got(b.Receive(context.Background(), write(head)))(t)
 		}
-		b.pass(time.Millisecond)
+		b.Pass(time.Millisecond)
 	}
 	if n := len(b.judgements.of); n > maxJudged {
 		t.Errorf("%d senders' messages are counted, want at most %d", n, maxJudged)
@@ -115,9 +116,9 @@ func TestWhatIsOverheardOfStrangersIsNotNotedAndTheAnswerSaysSo(t *testing.T) {
 		expect.That(t, err == nil && strings.Contains(a.Ignored, want) && len(a.Ignored) <= 500,
 			"answered %q, %v, want a short text with %q", a.Ignored, err, want)
 	}
-	_, ok := b.view().Link("dc2")
+	_, ok := b.Newest().Link("dc2")
 	expect.That(t, ok, "what was overheard of a peer is not noted")
-	links := b.registry.Freeze().Links
+	links := b.Registry.Freeze().Links
 	expect.That(t, len(links) == 1, "%d links are kept, want that of the peer only", len(links))
 }
 
@@ -141,14 +142,14 @@ func TestAMessageInAnothersNameMakesNobodyDeaf(t *testing.T) {
 			forged := a.only().head()
 			tt.forge(&forged)
 			need.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(forged))), tt.want, "the forged message:")
-			after := a.view().Index()
+			after := a.Newest().Index()
 			a.only().send(context.Background(), nil) // it may still count as late
 			for range 3 {
 				both(a, b, 20*time.Second)
-				a.apply(t, registry.Renew{Key: ordersID("before"), LastDirty: 1})
+				a.Perform(t, registry.Renew{Key: ordersID("before"), LastDirty: 1})
 				a.tell(t, task{key: ordersID("before"), facts: heartbeat})
 			}
-			b.evict()
+			b.Evict()
 			b.lease(t, "before")
 			registerAll(t, a, 1, "after")
 			a.tellChanges(t, after)
@@ -162,22 +163,22 @@ func TestASenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 	for name, from := range map[string]func(testing.TB) (a, b *site){"a node": twoNodes, "a cluster": twoDatacenters} {
 		t.Run(name, func(t *testing.T) {
 			a, b := from(t)
-			copied := a.registry.Freeze()
-			a.pass(2 * time.Hour)
-			b.pass(2 * time.Hour)
+			copied := a.Registry.Freeze()
+			a.Pass(2 * time.Hour)
+			b.Pass(2 * time.Hour)
 			registerAll(t, a, 1, "before")
 			a.tellChanges(t, 0)
-			a.set(func(m *memory) {
+			a.Set(func(m *registrytest.Memory) {
 				restored := need.Got(registry.Thaw(copied))(t)
-				m.registry, m.passed = restored, 0
+				m.Registry, m.Passed = restored, 0
 			})
 			a.config.incarnation.draw() // its process began anew
 			registerAll(t, a, 1, "after")
 			a.tellChanges(t, 0)
 			b.lease(t, "after")
 			both(a, b, 20*time.Second)
-			if l, ok := b.view().Link("dc1"); ok && b.clock()-l.Heard > 60_000 {
-				t.Errorf("the link is as old as %d ms", b.clock()-l.Heard)
+			if l, ok := b.Newest().Link("dc1"); ok && b.Clock()-l.Heard > 60_000 {
+				t.Errorf("the link is as old as %d ms", b.Clock()-l.Heard)
 			}
 		})
 	}

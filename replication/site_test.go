@@ -14,13 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
 // site is a Rollcall server: a registry, what it answers its peers, and its links to them.
 type site struct {
-	*memory
+	*registrytest.Memory
 	*Replicator
 	server *httptest.Server
 	links  map[string]*rollcallLink
@@ -40,7 +41,7 @@ type recorded struct {
 }
 
 func newSite() *site {
-	s := &site{memory: newMemory(), links: make(map[string]*rollcallLink), told: make(map[string]int)}
+	s := &site{Memory: registrytest.New(), links: make(map[string]*rollcallLink), told: make(map[string]int)}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
 	return s
 }
@@ -94,7 +95,7 @@ func (s *site) become(t testing.TB, datacenter, node string, consensus bool, pee
 	t.Helper()
 	var err error
 	s.Replicator, err = New(Config{
-		Service: s.memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
+		Service: s.Memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
 		Sender: func() string { return "of " + node },
 	})
 	need.OK(t, err)
@@ -122,7 +123,7 @@ func (s *site) linkTo(p PeerConfig) *rollcallLink {
 		what()
 	}
 	return newRollcallLink(linkEnv{
-		config: s.config, peer: p, view: s.view, clock: s.clock, origin: origin,
+		config: s.config, peer: p, view: s.Newest, clock: s.Clock, origin: origin,
 		submit:    func(t task) { note(func() { s.tasks = append(s.tasks, t) }) },
 		sent:      func(fact string) { note(func() { s.told[fact]++ }) },
 		succeeded: func() {},
@@ -172,7 +173,7 @@ func (s *site) tell(t testing.TB, tasks ...task) {
 // tellChanges tells what changed at a site after an index, as the feed does.
 func (s *site) tellChanges(t testing.TB, after registry.Index) {
 	t.Helper()
-	v := s.view()
+	v := s.Newest()
 	changes := need.Got(v.Changes(after, 0))(t)
 	var tasks []task
 	for _, c := range changes {
@@ -180,7 +181,7 @@ func (s *site) tellChanges(t testing.TB, after registry.Index) {
 		case c.Kind == registry.Canceled || c.Kind == registry.Evicted:
 			if c.Lease.Origin.Kind == registry.Client {
 				rec, _ := v.Removal(c.Lease.Key())
-				tasks = append(tasks, task{key: c.Lease.Key(), facts: canceled, first: c.Index, remove: v.RemoveOf(rec, s.clock())})
+				tasks = append(tasks, task{key: c.Lease.Key(), facts: canceled, first: c.Index, remove: v.RemoveOf(rec, s.Clock())})
 			}
 		case c.Lease.ByClient > after:
 			tasks = append(tasks, task{key: c.Lease.Key(), facts: registered, first: c.Index})
@@ -220,7 +221,7 @@ func (s *site) taken(fact string) int {
 // lease is that of ORDERS/id, which must be there.
 func (s *site) lease(t testing.TB, id string) *registry.Lease {
 	t.Helper()
-	l, ok := s.view().Find(ordersID(id))
+	l, ok := s.Newest().Find(ordersID(id))
 	if !ok {
 		t.Fatalf("%s is not at %s", ordersID(id), s.config.Node)
 	}
@@ -230,7 +231,7 @@ func (s *site) lease(t testing.TB, id string) *registry.Lease {
 // without fails if ORDERS/id is there.
 func (s *site) without(t testing.TB, id string) {
 	t.Helper()
-	if l, ok := s.view().Find(ordersID(id)); ok {
+	if l, ok := s.Newest().Find(ordersID(id)); ok {
 		t.Fatalf("%s is at %s: %+v", ordersID(id), s.config.Node, l)
 	}
 }
@@ -240,7 +241,7 @@ func equal(t rapid.TB, a, b *site) {
 	t.Helper()
 	sums := func(s *site) map[registry.Key]uint64 {
 		all := make(map[registry.Key]uint64)
-		for l := range s.view().All() {
+		for l := range s.Newest().All() {
 			all[l.Key()] = l.Sum()
 		}
 		return all
@@ -248,8 +249,8 @@ func equal(t rapid.TB, a, b *site) {
 	here, there := sums(a), sums(b)
 	for key, sum := range here {
 		if there[key] != sum {
-			l, _ := a.view().Find(key)
-			m, _ := b.view().Find(key)
+			l, _ := a.Newest().Find(key)
+			m, _ := b.Newest().Find(key)
 			t.Errorf("%s: %s has %+v of %+v\n%s has %+v", key, a.config.Node, l, l.Instance, b.config.Node, m)
 		}
 		delete(there, key)
@@ -263,6 +264,6 @@ func ordersID(id string) registry.Key { return registry.Key{App: "ORDERS", ID: i
 
 // both lets the same time pass at both sites.
 func both(a, b *site, d time.Duration) {
-	a.pass(d)
-	b.pass(d)
+	a.Pass(d)
+	b.Pass(d)
 }

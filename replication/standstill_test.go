@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // restart is what a node does after it was down: its lease clock goes on where it stood.
-func (m *memory) restart(t testing.TB) {
+func restart(t testing.TB, m *registrytest.Memory) {
 	t.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := need.Got(registry.Thaw(m.registry.Freeze()))(t)
-	r.Doubt()
-	m.registry = r
+	m.Set(func(m *registrytest.Memory) {
+		m.Registry = need.Got(registry.Thaw(m.Registry.Freeze()))(t)
+		m.Registry.Doubt()
+	})
 }
 
 // ORDERS/dead and ORDERS/canceled are at both nodes when b goes down. Then the one is evicted at a, and the
@@ -26,22 +26,22 @@ func afterTheDead(t *testing.T, forgotten bool) (a, b *site) {
 	registerAll(t, a, 1, "dead", "canceled", "alive")
 	a.tellChanges(t, 0)
 	equal(t, a, b)
-	b.pass(10 * time.Second)
+	b.Pass(10 * time.Second)
 	cancelAll(t, a, "canceled")
 	for range 4 {
-		a.pass(30 * time.Second)
-		a.apply(t, registry.Renew{Key: ordersID("alive"), LastDirty: 1})
+		a.Pass(30 * time.Second)
+		a.Perform(t, registry.Renew{Key: ordersID("alive"), LastDirty: 1})
 	}
-	a.evict()
+	a.Evict()
 	if forgotten { // the records of both are pruned
 		for range 100 {
-			a.pass(25 * time.Minute)
-			a.apply(t, registry.Renew{Key: ordersID("alive"), LastDirty: 1})
+			a.Pass(25 * time.Minute)
+			a.Perform(t, registry.Renew{Key: ordersID("alive"), LastDirty: 1})
 		}
 	}
 	a.without(t, "dead")
 	a.without(t, "canceled")
-	b.restart(t)
+	restart(t, b.Memory)
 	return a, b
 }
 
@@ -59,7 +59,7 @@ func TestANodeThatWasDownBringsNobodyBackElsewhere(t *testing.T) {
 	for name, forgotten := range map[string]bool{"with records of the removals": false, "after they were pruned": true} {
 		t.Run(name, func(t *testing.T) {
 			a, b := afterTheDead(t, forgotten)
-			b.pass(20 * time.Second) // what has settled is compared
+			b.Pass(20 * time.Second) // what has settled is compared
 			b.compareAndRepair(t)
 			a.without(t, "dead")
 			a.without(t, "canceled")

@@ -15,27 +15,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // rig is a registry that leads, services that answer as told, and a Prober, in a bubble of virtual time.
 type rig struct {
-	t       *testing.T
-	prober  *Prober
-	epoch   registry.Epoch
-	watched registry.Watchers
+	*registrytest.Memory
+	t      *testing.T
+	prober *Prober
+	epoch  registry.Epoch
 
-	mu       sync.Mutex // guards the following
-	registry *registry.Registry
-	told     []registry.SetCheck
-	fail     error                // of Apply
-	answers  map[string]answering // by URL; none: passing
-	runs     map[string][]time.Duration
-	running  int
-	most     int           // attempts at once
-	lingers  time.Duration // attempts that were ended
-	begun    time.Time
+	mu      sync.Mutex           // guards the following
+	answers map[string]answering // by URL; none: passing
+	runs    map[string][]time.Duration
+	running int
+	most    int           // attempts at once
+	lingers time.Duration // attempts that were ended
+	begun   time.Time
 }
 
 // answering is how a service answers.
@@ -47,11 +45,11 @@ type answering struct {
 func inBubble(t *testing.T, do func(g *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &rig{
-			t: t, registry: registry.New(), epoch: registry.Epoch{Term: 1, Index: 1},
+			Memory: registrytest.New(), t: t,
 			answers: map[string]answering{}, runs: map[string][]time.Duration{}, begun: time.Now(),
 		}
-		g.registry.Establish(g.epoch, "c")
-		g.prober = New(Config{Registry: g, Watch: func() (<-chan struct{}, func()) { return g.watched.Join("") }})
+		g.epoch = g.Registry.Epoch()
+		g.prober = New(Config{Registry: g, Watch: func() (<-chan struct{}, func()) { return g.Watchers.Join("") }})
 		g.prober.attempt = g.attempt
 		g.prober.draw = func(d time.Duration) time.Duration { return d / 2 }
 		do(g)
@@ -69,31 +67,13 @@ func (g *rig) lead() (lose func()) {
 	}
 }
 
-func (g *rig) Apply(_ context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.fail != nil {
-		return nil, g.fail
+// Apply is Memory's, of which every operation must be done.
+func (g *rig) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	results, err := g.Memory.Apply(ctx, origin, ops...)
+	for i, r := range results {
+		expect.That(g.t, r.Outcome == registry.Done, "%+v: %v", ops[i], r.Outcome)
 	}
-	results := make([]registry.Result, len(ops))
-	for i, op := range ops {
-		if set, ok := op.(registry.SetCheck); ok {
-			g.told = append(g.told, set)
-		}
-		now := time.Since(g.begun).Milliseconds() + 1
-		results[i] = g.registry.Apply(registry.Stamp{Lease: now, Wall: now}, g.epoch.Term, origin, op)
-		if results[i].Outcome != registry.Done {
-			g.t.Errorf("%+v: %v", op, results[i].Outcome)
-		}
-	}
-	g.watched.Publish(g.registry.View())
-	return results, nil
-}
-
-func (g *rig) View(context.Context, registry.Consistency) (*registry.View, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.registry.View(), nil
+	return results, err
 }
 
 func (g *rig) attempt(ctx context.Context, p *registry.Probe, _ own) result {
@@ -178,10 +158,20 @@ func (g *rig) wantStatus(id string, want registry.CheckStatus, output string) {
 	}
 }
 
+// told is what the prober said of checks.
+func (g *rig) told() (sets []registry.SetCheck) {
+	g.Set(func(m *registrytest.Memory) {
+		for _, op := range m.Applied {
+			if set, ok := op.(registry.SetCheck); ok {
+				sets = append(sets, set)
+			}
+		}
+	})
+	return sets
+}
+
 func (g *rig) tells() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.told)
+	return len(g.told())
 }
 
 // after waits and lets everything settle that happens at that moment.
@@ -224,7 +214,7 @@ func TestTheRegistryIsToldOfChangesAlone(t *testing.T) {
 			got := g.tells()
 			need.That(t, got == s.tells, "%+v: told %d times", s, got)
 		}
-		for _, set := range g.told {
+		for _, set := range g.told() {
 			expect.That(t, set.Epoch == g.epoch && !set.TTL, "told %+v, want it under the epoch of the leadership", set)
 		}
 	})
@@ -345,7 +335,7 @@ func TestNothingRunsOnceLeadershipIsLost(t *testing.T) {
 		expect.That(t, took == g.lingers && g.running == 0, "it ended after %v with %d attempts, want it to end with the last one", took, g.running)
 		after(time.Hour)
 		g.wantRuns("slow", 5*time.Second)
-		expect.That(t, g.tells() == 0, "told %+v", g.told)
+		expect.That(t, g.tells() == 0, "told %+v", g.told())
 		lose = g.lead() // and again
 		defer lose()
 		after(14 * time.Second)
@@ -357,14 +347,12 @@ func TestAResultThatCouldNotBeToldIsToldLater(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		g.answer("a", registry.Passing, "fine", 0)
 		g.register("a", registry.Probe{Interval: 10_000})
-		g.fail = errors.New("no leader")
+		g.Fail(errors.New("no leader"))
 		lose := g.lead()
 		defer lose()
 		after(20 * time.Second)
 		g.wantStatus("a", registry.Critical, "")
-		g.mu.Lock()
-		g.fail = nil
-		g.mu.Unlock()
+		g.Fail(nil)
 		after(10 * time.Second)
 		g.wantStatus("a", registry.Passing, "fine")
 	})
@@ -380,7 +368,7 @@ func TestACheckThatIsReplacedWhileItRunsIsNotToldOfTheOldOne(t *testing.T) {
 		g.answer("a", registry.Passing, "of the new one", 0)
 		g.register("a", registry.Probe{Interval: 20_000})
 		after(time.Minute)
-		expect.That(t, g.tells() == 1, "told %+v, want one result", g.told)
+		expect.That(t, g.tells() == 1, "told %+v, want one result", g.told())
 		g.wantStatus("a", registry.Passing, "of the new one")
 		got := len(g.runs["a"])
 		expect.That(t, got == 4, "probed at %v, want once in the old way and then every 20 s", g.runs["a"])

@@ -1,0 +1,212 @@
+// Package registrytest is a registry.Service for tests of what works on one.
+package registrytest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// Memory is a registry.Service in one process, without durability, whose clock, health and errors a test decides. Set changes
+// its fields while it is used.
+type Memory struct {
+	Mu       sync.Mutex // guards what follows
+	Registry *registry.Registry
+	Watchers registry.Watchers
+	Said     registry.Health // what Health says, but for the clock
+	ApplyErr error
+	ViewErr  error                      // of linearizable and leader reads
+	Alone    bool                       // without consensus
+	Applies  int                        // calls of Apply
+	Applied  []registry.Op              // by all of them, in order
+	Wakes    int                        // returns of Changes with changes
+	After    func(taken registry.Index) // is called after every operation; nil: nothing
+	Passed   time.Duration // that the test let pass, beside what passes by itself
+	started  time.Time
+}
+
+// New is the service of a leader in its first term.
+func New() *Memory {
+	m := &Memory{Registry: registry.New(), started: time.Now(), Said: registry.Health{Ready: true, Quorum: true, Leads: true}}
+	m.Registry.Establish(registry.Epoch{Term: 1, Index: 1}, "test")
+	return m
+}
+
+// Set changes the service, or looks at it.
+func (m *Memory) Set(change func(m *Memory)) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	change(m)
+}
+
+// Fail makes Apply fail; nil: no more.
+func (m *Memory) Fail(err error) { m.Set(func(m *Memory) { m.ApplyErr = err }) }
+
+// Count is how often Apply was called.
+func (m *Memory) Count() (n int) {
+	m.Set(func(m *Memory) { n = m.Applies })
+	return n
+}
+
+// Woken is how often Changes returned with changes.
+func (m *Memory) Woken() (n int) {
+	m.Set(func(m *Memory) { n = m.Wakes })
+	return n
+}
+
+// Stamp is the time now; the caller holds what Set holds.
+func (m *Memory) Stamp() registry.Stamp {
+	passed := time.Since(m.started) + m.Passed
+	return registry.Stamp{Lease: passed.Milliseconds() + 1, Wall: m.started.Add(passed).UnixMilli()}
+}
+
+// Clock is the lease clock now, in ms.
+func (m *Memory) Clock() (now int64) {
+	m.Set(func(m *Memory) { now = m.Stamp().Lease })
+	return now
+}
+
+// Pass lets time pass on the lease clock and on the wall.
+func (m *Memory) Pass(d time.Duration) {
+	m.Set(func(m *Memory) {
+		const step = 30 * time.Minute // the registry believes in an hour at most
+		for ; d > 0; d -= step {
+			m.Passed += min(d, step)
+			m.Registry.Advance(m.Stamp())
+		}
+		m.Watchers.Publish(m.Registry.View())
+	})
+}
+
+// Evict does once what an evictor does: it ends overrides and quarantines, and removes the leases that have ended.
+func (m *Memory) Evict() {
+	m.Set(func(m *Memory) {
+		due := m.end()
+		m.perform(registry.Evict{Epoch: m.Registry.Epoch(), Items: due})
+		m.Watchers.Publish(m.Registry.View())
+	})
+}
+
+// end ends overrides and quarantines, and says which leases have ended.
+func (m *Memory) end() []registry.EvictItem {
+	m.Registry.Advance(m.Stamp())
+	now := m.Registry.Clock().Lease
+	for _, op := range m.Registry.Ending(now) {
+		m.perform(op)
+	}
+	return m.Registry.Expired(now, 100_000)
+}
+
+// Lead does once what a leader does all the time: it moves self-preservation, and evicts its share of the leases that ended,
+// unless evictions are withheld.
+func (m *Memory) Lead() {
+	m.Set(func(m *Memory) {
+		now := m.Stamp().Lease
+		m.Registry.Advance(m.Stamp())
+		v := m.Registry.View()
+		if op, due := v.NextPreservation(now, v.Freshness(now)); due {
+			op.Epoch = m.Registry.Epoch()
+			m.perform(op)
+		}
+		if due := m.end(); len(due) > 0 && !m.Registry.View().Preservation().State.Withholds() {
+			m.perform(registry.Evict{Epoch: m.Registry.Epoch(), Items: registry.Victims(due, m.Registry.View().RoundLimit(0), func(int) int { return 0 })})
+		}
+		m.Watchers.Publish(m.Registry.View())
+	})
+}
+
+// LeadAlways leads until the test ends.
+func (m *Memory) LeadAlways(t testing.TB) {
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() {
+		for tick := time.Tick(20 * time.Millisecond); ctx.Err() == nil; {
+			select {
+			case <-tick:
+				m.Lead()
+			case <-ctx.Done():
+			}
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		all.Wait()
+	})
+}
+
+func (m *Memory) perform(op registry.Op) {
+	m.Registry.Apply(m.Stamp(), 1, registry.FromClient, op)
+}
+
+// Apply implements registry.Service.
+func (m *Memory) Apply(_ context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	m.Applies++
+	if m.ApplyErr != nil {
+		return nil, m.ApplyErr
+	}
+	m.Applied = append(m.Applied, ops...)
+	results := make([]registry.Result, len(ops))
+	for i, op := range ops {
+		results[i] = m.Registry.Apply(m.Stamp(), 1, origin, op)
+		if m.After != nil {
+			m.After(results[i].Index)
+		}
+	}
+	m.Watchers.Publish(m.Registry.View())
+	return results, nil
+}
+
+// Perform performs operations of clients that must succeed.
+func (m *Memory) Perform(t testing.TB, ops ...registry.Op) []registry.Result {
+	t.Helper()
+	return need.Got(m.Apply(context.Background(), registry.FromClient, ops...))(t)
+}
+
+// View implements registry.Service.
+func (m *Memory) View(_ context.Context, read registry.Consistency) (*registry.View, error) {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if m.ViewErr != nil && read != registry.Stale {
+		return nil, m.ViewErr
+	}
+	if m.Alone && read != registry.Stale {
+		return nil, fmt.Errorf("view: %w", registry.ErrNotOffered)
+	}
+	return m.Registry.View(), nil
+}
+
+// Newest is the state.
+func (m *Memory) Newest() (v *registry.View) {
+	m.Set(func(m *Memory) { v = m.Registry.View() })
+	return v
+}
+
+// Changes implements registry.Service.
+func (m *Memory) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
+	changes, err := m.Watchers.Await(ctx, m.Newest, after, which)
+	if err == nil {
+		m.Set(func(m *Memory) { m.Wakes++ })
+	}
+	return changes, err
+}
+
+// Health implements registry.Service.
+func (m *Memory) Health() registry.Health {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	said := m.Said
+	if m.Alone {
+		said.Leads, said.Quorum = false, said.Ready
+	}
+	if said.Leads || m.Alone {
+		said.Clock = m.Stamp().Lease
+	}
+	return said
+}
