@@ -387,8 +387,7 @@ func changeEvent(epoch string, c listChange) string {
 func discover(t *testing.T, config DiscoveryConfig, at ...*listServer) *Discovery {
 	t.Helper()
 	c := clientOf(t, at...)
-	d := need.Got(c.StartDiscovery(config))(t)
-	return d
+	return need.Got(c.StartDiscovery(config))(t)
 }
 
 // clientOf is a client of servers named a, b and so on, which ends with the test.

@@ -445,8 +445,7 @@ func TestALockIsNotHeldByAClientThatCloses(t *testing.T) {
 // keptOf keeps a session of 30 s, or fails the test.
 func keptOf(t *testing.T, c *Client) *KeptSession {
 	t.Helper()
-	s := need.Got(c.KeepSession(t.Context(), SessionOptions{Name: "demo", TTL: 30 * time.Second}))(t)
-	return s
+	return need.Got(c.KeepSession(t.Context(), SessionOptions{Name: "demo", TTL: 30 * time.Second}))(t)
 }
 
 // renewalTimes notes when renewals are sent, since it was made, and passes requests on.

@@ -69,8 +69,7 @@ func (f lastKnown) saved(t testing.TB, app string, s *Snapshot, upToDate time.Ti
 
 func (f lastKnown) content(t testing.TB) string {
 	t.Helper()
-	text := need.Got(os.ReadFile(f.path))(t)
-	return string(text)
+	return string(need.Got(os.ReadFile(f.path))(t))
 }
 
 // checkLoads compares what a file is loaded as.

@@ -21,8 +21,7 @@ import (
 // lockOf acquires the lock or fails the test.
 func lockOf(t *testing.T, c *Client) *Held {
 	t.Helper()
-	h := need.Got(c.AcquireLock(t.Context(), LockOptions{Name: "demo", Value: []byte("me")}))(t)
-	return h
+	return need.Got(c.AcquireLock(t.Context(), LockOptions{Name: "demo", Value: []byte("me")}))(t)
 }
 
 func TestALockIsHeldUntilItIsReleased(t *testing.T) {

@@ -1,13 +1,21 @@
 package client
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // former is what a process left behind that had the same id.
@@ -219,5 +227,273 @@ func TestTheAnswerToAnOldHeartbeatTurnsNoTimeBack(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		got := r.LastHeartbeat().Sub(s.start)
 		expect.That(t, got == 11*time.Second, "the last heartbeat is said to be of %v, want 11s, when the change was told", got)
+	})
+}
+
+func pair(key, value string) registry.Pair { return registry.Pair{Key: key, Value: value} }
+
+func wantCount(t *testing.T, c prometheus.Collector, want float64) {
+	t.Helper()
+	expect.Equal(t, testutil.ToFloat64(c), want, "counted")
+}
+
+// says is a health callback that answers what status holds, and counts how often it was asked.
+type says struct {
+	status atomic.Int32
+	asked  []time.Duration
+	start  time.Time
+}
+
+func newSays(s registry.Status) *says {
+	h := &says{start: time.Now()}
+	h.status.Store(int32(s))
+	return h
+}
+
+func (h *says) health(context.Context, registry.Status) registry.Status {
+	h.asked = append(h.asked, time.Since(h.start))
+	return registry.Status(h.status.Load())
+}
+
+func TestTheReplicatorChecksAfter40sAndThenEvery30s(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newRegistrar(), newSays(registry.Up)
+		s.register(t, sleeping, func(c *RegistrationConfig) { c.Health = h.health })
+		time.Sleep(35 * time.Second)
+		h.status.Store(int32(registry.Down))
+		time.Sleep(40 * time.Second)
+		h.status.Store(int32(registry.Up))
+		time.Sleep(60 * time.Second)
+		s.wantVisits(t, "0s POST UP", "40s POST DOWN", "1m40s POST UP")
+		expect.Slice(t, h.asked, []time.Duration{40 * time.Second, 70 * time.Second, 100 * time.Second, 130 * time.Second}, "Health was asked at")
+	})
+}
+
+func TestChangesAreToldAtOnceAsFarAsThereAreTokensAndThenTogether(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationDelay = time.Hour })
+		synctest.Wait()
+		change := func(value string, atOnce bool) {
+			t.Helper()
+			expect.Equal(t, r.SetMetadata(pair("v", value)), atOnce, "%s: told at once:", value)
+			synctest.Wait()
+		}
+		change("1", true)
+		change("2", true) // the burst; at 4 a minute a token is back after 15 s
+		change("3", false)
+		change("3", false) // no change, but it still waits
+		time.Sleep(5 * time.Second)
+		change("4", false)
+		expect.That(t, !r.DeleteMetadata("zone"), "a third change that waits is said to be told at once")
+		expect.Equal(t, s.keeps().Meta("v"), "2", "the server has")
+		time.Sleep(10 * time.Second)
+		s.wantVisits(t, "0s POST UP", "0s POST UP", "0s POST UP", "15s POST UP")
+		i := s.keeps()
+		expect.That(t, i.Meta("v") == "4" && i.Meta("zone") == "", "the server has %v, want all that changed", i.Metadata)
+		change("5", false)
+		time.Sleep(20 * time.Second)
+		s.wantVisits(t, "30s POST UP")
+		wantCount(t, r.client.metrics.limited, 4)
+	})
+}
+
+func TestAnUpdateOnDemandPutsTheNextCheckOffByOneInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newRegistrar(), newSays(registry.Up)
+		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.Health = h.health })
+		time.Sleep(39 * time.Second)
+		r.SetMetadata(pair("v", "1"))
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		want := []time.Duration{69 * time.Second, 99 * time.Second}
+		expect.That(t, slices.Equal(h.asked, want), "Health was asked at %v, want %v: checks only, the first one 30 s after the update", h.asked, want)
+		s.wantVisits(t, "0s POST UP", "39s POST UP")
+	})
+}
+
+func TestAHeartbeatTakesWithItWhatWaitsForAToken(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		r := s.register(t)
+		time.Sleep(5 * time.Second)
+		for _, v := range []string{"1", "2", "3"} {
+			r.SetMetadata(pair("v", v))
+			synctest.Wait()
+		}
+		time.Sleep(10 * time.Second)
+		expect.Equal(t, s.keeps().Meta("v"), "3", "the server has v=")
+		time.Sleep(10 * time.Second) // a token comes at 20 s, and nothing is left to be told
+		s.wantVisits(t, "0s POST UP", "5s POST UP", "5s POST UP", "10s PUT", "10s POST UP", "20s PUT")
+		expect.That(t, r.SetMetadata(pair("v", "4")), "the token was taken for nothing")
+	})
+}
+
+func TestWhatIsSoAlreadyIsNoChange(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		r := s.register(t, sleeping)
+		time.Sleep(time.Second)
+		before := r.Instance()
+		expect.That(t, r.SetStatus(registry.Up) && r.SetMetadata(pair("zone", "a")) && r.DeleteMetadata("rack") && r.SetMetadata(),
+			"something is said not to be told at once")
+		time.Sleep(time.Minute)
+		s.wantVisits(t, "0s POST UP")
+		expect.That(t, r.Instance() == before, "there is another state of the instance")
+	})
+}
+
+func TestAChangeThatHasATokenIsToldAtOnceWhateverComesAfterIt(t *testing.T) {
+	s := newRegistrationState(orders1())
+	s.want(true)
+	s.want(false)
+	demanded, waiting := s.demand()
+	expect.That(t, demanded && waiting, "demanded: %v, waiting: %v, want both", demanded, waiting)
+}
+
+func TestAnIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {
+	for _, row := range []struct {
+		interval time.Duration
+		burst    int
+		want     int64 // per minute
+	}{
+		{30 * time.Second, 2, 4}, {7 * time.Second, 2, 17}, {9 * time.Second, 3, 20}, {90 * time.Second, 2, 1}, {time.Hour, 2, 1}, {time.Second, 1, 60},
+	} {
+		got := (RegistrationConfig{ReplicationInterval: row.interval, ReplicationBurst: row.burst}).rate()
+		expect.That(t, got == row.want, "burst %d in %v: %d a minute, want %d", row.burst, row.interval, got, row.want)
+	}
+}
+
+func TestAFailedUpdateIsRepairedByTheNextCheckWhileHeartbeatsAreBlocked(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		s.does(http.MethodPut, silent)
+		r := s.register(t)
+		time.Sleep(5 * time.Second)
+		s.does(http.MethodPost, always(503, ""))
+		r.SetMetadata(pair("v", "1"))
+		synctest.Wait()
+		s.does(http.MethodPost, nil)
+		time.Sleep(29 * time.Second)
+		got := s.keeps().Meta("v")
+		need.That(t, got == "", "the server has v=%s before the check; the test cannot see who repairs it", got)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		got = s.keeps().Meta("v")
+		expect.That(t, got == "1", "the server has v=%q after the check, want 1", got)
+		wantCount(t, r.client.metrics.registrations.WithLabelValues("changed", "ok"), 1)
+	})
+}
+
+func TestAFailedUpdateIsRepairedByTheNextHeartbeatWhileTheReplicatorIsBlocked(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		r := s.register(t, func(c *RegistrationConfig) { c.ReplicationDelay, c.ReplicationInterval = time.Hour, time.Hour })
+		time.Sleep(5 * time.Second)
+		s.does(http.MethodPost, always(503, ""))
+		r.SetMetadata(pair("v", "1"))
+		synctest.Wait()
+		s.does(http.MethodPost, nil)
+		time.Sleep(20 * time.Second)
+		s.wantVisits(t, "0s POST UP", "5s POST UP", "10s PUT", "10s POST UP", "20s PUT")
+		expect.Equal(t, s.keeps().Meta("v"), "1", "the server has v=")
+		wantCount(t, r.client.metrics.registrations.WithLabelValues("not_found", "ok"), 1)
+	})
+}
+
+func TestAHangingHealthDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		r := s.register(t, func(c *RegistrationConfig) {
+			c.Health = func(ctx context.Context, _ registry.Status) registry.Status { <-ctx.Done(); return registry.Down }
+			c.ReplicationDelay, c.ReplicationInterval = 11*time.Second, 11*time.Second
+		})
+		time.Sleep(15 * time.Second)
+		r.SetMetadata(pair("v", "1"))
+		synctest.Wait()
+		got := s.keeps().Meta("v")
+		expect.That(t, got == "1", "the server has v=%q right after the change, want 1", got)
+		s.does(http.MethodPost, always(503, ""))
+		s.does(http.MethodPut, silent)
+		r.SetMetadata(pair("v", "2"))
+		synctest.Wait()
+		s.does(http.MethodPost, nil)
+		time.Sleep(12 * time.Second)
+		expect.Slice(t, s.seen("POST"), []string{"0s POST UP", "15s POST UP", "15s POST UP", "26s POST UP"}, "registered")
+		got = s.keeps().Meta("v")
+		expect.That(t, got == "2", "the server has v=%q after a check, want 2", got)
+	})
+}
+
+func TestAPanicOfHealthIsDown(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		var ill atomic.Bool
+		ill.Store(true)
+		s.register(t, sleeping, func(c *RegistrationConfig) {
+			c.Health = func(context.Context, registry.Status) registry.Status {
+				if ill.Load() {
+					panic("no database")
+				}
+				return registry.Up
+			}
+		})
+		time.Sleep(50 * time.Second)
+		ill.Store(false)
+		time.Sleep(30 * time.Second)
+		s.wantVisits(t, "0s POST UP", "40s POST DOWN", "1m10s POST UP")
+	})
+}
+
+func TestHealthIsToldTheStatusThatWasReportedLast(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		var told []string
+		s.register(t, sleeping, func(c *RegistrationConfig) {
+			c.Health = func(_ context.Context, current registry.Status) registry.Status {
+				told = append(told, current.String())
+				return registry.Down
+			}
+		})
+		time.Sleep(75 * time.Second)
+		synctest.Wait()
+		expect.Equal(t, strings.Join(told, " "), "UP DOWN", "told")
+	})
+}
+
+// Upstream's LeaseExistsRule: a server keeps an instance UP that registers itself as OUT_OF_SERVICE.
+func TestAStatusThatTheServerWouldNotTakeIsReachedByWayOfStarting(t *testing.T) {
+	const up, down, out, starting = registry.Up, registry.Down, registry.OutOfService, registry.Starting
+	for _, row := range []struct {
+		name string
+		set  []registry.Status
+		want []string
+	}{
+		{"out of service", []registry.Status{out}, []string{"STARTING", "OUT_OF_SERVICE"}},
+		{"and back", []registry.Status{out, up}, []string{"STARTING", "OUT_OF_SERVICE", "STARTING", "UP"}},
+		{"by way of another status", []registry.Status{down, out, starting, up}, []string{"DOWN", "OUT_OF_SERVICE", "STARTING", "UP"}},
+	} {
+		registered(t, row.name, func(t *testing.T, s *registrar) {
+			r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })
+			want := []string{"0s POST UP"}
+			synctest.Wait()
+			for _, status := range row.set {
+				r.SetStatus(status)
+				synctest.Wait()
+				expect.Equal(t, s.keeps().Status, status, "the server has")
+			}
+			for _, w := range row.want {
+				want = append(want, "0s POST "+w)
+			}
+			s.wantVisits(t, want...)
+		})
+	}
+}
+
+// The answer to a change is lost, so nobody knows which status the server has.
+func TestAnUnknownOutcomeOfAChangeOfStatusIsTakenForBoth(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })
+		synctest.Wait()
+		s.does(http.MethodPost, cutOff)
+		r.SetStatus(registry.OutOfService)
+		synctest.Wait()
+		s.does(http.MethodPost, nil)
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
+		s.wantVisits(t, "0s POST UP", "0s POST STARTING", "30s POST STARTING", "30s POST OUT_OF_SERVICE")
 	})
 }

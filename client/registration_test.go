@@ -164,8 +164,7 @@ func (s *registrar) wantVisits(t *testing.T, want ...string) {
 
 func (s *registrar) client(t *testing.T) *Client {
 	t.Helper()
-	c := need.Got(New(Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: s}, Log: slog.New(slog.DiscardHandler)}))(t)
-	return c
+	return need.Got(New(Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: s}, Log: slog.New(slog.DiscardHandler)}))(t)
 }
 
 // register registers an instance that is renewed every 10 s, and ends that with the test.
@@ -177,8 +176,7 @@ func (s *registrar) register(t *testing.T, how ...func(*RegistrationConfig)) *Re
 	}
 	c := s.client(t)
 	t.Cleanup(func() { closeWithin(t, c, time.Hour) })
-	r := need.Got(c.StartRegistration(config))(t)
-	return r
+	return need.Got(c.StartRegistration(config))(t)
 }
 
 func closeWithin(t *testing.T, c *Client, d time.Duration) {

@@ -37,8 +37,7 @@ func (s servers) client(t *testing.T, hosts ...string) *Client {
 	for _, h := range hosts {
 		urls = append(urls, "http://"+h)
 	}
-	c := need.Got(New(Config{Servers: urls, InOrder: true, HTTPClient: &http.Client{Transport: s}}))(t)
-	return c
+	return need.Got(New(Config{Servers: urls, InOrder: true, HTTPClient: &http.Client{Transport: s}}))(t)
 }
 
 func answered(status int, body string, header ...string) (*http.Response, error) {
