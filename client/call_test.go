@@ -95,8 +95,7 @@ func TestAmongServersOfBothKindsRollcallIsFoundOnce(t *testing.T) {
 	for range 3 {
 		need.Got(c.Status(t.Context()))(t)
 	}
-	got := len(j.lines)
-	expect.That(t, got == 1, "the server that is not Rollcall was asked %d times, want once", got)
+	expect.Equal(t, len(j.lines), 1, "requests at the server that is not Rollcall:")
 }
 
 // TestOneServerThatIsNotRollcallProvesNothing: the others may answer the next time.
@@ -197,8 +196,7 @@ func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
 		need.OK(t, c.Renew(t.Context(), key, 0))
 		down = false
 	}
-	got := len(j.lines)
-	expect.That(t, got == 1, "the first server was asked %d times, want once, before the second one answered", got)
+	expect.Equal(t, len(j.lines), 1, "how often the first server was asked, before the second one answered:")
 }
 
 func TestASilentServerCostsOneTimeout(t *testing.T) {

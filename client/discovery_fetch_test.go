@@ -390,13 +390,12 @@ func TestWhatIsHeldIsForgottenWhenItIsToldOf(t *testing.T) {
 		s.restart("f")
 		s.hangUp()
 		pass(longestRetry)
-		held := d.Status().Held
-		need.That(t, held == 2, "%d are held, want 2", held)
+		need.Equal(t, d.Status().Held, 2, "instances held:")
 		s.put(orders("o1", registry.Up))
 		s.remove(orders("o2", registry.Up))
 		synctest.Wait()
 		d.wantList(t, "after what is told", "ORDERS/o1=UP")
-		held = d.Status().Held
+		held := d.Status().Held
 		expect.That(t, held == 0, "%d are held, want none", held)
 	})
 }

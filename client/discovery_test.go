@@ -289,8 +289,7 @@ func TestAListAgesWhileNobodyCanBeReached(t *testing.T) {
 			synctest.Wait()
 			s.kill()
 			pass(time.Hour)
-			age := d.Age()
-			expect.That(t, age == time.Hour, "the list is %v old, want an hour", age)
+			expect.Equal(t, d.Age(), time.Hour, "the age of the list is")
 			expect.That(t, d.Status().Err != nil, "the status has no error")
 			d.wantList(t, "after an hour", "ORDERS/o1=UP")
 			fetches := strings.Count(s.got(), "full")
@@ -372,8 +371,7 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 			s.hangUp()
 			pass(tc.lag + shortestRetry + longestRetry) // in which a fetch is on its way
 			d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
-			held := d.Status().Held
-			expect.That(t, held == 3, "%d instances are held, want 3", held)
+			expect.Equal(t, d.Status().Held, 3, "instances held:")
 			s.put(orders("o1", registry.Down))
 			s.remove(orders("o2", registry.Up))
 			pass(tc.lag)

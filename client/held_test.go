@@ -505,8 +505,7 @@ func TestAClosedSessionIsEndedOnce(t *testing.T) {
 				t.Errorf("%d sessions are left, and the session says %v, want none and %v", sessions, s.Err(), ErrReleased)
 			}
 			time.Sleep(time.Hour)
-			n := k.count("PUT /v1/rollcall/sessions/s1/renew")
-			expect.That(t, n == 0, "renewed %d times after its end", n)
+			expect.Equal(t, k.count("PUT /v1/rollcall/sessions/s1/renew"), 0, "renewals after its end:")
 			expect.That(t, len(c.parts) == 0, "the client still has %d parts, want none", len(c.parts))
 			expect.Equal(t, lossesOf(c, "session"), 0, "losses counted")
 		})

@@ -305,11 +305,10 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 		first := "ORDERS/o1=UP"
 		s.put(orders("o2", registry.Up))
 		pass(time.Second)
-		got := savedAs(t, path)
-		expect.That(t, got == first, "after the first list %q is saved, want %q", got, first)
+		expect.Equal(t, savedAs(t, path), first, "after the first list there is saved")
 		s.put(orders("o3", registry.Up))
 		pass(DefaultRefreshInterval - time.Second - 1)
-		got = savedAs(t, path)
+		got := savedAs(t, path)
 		expect.That(t, got == first, "before the interval is over %q is saved, want %q", got, first)
 		pass(1)
 		if got := savedAs(t, path); got != s.words("") {
@@ -338,8 +337,7 @@ func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
 		pass(time.Second)
 		need.OK(t, os.Remove(path))
 		pass(10 * DefaultRefreshInterval)
-		got := savedAs(t, path)
-		expect.That(t, got == "none", "%q is saved although nothing has changed", got)
+		expect.Equal(t, savedAs(t, path), "none", "although nothing has changed, there is saved")
 	})
 }
 
@@ -359,8 +357,7 @@ func TestADamagedListOnDiskIsReplaced(t *testing.T) {
 		}
 		s.revive()
 		pass(longestRetry)
-		got := savedAs(t, path)
-		expect.That(t, got == "", "%q is saved, want the empty list", got)
+		expect.Equal(t, savedAs(t, path), "", "saved")
 	})
 }
 

@@ -121,8 +121,7 @@ func TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook(t *testing.T) {
 			expect.That(t, tc.lost(h), "it is held after its deadline")
 			time.Sleep(time.Minute)
 			expect.That(t, !h.Valid(), "it came back")
-			got := s.count("PUT /v1/rollcall/sessions/s1/renew")
-			expect.That(t, got == 0, "the lost session was renewed %d times", got)
+			expect.Equal(t, s.count("PUT /v1/rollcall/sessions/s1/renew"), 0, "renewals of the lost session:")
 			h.Release(t.Context())
 		})
 	}
@@ -141,8 +140,7 @@ func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 		if second.Session() != "s3" {
 			t.Errorf("acquired by session %s, want a third one", second.Session())
 		}
-		got := s.count("PUT /v1/rollcall/locks/demo")
-		expect.That(t, got == 3, "asked %d times, want once per session", got)
+		expect.Equal(t, s.count("PUT /v1/rollcall/locks/demo"), 3, "requests, one per session:")
 		second.Release(t.Context())
 	})
 }
@@ -391,8 +389,7 @@ func TestAPanicOfLeadLeavesNoLockBehind(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		func() {
 			defer func() {
-				got := recover()
-				expect.That(t, got == "oops", "recovered %v, want lead's panic", got)
+				expect.Equal(t, recover(), "oops", "recovered")
 			}()
 			_ = c.Elect(t.Context(), LockOptions{Name: "demo"}, func(context.Context, *Held) error { panic("oops") })
 		}()

@@ -174,8 +174,7 @@ func TestServersInQuarantineAreCounted(t *testing.T) {
 	c := need.Got(New(Config{Servers: []string{"http://a", "http://b"}, Registerer: r}))(t)
 	want := func(n float64) {
 		t.Helper()
-		got := testutil.ToFloat64(c.metrics.quarantined)
-		expect.That(t, got == n, "%v servers are in quarantine, want %v", got, n)
+		expect.Equal(t, testutil.ToFloat64(c.metrics.quarantined), n, "servers in quarantine:")
 	}
 	want(0)
 	first := c.servers.order()[0]

@@ -87,12 +87,10 @@ func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 		if want := (kv.Fence{Kind: kv.Key, Name: contender.Key, Index: kv.Index(contender.Fence)}); h.Fence() != want {
 			t.Errorf("the fence is %+v, want that of the contender's key, %+v", h.Fence(), want)
 		}
-		got := k.sessions[h.Session()].request.Behavior
-		expect.That(t, got == "delete", "the session's behavior is %s, want delete: a dead contender's key goes with it", got)
+		expect.Equal(t, k.sessions[h.Session()].request.Behavior, "delete", "the session's behavior, so that a dead contender's key goes with it, is")
 		wantReleased(t, h)
 		wantHolders(t, k, 3)
-		n := k.count("DELETE /v1/kv/" + contender.Key)
-		expect.That(t, n == 1, "the contender's key was deleted %d times, want once, before its session ended", n)
+		expect.Equal(t, k.count("DELETE /v1/kv/"+contender.Key), 1, "how often the contender's key was deleted before its session ended:")
 		wantGone(t, k, "semaphore/demo/.lock")
 	})
 }

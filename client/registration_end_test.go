@@ -120,8 +120,7 @@ func TestDeregisterAndCloseTogetherCancelOnce(t *testing.T) {
 		for _, end := range []func(context.Context) error{r.Deregister, r.client.Close, r.Deregister} {
 			g.Go(func() {
 				expect.OK(t, end(t.Context()))
-				now := time.Since(s.start)
-				expect.That(t, now == 2*time.Second, "returned at %v, want after the cancel, at 2 s", now)
+				expect.Equal(t, time.Since(s.start), 2*time.Second, "returned, after the cancel, at")
 			})
 		}
 		g.Wait()
@@ -314,13 +313,11 @@ func TestHealthIsNotAskedWhileTheInstanceDrainsUntilItsStatusIsSet(t *testing.T)
 		need.OK(t, r.Drain(t.Context(), 0))
 		time.Sleep(59 * time.Second)
 		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
-		n := len(s.seen("PUT"))
-		expect.That(t, n == 10, "%d heartbeats until 100 s, want 10 in spite of the drain", n)
+		expect.Equal(t, len(s.seen("PUT")), 10, "heartbeats until 100 s, in spite of the drain:")
 		r.SetStatus(registry.Starting)
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		got := s.keeps().Status
-		expect.That(t, got == registry.Up, "the server has %v after a check, want UP", got)
+		expect.Equal(t, s.keeps().Status, registry.Up, "after a check the server has")
 		expect.Equal(t, fmt.Sprint(h.asked), "[40s 2m10s]", "Health was asked at")
 	})
 }

@@ -68,10 +68,8 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 			if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 				t.Errorf("a write after it: %v, want that the client is closed, and no more", err)
 			}
-			got := len(j.lines)
-			expect.That(t, got == 1, "%d requests were sent, want none after Close", got)
-			n := c.servers.quarantined()
-			expect.That(t, n == 0, "%d servers are in quarantine because of Close", n)
+			expect.Equal(t, len(j.lines), 1, "requests until and after Close:")
+			expect.Equal(t, c.servers.quarantined(), 0, "servers in quarantine because of Close:")
 		})
 	}
 }
@@ -436,8 +434,7 @@ func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
 		first := need.Got(slow.connect(t.Context(), "tcp", "a:1"))(t)
 		second := need.Got(slow.connect(t.Context(), "tcp", "a:1"))(t)
 		first.Close()
-		n := len(slow.open)
-		expect.That(t, n == 1, "%d connections are remembered, want 1", n)
+		expect.Equal(t, len(slow.open), 1, "connections remembered:")
 		result := make(chan error)
 		go func() {
 			_, err := slow.connect(t.Context(), "tcp", "a:1")
@@ -449,8 +446,7 @@ func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
 		if err := <-result; !errors.Is(err, ErrClosed) {
 			t.Errorf("one that was being made: %v, want that the client is closed", err)
 		}
-		took := time.Since(start)
-		expect.That(t, took == 0, "that took %v, want no waiting", took)
+		expect.Equal(t, time.Since(start), 0, "that took")
 		if _, err := made[1].Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("one that was open: %v, want its end", err)
 		}

@@ -19,8 +19,7 @@ import (
 func serversOf(t *testing.T, inOrder bool, hosts ...string) *serverList {
 	t.Helper()
 	l := newServers(Config{Servers: urlsOf(hosts...), InOrder: inOrder})
-	got := len(l.order())
-	need.That(t, got == len(hosts), "the list has %d servers, want %d", got, len(hosts))
+	need.Equal(t, len(l.order()), len(hosts), "servers in the list:")
 	return l
 }
 
@@ -281,8 +280,7 @@ func TestAnElectionCostsACallerNoTime(t *testing.T) {
 				got := len(j.lines)
 				need.That(t, got == 3*n, "%d calls asked %d times, want every server each time", n, got)
 			}
-			took := time.Since(start)
-			expect.That(t, took == 0, "20 calls took %v, want no waiting", took)
+			expect.Equal(t, time.Since(start), 0, "20 calls took")
 		})
 	}
 }
@@ -306,8 +304,7 @@ func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
 			if _, err := c.do(ctx, tc.call); !errors.Is(err, ctx.Err()) {
 				t.Errorf("got %v, want %v", err, ctx.Err())
 			}
-			got := c.servers.quarantined()
-			expect.That(t, got == tc.want, "%d servers are in quarantine, want %d", got, tc.want)
+			expect.Equal(t, c.servers.quarantined(), tc.want, "servers in quarantine:")
 		})
 	}
 }

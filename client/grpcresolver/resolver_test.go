@@ -501,8 +501,7 @@ func TestInstancesAreCalledInTurns(t *testing.T) {
 	untilAll(t, c, a, b)
 	before := a.calls.Load()
 	mustCall(t, c, 100)
-	got := a.calls.Load() - before
-	expect.That(t, got == 50, "one of two instances got %d of 100 calls, want 50", got)
+	expect.Equal(t, a.calls.Load()-before, 50, "of 100 calls one of two instances got")
 }
 
 func TestAnotherServiceConfigReplacesTheTurns(t *testing.T) {
@@ -533,8 +532,7 @@ func TestNoCallGoesToAnInstanceOnceItsEndWasTold(t *testing.T) {
 			list.set(t, staying.instance)
 			before := leaving.calls.Load()
 			mustCall(t, c, 200)
-			got := leaving.calls.Load() - before
-			expect.That(t, got == 0, "%d calls went to it", got)
+			expect.Equal(t, leaving.calls.Load()-before, 0, "calls that went to it:")
 		})
 	}
 }
