@@ -26,7 +26,7 @@ type Memory struct {
 	Applied  []registry.Op              // by all of them, in order
 	Wakes    int                        // returns of Changes with changes
 	After    func(taken registry.Index) // is called after every operation; nil: nothing
-	Passed   time.Duration // that the test let pass, beside what passes by itself
+	Passed   time.Duration              // that the test let pass, beside what passes by itself
 	started  time.Time
 }
 
