@@ -714,17 +714,7 @@ func (s *loadSummary) rows(out io.Writer) error {
 		for _, b := range series.Bins {
 			begin := (time.Duration(b.Number) * trial.BinLength).Seconds()
 			row := []string{strconv.FormatFloat(begin, 'f', 1, 64), string(series.Operation), s.Nodes[series.Node]}
-			for _, o := range trial.Outcomes {
-				row = append(row, strconv.Itoa(*b.Count(o)))
-			}
-			for _, q := range []float64{0.5, 0.99, 1} {
-				text := ""
-				if micros, ok := b.Quantile(q); ok {
-					text = strconv.FormatFloat(float64(micros)/1000, 'f', 3, 64)
-				}
-				row = append(row, text)
-			}
-			rows = append(rows, row)
+			rows = append(rows, append(row, b.Columns(3)...))
 		}
 	}
 	return w.WriteAll(rows)

@@ -70,7 +70,6 @@ type answer struct {
 	status  int    // 0: none came
 	node    int    // that was asked last
 	body    []byte // of the answer, valid until the caller's next call
-	asked   time.Time
 	done    time.Time
 	// doubtful says that an earlier try of this call, too, may have taken effect, or may still do so.
 	doubtful bool
@@ -83,7 +82,7 @@ type answer struct {
 // effect.
 func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer {
 	now := time.Now()
-	a := answer{outcome: trial.Unreached, node: c.home, asked: now}
+	a := answer{outcome: trial.Unreached, node: c.home}
 	for _, node := range c.toAsk(now, pinned) {
 		if ctx.Err() != nil {
 			break

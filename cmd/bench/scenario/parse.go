@@ -29,7 +29,7 @@ func ReadFile(path string) (Scenario, error) {
 }
 
 // Parse reads a scenario, and fills in the defaults. Its error joins every mistake, each with the file's name,
-// the line and the key: unknown and repeated keys, values of the wrong kind, and what Validate refuses.
+// the line and the key: unknown and repeated keys, values of the wrong kind, and values that cannot be.
 func Parse(name string, text []byte) (Scenario, error) {
 	root, err := singleDocument(text)
 	if err != nil {
@@ -247,9 +247,6 @@ func (c *checks) unless(ok bool, key, format string, args ...any) {
 		*c = append(*c, mistake{key, fmt.Sprintf(format, args...)})
 	}
 }
-
-// Validate reports every value that cannot be, by its key. Parse has done so already.
-func (s Scenario) Validate() error { return asError(s.Name, mistakes(s)) }
 
 // Fits reports every fault and storm that does not end within a length, or overlaps another one in it.
 func (s Scenario) Fits(length time.Duration) error {

@@ -183,7 +183,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		expect.OKf(t, s.Validate(), "Parse accepted what Validate refuses")
+		expect.OKf(t, asError(s.Name, mistakes(s)), "Parse accepted a mistake")
 		sameThroughJSON(t, s)
 	})
 }

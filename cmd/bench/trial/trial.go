@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -233,6 +234,23 @@ func (b *Bin) Quantile(q float64) (micros int64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// Columns are the calls by their outcomes, and the median, the 99th percentile and the greatest of the latencies in ms with
+// so many decimals (-1: as many as there are), for a table. Latencies are empty where no call was answered.
+func (b *Bin) Columns(decimals int) []string {
+	var columns []string
+	for _, o := range Outcomes {
+		columns = append(columns, strconv.Itoa(*b.Count(o)))
+	}
+	for _, q := range []float64{0.5, 0.99, 1} {
+		text := ""
+		if micros, ok := b.Quantile(q); ok {
+			text = strconv.FormatFloat(float64(micros)/1e3, 'f', decimals, 64)
+		}
+		columns = append(columns, text)
+	}
+	return columns
 }
 
 // Action is what a call of the history did.

@@ -32,9 +32,8 @@ func canceled(version int64, at int) step {
 	return func(b *Book) { b.Canceled("a", version, ms(at)) }
 }
 
-func renewed(at int) step   { return func(b *Book) { b.Renewed("a", ms(at)) } }
-func forgotten(at int) step { return func(b *Book) { b.Forgotten("a", ms(at)) } }
-func died(at int) step      { return func(b *Book) { b.Died("a", ms(at)) } }
+func renewed(at int) step { return func(b *Book) { b.Renewed("a", ms(at)) } }
+func died(at int) step    { return func(b *Book) { b.Died("a", ms(at)) } }
 
 func notDone(version int64) step { return func(b *Book) { b.NotDone("a", version) } }
 
@@ -146,8 +145,7 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 		{"cancel of unknown outcome, then registered while the list was under way", after(canceling(2, 20), registering(3, 40), registered(3, 45)), absent, 44, 51, nil},
 		{"registration of unknown outcome, then canceled", []step{registering(1, 9), canceling(2, 20), canceled(2, 30)}, 1, 50, 51, []string{ghost}},
 
-		{"a heartbeat that nobody knows", after(forgotten(20)), absent, 50, 51, []string{missing}},
-		{"a heartbeat that nobody knows, and its registration", after(forgotten(20), registering(2, 21)), absent, 50, 51, []string{missing}},
+		{"registering again, after a heartbeat that nobody knew", after(registering(2, 21)), absent, 50, 51, []string{missing}},
 
 		{"dead", after(died(20)), 1, 50, 51, []string{ghost}},
 		{"dead, and not listed", after(died(20)), absent, 50, 51, nil},
@@ -206,7 +204,7 @@ func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
 		{"unknown", nil, false},
 		{"being registered", []step{registering(1, 9)}, false},
 		{"registered", lives, true},
-		{"forgotten, and being registered again", after(forgotten(20), registering(2, 21)), true},
+		{"forgotten, and being registered again", after(registering(2, 21)), true},
 		{"being canceled", after(canceling(2, 20)), false},
 		{"not canceled after all", after(canceling(2, 20), notDone(2)), true},
 		{"canceled", gone(), false},

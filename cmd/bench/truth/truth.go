@@ -53,15 +53,11 @@ func (b *Book) NotDone(id string, version int64) {
 	b.note(id, func(r *record) { r.withdraw(version) })
 }
 
-// Renewed notes that a heartbeat was acknowledged.
+// Renewed notes that a heartbeat was acknowledged. One that was answered 404 is not noted: the instance is missing somewhere
+// and its client registers it again, but the client has done nothing that could excuse a server.
 func (b *Book) Renewed(id string, at time.Time) {
 	b.note(id, func(r *record) { r.heard(at) })
 }
-
-// Forgotten notes that a heartbeat was answered 404: the instance is missing somewhere, and its client is
-// about to register it again. It stays expected to be listed, as if nothing had happened: the client has done
-// nothing that could excuse a server.
-func (b *Book) Forgotten(string, time.Time) {}
 
 // Died notes that the client of an instance sends nothing any more. From now on it counts as a ghost wherever
 // it is listed, though its lease goes on for a while: so long do clients call what does not answer. If it
