@@ -137,13 +137,6 @@ func (n *Node) Do(r Request) Answer {
 	return answer
 }
 
-// GetWithin is Get with a time limit of its own; a call that takes longer has status 0.
-func (n *Node) GetWithin(path string, limit time.Duration) Answer {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	return n.do(ctx, Request{Method: http.MethodGet, Path: path})
-}
-
 // PutWithin writes with a time limit of its own, at whose end the connection is closed.
 func (n *Node) PutWithin(path, body string, limit time.Duration) Answer {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

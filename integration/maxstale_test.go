@@ -76,7 +76,7 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	began := time.Now()
 	for end := began.Add(8 * time.Second); time.Now().Before(end) || (late == 0 || kept == 0) && time.Since(began) < ReadyLimit; {
 		asked := time.Now()
-		answer := slow.GetWithin("/v1/kv/n?raw&stale", CallLimit)
+		answer := slow.Get("/v1/kv/n?raw&stale")
 		if answer.Status != http.StatusOK {
 			continue
 		}
@@ -91,7 +91,7 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 		}
 		asked = time.Now()
 		// What it has is too old, so it asks the leader, and waits until it has what the leader has.
-		answer = slow.GetWithin("/v1/kv/n?raw&max_stale="+maxStale.String(), CallLimit)
+		answer = slow.Get("/v1/kv/n?raw&max_stale="+maxStale.String())
 		if answer.Status != http.StatusOK {
 			continue
 		}

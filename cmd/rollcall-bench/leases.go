@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -235,17 +233,11 @@ func (c *crowd) join(addr string) error {
 		return err
 	}
 	m := c.add(conn)
-	if _, err := io.WriteString(conn, "GET /v1/rollcall/watch HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"); err != nil {
-		return err
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	body, err := load.AskForEvents(conn, "/v1/rollcall/watch")
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("watch: %s", resp.Status)
-	}
-	events := sse.NewReader(resp.Body, watchFetch)
+	events := sse.NewReader(body, watchFetch)
 	if _, err := events.Next(); err != nil { // the mark of the start
 		return fmt.Errorf("watch: %w", err)
 	}

@@ -110,6 +110,12 @@ func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
 	if err := conn.SetDeadline(time.Now().Add(w.load.Timeout)); err != nil {
 		return nil, err
 	}
+	return AskForEvents(conn, target)
+}
+
+// AskForEvents asks for a stream of server-sent events over a connection that carries nothing else, and returns the body of
+// the answer.
+func AskForEvents(conn net.Conn, target string) (io.Reader, error) {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", target); err != nil {
 		return nil, err
 	}
