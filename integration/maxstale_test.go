@@ -91,7 +91,7 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 		}
 		asked = time.Now()
 		// What it has is too old, so it asks the leader, and waits until it has what the leader has.
-		answer = slow.Get("/v1/kv/n?raw&max_stale="+maxStale.String())
+		answer = slow.Get("/v1/kv/n?raw&max_stale=" + maxStale.String())
 		if answer.Status != http.StatusOK {
 			continue
 		}
