@@ -57,9 +57,7 @@ func TestADeltaIsApplied(t *testing.T) {
 			after := applyDelta(before, document.Leases, func(registry.Key) { told++ })
 			got := words(after)
 			expect.That(t, got == tc.want && told == tc.told, "the list is %q, %d told of, want %q, %d", got, told, tc.want, tc.told)
-			if words(before) != "ORDERS/o1=UP ORDERS/o2=UP" {
-				t.Errorf("the list before is %q now", words(before))
-			}
+			expect.That(t, words(before) == "ORDERS/o1=UP ORDERS/o2=UP", "the list before is %q now", words(before))
 		})
 	}
 }
@@ -376,9 +374,7 @@ func TestAServerThatOnlyResetsIsNotAskedForEverythingAllTheTime(t *testing.T) {
 		expect.That(t, fetches >= 4 && fetches <= 7, "%d fetches in ten minutes", fetches)
 		s.instead("/v1/rollcall/watch", nil)
 		pass(10 * DefaultRefreshInterval)
-		if d.Status().Source != SourceWatch || d.Age() > 15*time.Second {
-			t.Errorf("the status is %+v, want a watch", d.Status())
-		}
+		expect.That(t, d.Status().Source == SourceWatch && d.Age() <= 15*time.Second, "the status is %+v, want a watch", d.Status())
 	})
 }
 

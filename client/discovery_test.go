@@ -254,9 +254,7 @@ func TestWhereNobodyHasPlaceForAWatcherEverythingIsFetchedOncePerInterval(t *tes
 		expect.That(t, fetches >= 15 && fetches <= 21, "%d fetches in 20 intervals", fetches)
 		s.instead("/v1/rollcall/watch", nil)
 		pass(longestRetry)
-		if d.Status().Source != SourceWatch {
-			t.Errorf("the status is %+v, want a watch", d.Status())
-		}
+		expect.That(t, d.Status().Source == SourceWatch, "the status is %+v, want a watch", d.Status())
 	})
 }
 
@@ -379,9 +377,7 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 				d.wantList(t, "after what is told", "ORDERS/o1=DOWN ORDERS/o3=UP")
 			}
 			pass(DefaultGuardHold - tc.lag - shortestRetry - longestRetry - 1)
-			if !strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP") {
-				t.Errorf("the list is %q before the time is up", words(d.Snapshot()))
-			}
+			expect.That(t, strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP"), "the list is %q before the time is up", words(d.Snapshot()))
 			pass(shortestRetry + longestRetry)
 			d.wantList(t, "in the end", "ORDERS/o1=DOWN")
 			s.wantAsked(t, "meanwhile", tc.asked)

@@ -202,9 +202,7 @@ func TestGuardTakesWhatAnAnswerSaysOfThoseThatItHas(t *testing.T) {
 	next, suspect := g.full(old, []*registry.Instance{listed("A", "1", withStatus(registry.Down)), listed("B", "1")}, time.Now())
 	got, want := next.HashCode(), "DOWN_1_UP_3_"
 	expect.That(t, got == want && suspect, "hash %q, suspect %v; want %q and true", got, suspect, want)
-	if old.HashCode() != "UP_3_" {
-		t.Errorf("the list before has hash %q now", old.HashCode())
-	}
+	expect.That(t, old.HashCode() == "UP_3_", "the list before has hash %q now", old.HashCode())
 	same, _ := new(guarded).full(next, slices.Collect(next.All()), time.Now())
 	expect.That(t, same == next, "the same answer makes another Snapshot")
 }

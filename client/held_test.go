@@ -107,9 +107,8 @@ func TestTheSecondWaitsForTheFirst(t *testing.T) {
 		second := d.of(t, c)
 		waited := time.Since(start)
 		expect.That(t, waited >= 15*time.Minute && waited <= 15*time.Minute+time.Second, "waited %v, want a quarter of an hour", waited)
-		if first.Valid() || second.Fence().Index <= first.Fence().Index {
-			t.Errorf("first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
-		}
+		expect.That(t, !first.Valid() && second.Fence().Index > first.Fence().Index,
+			"first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
 		asked := slices.DeleteFunc(slices.Clone(k.calls), func(call string) bool { return strings.HasSuffix(call, "/renew") })
 		// One who holds, and one who waits, with a request a minute each.
 		expect.That(t, len(asked) <= 50, "%d requests in a quarter of an hour, want once a minute and waiter", len(asked))
@@ -184,9 +183,8 @@ func TestAWaitEndsWithItsSession(t *testing.T) {
 		time.AfterFunc(6*time.Second, func() { first.Release(context.Background()) })
 		start := time.Now()
 		second := d.of(t, c)
-		if second.Session() != "s3" || time.Since(start) > 8*time.Second {
-			t.Errorf("acquired %+v after %v, want it by a third session, when the renewal after 5 s was answered", second, time.Since(start))
-		}
+		expect.That(t, second.Session() == "s3" && time.Since(start) <= 8*time.Second,
+			"acquired %+v after %v, want it by a third session, when the renewal after 5 s was answered", second, time.Since(start))
 		wantReleased(t, second)
 	})
 }
@@ -482,9 +480,7 @@ func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *t
 		}
 		got := times()
 		expect.That(t, slices.Equal(got, want), "renewed after %v, want %v: servers were away from 25 s to 35 s", got, want)
-		if s.ID() != "s1" || s.Err() != nil || s.Context().Err() != nil {
-			t.Errorf("session %s: %v, want s1 kept", s.ID(), s.Err())
-		}
+		expect.That(t, s.ID() == "s1" && s.Err() == nil && s.Context().Err() == nil, "session %s: %v, want s1 kept", s.ID(), s.Err())
 		expect.OK(t, s.Close(t.Context()))
 	})
 }

@@ -120,9 +120,7 @@ func TestLastKnownListIsForItsOwnerOnly(t *testing.T) {
 func checkNothingLeft(t *testing.T, f lastKnown) {
 	t.Helper()
 	entries := need.Got(os.ReadDir(filepath.Dir(f.path)))(t)
-	if len(entries) != 1 || entries[0].Name() != filepath.Base(f.path) {
-		t.Errorf("the directory has %v, want %s alone", entries, filepath.Base(f.path))
-	}
+	expect.That(t, len(entries) == 1 && entries[0].Name() == filepath.Base(f.path), "the directory has %v, want %s alone", entries, filepath.Base(f.path))
 }
 
 func TestLastKnownListThatCannotBeSavedLeavesTheOneBefore(t *testing.T) {
@@ -352,9 +350,8 @@ func TestADamagedListOnDiskIsReplaced(t *testing.T) {
 		c.log = slog.New(slog.NewTextHandler(&log, nil))
 		d := need.Got(c.StartDiscovery(DiscoveryConfig{File: path}))(t)
 		synctest.Wait()
-		if d.Status().Source != SourceNone || !strings.Contains(log.String(), "of no use") || !strings.Contains(log.String(), "damaged") {
-			t.Errorf("the status is %+v, the log %q", d.Status(), log.String())
-		}
+		expect.That(t, d.Status().Source == SourceNone && strings.Contains(log.String(), "of no use") && strings.Contains(log.String(), "damaged"),
+			"the status is %+v, the log %q", d.Status(), log.String())
 		s.revive()
 		pass(longestRetry)
 		expect.Equal(t, savedAs(t, path), "", "saved")

@@ -101,9 +101,8 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 		need.OK(t, c.Close(t.Context()))
 		expect.Equal(t, s.String(), "stop quick, stop slow, leave quick, leave slow, transport, metrics", "did")
 		expect.Equal(t, time.Since(start), 2*time.Second, "all parts together took")
-		if sent != nil || !errors.Is(context.Cause(c.life), ErrClosed) {
-			t.Errorf("the transport was closed before a part left (%v), or was not (%v)", sent, context.Cause(c.life))
-		}
+		expect.That(t, sent == nil && errors.Is(context.Cause(c.life), ErrClosed),
+			"the transport was closed before a part left (%v), or was not (%v)", sent, context.Cause(c.life))
 	})
 }
 
@@ -140,9 +139,7 @@ func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
 			slices.Sort(got[:len(got)-2]) // parts act together
 			slices.Sort(want[:len(want)-2])
 			expect.Slice(t, got, want, "did")
-			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("Close: %v, want %q", err, tc.says)
-			}
+			wantSays(t, err, tc.says)
 			time.Sleep(2 * time.Hour) // what hangs ends
 		})
 	}

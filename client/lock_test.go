@@ -28,9 +28,8 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
 		time.Sleep(time.Hour)
-		if !h.Valid() || h.Err() != nil || h.Context().Err() != nil || h.Fence().Index != 41 || h.Fence().Name != "demo" {
-			t.Errorf("after an hour: valid %v, %v, fence %+v, want it held with token 41", h.Valid(), h.Err(), h.Fence())
-		}
+		expect.That(t, h.Valid() && h.Err() == nil && h.Context().Err() == nil && h.Fence().Index == 41 && h.Fence().Name == "demo",
+			"after an hour: valid %v, %v, fence %+v, want it held with token 41", h.Valid(), h.Err(), h.Fence())
 		if got := s.count("PUT /v1/rollcall/sessions/s1/renew"); got != 719 && got != 720 {
 			t.Errorf("renewed %d times in an hour, want once every 5 s", got)
 		}
@@ -38,9 +37,8 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 			expect.OKf(t, h.Release(t.Context()), "release")
 		}
 		wantNobody(t, s)
-		if h.Valid() || !errors.Is(h.Err(), ErrReleased) || !errors.Is(context.Cause(h.Context()), ErrReleased) {
-			t.Errorf("after its release: valid %v, %v, want %v", h.Valid(), h.Err(), ErrReleased)
-		}
+		expect.That(t, !h.Valid() && errors.Is(h.Err(), ErrReleased) && errors.Is(context.Cause(h.Context()), ErrReleased),
+			"after its release: valid %v, %v, want %v", h.Valid(), h.Err(), ErrReleased)
 	})
 }
 
@@ -137,9 +135,7 @@ func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 		})
 		time.AfterFunc(20*time.Second, func() { first.Release(context.Background()) })
 		second := lockOf(t, c)
-		if second.Session() != "s3" {
-			t.Errorf("acquired by session %s, want a third one", second.Session())
-		}
+		expect.That(t, second.Session() == "s3", "acquired by session %s, want a third one", second.Session())
 		expect.Equal(t, s.count("PUT /v1/rollcall/locks/demo"), 3, "requests, one per session:")
 		second.Release(t.Context())
 	})
@@ -235,9 +231,8 @@ func TestElectReturnsWhatLeadReturns(t *testing.T) {
 			ctx := context.WithValue(t.Context(), key{}, "mine")
 			err := c.Elect(ctx, LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
 				time.Sleep(time.Hour)
-				if ctx.Err() != nil || h.Err() != nil || h.Fence().Index != 41 || ctx.Value(key{}) != "mine" {
-					t.Errorf("after an hour: %v, %v, token %d, value %v, want leadership with token 41", ctx.Err(), h.Err(), h.Fence().Index, ctx.Value(key{}))
-				}
+				expect.That(t, ctx.Err() == nil && h.Err() == nil && h.Fence().Index == 41 && ctx.Value(key{}) == "mine",
+					"after an hour: %v, %v, token %d, value %v, want leadership with token 41", ctx.Err(), h.Err(), h.Fence().Index, ctx.Value(key{}))
 				return want
 			})
 			expect.Equal(t, err, want, "got")
@@ -375,9 +370,7 @@ func TestALeaderThatWasPausedFindsItsContextEndedAtTheFirstLook(t *testing.T) {
 				h.keeper.mu.Lock()
 				h.keeper.deadline = time.Now()
 				h.keeper.mu.Unlock()
-				if !look(ctx) || !errors.Is(context.Cause(ctx), ErrLost) {
-					t.Errorf("it leads after its deadline: %v", context.Cause(ctx))
-				}
+				expect.That(t, look(ctx) && errors.Is(context.Cause(ctx), ErrLost), "it leads after its deadline: %v", context.Cause(ctx))
 				return nil
 			})
 			expect.That(t, err == nil && terms == 2, "got %v after %d terms, want another term after the lost one", err, terms)
@@ -412,9 +405,7 @@ func TestAResignationIsNoLoss(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
 			wantReleased(t, h)
-			if !errors.Is(context.Cause(ctx), ErrReleased) {
-				t.Errorf("the context says %v, want %v", context.Cause(ctx), ErrReleased)
-			}
+			expect.That(t, errors.Is(context.Cause(ctx), ErrReleased), "the context says %v, want %v", context.Cause(ctx), ErrReleased)
 			return errLed
 		})
 		expect.That(t, err == errLed, "got %v, want what lead returned", err)
@@ -443,9 +434,7 @@ func TestCloseWaitsForWhoLeads(t *testing.T) {
 			}}.client(t, "a")
 			result := electing(t.Context(), c, func(ctx context.Context, h *Held) error {
 				<-ctx.Done()
-				if !errors.Is(context.Cause(ctx), ErrClosed) {
-					t.Errorf("the context ended because of %v, want %v", context.Cause(ctx), ErrClosed)
-				}
+				expect.That(t, errors.Is(context.Cause(ctx), ErrClosed), "the context ended because of %v, want %v", context.Cause(ctx), ErrClosed)
 				time.Sleep(tc.lasts)
 				returned = true
 				return errLed

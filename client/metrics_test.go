@@ -164,9 +164,7 @@ func TestTheClientsPageListsTheMetrics(t *testing.T) {
 	}
 	slices.Sort(want)
 	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("the page lists\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	expect.That(t, slices.Equal(got, want), "the page lists\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
 func TestServersInQuarantineAreCounted(t *testing.T) {

@@ -63,9 +63,8 @@ func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 		h := recipeOf(t, c, 0)
 		time.Sleep(time.Hour)
 		e := k.entry("lock/demo")
-		if e.Session != h.Session() || e.Flags != 0x2ddccbc058a50c18 || h.Err() != nil {
-			t.Errorf("after an hour: %+v, %v, want it held by session %s with the flags of a lock", e, h.Err(), h.Session())
-		}
+		expect.That(t, e.Session == h.Session() && e.Flags == 0x2ddccbc058a50c18 && h.Err() == nil,
+			"after an hour: %+v, %v, want it held by session %s with the flags of a lock", e, h.Err(), h.Session())
 		expect.That(t, strings.HasPrefix(string(e.Value), "lock:2000-01-01T00:00:00Z"),
 			"the value is %q, want lock: and the time of the acquisition", e.Value)
 		if want := (kv.Fence{Kind: kv.Key, Name: "lock/demo", Index: kv.Index(e.Fence)}); h.Fence() != want {
@@ -159,12 +158,10 @@ func TestATryByRecipeDoesNotWait(t *testing.T) {
 			}
 			start := time.Now()
 			_, err := byRecipe(t.Context(), c, tc.limit, LockOptions{Try: true})
-			if !errors.Is(err, ErrNotAcquired) || !strings.Contains(err.Error(), tc.says) || time.Since(start) > 0 {
-				t.Errorf("got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
-			}
-			if slices.Contains(k.names(), "semaphore/demo/s2") || len(k.sessions) > 1 {
-				t.Errorf("who tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
-			}
+			expect.That(t, errors.Is(err, ErrNotAcquired) && strings.Contains(err.Error(), tc.says) && time.Since(start) <= 0,
+				"got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
+			expect.That(t, !slices.Contains(k.names(), "semaphore/demo/s2") && len(k.sessions) <= 1,
+				"who tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
 			first.Release(t.Context())
 		})
 	}
@@ -315,9 +312,8 @@ func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 			})
 			start := time.Now()
 			h := recipeOf(t, c, limit)
-			if h.Session() != "s2" || time.Since(start) >= DefaultSessionTTL/3 {
-				t.Errorf("acquired by session %s after %v, want by the second one, before any renewal", h.Session(), time.Since(start))
-			}
+			expect.That(t, h.Session() == "s2" && time.Since(start) < DefaultSessionTTL/3,
+				"acquired by session %s after %v, want by the second one, before any renewal", h.Session(), time.Since(start))
 			wantReleased(t, h)
 		})
 	}

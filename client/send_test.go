@@ -122,9 +122,8 @@ func TestAnErrorOfAuthEndsTheCall(t *testing.T) {
 	err = c.Renew(t.Context(), key, 0)
 	expect.That(t, errors.Is(err, broken) && !errors.Is(err, ErrUnknownOutcome) && strings.Count(err.Error(), "no token") == 1,
 		"got %v, want the error once, and that nothing happened", err)
-	if len(j.lines) != 0 || c.servers.quarantined() != 0 {
-		t.Errorf("%d requests were sent and %d servers put in quarantine, want none", len(j.lines), c.servers.quarantined())
-	}
+	expect.That(t, len(j.lines) == 0 && c.servers.quarantined() == 0,
+		"%d requests were sent and %d servers put in quarantine, want none", len(j.lines), c.servers.quarantined())
 }
 
 func TestAuthOfTheConfigurationStandsAboveTheURLs(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -132,4 +133,10 @@ func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// wantSays expects an error with these words, or none without any.
+func wantSays(t *testing.T, err error, words string) {
+	t.Helper()
+	expect.That(t, (err == nil) == (words == "") && (err == nil || strings.Contains(err.Error(), words)), "got %v, want %q", err, words)
 }

@@ -48,9 +48,7 @@ func tally(p Picker, list []*registry.Instance, times int) map[string]int {
 func checkFair(t *testing.T, picked map[string]int, list []*registry.Instance, each int) {
 	t.Helper()
 	for _, i := range list {
-		if picked[i.ID()] != each {
-			t.Errorf("of %d, %s was picked %d times, want %d: %v", len(list), i.ID(), picked[i.ID()], each, picked)
-		}
+		expect.That(t, picked[i.ID()] == each, "of %d, %s was picked %d times, want %d: %v", len(list), i.ID(), picked[i.ID()], each, picked)
 	}
 	expect.That(t, len(picked) == len(list), "picked %v from a list of %d", picked, len(list))
 }

@@ -399,9 +399,7 @@ func TestWhoIsNotListedIsNeverDialled(t *testing.T) {
 		})
 	}
 	g.Wait()
-	if late.Load() > 0 {
-		t.Errorf("%d calls came to %s after it was removed", late.Load(), gone.URL)
-	}
+	expect.That(t, late.Load() <= 0, "%d calls came to %s after it was removed", late.Load(), gone.URL)
 }
 
 // TestCallsGoOnWhileAnInstanceIsDeadAndListed: with many callers none fails, and the dead one is dialled

@@ -173,9 +173,7 @@ func TestTargetsNameServices(t *testing.T) {
 			expect.That(t, slices.Equal(got, []string{c.told}), "told %q, want %q", got, c.told)
 		})
 	}
-	if list.subscribers() != 0 {
-		t.Errorf("%d subscriptions are left", list.subscribers())
-	}
+	expect.That(t, list.subscribers() == 0, "%d subscriptions are left", list.subscribers())
 }
 
 func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
