@@ -214,7 +214,7 @@ func (r *Report) examples(name string) []example {
 		e := example{Title: fmt.Sprintf("%s, round %d: the shortest prefix of the history of %s that no single copy explains", modeName(t.Mode), t.Round, found.Key)}
 		for place, c := range found.Calls {
 			e.Calls = append(e.Calls, exampleCall{
-				Called: instant(c.Called), Returned: instant(c.Returned), Client: c.Client, Node: nodeName(t, c.Node), Text: callText(c), Wrong: place == found.Last,
+				Called: instant(c.Called), Returned: instant(c.Returned), Client: c.Client, Node: t.NodeName(c.Node), Text: callText(c), Wrong: place == found.Last,
 			})
 		}
 		all = append(all, e)
@@ -228,13 +228,6 @@ func instant(m trial.Micros) string {
 		return ""
 	}
 	return fmt.Sprintf("%.3f s", m.Seconds())
-}
-
-func nodeName(t trial.Trial, node int) string {
-	if node < 0 || node >= len(t.Nodes) {
-		return fmt.Sprint(node)
-	}
-	return t.Nodes[node].Name
 }
 
 // callText is what was asked, and what was answered.

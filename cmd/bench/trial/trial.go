@@ -95,6 +95,14 @@ type Trial struct {
 	Ending     []Ending      `json:"ending"`     // per node, when all had settled or time was up
 }
 
+// NodeName is what a node is called, by its number.
+func (t *Trial) NodeName(number int) string {
+	if number < 0 || number >= len(t.Nodes) {
+		return fmt.Sprintf("node number %d", number)
+	}
+	return t.Nodes[number].Name
+}
+
 // Node is one server process of a trial.
 type Node struct {
 	Name       string `json:"name"` // node1 …

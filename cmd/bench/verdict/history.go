@@ -241,7 +241,7 @@ func prefix(calls []trial.Call, ends []int, last int) []trial.Call {
 // explain says what is wrong with the last call to return.
 func explain(t *trial.Trial, calls []trial.Call, culprit int) string {
 	c := calls[culprit]
-	said := fmt.Sprintf("%s of %s at %s, %s", verb(c), c.Key, node(t, c.Node), moments(c))
+	said := fmt.Sprintf("%s of %s at %s, %s", verb(c), c.Key, t.NodeName(c.Node), moments(c))
 	if c.Action == trial.Look && sees(c) != 0 && !writtenBefore(calls, c) {
 		return said + ", which nobody had written by then"
 	}
@@ -269,13 +269,6 @@ func verb(c trial.Call) string {
 
 func moments(c trial.Call) string {
 	return fmt.Sprintf("asked at %.3f s and answered at %.3f s", c.Called.Seconds(), c.Returned.Seconds())
-}
-
-func node(t *trial.Trial, number int) string {
-	if number < 0 || number >= len(t.Nodes) {
-		return fmt.Sprintf("node number %d", number)
-	}
-	return t.Nodes[number].Name
 }
 
 // writtenBefore reports whether the version that a look saw was sent before it returned.
@@ -317,7 +310,7 @@ func contradiction(calls []trial.Call, c trial.Call) (trial.Call, bool) {
 
 // evidence is a call that contradicts, in words.
 func evidence(t *trial.Trial, c trial.Call) string {
-	at := fmt.Sprintf("at %.3f s by %s", c.Returned.Seconds(), node(t, c.Node))
+	at := fmt.Sprintf("at %.3f s by %s", c.Returned.Seconds(), t.NodeName(c.Node))
 	switch c.Action {
 	case trial.Write:
 		return fmt.Sprintf("version %d had been acknowledged %s", c.Version, at)

@@ -284,7 +284,7 @@ func version(v int64) string {
 func differing(t *trial.Trial, asked []trial.Ending, key string) string {
 	holders := make(map[int64][]string)
 	for _, e := range asked {
-		holders[e.Keys[key]] = append(holders[e.Keys[key]], node(t, e.Node))
+		holders[e.Keys[key]] = append(holders[e.Keys[key]], t.NodeName(e.Node))
 	}
 	var parts []string
 	for _, v := range slices.Backward(slices.Sorted(maps.Keys(holders))) {
