@@ -19,39 +19,19 @@ const liveness = time.Minute
 // watches are the ways to be told of changes.
 var watches = []check{
 	{"ALongPollTellsEveryChangeOnce", func(t *testing.T, c *client) {
-		from := c.now()
-		c.register(registration{id: "i1"})
-		var told []string
-		for len(told) < 5 {
+		last := c.live(t, func(from string) (changes []any, index string) {
 			doc := c.getJSON("/v1/rollcall/watch?wait=30s&app=" + strings.ToLower(c.app) + "&index=" + from)
-			changes := at(t, doc, "changes").([]any)
-			need.That(t, len(changes) != 0, "after %v nothing more is told", told)
-			for _, change := range changes {
-				told = append(told, toldOf(t, change))
-			}
-			from = text(t, doc, "index")
-			if len(told) < 5 {
-				c.step("i1", len(told))
-			}
-		}
-		expect.Equal(t, strings.Join(told, ", "), strings.Join(lifeTold, ", "), "got")
-		if doc := c.getJSON("/v1/rollcall/watch?wait=0s&app=" + c.app + "&index=" + from); len(at(t, doc, "changes").([]any)) != 0 {
-			t.Errorf("it is told again: %v", doc)
-		}
+			return at(t, doc, "changes").([]any), text(t, doc, "index")
+		})
+		doc := c.getJSON("/v1/rollcall/watch?wait=0s&app=" + c.app + "&index=" + last)
+		expect.That(t, len(at(t, doc, "changes").([]any)) == 0, "it is told again: %v", doc)
 	}},
 	{"AStreamTellsEveryChangeOnceAndIsResumed", func(t *testing.T, c *client) {
-		from := c.now()
-		c.register(registration{id: "i1"})
-		var told []string
-		for len(told) < 5 { // a new stream for each change
+		c.live(t, func(from string) (changes []any, index string) { // a new stream for each change
 			name, id, doc := c.nextEvent(from)
-			need.That(t, name == "change" && text(t, doc, "index") == id, "after %v: got %s %s %v", told, name, id, doc)
-			told, from = append(told, toldOf(t, doc)), id
-			if len(told) < 5 {
-				c.step("i1", len(told))
-			}
-		}
-		expect.Equal(t, strings.Join(told, ", "), strings.Join(lifeTold, ", "), "got")
+			need.That(t, name == "change" && text(t, doc, "index") == id, "after %s: got %s %s %v", from, name, id, doc)
+			return []any{doc}, id
+		})
 	}},
 	{"AnIndexThatIsNoneOrInTheFutureIs400", func(t *testing.T, c *client) {
 		now := c.now()
@@ -74,6 +54,28 @@ var watches = []check{
 
 // lifeTold is what is told of a registration and the steps after it.
 var lifeTold = []string{"ADDED registered UP", "MODIFIED changed OUT_OF_SERVICE", "DELETED quarantined OUT_OF_SERVICE", "ADDED changed OUT_OF_SERVICE", "DELETED canceled OUT_OF_SERVICE"}
+
+// live registers an instance, makes each change when the one before was told, and expects them to be told as lifeTold has
+// them. next is what is told after an index, and the index to go on from; live returns the last one.
+func (c *client) live(t *testing.T, next func(from string) (changes []any, index string)) (last string) {
+	t.Helper()
+	last = c.now()
+	c.register(registration{id: "i1"})
+	var told []string
+	for {
+		var changes []any
+		changes, last = next(last)
+		need.That(t, len(changes) != 0, "after %v nothing more is told", told)
+		for _, change := range changes {
+			told = append(told, toldOf(t, change))
+		}
+		if len(told) >= len(lifeTold) {
+			expect.Slice(t, told, lifeTold, "it is told of")
+			return last
+		}
+		c.step("i1", len(told))
+	}
+}
 
 // step makes the n-th change after the registration.
 func (c *client) step(id string, n int) {

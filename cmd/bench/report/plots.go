@@ -327,13 +327,8 @@ type leaderTime struct {
 // leaderStrips are those of the datacenters whose nodes told of leaders. While nodes disagree, the greatest term is
 // right.
 func leaderStrips(t *trial.Trial) []leaderStrip {
-	said := map[string][]trial.Leader{}
-	for _, l := range t.Leaders {
-		if l.Node >= 0 && l.Node < len(t.Nodes) {
-			dc := t.Nodes[l.Node].Datacenter
-			said[dc] = append(said[dc], l)
-		}
-	}
+	said := verdict.LeadersByDatacenter(t)
+	delete(said, "") // of numbers that are no node's
 	strips := []leaderStrip{}
 	for _, dc := range slices.Sorted(maps.Keys(said)) {
 		strips = append(strips, leaderStrip{Datacenter: dc, Reigns: reigns(t, said[dc])})
@@ -342,7 +337,6 @@ func leaderStrips(t *trial.Trial) []leaderStrip {
 }
 
 func reigns(t *trial.Trial, said []trial.Leader) []leaderTime {
-	slices.SortStableFunc(said, func(a, b trial.Leader) int { return cmp.Compare(a.At, b.At) })
 	latest := map[int]trial.Leader{}
 	var list []leaderTime
 	for _, l := range said {

@@ -457,8 +457,8 @@ func Ages(t *trial.Trial) []Age {
 	return ages
 }
 
-// byDatacenter are what nodes said of their leaders, by the time; each datacenter has its own.
-func byDatacenter(t *trial.Trial) map[string][]trial.Leader {
+// LeadersByDatacenter are what nodes said of their leaders, by the time; each datacenter has its own.
+func LeadersByDatacenter(t *trial.Trial) map[string][]trial.Leader {
 	found := make(map[string][]trial.Leader)
 	for _, l := range t.Leaders {
 		dc := datacenter(t, l.Node)
@@ -473,7 +473,7 @@ func byDatacenter(t *trial.Trial) map[string][]trial.Leader {
 // elections counts the leaders that came after the first, of every datacenter. A term has one.
 func elections(t *trial.Trial) int {
 	count := 0
-	for _, of := range byDatacenter(t) {
+	for _, of := range LeadersByDatacenter(t) {
 		terms := make(map[uint64]bool)
 		for _, l := range of {
 			if l.Leader >= 0 {
@@ -489,7 +489,7 @@ func elections(t *trial.Trial) int {
 // datacenters, the one that was without for the longest.
 func leaderless(t *trial.Trial) float64 {
 	var longest trial.Micros
-	for _, of := range byDatacenter(t) {
+	for _, of := range LeadersByDatacenter(t) {
 		longest = max(longest, without(of, t.Settled))
 	}
 	return longest.Seconds()
