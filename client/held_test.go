@@ -302,19 +302,6 @@ func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
 	})
 }
 
-// TestAPausedHolderThatReleasesFirstFindsItsLockLost: it has not looked before.
-func TestAPausedHolderThatReleasesFirstFindsItsLockLost(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
-		h := lockOf(t, c)
-		h.keeper.mu.Lock()
-		h.keeper.deadline = time.Now()
-		h.keeper.mu.Unlock()
-		if err := h.Release(t.Context()); !errors.Is(err, ErrLost) || !errors.Is(h.Err(), ErrLost) {
-			t.Errorf("release: %v, and then %v, want %v", err, h.Err(), ErrLost)
-		}
-	})
-}
-
 // TestWhatIsReleasedHasNoGoroutines: who releases waits for what looks after the lock.
 func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -309,9 +309,7 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 		got := savedAs(t, path)
 		expect.That(t, got == first, "before the interval is over %q is saved, want %q", got, first)
 		pass(1)
-		if got := savedAs(t, path); got != s.words("") {
-			t.Errorf("after the interval %q is saved, want %q", got, s.words(""))
-		}
+		expect.Equal(t, savedAs(t, path), s.words(""), "after the interval there is saved")
 		need.OK(t, os.Remove(path))
 		pass(10 * DefaultRefreshInterval)
 		got = savedAs(t, path)
@@ -321,9 +319,7 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 		s.put(orders("o5", registry.Up))
 		pass(1)
 		need.OK(t, d.Close(t.Context()))
-		if got := savedAs(t, path); got != s.words("") {
-			t.Errorf("at the end %q is saved, want %q", got, s.words(""))
-		}
+		expect.Equal(t, savedAs(t, path), s.words(""), "at the end there is saved")
 	})
 }
 
@@ -370,9 +366,7 @@ func TestAListThatCannotBeSavedIsTriedAgain(t *testing.T) {
 		pass(5 * DefaultRefreshInterval)
 		need.OK(t, os.Mkdir(dir, 0o700))
 		pass(DefaultRefreshInterval)
-		if got := savedAs(t, path); got != "ORDERS/o1=UP" {
-			t.Errorf("%q is saved", got)
-		}
+		expect.Equal(t, savedAs(t, path), "ORDERS/o1=UP", "saved")
 		for text, want := range map[string]int{"cannot be saved": 1, "saved again": 1} {
 			if got := strings.Count(log.String(), text); got != want {
 				t.Errorf("the log says %d times %q, want %d; %s", got, text, want, log.String())

@@ -101,6 +101,9 @@ func TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook(t *testing.T) {
 	}{
 		{name: "Valid", lost: func(h *Held) bool { return !h.Valid() }},
 		{name: "Err", lost: func(h *Held) bool { return errors.Is(h.Err(), ErrLost) }},
+		{name: "Release", lost: func(h *Held) bool {
+			return errors.Is(h.Release(context.Background()), ErrLost) && errors.Is(h.Err(), ErrLost)
+		}},
 		{name: "the context's error", lost: func(h *Held) bool { return h.Context().Err() != nil }},
 		{name: "the context's channel", lost: func(h *Held) bool {
 			select {
@@ -327,9 +330,7 @@ func TestElectEndsWithItsContext(t *testing.T) {
 			})
 			time.Sleep(time.Minute)
 			cancel(why)
-			if err := <-result; err != nil {
-				t.Errorf("got %v, want no error: the context ended first", err)
-			}
+			expect.OKf(t, <-result, "the context ended first, and Elect returned")
 			if tc.held {
 				wantReleased(t, other)
 			}

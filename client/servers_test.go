@@ -34,11 +34,7 @@ func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
 // client returns a client for hosts of s, which it asks in this order.
 func (s servers) client(t *testing.T, hosts ...string) *Client {
 	t.Helper()
-	var urls []string
-	for _, h := range hosts {
-		urls = append(urls, "http://"+h)
-	}
-	return need.Got(New(Config{Servers: urls, InOrder: true, HTTPClient: &http.Client{Transport: s}}))(t)
+	return need.Got(New(Config{Servers: urlsOf(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: s}}))(t)
 }
 
 func answered(status int, body string, header ...string) (*http.Response, error) {
