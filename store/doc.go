@@ -13,7 +13,7 @@
 //
 // Sessions, keys and locks go the same way, in the same log (coordination.go); renewals of sessions wait for
 // company before they are queued (gather.go). What is to end at its time the leader proposes: leases and
-// checks in evictor.go, sessions and lock-delays in coordinator.go.
+// checks in evictor.go, sessions and lock-delays in coordination.go.
 //
 // A linearizable read shares a round with all reads that wait at that moment (reads.go).
 //
@@ -23,9 +23,9 @@
 //     unless they were renewals (local_apply.go).
 //  2. What changed is written to one bbolt file, a transaction at a time: behind, or before the answer
 //     (local_flush.go, local_writer.go). After a crash the node has what the last transaction made whole.
-//  3. A start loads the file (local_load.go), lets operations in, takes over what the other nodes have, and
+//  3. A start loads the file (local_disk.go), lets operations in, takes over what the other nodes have, and
 //     only then is ready and ends leases (local.go), by the same evictor as a leader (evictor.go).
 //
 // The package knows nothing of HTTP and nothing of how peers are told: whoever tells them reads Changes, and
-// runs under WhileLeading in CP mode (asking.go).
+// runs under WhileLeading in CP mode (calls.go).
 package store

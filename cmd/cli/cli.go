@@ -3,10 +3,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Where commands that talk to a cluster find it.
@@ -52,4 +56,91 @@ func OneOf(flag, value string, words []string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %q is none of %q", flag, value, words)
+}
+
+// Exit codes of every command; docs/operations.md explains them.
+const (
+	ExitOK    = 0
+	ExitError = 1 // what was asked for could not be done, or its outcome is unknown
+	ExitUsage = 2 // the command line or the configuration is wrong; nothing was tried
+	ExitFatal = 3 // a server stopped by itself, because going on could have lost or forked data
+)
+
+// usageError marks a mistake in the command line or the configuration.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usage marks a mistake in the command line or the configuration.
+func Usage(err error) error { return usageError{err} }
+
+// Fatal marks the end of a server that must not go on.
+func Fatal(err error) error { return fatalError{err} }
+
+// fatalError marks the end of a server that must not go on.
+type fatalError struct{ error }
+
+func (e fatalError) Unwrap() error { return e.error }
+
+// ExitStatus is an exit code of its own, as of a command that was run.
+type ExitStatus struct {
+	Code int
+	Err  error // nil: there is nothing to say about it
+}
+
+// Error says why, or at least with which code.
+func (e ExitStatus) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e ExitStatus) Unwrap() error { return e.Err }
+
+// ExitCode reports a program's error on w and returns the process's exit code.
+func ExitCode(w io.Writer, program string, err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	status := ExitStatus{Code: ExitError, Err: err}
+	errors.As(err, &status)
+	if status.Err == nil {
+		return status.Code
+	}
+	fmt.Fprintf(w, "%s: %v\n", program, err)
+	if usage := (usageError{}); errors.As(err, &usage) {
+		return ExitUsage
+	}
+	if fatal := (fatalError{}); errors.As(err, &fatal) {
+		return ExitFatal
+	}
+	return status.Code
+}
+
+// Undocumented says what a page lacks of a program's commands: a section with the examples and flags of each. Flags
+// that the page describes once for all commands are shared. It is for the programs' tests.
+func Undocumented(cmd *cobra.Command, page string, shared *pflag.FlagSet) (lacks []string) {
+	for _, sub := range cmd.Commands() {
+		lacks = append(lacks, Undocumented(sub, page, shared)...)
+	}
+	if cmd.Hidden || cmd.Example == "" && (!cmd.HasParent() || cmd.HasSubCommands()) {
+		return lacks
+	}
+	_, section, ok := strings.Cut(page, "\n## "+cmd.CommandPath()+"\n")
+	if !ok {
+		return append(lacks, fmt.Sprintf("there is no section for %q", cmd.CommandPath()))
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(cmd.Example) {
+		if !strings.Contains(section, strings.TrimSpace(line)) {
+			lacks = append(lacks, fmt.Sprintf("the section of %q lacks the example %q", cmd.CommandPath(), strings.TrimSpace(line)))
+		}
+	}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if shared.Lookup(f.Name) == nil && !strings.Contains(section, "`--"+f.Name) {
+			lacks = append(lacks, fmt.Sprintf("the section of %q lacks the flag --%s", cmd.CommandPath(), f.Name))
+		}
+	})
+	return lacks
 }

@@ -2,16 +2,20 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -287,3 +291,157 @@ func (p *fileParser) joined(name string, n *yaml.Node, text func([]*yaml.Node) s
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+func newConfigCommand() *cobra.Command {
+	return cli.Group("config", "Look at a server's configuration", newConfigShowCommand())
+}
+
+func newConfigShowCommand() *cobra.Command {
+	var c connection
+	var effective bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the settings as YAML, each with where it came from (flag, env, file or default)",
+		Long: "Prints the settings as YAML, each with where it came from: flag, env, file or default. With\n" +
+			"--effective and --addr, those that decide how leases end are compared with what the leader brought\n" +
+			"to the cluster.",
+		Example: "  rollcall config show --config rollcall.yaml\n" +
+			"  rollcall config show --effective --config rollcall.yaml\n" +
+			"  rollcall config show --effective --config rollcall.yaml --addr http://127.0.0.1:8761",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.addr != "" && !effective {
+				return cli.Usage(errors.New("--addr: give --effective too: the cluster's settings are compared with all"))
+			}
+			s, err := loadSettings(fromProcess(cmd.Flags()))
+			if err != nil {
+				return cli.Usage(err)
+			}
+			if c.addr != "" {
+				if s.cluster, err = c.settings(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			return s.write(cmd.OutOrStdout(), effective)
+		},
+	}
+	cmd.Flags().BoolVar(&effective, "effective", false, "print defaults too")
+	c.addServerFlags(cmd.Flags())
+	addConfigFlags(cmd.Flags())
+	return cmd
+}
+
+// settings asks the cluster for the settings that it shares.
+func (c *connection) settings(ctx context.Context) (client.Settings, error) {
+	cl, err := c.client(nil)
+	if err != nil {
+		return nil, err
+	}
+	return cl.Settings(ctx)
+}
+
+// write prints the settings as a file that would load to the same, with their sources as comments;
+// those left at their defaults only if all is set. Secrets are not printed: of files only the names, of
+// URLs everything but the password.
+func (s settings) write(w io.Writer, all bool) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, each := range s.Config.settings() {
+		src := s.sources[each.Key]
+		if src == fromDefault && !all {
+			continue
+		}
+		if err := s.add(root, each, src); err != nil {
+			return err
+		}
+	}
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	if len(root.Content) == 0 {
+		_, err := io.WriteString(w, "# nothing is set; --effective prints the defaults\n")
+		return err
+	}
+	return enc.Encode(root)
+}
+
+func (s settings) add(root *yaml.Node, each setting.Setting, src source) error {
+	value := scalar(each.String())
+	if shown := redact(each); shown != nil {
+		if err := value.Encode(shown); err != nil {
+			return err
+		}
+	}
+	value.Style = yaml.FlowStyle
+	if value.Kind == yaml.ScalarNode {
+		value.Style = 0
+	}
+	value.LineComment = string(src) + s.difference(each)
+	parent := root
+	parts := strings.Split(each.Key, ".")
+	for _, section := range parts[:len(parts)-1] {
+		parent = child(parent, section)
+	}
+	parent.Content = append(parent.Content, scalar(parts[len(parts)-1]), value)
+	return nil
+}
+
+// difference says that the cluster has another value; "" if it has not, or was not asked.
+func (s settings) difference(each setting.Setting) string {
+	text, shared := s.cluster[each.Key]
+	if !shared {
+		return ""
+	}
+	cluster := *s.Config
+	for _, other := range setting.Of(&cluster) {
+		if other.Key == each.Key && other.Set(text) == nil && cluster.leases() == s.leases() {
+			return "" // though it may be written in another way
+		}
+	}
+	return ", but the cluster has " + cli.Printable(text)
+}
+
+// child returns the section of a mapping, made if it is missing.
+func child(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	section := &yaml.Node{Kind: yaml.MappingNode}
+	n.Content = append(n.Content, scalar(name), section)
+	return section
+}
+
+func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
+
+// redact returns a text, a list or a map of the settings as it may be shown: without the passwords in its URLs. Nil: it is none of
+// them, and may be shown as it is written.
+func redact(s setting.Setting) any {
+	switch s.Kind() {
+	case "text":
+		return s.String()
+	case "list":
+		shown := []string{}
+		for _, text := range setting.SplitList(s.String()) {
+			shown = append(shown, redactURLs(text))
+		}
+		return shown
+	case "map":
+		shown, _ := setting.ParseMap(s.String())
+		for name, text := range shown {
+			shown[name] = redactURLs(text)
+		}
+		return shown
+	}
+	return nil
+}
+
+// redactURLs hides the passwords of URLs that are separated by spaces.
+func redactURLs(text string) string {
+	words := strings.Fields(text)
+	for i, word := range words {
+		if u, err := url.Parse(word); err == nil && u.User != nil {
+			words[i] = u.Redacted()
+		}
+	}
+	return strings.Join(words, " ")
+}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"strings"
 	"time"
 
@@ -207,6 +210,77 @@ func (e explanation) Table() [][]string {
 	rows := [][]string{{e.Summary}, {}, {"TIME", "EVENT", "TIMES", "DETAILS", "BY", "REASON"}}
 	for _, h := range e.History {
 		rows = append(rows, []string{clockTime(h.At), h.What, count(h.Times), h.Text, h.Author, h.Reason})
+	}
+	return rows
+}
+
+// operator is the flags of commands whose author the cluster remembers.
+type operator struct{ author, reason string }
+
+func (o *operator) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.author, "author", "", "who does it (default: USER@HOST)")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why")
+}
+
+func (o *operator) act() registry.Act {
+	return registry.Act{Author: cmp.Or(o.author, whoami()), Reason: o.reason}
+}
+
+// whoami is user@host, as far as this machine knows them.
+func whoami() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+// clockTime shows ms since the epoch; "" for none.
+func clockTime(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
+}
+
+// lasting shows a number of ms as a duration.
+func lasting(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
+
+func newPruneCommand() *cobra.Command {
+	var c connection
+	var o client.PruneOptions
+	var notPassing bool
+	cmd := c.command(&cobra.Command{
+		Use:   "prune --not-passing",
+		Short: "Remove the instances that are not passing",
+		Long: "Removes the instances that are not passing, of one service or of all, and prints them: dead ones that\n" +
+			"nobody cancelled. It works through any node, and what it removes stays away until it registers again.\n" +
+			"Instances in quarantine stay. Look with --dry-run first.",
+		Example: "  rollcall prune --not-passing --dry-run\n" +
+			"  rollcall prune --not-passing --service orders",
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		if !notPassing {
+			return nil, cli.Usage(errors.New("--not-passing: is required: it says which instances are removed"))
+		}
+		found, err := cl.Prune(ctx, o)
+		return append(prunedList{}, found...), err
+	})
+	cmd.Flags().BoolVar(&notPassing, "not-passing", false, "those whose status is not UP, which a check that does not pass keeps them from (required)")
+	cmd.Flags().StringVar(&o.Service, "service", "", "of this service only (default: of all)")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "remove nothing, show what would be removed")
+	return cmd
+}
+
+// prunedList is the instances that were removed, an empty list rather than null.
+type prunedList []client.Pruned
+
+func (l prunedList) Table() [][]string {
+	rows := [][]string{{"APP", "ID", "STATUS", "REASON"}}
+	for _, p := range l {
+		rows = append(rows, []string{p.App, p.ID, p.Status, p.Reason})
 	}
 	return rows
 }
