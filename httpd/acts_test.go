@@ -1,6 +1,7 @@
 package httpd_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -194,4 +196,169 @@ func TestTheQuarantinedCountAsInstances(t *testing.T) {
 	got := n.send(t, register(instanceJSON))
 	expect.That(t, got.status == 204, "the quarantined one: got %d %s", got.status, got.body)
 	expect.Equal(t, n.send(t, register(strings.ReplaceAll(instanceJSON, `"i1"`, `"i2"`))).status, 507, "another one: got")
+}
+
+// fillForPruning registers instances in every state, through both APIs.
+func fillForPruning(t *testing.T, n *node) {
+	t.Helper()
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w2","Check":{"TTL":"10s","Status":"warning"}}`)
+	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1"},"Check":{"Name":"alive","Output":"no answer"}}`)
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "o1")}, registry.Register{Instance: withStatus(newInstance("ORDERS", "o2"), registry.Down, 0)},
+		registry.Register{Instance: withStatus(newInstance("ORDERS", "o3"), registry.Down, 0)},
+		registry.Quarantine{Key: registry.NewKey("ORDERS", "o3"), For: 60_000})
+}
+
+const (
+	prunedWeb = `{"app":"WEB","id":"far:w1","node":"far","status":"DOWN","reason":"check alive is critical: no answer"},` +
+		`{"app":"WEB","id":"w1","status":"DOWN","reason":"check service:w1 is critical"}`
+	prunedOrders = `{"app":"ORDERS","id":"o2","status":"DOWN","reason":"The status is DOWN"}`
+)
+
+func TestPruningRemovesWhatIsNotPassing(t *testing.T) {
+	for _, row := range []struct {
+		query, removed string
+		left           int
+	}{
+		{"?not-passing", "[" + prunedOrders + "," + prunedWeb + "]", 3},
+		{"?not-passing=true&service=web", "[" + prunedWeb + "]", 4},
+		{"?not-passing&service=Orders&dry-run=false", "[" + prunedOrders + "]", 5},
+		{"?not-passing&service=none", "[]", 6},
+		{"?not-passing&dry-run", "[" + prunedOrders + "," + prunedWeb + "]", 6},
+	} {
+		t.Run(row.query, func(t *testing.T) {
+			n := newCatalog(t)
+			fillForPruning(t, n)
+			got := n.must(t, "POST", "/v1/rollcall/prune"+row.query, "")
+			expect.That(t, got.body == row.removed+"\n", "got  %s\nwant %s", got.body, row.removed)
+			left := n.Newest().Total()
+			expect.That(t, left == row.left, "%d instances are left, want %d", left, row.left)
+			if strings.Contains(row.query, "dry-run=false") || !strings.Contains(row.query, "dry-run") {
+				again := n.must(t, "POST", "/v1/rollcall/prune"+row.query, "")
+				expect.That(t, again.body == "[]\n", "again: got %s, want nothing more", again.body)
+			}
+		})
+	}
+}
+
+func TestPruningTakesManyTogether(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for i := range 250 {
+		n.Perform(t, registry.Register{Instance: withStatus(newInstance("ORDERS", fmt.Sprint(i)), registry.Status(i%5), 0)})
+	}
+	before := n.Count()
+	n.must(t, "POST", "/v1/rollcall/prune?not-passing", "")
+	left, writes := n.Newest().Total(), n.Count()-before
+	expect.That(t, left == 50 && writes == 2, "%d instances are left after %d writes, want the 50 that are UP after 2", left, writes)
+}
+
+func TestPruningServesEveryMode(t *testing.T) {
+	n := newNode(t, aloneConfig(), nil)
+	n.Set(func(m *registrytest.Memory) { m.Alone = true })
+	n.Perform(t, registry.Register{Instance: withStatus(newInstance("ORDERS", "o1"), registry.Starting, 0)})
+	got := n.must(t, "POST", "/v1/rollcall/prune?not-passing", "")
+	expect.That(t, strings.Contains(got.body, `"status":"STARTING"`) && n.Newest().Total() == 0, "got %s, want the instance removed", got.body)
+}
+
+func TestPruningMustBeSaid(t *testing.T) {
+	n := newCatalog(t)
+	fillForPruning(t, n)
+	for _, query := range []string{"", "?service=web", "?not-passing=false", "?not-passing=x", "?not-passing&dry-run=x", "?not-passing&service=%zz"} {
+		got := n.call(t, "POST", "/v1/rollcall/prune"+query, "")
+		expect.That(t, got.status == 400 && strings.HasPrefix(got.body, `{"error":`),
+			"%s: got %d %s, want 400 and an error in JSON", query, got.status, got.body)
+	}
+	expect.Equal(t, n.call(t, "GET", "/v1/rollcall/prune?not-passing", "").status, 405, "GET: got")
+	n.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
+	if got := n.call(t, "POST", "/v1/rollcall/prune?not-passing", ""); got.status != 504 || got.header.Get("X-Rollcall-Outcome") != "unknown" {
+		t.Errorf("an unknown outcome: got %d %v, want 504 that says so", got.status, got.header)
+	}
+	left := n.Newest().Total()
+	expect.That(t, left == 6, "%d instances are left, want all 6", left)
+}
+
+// members is an httpd.Members that answers every removal alike and remembers the names.
+type members struct {
+	err     error
+	removed []string
+}
+
+// Remove implements httpd.Members.
+func (m *members) Remove(_ context.Context, name string) error {
+	m.removed = append(m.removed, name)
+	return m.err
+}
+
+func TestANodeIsRemovedByItsName(t *testing.T) {
+	for _, name := range []string{"n1", "rack-7_b", "a%2Fb"} {
+		m := &members{}
+		n := newNode(t, httpd.Config{Members: m}, nil)
+		got := n.send(t, request("DELETE", "/v1/rollcall/members/"+name, "{}"))
+		plain := strings.ReplaceAll(name, "%2F", "/")
+		want := fmt.Sprintf("{\"removed\":%q}\n", plain)
+		expect.That(t, got.status == 200 && got.body == want, "%s: got %d %s, want 200 %s", name, got.status, got.body, want)
+		expect.That(t, len(m.removed) == 1 && m.removed[0] == plain, "%s: removed %q, want it once", name, m.removed)
+	}
+}
+
+func TestARemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
+	refused := fmt.Errorf("remove node \"n1\": %w: only n3 would be left", httpd.ErrMembership)
+	for _, row := range []struct {
+		name           string
+		err            error
+		status         int
+		says           string
+		outcome, retry string
+	}{
+		{name: "unknown node", err: fmt.Errorf("remove: %w", httpd.ErrUnknownMember), status: 404, says: `no node "n1"; GET /v1/rollcall/status lists`},
+		{name: "refused", err: refused, status: 503, says: "only n3 would be left"},
+		{name: "no leader", err: fmt.Errorf("remove: %w", registry.ErrNoLeader), status: 503, says: `node "n1" was not removed: no leader`, retry: "1"},
+		{name: "shutting down", err: registry.ErrClosed, status: 503, says: "ask another one", retry: "1"},
+		{name: "unknown outcome", err: registry.ErrUnknownOutcome, status: 504, says: "nobody knows", outcome: "unknown"},
+		{name: "refused, or not: nobody knows", err: fmt.Errorf("%w: %w", refused, registry.ErrUnknownOutcome), status: 504, says: "nobody knows", outcome: "unknown"},
+		{name: "too late", err: context.DeadlineExceeded, status: 504, says: "nobody knows", outcome: "unknown"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, httpd.Config{Members: &members{err: row.err}}, nil)
+			got := n.send(t, request("DELETE", "/v1/rollcall/members/n1", ""))
+			var doc struct{ Error string }
+			if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != row.status || !strings.Contains(doc.Error, row.says) {
+				t.Errorf("got %d %s, want %d and an error in JSON with %q", got.status, got.body, row.status, row.says)
+			}
+			expect.Equal(t, got.header.Get("X-Rollcall-Outcome"), row.outcome, "X-Rollcall-Outcome is")
+			expect.Equal(t, got.header.Get("Retry-After"), row.retry, "Retry-After is")
+		})
+	}
+}
+
+func TestMembersAreOnlyRemovedByAWellFormedDelete(t *testing.T) {
+	for _, row := range []struct {
+		name, request string
+		status        int
+		allow         string
+	}{
+		{name: "read", request: request("GET", "/v1/rollcall/members/n1", ""), status: 405, allow: "DELETE"},
+		{name: "put", request: request("PUT", "/v1/rollcall/members/n1", ""), status: 405, allow: "DELETE"},
+		{name: "no name", request: request("DELETE", "/v1/rollcall/members/", ""), status: 404},
+		{name: "dots", request: request("DELETE", "/v1/rollcall/members/%2e%2e", ""), status: 400},
+		{name: "a name of 256 bytes", request: request("DELETE", "/v1/rollcall/members/"+strings.Repeat("n", 256), ""), status: 400},
+		{name: "33 parameters", request: request("DELETE", "/v1/rollcall/members/n1?"+strings.Repeat("a=b&", 32)+"a=b", ""), status: 400},
+		{name: "a large body", request: request("DELETE", "/v1/rollcall/members/n1", strings.Repeat("a", 65<<10)), status: 413},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			m := &members{}
+			n := newNode(t, httpd.Config{Members: m}, nil)
+			got := n.send(t, row.request)
+			if got.status != row.status || got.header.Get("Allow") != row.allow || !strings.HasPrefix(got.body, `{"error":`) {
+				t.Errorf("got %d, Allow %q, %s; want %d, Allow %q and an error in JSON", got.status, got.header.Get("Allow"), got.body, row.status, row.allow)
+			}
+			expect.That(t, len(m.removed) <= 0, "it removed %q", m.removed)
+		})
+	}
+}
+
+func TestANodeWithoutMembersSaysSo(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	got := n.send(t, request("DELETE", "/v1/rollcall/members/n1", ""))
+	expect.That(t, got.status == 501 && strings.Contains(got.body, "mode cp"), "got %d %s, want 501 and what would be right", got.status, got.body)
 }

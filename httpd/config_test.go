@@ -1,12 +1,19 @@
 package httpd
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 func TestEveryMistakeOfTheConfigurationIsReportedAtOnce(t *testing.T) {
@@ -30,4 +37,63 @@ func TestStatusCountsAreReadFromTheHash(t *testing.T) {
 	expect.That(t, len(counts) == 3 && counts[2] == 1 && counts[4] == 2 && counts[1] == 10, "got %v", counts)
 	got := statusCounts("")
 	expect.That(t, len(got) == 0, "an empty hash has %v", got)
+}
+
+// upstreamTarget is upstream's rule with upstream's pattern.
+func upstreamTarget(method, path string) target {
+	match := regexp.MustCompile(`^.*/apps(/[^/]*)?$`).FindStringSubmatch(path)
+	switch {
+	case method != http.MethodGet || match == nil:
+		return notLimited
+	case match[1] == "" || match[1] == "/":
+		return fullFetch
+	case match[1] == "/delta":
+		return deltaFetch
+	}
+	return applicationFetch
+}
+
+func TestTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
+	for _, row := range []struct {
+		method, path string
+		want         target
+	}{
+		{"GET", "/eureka/apps", fullFetch}, {"GET", "/eureka/apps/", fullFetch}, {"GET", "/eureka/v2//apps", fullFetch},
+		{"GET", "/eureka/apps/delta", deltaFetch}, {"GET", "/eureka/apps/delta/", notLimited},
+		{"GET", "/eureka/apps/ORDERS", applicationFetch}, {"GET", "/eureka/apps/DELTA", applicationFetch},
+		{"GET", "/eureka/apps/ORDERS/", notLimited}, {"GET", "/eureka/apps/ORDERS/i1", notLimited}, {"GET", "/eureka/apps//", notLimited},
+		{"GET", "/eureka/apps/APPS", applicationFetch}, {"GET", "/eureka/apps/apps", fullFetch}, {"GET", "/eureka/apps/apps/x", applicationFetch},
+		{"GET", "/eureka/vips/orders", notLimited}, {"GET", "/eureka/svips/orders", notLimited}, {"GET", "/eureka/vips/apps", fullFetch},
+		{"GET", "/eureka/instances/i1", notLimited}, {"GET", "/eureka/myapps", notLimited}, {"GET", "apps", notLimited}, {"GET", "", notLimited},
+		{"HEAD", "/eureka/apps", notLimited}, {"PUT", "/eureka/apps/ORDERS", notLimited}, {"POST", "/eureka/apps/ORDERS", notLimited},
+	} {
+		got, pattern := targetOf(row.method, row.path), upstreamTarget(row.method, row.path)
+		expect.That(t, got == row.want && pattern == row.want, "%s %s: got %d, the pattern says %d, want %d", row.method, row.path, got, pattern, row.want)
+	}
+	pieces := rapid.SampledFrom([]string{"/", "/apps", "apps", "/delta", "delta", "/ORDERS", "/eureka", "/v2", "/vips", "x", "%2F", "%61pps", ";a=b", "/apps/"})
+	rapid.Check(t, func(rt *rapid.T) {
+		path := strings.Join(rapid.SliceOfN(pieces, 0, 8).Draw(rt, "path"), "")
+		method := rapid.SampledFrom([]string{"GET", "GET", "GET", "HEAD", "PUT", "POST", "DELETE"}).Draw(rt, "method")
+		got, want := targetOf(method, path), upstreamTarget(method, path)
+		need.That(rt, got == want, "%s %s: got %d, the pattern says %d", method, path, got, want)
+	})
+}
+
+// BenchmarkLimit is what the limiter adds to a fetch, and to a read that has no limit.
+func BenchmarkLimit(b *testing.B) {
+	settings := setting.Default[RateLimit]()
+	settings.Enabled = true
+	h, err := New(Config{Service: registrytest.New(), RateLimit: settings})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, path := range map[string]string{"fetch": "/eureka/apps/delta", "other": "/eureka/apps/ORDERS/i1"} {
+		b.Run(name, func(b *testing.B) {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = h.limit(&answer{}, r, r) // refused or not makes no difference here
+			}
+		})
+	}
 }

@@ -1,13 +1,20 @@
 package httpd_test
 
 import (
+	"bufio"
+	"context"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -107,4 +114,149 @@ func TestAnItemThatIsTooLargeSpoilsNoOther(t *testing.T) {
 	got := n.send(t, request("POST", "/eureka/peerreplication/batch/", `{"replicationList":[`+item(large)+","+item(bareInstance)+`]}`))
 	expect.That(t, got.body == `{"responseList":[{"statusCode":413},{"statusCode":200}]}`,
 		"answered %d %s, want 413 and 200 for the items", got.status, got.body)
+}
+
+// heldPeers takes messages of more than a MiB and does not finish them before it is told to.
+type heldPeers struct {
+	peers
+	inWork  atomic.Int32
+	release chan struct{}
+}
+
+// Receive implements httpd.Peers.
+func (p *heldPeers) Receive(_ context.Context, message []byte) ([]byte, error) {
+	if len(message) > 1<<20 {
+		p.inWork.Add(1)
+		<-p.release
+		p.inWork.Add(-1)
+	}
+	return []byte("{}"), nil
+}
+
+// sent is what a handler answers to a request from an address.
+func sent(h http.Handler, from, method, path string, body io.Reader) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, body)
+	r.RemoteAddr = from
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestASenderOfLargeBatchesWaitsForItselfAndNobodyElseDoes(t *testing.T) {
+	const large = 4 << 20
+	const messages, eurekas = "/v1/rollcall/replication", "/eureka/peerreplication/batch"
+	for _, row := range []struct{ name, attacker, neighbour, other string }{
+		{"IPv4", "10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"},
+		{"IPv6", "[2001:db8::1]:1", "[2001:db8::ffff:2]:1", "[2001:db8:0:1::1]:1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &heldPeers{release: make(chan struct{})}
+				h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p}))(t)
+				defer h.Close()
+				body := strings.Repeat(" ", large)
+				answers := make(chan int, 6)
+				for range cap(answers) {
+					go func() { answers <- sent(h, row.attacker, "POST", messages, strings.NewReader(body)).Code }()
+				}
+				synctest.Wait()
+				n := p.inWork.Load()
+				expect.That(t, n == 1, "%d large messages of one sender are in work at a time, want 1", n)
+				for name, refused := range map[string]*httptest.ResponseRecorder{
+					"another message":           sent(h, row.neighbour, "POST", messages, strings.NewReader(body)),
+					"one of unknown length":     sent(h, row.neighbour, "POST", messages, io.MultiReader(strings.NewReader("{}"))),
+					"a batch of Eureka's peers": sent(h, row.neighbour, "POST", eurekas, strings.NewReader(`{"replicationList":[]}`)),
+				} {
+					if refused.Code != http.StatusServiceUnavailable || refused.Header().Get("Retry-After") != "1" || !strings.Contains(refused.Body.String(), "this address") {
+						t.Errorf("%s from its network: got %d %v %q, want 503 with Retry-After and why", name, refused.Code, refused.Header(), refused.Body)
+					}
+				}
+				for _, path := range []string{messages, eurekas} {
+					got := sent(h, row.other, "POST", path, strings.NewReader(`{"replicationList":[]}`))
+					expect.That(t, got.Code == http.StatusOK, "%s of another sender: got %d %q, want 200", path, got.Code, got.Body)
+				}
+				expect.Equal(t, sent(h, row.attacker, "GET", "/eureka/apps", nil).Code, http.StatusOK, "a list for the same address: got")
+				close(p.release)
+				var took int
+				for range cap(answers) {
+					if <-answers == http.StatusOK {
+						took++
+					}
+				}
+				expect.That(t, took == 1, "%d of the large ones were taken, want the one that was in work", took)
+				if got := sent(h, row.neighbour, "POST", messages, strings.NewReader(body)); got.Code != http.StatusOK {
+					t.Errorf("a large one after them: got %d %q, want 200", got.Code, got.Body)
+				}
+			})
+		})
+	}
+}
+
+// One sender's ordinary messages are many at a time: Rollcall sends up to twenty.
+func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &heldPeers{release: make(chan struct{})}
+		// A share of 40 MiB, as a message that is held has more than one.
+		h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p, Limits: httpd.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
+		defer h.Close()
+		body := strings.Repeat(" ", 3<<19)
+		answers := make(chan int, 20)
+		for range cap(answers) {
+			go func() {
+				answers <- sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body)).Code
+			}()
+		}
+		synctest.Wait()
+		n := int(p.inWork.Load())
+		expect.That(t, n == cap(answers), "%d of %d messages are in work", n, cap(answers))
+		close(p.release)
+		for range cap(answers) {
+			expect.Equal(t, <-answers, http.StatusOK, "got")
+		}
+	})
+}
+
+func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
+	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &peers{}, Limits: httpd.Limits{InFlightBytes: 1 << 20}}))(t)
+	defer h.Close()
+	body := strings.Repeat(" ", 100<<10) // of 128 for all requests, and 64 for batches
+	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))
+	expect.That(t, got.Code == http.StatusServiceUnavailable && strings.Contains(got.Body.String(), "limits.in-flight-bytes"),
+		"a message: got %d %q, want 503", got.Code, got.Body)
+	got = sent(h, "10.0.0.1:1", "POST", "/eureka/apps/ORDERS", strings.NewReader(body))
+	expect.That(t, got.Code == http.StatusBadRequest, "a registration of the same size: got %d %q, want 400 for what it says", got.Code, got.Body)
+}
+
+// longAnswers answers with more than connections take without a reader.
+type longAnswers struct{ peers }
+
+// Receive implements httpd.Peers.
+func (*longAnswers) Receive(context.Context, []byte) ([]byte, error) {
+	return []byte(strings.Repeat(" ", 64<<20)), nil
+}
+
+func TestAnAnswerThatIsNeverReadGivesItsSendersPlaceBack(t *testing.T) {
+	n := newNode(t, httpd.Config{Peers: &longAnswers{}}, func(s *http.Server) { s.WriteTimeout = 2 * time.Second })
+	message := request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
+	deaf := n.dial(t)
+	need.Got(io.WriteString(deaf, message))(t)
+	eventually(t, "the sender's place is taken", func() bool { return statusOf(t, n, message) == http.StatusServiceUnavailable })
+	eventually(t, "it is given back", func() bool { return statusOf(t, n, message) == http.StatusOK })
+}
+
+// statusOf reads no more than the head of an answer; it is 0 if the node closed the connection before, as it
+// does when an answer could not be written in time.
+func statusOf(t *testing.T, n *node, request string) int {
+	t.Helper()
+	conn := n.dial(t)
+	defer conn.Close()
+	go func(c net.Conn) { _, _ = io.WriteString(c, request) }(conn)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	return answer.StatusCode
 }

@@ -2,6 +2,7 @@ package httpd_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +11,14 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -242,4 +245,28 @@ func heap() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// slowService holds writes back while hold is set, until release is closed.
+type slowService struct {
+	*registrytest.Memory
+	hold           atomic.Bool
+	begun, release chan struct{}
+}
+
+// Apply implements registry.Service.
+func (s *slowService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	if s.hold.Load() {
+		close(s.begun)
+		<-s.release
+	}
+	return s.Memory.Apply(ctx, origin, ops...)
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(liveness); !holds(); {
+		need.That(t, !time.Now().After(end), "waited %v until %s", liveness, what)
+		time.Sleep(time.Millisecond)
+	}
 }

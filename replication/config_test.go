@@ -1,13 +1,17 @@
 package replication
 
 import (
+	"cmp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
 func validConfig() Config {
@@ -62,4 +66,127 @@ func TestZeroNumbersAreDefaults(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	expect.That(t, c.Peers[0].BatchSize == 0, "the caller's configuration was changed")
+}
+
+func TestWhichRemoteLeasesAreSpared(t *testing.T) {
+	keep, keepFor, expire := CutPolicy{Keep: true}, CutPolicy{Keep: true, For: time.Hour}, CutPolicy{}
+	for _, tt := range []struct {
+		name   string
+		policy CutPolicy
+		kind   Kind
+		dc     string
+		heard  time.Duration
+		never  bool
+		fails  bool // what is sent to it
+		want   bool
+	}{
+		{name: "heard just now", policy: keep, kind: Datacenter, heard: 15 * time.Second},
+		{name: "cut", policy: keep, kind: Datacenter, heard: 15*time.Second + 1, want: true},
+		{name: "cut for long", policy: keep, kind: Datacenter, heard: 1000 * time.Hour, want: true},
+		{name: "never heard", policy: keep, kind: Datacenter, never: true, want: true},
+		{name: "cut for less than it is kept", policy: keepFor, kind: Datacenter, heard: time.Hour, want: true},
+		{name: "cut for longer than it is kept", policy: keepFor, kind: Datacenter, heard: time.Hour + 1},
+		{name: "kept for a time from a contact that never was", policy: keepFor, kind: Datacenter, never: true},
+		{name: "left to expire", policy: expire, kind: Datacenter, heard: time.Hour},
+		{name: "a datacenter that is no peer", policy: keep, kind: Datacenter, dc: "dc9", heard: time.Hour},
+		{name: "a node is no datacenter", policy: keep, kind: Node, heard: time.Hour},
+		{name: "a Eureka server that takes what is sent", policy: keep, kind: Eureka, heard: time.Hour},
+		{name: "a Eureka server that does not", policy: keep, kind: Eureka, heard: time.Hour, fails: true, want: true},
+		{name: "a Eureka server within its time", policy: keep, kind: Eureka, heard: 90 * time.Second, fails: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := validConfig()
+			decideOnCut(c.Service.(*registrytest.Memory), map[string]CutPolicy{"dc2": tt.policy})
+			c.Peers = []PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
+			r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} }))(t)
+			if tt.fails {
+				r.peers[0].failed(errRefused)
+			}
+			expect.Equal(t, r.Spares(cmp.Or(tt.dc, "dc2"), tt.heard, !tt.never), tt.want, "got")
+		})
+	}
+}
+
+// decideOnCut gives the cluster policies, as whoever leads it does.
+func decideOnCut(m *registrytest.Memory, policies map[string]CutPolicy) {
+	s := registry.DefaultSettings()
+	s.OnCut = OnCut(policies)
+	m.Set(func(m *registrytest.Memory) { m.Registry.Configure(s) })
+}
+
+func TestPoliciesOfLinksThatAreCutHaveOneTextInTheState(t *testing.T) {
+	policies := map[string]CutPolicy{"old": {}, "dc3": {Keep: true}, "dc2": {Keep: true, For: time.Hour}}
+	need.Equal(t, OnCut(policies), "dc2=keep-for:1h0m0s,old=expire", "got")
+	m := registrytest.New()
+	decideOnCut(m, policies)
+	policies["dc9"] = CutPolicy{Keep: true} // of which nothing is said
+	for name, want := range policies {
+		expect.Equal(t, policyOf(m.Newest(), name), want, "%s: got", name)
+	}
+	s := registry.DefaultSettings()
+	s.OnCut = "dc2=forget,dc3"
+	m.Registry.Configure(s)
+	for _, name := range []string{"dc2", "dc3", ""} {
+		got := policyOf(m.Newest(), name)
+		expect.That(t, got == (CutPolicy{Keep: true}), "%s, of which nothing that is understood is said: got %v, want it kept", name, got)
+	}
+}
+
+func TestCutIsByKind(t *testing.T) {
+	c := validConfig()
+	c.Peers = []PeerConfig{
+		{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}},
+		{Name: "old", Kind: Eureka, URLs: []string{"http://b:1/eureka"}},
+	}
+	r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} }))(t)
+	for dc, want := range map[string]time.Duration{"dc2": 15 * time.Second, "old": 90 * time.Second, "eureka": 90 * time.Second} {
+		expect.Equal(t, r.Cut(dc), want, "%s: got", dc)
+	}
+}
+
+func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
+		fars := map[string]*far{"n2": newFar(), "n3": newFar(), "dc2": newFar()}
+		fars["n3"].fail(batcher.TransientError)
+		fars["dc2"].fail(batcher.TransientError)
+		n2, n3 := datacenter("n2"), datacenter("n3")
+		n2.Kind, n3.Kind = Node, Node
+		elapse(time.Minute)
+		r := replicateAs(t, Config{Service: m}, fars, n2, n3, datacenter("dc2"))
+		defer r.stop()
+		elapse(10 * time.Second)
+		got := r.Age()
+		expect.That(t, got == 10*time.Second, "got %v, want the 10 s since the start, in which n3 was not reached", got)
+		fars["n3"].fail(batcher.Success)
+		for range 3 {
+			m.Perform(t, registry.Renew{Key: ordersKey(0)})
+			elapse(2 * time.Second)
+		}
+		got = r.Age()
+		expect.That(t, got <= 2*time.Second, "got %v, though every node was reached 2 s ago", got)
+	})
+}
+
+func TestAStatusTellsWhatComesIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := registrytest.New()
+		m.Perform(t, registers(0, 1)...)
+		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"},
+			registry.Contact{DC: "dc2", Cut: 15000},
+			registry.Replica{Instance: instance("BILLING", "b-1", 1), Life: 1},
+			registry.Replica{Instance: instance("BILLING", "b-2", 1), Life: 1})
+		f := newFar()
+		r := replicate(t, m, map[string]*far{"dc2": f, "dc3": newFar()}, datacenter("dc2"), datacenter("dc3"))
+		defer r.stop()
+		decideOnCut(m, map[string]CutPolicy{"dc3": {}})
+		m.Pass(10 * time.Minute)
+		in := r.Status()[0].Incoming
+		expect.That(t, in != nil && in.Instances == 2 && in.Kept == 2 && in.Cut && in.OnCut == "keep" && in.HeardMS != nil && *in.HeardMS >= 600_000,
+			"got %+v, want 2 instances, both kept in a cut of 10 minutes", in)
+		if in := r.Status()[1].Incoming; in == nil || in.Instances != 0 || in.HeardMS != nil || !in.Cut || in.OnCut != "expire" {
+			t.Errorf("of a datacenter that was never heard: %+v", in)
+		}
+	})
 }

@@ -1,14 +1,23 @@
+// Package replication carries a registry's changes to its peers: nodes of the own datacenter (without
+// consensus), other datacenters, and Netflix Eureka servers. It reads the registry's change list, keeps
+// a durable cursor per peer, and repairs by digest what the list no longer tells; a batching dispatcher
+// per peer (package batcher) sends. It also answers what peers of the same kind send here. It orders
+// nothing and stores nothing by itself: all goes through registry.Service.
 package replication
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -173,4 +182,49 @@ func (r *Replicator) session(name string) (*session, error) {
 		return nil, p.notSending()
 	}
 	return s, nil
+}
+
+// newClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
+func newClient(p PeerConfig) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: p.ConnectTimeout}).DialContext,
+			TLSClientConfig:     p.TLS,
+			TLSHandshakeTimeout: p.ConnectTimeout,
+			MaxIdleConnsPerHost: p.Workers + 1,
+			IdleConnTimeout:     30 * time.Second,
+		},
+		// A redirect is no answer: upstream's replication client follows none.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// callError is a call without a usable answer, and what that means for its tasks.
+type callError struct {
+	result batcher.Result
+	err    error
+}
+
+func (e *callError) Error() string { return e.err.Error() }
+func (e *callError) Unwrap() error { return e.err }
+
+// resultOf is what an error of a call means for its tasks.
+func resultOf(err error) batcher.Result {
+	if e, ok := errors.AsType[*callError](err); ok {
+		return e.result
+	}
+	return batcher.PermanentError
+}
+
+// failureOf says what a failed exchange means: a server that could be reached and did not answer in time
+// is busy, anything else of the network is a failure of the network (upstream tells them apart by the
+// words "read timed out").
+func failureOf(err error, connected bool) batcher.Result {
+	if errors.Is(err, errAnswerTooLarge) {
+		return batcher.PermanentError
+	}
+	if timeout, ok := errors.AsType[net.Error](err); connected && ok && timeout.Timeout() {
+		return batcher.Congestion
+	}
+	return batcher.TransientError
 }

@@ -11,7 +11,7 @@
 //     registry.ErrUnknownOutcome after 4 s; a batch is sent again under the same id until then, and
 //     takes effect once.
 //
-// Sessions, keys and locks go the same way, in the same log (coordination.go); renewals of sessions wait for
+// Sessions, keys and locks go the same way, in the same log (coordinator.go); renewals of sessions wait for
 // company before they are queued (gather.go). What is to end at its time the leader proposes: leases and
 // checks in evictor.go, sessions and lock-delays in coordination.go.
 //

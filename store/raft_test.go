@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -380,4 +383,117 @@ func TestMinorityRefusesWritesAndLinearizableReadsAndServesStaleOnes(t *testing.
 	expect.ErrorIs(t, expect.Err(alone.View(context.Background(), registry.Linearizable)), registry.ErrNoLeader, "linearizable read: got")
 	got := alone.read(t, registry.Stale).Len()
 	expect.That(t, got == 1, "stale read has %d instances, want 1", got)
+}
+
+// As after a start with a long log, Raft takes nothing for longer than an entry waits for its place.
+func TestALeaderWhoseRaftTakesNothingForAWhileLeadsInTheEnd(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	need.OK(t, c.nodes[0].halt())
+	cfg := c.nodes[0].cfg
+	cfg.Test.SyncDelay = enqueueTimeout * 11 / 10
+	c.nodes[0] = c.start(cfg)
+	c.waitReady(0)
+}
+
+// few is how many entries a cluster may write for itself while it is asked for something a hundred times.
+const few = 20
+
+func TestRenewalsOfWhatIsNotThereLeaveTheLogAlone(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	ctx := context.Background()
+	before := n.raft.LastIndex()
+	for i := range 100 {
+		key := registry.NewKey("A", fmt.Sprintf("i%d", i))
+		for _, origin := range []registry.Origin{registry.FromClient, registry.FromEureka} {
+			results, err := n.Apply(ctx, origin, registry.Renew{Key: key, LastDirty: 1}, registry.Renew{Key: key, Overridden: registry.Down})
+			need.That(t, err == nil && results[0].Outcome == registry.NotFound && results[1].Outcome == registry.NotFound,
+				"renewals from %v: %+v, %v, want NotFound", origin, results, err)
+		}
+		results, err := n.Coordination().Apply(ctx, kv.RenewSession{ID: fmt.Sprintf("s%d", i)})
+		need.That(t, err == nil && !results[0].OK, "renewal of a session: %+v, %v, want none", results, err)
+	}
+	grown := n.raft.LastIndex() - before
+	expect.That(t, grown <= few, "the log grew by %d entries", grown)
+}
+
+// A node that is behind must not take what it does not know for what is not there.
+func TestARenewalIsFoundByANodeThatHasNotHeardOfTheRegistration(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	ctx := context.Background()
+	for i := range 30 {
+		id := fmt.Sprintf("i%d", i)
+		by, at := c.nodes[i%3], c.nodes[(i+1)%3]
+		by.apply(t, registry.Register{Instance: instance("A", id, 90)})
+		absent := registry.Renew{Key: registry.NewKey("A", "absent")}
+		results, err := at.Apply(ctx, registry.FromClient, absent, registry.Renew{Key: registry.NewKey("A", id)})
+		need.That(t, err == nil && results[0].Outcome == registry.NotFound && results[1].Outcome == registry.Done,
+			"%s: %+v, %v, want NotFound and Done", id, results, err)
+		created, err := by.Coordination().Apply(ctx, kv.CreateSession{ID: id})
+		need.That(t, err == nil && created[0].OK, "session %s: %+v, %v", id, created, err)
+		if renewed, err := at.Coordination().Apply(ctx, kv.RenewSession{ID: id}); err != nil || !renewed[0].OK {
+			t.Fatalf("session %s: %+v, %v, want it renewed", id, renewed, err)
+		}
+	}
+}
+
+// What another server renewed after its cancel has something to say, which the log must get.
+func TestARenewalAfterACancelIsCommittedIfAnotherServerSentIt(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	key := registry.NewKey("A", "i0")
+	eureka := registry.Origin{Kind: registry.RemoteDC, DC: "eureka"}
+	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
+	n.apply(t, registry.Cancel{Key: key})
+	expect.That(t, !n.machine.Ignores(eureka, registry.Renew{Key: key, Life: 9}) && !n.machine.Ignores(eureka, registry.Renew{Key: key}),
+		"a renewal of another server would not be committed")
+	expect.That(t, n.machine.Ignores(registry.FromClient, registry.Renew{Key: key}), "a renewal of a client would be committed")
+}
+
+func TestDamagedSnapshotIsNamed(t *testing.T) {
+	c := startCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
+	n := c.nodes[0]
+	for i := range 10 {
+		n.apply(t, registry.Register{Instance: instance("A", fmt.Sprint(i), 90)})
+	}
+	if err := n.halt(); err != nil { // which saves a snapshot
+		t.Fatal(err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(n.cfg.DataDir, raftDir, "snapshots", "*"))
+	need.That(t, err == nil && len(dirs) == 1, "snapshots %q, %v, want one", dirs, err)
+	state, meta := filepath.Join(dirs[0], "state.bin"), filepath.Join(dirs[0], "meta.json")
+	for _, tt := range []struct {
+		name, file, names string
+		change            func([]byte) []byte
+	}{
+		{"a flipped bit", state, dirs[0], func(b []byte) []byte { b[len(b)/2] ^= 4; return b }},
+		{"cut short", state, dirs[0], func(b []byte) []byte { return b[:len(b)/2] }},
+		{"no description", meta, meta, nil},
+		{"a description that is cut short", meta, meta, func(b []byte) []byte { return b[:len(b)/2] }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			whole, err := os.ReadFile(tt.file)
+			need.OK(t, err)
+			if tt.change == nil {
+				err = os.Remove(tt.file)
+			} else {
+				err = os.WriteFile(tt.file, tt.change(append([]byte(nil), whole...)), 0o600)
+			}
+			need.OK(t, err)
+			s, err := OpenRaft(n.cfg)
+			if err == nil {
+				s.close()
+			}
+			expect.That(t, errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), tt.names) && strings.Contains(err.Error(), "empty data directory"),
+				"got %v, want an error that names %s and says what to do", err, tt.names)
+			need.OK(t, os.WriteFile(tt.file, whole, 0o600))
+		})
+	}
+}
+
+// TestASnapshotThatMayNotBeReadIsNotCalledDamaged: who is told so throws good data away.
+func TestASnapshotThatMayNotBeReadIsNotCalledDamaged(t *testing.T) {
+	err := explainLoad(t.TempDir(), fmt.Errorf("2-10-1: %w", syscall.EACCES), errors.New("failed to load any existing snapshots"))
+	expect.That(t, !errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), "2-10-1") && !strings.Contains(err.Error(), "empty data directory"),
+		"got %v, want an error that names the snapshot and takes it for whole", err)
 }

@@ -1,14 +1,23 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication"
 )
 
 func validConfig() *Config {
@@ -144,5 +153,252 @@ func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
 		}
 		err := checkKeyFile("http.tls.key", path)
 		expect.That(t, (err == nil) == tc.ok, "mode %#o: %v, want allowed: %v", tc.mode, err, tc.ok)
+	}
+}
+
+func TestLeasesEndAsTheRegistryWouldByDefault(t *testing.T) {
+	expect.Equal(t, defaultConfig().leases(), registry.DefaultSettings(), "got")
+}
+
+func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
+	s, err := loadWith(t, []string{
+		"--data-dir=d", "--self-preservation-enabled=false", "--self-preservation-renewal-percent-threshold=0.333333",
+		"--self-preservation-min-instances=3", "--self-preservation-max-duration=0s", "--eureka-compat-expectation",
+		"--eureka-compat-expected-client-renewal-interval=10s", "--eureka-compat-renewal-threshold-update-interval=90s", "--eureka-compat-doubled-lease",
+		"--replication-datacenters=dc2=http://10.1.0.1:8761,dc3=http://10.2.0.1:8761", "--replication-eureka=old=http://10.9.0.1:8761/eureka",
+		"--replication-on-cut=old=expire,dc3=keep,dc2=keep-for:60m",
+	}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := registry.DefaultSettings()
+	want.SelfPreservation, want.Threshold, want.Population, want.Bound = false, 333_333, 3, 0
+	want.Expectation, want.ExpectedInterval, want.ExpectationUpdate, want.DoubledLease = true, 10, 90_000, true
+	want.OnCut = "dc2=keep-for:1h0m0s,old=expire"
+	if got := s.leases(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestAThresholdOfZeroIsAccepted(t *testing.T) {
+	s := need.Got(loadWith(t, []string{"--data-dir=d", "--self-preservation-renewal-percent-threshold=0", "--self-preservation-enabled=false"}, nil, ""))(t)
+	got := s.leases()
+	expect.That(t, got.Threshold == 0 && !got.SelfPreservation, "got %+v, want a threshold of 0 without self-preservation", got)
+}
+
+func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
+	four := []string{"doubled-lease", "eviction-timer", "expectation", "read-only-cache"}
+	for _, tc := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{name: "none"},
+		{name: "one", args: []string{"--eureka-compat-eviction-timer"}, want: []string{"eviction-timer"}},
+		{name: "all", args: []string{"--eureka-compat-all"}, want: append([]string{"all"}, four...)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := need.Got(loadWith(t, append(tc.args, "--data-dir=d"), nil, ""))(t)
+			var on []string
+			for _, each := range s.Config.settings() {
+				if name, compat := strings.CutPrefix(each.Key, "eureka-compat."); compat && each.String() == "true" {
+					on = append(on, name)
+				}
+			}
+			expect.That(t, slices.Equal(on, tc.want), "%q are on, want %q", on, tc.want)
+			if c := s.storeConfig(engineEnv{}); c.Settings != s.leases() {
+				t.Errorf("the store gets %+v, want %+v", c.Settings, s.leases())
+			}
+		})
+	}
+}
+
+func TestAThresholdThatKeepsEverythingIsWarnedOf(t *testing.T) {
+	for _, tc := range []struct {
+		threshold registry.Share
+		warned    bool
+	}{{registry.Whole, true}, {999_000, false}, {0, false}, {850_000, false}} {
+		c := oneNode(t)
+		c.Store.Settings.Threshold = tc.threshold
+		var said bytes.Buffer
+		n, err := openNode(c, slog.New(slog.NewTextHandler(&said, nil)))
+		need.That(t, err == nil, "threshold %v: %v, want it allowed", tc.threshold, err)
+		expect.OK(t, started(t, n)())
+		got := strings.Contains(said.String(), "nothing is ever evicted")
+		expect.That(t, got == tc.warned, "threshold %v: warned %v, want %v:\n%s", tc.threshold, got, tc.warned, &said)
+	}
+}
+
+func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
+	tests := []struct {
+		args []string
+		want bool
+	}{
+		{nil, true},
+		{[]string{"--http-addr=localhost:8761"}, true},
+		{[]string{"--http-addr=10.0.0.1:8761"}, false},
+		{[]string{"--http-addr=:8761", "--http-advertise=10.0.0.1:8761"}, false},
+		{[]string{"--http-addr=10.0.0.1:8761", "--checks-allow-loopback"}, true},
+		{[]string{"--checks-allow-loopback=false"}, false},
+	}
+	for _, tt := range tests {
+		s := need.Got(loadWith(t, append(tt.args, "--data-dir=d", "--http-plain"), nil, ""))(t)
+		expect.That(t, s.Checks.Rules.AllowLoopback == tt.want && s.Checks.Probes, "%v: %+v, want loopback allowed: %v", tt.args, s.Checks, tt.want)
+	}
+}
+
+// registerProbed registers a service whose check asks a URL, and returns its checks' URL.
+func registerProbed(t *testing.T, api, url string) (checks string) {
+	t.Helper()
+	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
+	body := fmt.Sprintf(`{"Name":"web","Address":"127.0.0.1","Port":%s,"Check":{"HTTP":%q,"Interval":"1s"}}`, port, url)
+	req := need.Got(http.NewRequestWithContext(t.Context(), http.MethodPut, api+"/v1/agent/service/register", strings.NewReader(body)))(t)
+	resp := need.Got(http.DefaultClient.Do(req))(t)
+	resp.Body.Close()
+	need.Equal(t, resp.StatusCode, http.StatusOK, "register: status")
+	return api + "/v1/health/checks/web"
+}
+
+func text(t *testing.T, url string) string {
+	t.Helper()
+	resp := need.Got(http.Get(url))(t)
+	defer resp.Body.Close()
+	b := need.Got(io.ReadAll(resp.Body))(t)
+	return string(b)
+}
+
+func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
+	for _, probes := range []bool{true, false} {
+		t.Run(fmt.Sprint(probes), func(t *testing.T) {
+			asked := make(chan struct{}, 1000)
+			service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
+			defer service.Close()
+			c := oneNode(t)
+			c.Checks.Probes = probes
+			n := need.Got(openNode(c, quiet))(t)
+			stop := started(t, n)
+			defer func() {
+				expect.OK(t, stop())
+			}()
+			api := "http://" + n.listeners[0].Addr().String()
+			awaitReady(t, api)
+			checks := registerProbed(t, api, service.URL)
+			if !probes {
+				expect.That(t, !strings.Contains(text(t, api+"/metrics"), "rollcall_probe_"), "there is a prober")
+				return
+			}
+			deadline := time.Now().Add(30 * time.Second)
+			for !strings.Contains(text(t, checks), `"Status":"passing"`) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the checks are %s", text(t, checks))
+				}
+				select {
+				case <-asked:
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		})
+	}
+}
+
+func TestATargetOfChecksThatIsNoneIsNamed(t *testing.T) {
+	_, err := loadWith(t, []string{"--data-dir=d", "--checks-targets=10.0.0.0/8:*,10.0.0.0/8,nowhere:80"}, nil, "")
+	for _, want := range []string{`flag --checks-targets: "10.0.0.0/8" has no port`, `"nowhere:80" does not begin with a CIDR`} {
+		expect.ErrorSays(t, err, want, "got")
+	}
+}
+
+func TestValidateNamesThePeer(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   string // "": valid
+	}{
+		{name: "everything", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://10.0.0.1:8761 https://10.0.0.2:8761/"}
+			c.Replication.Eureka = map[string]string{"old": "http://user:pw@10.0.0.9:8761/eureka"}
+			c.Store.Settings.OnCut = "dc2=keep-for:1h,old=expire"
+			c.Replication.Rates = map[string]string{"dc2": "5000"}
+			c.Replication.Timeouts = map[string]string{"old": "200ms"}
+			c.Replication.Single = []string{"old"}
+		}},
+		{name: "nodes in mode cp", change: func(c *Config) { c.Replication.Nodes = []string{"http://10.0.0.1:8761"} }, want: "replication.nodes: is for mode ap"},
+		{name: "nodes in mode ap", change: func(c *Config) {
+			c.Mode, c.HTTPD.Reads, c.Replication.Nodes = modeAP, "stale", []string{"http://10.0.0.1:8761"}
+			c.Replication.Rates = map[string]string{"10.0.0.1:8761": "1"}
+		}},
+		{name: "node with a path", change: func(c *Config) {
+			c.Mode, c.HTTPD.Reads, c.Replication.Nodes = modeAP, "stale", []string{"http://10.0.0.1:8761/eureka"}
+		}, want: "replication.nodes: \"http://10.0.0.1:8761/eureka\" has a path"},
+		{name: "own datacenter", change: func(c *Config) { c.Replication.Datacenters = map[string]string{"dc1": "http://h:1"} }, want: "replication.datacenters: dc1: is this node's own datacenter"},
+		{name: "no URL", change: func(c *Config) { c.Replication.Datacenters = map[string]string{"dc2": " "} }, want: "replication.datacenters: dc2: has no URL"},
+		{name: "no scheme", change: func(c *Config) { c.Replication.Datacenters = map[string]string{"dc2": "h:1"} }, want: "replication.datacenters: dc2: is not a URL"},
+		{name: "bad name", change: func(c *Config) { c.Replication.Eureka = map[string]string{"a.b": "http://h:1"} }, want: "replication.eureka: a.b: is not a name"},
+		{name: "one name twice", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
+			c.Replication.Eureka = map[string]string{"dc2": "http://h:2"}
+		}, want: "replication.eureka: dc2: is the name of a datacenter too"},
+		{name: "policy for nobody", change: func(c *Config) { c.Store.Settings.OnCut = "dc9=keep" }, want: "replication.on-cut: dc9: there is no peer of that name"},
+		{name: "unknown policy", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
+			c.Store.Settings.OnCut = "dc2=keep-for:ever"
+		}, want: "replication.on-cut: dc2: \"keep-for:ever\" is none of"},
+		{name: "rate that is none", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
+			c.Replication.Rates = map[string]string{"dc2": "fast"}
+		}, want: "replication.rates: dc2: \"fast\" is not a number"},
+		{name: "queue below a batch", change: func(c *Config) { c.Replication.Queue = 10 }, want: "replication.queue: 10 is below replication.batch-size, 250"},
+		{name: "batch too large", change: func(c *Config) { c.Replication.BatchSize = 5000 }, want: "replication.batch-size: 5000 is above 1000"},
+		{name: "nobody is waited for", change: func(c *Config) { c.Replication.CopyWait = 0 }, want: "replication.copy-wait: 0s is below 1ms"},
+		{name: "half a certificate", change: func(c *Config) { c.Replication.TLS.Cert = "/dev/null" }, want: "replication.tls: cert and key belong together"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := validConfig()
+			tc.change(c)
+			err := c.Validate()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
+	c := validConfig()
+	c.Mode = modeAP
+	c.Replication.Nodes = []string{"http://10.0.0.1:8761", "http://10.0.0.2:8761/"}
+	c.Replication.Datacenters = map[string]string{"dc2": "http://10.1.0.1:8761 http://10.1.0.2:8761"}
+	c.Replication.Eureka = map[string]string{"old": "http://10.9.0.1:8761/eureka/"}
+	c.Replication.Timeouts = map[string]string{"old": "200ms"}
+	c.Replication.Single = []string{"old"}
+	peers := need.Got(c.peers("10.0.0.1:8761"))(t)
+	var names []string
+	for _, p := range peers {
+		names = append(names, p.Name+" "+strings.Join(p.URLs, " "))
+	}
+	want := []string{"10.0.0.2:8761 http://10.0.0.2:8761", "dc2 http://10.1.0.1:8761 http://10.1.0.2:8761", "old http://10.9.0.1:8761/eureka"}
+	need.Deep(t, names, want, "got")
+	dc2 := peers[1]
+	expect.That(t, dc2.ReadTimeout == 5*time.Second && !dc2.Single, "dc2 is %+v", dc2)
+	old := peers[2]
+	expect.That(t, old.ReadTimeout == 200*time.Millisecond && old.Single && old.Kind == replication.Eureka, "old is %+v", old)
+}
+
+func TestReadsInModeAPAreStaleUnlessSomebodyAsksForMore(t *testing.T) {
+	s, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap"}, nil, "")
+	expect.That(t, err == nil && s.HTTPD.Reads == "stale", "reads.eureka is %q, %v", s.HTTPD.Reads, err)
+	if _, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap", "--reads-eureka", "linearizable"}, nil, ""); err == nil {
+		t.Error("linearizable reads are accepted")
+	}
+}
+
+func TestPasswordsOfPeersAreNotShown(t *testing.T) {
+	s, err := loadWith(t, []string{"--data-dir", "d", "--replication-eureka", "old=http://user:secret@h:8761/eureka",
+		"--replication-datacenters", "dc2=http://user:secret@h:1 http://user:secret@h:2"}, nil, "")
+	need.OK(t, err)
+	var out strings.Builder
+	need.OK(t, s.write(&out, false))
+	if strings.Contains(out.String(), "secret") || !strings.Contains(out.String(), "http://user:xxxxx@h:2") {
+		t.Errorf("it prints\n%s", out.String())
 	}
 }

@@ -231,3 +231,260 @@ var drawToldOp = rapid.Custom(func(t *rapid.T) Op {
 		return drawReplica.Draw(t, "replica")
 	}
 })
+
+// n1 and n2 are nodes of dc1 without consensus, dc2 owns orders-1. While the link was cut, both sides decided
+// something of it, in the same number of steps. Whatever that is: once they tell each other again they agree
+// within a few rounds, and then nothing changes any more.
+func TestDecisionsOfEqualVersionInTwoDatacentersAreSettledForGood(t *testing.T) {
+	statuses := []Status{Up, Down, OutOfService, Starting}
+	decisions := map[string][]Op{}
+	for _, s := range statuses {
+		decisions["override"] = append(decisions["override"], SetOverride{Key: orders1, Status: s})
+	}
+	for _, v := range []string{"a", "b", "c", "d"} {
+		decisions["metadata"] = append(decisions["metadata"], UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", v}}})
+	}
+	for what, ops := range decisions {
+		for i, here := range ops {
+			for j, there := range ops {
+				for _, first := range []int{0, 1, 2} {
+					t.Run(fmt.Sprintf("%s %d and %d, from %d", what, i, j, first), func(t *testing.T) {
+						settle(t, here, there, first)
+					})
+				}
+			}
+		}
+	}
+}
+
+func settle(t *testing.T, here, there Op, first int) {
+	sites := []*rig{newRig(t), newRig(t), newRig(t)} // n1, n2, dc2
+	n1, n2, dc2 := sites[0], sites[1], sites[2]
+	dc2.register(instance(orders1, Up, 100))
+	tell := func(from, to *rig) bool { return tellAs(from, to, from == dc2, to == dc2) }
+	tell(dc2, n1)
+	tell(n1, n2)
+	n1.client(here)
+	dc2.client(there)
+	tell(n1, n2)
+	before := []Index{n1.index, n2.index, dc2.index}
+	for round := 0; ; round++ {
+		quiet := true
+		for k := range sites {
+			for l := range sites {
+				from, to := sites[(first+k)%3], sites[(first+l)%3]
+				// dc2 talks to n1 alone, which is as good as any node of dc1.
+				if apart := from == n2 && to == dc2 || from == dc2 && to == n2; from == to || apart {
+					continue
+				}
+				if tell(from, to) {
+					quiet = false
+				}
+			}
+		}
+		if quiet {
+			break
+		}
+		need.That(t, round != 3, "not quiet after %d rounds", round)
+	}
+	for k, g := range sites {
+		if got, want := g.lease(orders1).Sum(), dc2.lease(orders1).Sum(); got != want {
+			t.Errorf("%d has %+v, dc2 has %+v", k, g.lease(orders1).Instance, dc2.lease(orders1).Instance)
+		}
+		changes := g.index - before[k]
+		expect.That(t, changes <= 3, "%d changed %d times", k, changes)
+	}
+}
+
+// tellAs has one registry tell another orders-1, and take what the answer has newer. It says whether
+// anything changed.
+func tellAs(from, to *rig, fromOwner, toOwner bool) (changed bool) {
+	origin := func(owner, other bool) Origin {
+		switch {
+		case owner == other:
+			return fromNode
+		case owner:
+			return fromDC2
+		}
+		return Origin{Kind: RemoteDC, DC: "dc1"}
+	}
+	says := func(g *rig, toOwner bool) Replica {
+		op := g.View().ReplicaOf(g.lease(orders1), g.now.Lease)
+		if toOwner && op.Owner == "dc2" {
+			op.Owner = Here
+		}
+		return op
+	}
+	before := from.index + to.index
+	if res := to.apply(origin(fromOwner, toOwner), says(from, toOwner)); res.Outcome == Older {
+		from.apply(origin(toOwner, fromOwner), says(to, fromOwner))
+	}
+	return from.index+to.index != before
+}
+
+// evictNow is the eviction that a node decides for itself.
+func evictNow(r *Registry, key Key) Evict {
+	l, _ := r.View().Lease(key)
+	return Evict{Epoch: r.Epoch(), Items: []EvictItem{{l.Handle, l.Registered, r.renewed(l).Lease}}}
+}
+
+// Nodes that are cut off from a client evict it alive, and others miss that it was canceled and came again.
+// What the client says to the nodes afterwards is ordered by its timestamps all the same.
+func TestARemovalThatOtherNodesMissedLosesNothingThatTheyAcknowledge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCircle(rapid.IntRange(2, 3).Draw(t, "nodes"))
+		anyNode := rapid.SampledFrom(c.nodes)
+		dirty := int64(100)
+		register := func(node *Registry) {
+			dirty++
+			c.apply(t, node, FromClient, Register{instance(orders1, Up, dirty)})
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			c.now.Lease, c.now.Wall = c.now.Lease+1000, c.now.Wall+1000
+			node := anyNode.Draw(t, "node")
+			switch _, lives := node.View().Lease(orders1); rapid.IntRange(0, 4).Draw(t, "kind") {
+			case 0, 1:
+				register(node)
+			case 2:
+				if lives {
+					c.apply(t, node, FromClient, evictNow(node, orders1))
+				}
+			case 3:
+				c.apply(t, node, FromClient, Cancel{orders1})
+			default:
+				if says := c.says(anyNode.Draw(t, "teller")); len(says) > 0 {
+					c.apply(t, node, fromNode, rapid.SampledFrom(says).Draw(t, "told"))
+				}
+			}
+		}
+		register(anyNode.Draw(t, "last node"))
+		for round := 1; !c.exchange(t); round++ {
+			need.That(t, round != 5, "not quiet after %d rounds", round)
+		}
+		for i, node := range c.nodes {
+			l, ok := node.View().Lease(orders1)
+			expect.That(t, ok && l.Instance.LastDirty == dirty, "node %d has %+v, want version %d, which was acknowledged last", i, l, dirty)
+		}
+	})
+}
+
+func TestWhatOperatorsDecidedOutlivesANodesOwnEviction(t *testing.T) {
+	a, b := newRig(t), newRig(t)
+	for _, g := range []*rig{a, b} {
+		g.apply(fromNode, Contact{Sender: "other"})
+	}
+	a.register(instance(orders1, Up, 100))
+	a.client(SetOverride{Key: orders1, Status: OutOfService, By: Act{Author: "ann"}})
+	told := func(from *rig) Op { return from.View().ReplicaOf(from.lease(orders1), from.now.Lease) }
+	b.apply(fromNode, told(a))
+
+	a.client(evictNow(a.Registry, orders1))
+	a.register(instance(orders1, Up, 101))
+	b.apply(fromNode, told(a))
+	a.apply(fromNode, told(b))
+	for _, g := range []*rig{a, b} {
+		l := g.lease(orders1)
+		expect.That(t, l.Instance.Overridden == OutOfService && l.Instance.LastDirty == 101 && l.Override.By.Author == "ann",
+			"got %+v of %+v, want ann's override, and what the client said last", l, l.Instance)
+	}
+
+	a.client(SetOverride{Key: orders1, Status: Down})
+	b.apply(fromNode, told(a))
+	if l := b.lease(orders1); l.Instance.Overridden != Down {
+		t.Errorf("got %+v, want what was decided last", l.Instance)
+	}
+}
+
+// A registration after a removal goes on with the life that was removed if its timestamp makes it the newer
+// one. Edits count on so that every node knows what became of the override.
+func TestRegistrationAfterARemovalGoesOnWithTheLife(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		remove func(*rig)
+		dirty  int64 // the removed one has 100
+		life   uint32
+		edit   uint32
+	}{
+		{"newer", evicted, 101, 1, 1},
+		{"newer, its timestamp by the server", evicted, 0, 1, 1},
+		{"the same", evicted, 100, 2, 0},
+		{"older", evicted, 99, 2, 0},
+		{"newer, canceled", canceled, 101, 1, 2},
+		{"the same, canceled", canceled, 100, 2, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.client(SetOverride{Key: orders1, Status: Down})
+			tc.remove(g)
+			g.register(instance(orders1, Up, tc.dirty))
+			l := g.lease(orders1)
+			expect.That(t, l.Life == tc.life && l.Edit == tc.edit && l.Instance.Overridden == Unknown,
+				"got %+v of %+v, want life %d, edit %d and no override", l, l.Instance, tc.life, tc.edit)
+		})
+	}
+}
+
+func evicted(g *rig)  { g.client(evictNow(g.Registry, orders1)) }
+func canceled(g *rig) { g.client(Cancel{orders1}) }
+
+// The own datacenter was founded anew, and another one tells how a life before that ended.
+func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
+	tests := []struct {
+		name   string
+		origin Origin
+		age    int64
+		gone   bool
+	}{
+		{"renewed before it began", fromDC2, 21_001 + clocksDiffer, false},
+		{"renewed in it", fromDC2, 20_000, true},
+		{"by a node of the own datacenter", fromNode, 60_000, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.pass(100_000)
+			g.register(instance(orders1, Up, 100))
+			g.pass(20_000)
+			res := g.apply(tt.origin, Remove{Key: orders1, Kind: Canceled, Life: 4, LastDirty: 200, Age: tt.age})
+			l, live := g.View().Lease(orders1)
+			need.That(t, live != tt.gone, "live %t, result %+v, want gone: %t", live, res, tt.gone)
+			if live && (l.Life != 5 || l.ByClient != res.Index || res.Outcome != Older) {
+				t.Errorf("life %d, told of at %d, result %+v; want life 5, which everybody is told", l.Life, l.ByClient, res)
+			}
+		})
+	}
+}
+
+// A copy of an instance that was evicted may be one of before that comes again: only a renewal after the
+// last one that was known of, or a newer version, brings it back.
+func TestACopyThatWasNotRenewedSinceBringsNoEvictedInstanceBack(t *testing.T) {
+	dc2 := Origin{RemoteDC, "dc2"}
+	for _, tc := range []struct {
+		name  string
+		age   int64 // of the copy's last renewal, 20 s after that of the evicted one
+		dirty int64 // the evicted instance has 100
+		back  bool
+	}{
+		{name: "the same once more", age: 20_000, dirty: 100},
+		{name: "seemingly a little fresher", age: 16_000, dirty: 100},
+		{name: "renewed since", age: 5_000, dirty: 100, back: true},
+		{name: "of a newer version", age: 20_000, dirty: 101, back: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := newRig(t)
+			g.pass(60_000)
+			copyOf := func(dirty, age int64) Replica {
+				return Replica{Instance: instance(orders1, Up, dirty), Life: 1, Age: age}
+			}
+			g.apply(dc2, copyOf(100, 0))
+			g.pass(19_000)
+			l := g.lease(orders1)
+			g.client(Evict{Epoch: g.Epoch(), Items: []EvictItem{{l.Handle, l.Registered, g.renewed(l).Lease}}})
+			g.pass(1_000)
+			res := g.apply(dc2, copyOf(tc.dirty, tc.age))
+			_, back := g.View().Lease(orders1)
+			expect.That(t, back == tc.back && (res.Outcome == Refused) != tc.back, "it is back: %v (%+v), want %v", back, res, tc.back)
+		})
+	}
+}

@@ -1,6 +1,19 @@
+// Package registry is the service registry as a pure state machine: instances, leases and how
+// they end, self-preservation, status overrides, quarantines, their conflict rules, the change list and
+// the delta that is cut from it.
+//
+// State changes only through [Registry.Apply], which is told the time and never reads a clock,
+// draws a random number or starts a goroutine; the same operations in the same order give the same
+// bytes on every node. Readers get a [View], which is immutable and never blocks a writer.
+//
+// The rules are those of Netflix Eureka's registry (AbstractInstanceRegistry, Lease and the status
+// override rules of eureka-core), without the defects listed in docs/protocol/eureka-registry.md. How
+// operations are ordered and made durable is the business of package store; how they look on the
+// wire is the business of package httpd.
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -75,4 +88,24 @@ type Health struct {
 	// Clock is the lease clock, ms: the running one on the leader, at most 100 ms ago, elsewhere the
 	// stamp of the newest applied operation, which may be up to 2 s older.
 	Clock int64
+}
+
+// Version says which of two copies of an instance, on two servers, is the newer one: what the client
+// says of itself by life, then lastDirtyTimestamp; what operators decided of it by life, then Edit.
+// The two halves are compared, and merged, each for itself, so that an override set on one side of a
+// cut and a registration on the other both survive it.
+type Version struct {
+	Life      uint32
+	LastDirty int64  // ms by the client's clock
+	Edit      uint32 // Lease.Edit
+}
+
+// Version is that of the lease's instance.
+func (l *Lease) Version() Version {
+	return Version{Life: l.Life, LastDirty: l.Instance.LastDirty, Edit: l.Edit}
+}
+
+// compareVersion compares what the client says of itself with another copy of it: below 0, l is older.
+func (l *Lease) compareVersion(life uint32, dirty int64) int {
+	return cmp.Or(cmp.Compare(l.Life, life), cmp.Compare(l.Instance.LastDirty, dirty))
 }

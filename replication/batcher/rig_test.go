@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // rig is a dispatcher in a bubble, with a receiver that is told what to answer. A task is a string
@@ -233,3 +235,5 @@ func many(n int) string {
 func join(older, newer string) string { return older + "+" + newer }
 
 const ms = time.Millisecond
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
