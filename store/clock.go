@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,4 +123,18 @@ func (r *stallRow) over() { *r = stallRow{read: r.read} }
 // long says that the row goes on although there was so much time between its stalls (ms), and when it began.
 func (r *stallRow) long(awake int64) (began int64, ok bool) {
 	return r.began, r.going && r.awake >= awake
+}
+
+// every calls do at each tick of an interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func(now time.Time)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			do(time.Now())
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -329,18 +329,10 @@ func (c *committer) refuse(proposals []*proposal, err error) {
 
 // sweep answers calls that found no slot in time: they certainly took no effect.
 func (c *committer) sweep(ctx context.Context) {
-	tick := time.NewTicker(noLeaderWait / 40)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			now := time.Now()
-			c.pulse.beat(now)
-			c.expire(now.Add(-c.s.noLeader()))
-		case <-ctx.Done():
-			return
-		}
-	}
+	every(ctx, noLeaderWait/40, func(now time.Time) {
+		c.pulse.beat(now)
+		c.expire(now.Add(-c.s.noLeader()))
+	})
 }
 
 func (c *committer) expire(before time.Time) {

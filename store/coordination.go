@@ -127,16 +127,7 @@ type coordinator struct {
 
 // run ends sessions and lock-delays until ctx ends.
 func (c *coordinator) run(ctx context.Context) {
-	tick := time.NewTicker(clockInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			c.step(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
+	every(ctx, clockInterval, func(time.Time) { c.step(ctx) })
 }
 
 // step ends what is due. A panic costs that step only.

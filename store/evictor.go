@@ -76,16 +76,7 @@ func newEvictor(env evictionEnv) *evictor {
 
 // run ends leases until ctx ends.
 func (e *evictor) run(ctx context.Context) {
-	tick := time.NewTicker(clockInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			e.step(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
+	every(ctx, clockInterval, func(time.Time) { e.step(ctx) })
 }
 
 // step holds a round if it is time for one. A panic costs that round only.

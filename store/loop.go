@@ -38,24 +38,17 @@ func (w *loopWatch) run(ctx context.Context) {
 	defer asking.Wait()
 	asking.Go(func() { w.askOn(ctx) })
 	dog := watchdog[loopSteps]{limit: hungLoop}
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			var underWay []loopSteps
-			if w.leads() {
-				steps := w.steps()
-				steps.turns = w.turns.Load()
-				underWay = append(underWay, steps)
-			}
-			if _, hangs := dog.look(time.Now(), underWay); hangs {
-				w.fail(fmt.Errorf("%w for longer than %v, while this node leads", errLoopStands, hungLoop))
-			}
-		case <-ctx.Done():
-			return
+	every(ctx, watchInterval, func(now time.Time) {
+		var underWay []loopSteps
+		if w.leads() {
+			steps := w.steps()
+			steps.turns = w.turns.Load()
+			underWay = append(underWay, steps)
 		}
-	}
+		if _, hangs := dog.look(now, underWay); hangs {
+			w.fail(fmt.Errorf("%w for longer than %v, while this node leads", errLoopStands, hungLoop))
+		}
+	})
 }
 
 // askOn asks the loop again and again.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -28,12 +29,11 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
+	add := promauto.With(reg)
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "rollcall", Subsystem: "store", Name: name, Help: help})
-		reg.MustRegister(c)
-		return c
+		return add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_" + name, Help: help})
 	}
-	m := &metrics{
+	return &metrics{
 		entries:    counter("entries_proposed_total", "Log entries that this node proposed as leader."),
 		operations: counter("operations_total", "Operations that callers of this node asked for."),
 		forwarded:  counter("batches_forwarded_total", "Batches that this node sent to the leader."),
@@ -42,24 +42,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		elections:  counter("leaderships_total", "Times that this node became the established leader."),
 		refused:    counter("entries_refused_total", "Entries from the leader that are not what their checksum says, each time that one came."),
 		damaged:    counter("entries_damaged_in_memory_total", "Entries that were not in memory what their checksum says, and were read from the disk instead."),
-		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "rollcall", Subsystem: "store", Name: "batch_operations",
-			Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13),
-		}),
-		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "rollcall", Subsystem: "store", Name: "read_rounds_total",
-			Help: "Rounds that confirmed linearizable reads, by result.",
-		}, []string{"result"}),
-		leads: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "rollcall", Subsystem: "store", Name: "leader",
-			Help: "1 while this node is the established leader.",
-		}),
-		eviction: newEvictionMetrics(reg),
+		batch:      add.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_store_batch_operations", Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13)}),
+		rounds:     add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_store_read_rounds_total", Help: "Rounds that confirmed linearizable reads, by result."}, []string{"result"}),
+		leads:      add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_store_leader", Help: "1 while this node is the established leader."}),
+		eviction:   newEvictionMetrics(reg),
 
 		coordination: newCoordinationMetrics(reg),
 	}
-	reg.MustRegister(m.batch, m.rounds, m.leads)
-	return m
 }
 
 // coordinationMetrics are a coordinator's counters.
@@ -69,18 +58,11 @@ type coordinationMetrics struct {
 }
 
 func newCoordinationMetrics(reg prometheus.Registerer) *coordinationMetrics {
-	m := &coordinationMetrics{
-		expired: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "rollcall", Subsystem: "coordination", Name: "sessions_expired_total",
-			Help: "Sessions that this node ended as leader because their TTL had passed.",
-		}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "rollcall", Subsystem: "coordination", Name: "panics_total",
-			Help: "Attempts to end sessions that panicked; each is a defect.",
-		}),
+	add := promauto.With(reg)
+	return &coordinationMetrics{
+		expired: add.NewCounter(prometheus.CounterOpts{Name: "rollcall_coordination_sessions_expired_total", Help: "Sessions that this node ended as leader because their TTL had passed."}),
+		panics:  add.NewCounter(prometheus.CounterOpts{Name: "rollcall_coordination_panics_total", Help: "Attempts to end sessions that panicked; each is a defect."}),
 	}
-	reg.MustRegister(m.expired, m.panics)
-	return m
 }
 
 var (
@@ -130,22 +112,12 @@ type evictionMetrics struct {
 }
 
 func newEvictionMetrics(reg prometheus.Registerer) evictionMetrics {
-	m := evictionMetrics{
-		evicted: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "rollcall", Subsystem: "store", Name: "evictions_total",
-			Help: "Leases that this node evicted as leader.",
-		}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "rollcall", Subsystem: "store", Name: "eviction_panics_total",
-			Help: "Eviction rounds that panicked; each is a defect.",
-		}),
-		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "rollcall", Subsystem: "self_preservation", Name: "transitions_total",
-			Help: "Transitions of self-preservation that this node saw as leader, by the new state.",
-		}, []string{"to"}),
+	add := promauto.With(reg)
+	return evictionMetrics{
+		evicted:     add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_evictions_total", Help: "Leases that this node evicted as leader."}),
+		panics:      add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_eviction_panics_total", Help: "Eviction rounds that panicked; each is a defect."}),
+		transitions: add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_self_preservation_transitions_total", Help: "Transitions of self-preservation that this node saw as leader, by the new state."}, []string{"to"}),
 	}
-	reg.MustRegister(m.evicted, m.panics, m.transitions)
-	return m
 }
 
 // preservationGauges shows self-preservation at the moment of a scrape. It walks all leases.
@@ -220,22 +192,16 @@ type localMetrics struct {
 }
 
 func newLocalMetrics(s *Local) *localMetrics {
-	opts := func(name, help string) prometheus.Opts {
-		return prometheus.Opts{Namespace: "rollcall", Subsystem: "store", Name: name, Help: help}
-	}
-	m := &localMetrics{
-		operations: prometheus.NewCounter(prometheus.CounterOpts(opts("operations_total", "Operations that callers of this node asked for."))),
-		changes:    prometheus.NewCounter(prometheus.CounterOpts(opts("written_changes_total", "Leases and records of removals that were written to the disk."))),
-		flushes: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "rollcall", Subsystem: "store", Name: "flush_seconds",
-			Help: "Duration of the writes to the disk.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
-		}),
-		eviction: newEvictionMetrics(s.cfg.Metrics),
-	}
-	unwritten := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("unwritten_changes", "Changes that are not on disk yet.")),
+	s.cfg.Metrics.MustRegister(preservationGauges{s.leaseTime}, suspendedGauge(s.suspended))
+	add := promauto.With(s.cfg.Metrics)
+	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_store_unwritten_changes", Help: "Changes that are not on disk yet."},
 		func() float64 { return float64(s.unwritten()) })
-	s.cfg.Metrics.MustRegister(m.operations, m.changes, m.flushes, unwritten, preservationGauges{s.leaseTime}, suspendedGauge(s.suspended))
-	return m
+	return &localMetrics{
+		operations: add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_operations_total", Help: "Operations that callers of this node asked for."}),
+		changes:    add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_written_changes_total", Help: "Leases and records of removals that were written to the disk."}),
+		flushes:    add.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_store_flush_seconds", Help: "Duration of the writes to the disk.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
+		eviction:   newEvictionMetrics(s.cfg.Metrics),
+	}
 }
 
 func (m *localMetrics) noteFlush(what saved, took time.Duration) {

@@ -366,18 +366,11 @@ func (l later) Error() error { return l().Error() }
 // watchDisk notices calls to the disk that do not return.
 func (s *Raft) watchDisk(ctx context.Context) {
 	dog := watchdog[diskCall]{limit: hungDisk}
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if call, hangs := dog.look(time.Now(), s.disk.running()); hangs {
-				s.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", call.name, hungDisk))
-			}
-		case <-ctx.Done():
-			return
+	every(ctx, watchInterval, func(now time.Time) {
+		if call, hangs := dog.look(now, s.disk.running()); hangs {
+			s.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", call.name, hungDisk))
 		}
-	}
+	})
 }
 
 // hello is what this node says of itself.
@@ -400,16 +393,7 @@ const leastTrailing = 8
 // watchLog bounds the log by bytes, which Raft does not: it saves a snapshot when the entries since the last
 // one have too many, unless the snapshot would have more, and keeps no more behind it.
 func (s *Raft) watchLog(ctx context.Context) {
-	tick := time.NewTicker(logWatchInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			s.trimLog(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
+	every(ctx, logWatchInterval, func(time.Time) { s.trimLog(ctx) })
 }
 
 func (s *Raft) trimLog(ctx context.Context) {

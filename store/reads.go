@@ -410,18 +410,11 @@ func (s *Raft) age(now time.Time) time.Duration {
 // stayFresh proves again and again how far this node is behind. Linearizable reads prove it as well;
 // while there are enough of them it has nothing to do.
 func (s *Raft) stayFresh(ctx context.Context) {
-	tick := time.NewTicker(freshInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if s.age(time.Now()) > freshInterval/2 {
-				s.prove(ctx) // a failure needs no words: the age grows
-			}
-		case <-ctx.Done():
-			return
+	every(ctx, freshInterval, func(now time.Time) {
+		if s.age(now) > freshInterval/2 {
+			s.prove(ctx) // a failure needs no words: the age grows
 		}
-	}
+	})
 }
 
 // prove makes one attempt to learn how far this node is behind: the leader asks the voters as for a

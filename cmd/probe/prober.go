@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -228,21 +229,14 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
+	add := promauto.With(reg)
 	m := &metrics{
-		checks: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "rollcall", Subsystem: "probe", Name: "checks",
-			Help: "Checks that this node probes; 0 unless it leads.",
-		}),
-		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "rollcall", Subsystem: "probe", Name: "runs_total",
-			Help: "Probes that this node ran as leader, by kind (http, tcp) and what they found, before anything was counted.",
-		}, []string{"kind", "result"}),
+		checks: add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_probe_checks", Help: "Checks that this node probes; 0 unless it leads."}),
+		runs: add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_probe_runs_total",
+			Help: "Probes that this node ran as leader, by kind (http, tcp) and what they found, before anything was counted."}, []string{"kind", "result"}),
 	}
-	waits := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "rollcall", Subsystem: "probe", Name: "queue_age_seconds",
-		Help: "How long the check that has waited longest for a free place is overdue; near 0 unless many services hang.",
-	}, m.queueAge)
-	reg.MustRegister(m.checks, m.runs, waits)
+	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_probe_queue_age_seconds",
+		Help: "How long the check that has waited longest for a free place is overdue; near 0 unless many services hang."}, m.queueAge)
 	return m
 }
 
