@@ -11,8 +11,8 @@
 //     registry.ErrUnknownOutcome after 4 s; a batch is sent again under the same id until then, and
 //     takes effect once.
 //
-// Sessions, keys and locks go the same way, in the same log (coordinator.go); renewals of sessions wait for
-// company before they are queued (gather.go). What is to end at its time the leader proposes: leases and
+// Sessions, keys and locks go the same way, in the same log (coordination.go); renewals of sessions wait for
+// company before they are queued (apply.go). What is to end at its time the leader proposes: leases and
 // checks in evictor.go, sessions and lock-delays in coordination.go.
 //
 // A linearizable read shares a round with all reads that wait at that moment (reads.go).
@@ -20,9 +20,9 @@
 // Local is the registry in AP mode: every node has its own, and performs operations as they arrive.
 //
 //  1. Apply performs them under one lock, stamped with this node's lease clock, and publishes a new view
-//     unless they were renewals (local_apply.go).
+//     unless they were renewals (local.go).
 //  2. What changed is written to one bbolt file, a transaction at a time: behind, or before the answer
-//     (local_flush.go, local_writer.go). After a crash the node has what the last transaction made whole.
+//     (local_writer.go). After a crash the node has what the last transaction made whole.
 //  3. A start loads the file (local_disk.go), lets operations in, takes over what the other nodes have, and
 //     only then is ready and ends leases (local.go), by the same evictor as a leader (evictor.go).
 //
