@@ -141,7 +141,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 const (
 	opRenew, opRegister, opCancel, opSetOverride, opQuarantine        = 1, 2, 3, 4, 8
 	opSelfPreservation, opReplica, opRemove, opPausePeer              = 11, 12, 13, 16
-	opRegisterCatalog, opSetCheck, opLast, opCoordination             = 18, 20, 21, 63
+	opRegisterCatalog, opSetCheck, opCoordination                     = 18, 20, 63
 	kvKey, kvTxn, kvCreateSession, kvRenewSession, kvOnce             = 1, 2, 3, 4, 11
 	keyHasValue, keyHasFlags, keyHasIndex, keyHasSession, keyHasFence = 1, 2, 4, 8, 16
 	hasIndex, hasHandle, hasCount                                     = 0x10, 0x20, 0x40
@@ -295,7 +295,7 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"reason without end", item(append([]byte{opQuarantine, 0, 0, 0, 0}, long...)...), "author or reason of 1025 bytes"},
 		{"state that does not exist", item(opSelfPreservation, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0), "state of self-preservation 4"},
 		{"figure beyond 32 bits", item(append([]byte{opSelfPreservation, 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
-		{"operation of the first unknown kind", item(opLast+1, 0, 0), "unknown kind 22"},
+		{"operation of an unknown kind", item(opCoordination-1, 0, 0), "unknown kind 62"},
 		{"coordination from a node of the own datacenter", item(1<<originShift|opCoordination, kvRenewSession, 0), "from origin 1"},
 		{"coordination from another datacenter", item(2<<originShift|opCoordination, 0, kvRenewSession, 0), "from origin 2"},
 		{"coordination of kind 0", item(opCoordination, 0, 0, 0), "coordination of unknown kind 0"},
@@ -482,7 +482,7 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	}
 	event := func(kind registry.EventKind) []byte { return history(1, 0, 0, byte(kind), 0, 0, 0, 0, 0, 0) }
 	acts := slices.Clone(state)
-	acts[len(acts)-14] = 4
+	acts[len(acts)-14] = 0x40
 	parseLease := func(b []byte) error { _, err := ParseLeaseState(b); return err }
 	parseRemoval := func(b []byte) error { _, err := ParseRemoval(b); return err }
 	named := func(change func(l *registry.Lease, e *registry.Event)) []byte {
@@ -498,7 +498,7 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 		{"event that does not exist", event(registry.EventCeded + 1), parseLease, "event 14"},
 		{"more events than bytes", history(100, 0), parseLease, "100 elements announced"},
 		{"more events than are kept", history(append([]byte{17}, make([]byte, 17*9)...)...), parseLease, "17 events"},
-		{"acts that do not exist", acts, parseLease, "acts of unknown form 0x4"},
+		{"acts that do not exist", acts, parseLease, "acts of unknown form 0x40"},
 		{"statuses that exist", named(func(*registry.Lease, *registry.Event) {}), parseLease, ""},
 		{"status", named(func(l *registry.Lease, _ *registry.Event) { l.Instance.Status = 9 }), parseLease, "status 9"},
 		{"override", named(func(l *registry.Lease, _ *registry.Event) { l.Instance.Overridden = 9 }), parseLease, "status 9"},
