@@ -1,0 +1,75 @@
+package replication
+
+import "github.com/seed-20419f34/rollcall/fsm/registry"
+
+// What is passed on to whom. Who sent something decides it: what a client of the own datacenter did goes
+// to all peers; what a remote datacenter sent goes to the nodes of the own one; what another node of the
+// own datacenter sent goes nowhere. So everything is told once, and nothing comes back.
+
+// tell makes a task of a change that is to be told; ok is false if it is not, or was before. now is the
+// lease clock, ms.
+func (p *peer) tell(v *registry.View, c registry.Change, from place, now int64) (t task, ok bool) {
+	switch c.Kind {
+	case registry.Canceled, registry.Evicted:
+		if !p.tellsRemoval(c) {
+			return task{}, false
+		}
+		// A reduced record does not know when it was registered.
+		rec := registry.Removal{Kind: c.Kind, Full: c.Lease.Registered > 0, Lease: c.Lease}
+		return task{key: c.Lease.Key(), facts: canceled, first: c.Index, remove: v.RemoveOf(rec, now)}, true
+	default:
+		return p.tellLive(c.Lease, from)
+	}
+}
+
+func (p *peer) tellLive(l *registry.Lease, from place) (t task, ok bool) {
+	marks := []registry.Index{l.ByClient}
+	if p.Kind == Node {
+		marks = append(marks, l.ByRemote)
+	}
+	first := oldestAfter(from.after, marks...)
+	if first == 0 {
+		return task{}, false
+	}
+	t = task{key: l.Key(), first: first}
+	if l.Described > from.after {
+		t.facts |= registered
+	}
+	if l.Overrode > from.after {
+		t.facts |= overridden
+	}
+	if t.facts == 0 {
+		t.facts = registered // such as a quarantine, which is a part of the whole state
+	}
+	// Whoever starts anew after a part of this was told must find the rest.
+	t.first = oldestAfter(from.after, l.Described, l.Overrode, first)
+	t.began = l.BeganLease >= from.clock
+	return t, true
+}
+
+// oldestAfter is the lowest of the changes after an index; 0 if there is none.
+func oldestAfter(after registry.Index, changes ...registry.Index) registry.Index {
+	var oldest registry.Index
+	for _, at := range changes {
+		if at > after {
+			oldest = earlier(oldest, at)
+		}
+	}
+	return oldest
+}
+
+// tellsRemoval: evictions are told only where one node decides them for its whole datacenter, which has
+// the last word on its own instances only. Nodes without consensus, and Eureka servers, evict for
+// themselves.
+func (p *peer) tellsRemoval(c registry.Change) bool {
+	if c.Kind == registry.Evicted {
+		return p.config.Consensus && p.Kind == Datacenter && c.Lease.Local()
+	}
+	switch c.Lease.Origin.Kind {
+	case registry.Client:
+		return true
+	case registry.RemoteDC:
+		return p.Kind == Node
+	}
+	return false
+}
