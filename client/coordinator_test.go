@@ -97,6 +97,13 @@ func (s *coordinator) answer(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// asked are the calls that came so far.
+func (s *coordinator) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
 func (s *coordinator) respond(r *http.Request, body []byte) (*http.Response, error) {
 	status, document := s.serve(r, body)
 	text, err := json.Marshal(document)

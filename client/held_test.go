@@ -109,7 +109,7 @@ func TestTheSecondWaitsForTheFirst(t *testing.T) {
 		expect.That(t, waited >= 15*time.Minute && waited <= 15*time.Minute+time.Second, "waited %v, want a quarter of an hour", waited)
 		expect.That(t, !first.Valid() && second.Fence().Index > first.Fence().Index,
 			"first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
-		asked := slices.DeleteFunc(slices.Clone(k.calls), func(call string) bool { return strings.HasSuffix(call, "/renew") })
+		asked := slices.DeleteFunc(k.asked(), func(call string) bool { return strings.HasSuffix(call, "/renew") })
 		// One who holds, and one who waits, with a request a minute each.
 		expect.That(t, len(asked) <= 50, "%d requests in a quarter of an hour, want once a minute and waiter", len(asked))
 		wantReleased(t, second)
