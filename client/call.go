@@ -55,7 +55,7 @@ type answer struct {
 
 // do sends a call to the best server, and to the others while none gives an answer. An unknown outcome ends
 // it, because a server has spent its time on it already.
-func (c *Client) do(ctx context.Context, q call) (answer, error) {
+func (c *Client) do(ctx context.Context, q *call) (answer, error) {
 	if c.life.Err() != nil {
 		return answer{}, ErrClosed
 	}
@@ -77,7 +77,7 @@ func (c *Client) do(ctx context.Context, q call) (answer, error) {
 // tour is a call on its way from server to server.
 type tour struct {
 	client *Client
-	call   call
+	call   *call
 	errs   []error
 	maybe  bool // a try may have taken effect
 	over   bool // no other server would do better
@@ -126,7 +126,7 @@ func unlessAllForeign(errs []error) []error {
 }
 
 // try asks one server, and notes how it fares.
-func (c *Client) try(ctx context.Context, s *server, q call) (answer, error) {
+func (c *Client) try(ctx context.Context, s *server, q *call) (answer, error) {
 	sent := time.Now()
 	a, err := c.exchange(ctx, s, q)
 	if err == nil {
@@ -142,7 +142,7 @@ func (c *Client) try(ctx context.Context, s *server, q call) (answer, error) {
 }
 
 // exchange makes a request and reads the answer, whatever it is.
-func (c *Client) exchange(ctx context.Context, s *server, q call) (answer, error) {
+func (c *Client) exchange(ctx context.Context, s *server, q *call) (answer, error) {
 	ctx, patience := withPatience(ctx, cmp.Or(q.patience, c.timeout), c.timeout)
 	defer patience.stop()
 	resp, done, err := c.begin(ctx, s, q)
@@ -177,7 +177,7 @@ func readBounded(from io.Reader, longest int64) ([]byte, error) {
 
 // judge is nil for an answer that is one, a refusal included, and otherwise says why another server may do
 // better.
-func (q call) judge(a answer) error {
+func (q *call) judge(a answer) error {
 	refused := a.refusal()
 	switch {
 	case a.header.Get(outcomeHeader) == "unknown":
@@ -193,7 +193,7 @@ func (q call) judge(a answer) error {
 }
 
 // noteFate remembers for the next calls what came of a try.
-func (c *Client) noteFate(ctx context.Context, s *server, q call, err error) {
+func (c *Client) noteFate(ctx context.Context, s *server, q *call, err error) {
 	var refused *StatusError
 	switch {
 	case err == nil:
@@ -211,14 +211,14 @@ func (c *Client) noteFate(ctx context.Context, s *server, q call, err error) {
 // interrupted says that a try ended for a reason that says nothing of the server: its caller went away, or
 // had time for less than the server was to wait. (A caller who never has much time must get away from a
 // silent server all the same.)
-func (q call) interrupted(ctx context.Context, timeout time.Duration) bool {
+func (q *call) interrupted(ctx context.Context, timeout time.Duration) bool {
 	return errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && q.patience > timeout
 }
 
 // outcomeHeader says of a 504 that a write may have taken effect.
 const outcomeHeader = "X-Rollcall-Outcome"
 
-func (q call) request(ctx context.Context, s *server) (*http.Request, error) {
+func (q *call) request(ctx context.Context, s *server) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, q.method, q.url(s), bytes.NewReader(q.body))
 	if err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (q call) request(ctx context.Context, s *server) (*http.Request, error) {
 	return req, nil
 }
 
-func (q call) contentType() string {
+func (q *call) contentType() string {
 	if q.raw {
 		return "application/octet-stream"
 	}
@@ -247,12 +247,12 @@ const (
 )
 
 // unavailable says that a server is, in the form of Consul's routes.
-func (q call) unavailable(refused *StatusError) bool {
+func (q *call) unavailable(refused *StatusError) bool {
 	return q.consul && refused.Status == http.StatusInternalServerError && (refused.Message == noLeader || refused.Message == shuttingDown)
 }
 
 // elsewhere says whether another server may do better.
-func (q call) elsewhere(refused *StatusError) bool {
+func (q *call) elsewhere(refused *StatusError) bool {
 	if q.consul && refused.Status == http.StatusInternalServerError {
 		return q.unavailable(refused)
 	}
@@ -262,12 +262,12 @@ func (q call) elsewhere(refused *StatusError) bool {
 // gated says that a stock Eureka server keeps its lists back, because it has not copied those of its peers
 // yet (com.netflix.eureka.registry.PeerAwareInstanceRegistryImpl.shouldAllowAccess). A delta is refused
 // like that where the whole list is to be fetched, so that one is an answer.
-func (q call) gated(refused *StatusError) bool {
+func (q *call) gated(refused *StatusError) bool {
 	return q.eureka && q.method == http.MethodGet && refused.Status == http.StatusForbidden && q.operation() != "delta"
 }
 
 // mayHaveWritten says whether a write may have taken effect although this came back.
-func (q call) mayHaveWritten(err error) bool {
+func (q *call) mayHaveWritten(err error) bool {
 	var refused *StatusError
 	if errors.As(err, &refused) && q.unavailable(refused) {
 		return false
@@ -276,7 +276,7 @@ func (q call) mayHaveWritten(err error) bool {
 }
 
 // url escapes each segment by itself, because an id may contain a slash.
-func (q call) url(s *server) string {
+func (q *call) url(s *server) string {
 	var b strings.Builder
 	if q.eureka {
 		b.WriteString(s.eureka)
@@ -322,7 +322,7 @@ func (a answer) message() string {
 // foreign says that an answer to a call of Rollcall's own API, or of Consul's, is of a server that does not
 // know that API: it has no such path, or no such method of it. Many of Rollcall's own answers have the same
 // statuses, and tell what there is no such thing of.
-func (q call) foreign(a answer) bool {
+func (q *call) foreign(a answer) bool {
 	if q.eureka || a.status != http.StatusNotFound && a.status != http.StatusMethodNotAllowed {
 		return false
 	}

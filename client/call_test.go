@@ -25,10 +25,10 @@ const (
 
 func TestAServerThatIsNotRollcallIsToldFromOneThatLacksTheThing(t *testing.T) {
 	status, keys := own(http.MethodGet, "status"), ofKey(http.MethodGet, "a")
-	eureka := call{method: http.MethodGet, eureka: true, path: []string{"apps", "A"}}
+	eureka := &call{method: http.MethodGet, eureka: true, path: []string{"apps", "A"}}
 	for _, tc := range []struct {
 		name   string
-		call   call
+		call   *call
 		status int
 		body   string
 		header []string

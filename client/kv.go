@@ -93,7 +93,7 @@ func listKeys[T any](ctx context.Context, k KV, prefix, form, separator string) 
 }
 
 // reading is a read of a key, or of those that begin with it.
-func (k KV) reading(key string) call {
+func (k KV) reading(key string) *call {
 	q := ofKey(http.MethodGet, key).with()
 	switch k.consistency {
 	case "stale":
@@ -105,8 +105,8 @@ func (k KV) reading(key string) call {
 }
 
 // ofKey is a call about a key, which is one segment of the path whatever it contains.
-func ofKey(method, key string) call {
-	q := call{method: method, path: []string{"v1", "kv", key}, consul: true}
+func ofKey(method, key string) *call {
+	q := &call{method: method, path: []string{"v1", "kv", key}, consul: true}
 	if method != http.MethodGet {
 		q.write, q.once = true, rand.Text()
 	}

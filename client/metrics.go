@@ -175,7 +175,7 @@ func (l *lifecycle) gaugers() []gauger {
 }
 
 // operation is what a call does, for the metrics: one of few values, none of which is a name.
-func (q call) operation() string {
+func (q *call) operation() string {
 	switch {
 	case q.eureka:
 		return q.eurekaOperation()
@@ -187,7 +187,7 @@ func (q call) operation() string {
 	return "other"
 }
 
-func (q call) eurekaOperation() string {
+func (q *call) eurekaOperation() string {
 	switch at := q.path[0]; {
 	case at == "vips" || at == "svips":
 		return "vip"
@@ -212,7 +212,7 @@ func (q call) eurekaOperation() string {
 }
 
 // ownOperation is the resource, where that does not mean something else in Eureka's API.
-func (q call) ownOperation() string {
+func (q *call) ownOperation() string {
 	switch resource := q.path[2]; resource {
 	case "sessions":
 		return "session"

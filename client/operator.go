@@ -40,13 +40,13 @@ func (c *Client) EndQuarantine(ctx context.Context, key registry.Key, by registr
 }
 
 // act performs an operator's act on one instance.
-func (c *Client) act(ctx context.Context, operation string, key registry.Key, q call) (index string, err error) {
+func (c *Client) act(ctx context.Context, operation string, key registry.Key, q *call) (index string, err error) {
 	acted, err := ask[api.Acted](ctx, c, q, operation+" %s", key)
 	return acted.Index, err
 }
 
 // by adds who, why and for how long; what is not given is left out.
-func (q call) by(act registry.Act, d time.Duration) call {
+func (q *call) by(act registry.Act, d time.Duration) *call {
 	q = q.with("author", act.Author, "reason", act.Reason)
 	if d != 0 {
 		q = q.with("for", d.String())
@@ -55,7 +55,7 @@ func (q call) by(act registry.Act, d time.Duration) call {
 }
 
 // ownInstance is a call about one instance, of Rollcall's own API.
-func ownInstance(method string, key registry.Key, resource string) call {
+func ownInstance(method string, key registry.Key, resource string) *call {
 	return own(method, "apps", key.App, key.ID, resource).or(ErrNotRegistered)
 }
 
@@ -169,7 +169,7 @@ func (c *Client) RepairPeer(ctx context.Context, name string) (PeerDiff, error) 
 	return c.compare(ctx, "repair", name, ofPeer(http.MethodPost, name, "repair"))
 }
 
-func (c *Client) compare(ctx context.Context, operation, name string, q call) (PeerDiff, error) {
+func (c *Client) compare(ctx context.Context, operation, name string, q *call) (PeerDiff, error) {
 	q.patience = comparePatience
 	return ask[PeerDiff](ctx, c, q, operation+" peer %q", name)
 }
@@ -197,6 +197,6 @@ func (c *Client) ForgetSender(ctx context.Context, sender string, by registry.Ac
 }
 
 // ofPeer is a call about one peer.
-func ofPeer(method, name, resource string) call {
+func ofPeer(method, name, resource string) *call {
 	return own(method, "peers", name, resource).or(ErrUnknownPeer)
 }

@@ -144,7 +144,7 @@ func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
 }
 
 // ofPermit is a call about the permits of one name, or without one about all of a kind.
-func ofPermit(method string, k kv.Kind, name ...string) call {
+func ofPermit(method string, k kv.Kind, name ...string) *call {
 	return own(method, append([]string{kindName(k) + "s"}, name...)...)
 }
 

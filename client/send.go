@@ -17,7 +17,7 @@ import (
 // send asks one server, and returns its answer when that begins. done must be called when it was read. ctx
 // and the end of the client (ErrClosed) cut it off, also while it is read; nothing else bounds it. It
 // counts in the metrics as soon as it begins.
-func (c *Client) send(ctx context.Context, s *server, q call) (resp *http.Response, done context.CancelFunc, err error) {
+func (c *Client) send(ctx context.Context, s *server, q *call) (resp *http.Response, done context.CancelFunc, err error) {
 	began := time.Now()
 	resp, done, err = c.begin(ctx, s, q)
 	status := 0
@@ -29,7 +29,7 @@ func (c *Client) send(ctx context.Context, s *server, q call) (resp *http.Respon
 }
 
 // begin is send that counts nowhere.
-func (c *Client) begin(ctx context.Context, s *server, q call) (*http.Response, context.CancelFunc, error) {
+func (c *Client) begin(ctx context.Context, s *server, q *call) (*http.Response, context.CancelFunc, error) {
 	if c.life.Err() != nil {
 		return nil, nil, unsent{fmt.Errorf("%s %s: %w", q.method, s.url, ErrClosed)}
 	}
@@ -48,7 +48,7 @@ func (c *Client) alive(ctx context.Context) (context.Context, context.CancelFunc
 	return either(ctx, c.life)
 }
 
-func (c *Client) roundTrip(ctx context.Context, s *server, q call) (*http.Response, error) {
+func (c *Client) roundTrip(ctx context.Context, s *server, q *call) (*http.Response, error) {
 	connection := &connection{}
 	req, err := q.request(httptrace.WithClientTrace(ctx, connection.trace()), s)
 	if err != nil {

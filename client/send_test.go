@@ -88,7 +88,7 @@ func TestWhatShowsThatTheClientWasClosedIsNotTheReason(t *testing.T) {
 
 func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watch := call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, accept: "text/event-stream"}
+		watch := &call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, accept: "text/event-stream"}
 		c := servers{"a": func(r *http.Request) (*http.Response, error) {
 			expect.Equal(t, r.Header.Get("Accept"), watch.accept, "Accept:")
 			return endless(r)
@@ -194,7 +194,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 		"nothing is configured":               {nil, "certificate"},
 	} {
 		c := connected(t, Config{Servers: []string{s.URL}, TLS: tc.trust})
-		_, err := c.do(t.Context(), call{method: http.MethodGet, eureka: true, path: []string{"apps"}})
+		_, err := c.do(t.Context(), &call{method: http.MethodGet, eureka: true, path: []string{"apps"}})
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v, want %q", name, err, tc.says)
 		}
@@ -502,7 +502,7 @@ func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 		inBubble(t, tc.name, func(t *testing.T) {
 			c := servers{"a": tc.first, "b": unreachable}.client(t, "a", "b")
 			start := time.Now()
-			_, err := c.do(t.Context(), call{method: http.MethodGet, path: []string{"v1"}})
+			_, err := c.do(t.Context(), &call{method: http.MethodGet, path: []string{"v1"}})
 			expect.Equal(t, time.Since(start), tc.took, "took")
 			expect.That(t, (err != nil) == (tc.says != ""), "got %v, want an error: %v", err, tc.says != "")
 			if tc.says != "" && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.says)) {

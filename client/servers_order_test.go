@@ -286,16 +286,16 @@ func TestAnElectionCostsACallerNoTime(t *testing.T) {
 }
 
 func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
-	waiting := call{method: http.MethodPut, path: []string{"v1", "rollcall", "locks", "demo"}, patience: time.Hour, write: true}
+	waiting := &call{method: http.MethodPut, path: []string{"v1", "rollcall", "locks", "demo"}, patience: time.Hour, write: true}
 	for _, tc := range []struct {
 		name   string
-		call   call
+		call   *call
 		within time.Duration // 0: the caller goes away
 		want   int           // servers in quarantine
 	}{
-		{name: "the caller goes away", call: call{method: http.MethodGet, path: []string{"v1"}}, want: 0},
+		{name: "the caller goes away", call: &call{method: http.MethodGet, path: []string{"v1"}}, want: 0},
 		{name: "the caller has no time for a wait", call: waiting, within: 10 * time.Minute, want: 0},
-		{name: "the caller never has much time", call: call{method: http.MethodGet, path: []string{"v1"}}, within: time.Second, want: 1},
+		{name: "the caller never has much time", call: &call{method: http.MethodGet, path: []string{"v1"}}, within: time.Second, want: 1},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			c := servers{"a": silent, "b": silent}.client(t, "a", "b")

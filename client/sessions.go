@@ -99,7 +99,7 @@ func (c *Client) DestroySession(ctx context.Context, id string) error {
 	return err
 }
 
-func ofSession(method, id string, act ...string) call {
+func ofSession(method, id string, act ...string) *call {
 	return own(method, append([]string{"sessions", id}, act...)...).or(ErrNoSession)
 }
 

@@ -172,7 +172,7 @@ func (w *watchStream) follow(ctx context.Context, s *server) error {
 		err = w.read(bounded, s, body, quiet)
 	}
 	if !errors.As(err, new(finalError)) && !errors.Is(err, errWithdrawn) {
-		w.client.noteFate(ctx, s, call{}, err)
+		w.client.noteFate(ctx, s, &call{}, err)
 	}
 	return err
 }
@@ -298,7 +298,7 @@ func streams(resp *http.Response) bool {
 }
 
 // noStream is an answer that is none.
-func (q call) noStream(s *server, resp *http.Response) error {
+func (q *call) noStream(s *server, resp *http.Response) error {
 	a, err := readAnswer(s, resp, io.LimitReader(resp.Body, sse.Longest))
 	if err != nil {
 		return err
