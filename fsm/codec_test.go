@@ -385,9 +385,7 @@ func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 		return b
 	}
 	whole := with(setTo{doubled, -1}, setTo{threshold, 1_000_000})
-	if _, err := parseEntry(whole); err != nil {
-		t.Fatalf("threshold of 1: %v", err)
-	}
+	need.OKf(t, expect.Err(parseEntry(whole)), "threshold of 1")
 	for _, c := range []struct {
 		name  string
 		entry []byte

@@ -144,13 +144,9 @@ func TestTheClustersSettingsAreShownByTheirKeys(t *testing.T) {
 	got := n.send(t, request("GET", "/v1/rollcall/settings", "")).body
 	for _, want := range []string{`"self-preservation.enabled":true`, `"self-preservation.renewal-percent-threshold":0.85`, `"self-preservation.min-instances":10`,
 		`"self-preservation.max-duration":"1h0m0s"`, `"eureka-compat.expected-client-renewal-interval":"30s"`, `"replication.on-cut":"dc2=expire"`} {
-		if !strings.Contains(got, want) {
-			t.Errorf("got %s, want %s in it", got, want)
-		}
+		expect.That(t, strings.Contains(got, want), "got %s, want %s in it", got, want)
 	}
 	for _, row := range setting.Of(new(registry.Settings)) {
-		if !strings.Contains(got, fmt.Sprintf("%q:", row.Key)) {
-			t.Errorf("got %s, without %s", got, row.Key)
-		}
+		expect.That(t, strings.Contains(got, fmt.Sprintf("%q:", row.Key)), "got %s, without %s", got, row.Key)
 	}
 }

@@ -1,16 +1,30 @@
 package integration
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -91,4 +105,433 @@ func (c *child[A]) ask(ctx context.Context, words ...any) (a A, err error) {
 		return a, err
 	}
 	return c.hear(ctx)
+}
+
+// asHolder is set in the environment where this test program is started as the holder of a lock: its
+// value is the base URL of a node. The holder creates a session of 3 s with a lock-delay of 1 s, renews
+// it every second, and does what lines on its stdin say: "acquire NAME", "write NAME" (a key, guarded by
+// the token of the acquisition), "release NAME". Each is answered by a line of JSON.
+const asHolder = "ROLLCALL_AS_HOLDER"
+
+// holderAnswer is what came of one line.
+type holderAnswer struct {
+	Error string `json:"error,omitempty"`
+	Fence uint64 `json:"fence,omitempty"` // of the acquisition at hand
+	OK    bool   `json:"ok"`
+	// Sent is when the newest renewal that succeeded was sent (Unix nanoseconds; holder and test share a
+	// clock): the holder believes to hold for its TTL from then on.
+	Sent int64 `json:"sent,omitempty"`
+}
+
+func (a holderAnswer) failure() string { return a.Error }
+
+// Of the holder's session.
+const (
+	holderTTL   = 3 * time.Second
+	holderDelay = time.Second
+)
+
+type holder struct {
+	base    string
+	http    *http.Client
+	session string
+	fence   uint64
+	sent    atomic.Int64
+}
+
+func runHolder(base string, in io.Reader, out io.Writer) error {
+	h := &holder{base: base, http: &http.Client{Timeout: ReadyLimit}}
+	if err := h.begin(); err != nil {
+		return err
+	}
+	go h.renew()
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var do, name string
+		if _, err := fmt.Sscan(lines.Text(), &do, &name); err != nil {
+			return err
+		}
+		answer, err := h.do(do, name)
+		if err != nil {
+			answer.Error = err.Error()
+		}
+		answer.Sent = h.sent.Load()
+		if err := json.NewEncoder(out).Encode(answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *holder) begin() error {
+	sent := time.Now()
+	var created struct {
+		ID string `json:"id"`
+	}
+	body := fmt.Sprintf(`{"name":"holder","ttl":%q,"lock_delay":%q}`, holderTTL, holderDelay)
+	if err := h.call(http.MethodPost, "/v1/rollcall/sessions", body, &created); err != nil {
+		return err
+	}
+	h.session = created.ID
+	h.sent.Store(sent.UnixNano())
+	return nil
+}
+
+// renew renews until the session is gone.
+func (h *holder) renew() {
+	for range time.Tick(time.Second) {
+		sent := time.Now()
+		if h.call(http.MethodPut, "/v1/rollcall/sessions/"+h.session+"/renew", "", nil) == nil {
+			h.sent.Store(sent.UnixNano())
+		}
+	}
+}
+
+func (h *holder) do(do, name string) (answer holderAnswer, err error) {
+	lock := "/v1/rollcall/locks/" + name + "?session=" + h.session
+	switch do {
+	case "acquire":
+		var got struct {
+			Acquired bool   `json:"acquired"`
+			Fence    uint64 `json:"fence"`
+		}
+		if err = h.call(http.MethodPut, lock+"&wait=30s", "held", &got); err == nil && got.Acquired {
+			h.fence = got.Fence
+		}
+		return holderAnswer{Fence: got.Fence, OK: got.Acquired}, err
+	case "write":
+		err = h.call(http.MethodPut, fmt.Sprintf("/v1/kv/guarded/%s?fence=%d&fence-lock=%s", name, h.fence, name), h.session, &answer.OK)
+		answer.Fence = h.fence
+		return answer, err
+	case "release":
+		var got struct {
+			Released bool `json:"released"`
+		}
+		err = h.call(http.MethodDelete, fmt.Sprintf("%s&fence=%d", lock, h.fence), "", &got)
+		return holderAnswer{Fence: h.fence, OK: got.Released}, err
+	}
+	return answer, fmt.Errorf("what is %q?", do)
+}
+
+// call performs a call and decodes its answer, which must be a 200. While there is no leader nothing takes
+// effect, and it tries again.
+func (h *holder) call(method, path, body string, into any) error {
+	for deadline := time.Now().Add(ReadyLimit); ; time.Sleep(retryAfter) {
+		status, err := h.callOnce(method, path, body, into)
+		if status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func (h *holder) callOnce(method, path, body string, into any) (status int, err error) {
+	req, err := http.NewRequest(method, h.base+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return 0, err
+	}
+	resp, err := h.http.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
+	}
+	if err != nil || into == nil {
+		return resp.StatusCode, err
+	}
+	return resp.StatusCode, json.Unmarshal(text, into)
+}
+
+// holderProcess is a holder as a process of its own, which the test can pause.
+type holderProcess = child[holderAnswer]
+
+// startHolder starts a holder at a node.
+func startHolder(t *testing.T, n *Node) *holderProcess {
+	t.Helper()
+	return startChild[holderAnswer](t, asHolder, n.URL())
+}
+
+// asGoHolder is set in the environment where this test program is started as a holder by package client:
+// its value is the base URL of a node. The holder does what lines on its stdin say:
+//
+//	acquire KIND NAME  acquires a lock of a kind of goLocks, with a TTL of holderTTL and no lock-delay
+//	look WAY NAME      looks whether it is held, in a way of firstLooks
+//	pause WAY NAME     stops itself by SIGSTOP, and looks as the first thing when it goes on
+//	release WAY NAME   gives it back
+//
+// Each is answered by a line of JSON.
+const asGoHolder = "ROLLCALL_AS_GO_HOLDER"
+
+// goLocks are the kinds of locks that a Go program can acquire.
+var goLocks = map[string]client.LockOptions{
+	"native": {TTL: holderTTL, LockDelay: -1},
+	"recipe": {TTL: holderTTL, LockDelay: -1, Recipe: true},
+}
+
+// firstLooks are the ways to find out that a lock is lost.
+var firstLooks = []struct {
+	name string
+	lost func(*client.Held) bool
+}{
+	{"Err", func(h *client.Held) bool { return h.Err() != nil }},
+	{"Valid", func(h *client.Held) bool { return !h.Valid() }},
+	{"Context.Err", func(h *client.Held) bool { return h.Context().Err() != nil }},
+	{"Context.Done", func(h *client.Held) bool {
+		select {
+		case <-h.Context().Done():
+			return true
+		default:
+			return false
+		}
+	}},
+}
+
+// goHolderAnswer is what came of one line. Times are Unix nanoseconds: processes of one machine share a
+// clock.
+type goHolderAnswer struct {
+	Error  string `json:"error,omitempty"`
+	Fence  uint64 `json:"fence,omitempty"`
+	Lost   bool   `json:"lost"`   // what the look said
+	Cause  string `json:"cause"`  // what Err says after the look
+	Looked int64  `json:"looked"` // when the look was over
+	// Sent is when the newest renewal that succeeded was sent, by the transport: package client believes
+	// to hold until a TTL from then at most.
+	Sent int64 `json:"sent"`
+}
+
+func (a goHolderAnswer) failure() string { return a.Error }
+
+// deadline is when a session that was renewed last at a.Sent may end.
+func (a goHolderAnswer) deadline() time.Time { return time.Unix(0, a.Sent).Add(holderTTL) }
+
+// renewals is a transport that notes when the newest renewal (or creation) of a session that succeeded
+// was sent.
+type renewals struct {
+	http.RoundTripper
+	sent atomic.Int64
+}
+
+func (r *renewals) RoundTrip(req *http.Request) (*http.Response, error) {
+	sent := time.Now()
+	resp, err := r.RoundTripper.RoundTrip(req)
+	if err == nil && resp.StatusCode/100 == 2 && (strings.HasSuffix(req.URL.Path, "/renew") || req.Method == http.MethodPost) {
+		r.sent.Store(sent.UnixNano())
+	}
+	return resp, err
+}
+
+type goHolder struct {
+	client   *client.Client
+	renewals *renewals
+	held     *client.Held
+}
+
+func runGoHolder(base string, in io.Reader, out io.Writer) error {
+	// One goroutine at a time: the one that goes on after a pause does so before any timer has run.
+	runtime.GOMAXPROCS(1)
+	r := &renewals{RoundTripper: http.DefaultTransport}
+	c, err := client.New(client.Config{Servers: []string{base}, HTTPClient: &http.Client{Transport: r}})
+	if err != nil {
+		return err
+	}
+	h := &goHolder{client: c, renewals: r}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var do, how, name string
+		if _, err := fmt.Sscan(lines.Text(), &do, &how, &name); err != nil {
+			return err
+		}
+		answer, err := h.do(do, how, name)
+		if err != nil {
+			answer.Error = err.Error()
+		}
+		if err := json.NewEncoder(out).Encode(answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *goHolder) do(do, how, name string) (a goHolderAnswer, err error) {
+	switch do {
+	case "acquire":
+		o := goLocks[how]
+		o.Name = name
+		if h.held, err = h.client.AcquireLock(context.Background(), o); err == nil {
+			a.Fence, a.Sent = uint64(h.held.Fence().Index), h.renewals.sent.Load()
+		}
+		return a, err
+	case "look":
+		return h.look(how, func() error { return nil })
+	case "pause":
+		return h.look(how, stopSelf)
+	case "release":
+		err = h.held.Release(context.Background())
+		a.Lost = errors.Is(err, client.ErrLost)
+		if a.Lost {
+			err = nil
+		}
+		return a, err
+	}
+	return a, fmt.Errorf("what is %q?", do)
+}
+
+// look looks once, after something else.
+func (h *goHolder) look(way string, after func() error) (a goHolderAnswer, err error) {
+	for _, l := range firstLooks {
+		if l.name == way {
+			err = after()
+			a.Lost = l.lost(h.held)
+		}
+	}
+	a.Looked, a.Sent = time.Now().UnixNano(), h.renewals.sent.Load()
+	if cause := h.held.Err(); cause != nil {
+		a.Cause = cause.Error()
+	}
+	return a, err
+}
+
+// startGoHolder starts a holder by package client at a node.
+func startGoHolder(t *testing.T, n *Node) *child[goHolderAnswer] {
+	t.Helper()
+	return startChild[goHolderAnswer](t, asGoHolder, n.URL())
+}
+
+// asConsul is set in the environment where this test program is started in the place of consul.
+const asConsul = "ROLLCALL_AS_CONSUL"
+
+// consul is what the tests of Consul's own client start and expect to be Consul: `consul version
+// -format=json`, and `consul agent -config-file FILE`, which here is one node of Rollcall behind the
+// port that FILE names.
+func consul(args []string) error {
+	switch {
+	case len(args) > 0 && args[0] == "version":
+		fmt.Printf(`{"Version":%q}`, consulVersion) // for how the tests write FILE
+		return nil
+	case len(args) == 3 && args[0] == "agent" && args[1] == "-config-file":
+		return consulAgent(args[2])
+	}
+	return fmt.Errorf("consul: called with %q", args)
+}
+
+func consulAgent(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var config consulConfig
+	if err := json.Unmarshal(text, &config); err != nil {
+		return err
+	}
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	interrupted, orphaned := context.WithCancel(interrupted)
+	defer orphaned()
+	go func() { // a test that panics interrupts nobody
+		for parent := os.Getppid(); os.Getppid() == parent; {
+			<-time.After(time.Second)
+		}
+		orphaned()
+	}()
+	behind := localcluster.Address(config.Ports.HTTPS) // nobody else uses it
+	node := exec.Command(os.Getenv("ROLLCALL_BIN"), "server",
+		"--node-name=n1", "--http-addr="+behind, "--cluster-addr="+localcluster.Address(config.Ports.Server),
+		"--cluster-bootstrap-expect=1", "--data-dir="+filepath.Join(filepath.Dir(file), "rollcall"),
+		"--raft-heartbeat-timeout=200ms", "--raft-election-timeout=200ms", "--raft-lease-timeout=200ms")
+	node.Stdout, node.Stderr = os.Stdout, os.Stderr
+	node.Env = append(os.Environ(), "ROLLCALL_PARENT_PIPE=1")
+	if _, err := node.StdinPipe(); err != nil { // it ends when this process does, however that ends
+		return err
+	}
+	if err := node.Start(); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", localcluster.Address(config.Ports.HTTP))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: inFrontOf(behind, config)}
+	go func() {
+		<-interrupted.Done()
+		_ = node.Process.Signal(syscall.SIGTERM) // it may have ended already
+		_ = node.Wait()
+		server.Close()
+	}()
+	_ = server.Serve(l) // until it is closed
+	return nil
+}
+
+// consulConfig is what is read of FILE.
+type consulConfig struct {
+	NodeName string `json:"node_name"`
+	NodeID   string `json:"node_id"`
+	Ports    struct {
+		HTTP   int `json:"http"`
+		HTTPS  int `json:"https"`
+		Server int `json:"server"`
+	} `json:"ports"`
+}
+
+// Of Rollcall's only logical node, and of the version that consul says it is.
+const (
+	logicalNode   = "rollcall"
+	consulVersion = "1.14.11"
+)
+
+// inFrontOf passes everything on, but for the one question about the service mesh, which Rollcall does
+// not have, that the tests ask before they begin. The tests expect the node's name and id that they wrote
+// into FILE, and the version of the program; Rollcall's are put in their place.
+func inFrontOf(address string, config consulConfig) http.Handler {
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
+	proxy.ModifyResponse = func(r *http.Response) error {
+		self, err := askSelf(address)
+		if err != nil {
+			return err
+		}
+		return rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(
+			quoted(logicalNode), quoted(config.NodeName), self.NodeID, config.NodeID,
+			`"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/agent/connect/ca/roots" {
+			fmt.Fprint(w, `{"ActiveRootID":"none","Roots":[{"ID":"none"}]}`)
+			return
+		}
+		r.Header.Del("Accept-Encoding")
+		r.URL.Path = strings.ReplaceAll(r.URL.Path, config.NodeName, logicalNode)
+		r.URL.RawPath = ""
+		if err := rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(quoted(config.NodeName), quoted(logicalNode))); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	})
+}
+
+func quoted(text string) string { return `"` + text + `"` }
+
+// rewrite replaces texts in a body.
+func rewrite(body *io.ReadCloser, header http.Header, length *int64, texts *strings.Replacer) error {
+	text, err := io.ReadAll(*body)
+	if err != nil {
+		return err
+	}
+	changed := texts.Replace(string(text))
+	*body, *length = io.NopCloser(strings.NewReader(changed)), int64(len(changed))
+	header.Set("Content-Length", fmt.Sprint(len(changed)))
+	return nil
+}
+
+// agentSelf is the part of agent/self that the tests compare.
+type agentSelf struct{ NodeID, Version string }
+
+func askSelf(address string) (agentSelf, error) {
+	resp, err := http.Get("http://" + address + "/v1/agent/self")
+	if err != nil {
+		return agentSelf{}, err
+	}
+	defer resp.Body.Close()
+	var self struct{ Config agentSelf }
+	err = json.NewDecoder(resp.Body).Decode(&self)
+	return self.Config, err
 }

@@ -113,17 +113,13 @@ func mustAgreeOnSettings(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		settings, err := taken(func() (map[string]any, error) { return ask[map[string]any](n, "/v1/rollcall/settings") })
-		if err != nil {
-			t.Errorf("node %s: %v", n.Name, err)
-		}
+		expect.OKf(t, err, "node %s", n.Name)
 		for key, want := range map[string]any{
 			"eureka-compat.expectation":                      true,
 			"eureka-compat.expected-client-renewal-interval": "30s",
 			"self-preservation.renewal-percent-threshold":    0.85,
 		} {
-			if settings[key] != want {
-				t.Errorf("node %s has %s %v, want %v", n.Name, key, settings[key], want)
-			}
+			expect.Equal(t, settings[key], want, "node %s has %s", n.Name, key)
 		}
 	}
 }

@@ -1,9 +1,12 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +75,211 @@ func fillDisk(t *testing.T, small *Node, others []*Node) map[string]bool {
 		}
 	}
 	return acknowledged
+}
+
+// flipBit flips a bit of a file at an offset.
+func flipBit(t *testing.T, file string, at int64, bit int) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	need.OK(t, err)
+	defer f.Close()
+	b := make([]byte, 1)
+	_, err = f.ReadAt(b, at)
+	need.OK(t, err)
+	b[0] ^= 1 << bit
+	_, err = f.WriteAt(b, at)
+	need.OK(t, err)
+}
+
+func logFile(n *Node) string { return filepath.Join(n.Dir, "raft", "log.db") }
+
+// TestFlippedBitInTheLogIsRefused flips a bit of a value in the log of a follower that was killed.
+func TestFlippedBitInTheLogIsRefused(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	n := c.Others(c.Leader())[0]
+	need.That(t, n.says(t, "/v1/kv/price", "a price of 1000"), "the key was not written")
+	if got, _, err := n.keys("price"); err != nil || len(got) != 1 { // so that it has the key in its log
+		t.Fatalf("it has %+v, %v, want the key", got, err)
+	}
+	n.Kill()
+	content, err := os.ReadFile(logFile(n))
+	need.OK(t, err)
+	value := []byte("a price of 1000")
+	found := 0
+	for at := 0; ; at++ {
+		i := bytes.Index(content[at:], value)
+		if i < 0 {
+			break
+		}
+		at += i
+		flipBit(t, logFile(n), int64(at+len("a price of ")), 3) // '1' becomes '9'
+		found++
+	}
+	need.That(t, found != 0, "the value is not in the log")
+	mustRefuseToStart(t, n, "log.db", "differs from its checksum", "empty data directory")
+	expect.Equal(t, n.ExitCode(t, ReadyLimit), 1, "exit code")
+}
+
+// bitFlipsRound flips one random bit in the used part of the log of a follower that was killed, many times.
+// Each time the node refuses its directory in words, and gets an empty one; or it has what all have.
+func bitFlipsRound(t *testing.T) {
+	c := StartCluster(t, Config{})
+	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	refused, served := 0, 0
+	for i := range 6 {
+		leader := c.Leader()
+		n := c.Others(leader)[rng.IntN(2)]
+		for k := range 20 {
+			need.That(t, leader.says(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
+		}
+		n.Kill()
+		content, err := os.ReadFile(logFile(n))
+		need.OK(t, err)
+		at := rng.IntN(len(content))
+		for content[at] == 0 { // most of the file is not in use
+			at = rng.IntN(len(content))
+		}
+		bit := rng.IntN(8)
+		flipBit(t, logFile(n), int64(at), bit)
+		t.Logf("round %d: bit %d of byte %d of %s", i, bit, at, n.Name)
+		need.OK(t, os.WriteFile(n.LogFile, nil, 0o600))
+		n.Start(t)
+		if ended := startedOrEnded(t, n); ended {
+			refused++
+			said := n.Output(t)
+			code := n.ExitCode(t, ReadyLimit)
+			need.That(t, code == 1 && strings.Contains(said, "log.db") && !strings.Contains(said, "goroutine "),
+				"exit code %d, want 1, the name of the file and no stack:\n%s", code, said)
+			need.OK(t, os.WriteFile(logFile(n), content, 0o600)) // the bit flips back: the node has what it acknowledged
+			n.Start(t)
+			n.WaitReady(t)
+		} else {
+			served++
+		}
+		for k := range 20 {
+			for _, node := range c.Nodes {
+				got, _, err := node.keys(fmt.Sprintf("key%d", k))
+				need.OK(t, err)
+				want := fmt.Sprintf("value %d of round %d", k, i)
+				need.That(t, len(got) == 1 && string(got[0].Value) == want, "%s has %+v, want %q", node.Name, got, want)
+			}
+		}
+	}
+	t.Logf("%d refused, %d served", refused, served)
+}
+
+// startedOrEnded waits until a node is ready or has ended by itself.
+func startedOrEnded(t *testing.T, n *Node) (ended bool) {
+	t.Helper()
+	Eventually(t, ReadyLimit, n.Name+" is ready, or has ended", func() error {
+		if ended = !n.Running(); ended {
+			return nil
+		}
+		return n.Ready()
+	})
+	return ended
+}
+
+// mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
+func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
+	t.Helper()
+	if err := os.WriteFile(n.LogFile, nil, 0o600); err != nil { // what earlier processes said does not count
+		t.Fatal(err)
+	}
+	n.Start(t)
+	code := n.ExitCode(t, ReadyLimit)
+	expect.That(t, code != 0, "exit code 0, want an error")
+	said := n.Output(t)
+	for _, word := range words {
+		expect.That(t, strings.Contains(said, word), "it does not say %q:\n%s", word, said)
+	}
+	expect.That(t, !strings.Contains(said, "panic") && !strings.Contains(said, "goroutine "), "it did not refuse, it crashed:\n%s", said)
+}
+
+// Package store tests every way in which a directory does not fit, or is damaged; here the program says so, and ends.
+
+func TestDataDirectoryOfAnotherNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		c := StartCluster(t, Config{AP: ap, Nodes: 1})
+		n := c.Nodes[0]
+		n.Stop(t)
+		n.Settings["node.name"] = "somebody-else"
+		mustRefuseToStart(t, n, n.Dir, `"n1"`, `"somebody-else"`)
+	})
+}
+
+func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
+	t.Parallel()
+	own, other := StartCluster(t, Config{}), StartCluster(t, Config{})
+	status := need.Got(other.Nodes[2].Status())(t)
+	stray := own.Nodes[2]
+	stray.Stop(t)
+	for _, n := range other.Nodes {
+		n.Stop(t)
+	}
+	stray.Settings["data.dir"] = other.Nodes[2].Dir
+	mustRefuseToStart(t, stray, status.ClusterID, "cluster")
+}
+
+func TestCorruptDataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, corrupt := range map[string]func(t *testing.T, dir string) (named string){
+		"identity that is not JSON": func(t *testing.T, dir string) string {
+			overwrite(t, filepath.Join(dir, "identity.json"), "not an identity")
+			return "identity.json"
+		},
+		"data that is something else": func(t *testing.T, dir string) string {
+			file := dataFile(t, dir)
+			overwrite(t, file, strings.Repeat("not a log ", 10_000))
+			return filepath.Base(file)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachMode(t, func(t *testing.T, ap bool) {
+				n := StartCluster(t, Config{AP: ap, Nodes: 1}).Nodes[0]
+				mustRegister(t, n, Instance{App: "LOST", ID: "lost"})
+				n.Stop(t)
+				mustRefuseToStart(t, n, corrupt(t, n.Dir))
+			})
+		})
+	}
+}
+
+// dataFile finds the file of the Raft log, or of what a node without consensus has, in a data directory:
+// the largest one.
+func dataFile(t *testing.T, dir string) (largest string) {
+	t.Helper()
+	var size int64
+	err := filepath.Walk(dir, func(file string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() && info.Size() > size {
+			largest, size = file, info.Size()
+		}
+		return err
+	})
+	need.That(t, err == nil && largest != "", "no data in %s: %v", dir, err)
+	return largest
+}
+
+func overwrite(t *testing.T, file, content string) {
+	t.Helper()
+	need.OK(t, os.WriteFile(file, []byte(content), 0o600))
+}
+
+func TestAnOlderCopyOfADataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	n := c.Others(c.Leader())[0]
+	n.Stop(t)
+	older := filepath.Join(t.TempDir(), "older")
+	need.OK(t, os.CopyFS(older, os.DirFS(n.Dir)))
+	n.Start(t)
+	n.WaitReady(t)
+	n.Stop(t)
+	n.Dir, n.Settings["data.dir"] = older, older
+	mustRefuseToStart(t, n, older, "older copy of its data directory", "rollcall members remove "+n.Name)
+	expect.Equal(t, n.ExitCode(t, ReadyLimit), 3, "exit code")
+	mustRegister(t, c.Leader(c.Running()...), Instance{App: "orders", ID: "after"})
 }

@@ -2,9 +2,13 @@ package integration
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -86,4 +90,136 @@ func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
 func writeSettings(t *testing.T, n *Node, syncDelay string) {
 	t.Helper()
 	need.OK(t, os.WriteFile(n.Settings["config"], []byte("test: {sync-delay: "+syncDelay+"}\n"), 0o600))
+}
+
+// The woken node is read by this many clients for at most wakeWindow, or until it has answered
+// enough of them.
+const (
+	readers    = 16
+	wakeWindow = 2 * time.Second
+	enough     = 300
+)
+
+func TestWokenLeaderNeverAnswersStale(t *testing.T) {
+	t.Parallel()
+	const stops, wanted = 20, 1000
+	c := StartCluster(t, Config{})
+	mustRegister(t, c.Nodes[0], Instance{App: "WITNESS", ID: "w"})
+	answered := 0
+	// A busy machine answers fewer of them, and so gets more stops.
+	for stop := 1; stop <= stops || answered < wanted && stop <= 3*stops; stop++ {
+		woken := c.Leader()
+		woken.Pause(t)
+		writeMetadata(t, c.Others(woken), stop)
+
+		var reads readLog
+		reads.startAt(woken, stop) // calls are waiting in its sockets when it wakes
+		woken.Resume(t)
+		reads.finish(time.Now().Add(wakeWindow))
+		answered += reads.answered
+		if len(reads.stale) > 0 {
+			t.Errorf("stop %d: %s, paused while the others acknowledged %d, answered stale %d times, such as %s",
+				stop, woken.Name, stop, len(reads.stale), reads.stale[0])
+		}
+	}
+	t.Logf("%d reads answered within %v of waking, over %d stops or more", answered, wakeWindow, stops)
+	expect.That(t, answered >= wanted, "%d reads were answered within %v of waking, want at least %d", answered, wakeWindow, wanted)
+}
+
+// writeMetadata writes n=value until it is acknowledged by one of the nodes.
+func writeMetadata(t *testing.T, nodes []*Node, value int) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "the others write", func() error {
+		answer := nodes[value%len(nodes)].Do(Request{Method: http.MethodPut, Path: path("WITNESS", "w") + "/metadata?n=" + strconv.Itoa(value)})
+		if answer.Status != 200 {
+			return fmt.Errorf("%v", answer)
+		}
+		return nil
+	})
+}
+
+// readLog reads one node from many clients and keeps what it answered.
+type readLog struct {
+	readers sync.WaitGroup
+	done    chan struct{}
+
+	mu       sync.Mutex
+	ended    bool
+	answered int
+	stale    []string
+}
+
+// startAt starts the readers; every answer must show the value want.
+func (r *readLog) startAt(n *Node, want int) {
+	r.done = make(chan struct{})
+	for i := range readers {
+		r.readers.Go(func() {
+			for r.reading() {
+				r.note(readMetadata(n, i%2 == 0, want))
+			}
+		})
+	}
+}
+
+// finish waits until enough answers are there or the deadline has come, and ends the readers.
+// Answers that come later do not count.
+func (r *readLog) finish(deadline time.Time) {
+	select {
+	case <-r.done:
+	case <-time.After(time.Until(deadline)):
+	}
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.readers.Wait()
+}
+
+func (r *readLog) reading() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.ended
+}
+
+// note counts one answer; a stale one is kept whenever it comes.
+func (r *readLog) note(answered bool, stale string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if stale != "" {
+		r.stale = append(r.stale, stale)
+	}
+	if !answered || r.ended {
+		return
+	}
+	if r.answered++; r.answered == enough {
+		close(r.done)
+	}
+}
+
+// readMetadata reads the witness, alone or within the list, linearizably. A refusal is no answer.
+func readMetadata(n *Node, alone bool, want int) (answered bool, stale string) {
+	resource := "/eureka/apps?consistency=linearizable"
+	if alone {
+		resource = path("WITNESS", "w") + "?consistency=linearizable"
+	}
+	answer := n.Get(resource)
+	if answer.Status == 0 || answer.Status == http.StatusServiceUnavailable {
+		return false, ""
+	}
+	found, err := witness(answer, alone)
+	if err != nil || found != strconv.Itoa(want) {
+		return true, fmt.Sprintf("%q (%v) to %s", found, err, resource)
+	}
+	return true, ""
+}
+
+func witness(answer Answer, alone bool) (string, error) {
+	if answer.Status != http.StatusOK {
+		return "", fmt.Errorf("%v", answer)
+	}
+	if alone {
+		instance, err := ParseInstance(answer.Body)
+		return instance.Metadata["n"], err
+	}
+	listing, err := ParseListing(answer.Body)
+	return listing["w"].Metadata["n"], err
 }

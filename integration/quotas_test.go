@@ -1,15 +1,26 @@
 package integration
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // fill sends requests through all nodes in turn until every node refuses one because of a limit, in words that name
@@ -93,5 +104,466 @@ func TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// residentPeak is the most memory (KiB) that a node's process ever had.
+func residentPeak(t *testing.T, n *Node) (kib int) { return processStatus(t, n, "VmHWM") }
+
+// resident is the memory (KiB) that a node's process has now.
+func resident(t *testing.T, n *Node) (kib int) { return processStatus(t, n, "VmRSS") }
+
+// processStatus is a figure (KiB) that Linux has of a node's process.
+func processStatus(t *testing.T, n *Node, field string) (kib int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
+	if err != nil {
+		lacks(t, "the system does not say how much memory %s takes: %v", n.Name, err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if _, err := fmt.Sscanf(line, field+": %d kB", &kib); err == nil {
+			return kib
+		}
+	}
+	lacks(t, "the system does not say %s of %s", field, n.Name)
+	return 0
+}
+
+func zipped(text string) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write([]byte(text))
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// attacks are small requests that make a node hold much, and what they are told.
+func attacks() []struct {
+	name, method, path, body string
+	zipped                   bool
+	status                   int
+	says                     string
+} {
+	tree := `{"KV":{"Verb":"get-tree","Key":"large/"}}`
+	trees := strings.Repeat(tree+",", 126) + tree
+	return []struct {
+		name, method, path, body string
+		zipped                   bool
+		status                   int
+		says                     string
+	}{
+		{"a batch of 2.7 million items", "POST", "/eureka/peerreplication/batch", `{"replicationList":[` + strings.Repeat("{},", 2_700_000) + "{}]}", true, 413, ""},
+		{"127 trees", "PUT", "/v1/txn", "[" + trees + "]", false, 413, "67108864"},
+		{"127 trees in the log", "PUT", "/v1/txn", "[" + trees + `,{"KV":{"Verb":"set","Key":"k","Value":"dg=="}}]`, false, 413, "8388608"},
+		{"5,000 checks", "PUT", "/v1/agent/service/register", `{"Name":"x","Checks":[` + strings.Repeat(`{"TTL":"1h"},`, 5_000) + `{"TTL":"1h"}]}`, false, 400, "a service may have 64"},
+	}
+}
+
+// attack sends each of the attacks to these nodes, twenty at once.
+func attack(t *testing.T, nodes []*Node) {
+	t.Helper()
+	for _, a := range attacks() {
+		body, headers := []byte(a.body), map[string]string(nil)
+		if a.zipped {
+			body, headers = zipped(a.body), map[string]string{"Content-Encoding": "gzip", "Content-Type": "application/json"}
+		}
+		for _, n := range nodes {
+			var sending sync.WaitGroup
+			for range 20 {
+				sending.Go(func() {
+					status, text := browse(t, n, a.method, a.path, "", "", body, headers)
+					if status != a.status && status != http.StatusServiceUnavailable || status == a.status && !strings.Contains(text, a.says) {
+						t.Errorf("%s at %s: got %d %.200s, want %d %s, or 503", a.name, n.Name, status, text, a.status, a.says)
+					}
+				})
+			}
+			sending.Wait()
+		}
+	}
+}
+
+// TestSmallRequestsThatMakeMuchAreRefused: each is refused by every node, also twenty at once, nobody ceases to
+// lead, and no process becomes large.
+func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, steadfast(Config{})) // so that the machine changes no leader
+	leader := c.Leader()
+	follower := c.Others(leader)[0]
+	value := bytes.Repeat([]byte("v"), 512<<10)
+	for i := range 20 {
+		status, body := browse(t, leader, "PUT", fmt.Sprintf("/v1/kv/large/%03d", i), "", "", value, nil)
+		need.That(t, status == http.StatusOK, "key %d: got %d %s", i, status, body)
+	}
+	before := need.Got(leader.Status())(t)
+	peaks := map[*Node]int{leader: residentPeak(t, leader), follower: residentPeak(t, follower)}
+	attack(t, []*Node{leader, follower})
+	after := need.Got(leader.Status())(t)
+	expect.That(t, after.Term == before.Term, "term %d became %d: a request changed the leader", before.Term, after.Term)
+	for n, peak := range peaks {
+		grown := residentPeak(t, n) - peak
+		t.Logf("%s: its largest size went from %d to %d MiB", n.Name, peak>>10, (peak+grown)>>10)
+		expect.That(t, grown <= 1<<20, "%s grew by %d MiB, want less than 1 GiB", n.Name, grown>>10)
+	}
+}
+
+// askers is how many ask for the same at once.
+const askers = 20
+
+// largestAnswers are reads whose answers show everything that weighs.
+var largestAnswers = []string{
+	"/eureka/apps/HEAVY", "/eureka/vips/heavy", "/v1/rollcall/apps", "/v1/catalog/service/heavy", "/v1/health/service/heavy",
+	"/v1/agent/services", "/v1/catalog/nodes", "/v1/kv/?recurse", "/v1/kv/?recurse&pretty",
+}
+
+// weigh stores what answers can show at their largest: instances and nodes with much metadata, and large keys.
+func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
+	t.Helper()
+	value := strings.Repeat("v", 60<<10)
+	var storing sync.WaitGroup
+	store := func(number int, method, path string, body func(i int) string) {
+		storing.Go(func() {
+			for i := range number {
+				at := strings.ReplaceAll(path, "%d", fmt.Sprint(i))
+				err := Poll(ReadyLimit, func() error { // a busy disk may take too long for an answer
+					answer := c.Nodes[i%len(c.Nodes)].Do(Request{Method: method, Path: at, Body: []byte(body(i)), ContentType: "application/json"})
+					if answer.Outcome() != Done {
+						return fmt.Errorf("%v", answer)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Errorf("%s %s: %v", method, at, err)
+					return
+				}
+			}
+		})
+	}
+	store(instances, "POST", "/eureka/apps/HEAVY", func(i int) string {
+		return fmt.Sprintf(`{"instance":{"instanceId":"h%d","app":"HEAVY","hostName":"h","ipAddr":"10.0.0.1","vipAddress":"heavy","status":"UP","leaseInfo":{"durationInSecs":3600},"dataCenterInfo":{"name":"MyOwn"},"metadata":{"k":%q}}}`, i, value)
+	})
+	store(nodes, "PUT", "/v1/catalog/register", func(i int) string {
+		return fmt.Sprintf(`{"Node":"n%d","Address":"10.0.0.1","NodeMeta":{"a":%q}}`, i, value[:512])
+	})
+	store(keys, "PUT", "/v1/kv/large/%d", func(int) string { return strings.Repeat("v", 512<<10) })
+	storing.Wait()
+}
+
+// readAtOnce asks a node for the same many times at once, and counts the answers by status.
+func readAtOnce(t *testing.T, n *Node, path string) (statuses map[int]int, bytes int64) {
+	t.Helper()
+	var mu sync.Mutex
+	statuses = map[int]int{}
+	var reading sync.WaitGroup
+	for range askers {
+		reading.Go(func() {
+			resp, err := transport.RoundTrip(mustRequest(t, n.URL()+path))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			size, err := io.Copy(io.Discard, resp.Body)
+			expect.OKf(t, err, "%s", path)
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[resp.StatusCode]++
+			bytes = max(bytes, size)
+		})
+	}
+	reading.Wait()
+	return statuses, bytes
+}
+
+func mustRequest(t *testing.T, url string) *http.Request {
+	t.Helper()
+	r := need.Got(http.NewRequest(http.MethodGet, url, nil))(t)
+	return r
+}
+
+// readTheLargest asks a follower for each of some large answers, many times at once, and checks what memory it takes
+// beside what is stored.
+func readTheLargest(t *testing.T, c *Cluster, paths ...string) (n *Node, stored int) {
+	t.Helper()
+	n = c.Others(c.Leader())[0]
+	stored = resident(t, n)
+	for _, path := range paths {
+		statuses, bytes := readAtOnce(t, n, path)
+		t.Logf("%s: answers by status %v, the largest of %d bytes; from %d MiB to %d MiB, at most %d MiB", path, statuses, bytes, stored>>10, resident(t, n)>>10, residentPeak(t, n)>>10)
+		expect.That(t, statuses[http.StatusOK] != 0 && statuses[http.StatusOK]+statuses[http.StatusServiceUnavailable]+statuses[http.StatusInternalServerError] == askers,
+			"%s: answers by status %v, want some of 200, and 503 (Consul's API: 500) at most beside them", path, statuses)
+	}
+	grown := residentPeak(t, n) - stored
+	expect.That(t, grown <= 1<<20, "%s grew by %d MiB, want less than 1 GiB", n.Name, grown>>10)
+	return n, stored
+}
+
+// TestTheLargestAnswersAtOnceTakeBoundedMemory: twenty at once of each answer that shows much wait for each other, or
+// are refused, before they take all memory of a node.
+func TestTheLargestAnswersAtOnceTakeBoundedMemory(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, steadfast(Config{}))
+	weigh(t, c, 300, 0, 20)
+	readTheLargest(t, c, "/eureka/apps/HEAVY", "/v1/kv/?recurse")
+}
+
+// memoryGivenBackRound: a minute after the largest answers, and the requests that make much of little, a node has no
+// more memory than what it stores needs.
+func memoryGivenBackRound(t *testing.T) {
+	c := StartCluster(t, Config{})
+	weigh(t, c, 300, 1000, 120)
+	n, stored := readTheLargest(t, c, largestAnswers...)
+	attack(t, []*Node{n})
+	end := time.Now().Add(time.Minute)
+	err := Poll(time.Until(end), func() error {
+		if grown := resident(t, n) - stored; grown > 100<<10 {
+			return fmt.Errorf("%s has %d MiB more than before", n.Name, grown>>10)
+		}
+		return nil
+	})
+	t.Logf("%s: %d MiB before, %d MiB after, at most %d MiB", n.Name, stored>>10, resident(t, n)>>10, residentPeak(t, n)>>10)
+	expect.That(t, err == nil, "a minute after the requests %v, want less than 100 MiB", err)
+}
+
+// unfinishedFor is how long a node waits for the rest of a request. A busy machine may take longer for a flood.
+const unfinishedFor = 15 * time.Second
+
+// TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly has one address send batches of three megabytes on six
+// connections, while a batch that it never finishes has its share. It is told why it has to wait; the batches of
+// another address, and heartbeats even of the same one, get through.
+func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
+	t.Parallel()
+	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
+	mustRegister(t, n, Instance{App: "ORDERS", ID: "o1"})
+	flooder, other := senderAt(t, "127.0.0.1"), senderAt(t, "127.0.0.2")
+	if answer := other.post(n, batchOf("n8", 1, 1)); answer.Status != 200 {
+		t.Fatalf("before the flood: %v", answer)
+	}
+
+	began := time.Now()
+	unfinished := need.Got(net.Dial("tcp", n.HTTP))(t)
+	defer unfinished.Close()
+	need.Got(fmt.Fprintf(unfinished, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n{", messagePath, n.HTTP, 4<<20))(t)
+	Eventually(t, ReadyLimit, "the flooder's share is in use", func() error { return mustWait(flooder.post(n, batchOf("n9", 1, 1))) })
+
+	large := batchOf("n9", 2, 10_000)
+	var flood sync.WaitGroup
+	for range 6 {
+		flood.Go(func() {
+			err := Poll(ReadyLimit, func() error {
+				answer := flooder.post(n, large)
+				if answer.Status == 0 { // the connection was closed before everything was written
+					return answer.Err
+				}
+				if err := mustWait(answer); err != nil {
+					if answer.Status == 200 && time.Since(began) >= unfinishedFor {
+						t.Logf("too late to tell: %v", err)
+						return nil
+					}
+					t.Error(err)
+				}
+				return nil
+			})
+			expect.OK(t, err)
+		})
+	}
+	over := make(chan struct{})
+	go func() { flood.Wait(); close(over) }()
+	for clock, flooded := int64(2), true; flooded; clock++ {
+		select {
+		case <-over:
+			flooded = false
+		case <-time.After(20 * time.Millisecond):
+		}
+		answer := other.post(n, batchOf("n8", clock, 20))
+		expect.That(t, answer.Status == 200, "a batch of another address: %v", answer)
+		if answer := n.Renew("ORDERS", "o1"); answer.Status != 200 {
+			t.Errorf("a heartbeat: %v", answer)
+		}
+	}
+	unfinished.Close()
+	Eventually(t, ReadyLimit, "the flooder has its share again", func() error {
+		if answer := flooder.post(n, large); answer.Status != 200 {
+			return fmt.Errorf("got %v", answer)
+		}
+		return nil
+	})
+}
+
+// mustWait says what an answer lacks that is to tell a sender to wait.
+func mustWait(answer Answer) error {
+	if answer.Status != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(answer.Body), "this address has as many replication batches under way") {
+		return fmt.Errorf("a batch of the flooder: %v, want 503, when to try again, and why", answer)
+	}
+	return nil
+}
+
+// batchOf is a message of a node with so many heartbeats, of some 310 bytes each.
+func batchOf(node string, clock int64, items int) []byte {
+	app, id := strings.Repeat("F", 50), strings.Repeat("i", 240)
+	m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: node, Sender: node, Clock: clock}}
+	for i := range items {
+		m.Items = append(m.Items, wire.ItemOf(registry.Renew{Key: registry.Key{App: app, ID: fmt.Sprintf("%s%05d", id, i)}, Life: 1, LastDirty: 1}))
+	}
+	return wire.Encode(&m)
+}
+
+// sender is a client that speaks from an address of its own.
+type sender struct{ http.Client }
+
+func senderAt(t *testing.T, address string) *sender {
+	t.Helper()
+	from := &net.TCPAddr{IP: net.ParseIP(address)}
+	l, err := net.ListenTCP("tcp", from)
+	if err != nil {
+		lacks(t, "this system's loopback has no address %s: %v", address, err)
+	}
+	l.Close()
+	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: from}).DialContext, MaxIdleConnsPerHost: 8}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &sender{http.Client{Transport: transport, Timeout: CallLimit}}
+}
+
+// post sends a batch.
+func (s *sender) post(n *Node, batch []byte) Answer {
+	resp, err := s.Post(n.URL()+messagePath, "application/octet-stream", bytes.NewReader(batch))
+	if err != nil {
+		return Answer{Err: err}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Err: err}
+}
+
+// limits are the settings of the rate limiter that a node reads anew on SIGHUP.
+type limits struct {
+	enabled, throttleStandard bool
+	burst, rate, fullRate     int
+	privileged                string
+}
+
+// write replaces the node's configuration file.
+func (l limits) write(t *testing.T, file string) {
+	t.Helper()
+	text := fmt.Sprintf("rate-limiter:\n  enabled: %t\n  burst-size: %d\n  registry-fetch-average-rate: %d\n  full-fetch-average-rate: %d\n"+
+		"  throttle-standard-clients: %t\n  privileged-clients: [%s]\n", l.enabled, l.burst, l.rate, l.fullRate, l.throttleStandard, l.privileged)
+	need.OK(t, os.WriteFile(file, []byte(text), 0o600))
+}
+
+// limitedNode is a node whose limits change while it runs.
+type limitedNode struct {
+	*Node
+	file string
+}
+
+// use gives the node other limits and waits until a probe shows that they hold.
+func (n limitedNode) use(t *testing.T, l limits, holds func() error) {
+	t.Helper()
+	l.write(t, n.file)
+	n.Signal(t, syscall.SIGHUP)
+	Eventually(t, ReadyLimit, fmt.Sprintf("limits are %+v", l), holds)
+}
+
+const (
+	unlimited = 0 // a rate
+	fullPath  = "/eureka/v2/apps"
+	deltaPath = "/eureka/v2/apps/delta"
+	appPath   = "/eureka/v2/apps/ORDERS"
+)
+
+func TestRateLimiterRefusesFetchesByClassAndFollowsItsFile(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		file := filepath.Join(t.TempDir(), "node.yaml")
+		limits{burst: 3, rate: 1, fullRate: 1, privileged: "ops"}.write(t, file)
+		c := StartCluster(t, Config{AP: ap, Nodes: 1, Settings: map[string]string{"config": file}})
+		n := limitedNode{c.Nodes[0], file}
+		mustRegister(t, n.Node, Instance{App: "ORDERS", ID: "orders-1"})
+
+		// Switched off it refuses nobody, and counts whom it would have.
+		n.mustServe(t, 20, "", fullPath, deltaPath, appPath)
+		counted := metric(t, n.Node, `rollcall_http_rate_would_limit_total{target="full"}`)
+		expect.That(t, counted != 0, "a limiter that is off has counted nothing")
+
+		// Full fetches have a bucket of their own, which is the only one that runs dry.
+		n.use(t, limits{enabled: true, burst: 3, rate: unlimited, fullRate: 1, privileged: "ops"}, func() error { return n.refuses(fullPath) })
+		n.mustPassAtMost(t, fullPath, 3, 1)
+		n.mustServe(t, 20, "", deltaPath, appPath)
+		n.mustServe(t, 20, "DefaultClient", fullPath)
+		n.mustServe(t, 20, "ops", fullPath)
+
+		// The common bucket is that of all fetches.
+		n.use(t, limits{enabled: true, burst: 2, rate: 1, fullRate: unlimited}, func() error { return n.refuses(deltaPath) })
+		for _, path := range []string{fullPath, deltaPath, appPath} {
+			n.mustPassAtMost(t, path, 2, 1)
+		}
+		n.mustServe(t, 20, "", appPath+"/orders-1", "/eureka/v2/vips/ORDERS")
+		n.mustServe(t, 20, "DefaultServer", fullPath, deltaPath, appPath)
+		n.mustAcceptHeartbeats(t, 20)
+
+		// A larger burst holds at once, and standard clients lose their privilege.
+		n.use(t, limits{enabled: true, burst: 1000, rate: 1, fullRate: 1}, func() error { return n.serves(20, "", fullPath) })
+		n.use(t, limits{enabled: true, burst: 1, rate: 1, fullRate: 1, throttleStandard: true}, func() error { return n.refuses(fullPath) })
+		Eventually(t, ReadyLimit, "DefaultClient is refused", func() error {
+			if n.serves(20, "DefaultClient", fullPath) == nil {
+				return fmt.Errorf("20 full fetches were served")
+			}
+			return nil
+		})
+		n.mustAcceptHeartbeats(t, 20)
+	})
+}
+
+// refuses returns nil if one of twenty fetches is refused as it should be.
+func (n limitedNode) refuses(path string) error {
+	for range 20 {
+		answer := n.Get(path)
+		if answer.Status != http.StatusServiceUnavailable {
+			continue
+		}
+		if len(answer.Body) != 0 || answer.Header.Get("Retry-After") != "1" {
+			return fmt.Errorf("refused by %v with Retry-After %q, want an empty 503 and 1", answer, answer.Header.Get("Retry-After"))
+		}
+		return nil
+	}
+	return fmt.Errorf("20 fetches of %s were served", path)
+}
+
+// serves returns nil if every one of some fetches is served.
+func (n limitedNode) serves(times int, identity, path string) error {
+	for range times {
+		if answer := n.Do(Request{Path: path, Identity: identity}); answer.Status != http.StatusOK {
+			return fmt.Errorf("%s as %q: %v, want 200", path, identity, answer)
+		}
+	}
+	return nil
+}
+
+func (n limitedNode) mustServe(t *testing.T, times int, identity string, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		expect.OK(t, n.serves(times, identity, path))
+	}
+}
+
+// mustPassAtMost sends fetches as fast as it can, of which no more may be served than the burst and
+// what the rate (per second) brings meanwhile.
+func (n limitedNode) mustPassAtMost(t *testing.T, path string, burst, rate int) {
+	t.Helper()
+	began, served := time.Now(), 0
+	for range 50 {
+		if n.Get(path).Status == http.StatusOK {
+			served++
+		}
+	}
+	took := time.Since(began)
+	most := burst + rate*int(took/time.Second+1)
+	expect.That(t, served <= most, "%d of 50 fetches of %s were served within %v, want at most %d", served, path, took, most)
+}
+
+func (n limitedNode) mustAcceptHeartbeats(t *testing.T, times int) {
+	t.Helper()
+	for range times {
+		answer := n.Renew("ORDERS", "orders-1")
+		need.That(t, answer.Status == http.StatusOK, "a heartbeat was answered %v, want 200", answer)
 	}
 }

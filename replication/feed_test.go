@@ -58,13 +58,23 @@ func known(t testing.TB, m *registrytest.Memory, name string) *far {
 	return f
 }
 
-func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
+// feeding replicates to dc2, which has the first n instances and is tuned before it begins.
+func feeding(t *testing.T, n int, tune func(*PeerConfig, *far), do func(t *testing.T, m *registrytest.Memory, f *far, r *replicating)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		m.Perform(t, registers(0, n)...)
+		f, peer := known(t, m, "dc2"), datacenter("dc2")
+		if tune != nil {
+			tune(&peer, f)
+		}
+		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
 		defer r.stop()
+		do(t, m, f, r)
+	})
+}
+
+func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 3)...)
 		m.Perform(t, registry.SetOverride{Key: ordersKey(0), Status: registry.OutOfService})
@@ -132,15 +142,10 @@ func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 }
 
 func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
+	feeding(t, 1, func(peer *PeerConfig, f *far) {
 		f.delay = 100 * time.Millisecond
-		peer := datacenter("dc2")
 		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
-		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
-		defer r.stop()
+	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 500)...)
 		elapse(200 * time.Millisecond)
 		s := r.only()
@@ -154,15 +159,10 @@ func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
 }
 
 func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
+	feeding(t, 1, func(peer *PeerConfig, f *far) {
 		f.delay = 10 * time.Millisecond
-		peer := datacenter("dc2")
 		peer.Queue, peer.BatchSize, peer.Workers, peer.BatchDelay = 10, 10, 1, time.Minute
-		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
-		defer r.stop()
+	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 101)...)
 		elapse(time.Second)
 		wantSame(t, m, f)
@@ -170,15 +170,10 @@ func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
 }
 
 func TestChangesOverflowAndAreReadAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
+	feeding(t, 1, func(peer *PeerConfig, f *far) {
 		f.delay = time.Second
-		peer := datacenter("dc2")
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
-		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
-		defer r.stop()
+	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 11)...)
 		synctest.Wait()
@@ -235,14 +230,9 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 }
 
 func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
-		peer := datacenter("dc2")
+	feeding(t, 1, func(peer *PeerConfig, f *far) {
 		peer.NetworkDelay, peer.MaxDelay = time.Hour, time.Hour
-		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
-		defer r.stop()
+	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		f.fail(batcher.TransientError)
 		m.Perform(t, registers(1, 10)...)
 		elapse(10 * time.Second)
@@ -254,12 +244,7 @@ func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		by := registry.Act{Author: "alice", Reason: "maintenance"}
 		pause := func(paused bool) {
@@ -287,12 +272,7 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 }
 
 func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 4)...)
 		synctest.Wait()
@@ -497,12 +477,7 @@ func TestASlowPeerDelaysNoOther(t *testing.T) {
 }
 
 func TestHeartbeatsAreToldOncePerRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 3)...)
-		f := known(t, m, "dc2")
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		for range 4 {
 			m.Perform(t, registry.Renew{Key: ordersKey(1)})
@@ -530,12 +505,7 @@ func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 }
 
 func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 3)...)
-		f := known(t, m, "dc2")
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
 		synctest.Wait()
@@ -581,12 +551,7 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 }
 
 func TestARemovalIsToldWithItsAge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		f.fail(batcher.Congestion)
 		elapse(20 * time.Second)
@@ -621,14 +586,9 @@ func TestExpiryIsByTheRenewalInterval(t *testing.T) {
 }
 
 func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 200)...)
-		f := known(t, m, "dc2")
-		peer := datacenter("dc2")
+	feeding(t, 200, func(peer *PeerConfig, f *far) {
 		peer.Queue = 50
-		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
-		defer r.stop()
+	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		f.fail(batcher.TransientError)
 		m.Perform(t, registers(200, 201)...)
 		for range 20 {
@@ -671,12 +631,7 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 }
 
 func TestAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		f := known(t, m, "dc2")
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 5)...)
 		at := m.Newest().Index()
 		m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })

@@ -134,9 +134,8 @@ func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 			time.Sleep(gatherFor / 20)
 		}
 		synctest.Wait()
-		if queued, _ := c.waiting(); queued != 0 {
-			t.Errorf("%d renewals are queued after half the time, want none", queued)
-		}
+		queued, _ := c.waiting()
+		expect.That(t, queued == 0, "%d renewals are queued after half the time, want none", queued)
 		time.Sleep(gatherFor / 2)
 		synctest.Wait()
 		if queued, gathered := c.waiting(); queued != 10 || gathered != 0 || len(c.wake) != 1 {
@@ -144,9 +143,8 @@ func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 		}
 		c.mu.Lock()
 		for _, k := range c.calls {
-			if got := k.arrived.Sub(began); got != gatherFor {
-				t.Errorf("counted as arrived %v after the first came, want when they were queued", got)
-			}
+			got := k.arrived.Sub(began)
+			expect.That(t, got == gatherFor, "counted as arrived %v after the first came, want when they were queued", got)
 		}
 		c.mu.Unlock()
 		cancel()
@@ -163,9 +161,8 @@ func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
 		synctest.Wait()
 		all.Go(func() { c.commit(ctx, []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50) })
 		synctest.Wait()
-		if queued, gathered := c.waiting(); queued != 1 || gathered != 1 {
-			t.Errorf("%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
-		}
+		queued, gathered := c.waiting()
+		expect.That(t, queued == 1 && gathered == 1, "%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
 		cancel()
 		all.Wait()
 	})
@@ -178,9 +175,8 @@ func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { c.gather(ctx, renewal(), 50) })
 		synctest.Wait()
-		if queued, _ := c.waiting(); queued != 1 {
-			t.Errorf("%d are queued, want it queued at once", queued)
-		}
+		queued, _ := c.waiting()
+		expect.That(t, queued == 1, "%d are queued, want it queued at once", queued)
 		cancel()
 		all.Wait()
 	})
@@ -191,9 +187,9 @@ func TestARenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithTimeout(t.Context(), gatherFor/2)
 		defer cancel()
-		if _, err := c.gather(ctx, renewal(), 50); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, registry.ErrUnknownOutcome) {
-			t.Errorf("got %v, want the context's error: it certainly had no effect", err)
-		}
+		_, err := c.gather(ctx, renewal(), 50)
+		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
+			"got %v, want the context's error: it certainly had no effect", err)
 		time.Sleep(gatherFor)
 		if b, _ := c.take(); b != nil {
 			t.Errorf("%d calls were taken", len(b.calls))
@@ -214,12 +210,9 @@ func TestARenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
 		}()
 		time.Sleep(gatherFor)
 		synctest.Wait()
-		if b, _ := c.take(); b == nil {
-			t.Fatal("nothing was taken")
-		}
-		if err := <-done; !errors.Is(err, registry.ErrUnknownOutcome) {
-			t.Errorf("got %v, want ErrUnknownOutcome", err)
-		}
+		b, _ := c.take()
+		need.That(t, b != nil, "nothing was taken")
+		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
 	})
 }
 
@@ -237,9 +230,7 @@ func TestRenewalsAreAnsweredWhenTheNodeStops(t *testing.T) {
 		if err := <-done; !errors.Is(err, registry.ErrClosed) || time.Since(began) > 0 {
 			t.Errorf("got %v after %v, want ErrClosed at once", err, time.Since(began))
 		}
-		if _, err := c.gather(t.Context(), renewal(), 50); !errors.Is(err, registry.ErrClosed) {
-			t.Errorf("after the end: got %v, want ErrClosed", err)
-		}
+		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), renewal(), 50)), registry.ErrClosed, "after the end: got")
 		time.Sleep(2 * gatherFor)
 	})
 }
@@ -255,9 +246,8 @@ func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {
 	for i := range sessions {
 		all.Go(func() {
 			got := c.nodes[i%3].coordinate(t, kv.RenewSession{ID: sessionID(i)})
-			if !got.OK || got.Session == nil || got.Session.ID != sessionID(i) || got.Index != 0 {
-				t.Errorf("renewal of session %d: %+v, want it done, with the session and without an index", i, got)
-			}
+			expect.That(t, got.OK && got.Session != nil && got.Session.ID == sessionID(i) && got.Index == 0,
+				"renewal of session %d: %+v, want it done, with the session and without an index", i, got)
 		})
 	}
 	all.Wait()
@@ -292,9 +282,7 @@ func TestOnlyHeartbeatsThatChangeNothingAreGathered(t *testing.T) {
 		{"a renewal of a lease", registry.Renew{}, false},
 	}
 	for _, tt := range tests {
-		if got := n.repeatsCheck(tt.op); got != tt.want {
-			t.Errorf("%s: gathered %v, want %v", tt.name, got, tt.want)
-		}
+		expect.Equal(t, n.repeatsCheck(tt.op), tt.want, "%s: gathered", tt.name)
 	}
 	if got := n.apply(t, registry.SetCheck{Check: "0", TTL: true}); got.Outcome != registry.Done || got.Index != 0 {
 		t.Errorf("a gathered heartbeat: %+v, want it done without an index", got)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -114,5 +115,68 @@ func TestWhatAProbeConnectsToIsItsServicesToo(t *testing.T) {
 		got := newCaller(rules).attempt(t.Context(), &registry.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.own)
 		expect.That(t, got.status == tc.want && (got.status == registry.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == registry.Passing),
 			"%s: %+v, asked: %v", tc.name, got, asked > before)
+	}
+}
+
+const (
+	pass = registry.Passing
+	warn = registry.Warning
+	crit = registry.Critical
+)
+
+func TestResultsInARowSettleAState(t *testing.T) {
+	type counts struct{ pass, warn, crit int32 }
+	tests := []struct {
+		name    string
+		counts  counts
+		present registry.CheckStatus
+		results []registry.CheckStatus
+		want    []registry.CheckStatus // the state after each
+	}{
+		{"without counts each result does", counts{}, crit, []registry.CheckStatus{pass, warn, crit, pass}, []registry.CheckStatus{pass, warn, crit, pass}},
+		{"three to pass", counts{pass: 3}, crit, []registry.CheckStatus{pass, pass, pass}, []registry.CheckStatus{crit, crit, pass}},
+		{"a failure between begins anew", counts{pass: 2}, crit, []registry.CheckStatus{pass, crit, pass, pass}, []registry.CheckStatus{crit, crit, crit, pass}},
+		{"warnings count as successes", counts{pass: 2}, crit, []registry.CheckStatus{warn, warn, pass}, []registry.CheckStatus{crit, warn, pass}},
+		{"three to be critical", counts{crit: 3}, pass, []registry.CheckStatus{crit, crit, crit}, []registry.CheckStatus{pass, pass, crit}},
+		{"a success between begins anew", counts{crit: 2}, pass, []registry.CheckStatus{crit, pass, crit, crit}, []registry.CheckStatus{pass, pass, pass, crit}},
+		{"warning before critical", counts{warn: 2, crit: 4}, pass, []registry.CheckStatus{crit, crit, crit, crit}, []registry.CheckStatus{pass, warn, warn, crit}},
+		{"a failure makes nothing better", counts{warn: 1, crit: 3}, crit, []registry.CheckStatus{crit, crit}, []registry.CheckStatus{crit, crit}},
+	}
+	for _, tt := range tests {
+		var tally tally
+		p := &registry.Probe{SuccessBeforePassing: tt.counts.pass, FailuresBeforeWarning: tt.counts.warn, FailuresBeforeCritical: tt.counts.crit}
+		present := tt.present
+		for i, found := range tt.results {
+			if status, settled := tally.judge(p, present, found); settled {
+				present = status
+			}
+			if present != tt.want[i] {
+				t.Errorf("%s: state %d after result %d of %v, want %v", tt.name, present, i+1, tt.results, tt.want)
+				break
+			}
+		}
+	}
+}
+
+func TestOnlyNewsAreTold(t *testing.T) {
+	now := time.Unix(1000, 0)
+	tests := []struct {
+		name    string
+		present registry.Check
+		found   result
+		told    time.Duration // before now
+		want    bool
+	}{
+		{"another state", registry.Check{Status: pass}, result{crit, ""}, 0, true},
+		{"passing with another output", registry.Check{Status: pass, Output: "a"}, result{pass, "b"}, time.Hour, false},
+		{"critical with the same output", registry.Check{Status: crit, Output: "a"}, result{crit, "a"}, time.Hour, false},
+		{"critical with another output", registry.Check{Status: crit, Output: "a"}, result{crit, "b"}, time.Hour, true},
+		{"warning with another output", registry.Check{Status: warn, Output: "a"}, result{warn, "b"}, outputPause, true},
+		{"an output told lately", registry.Check{Status: crit, Output: "a"}, result{crit, "b"}, outputPause - 1, false},
+		{"another state told lately", registry.Check{Status: crit, Output: "a"}, result{warn, "b"}, 0, true},
+	}
+	for _, tt := range tests {
+		tally := tally{told: now.Add(-tt.told)}
+		expect.Equal(t, tally.news(&tt.present, tt.found, now), tt.want, "%s: told", tt.name)
 	}
 }

@@ -168,16 +168,12 @@ func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
 		"--replication-datacenters=dc2=http://10.1.0.1:8761,dc3=http://10.2.0.1:8761", "--replication-eureka=old=http://10.9.0.1:8761/eureka",
 		"--replication-on-cut=old=expire,dc3=keep,dc2=keep-for:60m",
 	}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	want := registry.DefaultSettings()
 	want.SelfPreservation, want.Threshold, want.Population, want.Bound = false, 333_333, 3, 0
 	want.Expectation, want.ExpectedInterval, want.ExpectationUpdate, want.DoubledLease = true, 10, 90_000, true
 	want.OnCut = "dc2=keep-for:1h0m0s,old=expire"
-	if got := s.leases(); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	expect.Equal(t, s.leases(), want, "got")
 }
 
 func TestAThresholdOfZeroIsAccepted(t *testing.T) {

@@ -1,11 +1,18 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -97,4 +104,50 @@ func TestWhatOtherServersTellIsTakenThoughTheDiskIsNearlyFull(t *testing.T) {
 	r.low.Store(true)
 	expect.OKf(t, r.check(addsToRegistry(registry.FromEureka, registry.Register{})),
 		"a Eureka server's batch with renewals and one registration is refused")
+}
+
+// blockedWriter takes nothing until it is opened.
+type blockedWriter struct {
+	opened chan struct{}
+
+	mu    sync.Mutex
+	lines []string
+}
+
+func (w *blockedWriter) Write(line []byte) (int, error) {
+	<-w.opened
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, string(line))
+	return len(line), nil
+}
+
+func TestALogThatBlocksKeepsNobodyWaitingAndWhatDoesNotFitIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &blockedWriter{opened: make(chan struct{})}
+		q := newLogQueue(w)
+		log := slog.New(slog.NewTextHandler(q, nil))
+		began := time.Now()
+		const lines = 300
+		for i := range lines {
+			log.Info("a line", "number", i, "pad", strings.Repeat("x", logQueueBytes/lines))
+		}
+		q.flush(logFlushLimit)
+		took := time.Since(began)
+		expect.That(t, took <= logFlushLimit, "%d lines and a flush took %v, want %v at most", lines, took, logFlushLimit)
+		dropped := int(testutil.ToFloat64(q.dropped))
+		expect.That(t, dropped != 0 && dropped <= lines/2, "%d of %d lines were dropped, want those that are above the bound", dropped, lines)
+
+		close(w.opened)
+		q.flush(time.Hour)
+		for i, line := range w.lines {
+			need.That(t, strings.Contains(line, fmt.Sprintf("number=%d ", i)), "line %d is %.60s, want the lines in their order", i, line)
+		}
+		got := len(w.lines)
+		expect.That(t, got == lines-dropped, "%d lines were written after the end of the block, want %d", got, lines-dropped)
+		log.Info("the last one")
+		q.flush(time.Hour)
+		last := w.lines[len(w.lines)-1]
+		expect.That(t, strings.Contains(last, "the last one"), "the last line is %q after a flush", last)
+	})
 }

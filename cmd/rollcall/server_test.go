@@ -1,22 +1,33 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // oneNode is a node that founds a cluster by itself.
@@ -231,4 +242,181 @@ func TestProfilesHaveAListenerOfTheirOwn(t *testing.T) {
 	expect.Equal(t, status("http://"+l.Addr().String()+"/debug/pprof/"), http.StatusOK, "answered")
 	l.server.Close()
 	expect.OK(t, <-served)
+}
+
+func TestAStoreThatFailedIsNotKeptByWhatHangsBesideIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken, never := errors.New("disk broke"), make(chan bool)
+		began := time.Now()
+		err := together(t.Context(),
+			func(context.Context) error { return broken },
+			func(context.Context) { <-never })
+		if !errors.Is(err, broken) || time.Since(began) != besideLimit {
+			t.Errorf("ended after %v with %v, want the store's error after %v", time.Since(began), err, besideLimit)
+		}
+		close(never)
+	})
+}
+
+func TestAFailedStartLeavesNothingOpen(t *testing.T) {
+	tests := []struct {
+		name  string
+		wrong func(*Config)
+		want  string
+	}{
+		{"behind the store", func(c *Config) { c.HTTPD.Reads = "nonsense" }, "reads.eureka"},
+		{"beside the store", func(c *Config) { c.Replication.TLS.CA = "missing.pem" }, "replication.tls.ca"},
+	}
+	for _, tt := range tests {
+		for _, mode := range []string{modeCP, modeAP} {
+			t.Run(tt.name+" in mode "+mode, func(t *testing.T) {
+				right := oneNode(t)
+				right.Mode = mode
+				wrong := *right
+				tt.wrong(&wrong)
+				need.ErrorSays(t, expect.Err(openNode(&wrong, quiet)), tt.want, "got")
+				n, err := openNode(right, quiet)
+				need.OKf(t, err, "the next start")
+				n.closePorts()
+				expect.OK(t, abandon(n.runStore))
+			})
+		}
+	}
+}
+
+// removing is a store that answers every removal alike.
+type removing struct{ err error }
+
+func (r removing) RemoveMember(context.Context, string) error { return r.err }
+
+func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error // of the store
+		want error // as httpd knows it
+	}{
+		{name: "unknown node", err: store.ErrUnknownMember, want: httpd.ErrUnknownMember},
+		{name: "refused", err: store.ErrMembership, want: httpd.ErrMembership},
+		{name: "no leader", err: registry.ErrNoLeader, want: registry.ErrNoLeader},
+		{name: "unknown outcome", err: registry.ErrUnknownOutcome, want: registry.ErrUnknownOutcome},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cause := fmt.Errorf("remove node \"n1\": %w: a reason", tc.err)
+			got := members{removing{cause}}.Remove(t.Context(), "n1")
+			expect.That(t, errors.Is(got, tc.want) && got.Error() == cause.Error(), "got %v, want %v in the words %q", got, tc.want, cause)
+		})
+	}
+	expect.OKf(t, (members{removing{}}).Remove(t.Context(), "n1"), "a removal that succeeded")
+}
+
+func TestANodesIndexIsThatOfItsAnswers(t *testing.T) {
+	n := store.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: 7, Reachable: true}
+	want := api.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: "c0ffee-7"}
+	expect.Equal(t, nodeStatus("c0ffee", n), want, "got")
+	got := nodeStatus("c0ffee", store.NodeStatus{ID: "n1", Role: "unreachable"})
+	expect.That(t, got.Index == "", "a node that did not answer is at %q, want no index", got.Index)
+}
+
+func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
+	before := *defaultConfig()
+	limited, slow := before, before
+	slow.Store.Test.SyncDelay = time.Second
+	limited.HTTPD.RateLimit = httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, ThrottleStandard: true, Privileged: []string{"a"}}
+	other := before
+	other.LogLevel, other.Store.EvictionInterval = "debug", 7
+	for _, tc := range []struct {
+		name string
+		load func() (settings, error)
+		want []Config // as applied
+		says []string
+	}{
+		{name: "the limiter", load: func() (settings, error) { return settings{Config: &limited}, nil },
+			want: []Config{limited},
+			says: []string{"level=INFO", "rate-limiter.burst-size"}},
+		{name: "the disk's delay", load: func() (settings, error) { return settings{Config: &slow}, nil },
+			want: []Config{slow},
+			says: []string{"level=INFO", "changed=[test.sync-delay]"}},
+		{name: "something else", load: func() (settings, error) { return settings{Config: &other}, nil },
+			want: []Config{before},
+			says: []string{"level=WARN", "need a restart", "[eviction.interval log.level]"}},
+		{name: "a mistake", load: func() (settings, error) { return settings{Config: &limited}, errors.New("c.yaml:1: no") },
+			says: []string{"level=ERROR", "the old ones hold", "c.yaml:1: no"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var said bytes.Buffer
+			var applied []Config
+			r := reloader{load: tc.load, apply: func(c *Config) { applied = append(applied, *c) }, running: before, log: slog.New(slog.NewTextHandler(&said, nil))}
+			r.reload()
+			expect.Deep(t, applied, tc.want, "applied")
+			for _, want := range tc.says {
+				expect.That(t, strings.Contains(said.String(), want), "it says %q, want %q in it", &said, want)
+			}
+		})
+	}
+}
+
+func TestAReloadComparesWithTheOneBefore(t *testing.T) {
+	c := *defaultConfig()
+	c.HTTPD.RateLimit.BurstSize = 5
+	var said bytes.Buffer
+	r := reloader{load: func() (settings, error) { return settings{Config: &c}, nil }, apply: func(*Config) {}, running: *defaultConfig(), log: slog.New(slog.NewTextHandler(&said, nil))}
+	r.reload()
+	said.Reset()
+	r.reload()
+	expect.That(t, strings.Contains(said.String(), "changed=[]"), "a second reload says %q, want that nothing has changed", &said)
+}
+
+func TestASignalReachesTheReloader(t *testing.T) {
+	hup, stop := hangups()
+	defer stop()
+	reloaded := make(chan bool)
+	r := reloader{load: func() (settings, error) { close(reloaded); return settings{}, errors.New("stop here") }, log: quiet}
+	go r.run(t.Context(), hup)
+	need.OK(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	<-reloaded
+}
+
+// refuses says whether many fetches of the whole registry in a row are too many.
+func refuses(url string) bool {
+	for range 20 {
+		if status(url+"/eureka/apps") == http.StatusServiceUnavailable {
+			return true
+		}
+	}
+	return false
+}
+
+func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
+	c := oneNode(t)
+	n := need.Got(openNode(c, quiet))(t)
+	file := filepath.Join(t.TempDir(), "rollcall.yaml")
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	addConfigFlags(flags)
+	need.OK(t, flags.Parse([]string{"--config", file, "--data-dir", c.Store.DataDir}))
+	r := reloader{load: func() (settings, error) { return loadSettings(fromProcess(flags)) }, apply: n.apply, running: *c, log: quiet}
+	hup := make(chan os.Signal)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.during(ctx, hup, n.run) }()
+	url := "http://" + n.listeners[0].Addr().String()
+	awaitReady(t, url)
+	const few = "rate-limiter: {enabled: true, burst-size: 1, registry-fetch-average-rate: 1, full-fetch-average-rate: 1}"
+	for _, step := range []struct {
+		name, file string
+		refuses    bool
+	}{
+		{name: "off", file: ""},
+		{name: "on", file: few, refuses: true},
+		{name: "a mistake changes nothing", file: "rate-limiter: {enabled: perhaps}", refuses: true},
+		{name: "off again", file: "rate-limiter: {enabled: false}"},
+	} {
+		// The second reload of the step before may read now: it must not find half a file.
+		next := file + ".next"
+		need.OK(t, errors.Join(os.WriteFile(next, []byte(step.file), 0o600), os.Rename(next, file)))
+		hup <- syscall.SIGHUP
+		hup <- syscall.SIGHUP // is taken when the first one has taken effect
+		expect.Equal(t, refuses(url), step.refuses, "%s: fetches are refused:", step.name)
+	}
+	cancel()
+	expect.OK(t, <-ended)
 }

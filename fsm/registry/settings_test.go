@@ -18,15 +18,13 @@ func TestShareString(t *testing.T) {
 func TestASharesTextIsADecimalFraction(t *testing.T) {
 	for text, want := range map[string]Share{"0": 0, "1": Whole, "1.0": Whole, "0.85": 850_000, ".5": 500_000, "0.3333335": 333_334, "0.9999994": 999_999} {
 		var got Share
-		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
-		}
+		err := got.UnmarshalText([]byte(text))
+		expect.That(t, err == nil && got == want, "%q: %v, %v, want %v", text, got, err, want)
 	}
 	for _, text := range []string{"", "85", "-0.1", "1.0000001", "NaN", "0.5x", "0.12345678x", "1/2", "0.+5"} {
 		got := Share(7)
-		if err := got.UnmarshalText([]byte(text)); err == nil || got != 7 {
-			t.Errorf("%q is read as %v", text, got)
-		}
+		err := got.UnmarshalText([]byte(text))
+		expect.That(t, err != nil && got == 7, "%q is read as %v", text, got)
 	}
 }
 

@@ -182,9 +182,8 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 				expect.Slice(t, c.toAsk(ask.at, ask.pinned), ask.want, "%s: asks", ask.when)
 			}
 			c.links[1].off, c.links[2].off = off, off
-			if got := c.toAsk(off.Add(-1), false); !slices.Equal(got, []int{0, 1, 2}) {
-				t.Errorf("when all have failed: asks %v, want all of them", got)
-			}
+			got := c.toAsk(off.Add(-1), false)
+			expect.That(t, slices.Equal(got, []int{0, 1, 2}), "when all have failed: asks %v, want all of them", got)
 		})
 	}
 }
