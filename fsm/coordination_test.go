@@ -158,9 +158,8 @@ func TestCoordinationHasTheTimeOfTheRegistry(t *testing.T) {
 	} {
 		n.stamp = stamp
 		s := n.writeKV(kv.CreateSession{ID: name})[0].Session
-		if s.CreatedAt != clock.Lease || s.CreatedWall != n.m.registry.Clock().Wall || n.m.KV().Lease() != clock.Lease {
-			t.Errorf("%s: created at %d and %d, at a lease clock of %d, want %+v", name, s.CreatedAt, s.CreatedWall, n.m.KV().Lease(), clock)
-		}
+		expect.That(t, s.CreatedAt == clock.Lease && s.CreatedWall == n.m.registry.Clock().Wall && n.m.KV().Lease() == clock.Lease,
+			"%s: created at %d and %d, at a lease clock of %d, want %+v", name, s.CreatedAt, s.CreatedWall, n.m.KV().Lease(), clock)
 	}
 	n.stamp = clock
 	n.stamp.Lease += 1500

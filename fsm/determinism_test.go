@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/tools/go/packages"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -33,12 +34,10 @@ func testNothingDiffers(t *testing.T, name string) {
 				return false
 			}
 			at := fset.Position(n.Pos())
-			if why := differs(n, info); why != "" && (why != selects || !strings.HasSuffix(at.Filename, "/registry/watchers.go")) {
-				t.Errorf("%s: %s", at, why)
-			}
-			if rangesOverMap(n, info) && !commented[at.Line] {
-				t.Errorf("%s: ranges over a map without a comment that says why its order does not matter", at)
-			}
+			why := differs(n, info)
+			expect.That(t, why == "" || why == selects && strings.HasSuffix(at.Filename, "/registry/watchers.go"), "%s: %s", at, why)
+			expect.That(t, !rangesOverMap(n, info) || commented[at.Line],
+				"%s: ranges over a map without a comment that says why its order does not matter", at)
 			return true
 		})
 	}

@@ -74,14 +74,11 @@ func FuzzApplyEntry(f *testing.F) {
 		m := NewMachine()
 		_, applyErr := m.Apply(7, 3, b)
 		if err != nil {
-			if applyErr == nil || m.Index() != 0 {
-				t.Fatalf("Apply: %v at index %d, want an error and no effect, because of %v", applyErr, m.Index(), err)
-			}
+			need.That(t, applyErr != nil && m.Index() == 0,
+				"Apply: %v at index %d, want an error and no effect, because of %v", applyErr, m.Index(), err)
 			return
 		}
-		if applyErr != nil || m.Index() != 7 {
-			t.Fatalf("Apply of a valid entry: %v, index %d", applyErr, m.Index())
-		}
+		need.That(t, applyErr == nil && m.Index() == 7, "Apply of a valid entry: %v, index %d", applyErr, m.Index())
 		again := e.encode()
 		need.That(t, bytes.Equal(again, b), "encoded again:\n%x, want\n%x", again, b)
 	})
@@ -131,9 +128,7 @@ func FuzzRestore(f *testing.F) {
 		checkAllocated(t, len(b), func() { checkReadSnapshot(t, b) })
 		m := NewMachine()
 		if err := m.Restore(bytes.NewReader(b)); err != nil {
-			if m.Index() != 0 || m.View().Len() != 0 {
-				t.Fatalf("Restore failed with %v and left index %d, %d leases", err, m.Index(), m.View().Len())
-			}
+			need.That(t, m.Index() == 0 && m.View().Len() == 0, "Restore failed with %v and left index %d, %d leases", err, m.Index(), m.View().Len())
 			return
 		}
 		again := snapshotOf(t, m)
@@ -148,9 +143,7 @@ func checkReadSnapshot(t *testing.T, b []byte) {
 	}
 	var again bytes.Buffer
 	need.Got(s.WriteTo(&again))(t)
-	if !bytes.Equal(again.Bytes(), b) {
-		t.Fatalf("written again:\n%x, want\n%x", again.Bytes(), b)
-	}
+	need.That(t, bytes.Equal(again.Bytes(), b), "written again:\n%x, want\n%x", again.Bytes(), b)
 }
 
 // seal puts magic and checksum around version and content.
@@ -163,9 +156,7 @@ func snapshotOf(t testing.TB, m *Machine) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	n, err := m.Snapshot().WriteTo(&b)
-	if err != nil || n != int64(b.Len()) {
-		t.Fatalf("WriteTo: %d bytes, %v, want %d", n, err, b.Len())
-	}
+	need.That(t, err == nil && n == int64(b.Len()), "WriteTo: %d bytes, %v, want %d", n, err, b.Len())
 	return b.Bytes()
 }
 
@@ -174,9 +165,8 @@ func fuzzDisk(f *testing.F, file string, parse func([]byte) ([]byte, error)) {
 	f.Add(goldens.Sections(f, file)[file])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		checkAllocated(t, len(b), func() {
-			if again, err := parse(b); err == nil && !bytes.Equal(again, b) {
-				t.Fatalf("encoded again:\n%x, want\n%x", again, b)
-			}
+			again, err := parse(b)
+			need.That(t, err != nil || bytes.Equal(again, b), "encoded again:\n%x, want\n%x", again, b)
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -129,9 +130,7 @@ func TestGoldenSnapshot(t *testing.T) {
 	need.Got(goldenSnapshot().WriteTo(&b))(t)
 	goldens.Check(t, "snapshot", b.Bytes())
 	got, err := readSnapshot(&b)
-	if err != nil || !reflect.DeepEqual(&got, goldenSnapshot()) {
-		t.Errorf("read again: got %+v, %v, want %+v", got, err, goldenSnapshot())
-	}
+	expect.That(t, err == nil && reflect.DeepEqual(&got, goldenSnapshot()), "read again: got %+v, %v, want %+v", got, err, goldenSnapshot())
 }
 
 func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {

@@ -118,9 +118,8 @@ func TestAnsweredBatchIsRefusedWithoutEffect(t *testing.T) {
 	n.id = BatchID{Node: n.id.Node, Boot: 1, Seq: 2, Answered: 1}
 	n.apply(n.batch())
 	got := n.apply(late).Batches[0]
-	if !got.Refused || got.Results != nil || n.m.View().Len() != 0 {
-		t.Errorf("got %+v and %d leases, want a refusal and none", got, n.m.View().Len())
-	}
+	expect.That(t, got.Refused && got.Results == nil && n.m.View().Len() == 0,
+		"got %+v and %d leases, want a refusal and none", got, n.m.View().Len())
 }
 
 func TestTickMovesTheLeaseClockOnly(t *testing.T) {
@@ -129,9 +128,8 @@ func TestTickMovesTheLeaseClockOnly(t *testing.T) {
 	before := n.m.View().Index()
 	n.stamp.Lease += 700
 	expect.Equal(t, n.apply().Clock, n.stamp, "clock")
-	if v := n.m.View(); v.Index() != before || v.Stamp() != n.stamp {
-		t.Errorf("view at index %d and %+v, want %d and %+v", v.Index(), v.Stamp(), before, n.stamp)
-	}
+	v := n.m.View()
+	expect.That(t, v.Index() == before && v.Stamp() == n.stamp, "view at index %d and %+v, want %d and %+v", v.Index(), v.Stamp(), before, n.stamp)
 }
 
 func TestEstablishReturnsEpochAndClock(t *testing.T) {
@@ -182,9 +180,8 @@ func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
 	v := n.m.View()
 	l, ok := v.Lease(one)
 	expect.That(t, ok && l.Instance.Status == registry.Up && l.Instance.Overridden == registry.Unknown, "overridden until 5 s: %+v, want it UP again", l)
-	if _, ok := v.Lease(two); !ok || v.Len() != 2 {
-		t.Errorf("quarantined until 6 s: it is not listed, with %d leases", v.Len())
-	}
+	_, ok = v.Lease(two)
+	expect.That(t, ok && v.Len() == 2, "quarantined until 6 s: it is not listed, with %d leases", v.Len())
 }
 
 func TestUndecodableEntryChangesNothing(t *testing.T) {
@@ -224,9 +221,8 @@ func TestEntryOutOfOrderIsAnError(t *testing.T) {
 	tick := AppendWrite(nil, registry.Stamp{Lease: 1}, 0)
 	need.Got(m.Apply(5, term, tick))(t)
 	for _, index := range []uint64{0, 4, 5} {
-		if _, err := m.Apply(index, term, tick); err == nil || m.Index() != 5 {
-			t.Errorf("entry %d after 5: got %v, index %d, want an error and 5", index, err, m.Index())
-		}
+		_, err := m.Apply(index, term, tick)
+		expect.That(t, err != nil && m.Index() == 5, "entry %d after 5: got %v, index %d, want an error and 5", index, err, m.Index())
 	}
 	if _, err := m.Apply(8, term, tick); err != nil || m.Index() != 8 {
 		t.Errorf("entry 8 after 5: got %v, index %d, want 8 (Raft has entries of its own)", err, m.Index())

@@ -66,9 +66,8 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	need.OK(t, m.Restore(iotest.HalfReader(bytes.NewReader(want))))
 	got := snapshotOf(t, m)
 	expect.That(t, bytes.Equal(got, want), "the restored machine writes another snapshot:\n%x\n%x", got, want)
-	if m.Index() != n.m.Index() || m.View().HashCode() != n.m.View().HashCode() {
-		t.Errorf("index %d, %s, want %d, %s", m.Index(), m.View().HashCode(), n.m.Index(), n.m.View().HashCode())
-	}
+	expect.That(t, m.Index() == n.m.Index() && m.View().HashCode() == n.m.View().HashCode(),
+		"index %d, %s, want %d, %s", m.Index(), m.View().HashCode(), n.m.Index(), n.m.View().HashCode())
 	s := m.Snapshot()
 	f := s.registry
 	expect.That(t, len(s.nodes) != 0 && len(f.Free) != 0 && len(f.Leases) != 0 && len(f.Removals) >= 2 && len(f.Registered) != 0 && len(f.Canceled) != 0,
@@ -127,9 +126,8 @@ func TestRepetitionIsRememberedAcrossASnapshot(t *testing.T) {
 	n.m = restored
 	index := restored.View().Index()
 	again := n.apply(register)
-	if got, want := again.Batches[0].Results[0], first.Batches[0].Results[0]; got != want || restored.View().Index() != index {
-		t.Errorf("got %+v at index %d, want %+v at %d", got, restored.View().Index(), want, index)
-	}
+	got, want := again.Batches[0].Results[0], first.Batches[0].Results[0]
+	expect.That(t, got == want && restored.View().Index() == index, "got %+v at index %d, want %+v at %d", got, restored.View().Index(), want, index)
 }
 
 func TestSnapshotIsOfOneMoment(t *testing.T) {

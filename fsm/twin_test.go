@@ -171,9 +171,7 @@ func (tw *twins) compareSnapshots(t *rapid.T) {
 	var a, b bytes.Buffer
 	need.Got(tw.straight.Snapshot().WriteTo(&a))(t)
 	need.Got(tw.restored.Snapshot().WriteTo(&b))(t)
-	if !bytes.Equal(a.Bytes(), b.Bytes()) {
-		t.Fatalf("the snapshots differ:\n%x\n%x", a.Bytes(), b.Bytes())
-	}
+	need.That(t, bytes.Equal(a.Bytes(), b.Bytes()), "the snapshots differ:\n%x\n%x", a.Bytes(), b.Bytes())
 }
 
 func (tw *twins) compareViews(t *rapid.T) {
@@ -184,9 +182,8 @@ func (tw *twins) compareViews(t *rapid.T) {
 	}
 	tw.compareChanges(t, v, w)
 	for l := range v.Leases() {
-		if got, want := w.LastRenewal(l), v.LastRenewal(l); got != want {
-			t.Fatalf("%s was renewed at %+v, and on the restored twin at %+v", l.Key(), want, got)
-		}
+		got, want := w.LastRenewal(l), v.LastRenewal(l)
+		need.That(t, got == want, "%s was renewed at %+v, and on the restored twin at %+v", l.Key(), want, got)
 	}
 	far := tw.stamp.Lease + 1_000_000
 	due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100)

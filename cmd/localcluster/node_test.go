@@ -113,12 +113,8 @@ func TestProcessesHavePortsOfTheirOwn(t *testing.T) {
 		defer in.Close()
 		lines := bufio.NewScanner(out)
 		for range each {
-			if !lines.Scan() {
-				t.Fatalf("a claiming process ended early: %v", lines.Err())
-			}
-			if given[mustPort(t, lines.Text())] {
-				t.Errorf("port %s was given to two processes", lines.Text())
-			}
+			need.That(t, lines.Scan(), "a claiming process ended early: %v", lines.Err())
+			expect.That(t, !given[mustPort(t, lines.Text())], "port %s was given to two processes", lines.Text())
 			given[mustPort(t, lines.Text())] = true
 		}
 	}

@@ -78,9 +78,7 @@ func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
 		err := echoed(t, conn, silence)
 		expect.That(t, errors.Is(err, os.ErrDeadlineExceeded), "%s in the cut: got %v, want nothing for %v", name, err, silence)
 	}
-	if !counted() {
-		t.Errorf("it has carried %d bytes there and %d back, want the one from before the cut", p.Carried(There), p.Carried(Back))
-	}
+	expect.That(t, counted(), "it has carried %d bytes there and %d back, want the one from before the cut", p.Carried(There), p.Carried(Back))
 	p.Heal()
 	if err := echoed(t, before, patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection from before the cut: got %v, want that it was closed", err)

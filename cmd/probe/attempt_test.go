@@ -97,9 +97,8 @@ func TestAnOutputIsBoundedAndText(t *testing.T) {
 	for name, body := range tests {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
 		got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
-		if len(got.output) > maxOutput || !utf8.ValidString(got.output) || got.status != registry.Passing {
-			t.Errorf("%s: status %d, %d bytes of output, valid UTF-8: %v", name, got.status, len(got.output), utf8.ValidString(got.output))
-		}
+		expect.That(t, len(got.output) <= maxOutput && utf8.ValidString(got.output) && got.status == registry.Passing,
+			"%s: status %d, %d bytes of output, valid UTF-8: %v", name, got.status, len(got.output), utf8.ValidString(got.output))
 	}
 }
 

@@ -38,13 +38,11 @@ func TestTargetsAreReadAndMistakesNamed(t *testing.T) {
 			t.Errorf("%s: %v", tc.text, err)
 			continue
 		}
-		if again, err := ParseTarget(target.String()); err != nil || again != target {
-			t.Errorf("%s is written %s, which is read as %v, %v", tc.text, target, again, err)
-		}
+		again, err := ParseTarget(target.String())
+		expect.That(t, err == nil && again == target, "%s is written %s, which is read as %v, %v", tc.text, target, again, err)
 		in, out := netip.MustParseAddrPort(tc.in), netip.MustParseAddrPort(tc.out)
-		if !target.contains(in.Addr(), in.Port()) || target.contains(out.Addr(), out.Port()) {
-			t.Errorf("%s contains %s: %v, and %s: %v", tc.text, in, target.contains(in.Addr(), in.Port()), out, target.contains(out.Addr(), out.Port()))
-		}
+		expect.That(t, target.contains(in.Addr(), in.Port()) && !target.contains(out.Addr(), out.Port()),
+			"%s contains %s: %v, and %s: %v", tc.text, in, target.contains(in.Addr(), in.Port()), out, target.contains(out.Addr(), out.Port()))
 	}
 }
 

@@ -166,9 +166,8 @@ func TestANodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
 				got := status("http://" + nodes[node].HTTP + "/readyz")
 				expect.That(t, got == http.StatusOK, "%s and started: it answers %d, want that it is ready", name, got)
 				within(t, "the node has what it missed", func() bool { return has(nodes[node], name) })
-				if err := c.Start(t.Context(), node); err == nil || !strings.Contains(err.Error(), "it runs") {
-					t.Errorf("started twice: got %v, want that it runs", err)
-				}
+				err = c.Start(t.Context(), node)
+				expect.That(t, err != nil && strings.Contains(err.Error(), "it runs"), "started twice: got %v, want that it runs", err)
 			}
 		})
 	}
@@ -275,9 +274,7 @@ func TestACloseLeavesNothing(t *testing.T) {
 		expect.That(t, errors.Is(err, syscall.ESRCH), "the process of %s: %v, want that there is none", n.Name, err)
 	}
 	nothingIn(t, dir)
-	if err := c.Start(t.Context(), 2); err == nil {
-		t.Error("a node of a closed cluster was started")
-	}
+	expect.That(t, c.Start(t.Context(), 2) != nil, "a node of a closed cluster was started")
 	http.DefaultClient.CloseIdleConnections()
 	within(t, "no goroutine is left", func() bool { return goleak.Find(before) == nil })
 }

@@ -81,9 +81,8 @@ func TestAComparisonLeavesOutWhatNeedsMoreDatacenters(t *testing.T) {
 
 func TestAQuickComparisonRunsWhatMattersMostOnce(t *testing.T) {
 	p := compared(t, func(o *compareOptions) { o.quick = true })
-	if len(p.scenarios) != 3 || p.Length.Duration() != 10*time.Second || len(p.LeftOut) != 0 {
-		t.Errorf("%d scenarios of %v, %q left out, want 3 of 10 s and no words about the others", len(p.scenarios), p.Length.Duration(), p.LeftOut)
-	}
+	expect.That(t, len(p.scenarios) == 3 && p.Length.Duration() == 10*time.Second && len(p.LeftOut) == 0,
+		"%d scenarios of %v, %q left out, want 3 of 10 s and no words about the others", len(p.scenarios), p.Length.Duration(), p.LeftOut)
 	for _, s := range p.scenarios {
 		expect.That(t, s.Quick && s.Rounds == 1, "%s runs %d times, quick is %t, want once and true", s.Name, s.Rounds, s.Quick)
 	}
@@ -129,9 +128,8 @@ func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {
 	need.OK(t, err)
 	need.OK(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	remove()
-	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
-		t.Errorf("%v are left, %v, want nothing", left, err)
-	}
+	left, err := os.ReadDir(parent)
+	expect.That(t, err == nil && len(left) == 0, "%v are left, %v, want nothing", left, err)
 }
 
 func TestAReportIsMadeAnewFromItsRawFile(t *testing.T) {

@@ -86,9 +86,7 @@ func TestEveryChangeIsNewer(t *testing.T) {
 	last := int64(load.DirtyBase)
 	for range 5 {
 		i := registration(t, next(), f.app(1))
-		if i.ID() != f.id(1) || i.LastDirty <= last {
-			t.Errorf("%s with lastDirtyTimestamp %d after %d", i.ID(), i.LastDirty, last)
-		}
+		expect.That(t, i.ID() == f.id(1) && i.LastDirty > last, "%s with lastDirtyTimestamp %d after %d", i.ID(), i.LastDirty, last)
 		last = i.LastDirty
 	}
 }

@@ -88,9 +88,8 @@ func TestAllNodesAreThoseThatTheClusterReaches(t *testing.T) {
 	}})
 	want := []string{"127.0.0.1:8761", "127.0.0.1:8762"}
 	expect.That(t, err == nil && slices.Equal(got, want), "%q, %v, want %q", got, err, want)
-	if got, err := nodesOf(client.Status{Node: "node1"}); err == nil {
-		t.Errorf("%q of a cluster that tells no addresses, want an error", got)
-	}
+	got, err = nodesOf(client.Status{Node: "node1"})
+	expect.That(t, err != nil, "%q of a cluster that tells no addresses, want an error", got)
 }
 
 func TestTheWarmUpDoesNotCount(t *testing.T) {
@@ -157,9 +156,7 @@ func TestTheRowsOfALoadAreOfEachOperationNodeAndStretch(t *testing.T) {
 	for _, row := range rows {
 		got = append(got, strings.Join(row, " "))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	expect.That(t, slices.Equal(got, want), "rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
 func TestALoadOfWhichNothingWasAnsweredIsAnError(t *testing.T) {
@@ -199,9 +196,7 @@ func TestTheProgressLineTellsOfTheLastSecond(t *testing.T) {
 		p := progressLine{out: &out, terminal: tc.terminal, warmUp: 2 * time.Second, last: moment{latency: load.NewLatency()}}
 		p.print(sumTotals(totals(100, 10, 0), time.Second))
 		p.print(sumTotals(totals(106, 13, 6), 3*time.Second))
-		if out.String() != tc.want {
-			t.Errorf("%s: %q, want %q", tc.name, out.String(), tc.want)
-		}
+		expect.Equal(t, out.String(), tc.want, "%s:", tc.name)
 	}
 }
 

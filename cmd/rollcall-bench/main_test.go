@@ -76,9 +76,8 @@ func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
 func TestTheDefaultsThatBaselinesShareAreTheServers(t *testing.T) {
 	d, err := testServer.defaults(t.Context())
 	expect.That(t, err == nil && d.GC.Percent > 0 && d.Test.CommitTimeout > 0, "got %+v, %v", d, err)
-	if _, err := (&server{path: filepath.Join(t.TempDir(), "missing")}).defaults(t.Context()); err == nil {
-		t.Error("a program that does not exist told its settings")
-	}
+	_, err = (&server{path: filepath.Join(t.TempDir(), "missing")}).defaults(t.Context())
+	expect.That(t, err != nil, "a program that does not exist told its settings")
 }
 
 func TestTheMountOfAPathIsFound(t *testing.T) {
@@ -115,7 +114,6 @@ func TestMetricsAreReadByTheirWholeName(t *testing.T) {
 	const text = "# HELP heap_bytes x\nheap_bytes_total 7\nheap_bytes 1.5e+06\n"
 	got, err := metricValue(text, "heap_bytes")
 	expect.That(t, err == nil && got == 1.5e6, "got %f, %v", got, err)
-	if _, err := metricValue(text, "heap"); err == nil {
-		t.Error("a metric that is not there was found")
-	}
+	_, err = metricValue(text, "heap")
+	expect.That(t, err != nil, "a metric that is not there was found")
 }

@@ -50,9 +50,7 @@ func TestAMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 			r := reported(t, 4)
 			tc.change(r)
 			err := ratiosOptions{form: cli.Table}.publish(r, &bytes.Buffer{})
-			if (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			expect.That(t, (err != nil) == (tc.want != "") && (err == nil || strings.Contains(err.Error(), tc.want)), "got %v, want %q", err, tc.want)
 		})
 	}
 }
@@ -158,12 +156,10 @@ func TestTheNodesDataIsRemoved(t *testing.T) {
 		need.OK(t, err)
 		need.OK(t, os.WriteFile(filepath.Join(dir, "log"), nil, 0o600))
 		remove()
-		if _, err := os.Stat(dir); !os.IsNotExist(err) {
-			t.Errorf("%s is still there: %v", dir, err)
-		}
-		if _, err := os.Stat(data); os.IsNotExist(err) == existed {
-			t.Errorf("--data existed before: %t, and afterwards: %v", existed, err)
-		}
+		_, err = os.Stat(dir)
+		expect.That(t, os.IsNotExist(err), "%s is still there: %v", dir, err)
+		_, err = os.Stat(data)
+		expect.That(t, os.IsNotExist(err) != existed, "--data existed before: %t, and afterwards: %v", existed, err)
 	}
 }
 
@@ -181,9 +177,7 @@ func TestSpreadIsMedianAndEnds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			given := slices.Clone(tc.values)
 			got := spreadOf(tc.values)
-			if got != tc.want || got.text("×") != tc.text {
-				t.Errorf("got %v, shown as %q, want %v as %q", got, got.text("×"), tc.want, tc.text)
-			}
+			expect.That(t, got == tc.want && got.text("×") == tc.text, "got %v, shown as %q, want %v as %q", got, got.text("×"), tc.want, tc.text)
 			expect.That(t, slices.Equal(given, tc.values), "the rounds' order was changed to %v", tc.values)
 		})
 	}
@@ -258,9 +252,8 @@ func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
 
 func TestGoalsAreFloorsOrBeyond(t *testing.T) {
 	for _, r := range ratioRows {
-		if r.Floor != r.Goal && r.judge(r.Floor) != met || r.Goal != 0 && r.judge(r.Goal) != goalMet {
-			t.Errorf("%s: floor %v, goal %v", r.Name, r.Floor, r.Goal)
-		}
+		expect.That(t, (r.Floor == r.Goal || r.judge(r.Floor) == met) && (r.Goal == 0 || r.judge(r.Goal) == goalMet),
+			"%s: floor %v, goal %v", r.Name, r.Floor, r.Goal)
 	}
 }
 
@@ -289,9 +282,7 @@ func shortRun(t *testing.T) *ratiosRun {
 func wantNothingWrong(t *testing.T, run *ratiosRun) {
 	t.Helper()
 	for how, n := range run.wrong {
-		if !strings.HasPrefix(how, "status 503 ") && !strings.HasPrefix(how, "status 504 ") {
-			t.Errorf("wrong answers: %d × %s", n, how)
-		}
+		expect.That(t, strings.HasPrefix(how, "status 503 ") || strings.HasPrefix(how, "status 504 "), "wrong answers: %d × %s", n, how)
 	}
 }
 
@@ -332,9 +323,8 @@ func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
 		expect.That(t, f != nil && len(f.Values) == 1, "%s: got %+v, want one value", name, f)
 	}
 	for _, name := range []figureName{crossingP99, healing} {
-		if f := run.find(name); f != nil && f.Values[0] <= 0 {
-			t.Errorf("%s: got %v", name, f.Values)
-		}
+		f := run.find(name)
+		expect.That(t, f == nil || f.Values[0] > 0, "%s: got %v", name, f.Values)
 	}
 	wantNothingWrong(t, run)
 }
@@ -429,9 +419,8 @@ func TestAWatcherFindsTheChangeInALine(t *testing.T) {
 		{name: "another instance", line: `{"index":"a-7","action":"ADDED","id":"other","status":"UP"}`, want: -1},
 		{name: "start", line: `{"index":"a-7"}`, want: -1},
 	} {
-		if i, ok := c.changeOf([]byte(tc.line)); ok != (tc.want >= 0) || ok && i != tc.want {
-			t.Errorf("%s: got %d, %t, want %d", tc.name, i, ok, tc.want)
-		}
+		i, ok := c.changeOf([]byte(tc.line))
+		expect.That(t, ok == (tc.want >= 0) && (!ok || i == tc.want), "%s: got %d, %t, want %d", tc.name, i, ok, tc.want)
 	}
 }
 
@@ -474,8 +463,7 @@ func TestTheBareHandlerAnswersPutsAndPayloads(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(tc.method, tc.path, nil))
-		if w.Code != tc.status || tc.status == 200 && w.Body.Len() != tc.body {
-			t.Errorf("%s %s: status %d and %d bytes, want %d and %d", tc.method, tc.path, w.Code, w.Body.Len(), tc.status, tc.body)
-		}
+		expect.That(t, w.Code == tc.status && (tc.status != 200 || w.Body.Len() == tc.body),
+			"%s %s: status %d and %d bytes, want %d and %d", tc.method, tc.path, w.Code, w.Body.Len(), tc.status, tc.body)
 	}
 }

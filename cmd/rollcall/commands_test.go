@@ -258,7 +258,6 @@ func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
 	need.OK(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
 	_, stderr, code := rollcall(t, "status", "--addr", s.URL, "--ca", ca)
 	expect.That(t, code == cli.ExitOK, "exit %d: %s", code, stderr)
-	if _, _, code := rollcall(t, "status", "--addr", s.URL); code != cli.ExitError {
-		t.Errorf("exit %d without the authority, want %d", code, cli.ExitError)
-	}
+	_, _, code = rollcall(t, "status", "--addr", s.URL)
+	expect.That(t, code == cli.ExitError, "exit %d without the authority, want %d", code, cli.ExitError)
 }

@@ -262,9 +262,7 @@ raft:
 test:
   dial: {n2: '127.0.0.1:9'} # flag
 `
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
-	}
+	expect.That(t, out.String() == want, "got\n%s\nwant\n%s", out.String(), want)
 }
 
 func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
@@ -272,15 +270,12 @@ func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
 	var out bytes.Buffer
 	need.OK(t, s.write(&out, true))
 	again, err := loadWith(t, nil, nil, out.String())
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, out.String())
-	}
+	need.That(t, err == nil, "%v in\n%s", err, out.String())
 	noEmptyMaps(again.Config)
 	noEmptyMaps(s.Config)
 	expect.Deep(t, again.Config, s.Config, "got")
-	if got, want := strings.Count(out.String(), " # default\n"), len(s.Config.settings())-4; got != want {
-		t.Errorf("%d keys are marked as defaults, want %d:\n%s", got, want, out.String())
-	}
+	got, want := strings.Count(out.String(), " # default\n"), len(s.Config.settings())-4
+	expect.That(t, got == want, "%d keys are marked as defaults, want %d:\n%s", got, want, out.String())
 }
 
 func TestSettingsThatDifferFromTheClustersAreMarked(t *testing.T) {

@@ -84,12 +84,8 @@ func TestValidateNamesTheKey(t *testing.T) {
 			c := validConfig()
 			tc.change(c)
 			err := c.Validate()
-			if tc.want == "" && err != nil {
-				t.Errorf("got %v, want it valid", err)
-			}
-			if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("got %v, want %q in it", err, tc.want)
-			}
+			expect.That(t, tc.want != "" || err == nil, "got %v, want it valid", err)
+			expect.That(t, tc.want == "" || err != nil && strings.Contains(err.Error(), tc.want), "got %v, want %q in it", err, tc.want)
 		})
 	}
 }
@@ -134,9 +130,8 @@ func TestListenersStayOnLoopbackUnlessTLSOrPlain(t *testing.T) {
 			c := validConfig()
 			tc.change(c)
 			err := c.validateExposure()
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			expect.That(t, (err != nil) == (tc.want != "") && (err == nil || strings.Contains(err.Error(), tc.want)),
+				"got %v, want %q", err, tc.want)
 		})
 	}
 }
@@ -202,9 +197,8 @@ func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
 				}
 			}
 			expect.That(t, slices.Equal(on, tc.want), "%q are on, want %q", on, tc.want)
-			if c := s.storeConfig(engineEnv{}); c.Settings != s.leases() {
-				t.Errorf("the store gets %+v, want %+v", c.Settings, s.leases())
-			}
+			c := s.storeConfig(engineEnv{})
+			expect.That(t, c.Settings == s.leases(), "the store gets %+v, want %+v", c.Settings, s.leases())
 		})
 	}
 }
@@ -285,9 +279,7 @@ func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
 			}
 			deadline := time.Now().Add(30 * time.Second)
 			for !strings.Contains(text(t, checks), `"Status":"passing"`) {
-				if time.Now().After(deadline) {
-					t.Fatalf("the checks are %s", text(t, checks))
-				}
+				need.That(t, !time.Now().After(deadline), "the checks are %s", text(t, checks))
 				select {
 				case <-asked:
 				case <-time.After(10 * time.Millisecond):
@@ -352,9 +344,8 @@ func TestValidateNamesThePeer(t *testing.T) {
 			c := validConfig()
 			tc.change(c)
 			err := c.Validate()
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			expect.That(t, (err != nil) == (tc.want != "") && (err == nil || strings.Contains(err.Error(), tc.want)),
+				"got %v, want %q", err, tc.want)
 		})
 	}
 }
@@ -383,9 +374,8 @@ func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
 func TestReadsInModeAPAreStaleUnlessSomebodyAsksForMore(t *testing.T) {
 	s, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap"}, nil, "")
 	expect.That(t, err == nil && s.HTTPD.Reads == "stale", "reads.eureka is %q, %v", s.HTTPD.Reads, err)
-	if _, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap", "--reads-eureka", "linearizable"}, nil, ""); err == nil {
-		t.Error("linearizable reads are accepted")
-	}
+	_, err = loadWith(t, []string{"--data-dir", "d", "--mode", "ap", "--reads-eureka", "linearizable"}, nil, "")
+	expect.That(t, err != nil, "linearizable reads are accepted")
 }
 
 func TestPasswordsOfPeersAreNotShown(t *testing.T) {
@@ -394,7 +384,6 @@ func TestPasswordsOfPeersAreNotShown(t *testing.T) {
 	need.OK(t, err)
 	var out strings.Builder
 	need.OK(t, s.write(&out, false))
-	if strings.Contains(out.String(), "secret") || !strings.Contains(out.String(), "http://user:xxxxx@h:2") {
-		t.Errorf("it prints\n%s", out.String())
-	}
+	expect.That(t, !strings.Contains(out.String(), "secret") && strings.Contains(out.String(), "http://user:xxxxx@h:2"),
+		"it prints\n%s", out.String())
 }

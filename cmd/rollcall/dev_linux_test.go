@@ -21,9 +21,8 @@ import (
 func becomeSubreaper(t *testing.T) {
 	t.Helper()
 	const setChildSubreaper = 36 // prctl(2)
-	if _, _, err := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); err != 0 {
-		t.Fatal(err)
-	}
+	_, _, err := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
+	need.That(t, err == 0, "%v", err)
 	t.Cleanup(func() { syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 0, 0) })
 }
 

@@ -38,9 +38,8 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 			o := valid
 			tc.change(&o)
 			err := o.validate()
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			expect.That(t, (err != nil) == (tc.want != "") && (err == nil || strings.Contains(err.Error(), tc.want)),
+				"got %v, want %q", err, tc.want)
 		})
 	}
 }
@@ -50,9 +49,8 @@ func TestDevKeepsTheDataOfTheModesApart(t *testing.T) {
 	dirs := map[string]string{}
 	for _, mode := range []string{modeCP, modeAP} {
 		for _, n := range (devOptions{nodes: 3, mode: mode, dcs: 2, httpPort: 8761, data: dataOfMode(mode)}).plan() {
-			if of, taken := dirs[n.Dir]; taken {
-				t.Errorf("%s is a node's directory in mode %s and in mode %s", n.Dir, of, mode)
-			}
+			of, taken := dirs[n.Dir]
+			expect.That(t, !taken, "%s is a node's directory in mode %s and in mode %s", n.Dir, of, mode)
 			dirs[n.Dir] = mode
 		}
 	}

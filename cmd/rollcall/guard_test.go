@@ -83,9 +83,8 @@ func TestACommandRunsWhileItsLockIsHeld(t *testing.T) {
 			expect.That(t, code == tc.code && stdout == tc.prints && stderr == "",
 				"exit %d, printed %q and %q, want exit %d and %q", code, stdout, stderr, tc.code, tc.prints)
 			things := "/" + tc.args[0] + "s/demo"
-			if want := []string{"POST /sessions", "PUT " + things, "DELETE " + things, "DELETE /sessions/s1"}; !slices.Equal(f.called(), want) {
-				t.Errorf("called %q, want %q", f.called(), want)
-			}
+			want := []string{"POST /sessions", "PUT " + things, "DELETE " + things, "DELETE /sessions/s1"}
+			expect.That(t, slices.Equal(f.called(), want), "called %q, want %q", f.called(), want)
 		})
 	}
 }
@@ -116,9 +115,8 @@ func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
 			stdout, stderr, code := rollcall(t, append([]string{"lock", "demo", "--addr", tc.addr}, tc.args...)...)
 			expect.That(t, code == tc.code && stdout == "" && strings.Contains(stderr, tc.says),
 				"exit %d, printed %q and said %q, want exit %d and %q", code, stdout, stderr, tc.code, tc.says)
-			if calls := f.called(); len(calls) > 0 && calls[len(calls)-1] != "DELETE /sessions/s1" {
-				t.Errorf("called %q, want the session ended at last", calls)
-			}
+			calls := f.called()
+			expect.That(t, len(calls) == 0 || calls[len(calls)-1] == "DELETE /sessions/s1", "called %q, want the session ended at last", calls)
 		})
 	}
 }

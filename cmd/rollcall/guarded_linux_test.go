@@ -46,9 +46,8 @@ func TestSignalsReachTheCommandAndTheLockIsReleasedAfterIt(t *testing.T) {
 			process.Process.Signal(tc.signal)
 			process.Wait()
 			expect.Equal(t, process.ProcessState.ExitCode(), tc.code, "exit code")
-			if want := []string{"POST /sessions", "PUT /locks/demo", "DELETE /locks/demo", "DELETE /sessions/s1"}; !slices.Equal(f.called(), want) {
-				t.Errorf("called %q, want %q", f.called(), want)
-			}
+			want := []string{"POST /sessions", "PUT /locks/demo", "DELETE /locks/demo", "DELETE /sessions/s1"}
+			expect.That(t, slices.Equal(f.called(), want), "called %q, want %q", f.called(), want)
 		})
 	}
 }

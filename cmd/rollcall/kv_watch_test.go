@@ -46,7 +46,5 @@ func TestAWatchOfKeysIsALinePerChangeInJSON(t *testing.T) {
 	want := `{"event":"present","key":"a","value":"eA==","flags":0,"lock_index":0,"create_index":0,"modify_index":5}
 {"event":"deleted","key":"a","value":"","flags":0,"lock_index":0,"create_index":0,"modify_index":0}
 `
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
-	}
+	expect.That(t, out.String() == want, "got\n%swant\n%s", out.String(), want)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -129,9 +130,7 @@ ORDERS  orders-1  UP      h     10.0.0.1  1970-01-01T00:00:01Z  1970-01-01T00:00
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
 			need.OK(t, cli.Table.Print(&out, tc.value))
-			if out.String() != tc.want {
-				t.Errorf("got\n%s\nwant\n%s", out.String(), tc.want)
-			}
+			expect.That(t, out.String() == tc.want, "got\n%s\nwant\n%s", out.String(), tc.want)
 		})
 	}
 }
@@ -190,9 +189,7 @@ func TestJSON(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
 			need.OK(t, cli.JSON.Print(&out, tc.value))
-			if out.String() != tc.want {
-				t.Errorf("got\n%s\nwant\n%s", out.String(), tc.want)
-			}
+			expect.That(t, out.String() == tc.want, "got\n%s\nwant\n%s", out.String(), tc.want)
 		})
 	}
 }

@@ -93,11 +93,9 @@ REPAIRED  TIME                  WHY      SENT  REMOVED
 dc2       1970-01-01T00:00:03Z  too-old  12    3
 `
 	var out bytes.Buffer
-	if err := cli.Table.Print(&out, found); err != nil || out.String() != want {
-		t.Errorf("%v, got\n%s\nwant\n%s", err, out.String(), want)
-	}
+	err := cli.Table.Print(&out, found)
+	expect.That(t, err == nil && out.String() == want, "%v, got\n%s\nwant\n%s", err, out.String(), want)
 	out.Reset()
-	if err := cli.Table.Print(&out, peerTables{}); err != nil || strings.Count(out.String(), "\n") != 1 {
-		t.Errorf("%v, without peers it prints\n%s\nwant one head", err, out.String())
-	}
+	err = cli.Table.Print(&out, peerTables{})
+	expect.That(t, err == nil && strings.Count(out.String(), "\n") == 1, "%v, without peers it prints\n%s\nwant one head", err, out.String())
 }

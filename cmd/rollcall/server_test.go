@@ -251,9 +251,8 @@ func TestAStoreThatFailedIsNotKeptByWhatHangsBesideIt(t *testing.T) {
 		err := together(t.Context(),
 			func(context.Context) error { return broken },
 			func(context.Context) { <-never })
-		if !errors.Is(err, broken) || time.Since(began) != besideLimit {
-			t.Errorf("ended after %v with %v, want the store's error after %v", time.Since(began), err, besideLimit)
-		}
+		expect.That(t, errors.Is(err, broken) && time.Since(began) == besideLimit,
+			"ended after %v with %v, want the store's error after %v", time.Since(began), err, besideLimit)
 		close(never)
 	})
 }

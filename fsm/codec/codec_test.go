@@ -176,8 +176,7 @@ func TestANewerLevelIsNotCalledCorrupt(t *testing.T) {
 
 func TestAFieldIsThereFromItsLevelOn(t *testing.T) {
 	for level, want := range map[byte]bool{1: false, 2: true, 3: true} {
-		if c := Writer(nil, level); c.Since(2) != want {
-			t.Errorf("level %d: a field since level 2 is there: %v, want %v", level, c.Since(2), want)
-		}
+		c := Writer(nil, level)
+		expect.That(t, c.Since(2) == want, "level %d: a field since level 2 is there: %v, want %v", level, c.Since(2), want)
 	}
 }

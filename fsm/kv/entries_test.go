@@ -99,9 +99,8 @@ func TestCompareAndSet(t *testing.T) {
 				return
 			}
 			r.yes(op)
-			if e, _ := r.View().Get("a"); test.verb == CAS && string(e.Value) != "2" || test.verb == DeleteCAS && e != nil {
-				t.Errorf("afterwards the entry is %+v", e)
-			}
+			e, _ = r.View().Get("a")
+			expect.That(t, (test.verb != CAS || string(e.Value) == "2") && (test.verb != DeleteCAS || e == nil), "afterwards the entry is %+v", e)
 		})
 	}
 }
@@ -243,9 +242,8 @@ func TestConditionsOnTheirOwnAreAnswered(t *testing.T) {
 func TestOtherFlagsAreAChange(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
-	if res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: 1}); res.Index == 0 || r.entry("a").Flags != 1 {
-		t.Errorf("answered %+v, entry %+v", res, r.entry("a"))
-	}
+	res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: 1})
+	expect.That(t, res.Index != 0 && r.entry("a").Flags == 1, "answered %+v, entry %+v", res, r.entry("a"))
 }
 
 func TestTimeDoesNotGoBack(t *testing.T) {
@@ -280,9 +278,8 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	}
 	begin := uintptr(unsafe.Pointer(unsafe.StringData(text)))
 	for _, k := range kept {
-		if at := uintptr(unsafe.Pointer(unsafe.StringData(k))); at >= begin && at < begin+uintptr(len(text)) {
-			t.Errorf("%q is kept in the operation's memory", k)
-		}
+		at := uintptr(unsafe.Pointer(unsafe.StringData(k)))
+		expect.That(t, at < begin || at >= begin+uintptr(len(text)), "%q is kept in the operation's memory", k)
 	}
 }
 
@@ -302,9 +299,7 @@ func TestWriteUnderAFenceThatDoesNotHoldChangesNothing(t *testing.T) {
 		res := r.no(fenced(verb))
 		expect.That(t, res.Fence == now, "verb %d: told fence %d, want %d of who holds it now", verb, res.Fence, now)
 	}
-	if r.entry("data") != before {
-		t.Errorf("entry is %+v, want it as it was: %+v", r.entry("data"), before)
-	}
+	expect.That(t, r.entry("data") == before, "entry is %+v, want it as it was: %+v", r.entry("data"), before)
 }
 
 // fences returns a rig where a holds key "k" by 102, lock "l" by 103 and a permit of semaphore "s" by

@@ -28,9 +28,8 @@ func TestRepeatedOperationIsAnsweredAsTheFirst(t *testing.T) {
 			r.yes(set("a", "between"))
 			r.pass(OnceFor - 1)
 			second := r.do(Once{"x", test.op})
-			if second.Index != 0 || string(r.entry("a").Value) != "between" {
-				t.Errorf("it was performed again: answered %+v, entry %+v", second, r.entry("a"))
-			}
+			expect.That(t, second.Index == 0 && string(r.entry("a").Value) == "between",
+				"it was performed again: answered %+v, entry %+v", second, r.entry("a"))
 			first.Index = 0
 			expect.Deep(t, second, first, "answered")
 		})

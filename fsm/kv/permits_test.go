@@ -334,9 +334,7 @@ func TestWhatNobodyHasIsNoMore(t *testing.T) {
 	r.yes(ReleasePermit{Kind: Semaphore, Name: "x", Session: s1}) // 102
 	got = view()
 	expect.That(t, got == 102, "index %d after the release, want 102: it must not go back", got)
-	if r.state().all.Len() != 0 || len(r.Freeze().Permits) != 0 {
-		t.Errorf("%d are kept, want none", r.state().all.Len())
-	}
+	expect.That(t, r.state().all.Len() == 0 && len(r.Freeze().Permits) == 0, "%d are kept, want none", r.state().all.Len())
 }
 
 func (r *rig) state() *permitTables { return &r.State.permits }

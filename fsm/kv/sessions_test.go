@@ -126,9 +126,8 @@ func TestSessionWithoutTTLDoesNotEnd(t *testing.T) {
 	r := newRig(t)
 	s := r.session(s1)
 	r.yes(RenewSession{s1})
-	if ends := r.View().Ends(s); ends != 0 || r.NeedsClock() {
-		t.Errorf("it ends at %d, needs the clock: %t", ends, r.NeedsClock())
-	}
+	ends := r.View().Ends(s)
+	expect.That(t, ends == 0 && !r.NeedsClock(), "it ends at %d, needs the clock: %t", ends, r.NeedsClock())
 	due := r.Due(math.MaxInt64, 10)
 	expect.That(t, len(due) <= 0, "due are %+v", due)
 }
@@ -250,9 +249,8 @@ func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
 			expect.Slice(t, left, test.left, "left are")
 			e := r.entry("a")
 			expect.That(t, (e.Session == s1) == slices.Contains(left, s1), "the key it held is %+v", e)
-			if len(left) < 3 && r.View().SessionIndex() != r.next {
-				t.Errorf("the sessions' index is %d, want that of the operation, %d", r.View().SessionIndex(), r.next)
-			}
+			expect.That(t, len(left) >= 3 || r.View().SessionIndex() == r.next,
+				"the sessions' index is %d, want that of the operation, %d", r.View().SessionIndex(), r.next)
 		})
 	}
 }
@@ -366,7 +364,6 @@ func TestEndOfALockDelayIsProposed(t *testing.T) {
 	if due := r.due(); len(due) != 1 {
 		t.Errorf("due are %+v, want the end of the second", due)
 	}
-	if n := len(r.Freeze().Delays); n > 0 || r.NeedsClock() {
-		t.Errorf("%d lock-delays are left; needs the clock: %t", n, r.NeedsClock())
-	}
+	n := len(r.Freeze().Delays)
+	expect.That(t, n <= 0 && !r.NeedsClock(), "%d lock-delays are left; needs the clock: %t", n, r.NeedsClock())
 }

@@ -220,9 +220,8 @@ func TestViewsReadABoundedNumberOfBytes(t *testing.T) {
 	if entries, _, ok := v.Read([]KeyOp{{Verb: GetTree, Key: "large/"}}); ok || entries != nil {
 		t.Errorf("Read of 66 MiB: %d entries, %t, want none", len(entries), ok)
 	}
-	if keys, _, ok := v.Keys("large/", ""); !ok || len(keys) != 66 {
-		t.Errorf("Keys: %d, %t, want 66", len(keys), ok)
-	}
+	keys, _, ok := v.Keys("large/", "")
+	expect.That(t, ok && len(keys) == 66, "Keys: %d, %t, want 66", len(keys), ok)
 }
 
 func TestWhatARepeatedTransactionReadIsKeptWhileItIsLittle(t *testing.T) {

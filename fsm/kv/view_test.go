@@ -75,9 +75,8 @@ func TestViewOfTheSameStateIsShared(t *testing.T) {
 	r.yes(set("a", "1"))
 	second := r.View()
 	expect.That(t, first.shown == second.shown, "without a change the tables were copied")
-	if first.Lease() == second.Lease() || second.Lease() != r.now {
-		t.Errorf("the lease clock went from %d to %d, want %d", first.Lease(), second.Lease(), r.now)
-	}
+	expect.That(t, first.Lease() != second.Lease() && second.Lease() == r.now,
+		"the lease clock went from %d to %d, want %d", first.Lease(), second.Lease(), r.now)
 }
 
 func TestIndexOfWhatIsRead(t *testing.T) {

@@ -87,9 +87,7 @@ func TestWhoLeavesLeavesOthersWaiting(t *testing.T) {
 	expect.That(t, woken(stays), "who stayed was not woken")
 	next := w.Join(topic)
 	stays.Leave() // late, and of the wait before
-	if woken(next) || w.Len() != 1 {
-		t.Errorf("the next wait is over: %t, %d wait", woken(next), w.Len())
-	}
+	expect.That(t, !woken(next) && w.Len() == 1, "the next wait is over: %t, %d wait", woken(next), w.Len())
 }
 
 func TestNewStateWakesEverybody(t *testing.T) {

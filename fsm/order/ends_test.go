@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // The heap is told of no renewal, and must find what has ended all the same.
@@ -62,9 +63,7 @@ func TestEndedAreThoseWhoseTrueEndHasPassed(t *testing.T) {
 					t.Fatalf("ended before %d are %v of %d, want %v of %v", now, got, e.Len(), want, ends)
 				}
 				for _, slot := range got {
-					if e.Known(slot) != ends[slot] {
-						t.Fatalf("slot %d ends at %d, want %d", slot, e.Known(slot), ends[slot])
-					}
+					need.Equal(t, e.Known(slot), ends[slot], "slot %d ends at", slot)
 				}
 			},
 		})
@@ -82,9 +81,8 @@ func TestScheduleYieldsWhatIsDueInOrder(t *testing.T) {
 	for _, key := range s.Due(5) {
 		got = append(got, key)
 	}
-	if !slices.Equal(got, []string{"b", "a", "c"}) || s.Len() != 4 || before.Len() != 5 {
-		t.Errorf("due at 5 are %v of %d, of %d in the copy; want b, a, c of 4, of 5", got, s.Len(), before.Len())
-	}
+	expect.That(t, slices.Equal(got, []string{"b", "a", "c"}) && s.Len() == 4 && before.Len() == 5,
+		"due at 5 are %v of %d, of %d in the copy; want b, a, c of 4, of 5", got, s.Len(), before.Len())
 	at, key, _ := s.First()
 	last, ok := s.Last()
 	expect.That(t, at == 3 && key == "b" && last == 6 && ok && s.Has(6, "d") && !s.Has(5, "d"),

@@ -193,9 +193,8 @@ func TestRegistrationIsRefusedAsAWhole(t *testing.T) {
 			before := g.Freeze()
 			res := g.client(tt.op)
 			need.That(t, res.Outcome == tt.want, "got %+v, want outcome %d", res, tt.want)
-			if after := g.Freeze(); tt.want != Done && !reflect.DeepEqual(after, before) {
-				t.Errorf("refused, and something is left of it:\n%+v\nwas\n%+v", after, before)
-			}
+			after := g.Freeze()
+			expect.That(t, tt.want == Done || reflect.DeepEqual(after, before), "refused, and something is left of it:\n%+v\nwas\n%+v", after, before)
 		})
 	}
 }
@@ -217,9 +216,8 @@ func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testin
 	rec, ok := g.View().Removal(Key{"WEB", "s1"})
 	expect.That(t, ok && rec.Kind == Canceled && rec.Lease.Changed > index, "record of the old name: %+v %t, want it canceled", rec, ok)
 	l := g.lease(Key{"SHOP", "s1"})
-	if l.Service.CreateIndex != created || len(l.Service.Checks) != 1 || g.check("", "ttl").Status != Passing {
-		t.Errorf("service %+v with check %+v, want it created at %d with the check that it had", l.Service, g.check("", "ttl"), created)
-	}
+	expect.That(t, l.Service.CreateIndex == created && len(l.Service.Checks) == 1 && g.check("", "ttl").Status == Passing,
+		"service %+v with check %+v, want it created at %d with the check that it had", l.Service, g.check("", "ttl"), created)
 	got := g.View().Heard(g.check("", "ttl"))
 	expect.That(t, got == heard, "last heartbeat at %d, want that of before, %d", got, heard)
 	lost := g.Lost()
@@ -427,9 +425,8 @@ func TestServiceIsFoundByItsIDHoweverItWasRegistered(t *testing.T) {
 	want := func(node, id string, key Key, ambiguous bool) {
 		t.Helper()
 		l, twice := g.View().ServiceOn(node, id)
-		if twice != ambiguous || (l == nil) != (key == Key{}) || l != nil && l.Key() != key {
-			t.Errorf("service %q of node %q is %v, ambiguous: %t; want %s, %t", id, node, l, twice, key, ambiguous)
-		}
+		expect.That(t, twice == ambiguous && (l == nil) == (key == Key{}) && (l == nil || l.Key() == key),
+			"service %q of node %q is %v, ambiguous: %t; want %s, %t", id, node, l, twice, key, ambiguous)
 	}
 	want("", "orders-1", orders1, false)
 	want("", "x", Key{}, true)
@@ -448,9 +445,8 @@ func TestApplicationIsCalledAsItWasRegistered(t *testing.T) {
 	g := newRig(t)
 	called := func(app, want string) {
 		t.Helper()
-		if a, ok := g.View().App(app); !ok || a.ServiceName() != want {
-			t.Errorf("%s is called %q (there: %t), want %q", app, a.ServiceName(), ok, want)
-		}
+		a, ok := g.View().App(app)
+		expect.That(t, ok && a.ServiceName() == want, "%s is called %q (there: %t), want %q", app, a.ServiceName(), ok, want)
 	}
 	g.register(instance(orders1, Up, 100))
 	called("ORDERS", "orders")
@@ -478,18 +474,14 @@ func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
 		expect.That(t, c.Index == index+2+Index(i) && c.Lease.Instance.Status == Down && c.Lease.Action == ActionModified,
 			"change %d: %+v of %+v, want it DOWN, by an index of its own", i, c, c.Lease)
 	}
-	if v.CatalogIndex() != index+1 {
-		t.Errorf("nodes changed at %d, want %d", v.CatalogIndex(), index+1)
-	}
+	expect.Equal(t, v.CatalogIndex(), index+1, "nodes changed at")
 	app, _ := v.App("WEB")
 	before := app.Changed
 	g.client(SetCheck{Check: "n", Status: Critical, Output: "still"})
-	if v := g.View(); v.CatalogIndex() != v.Index() {
-		t.Errorf("nodes changed at %d, want at %d", v.CatalogIndex(), v.Index())
-	}
-	if app, _ := g.View().App("WEB"); app.Changed != before {
-		t.Errorf("WEB changed at %d by the output of its node's check, want %d", app.Changed, before)
-	}
+	v = g.View()
+	expect.That(t, v.CatalogIndex() == v.Index(), "nodes changed at %d, want at %d", v.CatalogIndex(), v.Index())
+	app, _ = g.View().App("WEB")
+	expect.That(t, app.Changed == before, "WEB changed at %d by the output of its node's check, want %d", app.Changed, before)
 }
 
 func TestIndexesOfOneCounter(t *testing.T) {
@@ -504,9 +496,8 @@ func TestIndexesOfOneCounter(t *testing.T) {
 	}
 	g.Take()
 	r, err := Thaw(g.Freeze())
-	if err != nil || r.Next() != first+4 || r.View().Index() != first+2 {
-		t.Errorf("thawed: %v; next is %d, index %d; want %d and %d", err, r.Next(), r.View().Index(), first+4, first+2)
-	}
+	expect.That(t, err == nil && r.Next() == first+4 && r.View().Index() == first+2,
+		"thawed: %v; next is %d, index %d; want %d and %d", err, r.Next(), r.View().Index(), first+4, first+2)
 }
 
 func TestFrozenCatalogThatLiesIsRefused(t *testing.T) {

@@ -75,13 +75,10 @@ func TestRemovalRecordIsReducedAfterTheDeltaWindowAndForgottenAfterADay(t *testi
 	for at := int64(0); at < maxRemovalAge; at += maxLead {
 		record(at)
 	}
-	if rec := record(maxRemovalAge - 30_000); rec == nil {
-		t.Fatal("forgotten before a day")
-	}
+	need.That(t, record(maxRemovalAge-30_000) != nil, "forgotten before a day")
 	expect.OKf(t, expect.Err(g.View().Changes(1, 0)), "changes within the day")
-	if rec := record(maxRemovalAge + 30_000); rec != nil {
-		t.Fatalf("after a day: %+v, want it forgotten", rec)
-	}
+	rec = record(maxRemovalAge + 30_000)
+	need.That(t, rec == nil, "after a day: %+v, want it forgotten", rec)
 	expect.ErrorIs(t, expect.Err(g.View().Changes(1, 0)), ErrTooOld, "changes after 1:")
 	expect.OKf(t, expect.Err(g.View().Changes(2, 0)), "changes after 2, the newest that was forgotten")
 	res := g.peer(Register{instance(key, Up, 100)})
@@ -103,9 +100,8 @@ func TestOldestRemovalRecordGoesWhenThereAreTooMany(t *testing.T) {
 	}
 	remove(maxRemovals, maxRemovals+2)
 	f := g.Freeze()
-	if len(f.Removals) != maxRemovals || f.Pruned != 4 || f.Removals[0].Lease.Instance.ID() != "2" {
-		t.Errorf("%d records, pruned to %d, first %s; want %d, 4, 2", len(f.Removals), f.Pruned, f.Removals[0].Lease.Key(), maxRemovals)
-	}
+	expect.That(t, len(f.Removals) == maxRemovals && f.Pruned == 4 && f.Removals[0].Lease.Instance.ID() == "2",
+		"%d records, pruned to %d, first %s; want %d, 4, 2", len(f.Removals), f.Pruned, f.Removals[0].Lease.Key(), maxRemovals)
 	expect.ErrorIs(t, expect.Err(g.View().Changes(3, 0)), ErrTooOld, "changes after 3:")
 }
 
@@ -203,9 +199,7 @@ func checkDelta(t *rapid.T, old, now *View) {
 	delta := now.Delta()
 	seen := map[Key]bool{}
 	for _, l := range delta.Leases {
-		if seen[l.Key()] {
-			t.Fatalf("%s is in the delta twice", l.Key())
-		}
+		need.That(t, !seen[l.Key()], "%s is in the delta twice", l.Key())
 		seen[l.Key()] = true
 		switch l.Action {
 		case ActionAdded, ActionModified:
@@ -216,12 +210,9 @@ func checkDelta(t *rapid.T, old, now *View) {
 			t.Fatalf("%s has the action %q", l.Key(), l.Action)
 		}
 	}
-	if want := contentOf(now); !maps.Equal(content, want) {
-		t.Fatalf("full of %d and delta of %d: got %v, want %v", old.Index(), now.Index(), content, want)
-	}
-	if delta.HashCode != now.HashCode() {
-		t.Fatalf("hash %s, want %s", delta.HashCode, now.HashCode())
-	}
+	want := contentOf(now)
+	need.That(t, maps.Equal(content, want), "full of %d and delta of %d: got %v, want %v", old.Index(), now.Index(), content, want)
+	need.Equal(t, delta.HashCode, now.HashCode(), "hash")
 	if previous := old.Delta().Version; delta.Version < previous ||
 		(delta.Version == previous) != (old.Index() == now.Index() && old.DeltaStep() == now.DeltaStep()) {
 		t.Fatalf("version %d after %d, from index %d step %d to %d, %d",

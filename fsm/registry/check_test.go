@@ -44,9 +44,8 @@ func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
 			got := g.check("", "a")
 			expect.That(t, got.Status == tt.status && got.Output == tt.want && (got.ModifyIndex > index) == tt.changes && got.CreateIndex <= index,
 				"check %+v, want status %d and output %q", got, tt.status, tt.want)
-			if want := map[bool]Status{true: Down, false: Up}[tt.status == Critical]; g.status(web1) != want {
-				t.Errorf("service is %s, want %s", g.status(web1), want)
-			}
+			want := map[bool]Status{true: Down, false: Up}[tt.status == Critical]
+			expect.That(t, g.status(web1) == want, "service is %s, want %s", g.status(web1), want)
 			s := g.lease(web1).Service
 			expect.That(t, s.ModifyIndex <= index, "the service was modified at %d by its check", s.ModifyIndex)
 		})
@@ -268,16 +267,13 @@ func TestChecksAreLostWhateverTakesThem(t *testing.T) {
 
 func TestLogicalNodeIsAlwaysThere(t *testing.T) {
 	g := newRig(t)
-	if status, known := g.CheckState("", SerfHealth); !known || status != Passing || !g.HasNode("") {
-		t.Errorf("serfHealth: %d, known %t; node: %t", status, known, g.HasNode(""))
-	}
-	if _, known := g.CheckState("n1", SerfHealth); known || g.HasNode("n1") {
-		t.Errorf("serfHealth of a node that nobody registered: %t; node: %t", known, g.HasNode("n1"))
-	}
+	status, known := g.CheckState("", SerfHealth)
+	expect.That(t, known && status == Passing && g.HasNode(""), "serfHealth: %d, known %t; node: %t", status, known, g.HasNode(""))
+	_, known = g.CheckState("n1", SerfHealth)
+	expect.That(t, !known && !g.HasNode("n1"), "serfHealth of a node that nobody registered: %t; node: %t", known, g.HasNode("n1"))
 	g.catalog(RegisterCatalog{Node: &Node{Name: "n1"}, Checks: []*Check{checkOf("", "n", Warning)}})
-	if status, known := g.CheckState("n1", "n"); !known || status != Warning || !g.HasNode("n1") {
-		t.Errorf("n: %d, known %t; node: %t", status, known, g.HasNode("n1"))
-	}
+	status, known = g.CheckState("n1", "n")
+	expect.That(t, known && status == Warning && g.HasNode("n1"), "n: %d, known %t; node: %t", status, known, g.HasNode("n1"))
 }
 
 func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
@@ -363,9 +359,8 @@ func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
 			g.catalog(RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "n", Passing)}})
 			before := g.View().Index()
 			need.Equal(t, g.client(tt.op).Outcome, tt.want, "outcome")
-			if after := g.View().Index(); tt.want != Done && after != before {
-				t.Errorf("index %d after a refusal, want %d", after, before)
-			}
+			after := g.View().Index()
+			expect.That(t, tt.want == Done || after == before, "index %d after a refusal, want %d", after, before)
 		})
 	}
 }

@@ -24,9 +24,8 @@ func TestLeaseClockTakesTheLaterAndWallClockTheNewest(t *testing.T) {
 			r := New()
 			r.Advance(Stamp{5000, 7000})
 			r.Advance(tt.stamp)
-			if got := r.Clock(); got != tt.want || r.View().Stamp() != tt.want {
-				t.Errorf("got %v, view %v, want %v", got, r.View().Stamp(), tt.want)
-			}
+			got := r.Clock()
+			expect.That(t, got == tt.want && r.View().Stamp() == tt.want, "got %v, view %v, want %v", got, r.View().Stamp(), tt.want)
 		})
 	}
 }
@@ -43,14 +42,11 @@ func TestWhatComesWithAnUnbelievableStampHappensAtTheOldTime(t *testing.T) {
 
 func TestEstablishKeepsTheFirstClusterAndTheNewestEpoch(t *testing.T) {
 	g := newRig(t)
-	if g.View().Epoch() != "" || g.Epoch() != (Epoch{}) {
-		t.Errorf("before: cluster %q, epoch %v", g.View().Epoch(), g.Epoch())
-	}
+	expect.That(t, g.View().Epoch() == "" && g.Epoch() == (Epoch{}), "before: cluster %q, epoch %v", g.View().Epoch(), g.Epoch())
 	g.Establish(Epoch{Term: 1, Index: 2}, "first")
 	g.Establish(Epoch{Term: 3, Index: 4}, "second")
-	if g.View().Epoch() != "first" || g.Epoch() != (Epoch{Term: 3, Index: 4}) || g.View().Index() != 0 {
-		t.Errorf("got cluster %q, epoch %v, index %d", g.View().Epoch(), g.Epoch(), g.View().Index())
-	}
+	expect.That(t, g.View().Epoch() == "first" && g.Epoch() == (Epoch{Term: 3, Index: 4}) && g.View().Index() == 0,
+		"got cluster %q, epoch %v, index %d", g.View().Epoch(), g.Epoch(), g.View().Index())
 }
 
 const year = 365 * 24 * 3_600_000
@@ -149,9 +145,8 @@ func TestWhoComesBackLastIsGivenTime(t *testing.T) {
 			for name, r := range map[string]*Registry{"registry": g.Registry, "thawed": thawed} {
 				ends := max(r.View().Ends(g.lease(orders1))-now, 0)
 				expect.That(t, ends == tt.grace, "%s: the lease ends in %d ms, want %d", name, ends, tt.grace)
-				if tt.grace > 0 && len(r.Expired(now+tt.grace, 10)) != 0 {
-					t.Errorf("%s: the lease has ended at the last moment of the grace", name)
-				}
+				expect.That(t, tt.grace <= 0 || len(r.Expired(now+tt.grace, 10)) == 0,
+					"%s: the lease has ended at the last moment of the grace", name)
 				expect.That(t, len(r.Expired(now+tt.grace+1, 10)) == 1, "%s: the lease has not ended after the grace", name)
 			}
 		})

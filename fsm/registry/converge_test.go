@@ -288,9 +288,8 @@ func settle(t *testing.T, here, there Op, first int) {
 		need.That(t, round != 3, "not quiet after %d rounds", round)
 	}
 	for k, g := range sites {
-		if got, want := g.lease(orders1).Sum(), dc2.lease(orders1).Sum(); got != want {
-			t.Errorf("%d has %+v, dc2 has %+v", k, g.lease(orders1).Instance, dc2.lease(orders1).Instance)
-		}
+		got, want := g.lease(orders1).Sum(), dc2.lease(orders1).Sum()
+		expect.That(t, got == want, "%d has %+v, dc2 has %+v", k, g.lease(orders1).Instance, dc2.lease(orders1).Instance)
 		changes := g.index - before[k]
 		expect.That(t, changes <= 3, "%d changed %d times", k, changes)
 	}

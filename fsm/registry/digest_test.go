@@ -99,16 +99,12 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 	for _, tt := range tests {
 		a, b := base(), base()
 		tt.change(&b)
-		if (a.Sum() == b.Sum()) != tt.same {
-			t.Errorf("%s: %#x and %#x, want them equal: %t", tt.name, a.Sum(), b.Sum(), tt.same)
-		}
+		expect.That(t, (a.Sum() == b.Sum()) == tt.same, "%s: %#x and %#x, want them equal: %t", tt.name, a.Sum(), b.Sum(), tt.same)
 	}
 	a, b := base(), base()
 	a.Instance, a.Override = a.Instance.with(OutOfService, OutOfService, 100), &Override{Reported: Up, Until: 5}
 	b.Instance, b.Override = b.Instance.with(OutOfService, OutOfService, 100), &Override{Reported: Up, Set: 9}
-	if a.Sum() != b.Sum() {
-		t.Errorf("the same override, known differently: %#x and %#x", a.Sum(), b.Sum())
-	}
+	expect.That(t, a.Sum() == b.Sum(), "the same override, known differently: %#x and %#x", a.Sum(), b.Sum())
 }
 
 func TestSettledAreThoseThatTwoServersCanAgreeOn(t *testing.T) {

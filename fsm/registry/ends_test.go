@@ -154,9 +154,8 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 				if ended {
 					due[l.Handle] = true
 				}
-				if ends := v.Ends(l); ended != (now.Lease > ends) {
-					t.Fatalf("at %d: %s ends at %d by its view; ended: %t", now.Lease, l.Key(), ends, ended)
-				}
+				ends := v.Ends(l)
+				need.That(t, ended == (now.Lease > ends), "at %d: %s ends at %d by its view; ended: %t", now.Lease, l.Key(), ends, ended)
 			}
 			got := r.Expired(now.Lease, 100)
 			for _, item := range got {

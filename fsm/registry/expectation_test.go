@@ -169,9 +169,8 @@ func TestUpstreamsThresholdDrifts(t *testing.T) {
 			need.That(t, !holds, "%d alive: self-preservation is on: %s", alive, why)
 			g.round(seeded(1))
 		}
-		if alive > 20 || g.View().Len() != alive {
-			t.Errorf("%d alive, %d registered, want at most 20, and none of the dead", alive, g.View().Len())
-		}
+		expect.That(t, alive <= 20 && g.View().Len() == alive,
+			"%d alive, %d registered, want at most 20, and none of the dead", alive, g.View().Len())
 		g.wantClients("after all evictions", uint32(alive))
 	})
 

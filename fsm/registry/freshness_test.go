@@ -202,9 +202,7 @@ func TestAtMost20OverdueAreShownPerApplication(t *testing.T) {
 	apps := g.View().FreshnessByApp(g.now.Lease)
 	need.That(t, len(apps) == 1 && apps[0].Counted == 30 && len(apps[0].Overdue) == 20, "got %+v, want 20 of 30", apps)
 	for i, o := range apps[0].Overdue {
-		if o.Key != keyed(i) {
-			t.Errorf("%d: %s, want %s: the same silence, so by id", i, o.Key, keyed(i))
-		}
+		expect.That(t, o.Key == keyed(i), "%d: %s, want %s: the same silence, so by id", i, o.Key, keyed(i))
 	}
 }
 

@@ -34,9 +34,8 @@ func told(events []Event) string {
 
 func wantHistory(t *testing.T, v *View, key Key, want ...string) {
 	t.Helper()
-	if got := told(v.History(key)); got != strings.Join(want, "\n")+"\n" {
-		t.Errorf("history of %s:\n%swant\n%s", key, got, strings.Join(want, "\n"))
-	}
+	got := told(v.History(key))
+	expect.That(t, got == strings.Join(want, "\n")+"\n", "history of %s:\n%swant\n%s", key, got, strings.Join(want, "\n"))
 }
 
 func TestHistoryTellsWhatHappened(t *testing.T) {
@@ -269,10 +268,8 @@ func TestRemovalIsFoundByKey(t *testing.T) {
 	v := g.View()
 	_, ok := v.Removal(orders1)
 	expect.That(t, !ok, "a live instance has a record of removal")
-	if rec, ok := v.Removal(orders2); !ok || rec.Lease.Key() != orders2 || rec.Kind != Canceled {
-		t.Errorf("got %+v, %t, want the record of %s", rec, ok, orders2)
-	}
-	if rec, ok := v.Removal(Key{"USERS", "1"}); ok || rec.Lease != nil {
-		t.Errorf("of an unknown instance: %+v", rec)
-	}
+	rec, ok := v.Removal(orders2)
+	expect.That(t, ok && rec.Lease.Key() == orders2 && rec.Kind == Canceled, "got %+v, %t, want the record of %s", rec, ok, orders2)
+	rec, ok = v.Removal(Key{"USERS", "1"})
+	expect.That(t, !ok && rec.Lease == nil, "of an unknown instance: %+v", rec)
 }

@@ -111,12 +111,10 @@ func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
 	}
 	_, _, ok := g.View().Sender("", "n2", 7)
 	expect.That(t, ok, "an incarnation that was heard all the time is forgotten")
-	if n := len(g.View().Senders()); n > maxSenders {
-		t.Errorf("%d are kept, want at most %d", n, maxSenders)
-	}
-	if n := len(g.known.incarnations(Sender{Name: "n2"})); n > maxIncarnations {
-		t.Errorf("%d incarnations are kept, want at most %d", n, maxIncarnations)
-	}
+	n := len(g.View().Senders())
+	expect.That(t, n <= maxSenders, "%d are kept, want at most %d", n, maxSenders)
+	n = len(g.known.incarnations(Sender{Name: "n2"}))
+	expect.That(t, n <= maxIncarnations, "%d incarnations are kept, want at most %d", n, maxIncarnations)
 }
 
 func TestOfManyLinksThoseThatAreHeardAreKept(t *testing.T) {
@@ -128,9 +126,8 @@ func TestOfManyLinksThoseThatAreHeardAreKept(t *testing.T) {
 	}
 	_, ok := g.View().Link("dc2")
 	expect.That(t, ok, "a link that was heard all the time is forgotten")
-	if n := len(g.Freeze().Links); n != maxLinks {
-		t.Errorf("%d links are kept, want %d", n, maxLinks)
-	}
+	n := len(g.Freeze().Links)
+	expect.That(t, n == maxLinks, "%d links are kept, want %d", n, maxLinks)
 }
 
 func TestASenderThatIsForgottenIsHeardAsANewOne(t *testing.T) {

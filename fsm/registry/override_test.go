@@ -253,9 +253,8 @@ func TestReplicatedRegistrationTellsWhatTheClientReports(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, OutOfService, 100))
 	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000})
-	if res := g.peer(Register{instance(orders1, Up, 100)}); res.Outcome != Done || res.Index != 0 || g.View().Index() != 2 {
-		t.Errorf("got %+v, index %d; want no change after 2", res, g.View().Index())
-	}
+	res := g.peer(Register{instance(orders1, Up, 100)})
+	expect.That(t, res.Outcome == Done && res.Index == 0 && g.View().Index() == 2, "got %+v, index %d; want no change after 2", res, g.View().Index())
 	expect.Equal(t, g.lease(orders1).Override.Reported, Up, "reported")
 }
 

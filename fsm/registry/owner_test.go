@@ -98,9 +98,8 @@ func TestRenewalHereTakesOverWhatItsOwnerDoesNotHear(t *testing.T) {
 				tt.after(g)
 				res := g.client(op)
 				l := g.lease(orders1)
-				if l.Local() != tt.taken || (res.Index != 0) != tt.taken || (l.ByClient == res.Index) != tt.taken && tt.taken {
-					t.Errorf("owner %q, result %+v, changed at %d by a client, want it taken over: %t", l.Owner, res, l.ByClient, tt.taken)
-				}
+				expect.That(t, l.Local() == tt.taken && (res.Index != 0) == tt.taken && ((l.ByClient == res.Index) == tt.taken || !tt.taken),
+					"owner %q, result %+v, changed at %d by a client, want it taken over: %t", l.Owner, res, l.ByClient, tt.taken)
 				events := g.View().History(orders1)
 				last := events[len(events)-1]
 				expect.That(t, (last.Kind == EventOwned) == tt.taken, "last event %v, want taken over: %t", last.Kind, tt.taken)

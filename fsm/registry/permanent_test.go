@@ -13,9 +13,8 @@ func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
 	g.catalog(service("web", "web-1"))
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	l := g.lease(web1)
-	if !l.Permanent || l.Interval != 30 || l.Duration != 90 || g.View().Ends(l) != math.MaxInt64 {
-		t.Errorf("lease %+v that ends at %d, want a permanent one shown with 30 and 90 s", l, g.View().Ends(l))
-	}
+	expect.That(t, l.Permanent && l.Interval == 30 && l.Duration == 90 && g.View().Ends(l) == math.MaxInt64,
+		"lease %+v that ends at %d, want a permanent one shown with 30 and 90 s", l, g.View().Ends(l))
 	far := g.now.Lease + 365*24*3600*1000
 	items := g.Expired(far, 10)
 	expect.That(t, len(items) <= 0, "expired %+v", items)
@@ -80,9 +79,7 @@ func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
 			byHandle.Handle = before.Handle
 			res = g.apply(tt.origin, byHandle)
 			expect.That(t, res.Outcome == tt.want, "by handle: %+v, want outcome %d", res, tt.want)
-			if g.lease(web1) != before || g.View().Beats() != 0 {
-				t.Errorf("changed to %+v, or told as a renewal", g.lease(web1))
-			}
+			expect.That(t, g.lease(web1) == before && g.View().Beats() == 0, "changed to %+v, or told as a renewal", g.lease(web1))
 		})
 	}
 }
@@ -97,9 +94,8 @@ func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	l := g.lease(web1)
 	expect.That(t, l.Permanent && l.Service != nil && len(l.Instance.Metadata) <= 0 && res.Handle == l.Handle && l.Registered == res.Index,
 		"lease %+v of %+v, want the service and nothing of before", l, l.Instance)
-	if l.Instance.Status != OutOfService || l.reported() != Down || l.Override.By.Author != "ann" {
-		t.Errorf("%s, reports %s, by %+v; want the operator's override to stay, over the status by checks", l.Instance.Status, l.reported(), l.Override)
-	}
+	expect.That(t, l.Instance.Status == OutOfService && l.reported() == Down && l.Override.By.Author == "ann",
+		"%s, reports %s, by %+v; want the operator's override to stay, over the status by checks", l.Instance.Status, l.reported(), l.Override)
 	expect.That(t, l.Instance.LastDirty > math.MaxInt64-5, "timestamp %d, want a newer one", l.Instance.LastDirty)
 	old := instance(web1, Up, 100) // of a client whose clock is behind
 	g.client(DeleteOverride{Key: web1})
@@ -154,12 +150,9 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 			l := g.lease(web1)
 			expect.That(t, l.Instance.Status == OutOfService && l.Override.Reported == Down && l.Override.Until == until,
 				"%s over %+v, want the override to hold until %d, over DOWN", l.Instance.Status, l.Override, until)
-			if res := g.client(end.op(g)); res.Outcome != Done || g.status(web1) != Down {
-				t.Errorf("ended: %+v, status %s, want DOWN by the check", res, g.status(web1))
-			}
-			if g.lease(web1).Instance.Overridden != Unknown {
-				t.Errorf("still overridden as %s", g.lease(web1).Instance.Overridden)
-			}
+			res := g.client(end.op(g))
+			expect.That(t, res.Outcome == Done && g.status(web1) == Down, "ended: %+v, status %s, want DOWN by the check", res, g.status(web1))
+			expect.That(t, g.lease(web1).Instance.Overridden == Unknown, "still overridden as %s", g.lease(web1).Instance.Overridden)
 		})
 	}
 }
@@ -218,9 +211,8 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 	}
 	home.say("a", Passing, "")
 	tell()
-	if home.status(web1) != OutOfService || away.status(web1) != OutOfService {
-		t.Errorf("passing again: %s here, %s there, want the override to hold", home.status(web1), away.status(web1))
-	}
+	expect.That(t, home.status(web1) == OutOfService && away.status(web1) == OutOfService,
+		"passing again: %s here, %s there, want the override to hold", home.status(web1), away.status(web1))
 	expect.That(t, home.lease(web1).Sum() == away.lease(web1).Sum(), "the two have different sums, and would be repaired for ever")
 
 	// What was told before a check's change does not undo it.
@@ -246,9 +238,7 @@ func TestPermanentInstanceIsNotCededToWhoTellsOfIt(t *testing.T) {
 	echo.Age = 0
 	g.apply(fromDC2, echo)
 	g.apply(fromDC2, Renew{Key: web1, Life: 1})
-	if !g.lease(web1).Local() {
-		t.Errorf("it belongs to %s now", g.lease(web1).Owner)
-	}
+	expect.That(t, g.lease(web1).Local(), "it belongs to %s now", g.lease(web1).Owner)
 }
 
 func TestPermanentLeasesAreFound(t *testing.T) {

@@ -105,16 +105,13 @@ func TestSelfPreservation(t *testing.T) {
 				res := tt.do(g)
 				after := g.View()
 				if tt.want[i] == refused {
-					if res != (Result{Outcome: Refused}) || !slices.Equal(after.Transitions(), before.Transitions()) {
-						t.Errorf("got %+v and %+v, want it refused", res, after.Preservation())
-					}
+					expect.That(t, res == (Result{Outcome: Refused}) && slices.Equal(after.Transitions(), before.Transitions()),
+						"got %+v and %+v, want it refused", res, after.Preservation())
 					return
 				}
 				got := after.Preservation().State
 				expect.That(t, got == tt.want[i] && res.Outcome == Done, "got %s, %+v, want %s", got, res, tt.want[i])
-				if after.Index() != before.Index() || res.Index != 0 {
-					t.Errorf("it took an index: %d, %d", after.Index(), res.Index)
-				}
+				expect.That(t, after.Index() == before.Index() && res.Index == 0, "it took an index: %d, %d", after.Index(), res.Index)
 			})
 		}
 	}
@@ -286,9 +283,7 @@ func TestSettingsChangeSelfPreservationThatIsOn(t *testing.T) {
 					want.Until = since.Since.Lease + tt.until
 				}
 				expect.Equal(t, g.View().Preservation(), want, "got")
-				if before.Preservation() != since {
-					t.Errorf("a view from before changed: %+v", before.Preservation())
-				}
+				expect.That(t, before.Preservation() == since, "a view from before changed: %+v", before.Preservation())
 				g.pass(after / 2)
 				g.Advance(g.now) // the clock believes in an hour at a time
 				g.pass(after / 2)

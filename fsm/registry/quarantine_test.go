@@ -51,15 +51,12 @@ func TestQuarantineHidesAnInstanceFromEveryReader(t *testing.T) {
 	wantKeys(t, "quarantined", keysOf(v.Quarantined), billing1, orders1)
 	_, ok := v.Lease(orders1)
 	expect.That(t, !ok, "it has a lease for readers")
-	if _, ok := v.App("BILLING"); ok {
-		t.Error("an application whose only instance is quarantined exists")
-	}
-	if app, _ := v.App("ORDERS"); app.Len() != 1 || app.Changed != 4 {
-		t.Errorf("application of %d instances, changed at %d; want 1, 4", app.Len(), app.Changed)
-	}
-	if v.Len() != 1 || v.Total() != 3 || v.HashCode() != "UP_1_" {
-		t.Errorf("%d listed of %d, hash %s; want 1 of 3, UP_1_", v.Len(), v.Total(), v.HashCode())
-	}
+	_, ok = v.App("BILLING")
+	expect.That(t, !ok, "an application whose only instance is quarantined exists")
+	app, _ := v.App("ORDERS")
+	expect.That(t, app.Len() == 1 && app.Changed == 4, "application of %d instances, changed at %d; want 1, 4", app.Len(), app.Changed)
+	expect.That(t, v.Len() == 1 && v.Total() == 3 && v.HashCode() == "UP_1_",
+		"%d listed of %d, hash %s; want 1 of 3, UP_1_", v.Len(), v.Total(), v.HashCode())
 	l := g.find(orders1)
 	details := Quarantined{By: keeper, At: g.now, Until: g.now.Lease + 60_000, Set: 4}
 	expect.That(t, l.Quarantine != nil && *l.Quarantine == details && l.Instance.Status == Up && l.Registered == 1,
@@ -308,9 +305,8 @@ func TestInstanceIsHiddenFromItsQuarantineToTheEnd(t *testing.T) {
 			v := r.View()
 			for l := range v.All() {
 				at, want := until[l.Key()]
-				if want != (l.Quarantine != nil) || want && l.Quarantine.Until != at {
-					t.Fatalf("%s after %+v: quarantine %+v, want one: %t, until %d", l.Key(), s, l.Quarantine, want, at)
-				}
+				need.That(t, want == (l.Quarantine != nil) && (!want || l.Quarantine.Until == at),
+					"%s after %+v: quarantine %+v, want one: %t, until %d", l.Key(), s, l.Quarantine, want, at)
 			}
 		}
 	})

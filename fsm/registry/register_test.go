@@ -102,9 +102,8 @@ func TestIssue802LateReplicaOfAnOlderRegistrationDoesNotWin(t *testing.T) {
 	l := g.lease(orders1)
 	expect.That(t, l.Instance.Status == Up && l.Instance.LastDirty == 1464710678627 && l.Origin == FromClient,
 		"got %s at %d from %v, want the client's UP", l.Instance.Status, l.Instance.LastDirty, l.Origin)
-	if res := g.client(Renew{Key: orders1, LastDirty: 1464710678627}); res.Outcome != Done {
-		t.Errorf("heartbeat after it: %+v, want Done", res)
-	}
+	res = g.client(Renew{Key: orders1, LastDirty: 1464710678627})
+	expect.That(t, res.Outcome == Done, "heartbeat after it: %+v, want Done", res)
 }
 
 func TestOlderReplicaOfAPeersInstanceKeepsItInANewLease(t *testing.T) {
@@ -168,14 +167,11 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 	expect.That(t, res == (Result{Handle: first.Handle}), "got %+v, want Done without an index", res)
 	expect.That(t, g.lease(orders1) == before, "the lease was changed")
 	expect.Equal(t, g.View().LastRenewal(before), g.now, "last renewal")
-	if res := g.client(Register{instance(orders1, Up, 100)}); res.Index == 0 {
-		t.Error("the same from a client is a new registration, and had no index")
-	}
+	expect.That(t, g.client(Register{instance(orders1, Up, 100)}).Index != 0, "the same from a client is a new registration, and had no index")
 	changed := instance(orders1, Up, 100)
 	changed.Metadata = []Pair{{"zone", "a"}}
-	if res := g.peer(Register{changed}); res.Index == 0 || g.lease(orders1).Origin != FromEureka {
-		t.Errorf("a replicated change: %+v, want an index and the peer's origin", res)
-	}
+	res = g.peer(Register{changed})
+	expect.That(t, res.Index != 0 && g.lease(orders1).Origin == FromEureka, "a replicated change: %+v, want an index and the peer's origin", res)
 }
 
 // A change in any field is seen, so that none is forgotten when one is added.
@@ -255,9 +251,8 @@ func TestRegisterAfterARemoval(t *testing.T) {
 			need.Equal(t, res.Outcome, tt.outcome, "got outcome")
 			l, live := g.View().Lease(orders1)
 			if tt.outcome == Refused {
-				if live || res.Index != 0 || g.inDelta()[orders1] != ActionDeleted {
-					t.Errorf("refused, but live %t, result %+v, delta %v", live, res, g.inDelta())
-				}
+				expect.That(t, !live && res.Index == 0 && g.inDelta()[orders1] == ActionDeleted,
+					"refused, but live %t, result %+v, delta %v", live, res, g.inDelta())
 				return
 			}
 			expect.That(t, l.Life == tt.life && l.Handle != first.Handle && l.Action == ActionAdded && l.ServiceUpAt == g.now.Wall,
@@ -374,10 +369,8 @@ func TestStatusRuleChain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, override := range tt.overrides {
 				for _, existing := range tt.existing {
-					if got := decide(tt.reported, override, existing, tt.replicated); got != tt.want {
-						t.Errorf("reported %s, override %s, existing %s: got %s, want %s",
-							tt.reported, override, existing, got, tt.want)
-					}
+					expect.Equal(t, decide(tt.reported, override, existing, tt.replicated), tt.want,
+						"reported %s, override %s, existing %s: got", tt.reported, override, existing)
 				}
 			}
 		})

@@ -20,12 +20,10 @@ func TestCancelRemovesOnce(t *testing.T) {
 	removed := g.now
 	_, live := g.View().Lease(orders1)
 	expect.That(t, !live, "the lease is still there")
-	if app, _ := g.View().App("ORDERS"); app.Len() != 1 || app.Changed != 3 {
-		t.Errorf("application: %d leases, changed at %d, want 1, 3", app.Len(), app.Changed)
-	}
-	if _, live := before.Lease(orders1); !live {
-		t.Error("a view of before lost the lease")
-	}
+	app, _ := g.View().App("ORDERS")
+	expect.That(t, app.Len() == 1 && app.Changed == 3, "application: %d leases, changed at %d, want 1, 3", app.Len(), app.Changed)
+	_, live = before.Lease(orders1)
+	expect.That(t, live, "a view of before lost the lease")
 	g.pass(5000)
 	expect.Equal(t, g.client(Cancel{orders1}), (Result{Outcome: NotFound}), "again:")
 	rec := g.Freeze().Removals[0]
@@ -190,9 +188,7 @@ func TestRemoveOfALiveInstanceComparesVersions(t *testing.T) {
 				l := rec.Lease
 				expect.That(t, rec.Kind == kind && l.Life == op.Life && l.Instance.LastDirty == op.LastDirty && l.Origin == fromDC2 && l.Owner == "dc2",
 					"record %+v of %+v, want the version of %+v", l, l.Instance, op)
-				if g.inDelta()[orders1] != ActionDeleted {
-					t.Errorf("delta %v, want DELETED", g.inDelta())
-				}
+				expect.That(t, g.inDelta()[orders1] == ActionDeleted, "delta %v, want DELETED", g.inDelta())
 			})
 		}
 	}
@@ -235,9 +231,7 @@ func TestRemoveOfAnInstanceThatIsNotStoredLeavesARecord(t *testing.T) {
 			rec, _ := g.View().Removal(orders1)
 			got := g.View().RemoveOf(rec, g.now.Lease)
 			expect.Deep(t, got, *want, "told on as")
-			if len(g.inDelta()) != 0 {
-				t.Errorf("delta %v, want none: it was never here", g.inDelta())
-			}
+			expect.That(t, len(g.inDelta()) == 0, "delta %v, want none: it was never here", g.inDelta())
 			expect.OK(t, check(g.Registry))
 			expect.OK(t, expect.Err(Thaw(g.Freeze())))
 		})
@@ -251,9 +245,8 @@ func TestRecordThatIsReplacedStaysInTheDelta(t *testing.T) {
 	g.client(Quarantine{Key: orders1, For: 60_000})
 	g.client(Cancel{orders1})
 	g.apply(fromNode, Remove{Key: orders1, Kind: Canceled, Life: 1, LastDirty: 200})
-	if g.inDelta()[orders1] != ActionDeleted || g.View().Delta().Leases[0].Instance.HostName == "" {
-		t.Errorf("delta %v, want it DELETED, as it was", g.inDelta())
-	}
+	expect.That(t, g.inDelta()[orders1] == ActionDeleted && g.View().Delta().Leases[0].Instance.HostName != "",
+		"delta %v, want it DELETED, as it was", g.inDelta())
 	if rec, _ := g.View().Removal(orders1); rec.Lease.Quarantine == nil || len(rec.History.Events()) != 4 {
 		t.Errorf("record %+v with %v, want its quarantine and what happened", rec.Lease, rec.History.Events())
 	}
@@ -299,9 +292,8 @@ func TestEvictionElsewhereIsRefusedByWhoHeardMore(t *testing.T) {
 				return
 			}
 			expect.That(t, l.Local() && (res.Index != 0) == tt.taken, "owner %q, result %+v, want the own one, as a change: %t", l.Owner, res, tt.taken)
-			if tt.taken && (l.ByClient != before+1 || l.ByRemote > before) {
-				t.Errorf("told to %d, %d, want all peers to be told of %d", l.ByClient, l.ByRemote, before+1)
-			}
+			expect.That(t, !tt.taken || l.ByClient == before+1 && l.ByRemote <= before,
+				"told to %d, %d, want all peers to be told of %d", l.ByClient, l.ByRemote, before+1)
 		})
 	}
 }

@@ -111,9 +111,7 @@ func TestReplicatedRenewBringsAnOverride(t *testing.T) {
 			expect.That(t, (res.Index != 0) == tt.changed, "result %+v, want an index: %t", res, tt.changed)
 			got := g.lease(orders1).Instance
 			expect.That(t, got.Overridden == tt.want && got.LastDirty == 100, "override %s, dirty %d, want %s, 100", got.Overridden, got.LastDirty, tt.want)
-			if tt.changed && g.inDelta()[orders1] != ActionModified {
-				t.Errorf("delta %v, want MODIFIED", g.inDelta())
-			}
+			expect.That(t, !tt.changed || g.inDelta()[orders1] == ActionModified, "delta %v, want MODIFIED", g.inDelta())
 		})
 	}
 }
@@ -132,12 +130,10 @@ func TestStatusChangeFoundByARenewalIsAChange(t *testing.T) {
 	l := g.lease(orders1)
 	expect.That(t, l.Instance.Status == OutOfService && l.Instance.LastDirty == 150 && l.RenewedAt == g.now && l.UpdatedAt == g.now.Wall,
 		"got %+v of %+v, want OUT_OF_SERVICE at the same dirty timestamp, renewed and updated now", l, l.Instance)
-	if g.inDelta()[orders1] != ActionModified || g.View().HashCode() != "OUT_OF_SERVICE_1_" {
-		t.Errorf("delta %v, hash %s", g.inDelta(), g.View().HashCode())
-	}
-	if res := g.client(Renew{Key: orders1, LastDirty: 150}); res.Index != 0 {
-		t.Errorf("the next renewal: %+v, want no index", res)
-	}
+	expect.That(t, g.inDelta()[orders1] == ActionModified && g.View().HashCode() == "OUT_OF_SERVICE_1_",
+		"delta %v, hash %s", g.inDelta(), g.View().HashCode())
+	res = g.client(Renew{Key: orders1, LastDirty: 150})
+	expect.That(t, res.Index == 0, "the next renewal: %+v, want no index", res)
 }
 
 func TestRenewByHandleAllocatesNothing(t *testing.T) {
@@ -172,9 +168,8 @@ func TestOnlyItsOwnCancelDoesAEurekaServersRenewalTakeBack(t *testing.T) {
 			need.That(t, res.Outcome == NotFound, "renewed: %+v, want that it is not found", res)
 			g.peer(Register{instance(orders1, Up, 100)})
 			l, back := g.View().Lease(orders1)
-			if back != tc.back || back && l.Life != life+1 {
-				t.Errorf("after the registration that follows it is back: %v (%+v), want %v in life %d", back, l, tc.back, life+1)
-			}
+			expect.That(t, back == tc.back && (!back || l.Life == life+1),
+				"after the registration that follows it is back: %v (%+v), want %v in life %d", back, l, tc.back, life+1)
 			expect.OKf(t, expect.Err(Thaw(g.Freeze())), "the state cannot be restored")
 		})
 	}
@@ -203,9 +198,8 @@ func TestMetadataSurvivesPeersAndYieldsToTheClientsNextChange(t *testing.T) {
 	expect.That(t, res.Outcome == KeptExisting, "a peer's copy of before: %+v, want KeptExisting", res)
 	got := g.lease(orders1).Instance.Meta("color")
 	expect.That(t, got == "blue", "color %q after a peer's copy of before, want blue", got)
-	if res := g.client(Renew{Key: orders1, LastDirty: 100}); res.Outcome != Done {
-		t.Errorf("the client's heartbeat: %+v, want Done", res)
-	}
+	res = g.client(Renew{Key: orders1, LastDirty: 100})
+	expect.That(t, res.Outcome == Done, "the client's heartbeat: %+v, want Done", res)
 	g.register(instance(orders1, Down, 105))
 	expect.Equal(t, g.status(orders1), Down, "the client's next change:")
 }

@@ -9,9 +9,7 @@ import (
 func TestShareString(t *testing.T) {
 	tests := map[Share]string{0: "0", 1: "0.000001", 850_000: "0.85", 100_000: "0.1", 999_999: "0.999999", Whole: "1", 1_500_000: "1.5"}
 	for share, want := range tests {
-		if got := share.String(); got != want {
-			t.Errorf("%d: %q, want %q", uint32(share), got, want)
-		}
+		expect.Equal(t, share.String(), want, "%d:", uint32(share))
 	}
 }
 
@@ -50,9 +48,8 @@ func TestSettingsAreTheDefaultsUntilConfigured(t *testing.T) {
 	before := g.View()
 	g.Configure(s)
 	expect.Equal(t, g.View().Settings(), s, "got")
-	if got := before.Settings(); got != DefaultSettings() {
-		t.Errorf("a view from before: %+v, want the defaults", got)
-	}
+	got = before.Settings()
+	expect.That(t, got == DefaultSettings(), "a view from before: %+v, want the defaults", got)
 }
 
 // An entry of the log is never refused, so what no setting can mean counts as what is nearest.

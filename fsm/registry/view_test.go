@@ -28,12 +28,10 @@ func TestViewListsInOrder(t *testing.T) {
 	wantKeys(t, "ORDERS", keysOf(app.Leases()), orders1, orders2)
 	wantKeys(t, "by id", keysOf(v.ByID(orders1.ID)), twin, orders1)
 	wantKeys(t, "by unknown id", keysOf(v.ByID("orders")))
-	if _, ok := v.App("orders"); ok {
-		t.Error("an application was found by its name in lower case")
-	}
-	if _, ok := v.Lease(Key{"BILLING", orders2.ID}); ok {
-		t.Error("a lease was found in another application")
-	}
+	_, ok = v.App("orders")
+	expect.That(t, !ok, "an application was found by its name in lower case")
+	_, ok = v.Lease(Key{"BILLING", orders2.ID})
+	expect.That(t, !ok, "a lease was found in another application")
 }
 
 func TestIterationCanStopEarly(t *testing.T) {
@@ -130,9 +128,8 @@ func TestRenewalMovesTheViewsStampAndNotItsIndex(t *testing.T) {
 	g.pass(1000)
 	g.client(Renew{Key: orders1})
 	v := g.View()
-	if v.Index() != old.Index() || v.Stamp() != g.now || v.tables != old.tables {
-		t.Errorf("index %d at %v, want %d at %v, and the trees of before", v.Index(), v.Stamp(), old.Index(), g.now)
-	}
+	expect.That(t, v.Index() == old.Index() && v.Stamp() == g.now && v.tables == old.tables,
+		"index %d at %v, want %d at %v, and the trees of before", v.Index(), v.Stamp(), old.Index(), g.now)
 	got := old.LastRenewal(g.lease(orders1))
 	expect.That(t, got == g.now, "an old view shows the renewal of %v, want the live one, %v", got, g.now)
 }
@@ -243,7 +240,6 @@ func TestOneApplicationIsRegisteredByManyInTurn(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if app, _ := g.View().App("ORDERS"); app.Len() != 64 || g.View().HashCode() != "UP_64_" {
-		t.Errorf("%d instances, hash %s, want 64", app.Len(), g.View().HashCode())
-	}
+	app, _ := g.View().App("ORDERS")
+	expect.That(t, app.Len() == 64 && g.View().HashCode() == "UP_64_", "%d instances, hash %s, want 64", app.Len(), g.View().HashCode())
 }

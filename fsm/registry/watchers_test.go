@@ -174,9 +174,7 @@ func TestAwaitGoesOnOverWhatIsNotSelected(t *testing.T) {
 		all := w.await(ctx, 3, "")
 		w.forgetRemovals()
 		w.publish()
-		if w.View().tables.pruned != 3 {
-			t.Fatalf("pruned to %d, want 3", w.View().tables.pruned)
-		}
+		need.Equal(t, w.View().tables.pruned, 3, "pruned to")
 		need.ErrorIs(t, expect.Err(w.View().ChangesOf(1, Selector{})), ErrTooOld, "changes after 1:")
 		w.do(Cancel{orders1})
 		orders.want(t, orders1)
@@ -433,9 +431,8 @@ func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
 			asked := w.asked.Load()
 			w.do(tt.op)
 			synctest.Wait()
-			if isClosed(orders) != tt.orders || isClosed(all) != tt.all {
-				t.Errorf("%s: ORDERS woken %t, all %t; want %t, %t", tt.name, isClosed(orders), isClosed(all), tt.orders, tt.all)
-			}
+			expect.That(t, isClosed(orders) == tt.orders && isClosed(all) == tt.all,
+				"%s: ORDERS woken %t, all %t; want %t, %t", tt.name, isClosed(orders), isClosed(all), tt.orders, tt.all)
 			expect.That(t, !waits.done && w.asked.Load() == asked, "%s: who waits for changes of another application was woken", tt.name)
 			leaveOrders()
 			leaveAll()

@@ -118,9 +118,8 @@ func TestTrialsThatCannotBeCompletedAreNotedAndEndNothing(t *testing.T) {
 	steady.Name = "steady"
 	c := need.Got(Run(t.Context(), configOf(l, paused, steady)))(t)
 	for i, want := range []string{"node1 paused (SIGSTOP): not in this fake", "start a cluster: no port is free", "end the cluster: node3 ended by itself", ""} {
-		if got := c.Trials[i].Failed; want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("trial %d failed with %q, want %q", i, got, want)
-		}
+		got := c.Trials[i].Failed
+		expect.That(t, (want != "" || got == "") && strings.Contains(got, want), "trial %d failed with %q, want %q", i, got, want)
 	}
 	expect.That(t, len(c.Trials[0].Series) != 0 && len(c.Trials[2].Series) != 0, "what was measured before the failure is lost")
 }
@@ -474,9 +473,8 @@ func TestModesShareTheSeedOfARoundAndNothingElseDoes(t *testing.T) {
 	seen := make(map[uint64]string)
 	for _, turn := range c.turns() {
 		of := fmt.Sprintf("%s %d", turn.scenario.Name, turn.round)
-		if other, ok := seen[turn.seed]; ok && other != of {
-			t.Errorf("%s has the seed of %s", of, other)
-		}
+		other, ok := seen[turn.seed]
+		expect.That(t, !ok || other == of, "%s has the seed of %s", of, other)
 		seen[turn.seed] = of
 	}
 	expect.That(t, len(seen) == 3, "%d seeds, want one for each of the 3 scenarios and rounds", len(seen))

@@ -116,9 +116,8 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 				j := &journal{starts: time.Second}
 				i := injectorOf(j, scenarioOf(t, tt.text), 10*time.Second)
 				need.OK(t, i.run(t.Context()))
-				if got := j.noted(); !slices.Equal(got, tt.lines) {
-					t.Errorf("what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
-				}
+				got := j.noted()
+				expect.That(t, slices.Equal(got, tt.lines), "what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
 				expect.Deep(t, i.faults, tt.want, "recorded")
 			})
 		})
@@ -138,9 +137,7 @@ func TestCutDatacentersLoseEveryLinkBetweenThem(t *testing.T) {
 		}
 		expect.Slice(t, cuts, []string{"0 3", "0 4", "0 5", "1 3", "1 4", "1 5", "2 3", "2 4", "2 5"}, "cut")
 		for _, want := range []string{"1s split [0 1 2]", "1s split [3 4 5]", "2s heal", "2s join", "2s mark"} {
-			if !slices.Contains(j.noted(), want) {
-				t.Errorf("%q is missing in\n%s", want, strings.Join(j.noted(), "\n"))
-			}
+			expect.That(t, slices.Contains(j.noted(), want), "%q is missing in\n%s", want, strings.Join(j.noted(), "\n"))
 		}
 	})
 }
@@ -174,9 +171,8 @@ func TestAFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing
 		err := i.run(t.Context())
 		expect.That(t, err != nil && strings.Contains(err.Error(), "kill at 1s: no leader within 5s"),
 			"run() = %v, want what could not be injected, and when", err)
-		if want := []string{"3s die 1"}; !slices.Equal(j.noted(), want) {
-			t.Errorf("done %q, want %q", j.noted(), want)
-		}
+		want := []string{"3s die 1"}
+		expect.That(t, slices.Equal(j.noted(), want), "done %q, want %q", j.noted(), want)
 	})
 }
 
@@ -189,9 +185,7 @@ func TestFaultsThatFailAreReportedAndUndone(t *testing.T) {
 			expect.That(t, err != nil && strings.Contains(err.Error(), want), "run() = %v, want %q in it", err, want)
 		}
 		for _, want := range []string{"1s pause 0", "1s pause 1", "2s resume 0", "2s resume 1", "2s resume 2"} {
-			if !slices.Contains(j.noted(), want) {
-				t.Errorf("%q is missing in %q", want, j.noted())
-			}
+			expect.That(t, slices.Contains(j.noted(), want), "%q is missing in %q", want, j.noted())
 		}
 	})
 }
@@ -215,9 +209,8 @@ func TestInjectionEndsWithItsContext(t *testing.T) {
 		err := i.run(ctx)
 		expect.That(t, err == nil, "run() = %v, want nil: it is for others to say that ctx ended", err)
 		expect.Equal(t, time.Since(j.began), 3*time.Second, "ended after")
-		if want := []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}; !slices.Equal(j.noted(), want) {
-			t.Errorf("done %q, want %q", j.noted(), want)
-		}
+		want := []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}
+		expect.That(t, slices.Equal(j.noted(), want), "done %q, want %q", j.noted(), want)
 	})
 }
 

@@ -55,12 +55,10 @@ func TestEveryRequestOfALoadIsSentAndCountedOnce(t *testing.T) {
 	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
 	l := Bulk{Targets: []string{a.addr, b.addr}, Conns: 4, Requests: times(50, get1), Want: 200}
 	r := need.Got(l.Closed(t.Context()))(t)
-	if r.Right != 200 || len(r.Wrong) != 0 || r.Rate <= 0 || r.Latency.TotalCount() != 200 {
-		t.Errorf("%d right at %f/s, %d latencies, wrong: %v, want 200 right", r.Right, r.Rate, r.Latency.TotalCount(), r.Wrong)
-	}
-	if a.requests.Load() != 100 || b.requests.Load() != 100 {
-		t.Errorf("the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
-	}
+	expect.That(t, r.Right == 200 && len(r.Wrong) == 0 && r.Rate > 0 && r.Latency.TotalCount() == 200,
+		"%d right at %f/s, %d latencies, wrong: %v, want 200 right", r.Right, r.Rate, r.Latency.TotalCount(), r.Wrong)
+	expect.That(t, a.requests.Load() == 100 && b.requests.Load() == 100,
+		"the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
 }
 
 func TestWrongAnswersAreCountedByWhatIsWrong(t *testing.T) {
@@ -119,9 +117,8 @@ func TestTheSizeOfBodiesIsReported(t *testing.T) {
 	})
 	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(3, get1), Want: 200}
 	r, err := l.Closed(t.Context())
-	if err != nil || r.Body != 200_000 || r.Right != 3 {
-		t.Errorf("%d answers of %d bytes, wrong: %v, %v, want 3 of 200000", r.Right, r.Body, r.Wrong, err)
-	}
+	expect.That(t, err == nil && r.Body == 200_000 && r.Right == 3,
+		"%d answers of %d bytes, wrong: %v, %v, want 3 of 200000", r.Right, r.Body, r.Wrong, err)
 }
 
 func TestALoadEndsWithItsContext(t *testing.T) {

@@ -166,9 +166,8 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 			before := time.Now()
 			c.try(t.Context(), 0, readRequest)
 			off := c.links[0].off
-			if off.Before(before.Add(tc.pause)) || off.After(time.Now().Add(tc.pause)) {
-				t.Errorf("left out for %v, want %v from the failure", off.Sub(before), tc.pause)
-			}
+			expect.That(t, !off.Before(before.Add(tc.pause)) && !off.After(time.Now().Add(tc.pause)),
+				"left out for %v, want %v from the failure", off.Sub(before), tc.pause)
 			for _, ask := range []struct {
 				when   string
 				at     time.Time

@@ -278,9 +278,7 @@ func TestEveryInstanceIsRenewedInTurnAtItsHome(t *testing.T) {
 		i := l.fleet.lasting[n%7]
 		expect.That(t, s.id == i.id && s.node == i.home, "heartbeat %d is of %s at node %d, want %s at node %d", n, s.id, s.node, i.id, i.home)
 	}
-	if len(got) != 21 || l.Renewals() != 21 {
-		t.Errorf("%d heartbeats, %d acknowledged, want 21", len(got), l.Renewals())
-	}
+	expect.That(t, len(got) == 21 && l.Renewals() == 21, "%d heartbeats, %d acknowledged, want 21", len(got), l.Renewals())
 	for _, c := range callers {
 		c.close()
 	}

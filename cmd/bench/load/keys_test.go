@@ -67,9 +67,8 @@ func TestASharedKeyIsWrittenThroughEveryNodeInTheOrderOfItsVersions(t *testing.T
 	perNode, clients := map[int]int{}, map[int]int{}
 	for i, call := range callsOn(l, "shared-0", trial.Write) {
 		expect.Equal(t, call.Version, int64(i+1), "write %d has version", i)
-		if client, known := clients[call.Node]; known && client != call.Client {
-			t.Errorf("clients %d and %d write at node %d", client, call.Client, call.Node)
-		}
+		client, known := clients[call.Node]
+		expect.That(t, !known || client == call.Client, "clients %d and %d write at node %d", client, call.Client, call.Node)
 		clients[call.Node] = call.Client
 		perNode[call.Node]++
 	}
@@ -182,9 +181,8 @@ func TestWritersOfAPoolAreTakenByOneAtATime(t *testing.T) {
 	expect.That(t, c == a, "took %p, want %p, which was given back", c, a)
 	empty := new(writerPool)
 	empty.open()
-	if w := empty.take(t.Context(), first); w != nil {
-		t.Errorf("took %p from a pool without writers", w)
-	}
+	w = empty.take(t.Context(), first)
+	expect.That(t, w == nil, "took %p from a pool without writers", w)
 }
 
 func TestAHistoryIsInTheOrderOfTheCallsAndEndsNeverWhereNobodyKnows(t *testing.T) {

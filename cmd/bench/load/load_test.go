@@ -112,9 +112,8 @@ func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
 	c := newFakeCluster(t, 3)
 	l := ended(t, c)
 	need.That(t, l.fleet.came.Load() != 0, "no instance came that would have gone later")
-	if err := l.Leave(t.Context()); err != nil || c.registered() != 0 {
-		t.Errorf("%d are still registered, %v, want none", c.registered(), err)
-	}
+	err := l.Leave(t.Context())
+	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
 	for _, s := range c.requests(http.MethodDelete, "") {
 		if strings.HasPrefix(s.id, "own-") || strings.HasPrefix(s.id, "shared-") {
 			continue // they are canceled everywhere
@@ -135,9 +134,8 @@ func TestALoadThatLeavesCancelsAgainWhatComesBack(t *testing.T) {
 		}
 		return 0
 	})
-	if err := l.Leave(t.Context()); err != nil || c.registered() != 0 {
-		t.Errorf("%d are still registered, %v, want none", c.registered(), err)
-	}
+	err := l.Leave(t.Context())
+	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
 }
 
 func TestALoadThatCannotLeaveSaysHowManyStay(t *testing.T) {
@@ -151,7 +149,6 @@ func TestALoadThatCannotLeaveSaysHowManyStay(t *testing.T) {
 		return 0
 	})
 	err := l.Leave(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), "1 of ") || c.registered() != 1 {
-		t.Errorf("%d are still registered, %v, want one and an error", c.registered(), err)
-	}
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "1 of ") && c.registered() == 1,
+		"%d are still registered, %v, want one and an error", c.registered(), err)
 }

@@ -22,9 +22,8 @@ func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 		h := hdrhistogram.New(1, LongestLatency, 2)
 		need.OK(t, h.RecordValue(v))
 		for _, bar := range h.Distribution() {
-			if bar.Count > 0 && bar.From != lowestOfBucket(v) {
-				t.Errorf("%d falls into the bucket from %d, want %d", v, lowestOfBucket(v), bar.From)
-			}
+			expect.That(t, bar.Count == 0 || bar.From == lowestOfBucket(v),
+				"%d falls into the bucket from %d, want %d", v, lowestOfBucket(v), bar.From)
 		}
 	}
 }
@@ -77,9 +76,7 @@ func checkLatencies(t *testing.T, b trial.Bin) {
 	t.Helper()
 	n := int64(0)
 	for i := 0; i < len(b.Latencies); i += 2 {
-		if i > 0 && b.Latencies[i] <= b.Latencies[i-2] {
-			t.Errorf("bin %d: latencies %v do not ascend", b.Number, b.Latencies)
-		}
+		expect.That(t, i == 0 || b.Latencies[i] > b.Latencies[i-2], "bin %d: latencies %v do not ascend", b.Number, b.Latencies)
 		n += b.Latencies[i+1]
 	}
 	expect.That(t, n == int64(b.Done+b.NotFound), "bin %d: %d latencies of %d answered calls", b.Number, n, b.Done+b.NotFound)

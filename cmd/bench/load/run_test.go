@@ -54,9 +54,8 @@ func TestAStallIsSlowToAllWhoWereDueMeanwhile(t *testing.T) {
 	l := newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: rate}, Connections: 1})
 	run(t, l, length)
 	fetches := l.Snapshot()[trial.Fetch]
-	if got := fetches.Outcomes[trial.Done]; got != rate || asked.Load() != rate {
-		t.Errorf("%d of %d requests done, want %d", got, asked.Load(), rate)
-	}
+	got := fetches.Outcomes[trial.Done]
+	expect.That(t, got == rate && asked.Load() == rate, "%d of %d requests done, want %d", got, asked.Load(), rate)
 	slow := int64(0)
 	for _, bar := range fetches.Latency.Distribution() {
 		if bar.From >= (stall / 2).Microseconds() {
@@ -204,17 +203,14 @@ func BenchmarkTheOpenLoop(b *testing.B) {
 	b.ReportMetric((cpuTime(b)-before).Seconds()/took.Seconds(), "cores")
 	b.ReportMetric(float64(deltas.Latency.ValueAtQuantile(50)), "µs-p50")
 	b.ReportMetric(float64(deltas.Latency.ValueAtQuantile(99)), "µs-p99")
-	if got := deltas.Outcomes[trial.Done]; got < int64(b.N)-1 {
-		b.Errorf("%d of %d calls done: %v", got, b.N, deltas.Outcomes)
-	}
+	got := deltas.Outcomes[trial.Done]
+	expect.That(b, got >= int64(b.N)-1, "%d of %d calls done: %v", got, b.N, deltas.Outcomes)
 }
 
 // cpuTime is what the process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
+	need.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
@@ -224,9 +220,8 @@ func TestAScheduleKeepsItsDistances(t *testing.T) {
 	s.change(10, from)
 	for n := range 1000 {
 		due, ever := s.next()
-		if want := from.Add(50*time.Millisecond + time.Duration(n)*100*time.Millisecond); !ever || due.Sub(want).Abs() > time.Microsecond {
-			t.Fatalf("time %d is %v, want %v", n, due.Sub(from), want.Sub(from))
-		}
+		want := from.Add(50*time.Millisecond + time.Duration(n)*100*time.Millisecond)
+		need.That(t, ever && due.Sub(want).Abs() <= time.Microsecond, "time %d is %v, want %v", n, due.Sub(from), want.Sub(from))
 		s.n++
 	}
 }
@@ -257,9 +252,7 @@ func TestAChangeOfTheRateCountsWhatHasPassed(t *testing.T) {
 			if !ever {
 				due = after(-1)
 			}
-			if due.Sub(after(tc.want)).Abs() > time.Microsecond {
-				t.Errorf("due after %v, want %d ms", due.Sub(from), tc.want)
-			}
+			expect.That(t, due.Sub(after(tc.want)).Abs() <= time.Microsecond, "due after %v, want %d ms", due.Sub(from), tc.want)
 		})
 	}
 }
@@ -274,9 +267,7 @@ func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 		begin: begin, end: begin.Add(50 * time.Millisecond),
 	}
 	p.hand = func(s *stream, at time.Time) {
-		if time.Now().Before(at) {
-			t.Errorf("%v was handed out before it had come", at.Sub(begin))
-		}
+		expect.That(t, !time.Now().Before(at), "%v was handed out before it had come", at.Sub(begin))
 		due[s] = append(due[s], at)
 		if len(due[lasting]) == 100 {
 			cancel()
@@ -323,9 +314,8 @@ func TestAQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
 			q.put(begin.Add(time.Duration(put)))
 			put++
 		}
-		if at, ok := q.take(); !ok || !at.Equal(begin.Add(time.Duration(taken))) {
-			t.Fatalf("got %v, %t, want time %d", at.Sub(begin), ok, taken)
-		}
+		at, ok := q.take()
+		need.That(t, ok && at.Equal(begin.Add(time.Duration(taken))), "got %v, %t, want time %d", at.Sub(begin), ok, taken)
 		taken++
 	}
 	expect.That(t, cap(q.due) <= 100, "the queue has room for %d, though 3 are waiting", cap(q.due))

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestAWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
@@ -89,9 +90,7 @@ func watching(t *testing.T, nodes []string, count int, what string, wanted func(
 	go func() { defer close(ended); l.watch(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	for deadline := time.Now().Add(30 * time.Second); !wanted(l.Watched()); {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 30 s; they saw %+v", what, l.Watched())
-		}
+		need.That(t, !time.Now().After(deadline), "%s: not within 30 s; they saw %+v", what, l.Watched())
 		wire.Pause(ctx, 10*time.Millisecond)
 	}
 	return l.Watched()

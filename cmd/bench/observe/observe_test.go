@@ -153,9 +153,8 @@ func TestNodesThatGiveNoListAreAskedAgain(t *testing.T) {
 				for _, l := range lists {
 					if l.Failed {
 						failed++
-						if l.Answered-l.Asked != trial.Of(c.took) {
-							t.Errorf("list %+v took %v, want %v", l, (l.Answered - l.Asked).Duration(), c.took)
-						}
+						expect.That(t, l.Answered-l.Asked == trial.Of(c.took),
+							"list %+v took %v, want %v", l, (l.Answered - l.Asked).Duration(), c.took)
 					}
 				}
 				expect.That(t, failed >= c.most-1 && failed <= c.most+1, "%d lists failed, want about %d", failed, c.most)

@@ -80,16 +80,14 @@ func TestWhatIsNotSeenInTimeIsGivenUp(t *testing.T) {
 		for way, got := range r.delays(0, 2) {
 			expect.That(t, slices.Equal(got, []time.Duration{0}), "by %s: seen at another node after %v, want at once", way, got)
 		}
-		if got := len(r.delays(0, 1)); got != len(trial.Ways) {
-			t.Errorf("given up by %d ways, want all", got)
-		}
+		got := len(r.delays(0, 1))
+		expect.That(t, got == len(trial.Ways), "given up by %d ways, want all", got)
 		if got := r.nodes[0].size(); got != 0 {
 			t.Errorf("%d instances are left, want 0", got)
 		}
 		for path, got := range r.nodes[1].asked {
-			if path != registryPath && got > 100 {
-				t.Errorf("%s was asked for %d times within %v, want fewer and fewer looks", path, got, sightLimit)
-			}
+			expect.That(t, path == registryPath || got <= 100,
+				"%s was asked for %d times within %v, want fewer and fewer looks", path, got, sightLimit)
 		}
 	})
 }
@@ -157,14 +155,11 @@ func TestANodeThatDoesNotAnswerDelaysOnlyItsOwnSightings(t *testing.T) {
 		after(patience + 2*time.Second)
 		r.stop()
 		for way, got := range r.delays(0, 2) {
-			if slices.Max(got) > 10*time.Millisecond {
-				t.Errorf("by %s: seen at a node that is well after up to %v, want at once", way, slices.Max(got))
-			}
+			expect.That(t, slices.Max(got) <= 10*time.Millisecond,
+				"by %s: seen at a node that is well after up to %v, want at once", way, slices.Max(got))
 		}
 		seen := r.delays(0, 1)
-		if got := len(r.delays(1, 2)[trial.ByRead]); got == 0 {
-			t.Errorf("nothing was registered through the node after its pause")
-		}
+		expect.That(t, len(r.delays(1, 2)[trial.ByRead]) != 0, "nothing was registered through the node after its pause")
 		for _, way := range []trial.Way{trial.ByRead, trial.ByStale, trial.ByList, trial.ByDelta} {
 			got := slices.Max(seen[way])
 			expect.That(t, got >= paused-2*patience && got <= paused+patience, "by %s: seen at the paused node after up to %v, want about %v", way, got, paused)

@@ -184,9 +184,8 @@ func TestPageDrawsEverythingInChromium(t *testing.T) {
 		t.Run(theme, func(t *testing.T) {
 			dom, log, requested := open(t, chromium, filepath.Join(dir, HTMLFile)+"?theme="+theme)
 			for name, value := range want {
-				if !strings.Contains(dom, `data-`+name+`="`+value+`"`) {
-					t.Errorf("the page does not say data-%s=%q: %s", name, value, regexp.MustCompile(`<html[^>]*>`).FindString(dom))
-				}
+				expect.That(t, strings.Contains(dom, `data-`+name+`="`+value+`"`),
+					"the page does not say data-%s=%q: %s", name, value, regexp.MustCompile(`<html[^>]*>`).FindString(dom))
 			}
 			for _, line := range regexp.MustCompile(`.*CONSOLE.*`).FindAllString(log, -1) {
 				t.Errorf("on the console: %s", line)
@@ -206,9 +205,7 @@ func findChromium(t *testing.T) string {
 		}
 	}
 	const how = "chromium is not on the PATH; get it with: apt-get install chromium"
-	if os.Getenv("ROLLCALL_TEST_ALL") == "1" {
-		t.Fatal(how)
-	}
+	need.That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", "%v", how)
 	t.Skip(how)
 	return ""
 }
@@ -225,9 +222,8 @@ func open(t *testing.T, chromium, path string) (dom, log string, requested []str
 		"--log-net-log="+netLog, "--dump-dom", "file://"+path)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
+	err := cmd.Run()
+	need.That(t, err == nil, "%v: %s", err, stderr.String())
 	requests := need.Got(os.ReadFile(netLog))(t)
 	// What the browser asks for itself, such as updates, comes from no page and has no origin.
 	for _, request := range regexp.MustCompile(`"initiator":"([^"]*)".*?"url":"([^"]*)"`).FindAllStringSubmatch(string(requests), -1) {

@@ -104,9 +104,8 @@ func TestCSVHasARowForEachTrialOperationAndTenthOfASecond(t *testing.T) {
 	}
 	for _, operation := range trial.Operations {
 		for _, from := range []string{"0.0", "7.5", "14.9"} {
-			if key := "steady ap 2 " + string(operation) + " " + from; operation == trial.Heartbeat && seen[key] != 1 || seen[key] > 1 {
-				t.Errorf("%d rows of %s", seen[key], key)
-			}
+			key := "steady ap 2 " + string(operation) + " " + from
+			expect.That(t, (operation != trial.Heartbeat || seen[key] == 1) && seen[key] <= 1, "%d rows of %s", seen[key], key)
 		}
 	}
 }
@@ -759,13 +758,10 @@ func TestWhatNoCopyExplainsIsShownCallByCall(t *testing.T) {
 		"| 0.005 s | 0.006 s | 3 | node\\|2 | **read: version 1** |\n",
 		"|  | 0 | node1 | cancel, version 3: unknown |\n",
 	} {
-		if !strings.Contains(md.String(), want) {
-			t.Errorf("the summary has not %q:\n%s", want, md.String())
-		}
+		expect.That(t, strings.Contains(md.String(), want), "the summary has not %q:\n%s", want, md.String())
 	}
-	if want := "<b>read: version 1 ← cannot be explained</b>"; !strings.Contains(page.String(), want) {
-		t.Errorf("the page has not %q", want)
-	}
+	want := "<b>read: version 1 ← cannot be explained</b>"
+	expect.That(t, strings.Contains(page.String(), want), "the page has not %q", want)
 	later := "read: version 2"
 	expect.That(t, !strings.Contains(md.String(), later), "the summary has %q, which came later", later)
 }

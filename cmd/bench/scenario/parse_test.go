@@ -208,9 +208,8 @@ func TestSelect(t *testing.T) {
 		{"node3, leader,node1", one, 0, []int{0, 2}},
 	} {
 		got, err := Select(tt.selector, tt.nodes, tt.leader)
-		if err != nil || !slices.Equal(got, tt.want) {
-			t.Errorf("Select(%q, %d nodes, leader %d) = %v, %v, want %v", tt.selector, len(tt.nodes), tt.leader, got, err, tt.want)
-		}
+		expect.That(t, err == nil && slices.Equal(got, tt.want),
+			"Select(%q, %d nodes, leader %d) = %v, %v, want %v", tt.selector, len(tt.nodes), tt.leader, got, err, tt.want)
 	}
 }
 

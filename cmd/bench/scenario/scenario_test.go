@@ -90,9 +90,8 @@ func TestEveryFileIsABuiltinScenarioOfItsName(t *testing.T) {
 	all := builtins(t)
 	for _, entry := range entries {
 		name := strings.TrimSuffix(entry.Name(), ".yaml")
-		if !slices.ContainsFunc(all, func(s Scenario) bool { return s.Name == name }) {
-			t.Errorf("scenarios/%s is in no order, or has another name within", entry.Name())
-		}
+		expect.That(t, slices.ContainsFunc(all, func(s Scenario) bool { return s.Name == name }),
+			"scenarios/%s is in no order, or has another name within", entry.Name())
 	}
 	expect.That(t, len(all) == len(entries), "Builtin() has %d scenarios, want %d", len(all), len(entries))
 }

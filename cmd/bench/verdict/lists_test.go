@@ -211,9 +211,8 @@ func TestStaleAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			age, behind := stale(c.calls, c.calls[len(c.calls)-1])
-			if age != c.age*ms || behind != c.behind {
-				t.Errorf("%d versions behind by %v, want %d by %v", behind, age.Duration(), c.behind, (c.age * ms).Duration())
-			}
+			expect.That(t, age == c.age*ms && behind == c.behind,
+				"%d versions behind by %v, want %d by %v", behind, age.Duration(), c.behind, (c.age * ms).Duration())
 		})
 	}
 }

@@ -43,12 +43,10 @@ func TestBodiesAreKeptOnlyIfAskedFor(t *testing.T) {
 	for _, keep := range []bool{false, true, false, true} {
 		c.KeepBody = keep
 		status, err := c.Exchange(get)
-		if err != nil || status != http.StatusOK || c.Size() != int64(len(long)) {
-			t.Fatalf("status %d, %d bytes, %v, want 200 and %d", status, c.Size(), err, len(long))
-		}
-		if got := string(c.Body()); keep && got != long || !keep && got != "" {
-			t.Errorf("keep %t: got %d bytes", keep, len(got))
-		}
+		need.That(t, err == nil && status == http.StatusOK && c.Size() == int64(len(long)),
+			"status %d, %d bytes, %v, want 200 and %d", status, c.Size(), err, len(long))
+		got := string(c.Body())
+		expect.That(t, (!keep || got == long) && (keep || got == ""), "keep %t: got %d bytes", keep, len(got))
 	}
 }
 
@@ -160,9 +158,7 @@ func TestAnswersAreReadInAnyPieces(t *testing.T) {
 			for cut := range len(tc.text) {
 				a.reset(true)
 				whole, err := a.feed([]byte(tc.text[:cut]))
-				if whole || err != nil {
-					t.Fatalf("after %d of %d bytes: whole %t, %v", cut, len(tc.text), whole, err)
-				}
+				need.That(t, !whole && err == nil, "after %d of %d bytes: whole %t, %v", cut, len(tc.text), whole, err)
 				whole, err = a.feed([]byte(tc.text[cut:]))
 				need.That(t, whole && err == nil && a.status == tc.status && string(a.text) == tc.body && a.body == int64(len(tc.body)),
 					"cut at %d: whole %t, status %d, body of %d bytes %q, %v, want status %d and %q", cut, whole, a.status, a.body, a.text, err, tc.status, tc.body)
@@ -189,9 +185,7 @@ func TestAnswersThatCannotBeReadAreErrors(t *testing.T) {
 			var a answerReader
 			a.reset(true)
 			whole, err := a.feed([]byte(tc.text))
-			if whole || err == nil || tc.want != nil && !errors.Is(err, tc.want) {
-				t.Errorf("whole %t, %v, want %v", whole, err, tc.want)
-			}
+			expect.That(t, !whole && err != nil && (tc.want == nil || errors.Is(err, tc.want)), "whole %t, %v, want %v", whole, err, tc.want)
 		})
 	}
 }
