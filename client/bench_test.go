@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // benchmarked is a client of a server that answers what it is told to, over a real connection.
@@ -17,11 +18,7 @@ func benchmarked(b *testing.B, handle http.HandlerFunc) *Client {
 	b.Helper()
 	server := httptest.NewServer(handle)
 	b.Cleanup(server.Close)
-	c, err := New(Config{Servers: []string{server.URL}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return c
+	return need.Got(New(Config{Servers: []string{server.URL}}))(b)
 }
 
 // BenchmarkBareRequest is the baseline of BenchmarkRenew: net/http alone.
@@ -30,14 +27,8 @@ func BenchmarkBareRequest(b *testing.B) {
 	defer server.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		req, err := http.NewRequest(http.MethodPut, server.URL+"/eureka/apps/ORDERS/orders-1?lastDirtyTimestamp=1", nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		resp, err := server.Client().Do(req)
-		if err != nil {
-			b.Fatal(err)
-		}
+		req := need.Got(http.NewRequest(http.MethodPut, server.URL+"/eureka/apps/ORDERS/orders-1?lastDirtyTimestamp=1", nil))(b)
+		resp := need.Got(server.Client().Do(req))(b)
 		resp.Body.Close()
 	}
 }
@@ -46,9 +37,7 @@ func BenchmarkRenew(b *testing.B) {
 	c := benchmarked(b, func(http.ResponseWriter, *http.Request) {})
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := c.Renew(b.Context(), registry.NewKey("orders", "orders-1"), 1); err != nil {
-			b.Fatal(err)
-		}
+		need.OK(b, c.Renew(b.Context(), registry.NewKey("orders", "orders-1"), 1))
 	}
 }
 
@@ -58,9 +47,7 @@ func BenchmarkRenewByFargo(b *testing.B) {
 	own := fargo.Instance{App: "ORDERS", InstanceId: "orders-1", HostName: "h", DataCenterInfo: fargo.DataCenterInfo{Name: fargo.MyOwn}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := conn.HeartBeatInstance(&own); err != nil {
-			b.Fatal(err)
-		}
+		need.OK(b, conn.HeartBeatInstance(&own))
 	}
 }
 
@@ -95,9 +82,7 @@ func BenchmarkApps(b *testing.B) {
 	c := benchmarked(b, func(w http.ResponseWriter, _ *http.Request) { w.Write(document) })
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.Apps(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		need.Got(c.Apps(b.Context()))(b)
 	}
 }
 

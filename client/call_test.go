@@ -219,7 +219,5 @@ func TestConfigReportsEveryMistake(t *testing.T) {
 	_, err := New(Config{Servers: []string{"127.0.0.1:8761", "ftp://a"}, Timeout: -1})
 	joined, ok := err.(interface{ Unwrap() []error })
 	expect.That(t, ok && len(joined.Unwrap()) == 3, "got %v, want three mistakes", err)
-	if _, err := New(Config{}); err == nil {
-		t.Error("no error without servers")
-	}
+	expect.That(t, expect.Err(New(Config{})) != nil, "no error without servers")
 }

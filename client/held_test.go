@@ -398,8 +398,7 @@ func TestALostLockIsNoErrorOfClose(t *testing.T) {
 			held := need.Got(acquire(t.Context(), c))(t)
 			k.kill("s1")
 			time.Sleep(time.Minute)
-			err := c.Close(t.Context())
-			expect.That(t, err == nil, "close: %v, want no error: there was nothing to give back", err)
+			expect.OKf(t, c.Close(t.Context()), "close, with nothing to give back")
 			expect.ErrorIs(t, held.Err(), ErrLost, "it says")
 		})
 	}
@@ -419,9 +418,7 @@ func TestALockIsNotHeldByAClientThatCloses(t *testing.T) {
 			return resp, err
 		}
 		c = servers{"a": slow}.client(t, "a")
-		if h, err := c.AcquireLock(t.Context(), LockOptions{Name: "demo"}); !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v, %v, want %v", h, err, ErrClosed)
-		}
+		expect.ErrorIs(t, expect.Err(c.AcquireLock(t.Context(), LockOptions{Name: "demo"})), ErrClosed, "got")
 		expect.OK(t, <-closed)
 		wantNobody(t, k)
 	})
@@ -465,8 +462,7 @@ func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *t
 		for _, s := range []time.Duration{10, 20, 30, 33, 36, 46} {
 			want = append(want, s*time.Second)
 		}
-		got := times()
-		expect.That(t, slices.Equal(got, want), "renewed after %v, want %v: servers were away from 25 s to 35 s", got, want)
+		expect.Slice(t, times(), want, "servers were away from 25 s to 35 s; renewed after")
 		expect.That(t, s.ID() == "s1" && s.Err() == nil && s.Context().Err() == nil, "session %s: %v, want s1 kept", s.ID(), s.Err())
 		expect.OK(t, s.Close(t.Context()))
 	})

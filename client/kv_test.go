@@ -116,9 +116,8 @@ func TestAWriteWhoseConditionDoesNotHoldIsAnAnswer(t *testing.T) {
 	c := servers{"a": always(200, "false", "X-Rollcall-Fence", "60")}.client(t, "a")
 	w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"})
 	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the token of who holds", w, err)
-	if gone, err := c.KV().DeleteCAS(t.Context(), "a", 1); err != nil || gone {
-		t.Errorf("got %v, %v, want a refusal without an error", gone, err)
-	}
+	gone, err := c.KV().DeleteCAS(t.Context(), "a", 1)
+	expect.That(t, err == nil && !gone, "got %v, %v, want a refusal without an error", gone, err)
 }
 
 // TestAWriteIsRepeatedUnderItsIdempotencyKey: the second server answers as the first one did.

@@ -160,14 +160,10 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 			t.Errorf("who does not want to wait gets %v, want that", err)
 		}
 		for range 2 {
-			err := <-results
-			expect.That(t, errors.Is(err, broken), "Close: %v, want what the part said", err)
+			expect.ErrorIs(t, <-results, broken, "Close, what the part said:")
 		}
-		if err := c.Close(t.Context()); !errors.Is(err, broken) {
-			t.Errorf("Close again: %v, want the same", err)
-		}
-		got, want := s.String(), "stop a, leave a, transport, metrics"
-		expect.That(t, got == want, "did %s, want everything once: %s", got, want)
+		expect.ErrorIs(t, c.Close(t.Context()), broken, "Close again:")
+		expect.Equal(t, s.String(), "stop a, leave a, transport, metrics", "everything is to be done once: did")
 	})
 }
 
@@ -178,11 +174,9 @@ func TestNothingStartsOnceCloseHasBegun(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- c.Close(t.Context()) }()
 		synctest.Wait()
-		err := c.adopt(&actor{steps: s, name: "late"})
-		expect.That(t, errors.Is(err, ErrClosed), "while Close runs: %v, want that the client is closed", err)
+		expect.ErrorIs(t, c.adopt(&actor{steps: s, name: "late"}), ErrClosed, "while Close runs:")
 		<-ended
-		err = c.adopt(&actor{steps: s, name: "later"})
-		expect.That(t, errors.Is(err, ErrClosed), "after Close: %v, want that the client is closed", err)
+		expect.ErrorIs(t, c.adopt(&actor{steps: s, name: "later"}), ErrClosed, "after Close:")
 	})
 }
 

@@ -86,8 +86,7 @@ func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 		time.Sleep(9 * time.Second) // with one server that is silent: time for two renewals to fail, not for all
 		s.refusing(nil)
 		time.Sleep(time.Minute)
-		err := h.Err()
-		expect.That(t, err == nil, "got %v, want the lock still held", err)
+		expect.OKf(t, h.Err(), "the lock is to be held still")
 		expect.OK(t, h.Release(t.Context()))
 	})
 }
@@ -158,9 +157,8 @@ func TestRefusalsEndTheWait(t *testing.T) {
 			expect.ErrorSays(t, err, tc.says, "got")
 		})
 	}
-	if _, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo", Try: true}); err == nil {
-		t.Error("a try without servers came back without an error")
-	}
+	_, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo", Try: true})
+	expect.That(t, err != nil, "a try without servers came back without an error")
 	if _, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{}); err == nil {
 		t.Error("a lock without a name was acquired")
 	}
@@ -178,8 +176,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 		}
 		expect.ErrorIs(t, expect.Err(permit(2)), ErrNotAcquired, "the third got")
 		expect.ErrorIs(t, expect.Err(permit(3)), ErrLimit, "with another limit:")
-		_, err := permit(0)
-		expect.That(t, err != nil, "a limit of 0 was taken")
+		expect.That(t, expect.Err(permit(0)) != nil, "a limit of 0 was taken")
 		for _, h := range held {
 			expect.OK(t, h.Release(t.Context()))
 		}
@@ -188,8 +185,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 
 func TestTheSessionOfALockWithALongNameIsNamedByItAlone(t *testing.T) {
 	long := permit{kind: kv.Lock, LockOptions: LockOptions{Name: strings.Repeat("x", 255)}}
-	got := long.sessionName()
-	expect.That(t, got == long.Name, "got %d bytes, want the lock's name alone", len(got))
+	expect.Equal(t, long.sessionName(), long.Name, "the name is")
 }
 
 func TestALockTellsItsSessionWhatToBe(t *testing.T) {
@@ -289,8 +285,7 @@ func TestWhoLosesLeadershipTakesPartAgain(t *testing.T) {
 			k.refusing(nil)
 			given := k.count("DELETE /v1/rollcall/locks/demo")
 			time.Sleep(time.Hour)
-			n := k.count("DELETE /v1/rollcall/locks/demo")
-			expect.That(t, n == given, "something was given back before lead returned")
+			expect.Equal(t, k.count("DELETE /v1/rollcall/locks/demo"), given, "how often it was given back before lead returned:")
 			return nil
 		})
 		expect.That(t, err == errLed, "got %v, want what the third term returned", err)
@@ -324,8 +319,7 @@ func TestElectEndsWithItsContext(t *testing.T) {
 					t.Errorf("the context ended because of %v, and the lock says %v, want %v, and the lock still held", cause, h.Err(), why)
 				}
 				time.Sleep(time.Minute)
-				err := h.Err()
-				expect.That(t, err == nil, "the lock says %v before lead has returned", err)
+				expect.OKf(t, h.Err(), "before lead has returned")
 				return errLed
 			})
 			time.Sleep(time.Minute)

@@ -268,8 +268,7 @@ func TestAClusterThatStopsAnsweringLeavesTheLaggingNodeInTheError(t *testing.T) 
 			return lag(r)
 		}}.client(t, "a")
 		ctx := within(t, time.Second)
-		err := c.Drain(ctx, key, 0, by)
-		expect.That(t, err != nil && strings.Contains(err.Error(), "n2 (b) is at e-9"), "got %v, want n2 in it", err)
+		expect.ErrorSays(t, c.Drain(ctx, key, 0, by), "n2 (b) is at e-9", "got")
 	})
 }
 
@@ -389,14 +388,9 @@ func TestInstancesReadsOneApplication(t *testing.T) {
 
 func TestADocumentThatCannotBeReadIsAnError(t *testing.T) {
 	c := servers{"a": always(200, "<html>")}.client(t, "a")
-	_, err := c.Apps(t.Context())
-	expect.That(t, err != nil, "Apps: no error")
-	if _, err := c.Instances(t.Context(), "orders"); err == nil {
-		t.Error("Instances: no error")
-	}
-	if _, err := c.Status(t.Context()); err == nil {
-		t.Error("Status: no error")
-	}
+	expect.That(t, expect.Err(c.Apps(t.Context())) != nil, "Apps: no error")
+	expect.That(t, expect.Err(c.Instances(t.Context(), "orders")) != nil, "Instances: no error")
+	expect.That(t, expect.Err(c.Status(t.Context())) != nil, "Status: no error")
 }
 
 func TestReadsAskForTheConsistencyThatWasConfigured(t *testing.T) {

@@ -355,8 +355,8 @@ func TestAnIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {
 	}{
 		{30 * time.Second, 2, 4}, {7 * time.Second, 2, 17}, {9 * time.Second, 3, 20}, {90 * time.Second, 2, 1}, {time.Hour, 2, 1}, {time.Second, 1, 60},
 	} {
-		got := (RegistrationConfig{ReplicationInterval: row.interval, ReplicationBurst: row.burst}).rate()
-		expect.That(t, got == row.want, "burst %d in %v: %d a minute, want %d", row.burst, row.interval, got, row.want)
+		expect.Equal(t, (RegistrationConfig{ReplicationInterval: row.interval, ReplicationBurst: row.burst}).rate(), row.want,
+			"burst %d in %v: a minute", row.burst, row.interval)
 	}
 }
 
@@ -370,12 +370,10 @@ func TestAFailedUpdateIsRepairedByTheNextCheckWhileHeartbeatsAreBlocked(t *testi
 		synctest.Wait()
 		s.does(http.MethodPost, nil)
 		time.Sleep(29 * time.Second)
-		got := s.keeps().Meta("v")
-		need.That(t, got == "", "the server has v=%s before the check; the test cannot see who repairs it", got)
+		need.Equal(t, s.keeps().Meta("v"), "", "the test cannot see who repairs it: before the check the server has v=")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		got = s.keeps().Meta("v")
-		expect.That(t, got == "1", "the server has v=%q after the check, want 1", got)
+		expect.Equal(t, s.keeps().Meta("v"), "1", "after the check the server has v=")
 		wantCount(t, r.client.metrics.registrations.WithLabelValues("changed", "ok"), 1)
 	})
 }
@@ -412,8 +410,7 @@ func TestAHangingHealthDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T) 
 		s.does(http.MethodPost, nil)
 		time.Sleep(12 * time.Second)
 		expect.Slice(t, s.seen("POST"), []string{"0s POST UP", "15s POST UP", "15s POST UP", "26s POST UP"}, "registered")
-		got := s.keeps().Meta("v")
-		expect.That(t, got == "2", "the server has v=%q after a check, want 2", got)
+		expect.Equal(t, s.keeps().Meta("v"), "2", "after a check the server has v=")
 	})
 }
 

@@ -155,8 +155,7 @@ func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
 		time.Sleep(time.Second)
 		s.does(http.MethodDelete, silent)
 		ctx := within(t, 2*time.Second)
-		err := r.Deregister(ctx)
-		expect.That(t, errors.Is(err, context.DeadlineExceeded), "got %v, want the end of the context", err)
+		expect.ErrorIs(t, r.Deregister(ctx), context.DeadlineExceeded, "got")
 		expect.Equal(t, time.Since(s.start), 3*time.Second, "it took until")
 	})
 }
@@ -168,8 +167,7 @@ func TestTheEndWaitsForBothLoops(t *testing.T) {
 		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(11 * time.Second)
 		ctx := within(t, time.Second)
-		err := r.stop(ctx)
-		expect.That(t, err != nil && strings.Contains(err.Error(), "heartbeats of ORDERS/orders-1"), "got %v, want that a heartbeat did not end in time", err)
+		expect.ErrorSays(t, r.stop(ctx), "heartbeats of ORDERS/orders-1", "while one does not end in time:")
 		if err := r.stop(t.Context()); err != nil || time.Since(s.start) != 15*time.Second {
 			t.Errorf("stopped at %v, %v, want when the heartbeat ends, at 15s", time.Since(s.start), err)
 		}
@@ -422,7 +420,6 @@ func TestADrainNamesTheNodeThatIsDead(t *testing.T) {
 			return answered(200, `[]`)
 		})
 		ctx := within(t, time.Second)
-		err := r.Drain(ctx, 0)
-		expect.That(t, err != nil && strings.Contains(err.Error(), "n2 (b:7761): it is unreachable"), "Drain: %v, want that n2 is unreachable", err)
+		expect.ErrorSays(t, r.Drain(ctx, 0), "n2 (b:7761): it is unreachable", "Drain:")
 	})
 }

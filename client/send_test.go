@@ -81,9 +81,7 @@ func TestWhatShowsThatTheClientWasClosedIsNotTheReason(t *testing.T) {
 	got := withCause(shown, t.Context(), life)
 	expect.That(t, errors.Is(got, ErrClosed) && !errors.Is(got, net.ErrClosed) && strings.Contains(got.Error(), "http://a/"),
 		"got %v, want that the client was closed while it asked http://a/", got)
-	if got := withCause(shown, t.Context()); got != error(shown) {
-		t.Errorf("while nothing has ended: %v, want the error as it is", got)
-	}
+	expect.Equal(t, withCause(shown, t.Context()), error(shown), "while nothing has ended:")
 }
 
 func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
@@ -103,12 +101,9 @@ func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 		}()
 		time.Sleep(time.Hour) // nothing but its caller and the client bounds it
 		need.OK(t, c.Close(t.Context()))
-		if err := <-result; !errors.Is(err, ErrClosed) {
-			t.Errorf("the stream ended with %v, want that the client is closed", err)
-		}
-		if _, _, err := c.send(t.Context(), serverAt("a"), watch); !errors.Is(err, ErrClosed) {
-			t.Errorf("another one: %v, want that the client is closed", err)
-		}
+		expect.ErrorIs(t, <-result, ErrClosed, "the stream ended with")
+		_, _, err = c.send(t.Context(), serverAt("a"), watch)
+		expect.ErrorIs(t, err, ErrClosed, "another one:")
 	})
 }
 
@@ -242,8 +237,7 @@ func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
 		a := httptest.NewServer(mux)
 		b := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		c := connected(t, Config{Servers: []string{a.URL, b.URL}, InOrder: true})
-		err := c.Renew(t.Context(), key, 0)
-		expect.That(t, err == nil, "%d: %v, want the other server's answer", status, err)
+		expect.OKf(t, c.Renew(t.Context(), key, 0), "%d, and the other server's answer", status)
 		if there.Load() != 1 || target.Load() != 0 || c.servers.quarantined() != 1 {
 			t.Errorf("%d: asked %d times and followed %d times, %d servers in quarantine, want 1, 0 and 1",
 				status, there.Load(), target.Load(), c.servers.quarantined())
@@ -404,16 +398,14 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	c := connected(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
 	result := make(chan error)
 	go func() { result <- c.Cancel(t.Context(), key) }()
-	conn, err := listener.Accept() // and no word of TLS
-	need.OK(t, err)
+	conn := need.Got(listener.Accept())(t) // and no word of TLS
 	need.OK(t, c.Close(t.Context()))
 	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 		t.Errorf("got %v, want that the client is closed, and no unknown outcome", err)
 	}
 	need.OK(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
-	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("the connection is still open")
-	}
+	_, err := io.Copy(io.Discard, conn)
+	expect.That(t, !errors.Is(err, os.ErrDeadlineExceeded), "the connection is still open")
 	conn.Close()
 	listener.Close()
 	noneLeft(t, before)
@@ -442,22 +434,16 @@ func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		slow.close()
-		if err := <-result; !errors.Is(err, ErrClosed) {
-			t.Errorf("one that was being made: %v, want that the client is closed", err)
-		}
+		expect.ErrorIs(t, <-result, ErrClosed, "one that was being made:")
 		expect.Equal(t, time.Since(start), 0, "that took")
-		if _, err := made[1].Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("one that was open: %v, want its end", err)
-		}
+		expect.Equal(t, expect.Err(made[1].Read(make([]byte, 1))), io.EOF, "one that was open:")
 		second.Close()
 		late := newDials(func(context.Context, string, string) (net.Conn, error) {
 			here, _ := net.Pipe()
 			return here, nil
 		})
 		late.close()
-		if _, err := late.connect(t.Context(), "tcp", "a:1"); !errors.Is(err, ErrClosed) {
-			t.Errorf("one that was made all the same: %v, want that the client is closed", err)
-		}
+		expect.ErrorIs(t, expect.Err(late.connect(t.Context(), "tcp", "a:1")), ErrClosed, "one that was made all the same:")
 	})
 }
 

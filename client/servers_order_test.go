@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -275,8 +274,7 @@ func TestAnElectionCostsACallerNoTime(t *testing.T) {
 			c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.client(t, "a", "b", "c")
 			start := time.Now()
 			for n := 1; n <= 20; n++ {
-				err := tc.call(t.Context(), c)
-				need.That(t, err != nil, "no error without a leader")
+				need.That(t, tc.call(t.Context(), c) != nil, "no error without a leader")
 				got := len(j.lines)
 				need.That(t, got == 3*n, "%d calls asked %d times, want every server each time", n, got)
 			}
@@ -301,9 +299,7 @@ func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
 			c := servers{"a": silent, "b": silent}.client(t, "a", "b")
 			ctx, cancel := contextWithin(t, tc.within)
 			defer cancel()
-			if _, err := c.do(ctx, tc.call); !errors.Is(err, ctx.Err()) {
-				t.Errorf("got %v, want %v", err, ctx.Err())
-			}
+			expect.ErrorIs(t, expect.Err(c.do(ctx, tc.call)), ctx.Err(), "got")
 			expect.Equal(t, c.servers.quarantined(), tc.want, "servers in quarantine:")
 		})
 	}

@@ -183,9 +183,7 @@ func TestWithoutAnyServerTheErrorOfTheSourceIsTheCalls(t *testing.T) {
 			t.Errorf("Renew: %v, want the source's error, and that nothing happened", err)
 		}
 		d.set(nil)
-		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, errNoServer) {
-			t.Errorf("Renew: %v, want that there is no server", err)
-		}
+		expect.ErrorIs(t, c.Renew(t.Context(), key, 0), errNoServer, "Renew:")
 		d.set(nil, "a")
 		beat(t, c)
 		d.expect(t, "three calls", 3)
@@ -217,13 +215,10 @@ func TestCloseEndsAWaitForTheSource(t *testing.T) {
 		synctest.Wait()
 		need.OK(t, c.Close(t.Context()))
 		for range 2 {
-			err := <-results
-			expect.That(t, errors.Is(err, ErrClosed), "got %v, want that the client is closed", err)
+			expect.ErrorIs(t, <-results, ErrClosed, "got")
 		}
 		d.take = 0
-		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) {
-			t.Errorf("a call afterwards: %v, want that the client is closed", err)
-		}
+		expect.ErrorIs(t, c.Renew(t.Context(), key, 0), ErrClosed, "a call afterwards:")
 		d.expect(t, "after Close", 0)
 	})
 }
@@ -244,9 +239,7 @@ func TestASourceThatPanicsKeepsNobodyElseWaiting(t *testing.T) {
 			_ = c.Renew(t.Context(), key, 0)
 		}()
 		synctest.Wait()
-		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, errSourcePanicked) {
-			t.Errorf("who waited got %v, want that the source panicked", err)
-		}
+		expect.ErrorIs(t, c.Renew(t.Context(), key, 0), errSourcePanicked, "who waited got")
 		beat(t, c)
 	})
 }

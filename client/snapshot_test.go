@@ -217,9 +217,8 @@ func (m snapshotModel) check(t *rapid.T, s *Snapshot) {
 		m.checkList(t, "VIP "+name, s.VIP(name), all, func(i *registry.Instance) bool { return hasAddress(i.VIP, name) })
 		m.checkList(t, "secure VIP "+name, s.SecureVIP(name), all, func(i *registry.Instance) bool { return hasAddress(i.SecureVIP, name) })
 		for _, id := range snapshotNames {
-			if key := registry.NewKey(name, id); !reflect.DeepEqual(s.Instance(key), m[key]) {
-				t.Fatalf("%s is %v, want %v", key, s.Instance(key), m[key])
-			}
+			key := registry.NewKey(name, id)
+			need.Deep(t, s.Instance(key), m[key], "%s is", key)
 		}
 	}
 	m.checkHash(t, s)
@@ -259,8 +258,7 @@ func (m snapshotModel) checkHash(t *rapid.T, s *Snapshot) {
 		index++
 		server.Apply(registry.Stamp{Lease: index, Wall: index}, 0, registry.FromClient, registry.Register{Instance: i})
 	}
-	got, want := s.HashCode(), server.View().HashCode()
-	need.That(t, got == want, "hash %q, want the server's %q", got, want)
+	need.Equal(t, s.HashCode(), server.View().HashCode(), "the hash is the server's:")
 }
 
 var snapshotNames = []string{"a", "B", "ab", "ä"}
@@ -303,18 +301,14 @@ func snapshotChange(t *rapid.T, model snapshotModel, edit *snapshotEdit) {
 	was, there := model[i.Key()]
 	if rapid.IntRange(0, 2).Draw(t, "remove") == 0 {
 		delete(model, i.Key())
-		if changed := edit.remove(i.Key()); changed != there {
-			t.Fatalf("remove of %s: changed is %v, want %v", i.Key(), changed, there)
-		}
+		need.Equal(t, edit.remove(i.Key()), there, "remove of %s: changed is", i.Key())
 		return
 	}
 	want := !there || !reflect.DeepEqual(was, i)
 	if want {
 		model[i.Key()] = i
 	}
-	if changed := edit.put(i); changed != want {
-		t.Fatalf("put of %s: changed is %v, want %v", i.Key(), changed, want)
-	}
+	need.Equal(t, edit.put(i), want, "put of %s: changed is", i.Key())
 }
 
 // manyInstances are count instances, of applications of size.
@@ -352,9 +346,7 @@ func BenchmarkSnapshotApp(b *testing.B) {
 	s := listOf(manyInstances(10_000, 100)...)
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(s.App("app-00042")) != 100 {
-			b.Fatal("instances are missing")
-		}
+		need.Equal(b, len(s.App("app-00042")), 100, "instances:")
 	}
 }
 

@@ -231,9 +231,8 @@ func TestAWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 			}
 			return []string{"http://b"}, nil
 		}
-		c, err := New(Config{HTTPClient: &http.Client{Transport: network}, Source: source})
-		need.OK(t, err)
-		err = c.Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return errEnough })
+		c := need.Got(New(Config{HTTPClient: &http.Client{Transport: network}, Source: source}))(t)
+		err := c.Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return errEnough })
 		took := time.Since(start)
 		expect.That(t, err == errEnough && took <= 2*longestRetry, "got %v after %v, want the new server's stream", err, took)
 	})

@@ -150,9 +150,8 @@ func TestTurnsGoOnFairlyWhenTheListChanges(t *testing.T) {
 
 func TestNothingIsPickedFromAnEmptyList(t *testing.T) {
 	for name, p := range map[string]Picker{"RoundRobin": RoundRobin(), "InZone": InZone("a", nil)} {
-		if i := p.Pick(nil); i != nil {
-			t.Errorf("%s picked %s", name, i.Key())
-		}
+		i := p.Pick(nil)
+		expect.That(t, i == nil, "%s picked %+v", name, i)
 	}
 }
 
@@ -273,8 +272,7 @@ func TestAnInstanceThatWasStartedAnewIsNotAvoided(t *testing.T) {
 			all[0] = &restarted
 			l.Store(&all)
 			need.Got(get(t, transport, "http://orders/"))(t)
-			asked := n.took()
-			expect.That(t, slices.Equal(asked, []string{at}), "asked %v, want where it is now", asked)
+			expect.Slice(t, n.took(), []string{at}, "where it is now is to be asked: asked")
 		})
 	}
 }
@@ -324,10 +322,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		"avoiding": avoiding,
 	} {
 		b.Run(name, func(b *testing.B) {
-			r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://orders/", nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			r := need.Got(http.NewRequestWithContext(b.Context(), http.MethodGet, "http://orders/", nil))(b)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := transport.RoundTrip(r); err != nil {
@@ -390,8 +385,8 @@ func TestAURLNamesAnApplicationOrAVIPAddress(t *testing.T) {
 			for _, host := range []string{"h0:8080", "h1:8080", "h2:8080", "h0:8443", "h1:8443", "h2:8443"} {
 				n.hosts[host] = ok
 			}
-			transport, err := New(Config{List: d, Lookup: test.lookup, Base: n})
-			need.OK(t, err)
+			transport := need.Got(New(Config{List: d, Lookup: test.lookup, Base: n}))(t)
+			var err error
 			for range max(1, len(test.want)) {
 				_, err = get(t, transport, test.url)
 			}

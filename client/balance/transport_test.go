@@ -255,8 +255,7 @@ type noPicker struct{}
 func (noPicker) Pick([]*registry.Instance) *registry.Instance { return nil }
 
 func TestARequestWithoutURLIsRefused(t *testing.T) {
-	_, err := list().transport(t, Config{}).RoundTrip(&http.Request{})
-	expect.That(t, err != nil, "no error")
+	expect.That(t, expect.Err(list().transport(t, Config{}).RoundTrip(&http.Request{})) != nil, "no error")
 }
 
 func TestAnotherInstanceIsTriedIfNothingWasSentOrItMayBeSentTwice(t *testing.T) {
@@ -337,8 +336,7 @@ func TestARetryLooksAtTheListAnew(t *testing.T) {
 		"h2:8080": ok,
 	}}
 	need.Got(get(t, l.transport(t, Config{Base: n, Picker: inTurn{}}), "http://orders/"))(t)
-	asked := n.took()
-	expect.That(t, slices.Equal(asked, []string{"h0:8080", "h2:8080"}), "asked %v, want the second not to be", asked)
+	expect.Slice(t, n.took(), []string{"h0:8080", "h2:8080"}, "the second is not to be asked: asked")
 }
 
 func TestTheEndOfTheContextEndsTheTries(t *testing.T) {

@@ -66,8 +66,7 @@ func (c *connection) take() []string {
 
 func build(t *testing.T, list List, target string, cc resolver.ClientConn, options resolver.BuildOptions) (resolver.Resolver, error) {
 	t.Helper()
-	b, err := NewBuilder(list, Config{})
-	need.OK(t, err)
+	b := need.Got(NewBuilder(list, Config{}))(t)
 	u, err := url.Parse(target)
 	need.OK(t, err)
 	return b.Build(resolver.Target{URL: *u}, cc, options)
@@ -79,8 +78,7 @@ func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
 	other := with(instance("s1", "s", 80), func(i *registry.Instance) { i.App = "STOCK" })
 	list := newFakeList(t)
 	cc := new(connection)
-	r, err := build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{})
-	need.OK(t, err)
+	r := need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{}))(t)
 	const none = `no instance of application "orders" is UP`
 	steps := []struct {
 		name      string
@@ -131,8 +129,7 @@ func (l *restless) Snapshot() *client.Snapshot {
 func TestAChangeDuringTheFirstLookIsNotMissed(t *testing.T) {
 	list := &restless{fakeList: newFakeList(t, instance("o1", "a", 80)), next: snapshotOf(t, instance("o2", "b", 80))}
 	cc := new(connection)
-	r, err := build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{})
-	need.OK(t, err)
+	r := need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{}))(t)
 	list.changed.Wait()
 	r.Close()
 	got := cc.take()
@@ -169,8 +166,7 @@ func TestTargetsNameServices(t *testing.T) {
 			}
 			need.OK(t, err)
 			defer r.Close()
-			got := cc.take()
-			expect.That(t, slices.Equal(got, []string{c.told}), "told %q, want %q", got, c.told)
+			expect.Slice(t, cc.take(), []string{c.told}, "told")
 		})
 	}
 	expect.That(t, list.subscribers() == 0, "%d subscriptions are left", list.subscribers())
@@ -180,8 +176,7 @@ func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
 	list := newFakeList(t, instance("o1", "a", 80))
 	for _, disabled := range []bool{false, true} {
 		cc := new(connection)
-		r, err := build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{DisableServiceConfig: disabled})
-		need.OK(t, err)
+		r := need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{DisableServiceConfig: disabled}))(t)
 		r.Close()
 		got := cc.config == nil
 		expect.That(t, got == disabled, "disabled %v: the service config is %v", disabled, cc.config)
@@ -448,11 +443,9 @@ func (s *grpcServer) Check(ctx context.Context, r *grpc_health_v1.HealthCheckReq
 // dial connects to application orders, as a user does.
 func dial(t *testing.T, list List, options ...grpc.DialOption) grpc_health_v1.HealthClient {
 	t.Helper()
-	b, err := NewBuilder(list, Config{})
-	need.OK(t, err)
+	b := need.Got(NewBuilder(list, Config{}))(t)
 	options = append(options, grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	conn, err := grpc.NewClient("rollcall:///orders", options...)
-	need.OK(t, err)
+	conn := need.Got(grpc.NewClient("rollcall:///orders", options...))(t)
 	t.Cleanup(func() { conn.Close() })
 	return grpc_health_v1.NewHealthClient(conn)
 }
@@ -570,8 +563,7 @@ func TestWithoutInstancesCallsFailAtOnceOrWait(t *testing.T) {
 }
 
 func TestACallToATargetThatNamesNothingSaysWhy(t *testing.T) {
-	b, err := NewBuilder(newFakeList(t), Config{})
-	need.OK(t, err)
+	b := need.Got(NewBuilder(newFakeList(t), Config{}))(t)
 	conn, err := grpc.NewClient("rollcall://zone/orders", grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	need.OK(t, err)
 	defer conn.Close()
