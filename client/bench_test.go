@@ -28,8 +28,7 @@ func BenchmarkBareRequest(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		req := need.Got(http.NewRequest(http.MethodPut, server.URL+"/eureka/apps/ORDERS/orders-1?lastDirtyTimestamp=1", nil))(b)
-		resp := need.Got(server.Client().Do(req))(b)
-		resp.Body.Close()
+		need.Got(server.Client().Do(req))(b).Body.Close()
 	}
 }
 

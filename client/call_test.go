@@ -51,8 +51,7 @@ func TestAServerThatIsNotRollcallIsToldFromOneThatLacksTheThing(t *testing.T) {
 		{name: "a server that works", call: status, status: 200, body: `{}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := servers{"a": always(tc.status, tc.body, tc.header...)}.client(t, "a")
-			a, err := c.do(t.Context(), tc.call)
+			a, err := servers{"a": always(tc.status, tc.body, tc.header...)}.client(t, "a").do(t.Context(), tc.call)
 			if got := errors.Is(err, ErrNeedsRollcall); got != tc.want || !tc.want && (err != nil || a.status != tc.status) {
 				t.Errorf("got status %d and %v, want that it is not Rollcall: %v", a.status, err, tc.want)
 			}
@@ -100,8 +99,7 @@ func TestAmongServersOfBothKindsRollcallIsFoundOnce(t *testing.T) {
 
 // TestOneServerThatIsNotRollcallProvesNothing: the others may answer the next time.
 func TestOneServerThatIsNotRollcallProvesNothing(t *testing.T) {
-	c := servers{"a": always(404, "<html>"), "b": unreachable}.client(t, "a", "b")
-	_, err := c.Status(t.Context())
+	_, err := servers{"a": always(404, "<html>"), "b": unreachable}.client(t, "a", "b").Status(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrNeedsRollcall) && strings.Contains(err.Error(), "http://a"),
 		"Status: %v, want an error that names both servers and is not ErrNeedsRollcall", err)
 }
@@ -138,8 +136,7 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 		{name: "no answer anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			c := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b")
-			err := c.Cancel(t.Context(), key)
+			err := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b").Cancel(t.Context(), key)
 			if tc.want != nil && !errors.Is(err, tc.want) {
 				t.Errorf("Cancel: %v, want %v", err, tc.want)
 			}
@@ -177,8 +174,7 @@ func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
 }
 
 func TestAFailedReadIsNeverAnUnknownOutcome(t *testing.T) {
-	c := servers{"a": cutOff, "b": unreachable}.client(t, "a", "b")
-	_, err := c.Apps(t.Context())
+	_, err := servers{"a": cutOff, "b": unreachable}.client(t, "a", "b").Apps(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Apps: %v, want an error that is not an unknown outcome", err)
 }
 

@@ -386,8 +386,7 @@ func changeEvent(epoch string, c listChange) string {
 // discover starts a Discovery at servers named a, b and so on, which ends with the test.
 func discover(t *testing.T, config DiscoveryConfig, at ...*listServer) *Discovery {
 	t.Helper()
-	c := clientOf(t, at...)
-	return need.Got(c.StartDiscovery(config))(t)
+	return need.Got(clientOf(t, at...).StartDiscovery(config))(t)
 }
 
 // clientOf is a client of servers named a, b and so on, which ends with the test.

@@ -54,8 +54,7 @@ func TestADeltaIsApplied(t *testing.T) {
 			before := listOf(orders("o1", registry.Up), orders("o2", registry.Up))
 			told := 0
 			document := need.Got(eureka.DecodeApplications(deltaOf("7", "", tc.entries...)))(t)
-			after := applyDelta(before, document.Leases, func(registry.Key) { told++ })
-			got := words(after)
+			got := words(applyDelta(before, document.Leases, func(registry.Key) { told++ }))
 			expect.That(t, got == tc.want && told == tc.told, "the list is %q, %d told of, want %q, %d", got, told, tc.want, tc.told)
 			expect.That(t, words(before) == "ORDERS/o1=UP ORDERS/o2=UP", "the list before is %q now", words(before))
 		})

@@ -174,8 +174,7 @@ func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
 
 func TestADeltaThatWasAppliedIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
-		d := discover(t, DiscoveryConfig{}, s)
+		d := discover(t, DiscoveryConfig{}, newListServer(newListModel("", orders("o1", registry.Up)), false))
 		synctest.Wait()
 		before := d.Snapshot()
 		pass(10 * DefaultRefreshInterval)
@@ -249,8 +248,7 @@ func TestWhereNobodyHasPlaceForAWatcherEverythingIsFetchedOncePerInterval(t *tes
 			age := d.Age()
 			expect.That(t, age <= DefaultRefreshInterval+longestRetry, "the list is %v old", age)
 		}
-		asked := s.got()
-		fetches := strings.Count(asked, "full")
+		fetches := strings.Count(s.got(), "full")
 		expect.That(t, fetches >= 15 && fetches <= 21, "%d fetches in 20 intervals", fetches)
 		s.instead("/v1/rollcall/watch", nil)
 		pass(longestRetry)
@@ -337,8 +335,7 @@ func TestTheFirstListIsTriedForMoreOften(t *testing.T) {
 		pass(time.Minute)
 		tries := len(strings.Fields(s.got()))
 		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, longestRetry)
-		ctx := within(t, time.Second)
-		err := d.Ready(ctx)
+		err := d.Ready(within(t, time.Second))
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "connection refused"),
 			"Ready: %v, want the end of its context and the connection refused", err)
 		status := d.Status()

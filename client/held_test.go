@@ -278,8 +278,7 @@ func TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 				h := need.Got(acquire(t.Context(), c))(t)
 				k.refusing(silent)
 				start := time.Now()
-				ctx := within(t, tc.ctx)
-				err := giveUp(ctx, h)
+				err := giveUp(within(t, tc.ctx), h)
 				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
 				expect.Equal(t, time.Since(start), tc.within, "took")
 			})
@@ -381,8 +380,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 				synctest.Wait()
 				k.refusing(silent)
 				start := time.Now()
-				ctx := within(t, 3*time.Second)
-				err := c.Close(ctx)
+				err := c.Close(within(t, 3*time.Second))
 				if took := time.Since(start); took > 3*time.Second+closeGrace || err == nil && before > 0 {
 					t.Errorf("took %v, and returned %v, want 3 s, and what could not be told", took, err)
 				}

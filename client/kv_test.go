@@ -151,8 +151,7 @@ func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
 		{name: "no consensus", first: always(501, "needs consensus"), says: "needs consensus"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := servers{"a": tc.first, "b": always(200, "true")}.client(t, "a", "b")
-			err := c.KV().Put(t.Context(), "a", nil)
+			err := servers{"a": tc.first, "b": always(200, "true")}.client(t, "a", "b").KV().Put(t.Context(), "a", nil)
 			switch {
 			case tc.says == "" && err != nil:
 				t.Errorf("got %v, want the second server's success", err)

@@ -111,8 +111,7 @@ func TestLastKnownListIsForItsOwnerOnly(t *testing.T) {
 	f := newLastKnown(t).written(t, "the one before")
 	need.OK(t, os.Chmod(f.path, 0o644))
 	f.saved(t, "", savedList(), savedAt)
-	info := need.Got(os.Stat(f.path))(t)
-	expect.Equal(t, info.Mode().Perm(), 0o600, "mode")
+	expect.Equal(t, need.Got(os.Stat(f.path))(t).Mode().Perm(), 0o600, "mode")
 	checkNothingLeft(t, f)
 }
 
@@ -152,8 +151,7 @@ func TestLastKnownListIsReplacedAsAWhole(t *testing.T) {
 
 func TestLastKnownListOfTheFutureCountsAsOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the clock stands still
-		f := newLastKnown(t).saved(t, "", savedList(), time.Now().Add(time.Hour))
-		checkLoads(t, f, "", savedList(), time.Now())
+		checkLoads(t, newLastKnown(t).saved(t, "", savedList(), time.Now().Add(time.Hour)), "", savedList(), time.Now())
 	})
 }
 
@@ -323,8 +321,7 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
-		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
-		discover(t, DiscoveryConfig{File: path}, s)
+		discover(t, DiscoveryConfig{File: path}, newListServer(newListModel("", orders("o1", registry.Up)), false))
 		pass(time.Second)
 		need.OK(t, os.Remove(path))
 		pass(10 * DefaultRefreshInterval)

@@ -155,8 +155,7 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 			go func() { results <- c.Close(t.Context()) }()
 		}
 		synctest.Wait()
-		hasty := within(t, time.Second)
-		if err := c.Close(hasty); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broken) {
+		if err := c.Close(within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broken) {
 			t.Errorf("who does not want to wait gets %v, want that", err)
 		}
 		for range 2 {
@@ -190,7 +189,6 @@ func TestAPartThatEndedByItselfIsLeftAlone(t *testing.T) {
 func TestMetricsMayBeRegisteredAgainAfterClose(t *testing.T) {
 	r := prometheus.NewRegistry()
 	for range 2 {
-		c := need.Got(New(Config{Servers: urlsOf("a"), Registerer: r}))(t)
-		need.OK(t, c.Close(t.Context()))
+		need.OK(t, need.Got(New(Config{Servers: urlsOf("a"), Registerer: r}))(t).Close(t.Context()))
 	}
 }

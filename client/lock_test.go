@@ -171,8 +171,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 		}
 		var held []*Held
 		for range 2 {
-			h := need.Got(permit(2))(t)
-			held = append(held, h)
+			held = append(held, need.Got(permit(2))(t))
 		}
 		expect.ErrorIs(t, expect.Err(permit(2)), ErrNotAcquired, "the third got")
 		expect.ErrorIs(t, expect.Err(permit(3)), ErrLimit, "with another limit:")
@@ -436,8 +435,7 @@ func TestCloseWaitsForWhoLeads(t *testing.T) {
 			})
 			time.Sleep(time.Minute)
 			start := time.Now()
-			ctx := within(t, tc.limit)
-			err := c.Close(ctx)
+			err := c.Close(within(t, tc.limit))
 			took, most := time.Since(start), min(tc.lasts, tc.limit)
 			expect.That(t, took <= most+closeGrace && (err == nil) == tc.told, "took %v, and returned %v, want %v", took, err, most)
 			if err := <-result; !errors.Is(err, ErrClosed) || early {

@@ -241,8 +241,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testin
 		inBubble(t, tc.name, func(t *testing.T) {
 			ctx := within(t, time.Minute)
 			start := time.Now()
-			err := servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by)
-			wantSays(t, err, tc.says)
+			wantSays(t, servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by), tc.says)
 			expect.Equal(t, time.Since(start), tc.took, "took")
 		})
 	}
@@ -250,8 +249,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testin
 
 func TestADrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := within(t, time.Second)
-		err := servers{"a": drained("e-10")}.client(t, "a").Drain(ctx, key, time.Minute, by)
+		err := servers{"a": drained("e-10")}.client(t, "a").Drain(within(t, time.Second), key, time.Minute, by)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") && errors.Is(err, context.DeadlineExceeded),
 			"got %v, want that the settle time is missing", err)
 	})
@@ -267,8 +265,7 @@ func TestAClusterThatStopsAnsweringLeavesTheLaggingNodeInTheError(t *testing.T) 
 			}
 			return lag(r)
 		}}.client(t, "a")
-		ctx := within(t, time.Second)
-		expect.ErrorSays(t, c.Drain(ctx, key, 0, by), "n2 (b) is at e-9", "got")
+		expect.ErrorSays(t, c.Drain(within(t, time.Second), key, 0, by), "n2 (b) is at e-9", "got")
 	})
 }
 
@@ -315,8 +312,7 @@ func TestADrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
 			if tc.b != nil {
 				s["b"] = aloneNode(func() string { return tc.b(time.Since(start)) })
 			}
-			err := s.client(t, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by)
-			wantSays(t, err, tc.says)
+			wantSays(t, s.client(t, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by), tc.says)
 			expect.Equal(t, time.Since(start), tc.took, "took")
 		})
 	}

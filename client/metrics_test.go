@@ -167,8 +167,7 @@ func TestTheClientsPageListsTheMetrics(t *testing.T) {
 }
 
 func TestServersInQuarantineAreCounted(t *testing.T) {
-	r := prometheus.NewRegistry()
-	c := need.Got(New(Config{Servers: []string{"http://a", "http://b"}, Registerer: r}))(t)
+	c := need.Got(New(Config{Servers: []string{"http://a", "http://b"}, Registerer: prometheus.NewRegistry()}))(t)
 	want := func(n float64) {
 		t.Helper()
 		expect.Equal(t, testutil.ToFloat64(c.metrics.quarantined), n, "servers in quarantine:")

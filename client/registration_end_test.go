@@ -138,8 +138,7 @@ func TestAHangingHealthKeepsTheEndFromNothingAndNoLongerThanTheContext(t *testin
 		})
 		need.OK(t, err)
 		time.Sleep(2 * time.Second)
-		ctx := within(t, 5*time.Second)
-		err = r.Deregister(ctx)
+		err = r.Deregister(within(t, 5*time.Second))
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "health callback of ORDERS/orders-1"),
 			"got %v, want that the callback did not return in time", err)
 		s.wantVisits(t, "0s POST UP", "2s DELETE")
@@ -150,12 +149,10 @@ func TestAHangingHealthKeepsTheEndFromNothingAndNoLongerThanTheContext(t *testin
 
 func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
-		c := s.client(t)
-		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
+		r := need.Got(s.client(t).StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(time.Second)
 		s.does(http.MethodDelete, silent)
-		ctx := within(t, 2*time.Second)
-		expect.ErrorIs(t, r.Deregister(ctx), context.DeadlineExceeded, "got")
+		expect.ErrorIs(t, r.Deregister(within(t, 2*time.Second)), context.DeadlineExceeded, "got")
 		expect.Equal(t, time.Since(s.start), 3*time.Second, "it took until")
 	})
 }
@@ -252,8 +249,7 @@ func TestDrainIsToldAtOnceAndWaitsForEveryNodeAndTheSettleTime(t *testing.T) {
 			s.seen("")
 			start := time.Now()
 			s.rollcallNodes(func(node string) string { return row.shows(node, time.Since(start)) })
-			ctx := within(t, time.Minute)
-			err := r.Drain(ctx, settle)
+			err := r.Drain(within(t, time.Minute), settle)
 			wantSays(t, err, row.says)
 			expect.Equal(t, time.Since(start), row.took, "took")
 			expect.Slice(t, s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}, "registered")
@@ -419,7 +415,6 @@ func TestADrainNamesTheNodeThatIsDead(t *testing.T) {
 			}
 			return answered(200, `[]`)
 		})
-		ctx := within(t, time.Second)
-		expect.ErrorSays(t, r.Drain(ctx, 0), "n2 (b:7761): it is unreachable", "Drain:")
+		expect.ErrorSays(t, r.Drain(within(t, time.Second), 0), "n2 (b:7761): it is unreachable", "Drain:")
 	})
 }

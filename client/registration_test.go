@@ -254,8 +254,7 @@ func TestRegisteredWaitsForTheFirstSuccess(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.fails(503)
 		r := s.register(t)
-		ctx := within(t, 10*time.Second)
-		err := r.Registered(ctx)
+		err := r.Registered(within(t, 10*time.Second))
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "503"),
 			"while no server registers it: %v, want the end of the context and the 503", err)
 		s.fails(0)

@@ -207,8 +207,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
 	s, trust := secured(t, func(http.ResponseWriter, *http.Request) {})
 	before := trust.Clone()
-	c := connected(t, Config{Servers: []string{s.URL}, TLS: trust})
-	need.OK(t, c.Renew(t.Context(), key, 0))
+	need.OK(t, connected(t, Config{Servers: []string{s.URL}, TLS: trust}).Renew(t.Context(), key, 0))
 	expect.That(t, slices.Equal(trust.NextProtos, before.NextProtos), "its protocols are %v now, want %v", trust.NextProtos, before.NextProtos)
 }
 

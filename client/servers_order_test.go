@@ -306,8 +306,7 @@ func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
 }
 
 func TestASiblingIsSpokenToAsThePresentServer(t *testing.T) {
-	l := newServers(Config{Servers: []string{"https://u:p@a:1/prefix/eureka"}, InOrder: true})
-	s := l.sibling("10.0.0.2:8761")
+	s := newServers(Config{Servers: []string{"https://u:p@a:1/prefix/eureka"}, InOrder: true}).sibling("10.0.0.2:8761")
 	r := &http.Request{Header: make(http.Header)}
 	need.OK(t, s.sign(r, nil))
 	user, _, _ := r.BasicAuth()

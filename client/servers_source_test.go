@@ -192,8 +192,7 @@ func TestWithoutAnyServerTheErrorOfTheSourceIsTheCalls(t *testing.T) {
 
 func TestWhoGivesUpDoesNotDecideForThoseWhoWaitForTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &directory{hosts: []string{"a"}, take: 2 * time.Second}
-		c, logged := d.client(t, servers{"a": always(200, "")})
+		c, logged := (&directory{hosts: []string{"a"}, take: 2 * time.Second}).client(t, servers{"a": always(200, "")})
 		hasty := within(t, time.Second)
 		first := make(chan error, 1)
 		go func() { first <- c.Renew(hasty, key, 0) }()

@@ -371,8 +371,7 @@ func TestAnInstanceOfThisMachineCanBeRegistered(t *testing.T) {
 		i.Port != (registry.Port{Number: 8080, Enabled: true}) {
 		t.Errorf("it is %+v", i)
 	}
-	ip := net.ParseIP(i.IPAddr)
-	expect.That(t, ip != nil, "its address is %q", i.IPAddr)
+	expect.That(t, net.ParseIP(i.IPAddr) != nil, "its address is %q", i.IPAddr)
 }
 
 func TestAnInstanceWithoutAPortDoesNotListen(t *testing.T) {

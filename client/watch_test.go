@@ -255,8 +255,7 @@ func TestAWatchEndsWithItsContext(t *testing.T) {
 func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
-		ctx := within(t, time.Hour)
-		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(ctx, WatchConfig{}, nil))
+		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(within(t, time.Hour), WatchConfig{}, nil))
 		for i := 1; i < len(j.times); i++ {
 			pause, longest := j.times[i]-j.times[i-1], min(shortestRetry<<min(i-1, 10), longestRetry)
 			expect.That(t, pause < longest, "pause %d is %v, want less than %v", i, pause, longest)

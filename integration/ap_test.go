@@ -108,8 +108,7 @@ func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *
 
 func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{AP: true, Nodes: 1, Settings: map[string]string{"data.sync": "always"}})
-	n := c.Nodes[0]
+	n := StartCluster(t, Config{AP: true, Nodes: 1, Settings: map[string]string{"data.sync": "always"}}).Nodes[0]
 	var ids []string
 	for i := range 20 {
 		ids = append(ids, fmt.Sprintf("orders-%02d", i))

@@ -157,8 +157,7 @@ func showsVersion(n *Node, id, version, override string) error {
 // could ever elect again.
 func twoRemovalsRound(t *testing.T) {
 	c := StartCluster(t, Config{Nodes: 4})
-	leader := c.Leader()
-	others := c.Others(leader)
+	others := c.Others(c.Leader())
 	still := others[2]
 	still.Pause(t)
 	defer still.Resume(t)
@@ -250,6 +249,5 @@ func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
 // datacenter is the name of the node's datacenter.
 func (n *Node) datacenter(t *testing.T) string {
 	t.Helper()
-	peers := need.Got(n.Peers())(t)
-	return peers.Datacenter
+	return need.Got(n.Peers())(t).Datacenter
 }

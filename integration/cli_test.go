@@ -163,8 +163,7 @@ func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
 func startLock(t *testing.T, n *Node, name string, ttl time.Duration, command ...string) *Process {
 	t.Helper()
 	args := append([]string{"lock", "demo", "--addr", n.URL(), "--ttl", ttl.String(), "--lock-delay", "1s", "--"}, command...)
-	p := need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
-	return p
+	return need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
 }
 
 // said waits until a process has printed a line.
@@ -208,7 +207,6 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	}
 	asleep.Signal(t, syscall.SIGCONT)
 	began := time.Now()
-	code := asleep.ExitCode(t, ReadyLimit)
-	expect.That(t, code != 0, "a command whose lock was lost ended with 0")
+	expect.That(t, asleep.ExitCode(t, ReadyLimit) != 0, "a command whose lock was lost ended with 0")
 	t.Logf("the command ended %v after its holder woke without the lock: %s", time.Since(began).Round(time.Millisecond), asleep.Output(t))
 }

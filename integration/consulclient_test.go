@@ -29,16 +29,14 @@ var consulTransport = &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 
 // consulClient is Consul's official client, configured with one node.
 func consulClient(t *testing.T, n *Node) *api.Client {
 	t.Helper()
-	client := need.Got(api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport}))(t)
-	return client
+	return need.Got(api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport}))(t)
 }
 
 // patientConsul is a client of Consul's whose calls are repeated for as long as there is no leader, and so nothing was
 // done: for what a test prepares and looks at. Where it is about what clients do then, they are told.
 func patientConsul(t *testing.T, n *Node) *api.Client {
 	t.Helper()
-	client := need.Got(api.NewClient(&api.Config{Address: n.HTTP, HttpClient: &http.Client{Transport: ledTransport{}}}))(t)
-	return client
+	return need.Got(api.NewClient(&api.Config{Address: n.HTTP, HttpClient: &http.Client{Transport: ledTransport{}}}))(t)
 }
 
 // ledTransport is consulTransport for a patientConsul.
@@ -178,8 +176,7 @@ func TestConsulsSemaphoreNeverExceedsItsLimit(t *testing.T) {
 	}
 	done := make(chan error, contenders)
 	for i := range contenders {
-		node := c.Others(leader)[i%2]
-		client := patientConsul(t, node)
+		client := patientConsul(t, c.Others(leader)[i%2])
 		go func() {
 			done <- func() error {
 				s, err := client.SemaphoreOpts(&api.SemaphoreOptions{Prefix: "semaphores/demo", Limit: limit, SessionTTL: "10s", MonitorRetries: 3})

@@ -29,8 +29,7 @@ func devPorts(t *testing.T, dcs int) int {
 			distances = append(distances, 100*dc+i, 100*dc+i-1000)
 		}
 	}
-	port := need.Got(localcluster.ClaimPort(distances...))(t)
-	return port
+	return need.Got(localcluster.ClaimPort(distances...))(t)
 }
 
 // startDev runs local clusters of three and waits until they are said to be ready.
@@ -66,8 +65,7 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 
 func mustLive(t *testing.T, pid string) {
 	t.Helper()
-	n := need.Got(strconv.Atoi(pid))(t)
-	expect.OKf(t, syscall.Kill(n, 0), "pid %s, which dev names", pid)
+	expect.OKf(t, syscall.Kill(need.Got(strconv.Atoi(pid))(t), 0), "pid %s, which dev names", pid)
 }
 
 // interrupt presses Ctrl-C and waits until dev and its nodes have ended.

@@ -202,8 +202,7 @@ func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 func TestDataDirectoryOfAnotherNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, Config{AP: ap, Nodes: 1})
-		n := c.Nodes[0]
+		n := StartCluster(t, Config{AP: ap, Nodes: 1}).Nodes[0]
 		n.Stop(t)
 		n.Settings["node.name"] = "somebody-else"
 		mustRefuseToStart(t, n, n.Dir, `"n1"`, `"somebody-else"`)

@@ -53,8 +53,7 @@ func byConsul(c *api.Client, name string, limit int) contender {
 			}
 			return s.Release, won(s.Acquire(ctx.Done()))
 		}
-		o := lockOptions("lock/" + name)
-		l, err := c.LockOpts(o)
+		l, err := c.LockOpts(lockOptions("lock/" + name))
 		if err != nil {
 			return nil, err
 		}
@@ -125,8 +124,7 @@ func raise(peak *atomic.Int64, n int64) {
 // for one lock at three nodes.
 func TestGoAndConsulsClientExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
-	most := contest(t, contenders(t, c, "shared", 0), 5)
+	most := contest(t, contenders(t, StartCluster(t, steadfast(Config{})), "shared", 0), 5)
 	expect.That(t, most == 1, "%d held the lock at a time, want 1", most)
 }
 

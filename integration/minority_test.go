@@ -126,8 +126,7 @@ func mustServeStale(t *testing.T, n *Node, resource string) {
 	need.That(t, answer.Status == http.StatusOK, "%s: %v, want 200", resource, answer)
 	expect.Equal(t, answer.Header.Get("X-Rollcall-Consistency"), "stale", "%s: X-Rollcall-Consistency", resource)
 	mustAge(t, n, resource, answer)
-	listing := need.Got(ParseListing(answer.Body))(t)
-	_, listed := listing["before"]
+	_, listed := need.Got(ParseListing(answer.Body))(t)["before"]
 	expect.That(t, listed, "%s does not show what was registered before the loss: %s", resource, answer.Body)
 }
 

@@ -276,8 +276,7 @@ func readAtOnce(t *testing.T, n *Node, path string) (statuses map[int]int, bytes
 
 func mustRequest(t *testing.T, url string) *http.Request {
 	t.Helper()
-	r := need.Got(http.NewRequest(http.MethodGet, url, nil))(t)
-	return r
+	return need.Got(http.NewRequest(http.MethodGet, url, nil))(t)
 }
 
 // readTheLargest asks a follower for each of some large answers, many times at once, and checks what memory it takes
@@ -313,8 +312,7 @@ func memoryGivenBackRound(t *testing.T) {
 	weigh(t, c, 300, 1000, 120)
 	n, stored := readTheLargest(t, c, largestAnswers...)
 	attack(t, []*Node{n})
-	end := time.Now().Add(time.Minute)
-	err := Poll(time.Until(end), func() error {
+	err := Poll(time.Until(time.Now().Add(time.Minute)), func() error {
 		if grown := resident(t, n) - stored; grown > 100<<10 {
 			return fmt.Errorf("%s has %d MiB more than before", n.Name, grown>>10)
 		}

@@ -76,8 +76,7 @@ func testTimesSurvive(t *testing.T, c *Cluster, disturb func()) {
 		earliest time.Duration
 	}{{"silent", silentSince, silentTTL}, {"delayed", delayedSince, longDelay}} {
 		waits.Go(func() {
-			got := awaitKey(t, c, w.key, heir)
-			took := got.Sub(w.since)
+			took := awaitKey(t, c, w.key, heir).Sub(w.since)
 			expect.That(t, took >= w.earliest, "key %q was given away after %v, want not before %v", w.key, took, w.earliest)
 		})
 	}

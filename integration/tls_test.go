@@ -16,8 +16,7 @@ func tlsCluster(t *testing.T, ca *Certificates) Config {
 
 func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
 	t.Parallel()
-	ca := NewCertificates(t)
-	c := StartCluster(t, tlsCluster(t, ca))
+	c := StartCluster(t, tlsCluster(t, NewCertificates(t)))
 	follower := c.Others(c.Leader())[0]
 	mustRegister(t, follower, Instance{App: "SECRET", ID: "s"})
 	for _, n := range c.Nodes {

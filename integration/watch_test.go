@@ -35,8 +35,7 @@ func startWatcher(t *testing.T, nodes []*Node, args ...string) watcher {
 		addrs = append(addrs, n.URL())
 	}
 	args = append([]string{"watch", "-o", "json", "--addr", strings.Join(addrs, ",")}, args...)
-	p := need.Got(Launch(t, filepath.Join(t.TempDir(), "log"), nil, args...))(t)
-	w := watcher{p}
+	w := watcher{need.Got(Launch(t, filepath.Join(t.TempDir(), "log"), nil, args...))(t)}
 	Eventually(t, ReadyLimit, "rollcall watch begins", func() error { return notYet(len(w.lines(t)), 1) })
 	return w
 }

@@ -28,8 +28,7 @@ func browse(t *testing.T, n *Node, method, path, host, contentType string, body 
 	}
 	resp := need.Got(transport.RoundTrip(req))(t)
 	defer resp.Body.Close()
-	answer := need.Got(io.ReadAll(resp.Body))(t)
-	return resp.StatusCode, string(answer)
+	return resp.StatusCode, string(need.Got(io.ReadAll(resp.Body))(t))
 }
 
 func TestWebPagesOfOthersNeitherWriteNorRead(t *testing.T) {

@@ -109,8 +109,7 @@ func ok(r *http.Request) (*http.Response, error) {
 
 func get(t *testing.T, transport http.RoundTripper, url string) (*http.Response, error) {
 	t.Helper()
-	r := need.Got(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
-	return transport.RoundTrip(r)
+	return transport.RoundTrip(need.Got(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t))
 }
 
 // serve starts a real backend, and returns it as an instance.
@@ -185,8 +184,7 @@ func TestTheHostHeaderIsTheInstancesUnlessTheRequestGivesOne(t *testing.T) {
 	for given, want := range map[string]string{"": address, "orders": address, "shop.example.com": "shop.example.com"} {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://orders/", nil)
 		r.Host = given
-		resp := need.Got(transport.RoundTrip(r))(t)
-		expect.Equal(t, read(t, resp), want, "with Host %q the instance saw", given)
+		expect.Equal(t, read(t, need.Got(transport.RoundTrip(r))(t)), want, "with Host %q the instance saw", given)
 	}
 }
 
@@ -630,8 +628,7 @@ func TestTheLastTryConnectsForTheNextCall(t *testing.T) {
 		_, err := c.Get("http://orders/")
 		need.That(t, err != nil, "a call was quicker than its connection")
 		time.Sleep(time.Second)
-		resp := need.Got(c.Get("http://orders/"))(t)
-		resp.Body.Close()
+		need.Got(c.Get("http://orders/"))(t).Body.Close()
 	})
 }
 
@@ -641,8 +638,7 @@ func TestAConnectionIsKeptForTheNextCall(t *testing.T) {
 		w.serve(t, "h0:8080", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		transport := list(instances("ORDERS", 1)...).transport(t, Config{Base: newBase(w.dial)})
 		call := func() {
-			resp := need.Got(get(t, transport, "http://orders/"))(t)
-			read(t, resp)
+			read(t, need.Got(get(t, transport, "http://orders/"))(t))
 			synctest.Wait() // the connection is put back
 		}
 		call()

@@ -176,8 +176,7 @@ func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
 	list := newFakeList(t, instance("o1", "a", 80))
 	for _, disabled := range []bool{false, true} {
 		cc := new(connection)
-		r := need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{DisableServiceConfig: disabled}))(t)
-		r.Close()
+		need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{DisableServiceConfig: disabled}))(t).Close()
 		got := cc.config == nil
 		expect.That(t, got == disabled, "disabled %v: the service config is %v", disabled, cc.config)
 	}
