@@ -219,8 +219,8 @@ func mustAgreeWithPeers(t *testing.T, n *Node) {
 func TestAnOperatorsHoldReachesTheOtherNodes(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true})
-	answer := c.Nodes[0].Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/self-preservation/hold?for=10m&author=ann&reason=move"})
-	need.That(t, answer.Status == http.StatusOK, "hold: %v", answer)
+	hold := Request{Method: http.MethodPost, Path: "/v1/rollcall/self-preservation/hold?for=10m&author=ann&reason=move"}
+	need.OKf(t, c.Nodes[0].Do(hold).is(200), "hold")
 	for _, n := range c.Nodes {
 		Eventually(t, replicated, "node "+n.Name+" is held", func() error {
 			p, err := n.Preservation()

@@ -46,8 +46,7 @@ func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), variable+"="+value)
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	need.OK(t, err)
+	stdin := need.Got(cmd.StdinPipe())(t)
 	stdout, err := cmd.StdoutPipe()
 	need.OK(t, err)
 	need.OK(t, cmd.Start())

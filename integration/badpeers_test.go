@@ -183,8 +183,8 @@ func (r *tape) play(t *testing.T, n *Node) (messages int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, message := range r.messages {
-		answer := n.Do(Request{Method: http.MethodPost, Path: messagePath, Body: message, ContentType: "application/octet-stream"})
-		expect.That(t, answer.Status == http.StatusOK, "a message that came before is answered %v, want 200", answer)
+		r := Request{Method: http.MethodPost, Path: messagePath, Body: message, ContentType: "application/octet-stream"}
+		expect.OKf(t, n.Do(r).is(200), "a message that came before")
 	}
 	return len(r.messages)
 }

@@ -45,16 +45,13 @@ func runProgram(t *testing.T, path string, args ...string) []byte {
 		}
 		return nil, fmt.Errorf("%w: %s", err, said)
 	})
-	if err != nil {
-		t.Fatalf("%s %s: %v", filepath.Base(path), strings.Join(args, " "), err)
-	}
+	need.OKf(t, err, "%s %s", filepath.Base(path), strings.Join(args, " "))
 	return out
 }
 
 func decode(t *testing.T, document []byte, into any) {
 	t.Helper()
-	err := json.Unmarshal(document, into)
-	need.That(t, err == nil, "%v in %s", err, document)
+	need.OKf(t, json.Unmarshal(document, into), "%s", document)
 }
 
 func TestStatusCommandDescribesTheClusterOnEveryNode(t *testing.T) {
@@ -150,9 +147,7 @@ func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
 			awaitRenewal(t, n, "ORDERS", "orders-1")
 		}
 		keeper.Signal(t, syscall.SIGINT)
-		if code := keeper.ExitCode(t, StopLimit); code != 0 {
-			t.Errorf("exit code %d after Ctrl-C, want 0; it said:\n%s", code, keeper.Output(t))
-		}
+		keeper.mustEndWell(t, StopLimit, "after Ctrl-C")
 		said := keeper.Output(t)
 		expect.That(t, strings.Contains(said, "registered ORDERS/orders-1\n"), "it never said what it registered; it said:\n%s", said)
 		c.mustListEverywhere(t)
@@ -164,6 +159,13 @@ func startLock(t *testing.T, n *Node, name string, ttl time.Duration, command ..
 	t.Helper()
 	args := append([]string{"lock", "demo", "--addr", n.URL(), "--ttl", ttl.String(), "--lock-delay", "1s", "--"}, command...)
 	return need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
+}
+
+// mustEndWell waits for the end of a process, and expects exit code 0.
+func (p *Process) mustEndWell(t *testing.T, limit time.Duration, when string) {
+	t.Helper()
+	code := p.ExitCode(t, limit)
+	expect.That(t, code == 0, "%s: exit code %d, want 0; it said:\n%s", when, code, p.Output(t))
 }
 
 // said waits until a process has printed a line.
@@ -191,9 +193,7 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 		return nil
 	})
 	second := startLock(t, c.Nodes[1], "second", kept, "sh", "-c", "echo second; exit 7")
-	if code := first.ExitCode(t, ReadyLimit); code != 0 {
-		t.Errorf("the first ended with %d: %s", code, first.Output(t))
-	}
+	first.mustEndWell(t, ReadyLimit, "the first")
 	if code := second.ExitCode(t, ReadyLimit); code != 7 || second.Output(t) != "second\n" {
 		t.Errorf("the second ended with %d, want its command's 7, and said %q", code, second.Output(t))
 	}
@@ -202,9 +202,7 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	asleep.said(t, "asleep")
 	asleep.Signal(t, syscall.SIGSTOP)
 	heir := startLock(t, c.Nodes[0], "heir", kept, "sh", "-c", "echo heir")
-	if code := heir.ExitCode(t, ReadyLimit); code != 0 {
-		t.Errorf("who waits for the lock of a paused holder ended with %d: %s", code, heir.Output(t))
-	}
+	heir.mustEndWell(t, ReadyLimit, "who waits for the lock of a paused holder")
 	asleep.Signal(t, syscall.SIGCONT)
 	began := time.Now()
 	expect.That(t, asleep.ExitCode(t, ReadyLimit) != 0, "a command whose lock was lost ended with 0")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -63,9 +64,7 @@ func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Nodes: 2, AP: true})
 	for _, n := range c.Nodes {
-		if answer := n.Register(Instance{App: "orders", ID: "o1", Duration: 90}); answer.Status != 204 {
-			t.Fatal(answer)
-		}
+		mustRegister(t, n, Instance{App: "orders", ID: "o1", Duration: 90})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var answered, cut, late atomic.Int64
@@ -93,9 +92,7 @@ func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
 	all.Wait()
 	t.Logf("%d heartbeats answered, %d cut off, and %d that came late", answered.Load(), cut.Load(), late.Load())
 	// What is sent at the moment of the close cannot be saved; a hundredth of what was, was before.
-	if cut.Load() > 1 {
-		t.Errorf("%d of %d heartbeats were cut off by two restarts", cut.Load(), answered.Load())
-	}
+	expect.That(t, cut.Load() <= 1, "%d of %d heartbeats were cut off by two restarts", cut.Load(), answered.Load())
 }
 
 // inTime is how soon after the one before a heartbeat is sent that a node waits for which stops: it does so for 250 ms.

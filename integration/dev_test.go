@@ -57,9 +57,7 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 		n.Name, n.Mode = "node"+line[1], mode
 		nodes = append(nodes, n)
 	}
-	if len(nodes) != 3*dcs {
-		t.Fatalf("dev names %d nodes, want %d: %s", len(nodes), 3*dcs, dev.Output(t))
-	}
+	need.That(t, len(nodes) == 3*dcs, "dev names %d nodes, want %d: %s", len(nodes), 3*dcs, dev.Output(t))
 	return dev, nodes
 }
 
@@ -72,9 +70,7 @@ func mustLive(t *testing.T, pid string) {
 func interrupt(t *testing.T, dev *Process, nodes []*Node) {
 	t.Helper()
 	dev.Signal(t, syscall.SIGINT)
-	if code := dev.ExitCode(t, StopLimit); code != 0 {
-		t.Errorf("dev's exit code is %d after Ctrl-C, want 0: %s", code, dev.Output(t))
-	}
+	dev.mustEndWell(t, StopLimit, "dev, after Ctrl-C")
 	for _, n := range nodes {
 		answer := n.Get("/healthz")
 		expect.That(t, answer.Status == 0, "%s still answers after dev ended: %v", n.Name, answer)
@@ -129,8 +125,7 @@ func TestDevNamesThePortInUse(t *testing.T) {
 			defer l.Close()
 			data := filepath.Join(t.TempDir(), "data")
 			dev := need.Got(Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil, "dev", "--http-port", strconv.Itoa(port), "--data", data))(t)
-			code := dev.ExitCode(t, StopLimit)
-			expect.That(t, code != 0, "exit code 0, want an error")
+			expect.That(t, dev.ExitCode(t, StopLimit) != 0, "exit code 0, want an error")
 			said := dev.Output(t)
 			expect.That(t, strings.Contains(said, taken), "it does not name %s: %s", taken, said)
 		})

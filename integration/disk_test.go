@@ -41,9 +41,7 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 		c.Start()
 		acknowledged := fillDisk(t, small, others)
 		expect.Equal(t, small.ExitCode(t, StopLimit), 3, "%s ended with exit code", small.Name)
-		if out := small.Output(t); !strings.Contains(out, "no space left on device") {
-			t.Errorf("the log of %s does not say that its disk is full:\n%s", small.Name, small.LastWords(10))
-		}
+		expect.That(t, strings.Contains(small.Output(t), "no space left on device"), "the log of %s does not say that its disk is full:\n%s", small.Name, small.LastWords(10))
 		t.Logf("%s ended after %d acknowledged registrations", small.Name, len(acknowledged))
 
 		if !ap {
@@ -80,15 +78,12 @@ func fillDisk(t *testing.T, small *Node, others []*Node) map[string]bool {
 // flipBit flips a bit of a file at an offset.
 func flipBit(t *testing.T, file string, at int64, bit int) {
 	t.Helper()
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	need.OK(t, err)
+	f := need.Got(os.OpenFile(file, os.O_RDWR, 0))(t)
 	defer f.Close()
 	b := make([]byte, 1)
-	_, err = f.ReadAt(b, at)
-	need.OK(t, err)
+	need.Got(f.ReadAt(b, at))(t)
 	b[0] ^= 1 << bit
-	_, err = f.WriteAt(b, at)
-	need.OK(t, err)
+	need.Got(f.WriteAt(b, at))(t)
 }
 
 func logFile(n *Node) string { return filepath.Join(n.Dir, "raft", "log.db") }
@@ -103,8 +98,7 @@ func TestFlippedBitInTheLogIsRefused(t *testing.T) {
 		t.Fatalf("it has %+v, %v, want the key", got, err)
 	}
 	n.Kill()
-	content, err := os.ReadFile(logFile(n))
-	need.OK(t, err)
+	content := need.Got(os.ReadFile(logFile(n)))(t)
 	value := []byte("a price of 1000")
 	found := 0
 	for at := 0; ; at++ {
@@ -134,8 +128,7 @@ func bitFlipsRound(t *testing.T) {
 			need.That(t, leader.says(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
 		}
 		n.Kill()
-		content, err := os.ReadFile(logFile(n))
-		need.OK(t, err)
+		content := need.Got(os.ReadFile(logFile(n)))(t)
 		at := rng.IntN(len(content))
 		for content[at] == 0 { // most of the file is not in use
 			at = rng.IntN(len(content))
@@ -188,8 +181,7 @@ func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 		t.Fatal(err)
 	}
 	n.Start(t)
-	code := n.ExitCode(t, ReadyLimit)
-	expect.That(t, code != 0, "exit code 0, want an error")
+	expect.That(t, n.ExitCode(t, ReadyLimit) != 0, "exit code 0, want an error")
 	said := n.Output(t)
 	for _, word := range words {
 		expect.That(t, strings.Contains(said, word), "it does not say %q:\n%s", word, said)

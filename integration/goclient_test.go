@@ -250,9 +250,7 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 		})
 	}
 	shows("UP")
-	if d.Status().Source != client.SourceFetch {
-		t.Errorf("the list comes from %s, want fetches", d.Status().Source)
-	}
+	expect.Equal(t, d.Status().Source, client.SourceFetch, "the list comes from")
 	// The server forgets it; the next heartbeat is answered 404.
 	mustDo(t, "cancel", eureka.Cancel(s.key.App, s.key.ID))
 	awaitOn(t, eureka, s.key.App, s.key.ID, "UP")

@@ -215,17 +215,13 @@ func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args = append(args, "--addr", c.Nodes[0].URL(), "--", "sh", "-c", "echo runs; sleep 2; echo ends")
-			p, err := Launch(t, filepath.Join(t.TempDir(), name), nil, args...)
-			need.OK(t, err)
+			p := need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
 			p.said(t, "runs")
 			limit := map[string]int{"lock": 0, "semaphore": 1}[name]
-			release, err := byConsul(consulClient(t, c.Nodes[1]), "job", limit)(t.Context())
-			need.OK(t, err)
+			release := need.Got(byConsul(consulClient(t, c.Nodes[1]), "job", limit)(t.Context()))(t)
 			expect.Equal(t, p.Output(t), "runs\nends\n", "Consul's client has it while the command says")
 			need.OK(t, release())
-			if code := p.ExitCode(t, ReadyLimit); code != 0 {
-				t.Errorf("the command ended with %d: %s", code, p.Output(t))
-			}
+			p.mustEndWell(t, ReadyLimit, "the command")
 		})
 	}
 }

@@ -176,7 +176,7 @@ func (l *lifeCycle) override(status string) error {
 	}
 	if errors.Is(err, errNoCall) {
 		n := cmp.Or(l.operator, l.through)
-		err = expect200(unrefused(func() Answer { return n.Override(l.app, l.id, status) }))
+		err = unrefused(func() Answer { return n.Override(l.app, l.id, status) }).is(200)
 	}
 	return err
 }
@@ -189,7 +189,7 @@ func (l *lifeCycle) restore() error {
 	}
 	if errors.Is(err, errNoCall) {
 		n := cmp.Or(l.operator, l.through)
-		err = expect200(unrefused(func() Answer { return n.EndOverride(l.app, l.id) }))
+		err = unrefused(func() Answer { return n.EndOverride(l.app, l.id) }).is(200)
 	}
 	return err
 }
@@ -199,9 +199,10 @@ func (l *lifeCycle) stops(t *testing.T) {
 	l.everywhere(t, "")
 }
 
-func expect200(answer Answer) error {
-	if answer.Status != 200 {
-		return fmt.Errorf("%v, want 200", answer)
+// is returns nil if the answer has a status.
+func (a Answer) is(status int) error {
+	if a.Status != status {
+		return fmt.Errorf("%v, want %d", a, status)
 	}
 	return nil
 }

@@ -109,7 +109,6 @@ var buildBench = sync.OnceValues(func() (path string, err error) {
 // benchProgram is the path of the benchmarks' program.
 func benchProgram(t testing.TB) string {
 	t.Helper()
-	path, err := buildBench()
-	need.OK(t, err)
+	path := need.Got(buildBench())(t)
 	return path
 }

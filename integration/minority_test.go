@@ -123,7 +123,7 @@ func mustRefuse(t *testing.T, n *Node) {
 func mustServeStale(t *testing.T, n *Node, resource string) {
 	t.Helper()
 	answer := n.Get(resource)
-	need.That(t, answer.Status == http.StatusOK, "%s: %v, want 200", resource, answer)
+	need.OKf(t, answer.is(200), "%s", resource)
 	expect.Equal(t, answer.Header.Get("X-Rollcall-Consistency"), "stale", "%s: X-Rollcall-Consistency", resource)
 	mustAge(t, n, resource, answer)
 	_, listed := need.Got(ParseListing(answer.Body))(t)["before"]
@@ -165,9 +165,8 @@ func mustHaveForgotten(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		listing := mustList(t, n)
-		if _, listed := listing["refused"]; listed {
-			t.Errorf("node %s: a refused registration took effect", n.Name)
-		}
+		_, listed := listing["refused"]
+		expect.That(t, !listed, "node %s: a refused registration took effect", n.Name)
 		before, listed := listing["before"]
 		expect.That(t, listed, "node %s: a refused cancel took effect", n.Name)
 		expect.That(t, before.Status == "UP" && before.Metadata["a"] == "", "node %s: a refused change took effect: %+v", n.Name, before)
@@ -192,7 +191,5 @@ func TestStaleWithoutQuorumServesStockClientsInAMinority(t *testing.T) {
 	Pass(t, noticeAfter)
 	mustKnowNoLeader(t, left)
 	mustServeStale(t, left, "/eureka/apps")
-	if answer := left.Get("/eureka/apps?consistency=linearizable"); answer.Status != http.StatusServiceUnavailable {
-		t.Errorf("an explicitly linearizable read: %v, want 503", answer)
-	}
+	expect.OKf(t, left.Get("/eureka/apps?consistency=linearizable").is(503), "an explicitly linearizable read")
 }

@@ -37,15 +37,14 @@ func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 		answer := unrefused(func() Answer {
 			return others[0].OverrideFor("ORDERS", "orders-1", "OUT_OF_SERVICE", forced, "ann", "deploy 7")
 		})
-		need.That(t, answer.Status == http.StatusOK, "override: %v, want 200", answer)
+		need.OKf(t, answer.is(200), "override")
 		lost.Kill()
 		if !ap {
 			c.Leader(others...)
 		}
 		for _, n := range others {
 			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
-			answer := unrefused(func() Answer { return n.Renew("ORDERS", "orders-1") })
-			expect.That(t, answer.Status == http.StatusOK, "renewal while overridden: %v, want 200", answer)
+			expect.OKf(t, unrefused(func() Answer { return n.Renew("ORDERS", "orders-1") }).is(200), "renewal while overridden")
 			e, err := taken(func() (*api.Explanation, error) { return n.Explain("ORDERS", "orders-1") })
 			need.That(t, err == nil && e != nil && e.Status == "OUT_OF_SERVICE" && e.Reported == "UP" && e.Override != nil && e.Override.Author == "ann" && e.Override.Reason == "deploy 7" && e.Override.Until != 0,
 				"node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
@@ -88,8 +87,7 @@ func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 		for _, n := range c.Nodes {
 			mustHide(t, n)
 		}
-		got := fargoSees(t, last, "ORDERS")
-		expect.That(t, slices.Equal(got, []string{"well"}), "fargo sees %v, want the well one only", got)
+		expect.Slice(t, fargoSees(t, last, "ORDERS"), []string{"well"}, "fargo sees")
 		rollcall(t, "quarantine", "ORDERS/sick", "--end", "--addr", last.URL())
 		c.mustListEverywhere(t, "sick", "well")
 		mustReturnFromQuarantine(t, c, 3*time.Second)
@@ -113,12 +111,9 @@ func mustHide(t *testing.T, n *Node) {
 	expect.That(t, err == nil && delta["sick"].Action == "DELETED" && delta["well"].Action == "ADDED",
 		"node %s: the delta is %+v, %v, want the hidden one as deleted", n.Name, delta, err)
 	for _, single := range []string{"/eureka/apps/ORDERS/sick", "/eureka/instances/sick"} {
-		answer := unrefused(func() Answer { return n.Get(single) })
-		expect.That(t, answer.Status == http.StatusNotFound, "node %s: %s is answered %v, want 404", n.Name, single, answer)
+		expect.OKf(t, unrefused(func() Answer { return n.Get(single) }).is(404), "node %s: %s", n.Name, single)
 	}
-	if answer := unrefused(func() Answer { return n.Renew("ORDERS", "sick") }); answer.Status != http.StatusOK {
-		t.Errorf("node %s: a heartbeat in quarantine is answered %v, want 200", n.Name, answer)
-	}
+	expect.OKf(t, unrefused(func() Answer { return n.Renew("ORDERS", "sick") }).is(200), "node %s: a heartbeat in quarantine", n.Name)
 	e, err := taken(func() (*api.Explanation, error) { return n.Explain("ORDERS", "sick") })
 	expect.That(t, err == nil && e != nil && e.State == "quarantined" && e.Quarantine != nil && e.Quarantine.Author == "ann" && e.Quarantine.Reason == "it answers nonsense",
 		"node %s explains it by %+v, %v, want ann's quarantine", n.Name, e, err)
@@ -129,8 +124,7 @@ func mustHide(t *testing.T, n *Node) {
 func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
 	t.Helper()
 	began := time.Now()
-	answer := unrefused(func() Answer { return c.Nodes[0].Quarantine("ORDERS", "sick", hidden, "ann", "once more") })
-	need.That(t, answer.Status == http.StatusOK, "quarantine: %v, want 200", answer)
+	need.OKf(t, unrefused(func() Answer { return c.Nodes[0].Quarantine("ORDERS", "sick", hidden, "ann", "once more") }).is(200), "quarantine")
 	for _, n := range c.Nodes {
 		awaitStatus(t, n, "ORDERS", "sick", "UP")
 	}
@@ -167,14 +161,10 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
 		}
 		Pass(t, 2*settle)
-		if !drain.Running() {
-			t.Fatalf("drain ended while %s had not applied it; it said:\n%s", late.Name, drain.Output(t))
-		}
+		need.That(t, drain.Running(), "drain ended while %s had not applied it; it said:\n%s", late.Name, drain.Output(t))
 		resumed := time.Now()
 		late.Resume(t)
-		if code := drain.ExitCode(t, ReadyLimit); code != 0 {
-			t.Fatalf("exit code %d, want 0; it said:\n%s", code, drain.Output(t))
-		}
+		drain.mustEndWell(t, ReadyLimit, "drain")
 		took := time.Since(resumed)
 		expect.That(t, took >= settle, "drain ended %v after the last node could apply it, the settle time is %v", took, settle)
 		for _, n := range c.Nodes {

@@ -76,9 +76,6 @@ func TestOneWayCutOfALeaderEndsInOneTruth(t *testing.T) {
 func mustRegisterSoon(t *testing.T, n *Node, i Instance) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "node "+n.Name+" registers "+i.ID, func() error {
-		if answer := n.Register(i); answer.Status != http.StatusNoContent {
-			return fmt.Errorf("%v", answer)
-		}
-		return nil
+		return n.Register(i).is(http.StatusNoContent)
 	})
 }

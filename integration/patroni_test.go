@@ -48,8 +48,7 @@ func asPostgres(args ...string) []string {
 
 func startPatroni(t *testing.T, name string, n *Node, programs string, sql, rest int) *patroniMember {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "patroni-"+name) // where the user postgres may go, unlike t.TempDir
-	need.OK(t, err)
+	dir := need.Got(os.MkdirTemp("", "patroni-"+name))(t) // where the user postgres may go, unlike t.TempDir
 	postgres, err := user.Lookup("postgres")
 	need.OK(t, err)
 	uid, _ := strconv.Atoi(postgres.Uid)
@@ -196,9 +195,8 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 	expect.That(t, string(now.Value) == "a" && now.Session == before.Session && now.LockIndex == before.LockIndex,
 		"after 20 s in which the leader's Patroni was stopped the key is %+v, want it of the same session as %+v", now, before)
 	a.process.Signal(t, syscall.SIGCONT)
-	if n, _, _ := b.writes(); n != 0 {
-		t.Errorf("the other server acknowledged %d writes meanwhile", n)
-	}
+	n, _, _ := b.writes()
+	expect.That(t, n == 0, "the other server acknowledged %d writes meanwhile", n)
 
 	a.process.Kill()
 	a.killServer()

@@ -77,9 +77,7 @@ func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
 		return nil
 	})
 	expect.Equal(t, leader.ExitCode(t, ReadyLimit), 3, "the node whose disk hangs ended with code")
-	if out := leader.Output(t); !strings.Contains(out, "the disk hangs") {
-		t.Errorf("the log of %s does not say that its disk hangs:\n%s", leader.Name, leader.LastWords(10))
-	}
+	expect.That(t, strings.Contains(leader.Output(t), "the disk hangs"), "the log of %s does not say that its disk hangs:\n%s", leader.Name, leader.LastWords(10))
 	for _, n := range others {
 		mustRegisterSoon(t, n, Instance{App: "AFTER", ID: "of-" + n.Name})
 	}
@@ -130,11 +128,7 @@ func TestWokenLeaderNeverAnswersStale(t *testing.T) {
 func writeMetadata(t *testing.T, nodes []*Node, value int) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the others write", func() error {
-		answer := nodes[value%len(nodes)].Do(Request{Method: http.MethodPut, Path: path("WITNESS", "w") + "/metadata?n=" + strconv.Itoa(value)})
-		if answer.Status != 200 {
-			return fmt.Errorf("%v", answer)
-		}
-		return nil
+		return nodes[value%len(nodes)].Do(Request{Method: http.MethodPut, Path: path("WITNESS", "w") + "/metadata?n=" + strconv.Itoa(value)}).is(200)
 	})
 }
 
@@ -213,8 +207,8 @@ func readMetadata(n *Node, alone bool, want int) (answered bool, stale string) {
 }
 
 func witness(answer Answer, alone bool) (string, error) {
-	if answer.Status != http.StatusOK {
-		return "", fmt.Errorf("%v", answer)
+	if err := answer.is(200); err != nil {
+		return "", err
 	}
 	if alone {
 		instance, err := ParseInstance(answer.Body)

@@ -129,8 +129,7 @@ func mustTellOfTheRelease(t *testing.T, n *Node) {
 		return err
 	})
 	p := need.Got(taken(n.Preservation))(t)
-	got := states(p)
-	need.That(t, slices.Equal(got, []string{"off", "released", "on"}), "node %s remembers %v, want off after released after on", n.Name, got)
+	need.Slice(t, states(p), []string{"off", "released", "on"}, "node %s remembers, newest first,", n.Name)
 	r := p.Transitions[1]
 	expect.That(t, r.Author == "ann" && strings.Contains(r.Reason, "the rack is gone"), "node %s remembers the release as %+v", n.Name, r)
 }
@@ -258,8 +257,7 @@ func awaitHeldBeyondLease(t *testing.T, n *Node) {
 // mustRefuseToRelease expects that there is nothing to release, from the interface and the command.
 func mustRefuseToRelease(t *testing.T, n *Node) {
 	t.Helper()
-	answer := unrefused(func() Answer { return n.Release("ann", "again") })
-	expect.That(t, answer.Status == 409, "release while off: %v, want 409", answer)
+	expect.OKf(t, unrefused(func() Answer { return n.Release("ann", "again") }).is(409), "release while off")
 	out, err := exec.Command(Binary(t), "self-preservation", "release", "--author", "ann", "--reason", "again", "--addr", n.URL()).CombinedOutput()
 	expect.That(t, err != nil && strings.Contains(string(out), "nothing to release"), "the command to release while off: %v, it said %s", err, out)
 }

@@ -56,9 +56,7 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 	expect.That(t, ofNode.Status == 400 && strings.Contains(string(ofNode.Body), "checks.targets"),
 		"a check of the node: %v, want 400 that names checks.targets", ofNode)
 	// A name is resolved only when it is asked.
-	if answer := register("rebound", "10.9.8.7", port, map[string]any{"HTTP": fmt.Sprintf("http://localhost:%d/", port), "Interval": "1s"}); answer.Status != 200 {
-		t.Fatal(answer)
-	}
+	need.OK(t, register("rebound", "10.9.8.7", port, map[string]any{"HTTP": fmt.Sprintf("http://localhost:%d/", port), "Interval": "1s"}).is(200))
 	Eventually(t, ReadyLimit, "the check of a name that resolves to another address says why it is critical", func() error {
 		answer := n.Get("/v1/health/checks/rebound")
 		if !strings.Contains(string(answer.Body), "checks.targets") || !strings.Contains(string(answer.Body), `"critical"`) {
@@ -69,9 +67,7 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 	if len(asked) > 0 {
 		t.Errorf("the internal service was asked: %s", <-asked)
 	}
-	if answer := register("well", "127.0.0.1", port, map[string]any{"HTTP": internal.URL + "/health", "Interval": "1s"}); answer.Status != 200 {
-		t.Fatal(answer)
-	}
+	need.OK(t, register("well", "127.0.0.1", port, map[string]any{"HTTP": internal.URL + "/health", "Interval": "1s"}).is(200))
 	select {
 	case got := <-asked:
 		expect.Equal(t, got, "GET /health ", "its own service was asked")
@@ -82,8 +78,7 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 
 func TestChecksThatHangForYearsStopNoOtherProbe(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // its backlog accepts, and nobody answers
-	need.OK(t, err)
+	silent := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t) // its backlog accepts, and nobody answers
 	t.Cleanup(func() { silent.Close() })
 	port := silent.Addr().(*net.TCPAddr).Port
 	var asked atomic.Int64
@@ -92,9 +87,7 @@ func TestChecksThatHangForYearsStopNoOtherProbe(t *testing.T) {
 	n := StartCluster(t, Config{Nodes: 1}).Nodes[0]
 	put := func(body []byte) {
 		t.Helper()
-		if answer := n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/service/register", Body: body}); answer.Status != 200 {
-			t.Fatal(answer)
-		}
+		need.OK(t, n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/service/register", Body: body}).is(200))
 	}
 	for i := range 100 {
 		put(consulService(t, fmt.Sprint("slow-", i), "slow", "127.0.0.1", port, map[string]any{"HTTP": fmt.Sprintf("http://127.0.0.1:%d/", port), "Interval": "1s", "Timeout": "10000h"}))

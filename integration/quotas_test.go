@@ -57,19 +57,16 @@ func TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn(t *testing.T) {
 	err := json.Unmarshal([]byte(text), &session)
 	need.That(t, err == nil && status == http.StatusOK, "session: got %d %q", status, text)
 	lock := "/v1/rollcall/locks/l?session=" + session.ID
-	if status, text := browse(t, first, "PUT", lock, "", "", nil, nil); status != http.StatusOK {
-		t.Fatalf("lock: got %d %q", status, text)
-	}
+	status, text = browse(t, first, "PUT", lock, "", "", nil, nil)
+	need.That(t, status == http.StatusOK, "lock: got %d %q", status, text)
 
-	if n := fill(t, c, "limits.sessions is 20", "PUT", func(int) (string, string) { return "/v1/session/create", "{}" }); n < 19 || n > 19+len(c.Nodes) {
-		t.Errorf("%d sessions were taken beside the first one, want 19", n)
-	}
+	n := fill(t, c, "limits.sessions is 20", "PUT", func(int) (string, string) { return "/v1/session/create", "{}" })
+	expect.That(t, n >= 19 && n <= 19+len(c.Nodes), "%d sessions were taken beside the first one, want 19", n)
 	node := func(i int) (path, body string) {
 		return "/v1/catalog/register", fmt.Sprintf(`{"Node":"n%d","Address":"10.0.0.1"}`, i)
 	}
-	if n := fill(t, c, "limits.nodes is 10", "PUT", node); n < 10 || n > 10+len(c.Nodes) {
-		t.Errorf("%d nodes were taken, want 10", n)
-	}
+	n = fill(t, c, "limits.nodes is 10", "PUT", node)
+	expect.That(t, n >= 10 && n <= 10+len(c.Nodes), "%d nodes were taken, want 10", n)
 	value := strings.Repeat("v", 20<<10)
 	key := func(i int) (path, body string) { return fmt.Sprintf("/v1/kv/k%d", i), value }
 	keys := fill(t, c, "limits.state-bytes is 300000", "PUT", key)
@@ -197,8 +194,7 @@ func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
 	before := need.Got(leader.Status())(t)
 	peaks := map[*Node]int{leader: residentPeak(t, leader), follower: residentPeak(t, follower)}
 	attack(t, []*Node{leader, follower})
-	after := need.Got(leader.Status())(t)
-	expect.That(t, after.Term == before.Term, "term %d became %d: a request changed the leader", before.Term, after.Term)
+	expect.Equal(t, need.Got(leader.Status())(t).Term, before.Term, "a request changed the leader: the term is")
 	for n, peak := range peaks {
 		grown := residentPeak(t, n) - peak
 		t.Logf("%s: its largest size went from %d to %d MiB", n.Name, peak>>10, (peak+grown)>>10)
@@ -333,9 +329,7 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
 	mustRegister(t, n, Instance{App: "ORDERS", ID: "o1"})
 	flooder, other := senderAt(t, "127.0.0.1"), senderAt(t, "127.0.0.2")
-	if answer := other.post(n, batchOf("n8", 1, 1)); answer.Status != 200 {
-		t.Fatalf("before the flood: %v", answer)
-	}
+	need.OKf(t, other.post(n, batchOf("n8", 1, 1)).is(200), "before the flood")
 
 	began := time.Now()
 	unfinished := need.Got(net.Dial("tcp", n.HTTP))(t)
@@ -372,19 +366,11 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 			flooded = false
 		case <-time.After(20 * time.Millisecond):
 		}
-		answer := other.post(n, batchOf("n8", clock, 20))
-		expect.That(t, answer.Status == 200, "a batch of another address: %v", answer)
-		if answer := n.Renew("ORDERS", "o1"); answer.Status != 200 {
-			t.Errorf("a heartbeat: %v", answer)
-		}
+		expect.OKf(t, other.post(n, batchOf("n8", clock, 20)).is(200), "a batch of another address")
+		expect.OKf(t, n.Renew("ORDERS", "o1").is(200), "a heartbeat")
 	}
 	unfinished.Close()
-	Eventually(t, ReadyLimit, "the flooder has its share again", func() error {
-		if answer := flooder.post(n, large); answer.Status != 200 {
-			return fmt.Errorf("got %v", answer)
-		}
-		return nil
-	})
+	Eventually(t, ReadyLimit, "the flooder has its share again", func() error { return flooder.post(n, large).is(200) })
 }
 
 // mustWait says what an answer lacks that is to tell a sender to wait.
@@ -479,8 +465,7 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsFile(t *testing.T) {
 
 		// Switched off it refuses nobody, and counts whom it would have.
 		n.mustServe(t, 20, "", fullPath, deltaPath, appPath)
-		counted := metric(t, n.Node, `rollcall_http_rate_would_limit_total{target="full"}`)
-		expect.That(t, counted != 0, "a limiter that is off has counted nothing")
+		expect.That(t, metric(t, n.Node, `rollcall_http_rate_would_limit_total{target="full"}`) != 0, "a limiter that is off has counted nothing")
 
 		// Full fetches have a bucket of their own, which is the only one that runs dry.
 		n.use(t, limits{enabled: true, burst: 3, rate: unlimited, fullRate: 1, privileged: "ops"}, func() error { return n.refuses(fullPath) })
@@ -529,8 +514,8 @@ func (n limitedNode) refuses(path string) error {
 // serves returns nil if every one of some fetches is served.
 func (n limitedNode) serves(times int, identity, path string) error {
 	for range times {
-		if answer := n.Do(Request{Path: path, Identity: identity}); answer.Status != http.StatusOK {
-			return fmt.Errorf("%s as %q: %v, want 200", path, identity, answer)
+		if err := n.Do(Request{Path: path, Identity: identity}).is(200); err != nil {
+			return fmt.Errorf("%s as %q: %w", path, identity, err)
 		}
 	}
 	return nil
@@ -561,7 +546,6 @@ func (n limitedNode) mustPassAtMost(t *testing.T, path string, burst, rate int) 
 func (n limitedNode) mustAcceptHeartbeats(t *testing.T, times int) {
 	t.Helper()
 	for range times {
-		answer := n.Renew("ORDERS", "orders-1")
-		need.That(t, answer.Status == http.StatusOK, "a heartbeat was answered %v, want 200", answer)
+		need.OKf(t, n.Renew("ORDERS", "orders-1").is(200), "a heartbeat")
 	}
 }

@@ -38,8 +38,7 @@ func (n *Node) put(path, body string) (string, error) {
 // session creates a session; document is the body of the request.
 func (n *Node) session(t *testing.T, document string) string {
 	t.Helper()
-	body, err := n.put("/v1/session/create", document)
-	need.OK(t, err)
+	body := need.Got(n.put("/v1/session/create", document))(t)
 	var created struct{ ID string }
 	need.OK(t, json.Unmarshal([]byte(body), &created))
 	return created.ID
@@ -48,8 +47,7 @@ func (n *Node) session(t *testing.T, document string) string {
 // says sends a PUT that answers true or false.
 func (n *Node) says(t *testing.T, path, body string) bool {
 	t.Helper()
-	answer, err := n.put(path, body)
-	need.OK(t, err)
+	answer := need.Got(n.put(path, body))(t)
 	if answer != "true" && answer != "false" {
 		t.Fatalf("PUT %s: %q, want true or false", path, answer)
 	}

@@ -54,17 +54,10 @@ func (r *trial) first(n *Node) {
 func (r *trial) second(t *testing.T, n *Node) {
 	time.Sleep(time.Until(r.ended.Add(afterUnknown)))
 	Eventually(t, ReadyLimit, "the second write is acknowledged", func() error {
-		var answer Answer
-		want := http.StatusOK
 		if r.instance {
-			answer, want = n.Register(Instance{App: "GIVENUP", ID: r.id}), http.StatusNoContent
-		} else {
-			answer = n.Do(Request{Method: http.MethodPut, Path: r.key(), Body: []byte("NEW")})
+			return n.Register(Instance{App: "GIVENUP", ID: r.id}).is(http.StatusNoContent)
 		}
-		if answer.Status != want {
-			return fmt.Errorf("%v", answer)
-		}
-		return nil
+		return n.Do(Request{Method: http.MethodPut, Path: r.key(), Body: []byte("NEW")}).is(http.StatusOK)
 	})
 }
 

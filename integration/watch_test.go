@@ -266,9 +266,8 @@ func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
 			actions = append(actions, change.Action+" "+change.Why)
 		}
 		expect.Slice(t, actions, []string{"ADDED registered", "ADDED registered", "MODIFIED changed", "DELETED quarantined", "DELETED canceled"}, "streamed")
-		if got := one.AwaitChange(t, first[len(first)-1].Index); len(got) != wantOne {
-			t.Errorf("the stream of one application brought %+v, want %d changes", got, wantOne)
-		}
+		got := one.AwaitChange(t, first[len(first)-1].Index)
+		expect.That(t, len(got) == wantOne, "the stream of one application brought %+v, want %d changes", got, wantOne)
 	})
 }
 
@@ -306,8 +305,7 @@ func TestLongPollWithoutConsensusIsOfOneNode(t *testing.T) {
 		index = mustPollOn(t, n, other, index, fmt.Sprintf("polled-%d", i))
 	}
 	mustRefusePolls(t, n, index)
-	answer := other.Get("/v1/rollcall/watch?wait=1s&index=" + index)
-	expect.That(t, answer.Status == http.StatusGone, "another node's index: %v, want 410", answer)
+	expect.OKf(t, other.Get("/v1/rollcall/watch?wait=1s&index="+index).is(http.StatusGone), "another node's index")
 }
 
 // mustPollOn polls a node from an index on, while an instance is registered elsewhere, and returns the
@@ -325,10 +323,8 @@ func mustPollOn(t *testing.T, n, elsewhere *Node, index, id string) string {
 
 func mustRefusePolls(t *testing.T, n *Node, index string) {
 	t.Helper()
-	answer := n.Get("/v1/rollcall/watch?wait=1s&index=elsewhere-1")
-	expect.That(t, answer.Status == http.StatusGone, "an index of another registry: %v, want 410", answer)
-	answer = n.Get("/v1/rollcall/watch?wait=1s&index=" + index + "000")
-	expect.That(t, answer.Status == http.StatusBadRequest, "an index from the future: %v, want 400", answer)
+	expect.OKf(t, n.Get("/v1/rollcall/watch?wait=1s&index=elsewhere-1").is(http.StatusGone), "an index of another registry")
+	expect.OKf(t, n.Get("/v1/rollcall/watch?wait=1s&index="+index+"000").is(http.StatusBadRequest), "an index from the future")
 }
 
 // poll is the answer to a long poll.
@@ -341,9 +337,7 @@ type poll struct {
 func mustPoll(t *testing.T, n *Node, query string) poll {
 	t.Helper()
 	p := pollNode(n, query)
-	if p.err != nil {
-		t.Fatal(p.err)
-	}
+	need.OK(t, p.err)
 	return p
 }
 

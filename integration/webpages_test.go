@@ -37,10 +37,7 @@ func TestWebPagesOfOthersNeitherWriteNorRead(t *testing.T) {
 		t.Run(fmt.Sprintf("ap %v", ap), func(t *testing.T) {
 			t.Parallel()
 			n := StartCluster(t, Config{Nodes: 1, AP: ap}).Nodes[0]
-			victim := Instance{App: "orders", ID: "victim"}
-			if answer := n.Register(victim); answer.Status != 204 {
-				t.Fatal(answer)
-			}
+			mustRegister(t, n, Instance{App: "orders", ID: "victim"})
 			evil := map[string]string{"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}
 			cancel := `{"replicationList":[{"appName":"ORDERS","id":"victim","action":"Cancel"}]}`
 			for _, attack := range []struct{ name, method, path, body string }{
@@ -61,16 +58,11 @@ func TestWebPagesOfOthersNeitherWriteNorRead(t *testing.T) {
 				expect.That(t, status == http.StatusMisdirectedRequest && strings.Contains(answer, "http.hosts"),
 					"%s %s by a page whose name was rebound: %d %q, want 421 that names http.hosts", attack.method, attack.path, status, answer)
 			}
-			if answer := n.Get(path("orders", "victim")); answer.Status != 200 {
-				t.Errorf("the victim after the attacks: %v", answer)
-			}
-			if answer := n.Get(path("orders", "bad")); answer.Status != 404 {
-				t.Errorf("the attacker's instance: %v", answer)
-			}
+			expect.OKf(t, n.Get(path("orders", "victim")).is(200), "the victim after the attacks")
+			expect.OKf(t, n.Get(path("orders", "bad")).is(404), "the attacker's instance")
 			own := map[string]string{"Origin": n.URL(), "Sec-Fetch-Site": "same-origin"}
-			if status, answer := browse(t, n, "DELETE", path("orders", "victim"), "", "", nil, own); status != 200 {
-				t.Errorf("a write by the node's own page: %d %q", status, answer)
-			}
+			status, answer := browse(t, n, "DELETE", path("orders", "victim"), "", "", nil, own)
+			expect.That(t, status == 200, "a write by the node's own page: %d %q", status, answer)
 		})
 	}
 }
