@@ -61,10 +61,8 @@ func summary(shown map[string]string) string {
 func wantListed(ids ...string) func(map[string]Listed) error {
 	slices.Sort(ids)
 	return func(listing map[string]Listed) error {
-		if got := slices.Sorted(maps.Keys(listing)); !slices.Equal(got, ids) {
-			return fmt.Errorf("listed are %d: %.300s, want %d: %.300s", len(got), strings.Join(got, " "), len(ids), strings.Join(ids, " "))
-		}
-		return nil
+		got := slices.Sorted(maps.Keys(listing))
+		return unless(slices.Equal(got, ids), "listed are %d: %.300s, want %d: %.300s", len(got), strings.Join(got, " "), len(ids), strings.Join(ids, " "))
 	}
 }
 
@@ -183,10 +181,8 @@ func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
 	began := time.Now()
 	if got := mustConverge(t, c.Nodes); !maps.Equal(got, want) {
 		Eventually(t, replicated, "the nodes have everything of both sides", func() error {
-			if got = mustConverge(t, c.Nodes); !maps.Equal(got, want) {
-				return fmt.Errorf("listed are %v\nwant %v", got, want)
-			}
-			return nil
+			got = mustConverge(t, c.Nodes)
+			return unless(maps.Equal(got, want), "listed are %v\nwant %v", got, want)
 		})
 	}
 	t.Logf("converged %v after healing", time.Since(began).Round(time.Millisecond))

@@ -114,10 +114,8 @@ func TestCommandsRegisterListAndCancel(t *testing.T) {
 // wantLs is what `rollcall ls` at a node must show.
 func wantLs(t *testing.T, want ...string) func(*Node) error {
 	return func(n *Node) error {
-		if got := listed(t, n.URL()); !slices.Equal(got, want) {
-			return fmt.Errorf("%q, want %q", got, want)
-		}
-		return nil
+		got := listed(t, n.URL())
+		return unless(slices.Equal(got, want), "%q, want %q", got, want)
 	}
 }
 
@@ -172,10 +170,8 @@ func (p *Process) mustEndWell(t *testing.T, limit time.Duration, when string) {
 func (p *Process) said(t *testing.T, line string) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the process says "+line, func() error {
-		if out := p.Output(t); !strings.Contains(out, line+"\n") {
-			return fmt.Errorf("it said %q", out)
-		}
-		return nil
+		out := p.Output(t)
+		return unless(strings.Contains(out, line+"\n"), "it said %q", out)
 	})
 }
 
@@ -187,10 +183,7 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	c := StartCluster(t, steadfast(Config{}))
 	first := startLock(t, c.Nodes[0], "first", kept, "sh", "-c", "echo first $ROLLCALL_FENCE; exec sleep 3")
 	Eventually(t, ReadyLimit, "the first runs", func() error {
-		if !strings.HasPrefix(first.Output(t), "first ") {
-			return fmt.Errorf("it said %q", first.Output(t))
-		}
-		return nil
+		return unless(strings.HasPrefix(first.Output(t), "first "), "it said %q", first.Output(t))
 	})
 	second := startLock(t, c.Nodes[1], "second", kept, "sh", "-c", "echo second; exit 7")
 	first.mustEndWell(t, ReadyLimit, "the first")

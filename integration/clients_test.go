@@ -27,9 +27,7 @@ func lacks(t *testing.T, format string, args ...any) {
 func TestEurekaJSClientLifeCycle(t *testing.T) {
 	installed(t, "node/node_modules/.stamp", "run make clients")
 	t.Parallel()
-	testLifeCycle(t, func(t *testing.T) stockClient {
-		return startDriver(t, "node", "node", "driver.js")
-	})
+	testLifeCycle(t, func(t *testing.T) stockClient { return startDriver(t, "node", "node", "driver.js") })
 }
 
 // TestEurekaJSClientFollowsDeltas: with shouldUseDelta it never fetches the whole registry again, so

@@ -99,10 +99,8 @@ func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if u := p.Upstream; p.State != "on" || p.Withheld != 1 || !u.Decides || u.AllowsEviction || u.ExpectedClients != 2 || u.Threshold != 3 {
-					return fmt.Errorf("%+v", p)
-				}
-				return nil
+				u := p.Upstream
+				return unless(p.State == "on" && p.Withheld == 1 && u.Decides && !u.AllowsEviction && u.ExpectedClients == 2 && u.Threshold == 3, "%+v", p)
 			})
 		}
 	})

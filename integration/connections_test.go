@@ -3,7 +3,6 @@ package integration
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -51,10 +50,8 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 	}
 	// Those that are closed to make room are counted until they are.
 	Eventually(t, ReadyLimit, "there are about 200 connections", func() error {
-		if open := metric(t, n, "rollcall_http_connections"); open > 210 {
-			return fmt.Errorf("%d", open)
-		}
-		return nil
+		open := metric(t, n, "rollcall_http_connections")
+		return unless(open <= 210, "%d", open)
 	})
 }
 
@@ -79,10 +76,8 @@ func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
 	for _, n := range c.Nodes {
 		before := answered.Load()
 		Eventually(t, ReadyLimit, "heartbeats are answered", func() error {
-			if got := answered.Load() - before; got < 1000 {
-				return fmt.Errorf("%d", got)
-			}
-			return nil
+			got := answered.Load() - before
+			return unless(got >= 1000, "%d", got)
 		})
 		n.Stop(t)
 		n.Start(t)

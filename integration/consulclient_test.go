@@ -350,10 +350,7 @@ func TestConsulsAgentIsEveryNode(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if len(checks) != 1 || checks[0].Status != api.HealthCritical {
-			return fmt.Errorf("%+v", checks)
-		}
-		return nil
+		return unless(len(checks) == 1 && checks[0].Status == api.HealthCritical, "%+v", checks)
 	})
 	need.OK(t, d.Agent().ServiceDeregister("web-1"))
 	for _, n := range c.Nodes {

@@ -98,10 +98,7 @@ func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
 			for _, change := range invoke[[]*consulEntry](t, client, others[0], "changes", nil) {
 				last = change
 			}
-			if last == nil || last.Value != want {
-				return fmt.Errorf("the last change is %+v", last)
-			}
-			return nil
+			return unless(last != nil && last.Value == want, "the last change is %+v", last)
 		})
 	}
 	sets := func(colour string) { // as often as a machine that is busy with elections wants

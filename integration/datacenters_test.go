@@ -192,10 +192,7 @@ func pushOut(t *testing.T, n *Node) {
 		body := `{"replicationList":[` + strings.Join(items, ",") + `]}`
 		err := Poll(ReadyLimit, func() error { // as a Eureka server would, after a 503
 			answer := n.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", Body: []byte(body), ContentType: "application/json"})
-			if answer.Status != http.StatusOK {
-				return fmt.Errorf("batch %d: %v", i, answer)
-			}
-			return nil
+			return unless(answer.Status == http.StatusOK, "batch %d: %v", i, answer)
 		})
 		need.OK(t, err)
 	}
@@ -356,10 +353,8 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 		// The lease is so short that a busy machine may read of it too late.
 		Eventually(t, ReadyLimit, "what it says is there", func() error {
 			id := say("heard", 200)
-			if answer := deaf.Get(path("FAR", id)); answer.Status != 200 {
-				return fmt.Errorf("%s at %s: %v", id, deaf.Name, answer)
-			}
-			return nil
+			answer := deaf.Get(path("FAR", id))
+			return unless(answer.Status == 200, "%s at %s: %v", id, deaf.Name, answer)
 		})
 	})
 }

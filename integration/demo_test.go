@@ -193,9 +193,6 @@ func (d *demoCaller) awaitAnswers(t *testing.T, from ...demoInstance) {
 func (d *demoCaller) awaitLeft(t *testing.T, i demoInstance) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the list is without "+i.id, func() error {
-		if !(*d.left.Load())[i.address] {
-			return fmt.Errorf("it was told without %v", *d.left.Load())
-		}
-		return nil
+		return unless((*d.left.Load())[i.address], "it was told without %v", *d.left.Load())
 	})
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -43,10 +42,8 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 		if !dev.Running() {
 			t.Fatalf("dev has ended: %s", dev.Output(t))
 		}
-		if said := dev.Output(t); !strings.HasSuffix(said, "\nready\n") {
-			return fmt.Errorf("it says %q", said)
-		}
-		return nil
+		said := dev.Output(t)
+		return unless(strings.HasSuffix(said, "\nready\n"), "it says %q", said)
 	})
 	var nodes []*Node
 	for i, line := range devLine.FindAllStringSubmatch(dev.Output(t), -1) {

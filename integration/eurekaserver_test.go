@@ -39,10 +39,8 @@ func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *N
 	server := serverAt(addr)
 	server.Name, server.Process, server.process = "eureka", p.Process, p
 	Eventually(t, clientLimit, "the Eureka server answers", func() error {
-		if answer := server.Get("/eureka/apps/"); answer.Status != http.StatusOK {
-			return fmt.Errorf("apps/: %v", answer)
-		}
-		return nil
+		answer := server.Get("/eureka/apps/")
+		return unless(answer.Status == http.StatusOK, "apps/: %v", answer)
 	})
 	return server
 }

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -83,10 +82,8 @@ func awaitEverywhere(t *testing.T, c *Cluster, s *Service) {
 func (s *Service) awaitHeartbeat(t *testing.T, after time.Time) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "a heartbeat is taken", func() error {
-		if last := s.LastHeartbeat(); !last.After(after) {
-			return fmt.Errorf("the last one was taken %v before: %v", after.Sub(last), s.Healthy())
-		}
-		return nil
+		last := s.LastHeartbeat()
+		return unless(last.After(after), "the last one was taken %v before: %v", after.Sub(last), s.Healthy())
 	})
 }
 
@@ -94,10 +91,8 @@ func (s *Service) awaitHeartbeat(t *testing.T, after time.Time) {
 func (c *Caller) awaitWatch(t *testing.T) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the list follows a server", func() error {
-		if status := c.Discovery.Status(); status.Source != client.SourceWatch || status.Err != nil {
-			return fmt.Errorf("%+v", status)
-		}
-		return nil
+		status := c.Discovery.Status()
+		return unless(status.Source == client.SourceWatch && status.Err == nil, "%+v", status)
 	})
 }
 
@@ -187,10 +182,8 @@ func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 		expect.That(t, s.Healthy() != nil, "the service thinks that it is registered")
 		gone := time.Now()
 		Eventually(t, ReadyLimit, "the caller's list is without it", func() error {
-			if n := len(caller.Discovery.Snapshot().App("orders")); n > 0 {
-				return fmt.Errorf("it has %d", n)
-			}
-			return nil
+			n := len(caller.Discovery.Snapshot().App("orders"))
+			return unless(n <= 0, "it has %d", n)
 		})
 		for _, p := range proxies {
 			p.Heal()
@@ -243,10 +236,8 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	shows := func(status string) {
 		t.Helper()
 		Eventually(t, clientLimit, "the list shows it as "+status, func() error {
-			if i := d.Snapshot().Instance(s.key); i == nil || i.Status.String() != status {
-				return fmt.Errorf("it shows %+v; %+v", i, d.Status())
-			}
-			return nil
+			i := d.Snapshot().Instance(s.key)
+			return unless(i != nil && i.Status.String() == status, "it shows %+v; %+v", i, d.Status())
 		})
 	}
 	shows("UP")
@@ -262,10 +253,7 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	awaitOn(t, c.Nodes[0], s.key.App, s.key.ID, "OUT_OF_SERVICE")
 	need.OK(t, s.Deregister(ctx))
 	Eventually(t, clientLimit, "the list is without it", func() error {
-		if d.Snapshot().Instance(s.key) != nil {
-			return fmt.Errorf("%+v", d.Status())
-		}
-		return nil
+		return unless(d.Snapshot().Instance(s.key) == nil, "%+v", d.Status())
 	})
 	_, statusErr := other.Status(ctx)
 	_, lockErr := other.AcquireLock(ctx, client.LockOptions{Name: "job", Try: true})

@@ -201,10 +201,7 @@ func (l *lifeCycle) stops(t *testing.T) {
 
 // is returns nil if the answer has a status.
 func (a Answer) is(status int) error {
-	if a.Status != status {
-		return fmt.Errorf("%v, want %d", a, status)
-	}
-	return nil
+	return unless(a.Status == status, "%v, want %d", a, status)
 }
 
 // everywhere waits until all nodes show the instance with a status; "" means not at all.
@@ -216,10 +213,8 @@ func (l *lifeCycle) everywhere(t *testing.T, status string) {
 			if err != nil {
 				return err
 			}
-			if got := statusOf(instance); got != status {
-				return fmt.Errorf("it shows %q", got)
-			}
-			return nil
+			got := statusOf(instance)
+			return unless(got == status, "it shows %q", got)
 		})
 	}
 }
@@ -239,10 +234,7 @@ func (l *lifeCycle) seen(t *testing.T, id, status string) {
 		if err != nil {
 			return err
 		}
-		if picture[id] != status {
-			return fmt.Errorf("it sees %v", picture)
-		}
-		return nil
+		return unless(picture[id] == status, "it sees %v", picture)
 	})
 }
 

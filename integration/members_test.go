@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -49,10 +48,7 @@ func TestNodeThatLostItsDataComesBackAfterItWasRemoved(t *testing.T) {
 func mustBeToldToRemove(t *testing.T, n *Node) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the log of "+n.Name+" names the remedy", func() error {
-		if !strings.Contains(n.Output(t), "rollcall members remove "+n.Name) {
-			return fmt.Errorf("it says:\n%s", n.LastWords(5))
-		}
-		return nil
+		return unless(strings.Contains(n.Output(t), "rollcall members remove "+n.Name), "it says:\n%s", n.LastWords(5))
 	})
 	expect.That(t, n.Ready() != nil, "%s is ready though it is no member", n.Name)
 }
@@ -64,9 +60,6 @@ func awaitVote(t *testing.T, through, newcomer *Node) {
 		var members []api.NodeStatus
 		decode(t, rollcall(t, "members", "-o", "json", "--addr", through.URL()), &members)
 		i := slices.IndexFunc(members, func(m api.NodeStatus) bool { return m.ID == newcomer.Name })
-		if i < 0 || members[i].Role != "follower" {
-			return fmt.Errorf("the members are %+v", members)
-		}
-		return nil
+		return unless(i >= 0 && members[i].Role == "follower", "the members are %+v", members)
 	})
 }

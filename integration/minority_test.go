@@ -147,10 +147,7 @@ func mustAge(t *testing.T, n *Node, resource string, answer Answer) {
 		if grown := age - before; grown < waited-time.Millisecond { // ages are rounded to it
 			t.Fatalf("%s: X-Rollcall-Age grew by %v in %v", resource, grown, waited)
 		}
-		if age < noticeAfter {
-			return fmt.Errorf("X-Rollcall-Age %v, want the %v and more since the loss", age, noticeAfter)
-		}
-		return nil
+		return unless(age >= noticeAfter, "X-Rollcall-Age %v, want the %v and more since the loss", age, noticeAfter)
 	})
 }
 
@@ -180,10 +177,8 @@ func TestStaleWithoutQuorumServesStockClientsInAMinority(t *testing.T) {
 	mustRegister(t, c.Nodes[0], Instance{App: "BEFORE", ID: "before"})
 	Eventually(t, ReadyLimit, "with a majority reads are linearizable", func() error { // a busy machine may have no leader for a moment
 		answer := left.Get("/eureka/apps") // has it apply the registration, too
-		if got := answer.Header.Get("X-Rollcall-Consistency"); got != "linearizable" {
-			return fmt.Errorf("X-Rollcall-Consistency %q", got)
-		}
-		return nil
+		got := answer.Header.Get("X-Rollcall-Consistency")
+		return unless(got == "linearizable", "X-Rollcall-Consistency %q", got)
 	})
 	for _, n := range c.Others(left) {
 		n.Pause(t)

@@ -89,10 +89,7 @@ func (n *Node) Resume(t testing.TB) {
 // Ready asks the node whether it may serve.
 func (n *Node) Ready() error {
 	answer := n.Get("/readyz")
-	if answer.Status != 200 {
-		return fmt.Errorf("node %s: /readyz: %v", n.Name, answer)
-	}
-	return nil
+	return unless(answer.Status == 200, "node %s: /readyz: %v", n.Name, answer)
 }
 
 // WaitReady waits until the node may serve and, with consensus, reads on it are linearizable, which it
@@ -222,9 +219,12 @@ func Pass(t testing.TB, d time.Duration) {
 }
 
 // notYet is the answer of a probe that counts.
-func notYet(have, want int) error {
-	if have >= want {
+func notYet(have, want int) error { return unless(have >= want, "%d of %d so far", have, want) }
+
+// unless is an error that says something, if ok is false.
+func unless(ok bool, format string, args ...any) error {
+	if ok {
 		return nil
 	}
-	return fmt.Errorf("%d of %d so far", have, want)
+	return fmt.Errorf(format, args...)
 }

@@ -183,10 +183,7 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 			EndsIn int `json:"ends_in_ms"`
 		}
 		decode(t, c.Nodes[0].Do(Request{Path: "/v1/rollcall/sessions/" + leader().Session}).Body, &s)
-		if s.EndsIn < 28_000 {
-			return fmt.Errorf("it ends in %d ms", s.EndsIn)
-		}
-		return nil
+		return unless(s.EndsIn >= 28_000, "it ends in %d ms", s.EndsIn)
 	})
 	before := leader()
 	a.process.Signal(t, syscall.SIGSTOP)

@@ -66,10 +66,8 @@ func awaitFigures(t *testing.T, n *Node, state string, want api.Figures) (p api.
 func awaitListing(t *testing.T, n *Node, want []string) {
 	t.Helper()
 	Eventually(t, herdLimit, fmt.Sprintf("node %s lists %v", n.Name, want), func() error {
-		if got := listedIDs(t, n); !slices.Equal(got, want) {
-			return fmt.Errorf("%v", got)
-		}
-		return nil
+		got := listedIDs(t, n)
+		return unless(slices.Equal(got, want), "%v", got)
 	})
 }
 

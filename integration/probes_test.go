@@ -59,10 +59,7 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 	need.OK(t, register("rebound", "10.9.8.7", port, map[string]any{"HTTP": fmt.Sprintf("http://localhost:%d/", port), "Interval": "1s"}).is(200))
 	Eventually(t, ReadyLimit, "the check of a name that resolves to another address says why it is critical", func() error {
 		answer := n.Get("/v1/health/checks/rebound")
-		if !strings.Contains(string(answer.Body), "checks.targets") || !strings.Contains(string(answer.Body), `"critical"`) {
-			return fmt.Errorf("%v", answer)
-		}
-		return nil
+		return unless(strings.Contains(string(answer.Body), "checks.targets") && strings.Contains(string(answer.Body), `"critical"`), "%v", answer)
 	})
 	if len(asked) > 0 {
 		t.Errorf("the internal service was asked: %s", <-asked)
@@ -93,17 +90,13 @@ func TestChecksThatHangForYearsStopNoOtherProbe(t *testing.T) {
 		put(consulService(t, fmt.Sprint("slow-", i), "slow", "127.0.0.1", port, map[string]any{"HTTP": fmt.Sprintf("http://127.0.0.1:%d/", port), "Interval": "1s", "Timeout": "10000h"}))
 	}
 	Eventually(t, ReadyLimit, "checks of the slow service wait for their turn", func() error {
-		if age := metric(t, n, "rollcall_probe_queue_age_seconds"); age < 1 {
-			return fmt.Errorf("the queue is %d s old", age)
-		}
-		return nil
+		age := metric(t, n, "rollcall_probe_queue_age_seconds")
+		return unless(age >= 1, "the queue is %d s old", age)
 	})
 	before := asked.Load()
 	put(consulService(t, "well", "well", "127.0.0.1", well.Listener.Addr().(*net.TCPAddr).Port, map[string]any{"HTTP": well.URL, "Interval": "1s"}))
 	Eventually(t, ReadyLimit, "the healthy service is probed again and again", func() error {
-		if got := asked.Load() - before; got < 3 {
-			return fmt.Errorf("%d times", got)
-		}
-		return nil
+		got := asked.Load() - before
+		return unless(got >= 3, "%d times", got)
 	})
 }

@@ -96,10 +96,8 @@ func TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn(t *testing.T) {
 	}
 	for _, n := range c.Nodes {
 		Eventually(t, ReadyLimit, "room for a key at "+n.Name, func() error {
-			if status, text := browse(t, n, "PUT", "/v1/kv/more", "", "", []byte("v"), nil); status != http.StatusOK {
-				return fmt.Errorf("%d %q", status, text)
-			}
-			return nil
+			status, text := browse(t, n, "PUT", "/v1/kv/more", "", "", []byte("v"), nil)
+			return unless(status == http.StatusOK, "%d %q", status, text)
 		})
 	}
 }
@@ -222,10 +220,7 @@ func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
 				at := strings.ReplaceAll(path, "%d", fmt.Sprint(i))
 				err := Poll(ReadyLimit, func() error { // a busy disk may take too long for an answer
 					answer := c.Nodes[i%len(c.Nodes)].Do(Request{Method: method, Path: at, Body: []byte(body(i)), ContentType: "application/json"})
-					if answer.Outcome() != Done {
-						return fmt.Errorf("%v", answer)
-					}
-					return nil
+					return unless(answer.Outcome() == Done, "%v", answer)
 				})
 				if err != nil {
 					t.Errorf("%s %s: %v", method, at, err)
@@ -309,10 +304,8 @@ func memoryGivenBackRound(t *testing.T) {
 	n, stored := readTheLargest(t, c, largestAnswers...)
 	attack(t, []*Node{n})
 	err := Poll(time.Until(time.Now().Add(time.Minute)), func() error {
-		if grown := resident(t, n) - stored; grown > 100<<10 {
-			return fmt.Errorf("%s has %d MiB more than before", n.Name, grown>>10)
-		}
-		return nil
+		grown := resident(t, n) - stored
+		return unless(grown <= 100<<10, "%s has %d MiB more than before", n.Name, grown>>10)
 	})
 	t.Logf("%s: %d MiB before, %d MiB after, at most %d MiB", n.Name, stored>>10, resident(t, n)>>10, residentPeak(t, n)>>10)
 	expect.That(t, err == nil, "a minute after the requests %v, want less than 100 MiB", err)
@@ -375,10 +368,8 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 
 // mustWait says what an answer lacks that is to tell a sender to wait.
 func mustWait(answer Answer) error {
-	if answer.Status != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(answer.Body), "this address has as many replication batches under way") {
-		return fmt.Errorf("a batch of the flooder: %v, want 503, when to try again, and why", answer)
-	}
-	return nil
+	return unless(answer.Status == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") != "" && strings.Contains(string(answer.Body), "this address has as many replication batches under way"),
+		"a batch of the flooder: %v, want 503, when to try again, and why", answer)
 }
 
 // batchOf is a message of a node with so many heartbeats, of some 310 bytes each.
@@ -487,10 +478,7 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsFile(t *testing.T) {
 		n.use(t, limits{enabled: true, burst: 1000, rate: 1, fullRate: 1}, func() error { return n.serves(20, "", fullPath) })
 		n.use(t, limits{enabled: true, burst: 1, rate: 1, fullRate: 1, throttleStandard: true}, func() error { return n.refuses(fullPath) })
 		Eventually(t, ReadyLimit, "DefaultClient is refused", func() error {
-			if n.serves(20, "DefaultClient", fullPath) == nil {
-				return fmt.Errorf("20 full fetches were served")
-			}
-			return nil
+			return unless(n.serves(20, "DefaultClient", fullPath) != nil, "20 full fetches were served")
 		})
 		n.mustAcceptHeartbeats(t, 20)
 	})
@@ -503,10 +491,7 @@ func (n limitedNode) refuses(path string) error {
 		if answer.Status != http.StatusServiceUnavailable {
 			continue
 		}
-		if len(answer.Body) != 0 || answer.Header.Get("Retry-After") != "1" {
-			return fmt.Errorf("refused by %v with Retry-After %q, want an empty 503 and 1", answer, answer.Header.Get("Retry-After"))
-		}
-		return nil
+		return unless(len(answer.Body) == 0 && answer.Header.Get("Retry-After") == "1", "refused by %v with Retry-After %q, want an empty 503 and 1", answer, answer.Header.Get("Retry-After"))
 	}
 	return fmt.Errorf("20 fetches of %s were served", path)
 }

@@ -64,15 +64,11 @@ func (r *trial) second(t *testing.T, n *Node) {
 // check says that the later write stands.
 func (r *trial) check(n *Node) error {
 	if r.instance {
-		if answer := n.Get(path("GIVENUP", r.id) + "?consistency=linearizable"); answer.Status == http.StatusNotFound {
-			return fmt.Errorf("instance %s is gone at %s: its cancel was answered %d, and it was registered again", r.id, n.Name, r.old.Status)
-		}
-		return nil
+		answer := n.Get(path("GIVENUP", r.id) + "?consistency=linearizable")
+		return unless(answer.Status != http.StatusNotFound, "instance %s is gone at %s: its cancel was answered %d, and it was registered again", r.id, n.Name, r.old.Status)
 	}
-	if answer := n.Get(r.key() + "?raw&consistent"); answer.Status == http.StatusOK && string(answer.Body) != "NEW" {
-		return fmt.Errorf("key %s is %q at %s: that was answered %d, and NEW written after it", r.id, answer.Body, n.Name, r.old.Status)
-	}
-	return nil
+	answer := n.Get(r.key() + "?raw&consistent")
+	return unless(answer.Status != http.StatusOK || string(answer.Body) == "NEW", "key %s is %q at %s: that was answered %d, and NEW written after it", r.id, answer.Body, n.Name, r.old.Status)
 }
 
 // giveUp has clients write at a node whose links are held at that moment, and again at another after the answer.

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -119,10 +118,7 @@ func (s *Stream) AwaitChange(t testing.TB, index string) []api.Change {
 	var changes []api.Change
 	Eventually(t, ReadyLimit, "the stream from "+s.node+" brings "+index, func() error {
 		changes = s.Changes(t)
-		if len(changes) == 0 || position(t, changes[len(changes)-1].Index) < position(t, index) {
-			return fmt.Errorf("%d changes so far", len(changes))
-		}
-		return nil
+		return unless(len(changes) != 0 && position(t, changes[len(changes)-1].Index) >= position(t, index), "%d changes so far", len(changes))
 	})
 	return changes
 }

@@ -201,10 +201,8 @@ func (r *recorder) awaitProgress(t *testing.T) {
 func (r *recorder) check(t *testing.T, changes func() []api.Change) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the watch has come to "+r.last, func() error {
-		if seen := changes(); len(seen) == 0 || position(t, seen[len(seen)-1].Index) < position(t, r.last) {
-			return fmt.Errorf("%d changes so far", len(seen))
-		}
-		return nil
+		seen := changes()
+		return unless(len(seen) != 0 && position(t, seen[len(seen)-1].Index) >= position(t, r.last), "%d changes so far", len(seen))
 	})
 	seen := map[string]api.Change{}
 	before := uint64(0)

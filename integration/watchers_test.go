@@ -124,10 +124,7 @@ func awaitMetric(t *testing.T, c *Cluster, name string, want int) {
 		for _, n := range c.Nodes {
 			sum += metric(t, n, name)
 		}
-		if sum != want {
-			return fmt.Errorf("it is %d", sum)
-		}
-		return nil
+		return unless(sum == want, "it is %d", sum)
 	})
 }
 
