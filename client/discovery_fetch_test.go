@@ -377,24 +377,6 @@ func TestAServerThatOnlyResetsIsNotAskedForEverythingAllTheTime(t *testing.T) {
 	})
 }
 
-func TestWhatIsHeldIsForgottenWhenItIsToldOf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up)), true)
-		d := discover(t, DiscoveryConfig{}, s)
-		synctest.Wait()
-		s.restart("f")
-		s.hangUp()
-		pass(longestRetry)
-		need.Equal(t, d.Status().Held, 2, "instances held:")
-		s.put(orders("o1", registry.Up))
-		s.remove(orders("o2", registry.Up))
-		synctest.Wait()
-		d.wantList(t, "after what is told", "ORDERS/o1=UP")
-		held := d.Status().Held
-		expect.That(t, held == 0, "%d are held, want none", held)
-	})
-}
-
 func TestADiscoveryIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)

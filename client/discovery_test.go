@@ -372,6 +372,7 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 			pass(tc.lag)
 			if tc.rollcall { // a removal that is told of is believed
 				d.wantList(t, "after what is told", "ORDERS/o1=DOWN ORDERS/o3=UP")
+				expect.Equal(t, d.Status().Held, 1, "after what is told there are held")
 			}
 			pass(DefaultGuardHold - tc.lag - shortestRetry - longestRetry - 1)
 			expect.That(t, strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP"), "the list is %q before the time is up", words(d.Snapshot()))

@@ -185,10 +185,3 @@ func TestAPartThatEndedByItselfIsLeftAlone(t *testing.T) {
 	need.OK(t, c.Close(t.Context()))
 	expect.Equal(t, s.String(), "transport, metrics", "did")
 }
-
-func TestMetricsMayBeRegisteredAgainAfterClose(t *testing.T) {
-	r := prometheus.NewRegistry()
-	for range 2 {
-		need.OK(t, need.Got(New(Config{Servers: urlsOf("a"), Registerer: r}))(t).Close(t.Context()))
-	}
-}
