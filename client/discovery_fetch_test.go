@@ -90,9 +90,8 @@ func FuzzApplyDelta(f *testing.F) {
 		case err != nil && document == nil && after != before:
 			t.Errorf("the list has changed to %q without a document: %v", words(after), err)
 		}
-		if again := applyTwice(r, document); again != r.list.Load() {
-			t.Errorf("applied again, the list is %q, and was %q", words(again), words(r.list.Load()))
-		}
+		again := applyTwice(r, document)
+		expect.That(t, again == r.list.Load(), "applied again, the list is %q, and was %q", words(again), words(r.list.Load()))
 	})
 }
 

@@ -20,9 +20,8 @@ import (
 // wantList compares the present list with words.
 func (d *Discovery) wantList(t *testing.T, when, want string) {
 	t.Helper()
-	if got := words(d.Snapshot()); got != want {
-		t.Errorf("%s the list is %q, want %q; %+v", when, got, want, d.Status())
-	}
+	got := words(d.Snapshot())
+	expect.That(t, got == want, "%s the list is %q, want %q; %+v", when, got, want, d.Status())
 }
 
 // wantAsked compares what a server was asked for since the last time.

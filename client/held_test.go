@@ -328,9 +328,8 @@ func TestCloseGivesBackWhatIsHeld(t *testing.T) {
 			wantNobody(t, k)
 			err := held.Err()
 			expect.That(t, errors.Is(err, ErrReleased) && errors.Is(err, ErrClosed), "it says %v, want %v because of %v", err, ErrReleased, ErrClosed)
-			if _, err := acquire(t.Context(), c); !errors.Is(err, ErrClosed) || k.made != 1 {
-				t.Errorf("after Close: %v, want %v, and no request", err, ErrClosed)
-			}
+			_, err = acquire(t.Context(), c)
+			expect.That(t, errors.Is(err, ErrClosed) && k.made == 1, "after Close: %v, want %v, and no request", err, ErrClosed)
 		})
 	}
 }

@@ -56,9 +56,8 @@ func TestAbsentKeysAreAnEmptyList(t *testing.T) {
 	c := servers{"a": always(404, "", "X-Consul-Index", "7")}.client(t, "a")
 	entries, err := c.KV().List(t.Context(), "a")
 	expect.That(t, err == nil && len(entries) == 0, "List: %v, %v, want none", entries, err)
-	if keys, err := c.KV().Keys(t.Context(), "a", ""); err != nil || len(keys) != 0 {
-		t.Errorf("Keys: %v, %v, want none", keys, err)
-	}
+	keys, err := c.KV().Keys(t.Context(), "a", "")
+	expect.That(t, err == nil && len(keys) == 0, "Keys: %v, %v, want none", keys, err)
 }
 
 func TestWritesOfKeysSayTheirConditions(t *testing.T) {
@@ -105,9 +104,8 @@ func TestWritesOfKeysSayTheirConditions(t *testing.T) {
 			ok, err := tc.do(t.Context(), servers{"a": oneKey(&sent, 200, "true", "X-Rollcall-Fence", "57")}.client(t, "a").KV())
 			expect.That(t, err == nil && ok && sent.line == tc.want && sent.body == tc.body,
 				"sent %+v, got %v, %v, want %s with %q", sent, ok, err, tc.want, tc.body)
-			if sent.once == "" || strings.HasPrefix(tc.want, "PUT") && sent.contentType != "application/octet-stream" {
-				t.Errorf("sent %+v, want an Idempotency-Key, and bytes as what they are", sent)
-			}
+			expect.That(t, sent.once != "" && (!strings.HasPrefix(tc.want, "PUT") || sent.contentType == "application/octet-stream"),
+				"sent %+v, want an Idempotency-Key, and bytes as what they are", sent)
 		})
 	}
 }
@@ -132,9 +130,8 @@ func TestAWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
 	expect.That(t, err == nil && ok, "got %v, %v, want success", ok, err)
 	expect.That(t, first == second, "sent %+v, and then %+v, want the same", first, second)
 	before := second.once
-	if _, err := c.KV().CAS(t.Context(), "a", []byte("x"), 57); err != nil || second.once == before {
-		t.Errorf("another write has the same Idempotency-Key %q, %v", second.once, err)
-	}
+	_, err = c.KV().CAS(t.Context(), "a", []byte("x"), 57)
+	expect.That(t, err == nil && second.once != before, "another write has the same Idempotency-Key %q, %v", second.once, err)
 }
 
 func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
@@ -162,9 +159,8 @@ func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
 			}
 		})
 	}
-	if err := (servers{"a": always(500, noLeader)}).client(t, "a").KV().Put(t.Context(), "a", nil); errors.Is(err, ErrUnknownOutcome) {
-		t.Errorf("without a leader: %v, want an outcome that is known", err)
-	}
+	err := (servers{"a": always(500, noLeader)}).client(t, "a").KV().Put(t.Context(), "a", nil)
+	expect.That(t, !errors.Is(err, ErrUnknownOutcome), "without a leader: %v, want an outcome that is known", err)
 }
 
 // keyServer is a server of one key whose index grows by itself.

@@ -224,9 +224,8 @@ func FuzzLoadLastKnown(f *testing.F) {
 		once := save(t, s, upToDate)
 		again, againUpToDate, err := readLastKnown([]byte(once), "")
 		need.OKf(t, err, "what was loaded and saved is refused")
-		if !againUpToDate.Equal(upToDate) || !slices.Equal(keysOf(again.All()), keysOf(s.All())) {
-			t.Fatalf("%v of %v, want %v of %v", keysOf(again.All()), againUpToDate, keysOf(s.All()), upToDate)
-		}
+		need.That(t, againUpToDate.Equal(upToDate) && slices.Equal(keysOf(again.All()), keysOf(s.All())),
+			"%v of %v, want %v of %v", keysOf(again.All()), againUpToDate, keysOf(s.All()), upToDate)
 		need.Equal(t, save(t, again, againUpToDate), once, "saved as\n%s\nthen as", once)
 	})
 }
@@ -285,9 +284,8 @@ func TestAListBeginsWithTheOneOnDisk(t *testing.T) {
 		pass(longestRetry)
 		d.wantList(t, "with a server", "ORDERS/o1=UP ORDERS/o2=UP")
 		told.want(t, "", "ORDERS/o1=UP", "ORDERS/o1=UP ORDERS/o2=UP")
-		if status := d.Status(); status.Source != SourceWatch {
-			t.Errorf("the status is %+v, want a watch", status)
-		}
+		status = d.Status()
+		expect.That(t, status.Source == SourceWatch, "the status is %+v, want a watch", status)
 	})
 }
 
@@ -362,9 +360,8 @@ func TestAListThatCannotBeSavedIsTriedAgain(t *testing.T) {
 		pass(DefaultRefreshInterval)
 		expect.Equal(t, savedAs(t, path), "ORDERS/o1=UP", "saved")
 		for text, want := range map[string]int{"cannot be saved": 1, "saved again": 1} {
-			if got := strings.Count(log.String(), text); got != want {
-				t.Errorf("the log says %d times %q, want %d; %s", got, text, want, log.String())
-			}
+			got := strings.Count(log.String(), text)
+			expect.That(t, got == want, "the log says %d times %q, want %d; %s", got, text, want, log.String())
 		}
 	})
 }

@@ -30,9 +30,8 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 		time.Sleep(time.Hour)
 		expect.That(t, h.Valid() && h.Err() == nil && h.Context().Err() == nil && h.Fence().Index == 41 && h.Fence().Name == "demo",
 			"after an hour: valid %v, %v, fence %+v, want it held with token 41", h.Valid(), h.Err(), h.Fence())
-		if got := s.count("PUT /v1/rollcall/sessions/s1/renew"); got != 719 && got != 720 {
-			t.Errorf("renewed %d times in an hour, want once every 5 s", got)
-		}
+		got := s.count("PUT /v1/rollcall/sessions/s1/renew")
+		expect.That(t, got == 719 || got == 720, "renewed %d times in an hour, want once every 5 s", got)
 		for range 2 {
 			expect.OKf(t, h.Release(t.Context()), "release")
 		}
@@ -159,9 +158,8 @@ func TestRefusalsEndTheWait(t *testing.T) {
 	}
 	_, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo", Try: true})
 	expect.That(t, err != nil, "a try without servers came back without an error")
-	if _, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{}); err == nil {
-		t.Error("a lock without a name was acquired")
-	}
+	_, err = (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{})
+	expect.That(t, err != nil, "a lock without a name was acquired")
 }
 
 func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
@@ -459,7 +457,6 @@ func TestLeaderIsWhoHoldsTheLock(t *testing.T) {
 		h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo")
 		expect.That(t, errors.Is(err, ErrNoLeader), "%s: %+v, %v, want %v", name, h, err, ErrNoLeader)
 	}
-	if _, err := (servers{"a": unreachable}).client(t, "a").Leader(t.Context(), "demo"); err == nil || errors.Is(err, ErrNoLeader) {
-		t.Errorf("without servers: %v, want an error of theirs", err)
-	}
+	_, err := (servers{"a": unreachable}).client(t, "a").Leader(t.Context(), "demo")
+	expect.That(t, err != nil && !errors.Is(err, ErrNoLeader), "without servers: %v, want an error of theirs", err)
 }

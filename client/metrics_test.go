@@ -100,9 +100,8 @@ func TestClientsOfOneProcessNeedRegisterersThatTellThemApart(t *testing.T) {
 	for _, datacenter := range []string{"dc1", "dc2"} {
 		measured(t, prometheus.WrapRegistererWith(prometheus.Labels{"datacenter": datacenter}, apart))
 	}
-	if n, err := testutil.GatherAndCount(apart, "rollcall_client_servers_quarantined"); err != nil || n != 2 {
-		t.Errorf("%d series of a gauge, %v; want one of each client", n, err)
-	}
+	n, err := testutil.GatherAndCount(apart, "rollcall_client_servers_quarantined")
+	expect.That(t, err == nil && n == 2, "%d series of a gauge, %v; want one of each client", n, err)
 }
 
 func TestCloseTakesTheMetricsBack(t *testing.T) {

@@ -67,9 +67,7 @@ func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 			"after an hour: %+v, %v, want it held by session %s with the flags of a lock", e, h.Err(), h.Session())
 		expect.That(t, strings.HasPrefix(string(e.Value), "lock:2000-01-01T00:00:00Z"),
 			"the value is %q, want lock: and the time of the acquisition", e.Value)
-		if want := (kv.Fence{Kind: kv.Key, Name: "lock/demo", Index: kv.Index(e.Fence)}); h.Fence() != want {
-			t.Errorf("the fence is %+v, want that of the key, %+v", h.Fence(), want)
-		}
+		expect.Equal(t, h.Fence(), kv.Fence{Kind: kv.Key, Name: "lock/demo", Index: kv.Index(e.Fence)}, "the fence is that of the key:")
 		wantReleased(t, h)
 		wantStamp(t, k.entry("lock/demo"), "unlock")
 		wantGone(t, k, "lock/demo")
@@ -83,9 +81,7 @@ func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 		expect.That(t, contender.Session == h.Session() && contender.Flags == 0xe0f69a2baa414de0 && list.Flags == 0xe0f69a2baa414de0 && list.Session == "",
 			"the contender's key is %+v, and the list %+v, want the first held, and the flags of a semaphore on both", contender, list)
 		expect.Equal(t, string(list.Value), fmt.Sprintf(`{"Limit":3,"Holders":{%q:true}}`, h.Session()), "the list is")
-		if want := (kv.Fence{Kind: kv.Key, Name: contender.Key, Index: kv.Index(contender.Fence)}); h.Fence() != want {
-			t.Errorf("the fence is %+v, want that of the contender's key, %+v", h.Fence(), want)
-		}
+		expect.Equal(t, h.Fence(), kv.Fence{Kind: kv.Key, Name: contender.Key, Index: kv.Index(contender.Fence)}, "the fence is that of the contender's key:")
 		expect.Equal(t, k.sessions[h.Session()].request.Behavior, "delete", "the session's behavior, so that a dead contender's key goes with it, is")
 		wantReleased(t, h)
 		wantHolders(t, k, 3)
@@ -353,9 +349,8 @@ func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
 			wantReleased(t, first)
 			expect.OK(t, <-second)
 			for _, message := range []string{"waiting was cut, trying again", "not acquired, trying again"} {
-				if n := strings.Count(log.String(), message); n != 2 {
-					t.Errorf("%q is in the log %d times, want once per outage:\n%s", message, n, log.String())
-				}
+				n := strings.Count(log.String(), message)
+				expect.That(t, n == 2, "%q is in the log %d times, want once per outage:\n%s", message, n, log.String())
 			}
 		})
 	}

@@ -399,9 +399,8 @@ func TestNodesAreAskedAsTheUserOfTheServersURL(t *testing.T) {
 		},
 	}}})
 	need.OK(t, err)
-	if i, err := c.shownAt(t.Context(), NodeStatus{ID: "n2", HTTP: "b"}, key); i != nil || err != nil || user != "anna" {
-		t.Errorf("asked as %q, got %v, %v, want anna", user, i, err)
-	}
+	i, err := c.shownAt(t.Context(), NodeStatus{ID: "n2", HTTP: "b"}, key)
+	expect.That(t, i == nil && err == nil && user == "anna", "asked as %q, got %v, %v, want anna", user, i, err)
 }
 
 // TestADrainNamesTheNodeThatIsDead: there is no address to ask it at.

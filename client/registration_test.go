@@ -157,9 +157,8 @@ func (s *registrar) seen(method string) []string {
 // wantVisits compares all that the server was asked since the last look.
 func (s *registrar) wantVisits(t *testing.T, want ...string) {
 	t.Helper()
-	if got := s.seen(""); !slices.Equal(got, want) {
-		t.Errorf("the server saw\n %s\nwant\n %s", strings.Join(got, "\n "), strings.Join(want, "\n "))
-	}
+	got := s.seen("")
+	expect.That(t, slices.Equal(got, want), "the server saw\n %s\nwant\n %s", strings.Join(got, "\n "), strings.Join(want, "\n "))
 }
 
 func (s *registrar) client(t *testing.T) *Client {
@@ -332,15 +331,14 @@ func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
 		}
 		wantSilence(100 * time.Millisecond)
 		s.fails(0)
-		if err := r.Registered(t.Context()); err != nil || r.Healthy() != nil {
-			t.Fatalf("once registered: %v, %v", err, r.Healthy())
-		}
+		err := r.Registered(t.Context())
+		need.That(t, err == nil && r.Healthy() == nil, "once registered: %v, %v", err, r.Healthy())
 		wantSilence(0)
 		s.fails(500)
 		time.Sleep(30 * time.Second)
 		expect.OKf(t, r.Healthy(), "at the very end of its lease")
 		time.Sleep(time.Second)
-		err := r.Healthy()
+		err = r.Healthy()
 		expect.That(t, err != nil && strings.Contains(err.Error(), "for 31s, and its lease is 30s") && strings.Contains(err.Error(), "500"),
 			"past its lease: %v", err)
 		wantSilence(31 * time.Second)

@@ -199,9 +199,8 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 	}
 	// Whoever is not trusted is not told anything.
 	c := connected(t, Config{Servers: []string{s.URL}, TLS: &tls.Config{Certificates: trust.Certificates}})
-	if err := c.Cancel(t.Context(), key); err == nil || errors.Is(err, ErrUnknownOutcome) {
-		t.Errorf("Cancel: %v, want an error that is no unknown outcome", err)
-	}
+	err := c.Cancel(t.Context(), key)
+	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Cancel: %v, want an error that is no unknown outcome", err)
 }
 
 func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
@@ -500,9 +499,8 @@ func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
 	for length, want := range map[int]bool{9: true, 10: true, 11: false} {
 		got, err := readBounded(strings.NewReader(strings.Repeat("x", length)), 10)
-		if (err == nil) != want || want && len(got) != length {
-			t.Errorf("of %d bytes where 10 are allowed: %d bytes, %v", length, len(got), err)
-		}
+		expect.That(t, (err == nil) == want && (!want || len(got) == length),
+			"of %d bytes where 10 are allowed: %d bytes, %v", length, len(got), err)
 		if err != nil && !errors.As(err, new(conclusive)) {
 			t.Errorf("%v does not end the call, although other servers would send as much", err)
 		}

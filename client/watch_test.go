@@ -288,9 +288,8 @@ func TestAQuietWatchStaysWithItsServer(t *testing.T) {
 			return resp, err
 		})
 		ctx := within(t, time.Hour)
-		if err := (servers{"a": quiet}).client(t, "a").Watch(ctx, WatchConfig{}, nil); err != nil || len(j.lines) != 1 {
-			t.Errorf("got %v after %d tries, want one that lasts", err, len(j.lines))
-		}
+		err := (servers{"a": quiet}).client(t, "a").Watch(ctx, WatchConfig{}, nil)
+		expect.That(t, err == nil && len(j.lines) == 1, "got %v after %d tries, want one that lasts", err, len(j.lines))
 	})
 }
 

@@ -90,9 +90,8 @@ func compareModes(t *testing.T, program, planted, modes string, scenarios ...str
 	text, err := os.ReadFile(filepath.Join(dir, "report", "report.json"))
 	need.That(t, err == nil, "%v; it said:\n%s", err, c.stderr)
 	decode(t, text, &c.report)
-	if left, err := os.ReadDir(filepath.Join(dir, "data")); err == nil {
-		t.Errorf("it left %v in its directory of data, want nothing", left)
-	}
+	left, err := os.ReadDir(filepath.Join(dir, "data"))
+	expect.That(t, err != nil, "it left %v in its directory of data, want nothing", left)
 	return c
 }
 

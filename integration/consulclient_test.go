@@ -442,9 +442,8 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 			passed := 0
 			out, err := run(names, 4)
 			for try := 1; ; try++ {
-				if skipped := regexp.MustCompile(`(?m)^--- SKIP: .*$`).FindAll(out, -1); len(skipped) > 0 {
-					t.Errorf("skipped, so nothing is known of them:\n%s", bytes.Join(skipped, []byte("\n")))
-				}
+				skipped := regexp.MustCompile(`(?m)^--- SKIP: .*$`).FindAll(out, -1)
+				expect.That(t, len(skipped) == 0, "skipped, so nothing is known of them:\n%s", bytes.Join(skipped, []byte("\n")))
 				passed += len(regexp.MustCompile(`(?m)^--- PASS: `).FindAll(out, -1))
 				if err == nil {
 					break
@@ -484,9 +483,8 @@ func compileOwnTests(t *testing.T) string {
 	cmd := exec.Command("go", "test", "-c", "-o", program, ".")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("compile the client's tests: %v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	need.That(t, err == nil, "compile the client's tests: %v\n%s", err, out)
 	return program
 }
 

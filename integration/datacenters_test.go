@@ -320,9 +320,8 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 		c := StartCluster(t, cfg)
 		deaf, other := c.Nodes[0], c.Nodes[1]
 		const sender, hours = "x-77", 3_600_000
-		if v, err := deaf.tell(messageFrom(sender, 10*hours, "before")); err != nil || v.Late != 0 || v.Results[0].Status != 200 {
-			t.Fatalf("the first message: %+v, %v", v, err)
-		}
+		v, err := deaf.tell(messageFrom(sender, 10*hours, "before"))
+		need.That(t, err == nil && v.Late == 0 && v.Results[0].Status == 200, "the first message: %+v, %v", v, err)
 		var clock int64
 		say := func(what string, status int) (id string) {
 			t.Helper()

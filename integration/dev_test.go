@@ -39,9 +39,7 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 		"dev", "--nodes", "3", "--mode", mode, "--dcs", strconv.Itoa(dcs), "--http-port", strconv.Itoa(port), "--data", data)
 	need.OK(t, err)
 	Eventually(t, ReadyLimit, "dev says ready", func() error {
-		if !dev.Running() {
-			t.Fatalf("dev has ended: %s", dev.Output(t))
-		}
+		need.That(t, dev.Running(), "dev has ended: %s", dev.Output(t))
 		said := dev.Output(t)
 		return unless(strings.HasSuffix(said, "\nready\n"), "it says %q", said)
 	})

@@ -64,9 +64,8 @@ func (tc goScenario) run(t *testing.T, c *Cluster) {
 		t.Name(), time.Since(began).Round(time.Millisecond), &caller.Calls, listing)
 	good, bad := caller.Calls.counts()
 	expect.That(t, bad <= 0 && good != 0, "calls: %v, want no bad ones", &caller.Calls)
-	if _, bad := listing.counts(); bad > 0 && !tc.unlisted {
-		t.Errorf("listed: %v, want always", listing)
-	}
+	_, bad = listing.counts()
+	expect.That(t, bad <= 0 || tc.unlisted, "listed: %v, want always", listing)
 	caller.awaitWatch(t)
 }
 

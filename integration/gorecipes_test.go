@@ -154,9 +154,8 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 
 	held := need.Got(ours.AcquireLock(t.Context(), recipe("mine")))(t)
 	pair := value[*api.KVPair, *api.QueryMeta](t)(kv.Get("lock/mine", nil))
-	if pair.Session != held.Session() || pair.Flags != api.LockFlagValue || !strings.HasPrefix(string(pair.Value), "lock:") {
-		t.Errorf("Consul's client sees %+v, want session %s, the flags of a lock, and lock:TIME", pair, held.Session())
-	}
+	expect.That(t, pair.Session == held.Session() && pair.Flags == api.LockFlagValue && strings.HasPrefix(string(pair.Value), "lock:"),
+		"Consul's client sees %+v, want session %s, the flags of a lock, and lock:TIME", pair, held.Session())
 	once := lockOptions("lock/mine")
 	once.LockTryOnce, once.LockWaitTime = true, time.Millisecond
 	l := need.Got(theirs.LockOpts(once))(t)
@@ -186,9 +185,8 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	for _, p := range pairs {
 		keys = append(keys, p.Key)
 	}
-	if !slices.Contains(keys, "semaphore/both/"+permit.Session()) || len(keys) != 3 {
-		t.Errorf("Consul's client sees %v, want the list and two contenders, one of them %s", keys, permit.Session())
-	}
+	expect.That(t, slices.Contains(keys, "semaphore/both/"+permit.Session()) && len(keys) == 3,
+		"Consul's client sees %v, want the list and two contenders, one of them %s", keys, permit.Session())
 	// Somebody ends our session: Consul's client gets the permit, and ours learns that it has none.
 	need.OK(t, second(theirs.Session().Destroy(permit.Session(), nil)))
 	another := need.Got(theirs.SemaphorePrefix("semaphore/both", 2))(t)

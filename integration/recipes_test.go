@@ -48,9 +48,7 @@ func (n *Node) session(t *testing.T, document string) string {
 func (n *Node) says(t *testing.T, path, body string) bool {
 	t.Helper()
 	answer := need.Got(n.put(path, body))(t)
-	if answer != "true" && answer != "false" {
-		t.Fatalf("PUT %s: %q, want true or false", path, answer)
-	}
+	need.That(t, answer == "true" || answer == "false", "PUT %s: %q, want true or false", path, answer)
 	return answer == "true"
 }
 

@@ -108,9 +108,8 @@ func testSlowWatchers(t *testing.T, cfg Config, all, slow int) {
 	for _, s := range sloths[:slow/2] {
 		events, err := s.wake()
 		late := time.Since(begun) >= cutAfter // a busy machine: it was cut off before it woke
-		if !late && (err != io.EOF || len(events) == 0 || events[len(events)-1].Name != "reset") {
-			t.Errorf("a watcher of %s that woke up was sent %d events and then %v, want a reset as the last one and the end", s.node.Name, len(events), err)
-		}
+		expect.That(t, late || (err == io.EOF && len(events) != 0 && events[len(events)-1].Name == "reset"),
+			"a watcher of %s that woke up was sent %d events and then %v, want a reset as the last one and the end", s.node.Name, len(events), err)
 	}
 	awaitMetric(t, c, `rollcall_http_watchers`, all-slow)
 	t.Logf("all slow watchers were sent away after %v", time.Since(stuck))

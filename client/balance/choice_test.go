@@ -176,9 +176,8 @@ func TestInstancesOfTheZoneAreCalledWhileThereIsOne(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			checkFair(t, tally(InZone(test.zone, nil), test.list, 2*len(test.want)), test.want, 2)
-			if got, want := InZone(test.zone, last{}).Pick(test.list), test.want[len(test.want)-1]; got != want {
-				t.Errorf("the given picker chose %s, want it to choose %s", got.ID(), want.ID())
-			}
+			got, want := InZone(test.zone, last{}).Pick(test.list), test.want[len(test.want)-1]
+			expect.That(t, got == want, "the given picker chose %s, want it to choose %s", got.ID(), want.ID())
 		})
 	}
 }

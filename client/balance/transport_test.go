@@ -743,9 +743,8 @@ func TestATryThatIsOverTouchesTheBodyNoMore(t *testing.T) {
 	}
 	kept := &loan{body: body}
 	kept.settle()
-	if text, err := io.ReadAll(kept); string(text) != "text" || err != nil {
-		t.Errorf("the next try read %q, %v", text, err)
-	}
+	text, err := io.ReadAll(kept)
+	expect.That(t, string(text) == "text" && err == nil, "the next try read %q, %v", text, err)
 	expect.That(t, body.closed == 0, "the body was closed by the try that is over")
 	kept.Close()
 	kept.Close()
