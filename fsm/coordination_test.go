@@ -163,9 +163,8 @@ func TestCoordinationHasTheTimeOfTheRegistry(t *testing.T) {
 	}
 	n.stamp = clock
 	n.stamp.Lease += 1500
-	if n.apply(); n.m.KV().Lease() != n.stamp.Lease {
-		t.Errorf("the lease clock is at %d after a tick, want %d", n.m.KV().Lease(), n.stamp.Lease)
-	}
+	n.apply()
+	expect.That(t, n.m.KV().Lease() == n.stamp.Lease, "the lease clock is at %d after a tick, want %d", n.m.KV().Lease(), n.stamp.Lease)
 }
 
 func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
@@ -173,9 +172,7 @@ func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	epoch := n.establish()
 	n.writeKV(kv.CreateSession{ID: "s1", TTL: 5000, LockDelay: 1_000_000_000}, heldKey)
-	if due := n.m.KVDue(n.stamp.Lease+4000, 10); len(due) != 0 {
-		t.Errorf("due after 4 s: %+v, want nothing", due)
-	}
+	expect.Slice(t, n.m.KVDue(n.stamp.Lease+4000, 10), nil, "due after 4 s:")
 	n.stamp.Lease += 6000
 	n.apply()
 	due := n.m.KVDue(n.stamp.Lease, 10)

@@ -104,8 +104,7 @@ func TestRepeatedBatchHasItsAnswerAndNoEffect(t *testing.T) {
 	n.write(registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "1"}})
 	index := n.m.View().Index()
 
-	again := n.apply(register).Batches[0]
-	expect.Deep(t, again, first, "answer")
+	expect.Deep(t, n.apply(register).Batches[0], first, "answer")
 	if got := n.m.View(); got.Len() != 0 || got.Index() != index {
 		t.Errorf("%d leases at index %d, want none at %d: the registration took effect twice", got.Len(), got.Index(), index)
 	}
@@ -167,9 +166,7 @@ func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
 	n.write(registry.Register{Instance: instance("ORDERS", "1")}, registry.Register{Instance: instance("ORDERS", "2")})
 	one, two := registry.Key{App: "ORDERS", ID: "1"}, registry.Key{App: "ORDERS", ID: "2"}
 	n.write(registry.SetOverride{Key: one, Status: registry.OutOfService, For: 5000}, registry.Quarantine{Key: two, For: 6000})
-	if due := n.m.Ending(n.stamp.Lease + 4000); due != nil {
-		t.Errorf("ending 4 s later: %+v, want nothing", due)
-	}
+	expect.Deep(t, n.m.Ending(n.stamp.Lease+4000), nil, "ending 4 s later:")
 	n.stamp.Lease += 7000
 	due := n.m.Ending(n.stamp.Lease)
 	need.That(t, len(due) == 2 && due[0].(registry.EndOverride).Epoch == epoch && due[1].(registry.EndQuarantine).Epoch == epoch,

@@ -82,9 +82,7 @@ func TestForgottenAnswersAreRefusedNotRepeated(t *testing.T) {
 	for seq := uint64(1); seq <= maxAnswers+3; seq++ {
 		m.run(BatchID{Node: "a", Boot: 1, Seq: seq})
 	}
-	if got := len(m["a"].answers); got != maxAnswers {
-		t.Errorf("%d answers are remembered, want %d", got, maxAnswers)
-	}
+	expect.Equal(t, len(m["a"].answers), maxAnswers, "answers that are remembered:")
 	for seq, want := range map[uint64]verdict{1: refused, 3: refused, 4: repeated, maxAnswers + 3: repeated} {
 		got, _ := m.run(BatchID{Node: "a", Boot: 1, Seq: seq})
 		expect.That(t, got == want, "batch %d: got verdict %d, want %d", seq, got, want)
@@ -203,8 +201,7 @@ func TestTheNewestTenureCountsAlsoAfterASnapshot(t *testing.T) {
 	res = b.send(500, 3, Bound{Leadership: b.leadership, Until: 1000})
 	expect.That(t, res.Late, "after a snapshot: it took effect")
 	b.establish()
-	res = b.send(500, 4, Bound{Leadership: b.leadership, Until: 1000})
-	expect.That(t, !res.Late, "in the next leadership, whose tenure begins anew: late")
+	expect.That(t, !b.send(500, 4, Bound{Leadership: b.leadership, Until: 1000}).Late, "in the next leadership, whose tenure begins anew: late")
 }
 
 func TestALateCopyDoesNotKeepAnotherFromTakingEffect(t *testing.T) {

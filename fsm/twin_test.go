@@ -188,9 +188,7 @@ func (tw *twins) compareViews(t *rapid.T) {
 	far := tw.stamp.Lease + 1_000_000
 	due, other := tw.straight.Expired(far, 100), tw.restored.Expired(far, 100)
 	need.That(t, slices.Equal(due, other), "expired: %+v, and on the restored twin %+v", due, other)
-	if due, other := tw.straight.Ending(far), tw.restored.Ending(far); !reflect.DeepEqual(due, other) {
-		t.Fatalf("ending: %+v, and on the restored twin %+v", due, other)
-	}
+	need.Deep(t, tw.restored.Ending(far), tw.straight.Ending(far), "ending on the restored twin are")
 	tw.compareExplanations(t, v, w)
 	tw.compareTold(t, v, w)
 }
@@ -210,9 +208,7 @@ func (tw *twins) compareTold(t *rapid.T, v, w *registry.View) {
 		}
 		return all
 	}
-	if a, b := removes(v), removes(w); !slices.Equal(a, b) {
-		t.Fatalf("removals that are told: %+v, and by the restored twin %+v", a, b)
-	}
+	need.Slice(t, removes(w), removes(v), "removals that the restored twin tells are")
 	for _, owner := range append(twinDCs, "") {
 		a, b := slices.Collect(v.Settled(now+20_000, false, owner)), slices.Collect(w.Settled(now+20_000, false, owner))
 		need.That(t, bytes.Equal(tw.known(a), tw.known(b)), "settled leases of %q: %+v, and on the restored twin %+v", owner, a, b)

@@ -22,7 +22,6 @@ func TestExitCodeOfWrappedErrors(t *testing.T) {
 		{fatalError{plain}, ExitFatal},
 		{fmt.Errorf("while: %w", fatalError{plain}), ExitFatal},
 	} {
-		got := ExitCode(io.Discard, "rollcall", tc.err)
-		expect.That(t, got == tc.want, "ExitCode(%T) = %d, want %d", tc.err, got, tc.want)
+		expect.Equal(t, ExitCode(io.Discard, "rollcall", tc.err), tc.want, "ExitCode(%T) =", tc.err)
 	}
 }

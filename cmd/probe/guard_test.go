@@ -53,7 +53,6 @@ func TestAddressesOfTheMachineAndItsCloudAreRefused(t *testing.T) {
 
 func TestAnAddressThatIsNotOneIsRefused(t *testing.T) {
 	for _, address := range []string{"", "localhost:80", "10.0.0.1", "/run/socket"} {
-		err := (guard{loopback: true}).control(t.Context(), "tcp", address, nil)
-		expect.That(t, err != nil, "%q: not refused", address)
+		expect.That(t, (guard{loopback: true}).control(t.Context(), "tcp", address, nil) != nil, "%q: not refused", address)
 	}
 }

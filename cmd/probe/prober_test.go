@@ -370,8 +370,7 @@ func TestACheckThatIsReplacedWhileItRunsIsNotToldOfTheOldOne(t *testing.T) {
 		after(time.Minute)
 		expect.That(t, g.tells() == 1, "told %+v, want one result", g.told())
 		g.wantStatus("a", registry.Passing, "of the new one")
-		got := len(g.runs["a"])
-		expect.That(t, got == 4, "probed at %v, want once in the old way and then every 20 s", g.runs["a"])
+		expect.That(t, len(g.runs["a"]) == 4, "probed at %v, want once in the old way and then every 20 s", g.runs["a"])
 	})
 }
 

@@ -118,8 +118,7 @@ func TestTheScenariosThatWouldRunAreListed(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	expect.That(t, code == cli.ExitOK && len(lines) == 4 && strings.HasPrefix(lines[1], "steady ") && strings.HasSuffix(lines[1], "Steady state"),
 		"exit %d, %s, printed\n%s\nwant a head and three scenarios, steady state first", code, stderr, stdout)
-	_, err := os.Stat("rollcall-comparison")
-	expect.That(t, err != nil, "there is a report, want nothing but the list")
+	expect.That(t, expect.Err(os.Stat("rollcall-comparison")) != nil, "there is a report, want nothing but the list")
 }
 
 func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {

@@ -26,9 +26,8 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 	rest := bufio.NewReader(bytes.NewReader(request))
 	r, err := http.ReadRequest(rest)
 	need.That(t, err == nil, "%v in %q", err, request)
-	if body, err = io.ReadAll(r.Body); err != nil {
-		t.Fatal(err)
-	}
+	body, err = io.ReadAll(r.Body)
+	need.OK(t, err)
 	n := rest.Buffered()
 	need.That(t, n == 0, "%d bytes too many in %q", n, request)
 	return r, body
@@ -74,9 +73,7 @@ func TestAFleetIsSharedAmongConnections(t *testing.T) {
 	for i := range f.size {
 		n := registered[string(f.registration(i))]
 		expect.That(t, n == 1, "instance %d is registered %d times, want once", i, n)
-		if n := renewed[string(f.renewal(i))]; n != 2 {
-			t.Errorf("instance %d is renewed %d times, want twice", i, n)
-		}
+		expect.Equal(t, renewed[string(f.renewal(i))], 2, "renewals of instance %d:", i)
 	}
 }
 

@@ -26,9 +26,8 @@ func reported(t *testing.T, cores int) *report {
 	t.Helper()
 	r := &report{Version: "v1", Date: "2026-01-02", Machine: trial.Machine{CPU: "Some CPU", Cores: cores}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}
 	var err error
-	if r.Rows, err = r.evaluate(ratioRows); err != nil {
-		t.Fatal(err)
-	}
+	r.Rows, err = r.evaluate(ratioRows)
+	need.OK(t, err)
 	return r
 }
 
@@ -60,8 +59,7 @@ func TestTheTableShowsRowsFiguresAndRemarks(t *testing.T) {
 	r.note("Leadership moved.")
 	r.wronged(renew64, load.WrongAnswers{"EOF": 3})
 	var out bytes.Buffer
-	err := (ratiosOptions{form: cli.Table}).publish(r, &out)
-	expect.That(t, err != nil, "wrong answers are no error")
+	expect.That(t, (ratiosOptions{form: cli.Table}).publish(r, &out) != nil, "wrong answers are no error")
 	for _, want := range []string{"≥ 0.33  ≥ 0.45  1.00 ×", "≤ 15    ≤ 5     1.50 (1.00–2.00) /s", "missed", "goal", "Leadership moved.", "3 × EOF", "Floors do not count here: they are for 4 cores or more, and this machine has 2."} {
 		expect.That(t, strings.Contains(out.String(), want), "lacks %q in\n%s", want, &out)
 	}
@@ -245,8 +243,7 @@ func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
 	} {
 		f := measured()
 		tc.forget(f)
-		_, err := f.evaluate(ratioRows)
-		expect.That(t, err != nil, "%s: that is no error", tc.name)
+		expect.That(t, expect.Err(f.evaluate(ratioRows)) != nil, "%s: that is no error", tc.name)
 	}
 }
 

@@ -81,9 +81,7 @@ func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing
 			expect.That(t, warnings == 1, "%d warnings, want one", warnings)
 			need.OK(t, os.Remove(key))
 			writePair(t, filepath.Dir(cert), 4)
-			if got := serial(t, c); got != 4 {
-				t.Errorf("serves certificate %d after the repair, want 4", got)
-			}
+			expect.Equal(t, serial(t, c), 4, "the certificate that is served after the repair:")
 		})
 	}
 }

@@ -80,9 +80,8 @@ func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
 		t.Errorf("got %+v", s.Config)
 	}
 	o.mode = modeAP
-	if s, err = loadWith(t, o.plan()[8].Arguments()[1:], nil, ""); err != nil {
-		t.Fatal(err)
-	}
+	s, err = loadWith(t, o.plan()[8].Arguments()[1:], nil, "")
+	need.OK(t, err)
 	expect.That(t, s.Datacenter == "dc3" && len(s.Replication.Nodes) == 3 && s.Replication.Nodes[2] == "http://127.0.0.1:8963" && len(s.Store.Join) == 0,
 		"got %+v", s.Config)
 }
@@ -153,8 +152,7 @@ func TestDevReportsANodeThatDiesAndGoesOn(t *testing.T) {
 }
 
 func TestDevEndsWhenNoNodeIsLeft(t *testing.T) {
-	err := supervise(t.Context(), shells(t, "exit 1", "exit 1"), io.Discard)
-	expect.That(t, err != nil, "no error")
+	expect.That(t, supervise(t.Context(), shells(t, "exit 1", "exit 1"), io.Discard) != nil, "no error")
 }
 
 func TestANodeThatDiesBeforeTheClusterIsReadyFailsTheStart(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 type colour uint8
@@ -76,15 +77,13 @@ func TestARecordIsReadAsItWasWrittenAndCounted(t *testing.T) {
 		b := encode(want)
 		c := Counter(Level)
 		c.Version()
-		if want.fields(&c); c.Len() != len(b) {
-			t.Errorf("%s: %d bytes were counted, want %d", name, c.Len(), len(b))
-		}
+		want.fields(&c)
+		expect.That(t, c.Len() == len(b), "%s: %d bytes were counted, want %d", name, c.Len(), len(b))
 		for way, c := range map[string]Codec{"reader": Reader(b), "sharing reader": SharingReader(b, Level)} {
 			got := new(record)
 			c.Version()
-			if got.fields(&c); c.End() != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s by a %s: got %+v, %v, want %+v", name, way, got, c.Err(), want)
-			}
+			got.fields(&c)
+			expect.That(t, c.End() == nil && reflect.DeepEqual(got, want), "%s by a %s: got %+v, %v, want %+v", name, way, got, c.Err(), want)
 		}
 	}
 }
@@ -101,9 +100,8 @@ func TestWhatIsReadRefersToNothingOfTheBuffer(t *testing.T) {
 
 func TestAWeigherCountsTextsAlone(t *testing.T) {
 	c := Weigher()
-	if example().fields(&c); c.Len() != len("text")+len("lasting")+len("note")+2+len("a")+len("inner")+200 {
-		t.Errorf("got %d", c.Len())
-	}
+	example().fields(&c)
+	expect.That(t, c.Len() == len("text")+len("lasting")+len("note")+2+len("a")+len("inner")+200, "got %d", c.Len())
 }
 
 func TestANoteIsCutWhereItIsWritten(t *testing.T) {
@@ -113,9 +111,8 @@ func TestANoteIsCutWhereItIsWritten(t *testing.T) {
 	c := Reader(b)
 	got := new(record)
 	c.Version()
-	if got.fields(&c); c.End() != nil || got.Note != "too " {
-		t.Errorf("got %q, %v", got.Note, c.Err())
-	}
+	got.fields(&c)
+	expect.That(t, c.End() == nil && got.Note == "too ", "got %q, %v", got.Note, c.Err())
 }
 
 func TestEveryBeginningOfARecordIsRefused(t *testing.T) {
@@ -123,9 +120,8 @@ func TestEveryBeginningOfARecordIsRefused(t *testing.T) {
 	for n := range b {
 		c := Reader(b[:n])
 		c.Version()
-		if new(record).fields(&c); !errors.Is(c.End(), ErrCorrupt) {
-			t.Fatalf("%d of %d bytes: %v, want ErrCorrupt", n, len(b), c.Err())
-		}
+		new(record).fields(&c)
+		need.That(t, errors.Is(c.End(), ErrCorrupt), "%d of %d bytes: %v, want ErrCorrupt", n, len(b), c.Err())
 	}
 }
 

@@ -30,22 +30,14 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 			s := drawStep.Draw(t, "step")
 			got, want := s.take(&thawed), s.take(lived)
 			need.That(t, reflect.DeepEqual(got, want), "%+v: the thawed state answers %+v, the other one %+v", s, got, want)
-			if got, want := thawed.state.Due(thawed.now, 10), lived.state.Due(lived.now, 10); !reflect.DeepEqual(got, want) {
-				t.Fatalf("%+v: due in the thawed state are %+v, in the other one %+v", s, got, want)
-			}
-			if got, want := thawed.state.Touched(), lived.state.Touched(); !reflect.DeepEqual(got, want) {
-				t.Fatalf("%+v: the thawed state wakes %+v, the other one %+v", s, got, want)
-			}
+			need.Deep(t, thawed.state.Due(thawed.now, 10), lived.state.Due(lived.now, 10), "%+v: due in the thawed state are", s)
+			need.Deep(t, thawed.state.Touched(), lived.state.Touched(), "%+v: the thawed state wakes", s)
 			if got, want := describe(thawed.state.View()), describe(lived.state.View()); got != want {
 				t.Fatalf("%+v: the thawed state shows\n%s\nthe other one\n%s", s, got, want)
 			}
-			if got, want := thawed.state.NeedsClock(), lived.state.NeedsClock(); got != want {
-				t.Fatalf("%+v: the thawed state needs the clock: %t, the other one: %t", s, got, want)
-			}
+			need.Equal(t, thawed.state.NeedsClock(), lived.state.NeedsClock(), "%+v: the thawed state needs the clock:", s)
 		}
-		if got, want := thawed.state.Freeze(), lived.state.Freeze(); !reflect.DeepEqual(got, want) {
-			t.Fatalf("in the end the thawed state is\n%+v\nthe other one\n%+v", got, want)
-		}
+		need.Deep(t, thawed.state.Freeze(), lived.state.Freeze(), "in the end the thawed state is")
 	})
 }
 

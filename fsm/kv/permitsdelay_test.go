@@ -94,9 +94,7 @@ func TestLimitStaysUntilTheLockDelayIsOver(t *testing.T) {
 	res := r.do(wide)
 	expect.That(t, res.Limit == 2 && res.Refusal != "", "during the lock-delay: %+v, want it refused for the limit of 2", res)
 	r.pass(1)
-	if res := r.yes(wide); res.Limit != 7 {
-		t.Errorf("after it: %+v, want the limit 7", res)
-	}
+	expect.Equal(t, r.yes(wide).Limit, 7, "the limit after it is")
 }
 
 func TestEndOfALockDelayThatDoesNotCount(t *testing.T) {

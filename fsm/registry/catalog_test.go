@@ -491,9 +491,7 @@ func TestIndexesOfOneCounter(t *testing.T) {
 	expect.That(t, next == first+1 && g.Take() == next, "took %d after %d", next, first)
 	got := g.View().Index()
 	expect.That(t, got == first, "the registry's index is %d, want that of its own last change, %d", got, first)
-	if got := g.register(instance(orders2, Up, 100)).Index; got != first+2 {
-		t.Errorf("a change at %d, want after what was taken, %d", got, first+2)
-	}
+	expect.Equal(t, g.register(instance(orders2, Up, 100)).Index, first+2, "a change, after what was taken, at")
 	g.Take()
 	r, err := Thaw(g.Freeze())
 	expect.That(t, err == nil && r.Next() == first+4 && r.View().Index() == first+2,

@@ -68,9 +68,7 @@ func TestExpiredEndsExactly(t *testing.T) {
 				g.Advance(Stamp{Lease: start + tt.established})
 				g.Establish(Epoch{Term: 1, Index: 1}, "c")
 			}
-			if got := g.Expired(start+tt.end, 1); len(got) != 0 {
-				t.Errorf("at its end: %v, want none", got)
-			}
+			expect.Slice(t, g.Expired(start+tt.end, 1), nil, "at its end:")
 			want := []EvictItem{{Handle: h, Registered: 1, RenewedAt: g.View().LastRenewal(g.lease(orders1)).Lease}}
 			for range 2 {
 				got := g.Expired(start+tt.end+1, 1)
@@ -114,9 +112,7 @@ func TestExpiredListsTheOldestEndFirst(t *testing.T) {
 	expect.Slice(t, handles(g.Expired(g.now.Lease+26_000, 2)), []Handle{d, b}, "two of them: got")
 	g.client(Cancel{Key{"ORDERS", "b"}})
 	expect.Slice(t, handles(g.Expired(g.now.Lease+26_000, 10)), []Handle{d, a, c}, "after a cancel: got")
-	if got := g.Expired(g.now.Lease+26_000, 0); len(got) != 0 {
-		t.Errorf("none of them: got %v", got)
-	}
+	expect.Slice(t, g.Expired(g.now.Lease+26_000, 0), nil, "none of them: got")
 }
 
 // The heap finds what a walk over all leases finds, so no live lease is ever offered for eviction.
@@ -198,12 +194,8 @@ func TestDoubledLeaseLivesTwoDurationsOnceRenewed(t *testing.T) {
 			got := v.LastRenewal(l).Lease - start
 			expect.That(t, got == tt.renewed, "last renewal after %d ms, want the true %d", got, tt.renewed)
 			want := tt.renewed + tt.lives
-			if got := v.Ends(l) - start; got != want {
-				t.Errorf("ends after %d ms, want %d", got, want)
-			}
-			if got := g.Expired(start+want, 1); len(got) != 0 {
-				t.Errorf("at its end: %v, want none", got)
-			}
+			expect.Equal(t, v.Ends(l)-start, want, "ms after which it ends:")
+			expect.Slice(t, g.Expired(start+want, 1), nil, "at its end:")
 			if got := g.Expired(start+want+1, 1); len(got) != 1 {
 				t.Errorf("after its end: %v, want the lease", got)
 			}

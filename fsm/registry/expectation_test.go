@@ -202,8 +202,7 @@ func TestUpstreamsStandaloneServerNeverEvicts(t *testing.T) {
 	g.Configure(s)
 	g.register(instance(keyed(0), Up, 100))
 	g.live(1, 10*60_000)
-	e := g.View().Expectation()
-	expect.Equal(t, e, (Expectation{Clients: 2, Threshold: 3, Renewals: 2, Sliding: 2}), "got")
+	expect.Equal(t, g.View().Expectation(), (Expectation{Clients: 2, Threshold: 3, Renewals: 2, Sliding: 2}), "got")
 }
 
 func TestRenewalsAreThoseOfTheLastCompleteMinute(t *testing.T) {

@@ -139,9 +139,7 @@ func TestASenderThatIsForgottenIsHeardAsANewOne(t *testing.T) {
 	g.apply(fromNode, Contact{Sender: "n3", Clock: 1_000_000})
 	before := g.View()
 	link, _ := before.Link("dc2")
-	if res := g.client(ForgetSender{Sender: "n2"}); res != (Result{}) {
-		t.Errorf("got %+v, want that it is done and takes no index", res)
-	}
+	expect.Equal(t, g.client(ForgetSender{Sender: "n2"}), Result{}, "done, and takes no index: got")
 	for _, dc := range []string{"", "dc2"} {
 		late, ahead := g.View().Timing(dc, "n2", 1, 5, g.now)
 		expect.That(t, late == 0 && ahead == 0, "of %q: late by %d and ahead by %d, want neither", dc, late, ahead)

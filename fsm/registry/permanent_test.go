@@ -39,18 +39,12 @@ func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
 	expect.That(t, got == 1, "a round may take %d, want half of the two leases", got)
 	g.catalog(service("web", "web-2"))
 	g.client(DeregisterCatalog{Service: "web-1"})
-	if got := g.View().Expectation().Clients; got != clients {
-		t.Errorf("%d clients expected, want as before, %d", got, clients)
-	}
+	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, as before:")
 	// Replaced, they count, and the other way round.
 	g.client(Register{instance(Key{"WEB", "web-2"}, Up, 100)})
-	if got := g.View().Expectation().Clients; got != clients+1 {
-		t.Errorf("%d clients expected after one got a lease, want %d", got, clients+1)
-	}
+	expect.Equal(t, g.View().Expectation().Clients, clients+1, "clients expected after one got a lease:")
 	g.catalog(service("web", "web-2"))
-	if got := g.View().Expectation().Clients; got != clients {
-		t.Errorf("%d clients expected after it lost it, want %d", got, clients)
-	}
+	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, after it lost the lease:")
 }
 
 func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
@@ -104,8 +98,7 @@ func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	l = g.lease(web1)
 	expect.That(t, !l.Permanent && l.Service == nil && l.Instance.Status == Up && l.Instance.LastDirty == 100 && l.Life == 2,
 		"lease %+v of %+v, want what the client says, in a new life: other servers had a newer one", l, l.Instance)
-	items := g.Expired(g.now.Lease+90_001, 1)
-	expect.That(t, len(items) == 1, "it has no lease that ends")
+	expect.That(t, len(g.Expired(g.now.Lease+90_001, 1)) == 1, "it has no lease that ends")
 }
 
 func TestRegistrationOfAnotherServerReplacesAPermanentInstanceOnlyIfItIsNewer(t *testing.T) {

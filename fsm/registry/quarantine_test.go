@@ -80,8 +80,7 @@ func TestQuarantinedInstanceIsRemovedInTheDeltaAndHiddenInTheChangeList(t *testi
 	}
 	want := "c ADDED, a DELETED, b DELETED, "
 	expect.That(t, shown == want && d.HashCode == "UP_1_", "delta %s hash %s, want %s UP_1_", shown, d.HashCode, want)
-	got := g.find(a).Action
-	expect.That(t, got != ActionDeleted, "the lease itself was marked as removed")
+	expect.That(t, g.find(a).Action != ActionDeleted, "the lease itself was marked as removed")
 	changes, err := g.View().Changes(3, 0)
 	expect.That(t, err == nil && len(changes) == 2 && changes[0].Kind == Hidden && changes[0].Lease == g.find(a) && changes[1].Kind == Canceled,
 		"changes %+v, %v; want the hidden lease and the cancel", changes, err)
@@ -220,9 +219,7 @@ func TestQuarantineOfWhatIsNotThere(t *testing.T) {
 		res := g.client(op)
 		expect.That(t, res == (Result{Outcome: NotFound}), "%+v of an unknown instance: %+v, want not found", op, res)
 	}
-	if res := g.client(Quarantine{Key: orders1}); res != (Result{}) {
-		t.Errorf("end of a quarantine that is none: %+v, want done without a change", res)
-	}
+	expect.Equal(t, g.client(Quarantine{Key: orders1}), Result{}, "end of a quarantine that is none, done without a change:")
 }
 
 func TestQuarantineThatNeverEndsEndsWithTheClock(t *testing.T) {

@@ -274,8 +274,7 @@ func TestAmazonInstanceGetsItsIDWrittenIntoItsDataCenter(t *testing.T) {
 	in = instance(orders2, Up, 100)
 	in.InstanceID, in.DataCenter = "", DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-42"}}}
 	g.register(in)
-	l := g.lease(Key{"ORDERS", "i-42"})
-	expect.That(t, l.Instance == in, "an instance with an Amazon id was copied")
+	expect.That(t, g.lease(Key{"ORDERS", "i-42"}).Instance == in, "an instance with an Amazon id was copied")
 }
 
 func TestClientBringsItsOwnOverride(t *testing.T) {

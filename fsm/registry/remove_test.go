@@ -178,9 +178,8 @@ func TestRemoveOfALiveInstanceComparesVersions(t *testing.T) {
 				op.Key, op.Kind = orders1, kind
 				res := g.apply(fromDC2, op)
 				if !tt.removed {
-					if g.lease(orders1); res != (Result{Outcome: Older}) {
-						t.Errorf("got %+v, want Older", res)
-					}
+					g.lease(orders1)
+					expect.That(t, res == (Result{Outcome: Older}), "got %+v, want Older", res)
 					return
 				}
 				rec, ok := g.View().Removal(orders1)
@@ -229,8 +228,7 @@ func TestRemoveOfAnInstanceThatIsNotStoredLeavesARecord(t *testing.T) {
 				want = tt.before
 			}
 			rec, _ := g.View().Removal(orders1)
-			got := g.View().RemoveOf(rec, g.now.Lease)
-			expect.Deep(t, got, *want, "told on as")
+			expect.Deep(t, g.View().RemoveOf(rec, g.now.Lease), *want, "told on as")
 			expect.That(t, len(g.inDelta()) == 0, "delta %v, want none: it was never here", g.inDelta())
 			expect.OK(t, check(g.Registry))
 			expect.OK(t, expect.Err(Thaw(g.Freeze())))

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"reflect"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -210,9 +209,7 @@ func TestReplicaBringsWhatOperatorsDecided(t *testing.T) {
 	expect.Deep(t, kinds, []EventKind{EventRegistered, EventOverridden, EventQuarantined}, "events")
 	g.pass(10_000)
 	op.Age, op.OverrideFor, op.QuarantineFor = 10_000, 20_000, 50_000
-	if got := g.View().ReplicaOf(l, g.now.Lease); !reflect.DeepEqual(got, withOwner(op, "dc2")) {
-		t.Errorf("told on as %+v\nwant %+v", got, withOwner(op, "dc2"))
-	}
+	expect.Deep(t, g.View().ReplicaOf(l, g.now.Lease), withOwner(op, "dc2"), "told on as")
 	g.pass(90_000)
 	got := g.View().ReplicaOf(l, g.now.Lease)
 	expect.That(t, got.OverrideFor == 1 && got.QuarantineFor == 1, "due and not ended: told as %+v, want the shortest rest", got)

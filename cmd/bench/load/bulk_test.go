@@ -96,8 +96,7 @@ func TestWhoInsistsEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: get1, Want: 200, Insist: true}
-	_, err := l.Closed(ctx)
-	expect.That(t, err != nil, "a load whose context has ended: no error")
+	expect.That(t, expect.Err(l.Closed(ctx)) != nil, "a load whose context has ended: no error")
 }
 
 func TestALoadOnlyCountsItsWindow(t *testing.T) {

@@ -221,9 +221,7 @@ func TestRegisterGoesOnUntilEverythingIsAcknowledged(t *testing.T) {
 	l := registered(t, c, scenario.Load{Instances: 30, OwnKeys: 2, SharedKeys: 1})
 	got := c.registered()
 	expect.That(t, got == 33, "%d instances are registered, want 30 and 3 watched keys", got)
-	if got := l.Book.Expected(); got != 33 {
-		t.Errorf("the book expects %d instances, want 33", got)
-	}
+	expect.Equal(t, l.Book.Expected(), 33, "instances that the book expects:")
 	app, keys := l.Keys()
 	want := []string{"own-0", "own-1", "shared-0"}
 	expect.That(t, app == "TEST-KEYS" && slices.Equal(keys, want), "watched keys %q in %s, want %q in TEST-KEYS", keys, app, want)
@@ -481,9 +479,7 @@ func TestTheDeadSendNothingAnyMore(t *testing.T) {
 			beat(t, l)
 			got := len(c.requests(http.MethodPut, ""))
 			expect.That(t, got == 20-tc.want, "%d heartbeats, want %d", got, 20-tc.want)
-			if got := l.Book.Expected(); got != 20-tc.want {
-				t.Errorf("the book expects %d instances, want %d", got, 20-tc.want)
-			}
+			expect.Equal(t, l.Book.Expected(), 20-tc.want, "instances that the book expects:")
 		})
 	}
 }
@@ -551,9 +547,7 @@ func TestTheSilentRegisterWhenTheyBeginAnew(t *testing.T) {
 	beat(t, l)
 	got := len(c.requests(http.MethodPut, ""))
 	expect.That(t, got == 5, "%d heartbeats while 5 of 10 are silent", got)
-	if got := l.Book.Expected(); got != 5 {
-		t.Errorf("the book expects %d instances while 5 of 10 are silent", got)
-	}
+	expect.Equal(t, l.Book.Expected(), 5, "instances that the book expects while 5 of 10 are silent:")
 	restart()
 	eventually(t, "the book expects all again", func() bool { return l.Book.Expected() == 10 })
 	got = len(c.requests(http.MethodPost, ""))

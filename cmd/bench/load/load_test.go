@@ -33,9 +33,8 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 	rest := bufio.NewReader(bytes.NewReader(request))
 	r, err := http.ReadRequest(rest)
 	need.That(t, err == nil, "%v in %q", err, request)
-	if body, err = io.ReadAll(r.Body); err != nil {
-		t.Fatal(err)
-	}
+	body, err = io.ReadAll(r.Body)
+	need.OK(t, err)
 	n := rest.Buffered()
 	need.That(t, n == 0, "%d bytes too many in %q", n, request)
 	return r, body

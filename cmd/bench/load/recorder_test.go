@@ -95,7 +95,5 @@ func TestACallCountsWhereItWasDue(t *testing.T) {
 		"got %+v, want one call in bin 2 of node 1", series)
 	got, want := series[0].Bins[0].Latencies, lowestOfBucket(1_000_000)
 	expect.That(t, got[0] == want && got[1] == 1, "latencies %v, want one of %d", got, want)
-	if got := l.Renewals(); got != 3 {
-		t.Errorf("%d renewals, want 3: those before the begin, too", got)
-	}
+	expect.Equal(t, l.Renewals(), 3, "renewals, those before the begin, too:")
 }

@@ -82,9 +82,7 @@ func TestWhatIsNotSeenInTimeIsGivenUp(t *testing.T) {
 		}
 		got := len(r.delays(0, 1))
 		expect.That(t, got == len(trial.Ways), "given up by %d ways, want all", got)
-		if got := r.nodes[0].size(); got != 0 {
-			t.Errorf("%d instances are left, want 0", got)
-		}
+		expect.Equal(t, r.nodes[0].size(), 0, "instances that are left:")
 		for path, got := range r.nodes[1].asked {
 			expect.That(t, path == registryPath || got <= 100,
 				"%s was asked for %d times within %v, want fewer and fewer looks", path, got, sightLimit)
@@ -181,9 +179,7 @@ func TestAWatchThatLeftSomethingOutTellsNothingOfIt(t *testing.T) {
 		seen := r.delays(0, 1)
 		got := seen[trial.ByWatch]
 		expect.That(t, got == nil, "the watch told of it after %v, want nothing", got)
-		if got := seen[trial.ByRead]; len(got) != 1 {
-			t.Errorf("read after %v, want once", got)
-		}
+		expect.That(t, len(seen[trial.ByRead]) == 1, "read after %v, want once", seen[trial.ByRead])
 	})
 }
 
@@ -200,9 +196,7 @@ func TestAWatchThatHadNotBegunTellsNothing(t *testing.T) {
 		seen := r.delays(0, 1)
 		got := seen[trial.ByWatch]
 		expect.That(t, got == nil, "the watch told of it after %v, want nothing", got)
-		if got := seen[trial.ByRead]; len(got) != 1 {
-			t.Errorf("read after %v, want once", got)
-		}
+		expect.That(t, len(seen[trial.ByRead]) == 1, "read after %v, want once", seen[trial.ByRead])
 	})
 }
 

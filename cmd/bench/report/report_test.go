@@ -82,8 +82,7 @@ func TestReportSurvivesItsJSONFile(t *testing.T) {
 
 func TestReadRefusesWhatIsNoReport(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"comparison":{"trials":[{"history":[[1]]}]}}`} {
-		_, err := Read(strings.NewReader(text))
-		expect.That(t, err != nil, "%q was read as a report", text)
+		expect.That(t, expect.Err(Read(strings.NewReader(text))) != nil, "%q was read as a report", text)
 	}
 }
 
@@ -206,8 +205,7 @@ func TestMissingModesAndTrialsLeaveAReportThatCanBeWritten(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			comparison := sample()
 			comparison.Trials = slices.DeleteFunc(comparison.Trials, func(tr trial.Trial) bool { return !c.keep(tr) })
-			files := written(t, New(comparison))
-			expect.That(t, strings.Contains(files[HTMLFile], "</html>"), "the page does not end")
+			expect.That(t, strings.Contains(written(t, New(comparison))[HTMLFile], "</html>"), "the page does not end")
 		})
 	}
 }

@@ -184,15 +184,13 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 		{"listed again after its death", after(judging(1, 1, 15, 16), died(20), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := figures(judge(bookOf(c.steps...), 1, c.listed, c.asked, c.answered))
-			expect.Deep(t, got, c.want, "a list with version %d is judged", c.listed)
+			expect.Deep(t, figures(judge(bookOf(c.steps...), 1, c.listed, c.asked, c.answered)), c.want, "a list with version %d is judged", c.listed)
 		})
 	}
 }
 
 func TestAListIsCountedAsItIs(t *testing.T) {
-	got := new(Book).Judge(2, Listing{"x": 0, "y": 3}, ms(1), ms(2))
-	expect.Deep(t, got, (trial.List{Node: 2, Listed: 2}), "judged as")
+	expect.Deep(t, new(Book).Judge(2, Listing{"x": 0, "y": 3}, ms(1), ms(2)), (trial.List{Node: 2, Listed: 2}), "judged as")
 }
 
 func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {

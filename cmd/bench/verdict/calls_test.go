@@ -146,9 +146,7 @@ func TestAnswersAfterTheFaultAreLate(t *testing.T) {
 	expect.That(t, got.Writes.Count == 6 && got.Writes.Late == 2,
 		"%d of %d writes were answered late, want 2 of 6: due from 0.7 s on and answered after 500 ms, not 198 ms, due from 0.9 s on and answered after 21 ms, not 20 ms", got.Writes.Late, got.Writes.Count)
 	trial1.Series[0].Bins = []trial.Bin{answers(5, 1), refusals(6), answers(7, 500), answers(9, 130)}
-	if got := Judge(trial1, scenario.Scenario{}).Sides[0].NoWrites; got != 0.1 {
-		t.Errorf("writes stopped %v s after the fault's begin, want 0.1: later answers were late", got)
-	}
+	expect.Equal(t, Judge(trial1, scenario.Scenario{}).Sides[0].NoWrites, 0.1, "later answers were late: seconds without writes after the fault's begin:")
 }
 
 func TestStretchOfAFault(t *testing.T) {

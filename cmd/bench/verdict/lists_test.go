@@ -229,6 +229,5 @@ func TestStalenessSumsUpAnsweredLooks(t *testing.T) {
 
 func TestAgesAreThoseOfAnsweredLooks(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), write(2, 2, 3), look(1, 13, 14), look(2, 15, 16), of(look(1, 21, 22), trial.Refused)}
-	got := Ages(&trial.Trial{History: calls})
-	expect.Slice(t, got, []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}, "ages are")
+	expect.Slice(t, Ages(&trial.Trial{History: calls}), []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}, "ages are")
 }
