@@ -275,8 +275,7 @@ func TestAnElectionCostsACallerNoTime(t *testing.T) {
 			start := time.Now()
 			for n := 1; n <= 20; n++ {
 				need.That(t, tc.call(t.Context(), c) != nil, "no error without a leader")
-				got := len(j.lines)
-				need.That(t, got == 3*n, "%d calls asked %d times, want every server each time", n, got)
+				need.Equal(t, len(j.lines), 3*n, "%d calls ask every server each time: requests", n)
 			}
 			expect.Equal(t, time.Since(start), 0, "20 calls took")
 		})

@@ -322,8 +322,7 @@ func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
 		if err := kept.Agent().UpdateTTL("service:kept", "", api.HealthPassing); err != nil {
 			return err
 		}
-		n := passing(t, read, "kept")
-		need.That(t, n == 1, "%d instances of the service that is kept are passing, want 1", n)
+		need.Equal(t, passing(t, read, "kept"), 1, "instances of the service that is kept that are passing:")
 		return notYet(1-passing(t, read, "silent"), 1)
 	})
 }
@@ -379,8 +378,7 @@ func TestOneRegistryForEurekaAndConsul(t *testing.T) {
 		t.Fatalf("Consul's health lists %+v", entries)
 	}
 	mustOverride(t, c.Nodes[0], "ORDERS", "orders-1", "OUT_OF_SERVICE")
-	n := passing(t, client, "orders")
-	expect.That(t, n == 0, "%d instances are passing while Eureka's status is OUT_OF_SERVICE", n)
+	expect.Equal(t, passing(t, client, "orders"), 0, "instances that are passing while Eureka's status is OUT_OF_SERVICE:")
 
 	need.OK(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{
 		ID: "pay-1", Name: "payments", Address: "10.0.0.8", Port: 9090, Meta: map[string]string{"zone": "c"},

@@ -77,8 +77,7 @@ func mustTellTheStory(t *testing.T, c *Cluster) {
 	before := mustExplainAlike(t, c.Nodes, "MORTAL", "dead")
 	expect.That(t, before.State == "gone" && before.Removed != nil && before.Removed.Kind == "evicted",
 		"the dead instance is explained by %+v, want gone by eviction", before)
-	got := happened(before)
-	expect.That(t, slices.Equal(got, []string{"registered", "evicted"}), "its history is %v, want registered and evicted", got)
+	expect.Slice(t, happened(before), []string{"registered", "evicted"}, "its history is")
 	last := before.History[len(before.History)-1]
 	expect.That(t, last.Text != "", "%+v does not say why", last)
 	for _, n := range c.Nodes {

@@ -177,8 +177,7 @@ func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
 	for _, disabled := range []bool{false, true} {
 		cc := new(connection)
 		need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{DisableServiceConfig: disabled}))(t).Close()
-		got := cc.config == nil
-		expect.That(t, got == disabled, "disabled %v: the service config is %v", disabled, cc.config)
+		expect.That(t, (cc.config == nil) == disabled, "disabled %v: the service config is %v", disabled, cc.config)
 	}
 }
 
