@@ -129,9 +129,7 @@ func TestRawValuesRunNothing(t *testing.T) {
 	for name, want := range map[string]string{
 		"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "X-Consul-Index": "1",
 	} {
-		if got.header.Get(name) != want {
-			t.Errorf("%s is %q, want %q", name, got.header.Get(name), want)
-		}
+		expect.Equal(t, got.header.Get(name), want, "%s is", name)
 	}
 	if got := c.get("/v1/kv/b?raw"); got.status != http.StatusNotFound || got.header.Get("X-Consul-Index") != "1" {
 		t.Errorf("an absent one: got %d, index %s", got.status, got.header.Get("X-Consul-Index"))

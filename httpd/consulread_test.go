@@ -84,9 +84,7 @@ func TestReadsSayHowFreshTheyAre(t *testing.T) {
 			"X-Consul-Index": row.index, "X-Consul-LastContact": row.contact, "X-Consul-KnownLeader": row.leader,
 			"X-Consul-Default-ACL-Policy": "allow", "X-Consul-Effective-Consistency": row.mode,
 		} {
-			if got.header.Get(name) != want {
-				t.Errorf("%s: %s is %q, want %q", row.name, name, got.header.Get(name), want)
-			}
+			expect.Equal(t, got.header.Get(name), want, "%s: %s is", row.name, name)
 		}
 		views := c.kv.views.Load() - before
 		expect.That(t, views == row.views, "%s: the leader was asked %d times, want %d", row.name, views, row.views)
@@ -198,9 +196,7 @@ func TestAWatcherIsWokenByWhatItWatches(t *testing.T) {
 				got := c.ask(row.method, change, "")
 				need.That(t, got.status == 200, "the change: %d %s", got.status, got.body)
 				expect.That(t, p.answered() == row.wakes, "it was woken: %v, want %v", !row.wakes, row.wakes)
-				if row.wakes && p.got.header.Get("X-Consul-Index") == before {
-					t.Errorf("it was woken at the same index %s", before)
-				}
+				expect.That(t, !row.wakes || p.got.header.Get("X-Consul-Index") != before, "it was woken at the same index %s", before)
 				if !row.wakes {
 					p.wait()
 				}

@@ -86,9 +86,7 @@ func TestReadsOfTheRegistryAreGatedUntilItIsLoaded(t *testing.T) {
 	} {
 		got := n.send(t, request("GET", path, ""))
 		expect.Equal(t, got.status, want, "GET %s: got", path)
-		if want == 403 && got.body != "" {
-			t.Errorf("GET %s: the body is %q, want none", path, got.body)
-		}
+		expect.That(t, want != 403 || got.body == "", "GET %s: the body is %q, want none", path, got.body)
 	}
 	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "")).status, 200, "a heartbeat: got")
 	n.Set(func(m *registrytest.Memory) { m.Said.Ready = true })

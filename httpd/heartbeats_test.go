@@ -49,9 +49,7 @@ func (l line) read(t testing.TB, request string) reply {
 	need.OKf(t, err, "%.100q", request)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil && !resp.Close {
-		t.Fatalf("%.100q: read the answer: %v", request, err)
-	}
+	need.That(t, err == nil || resp.Close, "%.100q: read the answer: %v", request, err)
 	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), closed: resp.Close}
 }
 

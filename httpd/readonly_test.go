@@ -178,9 +178,7 @@ func TestCachedAnswersAreThoseWithoutTheCache(t *testing.T) {
 			r := request("GET", path, "", form...)
 			got, want := cached.send(t, r), fresh.send(t, r)
 			for _, name := range []string{"Content-Type", "Content-Encoding"} {
-				if got.header.Get(name) != want.header.Get(name) {
-					t.Errorf("GET %s %v: %s is %q, want %q", path, form, name, got.header.Get(name), want.header.Get(name))
-				}
+				expect.Equal(t, got.header.Get(name), want.header.Get(name), "GET %s %v: %s is", path, form, name)
 			}
 			if got, want := stable(t, got), stable(t, want); got != want {
 				t.Errorf("GET %s %v: got %.300s, want %.300s", path, form, got, want)

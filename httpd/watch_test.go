@@ -542,9 +542,7 @@ func (s *events) next() (e event, ok bool) {
 		if err == io.EOF && line == "" && e.name+e.id == "" {
 			return e, false
 		}
-		if err != nil {
-			s.t.Fatalf("the stream broke off after %+v: %v", e, err)
-		}
+		need.OKf(s.t, err, "the stream broke off after %+v", e)
 		line = strings.TrimSuffix(line, "\n")
 		field, value, _ := strings.Cut(line, ": ")
 		switch field {
@@ -573,8 +571,6 @@ func (s *events) next() (e event, ok bool) {
 func (s *events) want(name string) event {
 	s.t.Helper()
 	e, ok := s.next()
-	if !ok || e.name != name {
-		s.t.Fatalf("got %+v, %v, want an event %q", e, ok, name)
-	}
+	need.That(s.t, ok && e.name == name, "got %+v, %v, want an event %q", e, ok, name)
 	return e
 }

@@ -258,9 +258,7 @@ func (r *replicating) stop() {
 func (r *replicating) only() api.Peer {
 	r.t.Helper()
 	all := r.Status()
-	if len(all) != 1 {
-		r.t.Fatalf("%d peers, want 1", len(all))
-	}
+	need.That(r.t, len(all) == 1, "%d peers, want 1", len(all))
 	return all[0]
 }
 

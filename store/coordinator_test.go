@@ -285,9 +285,7 @@ func (g *evictionRig) registerCheck(id string, ttl, reap time.Duration) {
 		Instance: i,
 		Checks:   []*registry.Check{{ID: "service:" + id, Name: id, Service: id, Type: "ttl", TTL: ttl.Milliseconds(), ReapAfter: reap.Milliseconds()}},
 	})[0]
-	if got.Outcome != registry.Done {
-		g.t.Fatalf("register %s: %+v", id, got)
-	}
+	need.That(g.t, got.Outcome == registry.Done, "register %s: %+v", id, got)
 }
 
 func TestACheckEndsAtItsTimeWhileEvictionsAreWithheld(t *testing.T) {

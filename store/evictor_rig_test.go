@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // evictionRig is a leader without the other nodes, in a bubble of virtual time: the state machine, fed
@@ -253,9 +254,7 @@ func (g *evictionRig) wantGone(key registry.Key, at time.Duration) {
 
 func (g *evictionRig) wantNobodyGone() {
 	g.t.Helper()
-	if len(g.gone) > 0 {
-		g.t.Errorf("after %v these are gone: %v, want nobody gone", time.Since(g.begun), g.gone)
-	}
+	expect.That(g.t, len(g.gone) == 0, "after %v these are gone: %v, want nobody gone", time.Since(g.begun), g.gone)
 }
 
 // metric is the value of a metric with at most one label.

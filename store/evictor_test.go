@@ -211,18 +211,14 @@ func (g *evictionRig) wantLoggedTransitions(want []string) {
 		for _, w := range want {
 			if fields := append(strings.Fields(w), "counted=", "fresh="); slices.Contains(fields, "state="+state) {
 				n++
-				if g.logged(fields...) == 0 {
-					g.t.Errorf("no line with %v in\n%s", fields, g.log)
-				}
+				expect.That(g.t, g.logged(fields...) != 0, "no line with %v in\n%s", fields, g.log)
 			}
 		}
 		if n > 0 {
 			counted += g.metric("rollcall_self_preservation_transitions_total", state)
 		}
 	}
-	if int(counted) != len(want) {
-		g.t.Errorf("%v transitions counted, want %d", counted, len(want))
-	}
+	expect.That(g.t, int(counted) == len(want), "%v transitions counted, want %d", counted, len(want))
 }
 
 func TestNothingIsEvictedByAStateThatCouldNotBeLeft(t *testing.T) {
@@ -537,9 +533,7 @@ func TestExpiryIsSuspendedUntilTheShortestGraceIsOver(t *testing.T) {
 				}
 				v, established := g.machine.View(), int64(7000)
 				end := established + tt.want.Milliseconds()
-				if tt.want >= 0 && !allInGrace(v, established, end) {
-					t.Errorf("not suspended %v after the leadership began", tt.want)
-				}
+				expect.That(t, tt.want < 0 || allInGrace(v, established, end), "not suspended %v after the leadership began", tt.want)
 				expect.That(t, !allInGrace(v, established, end+1), "still suspended more than %v after the leadership began", tt.want)
 			})
 		})

@@ -237,9 +237,7 @@ func TestTheNodeChannelAnswersAClientOfTheLibrary(t *testing.T) {
 	} {
 		var reply int
 		err := c.Call(tt.method, tt.args, &reply)
-		if tt.want == "" && (err != nil || reply != 42) {
-			t.Errorf("%s: got %d, %v, want 42", tt.name, reply, err)
-		}
+		expect.That(t, tt.want != "" || err == nil && reply == 42, "%s: got %d, %v, want 42", tt.name, reply, err)
 		if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %v, want an error with %q", tt.name, err, tt.want)
 		}

@@ -151,9 +151,7 @@ func (c *testCluster) start(cfg Config) *testNode {
 func (c *testCluster) prepare(cfg Config) *testNode {
 	c.t.Helper()
 	s, err := OpenRaft(cfg)
-	if err != nil {
-		c.t.Fatalf("open %s: %v", cfg.Node, err)
-	}
+	need.OKf(c.t, err, "open %s", cfg.Node)
 	return &testNode{Raft: s, cfg: cfg, done: make(chan error, 1)}
 }
 

@@ -24,9 +24,7 @@ func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	var malformed consul.Malformed
 	var rejected consul.Rejected
-	if !errors.As(err, &malformed) && !errors.As(err, &rejected) || err.Error() == "" {
-		t.Errorf("the error is %#v", err)
-	}
+	expect.That(t, (errors.As(err, &malformed) || errors.As(err, &rejected)) && err.Error() != "", "the error is %#v", err)
 }
 
 // checkRegistration fails if what was read is nothing that the registry can keep.

@@ -22,9 +22,7 @@ func FuzzDecodeSession(f *testing.F) {
 		if err != nil {
 			var malformed Malformed
 			var rejected Rejected
-			if !errors.As(err, &malformed) && !errors.As(err, &rejected) {
-				t.Fatalf("%q: an error without a status: %v", body, err)
-			}
+			need.That(t, errors.As(err, &malformed) || errors.As(err, &rejected), "%q: an error without a status: %v", body, err)
 			return
 		}
 		if op.LockDelay < 0 || op.TTL < 0 || (op.TTL != 0 && op.TTL < 2*minSessionTTL.Milliseconds()) || op.TTL > 2*maxSessionTTL.Milliseconds() || op.ID != "" {
@@ -47,16 +45,12 @@ func FuzzDecodeTxn(f *testing.F) {
 		if err != nil {
 			var malformed Malformed
 			var tooMany TooManyOps
-			if !errors.As(err, &malformed) && !errors.As(err, &tooMany) {
-				t.Fatalf("%q: an error without a status: %v", body, err)
-			}
+			need.That(t, errors.As(err, &malformed) || errors.As(err, &tooMany), "%q: an error without a status: %v", body, err)
 			return
 		}
 		need.That(t, len(txn.Ops) <= MaxTxnOps && len(errs) <= len(txn.Ops), "%q: %d operations, %d errors", body, len(txn.Ops), len(errs))
 		for i, op := range txn.Ops {
-			if len(errs) == 0 && op.Key == "" && op.Verb != kv.DeleteTree {
-				t.Fatalf("%q: operation %d has no key", body, i)
-			}
+			need.That(t, len(errs) != 0 || op.Key != "" || op.Verb == kv.DeleteTree, "%q: operation %d has no key", body, i)
 		}
 	})
 }

@@ -67,9 +67,7 @@ func (r *rig) wantFreed(want bool) {
 		got = true
 	default:
 	}
-	if got != want {
-		r.t.Errorf("after %v Freed has a value: %t, want %t", time.Since(r.start), got, want)
-	}
+	expect.Equal(r.t, got, want, "after %v Freed has a value:", time.Since(r.start))
 }
 
 func TestRoomCountsWhatIsQueuedPendingAndInFlight(t *testing.T) {

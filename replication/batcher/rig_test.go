@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // rig is a dispatcher in a bubble, with a receiver that is told what to answer. A task is a string
@@ -87,9 +89,7 @@ func (r *rig) run(drain time.Duration) (ended <-chan struct{}) {
 func (r *rig) note(list *[]string, id, task, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if id != name(task) {
-		r.t.Errorf("%q came with id %q", task, id)
-	}
+	expect.That(r.t, id == name(task), "%q came with id %q", task, id)
 	*list = append(*list, text)
 }
 
@@ -126,16 +126,12 @@ func (r *rig) at(moment time.Duration) {
 }
 
 func (r *rig) Process(ctx context.Context, task string) Result {
-	if !r.config.single() {
-		r.t.Errorf("%q came alone", task)
-	}
+	expect.That(r.t, r.config.single(), "%q came alone", task)
 	return r.call(ctx, []string{task})
 }
 
 func (r *rig) ProcessBatch(ctx context.Context, tasks []string) Result {
-	if r.config.single() {
-		r.t.Errorf("%q came as a batch", tasks)
-	}
+	expect.That(r.t, !r.config.single(), "%q came as a batch", tasks)
 	return r.call(ctx, tasks)
 }
 
@@ -182,9 +178,7 @@ func (r *rig) wantCalls(want string) {
 	for _, c := range r.calls {
 		got = append(got, c.String())
 	}
-	if got := strings.Join(got, "; "); got != want {
-		r.t.Errorf("after %v the receiver got %q, want %q", time.Since(r.start), got, want)
-	}
+	expect.Equal(r.t, strings.Join(got, "; "), want, "after %v the receiver got", time.Since(r.start))
 }
 
 // wantDone compares what was transmitted, in any order.
@@ -206,18 +200,14 @@ func (r *rig) want(what string, list *[]string, want []string) {
 		slices.Sort(got)
 		slices.Sort(want)
 	}
-	if !slices.Equal(got, want) {
-		r.t.Errorf("%s: got %q, want %q", what, got, want)
-	}
+	expect.That(r.t, slices.Equal(got, want), "%s: got %q, want %q", what, got, want)
 }
 
 // wantStats compares the numbers that f picks.
 func (r *rig) wantStats(want Stats, f func(Stats) Stats) {
 	r.t.Helper()
 	synctest.Wait()
-	if got := f(r.Stats()); got != want {
-		r.t.Errorf("stats: got %+v, want %+v", got, want)
-	}
+	expect.Equal(r.t, f(r.Stats()), want, "stats: got")
 }
 
 func name(task string) string { return task[:strings.IndexAny(task, "0123456789")] }

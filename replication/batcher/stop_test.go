@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // wantEnd checks that Run returns so long after the rig was made, and with every task accounted for.
 func (r *rig) wantEnd(ended <-chan struct{}, at time.Duration) {
 	r.t.Helper()
 	<-ended
-	if got := time.Since(r.start); got != at {
-		r.t.Errorf("Run returned after %v, want %v", got, at)
-	}
+	expect.Equal(r.t, time.Since(r.start), at, "Run returned after")
 	s := r.Stats()
 	settled := s.SuccessfulExecutions + s.OverriddenTasks + s.ExpiredTasks + s.QueueOverflows + s.PermanentErrors + s.StoppedTasks
 	if s.AcceptedTasks != settled || s.QueueSize+s.InFlight+s.AcceptorQueueSize+s.ReprocessQueueSize != 0 {
