@@ -29,31 +29,31 @@ func That(t T, ok bool, format string, args ...any) bool {
 // Equal expects got to be want. The message stands before the value, as in "the end took 5s, want 7s".
 func Equal[V comparable](t T, got, want V, format string, args ...any) bool {
 	t.Helper()
-	return That(t, got == want, "%s %s, want %s", fmt.Sprintf(format, args...), show(got), show(want))
+	return That(t, got == want, "%s %s, want %s", message{format, args}, show{got}, show{want})
 }
 
 // Deep is Equal for what == does not compare.
 func Deep[V any](t T, got, want V, format string, args ...any) bool {
 	t.Helper()
-	return That(t, reflect.DeepEqual(got, want), "%s %s, want %s", fmt.Sprintf(format, args...), show(got), show(want))
+	return That(t, reflect.DeepEqual(got, want), "%s %s, want %s", message{format, args}, show{got}, show{want})
 }
 
 // Slice is Equal for slices, of which an empty one and nil are equal.
 func Slice[S ~[]E, E comparable](t T, got, want S, format string, args ...any) bool {
 	t.Helper()
-	return That(t, slices.Equal(got, want), "%s %s, want %s", fmt.Sprintf(format, args...), show(got), show(want))
+	return That(t, slices.Equal(got, want), "%s %s, want %s", message{format, args}, show{got}, show{want})
 }
 
 // ErrorIs expects an error that errors.Is finds want in.
 func ErrorIs(t T, err, want error, format string, args ...any) bool {
 	t.Helper()
-	return That(t, errors.Is(err, want), "%s %v, want %v", fmt.Sprintf(format, args...), err, want)
+	return That(t, errors.Is(err, want), "%s %v, want %v", message{format, args}, err, want)
 }
 
 // ErrorSays expects an error whose text has the words.
 func ErrorSays(t T, err error, words, format string, args ...any) bool {
 	t.Helper()
-	return That(t, err != nil && strings.Contains(err.Error(), words), "%s %v, want an error with %q", fmt.Sprintf(format, args...), err, words)
+	return That(t, err != nil && strings.Contains(err.Error(), words), "%s %v, want an error with %q", message{format, args}, err, words)
 }
 
 // OK expects no error.
@@ -65,15 +65,25 @@ func OK(t T, err error) bool {
 // OKf is OK with a message in front of the error.
 func OKf(t T, err error, format string, args ...any) bool {
 	t.Helper()
-	return That(t, err == nil, "%s: %v", fmt.Sprintf(format, args...), err)
+	return That(t, err == nil, "%s: %v", message{format, args}, err)
 }
 
 // Err is the error of a call whose value the test does not look at.
 func Err[V any](_ V, err error) error { return err }
 
+// message is formatted when an expectation has failed only: most hold, and many are examined in loops.
+type message struct {
+	format string
+	args   []any
+}
+
+func (m message) String() string { return fmt.Sprintf(m.format, m.args...) }
+
 // show quotes texts, of which spaces matter, and shows anything else with its fields' names.
-func show(v any) string {
-	switch v := v.(type) {
+type show struct{ value any }
+
+func (s show) String() string {
+	switch v := s.value.(type) {
 	case string:
 		return fmt.Sprintf("%q", v)
 	case []string:
@@ -81,5 +91,5 @@ func show(v any) string {
 	case []byte:
 		return fmt.Sprintf("%q", v)
 	}
-	return fmt.Sprintf("%+v", v)
+	return fmt.Sprintf("%+v", s.value)
 }
