@@ -352,7 +352,7 @@ func TestMembersAreOnlyRemovedByAWellFormedDelete(t *testing.T) {
 			if got.status != row.status || got.header.Get("Allow") != row.allow || !strings.HasPrefix(got.body, `{"error":`) {
 				t.Errorf("got %d, Allow %q, %s; want %d, Allow %q and an error in JSON", got.status, got.header.Get("Allow"), got.body, row.status, row.allow)
 			}
-			expect.That(t, len(m.removed) <= 0, "it removed %q", m.removed)
+			expect.That(t, len(m.removed) == 0, "it removed %q", m.removed)
 		})
 	}
 }

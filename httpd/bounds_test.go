@@ -191,7 +191,7 @@ func TestASlowBodyIsCutOffWithoutEffect(t *testing.T) {
 		need.Got(io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"))(t)
 		expect.Equal(t, readReply(t, conn, target).status, http.StatusBadRequest, "%s: got", target)
 		rest, err := io.ReadAll(conn)
-		expect.That(t, err == nil && len(rest) <= 0, "%s: got %q, %v, want the connection closed", target, rest, err)
+		expect.That(t, err == nil && len(rest) == 0, "%s: got %q, %v, want the connection closed", target, rest, err)
 	}
 	expect.That(t, n.Count() <= 0, "a request had an effect")
 }

@@ -171,7 +171,7 @@ func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 		"exit code %d and %d verdicts, want 0 and 4; it said:\n%s", c.code, len(c.report.Verdicts), c.stderr)
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
-		expect.That(t, v.History.Result != "violated" && v.Converged.Result != "violated" && len(v.Broken) <= 0,
+		expect.That(t, v.History.Result != "violated" && v.Converged.Result != "violated" && len(v.Broken) == 0,
 			"%s in mode %s: %+v, want nothing wrong", trial.Scenario, trial.Mode, v)
 		if trial.Mode == "cp" && (v.History.Result != "ok" || v.History.Keys != 9) {
 			t.Errorf("%s in mode cp: the histories of %d keys are %s, want 9 and ok", trial.Scenario, v.History.Keys, v.History.Result)

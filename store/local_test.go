@@ -348,7 +348,7 @@ func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
 		}()
 	}
 	eventually(t, "all are performed", func() bool { return g.now().Total() == callers })
-	expect.That(t, len(done) <= 0, "%d were answered before anything was written", len(done))
+	expect.That(t, len(done) == 0, "%d were answered before anything was written", len(done))
 	need.OK(t, busy.Rollback())
 	for range callers {
 		expect.OK(t, <-done)

@@ -151,7 +151,7 @@ func TestASnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	err := (frozen{s.machine.Snapshot(), ended}).Persist(sink)
 	expect.That(t, errors.Is(err, context.Canceled), "got %v, want it canceled", err)
 	left, _ := filepath.Glob(filepath.Join(s.cfg.DataDir, raftDir, "snapshots", "*.tmp"))
-	expect.That(t, len(left) <= 0, "it leaves %v", left)
+	expect.That(t, len(left) == 0, "it leaves %v", left)
 }
 
 func TestTheWaitForAFutureIsBoundedAlsoWhereItTakesTimeToGetIt(t *testing.T) {

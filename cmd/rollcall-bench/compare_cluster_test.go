@@ -257,7 +257,7 @@ func TestASettingThatTheServerDoesNotKnowEndsTheLaunch(t *testing.T) {
 func nothingIn(t *testing.T, dir string) {
 	t.Helper()
 	left := need.Got(os.ReadDir(dir))(t)
-	expect.That(t, len(left) <= 0, "%s is left", left)
+	expect.That(t, len(left) == 0, "%s is left", left)
 }
 
 func TestACloseLeavesNothing(t *testing.T) {

@@ -107,7 +107,7 @@ func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
 		expect.That(t, err != nil && strings.Contains(err.Error(), tc.key) && strings.Contains(err.Error(), taken.Addr().String()),
 			"%s taken: %v, want key and address in it", tc.key, err)
 		matches, _ := filepath.Glob(c.Store.DataDir)
-		expect.That(t, len(matches) <= 0, "%s taken: the data directory was made", tc.key)
+		expect.That(t, len(matches) == 0, "%s taken: the data directory was made", tc.key)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestWriteThatChangesNothingIsNoChange(t *testing.T) {
 			got := r.entry("a")
 			expect.That(t, got == before, "entry is %+v, want it as it was: %+v", got, before)
 			touched := r.Touched()
-			expect.That(t, len(touched) <= 0, "it wakes the watchers of %v", touched)
+			expect.That(t, len(touched) == 0, "it wakes the watchers of %v", touched)
 		})
 	}
 }

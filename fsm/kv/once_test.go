@@ -156,5 +156,5 @@ func TestTooOldAnswerKeepsNoMemory(t *testing.T) {
 	r.yes(Once{strings.Repeat("x", MaxOnceKey), set("a", "1")})
 	r.Advance(r.now + OnceFor)
 	f := r.Freeze()
-	expect.That(t, len(f.Answers) <= 0 && len(r.answers.byKey) <= 0, "%d answers are left, %d by key", len(f.Answers), len(r.answers.byKey))
+	expect.That(t, len(f.Answers) == 0 && len(r.answers.byKey) == 0, "%d answers are left, %d by key", len(f.Answers), len(r.answers.byKey))
 }

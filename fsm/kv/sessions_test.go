@@ -129,7 +129,7 @@ func TestSessionWithoutTTLDoesNotEnd(t *testing.T) {
 	ends := r.View().Ends(s)
 	expect.That(t, ends == 0 && !r.NeedsClock(), "it ends at %d, needs the clock: %t", ends, r.NeedsClock())
 	due := r.Due(math.MaxInt64, 10)
-	expect.That(t, len(due) <= 0, "due are %+v", due)
+	expect.That(t, len(due) == 0, "due are %+v", due)
 }
 
 func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
@@ -160,7 +160,7 @@ func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
 				r.Establish(Epoch{Term: 2, Index: 50}, r.now)
 			}
 			due := r.Due(start+test.last, 10)
-			expect.That(t, len(due) <= 0, "due are %+v while it lives", due)
+			expect.That(t, len(due) == 0, "due are %+v while it lives", due)
 			want := []Op{ExpireSession{Epoch: r.epoch, ID: s1, Created: s.CreateIndex, RenewedAt: start + test.renew}}
 			expect.Deep(t, r.Due(start+test.last+1, 10), want, "due are")
 			expect.Equal(t, r.View().Ends(s), start+test.last, "its last moment is")
@@ -354,7 +354,7 @@ func TestEndOfALockDelayIsProposed(t *testing.T) {
 	r.yes(DestroySession{s2}) // a delay of its own
 	r.no(want)
 	due = r.Due(until, 10)
-	expect.That(t, len(due) <= 0, "due are %+v before the end of the second", due)
+	expect.That(t, len(due) == 0, "due are %+v before the end of the second", due)
 	other := want
 	other.Until = r.now + 3000
 	r.no(other) // before its time

@@ -139,7 +139,7 @@ func TestFailedTransactionTellsAllErrorsAndChangesNothing(t *testing.T) {
 	after := r.Freeze()
 	expect.That(t, reflect.DeepEqual(after, before), "the state is\n%+v, want it as it was:\n%+v", after, before)
 	touched := r.Touched()
-	expect.That(t, len(touched) <= 0, "it wakes the watchers of %v", touched)
+	expect.That(t, len(touched) == 0, "it wakes the watchers of %v", touched)
 	e, _ := view.Get("held")
 	expect.That(t, e.Session == s1, "in the view of before the key is held by %q", e.Session)
 	// What is not frozen is as it was, too.

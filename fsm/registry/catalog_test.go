@@ -221,7 +221,7 @@ func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testin
 	got := g.View().Heard(g.check("", "ttl"))
 	expect.That(t, got == heard, "last heartbeat at %d, want that of before, %d", got, heard)
 	lost := g.Lost()
-	expect.That(t, len(lost) <= 0, "lost %+v, want nothing", lost)
+	expect.That(t, len(lost) == 0, "lost %+v, want nothing", lost)
 }
 
 func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
@@ -340,7 +340,7 @@ func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
 			expect.That(t, c.CreateIndex == created && c.Service == tt.op.Checks[len(tt.op.Checks)-1].Service,
 				"check %+v, want it of the same CreateIndex, %d, of what it was registered for", c, created)
 			lost := g.Lost()
-			expect.That(t, len(lost) <= 0, "lost %+v, want nothing: the check is there", lost)
+			expect.That(t, len(lost) == 0, "lost %+v, want nothing: the check is there", lost)
 			expect.OK(t, check(g.Registry))
 		})
 	}

@@ -129,7 +129,7 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	}
 	g.pass(10_000)
 	ops := g.endAll()
-	expect.That(t, len(ops) <= 0, "at the last moment: %+v, want nothing due", ops)
+	expect.That(t, len(ops) == 0, "at the last moment: %+v, want nothing due", ops)
 	g.pass(1)
 	g.Lost()
 	want := []Op{ExpireCheck{Epoch: Epoch{Term: 1, Index: 1}, Check: "a", RenewedAt: 10_000}}
@@ -181,7 +181,7 @@ func TestChecksAreGivenTimeAfterALeadershipBegan(t *testing.T) {
 		g.Advance(g.now)
 		g.Establish(Epoch{Term: 1, Index: 1}, "c")
 		ops := g.Ending(g.now.Lease + tt.want)
-		expect.That(t, len(ops) <= 0, "TTL %d: due after %d: %+v", tt.ttl, tt.want, ops)
+		expect.That(t, len(ops) == 0, "TTL %d: due after %d: %+v", tt.ttl, tt.want, ops)
 		expect.That(t, len(g.Ending(g.now.Lease+tt.want+1)) == 1, "TTL %d: not due after %d", tt.ttl, tt.want+1)
 	}
 }
@@ -204,7 +204,7 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	g.say("a", Critical, "still") // and since then
 	g.pass(30_000)
 	ops := g.endAll()
-	need.That(t, len(ops) <= 0, "at the last moment: %+v, want nothing due", ops)
+	need.That(t, len(ops) == 0, "at the last moment: %+v, want nothing due", ops)
 	r, err := Thaw(g.Freeze()) // it goes on where it was
 	need.OK(t, err)
 	g.Registry = r
@@ -316,7 +316,7 @@ func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
 	ops := g.Ending(g.now.Lease + 10_000)
-	expect.That(t, len(ops) <= 0, "due: %+v", ops)
+	expect.That(t, len(ops) == 0, "due: %+v", ops)
 }
 
 // Every check of a service costs each operation on one of them, on every node.

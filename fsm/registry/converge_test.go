@@ -215,7 +215,7 @@ func TestWhatANodeToldIsToldToNobody(t *testing.T) {
 				need.That(t, rec.Lease.Origin == fromNode, "removal %+v", rec.Lease)
 			}
 			renewed := slices.Collect(v.RenewedAfter(0, true))
-			need.That(t, len(renewed) <= 0, "renewals to be told: %v", renewed)
+			need.That(t, len(renewed) == 0, "renewals to be told: %v", renewed)
 		}
 	})
 }

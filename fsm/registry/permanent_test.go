@@ -17,7 +17,7 @@ func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
 		"lease %+v that ends at %d, want a permanent one shown with 30 and 90 s", l, g.View().Ends(l))
 	far := g.now.Lease + 365*24*3600*1000
 	items := g.Expired(far, 10)
-	expect.That(t, len(items) <= 0, "expired %+v", items)
+	expect.That(t, len(items) == 0, "expired %+v", items)
 	g.client(Evict{Epoch: Epoch{Term: 1, Index: 1}, Items: []EvictItem{{Handle: l.Handle, Registered: l.Registered, RenewedAt: g.View().LastRenewal(l).Lease}}})
 	expect.That(t, g.View().Len() == 1, "evicted")
 }
@@ -86,7 +86,7 @@ func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	g.client(SetOverride{Key: web1, Status: OutOfService, By: Act{Author: "ann"}})
 	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
 	l := g.lease(web1)
-	expect.That(t, l.Permanent && l.Service != nil && len(l.Instance.Metadata) <= 0 && res.Handle == l.Handle && l.Registered == res.Index,
+	expect.That(t, l.Permanent && l.Service != nil && len(l.Instance.Metadata) == 0 && res.Handle == l.Handle && l.Registered == res.Index,
 		"lease %+v of %+v, want the service and nothing of before", l, l.Instance)
 	expect.That(t, l.Instance.Status == OutOfService && l.reported() == Down && l.Override.By.Author == "ann",
 		"%s, reports %s, by %+v; want the operator's override to stay, over the status by checks", l.Instance.Status, l.reported(), l.Override)

@@ -77,7 +77,7 @@ func complete(t *testing.T, got *trial.Trial) {
 		"%s has the usage %+v, want that of the empty nodes first", got.Mode, got.Usage)
 	expect.That(t, len(got.Ending) == 3, "%s has %d endings, want 3", got.Mode, len(got.Ending))
 	for _, e := range got.Ending {
-		expect.That(t, e.Failed == "" && len(e.Missing)+len(e.Revived)+len(e.Dead) <= 0 && len(e.Keys) != 0,
+		expect.That(t, e.Failed == "" && len(e.Missing)+len(e.Revived)+len(e.Dead) == 0 && len(e.Keys) != 0,
 			"%s ended with %+v, want the keys and nothing wrong", got.Mode, e)
 	}
 }
@@ -180,7 +180,7 @@ func TestScenariosThatDoNotFitAreRefusedBeforeAnythingStarts(t *testing.T) {
 	_, err := Run(t.Context(), configOf(l, s))
 	expect.That(t, err != nil && strings.Contains(err.Error(), "scenario small: faults[0]: lasts from 2s"),
 		"Run() = %v, want which fault does not fit", err)
-	expect.That(t, len(l.specs) <= 0, "a cluster was started")
+	expect.That(t, len(l.specs) == 0, "a cluster was started")
 }
 
 type writerFunc func(line string)

@@ -172,7 +172,7 @@ func TestAListThatTheEndInterruptsIsNotNoted(t *testing.T) {
 		after(patience / 2)
 		r.stop()
 		got := r.listsOf(0)
-		expect.That(t, len(got) <= 0, "lists %+v, want none", got)
+		expect.That(t, len(got) == 0, "lists %+v, want none", got)
 	})
 }
 
@@ -290,7 +290,7 @@ func TestThereAreNoLeadersWithoutConsensus(t *testing.T) {
 		after(time.Second)
 		r.stop()
 		got := r.trial.Leaders
-		expect.That(t, len(got) <= 0, "leaders %+v, want none", got)
+		expect.That(t, len(got) == 0, "leaders %+v, want none", got)
 	})
 }
 

@@ -206,6 +206,6 @@ func TestWithoutARateThereAreNoSightings(t *testing.T) {
 		after(time.Second)
 		r.stop()
 		got := r.trial.Sightings
-		expect.That(t, len(got) <= 0, "sightings %+v, want none", got)
+		expect.That(t, len(got) == 0, "sightings %+v, want none", got)
 	})
 }
