@@ -87,8 +87,11 @@ func (id *identity) begin() {
 	}
 	id.Before = id.Boot
 	// The directory may be a copy of which another node starts now, too: the starts differ by the wall clock, and
-	// by chance where that was set back or says the same.
-	id.Boot = max(id.Before+1+mathrand.Uint64N(1<<20), uint64(time.Now().UnixMicro())<<2|mathrand.Uint64N(1<<2))
+	// by chance where that was set back or says the same. Chance decides nothing else: of two starts the later one
+	// has the higher number, however soon it comes.
+	if id.Boot = uint64(time.Now().UnixMicro())<<2 | mathrand.Uint64N(1<<2); id.Boot <= id.Before {
+		id.Boot = id.Before + 1 + mathrand.Uint64N(1<<20)
+	}
 }
 
 func readIdentity(path string, who owner) (*identity, error) {

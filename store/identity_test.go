@@ -43,6 +43,19 @@ func TestNoTwoStartsHaveOneBoot(t *testing.T) {
 	}
 }
 
+// TestTheLaterOfTwoStartsHasTheHigherBoot however soon it comes: so a node that was started with an older copy is told so.
+func TestTheLaterOfTwoStartsHasTheHigherBoot(t *testing.T) {
+	dir, who := t.TempDir(), owner{mode: modeCP, node: "n1"}
+	original := need.Got(openIdentity(dir, who))(t)
+	last := original.Boot
+	for range 10 {
+		need.OK(t, original.save())
+		id := need.Got(openIdentity(dir, who))(t)
+		expect.That(t, id.Boot > last, "boot %d after %d, want a higher one", id.Boot, last)
+		last = id.Boot
+	}
+}
+
 func TestAServerThatDoesNotKnowItsNewestStartIsOutdated(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

@@ -398,11 +398,8 @@ func elapsed(from, to time.Time) time.Duration {
 func (s *Raft) age(now time.Time) time.Duration {
 	since := s.fresh.newest(s.machine.Index())
 	if since.IsZero() {
-		age := elapsed(s.opened, now)
-		if wall := s.machine.View().Stamp().Wall; wall != 0 { // something was applied
-			age = max(age, now.Sub(time.UnixMilli(wall)))
-		}
-		return age
+		// The state of a node that has applied nothing is of 1970: there may be a log of which it does not know the end.
+		return max(elapsed(s.opened, now), now.Sub(time.UnixMilli(s.machine.View().Stamp().Wall)))
 	}
 	return elapsed(since, now)
 }

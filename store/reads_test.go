@@ -372,3 +372,11 @@ func TestANodeThatHasNotHeardOfTheLogsEndDoesNotCallItsStateFresh(t *testing.T) 
 		t.Errorf("age %v, but its newest entry is of %v ago", age, asked.Sub(newest))
 	}
 }
+
+func TestANodeThatHasAppliedNothingDoesNotCallItsStateFresh(t *testing.T) {
+	c := &testCluster{t: t, dir: t.TempDir()}
+	t.Cleanup(c.stopAll)
+	c.nodes = append(c.nodes, c.open(0, []string{freeAddr(t), freeAddr(t), freeAddr(t)}, 3))
+	age := c.nodes[0].Health().Age
+	expect.That(t, age > 24*time.Hour, "the age of a state without an entry is %v, want that nobody can tell it", age)
+}
