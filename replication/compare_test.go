@@ -187,6 +187,24 @@ func TestWhatANodeEvictedComesBack(t *testing.T) {
 	a.lease(t, "1")
 }
 
+// An operator hides an instance, and its client leaves, while the other datacenter hears of neither and changes it:
+// it comes back, and hidden, at both.
+func TestAQuarantineWaitsForWhatComesBackFromAnotherDatacenter(t *testing.T) {
+	a, b := twoDatacenters(t)
+	registerAll(t, b, 1, "1")
+	b.tellChanges(t, 0)
+	a.Perform(t, registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "1"}}})
+	b.Perform(t, registry.Quarantine{Key: ordersID("1"), For: 600_000})
+	cancelAll(t, b, "1")
+	for range 2 {
+		settle(a, b)
+		a.repair(t)
+		b.repair(t)
+	}
+	equal(t, a, b)
+	expect.That(t, a.lease(t, "1").Quarantine != nil, "the quarantine is lost")
+}
+
 func TestWhatIsOnItsWayIsNoDifference(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, a, 1, "1", "2")

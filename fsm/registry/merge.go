@@ -325,17 +325,18 @@ func (m Removal) outdates(op Replica, renewed int64) bool {
 }
 
 // returns has an instance come back in the quarantine that its record of removal keeps, if operators
-// have decided nothing since. The sender did not know of it, and its copy is older so far.
+// have decided nothing since. The sender did not know of it: its copy is older so far, and the number of
+// edits says so, or the sender would keep its own.
 func (r *Registry) returns(l *Lease, rec Removal) Outcome {
 	q := rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
-	known := uint32(0)
+	known, next := uint32(0), uint32(1)
 	if l.Life == rec.Lease.Life {
-		known = rec.Lease.Edit
+		known, next = rec.Lease.Edit, max(1, rec.editAfter())
 	}
 	if q == nil || l.Quarantine != nil || l.Edit > known {
 		return Done
 	}
-	l.Quarantine = q
+	l.Quarantine, l.Edit = q, next
 	return Older
 }
 

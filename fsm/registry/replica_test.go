@@ -280,6 +280,37 @@ func TestQuarantineSurvivesACancelAndARegistrationElsewhere(t *testing.T) {
 	}
 }
 
+// The sender, which did not know of the quarantine, has to take it from here: here is the newer edit.
+func TestQuarantineFromARecordOfRemovalIsANewerEditThanTheSenders(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		evicted bool
+		told    Replica
+		want    uint32
+	}{
+		{"canceled", false, replicaAt(Up, 101), 2},
+		{"canceled, and as many edits elsewhere", false, replicaAt(Up, 101, overriddenTo(Down, 1)), 2},
+		{"canceled, and a later life", false, replicaAt(Up, 100, lifeOf(2)), 1},
+		{"evicted", true, replicaAt(Up, 101), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newRig(t)
+			g.register(instance(orders1, Up, 100))
+			g.client(Quarantine{Key: orders1, For: 600_000})
+			if g.pass(90_001); c.evicted {
+				g.client(Evict{Items: g.Expired(g.now.Lease, 1)})
+			} else {
+				g.client(Cancel{orders1})
+			}
+			res := g.apply(fromDC2, c.told)
+			l, ok := g.View().Find(orders1)
+			need.That(t, ok, "it has not come back: %+v", res)
+			expect.That(t, l.Quarantine != nil && l.Edit == c.want && res.Outcome == Older,
+				"got %+v, result %+v, want it hidden as edit %d, and the sender told", l, res, c.want)
+		})
+	}
+}
+
 // What another server says of a later life begins one.
 func TestReplicaOfALaterLifeBeginsWhenItWasLastRenewed(t *testing.T) {
 	g := newRig(t)
