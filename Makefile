@@ -65,7 +65,8 @@ SOAK ?= 1h
 soak: build
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_SOAK=$(SOAK) $(GO) test -run 'Soak' -timeout 24h -v ./integration
 
-# How large the house is: lines, places of one thing, bytes of the server. Another commit: .ci/shape COMMIT.
+# How large the house is: lines, places of one thing, bytes of the server, the order in each package. The sizes of another
+# commit: .ci/shape COMMIT.
 shape:
 	.ci/shape
 

@@ -45,6 +45,8 @@ var allowed = map[string][]string{
 	"fsm/codec": {},
 	// Settings as rows: what holds them declares them by tags.
 	"internal/setting": {},
+	// What measures the inner order of the packages.
+	"internal/shape": {},
 	// What tests examine, and what they cannot go on without.
 	"internal/expect": {},
 	"internal/golden": {"internal/expect", "internal/need"},

@@ -1,0 +1,266 @@
+// Command shape measures the inner order of the module's packages: how far the files of a package stand above one another.
+//
+// A file uses another one of its package if an identifier in it names what the other one declares: a function, type, variable,
+// constant, method or field. Two files are one pair, however many such uses there are; two that use each other are two pairs.
+// An order of the files puts what is used before what uses it. The program looks for one that few pairs run against, and among
+// those for one that few uses run against: it orders the components of files that use each other, arranges the files of a
+// component by the heuristic of Eades, Lin and Smyth, and moves single files until no move helps. Layers are the files of the
+// longest path through the pairs that run with the order. Tests, generated files and examples are not measured.
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/token"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+func main() {
+	verbose := flag.String("v", "", "print the layers of one `package`, such as fsm/registry, and what runs against its order")
+	docs := flag.Bool("packages", false, "print the first sentence of each package's doc")
+	flag.Parse()
+	shapes, err := load()
+	if err == nil {
+		err = report(os.Stdout, shapes, *verbose, *docs)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "shape:", err)
+		os.Exit(1)
+	}
+}
+
+func report(w io.Writer, shapes []*shape, verbose string, docs bool) error {
+	i := slices.IndexFunc(shapes, func(s *shape) bool { return s.path == verbose })
+	switch {
+	case docs:
+		for _, s := range shapes {
+			fmt.Fprintf(w, "%-26s %s\n", s.path, s.doc)
+		}
+	case verbose == "":
+		printRows(w, shapes)
+		printTotals(w, shapes)
+	case i < 0:
+		return fmt.Errorf("no package %s in this module", verbose)
+	default:
+		printRows(w, shapes[i:i+1])
+		shapes[i].print(w)
+	}
+	return nil
+}
+
+// load measures the packages below the working directory.
+func load() (shapes []*shape, err error) {
+	read, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule}, "./...")
+	if err != nil {
+		return nil, fmt.Errorf("load packages: %w", err)
+	}
+	for _, p := range read {
+		if len(p.Errors) > 0 {
+			return nil, fmt.Errorf("package %s: %w", p.PkgPath, p.Errors[0])
+		}
+		path := strings.TrimPrefix(p.PkgPath, p.Module.Path+"/")
+		if len(p.Syntax) > 0 && !strings.HasPrefix(path, "docs/examples/") {
+			shapes = append(shapes, measure(path, p))
+		}
+	}
+	slices.SortFunc(shapes, func(a, b *shape) int { return cmp.Compare(a.path, b.path) })
+	return shapes, nil
+}
+
+// shape is the inner order of one package. Files go by their index in files.
+type shape struct {
+	path, doc string
+	files     []string
+	functions []string          // their lines and names
+	names     map[pair][]string // by which a pair's user uses the other file: one for each use
+	order     []int
+	layer     []int  // of each file; the lowest is 1
+	against   []pair // that run against the order
+}
+
+type pair struct{ user, used int }
+
+func measure(path string, p *packages.Package) *shape {
+	s := &shape{path: path, names: map[pair][]string{}}
+	where := map[*token.File]int{}
+	for _, syntax := range p.Syntax {
+		if file := p.Fset.File(syntax.FileStart); !ast.IsGenerated(syntax) {
+			where[file] = len(s.files)
+			s.files = append(s.files, filepath.Base(file.Name()))
+			s.doc = cmp.Or(s.doc, new(doc.Package).Synopsis(syntax.Doc.Text()))
+			s.addFunctions(file, syntax.Decls)
+		}
+	}
+	for name, object := range p.TypesInfo.Uses {
+		user, ours := where[p.Fset.File(name.Pos())]
+		used, theirs := where[p.Fset.File(object.Pos())]
+		if ours && theirs && user != used {
+			s.names[pair{user, used}] = append(s.names[pair{user, used}], name.Name)
+		}
+	}
+	s.arrange()
+	return s
+}
+
+func (s *shape) addFunctions(file *token.File, declared []ast.Decl) {
+	for _, d := range declared {
+		if f, ok := d.(*ast.FuncDecl); ok {
+			lines := file.Line(f.End()) - file.Line(f.Pos()) + 1
+			s.functions = append(s.functions, fmt.Sprintf("%4d lines, such as %s of %s", lines, f.Name.Name, s.path))
+		}
+	}
+}
+
+// cost is what a file costs that stands before one it uses: pairs count first, then uses.
+func (s *shape) cost(user, used int) int {
+	uses := len(s.names[pair{user, used}])
+	return min(uses, 1)<<20 + uses
+}
+
+// arrange puts files first that reach few: a file's component reaches as many as the file, what it uses outside of it fewer.
+func (s *shape) arrange() {
+	groups := make([][]int, len(s.files)+1)
+	for f := range s.files {
+		reached := map[int]bool{}
+		s.reach(f, reached)
+		groups[len(reached)] = append(groups[len(reached)], f)
+	}
+	for _, group := range groups {
+		s.order = append(s.order, s.greedy(group)...)
+	}
+	for s.improve() {
+	}
+	s.layer = make([]int, len(s.files))
+	for i, f := range s.order {
+		for j, used := range s.order {
+			switch {
+			case s.cost(f, used) == 0:
+			case j < i:
+				s.layer[f] = max(s.layer[f], s.layer[used])
+			default:
+				s.against = append(s.against, pair{f, used})
+			}
+		}
+		s.layer[f]++
+	}
+}
+
+// reach notes a file and those that it uses, directly or not.
+func (s *shape) reach(f int, reached map[int]bool) {
+	reached[f] = true
+	for used := range s.files {
+		if !reached[used] && s.cost(f, used) > 0 {
+			s.reach(used, reached)
+		}
+	}
+}
+
+// greedy puts a file first that uses none of the rest, last that which none of them uses, or else first what they use most
+// beyond what it uses.
+func (s *shape) greedy(rest []int) []int {
+	if len(rest) == 0 {
+		return nil
+	}
+	next, most := 0, math.MinInt
+	for i, f := range rest {
+		uses, used := 0, 0
+		for _, other := range rest {
+			uses, used = uses+s.cost(f, other), used+s.cost(other, f)
+		}
+		if used == 0 && uses > 0 {
+			return append(s.greedy(slices.Delete(rest, i, i+1)), f)
+		}
+		if uses == 0 {
+			used = math.MaxInt
+		}
+		if used-uses > most {
+			next, most = i, used-uses
+		}
+	}
+	f := rest[next]
+	return append([]int{f}, s.greedy(slices.Delete(rest, next, next+1))...)
+}
+
+// improve moves each file once to where it costs least, and reports whether any moved.
+func (s *shape) improve() (moved bool) {
+	for i, f := range s.order {
+		best, least := i, 0
+		for _, step := range []int{-1, 1} {
+			for j, cost := i+step, 0; j >= 0 && j < len(s.order); j += step {
+				cost += step * (s.cost(s.order[j], f) - s.cost(f, s.order[j]))
+				if cost < least {
+					best, least = j, cost
+				}
+			}
+		}
+		s.order = slices.Insert(slices.Delete(s.order, i, i+1), best, f)
+		moved = moved || best != i
+	}
+	return moved
+}
+
+func (s *shape) layers() int { return slices.Max(append(s.layer, 0)) }
+
+func (s *shape) share() float64 { return 100 * float64(len(s.against)) / float64(max(1, len(s.names))) }
+
+func printRows(w io.Writer, shapes []*shape) {
+	fmt.Fprintln(w, "package                    files  pairs  against    uses  against  layers")
+	for _, s := range shapes {
+		uses, against := 0, 0
+		for _, names := range s.names {
+			uses += len(names)
+		}
+		for _, p := range s.against {
+			against += len(s.names[p])
+		}
+		fmt.Fprintf(w, "%-26s %5d  %5d  %5.0f %%  %6d  %5.0f %%  %6d\n", s.path, len(s.files), len(s.names), s.share(),
+			uses, 100*float64(against)/float64(max(1, uses)), s.layers())
+	}
+}
+
+func printTotals(w io.Writer, shapes []*shape) {
+	var functions, silent []string
+	for _, s := range shapes {
+		functions = append(functions, s.functions...)
+		if s.doc == "" {
+			silent = append(silent, s.path)
+		}
+	}
+	slices.Sort(functions)
+	largest := slices.MaxFunc(shapes, func(a, b *shape) int { return cmp.Compare(len(a.files), len(b.files)) })
+	worst := slices.MaxFunc(shapes, func(a, b *shape) int { return cmp.Compare(a.share(), b.share()) })
+	highest := slices.MaxFunc(shapes, func(a, b *shape) int { return cmp.Compare(a.layers(), b.layers()) })
+	fmt.Fprintf(w, "\nlargest folder    %4d files, %s\n", len(largest.files), largest.path)
+	fmt.Fprintf(w, "most against      %4.0f %% of pairs, %s\n", worst.share(), worst.path)
+	fmt.Fprintf(w, "most layers       %4d, %s\n", highest.layers(), highest.path)
+	fmt.Fprintf(w, "median function   %s\n", functions[len(functions)/2])
+	fmt.Fprintf(w, "longest function  %s\n", functions[len(functions)-1])
+	fmt.Fprintf(w, "without a doc     %4d packages %s\n", len(silent), strings.Join(silent, " "))
+}
+
+func (s *shape) print(w io.Writer) {
+	for layer := 1; layer <= s.layers(); layer++ {
+		fmt.Fprintf(w, "\nlayer %d:", layer)
+		for _, f := range s.order {
+			if s.layer[f] == layer {
+				fmt.Fprintf(w, " %s", s.files[f])
+			}
+		}
+	}
+	fmt.Fprintf(w, "\n\nagainst the order:\n")
+	for _, p := range s.against {
+		slices.Sort(s.names[p])
+		fmt.Fprintf(w, "%s (%d) uses %s (%d) %d times: %s\n", s.files[p.user], s.layer[p.user], s.files[p.used], s.layer[p.used],
+			len(s.names[p]), strings.Join(slices.Compact(s.names[p]), " "))
+	}
+}
