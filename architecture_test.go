@@ -3,6 +3,8 @@ package rollcall_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,69 +17,61 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
+var update = flag.Bool("update", false, "write what pages show of the code anew")
+
 const module = "github.com/seed-20419f34/rollcall"
 
-// allowed is the import graph of docs/architecture.md: which of our own packages the non-test code
-// of each package may import. A package without a row is an error. "*" means everything.
-var allowed = map[string][]string{
-	"cmd/rollcall": {"*"},
-	"integration":  {"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "fsm/kv", "httpd/api", "httpd/eureka", "httpd/consul", "replication/wire", "internal/expect", "internal/need"},
-	"httpd/api":    {"fsm/registry"},
-	"httpd":        {"internal/setting", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"},
-	"replication":  {"internal/setting", "replication/batcher", "replication/wire", "httpd/api", "httpd/eureka", "fsm/registry"},
-	// The dispatcher, which knows nothing of registries.
-	"replication/batcher": {},
-	// What Rollcall servers tell each other, in bytes.
-	"replication/wire": {"fsm/codec", "fsm/registry", "httpd/eureka"},
-	"store":            {"internal/setting", "fsm", "fsm/registry", "fsm/kv"},
-	"client/sse":       {},
-	"client":           {"client/sse", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"},
-	// What chooses among instances, beside the client so that it stays optional.
-	"client/balance": {"client", "fsm/registry"},
-	"httpd/eureka":   {"fsm/registry"},
-	"httpd/consul":   {"fsm/kv", "fsm/registry"},
-	"fsm":            {"fsm/codec", "fsm/registry", "fsm/kv"},
-	"fsm/registry":   {"fsm/codec", "fsm/order", "internal/setting"},
-	"fsm/kv":         {"fsm/codec", "fsm/order"},
-	// Indexes, ends and waiters, which both halves of the state have.
-	"fsm/order": {"fsm/codec"},
-	// The one walk that writes and reads a record.
-	"fsm/codec": {},
-	// Settings as rows: what holds them declares them by tags.
-	"internal/setting": {},
-	// What measures the inner order of the packages.
-	"internal/shape": {},
-	// What tests examine, and what they cannot go on without.
-	"internal/expect": {},
-	"internal/golden": {"internal/expect", "internal/need"},
-	"internal/need":   {"internal/expect"},
-	// The service that tests of what works on one take.
-	"fsm/registry/registrytest": {"fsm/registry", "internal/need"},
-	"httpd/ratelimit":           {},
-	// What runs the HTTP and TCP checks of services, on the leader; cmd/rollcall wires it.
-	"cmd/probe": {"internal/setting", "fsm/registry"},
-	// What the programs' command lines have in common.
-	"cmd/cli": {},
-	// Clusters of local processes: dev, the benchmarks, the comparison and the integration tests start them.
-	"cmd/localcluster": {},
-	// The benchmarks, which know the servers from outside only.
-	"cmd/rollcall-bench": {"internal/setting", "cmd/cli", "cmd/localcluster", "cmd/bench/compare", "cmd/bench/load", "cmd/bench/report", "cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict", "cmd/bench/wire", "client", "client/sse", "fsm/registry"},
-	"cmd/bench/scenario": {},
-	"cmd/bench/wire":     {},
-	"cmd/bench/trial":    {"cmd/bench/scenario"},
-	"cmd/bench/truth":    {"cmd/bench/trial"},
-	"cmd/bench/load":     {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client/sse"},
-	"cmd/bench/observe":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry", "httpd/eureka"},
-	"cmd/bench/verdict":  {"cmd/bench/scenario", "cmd/bench/trial"},
-	"cmd/bench/report":   {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"},
-	"cmd/bench/compare":  {"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "cmd/bench/wire", "client"},
-	// The same for gRPC, a module of its own.
-	"client/grpcresolver": {"client", "client/balance", "fsm/registry"},
-	// Examples, which are clients like any other.
-	"docs/examples/gateway": {"client"},
-	"docs/examples/orders":  {"client", "client/balance", "fsm/registry"},
-	// The protocol's test suite: tests import it, nothing else does.
-	"httpd/conformance": {"client/sse", "httpd/eureka", "fsm/registry", "internal/expect", "internal/need"},
+// room is a package, and which other packages of ours its non-test code may import; "*" means all.
+type room struct {
+	path    string
+	imports []string
+}
+
+// rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
+// first sentence of its doc.
+var rooms = []room{
+	{"cmd/rollcall", []string{"*"}},
+	{"cmd/cli", nil},
+	{"cmd/probe", []string{"internal/setting", "fsm/registry"}},
+	{"cmd/localcluster", nil},
+	{"httpd", []string{"internal/setting", "httpd/api", "httpd/eureka", "httpd/consul", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"}},
+	{"httpd/api", []string{"fsm/registry"}},
+	{"httpd/eureka", []string{"fsm/registry"}},
+	{"httpd/consul", []string{"fsm/kv", "fsm/registry"}},
+	{"httpd/ratelimit", nil},
+	{"httpd/conformance", []string{"client/sse", "httpd/eureka", "internal/expect", "internal/need"}},
+	{"store", []string{"internal/setting", "fsm", "fsm/registry", "fsm/kv"}},
+	{"replication", []string{"internal/setting", "replication/batcher", "replication/wire", "httpd/api", "httpd/eureka", "fsm/registry"}},
+	{"replication/batcher", nil},
+	{"replication/wire", []string{"fsm/codec", "fsm/registry", "httpd/eureka"}},
+	{"fsm", []string{"fsm/codec", "fsm/registry", "fsm/kv"}},
+	{"fsm/registry", []string{"fsm/codec", "fsm/order", "internal/setting"}},
+	{"fsm/registry/registrytest", []string{"fsm/registry", "internal/need"}},
+	{"fsm/kv", []string{"fsm/codec", "fsm/order"}},
+	{"fsm/order", []string{"fsm/codec"}},
+	{"fsm/codec", nil},
+	{"client", []string{"client/sse", "httpd/api", "httpd/eureka", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"}},
+	{"client/sse", nil},
+	{"client/balance", []string{"client", "fsm/registry"}},
+	{"client/grpcresolver", []string{"client", "client/balance", "fsm/registry"}},
+	{"docs/examples/gateway", []string{"client"}},
+	{"docs/examples/orders", []string{"client", "client/balance", "fsm/registry"}},
+	{"cmd/rollcall-bench", []string{"internal/setting", "cmd/cli", "cmd/localcluster", "cmd/bench/compare", "cmd/bench/load", "cmd/bench/report", "cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict", "cmd/bench/wire", "client", "client/sse", "fsm/registry"}},
+	{"cmd/bench/compare", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/load", "cmd/bench/observe", "cmd/bench/wire", "client"}},
+	{"cmd/bench/report", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/verdict"}},
+	{"cmd/bench/verdict", []string{"cmd/bench/scenario", "cmd/bench/trial"}},
+	{"cmd/bench/observe", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client", "fsm/registry", "httpd/eureka"}},
+	{"cmd/bench/load", []string{"cmd/bench/scenario", "cmd/bench/trial", "cmd/bench/truth", "cmd/bench/wire", "client/sse"}},
+	{"cmd/bench/truth", []string{"cmd/bench/trial"}},
+	{"cmd/bench/trial", []string{"cmd/bench/scenario"}},
+	{"cmd/bench/scenario", nil},
+	{"cmd/bench/wire", nil},
+	{"integration", []string{"cmd/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "httpd/api", "internal/expect", "internal/need"}},
+	{"internal/setting", nil},
+	{"internal/shape", nil},
+	{"internal/expect", nil},
+	{"internal/need", []string{"internal/expect"}},
+	{"internal/golden", []string{"internal/expect", "internal/need"}},
 }
 
 // forbidden lists what the deterministic state machine must not import: a network, an operating
@@ -85,8 +79,8 @@ var allowed = map[string][]string{
 var forbidden = []string{"net", "os", "math/rand", "crypto/rand"}
 
 type goPackage struct {
-	ImportPath string
-	Imports    []string
+	ImportPath, Doc string
+	Imports         []string
 }
 
 // packages lists the packages of this module, and of those inside it.
@@ -94,7 +88,7 @@ func packages(t *testing.T) []goPackage {
 	t.Helper()
 	var pkgs []goPackage
 	for _, dir := range modules(t) {
-		dec := json.NewDecoder(strings.NewReader(output(t, "go", "-C", dir, "list", "-json=ImportPath,Imports", "./...")))
+		dec := json.NewDecoder(strings.NewReader(output(t, "go", "-C", dir, "list", "-json=ImportPath,Doc,Imports", "./...")))
 		for {
 			var p goPackage
 			if err := dec.Decode(&p); err == io.EOF {
@@ -134,18 +128,56 @@ func TestImportsRunOneWay(t *testing.T) {
 		if !ok {
 			continue // the module root holds this test only
 		}
-		row, ok := allowed[name]
-		if !ok {
-			t.Errorf("package %s has no row in the import graph; add one here and to docs/architecture.md", name)
+		i := slices.IndexFunc(rooms, func(r room) bool { return r.path == name })
+		if i < 0 {
+			t.Errorf("package %s has no row in the import graph: add one to rooms", name)
 			continue
 		}
 		for _, imp := range p.Imports {
-			own, ok := strings.CutPrefix(imp, module+"/")
-			if ok && !slices.Contains(row, own) && !slices.Contains(row, "*") {
-				t.Errorf("%s imports %s; allowed are %v", name, own, row)
+			ours, ok := strings.CutPrefix(imp, module+"/")
+			if ok && !slices.Contains(rooms[i].imports, ours) && !slices.Contains(rooms[i].imports, "*") {
+				t.Errorf("%s imports %s; allowed are %v", name, ours, rooms[i].imports)
 			}
 		}
 	}
+}
+
+func TestEveryRowOfTheImportGraphIsUsed(t *testing.T) {
+	imports := map[string][]string{}
+	for _, p := range packages(t) {
+		imports[strings.TrimPrefix(p.ImportPath, module+"/")] = p.Imports
+	}
+	for _, r := range rooms {
+		used, ok := imports[r.path]
+		expect.That(t, ok, "rooms has a row for %s, which is no package", r.path)
+		for _, imp := range r.imports {
+			expect.That(t, imp == "*" || slices.Contains(used, module+"/"+imp), "%s may import %s, and does not", r.path, imp)
+		}
+	}
+}
+
+func TestArchitectureShowsThePackages(t *testing.T) {
+	const page, from, to = "docs/architecture.md", "<!-- packages: made by go test -run Packages -update . -->\n", "<!-- end of packages -->\n"
+	sentences := map[string]string{}
+	for _, p := range packages(t) {
+		doc := strings.TrimPrefix(strings.TrimPrefix(p.Doc, "Package "), "Command ")
+		_, sentences[strings.TrimPrefix(p.ImportPath, module+"/")], _ = strings.Cut(doc, " ")
+	}
+	table := "| Package | What it is | May import |\n|---|---|---|\n"
+	for _, r := range rooms {
+		need.That(t, sentences[r.path] != "", "package %s has no sentence", r.path)
+		may := strings.NewReplacer("*", "everything").Replace(strings.Join(r.imports, ", "))
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", r.path, sentences[r.path], may)
+	}
+	text := string(need.Got(os.ReadFile(page))(t))
+	before, rest, ok := strings.Cut(text, from)
+	shown, after, ok2 := strings.Cut(rest, to)
+	need.That(t, ok && ok2, "%s has no %q and %q", page, from, to)
+	if *update && shown != table {
+		need.OK(t, os.WriteFile(page, []byte(before+from+table+to+after), 0o644))
+		return
+	}
+	expect.That(t, shown == table, "the packages of %s are not those of rooms; run this test with -update. They should be\n%s", page, table)
 }
 
 func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
