@@ -10,6 +10,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -28,9 +29,14 @@ import (
 func main() {
 	verbose := flag.String("v", "", "print the layers of one `package`, such as fsm/registry, and what runs against its order")
 	docs := flag.Bool("packages", false, "print the first sentence of each package's doc")
+	check := flag.Bool("check", false, "print nothing but what is over a limit, and fail if anything is")
 	flag.Parse()
 	shapes, err := load()
-	if err == nil {
+	switch {
+	case err != nil:
+	case *check:
+		err = errors.Join(overLimits(shapes)...)
+	default:
 		err = report(os.Stdout, shapes, *verbose, *docs)
 	}
 	if err != nil {
@@ -58,6 +64,43 @@ func report(w io.Writer, shapes []*shape, verbose string, docs bool) error {
 	return nil
 }
 
+// What the house keeps to.
+const (
+	maxFiles   = 45
+	maxAgainst = 10 // percent of a package's pairs
+	maxLayers  = 8
+	maxMedian  = 12 // lines of a function
+	maxLongest = 60
+)
+
+func overLimits(shapes []*shape) (over []error) {
+	var functions []function
+	for _, s := range shapes {
+		functions = append(functions, s.functions...)
+		if len(s.files) > maxFiles {
+			over = append(over, fmt.Errorf("%s has %d files; a folder has at most %d", s.path, len(s.files), maxFiles))
+		}
+		if s.share() > maxAgainst {
+			over = append(over, fmt.Errorf("in %s %.0f %% of the pairs of files run against the order; at most %d %% may (-v %s shows them)", s.path, s.share(), maxAgainst, s.path))
+		}
+		if s.layers() > maxLayers {
+			over = append(over, fmt.Errorf("%s has %d layers of files; a package has at most %d (-v %s shows them)", s.path, s.layers(), maxLayers, s.path))
+		}
+		if s.doc == "" {
+			over = append(over, fmt.Errorf("package %s has no doc", s.path))
+		}
+		for _, f := range s.functions {
+			if f.lines > maxLongest {
+				over = append(over, fmt.Errorf("%s of %s has %d lines; a function has at most %d", f.name, s.path, f.lines, maxLongest))
+			}
+		}
+	}
+	if m := median(functions); m.lines > maxMedian {
+		over = append(over, fmt.Errorf("the median function has %d lines; at most %d are meant", m.lines, maxMedian))
+	}
+	return over
+}
+
 // load measures the packages below the working directory.
 func load() (shapes []*shape, err error) {
 	read, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule}, "./...")
@@ -81,7 +124,7 @@ func load() (shapes []*shape, err error) {
 type shape struct {
 	path, doc string
 	files     []string
-	functions []string          // their lines and names
+	functions []function
 	names     map[pair][]string // by which a pair's user uses the other file: one for each use
 	order     []int
 	layer     []int  // of each file; the lowest is 1
@@ -89,6 +132,24 @@ type shape struct {
 }
 
 type pair struct{ user, used int }
+
+type function struct {
+	lines      int
+	name, path string
+}
+
+func (f function) String() string {
+	return fmt.Sprintf("%4d lines, such as %s of %s", f.lines, f.name, f.path)
+}
+
+func byLines(a, b function) int {
+	return cmp.Or(cmp.Compare(a.lines, b.lines), cmp.Compare(a.path, b.path))
+}
+
+func median(functions []function) function {
+	sorted := slices.SortedFunc(slices.Values(functions), byLines)
+	return sorted[len(sorted)/2]
+}
 
 func measure(path string, p *packages.Package) *shape {
 	s := &shape{path: path, names: map[pair][]string{}}
@@ -115,8 +176,7 @@ func measure(path string, p *packages.Package) *shape {
 func (s *shape) addFunctions(file *token.File, declared []ast.Decl) {
 	for _, d := range declared {
 		if f, ok := d.(*ast.FuncDecl); ok {
-			lines := file.Line(f.End()) - file.Line(f.Pos()) + 1
-			s.functions = append(s.functions, fmt.Sprintf("%4d lines, such as %s of %s", lines, f.Name.Name, s.path))
+			s.functions = append(s.functions, function{file.Line(f.End()) - file.Line(f.Pos()) + 1, f.Name.Name, s.path})
 		}
 	}
 }
@@ -229,22 +289,22 @@ func printRows(w io.Writer, shapes []*shape) {
 }
 
 func printTotals(w io.Writer, shapes []*shape) {
-	var functions, silent []string
+	var functions []function
+	var silent []string
 	for _, s := range shapes {
 		functions = append(functions, s.functions...)
 		if s.doc == "" {
 			silent = append(silent, s.path)
 		}
 	}
-	slices.Sort(functions)
 	largest := slices.MaxFunc(shapes, func(a, b *shape) int { return cmp.Compare(len(a.files), len(b.files)) })
 	worst := slices.MaxFunc(shapes, func(a, b *shape) int { return cmp.Compare(a.share(), b.share()) })
 	highest := slices.MaxFunc(shapes, func(a, b *shape) int { return cmp.Compare(a.layers(), b.layers()) })
 	fmt.Fprintf(w, "\nlargest folder    %4d files, %s\n", len(largest.files), largest.path)
 	fmt.Fprintf(w, "most against      %4.0f %% of pairs, %s\n", worst.share(), worst.path)
 	fmt.Fprintf(w, "most layers       %4d, %s\n", highest.layers(), highest.path)
-	fmt.Fprintf(w, "median function   %s\n", functions[len(functions)/2])
-	fmt.Fprintf(w, "longest function  %s\n", functions[len(functions)-1])
+	fmt.Fprintf(w, "median function   %s\n", median(functions))
+	fmt.Fprintf(w, "longest function  %s\n", slices.MaxFunc(functions, byLines))
 	fmt.Fprintf(w, "without a doc     %4d packages %s\n", len(silent), strings.Join(silent, " "))
 }
 

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,4 +72,25 @@ func TestReport(t *testing.T) {
 		expect.That(t, strings.Contains(out.String(), want), "-v %q prints\n%s\nwant in it\n%s", asked, out.String(), want)
 	}
 	expect.ErrorSays(t, report(nil, shapes, "unmade", false), "no package unmade", "the error is")
+}
+
+func TestLimitsThatAreBrokenAreNamed(t *testing.T) {
+	long := "func Long() {\n" + strings.Repeat("\t_ = 0\n", 59) + "}"
+	var chain []string
+	for i := range 9 {
+		chain = append(chain, fmt.Sprintf("func F%d() { F%d() }", i, i+1))
+	}
+	for want, sources := range map[string][]string{
+		"50 % of the pairs":                {"func A() { B() }", "func B() { A() }"},
+		"has 10 layers":                    append(chain, "func F9() {}"),
+		"has 46 files":                     slices.Repeat([]string{""}, 45),
+		"Long of made has 61 lines":        {long},
+		"the median function has 61 lines": {long},
+		"package made has no doc":          {"func A() {}"},
+	} {
+		expect.ErrorSays(t, errors.Join(overLimits([]*shape{shapeOf(t, append(sources, "func main() {}")...)})...), want, "over the limits is")
+	}
+	good := shapeOf(t, "func A() {}")
+	good.doc = "Package made is within every limit."
+	expect.OK(t, errors.Join(overLimits([]*shape{good})...))
 }
