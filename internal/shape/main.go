@@ -2,10 +2,10 @@
 //
 // A file uses another one of its package if an identifier in it names what the other one declares: a function, type, variable,
 // constant, method or field. Two files are one pair, however many such uses there are; two that use each other are two pairs.
-// An order of the files puts what is used before what uses it. The program looks for one that few pairs run against, and among
-// those for one that few uses run against: it orders the components of files that use each other, arranges the files of a
-// component by the heuristic of Eades, Lin and Smyth, and moves single files until no move helps. Layers are the files of the
-// longest path through the pairs that run with the order. Tests, generated files and examples are not measured.
+// An order of the files puts what is used before what uses it. The program looks for one that few uses run against: it orders
+// the components of files that use each other, arranges the files of a component by the heuristic of Eades, Lin and Smyth, and
+// moves single files until no move helps. Layers are the files of the longest path through the pairs that run with the order.
+// Tests, generated files and examples are not measured.
 package main
 
 import (
@@ -67,7 +67,7 @@ func report(w io.Writer, shapes []*shape, verbose string, docs bool) error {
 // What the house keeps to.
 const (
 	maxFiles   = 45
-	maxAgainst = 10 // percent of a package's pairs
+	maxAgainst = 10 // percent of a package's uses
 	maxLayers  = 8
 	maxMedian  = 12 // lines of a function
 	maxLongest = 60
@@ -81,7 +81,7 @@ func overLimits(shapes []*shape) (over []error) {
 			over = append(over, fmt.Errorf("%s has %d files; a folder has at most %d", s.path, len(s.files), maxFiles))
 		}
 		if s.share() > maxAgainst {
-			over = append(over, fmt.Errorf("in %s %.0f %% of the pairs of files run against the order; at most %d %% may (-v %s shows them)", s.path, s.share(), maxAgainst, s.path))
+			over = append(over, fmt.Errorf("in %s %.0f %% of the uses between files run against the order; at most %d %% may (-v %s shows them)", s.path, s.share(), maxAgainst, s.path))
 		}
 		if s.layers() > maxLayers {
 			over = append(over, fmt.Errorf("%s has %d layers of files; a package has at most %d (-v %s shows them)", s.path, s.layers(), maxLayers, s.path))
@@ -181,11 +181,8 @@ func (s *shape) addFunctions(file *token.File, declared []ast.Decl) {
 	}
 }
 
-// cost is what a file costs that stands before one it uses: pairs count first, then uses.
-func (s *shape) cost(user, used int) int {
-	uses := len(s.names[pair{user, used}])
-	return min(uses, 1)<<20 + uses
-}
+// cost is what a file costs that stands before one it uses.
+func (s *shape) cost(user, used int) int { return len(s.names[pair{user, used}]) }
 
 // arrange puts files first that reach few: a file's component reaches as many as the file, what it uses outside of it fewer.
 func (s *shape) arrange() {
@@ -271,20 +268,27 @@ func (s *shape) improve() (moved bool) {
 
 func (s *shape) layers() int { return slices.Max(append(s.layer, 0)) }
 
-func (s *shape) share() float64 { return 100 * float64(len(s.against)) / float64(max(1, len(s.names))) }
+// uses counts the uses between the package's files.
+func (s *shape) uses() (uses int) {
+	for _, names := range s.names {
+		uses += len(names)
+	}
+	return uses
+}
+
+// share is the percentage of the uses that run against the order.
+func (s *shape) share() float64 {
+	against := 0
+	for _, p := range s.against {
+		against += len(s.names[p])
+	}
+	return 100 * float64(against) / float64(max(1, s.uses()))
+}
 
 func printRows(w io.Writer, shapes []*shape) {
-	fmt.Fprintln(w, "package                    files  pairs  against    uses  against  layers")
+	fmt.Fprintln(w, "package                    files  pairs    uses  against  layers")
 	for _, s := range shapes {
-		uses, against := 0, 0
-		for _, names := range s.names {
-			uses += len(names)
-		}
-		for _, p := range s.against {
-			against += len(s.names[p])
-		}
-		fmt.Fprintf(w, "%-26s %5d  %5d  %5.0f %%  %6d  %5.0f %%  %6d\n", s.path, len(s.files), len(s.names), s.share(),
-			uses, 100*float64(against)/float64(max(1, uses)), s.layers())
+		fmt.Fprintf(w, "%-26s %5d  %5d  %6d  %5.0f %%  %6d\n", s.path, len(s.files), len(s.names), s.uses(), s.share(), s.layers())
 	}
 }
 
@@ -301,7 +305,7 @@ func printTotals(w io.Writer, shapes []*shape) {
 	worst := slices.MaxFunc(shapes, func(a, b *shape) int { return cmp.Compare(a.share(), b.share()) })
 	highest := slices.MaxFunc(shapes, func(a, b *shape) int { return cmp.Compare(a.layers(), b.layers()) })
 	fmt.Fprintf(w, "\nlargest folder    %4d files, %s\n", len(largest.files), largest.path)
-	fmt.Fprintf(w, "most against      %4.0f %% of pairs, %s\n", worst.share(), worst.path)
+	fmt.Fprintf(w, "most against      %4.0f %% of uses, %s\n", worst.share(), worst.path)
 	fmt.Fprintf(w, "most layers       %4d, %s\n", highest.layers(), highest.path)
 	fmt.Fprintf(w, "median function   %s\n", median(functions))
 	fmt.Fprintf(w, "longest function  %s\n", slices.MaxFunc(functions, byLines))
