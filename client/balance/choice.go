@@ -2,12 +2,10 @@ package balance
 
 import (
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"maps"
 	"math/rand/v2"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -29,79 +27,6 @@ type address struct {
 
 // String returns host:port, as URLs have it.
 func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
-
-// addressOf is where an instance listens for a scheme; the zero address: nowhere.
-func (t *Transport) addressOf(i *registry.Instance, scheme string) address {
-	host, port := t.host(i), i.PortFor(scheme == "https")
-	if host == "" || port == 0 {
-		return address{}
-	}
-	return address{host, port}
-}
-
-func (t *Transport) asListed(i *registry.Instance, scheme string) listed {
-	return listed{t.addressOf(i, scheme), i.LastDirty}
-}
-
-// choice is the instance for one try.
-type choice struct {
-	listed
-	of int // how many it was chosen from
-}
-
-// choose chooses an instance for a URL among those that are listed now and were not tried, if possible
-// one that is not avoided.
-func (t *Transport) choose(u *url.URL, tried []address) (choice, error) {
-	if u == nil {
-		return choice{}, errors.New("the request has no URL")
-	}
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return choice{}, fmt.Errorf("scheme %q of %s is not http or https", u.Scheme, u.Redacted())
-	}
-	list := t.list.Snapshot()
-	up := t.lookup(list, u.Scheme, u.Host)
-	fit := keep(up, func(i *registry.Instance) bool {
-		at := t.addressOf(i, u.Scheme)
-		return at != address{} && !slices.Contains(tried, at)
-	})
-	switch {
-	case len(fit) > 0:
-	case len(up) > 0:
-		return choice{}, fmt.Errorf("service %q: %w: none of the %d that are UP has a host and its %s enabled", u.Host, ErrNoInstance, len(up), portName(u.Scheme))
-	case list.Len() == 0:
-		return choice{}, fmt.Errorf("service %q: %w: the list of all instances is empty (Discovery.Ready waits for it)", u.Host, ErrNoInstance)
-	default:
-		return choice{}, fmt.Errorf("service %q: %w: none is UP", u.Host, ErrNoInstance)
-	}
-	picked := t.picker.Pick(t.unavoided(fit, u.Scheme))
-	if picked == nil {
-		return choice{}, fmt.Errorf("service %q: %w: the Picker took none of %d", u.Host, ErrNoInstance, len(fit))
-	}
-	return choice{t.asListed(picked, u.Scheme), len(fit)}, nil
-}
-
-func portName(scheme string) string {
-	if scheme == "https" {
-		return "securePort"
-	}
-	return "port"
-}
-
-// unavoided returns those of list that are not avoided, or all if all are.
-func (t *Transport) unavoided(list []*registry.Instance, scheme string) []*registry.Instance {
-	avoided := t.avoided.now()
-	if avoided == nil {
-		return list
-	}
-	rest := keep(list, func(i *registry.Instance) bool {
-		_, avoid := avoided[t.asListed(i, scheme)]
-		return !avoid
-	})
-	if len(rest) == 0 {
-		return list
-	}
-	return rest
-}
 
 // keep returns those of list that are good: list itself if all are, as nearly always.
 func keep(list []*registry.Instance, good func(*registry.Instance) bool) []*registry.Instance {
@@ -266,4 +191,10 @@ func (a *avoided) change(do func(map[listed]time.Time)) map[listed]time.Time {
 	}
 	a.until.Store(&next)
 	return next
+}
+
+// unconnected says that an instance was not reached, so that nothing was sent.
+func unconnected(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }

@@ -3,8 +3,6 @@ package probe
 import (
 	"container/heap"
 	"context"
-	"reflect"
-	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -57,110 +55,6 @@ func (c *check) timeout() time.Duration {
 	return min(timeout, c.interval(), maxTimeout)
 }
 
-// update takes over what the registry has now.
-func (l *leading) update(view *registry.View) {
-	changes, err := view.ChangesOf(l.seen, registry.Selector{})
-	if l.seen == 0 || err != nil { // the list does not reach back
-		l.updateAll(view)
-	}
-	for _, c := range changes {
-		l.updateInstance(view, c.Lease.Key())
-	}
-	l.updateNodes(view)
-	l.seen = view.Index()
-	l.p.metrics.checks.Set(float64(len(l.checks)))
-}
-
-func (l *leading) updateAll(view *registry.View) {
-	for o := range l.owned {
-		if o.key != (registry.Key{}) {
-			l.updateInstance(view, o.key)
-		}
-	}
-	for lease := range view.All() {
-		if lease.Service != nil {
-			l.updateInstance(view, lease.Key())
-		}
-	}
-}
-
-func (l *leading) updateInstance(view *registry.View, key registry.Key) {
-	var checks []*registry.Check
-	var registered own
-	if lease, ok := view.Find(key); ok && lease.Service != nil {
-		checks, registered = lease.Service.Checks, ownOf(lease.Service, lease.Instance)
-	}
-	l.set(owner{key: key}, registered, checks)
-}
-
-// updateNodes looks at all nodes, of which there are few, if one of them has changed.
-func (l *leading) updateNodes(view *registry.View) {
-	if l.seen > 0 && view.CatalogIndex() == l.nodes {
-		return
-	}
-	l.nodes = view.CatalogIndex()
-	there := map[string]bool{}
-	for n := range view.Nodes() {
-		there[n.Name] = true
-		l.set(owner{node: n.Name}, own{}, n.Checks)
-	}
-	for o := range l.owned {
-		if o.key == (registry.Key{}) && !there[o.node] {
-			l.set(o, own{}, nil)
-		}
-	}
-}
-
-// set makes the checks of an owner those that are probed.
-func (l *leading) set(o owner, registered own, checks []*registry.Check) {
-	var refs []ref
-	for _, c := range checks {
-		if c.Probe != nil {
-			refs = append(refs, ref{c.Node, c.ID})
-			l.put(o, registered, c)
-		}
-	}
-	for _, old := range l.owned[o] {
-		if c, ok := l.checks[old]; ok && c.owner == o && !slices.Contains(refs, old) {
-			l.drop(c)
-		}
-	}
-	if l.owned[o] = refs; len(refs) == 0 {
-		delete(l.owned, o)
-	}
-}
-
-// put begins to probe a check; one that is probed in the same way already goes on.
-func (l *leading) put(o owner, registered own, c *registry.Check) {
-	name := ref{c.Node, c.ID}
-	if old, ok := l.checks[name]; ok {
-		if reflect.DeepEqual(old.probe, c.Probe) && reflect.DeepEqual(old.own, registered) {
-			old.owner = o
-			return
-		}
-		l.drop(old)
-	}
-	fresh := &check{ref: name, owner: o, probe: c.Probe, own: registered}
-	// At a random time, or all checks would run at once whenever a node begins to lead.
-	fresh.due = time.Now().Add(l.p.draw(fresh.interval()))
-	l.checks[name] = fresh
-	l.waiting.add(fresh)
-}
-
-func (l *leading) drop(c *check) {
-	delete(l.checks, c.ref)
-	switch {
-	case c.held != "":
-		l.unhold(c)
-		return
-	case c.stop == nil:
-		l.waiting.remove(c)
-		return
-	}
-	c.dropped = true
-	c.stop()
-}
-
 // schedule is the checks that wait for their time, the first of them on top.
 type schedule []*check
 
@@ -204,44 +98,6 @@ func (s *schedule) Pop() any {
 	(*s)[last] = nil
 	*s = (*s)[:last]
 	return c
-}
-
-// run makes one attempt at a check, and tells the registry if that changed its state.
-func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
-	limited, cancel := context.WithTimeout(ctx, c.timeout())
-	defer cancel()
-	found := p.attempt(limited, c.probe, c.own)
-	if ctx.Err() != nil {
-		return // the attempt was ended, and says nothing of the service
-	}
-	p.metrics.count(c.probe, found.status)
-	view, err := p.cfg.Registry.View(ctx, registry.Stale)
-	if err != nil {
-		return
-	}
-	present, ok := view.CheckOn(c.node, c.id)
-	if !ok {
-		return
-	}
-	status, settled := c.tally.judge(c.probe, present.Status, found.status)
-	found.status = status
-	if now := time.Now(); settled && c.tally.news(present, found, now) && p.tell(ctx, c.ref, found, epoch) {
-		c.tally.told = now
-	}
-}
-
-// tell has the registry set a check. If that fails the next attempt comes to the same result.
-func (p *Prober) tell(ctx context.Context, c ref, r result, epoch registry.Epoch) bool {
-	_, err := p.cfg.Registry.Apply(ctx, registry.FromClient, registry.SetCheck{
-		Node: c.node, Check: c.id, Status: r.status, Output: r.output, Epoch: epoch,
-	})
-	if err != nil && ctx.Err() == nil && !p.failing.Swap(true) {
-		p.cfg.Log.Warn("the result of a check was not committed", "node", c.node, "check", c.id, "err", err)
-	}
-	if err == nil {
-		p.failing.Store(false)
-	}
-	return err == nil
 }
 
 // outputPause is the shortest time between two outputs of a state that stays the same. Bodies hold times

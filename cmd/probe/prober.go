@@ -13,7 +13,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,21 +80,6 @@ func New(cfg Config) *Prober {
 	}
 }
 
-// leading is the work of one leadership. It belongs to Run's goroutine.
-type leading struct {
-	p       *Prober
-	epoch   registry.Epoch
-	seen    registry.Index      // of the view that was looked at last
-	nodes   registry.Index      // its CatalogIndex
-	checks  map[ref]*check      // all that are probed
-	owned   map[owner][]ref     // and of what
-	waiting schedule            // those of which no attempt runs
-	running int                 // attempts
-	of      map[string]int      // them by service
-	held    map[string][]*check // those that are due and wait for a place of their service
-	ended   chan *check         // an attempt of it has; never full
-}
-
 // Run probes until ctx ends, which is when the node leads no longer, and returns when the last attempt has
 // ended. epoch is the leadership: what the registry is told after it has no effect.
 func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
@@ -134,93 +118,6 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 	}
 }
 
-func (l *leading) look(ctx context.Context) {
-	if view, err := l.p.cfg.Registry.View(ctx, registry.Stale); err == nil { // the leader's own state is the newest
-		l.update(view)
-	}
-}
-
-// start runs what is due.
-func (l *leading) start(ctx context.Context, attempts *sync.WaitGroup) {
-	for l.running < atOnce {
-		c, ok := l.waiting.due(time.Now())
-		if !ok {
-			return
-		}
-		service := c.owner.service()
-		if l.of[service] == perService {
-			l.held[service] = append(l.held[service], c)
-			c.held = service
-			continue
-		}
-		l.running++
-		l.of[service]++
-		c.runs = service
-		c.due = time.Now().Add(c.interval())
-		running, stop := context.WithCancel(ctx)
-		c.stop = stop
-		attempts.Go(func() {
-			defer func() { l.ended <- c }()
-			l.p.run(running, c, l.epoch)
-		})
-	}
-}
-
-// again makes a check wait for its next time, once its attempt has ended.
-func (l *leading) again(c *check) {
-	l.running--
-	c.stop()
-	c.stop = nil
-	if !c.dropped {
-		l.waiting.add(c)
-	}
-	if l.of[c.runs]--; l.of[c.runs] == 0 {
-		delete(l.of, c.runs)
-	}
-	if held := l.held[c.runs]; len(held) > 0 {
-		first := held[0]
-		l.unhold(first)
-		l.waiting.add(first) // it was due before what is due now
-	}
-}
-
-// unhold takes out a check that waits for a place of its service.
-func (l *leading) unhold(c *check) {
-	held := slices.DeleteFunc(l.held[c.held], func(other *check) bool { return other == c })
-	if l.held[c.held] = held; len(held) == 0 {
-		delete(l.held, c.held)
-	}
-	c.held = ""
-}
-
-// oldest is when the check was or will be due that has waited longest, in ns of Unix time; 0: none waits.
-func (l *leading) oldest() int64 {
-	var oldest time.Time
-	consider := func(c *check) {
-		if oldest.IsZero() || c.due.Before(oldest) {
-			oldest = c.due
-		}
-	}
-	if len(l.waiting) > 0 {
-		consider(l.waiting[0])
-	}
-	for _, held := range l.held {
-		consider(held[0])
-	}
-	if oldest.IsZero() {
-		return 0
-	}
-	return oldest.UnixNano()
-}
-
-// pause is the time until something is due. While no further attempt may run that is not asked.
-func (l *leading) pause() time.Duration {
-	if len(l.waiting) == 0 || l.running == atOnce {
-		return time.Hour
-	}
-	return max(time.Until(l.waiting[0].due), 0)
-}
-
 // metrics are the figures of a Prober.
 type metrics struct {
 	checks prometheus.Gauge
@@ -256,4 +153,42 @@ func (m *metrics) count(p *registry.Probe, found registry.CheckStatus) {
 		kind = "http"
 	}
 	m.runs.WithLabelValues(kind, statusWords[found]).Inc()
+}
+
+// run makes one attempt at a check, and tells the registry if that changed its state.
+func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
+	limited, cancel := context.WithTimeout(ctx, c.timeout())
+	defer cancel()
+	found := p.attempt(limited, c.probe, c.own)
+	if ctx.Err() != nil {
+		return // the attempt was ended, and says nothing of the service
+	}
+	p.metrics.count(c.probe, found.status)
+	view, err := p.cfg.Registry.View(ctx, registry.Stale)
+	if err != nil {
+		return
+	}
+	present, ok := view.CheckOn(c.node, c.id)
+	if !ok {
+		return
+	}
+	status, settled := c.tally.judge(c.probe, present.Status, found.status)
+	found.status = status
+	if now := time.Now(); settled && c.tally.news(present, found, now) && p.tell(ctx, c.ref, found, epoch) {
+		c.tally.told = now
+	}
+}
+
+// tell has the registry set a check. If that fails the next attempt comes to the same result.
+func (p *Prober) tell(ctx context.Context, c ref, r result, epoch registry.Epoch) bool {
+	_, err := p.cfg.Registry.Apply(ctx, registry.FromClient, registry.SetCheck{
+		Node: c.node, Check: c.id, Status: r.status, Output: r.output, Epoch: epoch,
+	})
+	if err != nil && ctx.Err() == nil && !p.failing.Swap(true) {
+		p.cfg.Log.Warn("the result of a check was not committed", "node", c.node, "check", c.id, "err", err)
+	}
+	if err == nil {
+		p.failing.Store(false)
+	}
+	return err == nil
 }

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -439,4 +440,45 @@ func askStatus(ctx context.Context, h *http.Client, addr string) (client.Status,
 		return client.Status{}, err
 	}
 	return cl.Status(ctx)
+}
+
+// Run runs every scenario in each mode, alternating: in each round all scenarios, of each first one mode, then the
+// other; the next round begins with the other mode. Both have the same seed in a round. A trial that cannot be
+// completed is noted (trial.Trial.Failed) and ends nothing. The error is that of ctx, that of a scenario that does
+// not fit into its length, or that of the first cluster if it could not be started: then no other would.
+func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
+	if err := c.fits(); err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	result := &trial.Comparison{
+		Version: c.Version, Date: started.Format(time.DateOnly), Machine: c.Machine, Plan: c.Plan, Scenarios: c.Scenarios,
+	}
+	turns := c.turns()
+	for i, turn := range turns {
+		r := run{config: c, turn: turn, progress: newProgress(c.Progress, i+1, len(turns), turn)}
+		t, err := r.trial(ctx)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("compare: %w", context.Cause(ctx))
+		}
+		if err != nil && i == 0 && r.cluster == nil {
+			return nil, err
+		}
+		result.Trials = append(result.Trials, t)
+	}
+	result.Plan.Took = trial.Of(time.Since(started))
+	return result, nil
+}
+
+// length is that of a scenario's load.
+func (c Config) length(s scenario.Scenario) time.Duration {
+	return cmp.Or(s.Length.Duration(), c.Plan.Length.Duration())
+}
+
+func (c Config) fits() error {
+	var errs []error
+	for _, s := range c.Scenarios {
+		errs = append(errs, s.Fits(c.length(s)))
+	}
+	return errors.Join(errs...)
 }

@@ -5,9 +5,7 @@ package load
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -17,9 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
-	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // Config says what a load is. The zero values of the optional fields are documented with them.
@@ -60,30 +56,6 @@ type Load struct {
 	watched watchCounts // by the watchers
 	fleet   *fleet
 	keys    *watchedKeys
-}
-
-// New lays a load out. Nothing is sent yet.
-func New(c Config) (*Load, error) {
-	switch {
-	case len(c.Nodes) == 0:
-		return nil, errors.New("a load needs the address of at least one node")
-	case c.Connections < 0:
-		return nil, fmt.Errorf("%d connections: there must be one at least, or 0 for enough", c.Connections)
-	}
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
-	c.Prefix = cmp.Or(c.Prefix, "LOAD")
-	if c.Reach == nil {
-		c.Reach = new(Reach)
-	}
-	l := &Load{Config: c, recorder: newRecorder(len(c.Nodes))}
-	l.fleet, l.keys = newFleet(l), newKeys(l)
-	return l, nil
-}
-
-// Register registers all instances (Load.Instances) and the watched keys, as fast as the cluster takes them,
-// and returns when all were acknowledged.
-func (l *Load) Register(ctx context.Context) error {
-	return errors.Join(l.fleet.register(ctx), l.keys.register(ctx))
 }
 
 // described is an instance as its client describes it to the registry: about 1 KB, as Spring sends it.
@@ -165,98 +137,3 @@ const (
 	leaveRounds = 10                     // of looking for watched keys that came back
 	leavePause  = 200 * time.Millisecond // between them
 )
-
-// Leave cancels what the load has registered and not canceled yet: instances and watched keys. Call it after
-// Stop. The error says how many may still be registered, until their leases end.
-func (l *Load) Leave(ctx context.Context) error {
-	all := l.registered()
-	_, failed := l.cancel(ctx, all, false)
-	l.leaveKeys(ctx)
-	if failed > 0 {
-		return fmt.Errorf("%d of %d instances could not be canceled", failed, len(all))
-	}
-	return nil
-}
-
-// leaveKeys cancels the watched keys at every node until none of them knows one: without consensus, a write
-// that another node was just told may arrive after the cancel, and is newer than what was canceled.
-func (l *Load) leaveKeys(ctx context.Context) {
-	var all []leaving
-	for _, key := range l.keys.keys {
-		for home := range l.Nodes {
-			all = append(all, leaving{key.described, home})
-		}
-	}
-	for range leaveRounds {
-		if done, _ := l.cancel(ctx, all, true); done == 0 || !wire.Pause(ctx, leavePause) {
-			return
-		}
-	}
-}
-
-// leaving is an instance that is to be canceled, and the node which was told of it first: another one may not
-// have heard of it yet.
-type leaving struct {
-	described
-	home int
-}
-
-// registered are the instances that are, or may be, registered. Those that come and go are planned to leave
-// as long as they have not.
-func (l *Load) registered() []leaving {
-	l.fleet.mu.Lock()
-	defer l.fleet.mu.Unlock()
-	var all []leaving
-	for _, i := range l.fleet.lasting {
-		all = append(all, leaving{i.described, i.home})
-	}
-	for _, a := range l.fleet.agendas {
-		for _, p := range a.plans {
-			if !p.leaves.IsZero() && p.mode != gone && p.planned.Equal(p.due) {
-				all = append(all, leaving{p.described, p.home})
-			}
-		}
-	}
-	for _, key := range l.keys.keys {
-		all = append(all, leaving{key.described, key.writers[0].home})
-	}
-	return all
-}
-
-// cancel cancels instances, each by a client of its home, and counts those that were registered there, and
-// those about which nobody gave an answer.
-func (l *Load) cancel(ctx context.Context, all []leaving, pinned bool) (done, failed int64) {
-	var left, lost atomic.Int64
-	var clients sync.WaitGroup
-	waiting := byHome(all, len(l.Nodes))
-	for _, c := range l.newCallers(errandClients * len(l.Nodes)) {
-		clients.Go(func() {
-			defer c.close()
-			for i := range waiting[c.home] {
-				switch outcome := c.call(ctx, i.cancel(), pinned).outcome; {
-				case !outcome.Answered():
-					lost.Add(1)
-				case outcome == trial.Done:
-					left.Add(1)
-				}
-			}
-		})
-	}
-	clients.Wait()
-	return left.Load(), lost.Load()
-}
-
-// byHome are queues, one for each home.
-func byHome(all []leaving, homes int) []chan leaving {
-	queues := make([]chan leaving, homes)
-	for home := range queues {
-		queues[home] = make(chan leaving, len(all))
-	}
-	for _, i := range all {
-		queues[i.home] <- i
-	}
-	for _, q := range queues {
-		close(q)
-	}
-	return queues
-}

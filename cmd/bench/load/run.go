@@ -1,8 +1,10 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"runtime"
@@ -479,4 +481,22 @@ func (t *turns) give(s *stream, c *caller) {
 			t.idle[i] <- c
 		}
 	}
+}
+
+// New lays a load out. Nothing is sent yet.
+func New(c Config) (*Load, error) {
+	switch {
+	case len(c.Nodes) == 0:
+		return nil, errors.New("a load needs the address of at least one node")
+	case c.Connections < 0:
+		return nil, fmt.Errorf("%d connections: there must be one at least, or 0 for enough", c.Connections)
+	}
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.Prefix = cmp.Or(c.Prefix, "LOAD")
+	if c.Reach == nil {
+		c.Reach = new(Reach)
+	}
+	l := &Load{Config: c, recorder: newRecorder(len(c.Nodes))}
+	l.fleet, l.keys = newFleet(l), newKeys(l)
+	return l, nil
 }

@@ -17,9 +17,6 @@ import (
 // patience is how long the checker tries one history. Histories of a trial take milliseconds.
 const patience = 5 * time.Second
 
-// endless is the end of a call without one: it may take effect at any time, or never.
-const endless = trial.Micros(math.MaxInt64)
-
 // register is a watched key as a single copy: the version that is stored, 0 while it is not registered. A
 // registration with an older lastDirtyTimestamp than the stored one's does not replace it
 // (fsm/registry, registerAgain).

@@ -514,3 +514,6 @@ func without(said []trial.Leader, end trial.Micros) trial.Micros {
 	}
 	return sum
 }
+
+// endless is the end of a call without one: it may take effect at any time, or never.
+const endless = trial.Micros(math.MaxInt64)

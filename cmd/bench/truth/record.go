@@ -1,0 +1,165 @@
+package truth
+
+import (
+	"slices"
+	"time"
+)
+
+// fate is what the last acknowledged write made of an instance.
+type fate uint8
+
+const (
+	unsettled fate = iota // nothing is certain
+	present
+	absent
+)
+
+// write is one that has begun and was not acknowledged.
+type write struct {
+	version   int64
+	cancel    bool
+	at        time.Time // of its begin
+	overtaken bool      // one that began later was acknowledged
+}
+
+// ack is an acknowledged registration.
+type ack struct {
+	version int64
+	at      time.Time
+}
+
+const (
+	// keepAcks is for how long an acknowledged registration is remembered after the next one: longer than
+	// an observer waits for a list.
+	keepAcks = 10 * time.Second
+	// mostOpen bounds the writes that were never acknowledged. The oldest are dropped.
+	mostOpen = 64
+)
+
+// record is what is known of one instance.
+type record struct {
+	fate   fate
+	since  time.Time // fate is certain from then on
+	acks   []ack     // ascending in version and time
+	open   []write   // in the order of their begin
+	died   time.Time // zero: it lives
+	last   time.Time // acknowledged heartbeat or registration
+	seen   []bool    // by node: it was listed since it last departed
+	newest []int64   // by node: the newest version that it listed
+	begun  writes
+	marked mark
+	// departures are those of all its lives; only the last may go on.
+	departures []*departure
+}
+
+// writes counts writes that began.
+type writes struct{ registrations, cancels int }
+
+// begin notes a write that is about to be sent.
+func (r *record) begin(w write) {
+	if len(r.open) == mostOpen {
+		r.open = slices.Delete(r.open, 0, 1)
+	}
+	r.open = append(r.open, w)
+	if w.cancel {
+		r.begun.cancels++
+		return
+	}
+	r.begun.registrations++
+	r.revive()
+}
+
+// revive lets a dead instance live again. Whether it was removed meanwhile is for its servers to know.
+func (r *record) revive() {
+	if r.died.IsZero() {
+		return
+	}
+	r.died = time.Time{}
+	r.fate = unsettled
+	r.stay()
+}
+
+// registered notes an acknowledgement. Those of several writers may come in another order than their versions.
+func (r *record) registered(version int64, at time.Time) {
+	r.settle(present, version, at)
+	r.heard(at)
+	if r.died.IsZero() {
+		r.stay()
+	}
+	if n := len(r.acks); n > 0 && r.acks[n-1].version >= version {
+		return
+	}
+	r.acks = append(r.acks, ack{version, at})
+	for len(r.acks) > 1 && at.Sub(r.acks[1].at) > keepAcks {
+		r.acks = slices.Delete(r.acks, 0, 1)
+	}
+}
+
+func (r *record) canceled(version int64, at time.Time) {
+	r.settle(absent, version, at)
+	r.depart(&departure{canceled: true, from: at, last: at})
+}
+
+// settle makes the acknowledged write the last certain one. If nothing that began before could have undone what was
+// certain, that has been so all the time.
+func (r *record) settle(to fate, version int64, at time.Time) {
+	cancel := to == absent
+	own := slices.IndexFunc(r.open, func(w write) bool { return w.cancel == cancel && w.version == version })
+	before := r.open
+	if own >= 0 {
+		before = r.open[:own]
+	}
+	doubt := r.fate != to
+	for i := range before {
+		doubt = doubt || before[i].cancel != cancel && !before[i].overtaken
+		before[i].overtaken = true
+	}
+	if own >= 0 {
+		r.open = slices.Delete(r.open, own, own+1)
+	}
+	if doubt {
+		r.fate, r.since = to, at
+	}
+}
+
+// withdraw takes a write back that has not happened. If it was noted twice, because an earlier try has got no answer,
+// that one stays.
+func (r *record) withdraw(version int64) {
+	if i := slices.IndexFunc(r.open, func(w write) bool { return w.version == version }); i >= 0 {
+		r.open = slices.Delete(r.open, i, i+1)
+	}
+}
+
+// heard notes a sign of life.
+func (r *record) heard(at time.Time) {
+	if at.After(r.last) {
+		r.last = at
+	}
+	if d := r.departing(); d != nil && !d.canceled {
+		d.last = r.last
+	}
+}
+
+func (r *record) die(at time.Time) {
+	if !r.died.IsZero() {
+		return
+	}
+	r.died = at
+	r.marked = mark{} // its lease is all that is left of it
+	if !r.last.IsZero() {
+		r.depart(&departure{from: at, last: r.last})
+	}
+}
+
+// alive reports whether it should be listed.
+func (r *record) alive() bool {
+	return r.fate == present && r.died.IsZero() && !r.underWay(true, time.Time{})
+}
+
+// underWay reports whether a registration, or a cancel, that began until a time (zero: at any time) may have
+// happened since the last certain write.
+func (r *record) underWay(cancel bool, until time.Time) bool {
+	return slices.ContainsFunc(r.open, func(w write) bool {
+		return w.cancel == cancel && !w.overtaken && (until.IsZero() || !w.at.After(until))
+	})
+}
