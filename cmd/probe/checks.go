@@ -139,3 +139,19 @@ func (t *tally) news(present *registry.Check, r result, now time.Time) bool {
 	}
 	return r.status != registry.Passing && r.output != present.Output && now.Sub(t.told) >= outputPause
 }
+
+const (
+	// atOnce is how many attempts run at a time: services that hang cost their time-out each.
+	atOnce = 100
+	// perService is how many of them may be those of one service (or node), so that one whose checks all
+	// hang does not keep the others from being looked at.
+	perService = 10
+	// minInterval is the shortest interval, as in Consul's agent.
+	minInterval = time.Second
+	// defaultTimeout is the time-out of a probe that has none.
+	defaultTimeout = 10 * time.Second
+	// maxTimeout is the longest time-out: an attempt keeps its place for so long.
+	maxTimeout = 30 * time.Second
+	// lookPause is the shortest time between two looks at the registry, which may change by the thousand.
+	lookPause = 100 * time.Millisecond
+)

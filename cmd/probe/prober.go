@@ -23,22 +23,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-const (
-	// atOnce is how many attempts run at a time: services that hang cost their time-out each.
-	atOnce = 100
-	// perService is how many of them may be those of one service (or node), so that one whose checks all
-	// hang does not keep the others from being looked at.
-	perService = 10
-	// minInterval is the shortest interval, as in Consul's agent.
-	minInterval = time.Second
-	// defaultTimeout is the time-out of a probe that has none.
-	defaultTimeout = 10 * time.Second
-	// maxTimeout is the longest time-out: an attempt keeps its place for so long.
-	maxTimeout = 30 * time.Second
-	// lookPause is the shortest time between two looks at the registry, which may change by the thousand.
-	lookPause = 100 * time.Millisecond
-)
-
 // Registry is what a Prober needs of registry.Service.
 type Registry interface {
 	Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error)

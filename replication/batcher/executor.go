@@ -6,14 +6,7 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 	"sync"
-	"time"
 )
-
-// work is what a worker gets at once (upstream: a list of TaskHolders).
-type work[K comparable, T any] struct {
-	tasks   []*holder[K, T]
-	started time.Time // when it was handed out
-}
 
 // executor runs the workers (upstream: TaskExecutors, BatchWorkerRunnable, SingleTaskWorkerRunnable).
 // They pull: a worker is handed nothing that it did not ask for, so what waits for a slow receiver waits

@@ -68,27 +68,6 @@ func (r *record) mayBeGone() bool {
 	return slices.ContainsFunc(r.open, func(w write) bool { return w.cancel })
 }
 
-// mark is what was acknowledged at a time. The zero mark: nothing was.
-type mark struct {
-	fate    fate
-	version int64
-	begun   writes // until then
-}
-
-func (r *record) mark() {
-	r.marked = mark{begun: r.begun}
-	switch {
-	case !r.died.IsZero():
-	case r.fate == present && !r.underWay(true, time.Time{}):
-		r.marked.fate = present
-		if n := len(r.acks); n > 0 {
-			r.marked.version = r.acks[n-1].version
-		}
-	case r.fate == absent && !r.underWay(false, time.Time{}):
-		r.marked.fate = absent
-	}
-}
-
 // unhealed reports whether the list is wrong about what was acknowledged at the mark. What the client has undone since
 // is judged no more.
 func (r *record) unhealed(l look) bool {
@@ -100,49 +79,6 @@ func (r *record) unhealed(l look) bool {
 		return r.begun.registrations == r.marked.begun.registrations && r.revived(l)
 	}
 	return false
-}
-
-// departure is how one instance went, once.
-type departure struct {
-	canceled bool
-	from     time.Time // of its death, or of the cancel's acknowledgement
-	last     time.Time // trial.Departure.Last
-	over     bool      // the instance was registered again
-	nodes    []farewell
-}
-
-// farewell is how one node stopped listing the instance.
-type farewell struct {
-	listed bool      // at some time
-	gone   time.Time // asking of the first list without it; zero: there was none
-	away   bool      // the last list was without it
-}
-
-// departing is the departure that goes on; nil: there is none.
-func (r *record) departing() *departure {
-	if n := len(r.departures); n > 0 && !r.departures[n-1].over {
-		return r.departures[n-1]
-	}
-	return nil
-}
-
-// depart begins a departure, unless one goes on: a canceled instance that dies went with its cancel.
-func (r *record) depart(d *departure) {
-	if r.departing() != nil {
-		return
-	}
-	for _, listed := range r.seen {
-		d.nodes = append(d.nodes, farewell{listed: listed})
-	}
-	r.departures = append(r.departures, d)
-}
-
-// stay ends the departure that goes on: the instance is registered again.
-func (r *record) stay() {
-	if d := r.departing(); d != nil {
-		d.over = true
-		clear(r.seen)
-	}
 }
 
 // follow notes a look for the departures, and reports whether the node lists the instance again after it had

@@ -163,3 +163,67 @@ func (r *record) underWay(cancel bool, until time.Time) bool {
 		return w.cancel == cancel && !w.overtaken && (until.IsZero() || !w.at.After(until))
 	})
 }
+
+// mark is what was acknowledged at a time. The zero mark: nothing was.
+type mark struct {
+	fate    fate
+	version int64
+	begun   writes // until then
+}
+
+func (r *record) mark() {
+	r.marked = mark{begun: r.begun}
+	switch {
+	case !r.died.IsZero():
+	case r.fate == present && !r.underWay(true, time.Time{}):
+		r.marked.fate = present
+		if n := len(r.acks); n > 0 {
+			r.marked.version = r.acks[n-1].version
+		}
+	case r.fate == absent && !r.underWay(false, time.Time{}):
+		r.marked.fate = absent
+	}
+}
+
+// departure is how one instance went, once.
+type departure struct {
+	canceled bool
+	from     time.Time // of its death, or of the cancel's acknowledgement
+	last     time.Time // trial.Departure.Last
+	over     bool      // the instance was registered again
+	nodes    []farewell
+}
+
+// farewell is how one node stopped listing the instance.
+type farewell struct {
+	listed bool      // at some time
+	gone   time.Time // asking of the first list without it; zero: there was none
+	away   bool      // the last list was without it
+}
+
+// departing is the departure that goes on; nil: there is none.
+func (r *record) departing() *departure {
+	if n := len(r.departures); n > 0 && !r.departures[n-1].over {
+		return r.departures[n-1]
+	}
+	return nil
+}
+
+// depart begins a departure, unless one goes on: a canceled instance that dies went with its cancel.
+func (r *record) depart(d *departure) {
+	if r.departing() != nil {
+		return
+	}
+	for _, listed := range r.seen {
+		d.nodes = append(d.nodes, farewell{listed: listed})
+	}
+	r.departures = append(r.departures, d)
+}
+
+// stay ends the departure that goes on: the instance is registered again.
+func (r *record) stay() {
+	if d := r.departing(); d != nil {
+		d.over = true
+		clear(r.seen)
+	}
+}

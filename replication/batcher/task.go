@@ -1,0 +1,127 @@
+package batcher
+
+import (
+	"context"
+	"time"
+)
+
+// order is a list of holders, oldest first. The links are in the holders, so that one can be taken out
+// of the middle at once. A holder is in one order at most.
+type order[K comparable, T any] struct{ head, tail *holder[K, T] }
+
+func (o *order[K, T]) append(h *holder[K, T]) {
+	h.before = o.tail
+	if o.tail == nil {
+		o.head = h
+	} else {
+		o.tail.after = h
+	}
+	o.tail = h
+}
+
+func (o *order[K, T]) prepend(h *holder[K, T]) {
+	h.after = o.head
+	if o.head == nil {
+		o.tail = h
+	} else {
+		o.head.before = h
+	}
+	o.head = h
+}
+
+func (o *order[K, T]) remove(h *holder[K, T]) {
+	if h.before == nil {
+		o.head = h.after
+	} else {
+		h.before.after = h.after
+	}
+	if h.after == nil {
+		o.tail = h.before
+	} else {
+		h.after.before = h.before
+	}
+	h.before, h.after = nil, nil
+}
+
+// Stats are the counters and gauges of upstream's AcceptorExecutor and TaskExecutors, by their names.
+type Stats struct {
+	AcceptedTasks   uint64 // given to Process
+	ReplayedTasks   uint64 // given back by workers after congestion and transient errors
+	ExpiredTasks    uint64 // dropped as Expired
+	OverriddenTasks uint64 // made one with another task of their id
+	QueueOverflows  uint64 // dropped as Overflow
+	StoppedTasks    uint64 // dropped as Stopped
+
+	SuccessfulExecutions uint64
+	TransientErrors      uint64
+	PermanentErrors      uint64 // dropped as Permanent
+	CongestionIssues     uint64
+
+	// What waits is the sum of these three: the acceptor looks at the first two only when it has to.
+	AcceptorQueueSize  int // accepted, not looked at yet
+	ReprocessQueueSize int // given back, not looked at yet
+	QueueSize          int // pending
+
+	InFlight           int // handed to workers, those that wait as part of a split batch included
+	PendingJobRequests int // workers that wait for work
+	LastBatchSize      int
+}
+
+// Processor transmits tasks (upstream: TaskProcessor). It is called by several workers at once, but
+// never with an id that another call still has. It returns when ctx ends. A call that panics counts as
+// a PermanentError.
+type Processor[T any] interface {
+	// Process transmits one task; a dispatcher with a WorkloadSize of 1 calls it.
+	Process(ctx context.Context, task T) Result
+	// ProcessBatch transmits tasks in order. The result holds for all of them.
+	ProcessBatch(ctx context.Context, tasks []T) Result
+}
+
+// Result is what became of a transmission (upstream: TaskProcessor.ProcessingResult).
+type Result uint8
+
+// The results.
+const (
+	Success        Result = iota
+	Congestion            // the receiver is busy (503) or slow (read timeout): all again, after CongestionRetryDelay
+	TransientError        // the receiver cannot be reached: all again, after NetworkFailureRetry
+	PermanentError        // these tasks can never succeed: a batch is split to find which, a single task is dropped
+)
+
+// again says whether the tasks of a transmission are to be sent once more.
+func (r Result) again() bool { return r == Congestion || r == TransientError }
+
+// holder is a task on its way through the dispatcher (upstream: TaskHolder).
+type holder[K comparable, T any] struct {
+	id     K
+	task   T
+	expiry time.Time // zero: never
+	// first is when the oldest task that was merged into this one was submitted. Upstream keeps the time
+	// of the newest, so that an id that is submitted more often than the batching delay passes holds back
+	// the whole queue when it is at its head.
+	first time.Time
+
+	before, after *holder[K, T] // its neighbours in an order
+}
+
+// expired says whether the task is of no use any more.
+func (h *holder[K, T]) expired(now time.Time) bool {
+	return !h.expiry.IsZero() && !h.expiry.After(now)
+}
+
+// later is the later of two expiries, of which zero is the latest.
+func later(a, b time.Time) time.Time {
+	if a.IsZero() || b.IsZero() {
+		return time.Time{}
+	}
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// work is what a worker gets at once (upstream: a list of TaskHolders).
+type work[K comparable, T any] struct {
+	tasks   []*holder[K, T]
+	started time.Time // when it was handed out
+}
