@@ -81,7 +81,7 @@ func TestLimitsThatAreBrokenAreNamed(t *testing.T) {
 		chain = append(chain, fmt.Sprintf("func F%d() { F%d() }", i, i+1))
 	}
 	for want, sources := range map[string][]string{
-		"50 % of the uses":                {"func A() { B() }", "func B() { A() }"},
+		"50 % of the uses":                 {"func A() { B() }", "func B() { A() }"},
 		"has 10 layers":                    append(chain, "func F9() {}"),
 		"has 46 files":                     slices.Repeat([]string{""}, 45),
 		"Long of made has 61 lines":        {long},
