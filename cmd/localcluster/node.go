@@ -340,7 +340,7 @@ func claim(port int) (net.PacketConn, error) {
 	if err == nil {
 		conn.Close()
 		held.Close()
-		return nil, fmt.Errorf("somebody listens on port %d", port)
+		return nil, fmt.Errorf("port %d is in use", port)
 	}
 	return held, nil
 }

@@ -60,7 +60,7 @@ func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn
 	}
 	r, ok := ctx.Value(reachKey{}).(reach)
 	if !ok {
-		return fmt.Errorf("%s is not probed: nobody said what may be", to)
+		return fmt.Errorf("%s is not probed: no rule says which targets may be", to)
 	}
 	if why := r.allows(to); why != "" {
 		return errors.New(why)

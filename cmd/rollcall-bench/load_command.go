@@ -62,12 +62,12 @@ func newBenchRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Put load on a running cluster, and measure it",
-		Long: "Registers instances at the servers, sends their heartbeats and whatever else the rates say, and prints\n" +
-			"for every operation how many calls there were, what came of them, and how long they took. By default\n" +
+		Long: "Registers instances at the servers, sends their heartbeats and the other calls of the rates, and prints\n" +
+			"for every operation the number of calls, their outcomes, and how long they took. By default\n" +
 			"calls are due by a fixed schedule that waits for no answer, and their latency counts from when they\n" +
 			"were due, so that a server which stalls cannot hide it. With --closed every client sends its next call\n" +
-			"when the last one was answered. At the end the instances are canceled. Ctrl-C ends the load early; what\n" +
-			"was measured until then is printed.",
+			"when the last one was answered. At the end the instances are canceled. Ctrl-C ends the load early; the\n" +
+			"measurements until then are printed.",
 		Example: "  rollcall-bench run\n" +
 			"  rollcall-bench run --addr 127.0.0.1:8761,127.0.0.1:8762,127.0.0.1:8763 --duration 1m\n" +
 			"  rollcall-bench run --all-nodes --instances 100000 --heartbeat 30s --watchers 500\n" +

@@ -464,7 +464,7 @@ type Config struct {
 
 	HTTP         HTTPConfig
 	HTTPD        httpd.Config
-	ClusterPlain bool `key:"cluster.plain" help:"allow cluster.addr to be reached from other machines without TLS: anybody who reaches it can take part in the consensus"`
+	ClusterPlain bool `key:"cluster.plain" help:"allow cluster.addr to be reached from other machines without TLS: every machine that reaches it can take part in the consensus"`
 	Store        store.Config
 	MinFree      int64 `key:"data.min-free" default:"67108864" min:"0" help:"bytes that the disk of data.dir must have left; with less, the node (in mode cp all nodes, if it leads) answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
 	Quota        Quota
@@ -486,7 +486,7 @@ type HTTPConfig struct {
 	Advertise string   `key:"http.advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
 	Hosts     []string `key:"http.hosts" help:"names under which a listener on loopback is served, beside localhost, addresses and that of http.advertise; another one is answered 421"`
 	TLS       HTTPTLSConfig
-	Plain     bool `key:"http.plain" help:"allow http.addr to be reached from other machines without TLS, which a mesh or a proxy may add: what is said there can be read and changed on its way"`
+	Plain     bool `key:"http.plain" help:"allow http.addr to be reached from other machines without TLS, which a mesh or a proxy may add: its traffic can be read and changed on its way"`
 	// HeartbeatTakeover is explained in docs/adr/0007.
 	HeartbeatTakeover bool `key:"http.heartbeat-takeover" default:"true" help:"read connections that carry heartbeats, without TLS, without net/http: the same answers for less CPU"`
 }

@@ -169,9 +169,9 @@ func TestAnAddressThatOthersReachIsWarnedOf(t *testing.T) {
 		want   string // "": nothing
 	}{
 		{name: "loopback", change: func(*Config) {}},
-		{name: "plain", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Plain = "10.0.0.1:1", true }, want: "anybody who can reach http.addr"},
-		{name: "TLS", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert = "10.0.0.1:1", "c" }, want: "anybody who can reach http.addr"},
-		{name: "client certificates", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.ClientCA = "10.0.0.1:1", "ca" }, want: "anybody with a certificate of http.tls.client-ca"},
+		{name: "plain", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Plain = "10.0.0.1:1", true }, want: "every client that can reach http.addr"},
+		{name: "TLS", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert = "10.0.0.1:1", "c" }, want: "every client that can reach http.addr"},
+		{name: "client certificates", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.ClientCA = "10.0.0.1:1", "ca" }, want: "every client with a certificate of http.tls.client-ca"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, log := validConfig(), new(strings.Builder)

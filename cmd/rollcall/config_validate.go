@@ -212,10 +212,10 @@ func (c *Config) warnExposed(log *slog.Logger) {
 		return
 	}
 	if c.HTTP.TLS.ClientCA != "" {
-		log.Warn("there is no authentication yet: anybody with a certificate of http.tls.client-ca may read and change everything in the registry", "http.addr", c.HTTP.Addr)
+		log.Warn("there is no authentication yet: every client with a certificate of http.tls.client-ca may read and change everything in the registry", "http.addr", c.HTTP.Addr)
 		return
 	}
-	log.Warn("there is no authentication yet: anybody who can reach http.addr may read and change everything in the registry, with TLS too", "http.addr", c.HTTP.Addr)
+	log.Warn("there is no authentication yet: every client that can reach http.addr may read and change everything in the registry, with TLS too", "http.addr", c.HTTP.Addr)
 }
 
 func checkProfiler(addr string) error {

@@ -45,7 +45,7 @@ func (g *guard) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&g.timeout, "timeout", 0, "give up after so long (default: never)")
 	f.BoolVar(&g.try, "try", false, "do not wait at all")
 	f.DurationVar(&g.ttl, "ttl", client.DefaultSessionTTL, "how long it is held without a renewal, which is sent three times as often")
-	f.DurationVar(&g.lockDelay, "lock-delay", client.DefaultLockDelay, "for how long nobody gets it if rollcall dies; at most 1m")
+	f.DurationVar(&g.lockDelay, "lock-delay", client.DefaultLockDelay, "for how long it stays unavailable if rollcall dies; at most 1m")
 	f.StringVar(&g.value, "value", "", "what others are shown of the holder (default: USER@HOST:PID)")
 	f.BoolVar(&g.recipe, "recipe", false, "keep it in keys, as Consul's clients do, so that they take part; there is no queue then")
 	f.DurationVar(&g.grace, "grace", 5*time.Second, "time between SIGTERM and SIGKILL when it is lost")

@@ -61,7 +61,7 @@ func newQuarantineCommand() *cobra.Command {
 	cmd := c.instanceCommand(&cobra.Command{
 		Use:   "quarantine APP/ID --for DURATION | quarantine APP/ID --end",
 		Short: "Hide an instance from every list for a time, or list it again",
-		Long: "Hides an instance from every list for a time, while its heartbeats are accepted: nobody calls it,\n" +
+		Long: "Hides an instance from every list for a time, while its heartbeats are accepted: no client calls it,\n" +
 			"and it does not notice. An instance that registers again meanwhile is hidden again.",
 		Example: "  rollcall quarantine ORDERS/orders-1 --for 10m --reason \"heap dump\"\n" +
 			"  rollcall quarantine ORDERS/orders-1 --end",
@@ -102,7 +102,7 @@ func newDrainCommand() *cobra.Command {
 		Use:   "drain APP/ID",
 		Short: "Take an instance out of service, and return when it may be stopped",
 		Long: "Overrides an instance's status with OUT_OF_SERVICE, waits until every node of the cluster has\n" +
-			"applied that, and then for the time that polling clients need to fetch it. Afterwards nobody\n" +
+			"applied that, and then for the time that polling clients need to fetch it. Afterwards no client\n" +
 			"calls the instance any more. The override stays until it is deleted.",
 		Example: "  rollcall drain ORDERS/orders-1\n" +
 			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
@@ -142,7 +142,7 @@ func newOverrideCommand() *cobra.Command {
 	var o overrideOptions
 	cmd := c.command(&cobra.Command{
 		Use:   "override APP/ID STATUS | override APP/ID --delete",
-		Short: "Force an instance's status, whatever it says of itself, or end that",
+		Short: "Force an instance's status, in place of the reported one, or end that",
 		Example: "  rollcall override ORDERS/orders-1 OUT_OF_SERVICE\n" +
 			"  rollcall override ORDERS/orders-1 OUT_OF_SERVICE --for 30m --reason \"kernel update\"\n" +
 			"  rollcall override ORDERS/orders-1 --delete",
@@ -218,7 +218,7 @@ func (e explanation) Table() [][]string {
 type operator struct{ author, reason string }
 
 func (o *operator) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.author, "author", "", "who does it (default: USER@HOST)")
+	cmd.Flags().StringVar(&o.author, "author", "", "the author (default: USER@HOST)")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why")
 }
 
@@ -257,7 +257,7 @@ func newPruneCommand() *cobra.Command {
 		Use:   "prune --not-passing",
 		Short: "Remove the instances that are not passing",
 		Long: "Removes the instances that are not passing, of one service or of all, and prints them: dead ones that\n" +
-			"nobody cancelled. It works through any node, and what it removes stays away until it registers again.\n" +
+			"were never cancelled. It works through any node, and a removed instance stays away until it registers again.\n" +
 			"Instances in quarantine stay. Look with --dry-run first.",
 		Example: "  rollcall prune --not-passing --dry-run\n" +
 			"  rollcall prune --not-passing --service orders",

@@ -95,7 +95,7 @@ func newKVGetCommand() *cobra.Command {
 		Use:   "get KEY",
 		Short: "Print a key's value, byte by byte",
 		Long: "Prints a key's value and nothing else, not even an end of line. With --detail or -o json it shows\n" +
-			"the whole entry: flags, indexes, and who holds the key. A key that is not there is an error.",
+			"the whole entry: flags, indexes, and the key's holder. A key that is not there is an error.",
 		Example: "  rollcall kv get config/colour\n" +
 			"  rollcall kv get config/colour --detail\n" +
 			"  rollcall kv get config/colour -o json",
@@ -129,7 +129,7 @@ func newKVDelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "del KEY",
 		Short: "Delete a key, or all that begin with it",
-		Long: "Deletes a key, whoever holds it. One that is not there is no error. With --prefix it deletes all\n" +
+		Long: "Deletes a key, also one that a session holds. An absent key is no error. With --prefix it deletes all\n" +
 			"keys that begin with KEY.",
 		Example: "  rollcall kv del config/colour\n" +
 			"  rollcall kv del config/colour --cas 57\n" +

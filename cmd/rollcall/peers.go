@@ -60,7 +60,7 @@ func newPeersRepairCommand() *cobra.Command {
 		Short: "Send a peer what it lacks now",
 		Long: "Compares with a peer and sends it what it lacks or has older, and the removal of what it should not\n" +
 			"have. A Eureka server, which cannot be compared with, is sent everything. Servers repair by\n" +
-			"themselves; this is for those who do not want to wait.",
+			"themselves; this command does it at once.",
 		Example: "  rollcall peers repair dc2",
 	}, (*client.Client).RepairPeer)
 }
@@ -81,8 +81,8 @@ func newPeersPauseCommand() *cobra.Command {
 	return newPeersActCommand(&cobra.Command{
 		Use:   "pause NAME",
 		Short: "Send nothing to a peer until it is resumed",
-		Long: "Stops the sending to a peer, on whatever node does it. Nothing is lost: what changes meanwhile is\n" +
-			"sent after `rollcall peers resume`. What the peer sends is still taken.",
+		Long: "Stops the sending to a peer, on the node that does it. Nothing is lost: changes made meanwhile are\n" +
+			"sent after `rollcall peers resume`. Changes from the peer are still accepted.",
 		Example: `  rollcall peers pause dc2 --reason "its registry is being rebuilt"`,
 	}, "paused", (*client.Client).PausePeer)
 }

@@ -60,7 +60,7 @@ func (r *room) look() {
 	left, err := r.free(r.dir)
 	if err != nil {
 		if !r.failing {
-			r.log.Warn("nobody knows how much room the disk has left", "err", err)
+			r.log.Warn("cannot tell how much room the disk has left", "err", err)
 		}
 		r.failing = true
 		return
@@ -72,7 +72,7 @@ func (r *room) look() {
 		return
 	}
 	if low {
-		r.log.Warn("the disk is nearly full: what clients want to add is refused", "free", left, "data.min-free", r.least)
+		r.log.Warn("the disk is nearly full: additions of clients are refused", "free", left, "data.min-free", r.least)
 		return
 	}
 	r.log.Info("the disk has room again", "free", left)

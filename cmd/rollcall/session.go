@@ -31,8 +31,8 @@ func newSessionCreateCommand() *cobra.Command {
 	cmd := c.command(&cobra.Command{
 		Use:   "create",
 		Short: "Create a session and print its id",
-		Long: "Creates a session, which ends when it is not renewed for --ttl. Nobody gets what it held then until\n" +
-			"--lock-delay has passed.",
+		Long: "Creates a session, which ends when it is not renewed for --ttl. Its locks and keys then stay\n" +
+			"unavailable until --lock-delay has passed.",
 		Example: "  rollcall session create\n" +
 			"  rollcall session create --name nightly --ttl 30s --lock-delay 5s --behavior delete",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
@@ -45,8 +45,8 @@ func newSessionCreateCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&o.Name, "name", "", "a name, for people")
 	cmd.Flags().DurationVar(&o.TTL, "ttl", client.DefaultSessionTTL, "how long it lasts without a renewal")
-	cmd.Flags().DurationVar(&lockDelay, "lock-delay", client.DefaultLockDelay, "for how long nobody gets what it held when it ends by itself; at most 1m")
-	cmd.Flags().StringVar(&behavior, "behavior", "release", "what becomes of the keys that it holds: release or delete")
+	cmd.Flags().DurationVar(&lockDelay, "lock-delay", client.DefaultLockDelay, "for how long its locks and keys stay unavailable when it ends by itself; at most 1m")
+	cmd.Flags().StringVar(&behavior, "behavior", "release", "the fate of the keys that it holds: release or delete")
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func newSessionDestroyCommand() *cobra.Command {
 	var c connection
 	return c.command(&cobra.Command{
 		Use:     "destroy ID",
-		Short:   "End a session; what it holds is free after its lock-delay",
+		Short:   "End a session; its locks and keys are free after its lock-delay",
 		Example: "  rollcall session destroy 954b5e76-54d1-4c1f-9d0c-0c5b6f6a2d11",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		return sessionDone{Done: "destroyed", Session: args[0]}, cl.DestroySession(ctx, args[0])
@@ -195,8 +195,8 @@ func newSemaphoreCommand() *cobra.Command {
 		Use:   "semaphore NAME --limit N -- COMMAND [ARG ...]",
 		Short: "Run a command while holding one of N permits (mode cp)",
 		Long: "Waits for one of the --limit permits of a semaphore, in the order in which waiters came, runs a\n" +
-			"command while holding it, and gives it to the next. Who comes first fixes the limit until nobody\n" +
-			"holds or waits any more. ROLLCALL_SEMAPHORE is its name.\n" + guardHelp,
+			"command while holding it, and gives it to the next. The first to acquire fixes the limit until the\n" +
+			"semaphore is neither held nor waited for. ROLLCALL_SEMAPHORE is its name.\n" + guardHelp,
 		Example: "  rollcall semaphore reports --limit 3 -- ./report.sh\n" +
 			"  rollcall semaphore reports --limit 3 --try -- ./report.sh",
 		Args: commandArgs,

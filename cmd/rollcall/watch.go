@@ -24,7 +24,7 @@ func newWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [APP]",
 		Short: "Print every change as it happens, of one application or of all, until Ctrl-C",
-		Long: "Prints a line for every change, until Ctrl-C: when it came, what it was, of which instance, its\n" +
+		Long: "Prints a line for every change, until Ctrl-C: the time, the kind of change, the instance, its\n" +
 			"status and why. It fails over between the servers and goes on where it was. If changes may have\n" +
 			"been missed, standard error says so.",
 		Example: "  rollcall watch\n" +
@@ -127,7 +127,7 @@ func newLsCommand() *cobra.Command {
 		found, err := cl.List(ctx, appOf(args))
 		return append(instanceList{}, found...), err
 	})
-	cmd.Flags().StringVar(&c.consistency, "consistency", "", "linearizable, leader or stale (default: what the server is set to)")
+	cmd.Flags().StringVar(&c.consistency, "consistency", "", "linearizable, leader or stale (default: the server's setting)")
 	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "list those that are in quarantine, which no other list shows")
 	return cmd
 }

@@ -169,7 +169,7 @@ func (c *checks) fault(key string, f Fault, s Scenario) {
 		c.unless(false, key+".kind", "is %q; want one of %s", f.Kind, kindNames())
 		return
 	}
-	c.given(key+".nodes", f.Kind, n.nodes, f.Nodes != "", "whom it strikes: leader, follower, followers, all, a datacenter or a node")
+	c.given(key+".nodes", f.Kind, n.nodes, f.Nodes != "", "the nodes that it strikes: leader, follower, followers, all, a datacenter or a node")
 	c.given(key+".instances", f.Kind, n.instances, f.Instances != "", "how many of them, such as 1 or 10%")
 	c.given(key+".delay", f.Kind, n.delay, f.Delay != 0, "how much longer each durable write takes")
 	c.given(key+".for", f.Kind, !n.endless, f.For != Moment{}, "how long the fault lasts")
@@ -200,5 +200,5 @@ func (c *checks) nodes(key string, f Fault, datacenters int) {
 		c.unless(false, key, "%v", err)
 		return
 	}
-	c.unless(f.Kind != Isolate || len(struck) < len(places), key, "are all nodes, from whom nobody is left to isolate them; want some")
+	c.unless(f.Kind != Isolate || len(struck) < len(places), key, "are all nodes, with no node left to isolate them from; want some")
 }

@@ -98,7 +98,7 @@ func TestParseNamesWhatIsWrongAndWhere(t *testing.T) {
 		{"storm without an end", "storms:\n- {at: 1s, load: {reads: 5}}", "storms[0].for: is missing"},
 		{"overlapping storms", "storms:\n- {at: 10%, for: 4s, load: {reads: 5}}\n- {at: 5s, for: 1s, load: {reads: 5}}", "x.yaml:4: storms[1]: overlaps storms[0]"},
 		{"unknown kind", "faults:\n- {at: 1s, for: 1s, kind: explode}", `x.yaml:3: faults[0].kind: is "explode"; want one of cut-link, die,`},
-		{"nobody to kill", "faults:\n- {at: 1s, for: 1s, kind: kill}", "faults[0].nodes: is missing; want whom it strikes"},
+		{"nobody to kill", "faults:\n- {at: 1s, for: 1s, kind: kill}", "faults[0].nodes: is missing; want the nodes that it strikes"},
 		{"nodes that die", "faults:\n- {at: 1s, kind: die, instances: 1, nodes: all}", "faults[0].nodes: is given, but die has none"},
 		{"a node that is not there", "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: node4}", `faults[0].nodes: "node4" selects no node; want leader, follower`},
 		{"everybody isolated", "faults:\n- {at: 1s, for: 1s, kind: isolate, nodes: all}", "faults[0].nodes: are all nodes"},

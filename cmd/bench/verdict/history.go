@@ -240,7 +240,7 @@ func explain(t *trial.Trial, calls []trial.Call, culprit int) string {
 	c := calls[culprit]
 	said := fmt.Sprintf("%s of %s at %s, %s", verb(c), c.Key, t.NodeName(c.Node), moments(c))
 	if c.Action == trial.Look && sees(c) != 0 && !writtenBefore(calls, c) {
-		return said + ", which nobody had written by then"
+		return said + ", which no client had written by then"
 	}
 	before, ok := contradiction(calls, c)
 	if !ok {

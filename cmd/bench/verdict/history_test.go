@@ -109,7 +109,7 @@ func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
 			calls: []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), look(2, 4, 5)},
 			last:  2,
 			want:  []trial.Call{write(1, 0, 1), look(2, 4, 5)},
-			text:  "a read returned version 2 of own-1 at node2, asked at 0.004 s and answered at 0.005 s, which nobody had written by then",
+			text:  "a read returned version 2 of own-1 at node2, asked at 0.004 s and answered at 0.005 s, which no client had written by then",
 		},
 		{
 			name:  "a removal that found nothing",
