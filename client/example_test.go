@@ -285,7 +285,7 @@ func ExampleRegistration_Drain() {
 	defer cancel()
 	settle := 10 * time.Millisecond // 30 * time.Second if stock clients call this service
 	if err := self.Drain(ctx, settle); err != nil {
-		log.Println(err) // it is OUT_OF_SERVICE all the same, and not everybody may know
+		log.Println(err) // it is OUT_OF_SERVICE all the same, but some clients may not know
 	}
 	stopServing(ctx) // http.Server.Shutdown, for example
 	if err := c.Close(ctx); err != nil {
