@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -191,7 +192,7 @@ func TestTheQuarantinedAreListedOnlyWhenAskedFor(t *testing.T) {
 
 // Quarantined instances count against the limits, and may register again where they are reached.
 func TestTheQuarantinedCountAsInstances(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesTotal: 1}}, nil)
+	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesTotal: 1}}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
 	got := n.send(t, register(instanceJSON))
 	expect.That(t, got.status == 204, "the quarantined one: got %d %s", got.status, got.body)

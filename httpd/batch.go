@@ -2,38 +2,29 @@ package httpd
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // batch is POST peerreplication/batch: what a peer's clients did, applied in order as one unit of
 // work, because peers wait 200 ms for the answer. Every item has its own status. A batch is refused
 // as a whole only where the sender may try it again (503), or where it never can succeed: the sender
 // drops all items of a batch that is answered anything else.
-func (c *call) batch() (any, error) {
+func (c call) batch() (any, error) {
 	items := decodedEureka(c, c.config.Limits.BatchBytes, func(body []byte, _ eureka.Format) ([]eureka.Item, error) {
 		return eureka.DecodeBatch(body) // JSON only; XML does not parse as such
 	})
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	results, err := c.applyBatch(c.r.Context(), c.serverOf(c.r), items)
+	results, err := c.applyBatch(c.R.Context(), c.serverOf(c.R), items)
 	if err != nil {
-		return nil, retryBatch(err)
+		return nil, web.RetryBatch(err)
 	}
 	return c.document(eureka.Format{}, eureka.AppendBatchResponse(nil, results))
-}
-
-// retryBatch makes the sender try again: every item is safe to repeat, whatever became of it. Peers
-// take 503 only as a reason to.
-func retryBatch(err error) error {
-	if errors.Is(err, registry.ErrUnknownOutcome) {
-		return &refusal{status: http.StatusServiceUnavailable, unknown: true, retry: true, cause: err}
-	}
-	return err
 }
 
 // applyBatch returns one result per item, in order.
@@ -49,13 +40,13 @@ func (h *Handler) applyBatch(ctx context.Context, origin registry.Origin, items 
 	if len(ops) == 0 {
 		return answers, nil
 	}
-	results, err := h.perform(ctx, origin, ops...)
+	results, err := h.Perform(ctx, origin, ops...)
 	if err != nil {
-		err = writeOutcome(err)
-		h.countBatch(origin, ops, func(int) string { return errorOutcome(err) })
+		err = web.WriteError(err)
+		h.countBatch(origin, ops, func(int) string { return web.OutcomeOfError(err) })
 		return nil, err
 	}
-	h.countBatch(origin, ops, func(n int) string { return outcomeNames[results[n].Outcome] })
+	h.countBatch(origin, ops, func(n int) string { return web.OutcomeNames[results[n].Outcome] })
 	for n, result := range results {
 		answers[asked[n]].Status = itemStatus(result.Outcome)
 	}
@@ -64,7 +55,7 @@ func (h *Handler) applyBatch(ctx context.Context, origin registry.Origin, items 
 
 func (h *Handler) countBatch(origin registry.Origin, ops []registry.Op, outcome func(n int) string) {
 	for n, op := range ops {
-		h.metrics.count(op, origin, outcome(n))
+		h.CountOperation(op, origin, outcome(n))
 	}
 }
 
@@ -83,8 +74,8 @@ func (h *Handler) refuseItem(item *eureka.Item) int {
 	if len(eureka.AppendInstance(nil, eureka.Format{}, item.Lease, item.Lease.RenewedAt)) > maxItemBytes {
 		return http.StatusRequestEntityTooLarge
 	}
-	if err := h.checkQuota(item.Lease.Instance.Key()); err != nil {
-		return failureOf(err).status
+	if err := h.CheckQuota(item.Lease.Instance.Key()); err != nil {
+		return web.RefusalOf(err).Status
 	}
 	return 0
 }
@@ -119,14 +110,14 @@ func itemStatus(outcome registry.Outcome) int {
 // addConflicts adds the stored instances to answers of 409, for the sender to take over. One that is
 // gone meanwhile, perhaps by a later item, is left out.
 func (h *Handler) addConflicts(ctx context.Context, items []eureka.Item, answers []eureka.ItemResult) error {
-	var v freshView
+	var v web.FreshView
 	for i := range answers {
 		if answers[i].Status != http.StatusConflict {
 			continue
 		}
 		if v.View == nil {
 			var err error
-			if v, err = h.viewAfterWrite(ctx); err != nil {
+			if v, err = h.ViewAfterWrite(ctx); err != nil {
 				return err
 			}
 		}

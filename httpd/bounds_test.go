@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -213,7 +214,7 @@ func TestServersHaveTheBoundsOfTheThreatModel(t *testing.T) {
 }
 
 func TestQuotasRefuseNewInstancesAndLetOthersGoOn(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesInApp: 2, InstancesTotal: 3}}, nil)
+	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 2, InstancesTotal: 3}}, nil)
 	for _, key := range []registry.Key{{App: "A", ID: "1"}, {App: "A", ID: "2"}} {
 		n.Perform(t, registry.Register{Instance: newInstance(key.App, key.ID)})
 	}

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // Twice: what a request took is given back, answered or refused.
 func TestRequestsBeyondTheMemoryOfTheNodeAreToTryAgain(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: httpd.Limits{InFlightBytes: 1 << 20}}, nil)
+	n := newNode(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}}, nil)
 	large := request("POST", "/eureka/apps/ORDERS", strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP","ignored":"`+strings.Repeat("x", 200<<10)+`"`, 1))
 	for range 2 {
 		got := n.send(t, large)
@@ -128,7 +129,7 @@ func (s stuck) Write(p []byte) (int, error) {
 // others waits a while for it, and is then to be asked for again; what is small never waits.
 func TestLargeAnswersWaitForMemoryAndAreRefusedInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{Limits: httpd.Limits{InFlightBytes: 1 << 20}})
+		c := newCoordinated(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}})
 		for i := range 200 {
 			body := strings.Replace(instanceJSON, `"instanceId":"i1"`, fmt.Sprintf(`"instanceId":"orders-%d","vipAddress":"orders"`, i), 1)
 			got := c.ask("POST", "/eureka/apps/ORDERS", body)

@@ -11,13 +11,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 func TestEveryMistakeOfTheConfigurationIsReportedAtOnce(t *testing.T) {
-	_, err := New(Config{Reads: "fresh", BasePaths: []string{"eureka", "/eureka/"}, Limits: Limits{BatchBytes: -1, InstancesInApp: -2}})
+	_, err := New(Config{Reads: "fresh", BasePaths: []string{"eureka", "/eureka/"}, Limits: web.Limits{BatchBytes: -1, InstancesInApp: -2}})
 	need.That(t, err != nil, "the configuration was accepted")
 	for _, want := range []string{"Service", "reads.eureka", `"eureka"`, `"/eureka/"`, "limits.batch-bytes", "limits.instances-in-app"} {
 		expect.That(t, strings.Contains(err.Error(), want), "the error does not name %s: %v", want, err)
@@ -92,7 +93,7 @@ func BenchmarkLimit(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = h.limit(&answer{}, r, r) // refused or not makes no difference here
+				_ = h.limit(&web.Response{}, r, r) // refused or not makes no difference here
 			}
 		})
 	}

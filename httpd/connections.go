@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // Connections bounds the connections of a listener. When there are as many as there may be, a new one
@@ -168,17 +170,7 @@ func addressOf(conn net.Conn) netip.Prefix {
 	if !ok {
 		return netip.Prefix{}
 	}
-	return networkOf(tcp.AddrPort().Addr())
-}
-
-func networkOf(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits)
-	return p
+	return web.NetworkOf(tcp.AddrPort().Addr())
 }
 
 type countedListener struct {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // agentSelf is GET /v1/agent/self. Nobody is asked for it: clients poll it before there is a leader.
-func (c *call) agentSelf() (any, error) {
-	home := c.home(c.epoch())
-	ctx, cancel := context.WithCancel(c.r.Context())
+func (c call) agentSelf() (any, error) {
+	home := c.home(c.Epoch())
+	ctx, cancel := context.WithCancel(c.R.Context())
 	cancel() // what this node knows of itself is enough
 	leader, _ := c.config.Coordination.RaftAddresses()
 	return home.Self(c.ownMember(ctx, home), leader), nil
@@ -30,25 +31,25 @@ func (h *Handler) ownMember(ctx context.Context, home consul.Home) consul.Member
 }
 
 // agentMembers is GET /v1/agent/members: the servers of the cluster.
-func (c *call) agentMembers() (any, error) {
-	home := c.home(c.epoch())
+func (c call) agentMembers() (any, error) {
+	home := c.home(c.Epoch())
 	members := []consul.Member{}
-	for _, n := range c.config.Cluster.Status(c.r.Context()).Nodes {
+	for _, n := range c.config.Cluster.Status(c.R.Context()).Nodes {
 		host, port := splitAddress(n.Cluster)
 		members = append(members, home.Member(n.ID, host, port, n.Role != "unreachable" && n.Role != "stopped"))
 	}
 	if len(members) == 0 {
-		members = append(members, c.ownMember(c.r.Context(), home))
+		members = append(members, c.ownMember(c.R.Context(), home))
 	}
 	return members, nil
 }
 
 // agentServices is GET /v1/agent/services: the services of the logical node by id. Of instances of the
 // same id, which only clients of Eureka can register, it shows the first.
-func (c *call) agentServices() (any, error) {
+func (c call) agentServices() (any, error) {
 	cat := c.agentCatalog()
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	services := map[string]consul.AgentService{}
 	for _, s := range cat.all("", false) {
@@ -66,44 +67,44 @@ const (
 )
 
 // agentService is GET /v1/agent/service/{id}. Who gives the hash of the content waits for another one.
-func (c *call) agentService() (any, error) {
-	id, hash := c.rest(), c.text("hash")
+func (c call) agentService() (any, error) {
+	id, hash := c.Rest(), c.Text("hash")
 	q := c.consulQuery()
-	q.after = 0
+	q.After = 0
 	if hash != "" {
-		q.after = sameContent
+		q.After = sameContent
 	}
-	return c.readConsul(q, c.catalogSource("", func(v *registry.View) found {
+	return c.readConsul(q, false, c.catalogSource("", func(v *registry.View) web.Found {
 		return c.shownCatalog(v, nil).withHash(c, id, hash)
 	}))
 }
 
 // withHash is a service of the logical node with the hash of its content; known is the one that the
 // client has.
-func (c *shownCatalog) withHash(by *call, id, known string) found {
+func (c *shownCatalog) withHash(by call, id, known string) web.Found {
 	l, _ := c.ServiceOn("", id)
 	if l == nil || l.Quarantine != nil {
-		return found{index: otherContent, answer: func() (any, error) {
-			return nil, &refusal{status: http.StatusNotFound, text: "unknown service ID: " + id}
+		return web.Found{Index: otherContent, Document: func() (any, error) {
+			return nil, &web.Refusal{Status: http.StatusNotFound, Text: "unknown service ID: " + id}
 		}}
 	}
 	s := c.home.Agent(c.service(l)).WithHash()
-	f := found{index: otherContent, answer: func() (any, error) {
-		by.w.Header().Set("X-Consul-ContentHash", s.ContentHash)
+	f := web.Found{Index: otherContent, Document: func() (any, error) {
+		by.W.Header().Set("X-Consul-ContentHash", s.ContentHash)
 		return s, nil
 	}}
 	if s.ContentHash == known {
-		f.index = sameContent
+		f.Index = sameContent
 	}
 	return f
 }
 
 // agentChecks is GET /v1/agent/checks: those of the logical node by id, without the one that it always
 // has.
-func (c *call) agentChecks() (any, error) {
+func (c call) agentChecks() (any, error) {
 	cat := c.agentCatalog()
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	checks := map[string]consul.Check{}
 	for _, check := range cat.checksOn("") {
@@ -115,14 +116,14 @@ func (c *call) agentChecks() (any, error) {
 }
 
 // agentHealthByID is GET /v1/agent/health/service/id/{id}.
-func (c *call) agentHealthByID() (any, error) {
-	id := c.rest()
+func (c call) agentHealthByID() (any, error) {
+	id := c.Rest()
 	if id == "" {
-		return nil, badRequest("Missing serviceID")
+		return nil, web.BadRequest("Missing serviceID")
 	}
 	cat := c.catalog()
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	l, _ := cat.ServiceOn("", id)
 	if l == nil || l.Quarantine != nil {
@@ -135,14 +136,14 @@ func (c *call) agentHealthByID() (any, error) {
 
 // agentHealthByName is GET /v1/agent/health/service/name/{name}: the worst of a name's services on the
 // logical node.
-func (c *call) agentHealthByName() (any, error) {
-	name := c.rest()
+func (c call) agentHealthByName() (any, error) {
+	name := c.Rest()
 	if name == "" {
-		return nil, badRequest("Missing service Name")
+		return nil, web.BadRequest("Missing service Name")
 	}
 	cat := c.catalog()
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	worst, all := consul.StatusWord(registry.Passing), []consul.AgentHealth{}
 	for _, s := range cat.services(name) {
@@ -175,17 +176,17 @@ func (c *shownCatalog) health(s consul.Service) consul.AgentHealth {
 }
 
 // answerHealth answers with a reason, which is all of the answer where plain text is asked for.
-func (c *call) answerHealth(status int, reason string, value any) (any, error) {
-	format := c.text("format")
-	if c.err != nil {
-		return nil, c.err
+func (c call) answerHealth(status int, reason string, value any) (any, error) {
+	format := c.Text("format")
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	c.w.Header().Set("X-Consul-Reason", reason)
-	if format == "text" || format == "" && strings.HasPrefix(c.r.Header.Get("Accept"), "text/plain") {
-		respond(c.w, c.r, status, "text/plain", []byte(reason))
-		return answered, nil
+	c.W.Header().Set("X-Consul-Reason", reason)
+	if format == "text" || format == "" && strings.HasPrefix(c.R.Header.Get("Accept"), "text/plain") {
+		web.Respond(c.W, c.R, status, "text/plain", []byte(reason))
+		return web.Sent, nil
 	}
-	c.status = status
+	c.Status = status
 	return value, nil
 }
 
@@ -201,13 +202,13 @@ func healthCode(aggregate string) int {
 }
 
 // statusLeader is GET status/leader: its node-to-node address, or "". Programs poll it while they start.
-func (c *call) statusLeader() (any, error) {
+func (c call) statusLeader() (any, error) {
 	leader, _ := c.config.Coordination.RaftAddresses()
 	return leader, nil
 }
 
 // statusPeers is GET status/peers: the voters' node-to-node addresses.
-func (c *call) statusPeers() (any, error) {
+func (c call) statusPeers() (any, error) {
 	_, all := c.config.Coordination.RaftAddresses()
 	return append([]string{}, all...), nil // an empty list, not null
 }

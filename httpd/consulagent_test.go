@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -340,7 +341,7 @@ func TestALongOutputIsCut(t *testing.T) {
 
 func TestRegistrationsInTheCatalogRespectTheQuota(t *testing.T) {
 	config, catalog := catalogConfig()
-	config.Limits = httpd.Limits{InstancesInApp: 1}
+	config.Limits = web.Limits{InstancesInApp: 1}
 	n := newNode(t, config, nil)
 	catalog.memory = n.Memory
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a"}`)

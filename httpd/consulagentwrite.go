@@ -9,21 +9,22 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // registerCheck is PUT /v1/agent/check/register.
-func (c *call) registerCheck() (any, error) {
-	op := decoded(c, c.config.Limits.RegisterBytes, consul.DecodeCheck)
-	if c.err != nil {
-		return nil, c.err
+func (c call) registerCheck() (any, error) {
+	op := web.Decode(c.Call, c.config.Limits.RegisterBytes, consul.DecodeCheck)
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	c.reapByDefault(op.Checks)
-	return answered, c.registerCatalog(c.r.Context(), op, func(v *registry.View) error {
+	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error {
 		id := op.Checks[0].Service
 		if l, _ := v.ServiceOn("", id); l != nil && l.Service == nil {
-			return badRequest(eurekasOwn(id))
+			return web.BadRequest(eurekasOwn(id))
 		}
-		return &refusal{status: http.StatusNotFound, text: fmt.Sprintf("ServiceID %q does not exist", id)}
+		return &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("ServiceID %q does not exist", id)}
 	})
 }
 
@@ -40,17 +41,17 @@ func (h *Handler) reapByDefault(checks []*registry.Check) {
 
 // beatCheck is PUT /v1/agent/check/pass|warn|fail/{id}.
 func beatCheck(status registry.CheckStatus) endpoint {
-	return func(c *call) (any, error) {
-		note := c.text("note")
-		c.noBody()
+	return func(c call) (any, error) {
+		note := c.Text("note")
+		c.IgnoreBody()
 		return c.setCheck(status, note)
 	}
 }
 
 // updateCheck is PUT /v1/agent/check/update/{id}.
-func (c *call) updateCheck() (any, error) {
+func (c call) updateCheck() (any, error) {
 	var output string
-	status := decoded(c, c.config.Limits.RegisterBytes, func(body []byte) (status registry.CheckStatus, err error) {
+	status := web.Decode(c.Call, c.config.Limits.RegisterBytes, func(body []byte) (status registry.CheckStatus, err error) {
 		status, output, err = consul.DecodeStatus(body)
 		return status, err
 	})
@@ -62,15 +63,15 @@ func (c *call) updateCheck() (any, error) {
 const maxOutput = 4 << 10
 
 // setCheck sets the state of the TTL check in the path.
-func (c *call) setCheck(status registry.CheckStatus, output string) (any, error) {
-	if c.err != nil {
-		return nil, c.err
+func (c call) setCheck(status registry.CheckStatus, output string) (any, error) {
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	id := c.rest()
+	id := c.Rest()
 	if len(output) > maxOutput {
 		output = strings.ToValidUTF8(output[:maxOutput], "") + fmt.Sprintf(" ... (captured %d of %d bytes)", maxOutput, len(output))
 	}
-	result, err := c.applyCatalog(c.r.Context(), registry.SetCheck{Check: id, Status: status, Output: output, TTL: true})
+	result, err := c.applyCatalog(c.R.Context(), registry.SetCheck{Check: id, Status: status, Output: output, TTL: true})
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +81,12 @@ func (c *call) setCheck(status registry.CheckStatus, output string) (any, error)
 	case registry.NoTTL:
 		return nil, noTTL(id)
 	}
-	return answered, nil
+	return web.Sent, nil
 }
 
 // noCheck is the error of a check that was not registered: it may be one that is shown all the same.
-func (c *call) noCheck(id string) error {
-	v, err := c.newestForConsul(c.r.Context())
+func (c call) noCheck(id string) error {
+	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
 		return err
 	}
@@ -114,62 +115,62 @@ func noTTL(id string) error {
 
 func unknownCheckID(id string) error {
 	text := fmt.Sprintf("Unknown check ID %q. Ensure that the check ID is passed, not the check name.", id)
-	return &refusal{status: http.StatusNotFound, text: text}
+	return &web.Refusal{Status: http.StatusNotFound, Text: text}
 }
 
 // deregisterCheck is PUT /v1/agent/check/deregister/{id}.
-func (c *call) deregisterCheck() (any, error) {
-	id := c.rest()
+func (c call) deregisterCheck() (any, error) {
+	id := c.Rest()
 	if id == "" { // an operation without a check would mean the node
 		return nil, unknownCheckID(id)
 	}
-	result, err := c.applyCatalog(c.r.Context(), registry.DeregisterCatalog{Check: id})
+	result, err := c.applyCatalog(c.R.Context(), registry.DeregisterCatalog{Check: id})
 	if err == nil && result.Outcome == registry.NotFound {
 		return nil, unknownCheckID(id)
 	}
-	return answered, err
+	return web.Sent, err
 }
 
 // registerService is PUT /v1/agent/service/register.
-func (c *call) registerService() (any, error) {
-	replace := c.present("replace-existing-checks")
-	op := decoded(c, c.config.Limits.RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
+func (c call) registerService() (any, error) {
+	replace := c.Present("replace-existing-checks")
+	op := web.Decode(c.Call, c.config.Limits.RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
 		return consul.DecodeService(body, c.addressOf(""))
 	})
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	op.ReplaceChecks = replace
 	c.reapByDefault(op.Checks)
-	return answered, c.registerCatalog(c.r.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
+	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 
 // deregisterByAgent is PUT /v1/agent/service/deregister/{id}.
-func (c *call) deregisterByAgent() (any, error) {
-	err := c.deregisterService(c.r.Context(), c.rest())
+func (c call) deregisterByAgent() (any, error) {
+	err := c.deregisterService(c.R.Context(), c.Rest())
 	if errors.Is(err, errUnknownService) {
-		err = unknownServiceID(c.rest())
+		err = unknownServiceID(c.Rest())
 	}
-	return answered, err
+	return web.Sent, err
 }
 
 func unknownServiceID(id string) error {
 	text := fmt.Sprintf("Unknown service ID %q. Ensure that the service ID is passed, not the service name.", id)
-	return &refusal{status: http.StatusNotFound, text: text}
+	return &web.Refusal{Status: http.StatusNotFound, Text: text}
 }
 
 // serviceMaintenance is PUT /v1/agent/service/maintenance/{id}. An instance that a client of Eureka
 // registered is kept out of use by an override.
-func (c *call) serviceMaintenance() (any, error) {
-	id := c.rest()
+func (c call) serviceMaintenance() (any, error) {
+	id := c.Rest()
 	if id == "" {
-		return nil, badRequest("Missing service ID")
+		return nil, web.BadRequest("Missing service ID")
 	}
-	enable, by := c.enable(), c.by()
-	if c.err != nil {
-		return nil, c.err
+	enable, by := c.enable(), c.By()
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	v, err := c.newestForConsul(c.r.Context())
+	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -180,29 +181,29 @@ func (c *call) serviceMaintenance() (any, error) {
 	case l == nil:
 		return nil, unknownServiceID(id)
 	case l.Service == nil:
-		return answered, c.overrideByAgent(c.r.Context(), l, enable, by)
+		return web.Sent, c.overrideByAgent(c.R.Context(), l, enable, by)
 	}
-	return answered, c.maintain(c.r.Context(), v, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
+	return web.Sent, c.maintain(c.R.Context(), v, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
 }
 
 // nodeMaintenance is PUT /v1/agent/maintenance. It only ends: operators begin it to take one host out, and the
 // node here is that of the services of all hosts.
-func (c *call) nodeMaintenance() (any, error) {
+func (c call) nodeMaintenance() (any, error) {
 	enable := c.enable()
 	switch {
-	case c.err != nil:
-		return nil, c.err
+	case c.Err != nil:
+		return nil, c.Err
 	case enable:
 		return nil, errNodeMaintenance
 	}
-	v, err := c.newestForConsul(c.r.Context())
+	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
 		return nil, err
 	}
-	return answered, c.maintain(c.r.Context(), v, consul.Maintenance("", ""), false, nil)
+	return web.Sent, c.maintain(c.R.Context(), v, consul.Maintenance("", ""), false, nil)
 }
 
-var errNodeMaintenance = badRequest(fmt.Sprintf("node %q is that of all services of all hosts, and its maintenance would take every one of them out of use; "+
+var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q is that of all services of all hosts, and its maintenance would take every one of them out of use; "+
 	"use the maintenance of single services: PUT /v1/agent/service/maintenance/{id}?enable=true", consul.NodeName))
 
 // maintain registers a check of maintenance, unless it is there, or takes it away. unknown is the error
@@ -243,10 +244,10 @@ func (h *Handler) overrideByAgent(ctx context.Context, l *registry.Lease, enable
 }
 
 // enable reads whether maintenance is to begin or to end.
-func (q *query) enable() bool {
-	text, given := q.lookup("enable")
+func (c call) enable() bool {
+	text, given := c.Lookup("enable")
 	if !given {
-		q.refuse("Missing value for enable")
+		c.Refuse("Missing value for enable")
 	}
-	return q.truth(text, "Invalid value for enable: %q", text)
+	return c.ParseBool(text, "Invalid value for enable: %q", text)
 }

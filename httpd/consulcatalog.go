@@ -1,32 +1,24 @@
 package httpd
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/gzip"
-
-	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // unfiltered refuses a filter: an answer that ignored it would be taken for what it selects.
 func unfiltered(e endpoint) endpoint {
-	return func(c *call) (any, error) {
-		if c.text("filter") != "" {
-			c.refuse("Failed to create boolean expression evaluator: filter expressions are not offered here; " +
+	return func(c call) (any, error) {
+		if c.Text("filter") != "" {
+			c.Refuse("Failed to create boolean expression evaluator: filter expressions are not offered here; " +
 				"ask without filter (tag, node-meta and passing are offered) and select from the answer")
 		}
-		if c.err != nil {
-			return nil, c.err
+		if c.Err != nil {
+			return nil, c.Err
 		}
 		return e(c)
 	}
@@ -34,14 +26,14 @@ func unfiltered(e endpoint) endpoint {
 
 // catalogDatacenters is GET /v1/catalog/datacenters: the own one. Others are replicated to, and have
 // catalogs of their own.
-func (c *call) catalogDatacenters() (any, error) {
+func (c call) catalogDatacenters() (any, error) {
 	return []string{c.datacenter()}, nil
 }
 
 // catalogNodes is GET /v1/catalog/nodes.
-func (c *call) catalogNodes() (any, error) {
-	return c.readCatalog("", func(cat *shownCatalog) found {
-		return found{index: uint64(cat.CatalogIndex()), weight: cat.CatalogBytes, answer: func() (any, error) {
+func (c call) catalogNodes() (any, error) {
+	return c.readCatalog("", func(cat *shownCatalog) web.Found {
+		return web.Found{Index: uint64(cat.CatalogIndex()), Weight: cat.CatalogBytes, Document: func() (any, error) {
 			nodes := []consul.Node{}
 			for _, name := range cat.names() {
 				nodes = append(nodes, cat.on(name).Node)
@@ -52,7 +44,7 @@ func (c *call) catalogNodes() (any, error) {
 }
 
 // catalogServices is GET /v1/catalog/services: the names, each with the tags of all its instances.
-func (c *call) catalogServices() (any, error) {
+func (c call) catalogServices() (any, error) {
 	return c.readTable((*shownCatalog).namesWeight, func(cat *shownCatalog) any {
 		tags := map[string][]string{}
 		if cat.on("").shown {
@@ -101,7 +93,7 @@ func (c *shownCatalog) tagsOf(app *registry.App) (tags []string, some bool) {
 }
 
 // catalogService is GET /v1/catalog/service/{name}.
-func (c *call) catalogService() (any, error) {
+func (c call) catalogService() (any, error) {
 	return c.readService(func(cat *shownCatalog, services []consul.Service) any {
 		shown := make([]consul.CatalogService, len(services))
 		for i, s := range services {
@@ -119,7 +111,7 @@ type nodeWithServices[S any] struct {
 
 // catalogNode is GET /v1/catalog/node/{node}. Of instances of the same id, which only clients of Eureka
 // can register, it shows the first.
-func (c *call) catalogNode() (any, error) {
+func (c call) catalogNode() (any, error) {
 	return c.readNode(func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return nil
@@ -135,7 +127,7 @@ func (c *call) catalogNode() (any, error) {
 }
 
 // catalogNodeServices is GET /v1/catalog/node-services/{node}.
-func (c *call) catalogNodeServices() (any, error) {
+func (c call) catalogNodeServices() (any, error) {
 	return c.readNode(func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return nodeWithServices[[]consul.NodeService]{}
@@ -149,10 +141,10 @@ func (c *call) catalogNodeServices() (any, error) {
 }
 
 // healthService is GET /v1/health/service/{name}.
-func (c *call) healthService() (any, error) {
-	text, passing := c.lookup("passing") // only services are wanted of which every check is passing
+func (c call) healthService() (any, error) {
+	text, passing := c.Lookup("passing") // only services are wanted of which every check is passing
 	if text != "" {
-		passing = c.truth(text, "Invalid value for ?passing")
+		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
 	return c.readService(func(cat *shownCatalog, services []consul.Service) any {
 		shown := []consul.HealthService{}
@@ -167,7 +159,7 @@ func (c *call) healthService() (any, error) {
 }
 
 // healthChecks is GET /v1/health/checks/{name}.
-func (c *call) healthChecks() (any, error) {
+func (c call) healthChecks() (any, error) {
 	return c.readService(func(_ *shownCatalog, services []consul.Service) any {
 		checks := []consul.Check{}
 		for _, s := range services {
@@ -178,7 +170,7 @@ func (c *call) healthChecks() (any, error) {
 }
 
 // healthNode is GET /v1/health/node/{node}.
-func (c *call) healthNode() (any, error) {
+func (c call) healthNode() (any, error) {
 	return c.readNode(func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return []consul.Check{}
@@ -200,10 +192,10 @@ func (c *shownCatalog) checksOn(node string) []consul.Check {
 const anyState = "any"
 
 // healthState is GET /v1/health/state/{state}; a word that is no state has no checks.
-func (c *call) healthState() (any, error) {
-	state := c.rest()
+func (c call) healthState() (any, error) {
+	state := c.Rest()
 	if state == "" {
-		return nil, badRequest("Missing check state")
+		return nil, web.BadRequest("Missing check state")
 	}
 	return c.readTable((*shownCatalog).weight, func(cat *shownCatalog) any {
 		checks := []consul.Check{}
@@ -221,92 +213,4 @@ func sortedChecks(checks []consul.Check) []consul.Check {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.CheckID, b.CheckID))
 	})
 	return checks
-}
-
-// A list of maxWhole bytes or more is written element by element, and never is in memory as a text.
-const (
-	maxWhole  = 256 << 10
-	listPiece = 64 << 10 // bytes that are written at once
-)
-
-// errReadTooLarge is the answer to a read of too many keys.
-var errReadTooLarge = &refusal{
-	status: http.StatusRequestEntityTooLarge,
-	text:   fmt.Sprintf("the keys and values that were asked for have more than %d bytes, which is the most that one answer may have; ask for a longer prefix, or for fewer at once", kv.MaxRead),
-}
-
-// jsonList is a list of values in JSON, with what stands around it.
-type jsonList struct {
-	open, close             string
-	prettyOpen, prettyClose string
-	prefix                  string // of each line of an element, if pretty
-	elements                int
-	element                 func(i int) any
-}
-
-// plainList is a list with nothing around it.
-func plainList(elements int, element func(i int) any) jsonList {
-	return jsonList{open: "[", close: "]", prettyOpen: "[", prettyClose: "\n]\n", prefix: "    ", elements: elements, element: element}
-}
-
-// txnList is the list of results in the answer to a transaction that was performed (consul.TxnAnswer).
-func txnList(elements int, element func(i int) any) jsonList {
-	return jsonList{
-		open: `{"Results":[`, close: `],"Errors":null}`,
-		prettyOpen: "{\n    \"Results\": [", prettyClose: "\n    ],\n    \"Errors\": null\n}\n",
-		prefix: "        ", elements: elements, element: element,
-	}
-}
-
-// respondLarge sends a list of JSON as it is encoded, without a length.
-func (c *call) respondLarge(list jsonList) (any, error) {
-	header := c.w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Add("Vary", "Accept-Encoding")
-	pieces, pretty := newPieceWriter(c.w), c.given("pretty")
-	if !wantsGzip(c.r) {
-		return answered, list.write(pieces, pretty)
-	}
-	header.Set("Content-Encoding", "gzip")
-	zipped := gzipWriters.Get().(*gzip.Writer)
-	defer gzipWriters.Put(zipped)
-	zipped.Reset(pieces)
-	if err := list.write(zipped, pretty); err != nil {
-		return nil, err
-	}
-	_ = zipped.Close() // a client that went away is nobody's error
-	return answered, nil
-}
-
-// write encodes a list. Its error is one of encoding, before anything was sent: clients that go away are nobody's.
-func (l jsonList) write(w io.Writer, pretty bool) error {
-	out := bufio.NewWriterSize(w, listPiece)
-	open, end := l.open, l.close
-	if pretty {
-		open, end = l.prettyOpen, l.prettyClose
-	}
-	_, _ = out.WriteString(open)
-	var indented bytes.Buffer
-	for i := range l.elements {
-		if i > 0 {
-			_ = out.WriteByte(',')
-		}
-		text, err := json.Marshal(l.element(i))
-		if err != nil {
-			return err
-		}
-		if pretty {
-			indented.Reset()
-			_ = json.Indent(&indented, text, l.prefix, "    ") // it was just encoded
-			_, _ = out.WriteString("\n" + l.prefix)
-			text = indented.Bytes()
-		}
-		if _, err := out.Write(text); err != nil {
-			return nil // the client went away
-		}
-	}
-	_, _ = out.WriteString(end)
-	_ = out.Flush()
-	return nil
 }

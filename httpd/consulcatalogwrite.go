@@ -11,29 +11,30 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // applyCatalog performs one operation on the registry, and waits for a leader as long as Consul's
 // clients need it.
 func (h *Handler) applyCatalog(ctx context.Context, op registry.Op) (registry.Result, error) {
-	results, err := untilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
-		return h.perform(ctx, registry.FromClient, op)
+	results, err := web.UntilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
+		return h.Perform(ctx, registry.FromClient, op)
 	})
-	return h.counted(registry.FromClient, op, results, err)
+	return h.CountResult(registry.FromClient, op, results, err)
 }
 
 // catalogRegister is PUT /v1/catalog/register.
-func (c *call) catalogRegister() (any, error) {
-	given := decoded(c, c.config.Limits.RegisterBytes, func(body []byte) (consul.Placed[registry.RegisterCatalog], error) {
+func (c call) catalogRegister() (any, error) {
+	given := web.Decode(c.Call, c.config.Limits.RegisterBytes, func(body []byte) (consul.Placed[registry.RegisterCatalog], error) {
 		return consul.DecodeRegistration(body, c.addressOf)
 	})
-	if c.err == nil {
-		c.err = c.checkDatacenter(given.Datacenter)
+	if c.Err == nil {
+		c.Err = c.checkDatacenter(given.Datacenter)
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	return true, c.registerCatalog(c.r.Context(), given.Op, func(v *registry.View) error { return unknownOfCheck(v, given.Op) })
+	return true, c.registerCatalog(c.R.Context(), given.Op, func(v *registry.View) error { return unknownOfCheck(v, given.Op) })
 }
 
 // addressOf is the address of a node of the catalog, by the registry's name, as this node knows it.
@@ -41,7 +42,7 @@ func (h *Handler) addressOf(node string) string {
 	if node == "" {
 		return h.home("").Address
 	}
-	v := staleView(h.config.Service)
+	v := web.StaleView(h.config.Service)
 	if v == nil {
 		return ""
 	}
@@ -94,7 +95,7 @@ func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatal
 		return errTooManyChecks // and no need to write it to the log
 	}
 	if op.Instance != nil {
-		if err := h.checkQuota(op.Instance.Key()); err != nil {
+		if err := h.CheckQuota(op.Instance.Key()); err != nil {
 			return err
 		}
 	}
@@ -124,7 +125,7 @@ func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatal
 }
 
 // errTooManyChecks says how many checks there may be.
-var errTooManyChecks = badRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
+var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
 	registry.MaxServiceChecks, registry.MaxNodeChecks, registry.MaxChecks))
 
 // checkProbes refuses checks that would be made to ask what they may not. One of a service that is not known
@@ -144,7 +145,7 @@ func (h *Handler) checkProbes(op registry.RegisterCatalog) error {
 			}
 		}
 		if why := h.config.RefuseProbe(c.Probe, service, instance); why != "" {
-			return badRequest(fmt.Sprintf("Invalid check %q: %s", c.ID, why))
+			return web.BadRequest(fmt.Sprintf("Invalid check %q: %s", c.ID, why))
 		}
 	}
 	return nil
@@ -152,7 +153,7 @@ func (h *Handler) checkProbes(op registry.RegisterCatalog) error {
 
 // serviceOf is a service of a node (nil: the logical one) as this node knows it, nil if it does not.
 func (h *Handler) serviceOf(node *registry.Node, id string) (*registry.CatalogService, *registry.Instance) {
-	v := staleView(h.config.Service)
+	v := web.StaleView(h.config.Service)
 	if v == nil {
 		return nil, nil
 	}
@@ -208,7 +209,7 @@ func shownOwner(service string) string {
 	return fmt.Sprintf("service %q", service)
 }
 
-func conflict(text string) error { return &refusal{status: http.StatusConflict, text: text} }
+func conflict(text string) error { return &web.Refusal{Status: http.StatusConflict, Text: text} }
 
 // nameTaken names the spelling that a service has already: names of applications know no case.
 func nameTaken(v *registry.View, name string) error {
@@ -216,19 +217,19 @@ func nameTaken(v *registry.View, name string) error {
 	if app, ok := v.App(strings.ToUpper(name)); ok {
 		other = app.ServiceName()
 	}
-	return badRequest(fmt.Sprintf("Invalid service name %q: there is a service %q, and names that differ in case only are one application; use that one", name, other))
+	return web.BadRequest(fmt.Sprintf("Invalid service name %q: there is a service %q, and names that differ in case only are one application; use that one", name, other))
 }
 
 // catalogDeregister is PUT /v1/catalog/deregister. It is final, and true whatever was there.
-func (c *call) catalogDeregister() (any, error) {
-	given := decoded(c, c.config.Limits.RegisterBytes, consul.DecodeDeregistration)
-	if c.err == nil {
-		c.err = c.checkDatacenter(given.Datacenter)
+func (c call) catalogDeregister() (any, error) {
+	given := web.Decode(c.Call, c.config.Limits.RegisterBytes, consul.DecodeDeregistration)
+	if c.Err == nil {
+		c.Err = c.checkDatacenter(given.Datacenter)
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	if err := c.deregisterPlaced(c.r.Context(), given.Op); err != nil && !errors.Is(err, errUnknownService) {
+	if err := c.deregisterPlaced(c.R.Context(), given.Op); err != nil && !errors.Is(err, errUnknownService) {
 		return nil, err
 	}
 	return true, nil

@@ -7,31 +7,32 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-var errMissingKey = badRequest("Missing key name")
+var errMissingKey = web.BadRequest("Missing key name")
 
 // getKey is GET kv/{key}: one entry, all whose keys begin with it (recurse), or the names alone (keys).
-func (c *call) getKey() (any, error) {
-	key := c.rest()
+func (c call) getKey() (any, error) {
+	key := c.Rest()
 	switch {
-	case c.given("keys"):
+	case c.Given("keys"):
 		return c.listKeys(key)
-	case c.given("recurse"):
+	case c.Given("recurse"):
 		return c.getTree(key)
 	case key == "":
 		return nil, errMissingKey
 	}
-	return c.consulRead(c.keySource(kv.Topic{Kind: kv.KeyTopic, Name: key}, func(v *kv.View) found {
+	return c.consulRead(c.KVSource(kv.Topic{Kind: kv.KeyTopic, Name: key}, func(v *kv.View) web.Found {
 		e, index := v.Get(key)
-		return found{index: uint64(index), absent: e == nil, answer: func() (any, error) { return c.showEntry(e) }}
+		return web.Found{Index: uint64(index), Absent: e == nil, Document: func() (any, error) { return c.showEntry(e) }}
 	}))
 }
 
-func (c *call) getTree(prefix string) (any, error) {
-	return c.consulRead(c.keySource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) found {
+func (c call) getTree(prefix string) (any, error) {
+	return c.consulRead(c.KVSource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) web.Found {
 		entries, index, ok := v.List(prefix)
-		return found{index: uint64(index), absent: ok && len(entries) == 0, answer: func() (any, error) {
+		return web.Found{Index: uint64(index), Absent: ok && len(entries) == 0, Document: func() (any, error) {
 			switch {
 			case !ok:
 				return nil, errReadTooLarge
@@ -46,14 +47,14 @@ func (c *call) getTree(prefix string) (any, error) {
 }
 
 // listKeys answers with names. No names at all is 404, but not where all were asked for.
-func (c *call) listKeys(prefix string) (any, error) {
-	separator, given := c.lookup("separator")
+func (c call) listKeys(prefix string) (any, error) {
+	separator, given := c.Lookup("separator")
 	if !given {
-		separator = c.text("seperator") // some clients misspell it
+		separator = c.Text("seperator") // some clients misspell it
 	}
-	return c.consulRead(c.keySource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) found {
+	return c.consulRead(c.KVSource(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, func(v *kv.View) web.Found {
 		keys, index, ok := v.Keys(prefix, separator)
-		return found{index: uint64(index), absent: ok && len(keys) == 0, answer: func() (any, error) {
+		return web.Found{Index: uint64(index), Absent: ok && len(keys) == 0, Document: func() (any, error) {
 			switch {
 			case !ok:
 				return nil, errReadTooLarge
@@ -68,38 +69,38 @@ func (c *call) listKeys(prefix string) (any, error) {
 }
 
 // putKey is PUT kv/{key}, with at most one of cas, acquire and release.
-func (c *call) putKey() (any, error) {
+func (c call) putKey() (any, error) {
 	op := c.keyWrite()
-	if c.err == nil {
-		op.Value, c.err = c.readValue()
+	if c.Err == nil {
+		op.Value, c.Err = c.readValue()
 	}
 	return c.writeKey(op)
 }
 
 // keyWrite reads what a PUT asks for, without its body.
-func (c *call) keyWrite() (op kv.KeyOp) {
-	if op.Key = c.rest(); op.Key == "" {
-		c.err = errMissingKey
+func (c call) keyWrite() (op kv.KeyOp) {
+	if op.Key = c.Rest(); op.Key == "" {
+		c.Err = errMissingKey
 	}
-	op.Flags, _ = c.number("flags")
-	cas, acquire, release := c.given("cas"), c.given("acquire"), c.given("release")
+	op.Flags, _ = c.Number("flags")
+	cas, acquire, release := c.Given("cas"), c.Given("acquire"), c.Given("release")
 	switch {
 	case cas && acquire, cas && release, acquire && release:
 		c.refuseConflict()
 	case cas:
 		op.Verb, op.Index = kv.CAS, c.cas()
 	case acquire:
-		op.Verb, op.Session = kv.Acquire, c.text("acquire")
+		op.Verb, op.Session = kv.Acquire, c.Text("acquire")
 	case release:
-		op.Verb, op.Session = kv.Release, c.text("release")
+		op.Verb, op.Session = kv.Release, c.Text("release")
 	}
 	return op
 }
 
 // deleteKey is DELETE kv/{key}, with at most one of cas and recurse.
-func (c *call) deleteKey() (any, error) {
-	op := kv.KeyOp{Verb: kv.Delete, Key: c.rest()}
-	cas, recurse := c.given("cas"), c.given("recurse")
+func (c call) deleteKey() (any, error) {
+	op := kv.KeyOp{Verb: kv.Delete, Key: c.Rest()}
+	cas, recurse := c.Given("cas"), c.Given("recurse")
 	switch {
 	case cas && recurse:
 		c.refuseConflict()
@@ -110,18 +111,18 @@ func (c *call) deleteKey() (any, error) {
 	case cas:
 		op.Verb, op.Index = kv.DeleteCAS, c.cas()
 	}
-	c.noBody()
+	c.IgnoreBody()
 	return c.writeKey(op)
 }
 
 // writeKey performs a write, if the fence that it may carry holds, and says who holds the key.
-func (c *call) writeKey(write kv.KeyOp) (any, error) {
+func (c call) writeKey(write kv.KeyOp) (any, error) {
 	write.Fence = c.fenceFor(write.Key)
-	op := c.once(write)
-	if c.err != nil {
-		return nil, c.err
+	op := c.Once(write)
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	result, err := c.persist(c.r.Context(), op)
+	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
 	if err != nil {
 		return nil, err
 	}
@@ -129,41 +130,41 @@ func (c *call) writeKey(write kv.KeyOp) (any, error) {
 		return nil, consulError("raft apply failed: " + result.Refusal)
 	}
 	if write.Fence != nil || (write.Verb == kv.Acquire && result.OK) {
-		labelFence(c.w.Header(), result.Fence)
+		web.LabelFence(c.W.Header(), result.Fence)
 	}
 	return result.OK, nil
 }
 
-func (c *call) showEntry(e *kv.Entry) (any, error) {
+func (c call) showEntry(e *kv.Entry) (any, error) {
 	if e == nil {
 		return c.nothing()
 	}
 	if e.Session != "" {
-		labelFence(c.w.Header(), e.Fence)
+		web.LabelFence(c.W.Header(), e.Fence)
 	}
-	if !c.given("raw") {
+	if !c.Given("raw") {
 		return []consul.Entry{consul.ShowEntry(e)}, nil
 	}
-	c.w.Header().Set("Content-Security-Policy", "sandbox")
-	respond(c.w, c.r, http.StatusOK, "text/plain", e.Value)
-	return answered, nil
+	c.W.Header().Set("Content-Security-Policy", "sandbox")
+	web.Respond(c.W, c.R, http.StatusOK, "text/plain", e.Value)
+	return web.Sent, nil
 }
 
 // nothing answers that there is nothing, without a word.
-func (c *call) nothing() (any, error) {
-	c.w.WriteHeader(http.StatusNotFound)
-	return answered, nil
+func (c call) nothing() (any, error) {
+	c.W.WriteHeader(http.StatusNotFound)
+	return web.Sent, nil
 }
 
-func (c *call) refuseConflict() { c.refuse("Conflicting flags: %s", c.r.URL.Query().Encode()) }
+func (c call) refuseConflict() { c.Refuse("Conflicting flags: %s", c.R.URL.Query().Encode()) }
 
-func (q *query) cas() kv.Index {
-	index, _ := q.number("cas")
+func (c call) cas() kv.Index {
+	index, _ := c.Number("cas")
 	return kv.Index(index)
 }
 
 // txn is PUT txn: operations on keys, all or none.
-func (c *call) txn() (any, error) {
+func (c call) txn() (any, error) {
 	body, err := c.readValue()
 	if err != nil {
 		return nil, err
@@ -177,11 +178,11 @@ func (c *call) txn() (any, error) {
 	case !slices.ContainsFunc(txn.Ops, func(op kv.KeyOp) bool { return op.Verb.Writes() }):
 		return c.readTxn(txn.Ops)
 	}
-	op := c.once(txn)
-	if c.err != nil {
-		return nil, c.err
+	op := c.Once(txn)
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	result, err := c.persist(c.r.Context(), op)
+	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
 	if err != nil {
 		return nil, err
 	}
@@ -202,26 +203,26 @@ func errorOfExcess(result kv.Result) error {
 	case kv.TooBusy:
 		return errTxnBusy
 	case kv.Forgotten:
-		return &refusal{status: http.StatusGone, text: "the transaction was performed, but its answer was asked for again, and what it read was too much to be kept until now; read again"}
+		return &web.Refusal{Status: http.StatusGone, Text: "the transaction was performed, but its answer was asked for again, and what it read was too much to be kept until now; read again"}
 	}
 	return nil
 }
 
 var (
-	errTxnTooLarge = &refusal{
-		status: http.StatusRequestEntityTooLarge,
-		text:   fmt.Sprintf("the transaction was not performed: what it reads has more than %d bytes, the most that a transaction which also writes may read; read by a transaction of its own", kv.MaxTxnRead),
+	errTxnTooLarge = &web.Refusal{
+		Status: http.StatusRequestEntityTooLarge,
+		Text:   fmt.Sprintf("the transaction was not performed: what it reads has more than %d bytes, the most that a transaction which also writes may read; read by a transaction of its own", kv.MaxTxnRead),
 	}
-	errTxnBusy = &refusal{
-		status: http.StatusServiceUnavailable, retry: true,
-		text: "the transaction was not performed: it and others at the same time read too much together; try again",
+	errTxnBusy = &web.Refusal{
+		Status: http.StatusServiceUnavailable, Retry: true,
+		Text: "the transaction was not performed: it and others at the same time read too much together; try again",
 	}
 )
 
 // readTxn answers a transaction that writes nothing like any other read, but it cannot be waited for.
-func (c *call) readTxn(ops []kv.KeyOp) (any, error) {
-	return c.readConsul(consulQuery{read: c.consulFreshness()}, c.keySource(kv.Topic{}, func(v *kv.View) found {
-		return found{answer: func() (any, error) {
+func (c call) readTxn(ops []kv.KeyOp) (any, error) {
+	return c.readConsul(web.Query{Read: c.consulFreshness()}, false, c.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
+		return web.Found{Document: func() (any, error) {
 			entries, errs, ok := v.Read(ops)
 			if !ok {
 				return nil, errReadTooLarge
@@ -231,12 +232,40 @@ func (c *call) readTxn(ops []kv.KeyOp) (any, error) {
 	}))
 }
 
-func (c *call) answerTxn(entries []*kv.Entry, errs []kv.TxnError) (any, error) {
+func (c call) answerTxn(entries []*kv.Entry, errs []kv.TxnError) (any, error) {
 	if len(errs) > 0 {
-		c.status = http.StatusConflict
+		c.Status = http.StatusConflict
 	}
 	if (kv.Result{Entries: entries}).Weight() >= maxWhole {
 		return c.respondLarge(txnList(len(entries), func(i int) any { return consul.TxnResult{KV: consul.ShowEntry(entries[i])} }))
 	}
 	return consul.ShowTxn(entries, errs), nil
+}
+
+// fencedBy are the parameters that name what was acquired, if it is not the key that is written.
+var fencedBy = []struct {
+	param string
+	kind  kv.Kind
+}{{"fence-key", kv.Key}, {"fence-lock", kv.Lock}, {"fence-semaphore", kv.Semaphore}}
+
+// fenceFor reads the acquisition that must last, or a write of key has no effect; nil: it need not.
+func (c call) fenceFor(key string) *kv.Fence {
+	token, given := c.Number("fence")
+	fence := &kv.Fence{Kind: kv.Key, Name: key, Index: kv.Index(token)}
+	names := 0
+	for _, by := range fencedBy {
+		if name, named := c.Lookup(by.param); named {
+			fence.Kind, fence.Name = by.kind, name
+			names++
+		}
+	}
+	switch {
+	case names > 1:
+		c.Refuse("fence-key, fence-lock and fence-semaphore name what was acquired: give one of them")
+	case names == 1 && !given:
+		c.Refuse("fence must be given with fence-key, fence-lock or fence-semaphore: the token of the acquisition")
+	case !given:
+		return nil
+	}
+	return fence
 }

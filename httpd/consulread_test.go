@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -372,7 +373,7 @@ func TestAWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 
 func TestADisconnectEndsAWaitAndFreesItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{Limits: httpd.Limits{Watchers: 1}})
+		c := newCoordinated(t, httpd.Config{Limits: web.Limits{Watchers: 1}})
 		c.put(t, "/v1/kv/a", "v")
 		ctx, cancel := context.WithCancel(t.Context())
 		p := c.start(ctx, "GET", "/v1/kv/a?index=1")

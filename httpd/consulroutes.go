@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // Consul's API has a router of its own, because its paths are taken as they came: what follows the
@@ -30,82 +31,72 @@ func takenAsIs(path string) bool {
 // consulRoutes are Consul's API. A variable at a path's end takes all that is left of it, slashes too, and nothing as
 // well: it is for the endpoint to miss it. The most frequent come first.
 var consulRoutes = []route{
-	{get, "/v1/kv/{key}", consulForm, (*call).getKey},
-	{put, "/v1/kv/{key}", consulForm, (*call).putKey},
-	{del, "/v1/kv/{key}", consulForm, (*call).deleteKey},
-	{put, "/v1/session/renew/{id}", consulForm, bodiless((*call).renewSession)},
-	{put, "/v1/session/create", consulForm, (*call).createSession},
-	{put, "/v1/session/destroy/{id}", consulForm, bodiless((*call).destroySession)},
-	{get, "/v1/session/info/{id}", consulForm, (*call).sessionInfo},
-	{get, "/v1/session/node/{node}", consulForm, (*call).sessionsOfNode},
-	{get, "/v1/session/list", consulForm, (*call).sessionList},
-	{put, "/v1/txn", consulForm, (*call).txn},
-	{get, "/v1/status/leader", consulForm, (*call).statusLeader},
-	{get, "/v1/status/peers", consulForm, (*call).statusPeers},
+	{web.Get, "/v1/kv/{key}", web.ConsulForm, call.getKey},
+	{web.Put, "/v1/kv/{key}", web.ConsulForm, call.putKey},
+	{web.Delete, "/v1/kv/{key}", web.ConsulForm, call.deleteKey},
+	{web.Put, "/v1/session/renew/{id}", web.ConsulForm, web.Bodiless(call.renewSession)},
+	{web.Put, "/v1/session/create", web.ConsulForm, call.createSession},
+	{web.Put, "/v1/session/destroy/{id}", web.ConsulForm, web.Bodiless(call.destroySession)},
+	{web.Get, "/v1/session/info/{id}", web.ConsulForm, call.sessionInfo},
+	{web.Get, "/v1/session/node/{node}", web.ConsulForm, call.sessionsOfNode},
+	{web.Get, "/v1/session/list", web.ConsulForm, call.sessionList},
+	{web.Put, "/v1/txn", web.ConsulForm, call.txn},
+	{web.Get, "/v1/status/leader", web.ConsulForm, call.statusLeader},
+	{web.Get, "/v1/status/peers", web.ConsulForm, call.statusPeers},
 
 	// All servers are one agent: an instance may be registered with one, send its heartbeats to another and be
 	// deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api, AgentConsulClient).
-	{putOrGet, "/v1/agent/check/pass/{id}", consulForm, beatCheck(registry.Passing)},
-	{putOrGet, "/v1/agent/check/warn/{id}", consulForm, beatCheck(registry.Warning)},
-	{putOrGet, "/v1/agent/check/fail/{id}", consulForm, beatCheck(registry.Critical)},
-	{put, "/v1/agent/check/update/{id}", consulForm, (*call).updateCheck},
-	{put, "/v1/agent/check/register", consulForm, (*call).registerCheck},
-	{putOrGet, "/v1/agent/check/deregister/{id}", consulForm, bodiless((*call).deregisterCheck)},
-	{put, "/v1/agent/service/register", consulForm, (*call).registerService},
-	{put, "/v1/agent/service/deregister/{id}", consulForm, bodiless((*call).deregisterByAgent)},
-	{put, "/v1/agent/service/maintenance/{id}", consulForm, (*call).serviceMaintenance},
-	{put, "/v1/agent/maintenance", consulForm, (*call).nodeMaintenance},
-	{get, "/v1/agent/self", consulForm, (*call).agentSelf},
-	{get, "/v1/agent/members", consulForm, (*call).agentMembers},
-	{get, "/v1/agent/services", consulForm, unfiltered((*call).agentServices)},
-	{get, "/v1/agent/service/{id}", consulForm, (*call).agentService},
-	{get, "/v1/agent/checks", consulForm, unfiltered((*call).agentChecks)},
-	{get, "/v1/agent/health/service/id/{id}", consulForm, (*call).agentHealthByID},
-	{get, "/v1/agent/health/service/name/{name}", consulForm, (*call).agentHealthByName},
+	{web.PutOrGet, "/v1/agent/check/pass/{id}", web.ConsulForm, beatCheck(registry.Passing)},
+	{web.PutOrGet, "/v1/agent/check/warn/{id}", web.ConsulForm, beatCheck(registry.Warning)},
+	{web.PutOrGet, "/v1/agent/check/fail/{id}", web.ConsulForm, beatCheck(registry.Critical)},
+	{web.Put, "/v1/agent/check/update/{id}", web.ConsulForm, call.updateCheck},
+	{web.Put, "/v1/agent/check/register", web.ConsulForm, call.registerCheck},
+	{web.PutOrGet, "/v1/agent/check/deregister/{id}", web.ConsulForm, web.Bodiless(call.deregisterCheck)},
+	{web.Put, "/v1/agent/service/register", web.ConsulForm, call.registerService},
+	{web.Put, "/v1/agent/service/deregister/{id}", web.ConsulForm, web.Bodiless(call.deregisterByAgent)},
+	{web.Put, "/v1/agent/service/maintenance/{id}", web.ConsulForm, call.serviceMaintenance},
+	{web.Put, "/v1/agent/maintenance", web.ConsulForm, call.nodeMaintenance},
+	{web.Get, "/v1/agent/self", web.ConsulForm, call.agentSelf},
+	{web.Get, "/v1/agent/members", web.ConsulForm, call.agentMembers},
+	{web.Get, "/v1/agent/services", web.ConsulForm, unfiltered(call.agentServices)},
+	{web.Get, "/v1/agent/service/{id}", web.ConsulForm, call.agentService},
+	{web.Get, "/v1/agent/checks", web.ConsulForm, unfiltered(call.agentChecks)},
+	{web.Get, "/v1/agent/health/service/id/{id}", web.ConsulForm, call.agentHealthByID},
+	{web.Get, "/v1/agent/health/service/name/{name}", web.ConsulForm, call.agentHealthByName},
 
 	// The catalog's nodes are the logical one, on which everything is that an agent or a client of Eureka
 	// registered, and those that registrars named.
-	{put, "/v1/catalog/register", consulForm, (*call).catalogRegister},
-	{put, "/v1/catalog/deregister", consulForm, (*call).catalogDeregister},
-	{get, "/v1/catalog/datacenters", consulForm, (*call).catalogDatacenters},
-	{get, "/v1/catalog/nodes", consulForm, unfiltered((*call).catalogNodes)},
-	{get, "/v1/catalog/services", consulForm, unfiltered((*call).catalogServices)},
-	{get, "/v1/catalog/service/{name}", consulForm, unfiltered((*call).catalogService)},
-	{get, "/v1/catalog/node/{node}", consulForm, unfiltered((*call).catalogNode)},
-	{get, "/v1/catalog/node-services/{node}", consulForm, unfiltered((*call).catalogNodeServices)},
-	{get, "/v1/health/service/{name}", consulForm, unfiltered((*call).healthService)},
-	{get, "/v1/health/checks/{name}", consulForm, unfiltered((*call).healthChecks)},
-	{get, "/v1/health/node/{node}", consulForm, unfiltered((*call).healthNode)},
-	{get, "/v1/health/state/{state}", consulForm, unfiltered((*call).healthState)},
+	{web.Put, "/v1/catalog/register", web.ConsulForm, call.catalogRegister},
+	{web.Put, "/v1/catalog/deregister", web.ConsulForm, call.catalogDeregister},
+	{web.Get, "/v1/catalog/datacenters", web.ConsulForm, call.catalogDatacenters},
+	{web.Get, "/v1/catalog/nodes", web.ConsulForm, unfiltered(call.catalogNodes)},
+	{web.Get, "/v1/catalog/services", web.ConsulForm, unfiltered(call.catalogServices)},
+	{web.Get, "/v1/catalog/service/{name}", web.ConsulForm, unfiltered(call.catalogService)},
+	{web.Get, "/v1/catalog/node/{node}", web.ConsulForm, unfiltered(call.catalogNode)},
+	{web.Get, "/v1/catalog/node-services/{node}", web.ConsulForm, unfiltered(call.catalogNodeServices)},
+	{web.Get, "/v1/health/service/{name}", web.ConsulForm, unfiltered(call.healthService)},
+	{web.Get, "/v1/health/checks/{name}", web.ConsulForm, unfiltered(call.healthChecks)},
+	{web.Get, "/v1/health/node/{node}", web.ConsulForm, unfiltered(call.healthNode)},
+	{web.Get, "/v1/health/state/{state}", web.ConsulForm, unfiltered(call.healthState)},
 }
 
 // fenceRoute is our own route of which a variable takes all that is left of the path.
-var fenceRoute = ownRoute{route{get, "/v1/rollcall/fence/{key}", jsonForm, (*call).fence}, api.FenceState{}}
+var fenceRoute = ownRoute{route{web.Get, "/v1/rollcall/fence/{key}", web.JSONForm, call.fence}, api.FenceState{}}
 
 // routeAsIs builds the router of the paths that are taken as they came: Consul's API and the fences.
 func (h *Handler) routeAsIs() {
 	h.consul.NotFoundHandler = http.HandlerFunc(h.unroutedConsul)
 	h.consul.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedConsul)
 	for _, rt := range consulRoutes {
-		rt.do = inOneNamespace(inDatacenter(rt.do))
+		rt.Do = inOneNamespace(inDatacenter(rt.Do))
 		h.verbatim(rt)
 	}
 	h.verbatim(fenceRoute.route)
 }
 
 func (h *Handler) verbatim(rt route) {
-	rt.do = withCoordination(rt.do)
-	h.consul.Handle(strings.Replace(rt.path, "}", ":.*}", 1), h.handle(rt.path, rt, false)).Methods(rt.methods...)
-}
-
-// withCoordination refuses what only a node with consensus can do.
-func withCoordination(e endpoint) endpoint {
-	return func(c *call) (any, error) {
-		if c.config.Coordination == nil {
-			return nil, errNoCoordination
-		}
-		return e(c)
-	}
+	rt.Do = web.WithCoordination(rt.Do)
+	h.consul.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, h.bound(rt), false)).Methods(rt.Methods...)
 }
 
 // tenancies are what Consul Enterprise divides its data by, as the free edition says that it has none
@@ -118,16 +109,16 @@ var tenancies = []struct{ param, header, plural string }{
 // inOneNamespace refuses requests for another namespace or partition than the default one: to ignore what they
 // say would merge tenants, whose writes overwrite each other.
 func inOneNamespace(e endpoint) endpoint {
-	return func(c *call) (any, error) {
+	return func(c call) (any, error) {
 		for _, t := range tenancies {
-			if name := c.r.Header.Get(t.header); !consul.IsDefault(name) {
-				return nil, badRequest(fmt.Sprintf("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural))
+			if name := c.R.Header.Get(t.header); !consul.IsDefault(name) {
+				return nil, web.BadRequest(fmt.Sprintf("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural))
 			}
-			if name := c.text(t.param); !consul.IsDefault(name) {
-				c.refuse("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural)
+			if name := c.Text(t.param); !consul.IsDefault(name) {
+				c.Refuse("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural)
 			}
-			if c.err != nil {
-				return nil, c.err
+			if c.Err != nil {
+				return nil, c.Err
 			}
 		}
 		return e(c)
@@ -136,13 +127,13 @@ func inOneNamespace(e endpoint) endpoint {
 
 // inDatacenter refuses requests for another datacenter than the own one.
 func inDatacenter(e endpoint) endpoint {
-	return func(c *call) (any, error) {
-		dc := c.text("dc")
-		if c.err == nil {
-			c.err = c.checkDatacenter(dc)
+	return func(c call) (any, error) {
+		dc := c.Text("dc")
+		if c.Err == nil {
+			c.Err = c.checkDatacenter(dc)
 		}
-		if c.err != nil {
-			return nil, c.err
+		if c.Err != nil {
+			return nil, c.Err
 		}
 		return e(c)
 	}
@@ -159,28 +150,28 @@ func (h *Handler) datacenter() string {
 // admitConsul checks what must hold for every request whose path is taken as it came.
 func (h *Handler) admitConsul(r *http.Request) error {
 	if len(r.RequestURI) > maxConsulURI {
-		return errURITooLong
+		return web.ErrURITooLong
 	}
 	if r.ProtoMajor > 1 && r.TLS == nil {
 		return errPlainHTTP2
 	}
 	if !utf8.ValidString(r.URL.Path) || strings.IndexFunc(r.URL.Path, unicode.IsControl) >= 0 {
-		return badRequest("the path must be UTF-8 without control characters")
+		return web.BadRequest("the path must be UTF-8 without control characters")
 	}
-	return checkQuery(r.URL.RawQuery, maxParams)
+	return web.CheckQuery(r.URL.RawQuery, web.MaxParams)
 }
 
 // unroutedConsul answers requests that no route takes.
 func (h *Handler) unroutedConsul(w http.ResponseWriter, r *http.Request) {
-	form := formOfPath(r.URL.Path)
+	form := web.FormOfPath(r.URL.Path)
 	methods := allowed(h.consul, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})
 	switch {
 	case len(methods) == 0:
-		h.fail(w, form, &refusal{status: http.StatusNotFound, text: "this is no path of the part of Consul's API that is served here"})
+		h.Fail(w, form, &web.Refusal{Status: http.StatusNotFound, Text: "this is no path of the part of Consul's API that is served here"})
 	case r.Method == http.MethodOptions:
 		w.Header().Set("Allow", allowHeader(methods))
 	default:
-		h.fail(w, form, &refusal{status: http.StatusMethodNotAllowed, text: "method " + r.Method + " not allowed", allow: allowHeader(methods)})
+		h.Fail(w, form, &web.Refusal{Status: http.StatusMethodNotAllowed, Text: "method " + r.Method + " not allowed", Allow: allowHeader(methods)})
 	}
 }
 

@@ -6,21 +6,22 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 var (
-	errMissingSession = badRequest("Missing session")
-	errMissingNode    = badRequest("Missing node name")
+	errMissingSession = web.BadRequest("Missing session")
+	errMissingNode    = web.BadRequest("Missing node name")
 )
 
 // createSession is PUT session/create.
-func (c *call) createSession() (any, error) {
-	op := decoded(c, c.config.Limits.IgnoredBytes, consul.DecodeSession)
-	if c.err != nil {
-		return nil, c.err
+func (c call) createSession() (any, error) {
+	op := web.Decode(c.Call, c.config.Limits.IgnoredBytes, consul.DecodeSession)
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	op.ID = newUUID()
-	result, err := c.persist(c.r.Context(), op)
+	op.ID = web.NewUUID()
+	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
 	if err != nil {
 		return nil, err
 	}
@@ -31,34 +32,34 @@ func (c *call) createSession() (any, error) {
 }
 
 // onSession performs an operation on the session that a path names.
-func (c *call) onSession(op func(id string) kv.Op) (kv.Result, error) {
+func (c call) onSession(op func(id string) kv.Op) (kv.Result, error) {
 	id := c.session()
-	if c.err != nil {
-		return kv.Result{}, c.err
+	if c.Err != nil {
+		return kv.Result{}, c.Err
 	}
-	return c.persist(c.r.Context(), op(id))
+	return c.CoordinateAwaitingLeader(c.R.Context(), op(id))
 }
 
 // destroySession is PUT session/destroy/{id}. A session that there is not is destroyed, too.
-func (c *call) destroySession() (any, error) {
+func (c call) destroySession() (any, error) {
 	_, err := c.onSession(func(id string) kv.Op { return kv.DestroySession{ID: id} })
 	return true, err
 }
 
 // renewSession is PUT session/renew/{id}.
-func (c *call) renewSession() (any, error) {
+func (c call) renewSession() (any, error) {
 	result, err := c.onSession(func(id string) kv.Op { return kv.RenewSession{ID: id} })
 	if err != nil {
 		return nil, err
 	}
 	if !result.OK {
-		return nil, &refusal{status: http.StatusNotFound, text: "Session id '" + c.rest() + "' not found"}
+		return nil, &web.Refusal{Status: http.StatusNotFound, Text: "Session id '" + c.Rest() + "' not found"}
 	}
 	return []consul.Session{consul.ShowSession(result.Session)}, nil
 }
 
 // sessionInfo is GET session/info/{id}: a list of one, or of none.
-func (c *call) sessionInfo() (any, error) {
+func (c call) sessionInfo() (any, error) {
 	id := c.session()
 	return c.readSessions(func(v *kv.View) []consul.Session {
 		if s, _ := v.Session(id); s != nil {
@@ -69,8 +70,8 @@ func (c *call) sessionInfo() (any, error) {
 }
 
 // sessionsOfNode is GET session/node/{node}.
-func (c *call) sessionsOfNode() (any, error) {
-	node := c.rest()
+func (c call) sessionsOfNode() (any, error) {
+	node := c.Rest()
 	if node == "" {
 		return nil, errMissingNode
 	}
@@ -81,7 +82,7 @@ func (c *call) sessionsOfNode() (any, error) {
 }
 
 // sessionList is GET session/list.
-func (c *call) sessionList() (any, error) {
+func (c call) sessionList() (any, error) {
 	return c.readSessions(func(v *kv.View) []consul.Session {
 		return showSessions(v, func(*kv.Session) bool { return true })
 	})
@@ -101,19 +102,19 @@ func showSessions(v *kv.View, wanted func(*kv.Session) bool) []consul.Session {
 func sessionsWeight(v *kv.View) func() int { return func() int { return 1024 * v.SessionCount() } }
 
 // readSessions answers a read of sessions, which share one index.
-func (c *call) readSessions(show func(*kv.View) []consul.Session) (any, error) {
-	return c.consulRead(c.keySource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) found {
-		return found{index: uint64(v.SessionIndex()), weight: sessionsWeight(v), answer: func() (any, error) {
+func (c call) readSessions(show func(*kv.View) []consul.Session) (any, error) {
+	return c.consulRead(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
+		return web.Found{Index: uint64(v.SessionIndex()), Weight: sessionsWeight(v), Document: func() (any, error) {
 			return show(v), nil
 		}}
 	}))
 }
 
 // session is the session that a path names.
-func (c *call) session() string {
-	id := strings.ToLower(c.rest())
-	if id == "" && c.err == nil {
-		c.err = errMissingSession
+func (c call) session() string {
+	id := strings.ToLower(c.Rest())
+	if id == "" && c.Err == nil {
+		c.Err = errMissingSession
 	}
 	return id
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // home is what answers say of the logical node. Its address is that of the first voter's node-to-node
@@ -147,27 +148,27 @@ func (c *shownCatalog) serviceIndex(name string) (index uint64, absent bool) {
 
 // readCatalog answers from the registry, at once or when an application (a service's name; "": any), a
 // node or a check of one changes.
-func (c *call) readCatalog(service string, read func(*shownCatalog) found) (any, error) {
+func (c call) readCatalog(service string, read func(*shownCatalog) web.Found) (any, error) {
 	var metas []registry.Pair
-	for _, text := range c.all("node-meta") {
+	for _, text := range c.All("node-meta") {
 		key, value, _ := strings.Cut(text, ":")
 		metas = append(metas, registry.Pair{Key: key, Value: value})
 	}
-	return c.consulRead(c.catalogSource(strings.ToUpper(service), func(v *registry.View) found {
+	return c.consulRead(c.catalogSource(strings.ToUpper(service), func(v *registry.View) web.Found {
 		return read(c.shownCatalog(v, metas))
 	}))
 }
 
 // readService answers what value makes of the services of the name in the path.
-func (c *call) readService(value func(*shownCatalog, []consul.Service) any) (any, error) {
-	name := c.rest()
+func (c call) readService(value func(*shownCatalog, []consul.Service) any) (any, error) {
+	name := c.Rest()
 	if name == "" {
-		c.refuse("Missing service name")
+		c.Refuse("Missing service name")
 	}
-	tags := c.all("tag")
-	return c.readCatalog(name, func(cat *shownCatalog) found {
+	tags := c.All("tag")
+	return c.readCatalog(name, func(cat *shownCatalog) web.Found {
 		index, absent := cat.serviceIndex(name)
-		return found{index: index, absent: absent, weight: func() int { return weightOf(leasesOf(cat.View, strings.ToUpper(name))) }, answer: func() (any, error) {
+		return web.Found{Index: index, Absent: absent, Weight: func() int { return web.WeightOf(web.LeasesOf(cat.View, strings.ToUpper(name))) }, Document: func() (any, error) {
 			tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
 			return value(cat, tagged), nil
 		}}
@@ -175,19 +176,19 @@ func (c *call) readService(value func(*shownCatalog, []consul.Service) any) (any
 }
 
 // readTable answers what value makes of the whole catalog, of which the answer shows weight.
-func (c *call) readTable(weight func(*shownCatalog) int, value func(*shownCatalog) any) (any, error) {
-	return c.readCatalog("", func(cat *shownCatalog) found {
-		return found{index: cat.tableIndex(), weight: func() int { return weight(cat) }, answer: func() (any, error) {
+func (c call) readTable(weight func(*shownCatalog) int, value func(*shownCatalog) any) (any, error) {
+	return c.readCatalog("", func(cat *shownCatalog) web.Found {
+		return web.Found{Index: cat.tableIndex(), Weight: func() int { return weight(cat) }, Document: func() (any, error) {
 			return value(cat), nil
 		}}
 	})
 }
 
 // readNode answers what value makes of the node in the path, by the registry's name.
-func (c *call) readNode(value func(cat *shownCatalog, node string) any) (any, error) {
-	name := c.rest()
+func (c call) readNode(value func(cat *shownCatalog, node string) any) (any, error) {
+	name := c.Rest()
 	if name == "" {
-		return nil, badRequest("Missing node name")
+		return nil, web.BadRequest("Missing node name")
 	}
 	name = consul.NodeOf(name)
 	weight := func(cat *shownCatalog) int { return cat.weightOn(name) }
@@ -196,7 +197,7 @@ func (c *call) readNode(value func(cat *shownCatalog, node string) any) (any, er
 
 // weightOn is what a node and its services take in an answer.
 func (c *shownCatalog) weightOn(node string) int {
-	bytes := weightOf(c.ServicesOn(node))
+	bytes := web.WeightOf(c.ServicesOn(node))
 	if n, ok := c.Node(node); ok {
 		bytes += n.Weight()
 	}
@@ -204,39 +205,39 @@ func (c *shownCatalog) weightOn(node string) int {
 }
 
 // weight is what all nodes and services take in an answer.
-func (c *shownCatalog) weight() int { return c.CatalogBytes() + weightOf(c.Leases()) }
+func (c *shownCatalog) weight() int { return c.CatalogBytes() + web.WeightOf(c.Leases()) }
 
 // catalog is the registry for the answers of the agent, which nobody waits for.
-func (c *call) catalog() (cat *shownCatalog) {
+func (c call) catalog() (cat *shownCatalog) {
 	q := c.consulQuery()
-	if c.err != nil {
+	if c.Err != nil {
 		return nil
 	}
-	var f found
-	f, c.err = evaluate(c.r.Context(), q, c.catalogSource("", func(v *registry.View) found {
+	var f web.Found
+	f, c.Err = web.ReadOnce(c.R.Context(), q, c.catalogSource("", func(v *registry.View) web.Found {
 		cat = c.shownCatalog(v, nil)
-		return found{}
+		return web.Found{}
 	}))
-	if c.err == nil {
-		c.labelConsul(q.read, f.age)
+	if c.Err == nil {
+		c.labelConsul(q.Read, f.Age)
 	}
 	return cat
 }
 
 // agentCatalog is catalog for an answer that shows all of the logical node.
-func (c *call) agentCatalog() *shownCatalog {
+func (c call) agentCatalog() *shownCatalog {
 	cat := c.catalog()
-	if c.err == nil {
-		c.err = c.reserve(cat.weightOn(""))
+	if c.Err == nil {
+		c.Err = c.Reserve(cat.weightOn(""))
 	}
 	return cat
 }
 
 // newestForConsul waits for a leader as long as Consul's clients need it.
 func (h *Handler) newestForConsul(ctx context.Context) (v *registry.View, err error) {
-	_, err = evaluate(ctx, consulQuery{read: registry.Linearizable}, h.catalogSource("", func(newest *registry.View) found {
+	_, err = web.ReadOnce(ctx, web.Query{Read: registry.Linearizable}, h.catalogSource("", func(newest *registry.View) web.Found {
 		v = newest
-		return found{}
+		return web.Found{}
 	}))
 	return v, err
 }

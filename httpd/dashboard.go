@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/httpd/web"
+
 	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -85,12 +87,12 @@ type shownEvent struct{ At, App, ID string }
 type fact struct{ Name, Value string }
 
 // dashboard is GET /: what this node has, without asking anybody for it.
-func (c *call) dashboard() (any, error) {
-	p, v, err := c.newPage(c.r, "Rollcall: registry", shownEvents)
+func (c call) dashboard() (any, error) {
+	p, v, err := c.newPage(c.R, "Rollcall: registry", shownEvents)
 	if err != nil {
 		return nil, err
 	}
-	p.Index = formatIndex(v.Epoch(), v.Index())
+	p.Index = web.FormatIndex(v.Epoch(), v.Index())
 	p.Warnings = c.warnings(c.config.Service.Health())
 	p.Instances = v.Len()
 	p.Statuses = statusesOf(v.View)
@@ -98,9 +100,9 @@ func (c *call) dashboard() (any, error) {
 	at := c.clockOf(v.View)
 	p.Preserving = preservingOf(v.View, at)
 	p.Quarantine = quarantinedOf(v.View, at)
-	replication := c.peerStatus(c.r.Context())
+	replication := c.peerStatus(c.R.Context())
 	p.Sender, p.Peers = replication.Sender, shownPeers(replication)
-	if p.Held, err = c.coordinationNow(c.r.Context()); err != nil {
+	if p.Held, err = c.coordinationNow(c.R.Context()); err != nil {
 		return nil, err
 	}
 	p.Self = c.selfFacts()
@@ -108,39 +110,39 @@ func (c *call) dashboard() (any, error) {
 }
 
 // lastN is GET /lastn: the two recent queues, newest first.
-func (c *call) lastN() (any, error) {
-	p, _, err := c.newPage(c.r, "Rollcall: last 1000", -1)
+func (c call) lastN() (any, error) {
+	p, _, err := c.newPage(c.R, "Rollcall: last 1000", -1)
 	if err != nil {
 		return nil, err
 	}
 	return c.render(lastNPage(p))
 }
 
-func (h *Handler) newPage(r *http.Request, title string, events int) (page, freshView, error) {
-	v, err := h.viewAt(r.Context(), registry.Stale)
+func (h *Handler) newPage(r *http.Request, title string, events int) (page, web.FreshView, error) {
+	v, err := h.ViewAt(r.Context(), registry.Stale)
 	if err != nil {
 		return page{}, v, err
 	}
 	return page{
 		Title:      title,
-		Cluster:    h.clusterNow(r.Context()),
+		Cluster:    h.ClusterNow(r.Context()),
 		Registered: shownEventsOf(v.RecentlyRegistered(), events),
 		Canceled:   shownEventsOf(v.RecentlyCanceled(), events),
 	}, v, nil
 }
 
 // render sends a page that may load nothing and run nothing, whatever is in it.
-func (c *call) render(page g.Node) (any, error) {
+func (c call) render(page g.Node) (any, error) {
 	var html bytes.Buffer
 	if err := page.Render(&html); err != nil {
 		return nil, fmt.Errorf("render the page: %w", err)
 	}
-	header := c.w.Header()
+	header := c.W.Header()
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
-	respond(c.w, c.r, http.StatusOK, "text/html; charset=utf-8", html.Bytes())
-	return answered, nil
+	web.Respond(c.W, c.R, http.StatusOK, "text/html; charset=utf-8", html.Bytes())
+	return web.Sent, nil
 }
 
 func (h *Handler) warnings(health registry.Health) []string {
@@ -267,39 +269,11 @@ func (h *Handler) selfFacts() []fact {
 	return []fact{
 		{"Version", h.config.Version},
 		{"Current time", time.Now().Format("2006-01-02T15:04:05 -0700")},
-		{"Uptime", uptime(time.Since(h.started))},
+		{"Uptime", uptime(time.Since(h.Started))},
 		{"Reads of Eureka clients", string(h.config.Reads)},
 		{"Memory in use", memory.usage()},
 		{"Processors", strconv.Itoa(runtime.NumCPU())},
 		{"Goroutines", strconv.Itoa(runtime.NumGoroutine())},
-	}
-}
-
-// memory is the process's memory in bytes.
-type memory struct{ used, total uint64 }
-
-func readMemory() memory {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return memory{used: m.HeapAlloc, total: m.Sys}
-}
-
-// usage is in the form of upstream's status document: 112mb (28%).
-func (m memory) usage() string {
-	return fmt.Sprintf("%dmb (%d%%)", m.used>>20, m.used*100/max(m.total, 1))
-}
-
-// uptime is in the form of upstream's status document: 1 day 03:07.
-func uptime(d time.Duration) string {
-	minutes := int(d / time.Minute)
-	clock := fmt.Sprintf("%02d:%02d", minutes/60%24, minutes%60)
-	switch days := minutes / (24 * 60); days {
-	case 0:
-		return clock
-	case 1:
-		return "1 day " + clock
-	default:
-		return fmt.Sprintf("%d days %s", days, clock)
 	}
 }
 
@@ -339,7 +313,7 @@ func (h *Handler) coordinationNow(ctx context.Context) (*coordinationFacts, erro
 		return nil, err
 	}
 	facts := &coordinationFacts{Keys: v.Len()}
-	now := h.coordinationClock(v)
+	now := h.CoordinationClock(v)
 	for s := range v.Sessions() {
 		facts.Sessions++
 		facts.addSession(v, now, s)

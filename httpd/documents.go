@@ -2,7 +2,6 @@ package httpd
 
 import (
 	"encoding/binary"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // keepUnused is how long a representation is kept that nobody asks for; sweepEvery how often that is
@@ -19,23 +19,6 @@ const (
 	keepUnused = 10 * time.Minute
 	sweepEvery = time.Minute
 )
-
-// representation is a form of the document of the whole registry.
-type representation struct {
-	format eureka.Format
-	gzip   bool
-}
-
-// slot numbers the representations.
-func (r representation) slot() int {
-	n := 0
-	for bit, set := range []bool{r.format.XML, r.format.Compact, r.format.V1, r.gzip} {
-		if set {
-			n |= 1 << bit
-		}
-	}
-	return n
-}
 
 // documents keeps the newest document of every representation that is asked for, and the newest
 // delta of every form. Requests for one representation that find it old wait for one build.
@@ -95,7 +78,7 @@ func (d *documents) full(v *registry.View, rep representation) *document {
 
 // newest is what this node has by now, so that one build serves all who wait for it.
 func (d *documents) newest(v *registry.View) *registry.View {
-	latest := staleView(d.service)
+	latest := web.StaleView(d.service)
 	if latest == nil || latest.Epoch() != v.Epoch() || latest.Index() < v.Index() {
 		return v
 	}
@@ -281,55 +264,7 @@ func (d *documents) delta(v *registry.View, rep representation) deltaDocument {
 		return deltaDocument{index: c.index, data: c.text}
 	}
 	if c.gzip == nil {
-		c.gzip = compress(c.text)
+		c.gzip = web.Compress(c.text)
 	}
 	return deltaDocument{index: c.index, data: c.gzip}
-}
-
-// leaseClock is the lease clock at the moment when a view is looked at.
-type leaseClock struct {
-	now     int64 // lease clock, ms
-	stamp   registry.Stamp
-	running bool // it is the leader's own clock, or this node's; elsewhere that of the newest applied operation
-}
-
-// clockOf is now, for v: the running clock on the leader and without consensus, elsewhere what was
-// applied.
-func (h *Handler) clockOf(v *registry.View) leaseClock {
-	health := h.config.Service.Health()
-	stamp := v.Stamp()
-	return leaseClock{now: max(health.Clock, stamp.Lease), stamp: stamp, running: health.Leads || h.config.WithoutConsensus}
-}
-
-// kind is the word for it in answers.
-func (c leaseClock) kind() string {
-	if c.running {
-		return "running"
-	}
-	return "applied"
-}
-
-// wall is when the lease clock shows lease, in ms since the epoch, if it goes on as the wall clock
-// does. It stands still without a leader, so this is for people.
-func (c leaseClock) wall(lease int64) int64 { return c.stamp.Wall + lease - c.stamp.Lease }
-
-// shownTime is a time (ms since the epoch) for people.
-func shownTime(wall int64) string {
-	return time.UnixMilli(wall).UTC().Format("2006-01-02 15:04:05 UTC")
-}
-
-// shownSpan is a length of time (ms) for people: 1m30s, 4h, 2.5s.
-func shownSpan(ms int64) string {
-	d := time.Duration(ms) * time.Millisecond
-	if d >= 10*time.Second {
-		d = d.Round(time.Second)
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

@@ -9,14 +9,15 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // explain is GET /v1/rollcall/apps/{app}/{id}/explain.
-func (c *call) explain(v freshView) (any, error) {
-	key := c.key()
-	e, ok := c.explanationOf(c.r.Context(), v.View, key)
+func (c call) explain(v web.FreshView) (any, error) {
+	key := c.Key()
+	e, ok := c.explanationOf(c.R.Context(), v.View, key)
 	if !ok {
-		return nil, &refusal{status: http.StatusNotFound, text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it is gone for more than 24 hours", key)}
+		return nil, &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it is gone for more than 24 hours", key)}
 	}
 	return e, nil
 }
@@ -92,25 +93,6 @@ func reportedStatus(l *registry.Lease) string {
 	return ""
 }
 
-// overrideOf describes a lease's override; nil if there is none.
-func overrideOf(l *registry.Lease, at leaseClock) *api.Forced {
-	if l.Instance.Overridden == registry.Unknown {
-		return nil
-	}
-	shown := &api.Forced{Status: l.Instance.Overridden.String()}
-	if o := l.Override; o != nil {
-		shown.Bounded = api.Bounded{Author: o.By.Author, Reason: o.By.Reason, Since: o.At.Wall}
-		if o.Until != 0 {
-			shown.Until = at.wall(o.Until)
-		}
-	}
-	return shown
-}
-
-func quarantineOf(q *registry.Quarantined, at leaseClock) *api.Bounded {
-	return &api.Bounded{Author: q.By.Author, Reason: q.By.Reason, Since: q.At.Wall, Until: at.wall(q.Until)}
-}
-
 func historyOf(events []registry.Event) []api.HistoryEvent {
 	shown := []api.HistoryEvent{}
 	for _, e := range events {
@@ -160,18 +142,6 @@ func howLong(ms int64) string {
 		return "without end"
 	}
 	return "for " + shownSpan(ms)
-}
-
-// ownerOf is an owner and its link at a moment of the lease clock (ms).
-func ownerOf(v *registry.View, now int64, owner string) api.Owner {
-	shown := api.Owner{Datacenter: owner}
-	if owner == "" {
-		return shown
-	}
-	if link, ok := v.Link(owner); ok && link.Silent(now) {
-		shown.UnheardMS = now - link.Heard
-	}
-	return shown
 }
 
 // contact is what is known of the link from an instance's owner, for people.

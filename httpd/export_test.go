@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // TookOver says whether the handler reads the connection from a client's address itself now.
@@ -52,7 +53,7 @@ func (h *Handler) CachedAnswers() int {
 
 // SetPace shortens the times of watches for the tests that cannot run in virtual time.
 func (h *Handler) SetPace(gap, quiet, slow, cut time.Duration) {
-	h.watches.pace = pace{gap, quiet, slow, cut}
+	h.Watches.Pace = web.Pace{Gap: gap, Quiet: quiet, Slow: slow, Cut: cut}
 }
 
 // ParsePosition makes parsePosition known to the tests.

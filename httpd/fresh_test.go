@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -23,18 +24,18 @@ var readRoutes = []string{
 func TestReadsAreAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		config httpd.EurekaReads
+		config web.EurekaReads
 		query  string
 		quorum bool
 		want   registry.Consistency
 	}{
-		{"the default", httpd.ReadsLinearizable, "", true, registry.Linearizable},
-		{"asked for leader", httpd.ReadsLinearizable, "?consistency=leader", true, registry.Leader},
-		{"asked for stale", httpd.ReadsLinearizable, "?consistency=stale", true, registry.Stale},
-		{"configured stale", httpd.ReadsStale, "", true, registry.Stale},
-		{"configured stale, asked for linearizable", httpd.ReadsStale, "?regions=a&consistency=linearizable", true, registry.Linearizable},
-		{"stale without quorum, with quorum", httpd.ReadsStaleWithoutQuorum, "", true, registry.Linearizable},
-		{"stale without quorum, without", httpd.ReadsStaleWithoutQuorum, "", false, registry.Stale},
+		{"the default", web.ReadsLinearizable, "", true, registry.Linearizable},
+		{"asked for leader", web.ReadsLinearizable, "?consistency=leader", true, registry.Leader},
+		{"asked for stale", web.ReadsLinearizable, "?consistency=stale", true, registry.Stale},
+		{"configured stale", web.ReadsStale, "", true, registry.Stale},
+		{"configured stale, asked for linearizable", web.ReadsStale, "?regions=a&consistency=linearizable", true, registry.Linearizable},
+		{"stale without quorum, with quorum", web.ReadsStaleWithoutQuorum, "", true, registry.Linearizable},
+		{"stale without quorum, without", web.ReadsStaleWithoutQuorum, "", false, registry.Stale},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			n := newNode(t, httpd.Config{Reads: row.config}, nil)
@@ -189,7 +190,7 @@ func TestABatchMayBeEightMiB(t *testing.T) {
 }
 
 func TestBatchItemsOverTheQuotaAreRefusedOneByOne(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: httpd.Limits{InstancesInApp: 1}}, nil)
+	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 1}}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i0")})
 	instance := strings.TrimSuffix(strings.TrimPrefix(instanceJSON, `{"instance":`), "}")
 	body := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `},{"appName":"ORDERS","id":"i0","action":"Heartbeat"}]}`

@@ -10,12 +10,13 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // aloneConfig is of a node without consensus.
 func aloneConfig() httpd.Config {
-	return httpd.Config{Reads: httpd.ReadsStale, WithoutConsensus: true, Datacenter: "dc1"}
+	return httpd.Config{Reads: web.ReadsStale, WithoutConsensus: true, Datacenter: "dc1"}
 }
 
 // newAlone starts a node without consensus that heard of another one 1.5 s ago.
@@ -51,7 +52,7 @@ func TestWithoutConsensusOnlyWhatTheNodeHasCanBeAskedFor(t *testing.T) {
 
 // Whatever the setting is: a node without consensus answers with what it has.
 func TestWithoutConsensusReadsAreStaleAndSaySo(t *testing.T) {
-	for _, reads := range []httpd.EurekaReads{httpd.ReadsStale, httpd.ReadsLinearizable, httpd.ReadsStaleWithoutQuorum} {
+	for _, reads := range []web.EurekaReads{web.ReadsStale, web.ReadsLinearizable, web.ReadsStaleWithoutQuorum} {
 		config := aloneConfig()
 		config.Reads = reads
 		n := newAlone(t, config)

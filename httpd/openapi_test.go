@@ -207,11 +207,11 @@ func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
 	// What servers say to each other is theirs, and the settings have a row each.
 	others := []string{"/v1/rollcall/replication", "/v1/rollcall/replication/digest", "/v1/rollcall/replication/state", "/v1/rollcall/settings"}
 	for _, rt := range append(slices.Clone(ownRoutes), fenceRoute) {
-		at := fmt.Sprintf("paths %s %s responses 200 %s", rt.path, strings.ToLower(rt.methods[0]), body)
+		at := fmt.Sprintf("paths %s %s responses 200 %s", rt.Path, strings.ToLower(rt.Methods[0]), body)
 		switch {
 		case rt.answers != nil:
 			compare(at, rt.answers)
-		case strings.HasPrefix(rt.path, "/v1/rollcall/") && !slices.Contains(others, rt.path) && descend(raw, raw, strings.Fields(at)...) != nil:
+		case strings.HasPrefix(rt.Path, "/v1/rollcall/") && !slices.Contains(others, rt.Path) && descend(raw, raw, strings.Fields(at)...) != nil:
 			t.Errorf("%s: the route's row says nothing of it", at)
 		}
 	}

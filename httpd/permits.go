@@ -6,33 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
-
-func showPermits(p *kv.Permits, now int64) api.Permits {
-	shown := api.Permits{Name: p.Name, Limit: int(p.Limit), Holders: showHolders(p.Holders), Queue: []api.Waiter{}, DelaysMS: []int64{}}
-	for _, w := range p.Queue {
-		shown.Queue = append(shown.Queue, api.Waiter{Session: w.Session, WaitedMS: max(now-w.Since, 0), LeftMS: max(w.Until-now, 0), Value: w.Value})
-	}
-	for _, until := range p.Delays {
-		shown.DelaysMS = append(shown.DelaysMS, max(until-now, 0))
-	}
-	return shown
-}
-
-func showHolders(holders []kv.Holder) []api.Holder {
-	shown := []api.Holder{} // an empty list, not null
-	for _, h := range holders {
-		shown = append(shown, api.Holder{Session: h.Session, Fence: uint64(h.Fence), Since: h.Wall, Value: h.Value})
-	}
-	return shown
-}
 
 // permitKinds are locks and semaphores in paths.
 var permitKinds = []struct {
@@ -42,7 +23,7 @@ var permitKinds = []struct {
 
 // permitsOf are the routes of locks, or those of semaphores.
 type permitsOf struct {
-	*call
+	call
 	kind kv.Kind
 }
 
@@ -56,12 +37,12 @@ func (p permitsOf) topic(name string) kv.Topic {
 
 // list is GET locks or semaphores: all that somebody holds or waits for, by name.
 func (p permitsOf) list() (any, error) {
-	if p.given("index") {
-		return nil, badRequest("index is for one " + kindWords[p.kind] + ": the list cannot be waited for")
+	if p.Given("index") {
+		return nil, web.BadRequest("index is for one " + kindWords[p.kind] + ": the list cannot be waited for")
 	}
-	return p.ownRead(p.keySource(kv.Topic{}, func(v *kv.View) found {
-		return found{index: uint64(v.Index()), weight: v.PermitBytes, answer: func() (any, error) {
-			now := p.coordinationClock(v)
+	return p.ownRead(p.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
+		return web.Found{Index: uint64(v.Index()), Weight: v.PermitBytes, Document: func() (any, error) {
+			now := p.CoordinationClock(v)
 			shown := []api.Permits{} // an empty list, not null
 			for permits := range v.AllPermits(p.kind) {
 				shown = append(shown, showPermits(permits, now))
@@ -73,41 +54,41 @@ func (p permitsOf) list() (any, error) {
 
 // show is GET of one lock or semaphore.
 func (p permitsOf) show() (any, error) {
-	name := p.segment("name")
-	return p.ownRead(p.keySource(p.topic(name), func(v *kv.View) found {
+	name := p.Segment("name")
+	return p.ownRead(p.KVSource(p.topic(name), func(v *kv.View) web.Found {
 		permits, index := v.Permits(p.kind, name)
-		return found{index: uint64(index), absent: permits == nil, answer: func() (any, error) {
+		return web.Found{Index: uint64(index), Absent: permits == nil, Document: func() (any, error) {
 			if permits == nil {
 				text := fmt.Sprintf("nobody holds or waits for the %s %q", kindWords[p.kind], name)
-				return nil, &refusal{status: http.StatusNotFound, text: text}
+				return nil, &web.Refusal{Status: http.StatusNotFound, Text: text}
 			}
-			return showPermits(permits, p.coordinationClock(v)), nil
+			return showPermits(permits, p.CoordinationClock(v)), nil
 		}}
 	}))
 }
 
 // release is DELETE of a permit, or of a place in the queue. A stale fence releases nothing.
 func (p permitsOf) release() (any, error) {
-	p.noBody()
+	p.IgnoreBody()
 	session := p.holder()
-	token, fenced := p.number("fence")
-	name := p.segment("name")
-	op := p.once(kv.ReleasePermit{Kind: p.kind, Name: name, Session: session, Index: kv.Index(token)})
-	if p.err != nil {
-		return nil, p.err
+	token, fenced := p.Number("fence")
+	name := p.Segment("name")
+	op := p.Once(kv.ReleasePermit{Kind: p.kind, Name: name, Session: session, Index: kv.Index(token)})
+	if p.Err != nil {
+		return nil, p.Err
 	}
-	result, err := p.coordinate(p.r.Context(), op)
+	result, err := p.Coordinate(p.R.Context(), op)
 	switch {
 	case err != nil:
 		return nil, err
 	case result.Refusal != "":
-		return nil, &refusal{status: http.StatusConflict, text: result.Refusal}
+		return nil, &web.Refusal{Status: http.StatusConflict, Text: result.Refusal}
 	case result.OK:
 		return api.Released{Released: true}, nil
 	}
 	// It may wait still. If it was given a permit meanwhile, then that is what is to be released, unless
 	// another acquisition was named.
-	left, err := p.coordinate(p.r.Context(), leaving(p.kind, name, session, !fenced))
+	left, err := p.Coordinate(p.R.Context(), leaving(p.kind, name, session, !fenced))
 	return api.Released{Released: left.Index != 0}, err
 }
 
@@ -118,7 +99,7 @@ func leaving(kind kv.Kind, name, session string, release bool) kv.LeaveQueue {
 
 // onPermits is an endpoint of locks, or of semaphores.
 func onPermits(kind kv.Kind, do func(permitsOf) (any, error)) endpoint {
-	return withCoordination(func(c *call) (any, error) { return do(permitsOf{c, kind}) })
+	return web.WithCoordination(func(c call) (any, error) { return do(permitsOf{c, kind}) })
 }
 
 // leaveWait bounds how long a queue is told of somebody who went away.
@@ -137,25 +118,25 @@ type acquisition struct {
 // meanwhile: permits go from hand to hand, and wake nobody but who is given them.
 func (p permitsOf) acquire() (any, error) {
 	a := p.acquisition()
-	if p.err != nil {
-		return nil, p.err
+	if p.Err != nil {
+		return nil, p.Err
 	}
 	if a.op.Wait == 0 {
-		result, err := p.coordinate(p.r.Context(), a.op)
+		result, err := p.Coordinate(p.R.Context(), a.op)
 		if err != nil {
 			return nil, err
 		}
 		return a.outcome(result)
 	}
-	ctx, done, err := p.watches.begin(p.r)
+	ctx, done, err := p.Watches.Admit(p.R)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	// The server's time limit for a whole answer would cut the wait off.
-	out := newWatchWriter(p.w, p.watches.pace)
-	out.pause()
-	defer out.end()
+	out := web.NewStreamWriter(p.W, p.Watches.Pace)
+	out.Pause()
+	defer out.Finish()
 	result, err := a.queue(ctx)
 	if err != nil {
 		return nil, err
@@ -198,9 +179,9 @@ func (a *acquisition) queue(ctx context.Context) (kv.Result, error) {
 // ask asks for the permit, for what is left of the time.
 func (a *acquisition) ask(ctx context.Context) (kv.Result, error) {
 	a.op.Wait = max(time.Until(a.until).Milliseconds(), 1)
-	perform := a.coordinate
+	perform := a.Coordinate
 	if a.place != 0 {
-		perform = a.persist // it has waited already, and can wait for a leader, too
+		perform = a.CoordinateAwaitingLeader // it has waited already, and can wait for a leader, too
 	}
 	result, err := perform(ctx, a.op)
 	switch {
@@ -231,9 +212,9 @@ func (a *acquisition) look() (token kv.Index, queued bool) {
 // leaveQueue gives up waiting, also for a client that went away. A permit that came in that moment
 // stays the session's: the client may have asked again elsewhere, and been told that it has it.
 func (a *acquisition) leaveQueue() (kv.Result, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.r.Context()), leaveWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.R.Context()), leaveWait)
 	defer cancel()
-	result, err := a.persist(ctx, leaving(a.kind, a.op.Name, a.op.Session, false))
+	result, err := a.CoordinateAwaitingLeader(ctx, leaving(a.kind, a.op.Name, a.op.Session, false))
 	if err != nil {
 		err = errors.Join(registry.ErrUnknownOutcome, err)
 	}
@@ -251,30 +232,30 @@ func (a *acquisition) newestView(ctx context.Context) (*kv.View, error) {
 
 // acquisition reads what is asked for.
 func (p permitsOf) acquisition() *acquisition {
-	a := &acquisition{permitsOf: p, op: kv.AcquirePermit{Kind: p.kind, Name: p.segment("name"), Session: p.holder(), Limit: 1}}
+	a := &acquisition{permitsOf: p, op: kv.AcquirePermit{Kind: p.kind, Name: p.Segment("name"), Session: p.holder(), Limit: 1}}
 	if p.kind == kv.Semaphore {
 		a.op.Limit = p.permitLimit()
 	}
 	wait, _ := p.waiting()
 	a.op.Wait, a.until = wait.Milliseconds(), time.Now().Add(wait)
-	a.op.Value = p.body(kv.MaxPermitValue)
+	a.op.Value = p.Body(kv.MaxPermitValue)
 	return a
 }
 
 // holder reads session, which must be given. Case does not matter.
-func (q *query) holder() string {
-	id := q.text("session")
+func (c call) holder() string {
+	id := c.Text("session")
 	if id == "" {
-		q.refuse("session must name the session that acquires or releases (POST /v1/rollcall/sessions)")
+		c.Refuse("session must name the session that acquires or releases (POST /v1/rollcall/sessions)")
 	}
 	return strings.ToLower(id)
 }
 
 // permitLimit reads limit, which must be given.
-func (q *query) permitLimit() uint32 {
-	limit, _ := q.number("limit")
+func (c call) permitLimit() uint32 {
+	limit, _ := c.Number("limit")
 	if limit < 1 || limit > maxLimit {
-		q.refuse("limit must be given: how many may hold the semaphore at a time, 1 to %d", maxLimit)
+		c.Refuse("limit must be given: how many may hold the semaphore at a time, 1 to %d", maxLimit)
 	}
 	return uint32(limit)
 }
@@ -283,14 +264,14 @@ func (q *query) permitLimit() uint32 {
 func (a *acquisition) outcome(result kv.Result) (any, error) {
 	switch {
 	case result.Refusal != "" && result.Limit != 0:
-		return nil, &refusal{status: http.StatusConflict, text: result.Refusal}
+		return nil, &web.Refusal{Status: http.StatusConflict, Text: result.Refusal}
 	case result.Refusal != "":
 		return nil, noSession(a.op.Session)
 	case result.OK:
-		labelFence(a.w.Header(), result.Fence)
+		web.LabelFence(a.W.Header(), result.Fence)
 		return api.Acquired{Acquired: true, Fence: uint64(result.Fence), Limit: int(a.op.Limit), Place: a.place}, nil
 	}
-	v, err := a.newestView(a.r.Context())
+	v, err := a.newestView(a.R.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -306,72 +287,37 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 
 // fence is GET /v1/rollcall/fence/{key}: whether the acquisition with the token index lasts, by session or,
 // if none is given, by whomever. It is linearizable: what it says was so after it was asked.
-func (c *call) fence() (any, error) {
-	name := c.rest()
+func (c call) fence() (any, error) {
+	name := c.Rest()
 	if name == "" {
-		return nil, badRequest("name what was acquired: /v1/rollcall/fence/NAME")
+		return nil, web.BadRequest("name what was acquired: /v1/rollcall/fence/NAME")
 	}
-	token, given := c.number("index")
+	token, given := c.Number("index")
 	if !given {
-		c.refuse("index must be given: the token of the acquisition, as in " + fenceHeader)
+		c.Refuse("index must be given: the token of the acquisition, as in " + web.FenceHeader)
 	}
-	kind, session := c.kind(), c.text("session")
-	if c.err != nil {
-		return nil, c.err
+	kind, session := c.kind(), c.Text("session")
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	v, _, err := look(c.r.Context(), c.Handler, c.config.Coordination.View, registry.Linearizable)
+	v, _, err := web.ViewWithAge(c.R.Context(), c.Node, c.config.Coordination.View, registry.Linearizable)
 	if err != nil {
 		return nil, err
 	}
 	holds, now := v.Holds(kv.Fence{Kind: kind, Name: name, Index: kv.Index(token)}, strings.ToLower(session))
-	labelFence(c.w.Header(), now)
+	web.LabelFence(c.W.Header(), now)
 	return api.FenceState{Kind: kindWords[kind], Name: name, Holds: holds, Fence: uint64(now)}, nil
 }
 
 // kind reads kind; a key if it is not given.
-func (q *query) kind() kv.Kind {
-	word, given := q.lookup("kind")
+func (c call) kind() kv.Kind {
+	word, given := c.Lookup("kind")
 	if !given {
 		return kv.Key
 	}
 	at := slices.Index(kindWords[:], word)
 	if at < 0 {
-		q.refuse("kind must be one of key, lock, semaphore")
+		c.Refuse("kind must be one of key, lock, semaphore")
 	}
 	return kv.Kind(max(at, 0))
-}
-
-// fenceHeader has the token of the acquisition that holds; 0: nobody holds.
-const fenceHeader = "X-Rollcall-Fence"
-
-func labelFence(header http.Header, token kv.Index) {
-	header.Set(fenceHeader, strconv.FormatUint(uint64(token), 10))
-}
-
-// fencedBy are the parameters that name what was acquired, if it is not the key that is written.
-var fencedBy = []struct {
-	param string
-	kind  kv.Kind
-}{{"fence-key", kv.Key}, {"fence-lock", kv.Lock}, {"fence-semaphore", kv.Semaphore}}
-
-// fenceFor reads the acquisition that must last, or a write of key has no effect; nil: it need not.
-func (q *query) fenceFor(key string) *kv.Fence {
-	token, given := q.number("fence")
-	fence := &kv.Fence{Kind: kv.Key, Name: key, Index: kv.Index(token)}
-	names := 0
-	for _, by := range fencedBy {
-		if name, named := q.lookup(by.param); named {
-			fence.Kind, fence.Name = by.kind, name
-			names++
-		}
-	}
-	switch {
-	case names > 1:
-		q.refuse("fence-key, fence-lock and fence-semaphore name what was acquired: give one of them")
-	case names == 1 && !given:
-		q.refuse("fence must be given with fence-key, fence-lock or fence-semaphore: the token of the acquisition")
-	case !given:
-		return nil
-	}
-	return fence
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -324,7 +325,7 @@ func TestOurRoutesOfCoordinationFailSoonWithoutALeader(t *testing.T) {
 
 func TestWaitersForPermitsHaveALimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{Limits: httpd.Limits{Watchers: 1}})
+		c := newCoordinated(t, httpd.Config{Limits: web.Limits{Watchers: 1}})
 		a, b := c.ownSession(t, ""), c.ownSession(t, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+a, "")
 		p := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=1s&session="+b)

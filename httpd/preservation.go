@@ -3,161 +3,52 @@ package httpd
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // selfPreservation is GET /v1/rollcall/self-preservation.
-func (c *call) selfPreservation(v freshView) (any, error) {
+func (c call) selfPreservation(v web.FreshView) (any, error) {
 	return preservationOf(v.View, c.clockOf(v.View)), nil
 }
 
-func preservationOf(v *registry.View, at leaseClock) api.SelfPreservation {
-	p := preservationNow(v, at)
-	p.Applications, p.Transitions = appsFigures(v, at.now), transitionsOf(v)
-	return p
-}
-
-// preservationNow is preservationOf without what came before and the single applications.
-func preservationNow(v *registry.View, at leaseClock) api.SelfPreservation {
-	p, f, s := v.Preservation(), v.Freshness(at.now), v.Settings()
-	holds, why := v.Condition(f)
-	shown := api.SelfPreservation{
-		State: p.State.String(), Reason: preservationReason(v, at, f, why), Since: p.Since.Wall,
-		Author: p.By.Author, Note: p.By.Reason,
-		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Condition: holds,
-		Figures: api.Figures{Leases: f.Leases, Counted: f.Counted, Fresh: f.Fresh, Expired: f.Expired}, Upstream: upstreamOf(v), Clock: at.kind(),
-	}
-	if p.Until != 0 {
-		shown.Until = at.wall(p.Until)
-	}
-	if p.State.Withholds() {
-		shown.Withheld = f.Expired
-	}
-	return shown
-}
-
-func upstreamOf(v *registry.View) api.Upstream {
-	e := v.Expectation()
-	return api.Upstream{
-		Decides: v.Settings().Expectation, ExpectedClients: e.Clients, Threshold: e.Threshold,
-		LastMinute: e.Renewals, Sliding: e.Sliding, AllowsEviction: e.Allows,
-	}
-}
-
-func appsFigures(v *registry.View, now int64) []api.AppFigures {
-	shown := []api.AppFigures{}
-	for _, a := range v.FreshnessByApp(now) {
-		app := api.AppFigures{App: a.App, Figures: api.Figures{Leases: a.Leases, Counted: a.Counted, Fresh: a.Fresh, Expired: a.Expired}, Overdue: []api.Overdue{}}
-		for _, o := range a.Overdue {
-			app.Overdue = append(app.Overdue, api.Overdue{ID: o.Key.ID, SilentMS: o.Silent, EndsInMS: o.Ends})
-		}
-		shown = append(shown, app)
-	}
-	return shown
-}
-
-func transitionsOf(v *registry.View) []api.PreservationStep {
-	shown := []api.PreservationStep{}
-	for _, p := range v.Transitions() {
-		shown = append(shown, api.PreservationStep{
-			State: p.State.String(), At: p.Since.Wall, Author: p.By.Author, Reason: p.By.Reason,
-			Counted: p.Figures.Counted, Fresh: p.Figures.Fresh, Expired: p.Figures.Expired,
-		})
-	}
-	return shown
-}
-
-// preservationReason says in sentences what self-preservation does, why, until when, and what an
-// operator can do; why is the condition's own sentence.
-func preservationReason(v *registry.View, at leaseClock, f registry.Figures, why string) string {
-	p := v.Preservation()
-	switch p.State {
-	case registry.PreservationOn:
-		return fmt.Sprintf("Self-preservation is on since %s: %s. Evictions are withheld%s: %s. It goes off by itself when enough leases are fresh; %s lets evictions go on now.",
-			shownTime(p.Since.Wall), why, untilText(p, at, ", at the latest until "), endedLeases(f), releaseCall)
-	case registry.PreservationHeld:
-		return fmt.Sprintf("%s. Evictions are withheld%s: %s. Without the hold: %s. %s ends it.",
-			byWhom("Held", p), untilText(p, at, " until "), endedLeases(f), why, releaseCall)
-	case registry.PreservationReleased:
-		how := "It was on for as long as it may be, and released itself at " + shownTime(p.Since.Wall)
-		if p.By != (registry.Act{}) {
-			how = byWhom("Released", p)
-		}
-		return fmt.Sprintf("%s. Evictions go on although %s. It can come on again after that was not so once.", how, why)
-	}
-	if !v.Settings().SelfPreservation {
-		return fmt.Sprintf("%s. Leases are evicted when they end.", capitalized(why))
-	}
-	return fmt.Sprintf("Self-preservation is off: %s. Leases are evicted when they end.", why)
-}
-
-// releaseCall is what an operator calls to let evictions go on.
-const releaseCall = "`rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release)"
-
-func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
-
-// byWhom says who brought a state about, when and why.
-func byWhom(what string, p registry.Preservation) string {
-	text := fmt.Sprintf("%s by %s at %s", what, p.By.Author, shownTime(p.Since.Wall))
-	if p.By.Reason != "" {
-		text += " (" + p.By.Reason + ")"
-	}
-	return text
-}
-
-func untilText(p registry.Preservation, at leaseClock, lead string) string {
-	if p.Until == 0 {
-		return ""
-	}
-	return lead + shownTime(at.wall(p.Until))
-}
-
-func endedLeases(f registry.Figures) string {
-	if f.Expired == 1 {
-		return "1 lease has ended"
-	}
-	return fmt.Sprintf("%d leases have ended", f.Expired)
-}
-
 // releasePreservation is POST /v1/rollcall/self-preservation/release.
-func (c *call) releasePreservation() (any, error) {
+func (c call) releasePreservation() (any, error) {
 	return c.preserve(registry.SelfPreservation{To: registry.PreservationReleased})
 }
 
 // holdPreservation is POST /v1/rollcall/self-preservation/hold.
-func (c *call) holdPreservation() (any, error) {
+func (c call) holdPreservation() (any, error) {
 	return c.preserve(registry.SelfPreservation{To: registry.PreservationHeld, For: c.length(true)})
 }
 
 // preserve performs an operator's transition, with the numbers as this node sees them, and answers
 // with what holds then.
-func (c *call) preserve(op registry.SelfPreservation) (any, error) {
-	c.noBody()
-	op.By = c.by()
-	if c.err != nil {
-		return nil, c.err
+func (c call) preserve(op registry.SelfPreservation) (any, error) {
+	c.IgnoreBody()
+	op.By = c.By()
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	before := staleView(c.config.Service)
+	before := web.StaleView(c.config.Service)
 	if before == nil {
 		return nil, registry.ErrClosed
 	}
 	op.From, op.Figures = before.Preservation().State, before.Freshness(c.clockOf(before).now)
-	result, err := c.apply(registry.FromClient, op)
+	result, err := c.Apply(registry.FromClient, op)
 	if err != nil {
 		return nil, err
 	}
-	after, err := c.viewAfterWrite(c.r.Context())
+	after, err := c.ViewAfterWrite(c.R.Context())
 	if err != nil {
 		return nil, err
 	}
 	if result.Outcome == registry.Refused {
-		return nil, &refusal{status: http.StatusConflict, text: refusedRelease(after.Preservation())}
+		return nil, &web.Refusal{Status: http.StatusConflict, Text: refusedRelease(after.Preservation())}
 	}
 	c.config.Log.Info("an operator changed self-preservation", "state", op.To, "for_ms", op.For, "author", op.By.Author, "reason", op.By.Reason)
-	after.label(c.w.Header(), after.Index())
+	after.Label(c.W.Header(), after.Index())
 	return preservationOf(after.View, c.clockOf(after.View)), nil
 }
 

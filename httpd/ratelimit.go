@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/httpd/ratelimit"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // RateLimit are the settings of the limiter of registry fetches, see docs/protocol/rate-limiter.md.
@@ -123,15 +124,15 @@ func (l *limiter) set(settings RateLimit) {
 func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
 
 // errRateLimited is empty, as upstream's. A token is there within a second, at any rate.
-var errRateLimited = &refusal{status: http.StatusServiceUnavailable, retry: true}
+var errRateLimited = &web.Refusal{Status: http.StatusServiceUnavailable, Retry: true}
 
 // limit refuses a fetch that has no token. routed is the request as the routes see it, r as it came.
-func (h *Handler) limit(a *answer, r, routed *http.Request) error {
+func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
 	t := targetOf(r.Method, singleSlashes(r.URL.EscapedPath()))
 	if t == notLimited || !h.underBase(routed.URL.Path) || !h.limiter.refuses(t, r.Header) {
 		return nil
 	}
-	a.route = fetches[t].route
+	a.Route = fetches[t].route
 	return errRateLimited
 }
 

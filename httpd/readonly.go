@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // refreshEvery is how old the answers of the read-only cache get: they are made anew at the multiples
@@ -96,11 +97,11 @@ func newReadOnly(s registry.Service, built func(kind string, f eureka.Format)) *
 // cached puts the read-only cache before an endpoint, if there is one. A request that says how fresh
 // its answer must be passes it by.
 func cached(e entity, fresh endpoint) endpoint {
-	return func(c *call) (any, error) {
+	return func(c call) (any, error) {
 		if c.readOnly == nil {
 			return fresh(c)
 		}
-		if _, asked := c.consistency(); asked || c.err != nil {
+		if _, asked := c.Consistency(); asked || c.Err != nil {
 			return fresh(c)
 		}
 		key := answerKey{entity: e, name: c.nameOf(e), rep: c.representation()}
@@ -108,16 +109,16 @@ func cached(e entity, fresh endpoint) endpoint {
 		if !ok {
 			return fresh(c)
 		}
-		return answered, made.send(c.w, key.rep)
+		return web.Sent, made.send(c.W, key.rep)
 	}
 }
 
-func (c *call) nameOf(e entity) string {
+func (c call) nameOf(e entity) string {
 	variable := entities[e].variable
 	if variable == "" {
 		return ""
 	}
-	name := c.segment(variable)
+	name := c.Segment(variable)
 	if e == oneApp {
 		name = strings.ToUpper(name)
 	}
@@ -126,9 +127,9 @@ func (c *call) nameOf(e entity) string {
 
 // send answers, and says how old the answer is.
 func (m madeAnswer) send(w http.ResponseWriter, rep representation) error {
-	labelFresh(w.Header(), formatIndex(m.version.epoch, m.version.index), registry.Stale, m.age+time.Since(m.at))
+	web.LabelFreshness(w.Header(), web.FormatIndex(m.version.epoch, m.version.index), registry.Stale, m.age+time.Since(m.at))
 	if !m.found {
-		return notFound
+		return web.NotFound
 	}
 	rep.gzip = m.packed
 	respondReady(w, rep, int64(len(m.body)), m.body)
@@ -199,7 +200,7 @@ func (c *readOnly) refresh() {
 // answer is never older than it says.
 func (c *readOnly) now() *moment {
 	m := &moment{at: time.Now(), age: c.service.Health().Age}
-	m.view = staleView(c.service)
+	m.view = web.StaleView(c.service)
 	return m
 }
 
@@ -215,8 +216,8 @@ func (c *readOnly) renew(old madeAnswer, key answerKey, m *moment) madeAnswer {
 	}
 	c.built(entities[key.entity].name, key.rep.format)
 	made.body, made.found = encode(m.view, key)
-	if key.rep.gzip && len(made.body) > minCompressed {
-		made.body, made.packed = compress(made.body), true
+	if key.rep.gzip && len(made.body) > web.MinCompressed {
+		made.body, made.packed = web.Compress(made.body), true
 	}
 	return made
 }
@@ -250,9 +251,4 @@ func (c *readOnly) bytes() float64 {
 		n += a.held.Load()
 	}
 	return float64(n)
-}
-
-// representation is the form in which a list is answered.
-func (c *call) representation() representation {
-	return representation{format: formatOf(c.r, c.v1), gzip: wantsGzip(c.r)}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // renewRoute is the template of the heartbeat route.
@@ -36,7 +37,7 @@ func matchPlain(path string, prefixes []string) (app, id string, ok bool) {
 
 // plainName says that a name needs no further check.
 func plainName(name string) bool {
-	if name == "" || len(name) > maxNameBytes || name == "." || name == ".." {
+	if name == "" || len(name) > web.MaxNameBytes || name == "." || name == ".." {
 		return false
 	}
 	for i := range len(name) {
@@ -60,21 +61,21 @@ func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (
 		h.recovered(w, recover())
 		h.metrics.answeredRenew(status, time.Since(start))
 	}()
-	err := checkBounds(r, maxParams)
+	err := checkBounds(r, web.MaxParams)
 	if err == nil {
 		status, err = h.renew(w, r, registry.NewKey(app, id))
 	}
 	if err != nil {
-		status = failureOf(err).status
-		h.fail(w, emptyForm, err)
+		status = web.RefusalOf(err).Status
+		h.Fail(w, web.EmptyForm, err)
 	}
 	return status
 }
 
 // renewRouted answers a heartbeat that came through the router.
-func (c *call) renewRouted() (any, error) {
-	_, err := c.renew(c.w, c.r, c.key())
-	return answered, err
+func (c call) renewRouted() (any, error) {
+	_, err := c.renew(c.W, c.R, c.Key())
+	return web.Sent, err
 }
 
 // renew performs a heartbeat and returns the status answered. Neither 200 nor 404 has a body: Jersey
@@ -86,17 +87,17 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request, key registry.Key
 		return 0, err
 	}
 	origin := h.originOf(r)
-	results, err := h.perform(r.Context(), origin, op)
+	results, err := h.Perform(r.Context(), origin, op)
 	if err != nil {
-		err = writeOutcome(err)
-		h.metrics.count(op, origin, errorOutcome(err))
+		err = web.WriteError(err)
+		h.CountOperation(op, origin, web.OutcomeOfError(err))
 		return 0, err
 	}
 	result := results[0]
-	h.metrics.renew.countRenew(origin, result.Outcome)
+	h.CountRenewal(origin, result.Outcome)
 	switch result.Outcome {
 	case registry.Done:
-		h.labelWrite(w.Header(), result)
+		h.LabelWrite(w.Header(), result)
 		return http.StatusOK, nil // net/http answers a handler that wrote nothing so, with Content-Length: 0
 	case registry.Older:
 		if origin.Replicated() {
@@ -110,19 +111,19 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request, key registry.Key
 
 func (h *Handler) renewOp(w http.ResponseWriter, r *http.Request, key registry.Key) (registry.Renew, error) {
 	op := registry.Renew{Key: key}
-	if err := ignoreBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
+	if err := web.DropBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
 		return op, err
 	}
-	q := queryOf(r)
-	if op.LastDirty = q.dirty(); isReplication(r) {
-		op.Overridden, _ = registry.ParseStatus(q.text("overriddenstatus"))
+	q := web.ParamsOf(r)
+	if op.LastDirty = q.LastDirty(); isReplication(r) {
+		op.Overridden, _ = registry.ParseStatus(q.Text("overriddenstatus"))
 	}
-	return op, q.err
+	return op, q.Err
 }
 
 // renewConflict answers a replicator whose copy is older with the newer one, for it to take over.
 func (h *Handler) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
-	v, err := h.viewAfterWrite(r.Context())
+	v, err := h.ViewAfterWrite(r.Context())
 	if err != nil {
 		return 0, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -200,7 +201,7 @@ func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldPeers{release: make(chan struct{})}
 		// A share of 40 MiB, as a message that is held has more than one.
-		h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p, Limits: httpd.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
+		h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p, Limits: web.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
 		defer h.Close()
 		body := strings.Repeat(" ", 3<<19)
 		answers := make(chan int, 20)
@@ -220,7 +221,7 @@ func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 }
 
 func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
-	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &peers{}, Limits: httpd.Limits{InFlightBytes: 1 << 20}}))(t)
+	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &peers{}, Limits: web.Limits{InFlightBytes: 1 << 20}}))(t)
 	defer h.Close()
 	body := strings.Repeat(" ", 100<<10) // of 128 for all requests, and 64 for batches
 	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))

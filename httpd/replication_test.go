@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -202,7 +203,7 @@ func TestMessagesOfPeersMayBeEightMiBDecoded(t *testing.T) {
 			{name: "compressed in another way", body: "a", headers: []string{"Content-Encoding: br"}, status: 415},
 		} {
 			p := &peers{}
-			n := newNode(t, httpd.Config{Peers: p, Limits: httpd.Limits{BatchBytes: row.limit}}, nil)
+			n := newNode(t, httpd.Config{Peers: p, Limits: web.Limits{BatchBytes: row.limit}}, nil)
 			got := n.send(t, request("POST", path, row.body, row.headers...))
 			expect.That(t, got.status == row.status, "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
 			size := fmt.Sprint(" ", cmp.Or(row.limit, 8<<20), " ")

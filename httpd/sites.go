@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // Whoever can reach a node may write, and a browser reaches what its user's machine reaches: a page of
@@ -35,14 +37,14 @@ func newSites(hosts []string) *sites {
 // node's. Clients that are not browsers send neither Origin nor Sec-Fetch-Site.
 func (s *sites) check(r *http.Request) error {
 	if err := s.crossOrigin.Check(r); err != nil {
-		return &refusal{status: http.StatusForbidden, cause: err,
-			text: "a web page of another site may not write here (headers Sec-Fetch-Site and Origin)"}
+		return &web.Refusal{Status: http.StatusForbidden, Cause: err,
+			Text: "a web page of another site may not write here (headers Sec-Fetch-Site and Origin)"}
 	}
 	if s.knows(r) {
 		return nil
 	}
-	return &refusal{status: http.StatusMisdirectedRequest,
-		text: fmt.Sprintf("this node listens on loopback and is not addressed as %.100q; use localhost or its address, or add the name to http.hosts", hostName(r.Host))}
+	return &web.Refusal{Status: http.StatusMisdirectedRequest,
+		Text: fmt.Sprintf("this node listens on loopback and is not addressed as %.100q; use localhost or its address, or add the name to http.hosts", hostName(r.Host))}
 }
 
 // knows says whether the request names this node. Probes may come under any name: they read nothing.
@@ -71,12 +73,12 @@ func hostName(hostport string) string {
 
 // turnAway answers a request that check refused, in words: no client of a protocol gets here.
 func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, refused error) {
-	form := eurekaForm
-	if formOfPath(r.URL.Path) == jsonForm {
-		form = jsonForm
+	form := web.EurekaForm
+	if web.FormOfPath(r.URL.Path) == web.JSONForm {
+		form = web.JSONForm
 	}
 	start := time.Now()
-	a := &answer{ResponseWriter: w, route: "none"}
-	h.fail(a, form, refused)
-	h.metrics.answered(a.route, r.Method, a.status, time.Since(start))
+	a := &web.Response{ResponseWriter: w, Route: "none"}
+	h.Fail(a, form, refused)
+	h.metrics.answered(a.Route, r.Method, a.Status, time.Since(start))
 }

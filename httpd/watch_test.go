@@ -23,6 +23,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -287,7 +288,7 @@ func TestAStreamIsNeverCompressedAndHasNoHead(t *testing.T) {
 func TestThereAreAtMostSoManyWatchers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		n := newBubbled(t, httpd.Config{Metrics: metrics, Limits: httpd.Limits{Watchers: 2}})
+		n := newBubbled(t, httpd.Config{Metrics: metrics, Limits: web.Limits{Watchers: 2}})
 		n.watch(t, "")
 		go func() { _, _ = n.ask(t, request("GET", "/v1/rollcall/watch?wait=1s", "")) }() // its place counts, not its answer
 		synctest.Wait()

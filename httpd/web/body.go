@@ -1,25 +1,21 @@
-package httpd
+package web
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
-
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
 // maxRatio is how far a compressed body may expand; registrations reach about 20.
 const maxRatio = 100
 
 var (
-	errBodyTooLarge = &refusal{status: http.StatusRequestEntityTooLarge}
-	errBodyBroken   = &refusal{status: http.StatusBadRequest}
-	errBodyEncoding = &refusal{status: http.StatusUnsupportedMediaType, text: "the body's Content-Encoding must be gzip or none"}
-	errBodyType     = &refusal{status: http.StatusUnsupportedMediaType, text: "the body's Content-Type must be application/json or application/xml"}
+	errBodyTooLarge = &Refusal{Status: http.StatusRequestEntityTooLarge}
+	errBodyBroken   = &Refusal{Status: http.StatusBadRequest}
+	errBodyEncoding = &Refusal{Status: http.StatusUnsupportedMediaType, Text: "the body's Content-Encoding must be gzip or none"}
 )
 
 // readBody reads a body of at most limit bytes, decoded. A body that breaks off is refused: what
@@ -47,7 +43,7 @@ func readAll(r io.Reader) ([]byte, error) {
 }
 
 func bodyError(err error) error {
-	if busy, ok := errors.AsType[*refusal](err); ok {
+	if busy, ok := errors.AsType[*Refusal](err); ok {
 		return busy
 	}
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -83,9 +79,9 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ignoreBody reads and drops a body that means nothing by the protocol (Jersey clients send {} with
+// DropBody reads and drops a body that means nothing by the protocol (Jersey clients send {} with
 // every PUT). One that is too large or breaks off is refused all the same.
-func ignoreBody(w http.ResponseWriter, r *http.Request, limit int64) error {
+func DropBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
@@ -98,18 +94,11 @@ func ignoreBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	return nil
 }
 
-// bodyFormat says how a body is written: by its Content-Type, or by its first character where there
-// is none or one that says nothing (curl -d calls everything a form).
-func bodyFormat(contentType string, body []byte) (eureka.Format, error) {
-	kind, _, _ := strings.Cut(contentType, ";")
-	kind = strings.ToLower(strings.TrimSpace(kind))
-	switch {
-	case kind == "application/json", strings.HasSuffix(kind, "+json"), kind == "text/json":
-		return eureka.Format{}, nil
-	case kind == "application/xml", strings.HasSuffix(kind, "+xml"), kind == "text/xml":
-		return eureka.Format{XML: true}, nil
-	case kind == "", kind == "application/x-www-form-urlencoded", strings.HasPrefix(kind, "text/"):
-		return eureka.Format{XML: bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("<"))}, nil
+// RawBody reads a body as it is, up to limit bytes.
+func (c *Call) RawBody(limit int64) ([]byte, error) {
+	body, err := io.ReadAll(chargedReader{io.LimitReader(c.R.Body, limit), c.W})
+	if err != nil {
+		return nil, bodyError(err)
 	}
-	return eureka.Format{}, errBodyType
+	return body, nil
 }

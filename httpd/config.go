@@ -1,0 +1,138 @@
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+)
+
+// node is what the routes of every API need of a configuration.
+func (c *Config) node() web.NodeConfig {
+	n := web.NodeConfig{
+		Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,
+		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, Log: c.Log, Metrics: c.Metrics,
+	}
+	if c.Coordination != nil {
+		n.Coordination = c.Coordination
+	}
+	if c.Peers != nil {
+		n.Cut = c.Peers.Cut
+	}
+	return n
+}
+
+func (c Config) withDefaults() Config {
+	if c.BasePaths == nil {
+		c.BasePaths = DefaultBasePaths()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	if c.Cluster == nil {
+		c.Cluster = alone{}
+	}
+	setting.Fill(&c)
+	return c
+}
+
+// Config is what a Handler needs. Service is required; every other field has a default. The fields with a key are settings of
+// the node (see package setting).
+type Config struct {
+	// Service is the registry.
+	Service registry.Service
+	// Cluster tells about the nodes. Nil: only this node is shown.
+	Cluster Cluster
+	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it answer 501.
+	Members Members
+	// Coordination serves Consul's API, and sessions, keys and locks. Nil: the node has no consensus, and
+	// their routes answer 501.
+	Coordination Coordination
+	// Peers is the replication to other servers. Nil: there is none, and its routes answer 501.
+	Peers Peers
+	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
+	// and an address (host:port). Nil: all are "eureka".
+	EurekaSender func(identity, address string) string
+	// Node is the name of this node, Datacenter that of its datacenter; Version that of the program.
+	// They are shown, nothing more.
+	Node, Datacenter, Version string
+	// ReapCritical is at least a minute, as in Consul.
+	ReapCritical time.Duration `key:"checks.deregister-critical-after" default:"72h" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
+	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
+	// "": it may. Nil: all may.
+	RefuseProbe func(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string
+	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
+	// always runs, and there is no leader. It decides what people are told, nothing more.
+	WithoutConsensus bool
+	// WaitWhenEmpty is how long fetches are answered 403.
+	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
+	// Reads is the freshness of Eureka reads that carry no consistency parameter.
+	Reads EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
+	// BasePaths are where Eureka's resources live. Nil: DefaultBasePaths. A base whose last segment
+	// is v1, in any case, serves version 1 of the protocol, every other one version 2.
+	BasePaths []string
+	// Hosts are the names under which the node is served, beside localhost and addresses; a request
+	// to another one is answered 421, see sites. Nil: any name is served.
+	Hosts []string
+	// Log receives what is not the client's business. Nil: discarded.
+	Log *slog.Logger
+	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
+	// of its own.
+	Metrics *prometheus.Registry
+	// Limits bounds what a request may cost.
+	Limits Limits
+	// RateLimit limits fetches of the registry. Zero: nothing is limited.
+	RateLimit RateLimit `reload:"yes"`
+	// ReadOnlyCache: reads of lists that do not ask for a consistency are answered up to 30 s late, as
+	// upstream's servers do, and labelled stale.
+	ReadOnlyCache bool `key:"eureka-compat.read-only-cache" help:"Eureka clients read documents that are up to 30 s old (useReadOnlyResponseCache, responseCacheUpdateIntervalMs)"`
+}
+
+// DefaultBasePaths are those of Netflix's and Spring Cloud's servers.
+func DefaultBasePaths() []string { return []string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"} }
+
+// Validate reports every mistake at once.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Service == nil {
+		errs = append(errs, errors.New("http: Service is nil; a handler needs a registry"))
+	}
+	for _, base := range c.BasePaths {
+		if !strings.HasPrefix(base, "/") || strings.HasSuffix(base, "/") || strings.Contains(base, "//") {
+			errs = append(errs, fmt.Errorf("http: BasePaths has %q; a base path starts with a slash, does not end in one and has no empty segment", base))
+		}
+	}
+	return errors.Join(append(errs, setting.Check(c), c.RateLimit.validate())...)
+}
+
+// alone is the Cluster of a node that was given none.
+type alone struct{}
+
+// Status implements Cluster.
+func (alone) Status(context.Context) api.Status { return api.Status{} }
+
+// Types of the configuration that the routes of every API need.
+type (
+	Cluster     = web.Cluster
+	Limits      = web.Limits
+	EurekaReads = web.EurekaReads
+)
+
+// The settings of reads.eureka.
+const (
+	ReadsLinearizable       = web.ReadsLinearizable
+	ReadsStaleWithoutQuorum = web.ReadsStaleWithoutQuorum
+	ReadsStale              = web.ReadsStale
+)

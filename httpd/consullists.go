@@ -1,0 +1,103 @@
+package httpd
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// A list of maxWhole bytes or more is written element by element, and never is in memory as a text.
+const (
+	maxWhole  = 256 << 10
+	listPiece = 64 << 10 // bytes that are written at once
+)
+
+// errReadTooLarge is the answer to a read of too many keys.
+var errReadTooLarge = &web.Refusal{
+	Status: http.StatusRequestEntityTooLarge,
+	Text:   fmt.Sprintf("the keys and values that were asked for have more than %d bytes, which is the most that one answer may have; ask for a longer prefix, or for fewer at once", kv.MaxRead),
+}
+
+// jsonList is a list of values in JSON, with what stands around it.
+type jsonList struct {
+	open, close             string
+	prettyOpen, prettyClose string
+	prefix                  string // of each line of an element, if pretty
+	elements                int
+	element                 func(i int) any
+}
+
+// plainList is a list with nothing around it.
+func plainList(elements int, element func(i int) any) jsonList {
+	return jsonList{open: "[", close: "]", prettyOpen: "[", prettyClose: "\n]\n", prefix: "    ", elements: elements, element: element}
+}
+
+// txnList is the list of results in the answer to a transaction that was performed (consul.TxnAnswer).
+func txnList(elements int, element func(i int) any) jsonList {
+	return jsonList{
+		open: `{"Results":[`, close: `],"Errors":null}`,
+		prettyOpen: "{\n    \"Results\": [", prettyClose: "\n    ],\n    \"Errors\": null\n}\n",
+		prefix: "        ", elements: elements, element: element,
+	}
+}
+
+// respondLarge sends a list of JSON as it is encoded, without a length.
+func (c call) respondLarge(list jsonList) (any, error) {
+	header := c.W.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Add("Vary", "Accept-Encoding")
+	pieces, pretty := web.NewPieceWriter(c.W), c.Given("pretty")
+	if !web.WantsGzip(c.R) {
+		return web.Sent, list.write(pieces, pretty)
+	}
+	header.Set("Content-Encoding", "gzip")
+	zipped := web.GzipWriters.Get().(*gzip.Writer)
+	defer web.GzipWriters.Put(zipped)
+	zipped.Reset(pieces)
+	if err := list.write(zipped, pretty); err != nil {
+		return nil, err
+	}
+	_ = zipped.Close() // a client that went away is nobody's error
+	return web.Sent, nil
+}
+
+// write encodes a list. Its error is one of encoding, before anything was sent: clients that go away are nobody's.
+func (l jsonList) write(w io.Writer, pretty bool) error {
+	out := bufio.NewWriterSize(w, listPiece)
+	open, end := l.open, l.close
+	if pretty {
+		open, end = l.prettyOpen, l.prettyClose
+	}
+	_, _ = out.WriteString(open)
+	var indented bytes.Buffer
+	for i := range l.elements {
+		if i > 0 {
+			_ = out.WriteByte(',')
+		}
+		text, err := json.Marshal(l.element(i))
+		if err != nil {
+			return err
+		}
+		if pretty {
+			indented.Reset()
+			_ = json.Indent(&indented, text, l.prefix, "    ") // it was just encoded
+			_, _ = out.WriteString("\n" + l.prefix)
+			text = indented.Bytes()
+		}
+		if _, err := out.Write(text); err != nil {
+			return nil // the client went away
+		}
+	}
+	_, _ = out.WriteString(end)
+	_ = out.Flush()
+	return nil
+}

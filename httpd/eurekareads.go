@@ -1,0 +1,82 @@
+package httpd
+
+import (
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// fullList is GET apps. The parameter regions is accepted and means nothing: there are none.
+func (c call) fullList() (any, error) {
+	v := c.Read()
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	rep := c.representation()
+	doc := c.documents.full(v.View, rep)
+	v.Label(c.W.Header(), doc.index)
+	respondReady(c.W, rep, doc.size, doc.parts...)
+	return web.Sent, nil
+}
+
+// delta is GET apps/delta. It is always served: some clients never fall back to a full fetch.
+func (c call) delta() (any, error) {
+	v := c.Read()
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	rep := c.representation()
+	doc := c.documents.delta(v.View, rep)
+	v.Label(c.W.Header(), doc.index)
+	respondReady(c.W, rep, int64(len(doc.data)), doc.data)
+	return web.Sent, nil
+}
+
+// application is GET apps/{app}.
+func (c call) application(v web.FreshView) (any, error) {
+	app, ok := v.App(strings.ToUpper(c.Segment("app")))
+	if !ok {
+		return nil, web.NotFound
+	}
+	if err := c.Reserve(web.WeightOf(app.Leases())); err != nil {
+		return nil, err
+	}
+	f := formatOf(c.R, c.V1)
+	return c.document(f, eureka.AppendApplication(nil, f, app.Name, app.Leases()))
+}
+
+// instance is GET apps/{app}/{id}: live, always in full. A lease that has ended but was not evicted
+// yet is shown, as it is in the lists: what readers see changes by log entries only.
+func (c call) instance(v web.FreshView) (any, error) {
+	lease, ok := v.Lease(c.Key())
+	if !ok {
+		return nil, web.NotFound
+	}
+	writeInstance(c.W, c.R, http.StatusOK, fullFormat(c.R, c.V1), v, lease)
+	return web.Sent, nil
+}
+
+// instanceAnywhere is GET instances/{id}: the first instance with that id in whatever application.
+func (c call) instanceAnywhere(v web.FreshView) (any, error) {
+	for lease := range v.ByID(c.Segment("id")) {
+		writeInstance(c.W, c.R, http.StatusOK, fullFormat(c.R, c.V1), v, lease)
+		return web.Sent, nil
+	}
+	return nil, web.NotFound
+}
+
+// byAddress is GET vips/{vip} or svips/{svip}: the instances of an address; an unknown one is an empty list, not a 404.
+func byAddress(variable string, leases func(v web.FreshView, address string) iter.Seq[*registry.Lease]) endpoint {
+	return web.Viewed(func(c call, v web.FreshView) (any, error) {
+		address := c.Segment(variable)
+		if err := c.Reserve(web.WeightOf(leases(v, address))); err != nil {
+			return nil, err
+		}
+		f := formatOf(c.R, c.V1)
+		return c.document(f, eureka.AppendVIP(nil, f, leases(v, address)))
+	})
+}

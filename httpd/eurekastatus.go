@@ -1,0 +1,103 @@
+package httpd
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// serverApp is the application that a server shows itself as, as upstream does.
+const serverApp = "EUREKA"
+
+// serverStatus is GET status: what this node says of itself in the protocol's own form.
+func (c call) serverStatus() (any, error) {
+	f := fullFormat(c.R, c.V1)
+	return c.document(f, eureka.AppendStatusInfo(nil, f, c.statusInfo(c.ClusterNow(c.R.Context()), schemeOf(c.R))))
+}
+
+// schemeOf is the scheme of the listener that was asked; the other nodes have the same.
+func schemeOf(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://"
+	}
+	return "http://"
+}
+
+func (h *Handler) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
+	memory := readMemory()
+	info := &eureka.StatusInfo{
+		General: []registry.Pair{
+			{Key: "environment", Value: "rollcall " + h.config.Version},
+			{Key: "num-of-cpus", Value: strconv.Itoa(runtime.NumCPU())},
+			{Key: "total-avail-memory", Value: fmt.Sprintf("%dmb", memory.total>>20)},
+			{Key: "current-memory-usage", Value: memory.usage()},
+			{Key: "server-uptime", Value: uptime(time.Since(h.Started))},
+		},
+		Instance: h.ownLease(cluster),
+	}
+	var registered []string
+	for _, n := range cluster.Nodes {
+		if n.ID == cluster.Node {
+			continue
+		}
+		address := scheme + cmp.Or(n.HTTP, n.ID) + "/eureka/" // a node that cannot be asked is known by name
+		registered = append(registered, address)
+		if n.Role == "unreachable" || n.Role == "" {
+			info.UnavailableReplicas += address + ","
+		} else {
+			info.AvailableReplicas += address + ","
+		}
+	}
+	info.RegisteredReplicas = strings.Join(registered, ", ")
+	return info
+}
+
+// ownLease is this node as an instance. It is in no registry: a node's life is the cluster's
+// business, not a lease's.
+func (h *Handler) ownLease(cluster api.Status) *registry.Lease {
+	host, port := h.ownAddress(cluster)
+	status := registry.Up
+	if !cluster.Ready {
+		status = registry.Starting
+	}
+	started := h.Started.UnixMilli()
+	return &registry.Lease{
+		Instance: &registry.Instance{
+			InstanceID: cluster.Node, HostName: host, IPAddr: host, App: serverApp, Status: status,
+			Port: registry.Port{Number: port, Enabled: true}, SecurePort: registry.Port{Number: 443},
+			CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn}, VIP: "eureka", LastDirty: started,
+		},
+		Interval: registry.DefaultRenewalInterval, Duration: registry.DefaultDuration,
+		RegisteredAt: started, ServiceUpAt: started, UpdatedAt: started, Action: registry.ActionAdded,
+		RenewedAt: registry.Stamp{Wall: time.Now().UnixMilli()},
+	}
+}
+
+func (h *Handler) ownAddress(cluster api.Status) (host string, port uint16) {
+	for _, n := range cluster.Nodes {
+		if n.ID != cluster.Node {
+			continue
+		}
+		host, text, err := net.SplitHostPort(n.HTTP)
+		number, _ := strconv.ParseUint(text, 10, 16)
+		if err == nil {
+			return host, uint16(number)
+		}
+	}
+	return cluster.Node, 0
+}
+
+// statusOverrides is GET serverinfo/statusoverrides: always JSON.
+func (c call) statusOverrides(v web.FreshView) (any, error) {
+	return c.document(eureka.Format{}, eureka.AppendStatusOverrides(nil, v.Leases()))
+}

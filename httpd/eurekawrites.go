@@ -1,0 +1,156 @@
+package httpd
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// isReplication says that another server had the request first. Exactly true counts, as upstream.
+func isReplication(r *http.Request) bool {
+	values := r.Header["X-Netflix-Discovery-Replication"]
+	return len(values) > 0 && values[0] == "true"
+}
+
+// originOf says who sent a request of Eureka's protocol other than a batch.
+func (h *Handler) originOf(r *http.Request) registry.Origin {
+	if isReplication(r) {
+		return h.serverOf(r)
+	}
+	return registry.FromClient
+}
+
+// serverOf is the origin of what a Eureka server sends: a datacenter of its own.
+func (h *Handler) serverOf(r *http.Request) registry.Origin {
+	if h.config.EurekaSender == nil {
+		return registry.FromEureka
+	}
+	return registry.Origin{
+		Kind: registry.RemoteDC,
+		DC:   h.config.EurekaSender(r.Header.Get("DiscoveryIdentity-Id"), r.RemoteAddr),
+	}
+}
+
+// register is POST apps/{app}. It answers 204 and nothing else: clients take 200 for a failure.
+func (c call) register() (any, error) {
+	instance := decodedEureka(c, c.config.Limits.RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
+		return eureka.DecodeRegistration(body, f, c.Segment("app"))
+	})
+	if c.Err == nil {
+		c.Err = c.CheckQuota(instance.Key())
+	}
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	result, err := c.Apply(c.originOf(c.R), registry.Register{Instance: instance})
+	if err != nil {
+		return nil, err
+	}
+	labelClamped(c.W.Header(), instance)
+	c.LabelWrite(c.W.Header(), result)
+	c.W.WriteHeader(http.StatusNoContent)
+	return web.Sent, nil
+}
+
+// labelClamped says which lease times were out of bounds and what was taken instead.
+func labelClamped(header http.Header, instance *registry.Instance) {
+	interval, duration, clamped := registry.ClampLease(instance.RenewalInterval, instance.Duration)
+	if !clamped {
+		return
+	}
+	var said []string
+	if instance.RenewalInterval > 0 && interval != instance.RenewalInterval {
+		said = append(said, "renewalIntervalInSecs="+strconv.Itoa(int(interval)))
+	}
+	if instance.Duration > 0 && duration != instance.Duration {
+		said = append(said, "durationInSecs="+strconv.Itoa(int(duration)))
+	}
+	header.Set("X-Rollcall-Lease-Clamped", strings.Join(said, ", "))
+}
+
+// change performs an operation on an existing instance: 200, or 404 if there is none, both empty.
+func (c call) change(op registry.Op) (any, error) {
+	if c.IgnoreBody(); c.Err != nil {
+		return nil, c.Err
+	}
+	result, err := c.Apply(c.originOf(c.R), op)
+	if err != nil {
+		return nil, err
+	}
+	if result.Outcome == registry.NotFound {
+		return nil, web.NotFound
+	}
+	c.LabelWrite(c.W.Header(), result)
+	c.W.WriteHeader(http.StatusOK)
+	return web.Sent, nil
+}
+
+// cancel is DELETE apps/{app}/{id}.
+func (c call) cancel() (any, error) {
+	return c.change(registry.Cancel{Key: c.Key()})
+}
+
+// setStatus is PUT apps/{app}/{id}/status.
+func (c call) setStatus() (any, error) {
+	return c.change(registry.SetOverride{Key: c.Key(), Status: c.StatusValue(true), LastDirty: c.LastDirty()})
+}
+
+// deleteStatus is DELETE apps/{app}/{id}/status.
+func (c call) deleteStatus() (any, error) {
+	return c.change(registry.DeleteOverride{Key: c.Key(), Fallback: c.StatusValue(false), LastDirty: c.LastDirty()})
+}
+
+// updateMetadata is PUT apps/{app}/{id}/metadata: every parameter is an entry.
+func (c call) updateMetadata() (any, error) {
+	pairs, err := metadataParams(c.Raw)
+	if c.Err = err; err == nil {
+		c.Err = c.checkMetadata(c.Key(), pairs)
+	}
+	return c.change(registry.UpdateMetadata{Key: c.Key(), Pairs: pairs})
+}
+
+// checkMetadata bounds what an instance's metadata would become. Like the quota it looks at this
+// node's copy.
+func (h *Handler) checkMetadata(key registry.Key, pairs []registry.Pair) error {
+	var stored []registry.Pair
+	if v := web.StaleView(h.config.Service); v != nil {
+		if lease, ok := v.Find(key); ok {
+			stored = lease.Instance.Metadata
+		}
+	}
+	return eureka.CheckMetadata(registry.MergePairs(stored, pairs))
+}
+
+// metadataParams keeps the order of the query and the first value of a repeated key.
+func metadataParams(query string) ([]registry.Pair, error) {
+	var pairs []registry.Pair
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(query, "&") {
+		if part == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(part, "=")
+		key, err := web.UnescapeParam(key)
+		if err != nil {
+			return nil, err
+		}
+		if value, err = web.UnescapeParam(value); err != nil {
+			return nil, err
+		}
+		if key == "" || seen[key] {
+			continue
+		}
+		seen[key] = true
+		pairs = append(pairs, registry.Pair{Key: key, Value: value})
+	}
+	return pairs, nil
+}
+
+// autoScalingGroup is PUT asg/{asg}/status, which exists on AWS only (upstream: ASGResource).
+func (c call) autoScalingGroup() (any, error) {
+	return nil, &web.Refusal{Status: http.StatusBadRequest}
+}

@@ -1,0 +1,146 @@
+package httpd
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+var errBodyType = &web.Refusal{Status: http.StatusUnsupportedMediaType, Text: "the body's Content-Type must be application/json or application/xml"}
+
+// bodyFormat says how a body is written: by its Content-Type, or by its first character where there
+// is none or one that says nothing (curl -d calls everything a form).
+func bodyFormat(contentType string, body []byte) (eureka.Format, error) {
+	kind, _, _ := strings.Cut(contentType, ";")
+	kind = strings.ToLower(strings.TrimSpace(kind))
+	switch {
+	case kind == "application/json", strings.HasSuffix(kind, "+json"), kind == "text/json":
+		return eureka.Format{}, nil
+	case kind == "application/xml", strings.HasSuffix(kind, "+xml"), kind == "text/xml":
+		return eureka.Format{XML: true}, nil
+	case kind == "", kind == "application/x-www-form-urlencoded", strings.HasPrefix(kind, "text/"):
+		return eureka.Format{XML: bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("<"))}, nil
+	}
+	return eureka.Format{}, errBodyType
+}
+
+// representation is a form of the document of the whole registry.
+type representation struct {
+	format eureka.Format
+	gzip   bool
+}
+
+// slot numbers the representations.
+func (r representation) slot() int {
+	n := 0
+	for bit, set := range []bool{r.format.XML, r.format.Compact, r.format.V1, r.gzip} {
+		if set {
+			n |= 1 << bit
+		}
+	}
+	return n
+}
+
+// respondReady sends parts that are encoded already.
+func respondReady(w http.ResponseWriter, rep representation, size int64, parts ...[]byte) {
+	header := w.Header()
+	header.Set("Content-Type", mediaType(rep.format))
+	header.Add("Vary", varyEureka)
+	header.Add("Vary", "Accept-Encoding")
+	if rep.gzip {
+		header.Set("Content-Encoding", "gzip")
+	}
+	header.Set("Content-Length", strconv.FormatInt(size, 10))
+	w.WriteHeader(http.StatusOK)
+	for _, part := range parts {
+		if _, err := w.Write(part); err != nil {
+			return // the client went away
+		}
+	}
+}
+
+// varyEureka are the request headers that choose among Eureka's documents.
+const varyEureka = "Accept, X-Eureka-Accept"
+
+// respondEureka sends a document of the protocol.
+func respondEureka(w http.ResponseWriter, r *http.Request, status int, f eureka.Format, body []byte) {
+	w.Header().Add("Vary", varyEureka)
+	web.Respond(w, r, status, mediaType(f), body)
+}
+
+// formatOf reads which document a client asks for. Everything that does not say json gets XML
+// (upstream: ApplicationsResource), so a bare curl does. Version 1 differs in XML only.
+func formatOf(r *http.Request, v1 bool) eureka.Format {
+	xml := !acceptsJSON(r)
+	return eureka.Format{
+		XML:     xml,
+		Compact: strings.EqualFold(r.Header.Get("X-Eureka-Accept"), "compact"),
+		V1:      xml && v1,
+	}
+}
+
+// fullFormat is formatOf for the routes that know no compact form.
+func fullFormat(r *http.Request, v1 bool) eureka.Format {
+	f := formatOf(r, v1)
+	f.Compact = false
+	return f
+}
+
+// mediaType is the Content-Type of a format. Jersey clients find no reader for any other.
+func mediaType(f eureka.Format) string {
+	if f.XML {
+		return "application/xml"
+	}
+	return "application/json"
+}
+
+func acceptsJSON(r *http.Request) bool {
+	for _, accept := range r.Header["Accept"] {
+		if strings.Contains(accept, "json") {
+			return true
+		}
+	}
+	return false
+}
+
+func writeInstance(w http.ResponseWriter, r *http.Request, status int, f eureka.Format, v web.FreshView, lease *registry.Lease) {
+	respondEureka(w, r, status, f, eureka.AppendInstanceDocument(nil, f, lease, v.LastRenewal(lease)))
+}
+
+// representation is the form in which a list is answered.
+func (c call) representation() representation {
+	return representation{format: formatOf(c.R, c.V1), gzip: web.WantsGzip(c.R)}
+}
+
+// document answers with a document of Eureka's protocol.
+func (c call) document(f eureka.Format, body []byte) (any, error) {
+	respondEureka(c.W, c.R, http.StatusOK, f, body)
+	return web.Sent, nil
+}
+
+// decodedEureka is decoded for a body that may be in either of the protocol's formats.
+func decodedEureka[T any](c call, limit int64, decode func(body []byte, f eureka.Format) (T, error)) T {
+	return web.Decode(c.Call, limit, func(body []byte) (value T, err error) {
+		f, err := bodyFormat(c.R.Header.Get("Content-Type"), body)
+		if err != nil {
+			return value, err
+		}
+		value, err = decode(body, f)
+		return value, unparsable(f, err)
+	})
+}
+
+// unparsable words the error of a body that cannot be read in the body's own form; another error is
+// left as it is.
+func unparsable(f eureka.Format, err error) error {
+	if !errors.Is(err, eureka.ErrUnparsable) {
+		return err
+	}
+	return &web.Refusal{Status: http.StatusBadRequest, Text: string(eureka.AppendParseError(nil, f)), MediaType: mediaType(f), Cause: err}
+}

@@ -1,0 +1,56 @@
+package httpd
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// errNotReadable is the protocol's answer of a server that has not loaded its registry, or found
+// nothing to load: a client takes it as "ask another server".
+var errNotReadable = &web.Refusal{Status: http.StatusForbidden}
+
+// loaded is an endpoint that does not show a registry which is still being loaded.
+func loaded(e endpoint) endpoint {
+	return func(c call) (any, error) {
+		if !c.gate.isOpen() {
+			return nil, errNotReadable
+		}
+		return e(c)
+	}
+}
+
+// gate keeps fetches out while the registry cannot be shown: until it is loaded and, if it was empty
+// then, for some time, in which instances that are elsewhere may come (upstream:
+// PeerAwareInstanceRegistryImpl.shouldAllowAccess).
+type gate struct {
+	service registry.Service
+	wait    time.Duration
+	opens   atomic.Pointer[time.Time] // nil until something was asked of the loaded registry
+}
+
+// look notes whether the registry is loaded and empty. It is called before every request that could
+// fill it.
+func (g *gate) look() {
+	if g.wait == 0 || g.opens.Load() != nil || !g.service.Health().Ready {
+		return
+	}
+	opens := time.Now()
+	if v := web.StaleView(g.service); v != nil && v.Total() == 0 {
+		opens = opens.Add(g.wait)
+	}
+	g.opens.CompareAndSwap(nil, &opens) // whoever looked first is right
+}
+
+// isOpen says whether a fetch may be answered now.
+func (g *gate) isOpen() bool {
+	if !g.service.Health().Ready {
+		return false
+	}
+	g.look() // it may have been loaded since the request came
+	opens := g.opens.Load()
+	return opens == nil || !time.Now().Before(*opens)
+}

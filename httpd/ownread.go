@@ -1,0 +1,41 @@
+package httpd
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// ownRead answers a read of sessions, locks and semaphores in our own API: at once, or with index and
+// wait when what is read changes.
+func (c call) ownRead(s web.Source) (any, error) {
+	q := c.ownQuery()
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	f, err := c.ReadOrWait(q, s)
+	if err != nil {
+		return nil, err
+	}
+	web.LabelFreshness(c.W.Header(), web.FormatIndex(c.Epoch(), registry.Index(max(f.Index, 1))), q.Read, f.Age)
+	return c.DocumentOf(f)
+}
+
+// ownQuery reads consistency, index and wait. The index is one that an answer gave; one of another
+// history is never newer than what there is, and is answered at once.
+func (c call) ownQuery() (q web.Query) {
+	if q.Read, _ = c.Consistency(); q.Read == registry.Leader {
+		q.Read = registry.Linearizable // which is not less
+	}
+	index, resumes := c.Lookup("index")
+	wait, waits := c.waiting()
+	if q.Wait = wait; !waits {
+		q.Wait = web.DefaultWait
+	}
+	if resumes {
+		if from := c.position(index); from.epoch == c.Epoch() {
+			q.After = uint64(from.index)
+		}
+	}
+	q.Soon = q.After == 0 // who waits for a change can wait for a leader, too
+	return q
+}

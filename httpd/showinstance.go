@@ -1,0 +1,69 @@
+package httpd
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// overrideOf describes a lease's override; nil if there is none.
+func overrideOf(l *registry.Lease, at leaseClock) *api.Forced {
+	if l.Instance.Overridden == registry.Unknown {
+		return nil
+	}
+	shown := &api.Forced{Status: l.Instance.Overridden.String()}
+	if o := l.Override; o != nil {
+		shown.Bounded = api.Bounded{Author: o.By.Author, Reason: o.By.Reason, Since: o.At.Wall}
+		if o.Until != 0 {
+			shown.Until = at.wall(o.Until)
+		}
+	}
+	return shown
+}
+
+func quarantineOf(q *registry.Quarantined, at leaseClock) *api.Bounded {
+	return &api.Bounded{Author: q.By.Author, Reason: q.By.Reason, Since: q.At.Wall, Until: at.wall(q.Until)}
+}
+
+// ownerOf is an owner and its link at a moment of the lease clock (ms).
+func ownerOf(v *registry.View, now int64, owner string) api.Owner {
+	shown := api.Owner{Datacenter: owner}
+	if owner == "" {
+		return shown
+	}
+	if link, ok := v.Link(owner); ok && link.Silent(now) {
+		shown.UnheardMS = now - link.Heard
+	}
+	return shown
+}
+
+// statusCounts reads apps__hashcode, a sequence of NAME_COUNT_ in which a name may hold underscores.
+func statusCounts(hash string) map[registry.Status]int {
+	counts := map[registry.Status]int{}
+	fields := strings.Split(strings.TrimSuffix(hash, "_"), "_")
+	name := ""
+	for _, field := range fields {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			name = strings.TrimPrefix(name+"_"+field, "_")
+			continue
+		}
+		if status, ok := registry.ParseStatus(name); ok {
+			counts[status] = n
+		}
+		name = ""
+	}
+	return counts
+}
+
+// show is an instance as v knows it, at a moment.
+func show(v *registry.View, at leaseClock, l *registry.Lease) api.Instance {
+	s := api.InstanceOf(l)
+	s.LastRenewal, s.Owner, s.Override = v.LastRenewal(l).Wall, ownerOf(v, at.now, l.Owner), overrideOf(l, at)
+	if l.Quarantine != nil {
+		s.QuarantinedUntil = at.wall(l.Quarantine.Until)
+	}
+	return s
+}

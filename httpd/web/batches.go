@@ -1,0 +1,139 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// RetryBatch makes the sender try again: every item is safe to repeat, whatever became of it. Peers
+// take 503 only as a reason to.
+func RetryBatch(err error) error {
+	if errors.Is(err, registry.ErrUnknownOutcome) {
+		return &Refusal{Status: http.StatusServiceUnavailable, unknown: true, Retry: true, Cause: err}
+	}
+	return err
+}
+
+// How long a batch waits for a place of its sender's: less than senders wait for the answer (Rollcall 5 s, Eureka
+// 200 ms), so that one that has to wait longer learns why.
+const (
+	MessagePatience = time.Second
+	BatchPatience   = 100 * time.Millisecond
+)
+
+// leastWeight is what a batch counts for at least, in bytes: a small one is work, too.
+const leastWeight = 64 << 10
+
+// senders bounds what the batches of one sender take at a time: its address, which for IPv6 is a /64. A batch of
+// half the size that one may have takes all of a sender's share; so a server that sends many large ones keeps one
+// core of this node busy, not all, and waits for itself.
+type senders struct {
+	share int64 // bytes of bodies
+
+	mu sync.Mutex
+	of map[netip.Prefix]*sender // those that have a batch here
+}
+
+// sender is one address with batches here: in work, waiting, or with an answer that was not read yet.
+type sender struct {
+	share   *semaphore.Weighted
+	batches int // guarded by senders.mu
+}
+
+func newSenders(batchBytes int64) *senders {
+	return &senders{share: max(batchBytes/2, leastWeight), of: map[netip.Prefix]*sender{}}
+}
+
+var errManyBatches = &Refusal{
+	Status: http.StatusServiceUnavailable, Retry: true,
+	Text: "this address has as many replication batches under way as a node takes of one; try again",
+}
+
+// enter waits for a place for a batch. The caller calls leave after the batch was answered.
+func (s *senders) enter(r *http.Request, patience time.Duration) (leave func(), err error) {
+	from, of := s.join(r)
+	weight := s.weightOf(r)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	if of.share.Acquire(ctx, weight) != nil {
+		s.part(from, of)
+		return nil, errManyBatches
+	}
+	return func() { of.share.Release(weight); s.part(from, of) }, nil
+}
+
+func (s *senders) join(r *http.Request) (netip.Prefix, *sender) {
+	from := senderOf(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.of[from]
+	if of == nil {
+		of = &sender{share: semaphore.NewWeighted(s.share)}
+		s.of[from] = of
+	}
+	of.batches++
+	return from, of
+}
+
+func (s *senders) part(from netip.Prefix, of *sender) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of.batches--; of.batches == 0 {
+		delete(s.of, from)
+	}
+}
+
+// weightOf is what a batch may turn out to be, from what is known before it is read.
+func (s *senders) weightOf(r *http.Request) int64 {
+	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	if r.ContentLength < 0 || encoding != "" && encoding != "identity" {
+		return s.share
+	}
+	return min(max(r.ContentLength, leastWeight), s.share)
+}
+
+// senderOf is the address that a batch came from; the zero one if it is not known.
+func senderOf(r *http.Request) netip.Prefix {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return NetworkOf(at.Addr())
+}
+
+// BoundBatches is an endpoint for batches of other servers: each sender has its share, and all of them together
+// leave half of the memory for requests under way to the clients.
+func BoundBatches[C Caller](patience time.Duration, do func(C) (any, error)) func(C) (any, error) {
+	return func(of C) (any, error) {
+		c := of.called()
+		leave, err := c.node.senders.enter(c.R, patience)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		if a := responseUnder(c.W); a != nil {
+			a.chargeable = c.node.budget.limit / 2
+		}
+		return do(of)
+	}
+}
+
+// NetworkOf is the network that an address counts for: of IPv6 a /64, within which machines choose their addresses themselves.
+func NetworkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits)
+	return p
+}

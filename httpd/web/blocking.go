@@ -1,0 +1,171 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// leaderWait is how long Consul's API waits for a leader before it fails, and leaderPause the least
+// time between two tries. The library of Consul's clients gives a lock up at the first error.
+const (
+	leaderWait  = 7 * time.Second
+	leaderPause = 50 * time.Millisecond
+)
+
+// Found is what a read found.
+type Found struct {
+	// Index is by what a blocking query for the same thing goes on.
+	Index uint64
+	// Absent: there is nothing. A read that waits for something that stays absent goes on waiting.
+	Absent   bool
+	Document func() (any, error)
+	// Weight is what the document will show, in bytes, about; nil: it is small, or written in pieces.
+	Weight func() int
+	// Age is how old the result of a stale read can be: it was read before, so that nothing is older than that.
+	Age time.Duration
+}
+
+// Source is what can be read, and waited for.
+type Source struct {
+	// join begins to wait for a change. It is called before read, so that no change is missed.
+	join func() (woken <-chan struct{}, leave func())
+	read func(ctx context.Context, read registry.Consistency) (Found, error)
+}
+
+// SourceOf is what show finds in views of one half of the state.
+func SourceOf[V any](n *Node, view viewer[V], show func(V) Found, join func() (<-chan struct{}, func())) Source {
+	return Source{join: join, read: func(ctx context.Context, read registry.Consistency) (Found, error) {
+		v, age, err := ViewWithAge(ctx, n, view, read)
+		if err != nil {
+			return Found{}, err
+		}
+		f := show(v)
+		f.Age = age
+		return f, nil
+	}}
+}
+
+// DocumentOf is the document of what was found.
+func (c *Call) DocumentOf(f Found) (any, error) {
+	if f.Weight != nil {
+		if err := c.Reserve(f.Weight()); err != nil {
+			return nil, err
+		}
+	}
+	return f.Document()
+}
+
+// ReadOrWait reads a source, and waits for a change if the request asks for one that is newer.
+func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
+	if q.After == 0 {
+		return ReadOnce(c.R.Context(), q, s)
+	}
+	ctx, done, err := c.node.Watches.Admit(c.R)
+	if err != nil {
+		return Found{}, err
+	}
+	defer done()
+	// The server's time limit for a whole answer would cut a wait off.
+	out := NewStreamWriter(c.W, c.node.Watches.Pace)
+	out.Pause()
+	defer out.Finish()
+	return block(ctx, q, s)
+}
+
+// block reads a source until its index is higher than the query's, its time is over or the context
+// ends: at shutdown, the answer is what was read last.
+func block(ctx context.Context, q Query, s Source) (Found, error) {
+	timer := time.NewTimer(jittered(q.Wait))
+	defer timer.Stop()
+	var last Found
+	for turn, over := 0, false; ; turn++ {
+		woken, leave := s.join()
+		now, err := ReadOnce(ctx, q, s)
+		if err != nil {
+			leave()
+			return lastOr(last, turn, ctx, err)
+		}
+		if turn > 0 && last.Absent && now.Absent {
+			q.After = max(q.After, now.Index) // other keys changed, not this one
+		}
+		last = now
+		if over || now.Index > q.After {
+			leave()
+			return now, nil
+		}
+		select {
+		case <-woken:
+		case <-timer.C:
+			over = true
+		case <-ctx.Done():
+			leave()
+			return now, nil
+		}
+		leave()
+	}
+}
+
+// lastOr is what was read last, for a read that a shutdown disturbs in a later turn.
+func lastOr(last Found, turn int, ctx context.Context, err error) (Found, error) {
+	if ctx.Err() == nil {
+		return Found{}, err
+	}
+	if turn == 0 {
+		return Found{}, errors.Join(registry.ErrClosed, err)
+	}
+	return last, nil
+}
+
+// ReadOnce reads a source once, as fresh as the query asks for.
+func ReadOnce(ctx context.Context, q Query, s Source) (Found, error) {
+	if q.Read == registry.Stale || q.Soon {
+		return s.read(ctx, q.Read)
+	}
+	return UntilLeader(ctx, func(ctx context.Context) (Found, error) {
+		ctx, cancel := context.WithTimeout(ctx, leaderWait)
+		defer cancel()
+		return s.read(ctx, q.Read)
+	})
+}
+
+// UntilLeader tries until a leader was there, for up to leaderWait. What failed for want of one was not
+// done, so it can be done again.
+func UntilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
+	end := time.Now().Add(leaderWait)
+	for {
+		got, err := try(ctx)
+		if !errors.Is(err, registry.ErrNoLeader) || errors.Is(err, registry.ErrUnknownOutcome) || time.Until(end) < leaderPause {
+			return got, err
+		}
+		select {
+		case <-time.After(leaderPause):
+		case <-ctx.Done():
+			return got, err
+		}
+	}
+}
+
+// Bounds of blocking queries (hashicorp/consul, agent/blockingquery/blockingquery.go).
+const (
+	DefaultWait    = 5 * time.Minute
+	MaxWait        = 10 * time.Minute
+	jitterFraction = 16 // up to this part of the wait is added
+)
+
+// Query is how a read wants its response: how fresh, and after which change.
+type Query struct {
+	Read  registry.Consistency // Linearizable or Stale
+	Soon  bool                 // fail soon if there is no leader
+	After uint64               // answer once the index is higher; 0: at once
+	Wait  time.Duration        // at most so long, without the jitter
+}
+
+// jittered is a wait with a random part added, so that reads that began together do not all come back
+// together. It is never shorter.
+func jittered(wait time.Duration) time.Duration {
+	return wait + rand.N(wait/jitterFraction+1)
+}

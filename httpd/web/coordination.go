@@ -1,0 +1,80 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// KVSource is what show finds in the state of sessions and keys, which changes with topic.
+func (n *Node) KVSource(topic kv.Topic, show func(*kv.View) Found) Source {
+	return SourceOf(n, n.Coordination.View, show, func() (<-chan struct{}, func()) {
+		wait := n.Coordination.Watch(topic)
+		return wait.Woken(), wait.Leave
+	})
+}
+
+// errNoCoordination is the answer of a node without consensus.
+var errNoCoordination = &Refusal{
+	Status: http.StatusNotImplemented,
+	Text: "sessions, keys, locks and Consul's API need a cluster with consensus (mode cp): each node of this one accepts writes by itself, " +
+		"so no lock could be exclusive; ask a cluster in mode cp",
+}
+
+// CoordinationClock is the lease clock (ms) at which a view is looked at.
+func (n *Node) CoordinationClock(v *kv.View) int64 {
+	return max(n.Service.Health().Clock, v.Lease())
+}
+
+// Coordinate performs one operation on sessions, keys or locks, or fails soon if there is no leader: our own
+// clients then go to another node.
+func (n *Node) Coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
+	return theOnly(n.Coordination.Apply(ctx, op))
+}
+
+// CoordinateAwaitingLeader is coordinate that waits for a leader as long as Consul's clients need it.
+func (n *Node) CoordinateAwaitingLeader(ctx context.Context, op kv.Op) (kv.Result, error) {
+	return theOnly(UntilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
+		return n.Coordination.Apply(ctx, op)
+	}))
+}
+
+func theOnly(results []kv.Result, err error) (kv.Result, error) {
+	if err != nil {
+		return kv.Result{}, WriteError(err)
+	}
+	return results[0], nil
+}
+
+// Once makes op one that is performed once, if the call has an Idempotency-Key.
+func (c *Call) Once(op kv.Op) kv.Op {
+	keys := c.R.Header["Idempotency-Key"]
+	if len(keys) == 0 {
+		return op
+	}
+	if key := keys[0]; key != "" && len(key) <= kv.MaxOnceKey {
+		return kv.Once{Key: key, Op: op}
+	}
+	c.Refuse("Idempotency-Key must have 1 to %d bytes", kv.MaxOnceKey)
+	return op
+}
+
+// NewUUID draws a random UUID (RFC 9562, version 4), in lower case.
+func NewUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// FenceHeader has the token of the acquisition that holds; 0: nobody holds.
+const FenceHeader = "X-Rollcall-Fence"
+
+// LabelFence names the token of an acquisition in a response's header.
+func LabelFence(header http.Header, token kv.Index) {
+	header.Set(FenceHeader, strconv.FormatUint(uint64(token), 10))
+}

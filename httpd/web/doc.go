@@ -1,0 +1,22 @@
+// Package web is what the routes of every API of a node share: how requests are read, what they may cost, how they read and
+// change the registry, and how errors become responses.
+//
+// It serves no route itself. Its files, from the request to the response:
+//
+//	call.go         a request under way, and the rows of the tables of routes
+//	params.go       the parameters of a request
+//	path.go         the path of a request
+//	body.go         the body of a request
+//	budget.go       the memory that requests and responses may take together
+//	batches.go      the share of each server that sends batches
+//	node.go         what the routes know of their node
+//	reads.go        views of the registry, as fresh as a request asks for
+//	blocking.go     reads that wait for a change or for a leader
+//	writes.go       operations on the registry, quotas, and their metrics
+//	coordination.go operations on sessions, keys and locks
+//	watches.go      the watches under way
+//	pieces.go       responses that are written in pieces
+//	respond.go      responses that are complete, and gzip
+//	response.go     what is known of a response when it is sent
+//	errors.go       the response to every error
+package web

@@ -1,0 +1,192 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// Refusal is an error together with the response to it.
+type Refusal struct {
+	Status    int
+	Text      string // for the client; "" where the protocol wants an empty answer
+	MediaType string // of Text; "": plain text
+	Allow     string // the methods of the route, with 405
+	unknown   bool   // whether the write happened is not known
+	Retry     bool   // the same request may succeed soon
+	Index     string // where to go on after everything was fetched, with 410; in JSON only
+	Cause     error  // for the log
+}
+
+// Error says what was wrong, for the log.
+func (r *Refusal) Error() string {
+	switch {
+	case r.Cause != nil:
+		return r.Cause.Error()
+	case r.Text != "":
+		return r.Text
+	}
+	return http.StatusText(r.Status)
+}
+
+// BadRequest is a refusal with status 400.
+func BadRequest(text string) error { return &Refusal{Status: http.StatusBadRequest, Text: text} }
+
+// Unwrap returns what is not the client's business.
+func (r *Refusal) Unwrap() error { return r.Cause }
+
+// NotFound is empty on Eureka's routes: its clients decode whatever body they get.
+var NotFound = &Refusal{Status: http.StatusNotFound}
+
+// RefusalOf maps every error of every endpoint to the response.
+func RefusalOf(err error) Refusal {
+	var refused *Refusal
+	var invalid *eureka.ValidationError
+	var malformed consul.Malformed
+	var rejected consul.Rejected
+	var tooMany consul.TooManyOps
+	switch {
+	case errors.As(err, &refused):
+		return *refused
+	case errors.As(err, &invalid):
+		return Refusal{Status: http.StatusBadRequest, Text: invalid.Text}
+	case errors.As(err, &malformed):
+		return Refusal{Status: http.StatusBadRequest, Text: string(malformed)}
+	case errors.As(err, &rejected):
+		return Refusal{Status: http.StatusInternalServerError, Text: string(rejected)}
+	case errors.As(err, &tooMany):
+		return Refusal{Status: http.StatusRequestEntityTooLarge, Text: string(tooMany)}
+	case errors.Is(err, eureka.ErrTooManyItems):
+		return Refusal{Status: http.StatusRequestEntityTooLarge, Text: eureka.ErrTooManyItems.Error()}
+	case errors.Is(err, registry.ErrUnknownOutcome):
+		return Refusal{Status: http.StatusGatewayTimeout, unknown: true}
+	case errors.Is(err, registry.ErrNoLeader), errors.Is(err, registry.ErrClosed):
+		return Refusal{Status: http.StatusServiceUnavailable, Retry: true}
+	case errors.Is(err, registry.ErrTooLarge):
+		return Refusal{Status: http.StatusRequestEntityTooLarge}
+	case errors.Is(err, registry.ErrUnreadable):
+		return Refusal{Status: http.StatusNotImplemented, Text: unreadable}
+	case errors.Is(err, registry.ErrFull):
+		return Refusal{Status: http.StatusInsufficientStorage, Text: err.Error()}
+	case errors.Is(err, registry.ErrTooOld):
+		return Refusal{Status: http.StatusGone}
+	case errors.Is(err, registry.ErrNotOffered):
+		return Refusal{Status: http.StatusNotImplemented, Text: notOffered}
+	}
+	return Refusal{Status: http.StatusInternalServerError}
+}
+
+// notOffered is the text for a client that asks a node without consensus for more than the node can know.
+const notOffered = "consistency=linearizable and consistency=leader need a cluster with consensus (mode cp): each node of this one accepts writes by itself, and none can know what the others have acknowledged; ask for consistency=stale, which is the default here"
+
+// unreadable is the text for an operation that the leader, which runs another build, does not know.
+const unreadable = "the leader runs another version of Rollcall and does not know this operation, so nothing was done: try again when all nodes of the cluster run the same version"
+
+// Form is how an API words its errors and sends its documents.
+type Form uint8
+
+// The forms of the APIs.
+const (
+	EmptyForm  Form = iota // nothing but the status
+	EurekaForm             // the protocol's text, if it has one
+	JSONForm               // {"error": "…"}
+	ConsulForm             // plain text, with the statuses that Consul's clients depend on
+)
+
+// Fail sends the response to err.
+func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
+	f := RefusalOf(err)
+	if form == ConsulForm {
+		f = consulFailure(err)
+	}
+	if f.Status == http.StatusInternalServerError && f.Text == "" {
+		n.Log.Error("request failed", "err", err)
+	} else {
+		n.Log.Debug("request refused", "status", f.Status, "err", err)
+	}
+	f.headers(w.Header())
+	body := f.Text
+	switch form {
+	case EmptyForm:
+		body = ""
+	case JSONForm:
+		body, f.MediaType = jsonError(f, err), "application/json"
+	}
+	if body == "" {
+		w.WriteHeader(f.Status)
+		return
+	}
+	if f.MediaType == "" {
+		f.MediaType = "text/plain; charset=utf-8"
+	}
+	w.Header().Set("Content-Type", f.MediaType)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(f.Status)
+	_, _ = w.Write([]byte(body)) // a client that went away is nobody's error
+}
+
+func (f Refusal) headers(header http.Header) {
+	if f.unknown {
+		header.Set("X-Rollcall-Outcome", "unknown")
+	}
+	if f.Retry {
+		header.Set("Retry-After", "1")
+	}
+	if f.Allow != "" {
+		header.Set("Allow", f.Allow)
+	}
+	if f.Status == http.StatusRequestEntityTooLarge {
+		// What is left of the body is not worth reading.
+		header.Set("Connection", "close")
+	}
+}
+
+const unknownText = "nobody knows whether the operation took effect; read before trying again"
+
+// jsonError words an error for our own API; what is not the client's business stays in the log.
+func jsonError(f Refusal, err error) string {
+	text := f.Text
+	switch {
+	case text != "":
+	case f.Status == http.StatusInternalServerError || f.Status == http.StatusNotFound || f.Status == http.StatusMethodNotAllowed:
+		text = http.StatusText(f.Status)
+	case f.unknown:
+		text = unknownText
+	case errors.Is(err, registry.ErrClosed):
+		text = "this node is shutting down; ask another one"
+	case errors.Is(err, registry.ErrNoLeader):
+		text = "no leader could be reached; try again, or read with consistency=stale"
+	default:
+		text = http.StatusText(f.Status)
+	}
+	said := map[string]string{"error": text}
+	if f.Index != "" {
+		said["index"] = f.Index
+	}
+	encoded, _ := json.Marshal(said) // strings always encode
+	return string(encoded)
+}
+
+// consulFailure is RefusalOf for Consul's API.
+func consulFailure(err error) Refusal {
+	f := RefusalOf(err)
+	switch {
+	case f.Text != "":
+		if f.Status == http.StatusServiceUnavailable {
+			f.Status = http.StatusInternalServerError // a lock holder would give up
+		}
+	case f.unknown:
+		f.Text = unknownText
+	case errors.Is(err, registry.ErrClosed):
+		f = Refusal{Status: http.StatusInternalServerError, Text: "this node is shutting down; ask another one"}
+	case errors.Is(err, registry.ErrNoLeader):
+		f = Refusal{Status: http.StatusInternalServerError, Text: "No cluster leader"}
+	case f.Status != http.StatusInternalServerError: // of which nothing is said
+		f.Text = http.StatusText(f.Status)
+	}
+	return f
+}

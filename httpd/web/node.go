@@ -1,0 +1,97 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// Node is what the routes of every API share: the registry, what is known of the cluster, and the bounds that all
+// requests have together. Safe for concurrent use.
+type Node struct {
+	NodeConfig
+	Started time.Time
+	Watches *Watches
+
+	budget     budget              // of the memory of requests under way
+	answers    *semaphore.Weighted // bytes of the budget that responses may take
+	senders    *senders
+	operations *prometheus.CounterVec // by action, origin and outcome
+	renewals   renewals
+}
+
+// NodeConfig is what a Node is made of. Every field without a remark must be set.
+type NodeConfig struct {
+	Service      registry.Service
+	Cluster      Cluster
+	Coordination kv.Service // nil: the node has no consensus
+	// Cut is how long a Eureka server may be silent before its link counts as cut; nil: nothing is replicated.
+	Cut func(server string) time.Duration
+	// Name is the name of this node, Datacenter that of its datacenter; Version that of the program.
+	// They are shown, nothing more.
+	Name, Datacenter, Version string
+	WithoutConsensus          bool // each node decides by itself, and there is no leader
+	Reads                     EurekaReads
+	Limits                    Limits
+	Log                       *slog.Logger
+	Metrics                   prometheus.Registerer
+}
+
+// NewNode starts nothing.
+func NewNode(c NodeConfig) *Node {
+	n := &Node{NodeConfig: c, Started: time.Now(), Watches: newWatches(c.Limits.Watchers, c.Metrics)}
+	n.budget.limit = c.Limits.InFlightBytes
+	n.answers = semaphore.NewWeighted(max(c.Limits.InFlightBytes/2, 1))
+	n.senders = newSenders(c.Limits.BatchBytes)
+	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, who sent them, and outcome.", "action", "origin", "outcome")
+	n.renewals = newRenewals(n.operations)
+	return n
+}
+
+// ClusterNow is what this node knows of its cluster, with its own part filled in.
+func (n *Node) ClusterNow(ctx context.Context) api.Status {
+	s := n.Cluster.Status(ctx)
+	health := n.Service.Health()
+	s.Node, s.Datacenter, s.Version = n.Name, n.Datacenter, n.Version
+	s.Ready, s.Quorum = health.Ready, health.Quorum
+	if s.Nodes == nil {
+		s.Nodes = []api.NodeStatus{}
+	}
+	return s
+}
+
+// Cluster tells what this node knows about the nodes of its cluster.
+type Cluster interface {
+	// Status answers from memory where it can; the context bounds what it must ask of others. What
+	// it cannot learn in time it leaves empty. The Handler fills in Node, Datacenter, Version, Ready and Quorum itself.
+	Status(ctx context.Context) api.Status
+}
+
+// Limits bounds what requests, instances and connections may cost. A zero field means its default, if it has one.
+type Limits struct {
+	RegisterBytes  int64 `key:"limits.register-bytes" default:"262144" min:"1" help:"largest body of a registration, in bytes after decompression; 413 above it"`
+	IgnoredBytes   int64 `key:"limits.ignored-bytes" default:"65536" min:"1" help:"largest body of a call that has none by the protocol, in bytes; 413 above it"`
+	BatchBytes     int64 `key:"limits.batch-bytes" default:"8388608" min:"1" help:"largest replication batch, in bytes after decompression; 413 above it"`
+	InFlightBytes  int64 `key:"limits.in-flight-bytes" default:"268435456" min:"1" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body), and for answers of 64 KiB and more that are built as a whole (4 for each byte); one more is answered 503, an answer after 5s of waiting. Replication batches take half at most, and so do answers"`
+	InstancesTotal int   `key:"limits.instances-total" default:"1000000" min:"1" help:"most instances of all applications; a new one above it is answered 507"`
+	InstancesInApp int   `key:"limits.instances-in-app" default:"10000" min:"1" help:"most instances of one application; a new one above it is answered 429"`
+	Watchers       int   `key:"limits.watchers" default:"10000" min:"1" help:"most watches at a time, long polls included; a further one is answered 503"`
+
+	// Those of the listener, see NewConnections.
+	Connections int `key:"limits.connections" default:"10000" min:"1" help:"most HTTP connections at a time; a further one takes the place of the one idle for longest, of the address that holds most"`
+	PerAddress  int `key:"limits.connections-per-address" min:"0" help:"most HTTP connections of one address (of IPv6: /64), which a balancer or NAT is too; a further one takes the place of its longest idle one; 0: any number"`
+}
+
+// NewCounters registers counters by labels.
+func NewCounters(reg prometheus.Registerer, name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	reg.MustRegister(c)
+	return c
+}

@@ -1,0 +1,234 @@
+package web
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Bounds of a request line.
+const (
+	MaxURIBytes   = 2 << 10
+	MaxParams     = 32
+	MaxMetaParams = 256 // of the metadata route, whose parameters are data
+)
+
+// ErrURITooLong refuses a request line above MaxURIBytes, or above the bound of its API.
+var ErrURITooLong = &Refusal{Status: http.StatusRequestURITooLong}
+
+// CheckQuery bounds the number of parameters.
+func CheckQuery(query string, limit int) error {
+	if query != "" && strings.Count(query, "&")+1 > limit {
+		return BadRequest("the request has more than " + strconv.Itoa(limit) + " parameters")
+	}
+	return nil
+}
+
+// Params is a sticky reader of a request's parameters: after one that cannot be read, Err says what is wrong with it, and
+// every further reading finds nothing. So what is read first is refused first.
+type Params struct {
+	Raw string
+	Err error
+}
+
+// ParamsOf are the parameters of a request.
+func ParamsOf(r *http.Request) Params { return Params{Raw: r.URL.RawQuery} }
+
+// param returns the first value of a parameter, without building a map of all. ok is false if there
+// is none.
+func param(query, name string) (value string, ok bool, err error) {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		key, value, _ := strings.Cut(pair, "=")
+		if key, err = UnescapeParam(key); err != nil {
+			return "", false, err
+		}
+		if key == name {
+			value, err = UnescapeParam(value)
+			return value, err == nil, err
+		}
+	}
+	return "", false, nil
+}
+
+// UnescapeParam unescapes the name or the value of a parameter.
+func UnescapeParam(text string) (string, error) {
+	if !strings.ContainsAny(text, "%+") {
+		return text, nil
+	}
+	text, err := url.QueryUnescape(text)
+	if err != nil {
+		return "", BadRequest("the query is not correctly escaped")
+	}
+	return text, nil
+}
+
+// Refuse notes what is wrong with a parameter.
+func (q *Params) Refuse(format string, args ...any) {
+	if q.Err == nil {
+		q.Err = BadRequest(fmt.Sprintf(format, args...))
+	}
+}
+
+// Lookup reads the first value of a parameter.
+func (q *Params) Lookup(name string) (value string, given bool) {
+	if q.Err == nil {
+		value, given, q.Err = param(q.Raw, name)
+	}
+	return value, given
+}
+
+// Text reads a parameter; "" if it is not given.
+func (q *Params) Text(name string) string {
+	value, _ := q.Lookup(name)
+	return value
+}
+
+// All reads all values of a parameter.
+func (q *Params) All(name string) (values []string) {
+	for part := range strings.SplitSeq(q.Raw, "&") {
+		one := Params{Raw: part, Err: q.Err}
+		if value, given := one.Lookup(name); given {
+			values = append(values, value)
+		}
+		q.Err = one.Err
+	}
+	return values
+}
+
+// Given says whether a parameter is there, with whatever value. Where the query cannot be read, another reading says so.
+func (q *Params) Given(name string) bool {
+	_, given, _ := param(q.Raw, name)
+	return given
+}
+
+// Number reads a number of 64 bits.
+func (q *Params) Number(name string) (number uint64, given bool) {
+	text, given := q.Lookup(name)
+	if !given {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		q.Refuse("%s: %v", name, err)
+	}
+	return number, err == nil
+}
+
+// Duration reads a length of time between two bounds. wrong says which those are.
+func (q *Params) Duration(name string, least, most time.Duration, wrong string) (d time.Duration, given bool) {
+	text, given := q.Lookup(name)
+	if !given {
+		return 0, false
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least || d > most {
+		q.Refuse("%s", wrong)
+		return 0, false
+	}
+	return d, true
+}
+
+// Flag reads a parameter that is true or false; false if it is not given.
+func (q *Params) Flag(name string) bool {
+	word, given := q.Lookup(name)
+	if given && word != "true" && word != "false" {
+		q.Refuse("%s must be true or false", name)
+	}
+	return word == "true"
+}
+
+// Present reads a parameter that is true where it is given without a value.
+func (q *Params) Present(name string) bool {
+	text, given := q.Lookup(name)
+	if !given || text == "" {
+		return given
+	}
+	return q.ParseBool(text, "Invalid value for %s: %q", name, text)
+}
+
+// ParseBool reads a word for yes or no, in one of Go's spellings. wrong says which parameter it is.
+func (q *Params) ParseBool(word, wrong string, args ...any) bool {
+	value, err := strconv.ParseBool(word)
+	if err != nil {
+		q.Refuse(wrong, args...)
+	}
+	return value
+}
+
+// LastDirty reads lastDirtyTimestamp, in ms; 0 if it is not given.
+func (q *Params) LastDirty() int64 {
+	text, given := q.Lookup("lastDirtyTimestamp")
+	if !given {
+		return 0
+	}
+	dirty, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		q.Refuse("lastDirtyTimestamp must be a number of milliseconds")
+	}
+	return dirty
+}
+
+// StatusValue reads the status in value; Unknown if it is not given and need not be.
+func (q *Params) StatusValue(required bool) registry.Status {
+	word, given := q.Lookup("value")
+	if !given && !required {
+		return registry.Unknown
+	}
+	status, known := registry.ParseStatus(word)
+	if !known {
+		q.Refuse("value must be one of UP, DOWN, STARTING, OUT_OF_SERVICE, UNKNOWN")
+	}
+	return status
+}
+
+// Consistency reads how fresh an answer must be.
+func (q *Params) Consistency() (read registry.Consistency, given bool) {
+	word, given := q.Lookup("consistency")
+	if !given {
+		return 0, false
+	}
+	read, known := order.ParseConsistency(word)
+	if !known {
+		q.Refuse("consistency must be one of linearizable, leader, stale")
+	}
+	return read, known
+}
+
+// Bounds of what an operator says of an act, in bytes.
+const (
+	maxAuthor = 128
+	maxReason = 512
+)
+
+// By reads who acts and why. Who does not say so is known by the address of the caller: an act always has an author.
+func (c *Call) By() (by registry.Act) {
+	if by.Author = c.saying("author", maxAuthor); by.Author == "" {
+		host, _, _ := net.SplitHostPort(c.R.RemoteAddr)
+		by.Author = "from " + host
+	}
+	by.Reason = c.saying("reason", maxReason)
+	return by
+}
+
+// saying reads a text that is shown to people.
+func (q *Params) saying(name string, limit int) string {
+	text := q.Text(name)
+	switch {
+	case len(text) > limit:
+		q.Refuse("%s has %d bytes; at most %d are kept", name, len(text), limit)
+	case !utf8.ValidString(text) || strings.IndexFunc(text, unicode.IsControl) >= 0:
+		q.Refuse("%s must be UTF-8 without control characters", name)
+	}
+	return text
+}

@@ -1,0 +1,72 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxNameBytes bounds every segment of a path, so application and instance names too.
+const MaxNameBytes = 255
+
+// CleanPath splits the escaped path, unescapes each segment and drops empty ones: clients send
+// "apps", "apps/" and "//apps" for the same thing and follow no redirect. An escaped slash stays
+// inside its segment. It returns the path in one form, for the router.
+func CleanPath(u *url.URL) (*url.URL, error) {
+	var plain, escaped strings.Builder
+	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
+		if segment == "" {
+			continue
+		}
+		name, err := url.PathUnescape(segment)
+		if err != nil {
+			return nil, BadRequest("the path is not correctly escaped")
+		}
+		if err := checkName(name); err != nil {
+			return nil, err
+		}
+		plain.WriteString("/" + name)
+		escaped.WriteString("/" + url.PathEscape(name))
+	}
+	clean := *u
+	clean.Path, clean.RawPath = plain.String(), escaped.String()
+	if clean.Path == "" {
+		clean.Path, clean.RawPath = "/", "/"
+	}
+	return &clean, nil
+}
+
+// checkName refuses what no name in a path may be. Names never touch a file system; dots are refused
+// all the same, because proxies resolve them.
+func checkName(name string) error {
+	switch {
+	case name == "." || name == "..":
+		return BadRequest("a path segment must not be . or ..")
+	case len(name) > MaxNameBytes:
+		return BadRequest("a path segment is longer than 255 bytes")
+	case !utf8.ValidString(name):
+		return BadRequest("a path segment is not UTF-8")
+	case strings.IndexFunc(name, unicode.IsControl) >= 0:
+		return BadRequest("a path segment has a control character")
+	}
+	return nil
+}
+
+// unescaped is a segment of a path that net/http or cleanPath has checked.
+func unescaped(segment string) string {
+	name, _ := url.PathUnescape(segment)
+	return name
+}
+
+// FormOfPath is how a path's API words errors when no route was found for it: Eureka's clients get
+// nothing, because they decode whatever they get.
+func FormOfPath(path string) Form {
+	switch {
+	case strings.HasPrefix(path, "/v1/rollcall/"):
+		return JSONForm
+	case strings.HasPrefix(path, "/v1/"):
+		return ConsulForm
+	}
+	return EmptyForm
+}

@@ -1,0 +1,166 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// FreshView is a view and how it was read.
+type FreshView struct {
+	*registry.View
+	read registry.Consistency
+	age  time.Duration // since this node was known to be current; for leader and stale reads
+}
+
+// View is Read, with a label in the response's header that says how fresh the view is.
+func (c *Call) View() FreshView {
+	v := c.Read()
+	if c.Err == nil {
+		v.Label(c.W.Header(), v.Index())
+	}
+	return v
+}
+
+// Newest is linearizable; without consensus, which offers no such reads, it is what this node has.
+func (n *Node) Newest(ctx context.Context) (FreshView, error) {
+	v, err := n.ViewAt(ctx, registry.Linearizable)
+	if errors.Is(err, registry.ErrNotOffered) {
+		return n.ViewAt(ctx, registry.Stale)
+	}
+	return v, err
+}
+
+// NewestOrStale is Newest, but does not wait for a quorum that is known to be gone.
+func (n *Node) NewestOrStale(ctx context.Context) (FreshView, error) {
+	if n.Service.Health().Quorum {
+		v, err := n.Newest(ctx)
+		if err == nil || !errors.Is(err, registry.ErrNoLeader) {
+			return v, err
+		}
+	}
+	return n.ViewAt(ctx, registry.Stale)
+}
+
+// ViewAt is a view as fresh as read says.
+func (n *Node) ViewAt(ctx context.Context, read registry.Consistency) (FreshView, error) {
+	v, age, err := ViewWithAge(ctx, n, n.Service.View, read)
+	return FreshView{View: v, read: read, age: age}, err
+}
+
+// viewer shows one half of the state: instances, or sessions and keys.
+type viewer[V any] func(ctx context.Context, read registry.Consistency) (V, error)
+
+// ViewWithAge is a view of one half of the state. Its age was read before, so that no view is older than that.
+func ViewWithAge[V any](ctx context.Context, n *Node, view viewer[V], read registry.Consistency) (v V, age time.Duration, err error) {
+	age = n.Service.Health().Age
+	v, err = view(ctx, read)
+	return v, age, readError(err)
+}
+
+// Label says in the answer's header how fresh it is. index is that of the document sent, which may
+// be newer than the view.
+func (v FreshView) Label(header http.Header, index registry.Index) {
+	LabelFreshness(header, FormatIndex(v.Epoch(), index), v.read, v.age)
+}
+
+// LabelFreshness says in a response's header how fresh the response is.
+func LabelFreshness(header http.Header, index string, read registry.Consistency, age time.Duration) {
+	header.Set("X-Rollcall-Index", index)
+	header.Set("X-Rollcall-Consistency", read.String())
+	if read != registry.Linearizable {
+		header.Set("X-Rollcall-Age", strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
+	}
+}
+
+// FormatIndex writes an index with the history that it belongs to.
+func FormatIndex(epoch string, index registry.Index) string {
+	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
+}
+
+// StaleView is what this node has, which a Service always has; nil only if it breaks that promise.
+func StaleView(s registry.Service) *registry.View {
+	v, err := s.View(context.Background(), registry.Stale)
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
+// Read reads the registry as fresh as the call asks for, or as the settings say.
+func (c *Call) Read() (v FreshView) {
+	read, asked := c.Consistency()
+	switch {
+	case c.Err != nil:
+	case asked:
+		v, c.Err = c.node.ViewAt(c.R.Context(), read)
+	case c.node.Reads == ReadsStale:
+		v, c.Err = c.node.ViewAt(c.R.Context(), registry.Stale)
+	case c.node.Reads == ReadsStaleWithoutQuorum:
+		v, c.Err = c.node.NewestOrStale(c.R.Context())
+	default:
+		v, c.Err = c.node.Newest(c.R.Context())
+	}
+	return v
+}
+
+// Epoch names the history that the indexes of this node belong to.
+func (n *Node) Epoch() string {
+	if v := StaleView(n.Service); v != nil {
+		return v.Epoch()
+	}
+	return ""
+}
+
+// EurekaReads says how fresh the reads of stock Eureka clients are, which cannot ask for it
+// themselves (setting reads.eureka).
+type EurekaReads string
+
+// The settings of reads.eureka.
+const (
+	// ReadsLinearizable, the default: 503 when there is no quorum; stock clients then go on with
+	// what they have.
+	ReadsLinearizable EurekaReads = "linearizable"
+	// ReadsStaleWithoutQuorum: linearizable, and without a quorum what this node has, labelled stale.
+	ReadsStaleWithoutQuorum EurekaReads = "stale-without-quorum"
+	// ReadsStale: always what this node has.
+	ReadsStale EurekaReads = "stale"
+)
+
+// LeasesOf are the leases of one application; "": all.
+func LeasesOf(v *registry.View, app string) iter.Seq[*registry.Lease] {
+	if app == "" {
+		return v.Leases()
+	}
+	a, ok := v.App(app)
+	if !ok {
+		return func(func(*registry.Lease) bool) {}
+	}
+	return a.Leases()
+}
+
+// ViewAfterWrite shows at least what was just written; without a quorum, what this node has.
+func (n *Node) ViewAfterWrite(ctx context.Context) (FreshView, error) {
+	return n.NewestOrStale(ctx)
+}
+
+// readError settles the error of a View: a read that took too long has no other outcome.
+func readError(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return errors.Join(registry.ErrNoLeader, err)
+	}
+	return err
+}
+
+// WeightOf is what leases take in an answer, in bytes, about.
+func WeightOf(leases iter.Seq[*registry.Lease]) (bytes int) {
+	for l := range leases {
+		bytes += l.Weight()
+	}
+	return bytes
+}

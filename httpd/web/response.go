@@ -1,0 +1,72 @@
+package web
+
+import (
+	"net/http"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Response is a ResponseWriter that remembers what was sent, for the metrics.
+type Response struct {
+	http.ResponseWriter
+	Route  string // its template; "none" until one matched
+	Status int    // 0 until the header was written
+	call   Call   // of the route
+
+	budget     *budget // nil: there is none
+	chargeable int64   // bytes of it that may be taken when the request takes more
+	charged    int64   // bytes of it that the request takes
+
+	answers  *semaphore.Weighted // nil: the response takes nothing of it
+	reserved int64               // bytes of it, which are charged to the budget, too
+}
+
+// NewResponse is a response that w writes, to a request that is charged to the node's budget.
+func (n *Node) NewResponse(w http.ResponseWriter) *Response {
+	return &Response{ResponseWriter: w, Route: "none", budget: &n.budget, chargeable: n.budget.limit}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *Response) WriteHeader(status int) {
+	if a.Status == 0 {
+		a.Status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *Response) Write(p []byte) (int, error) {
+	if a.Status == 0 {
+		a.Status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *Response) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// responseUnder is the response that w writes; nil: a handler is called alone.
+func responseUnder(w http.ResponseWriter) *Response {
+	for {
+		switch of := w.(type) {
+		case *Response:
+			return of
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = of.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// Release gives back what the request was charged.
+func (a *Response) Release() {
+	if a.reserved > 0 {
+		a.answers.Release(a.reserved)
+		a.reserved = 0
+	}
+	if a.budget != nil {
+		a.budget.taken.Add(-a.charged)
+		a.charged = 0
+	}
+}

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Watches are the watches under way on a node, as event streams and as long polls.
+type Watches struct {
+	limit   int64
+	Pace    Pace
+	life    context.Context // done when the node shuts down
+	stop    context.CancelFunc
+	running atomic.Int64
+	Events  prometheus.Counter
+	Resets  *prometheus.CounterVec
+}
+
+// Pace is how watchers are sent to.
+type Pace struct {
+	Gap   time.Duration // at least so much between two sends to one watcher: what changes meanwhile goes together
+	Quiet time.Duration // after so long without an event a stream is told where it is
+	Slow  time.Duration // a write that takes longer marks a reader as too slow
+	Cut   time.Duration // a write that takes longer cuts the reader off
+}
+
+var defaultPace = Pace{Gap: 50 * time.Millisecond, Quiet: 15 * time.Second, Slow: 5 * time.Second, Cut: 30 * time.Second}
+
+func newWatches(limit int, reg prometheus.Registerer) *Watches {
+	w := &Watches{limit: int64(limit), Pace: defaultPace}
+	w.life, w.stop = context.WithCancel(context.Background())
+	w.Events = NewCounters(reg, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and answers of long polls.").WithLabelValues()
+	w.Resets = NewCounters(reg, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.", "reason")
+	for _, reason := range []string{"too_old", "foreign", "slow", "cut"} {
+		w.Resets.WithLabelValues(reason)
+	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Watches under way, long polls included."},
+		func() float64 { return float64(w.running.Load()) }))
+	return w
+}
+
+// EndAll ends all watches and refuses new ones.
+func (w *Watches) EndAll() { w.stop() }
+
+// Admit takes a place for a watcher. ctx is the request's, and ends at shutdown too; done gives the
+// place back.
+func (w *Watches) Admit(r *http.Request) (ctx context.Context, done func(), err error) {
+	if w.life.Err() != nil {
+		return nil, nil, fmt.Errorf("watch: %w", registry.ErrClosed)
+	}
+	if w.running.Add(1) > w.limit {
+		w.running.Add(-1)
+		text := fmt.Sprintf("this node has %d watchers already (limits.watchers); ask another node", w.limit)
+		return nil, nil, &Refusal{Status: http.StatusServiceUnavailable, Text: text, Retry: true}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	detach := context.AfterFunc(w.life, cancel)
+	return ctx, func() {
+		detach()
+		cancel()
+		w.running.Add(-1)
+	}, nil
+}

@@ -1,0 +1,158 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// WriteError settles the error of an Apply: a wait that ended says nothing about the effect.
+func WriteError(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return errors.Join(registry.ErrUnknownOutcome, err)
+	}
+	return err
+}
+
+// OutcomeNames are the label values of registry outcomes.
+var OutcomeNames = [...]string{
+	registry.Done:           "done",
+	registry.NotFound:       "not_found",
+	registry.Newer:          "newer",
+	registry.Older:          "older",
+	registry.KeptExisting:   "kept_existing",
+	registry.GoneHandle:     "gone_handle",
+	registry.Refused:        "refused",
+	registry.UnknownService: "unknown_service",
+	registry.NameTaken:      "name_taken",
+	registry.NoTTL:          "no_ttl",
+	registry.TooManyChecks:  "too_many_checks",
+	registry.AddressTaken:   "address_taken",
+	registry.CheckTaken:     "check_taken",
+}
+
+// CountOperation counts one registry operation; err is what Apply returned for it.
+func (n *Node) CountOperation(op registry.Op, origin registry.Origin, outcome string) {
+	from := "client"
+	if origin.Replicated() {
+		from = "replication"
+	}
+	n.operations.WithLabelValues(registry.NameOf(op), from, outcome).Inc()
+}
+
+// renewals are the counters of renewals by outcome, the most frequent operation, which are looked up once.
+type renewals struct {
+	client, peer [renewOutcomes]prometheus.Counter
+}
+
+// renewOutcomes are those that a renewal can have.
+const renewOutcomes = int(registry.Refused) + 1
+
+func newRenewals(operations *prometheus.CounterVec) (r renewals) {
+	for outcome, name := range OutcomeNames[:renewOutcomes] {
+		r.client[outcome] = operations.WithLabelValues("renew", "client", name)
+		r.peer[outcome] = operations.WithLabelValues("renew", "replication", name)
+	}
+	return r
+}
+
+// CountRenewal counts a renewal by its outcome.
+func (n *Node) CountRenewal(origin registry.Origin, outcome registry.Outcome) {
+	if origin.Replicated() {
+		n.renewals.peer[outcome].Inc()
+		return
+	}
+	n.renewals.client[outcome].Inc()
+}
+
+// contactEvery is how often it is noted that a Eureka server was heard, ms of lease clock.
+const contactEvery = 1000
+
+// Perform applies operations of a request in order, as one unit of work. What a Eureka server sends
+// also shows that its link is alive, which is noted with it.
+func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	if !origin.Replicated() || !n.contactIsDue(origin.DC) {
+		return n.Service.Apply(ctx, origin, ops...)
+	}
+	contact := registry.Contact{DC: origin.DC, Cut: n.Cut(origin.DC).Milliseconds()}
+	results, err := n.Service.Apply(ctx, origin, append([]registry.Op{contact}, ops...)...)
+	if err != nil {
+		return nil, err
+	}
+	return results[1:], nil
+}
+
+// contactIsDue says whether the last contact with a Eureka server, as this node knows it, is old.
+// Without replication nobody asks for it.
+func (n *Node) contactIsDue(server string) bool {
+	if n.Cut == nil {
+		return false
+	}
+	v := StaleView(n.Service)
+	if v == nil {
+		return false
+	}
+	link, known := v.Link(server)
+	return !known || n.Service.Health().Clock-link.Heard > contactEvery
+}
+
+// Apply performs one operation and counts it.
+func (c *Call) Apply(origin registry.Origin, op registry.Op) (registry.Result, error) {
+	results, err := c.node.Perform(c.R.Context(), origin, op)
+	return c.node.CountResult(origin, op, results, err)
+}
+
+// CountResult is what came of one operation, after it was counted.
+func (n *Node) CountResult(origin registry.Origin, op registry.Op, results []registry.Result, err error) (registry.Result, error) {
+	if err != nil {
+		err = WriteError(err)
+		n.CountOperation(op, origin, OutcomeOfError(err))
+		return registry.Result{}, err
+	}
+	n.CountOperation(op, origin, OutcomeNames[results[0].Outcome])
+	return results[0], nil
+}
+
+// OutcomeOfError is the metrics' word for an Apply that failed.
+func OutcomeOfError(err error) string {
+	switch {
+	case errors.Is(err, registry.ErrUnknownOutcome):
+		return "unknown"
+	case errors.Is(err, registry.ErrNoLeader):
+		return "no_leader"
+	}
+	return "error"
+}
+
+// LabelWrite names the version of the registry that the write made, if it made one.
+func (n *Node) LabelWrite(header http.Header, result registry.Result) {
+	if result.Index == 0 {
+		return
+	}
+	if v := StaleView(n.Service); v != nil {
+		header.Set("X-Rollcall-Index", FormatIndex(v.Epoch(), result.Index))
+	}
+}
+
+// CheckQuota refuses instances that are new where there are too many. It looks at this node's copy,
+// so it may be late by the registrations under way.
+func (n *Node) CheckQuota(key registry.Key) error {
+	v := StaleView(n.Service)
+	if v == nil {
+		return nil
+	}
+	if _, exists := v.Find(key); exists {
+		return nil
+	}
+	if v.Total() >= n.Limits.InstancesTotal {
+		return &Refusal{Status: http.StatusInsufficientStorage, Text: "the registry is full"}
+	}
+	if app, ok := v.App(key.App); ok && app.Len() >= n.Limits.InstancesInApp {
+		return &Refusal{Status: http.StatusTooManyRequests, Text: "the application has too many instances"}
+	}
+	return nil
+}
