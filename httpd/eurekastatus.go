@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -34,14 +35,14 @@ func schemeOf(r *http.Request) string {
 }
 
 func (h *Handler) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
-	memory := readMemory()
+	memory := show.ReadMemory()
 	info := &eureka.StatusInfo{
 		General: []registry.Pair{
 			{Key: "environment", Value: "rollcall " + h.config.Version},
 			{Key: "num-of-cpus", Value: strconv.Itoa(runtime.NumCPU())},
-			{Key: "total-avail-memory", Value: fmt.Sprintf("%dmb", memory.total>>20)},
-			{Key: "current-memory-usage", Value: memory.usage()},
-			{Key: "server-uptime", Value: uptime(time.Since(h.Started))},
+			{Key: "total-avail-memory", Value: fmt.Sprintf("%dmb", memory.Total>>20)},
+			{Key: "current-memory-usage", Value: memory.Usage()},
+			{Key: "server-uptime", Value: show.Uptime(time.Since(h.Started))},
 		},
 		Instance: h.ownLease(cluster),
 	}

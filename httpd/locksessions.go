@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -110,7 +111,7 @@ func (c call) ownSession() (any, error) {
 			if s == nil {
 				return nil, noSession(id)
 			}
-			return showSession(v, c.CoordinationClock(v), s), nil
+			return show.Session(v, c.CoordinationClock(v), s), nil
 		}}
 	}))
 }
@@ -122,7 +123,7 @@ func (c call) ownSessions() (any, error) {
 			now := c.CoordinationClock(v)
 			shown := []api.Session{} // an empty list, not null
 			for s := range v.Sessions() {
-				shown = append(shown, showSession(v, now, s))
+				shown = append(shown, show.Session(v, now, s))
 			}
 			return shown, nil
 		}}
@@ -135,7 +136,7 @@ func (c call) showWritten(s *kv.Session) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return showSession(v, c.CoordinationClock(v), s), nil
+	return show.Session(v, c.CoordinationClock(v), s), nil
 }
 
 // Coordination is what Consul's API, and our own of sessions, locks and semaphores, need of a node

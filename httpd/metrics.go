@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -92,7 +93,7 @@ func (g instanceGauge) Describe(ch chan<- *prometheus.Desc) { ch <- instancesDes
 func (g instanceGauge) Collect(ch chan<- prometheus.Metric) {
 	counts := map[registry.Status]int{}
 	if view := web.StaleView(g.service); view != nil {
-		counts = statusCounts(view.HashCode())
+		counts = show.StatusCounts(view.HashCode())
 	}
 	for status := registry.Unknown; status <= registry.OutOfService; status++ {
 		ch <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(counts[status]), status.String())

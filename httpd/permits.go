@@ -12,14 +12,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
-
-// permitKinds are locks and semaphores in paths.
-var permitKinds = []struct {
-	kind kv.Kind
-	path string
-}{{kv.Lock, "/v1/rollcall/locks"}, {kv.Semaphore, "/v1/rollcall/semaphores"}}
 
 // permitsOf are the routes of locks, or those of semaphores.
 type permitsOf struct {
@@ -38,14 +33,14 @@ func (p permitsOf) topic(name string) kv.Topic {
 // list is GET locks or semaphores: all that somebody holds or waits for, by name.
 func (p permitsOf) list() (any, error) {
 	if p.Given("index") {
-		return nil, web.BadRequest("index is for one " + kindWords[p.kind] + ": the list cannot be waited for")
+		return nil, web.BadRequest("index is for one " + show.KindWords[p.kind] + ": the list cannot be waited for")
 	}
 	return p.ownRead(p.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
 		return web.Found{Index: uint64(v.Index()), Weight: v.PermitBytes, Document: func() (any, error) {
 			now := p.CoordinationClock(v)
 			shown := []api.Permits{} // an empty list, not null
 			for permits := range v.AllPermits(p.kind) {
-				shown = append(shown, showPermits(permits, now))
+				shown = append(shown, show.Permits(permits, now))
 			}
 			return shown, nil
 		}}
@@ -59,10 +54,10 @@ func (p permitsOf) show() (any, error) {
 		permits, index := v.Permits(p.kind, name)
 		return web.Found{Index: uint64(index), Absent: permits == nil, Document: func() (any, error) {
 			if permits == nil {
-				text := fmt.Sprintf("nobody holds or waits for the %s %q", kindWords[p.kind], name)
+				text := fmt.Sprintf("nobody holds or waits for the %s %q", show.KindWords[p.kind], name)
 				return nil, &web.Refusal{Status: http.StatusNotFound, Text: text}
 			}
-			return showPermits(permits, p.CoordinationClock(v)), nil
+			return show.Permits(permits, p.CoordinationClock(v)), nil
 		}}
 	}))
 }
@@ -280,7 +275,7 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 	}
 	answer := api.Acquired{Limit: int(a.op.Limit), Place: a.place}
 	if p, _ := v.Permits(a.kind, a.op.Name); p != nil {
-		answer.Holders = showHolders(p.Holders)
+		answer.Holders = show.Holders(p.Holders)
 	}
 	return answer, nil
 }
@@ -306,7 +301,7 @@ func (c call) fence() (any, error) {
 	}
 	holds, now := v.Holds(kv.Fence{Kind: kind, Name: name, Index: kv.Index(token)}, strings.ToLower(session))
 	web.LabelFence(c.W.Header(), now)
-	return api.FenceState{Kind: kindWords[kind], Name: name, Holds: holds, Fence: uint64(now)}, nil
+	return api.FenceState{Kind: show.KindWords[kind], Name: name, Holds: holds, Fence: uint64(now)}, nil
 }
 
 // kind reads kind; a key if it is not given.
@@ -315,7 +310,7 @@ func (c call) kind() kv.Kind {
 	if !given {
 		return kv.Key
 	}
-	at := slices.Index(kindWords[:], word)
+	at := slices.Index(show.KindWords[:], word)
 	if at < 0 {
 		c.Refuse("kind must be one of key, lock, semaphore")
 	}

@@ -5,12 +5,13 @@ import (
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // selfPreservation is GET /v1/rollcall/self-preservation.
 func (c call) selfPreservation(v web.FreshView) (any, error) {
-	return preservationOf(v.View, c.clockOf(v.View)), nil
+	return show.Preservation(v.View, c.leaseClock(v.View)), nil
 }
 
 // releasePreservation is POST /v1/rollcall/self-preservation/release.
@@ -35,7 +36,7 @@ func (c call) preserve(op registry.SelfPreservation) (any, error) {
 	if before == nil {
 		return nil, registry.ErrClosed
 	}
-	op.From, op.Figures = before.Preservation().State, before.Freshness(c.clockOf(before).now)
+	op.From, op.Figures = before.Preservation().State, before.Freshness(c.leaseClock(before).Now)
 	result, err := c.Apply(registry.FromClient, op)
 	if err != nil {
 		return nil, err
@@ -49,13 +50,13 @@ func (c call) preserve(op registry.SelfPreservation) (any, error) {
 	}
 	c.config.Log.Info("an operator changed self-preservation", "state", op.To, "for_ms", op.For, "author", op.By.Author, "reason", op.By.Reason)
 	after.Label(c.W.Header(), after.Index())
-	return preservationOf(after.View, c.clockOf(after.View)), nil
+	return show.Preservation(after.View, c.leaseClock(after.View)), nil
 }
 
 // refusedRelease says why there was nothing to release.
 func refusedRelease(p registry.Preservation) string {
 	if p.State == registry.PreservationReleased {
-		return fmt.Sprintf("self-preservation is released since %s: there is nothing to release", shownTime(p.Since.Wall))
+		return fmt.Sprintf("self-preservation is released since %s: there is nothing to release", show.Time(p.Since.Wall))
 	}
 	return fmt.Sprintf("self-preservation is %s: there is nothing to release", p.State)
 }

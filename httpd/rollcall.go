@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -28,10 +29,10 @@ func (c call) listInstances() (any, error) {
 	if err := c.Reserve(web.WeightOf(slices.Values(leases))); err != nil {
 		return nil, err
 	}
-	at := c.clockOf(v.View)
+	at := c.leaseClock(v.View)
 	shown := []api.Instance{} // shown as an empty list, not as null
 	for _, l := range leases {
-		shown = append(shown, show(v.View, at, l))
+		shown = append(shown, show.Instance(v.View, at, l))
 	}
 	return shown, nil
 }
@@ -89,4 +90,9 @@ func (c call) settings(v web.FreshView) (any, error) {
 		all[row.Key] = row.JSON()
 	}
 	return all, nil
+}
+
+// leaseClock is the lease clock for a view that this node has.
+func (h *Handler) leaseClock(v *registry.View) show.Clock {
+	return show.ClockOf(v, h.Service.Health(), h.WithoutConsensus)
 }

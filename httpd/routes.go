@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -101,8 +102,6 @@ var ownRoutes = []ownRoute{
 	{route{web.Get, "/healthz", web.JSONForm, call.healthz}, nil},
 	{route{web.Get, "/readyz", web.JSONForm, call.readyz}, nil},
 	{route{web.Get, statusOverridesPath, web.EurekaForm, web.Viewed(call.statusOverrides)}, nil},
-	{route{web.Get, "/", web.EurekaForm, call.dashboard}, nil},
-	{route{web.Get, "/lastn", web.EurekaForm, call.lastN}, nil},
 }
 
 // routes builds the routers: Eureka's resources under each base path, then everything else.
@@ -120,6 +119,9 @@ func (h *Handler) routes() {
 	}
 	for _, own := range ownRoutes {
 		rt := h.bound(own.route)
+		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
+	}
+	for _, rt := range dashboard.Routes(h.Node, h.peerStatus) {
 		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
 	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})

@@ -1,4 +1,4 @@
-package httpd
+package dashboard
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 
 	g "maragu.dev/gomponents"
@@ -25,6 +26,29 @@ const (
 	shownEvents    = 10 // per queue, on the front page
 	shownInstances = 50 // per application and status
 )
+
+// dashboard has the endpoints of the pages.
+type dashboard struct {
+	*web.Node
+	peers func(context.Context) api.Peers
+}
+
+// call is a call of a page.
+type call struct {
+	*web.Call
+	*dashboard
+}
+
+type route web.Route[call]
+
+// Routes are the pages of the dashboard. peers is the state of replication, empty if there is none.
+func Routes(n *web.Node, peers func(context.Context) api.Peers) []web.Route[*web.Call] {
+	d := &dashboard{Node: n, peers: peers}
+	return web.Bind([]route{
+		{web.Get, "/", web.EurekaForm, call.front},
+		{web.Get, "/lastn", web.EurekaForm, call.lastN},
+	}, func(c *web.Call) call { return call{c, d} })
+}
 
 // page is what the pages show.
 type page struct {
@@ -86,27 +110,27 @@ type shownEvent struct{ At, App, ID string }
 
 type fact struct{ Name, Value string }
 
-// dashboard is GET /: what this node has, without asking anybody for it.
-func (c call) dashboard() (any, error) {
+// front is GET /: what this node has, without a call to another node but for the state of replication.
+func (c call) front() (any, error) {
 	p, v, err := c.newPage(c.R, "Rollcall: registry", shownEvents)
 	if err != nil {
 		return nil, err
 	}
 	p.Index = web.FormatIndex(v.Epoch(), v.Index())
-	p.Warnings = c.warnings(c.config.Service.Health())
+	p.Warnings = c.warnings(c.Service.Health())
 	p.Instances = v.Len()
 	p.Statuses = statusesOf(v.View)
 	p.Apps = appsOf(v.View)
-	at := c.clockOf(v.View)
+	at := show.ClockOf(v.View, c.Service.Health(), c.WithoutConsensus)
 	p.Preserving = preservingOf(v.View, at)
 	p.Quarantine = quarantinedOf(v.View, at)
-	replication := c.peerStatus(c.R.Context())
+	replication := c.peers(c.R.Context())
 	p.Sender, p.Peers = replication.Sender, shownPeers(replication)
 	if p.Held, err = c.coordinationNow(c.R.Context()); err != nil {
 		return nil, err
 	}
 	p.Self = c.selfFacts()
-	return c.render(dashboardPage(p))
+	return c.render(frontPage(p))
 }
 
 // lastN is GET /lastn: the two recent queues, newest first.
@@ -118,14 +142,14 @@ func (c call) lastN() (any, error) {
 	return c.render(lastNPage(p))
 }
 
-func (h *Handler) newPage(r *http.Request, title string, events int) (page, web.FreshView, error) {
-	v, err := h.ViewAt(r.Context(), registry.Stale)
+func (d *dashboard) newPage(r *http.Request, title string, events int) (page, web.FreshView, error) {
+	v, err := d.ViewAt(r.Context(), registry.Stale)
 	if err != nil {
 		return page{}, v, err
 	}
 	return page{
 		Title:      title,
-		Cluster:    h.ClusterNow(r.Context()),
+		Cluster:    d.ClusterNow(r.Context()),
 		Registered: shownEventsOf(v.RecentlyRegistered(), events),
 		Canceled:   shownEventsOf(v.RecentlyCanceled(), events),
 	}, v, nil
@@ -145,18 +169,18 @@ func (c call) render(page g.Node) (any, error) {
 	return web.Sent, nil
 }
 
-func (h *Handler) warnings(health registry.Health) []string {
+func (d *dashboard) warnings(health registry.Health) []string {
 	var warnings []string
 	if !health.Ready {
 		warnings = append(warnings, "This node is still loading its state and answers no fetch of the registry.")
 	}
-	if !health.Quorum && !h.config.WithoutConsensus {
+	if !health.Quorum && !d.WithoutConsensus {
 		warnings = append(warnings, "No leader is known to this node: nothing can be registered, and what is shown may be old by "+health.Age.Round(time.Millisecond).String()+".")
 	}
 	if health.Quorum && health.Leads && health.Suspended {
 		warnings = append(warnings, "No lease is ended at present: this leader is too young to know who is alive.")
 	}
-	if h.config.WithoutConsensus && health.Ready && health.Suspended {
+	if d.WithoutConsensus && health.Ready && health.Suspended {
 		warnings = append(warnings, "No lease is ended at present: this node became ready too short a time ago to know who is alive.")
 	}
 	return warnings
@@ -166,7 +190,7 @@ func (h *Handler) warnings(health registry.Health) []string {
 var statusOrder = []registry.Status{registry.Up, registry.Starting, registry.Down, registry.OutOfService, registry.Unknown}
 
 func statusesOf(v *registry.View) []statusCount {
-	counts := statusCounts(v.HashCode())
+	counts := show.StatusCounts(v.HashCode())
 	var shown []statusCount
 	for _, s := range statusOrder {
 		if counts[s] > 0 {
@@ -218,25 +242,25 @@ func explainPath(key registry.Key) string {
 	return "/v1/rollcall/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID) + "/explain?consistency=stale"
 }
 
-func preservingOf(v *registry.View, at leaseClock) shownPreserving {
-	p := preservationNow(v, at)
+func preservingOf(v *registry.View, at show.Clock) shownPreserving {
+	p := show.PreservationNow(v, at)
 	shown := shownPreserving{State: p.State, Reason: p.Reason, Withheld: p.Withheld, Figures: p.Figures, Threshold: p.Threshold}
 	if p.Since != 0 {
-		shown.Since = shownTime(p.Since)
+		shown.Since = show.Time(p.Since)
 	}
 	if p.Until != 0 {
-		shown.Until = shownTime(p.Until)
+		shown.Until = show.Time(p.Until)
 	}
 	return shown
 }
 
-func quarantinedOf(v *registry.View, at leaseClock) []shownQuarantine {
+func quarantinedOf(v *registry.View, at show.Clock) []shownQuarantine {
 	var shown []shownQuarantine
 	for l := range v.Quarantined {
-		q := quarantineOf(l.Quarantine, at)
+		q := show.Quarantine(l.Quarantine, at)
 		shown = append(shown, shownQuarantine{
 			App: l.Instance.App, ID: l.Instance.ID(), Status: l.Instance.Status.String(),
-			Until: shownTime(q.Until), By: said(*q), Explain: explainPath(l.Key()),
+			Until: show.Time(q.Until), By: show.By(*q), Explain: explainPath(l.Key()),
 		})
 	}
 	return shown
@@ -264,14 +288,14 @@ func shownEventsOf(queue iter.Seq[registry.Recent], limit int) []shownEvent {
 }
 
 // selfFacts are what upstream's dashboard calls general info.
-func (h *Handler) selfFacts() []fact {
-	memory := readMemory()
+func (d *dashboard) selfFacts() []fact {
+	memory := show.ReadMemory()
 	return []fact{
-		{"Version", h.config.Version},
+		{"Version", d.Version},
 		{"Current time", time.Now().Format("2006-01-02T15:04:05 -0700")},
-		{"Uptime", uptime(time.Since(h.Started))},
-		{"Reads of Eureka clients", string(h.config.Reads)},
-		{"Memory in use", memory.usage()},
+		{"Uptime", show.Uptime(time.Since(d.Started))},
+		{"Reads of Eureka clients", string(d.Reads)},
+		{"Memory in use", memory.Usage()},
 		{"Processors", strconv.Itoa(runtime.NumCPU())},
 		{"Goroutines", strconv.Itoa(runtime.NumGoroutine())},
 	}
@@ -304,28 +328,28 @@ type heldPermits struct {
 }
 
 // coordinationNow is what this node has of sessions and locks; nil without consensus.
-func (h *Handler) coordinationNow(ctx context.Context) (*coordinationFacts, error) {
-	if h.config.Coordination == nil {
+func (d *dashboard) coordinationNow(ctx context.Context) (*coordinationFacts, error) {
+	if d.Coordination == nil {
 		return nil, nil
 	}
-	v, err := h.config.Coordination.View(ctx, registry.Stale)
+	v, err := d.Coordination.View(ctx, registry.Stale)
 	if err != nil {
 		return nil, err
 	}
 	facts := &coordinationFacts{Keys: v.Len()}
-	now := h.CoordinationClock(v)
+	now := d.CoordinationClock(v)
 	for s := range v.Sessions() {
 		facts.Sessions++
 		facts.addSession(v, now, s)
 	}
-	for _, k := range permitKinds {
-		facts.addPermits(v.AllPermits(k.kind))
+	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
+		facts.addPermits(v.AllPermits(kind))
 	}
 	return facts, nil
 }
 
 func (f *coordinationFacts) addSession(v *kv.View, now int64, s *kv.Session) {
-	shown := showSession(v, now, s)
+	shown := show.Session(v, now, s)
 	if len(shown.Holds) == 0 {
 		return
 	}
@@ -333,9 +357,9 @@ func (f *coordinationFacts) addSession(v *kv.View, now int64, s *kv.Session) {
 		f.MoreHolding++
 		return
 	}
-	row := holdingSession{ID: s.ID, Name: s.Name, Age: shownSpan(shown.AgeMS), Holds: shownHolds(shown.Holds)}
+	row := holdingSession{ID: s.ID, Name: s.Name, Age: show.Span(shown.AgeMS), Holds: shownHolds(shown.Holds)}
 	if shown.EndsInMS != 0 {
-		row.EndsIn = shownSpan(shown.EndsInMS)
+		row.EndsIn = show.Span(shown.EndsInMS)
 	}
 	f.Holding = append(f.Holding, row)
 }
@@ -360,7 +384,7 @@ func (f *coordinationFacts) addPermits(all iter.Seq[*kv.Permits]) {
 			f.MorePermits++
 			continue
 		}
-		row := heldPermits{Kind: kindWords[p.Kind], Name: p.Name, Limit: p.Limit, Waiting: len(p.Queue), Delays: len(p.Delays)}
+		row := heldPermits{Kind: show.KindWords[p.Kind], Name: p.Name, Limit: p.Limit, Waiting: len(p.Queue), Delays: len(p.Delays)}
 		for i, holder := range p.Holders {
 			if i > 0 {
 				row.Holders += ", "

@@ -1,4 +1,4 @@
-package httpd
+package show
 
 import (
 	"strconv"
@@ -9,7 +9,7 @@ import (
 )
 
 // overrideOf describes a lease's override; nil if there is none.
-func overrideOf(l *registry.Lease, at leaseClock) *api.Forced {
+func overrideOf(l *registry.Lease, at Clock) *api.Forced {
 	if l.Instance.Overridden == registry.Unknown {
 		return nil
 	}
@@ -23,7 +23,8 @@ func overrideOf(l *registry.Lease, at leaseClock) *api.Forced {
 	return shown
 }
 
-func quarantineOf(q *registry.Quarantined, at leaseClock) *api.Bounded {
+// Quarantine describes a quarantine.
+func Quarantine(q *registry.Quarantined, at Clock) *api.Bounded {
 	return &api.Bounded{Author: q.By.Author, Reason: q.By.Reason, Since: q.At.Wall, Until: at.wall(q.Until)}
 }
 
@@ -39,8 +40,8 @@ func ownerOf(v *registry.View, now int64, owner string) api.Owner {
 	return shown
 }
 
-// statusCounts reads apps__hashcode, a sequence of NAME_COUNT_ in which a name may hold underscores.
-func statusCounts(hash string) map[registry.Status]int {
+// StatusCounts reads apps__hashcode, a sequence of NAME_COUNT_ in which a name may hold underscores.
+func StatusCounts(hash string) map[registry.Status]int {
 	counts := map[registry.Status]int{}
 	fields := strings.Split(strings.TrimSuffix(hash, "_"), "_")
 	name := ""
@@ -58,10 +59,10 @@ func statusCounts(hash string) map[registry.Status]int {
 	return counts
 }
 
-// show is an instance as v knows it, at a moment.
-func show(v *registry.View, at leaseClock, l *registry.Lease) api.Instance {
+// Instance is an instance as v knows it, at a moment.
+func Instance(v *registry.View, at Clock, l *registry.Lease) api.Instance {
 	s := api.InstanceOf(l)
-	s.LastRenewal, s.Owner, s.Override = v.LastRenewal(l).Wall, ownerOf(v, at.now, l.Owner), overrideOf(l, at)
+	s.LastRenewal, s.Owner, s.Override = v.LastRenewal(l).Wall, ownerOf(v, at.Now, l.Owner), overrideOf(l, at)
 	if l.Quarantine != nil {
 		s.QuarantinedUntil = at.wall(l.Quarantine.Until)
 	}

@@ -1,8 +1,9 @@
-package httpd
+package show
 
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -39,7 +40,7 @@ func summaryOf(e *api.Explanation, c circumstances) string {
 func presence(e *api.Explanation) string {
 	name := e.App + "/" + e.ID
 	if q := e.Quarantine; q != nil {
-		return fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, shownTime(q.Until), said(*q))
+		return fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, Time(q.Until), By(*q))
 	}
 	return fmt.Sprintf("%s is listed as %s.", name, e.Status)
 }
@@ -48,10 +49,10 @@ func forced(e *api.Explanation) string {
 	o := e.Override
 	text := fmt.Sprintf("%s is forced by an override of which no more is known", o.Status)
 	if o.Since != 0 {
-		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, shownTime(o.Since), said(o.Bounded))
+		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, Time(o.Since), By(o.Bounded))
 	}
 	if o.Until != 0 {
-		text += ", until " + shownTime(o.Until)
+		text += ", until " + Time(o.Until)
 	}
 	if e.Reported != "" {
 		text += "; the instance itself reports " + e.Reported
@@ -59,8 +60,8 @@ func forced(e *api.Explanation) string {
 	return text + "."
 }
 
-// said is who did something, and why if it was said.
-func said(by api.Bounded) string {
+// By is who did something, and why if it was said.
+func By(by api.Bounded) string {
 	author := by.Author
 	if author == "" {
 		author = "a client of Eureka's API"
@@ -75,15 +76,15 @@ func leaseSentence(e *api.Explanation, c circumstances) string {
 	if e.Permanent {
 		return "It has no lease: it was registered through Consul's API, and stays until it is deregistered."
 	}
-	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", shownSpan(e.SilentMS), shownTime(e.LastRenewal))
+	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", Span(e.SilentMS), Time(e.LastRenewal))
 	lease := fmt.Sprintf("its lease of %ds", e.LeaseSeconds)
 	if more := e.SilentMS + e.ExpiresInMS - int64(e.LeaseSeconds)*1000; more > 0 {
-		lease += fmt.Sprintf(", prolonged by %s %s,", shownSpan(more), whyProlonged(c))
+		lease += fmt.Sprintf(", prolonged by %s %s,", Span(more), whyProlonged(c))
 	}
 	if e.Expired {
-		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, shownSpan(-e.ExpiresInMS), shownTime(e.ExpiresAt))
+		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, Span(-e.ExpiresInMS), Time(e.ExpiresAt))
 	}
-	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, shownSpan(e.ExpiresInMS), shownTime(e.ExpiresAt))
+	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, Span(e.ExpiresInMS), Time(e.ExpiresAt))
 }
 
 func whyProlonged(c circumstances) string {
@@ -117,15 +118,15 @@ func whyStill(e *api.Explanation, c circumstances) string {
 
 // epitaphOf says of an instance that is gone when and why it went.
 func epitaphOf(e *api.Explanation, history []registry.Event) string {
-	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, shownTime(e.Removed.At))
+	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, Time(e.Removed.At))
 	if e.Removed.Kind == "evicted" {
-		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, shownTime(e.Removed.At))
+		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, Time(e.Removed.At))
 	}
 	if n := len(history); n > 0 {
 		text += manner(history[n-1])
 	}
 	if q := e.Quarantine; q != nil {
-		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", shownTime(q.Until), said(*q))
+		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", Time(q.Until), By(*q))
 	}
 	return text + "."
 }
@@ -136,7 +137,7 @@ func manner(last registry.Event) string {
 	case registry.EventEvicted:
 		text := ""
 		if last.For > 0 {
-			text = fmt.Sprintf(", %s after its last renewal", shownSpan(last.For))
+			text = fmt.Sprintf(", %s after its last renewal", Span(last.For))
 		}
 		if last.By.Reason != "" {
 			text += " (" + last.By.Reason + ")"
@@ -160,4 +161,39 @@ func bySender(o registry.Origin) string {
 		return "by a server of datacenter " + o.DC
 	}
 	return "by a client"
+}
+
+// contact is what is known of the link from an instance's owner, for people.
+type contact struct {
+	datacenter string // "": this one, without a link
+	heard      bool   // ever
+	age        int64  // ms of lease clock since
+	cut        bool
+	policy     string // replication.on-cut of the peer, as Peers words it; "": it is not known
+}
+
+// keeps says that the leases of the owner are kept although their time has passed.
+func (c contact) keeps() bool {
+	limit, bounded := strings.CutPrefix(c.policy, "keep for ")
+	if !c.cut || !bounded {
+		return c.cut && c.policy == "keep"
+	}
+	d, err := time.ParseDuration(limit)
+	return err == nil && c.age <= d.Milliseconds()
+}
+
+// sentence says whose an instance is, and what becomes of its lease if its owner is not heard.
+func (c contact) sentence() string {
+	belongs := "It belongs to datacenter " + c.datacenter
+	switch {
+	case !c.heard:
+		return belongs + ", of which nothing was heard yet."
+	case !c.cut:
+		return fmt.Sprintf("%s, last heard %s ago.", belongs, Span(c.age))
+	case c.keeps():
+		return fmt.Sprintf("%s, last heard %s ago: while the link is cut its lease is kept (replication.on-cut: %s).", belongs, Span(c.age), c.policy)
+	case c.policy == "":
+		return fmt.Sprintf("%s, last heard %s ago: the link is cut.", belongs, Span(c.age))
+	}
+	return fmt.Sprintf("%s, last heard %s ago: the link is cut, and its lease ends all the same (replication.on-cut: %s).", belongs, Span(c.age), c.policy)
 }

@@ -1,6 +1,9 @@
-package httpd
+package dashboard
 
-import "github.com/seed-20419f34/rollcall/httpd/api"
+import (
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/show"
+)
 
 // shownPeer is a peer on the front page.
 type shownPeer struct {
@@ -20,14 +23,14 @@ type shownIncoming struct {
 func shownPeers(s api.Peers) []shownPeer {
 	var shown []shownPeer
 	for _, p := range s.Peers {
-		row := shownPeer{Name: p.Name, Kind: p.Kind, State: p.State, Reason: p.Reason, LagChanges: p.LagChanges, Lag: shownSpan(p.LagMS)}
+		row := shownPeer{Name: p.Name, Kind: p.Kind, State: p.State, Reason: p.Reason, LagChanges: p.LagChanges, Lag: show.Span(p.LagMS)}
 		if p.LastSuccess != 0 {
-			row.LastSuccess = shownTime(p.LastSuccess)
+			row.LastSuccess = show.Time(p.LastSuccess)
 		}
 		if in := p.Incoming; in != nil {
 			row.Incoming = &shownIncoming{Instances: in.Instances, Kept: in.Kept, OnCut: in.OnCut, Cut: in.Cut}
 			if in.HeardMS != nil {
-				row.Incoming.Heard = shownSpan(*in.HeardMS)
+				row.Incoming.Heard = show.Span(*in.HeardMS)
 			}
 		}
 		shown = append(shown, row)

@@ -1,4 +1,4 @@
-package httpd
+package show
 
 import (
 	"fmt"
@@ -8,20 +8,21 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-func preservationOf(v *registry.View, at leaseClock) api.SelfPreservation {
-	p := preservationNow(v, at)
-	p.Applications, p.Transitions = appsFigures(v, at.now), transitionsOf(v)
+// Preservation is self-preservation with what came before and the single applications.
+func Preservation(v *registry.View, at Clock) api.SelfPreservation {
+	p := PreservationNow(v, at)
+	p.Applications, p.Transitions = appsFigures(v, at.Now), transitionsOf(v)
 	return p
 }
 
-// preservationNow is preservationOf without what came before and the single applications.
-func preservationNow(v *registry.View, at leaseClock) api.SelfPreservation {
-	p, f, s := v.Preservation(), v.Freshness(at.now), v.Settings()
+// PreservationNow is Preservation without what came before and the single applications.
+func PreservationNow(v *registry.View, at Clock) api.SelfPreservation {
+	p, f, s := v.Preservation(), v.Freshness(at.Now), v.Settings()
 	holds, why := v.Condition(f)
 	shown := api.SelfPreservation{
 		State: p.State.String(), Reason: preservationReason(v, at, f, why), Since: p.Since.Wall,
 		Author: p.By.Author, Note: p.By.Reason,
-		Enabled: s.SelfPreservation, Threshold: shareOf(s.Threshold), Population: s.Population, Condition: holds,
+		Enabled: s.SelfPreservation, Threshold: share(s.Threshold), Population: s.Population, Condition: holds,
 		Figures: api.Figures{Leases: f.Leases, Counted: f.Counted, Fresh: f.Fresh, Expired: f.Expired}, Upstream: upstreamOf(v), Clock: at.kind(),
 	}
 	if p.Until != 0 {
@@ -66,17 +67,17 @@ func transitionsOf(v *registry.View) []api.PreservationStep {
 
 // preservationReason says in sentences what self-preservation does, why, until when, and what an
 // operator can do; why is the condition's own sentence.
-func preservationReason(v *registry.View, at leaseClock, f registry.Figures, why string) string {
+func preservationReason(v *registry.View, at Clock, f registry.Figures, why string) string {
 	p := v.Preservation()
 	switch p.State {
 	case registry.PreservationOn:
 		return fmt.Sprintf("Self-preservation is on since %s: %s. Evictions are withheld%s: %s. It goes off by itself when enough leases are fresh; %s lets evictions go on now.",
-			shownTime(p.Since.Wall), why, untilText(p, at, ", at the latest until "), endedLeases(f), releaseCall)
+			Time(p.Since.Wall), why, untilText(p, at, ", at the latest until "), endedLeases(f), releaseCall)
 	case registry.PreservationHeld:
 		return fmt.Sprintf("%s. Evictions are withheld%s: %s. Without the hold: %s. %s ends it.",
 			byWhom("Held", p), untilText(p, at, " until "), endedLeases(f), why, releaseCall)
 	case registry.PreservationReleased:
-		how := "It was on for as long as it may be, and released itself at " + shownTime(p.Since.Wall)
+		how := "It was on for as long as it may be, and released itself at " + Time(p.Since.Wall)
 		if p.By != (registry.Act{}) {
 			how = byWhom("Released", p)
 		}
@@ -95,18 +96,18 @@ func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1
 
 // byWhom says who brought a state about, when and why.
 func byWhom(what string, p registry.Preservation) string {
-	text := fmt.Sprintf("%s by %s at %s", what, p.By.Author, shownTime(p.Since.Wall))
+	text := fmt.Sprintf("%s by %s at %s", what, p.By.Author, Time(p.Since.Wall))
 	if p.By.Reason != "" {
 		text += " (" + p.By.Reason + ")"
 	}
 	return text
 }
 
-func untilText(p registry.Preservation, at leaseClock, lead string) string {
+func untilText(p registry.Preservation, at Clock, lead string) string {
 	if p.Until == 0 {
 		return ""
 	}
-	return lead + shownTime(at.wall(p.Until))
+	return lead + Time(at.wall(p.Until))
 }
 
 func endedLeases(f registry.Figures) string {
@@ -116,5 +117,5 @@ func endedLeases(f registry.Figures) string {
 	return fmt.Sprintf("%d leases have ended", f.Expired)
 }
 
-// shareOf is a share as configurations and people write it.
-func shareOf(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }
+// share is a share as configurations and people write it.
+func share(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }

@@ -1,4 +1,4 @@
-package httpd
+package dashboard
 
 import (
 	"cmp"
@@ -49,7 +49,7 @@ func pageOf(p page, content ...g.Node) g.Node {
 	))
 }
 
-func dashboardPage(p page) g.Node {
+func frontPage(p page) g.Node {
 	return pageOf(p,
 		g.Map(p.Warnings, func(warning string) g.Node {
 			return el("section", class("warning"), el("p", text(warning)))

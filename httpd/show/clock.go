@@ -1,4 +1,4 @@
-package httpd
+package show
 
 import (
 	"strings"
@@ -7,23 +7,22 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// leaseClock is the lease clock at the moment when a view is looked at.
-type leaseClock struct {
-	now     int64 // lease clock, ms
+// Clock is the lease clock at the moment when a view is looked at.
+type Clock struct {
+	Now     int64 // lease clock, ms
 	stamp   registry.Stamp
 	running bool // it is the leader's own clock, or this node's; elsewhere that of the newest applied operation
 }
 
-// clockOf is now, for v: the running clock on the leader and without consensus, elsewhere what was
+// ClockOf is the clock for v: the running one on the leader and on a node that decides alone, elsewhere what was
 // applied.
-func (h *Handler) clockOf(v *registry.View) leaseClock {
-	health := h.config.Service.Health()
+func ClockOf(v *registry.View, health registry.Health, alone bool) Clock {
 	stamp := v.Stamp()
-	return leaseClock{now: max(health.Clock, stamp.Lease), stamp: stamp, running: health.Leads || h.config.WithoutConsensus}
+	return Clock{Now: max(health.Clock, stamp.Lease), stamp: stamp, running: health.Leads || alone}
 }
 
 // kind is the word for it in answers.
-func (c leaseClock) kind() string {
+func (c Clock) kind() string {
 	if c.running {
 		return "running"
 	}
@@ -32,15 +31,15 @@ func (c leaseClock) kind() string {
 
 // wall is when the lease clock shows lease, in ms since the epoch, if it goes on as the wall clock
 // does. It stands still without a leader, so this is for people.
-func (c leaseClock) wall(lease int64) int64 { return c.stamp.Wall + lease - c.stamp.Lease }
+func (c Clock) wall(lease int64) int64 { return c.stamp.Wall + lease - c.stamp.Lease }
 
-// shownTime is a time (ms since the epoch) for people.
-func shownTime(wall int64) string {
+// Time is a time (ms since the epoch) for people.
+func Time(wall int64) string {
 	return time.UnixMilli(wall).UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// shownSpan is a length of time (ms) for people: 1m30s, 4h, 2.5s.
-func shownSpan(ms int64) string {
+// Span is a length of time (ms) for people: 1m30s, 4h, 2.5s.
+func Span(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	if d >= 10*time.Second {
 		d = d.Round(time.Second)

@@ -1,0 +1,154 @@
+package show
+
+import (
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// Circumstances are what an explanation needs beside the view.
+type Circumstances struct {
+	Health registry.Health
+	Alone  bool // the node decides by itself, without a leader
+	// OnCut is the policy for the leases of a datacenter, as Peers words it (replication.on-cut); "": it is not known.
+	// It is asked for only while the link is cut.
+	OnCut func(datacenter string) string
+}
+
+// Explain is what v knows of an instance; ok is false if it knows nothing.
+func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explanation, ok bool) {
+	at := ClockOf(v, c.Health, c.Alone)
+	figures := v.Freshness(at.Now)
+	p := v.Preservation()
+	_, why := v.Condition(figures)
+	history := v.History(key)
+	e = api.Explanation{
+		App: key.App, ID: key.ID, Clock: at.kind(), History: historyOf(history),
+		SelfPreservation: api.PreservationEffect{State: p.State.String(), Withholds: p.State.Withholds(), Reason: preservationReason(v, at, figures, why)},
+	}
+	if l, live := v.Find(key); live {
+		explainLive(&e, v, at, l)
+		e.Summary = summaryOf(&e, circumstances{
+			health: c.Health, settings: v.Settings(), alone: c.Alone, owner: contactWith(v, at.Now, l.Owner, c.OnCut),
+		})
+		return e, true
+	}
+	rec, known := v.Removal(key)
+	if !known {
+		return api.Explanation{}, false
+	}
+	explainGone(&e, rec, at)
+	e.Summary = epitaphOf(&e, history)
+	return e, true
+}
+
+// explainLive fills in what is known of a live lease.
+func explainLive(e *api.Explanation, v *registry.View, at Clock, l *registry.Lease) {
+	e.State = "listed"
+	e.Owner = ownerOf(v, at.Now, l.Owner)
+	renewed, ends := v.LastRenewal(l), v.Ends(l)
+	e.Life = api.Life{
+		Status: l.Instance.Status.String(), Reported: reportedStatus(l), Registered: l.RegisteredAt,
+		LeaseSeconds: l.Duration, IntervalSeconds: l.Interval, LastRenewal: renewed.Wall, SilentMS: max(at.Now-renewed.Lease, 0),
+		Permanent: l.Permanent,
+	}
+	if !l.Permanent {
+		e.ExpiresInMS, e.ExpiresAt, e.Expired = ends-at.Now, at.wall(ends), at.Now > ends
+	}
+	e.Override = overrideOf(l, at)
+	if l.Quarantine != nil {
+		e.State = "quarantined"
+		e.Quarantine = Quarantine(l.Quarantine, at)
+	}
+}
+
+// explainGone fills in what is known of a removed lease.
+func explainGone(e *api.Explanation, rec registry.Removal, at Clock) {
+	e.State = api.Gone
+	e.Removed = &api.Removed{At: rec.Lease.EvictedAt, Kind: "canceled"}
+	if rec.Kind == registry.Evicted {
+		e.Removed.Kind = "evicted"
+	}
+	if q := rec.Lease.Quarantine; q != nil && q.Until > at.Now {
+		e.Quarantine = Quarantine(q, at)
+	}
+}
+
+// reportedStatus is the status that the client reported last; "" if an override hides it.
+func reportedStatus(l *registry.Lease) string {
+	switch {
+	case l.Instance.Overridden == registry.Unknown:
+		return l.Instance.Status.String()
+	case l.Override != nil && l.Override.Reported != registry.Unknown:
+		return l.Override.Reported.String()
+	}
+	return ""
+}
+
+func historyOf(events []registry.Event) []api.HistoryEvent {
+	shown := []api.HistoryEvent{}
+	for _, e := range events {
+		shown = append(shown, api.HistoryEvent{
+			At: e.At.Wall, What: e.Kind.String(), Text: eventText(e), Times: max(e.Times, 1),
+			Author: e.By.Author, Reason: e.By.Reason,
+		})
+	}
+	return shown
+}
+
+// eventText says what happened. Who did it, why, and how often has fields of its own.
+func eventText(e registry.Event) string {
+	switch e.Kind {
+	case registry.EventRegistered, registry.EventReregistered:
+		return fmt.Sprintf("%s as %s %s", e.Kind, e.Status, bySender(e.Origin))
+	case registry.EventKept:
+		return "an older registration " + bySender(e.Origin) + " was not taken over; the lease began anew"
+	case registry.EventRenewedLate:
+		return fmt.Sprintf("renewed %s after the renewal before", Span(e.For))
+	case registry.EventStatus:
+		return fmt.Sprintf("status became %s %s", e.Status, bySender(e.Origin))
+	case registry.EventOverridden:
+		return fmt.Sprintf("%s forced %s", e.Status, howLong(e.For))
+	case registry.EventOverrideEnded:
+		return fmt.Sprintf("override ended; status became %s", e.Status)
+	case registry.EventQuarantined:
+		return "taken out of every list " + howLong(e.For)
+	case registry.EventQuarantineEnded:
+		return fmt.Sprintf("listed again as %s", e.Status)
+	case registry.EventMetadata:
+		return "metadata changed " + bySender(e.Origin)
+	case registry.EventCanceled:
+		if e.By.Reason != "" { // the leader did
+			return "deregistered"
+		}
+		return "canceled " + bySender(e.Origin)
+	case registry.EventEvicted:
+		return fmt.Sprintf("evicted %s after the last renewal", Span(e.For))
+	}
+	return e.Kind.String()
+}
+
+// howLong is the length (ms) of an override or quarantine.
+func howLong(ms int64) string {
+	if ms == 0 {
+		return "without end"
+	}
+	return "for " + Span(ms)
+}
+
+// contactWith is the link from an owner at a moment of the lease clock (ms).
+func contactWith(v *registry.View, now int64, owner string, onCut func(datacenter string) string) contact {
+	c := contact{datacenter: owner}
+	if owner == "" {
+		return c
+	}
+	var link registry.Link
+	if link, c.heard = v.Link(owner); c.heard {
+		c.age, c.cut = max(now-link.Heard, 0), link.Silent(now)
+	}
+	if c.cut {
+		c.policy = onCut(owner)
+	}
+	return c
+}
