@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -128,6 +129,8 @@ type (
 	Cluster     = web.Cluster
 	Limits      = web.Limits
 	EurekaReads = web.EurekaReads
+	// Coordination is kv.Service, and what Consul's API needs beside it.
+	Coordination = consulroutes.Coordination
 )
 
 // The settings of reads.eureka.

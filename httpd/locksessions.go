@@ -119,7 +119,7 @@ func (c call) ownSession() (any, error) {
 // ownSessions is GET /v1/rollcall/sessions, by id.
 func (c call) ownSessions() (any, error) {
 	return c.ownRead(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
-		return web.Found{Index: uint64(v.SessionIndex()), Weight: sessionsWeight(v), Document: func() (any, error) {
+		return web.Found{Index: uint64(v.SessionIndex()), Weight: web.SessionsWeight(v), Document: func() (any, error) {
 			now := c.CoordinationClock(v)
 			shown := []api.Session{} // an empty list, not null
 			for s := range v.Sessions() {
@@ -137,16 +137,4 @@ func (c call) showWritten(s *kv.Session) (any, error) {
 		return nil, err
 	}
 	return show.Session(v, c.CoordinationClock(v), s), nil
-}
-
-// Coordination is what Consul's API, and our own of sessions, locks and semaphores, need of a node
-// beyond the registry. Only a node with consensus has it.
-type Coordination interface {
-	kv.Service
-	// WatchCatalog begins to wait for a change of an application (upper case; "": of any), of a node or of
-	// a check; see registry.Watchers.Join.
-	WatchCatalog(app string) (woken <-chan struct{}, leave func())
-	// RaftAddresses are the node-to-node addresses of the leader ("": none is known) and of all voters,
-	// sorted.
-	RaftAddresses() (leader string, all []string)
 }

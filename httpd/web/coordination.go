@@ -78,3 +78,6 @@ const FenceHeader = "X-Rollcall-Fence"
 func LabelFence(header http.Header, token kv.Index) {
 	header.Set(FenceHeader, strconv.FormatUint(uint64(token), 10))
 }
+
+// SessionsWeight is what all sessions take in a response.
+func SessionsWeight(v *kv.View) func() int { return func() int { return 1024 * v.SessionCount() } }

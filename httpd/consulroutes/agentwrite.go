@@ -1,4 +1,4 @@
-package httpd
+package consulroutes
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // registerCheck is PUT /v1/agent/check/register.
 func (c call) registerCheck() (any, error) {
-	op := web.Decode(c.Call, c.config.Limits.RegisterBytes, consul.DecodeCheck)
+	op := web.Decode(c.Call, c.Limits.RegisterBytes, consul.DecodeCheck)
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -31,10 +31,10 @@ func (c call) registerCheck() (any, error) {
 // reapByDefault gives checks of services, which do not say how long they may be critical, the time after
 // which Consul would have reaped the node of an agent that is gone. Nobody else would ever remove what their
 // program left behind.
-func (h *Handler) reapByDefault(checks []*registry.Check) {
+func (e *endpoints) reapByDefault(checks []*registry.Check) {
 	for _, c := range checks {
 		if c.Service != "" && c.ReapAfter == 0 {
-			c.ReapAfter = h.config.ReapCritical.Milliseconds()
+			c.ReapAfter = e.config.ReapCritical.Milliseconds()
 		}
 	}
 }
@@ -51,7 +51,7 @@ func beatCheck(status registry.CheckStatus) endpoint {
 // updateCheck is PUT /v1/agent/check/update/{id}.
 func (c call) updateCheck() (any, error) {
 	var output string
-	status := web.Decode(c.Call, c.config.Limits.RegisterBytes, func(body []byte) (status registry.CheckStatus, err error) {
+	status := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (status registry.CheckStatus, err error) {
 		status, output, err = consul.DecodeStatus(body)
 		return status, err
 	})
@@ -134,7 +134,7 @@ func (c call) deregisterCheck() (any, error) {
 // registerService is PUT /v1/agent/service/register.
 func (c call) registerService() (any, error) {
 	replace := c.Present("replace-existing-checks")
-	op := web.Decode(c.Call, c.config.Limits.RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
+	op := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
 		return consul.DecodeService(body, c.addressOf(""))
 	})
 	if c.Err != nil {
@@ -208,22 +208,22 @@ var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q is that of all serv
 
 // maintain registers a check of maintenance, unless it is there, or takes it away. unknown is the error
 // if its service is gone.
-func (h *Handler) maintain(ctx context.Context, v *registry.View, check *registry.Check, enable bool, unknown error) error {
+func (e *endpoints) maintain(ctx context.Context, v *registry.View, check *registry.Check, enable bool, unknown error) error {
 	_, on := v.CheckOn("", check.ID)
 	if on == enable {
 		return nil
 	}
 	if !enable {
-		_, err := h.applyCatalog(ctx, registry.DeregisterCatalog{Check: check.ID})
+		_, err := e.applyCatalog(ctx, registry.DeregisterCatalog{Check: check.ID})
 		return err
 	}
-	return h.registerCatalog(ctx, registry.RegisterCatalog{Checks: []*registry.Check{check}}, func(*registry.View) error { return unknown })
+	return e.registerCatalog(ctx, registry.RegisterCatalog{Checks: []*registry.Check{check}}, func(*registry.View) error { return unknown })
 }
 
 // overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the
 // instance gets the status that the client reported last; where that is not known the client is made to
 // report it.
-func (h *Handler) overrideByAgent(ctx context.Context, l *registry.Lease, enable bool, by registry.Act) error {
+func (e *endpoints) overrideByAgent(ctx context.Context, l *registry.Lease, enable bool, by registry.Act) error {
 	on := l.Instance.Overridden == registry.OutOfService
 	if on == enable {
 		return nil
@@ -236,7 +236,7 @@ func (h *Handler) overrideByAgent(ctx context.Context, l *registry.Lease, enable
 		}
 		op = end
 	}
-	result, err := h.applyCatalog(ctx, op)
+	result, err := e.applyCatalog(ctx, op)
 	if err == nil && result.Outcome == registry.NotFound {
 		return unknownServiceID(l.Instance.ID())
 	}

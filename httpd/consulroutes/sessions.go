@@ -1,4 +1,4 @@
-package httpd
+package consulroutes
 
 import (
 	"net/http"
@@ -16,7 +16,7 @@ var (
 
 // createSession is PUT session/create.
 func (c call) createSession() (any, error) {
-	op := web.Decode(c.Call, c.config.Limits.IgnoredBytes, consul.DecodeSession)
+	op := web.Decode(c.Call, c.Limits.IgnoredBytes, consul.DecodeSession)
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -98,13 +98,10 @@ func showSessions(v *kv.View, wanted func(*kv.Session) bool) []consul.Session {
 	return shown
 }
 
-// sessionsWeight is what all sessions take in an answer.
-func sessionsWeight(v *kv.View) func() int { return func() int { return 1024 * v.SessionCount() } }
-
 // readSessions answers a read of sessions, which share one index.
 func (c call) readSessions(show func(*kv.View) []consul.Session) (any, error) {
 	return c.consulRead(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
-		return web.Found{Index: uint64(v.SessionIndex()), Weight: sessionsWeight(v), Document: func() (any, error) {
+		return web.Found{Index: uint64(v.SessionIndex()), Weight: web.SessionsWeight(v), Document: func() (any, error) {
 			return show(v), nil
 		}}
 	}))

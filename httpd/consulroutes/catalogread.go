@@ -1,4 +1,4 @@
-package httpd
+package consulroutes
 
 import (
 	"cmp"
@@ -9,20 +9,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
-
-// unfiltered refuses a filter: an answer that ignored it would be taken for what it selects.
-func unfiltered(e endpoint) endpoint {
-	return func(c call) (any, error) {
-		if c.Text("filter") != "" {
-			c.Refuse("Failed to create boolean expression evaluator: filter expressions are not offered here; " +
-				"ask without filter (tag, node-meta and passing are offered) and select from the answer")
-		}
-		if c.Err != nil {
-			return nil, c.Err
-		}
-		return e(c)
-	}
-}
 
 // catalogDatacenters is GET /v1/catalog/datacenters: the own one. Others are replicated to, and have
 // catalogs of their own.

@@ -1,4 +1,4 @@
-package httpd
+package consulroutes
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ import (
 
 // home is what answers say of the logical node. Its address is that of the first voter's node-to-node
 // listener without the port: every server knows the same one, and it does not change with the leader.
-func (h *Handler) home(epoch string) consul.Home {
-	_, all := h.config.Coordination.RaftAddresses()
-	home := consul.Home{Datacenter: h.datacenter(), Version: h.config.Version, Epoch: epoch, Address: "127.0.0.1"}
+func (e *endpoints) home(epoch string) consul.Home {
+	_, all := e.config.Coordination.RaftAddresses()
+	home := consul.Home{Datacenter: e.datacenter(), Version: e.Version, Epoch: epoch, Address: "127.0.0.1"}
 	if len(all) > 0 {
 		home.Address, home.Port = splitAddress(all[0])
 	}
@@ -49,8 +49,8 @@ type placedNode struct {
 	shown  bool
 }
 
-func (h *Handler) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalog {
-	return &shownCatalog{View: v, home: h.home(v.Epoch()), metas: metas, nodes: map[string]*placedNode{}}
+func (e *endpoints) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalog {
+	return &shownCatalog{View: v, home: e.home(v.Epoch()), metas: metas, nodes: map[string]*placedNode{}}
 }
 
 // on is a node by the registry's name.
@@ -234,8 +234,8 @@ func (c call) agentCatalog() *shownCatalog {
 }
 
 // newestForConsul waits for a leader as long as Consul's clients need it.
-func (h *Handler) newestForConsul(ctx context.Context) (v *registry.View, err error) {
-	_, err = web.ReadOnce(ctx, web.Query{Read: registry.Linearizable}, h.catalogSource("", func(newest *registry.View) web.Found {
+func (e *endpoints) newestForConsul(ctx context.Context) (v *registry.View, err error) {
+	_, err = web.ReadOnce(ctx, web.Query{Read: registry.Linearizable}, e.catalogSource("", func(newest *registry.View) web.Found {
 		v = newest
 		return web.Found{}
 	}))

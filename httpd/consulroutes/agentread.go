@@ -1,4 +1,4 @@
-package httpd
+package consulroutes
 
 import (
 	"context"
@@ -20,21 +20,21 @@ func (c call) agentSelf() (any, error) {
 }
 
 // ownMember is this server as a member.
-func (h *Handler) ownMember(ctx context.Context, home consul.Home) consul.Member {
-	for _, n := range h.config.Cluster.Status(ctx).Nodes {
-		if n.ID == h.config.Node {
+func (e *endpoints) ownMember(ctx context.Context, home consul.Home) consul.Member {
+	for _, n := range e.Cluster.Status(ctx).Nodes {
+		if n.ID == e.Name {
 			host, port := splitAddress(n.Cluster)
 			return home.Member(n.ID, host, port, true)
 		}
 	}
-	return home.Member(h.config.Node, home.Address, home.Port, true)
+	return home.Member(e.Name, home.Address, home.Port, true)
 }
 
 // agentMembers is GET /v1/agent/members: the servers of the cluster.
 func (c call) agentMembers() (any, error) {
 	home := c.home(c.Epoch())
 	members := []consul.Member{}
-	for _, n := range c.config.Cluster.Status(c.R.Context()).Nodes {
+	for _, n := range c.Cluster.Status(c.R.Context()).Nodes {
 		host, port := splitAddress(n.Cluster)
 		members = append(members, home.Member(n.ID, host, port, n.Role != "unreachable" && n.Role != "stopped"))
 	}

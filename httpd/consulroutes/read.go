@@ -1,4 +1,4 @@
-package httpd
+package consulroutes
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 
 // catalogSource is what show finds in the registry, which changes with an application (upper case; "":
 // any), a node or a node's check.
-func (h *Handler) catalogSource(app string, show func(*registry.View) web.Found) web.Source {
-	return web.SourceOf(h.Node, h.config.Service.View, show, func() (<-chan struct{}, func()) { return h.config.Coordination.WatchCatalog(app) })
+func (e *endpoints) catalogSource(app string, show func(*registry.View) web.Found) web.Source {
+	return web.SourceOf(e.Node, e.Service.View, show, func() (<-chan struct{}, func()) { return e.config.Coordination.WatchCatalog(app) })
 }
 
 // consulRead answers a reading request of Consul's API from a source, at once or when it changes.
@@ -24,7 +24,7 @@ func (c call) consulRead(s web.Source) (any, error) {
 // labelConsul says how fresh an answer is; staleAge is that of what a stale read found. All of it must be
 // there: the official client stops reading at the first header that is missing.
 func (c call) labelConsul(read registry.Consistency, staleAge time.Duration) {
-	health := c.config.Service.Health()
+	health := c.Service.Health()
 	age, consistency := health.Age, "consistent"
 	if read == registry.Stale {
 		age, consistency = staleAge, "stale"
@@ -77,7 +77,7 @@ func (c call) consulFreshness() registry.Consistency {
 		if err != nil {
 			c.Refuse("Invalid max_stale value \"%s\"", text)
 		}
-		stale = c.config.Service.Health().Age <= limit
+		stale = c.Service.Health().Age <= limit
 	}
 	if stale {
 		return registry.Stale
@@ -116,11 +116,6 @@ func (c call) blocking() time.Duration {
 
 // Consul's clients show the text of an error, and take some texts and statuses for signs: whoever holds a
 // lock goes on after a 500, and after nothing else (hashicorp/consul, api/api.go, IsRetryableError).
-
-// consulError is a request that was understood and cannot be done.
-func consulError(text string) error {
-	return &web.Refusal{Status: http.StatusInternalServerError, Text: text}
-}
 
 // maxValue bounds the value of a key and the body of a transaction, in bytes.
 const maxValue = 512 << 10

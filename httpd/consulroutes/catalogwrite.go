@@ -1,4 +1,4 @@
-package httpd
+package consulroutes
 
 import (
 	"context"
@@ -16,16 +16,16 @@ import (
 
 // applyCatalog performs one operation on the registry, and waits for a leader as long as Consul's
 // clients need it.
-func (h *Handler) applyCatalog(ctx context.Context, op registry.Op) (registry.Result, error) {
+func (e *endpoints) applyCatalog(ctx context.Context, op registry.Op) (registry.Result, error) {
 	results, err := web.UntilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
-		return h.Perform(ctx, registry.FromClient, op)
+		return e.Perform(ctx, registry.FromClient, op)
 	})
-	return h.CountResult(registry.FromClient, op, results, err)
+	return e.CountResult(registry.FromClient, op, results, err)
 }
 
 // catalogRegister is PUT /v1/catalog/register.
 func (c call) catalogRegister() (any, error) {
-	given := web.Decode(c.Call, c.config.Limits.RegisterBytes, func(body []byte) (consul.Placed[registry.RegisterCatalog], error) {
+	given := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (consul.Placed[registry.RegisterCatalog], error) {
 		return consul.DecodeRegistration(body, c.addressOf)
 	})
 	if c.Err == nil {
@@ -38,11 +38,11 @@ func (c call) catalogRegister() (any, error) {
 }
 
 // addressOf is the address of a node of the catalog, by the registry's name, as this node knows it.
-func (h *Handler) addressOf(node string) string {
+func (e *endpoints) addressOf(node string) string {
 	if node == "" {
-		return h.home("").Address
+		return e.home("").Address
 	}
-	v := web.StaleView(h.config.Service)
+	v := web.StaleView(e.Service)
 	if v == nil {
 		return ""
 	}
@@ -51,14 +51,6 @@ func (h *Handler) addressOf(node string) string {
 		return ""
 	}
 	return n.Address
-}
-
-// checkDatacenter refuses a body that names another datacenter than the own one.
-func (h *Handler) checkDatacenter(name string) error {
-	if name != "" && name != h.datacenter() {
-		return consulError("No path to datacenter")
-	}
-	return nil
 }
 
 // unknownOfCheck words what is wrong with a registration that has a check of a service that is not on
@@ -90,26 +82,26 @@ func eurekasOwn(id string) string {
 
 // registerCatalog registers what a body says. unknown words what is wrong if a check names a service
 // that is not there.
-func (h *Handler) registerCatalog(ctx context.Context, op registry.RegisterCatalog, unknown func(*registry.View) error) error {
+func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCatalog, unknown func(*registry.View) error) error {
 	if len(op.Checks) > registry.MaxChecks {
 		return errTooManyChecks // and no need to write it to the log
 	}
 	if op.Instance != nil {
-		if err := h.CheckQuota(op.Instance.Key()); err != nil {
+		if err := e.CheckQuota(op.Instance.Key()); err != nil {
 			return err
 		}
 	}
-	if err := h.checkProbes(op); err != nil {
+	if err := e.checkProbes(op); err != nil {
 		return err
 	}
-	result, err := h.applyCatalog(ctx, op)
+	result, err := e.applyCatalog(ctx, op)
 	switch {
 	case err != nil || result.Outcome == registry.Done:
 		return err
 	case result.Outcome == registry.TooManyChecks:
 		return errTooManyChecks
 	}
-	v, err := h.newestForConsul(ctx)
+	v, err := e.newestForConsul(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,9 +122,9 @@ var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service ma
 
 // checkProbes refuses checks that would be made to ask what they may not. One of a service that is not known
 // here is judged by whoever runs it.
-func (h *Handler) checkProbes(op registry.RegisterCatalog) error {
+func (e *endpoints) checkProbes(op registry.RegisterCatalog) error {
 	for _, c := range op.Checks {
-		if c.Probe == nil || h.config.RefuseProbe == nil {
+		if c.Probe == nil || e.config.RefuseProbe == nil {
 			continue
 		}
 		service, instance := op.Service, op.Instance
@@ -140,11 +132,11 @@ func (h *Handler) checkProbes(op registry.RegisterCatalog) error {
 		case c.Service == "":
 			service, instance = nil, nil
 		case service == nil || service.ID != c.Service:
-			if service, instance = h.serviceOf(op.Node, c.Service); service == nil {
+			if service, instance = e.serviceOf(op.Node, c.Service); service == nil {
 				continue
 			}
 		}
-		if why := h.config.RefuseProbe(c.Probe, service, instance); why != "" {
+		if why := e.config.RefuseProbe(c.Probe, service, instance); why != "" {
 			return web.BadRequest(fmt.Sprintf("Invalid check %q: %s", c.ID, why))
 		}
 	}
@@ -152,8 +144,8 @@ func (h *Handler) checkProbes(op registry.RegisterCatalog) error {
 }
 
 // serviceOf is a service of a node (nil: the logical one) as this node knows it, nil if it does not.
-func (h *Handler) serviceOf(node *registry.Node, id string) (*registry.CatalogService, *registry.Instance) {
-	v := web.StaleView(h.config.Service)
+func (e *endpoints) serviceOf(node *registry.Node, id string) (*registry.CatalogService, *registry.Instance) {
+	v := web.StaleView(e.Service)
 	if v == nil {
 		return nil, nil
 	}
@@ -222,7 +214,7 @@ func nameTaken(v *registry.View, name string) error {
 
 // catalogDeregister is PUT /v1/catalog/deregister. It is final, and true whatever was there.
 func (c call) catalogDeregister() (any, error) {
-	given := web.Decode(c.Call, c.config.Limits.RegisterBytes, consul.DecodeDeregistration)
+	given := web.Decode(c.Call, c.Limits.RegisterBytes, consul.DecodeDeregistration)
 	if c.Err == nil {
 		c.Err = c.checkDatacenter(given.Datacenter)
 	}
@@ -235,14 +227,14 @@ func (c call) catalogDeregister() (any, error) {
 	return true, nil
 }
 
-func (h *Handler) deregisterPlaced(ctx context.Context, op registry.DeregisterCatalog) error {
+func (e *endpoints) deregisterPlaced(ctx context.Context, op registry.DeregisterCatalog) error {
 	if op.Node == "" && op.Service == "" && op.Check == "" {
 		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", consul.NodeName))
 	}
 	if op.Node == "" && op.Service != "" {
-		return h.deregisterService(ctx, op.Service)
+		return e.deregisterService(ctx, op.Service)
 	}
-	_, err := h.applyCatalog(ctx, op)
+	_, err := e.applyCatalog(ctx, op)
 	return err
 }
 
@@ -251,15 +243,15 @@ var errUnknownService = errors.New("unknown service id")
 
 // deregisterService removes a service of the logical node, whoever registered it, for good. Errors:
 // errUnknownService, or a refusal.
-func (h *Handler) deregisterService(ctx context.Context, id string) error {
+func (e *endpoints) deregisterService(ctx context.Context, id string) error {
 	if id == "" { // nothing, and never everything: clean-up loops pass what node checks have as service id
 		return errUnknownService
 	}
-	result, err := h.applyCatalog(ctx, registry.DeregisterCatalog{Service: id})
+	result, err := e.applyCatalog(ctx, registry.DeregisterCatalog{Service: id})
 	if err != nil || result.Outcome != registry.NotFound {
 		return err
 	}
-	v, err := h.newestForConsul(ctx)
+	v, err := e.newestForConsul(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,122 @@
+package consulroutes
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// Coordination is what Consul's API needs of a node beyond package web. Only a node with consensus has it.
+type Coordination interface {
+	kv.Service
+	// WatchCatalog begins to wait for a change of an application (upper case; "": of any), of a node or of
+	// a check; see registry.Watchers.Join.
+	WatchCatalog(app string) (woken <-chan struct{}, leave func())
+	// RaftAddresses are the node-to-node addresses of the leader ("": none is known) and of all voters,
+	// sorted.
+	RaftAddresses() (leader string, all []string)
+}
+
+// Config is what the routes need beside a web.Node.
+type Config struct {
+	Coordination Coordination // nil: the node has no consensus, and every route refuses
+	// ReapCritical is for checks that do not say after which time in a critical state their service is removed.
+	ReapCritical time.Duration
+	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
+	// "": it may. Nil: all may.
+	RefuseProbe func(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string
+}
+
+// endpoints has the endpoints of Consul's API.
+type endpoints struct {
+	*web.Node
+	config Config
+}
+
+// call is a call of Consul's API.
+type call struct {
+	*web.Call
+	*endpoints
+}
+
+type endpoint func(c call) (document any, err error)
+
+// tenancies are what Consul Enterprise divides its data by, as the free edition says that it has none
+// (hashicorp/consul, agent/http_oss.go).
+var tenancies = []struct{ param, header, plural string }{
+	{"ns", "X-Consul-Namespace", "Namespaces"},
+	{"partition", "X-Consul-Partition", "Partitions"},
+}
+
+// inOneNamespace refuses requests for another namespace or partition than the default one: to ignore what they
+// say would merge tenants, whose writes overwrite each other.
+func inOneNamespace(e endpoint) endpoint {
+	return func(c call) (any, error) {
+		for _, t := range tenancies {
+			if name := c.R.Header.Get(t.header); !consul.IsDefault(name) {
+				return nil, web.BadRequest(fmt.Sprintf("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural))
+			}
+			if name := c.Text(t.param); !consul.IsDefault(name) {
+				c.Refuse("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural)
+			}
+			if c.Err != nil {
+				return nil, c.Err
+			}
+		}
+		return e(c)
+	}
+}
+
+// inDatacenter refuses requests for another datacenter than the own one.
+func inDatacenter(e endpoint) endpoint {
+	return func(c call) (any, error) {
+		dc := c.Text("dc")
+		if c.Err == nil {
+			c.Err = c.checkDatacenter(dc)
+		}
+		if c.Err != nil {
+			return nil, c.Err
+		}
+		return e(c)
+	}
+}
+
+// unfiltered refuses a filter: an answer that ignored it would be taken for what it selects.
+func unfiltered(e endpoint) endpoint {
+	return func(c call) (any, error) {
+		if c.Text("filter") != "" {
+			c.Refuse("Failed to create boolean expression evaluator: filter expressions are not offered here; " +
+				"ask without filter (tag, node-meta and passing are offered) and select from the answer")
+		}
+		if c.Err != nil {
+			return nil, c.Err
+		}
+		return e(c)
+	}
+}
+
+// datacenter is the own one's name in Consul's API, where there must be one.
+func (e *endpoints) datacenter() string {
+	if e.Datacenter == "" {
+		return "dc1"
+	}
+	return e.Datacenter
+}
+
+// consulError is a request that was understood and cannot be done.
+func consulError(text string) error {
+	return &web.Refusal{Status: http.StatusInternalServerError, Text: text}
+}
+
+// checkDatacenter refuses a body that names another datacenter than the own one.
+func (e *endpoints) checkDatacenter(name string) error {
+	if name != "" && name != e.datacenter() {
+		return consulError("No path to datacenter")
+	}
+	return nil
+}

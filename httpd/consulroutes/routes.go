@@ -1,0 +1,71 @@
+package consulroutes
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+type route web.Route[call]
+
+// Routes are Consul's API. Their paths are to be taken as they came: what follows the fixed part is one name.
+func Routes(n *web.Node, config Config) []web.Route[*web.Call] {
+	e := &endpoints{Node: n, config: config}
+	rows := make([]route, len(table))
+	for i, rt := range table {
+		rt.Do = web.WithCoordination(inOneNamespace(inDatacenter(rt.Do)))
+		rows[i] = rt
+	}
+	return web.Bind(rows, func(c *web.Call) call { return call{c, e} })
+}
+
+// table is Consul's API. A variable at a path's end takes all that is left of it, slashes too, and nothing as
+// well: the endpoint says what is missing. The most frequent come first.
+var table = []route{
+	{web.Get, "/v1/kv/{key}", web.ConsulForm, call.getKey},
+	{web.Put, "/v1/kv/{key}", web.ConsulForm, call.putKey},
+	{web.Delete, "/v1/kv/{key}", web.ConsulForm, call.deleteKey},
+	{web.Put, "/v1/session/renew/{id}", web.ConsulForm, web.Bodiless(call.renewSession)},
+	{web.Put, "/v1/session/create", web.ConsulForm, call.createSession},
+	{web.Put, "/v1/session/destroy/{id}", web.ConsulForm, web.Bodiless(call.destroySession)},
+	{web.Get, "/v1/session/info/{id}", web.ConsulForm, call.sessionInfo},
+	{web.Get, "/v1/session/node/{node}", web.ConsulForm, call.sessionsOfNode},
+	{web.Get, "/v1/session/list", web.ConsulForm, call.sessionList},
+	{web.Put, "/v1/txn", web.ConsulForm, call.txn},
+	{web.Get, "/v1/status/leader", web.ConsulForm, call.statusLeader},
+	{web.Get, "/v1/status/peers", web.ConsulForm, call.statusPeers},
+
+	// All servers are one agent: an instance may be registered with one, send its heartbeats to another and be
+	// deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api, AgentConsulClient).
+	{web.PutOrGet, "/v1/agent/check/pass/{id}", web.ConsulForm, beatCheck(registry.Passing)},
+	{web.PutOrGet, "/v1/agent/check/warn/{id}", web.ConsulForm, beatCheck(registry.Warning)},
+	{web.PutOrGet, "/v1/agent/check/fail/{id}", web.ConsulForm, beatCheck(registry.Critical)},
+	{web.Put, "/v1/agent/check/update/{id}", web.ConsulForm, call.updateCheck},
+	{web.Put, "/v1/agent/check/register", web.ConsulForm, call.registerCheck},
+	{web.PutOrGet, "/v1/agent/check/deregister/{id}", web.ConsulForm, web.Bodiless(call.deregisterCheck)},
+	{web.Put, "/v1/agent/service/register", web.ConsulForm, call.registerService},
+	{web.Put, "/v1/agent/service/deregister/{id}", web.ConsulForm, web.Bodiless(call.deregisterByAgent)},
+	{web.Put, "/v1/agent/service/maintenance/{id}", web.ConsulForm, call.serviceMaintenance},
+	{web.Put, "/v1/agent/maintenance", web.ConsulForm, call.nodeMaintenance},
+	{web.Get, "/v1/agent/self", web.ConsulForm, call.agentSelf},
+	{web.Get, "/v1/agent/members", web.ConsulForm, call.agentMembers},
+	{web.Get, "/v1/agent/services", web.ConsulForm, unfiltered(call.agentServices)},
+	{web.Get, "/v1/agent/service/{id}", web.ConsulForm, call.agentService},
+	{web.Get, "/v1/agent/checks", web.ConsulForm, unfiltered(call.agentChecks)},
+	{web.Get, "/v1/agent/health/service/id/{id}", web.ConsulForm, call.agentHealthByID},
+	{web.Get, "/v1/agent/health/service/name/{name}", web.ConsulForm, call.agentHealthByName},
+
+	// The catalog's nodes are the logical one, on which everything is that an agent or a client of Eureka
+	// registered, and those that registrars named.
+	{web.Put, "/v1/catalog/register", web.ConsulForm, call.catalogRegister},
+	{web.Put, "/v1/catalog/deregister", web.ConsulForm, call.catalogDeregister},
+	{web.Get, "/v1/catalog/datacenters", web.ConsulForm, call.catalogDatacenters},
+	{web.Get, "/v1/catalog/nodes", web.ConsulForm, unfiltered(call.catalogNodes)},
+	{web.Get, "/v1/catalog/services", web.ConsulForm, unfiltered(call.catalogServices)},
+	{web.Get, "/v1/catalog/service/{name}", web.ConsulForm, unfiltered(call.catalogService)},
+	{web.Get, "/v1/catalog/node/{node}", web.ConsulForm, unfiltered(call.catalogNode)},
+	{web.Get, "/v1/catalog/node-services/{node}", web.ConsulForm, unfiltered(call.catalogNodeServices)},
+	{web.Get, "/v1/health/service/{name}", web.ConsulForm, unfiltered(call.healthService)},
+	{web.Get, "/v1/health/checks/{name}", web.ConsulForm, unfiltered(call.healthChecks)},
+	{web.Get, "/v1/health/node/{node}", web.ConsulForm, unfiltered(call.healthNode)},
+	{web.Get, "/v1/health/state/{state}", web.ConsulForm, unfiltered(call.healthState)},
+}
