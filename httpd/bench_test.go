@@ -4,11 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -22,6 +23,31 @@ type discard struct{ header http.Header }
 func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d *discard) WriteHeader(int)             {}
+
+// sample is an instance of about 1.1 KB in JSON.
+func sample(app, id string, dirty int64) *registry.Instance {
+	return &registry.Instance{
+		InstanceID: id, HostName: id + ".example.internal", App: app, IPAddr: "10.1.2.3", Status: registry.Up, CountryID: 1,
+		Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 443},
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 30, Duration: 90, LastDirty: dirty,
+		Metadata: []registry.Pair{
+			{Key: "zone", Value: "zone-a"}, {Key: "management.port", Value: "8081"},
+			{Key: "version", Value: "1.10"}, {Key: "commit", Value: strings.Repeat("0123456789", 4)},
+		},
+		HomePageURL:   "http://" + id + ".example.internal:8080/",
+		StatusPageURL: "http://" + id + ".example.internal:8080/actuator/info", HealthCheckURL: "http://" + id + ".example.internal:8080/actuator/health",
+		VIP: strings.ToLower(app), SecureVIP: strings.ToLower(app),
+	}
+}
+
+// filled has n instances in applications of 100.
+func filled(t testing.TB, n int) *registrytest.Memory {
+	b := registrytest.New()
+	for i := range n {
+		b.Perform(t, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), 1)})
+	}
+	return b
+}
 
 // BenchmarkCachedFullFetch is a full fetch of 10,000 instances that are ready, compressed.
 func BenchmarkCachedFullFetch(b *testing.B) {
@@ -66,36 +92,6 @@ func BenchmarkRenew(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkHeapPerInstance reports the live heap per instance with JSON and XML served, plain and
-// compressed. Goal: 4 KB.
-func BenchmarkHeapPerInstance(b *testing.B) {
-	const n = 20_000
-	for b.Loop() {
-		before := liveHeap()
-		s := filled(b, n)
-		registered := liveHeap()
-		d := newTestDocuments(s)
-		for _, rep := range []representation{{}, {gzip: true}} {
-			d.full(s.Newest(), rep)
-			rep.format.XML = true
-			d.full(s.Newest(), rep)
-		}
-		served := liveHeap()
-		b.ReportMetric(float64(registered-before)/n, "B/instance-registered")
-		b.ReportMetric(float64(served-before)/n, "B/instance-served")
-		runtime.KeepAlive(s)
-		runtime.KeepAlive(d)
-	}
-}
-
-func liveHeap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // heartbeat is what a Java client sends.

@@ -44,12 +44,8 @@ func (h *Handler) Layers(remote string) (n int) {
 	return n
 }
 
-// CachedAnswers is the number of answers in the read-only cache.
-func (h *Handler) CachedAnswers() int {
-	h.readOnly.mu.Lock()
-	defer h.readOnly.mu.Unlock()
-	return len(h.readOnly.answers)
-}
+// CachedAnswers is the number of responses in the read-only cache.
+func (h *Handler) CachedAnswers() int { return h.eureka.KeptResponses() }
 
 // SetPace shortens the times of watches for the tests that cannot run in virtual time.
 func (h *Handler) SetPace(gap, quiet, slow, cut time.Duration) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -27,14 +28,12 @@ type Handler struct {
 	router       *mux.Router
 	consul       *mux.Router // of the paths that are taken as they came, see takenAsIs
 	appsPrefixes []string    // of the heartbeat route: each base path with /apps/
+	eureka       *eurekaroutes.Eureka
 	metrics      *metrics
-	documents    *documents
 	limiter      *limiter
-	readOnly     *readOnly // nil: there is none
 	sites        *sites
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 	draining     atomic.Bool                // see Drain
-	gate         gate
 }
 
 // call is a call with what the handler has.
@@ -58,13 +57,10 @@ func New(c Config) (*Handler, error) {
 	}
 	h := &Handler{
 		Node: web.NewNode(c.node()), config: c, router: newRouter(), consul: newRouter(),
-		gate: gate{service: c.Service, wait: c.WaitWhenEmpty}, sites: newSites(c.Hosts), documents: newDocuments(c.Service),
+		sites: newSites(c.Hosts),
 	}
-	h.metrics = newMetrics(c.Metrics, c.Service, h.keptBytes)
-	h.documents.built = h.metrics.built
-	if c.ReadOnlyCache {
-		h.readOnly = newReadOnly(c.Service, h.documents.count)
-	}
+	h.eureka = eurekaroutes.New(h.Node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
+	h.metrics = newMetrics(c.Metrics, c.Service)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
 		return nil, err
@@ -75,14 +71,6 @@ func New(c Config) (*Handler, error) {
 
 // newRouter redirects nothing: a redirected PUT would lose its body.
 func newRouter() *mux.Router { return mux.NewRouter().SkipClean(true).UseEncodedPath() }
-
-// keptBytes is the size of all documents that are kept.
-func (h *Handler) keptBytes() float64 {
-	if h.readOnly == nil {
-		return h.documents.bytes()
-	}
-	return h.documents.bytes() + h.readOnly.bytes()
-}
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -109,7 +97,7 @@ func (h *Handler) Drain() { h.draining.Store(true) }
 // serveRouted answers whatever is not an ordinary heartbeat.
 func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	h.gate.look()
+	h.eureka.ObserveLoad()
 	a := h.NewResponse(w)
 	defer func() {
 		a.Release()

@@ -30,7 +30,7 @@ type renewMetrics struct {
 	requests map[int]prometheus.Counter // by status
 }
 
-func newMetrics(reg prometheus.Registerer, service registry.Service, documentBytes func() float64) *metrics {
+func newMetrics(reg prometheus.Registerer, service registry.Service) *metrics {
 	m := &metrics{
 		requests: web.NewCounters(reg, "rollcall_http_requests_total", "Requests answered, by route template, method and status.", "route", "method", "code"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -38,14 +38,12 @@ func newMetrics(reg prometheus.Registerer, service registry.Service, documentByt
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "method"}),
 		panics: web.NewCounters(reg, "rollcall_http_panics_total", "Handlers that panicked; each is a defect.").WithLabelValues(),
-		built:  web.NewCounters(reg, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form"),
 		rateLimited: web.NewCounters(reg, "rollcall_http_rate_limited_total",
 			"Fetches refused by the rate limiter, by target (upstream: numOfRateLimitedRequests).", "target"),
 		wouldLimit: web.NewCounters(reg, "rollcall_http_rate_would_limit_total",
 			"Fetches that the rate limiter would have refused if it were enabled, by target (upstream: numOfRateLimitedRequestCandidates).", "target"),
 	}
-	kept := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents."}, documentBytes)
-	reg.MustRegister(m.durations, kept, instanceGauge{service})
+	reg.MustRegister(m.durations, instanceGauge{service})
 	m.renew = m.resolveRenew()
 	return m
 }

@@ -63,75 +63,11 @@ func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (
 	}()
 	err := checkBounds(r, web.MaxParams)
 	if err == nil {
-		status, err = h.renew(w, r, registry.NewKey(app, id))
+		status, err = h.eureka.Renew(w, r, registry.NewKey(app, id))
 	}
 	if err != nil {
 		status = web.RefusalOf(err).Status
 		h.Fail(w, web.EmptyForm, err)
 	}
 	return status
-}
-
-// renewRouted answers a heartbeat that came through the router.
-func (c call) renewRouted() (any, error) {
-	_, err := c.renew(c.W, c.R, c.Key())
-	return web.Sent, err
-}
-
-// renew performs a heartbeat and returns the status answered. Neither 200 nor 404 has a body: Jersey
-// clients decode any body as an instance, and one that fails to decode is a failed heartbeat, after
-// which the client never registers again.
-func (h *Handler) renew(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
-	op, err := h.renewOp(w, r, key)
-	if err != nil {
-		return 0, err
-	}
-	origin := h.originOf(r)
-	results, err := h.Perform(r.Context(), origin, op)
-	if err != nil {
-		err = web.WriteError(err)
-		h.CountOperation(op, origin, web.OutcomeOfError(err))
-		return 0, err
-	}
-	result := results[0]
-	h.CountRenewal(origin, result.Outcome)
-	switch result.Outcome {
-	case registry.Done:
-		h.LabelWrite(w.Header(), result)
-		return http.StatusOK, nil // net/http answers a handler that wrote nothing so, with Content-Length: 0
-	case registry.Older:
-		if origin.Replicated() {
-			return h.renewConflict(w, r, key)
-		}
-		return http.StatusOK, nil
-	}
-	w.WriteHeader(http.StatusNotFound)
-	return http.StatusNotFound, nil
-}
-
-func (h *Handler) renewOp(w http.ResponseWriter, r *http.Request, key registry.Key) (registry.Renew, error) {
-	op := registry.Renew{Key: key}
-	if err := web.DropBody(w, r, h.config.Limits.IgnoredBytes); err != nil {
-		return op, err
-	}
-	q := web.ParamsOf(r)
-	if op.LastDirty = q.LastDirty(); isReplication(r) {
-		op.Overridden, _ = registry.ParseStatus(q.Text("overriddenstatus"))
-	}
-	return op, q.Err
-}
-
-// renewConflict answers a replicator whose copy is older with the newer one, for it to take over.
-func (h *Handler) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
-	v, err := h.ViewAfterWrite(r.Context())
-	if err != nil {
-		return 0, err
-	}
-	lease, ok := v.Lease(key)
-	if !ok {
-		w.WriteHeader(http.StatusConflict) // gone meanwhile: there is nothing to take over
-		return http.StatusConflict, nil
-	}
-	writeInstance(w, r, http.StatusConflict, fullFormat(r, false), v, lease)
-	return http.StatusConflict, nil
 }

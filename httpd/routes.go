@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
+	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -30,32 +31,7 @@ type ownRoute struct {
 	answers any // the document of package api that 200 comes with; nil: none, or one that servers say to each other
 }
 
-// eurekaRoutes are the endpoints of the protocol under each base path.
-var eurekaRoutes = []route{
-	{web.Get, "/apps", web.EurekaForm, loaded(cached(allApps, call.fullList))},
-	{web.Get, "/apps/delta", web.EurekaForm, loaded(cached(allAppsDelta, call.delta))},
-	{web.Get, "/apps/{app}", web.EurekaForm, loaded(cached(oneApp, web.Viewed(call.application)))},
-	{web.Get, "/apps/{app}/{id}", web.EurekaForm, web.Viewed(call.instance)},
-	{web.Get, "/instances/{id}", web.EurekaForm, web.Viewed(call.instanceAnywhere)},
-	{web.Get, "/vips/{vip}", web.EurekaForm, loaded(cached(oneVIP, byAddress("vip", web.FreshView.ByVIP)))},
-	{web.Get, "/svips/{svip}", web.EurekaForm, loaded(cached(oneSecureVIP, byAddress("svip", web.FreshView.BySecureVIP)))},
-	{web.Get, "/status", web.EurekaForm, call.serverStatus},
-	{web.Get, statusOverridesPath, web.EurekaForm, web.Viewed(call.statusOverrides)},
-	{web.Post, "/apps/{app}", web.EurekaForm, call.register},
-	{web.Put, "/apps/{app}/{id}", web.EmptyForm, call.renewRouted},
-	{web.Delete, "/apps/{app}/{id}", web.EmptyForm, call.cancel},
-	{web.Put, "/apps/{app}/{id}/status", web.EurekaForm, call.setStatus},
-	{web.Delete, "/apps/{app}/{id}/status", web.EurekaForm, call.deleteStatus},
-	{web.Put, metadataPath, web.EurekaForm, call.updateMetadata},
-	{web.Post, "/peerreplication/batch", web.EurekaForm, web.BoundBatches(web.BatchPatience, call.batch)},
-	{web.Put, "/asg/{asg}/status", web.EmptyForm, web.Bodiless(call.autoScalingGroup)},
-}
-
-const (
-	metadataPath        = "/apps/{app}/{id}/metadata"
-	statusOverridesPath = "/serverinfo/statusoverrides"
-	memberPath          = "/v1/rollcall/members/{name}" // of one node of the cluster
-)
+const memberPath = "/v1/rollcall/members/{name}" // of one node of the cluster
 
 // ownRoutes are our own API, and what an operator looks at.
 var ownRoutes = []ownRoute{
@@ -101,7 +77,6 @@ var ownRoutes = []ownRoute{
 
 	{route{web.Get, "/healthz", web.JSONForm, call.healthz}, nil},
 	{route{web.Get, "/readyz", web.JSONForm, call.readyz}, nil},
-	{route{web.Get, statusOverridesPath, web.EurekaForm, web.Viewed(call.statusOverrides)}, nil},
 }
 
 // routes builds the routers: Eureka's resources under each base path, then everything else.
@@ -113,7 +88,7 @@ func (h *Handler) routes() {
 		v1 := strings.EqualFold(base[strings.LastIndex(base, "/")+1:], "v1")
 		under := h.router.PathPrefix(base).Subrouter()
 		h.answerUnrouted(under)
-		for _, rt := range web.Bind(eurekaRoutes, h.callOf) {
+		for _, rt := range h.eureka.Routes() {
 			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(rt.Methods...)
 		}
 	}
@@ -121,7 +96,7 @@ func (h *Handler) routes() {
 		rt := h.bound(own.route)
 		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
-	for _, rt := range dashboard.Routes(h.Node, h.peerStatus) {
+	for _, rt := range append(dashboard.Routes(h.Node, h.peerStatus), h.eureka.RootRoutes()...) {
 		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
 	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})
@@ -140,7 +115,7 @@ func (h *Handler) bound(rt route) web.Route[*web.Call] { return web.Bind([]route
 // handle turns a route into a handler; template is the metrics' name of the route.
 func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http.Handler {
 	params := web.MaxParams
-	if rt.Path == metadataPath {
+	if rt.Path == eurekaroutes.MetadataPath {
 		params = web.MaxMetaParams
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,4 +1,4 @@
-package httpd
+package eurekaroutes
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // as a whole only where the sender may try it again (503), or where it never can succeed: the sender
 // drops all items of a batch that is answered anything else.
 func (c call) batch() (any, error) {
-	items := decodedEureka(c, c.config.Limits.BatchBytes, func(body []byte, _ eureka.Format) ([]eureka.Item, error) {
+	items := decodedEureka(c, c.Limits.BatchBytes, func(body []byte, _ eureka.Format) ([]eureka.Item, error) {
 		return eureka.DecodeBatch(body) // JSON only; XML does not parse as such
 	})
 	if c.Err != nil {
@@ -28,34 +28,34 @@ func (c call) batch() (any, error) {
 }
 
 // applyBatch returns one result per item, in order.
-func (h *Handler) applyBatch(ctx context.Context, origin registry.Origin, items []eureka.Item) ([]eureka.ItemResult, error) {
+func (e *endpoints) applyBatch(ctx context.Context, origin registry.Origin, items []eureka.Item) ([]eureka.ItemResult, error) {
 	answers := make([]eureka.ItemResult, len(items))
 	var ops []registry.Op
 	var asked []int // the item of each operation
 	for i := range items {
-		if answers[i].Status = h.refuseItem(&items[i]); answers[i].Status == 0 {
+		if answers[i].Status = e.refuseItem(&items[i]); answers[i].Status == 0 {
 			ops, asked = append(ops, opOf(&items[i])), append(asked, i)
 		}
 	}
 	if len(ops) == 0 {
 		return answers, nil
 	}
-	results, err := h.Perform(ctx, origin, ops...)
+	results, err := e.Perform(ctx, origin, ops...)
 	if err != nil {
 		err = web.WriteError(err)
-		h.countBatch(origin, ops, func(int) string { return web.OutcomeOfError(err) })
+		e.countBatch(origin, ops, func(int) string { return web.OutcomeOfError(err) })
 		return nil, err
 	}
-	h.countBatch(origin, ops, func(n int) string { return web.OutcomeNames[results[n].Outcome] })
+	e.countBatch(origin, ops, func(n int) string { return web.OutcomeNames[results[n].Outcome] })
 	for n, result := range results {
 		answers[asked[n]].Status = itemStatus(result.Outcome)
 	}
-	return answers, h.addConflicts(ctx, items, answers)
+	return answers, e.addConflicts(ctx, items, answers)
 }
 
-func (h *Handler) countBatch(origin registry.Origin, ops []registry.Op, outcome func(n int) string) {
+func (e *endpoints) countBatch(origin registry.Origin, ops []registry.Op, outcome func(n int) string) {
 	for n, op := range ops {
-		h.CountOperation(op, origin, outcome(n))
+		e.CountOperation(op, origin, outcome(n))
 	}
 }
 
@@ -64,7 +64,7 @@ func (h *Handler) countBatch(origin registry.Origin, ops []registry.Op, outcome 
 const maxItemBytes = 512 << 10
 
 // refuseItem is the status of an item that is not to be applied, 0 for all others.
-func (h *Handler) refuseItem(item *eureka.Item) int {
+func (e *endpoints) refuseItem(item *eureka.Item) int {
 	if status := item.Refusal(); status != 0 {
 		return status
 	}
@@ -74,7 +74,7 @@ func (h *Handler) refuseItem(item *eureka.Item) int {
 	if len(eureka.AppendInstance(nil, eureka.Format{}, item.Lease, item.Lease.RenewedAt)) > maxItemBytes {
 		return http.StatusRequestEntityTooLarge
 	}
-	if err := h.CheckQuota(item.Lease.Instance.Key()); err != nil {
+	if err := e.CheckQuota(item.Lease.Instance.Key()); err != nil {
 		return web.RefusalOf(err).Status
 	}
 	return 0
@@ -109,7 +109,7 @@ func itemStatus(outcome registry.Outcome) int {
 
 // addConflicts adds the stored instances to answers of 409, for the sender to take over. One that is
 // gone meanwhile, perhaps by a later item, is left out.
-func (h *Handler) addConflicts(ctx context.Context, items []eureka.Item, answers []eureka.ItemResult) error {
+func (e *endpoints) addConflicts(ctx context.Context, items []eureka.Item, answers []eureka.ItemResult) error {
 	var v web.FreshView
 	for i := range answers {
 		if answers[i].Status != http.StatusConflict {
@@ -117,7 +117,7 @@ func (h *Handler) addConflicts(ctx context.Context, items []eureka.Item, answers
 		}
 		if v.View == nil {
 			var err error
-			if v, err = h.ViewAfterWrite(ctx); err != nil {
+			if v, err = e.ViewAfterWrite(ctx); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package httpd
+package eurekaroutes
 
 import (
 	"net/http"
@@ -251,4 +251,11 @@ func (c *readOnly) bytes() float64 {
 		n += a.held.Load()
 	}
 	return float64(n)
+}
+
+// len is how many responses are kept.
+func (c *readOnly) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.answers)
 }

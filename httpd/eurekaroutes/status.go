@@ -1,4 +1,4 @@
-package httpd
+package eurekaroutes
 
 import (
 	"cmp"
@@ -34,17 +34,17 @@ func schemeOf(r *http.Request) string {
 	return "http://"
 }
 
-func (h *Handler) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
+func (e *endpoints) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
 	memory := show.ReadMemory()
 	info := &eureka.StatusInfo{
 		General: []registry.Pair{
-			{Key: "environment", Value: "rollcall " + h.config.Version},
+			{Key: "environment", Value: "rollcall " + e.Version},
 			{Key: "num-of-cpus", Value: strconv.Itoa(runtime.NumCPU())},
 			{Key: "total-avail-memory", Value: fmt.Sprintf("%dmb", memory.Total>>20)},
 			{Key: "current-memory-usage", Value: memory.Usage()},
-			{Key: "server-uptime", Value: show.Uptime(time.Since(h.Started))},
+			{Key: "server-uptime", Value: show.Uptime(time.Since(e.Started))},
 		},
-		Instance: h.ownLease(cluster),
+		Instance: e.ownLease(cluster),
 	}
 	var registered []string
 	for _, n := range cluster.Nodes {
@@ -65,13 +65,13 @@ func (h *Handler) statusInfo(cluster api.Status, scheme string) *eureka.StatusIn
 
 // ownLease is this node as an instance. It is in no registry: a node's life is the cluster's
 // business, not a lease's.
-func (h *Handler) ownLease(cluster api.Status) *registry.Lease {
-	host, port := h.ownAddress(cluster)
+func (e *endpoints) ownLease(cluster api.Status) *registry.Lease {
+	host, port := e.ownAddress(cluster)
 	status := registry.Up
 	if !cluster.Ready {
 		status = registry.Starting
 	}
-	started := h.Started.UnixMilli()
+	started := e.Started.UnixMilli()
 	return &registry.Lease{
 		Instance: &registry.Instance{
 			InstanceID: cluster.Node, HostName: host, IPAddr: host, App: serverApp, Status: status,
@@ -84,7 +84,7 @@ func (h *Handler) ownLease(cluster api.Status) *registry.Lease {
 	}
 }
 
-func (h *Handler) ownAddress(cluster api.Status) (host string, port uint16) {
+func (e *endpoints) ownAddress(cluster api.Status) (host string, port uint16) {
 	for _, n := range cluster.Nodes {
 		if n.ID != cluster.Node {
 			continue

@@ -1,4 +1,4 @@
-package httpd
+package eurekaroutes
 
 import (
 	"net/http"
@@ -17,27 +17,27 @@ func isReplication(r *http.Request) bool {
 }
 
 // originOf says who sent a request of Eureka's protocol other than a batch.
-func (h *Handler) originOf(r *http.Request) registry.Origin {
+func (e *endpoints) originOf(r *http.Request) registry.Origin {
 	if isReplication(r) {
-		return h.serverOf(r)
+		return e.serverOf(r)
 	}
 	return registry.FromClient
 }
 
 // serverOf is the origin of what a Eureka server sends: a datacenter of its own.
-func (h *Handler) serverOf(r *http.Request) registry.Origin {
-	if h.config.EurekaSender == nil {
+func (e *endpoints) serverOf(r *http.Request) registry.Origin {
+	if e.config.Sender == nil {
 		return registry.FromEureka
 	}
 	return registry.Origin{
 		Kind: registry.RemoteDC,
-		DC:   h.config.EurekaSender(r.Header.Get("DiscoveryIdentity-Id"), r.RemoteAddr),
+		DC:   e.config.Sender(r.Header.Get("DiscoveryIdentity-Id"), r.RemoteAddr),
 	}
 }
 
 // register is POST apps/{app}. It answers 204 and nothing else: clients take 200 for a failure.
 func (c call) register() (any, error) {
-	instance := decodedEureka(c, c.config.Limits.RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
+	instance := decodedEureka(c, c.Limits.RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
 		return eureka.DecodeRegistration(body, f, c.Segment("app"))
 	})
 	if c.Err == nil {
@@ -115,9 +115,9 @@ func (c call) updateMetadata() (any, error) {
 
 // checkMetadata bounds what an instance's metadata would become. Like the quota it looks at this
 // node's copy.
-func (h *Handler) checkMetadata(key registry.Key, pairs []registry.Pair) error {
+func (e *endpoints) checkMetadata(key registry.Key, pairs []registry.Pair) error {
 	var stored []registry.Pair
-	if v := web.StaleView(h.config.Service); v != nil {
+	if v := web.StaleView(e.Service); v != nil {
 		if lease, ok := v.Find(key); ok {
 			stored = lease.Instance.Metadata
 		}

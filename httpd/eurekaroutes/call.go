@@ -1,0 +1,75 @@
+package eurekaroutes
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// Config is what the routes need beside a web.Node.
+type Config struct {
+	// Sender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
+	// and an address (host:port). Nil: all are "eureka".
+	Sender func(identity, address string) string
+	// WaitWhenEmpty is how long fetches are refused after a start that found no instance anywhere.
+	WaitWhenEmpty time.Duration
+	// ReadOnlyCache: reads of lists that do not ask for a consistency get responses that are up to 30 s old.
+	ReadOnlyCache bool
+}
+
+// Eureka serves the protocol. Safe for concurrent use.
+type Eureka struct{ endpoints *endpoints }
+
+// endpoints has the endpoints of the protocol.
+type endpoints struct {
+	*web.Node
+	config    Config
+	documents *documents
+	readOnly  *readOnly // nil: there is none
+	gate      gate
+}
+
+// call is a call of the protocol.
+type call struct {
+	*web.Call
+	*endpoints
+}
+
+type endpoint func(c call) (document any, err error)
+
+type route web.Route[call]
+
+// New starts nothing.
+func New(n *web.Node, c Config) *Eureka {
+	e := &endpoints{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}}
+	e.documents.built = web.NewCounters(n.Metrics, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form")
+	if c.ReadOnlyCache {
+		e.readOnly = newReadOnly(n.Service, e.documents.count)
+	}
+	n.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents."}, e.keptBytes))
+	return &Eureka{e}
+}
+
+// ObserveLoad notes whether the registry is loaded and empty. It must be called before every request that could fill
+// the registry.
+func (e *Eureka) ObserveLoad() { e.endpoints.gate.look() }
+
+// Renew performs a heartbeat and returns the status of the response, see endpoints.renew.
+func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key) (status int, err error) {
+	return e.endpoints.renew(w, r, key)
+}
+
+// KeptResponses is how many responses the read-only cache keeps.
+func (e *Eureka) KeptResponses() int { return e.endpoints.readOnly.len() }
+
+// keptBytes is the size of all documents that are kept.
+func (e *endpoints) keptBytes() float64 {
+	if e.readOnly == nil {
+		return e.documents.bytes()
+	}
+	return e.documents.bytes() + e.readOnly.bytes()
+}

@@ -1,0 +1,72 @@
+package eurekaroutes
+
+import (
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// renewRouted answers a heartbeat that came through the router.
+func (c call) renewRouted() (any, error) {
+	_, err := c.renew(c.W, c.R, c.Key())
+	return web.Sent, err
+}
+
+// renew performs a heartbeat and returns the status answered. Neither 200 nor 404 has a body: Jersey
+// clients decode any body as an instance, and one that fails to decode is a failed heartbeat, after
+// which the client never registers again.
+func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
+	op, err := e.renewOp(w, r, key)
+	if err != nil {
+		return 0, err
+	}
+	origin := e.originOf(r)
+	results, err := e.Perform(r.Context(), origin, op)
+	if err != nil {
+		err = web.WriteError(err)
+		e.CountOperation(op, origin, web.OutcomeOfError(err))
+		return 0, err
+	}
+	result := results[0]
+	e.CountRenewal(origin, result.Outcome)
+	switch result.Outcome {
+	case registry.Done:
+		e.LabelWrite(w.Header(), result)
+		return http.StatusOK, nil // net/http answers a handler that wrote nothing so, with Content-Length: 0
+	case registry.Older:
+		if origin.Replicated() {
+			return e.renewConflict(w, r, key)
+		}
+		return http.StatusOK, nil
+	}
+	w.WriteHeader(http.StatusNotFound)
+	return http.StatusNotFound, nil
+}
+
+func (e *endpoints) renewOp(w http.ResponseWriter, r *http.Request, key registry.Key) (registry.Renew, error) {
+	op := registry.Renew{Key: key}
+	if err := web.DropBody(w, r, e.Limits.IgnoredBytes); err != nil {
+		return op, err
+	}
+	q := web.ParamsOf(r)
+	if op.LastDirty = q.LastDirty(); isReplication(r) {
+		op.Overridden, _ = registry.ParseStatus(q.Text("overriddenstatus"))
+	}
+	return op, q.Err
+}
+
+// renewConflict answers a replicator whose copy is older with the newer one, for it to take over.
+func (e *endpoints) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
+	v, err := e.ViewAfterWrite(r.Context())
+	if err != nil {
+		return 0, err
+	}
+	lease, ok := v.Lease(key)
+	if !ok {
+		w.WriteHeader(http.StatusConflict) // gone meanwhile: there is nothing to take over
+		return http.StatusConflict, nil
+	}
+	writeInstance(w, r, http.StatusConflict, fullFormat(r, false), v, lease)
+	return http.StatusConflict, nil
+}
