@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
+	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -131,6 +132,16 @@ type (
 	EurekaReads = web.EurekaReads
 	// Coordination is kv.Service, and what Consul's API needs beside it.
 	Coordination = consulroutes.Coordination
+	// Members, Peers and PeerRefusal are what our own API needs.
+	Members     = ownroutes.Members
+	Peers       = ownroutes.Peers
+	PeerRefusal = ownroutes.PeerRefusal
+)
+
+// Errors of Members.
+var (
+	ErrUnknownMember = ownroutes.ErrUnknownMember
+	ErrMembership    = ownroutes.ErrMembership
 )
 
 // The settings of reads.eureka.

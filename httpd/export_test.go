@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -50,12 +49,6 @@ func (h *Handler) CachedAnswers() int { return h.eureka.KeptResponses() }
 // SetPace shortens the times of watches for the tests that cannot run in virtual time.
 func (h *Handler) SetPace(gap, quiet, slow, cut time.Duration) {
 	h.Watches.Pace = web.Pace{Gap: gap, Quiet: quiet, Slow: slow, Cut: cut}
-}
-
-// ParsePosition makes parsePosition known to the tests.
-func ParsePosition(text string) (epoch string, index registry.Index, back string, ok bool) {
-	p, err := parsePosition(text)
-	return p.epoch, p.index, p.String(), err == nil
 }
 
 // Routes lists the routes as METHOD template.

@@ -18,6 +18,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
+	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -29,24 +30,13 @@ type Handler struct {
 	consul       *mux.Router // of the paths that are taken as they came, see takenAsIs
 	appsPrefixes []string    // of the heartbeat route: each base path with /apps/
 	eureka       *eurekaroutes.Eureka
+	own          *ownroutes.Own
 	metrics      *metrics
 	limiter      *limiter
 	sites        *sites
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 	draining     atomic.Bool                // see Drain
 }
-
-// call is a call with what the handler has.
-type call struct {
-	*web.Call
-	*Handler
-}
-
-// endpoint performs a call.
-type endpoint func(c call) (document any, err error)
-
-// route is a row of the tables of routes.
-type route web.Route[call]
 
 // New checks the configuration and builds the routes. It starts nothing. Every error of the
 // configuration is reported at once.
@@ -60,6 +50,7 @@ func New(c Config) (*Handler, error) {
 		sites: newSites(c.Hosts),
 	}
 	h.eureka = eurekaroutes.New(h.Node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
+	h.own = ownroutes.New(h.Node, ownroutes.Config{Members: c.Members, Peers: c.Peers})
 	h.metrics = newMetrics(c.Metrics, c.Service)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {

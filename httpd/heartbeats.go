@@ -86,6 +86,10 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 }
 
+// EndWatches ends all watches and refuses new ones: http.Server.Shutdown would wait for them. Serve
+// calls it at shutdown; where Serve is not used, register it with http.Server.RegisterOnShutdown.
+func (h *Handler) EndWatches() { h.Watches.EndAll() }
+
 // Close cuts off connections that were taken over, which http.Server.Close does not know of.
 func (h *Handler) Close() {
 	if b := h.heartbeats.Load(); b != nil {

@@ -6,7 +6,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -26,9 +25,6 @@ func takenAsIs(path string) bool {
 	return ok && rest != "rollcall" && (!strings.HasPrefix(rest, "rollcall/") || strings.HasPrefix(rest, "rollcall/fence/"))
 }
 
-// fenceRoute is our own route of which a variable takes all that is left of the path.
-var fenceRoute = ownRoute{route{web.Get, "/v1/rollcall/fence/{key}", web.JSONForm, call.fence}, api.FenceState{}}
-
 // routeAsIs builds the router of the paths that are taken as they came: Consul's API and the fences.
 func (h *Handler) routeAsIs() {
 	h.consul.NotFoundHandler = http.HandlerFunc(h.unroutedConsul)
@@ -36,9 +32,7 @@ func (h *Handler) routeAsIs() {
 	routes := consulroutes.Routes(h.Node, consulroutes.Config{
 		Coordination: h.config.Coordination, ReapCritical: h.config.ReapCritical, RefuseProbe: h.config.RefuseProbe,
 	})
-	fence := fenceRoute.route
-	fence.Do = web.WithCoordination(fence.Do)
-	for _, rt := range append(routes, h.bound(fence)) {
+	for _, rt := range append(routes, h.own.FenceRoute()) {
 		h.consul.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
 }

@@ -416,37 +416,6 @@ func TestManyChangesAreReadInParts(t *testing.T) {
 	})
 }
 
-func TestPositionsAreReadAsTheyAreWritten(t *testing.T) {
-	for _, row := range []struct {
-		text, epoch string
-		index       registry.Index
-	}{
-		{"test-0", "test", 0},
-		{"c0ffee-1-42", "c0ffee-1", 42},
-		{"-7", "", 7},
-		{"a--7", "a-", 7},
-		{"test-18446744073709551615", "test", 1<<64 - 1},
-	} {
-		epoch, index, back, ok := httpd.ParsePosition(row.text)
-		expect.That(t, ok && epoch == row.epoch && index == row.index && back == row.text, "%q: got %q %d %q, %v", row.text, epoch, index, back, ok)
-	}
-}
-
-// FuzzPositions: what is accepted has one spelling, and can be sent in a line of an event.
-func FuzzPositions(f *testing.F) {
-	for _, seed := range []string{"test-1", "a-b-0", "-0", "", "-", "test-01", "test-+1", "test-18446744073709551616", "te\nst-1", "test\xff-1", "test-1\x00"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		epoch, _, back, ok := httpd.ParsePosition(text)
-		if !ok {
-			return
-		}
-		expect.That(t, back == text && strings.HasPrefix(text, epoch+"-"), "%q was read as %q", text, back)
-		expect.That(t, !strings.ContainsAny(text, "\r\n\x00") && len(text) <= 255, "%q was accepted", text)
-	})
-}
-
 // certified is the certificate of package httptest, for example.com, and who trusts it.
 func certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()

@@ -19,8 +19,6 @@ type Watches struct {
 	life    context.Context // done when the node shuts down
 	stop    context.CancelFunc
 	running atomic.Int64
-	Events  prometheus.Counter
-	Resets  *prometheus.CounterVec
 }
 
 // Pace is how watchers are sent to.
@@ -36,11 +34,6 @@ var defaultPace = Pace{Gap: 50 * time.Millisecond, Quiet: 15 * time.Second, Slow
 func newWatches(limit int, reg prometheus.Registerer) *Watches {
 	w := &Watches{limit: int64(limit), Pace: defaultPace}
 	w.life, w.stop = context.WithCancel(context.Background())
-	w.Events = NewCounters(reg, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and answers of long polls.").WithLabelValues()
-	w.Resets = NewCounters(reg, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.", "reason")
-	for _, reason := range []string{"too_old", "foreign", "slow", "cut"} {
-		w.Resets.WithLabelValues(reason)
-	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Watches under way, long polls included."},
 		func() float64 { return float64(w.running.Load()) }))
 	return w

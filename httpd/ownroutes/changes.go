@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"context"
@@ -148,7 +148,7 @@ func (a *acquisition) queue(ctx context.Context) (kv.Result, error) {
 	defer over.Stop()
 	mine := kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(a.kind, a.op.Name, a.op.Session)}
 	for {
-		wait := a.config.Coordination.Watch(mine) // before it asks, so that no grant is missed
+		wait := a.Coordination.Watch(mine) // before it asks, so that no grant is missed
 		result, err := a.ask(ctx)
 		if err != nil || result.Place == 0 {
 			wait.Leave()
@@ -191,7 +191,7 @@ func (a *acquisition) ask(ctx context.Context) (kv.Result, error) {
 // look says what the session has, as far as this node has applied: the token of its acquisition, or (0)
 // perhaps a place in the queue.
 func (a *acquisition) look() (token kv.Index, queued bool) {
-	v, err := a.config.Coordination.View(context.Background(), registry.Stale)
+	v, err := a.Coordination.View(context.Background(), registry.Stale)
 	if err != nil {
 		return 0, true // a stale view never fails
 	}
@@ -218,9 +218,9 @@ func (a *acquisition) leaveQueue() (kv.Result, error) {
 
 // newestView shows who holds the permits; without a leader, as far as this node knows.
 func (a *acquisition) newestView(ctx context.Context) (*kv.View, error) {
-	v, err := a.config.Coordination.View(ctx, registry.Linearizable)
+	v, err := a.Coordination.View(ctx, registry.Linearizable)
 	if err != nil {
-		return a.config.Coordination.View(ctx, registry.Stale)
+		return a.Coordination.View(ctx, registry.Stale)
 	}
 	return v, nil
 }
@@ -295,7 +295,7 @@ func (c call) fence() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	v, _, err := web.ViewWithAge(c.R.Context(), c.Node, c.config.Coordination.View, registry.Linearizable)
+	v, _, err := web.ViewWithAge(c.R.Context(), c.Node, c.Coordination.View, registry.Linearizable)
 	if err != nil {
 		return nil, err
 	}

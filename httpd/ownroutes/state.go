@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"cmp"
@@ -72,7 +72,7 @@ func (c call) healthz() (any, error) { return c.SendText("ok\n") }
 
 // readyz is GET /readyz: the node may be asked.
 func (c call) readyz() (any, error) {
-	if !c.config.Service.Health().Ready {
+	if !c.Service.Health().Ready {
 		return nil, &web.Refusal{Status: http.StatusServiceUnavailable, Text: "not ready: the node is still loading its state or has not heard of a leader yet"}
 	}
 	return c.SendText("ready\n")
@@ -93,6 +93,6 @@ func (c call) settings(v web.FreshView) (any, error) {
 }
 
 // leaseClock is the lease clock for a view that this node has.
-func (h *Handler) leaseClock(v *registry.View) show.Clock {
-	return show.ClockOf(v, h.Service.Health(), h.WithoutConsensus)
+func (e *endpoints) leaseClock(v *registry.View) show.Clock {
+	return show.ClockOf(v, e.Service.Health(), e.WithoutConsensus)
 }

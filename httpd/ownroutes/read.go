@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"

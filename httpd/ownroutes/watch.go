@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"context"
@@ -51,13 +51,13 @@ func (c call) watch() (any, error) {
 
 // openFeed is the feed from where a watcher wants to begin: now, or the position that it names. A
 // position that this node does not know may be newer than what it has applied, so it asks first.
-func (h *Handler) openFeed(ctx context.Context, ask watchRequest) (*feed, error) {
-	f := &feed{service: h.config.Service, which: ask.which, at: ask.from}
-	v := web.StaleView(h.config.Service)
+func (e *endpoints) openFeed(ctx context.Context, ask watchRequest) (*feed, error) {
+	f := &feed{service: e.Service, which: ask.which, at: ask.from}
+	v := web.StaleView(e.Service)
 	if ask.resumes && v != nil && v.Epoch() == ask.from.epoch && v.Index() >= ask.from.index {
 		return f, nil
 	}
-	fresh, err := h.viewToWatch(ctx, ask)
+	fresh, err := e.viewToWatch(ctx, ask)
 	switch {
 	case err != nil:
 		return nil, err
@@ -70,11 +70,11 @@ func (h *Handler) openFeed(ctx context.Context, ask watchRequest) (*feed, error)
 }
 
 // viewToWatch is the view at which a watcher begins, or with which its position is compared.
-func (h *Handler) viewToWatch(ctx context.Context, ask watchRequest) (web.FreshView, error) {
+func (e *endpoints) viewToWatch(ctx context.Context, ask watchRequest) (web.FreshView, error) {
 	if ask.asked && !ask.resumes {
-		return h.ViewAt(ctx, ask.read)
+		return e.ViewAt(ctx, ask.read)
 	}
-	return h.Newest(ctx)
+	return e.Newest(ctx)
 }
 
 // watchRequest reads what a watcher asks for.
@@ -101,13 +101,13 @@ func (c call) waiting() (wait time.Duration, given bool) {
 // longPoll answers with the changes after the feed's position as soon as there are any, and with
 // none when the time has passed or the node shuts down. It answers at most maxRead; the next poll
 // gets the others at once.
-func (h *Handler) longPoll(ctx context.Context, w http.ResponseWriter, f *feed, wait time.Duration) error {
-	out := web.NewStreamWriter(w, h.Watches.Pace)
+func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *feed, wait time.Duration) error {
+	out := web.NewStreamWriter(w, e.Watches.Pace)
 	out.Pause()
 	defer out.Finish()
 	changes, err := f.next(ctx, wait)
 	if reason := lost(err); reason != "" {
-		return h.gone(f, reason, err)
+		return e.gone(f, reason, err)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -130,20 +130,16 @@ func (h *Handler) longPoll(ctx context.Context, w http.ResponseWriter, f *feed, 
 	}
 	out.Buf = append(out.Buf, "]}\n"...)
 	if out.Flush() == nil {
-		h.Watches.Events.Add(float64(len(changes)))
+		e.events.Add(float64(len(changes)))
 	}
 	return nil
 }
 
 // gone tells a watcher to fetch everything and from where to go on then.
-func (h *Handler) gone(f *feed, reason string, cause error) error {
+func (e *endpoints) gone(f *feed, reason string, cause error) error {
 	if err := f.restart(); err != nil {
 		return err
 	}
-	h.Watches.Resets.WithLabelValues(reason).Inc()
+	e.resets.WithLabelValues(reason).Inc()
 	return &web.Refusal{Status: http.StatusGone, Text: lostText[reason], Index: f.at.String(), Cause: cause}
 }
-
-// EndWatches ends all watches and refuses new ones: http.Server.Shutdown would wait for them. Serve
-// calls it at shutdown; where Serve is not used, register it with http.Server.RegisterOnShutdown.
-func (h *Handler) EndWatches() { h.Watches.EndAll() }

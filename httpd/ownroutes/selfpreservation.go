@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func (c call) preserve(op registry.SelfPreservation) (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	before := web.StaleView(c.config.Service)
+	before := web.StaleView(c.Service)
 	if before == nil {
 		return nil, registry.ErrClosed
 	}
@@ -48,7 +48,7 @@ func (c call) preserve(op registry.SelfPreservation) (any, error) {
 	if result.Outcome == registry.Refused {
 		return nil, &web.Refusal{Status: http.StatusConflict, Text: refusedRelease(after.Preservation())}
 	}
-	c.config.Log.Info("an operator changed self-preservation", "state", op.To, "for_ms", op.For, "author", op.By.Author, "reason", op.By.Reason)
+	c.Log.Info("an operator changed self-preservation", "state", op.To, "for_ms", op.For, "author", op.By.Author, "reason", op.By.Reason)
 	after.Label(c.W.Header(), after.Index())
 	return show.Preservation(after.View, c.leaseClock(after.View)), nil
 }

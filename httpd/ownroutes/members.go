@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func (c call) removeMember() (any, error) {
 	if err := c.config.Members.Remove(c.R.Context(), name); err != nil {
 		return nil, memberRefusal(name, web.WriteError(err))
 	}
-	c.config.Log.Info("a node was removed", "removed", name, "by", c.R.RemoteAddr)
+	c.Log.Info("a node was removed", "removed", name, "by", c.R.RemoteAddr)
 	return api.RemovedMember{Removed: name}, nil
 }
 

@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"bufio"
@@ -73,7 +73,7 @@ func (c call) forgetSender() (any, error) {
 	if err := c.config.Peers.Forget(c.R.Context(), sender, by); err != nil {
 		return nil, web.WriteError(err)
 	}
-	c.config.Log.Warn("an operator had the clock of a sender forgotten", "sender", sender, "author", by.Author, "reason", by.Reason)
+	c.Log.Warn("an operator had the clock of a sender forgotten", "sender", sender, "author", by.Author, "reason", by.Reason)
 	c.W.WriteHeader(http.StatusNoContent)
 	return web.Sent, nil
 }
@@ -98,7 +98,7 @@ func (c call) setPaused(paused bool) (any, error) {
 	if err := c.config.Peers.Pause(c.R.Context(), name, paused, by); err != nil {
 		return nil, web.WriteError(err)
 	}
-	c.config.Log.Info("an operator paused or resumed a peer", "peer", name, "paused", paused, "author", by.Author, "reason", by.Reason)
+	c.Log.Info("an operator paused or resumed a peer", "peer", name, "paused", paused, "author", by.Author, "reason", by.Reason)
 	c.W.WriteHeader(http.StatusNoContent)
 	return web.Sent, nil
 }
@@ -108,15 +108,15 @@ func (c call) setPaused(paused bool) (any, error) {
 const statusPatience = time.Second
 
 // peerStatus is the state of replication; empty if there is none or it cannot be told.
-func (h *Handler) peerStatus(ctx context.Context) (s api.Peers) {
-	if h.config.Peers == nil {
+func (e *endpoints) peerStatus(ctx context.Context) (s api.Peers) {
+	if e.config.Peers == nil {
 		return s
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
-	s, err := h.config.Peers.Status(ctx)
+	s, err := e.config.Peers.Status(ctx)
 	if err != nil {
-		h.config.Log.Warn("the state of the peers cannot be shown", "err", err)
+		e.Log.Warn("the state of the peers cannot be shown", "err", err)
 	}
 	return s
 }
@@ -155,7 +155,7 @@ var errNoPeers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this nod
 // sent again.
 func exchange(answerTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
 	return web.BoundBatches(web.MessagePatience, withPeers(func(c call) (any, error) {
-		message := c.Body(c.config.Limits.BatchBytes)
+		message := c.Body(c.Limits.BatchBytes)
 		if c.Err != nil {
 			return nil, c.Err
 		}
@@ -184,7 +184,7 @@ func (c call) replicationState() (any, error) {
 		err = buffered.Flush()
 	}
 	if err != nil && out.Begun {
-		c.config.Log.Warn("a copy of the state broke off", "to", c.R.RemoteAddr, "err", err)
+		c.Log.Warn("a copy of the state broke off", "to", c.R.RemoteAddr, "err", err)
 		panic(http.ErrAbortHandler)
 	}
 	return web.Sent, err

@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ const (
 
 // newSession is POST /v1/rollcall/sessions.
 func (c call) newSession() (any, error) {
-	op := web.Decode(c.Call, c.config.Limits.IgnoredBytes, decodeSessionRequest)
+	op := web.Decode(c.Call, c.Limits.IgnoredBytes, decodeSessionRequest)
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -132,7 +132,7 @@ func (c call) ownSessions() (any, error) {
 
 // showWritten shows a session that was just written, with what it holds as far as this node knows.
 func (c call) showWritten(s *kv.Session) (any, error) {
-	v, err := c.config.Coordination.View(c.R.Context(), registry.Stale)
+	v, err := c.Coordination.View(c.R.Context(), registry.Stale)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func (c call) prune() (any, error) {
 }
 
 // pruneIn removes the instances of an application ("": of any) that v shows as not passing.
-func (h *Handler) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]api.Pruned, error) {
+func (e *endpoints) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]api.Pruned, error) {
 	gone := []api.Pruned{} // shown as an empty list, not as null
 	var keys []registry.Key
 	for l := range web.LeasesOf(v, app) {
@@ -47,7 +47,7 @@ func (h *Handler) pruneIn(ctx context.Context, v *registry.View, app string, dry
 		keys = append(keys, l.Key())
 	}
 	for batch := range slices.Chunk(keys, prunedTogether) {
-		removed, err := h.pruneBatch(ctx, batch)
+		removed, err := e.pruneBatch(ctx, batch)
 		if err != nil {
 			return nil, err
 		}
@@ -58,8 +58,8 @@ func (h *Handler) pruneIn(ctx context.Context, v *registry.View, app string, dry
 
 // pruneBatch removes instances that are not passing even now: one may have recovered while others were
 // removed. Between this look and the removal it still may.
-func (h *Handler) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned, error) {
-	v, err := h.Newest(ctx)
+func (e *endpoints) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned, error) {
+	v, err := e.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +73,13 @@ func (h *Handler) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pr
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	results, err := h.Perform(ctx, registry.FromClient, ops...)
+	results, err := e.Perform(ctx, registry.FromClient, ops...)
 	if err != nil {
 		return nil, web.WriteError(err)
 	}
 	var removed []api.Pruned
 	for i, result := range results {
-		h.CountOperation(ops[i], registry.FromClient, web.OutcomeNames[result.Outcome])
+		e.CountOperation(ops[i], registry.FromClient, web.OutcomeNames[result.Outcome])
 		if result.Outcome == registry.Done {
 			removed = append(removed, meant[i])
 		}

@@ -1,4 +1,4 @@
-package httpd
+package ownroutes
 
 import (
 	"context"
@@ -14,29 +14,28 @@ import (
 
 // stream is one watcher's stream of server-sent events.
 type stream struct {
-	feed    *feed
-	out     *web.StreamWriter
-	watches *web.Watches
-	age     func() time.Duration // of what this node has
+	of   *endpoints
+	feed *feed
+	out  *web.StreamWriter
 }
 
 // stream sends events until the watcher goes, the node shuts down, or the watcher reads too slowly.
 // It begins with the position that the watcher named, so that one that is cut off before it heard
 // that this position is lost names it again.
-func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, f *feed) error {
+func (e *endpoints) stream(ctx context.Context, w http.ResponseWriter, f *feed) error {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx holds answers back otherwise
-	s := &stream{feed: f, out: web.NewStreamWriter(w, h.Watches.Pace), watches: h.Watches, age: func() time.Duration { return h.config.Service.Health().Age }}
+	s := &stream{of: e, feed: f, out: web.NewStreamWriter(w, e.Watches.Pace)}
 	defer s.out.Finish()
 	err := s.run(ctx)
 	switch {
 	case errors.Is(err, web.ErrReadsNothing):
-		h.Watches.Resets.WithLabelValues("cut").Inc()
+		e.resets.WithLabelValues("cut").Inc()
 	case ctx.Err() == nil:
-		h.config.Log.Debug("a watch ended", "err", err, "index", f.at.String())
+		e.Log.Debug("a watch ended", "err", err, "index", f.at.String())
 	}
 	return nil // the answer has begun: there is no other one
 }
@@ -72,7 +71,7 @@ func (s *stream) run(ctx context.Context) error {
 func (s *stream) next(ctx context.Context) ([]registry.Change, error) {
 	s.out.Pause()
 	defer s.out.TakeBuffer()
-	return s.feed.next(ctx, s.watches.Pace.Quiet)
+	return s.feed.next(ctx, s.of.Watches.Pace.Quiet)
 }
 
 // send sends changes. Without any, it says where the stream is, so that a watcher who resumes after
@@ -101,7 +100,7 @@ func (s *stream) send(changes []registry.Change) error {
 func (s *stream) flush(sent int) error {
 	err := s.out.Flush()
 	if err == nil {
-		s.watches.Events.Add(float64(sent))
+		s.of.events.Add(float64(sent))
 	}
 	return err
 }
@@ -111,7 +110,7 @@ func (s *stream) rest(ctx context.Context) error {
 	if s.feed.more {
 		return nil
 	}
-	gap := time.NewTimer(s.watches.Pace.Gap)
+	gap := time.NewTimer(s.of.Watches.Pace.Gap)
 	defer gap.Stop()
 	select {
 	case <-gap.C:
@@ -126,7 +125,7 @@ func (s *stream) reset(reason string) error {
 	if err := s.feed.restart(); err != nil {
 		return err
 	}
-	s.watches.Resets.WithLabelValues(reason).Inc()
+	s.of.resets.WithLabelValues(reason).Inc()
 	s.event("reset", func(dst []byte) []byte {
 		dst = eureka.AppendText(append(dst, `{"reason":`...), lostText[reason])
 		dst = eureka.AppendText(append(dst, `,"index":`...), s.feed.at.String())
@@ -149,7 +148,7 @@ func (s *stream) position(dst []byte) []byte {
 func (s *stream) keepAlive() {
 	s.out.Buf = append(append(s.out.Buf, "id: "...), s.feed.at.String()...)
 	s.out.Buf = append(s.out.Buf, "\n: age "...)
-	s.out.Buf = strconv.AppendFloat(s.out.Buf, s.age().Seconds(), 'f', 3, 64)
+	s.out.Buf = strconv.AppendFloat(s.out.Buf, s.of.Service.Health().Age.Seconds(), 'f', 3, 64)
 	s.out.Buf = append(s.out.Buf, "\n\n"...)
 }
 

@@ -1,0 +1,51 @@
+package ownroutes
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// Config is what the routes need beside a web.Node.
+type Config struct {
+	Members Members // nil: the nodes cannot be changed here
+	Peers   Peers   // nil: nothing is replicated
+}
+
+// Own serves our own API. Safe for concurrent use.
+type Own struct{ endpoints *endpoints }
+
+// endpoints has the endpoints of our own API.
+type endpoints struct {
+	*web.Node
+	config Config
+	events prometheus.Counter     // changes sent to watchers
+	resets *prometheus.CounterVec // watchers told to fetch everything, by reason
+}
+
+// call is a call of our own API.
+type call struct {
+	*web.Call
+	*endpoints
+}
+
+type endpoint func(c call) (document any, err error)
+
+type route web.Route[call]
+
+// New starts nothing.
+func New(n *web.Node, c Config) *Own {
+	e := &endpoints{Node: n, config: c}
+	e.events = web.NewCounters(n.Metrics, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and answers of long polls.").WithLabelValues()
+	e.resets = web.NewCounters(n.Metrics, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.", "reason")
+	for _, reason := range []string{"too_old", "foreign", "slow", "cut"} {
+		e.resets.WithLabelValues(reason)
+	}
+	return &Own{e}
+}
+
+// PeerStatus is the state of replication; empty if there is none or it cannot be told.
+func (o *Own) PeerStatus(ctx context.Context) api.Peers { return o.endpoints.peerStatus(ctx) }

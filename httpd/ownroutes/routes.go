@@ -1,0 +1,90 @@
+package ownroutes
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// documented is a route with its document.
+type documented struct {
+	route
+	document any // the document of package api that 200 comes with; nil: none, or one that servers say to each other
+}
+
+// table is our own API, and the health of the node.
+var table = []documented{
+	{route{web.Get, "/v1/rollcall/status", web.JSONForm, call.clusterStatus}, api.Status{}},
+	{route{web.Get, "/v1/rollcall/apps", web.JSONForm, call.listInstances}, []api.Instance{}},
+	{route{web.Get, "/v1/rollcall/events", web.JSONForm, web.Viewed(call.events)}, api.Events{}},
+	{route{web.Get, "/v1/rollcall/settings", web.JSONForm, web.Viewed(call.settings)}, nil},
+	{route{web.Get, "/v1/rollcall/self-preservation", web.JSONForm, web.Viewed(call.selfPreservation)}, api.SelfPreservation{}},
+	{route{web.Post, "/v1/rollcall/self-preservation/release", web.JSONForm, call.releasePreservation}, api.SelfPreservation{}},
+	{route{web.Post, "/v1/rollcall/self-preservation/hold", web.JSONForm, call.holdPreservation}, api.SelfPreservation{}},
+	{route{web.Get, "/v1/rollcall/apps/{app}/{id}/explain", web.JSONForm, web.Viewed(call.explain)}, api.Explanation{}},
+	{route{web.Put, "/v1/rollcall/apps/{app}/{id}/override", web.JSONForm, call.override}, api.Acted{}},
+	{route{web.Delete, "/v1/rollcall/apps/{app}/{id}/override", web.JSONForm, call.endOverride}, api.Acted{}},
+	{route{web.Put, "/v1/rollcall/apps/{app}/{id}/quarantine", web.JSONForm, call.quarantine}, api.Acted{}},
+	{route{web.Delete, "/v1/rollcall/apps/{app}/{id}/quarantine", web.JSONForm, call.endQuarantine}, api.Acted{}},
+	{route{web.Post, "/v1/rollcall/prune", web.JSONForm, call.prune}, []api.Pruned{}},
+	{route{web.Delete, memberPath, web.JSONForm, call.removeMember}, api.RemovedMember{}},
+	{route{web.GetOnly, "/v1/rollcall/watch", web.JSONForm, call.watch}, api.Changes{}},
+
+	{route{web.Post, "/v1/rollcall/replication", web.JSONForm, exchange(Peers.Receive)}, nil},
+	{route{web.Post, "/v1/rollcall/replication/digest", web.JSONForm, exchange(Peers.Compare)}, nil},
+	{route{web.GetOnly, "/v1/rollcall/replication/state", web.JSONForm, withPeers(call.replicationState)}, nil},
+	{route{web.Get, "/v1/rollcall/peers", web.JSONForm, withPeers(call.peers)}, api.Peers{}},
+	{route{web.GetOnly, "/v1/rollcall/peers/{name}/diff", web.JSONForm, withPeers(call.diffPeer)}, api.PeerDiff{}},
+	{route{web.Post, "/v1/rollcall/peers/{name}/repair", web.JSONForm, withPeers(web.Bodiless(call.repairPeer))}, api.PeerDiff{}},
+	{route{web.Post, "/v1/rollcall/peers/{name}/pause", web.JSONForm, withPeers(web.Bodiless(call.pausePeer))}, nil},
+	{route{web.Post, "/v1/rollcall/peers/{name}/resume", web.JSONForm, withPeers(web.Bodiless(call.resumePeer))}, nil},
+	{route{web.Post, "/v1/rollcall/peers/{name}/forget", web.JSONForm, withPeers(web.Bodiless(call.forgetSender))}, nil},
+
+	{route{web.Get, "/v1/rollcall/sessions", web.JSONForm, web.WithCoordination(call.ownSessions)}, []api.Session{}},
+	{route{web.Get, "/v1/rollcall/sessions/{id}", web.JSONForm, web.WithCoordination(call.ownSession)}, api.Session{}},
+	{route{web.Post, "/v1/rollcall/sessions", web.JSONForm, web.WithCoordination(call.newSession)}, api.Session{}},
+	{route{web.Put, "/v1/rollcall/sessions/{id}/renew", web.JSONForm, web.WithCoordination(web.Bodiless(call.renewOwn))}, api.Session{}},
+	{route{web.Delete, "/v1/rollcall/sessions/{id}", web.JSONForm, web.WithCoordination(web.Bodiless(call.destroyOwn))}, api.Destroyed{}},
+	{route{web.Get, "/v1/rollcall/locks", web.JSONForm, onPermits(kv.Lock, permitsOf.list)}, []api.Permits{}},
+	{route{web.Get, "/v1/rollcall/locks/{name}", web.JSONForm, onPermits(kv.Lock, permitsOf.show)}, api.Permits{}},
+	{route{web.Put, "/v1/rollcall/locks/{name}", web.JSONForm, onPermits(kv.Lock, permitsOf.acquire)}, api.Acquired{}},
+	{route{web.Delete, "/v1/rollcall/locks/{name}", web.JSONForm, onPermits(kv.Lock, permitsOf.release)}, api.Released{}},
+	{route{web.Get, "/v1/rollcall/semaphores", web.JSONForm, onPermits(kv.Semaphore, permitsOf.list)}, []api.Permits{}},
+	{route{web.Get, "/v1/rollcall/semaphores/{name}", web.JSONForm, onPermits(kv.Semaphore, permitsOf.show)}, api.Permits{}},
+	{route{web.Put, "/v1/rollcall/semaphores/{name}", web.JSONForm, onPermits(kv.Semaphore, permitsOf.acquire)}, api.Acquired{}},
+	{route{web.Delete, "/v1/rollcall/semaphores/{name}", web.JSONForm, onPermits(kv.Semaphore, permitsOf.release)}, api.Released{}},
+
+	{route{web.Get, "/healthz", web.JSONForm, call.healthz}, nil},
+	{route{web.Get, "/readyz", web.JSONForm, call.readyz}, nil},
+}
+
+// fence is the route of which a variable takes all that is left of the path.
+var fence = documented{route{web.Get, "/v1/rollcall/fence/{key}", web.JSONForm, web.WithCoordination(call.fence)}, api.FenceState{}}
+
+const memberPath = "/v1/rollcall/members/{name}" // of one node of the cluster
+
+// Routes are our own API but for the fences, and the health of the node.
+func (o *Own) Routes() []web.Route[*web.Call] {
+	rows := make([]route, len(table))
+	for i, row := range table {
+		rows[i] = row.route
+	}
+	return web.Bind(rows, o.endpoints.of)
+}
+
+// FenceRoute is the route of the fences. Its path is to be taken as it came: what follows the fixed part is one name.
+func (o *Own) FenceRoute() web.Route[*web.Call] {
+	return web.Bind([]route{fence.route}, o.endpoints.of)[0]
+}
+
+func (e *endpoints) of(c *web.Call) call { return call{c, e} }
+
+// Documents are the documents of package api that 200 comes with, by the method and the path of their routes; nil: none,
+// or one that servers send each other.
+func Documents() map[string]any {
+	documents := map[string]any{}
+	for _, row := range append([]documented{fence}, table...) {
+		documents[row.Methods[0]+" "+row.Path] = row.document
+	}
+	return documents
+}
