@@ -18,38 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// node is what the routes of every API need of a configuration.
-func (c *Config) node() web.NodeConfig {
-	n := web.NodeConfig{
-		Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,
-		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, Log: c.Log, Metrics: c.Metrics,
-	}
-	if c.Coordination != nil {
-		n.Coordination = c.Coordination
-	}
-	if c.Peers != nil {
-		n.Cut = c.Peers.Cut
-	}
-	return n
-}
-
-func (c Config) withDefaults() Config {
-	if c.BasePaths == nil {
-		c.BasePaths = DefaultBasePaths()
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Metrics == nil {
-		c.Metrics = prometheus.NewRegistry()
-	}
-	if c.Cluster == nil {
-		c.Cluster = alone{}
-	}
-	setting.Fill(&c)
-	return c
-}
-
 // Config is what a Handler needs. Service is required; every other field has a default. The fields with a key are settings of
 // the node (see package setting).
 type Config struct {
@@ -102,29 +70,6 @@ type Config struct {
 	ReadOnlyCache bool `key:"eureka-compat.read-only-cache" help:"Eureka clients read documents that are up to 30 s old (useReadOnlyResponseCache, responseCacheUpdateIntervalMs)"`
 }
 
-// DefaultBasePaths are those of Netflix's and Spring Cloud's servers.
-func DefaultBasePaths() []string { return []string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"} }
-
-// Validate reports every mistake at once.
-func (c *Config) Validate() error {
-	var errs []error
-	if c.Service == nil {
-		errs = append(errs, errors.New("http: Service is nil; a handler needs a registry"))
-	}
-	for _, base := range c.BasePaths {
-		if !strings.HasPrefix(base, "/") || strings.HasSuffix(base, "/") || strings.Contains(base, "//") {
-			errs = append(errs, fmt.Errorf("http: BasePaths has %q; a base path starts with a slash, does not end in one and has no empty segment", base))
-		}
-	}
-	return errors.Join(append(errs, setting.Check(c), c.RateLimit.validate())...)
-}
-
-// alone is the Cluster of a node that was given none.
-type alone struct{}
-
-// Status implements Cluster.
-func (alone) Status(context.Context) api.Status { return api.Status{} }
-
 // Types of the configuration that the routes of every API need.
 type (
 	Cluster     = web.Cluster
@@ -150,3 +95,58 @@ const (
 	ReadsStaleWithoutQuorum = web.ReadsStaleWithoutQuorum
 	ReadsStale              = web.ReadsStale
 )
+
+// DefaultBasePaths are those of Netflix's and Spring Cloud's servers.
+func DefaultBasePaths() []string { return []string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"} }
+
+// Validate reports every mistake at once.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Service == nil {
+		errs = append(errs, errors.New("http: Service is nil; a handler needs a registry"))
+	}
+	for _, base := range c.BasePaths {
+		if !strings.HasPrefix(base, "/") || strings.HasSuffix(base, "/") || strings.Contains(base, "//") {
+			errs = append(errs, fmt.Errorf("http: BasePaths has %q; a base path starts with a slash, does not end in one and has no empty segment", base))
+		}
+	}
+	return errors.Join(append(errs, setting.Check(c), c.RateLimit.validate())...)
+}
+
+// alone is the Cluster of a node that was given none.
+type alone struct{}
+
+// Status implements Cluster.
+func (alone) Status(context.Context) api.Status { return api.Status{} }
+
+func (c Config) withDefaults() Config {
+	if c.BasePaths == nil {
+		c.BasePaths = DefaultBasePaths()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	if c.Cluster == nil {
+		c.Cluster = alone{}
+	}
+	setting.Fill(&c)
+	return c
+}
+
+// node is what the routes of every API need of a configuration.
+func (c *Config) node() web.Config {
+	n := web.Config{
+		Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,
+		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, Log: c.Log, Metrics: c.Metrics,
+	}
+	if c.Coordination != nil {
+		n.Coordination = c.Coordination
+	}
+	if c.Peers != nil {
+		n.Cut = c.Peers.Cut
+	}
+	return n
+}

@@ -6,12 +6,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
-	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -24,21 +22,6 @@ func TestEveryMistakeOfTheConfigurationIsReportedAtOnce(t *testing.T) {
 	for _, want := range []string{"Service", "reads.eureka", `"eureka"`, `"/eureka/"`, "limits.batch-bytes", "limits.instances-in-app"} {
 		expect.That(t, strings.Contains(err.Error(), want), "the error does not name %s: %v", want, err)
 	}
-}
-
-func TestUptimeIsInUpstreamsForm(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "00:00", 187 * time.Minute: "03:07", 27*time.Hour + 7*time.Minute: "1 day 03:07", 49 * time.Hour: "2 days 01:00",
-	} {
-		expect.Equal(t, show.Uptime(d), want, "%v is", d)
-	}
-}
-
-func TestStatusCountsAreReadFromTheHash(t *testing.T) {
-	counts := show.StatusCounts("DOWN_1_OUT_OF_SERVICE_2_UP_10_")
-	expect.That(t, len(counts) == 3 && counts[2] == 1 && counts[4] == 2 && counts[1] == 10, "got %v", counts)
-	got := show.StatusCounts("")
-	expect.That(t, len(got) == 0, "an empty hash has %v", got)
 }
 
 // upstreamTarget is upstream's rule with upstream's pattern.

@@ -224,3 +224,20 @@ func countedOf(conn net.Conn) *countedConn {
 		}
 	}
 }
+
+// resumedConn is a connection of which some bytes were read ahead.
+type resumedConn struct {
+	net.Conn
+	ahead []byte
+	odd   bool // it is not taken over again
+}
+
+// Read implements net.Conn.
+func (c *resumedConn) Read(p []byte) (int, error) {
+	if len(c.ahead) > 0 {
+		n := copy(p, c.ahead)
+		c.ahead = c.ahead[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}

@@ -48,7 +48,7 @@ func (h *Handler) CachedAnswers() int { return h.eureka.KeptResponses() }
 
 // SetPace shortens the times of watches for the tests that cannot run in virtual time.
 func (h *Handler) SetPace(gap, quiet, slow, cut time.Duration) {
-	h.Watches.Pace = web.Pace{Gap: gap, Quiet: quiet, Slow: slow, Cut: cut}
+	h.node.Watches.Pace = web.Pace{Gap: gap, Quiet: quiet, Slow: slow, Cut: cut}
 }
 
 // Routes lists the routes as METHOD template.

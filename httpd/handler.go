@@ -1,22 +1,35 @@
-// Package httpd is the HTTP face of a node: Eureka's REST protocol, Rollcall's own API under
-// /v1/rollcall/, the dashboard, health and metrics, all over one [registry.Service].
+// Package httpd is the HTTP face of a node: Eureka's REST protocol, Rollcall's own API under /v1/rollcall/, Consul's API,
+// the dashboard, health and metrics, all over one [registry.Service].
 //
-// It routes, negotiates, bounds what it reads, maps errors to statuses and keeps ready documents per
-// version of the registry. It does not know in which mode the node runs, who leads, or how an
-// operation becomes durable; what it shows of the cluster it asks [Cluster] for. How documents look
-// is the business of package httpd/eureka.
+// It composes: the endpoints are in the packages eurekaroutes, ownroutes, consulroutes and dashboard, what they share in
+// package web, and the documents in the packages eureka, api and consul, which clients import too. httpd does not know in
+// which mode the node runs, which node leads, or how an operation becomes durable; for the state of the cluster it asks
+// [Cluster]. Its files:
+//
+//	config.go      what a node gives its handler
+//	handler.go     a request's way to its route, and heartbeats, which need no router
+//	routes.go      the routers, and the responses to requests that no route takes
+//	admission.go   what must hold for every request
+//	sites.go       the web pages and names under which requests are served
+//	ratelimit.go   the limits of fetches
+//	metrics.go     what is counted of every request
+//	heartbeats.go  connections that carry heartbeats, read without net/http
+//	plainbeat.go   heartbeats and their responses in bytes
+//	connections.go the number of connections
 package httpd
 
 import (
 	"log/slog"
 	"net/http"
-	"slices"
+	"net/url"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -24,7 +37,7 @@ import (
 
 // Handler serves every route of a node. Safe for concurrent use.
 type Handler struct {
-	*web.Node
+	node         *web.Node
 	config       Config
 	router       *mux.Router
 	consul       *mux.Router // of the paths that are taken as they came, see takenAsIs
@@ -46,11 +59,11 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{
-		Node: web.NewNode(c.node()), config: c, router: newRouter(), consul: newRouter(),
+		node: web.NewNode(c.node()), config: c, router: newRouter(), consul: newRouter(),
 		sites: newSites(c.Hosts),
 	}
-	h.eureka = eurekaroutes.New(h.Node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
-	h.own = ownroutes.New(h.Node, ownroutes.Config{Members: c.Members, Peers: c.Peers})
+	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
+	h.own = ownroutes.New(h.node, ownroutes.Config{Members: c.Members, Peers: c.Peers})
 	h.metrics = newMetrics(c.Metrics, c.Service)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
@@ -81,20 +94,64 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serveRouted(w, r)
 }
 
-// Drain makes every further answer say that it is the last one of its connection. It comes some time
-// before a shutdown, so that clients go elsewhere by themselves.
-func (h *Handler) Drain() { h.draining.Store(true) }
+// turnAway responds in words to a request that sites.check refused: no client of a protocol gets here.
+func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, refused error) {
+	form := web.EurekaForm
+	if web.FormOfPath(r.URL.Path) == web.JSONForm {
+		form = web.JSONForm
+	}
+	start := time.Now()
+	a := &web.Response{ResponseWriter: w, Route: "none"}
+	h.node.Fail(a, form, refused)
+	h.metrics.answered(a.Route, r.Method, a.Status, time.Since(start))
+}
 
-// serveRouted answers whatever is not an ordinary heartbeat.
+// Heartbeats are most of what a node does, so the common ones are recognized without the router. A path with anything
+// unusual (escapes that hide a slash, empty segments, characters that need a check) is left to the router, which ends in
+// the same code.
+
+// matchRenew returns the names in the path of an ordinary heartbeat.
+func (h *Handler) matchRenew(u *url.URL) (app, id string, ok bool) {
+	if u.RawPath != "" {
+		return "", "", false
+	}
+	return matchPlain(u.Path, h.appsPrefixes)
+}
+
+// serveRenew responds to a heartbeat that matchRenew recognized, and perhaps to those that follow on its connection.
+func (h *Handler) serveRenew(w http.ResponseWriter, r *http.Request, app, id string) {
+	h.takeOver(w, r, h.beat(w, r, app, id))
+}
+
+// beat responds to one heartbeat and returns the status of the response.
+func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (status int) {
+	start := time.Now()
+	status = http.StatusInternalServerError
+	defer func() {
+		h.recovered(w, recover())
+		h.metrics.answeredRenew(status, time.Since(start))
+	}()
+	err := checkBounds(r, web.MaxParams)
+	if err == nil {
+		status, err = h.eureka.Renew(w, r, registry.NewKey(app, id))
+	}
+	if err != nil {
+		status = web.RefusalOf(err).Status
+		h.node.Fail(w, web.EmptyForm, err)
+	}
+	return status
+}
+
+// serveRouted responds to every request but ordinary heartbeats.
 func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	h.eureka.ObserveLoad()
-	a := h.NewResponse(w)
+	a := h.node.NewResponse(w)
 	defer func() {
 		a.Release()
 		h.recovered(a, recover())
 		if a.Status == 0 {
-			a.Status = http.StatusOK // net/http's answer to a handler that wrote nothing
+			a.Status = http.StatusOK // net/http's response for a handler that wrote nothing
 		}
 		h.metrics.answered(a.Route, r.Method, a.Status, time.Since(start))
 	}()
@@ -102,55 +159,44 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		h.serveConsul(a, r)
 		return
 	}
-	routed, err := h.admit(r)
+	routed, err := admit(r)
 	if err == nil {
 		err = h.limit(a, r, routed)
 	}
 	if err != nil {
-		h.Fail(a, web.FormOfPath(r.URL.Path), err)
+		h.node.Fail(a, web.FormOfPath(r.URL.Path), err)
 		return
 	}
 	h.router.ServeHTTP(a, routed)
 }
 
-// serveConsul answers requests whose path is taken as it came.
+// serveConsul responds to requests of which the path is taken as it came.
 func (h *Handler) serveConsul(a *web.Response, r *http.Request) {
-	if err := h.admitConsul(r); err != nil {
-		h.Fail(a, web.FormOfPath(r.URL.Path), err)
+	if err := admitVerbatim(r); err != nil {
+		h.node.Fail(a, web.FormOfPath(r.URL.Path), err)
 		return
 	}
 	h.consul.ServeHTTP(a, r)
 }
 
-// admit checks what must hold for every request and gives its path the form that the routes have.
-func (h *Handler) admit(r *http.Request) (*http.Request, error) {
-	if err := checkBounds(r, web.MaxMetaParams); err != nil {
-		return nil, err
+// limit refuses a fetch that has no token. routed is the request as the routes see it, r as it came.
+func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
+	t := targetOf(r.Method, singleSlashes(r.URL.EscapedPath()))
+	if t == notLimited || !h.underBase(routed.URL.Path) || !h.limiter.refuses(t, r.Header) {
+		return nil
 	}
-	if r.ProtoMajor > 1 && r.TLS == nil {
-		return nil, errPlainHTTP2
-	}
-	if !slices.Contains(allMethods, r.Method) {
-		return nil, &web.Refusal{Status: http.StatusMethodNotAllowed, Allow: strings.Join(allMethods, ", ")}
-	}
-	clean, err := web.CleanPath(r.URL)
-	if err != nil {
-		return nil, err
-	}
-	routed := new(http.Request)
-	*routed = *r
-	routed.URL = clean
-	return routed, nil
+	a.Route = fetches[t].route
+	return errRateLimited
 }
 
-var errPlainHTTP2 = web.BadRequest("HTTP/2 is spoken over TLS only")
-
-// checkBounds refuses a request line that is out of bounds.
-func checkBounds(r *http.Request, params int) error {
-	if len(r.RequestURI) > web.MaxURIBytes {
-		return web.ErrURITooLong
+// underBase says whether a path in the form of the routes is one of Eureka's.
+func (h *Handler) underBase(path string) bool {
+	for _, base := range h.config.BasePaths {
+		if rest, ok := strings.CutPrefix(path, base); ok && strings.HasPrefix(rest, "/") {
+			return true
+		}
 	}
-	return web.CheckQuery(r.URL.RawQuery, params)
+	return false
 }
 
 // recovered ends a handler that panicked: 500 without a text, and a line in the log.
@@ -162,9 +208,16 @@ func (h *Handler) recovered(w http.ResponseWriter, cause any) {
 		panic(cause) // net/http's own way to drop a connection
 	}
 	h.metrics.panics.Inc()
-	h.config.Log.Error("handler panicked", "cause", cause, "stack", stack())
+	h.config.Log.Error("handler panicked", "cause", cause, "stack", string(debug.Stack()))
 	w.WriteHeader(http.StatusInternalServerError)
 }
+
+// SetRateLimit replaces the settings of the limiter while it is at work.
+func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
+
+// Drain makes every further response say that it is the last one of its connection. The call comes some time
+// before a shutdown, so that clients go elsewhere by themselves.
+func (h *Handler) Drain() { h.draining.Store(true) }
 
 // NewServer returns a server for addr with the bounds that every listener of a node has: a client
 // that sends or reads too slowly, or sends too large a header, is cut off. Nothing is started.

@@ -18,7 +18,6 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	panics    prometheus.Counter
-	built     *prometheus.CounterVec
 	renew     renewMetrics
 
 	rateLimited, wouldLimit *prometheus.CounterVec // by target
@@ -97,3 +96,9 @@ func (g instanceGauge) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(counts[status]), status.String())
 	}
 }
+
+// renewRoute is the template of the heartbeat route.
+const renewRoute = "{base}/apps/{app}/{id}"
+
+// allMethods are the methods that any route has.
+var allMethods = []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete}

@@ -120,21 +120,8 @@ func (l *limiter) set(settings RateLimit) {
 	l.rules.Store(rules)
 }
 
-// SetRateLimit replaces the settings of the limiter while it is at work.
-func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
-
 // errRateLimited is empty, as upstream's. A token is there within a second, at any rate.
 var errRateLimited = &web.Refusal{Status: http.StatusServiceUnavailable, Retry: true}
-
-// limit refuses a fetch that has no token. routed is the request as the routes see it, r as it came.
-func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
-	t := targetOf(r.Method, singleSlashes(r.URL.EscapedPath()))
-	if t == notLimited || !h.underBase(routed.URL.Path) || !h.limiter.refuses(t, r.Header) {
-		return nil
-	}
-	a.Route = fetches[t].route
-	return errRateLimited
-}
 
 // singleSlashes is a path in which slashes that follow each other are one, as the routes take them:
 // upstream does not serve apps//, so it needs no limit there.
@@ -143,16 +130,6 @@ func singleSlashes(path string) string {
 		path = strings.ReplaceAll(path, "//", "/")
 	}
 	return path
-}
-
-// underBase says whether a path in the form of the routes is one of Eureka's.
-func (h *Handler) underBase(path string) bool {
-	for _, base := range h.config.BasePaths {
-		if rest, ok := strings.CutPrefix(path, base); ok && strings.HasPrefix(rest, "/") {
-			return true
-		}
-	}
-	return false
 }
 
 // refuses takes the tokens for a fetch, and counts it if there are too few.

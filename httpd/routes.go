@@ -2,20 +2,17 @@ package httpd
 
 import (
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
-
-// allMethods are the methods that any route has.
-var allMethods = []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete}
 
 // answerUnrouted sets what a router answers to requests that none of its routes takes.
 func (h *Handler) answerUnrouted(router *mux.Router) {
@@ -36,7 +33,7 @@ func (h *Handler) routes() {
 			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(rt.Methods...)
 		}
 	}
-	for _, rt := range slices.Concat(h.own.Routes(), dashboard.Routes(h.Node, h.own.PeerStatus), h.eureka.RootRoutes()) {
+	for _, rt := range slices.Concat(h.own.Routes(), dashboard.Routes(h.node, h.own.PeerStatus), h.eureka.RootRoutes()) {
 		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
 	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})
@@ -60,10 +57,10 @@ func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http
 		}
 		err := web.CheckQuery(r.URL.RawQuery, params)
 		if err == nil {
-			err = h.Node.NewCall(w, r, v1).Serve(rt)
+			err = h.node.NewCall(w, r, v1).Serve(rt)
 		}
 		if err != nil {
-			h.Fail(w, rt.Form, err)
+			h.node.Fail(w, rt.Form, err)
 		}
 	})
 }
@@ -75,7 +72,7 @@ func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	if methods := allowed(h.router, r, allMethods); len(methods) > 0 {
 		err = &web.Refusal{Status: http.StatusMethodNotAllowed, Allow: strings.Join(methods, ", ")}
 	}
-	h.Fail(w, web.FormOfPath(r.URL.Path), err)
+	h.node.Fail(w, web.FormOfPath(r.URL.Path), err)
 }
 
 // allowed lists those methods that the routes of a path take, for the Allow header.
@@ -87,4 +84,32 @@ func allowed(router *mux.Router, r *http.Request, methods []string) []string {
 	})
 }
 
-func stack() string { return string(debug.Stack()) }
+// routeAsIs builds the router of the paths that are taken as they came: Consul's API and the fences.
+func (h *Handler) routeAsIs() {
+	h.consul.NotFoundHandler = http.HandlerFunc(h.unroutedConsul)
+	h.consul.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedConsul)
+	routes := consulroutes.Routes(h.node, consulroutes.Config{
+		Coordination: h.config.Coordination, ReapCritical: h.config.ReapCritical, RefuseProbe: h.config.RefuseProbe,
+	})
+	for _, rt := range append(routes, h.own.FenceRoute()) {
+		h.consul.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
+	}
+}
+
+// unroutedConsul answers requests that no route takes.
+func (h *Handler) unroutedConsul(w http.ResponseWriter, r *http.Request) {
+	form := web.FormOfPath(r.URL.Path)
+	methods := allowed(h.consul, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})
+	switch {
+	case len(methods) == 0:
+		h.node.Fail(w, form, &web.Refusal{Status: http.StatusNotFound, Text: "this is no path of the part of Consul's API that is served here"})
+	case r.Method == http.MethodOptions:
+		w.Header().Set("Allow", allowHeader(methods))
+	default:
+		h.node.Fail(w, form, &web.Refusal{Status: http.StatusMethodNotAllowed, Text: "method " + r.Method + " not allowed", Allow: allowHeader(methods)})
+	}
+}
+
+func allowHeader(methods []string) string {
+	return strings.Join(append([]string{http.MethodOptions}, methods...), ",")
+}

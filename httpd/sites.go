@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -69,16 +68,4 @@ func hostName(hostport string) string {
 	}
 	host, _, _ := strings.Cut(hostport, ":")
 	return strings.TrimSuffix(strings.ToLower(host), ".")
-}
-
-// turnAway answers a request that check refused, in words: no client of a protocol gets here.
-func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, refused error) {
-	form := web.EurekaForm
-	if web.FormOfPath(r.URL.Path) == web.JSONForm {
-		form = web.JSONForm
-	}
-	start := time.Now()
-	a := &web.Response{ResponseWriter: w, Route: "none"}
-	h.Fail(a, form, refused)
-	h.metrics.answered(a.Route, r.Method, a.Status, time.Since(start))
 }

@@ -16,7 +16,7 @@ import (
 // Node is what the routes of every API share: the registry, what is known of the cluster, and the bounds that all
 // requests have together. Safe for concurrent use.
 type Node struct {
-	NodeConfig
+	Config
 	Started time.Time
 	Watches *Watches
 
@@ -27,8 +27,8 @@ type Node struct {
 	renewals   renewals
 }
 
-// NodeConfig is what a Node is made of. Every field without a remark must be set.
-type NodeConfig struct {
+// Config is what a Node is made of. Every field without a remark must be set.
+type Config struct {
 	Service      registry.Service
 	Cluster      Cluster
 	Coordination kv.Service // nil: the node has no consensus
@@ -45,8 +45,8 @@ type NodeConfig struct {
 }
 
 // NewNode starts nothing.
-func NewNode(c NodeConfig) *Node {
-	n := &Node{NodeConfig: c, Started: time.Now(), Watches: newWatches(c.Limits.Watchers, c.Metrics)}
+func NewNode(c Config) *Node {
+	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Limits.Watchers, c.Metrics)}
 	n.budget.limit = c.Limits.InFlightBytes
 	n.answers = semaphore.NewWeighted(max(c.Limits.InFlightBytes/2, 1))
 	n.senders = newSenders(c.Limits.BatchBytes)

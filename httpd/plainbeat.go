@@ -1,140 +1,15 @@
 package httpd
 
 import (
-	"bufio"
 	"bytes"
-	"net"
 	"net/http"
-	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
-
-// takeOver serves further heartbeats on the connection of r, if r is at least the second one in a
-// row and the connection can be taken over. w is answered by the caller before.
-func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
-	b := h.heartbeats.Load()
-	if b == nil || h.draining.Load() || r.TLS != nil || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
-		return false
-	}
-	count, ok := r.Context().Value(beatsInARow{}).(*int)
-	if !ok {
-		return false
-	}
-	if *count++; *count < 2 {
-		return false
-	}
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return false
-	}
-	c := &beatConn{h: h, b: b, conn: conn, host: r.Host, in: buffered.Reader, w: bareWriter{header: w.Header()}, account: countedOf(conn)}
-	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
-	c.w.status = status
-	if !b.begin(c) {
-		c.w.header.Set("Connection", "close")
-		c.write()
-		conn.Close()
-		return true
-	}
-	c.serve()
-	return true
-}
-
-// beatConn is a connection that was taken over.
-type beatConn struct {
-	h       *Handler
-	b       *heartbeats
-	conn    net.Conn
-	host    string // that was asked for, and that net/http's side of the handler let pass
-	in      *bufio.Reader
-	r       *http.Request // used again for each heartbeat
-	w       bareWriter
-	out     []byte
-	set     time.Time // when the time limits were set
-	idle    atomic.Bool
-	account *countedConn // nil: nobody counts connections
-	last    bool         // the answer under way is the last one
-}
-
-// serve answers the heartbeat that net/http read, and then those that follow.
-func (c *beatConn) serve() {
-	back := false
-	served := 0
-	defer func() { c.b.end(c, back, served < worthTakingOver) }()
-	for ; c.write() && !c.last; served++ {
-		if !c.wait() {
-			return
-		}
-		beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes)
-		if !ok || string(beat.host) != c.host {
-			back = true
-			return
-		}
-		c.r.URL.Path, c.r.URL.RawQuery, c.r.RequestURI = beat.path, beat.query, beat.target
-		c.w.reset()
-		if c.last = c.h.draining.Load() || c.b.closing.Load(); c.last {
-			c.w.header.Set("Connection", "close")
-		}
-		c.h.beat(&c.w, c.r, beat.app, beat.id)
-		if _, err := c.in.Discard(size); err != nil {
-			return
-		}
-	}
-}
-
-// wait returns when something was sent; false means that the connection has ended.
-func (c *beatConn) wait() bool {
-	if c.in.Buffered() > 0 {
-		return true
-	}
-	now := time.Now()
-	if now.Sub(c.set) > beatRefresh {
-		c.set = now
-		if err := c.conn.SetDeadline(now.Add(beatTimeout)); err != nil {
-			return false
-		}
-	}
-	if c.account != nil {
-		c.account.idle(now)
-		defer c.account.busy()
-	}
-	// Whichever comes second, this mark or the shutdown's, sees the other.
-	c.idle.Store(true)
-	defer c.idle.Store(false)
-	if !c.b.closing.Load() {
-		if _, err := c.in.Peek(1); err == nil {
-			return true
-		}
-		if !c.b.closing.Load() {
-			return false
-		}
-	}
-	return c.lastLook()
-}
-
-// lastLook is what shutdown lets an idle connection have: a heartbeat that is on its way already is
-// answered. It is also where a connection whose time ran out at that moment ends.
-func (c *beatConn) lastLook() bool {
-	if err := c.conn.SetReadDeadline(time.Now().Add(beatLastLook)); err != nil {
-		return false
-	}
-	_, err := c.in.Peek(1)
-	return err == nil
-}
-
-func (c *beatConn) ahead() []byte {
-	ahead, _ := c.in.Peek(c.in.Buffered())
-	return ahead
-}
-
-// write sends the answer that w holds; false means that the connection has ended.
-func (c *beatConn) write() bool {
-	c.out = c.w.appendTo(c.out[:0])
-	_, err := c.conn.Write(c.out)
-	return err == nil
-}
 
 // bareWriter collects an answer.
 type bareWriter struct {
@@ -340,4 +215,27 @@ func httpDate(now time.Time) string {
 	d := &datedText{second: second, text: now.UTC().Format(http.TimeFormat)}
 	lastDate.Store(d)
 	return d.text
+}
+
+func matchPlain(path string, prefixes []string) (app, id string, ok bool) {
+	for _, prefix := range prefixes {
+		if rest, found := strings.CutPrefix(path, prefix); found {
+			app, id, _ = strings.Cut(rest, "/")
+			return app, id, plainName(app) && plainName(id)
+		}
+	}
+	return "", "", false
+}
+
+// plainName says that a name needs no further check.
+func plainName(name string) bool {
+	if name == "" || len(name) > web.MaxNameBytes || name == "." || name == ".." {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; c < ' ' || c > '~' || c == '/' {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,70 @@
+package httpd
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// admit checks what must hold for every request and gives its path the form that the routes have.
+func admit(r *http.Request) (*http.Request, error) {
+	if err := checkBounds(r, web.MaxMetaParams); err != nil {
+		return nil, err
+	}
+	if r.ProtoMajor > 1 && r.TLS == nil {
+		return nil, errPlainHTTP2
+	}
+	if !slices.Contains(allMethods, r.Method) {
+		return nil, &web.Refusal{Status: http.StatusMethodNotAllowed, Allow: strings.Join(allMethods, ", ")}
+	}
+	clean, err := web.CleanPath(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	routed := new(http.Request)
+	*routed = *r
+	routed.URL = clean
+	return routed, nil
+}
+
+var errPlainHTTP2 = web.BadRequest("HTTP/2 is spoken over TLS only")
+
+// checkBounds refuses a request line that is out of bounds.
+func checkBounds(r *http.Request, params int) error {
+	if len(r.RequestURI) > web.MaxURIBytes {
+		return web.ErrURITooLong
+	}
+	return web.CheckQuery(r.URL.RawQuery, params)
+}
+
+// Consul's API has a router of its own, because its paths are taken as they came: what follows the
+// fixed part is one name, in which slashes, empty segments and dots mean nothing (hashicorp/consul,
+// agent/http.go). No path is ever redirected: Go's client would repeat a PUT as a GET.
+
+// maxConsulURI bounds a request line of Consul's API in bytes: the names of keys may be long.
+const maxConsulURI = 8 << 10
+
+// takenAsIs says whether a path, still escaped, is one of Consul's API, or that of a fence, which has the name of a key.
+func takenAsIs(path string) bool {
+	rest, ok := strings.CutPrefix(path, "/v1/")
+	rest = strings.TrimLeft(rest, "/")
+	return ok && rest != "rollcall" && (!strings.HasPrefix(rest, "rollcall/") || strings.HasPrefix(rest, "rollcall/fence/"))
+}
+
+// admitVerbatim checks what must hold for every request of which the path is taken as it came.
+func admitVerbatim(r *http.Request) error {
+	if len(r.RequestURI) > maxConsulURI {
+		return web.ErrURITooLong
+	}
+	if r.ProtoMajor > 1 && r.TLS == nil {
+		return errPlainHTTP2
+	}
+	if !utf8.ValidString(r.URL.Path) || strings.IndexFunc(r.URL.Path, unicode.IsControl) >= 0 {
+		return web.BadRequest("the path must be UTF-8 without control characters")
+	}
+	return web.CheckQuery(r.URL.RawQuery, web.MaxParams)
+}
