@@ -25,12 +25,12 @@ type Config struct {
 	Service registry.Service
 	// Cluster tells about the nodes. Nil: only this node is shown.
 	Cluster Cluster
-	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it answer 501.
+	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it respond with 501.
 	Members Members
 	// Coordination serves Consul's API, and sessions, keys and locks. Nil: the node has no consensus, and
-	// their routes answer 501.
+	// their routes respond with 501.
 	Coordination Coordination
-	// Peers is the replication to other servers. Nil: there is none, and its routes answer 501.
+	// Peers is the replication to other servers. Nil: there is none, and its routes respond with 501.
 	Peers Peers
 	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 	// and an address (host:port). Nil: all are "eureka".
@@ -44,9 +44,9 @@ type Config struct {
 	// "": it may. Nil: all may.
 	RefuseProbe func(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string
 	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
-	// always runs, and there is no leader. It decides what people are told, nothing more.
+	// always runs, and there is no leader. Only what people read depends on it.
 	WithoutConsensus bool
-	// WaitWhenEmpty is how long fetches are answered 403.
+	// WaitWhenEmpty is how long fetches get 403.
 	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
 	// Reads is the freshness of Eureka reads that carry no consistency parameter.
 	Reads EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
@@ -54,7 +54,7 @@ type Config struct {
 	// is v1, in any case, serves version 1 of the protocol, every other one version 2.
 	BasePaths []string
 	// Hosts are the names under which the node is served, beside localhost and addresses; a request
-	// to another one is answered 421, see sites. Nil: any name is served.
+	// to another one gets 421, see sites. Nil: any name is served.
 	Hosts []string
 	// Log receives what is not the client's business. Nil: discarded.
 	Log *slog.Logger
@@ -65,8 +65,8 @@ type Config struct {
 	Limits Limits
 	// RateLimit limits fetches of the registry. Zero: nothing is limited.
 	RateLimit RateLimit `reload:"yes"`
-	// ReadOnlyCache: reads of lists that do not ask for a consistency are answered up to 30 s late, as
-	// upstream's servers do, and labelled stale.
+	// ReadOnlyCache: reads of lists that do not ask for a consistency get responses that are up to 30 s old, as
+	// from upstream's servers, labelled stale.
 	ReadOnlyCache bool `key:"eureka-compat.read-only-cache" help:"Eureka clients read documents that are up to 30 s old (useReadOnlyResponseCache, responseCacheUpdateIntervalMs)"`
 }
 

@@ -16,8 +16,8 @@ import (
 
 // Connections bounds the connections of a listener. When there are as many as there may be, a new one
 // takes the place of the one that has been idle longest, of the address that holds most of those that
-// have an idle one: who holds many loses first, who waits for an answer loses nothing, and a new
-// client, a probe above all, is served at once.
+// have an idle one: an address that holds many loses first, a client that waits for a response loses nothing, and
+// a new client, a probe above all, is served at once.
 type Connections struct {
 	limit, perAddress int
 
@@ -73,9 +73,9 @@ func (c *Connections) State(conn net.Conn, state http.ConnState) {
 // firstRequest is how long a new connection has for its first request before it counts as idle.
 const firstRequest = 250 * time.Millisecond
 
-// reserve is how many connections there may be above the limit while none is idle: waiting readers,
+// extra is how many connections there may be above the limit while none is idle: waiting readers,
 // which may be as many as the limit, leave room for writes and probes.
-func (c *Connections) reserve() int { return c.limit/100 + 8 }
+func (c *Connections) extra() int { return c.limit/100 + 8 }
 
 // admit makes room for a connection and counts it; nil: it is refused.
 func (c *Connections) admit(conn net.Conn) *countedConn {
@@ -115,7 +115,7 @@ func (c *Connections) room(from netip.Prefix, now int64) (victim *countedConn, o
 		return victim, victim != nil
 	case c.count >= c.limit:
 		victim = c.victim(now)
-		return victim, victim != nil || c.count < c.limit+c.reserve()
+		return victim, victim != nil || c.count < c.limit+c.extra()
 	}
 	return nil, true
 }

@@ -162,7 +162,7 @@ func TestErrorsOfCoordinationHaveTheStatusesOfTheirAPI(t *testing.T) {
 	}{
 		{"no leader", registry.ErrNoLeader, 500, "No cluster leader", 503, "no leader", false, 500, "No cluster leader"},
 		{"shutting down", registry.ErrClosed, 500, "this node is shutting down; ask another one", 503, "shutting down", false, 500, "this node is shutting down; ask another one"},
-		{"unknown outcome", registry.ErrUnknownOutcome, 504, "nobody knows whether the operation took effect; read before trying again", 504, "nobody knows", true, 504, ""},
+		{"unknown outcome", registry.ErrUnknownOutcome, 504, "it is not known whether the operation took effect; read before trying again", 504, "it is not known", true, 504, ""},
 		{"too large", registry.ErrTooLarge, 413, "Request Entity Too Large", 413, "Too Large", false, 413, ""},
 		{"unreadable", registry.ErrUnreadable, 501, "the leader runs another version of Rollcall and does not know this operation, so nothing was done: try again when all nodes of the cluster run the same version", 501, "so nothing was done", false, 501, ""},
 		{"something else", http.ErrBodyNotAllowed, 500, "", 500, "Internal Server Error", false, 500, ""},

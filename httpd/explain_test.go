@@ -171,7 +171,7 @@ func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				n.Set(func(m *registrytest.Memory) { m.Said.Suspended = true })
 			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know who is alive.",
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know which instances are alive.",
 			story:   "registered: registered as UP by a client",
 		},
 		{

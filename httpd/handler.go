@@ -103,7 +103,7 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, refused error
 	start := time.Now()
 	a := &web.Response{ResponseWriter: w, Route: "none"}
 	h.node.Fail(a, form, refused)
-	h.metrics.answered(a.Route, r.Method, a.Status, time.Since(start))
+	h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 }
 
 // Heartbeats are most of what a node does, so the common ones are recognized without the router. A path with anything
@@ -129,7 +129,7 @@ func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (
 	status = http.StatusInternalServerError
 	defer func() {
 		h.recovered(w, recover())
-		h.metrics.answeredRenew(status, time.Since(start))
+		h.metrics.countRenewResponse(status, time.Since(start))
 	}()
 	err := checkBounds(r, web.MaxParams)
 	if err == nil {
@@ -153,7 +153,7 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		if a.Status == 0 {
 			a.Status = http.StatusOK // net/http's response for a handler that wrote nothing
 		}
-		h.metrics.answered(a.Route, r.Method, a.Status, time.Since(start))
+		h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 	}()
 	if takenAsIs(r.URL.EscapedPath()) {
 		h.serveConsul(a, r)

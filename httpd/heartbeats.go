@@ -13,8 +13,8 @@ import (
 
 // Clients send heartbeats over connections that carry little else, and net/http spends more on each
 // than the registry does. So the second heartbeat in a row makes the handler take its connection
-// over: from then on plain heartbeats are read and answered here, by the same code that answers them
-// elsewhere, and whatever is not plainly a heartbeat is left unread and given back to net/http with
+// over: from then on plain heartbeats are read here, and served by the same code as elsewhere;
+// everything that is not plainly a heartbeat is left unread and given back to net/http with
 // the connection. Only requests that both would understand alike are ever read here; docs/adr/0007
 // has the reasons and the figures.
 
@@ -57,24 +57,24 @@ func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 		}
 		return context.WithValue(ctx, beatsInARow{}, new(int))
 	}
-	server.RegisterOnShutdown(b.shut)
+	server.RegisterOnShutdown(b.stop)
 	server.RegisterOnShutdown(h.EndWatches)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(&returnedListener{b, l.Addr()}) }()
 	err := server.Serve(l)
-	b.shut()
+	b.stop()
 	<-served // it has ended because nothing is returned any more
 	return err
 }
 
-// Shutdown waits until the heartbeats under way on connections that were taken over are answered,
-// which http.Server.Shutdown does not know of. It cuts none off; its error is the context's.
+// Shutdown waits until the heartbeats under way on connections that were taken over have their responses;
+// http.Server.Shutdown does not know of them. It cuts none off; its error is the context's.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	b := h.heartbeats.Load()
 	if b == nil {
 		return nil
 	}
-	b.shut()
+	b.stop()
 	done := make(chan struct{})
 	go func() { // ends with the last connection, which Close can enforce
 		b.ended.Wait()
@@ -95,13 +95,13 @@ func (h *Handler) EndWatches() { h.node.Watches.EndAll() }
 // Close cuts off connections that were taken over, which http.Server.Close does not know of.
 func (h *Handler) Close() {
 	if b := h.heartbeats.Load(); b != nil {
-		b.shut()
-		b.cut()
+		b.stop()
+		b.closeAll()
 	}
 }
 
-// shut ends what is idle after a last look, and what is not after its answer.
-func (b *heartbeats) shut() {
+// stop ends idle connections after a last look, and the others after their response.
+func (b *heartbeats) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closing.CompareAndSwap(false, true) {
@@ -115,7 +115,7 @@ func (b *heartbeats) shut() {
 	}
 }
 
-func (b *heartbeats) cut() {
+func (b *heartbeats) closeAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.conns {
@@ -123,8 +123,8 @@ func (b *heartbeats) cut() {
 	}
 }
 
-// begin notes a connection; false means that the server is shutting down.
-func (b *heartbeats) begin(c *beatConn) bool {
+// add records a connection; false means that the server is shutting down.
+func (b *heartbeats) add(c *beatConn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closing.Load() {
@@ -135,9 +135,9 @@ func (b *heartbeats) begin(c *beatConn) bool {
 	return true
 }
 
-// end forgets a connection; unless it is closed, net/http gets it back with what was read but not
+// remove forgets a connection; unless it is closed, net/http gets it back with what was read but not
 // consumed, and keeps it if it is odd.
-func (b *heartbeats) end(c *beatConn, back, odd bool) {
+func (b *heartbeats) remove(c *beatConn, back, odd bool) {
 	b.mu.Lock()
 	delete(b.conns, c)
 	b.mu.Unlock()
@@ -180,7 +180,7 @@ func (l *returnedListener) Close() error { return nil }
 func (l *returnedListener) Addr() net.Addr { return l.addr }
 
 // takeOver serves further heartbeats on the connection of r, if r is at least the second one in a
-// row and the connection can be taken over. w is answered by the caller before.
+// row and the connection can be taken over. The caller has responded on w before.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
 	b := h.heartbeats.Load()
 	if b == nil || h.draining.Load() || r.TLS != nil || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
@@ -200,7 +200,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 	c := &beatConn{h: h, b: b, conn: conn, host: r.Host, in: buffered.Reader, w: bareWriter{header: w.Header()}, account: countedOf(conn)}
 	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
 	c.w.status = status
-	if !b.begin(c) {
+	if !b.add(c) {
 		c.w.header.Set("Connection", "close")
 		c.write()
 		conn.Close()
@@ -222,15 +222,15 @@ type beatConn struct {
 	out     []byte
 	set     time.Time // when the time limits were set
 	idle    atomic.Bool
-	account *countedConn // nil: nobody counts connections
-	last    bool         // the answer under way is the last one
+	account *countedConn // nil: connections are not counted
+	last    bool         // the response under way is the last one
 }
 
-// serve answers the heartbeat that net/http read, and then those that follow.
+// serve sends the response to the heartbeat that net/http read, and then serves those that follow.
 func (c *beatConn) serve() {
 	back := false
 	served := 0
-	defer func() { c.b.end(c, back, served < worthTakingOver) }()
+	defer func() { c.b.remove(c, back, served < worthTakingOver) }()
 	for ; c.write() && !c.last; served++ {
 		if !c.wait() {
 			return
@@ -268,7 +268,7 @@ func (c *beatConn) wait() bool {
 		c.account.idle(now)
 		defer c.account.busy()
 	}
-	// Whichever comes second, this mark or the shutdown's, sees the other.
+	// This mark and the shutdown's: the second one sees the first.
 	c.idle.Store(true)
 	defer c.idle.Store(false)
 	if !c.b.closing.Load() {
@@ -283,7 +283,7 @@ func (c *beatConn) wait() bool {
 }
 
 // lastLook is what shutdown lets an idle connection have: a heartbeat that is on its way already is
-// answered. It is also where a connection whose time ran out at that moment ends.
+// served. A connection whose time ran out at that moment ends here, too.
 func (c *beatConn) lastLook() bool {
 	if err := c.conn.SetReadDeadline(time.Now().Add(beatLastLook)); err != nil {
 		return false
@@ -297,7 +297,7 @@ func (c *beatConn) ahead() []byte {
 	return ahead
 }
 
-// write sends the answer that w holds; false means that the connection has ended.
+// write sends the response that w holds; false means that the connection has ended.
 func (c *beatConn) write() bool {
 	c.out = c.w.appendTo(c.out[:0])
 	_, err := c.conn.Write(c.out)

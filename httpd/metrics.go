@@ -31,9 +31,9 @@ type renewMetrics struct {
 
 func newMetrics(reg prometheus.Registerer, service registry.Service) *metrics {
 	m := &metrics{
-		requests: web.NewCounters(reg, "rollcall_http_requests_total", "Requests answered, by route template, method and status.", "route", "method", "code"),
+		requests: web.NewCounters(reg, "rollcall_http_requests_total", "Responses, by route template, method and status.", "route", "method", "code"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "rollcall_http_request_duration_seconds", Help: "Time from the request's header to its answer.",
+			Name: "rollcall_http_request_duration_seconds", Help: "Time from the request's header to the response.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "method"}),
 		panics: web.NewCounters(reg, "rollcall_http_panics_total", "Handlers that panicked; each is a defect.").WithLabelValues(),
@@ -58,8 +58,8 @@ func (m *metrics) resolveRenew() renewMetrics {
 	return resolved
 }
 
-// answeredRenew counts an answer on the renew path.
-func (m *metrics) answeredRenew(status int, took time.Duration) {
+// countRenewResponse counts a response on the renew path.
+func (m *metrics) countRenewResponse(status int, took time.Duration) {
 	counter, ok := m.renew.requests[status]
 	if !ok {
 		counter = m.requests.WithLabelValues(renewRoute, http.MethodPut, strconv.Itoa(status))
@@ -68,8 +68,8 @@ func (m *metrics) answeredRenew(status int, took time.Duration) {
 	m.renew.duration.Observe(took.Seconds())
 }
 
-// answered counts an answer on any other route.
-func (m *metrics) answered(route, method string, status int, took time.Duration) {
+// countResponse counts a response on any other route.
+func (m *metrics) countResponse(route, method string, status int, took time.Duration) {
 	if !slices.Contains(allMethods, method) {
 		method = "other" // a client could invent methods without end
 	}

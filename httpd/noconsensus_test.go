@@ -111,7 +111,7 @@ func TestWithoutConsensusNobodyIsToldOfLeaders(t *testing.T) {
 			page, reason string
 		}{
 			{"loading", false, "still loading its state", "It is not evicted because this node is still loading its state."},
-			{"young", true, "this node became ready too short a time ago", "It is not evicted yet because this node became ready too short a time ago to know who is alive."},
+			{"young", true, "this node became ready too short a time ago", "It is not evicted yet because this node became ready too short a time ago to know which instances are alive."},
 		} {
 			n.Set(func(m *registrytest.Memory) { m.Said.Ready = row.ready })
 			e, page := n.explain(t, "i1"), n.get(t, "/").body

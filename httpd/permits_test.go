@@ -93,7 +93,7 @@ func TestASemaphoreHasSoManyHolders(t *testing.T) {
 	}](t, c.get("/v1/rollcall/semaphores/s"))
 	expect.That(t, shown.Name == "s" && shown.Limit == 2 && len(shown.Holders) == 2 && shown.Holders[0].Session == sessions[0],
 		"it is shown as %+v", shown)
-	if got := c.get("/v1/rollcall/locks/s"); got.status != http.StatusNotFound || !strings.Contains(got.body, "nobody holds") {
+	if got := c.get("/v1/rollcall/locks/s"); got.status != http.StatusNotFound || !strings.Contains(got.body, "no session holds") {
 		t.Errorf("a lock of its name: got %d %s, want 404", got.status, got.body)
 	}
 }

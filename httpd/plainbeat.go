@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// bareWriter collects an answer.
+// bareWriter collects a response.
 type bareWriter struct {
 	header http.Header
 	status int
@@ -40,7 +40,7 @@ func (w *bareWriter) reset() {
 	w.status, w.body = 0, w.body[:0]
 }
 
-// appendTo writes the answer as HTTP/1.1. A handler that wrote nothing has answered 200.
+// appendTo writes the response as HTTP/1.1. The status of a handler that wrote nothing is 200.
 func (w *bareWriter) appendTo(dst []byte) []byte {
 	status := w.status
 	if status == 0 {
@@ -101,7 +101,7 @@ func parseBeat(b []byte, prefixes []string) (beat plainBeat, size int, ok bool) 
 }
 
 // plainTarget says that a target has only characters that stand for themselves in its path; the
-// query is judged by those who read it.
+// query is judged by its readers.
 func plainTarget(target []byte) bool {
 	inPath := true
 	for _, c := range target {

@@ -158,7 +158,7 @@ func TestErrorsOfReplicationAreAnsweredAsTheyAre(t *testing.T) {
 		{name: "unreachable", err: refused(503), status: 503, toSender: "because it is so", toAsks: "because it is so", retry: "1"},
 		{name: "no leader", err: registry.ErrNoLeader, status: 503, toSender: "no leader", toAsks: "no leader", retry: "1"},
 		{name: "shutting down", err: registry.ErrClosed, status: 503, toSender: "shutting down", toAsks: "shutting down", retry: "1"},
-		{name: "unknown outcome", err: registry.ErrUnknownOutcome, status: 504, toSender: "nobody knows", toAsks: "nobody knows", unknown: true, senderStatus: 503},
+		{name: "unknown outcome", err: registry.ErrUnknownOutcome, status: 504, toSender: "it is not known", toAsks: "it is not known", unknown: true, senderStatus: 503},
 		{name: "a defect", err: errors.New("secret"), status: 500, toSender: "Internal Server Error", toAsks: "Internal Server Error"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

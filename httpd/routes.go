@@ -14,21 +14,21 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// answerUnrouted sets what a router answers to requests that none of its routes takes.
-func (h *Handler) answerUnrouted(router *mux.Router) {
+// handleUnrouted sets what a router answers to requests that none of its routes takes.
+func (h *Handler) handleUnrouted(router *mux.Router) {
 	router.NotFoundHandler = http.HandlerFunc(h.unrouted)
 	router.MethodNotAllowedHandler = http.HandlerFunc(h.unrouted)
 }
 
 // routes builds the routers: Eureka's resources under each base path, then everything else.
 func (h *Handler) routes() {
-	h.answerUnrouted(h.router)
+	h.handleUnrouted(h.router)
 	// The longest first: /eureka is the beginning of /eureka/v2.
 	for _, base := range slices.SortedFunc(slices.Values(h.config.BasePaths), func(a, b string) int { return len(b) - len(a) }) {
 		h.appsPrefixes = append(h.appsPrefixes, base+"/apps/")
 		v1 := strings.EqualFold(base[strings.LastIndex(base, "/")+1:], "v1")
 		under := h.router.PathPrefix(base).Subrouter()
-		h.answerUnrouted(under)
+		h.handleUnrouted(under)
 		for _, rt := range h.eureka.Routes() {
 			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(rt.Methods...)
 		}

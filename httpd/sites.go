@@ -9,9 +9,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Whoever can reach a node may write, and a browser reaches what its user's machine reaches: a page of
+// Every client that can reach a node may write, and a browser reaches what its user's machine reaches: a page of
 // any site can make it send forms and simple requests, and a page whose name is made to resolve to
-// this node (DNS rebinding) can even read the answers. Two checks before everything else keep pages of
+// this node (DNS rebinding) can even read the responses. Two checks before everything else keep pages of
 // other sites out; no path is exempt from the first one.
 
 // sites decides from which web pages requests are served.

@@ -197,7 +197,7 @@ func TestConsulsSemaphoreNeverExceedsItsLimit(t *testing.T) {
 				}
 				<-time.After(300 * time.Millisecond) // the work
 				inside <- 0
-				if err := s.Release(); err != nil && !strings.Contains(err.Error(), "nobody knows") { // then it goes with its session
+				if err := s.Release(); err != nil && !strings.Contains(err.Error(), "it is not known") { // then it goes with its session
 					return fmt.Errorf("release: %w", err)
 				}
 				return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// agentSelf is GET /v1/agent/self. Nobody is asked for it: clients poll it before there is a leader.
+// agentSelf is GET /v1/agent/self. It needs no other node: clients poll it before there is a leader.
 func (c call) agentSelf() (any, error) {
 	home := c.home(c.Epoch())
 	ctx, cancel := context.WithCancel(c.R.Context())
@@ -60,13 +60,13 @@ func (c call) agentServices() (any, error) {
 	return services, nil
 }
 
-// What stands for an index where a client waits for other content.
+// Indexes for a client that waits for other content.
 const (
 	sameContent  = 1
 	otherContent = 2
 )
 
-// agentService is GET /v1/agent/service/{id}. Who gives the hash of the content waits for another one.
+// agentService is GET /v1/agent/service/{id}. With the hash of the content it waits for other content.
 func (c call) agentService() (any, error) {
 	id, hash := c.Rest(), c.Text("hash")
 	q := c.consulQuery()
@@ -128,10 +128,10 @@ func (c call) agentHealthByID() (any, error) {
 	l, _ := cat.ServiceOn("", id)
 	if l == nil || l.Quarantine != nil {
 		none := consul.AgentHealth{AggregatedStatus: consul.StatusWord(registry.Critical)}
-		return c.answerHealth(http.StatusNotFound, "ServiceId "+id+" not found", none)
+		return c.respondHealth(http.StatusNotFound, "ServiceId "+id+" not found", none)
 	}
 	health := cat.health(cat.service(l))
-	return c.answerHealth(healthCode(health.AggregatedStatus), health.AggregatedStatus, health)
+	return c.respondHealth(healthCode(health.AggregatedStatus), health.AggregatedStatus, health)
 }
 
 // agentHealthByName is GET /v1/agent/health/service/name/{name}: the worst of a name's services on the
@@ -156,9 +156,9 @@ func (c call) agentHealthByName() (any, error) {
 		}
 	}
 	if len(all) == 0 {
-		return c.answerHealth(http.StatusNotFound, "ServiceName "+name+" not found", all)
+		return c.respondHealth(http.StatusNotFound, "ServiceName "+name+" not found", all)
 	}
-	return c.answerHealth(healthCode(worst), worst, all)
+	return c.respondHealth(healthCode(worst), worst, all)
 }
 
 // isItself says whether a service is the one that stands for the cluster.
@@ -175,8 +175,8 @@ func (c *shownCatalog) health(s consul.Service) consul.AgentHealth {
 	return consul.AgentHealth{AggregatedStatus: consul.Aggregate(checks), Service: &shown, Checks: checks}
 }
 
-// answerHealth answers with a reason, which is all of the answer where plain text is asked for.
-func (c call) answerHealth(status int, reason string, value any) (any, error) {
+// respondHealth sends a reason with a document, or alone where plain text is asked for.
+func (c call) respondHealth(status int, reason string, value any) (any, error) {
 	format := c.Text("format")
 	if c.Err != nil {
 		return nil, c.Err
@@ -190,7 +190,7 @@ func (c call) answerHealth(status int, reason string, value any) (any, error) {
 	return value, nil
 }
 
-// healthCode is the status of an answer about health, for load balancers that look at nothing else.
+// healthCode is the status of a response about health, for load balancers that look at nothing else.
 func healthCode(aggregate string) int {
 	switch aggregate {
 	case consul.StatusWord(registry.Passing):

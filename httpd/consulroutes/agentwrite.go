@@ -29,8 +29,8 @@ func (c call) registerCheck() (any, error) {
 }
 
 // reapByDefault gives checks of services, which do not say how long they may be critical, the time after
-// which Consul would have reaped the node of an agent that is gone. Nobody else would ever remove what their
-// program left behind.
+// which Consul would have reaped the node of an agent that is gone. Otherwise the services of a program that is
+// gone would stay for ever.
 func (e *endpoints) reapByDefault(checks []*registry.Check) {
 	for _, c := range checks {
 		if c.Service != "" && c.ReapAfter == 0 {

@@ -54,7 +54,7 @@ var tenancies = []struct{ param, header, plural string }{
 }
 
 // inOneNamespace refuses requests for another namespace or partition than the default one: to ignore what they
-// say would merge tenants, whose writes overwrite each other.
+// say would merge tenants, and their writes would overwrite each other.
 func inOneNamespace(e endpoint) endpoint {
 	return func(c call) (any, error) {
 		for _, t := range tenancies {
@@ -72,7 +72,7 @@ func inOneNamespace(e endpoint) endpoint {
 	}
 }
 
-// inDatacenter refuses requests for another datacenter than the own one.
+// inDatacenter refuses requests for another datacenter than this one.
 func inDatacenter(e endpoint) endpoint {
 	return func(c call) (any, error) {
 		dc := c.Text("dc")
@@ -86,7 +86,7 @@ func inDatacenter(e endpoint) endpoint {
 	}
 }
 
-// unfiltered refuses a filter: an answer that ignored it would be taken for what it selects.
+// unfiltered refuses a filter: a response that ignored the filter would be taken for the selection.
 func unfiltered(e endpoint) endpoint {
 	return func(c call) (any, error) {
 		if c.Text("filter") != "" {
@@ -100,7 +100,7 @@ func unfiltered(e endpoint) endpoint {
 	}
 }
 
-// datacenter is the own one's name in Consul's API, where there must be one.
+// datacenter is this datacenter's name in Consul's API, where there must be one.
 func (e *endpoints) datacenter() string {
 	if e.Datacenter == "" {
 		return "dc1"
@@ -113,7 +113,7 @@ func consulError(text string) error {
 	return &web.Refusal{Status: http.StatusInternalServerError, Text: text}
 }
 
-// checkDatacenter refuses a body that names another datacenter than the own one.
+// checkDatacenter refuses a body that names another datacenter than this one.
 func (e *endpoints) checkDatacenter(name string) error {
 	if name != "" && name != e.datacenter() {
 		return consulError("No path to datacenter")

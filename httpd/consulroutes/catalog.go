@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// home is what answers say of the logical node. Its address is that of the first voter's node-to-node
+// home is what responses say of the logical node. Its address is that of the first voter's node-to-node
 // listener without the port: every server knows the same one, and it does not change with the leader.
 func (e *endpoints) home(epoch string) consul.Home {
 	_, all := e.config.Coordination.RaftAddresses()
@@ -146,7 +146,7 @@ func (c *shownCatalog) serviceIndex(name string) (index uint64, absent bool) {
 	return uint64(max(app.Changed, c.CatalogIndex())), false
 }
 
-// readCatalog answers from the registry, at once or when an application (a service's name; "": any), a
+// readCatalog responds from the registry, at once or when an application (a service's name; "": any), a
 // node or a check of one changes.
 func (c call) readCatalog(service string, read func(*shownCatalog) web.Found) (any, error) {
 	var metas []registry.Pair
@@ -159,7 +159,7 @@ func (c call) readCatalog(service string, read func(*shownCatalog) web.Found) (a
 	}))
 }
 
-// readService answers what value makes of the services of the name in the path.
+// readService responds with what value makes of the services of the name in the path.
 func (c call) readService(value func(*shownCatalog, []consul.Service) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -175,7 +175,7 @@ func (c call) readService(value func(*shownCatalog, []consul.Service) any) (any,
 	})
 }
 
-// readTable answers what value makes of the whole catalog, of which the answer shows weight.
+// readTable responds with what value makes of the whole catalog, of which the response shows weight.
 func (c call) readTable(weight func(*shownCatalog) int, value func(*shownCatalog) any) (any, error) {
 	return c.readCatalog("", func(cat *shownCatalog) web.Found {
 		return web.Found{Index: cat.tableIndex(), Weight: func() int { return weight(cat) }, Document: func() (any, error) {
@@ -184,7 +184,7 @@ func (c call) readTable(weight func(*shownCatalog) int, value func(*shownCatalog
 	})
 }
 
-// readNode answers what value makes of the node in the path, by the registry's name.
+// readNode responds with what value makes of the node in the path, by the registry's name.
 func (c call) readNode(value func(cat *shownCatalog, node string) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -195,7 +195,7 @@ func (c call) readNode(value func(cat *shownCatalog, node string) any) (any, err
 	return c.readTable(weight, func(cat *shownCatalog) any { return value(cat, name) })
 }
 
-// weightOn is what a node and its services take in an answer.
+// weightOn is what a node and its services take in a response.
 func (c *shownCatalog) weightOn(node string) int {
 	bytes := web.WeightOf(c.ServicesOn(node))
 	if n, ok := c.Node(node); ok {
@@ -204,10 +204,10 @@ func (c *shownCatalog) weightOn(node string) int {
 	return bytes
 }
 
-// weight is what all nodes and services take in an answer.
+// weight is what all nodes and services take in a response.
 func (c *shownCatalog) weight() int { return c.CatalogBytes() + web.WeightOf(c.Leases()) }
 
-// catalog is the registry for the answers of the agent, which nobody waits for.
+// catalog is the registry for the responses of the agent, which never wait for a change.
 func (c call) catalog() (cat *shownCatalog) {
 	q := c.consulQuery()
 	if c.Err != nil {
@@ -224,7 +224,7 @@ func (c call) catalog() (cat *shownCatalog) {
 	return cat
 }
 
-// agentCatalog is catalog for an answer that shows all of the logical node.
+// agentCatalog is catalog for a response that shows all of the logical node.
 func (c call) agentCatalog() *shownCatalog {
 	cat := c.catalog()
 	if c.Err == nil {

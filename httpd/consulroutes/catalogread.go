@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// catalogDatacenters is GET /v1/catalog/datacenters: the own one. Others are replicated to, and have
+// catalogDatacenters is GET /v1/catalog/datacenters: this one. Others, to which this one replicates, have
 // catalogs of their own.
 func (c call) catalogDatacenters() (any, error) {
 	return []string{c.datacenter()}, nil
@@ -45,7 +45,7 @@ func (c call) catalogServices() (any, error) {
 	})
 }
 
-// namesWeight is what names and tags take in an answer.
+// namesWeight is what names and tags take in a response.
 func (c *shownCatalog) namesWeight() (bytes int) {
 	for l := range c.Leases() {
 		bytes += len(l.Instance.App)

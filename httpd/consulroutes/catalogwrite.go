@@ -120,8 +120,8 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
 	registry.MaxServiceChecks, registry.MaxNodeChecks, registry.MaxChecks))
 
-// checkProbes refuses checks that would be made to ask what they may not. One of a service that is not known
-// here is judged by whoever runs it.
+// checkProbes refuses checks that would probe what they may not. A check of a service that this node does not know
+// is judged by the node that runs the check.
 func (e *endpoints) checkProbes(op registry.RegisterCatalog) error {
 	for _, c := range op.Checks {
 		if c.Probe == nil || e.config.RefuseProbe == nil {
@@ -180,7 +180,7 @@ func shownAddress(address string) string {
 	return strconv.Quote(address)
 }
 
-// checkTaken names the first check that is another's, and whose.
+// checkTaken names the first check that is another's, and its owner.
 func checkTaken(v *registry.View, checks []*registry.Check) error {
 	for _, given := range checks {
 		old, ok := v.CheckOn("", given.ID)
@@ -241,7 +241,7 @@ func (e *endpoints) deregisterPlaced(ctx context.Context, op registry.Deregister
 // errUnknownService: there is no service of that id on the logical node.
 var errUnknownService = errors.New("unknown service id")
 
-// deregisterService removes a service of the logical node, whoever registered it, for good. Errors:
+// deregisterService removes a service of the logical node for good, through whatever API it was registered. Errors:
 // errUnknownService, or a refusal.
 func (e *endpoints) deregisterService(ctx context.Context, id string) error {
 	if id == "" { // nothing, and never everything: clean-up loops pass what node checks have as service id

@@ -37,7 +37,7 @@ func (c call) getTree(prefix string) (any, error) {
 			case !ok:
 				return nil, errReadTooLarge
 			case len(entries) == 0:
-				return c.nothing()
+				return c.respondNothing()
 			case (kv.Result{Entries: entries}).Weight() >= maxWhole:
 				return c.respondLarge(plainList(len(entries), func(i int) any { return consul.ShowEntry(entries[i]) }))
 			}
@@ -46,7 +46,7 @@ func (c call) getTree(prefix string) (any, error) {
 	}))
 }
 
-// listKeys answers with names. No names at all is 404, but not where all were asked for.
+// listKeys responds with names. No names at all is 404, but not where all were asked for.
 func (c call) listKeys(prefix string) (any, error) {
 	separator, given := c.Lookup("separator")
 	if !given {
@@ -59,7 +59,7 @@ func (c call) listKeys(prefix string) (any, error) {
 			case !ok:
 				return nil, errReadTooLarge
 			case len(keys) == 0 && prefix != "":
-				return c.nothing()
+				return c.respondNothing()
 			case len(keys) > maxWhole/100:
 				return c.respondLarge(plainList(len(keys), func(i int) any { return keys[i] }))
 			}
@@ -115,7 +115,7 @@ func (c call) deleteKey() (any, error) {
 	return c.writeKey(op)
 }
 
-// writeKey performs a write, if the fence that it may carry holds, and says who holds the key.
+// writeKey performs a write, if the fence that it may carry holds, and names the acquisition that holds the key.
 func (c call) writeKey(write kv.KeyOp) (any, error) {
 	write.Fence = c.fenceFor(write.Key)
 	op := c.Once(write)
@@ -137,7 +137,7 @@ func (c call) writeKey(write kv.KeyOp) (any, error) {
 
 func (c call) showEntry(e *kv.Entry) (any, error) {
 	if e == nil {
-		return c.nothing()
+		return c.respondNothing()
 	}
 	if e.Session != "" {
 		web.LabelFence(c.W.Header(), e.Fence)
@@ -150,8 +150,8 @@ func (c call) showEntry(e *kv.Entry) (any, error) {
 	return web.Sent, nil
 }
 
-// nothing answers that there is nothing, without a word.
-func (c call) nothing() (any, error) {
+// respondNothing sends 404 without a body.
+func (c call) respondNothing() (any, error) {
 	c.W.WriteHeader(http.StatusNotFound)
 	return web.Sent, nil
 }
@@ -174,7 +174,7 @@ func (c call) txn() (any, error) {
 	case err != nil:
 		return nil, err
 	case len(errs) > 0:
-		return c.answerTxn(nil, errs)
+		return c.respondTxn(nil, errs)
 	case !slices.ContainsFunc(txn.Ops, func(op kv.KeyOp) bool { return op.Verb.Writes() }):
 		return c.readTxn(txn.Ops)
 	}
@@ -192,7 +192,7 @@ func (c call) txn() (any, error) {
 	if err := errorOfExcess(result); err != nil {
 		return nil, err
 	}
-	return c.answerTxn(result.Entries, result.Errors)
+	return c.respondTxn(result.Entries, result.Errors)
 }
 
 // errorOfExcess is the error of a transaction that reads too much; nil: it does not.
@@ -219,7 +219,7 @@ var (
 	}
 )
 
-// readTxn answers a transaction that writes nothing like any other read, but it cannot be waited for.
+// readTxn responds to a transaction that writes nothing as to any other read, but it cannot wait for a change.
 func (c call) readTxn(ops []kv.KeyOp) (any, error) {
 	return c.readConsul(web.Query{Read: c.consulFreshness()}, false, c.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
 		return web.Found{Document: func() (any, error) {
@@ -227,12 +227,12 @@ func (c call) readTxn(ops []kv.KeyOp) (any, error) {
 			if !ok {
 				return nil, errReadTooLarge
 			}
-			return c.answerTxn(entries, errs)
+			return c.respondTxn(entries, errs)
 		}}
 	}))
 }
 
-func (c call) answerTxn(entries []*kv.Entry, errs []kv.TxnError) (any, error) {
+func (c call) respondTxn(entries []*kv.Entry, errs []kv.TxnError) (any, error) {
 	if len(errs) > 0 {
 		c.Status = http.StatusConflict
 	}

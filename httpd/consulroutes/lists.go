@@ -20,7 +20,7 @@ const (
 	listPiece = 64 << 10 // bytes that are written at once
 )
 
-// errReadTooLarge is the answer to a read of too many keys.
+// errReadTooLarge is the response to a read of too many keys.
 var errReadTooLarge = &web.Refusal{
 	Status: http.StatusRequestEntityTooLarge,
 	Text:   fmt.Sprintf("the keys and values that were asked for have more than %d bytes, which is the most that one answer may have; ask for a longer prefix, or for fewer at once", kv.MaxRead),
@@ -40,7 +40,7 @@ func plainList(elements int, element func(i int) any) jsonList {
 	return jsonList{open: "[", close: "]", prettyOpen: "[", prettyClose: "\n]\n", prefix: "    ", elements: elements, element: element}
 }
 
-// txnList is the list of results in the answer to a transaction that was performed (consul.TxnAnswer).
+// txnList is the list of results in the response to a transaction that was performed (consul.TxnAnswer).
 func txnList(elements int, element func(i int) any) jsonList {
 	return jsonList{
 		open: `{"Results":[`, close: `],"Errors":null}`,
@@ -66,11 +66,11 @@ func (c call) respondLarge(list jsonList) (any, error) {
 	if err := list.write(zipped, pretty); err != nil {
 		return nil, err
 	}
-	_ = zipped.Close() // a client that went away is nobody's error
+	_ = zipped.Close() // a client that went away is no error
 	return web.Sent, nil
 }
 
-// write encodes a list. Its error is one of encoding, before anything was sent: clients that go away are nobody's.
+// write encodes a list. Its error is one of encoding, before anything was sent: a client that goes away is no error.
 func (l jsonList) write(w io.Writer, pretty bool) error {
 	out := bufio.NewWriterSize(w, listPiece)
 	open, end := l.open, l.close

@@ -16,12 +16,12 @@ func (e *endpoints) catalogSource(app string, show func(*registry.View) web.Foun
 	return web.SourceOf(e.Node, e.Service.View, show, func() (<-chan struct{}, func()) { return e.config.Coordination.WatchCatalog(app) })
 }
 
-// consulRead answers a reading request of Consul's API from a source, at once or when it changes.
+// consulRead responds to a reading request of Consul's API from a source, at once or when it changes.
 func (c call) consulRead(s web.Source) (any, error) {
 	return c.readConsul(c.consulQuery(), true, s)
 }
 
-// labelConsul says how fresh an answer is; staleAge is that of what a stale read found. All of it must be
+// labelConsul says how fresh a response is; staleAge is that of what a stale read found. All of it must be
 // there: the official client stops reading at the first header that is missing.
 func (c call) labelConsul(read registry.Consistency, staleAge time.Duration) {
 	health := c.Service.Health()
@@ -38,7 +38,7 @@ func (c call) labelConsul(read registry.Consistency, staleAge time.Duration) {
 	header.Set("X-Consul-Effective-Consistency", consistency)
 }
 
-// readConsul answers a read as fresh as its query asks for, at once or when what is read changes. indexed: the response
+// readConsul responds to a read as fresh as its query asks for, at once or when what is read changes. indexed: the response
 // says after which index the next one may wait.
 func (c call) readConsul(q web.Query, indexed bool, s web.Source) (any, error) {
 	if c.Err != nil {
@@ -63,8 +63,8 @@ func (c call) consulQuery() (q web.Query) {
 	return q
 }
 
-// consulFreshness says whether a read may be answered from what this node has. One that may be only so old is
-// answered like any other where this node's state may be older.
+// consulFreshness says whether a read may be answered from what this node has. A read that may be only so old is
+// like any other where this node's state may be older.
 func (c call) consulFreshness() registry.Consistency {
 	_, stale := c.Lookup("stale")
 	_, consistent := c.Lookup("consistent")
@@ -114,7 +114,7 @@ func (c call) blocking() time.Duration {
 	return min(wait, web.MaxWait)
 }
 
-// Consul's clients show the text of an error, and take some texts and statuses for signs: whoever holds a
+// Consul's clients show the text of an error, and take some texts and statuses for signs: the holder of a
 // lock goes on after a 500, and after nothing else (hashicorp/consul, api/api.go, IsRetryableError).
 
 // maxValue bounds the value of a key and the body of a transaction, in bytes.

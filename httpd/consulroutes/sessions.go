@@ -98,7 +98,7 @@ func showSessions(v *kv.View, wanted func(*kv.Session) bool) []consul.Session {
 	return shown
 }
 
-// readSessions answers a read of sessions, which share one index.
+// readSessions responds to a read of sessions, which share one index.
 func (c call) readSessions(show func(*kv.View) []consul.Session) (any, error) {
 	return c.consulRead(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
 		return web.Found{Index: uint64(v.SessionIndex()), Weight: web.SessionsWeight(v), Document: func() (any, error) {

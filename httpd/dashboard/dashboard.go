@@ -103,7 +103,7 @@ type linkedInstance struct {
 	ID      string
 	Link    string // empty unless it is an http or https address
 	Explain string // path of what is known of it
-	Owner   string // the datacenter that it belongs to; empty: the own one
+	Owner   string // the datacenter that it belongs to; empty: this one
 }
 
 type shownEvent struct{ At, App, ID string }
@@ -178,10 +178,10 @@ func (d *dashboard) warnings(health registry.Health) []string {
 		warnings = append(warnings, "No leader is known to this node: nothing can be registered, and what is shown may be old by "+health.Age.Round(time.Millisecond).String()+".")
 	}
 	if health.Quorum && health.Leads && health.Suspended {
-		warnings = append(warnings, "No lease is ended at present: this leader is too young to know who is alive.")
+		warnings = append(warnings, "No lease is ended at present: this leader is too young to know which instances are alive.")
 	}
 	if d.WithoutConsensus && health.Ready && health.Suspended {
-		warnings = append(warnings, "No lease is ended at present: this node became ready too short a time ago to know who is alive.")
+		warnings = append(warnings, "No lease is ended at present: this node became ready too short a time ago to know which instances are alive.")
 	}
 	return warnings
 }
@@ -275,7 +275,7 @@ func safeLink(address string) string {
 	return ""
 }
 
-// shownEventsOf shows at most limit events, all if it is negative.
+// shownEventsOf shows at most limit events; all if limit is negative.
 func shownEventsOf(queue iter.Seq[registry.Recent], limit int) []shownEvent {
 	var events []shownEvent
 	for r := range queue {

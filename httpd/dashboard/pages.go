@@ -131,7 +131,7 @@ func preservingSection(p shownPreserving) g.Node {
 			f := p.Figures
 			return el("tr", number(f.Leases), number(f.Counted), number(f.Fresh), number(p.Threshold), number(f.Expired), number(p.Withheld), when(p.Since), when(p.Until))
 		}),
-		el("p", class("soft"), link("/v1/rollcall/self-preservation?consistency=stale", "By application, with who is overdue, and earlier transitions")))
+		el("p", class("soft"), link("/v1/rollcall/self-preservation?consistency=stale", "By application, with overdue instances, and earlier transitions")))
 }
 
 func quarantineSection(instances []shownQuarantine) g.Node {

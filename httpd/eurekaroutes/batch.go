@@ -10,9 +10,9 @@ import (
 )
 
 // batch is POST peerreplication/batch: what a peer's clients did, applied in order as one unit of
-// work, because peers wait 200 ms for the answer. Every item has its own status. A batch is refused
+// work, because peers wait 200 ms for the response. Every item has its own status. A batch is refused
 // as a whole only where the sender may try it again (503), or where it never can succeed: the sender
-// drops all items of a batch that is answered anything else.
+// drops all items of a batch after any other response.
 func (c call) batch() (any, error) {
 	items := decodedEureka(c, c.Limits.BatchBytes, func(body []byte, _ eureka.Format) ([]eureka.Item, error) {
 		return eureka.DecodeBatch(body) // JSON only; XML does not parse as such
@@ -29,16 +29,16 @@ func (c call) batch() (any, error) {
 
 // applyBatch returns one result per item, in order.
 func (e *endpoints) applyBatch(ctx context.Context, origin registry.Origin, items []eureka.Item) ([]eureka.ItemResult, error) {
-	answers := make([]eureka.ItemResult, len(items))
+	responses := make([]eureka.ItemResult, len(items))
 	var ops []registry.Op
-	var asked []int // the item of each operation
+	var itemOf []int // the item of each operation
 	for i := range items {
-		if answers[i].Status = e.refuseItem(&items[i]); answers[i].Status == 0 {
-			ops, asked = append(ops, opOf(&items[i])), append(asked, i)
+		if responses[i].Status = e.refuseItem(&items[i]); responses[i].Status == 0 {
+			ops, itemOf = append(ops, opOf(&items[i])), append(itemOf, i)
 		}
 	}
 	if len(ops) == 0 {
-		return answers, nil
+		return responses, nil
 	}
 	results, err := e.Perform(ctx, origin, ops...)
 	if err != nil {
@@ -48,9 +48,9 @@ func (e *endpoints) applyBatch(ctx context.Context, origin registry.Origin, item
 	}
 	e.countBatch(origin, ops, func(n int) string { return web.OutcomeNames[results[n].Outcome] })
 	for n, result := range results {
-		answers[asked[n]].Status = itemStatus(result.Outcome)
+		responses[itemOf[n]].Status = itemStatus(result.Outcome)
 	}
-	return answers, e.addConflicts(ctx, items, answers)
+	return responses, e.addConflicts(ctx, items, responses)
 }
 
 func (e *endpoints) countBatch(origin registry.Origin, ops []registry.Op, outcome func(n int) string) {
@@ -107,12 +107,12 @@ func itemStatus(outcome registry.Outcome) int {
 	return http.StatusNotFound
 }
 
-// addConflicts adds the stored instances to answers of 409, for the sender to take over. One that is
-// gone meanwhile, perhaps by a later item, is left out.
-func (e *endpoints) addConflicts(ctx context.Context, items []eureka.Item, answers []eureka.ItemResult) error {
+// addConflicts adds the stored instances to results of 409, for the sender to take over. An instance that was
+// removed meanwhile, perhaps by a later item, is left out.
+func (e *endpoints) addConflicts(ctx context.Context, items []eureka.Item, responses []eureka.ItemResult) error {
 	var v web.FreshView
-	for i := range answers {
-		if answers[i].Status != http.StatusConflict {
+	for i := range responses {
+		if responses[i].Status != http.StatusConflict {
 			continue
 		}
 		if v.View == nil {
@@ -122,7 +122,7 @@ func (e *endpoints) addConflicts(ctx context.Context, items []eureka.Item, answe
 			}
 		}
 		if lease, ok := v.Lease(registry.NewKey(items[i].App, items[i].ID)); ok {
-			answers[i].Lease, answers[i].Renewed = lease, v.LastRenewal(lease)
+			responses[i].Lease, responses[i].Renewed = lease, v.LastRenewal(lease)
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ func New(n *web.Node, c Config) *Eureka {
 
 // ObserveLoad notes whether the registry is loaded and empty. It must be called before every request that could fill
 // the registry.
-func (e *Eureka) ObserveLoad() { e.endpoints.gate.look() }
+func (e *Eureka) ObserveLoad() { e.endpoints.gate.observe() }
 
 // Renew performs a heartbeat and returns the status of the response, see endpoints.renew.
 func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key) (status int, err error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// keepUnused is how long a representation is kept that nobody asks for; sweepEvery how often that is
-// looked at.
+// keepUnused is how long a representation is kept that no request asks for; sweepEvery how often that is
+// checked.
 const (
 	keepUnused = 10 * time.Minute
 	sweepEvery = time.Minute
@@ -34,9 +34,9 @@ func newDocuments(s registry.Service) *documents { return &documents{service: s}
 
 // list is the document of one representation.
 type list struct {
-	used    atomic.Int64 // when it was last asked for, ms since the epoch
-	held    atomic.Int64 // bytes kept
-	current atomic.Pointer[document]
+	used      atomic.Int64 // when it was last asked for, ms since the epoch
+	keptBytes atomic.Int64 // bytes kept
+	current   atomic.Pointer[document]
 
 	building sync.Mutex // guards what follows
 	chunks   []*chunk
@@ -51,7 +51,7 @@ type document struct {
 	size  int64
 }
 
-// covers says whether a document may answer a read of v: it is of the same history and not older.
+// covers says whether a document may respond to a read of v: it is of the same history and not older.
 func (d *document) covers(v *registry.View) bool {
 	return d != nil && d.epoch == v.Epoch() && d.index >= v.Index()
 }
@@ -76,7 +76,7 @@ func (d *documents) full(v *registry.View, rep representation) *document {
 	return doc
 }
 
-// newest is what this node has by now, so that one build serves all who wait for it.
+// newest is what this node has by now, so that one build serves all requests that wait for it.
 func (d *documents) newest(v *registry.View) *registry.View {
 	latest := web.StaleView(d.service)
 	if latest == nil || latest.Epoch() != v.Epoch() || latest.Index() < v.Index() {
@@ -117,7 +117,7 @@ func (l *list) rebuild(v *registry.View, rep representation) *document {
 	for _, part := range doc.parts {
 		doc.size += int64(len(part))
 	}
-	l.held.Store(l.bytes(doc, rep.gzip))
+	l.keptBytes.Store(l.bytes(doc, rep.gzip))
 	return doc
 }
 
@@ -202,7 +202,7 @@ func joinGzip(chunks []*chunk) []byte {
 	return binary.LittleEndian.AppendUint32(stream, uint32(sum.size))
 }
 
-// sweep drops what nobody asked for in a while. It runs at most once a minute.
+// sweep drops representations that no request asked for in a while. It runs at most once a minute.
 func (d *documents) sweep(now time.Time) {
 	last := d.swept.Load()
 	if now.UnixMilli()-last < sweepEvery.Milliseconds() || !d.swept.CompareAndSwap(last, now.UnixMilli()) {
@@ -220,7 +220,7 @@ func (l *list) dropUnused(now time.Time) {
 	l.building.Lock()
 	defer l.building.Unlock()
 	l.current.Store(nil)
-	l.held.Store(0)
+	l.keptBytes.Store(0)
 	l.chunks, l.chunker = nil, chunker{}
 }
 
@@ -228,7 +228,7 @@ func (l *list) dropUnused(now time.Time) {
 func (d *documents) bytes() float64 {
 	var n int64
 	for i := range d.lists {
-		n += d.lists[i].held.Load()
+		n += d.lists[i].keptBytes.Load()
 	}
 	return float64(n)
 }
@@ -240,7 +240,7 @@ type delta struct {
 	index registry.Index
 	step  int64
 	text  []byte
-	gzip  []byte // nil until somebody asked for it
+	gzip  []byte // nil until a request asks for it
 }
 
 // deltaDocument is a delta as it is sent.

@@ -184,7 +184,7 @@ func TestRepresentationsThatNobodyAsksForAreDropped(t *testing.T) {
 		d.full(b.Newest(), common)
 		expect.That(t, d.lists[rare.slot()].current.Load() == nil && d.lists[rare.slot()].chunks == nil, "the unused representation is kept")
 		expect.That(t, d.lists[common.slot()].current.Load() != nil, "the used representation was dropped")
-		got, want := d.bytes(), float64(d.lists[common.slot()].held.Load())
+		got, want := d.bytes(), float64(d.lists[common.slot()].keptBytes.Load())
 		expect.That(t, got == want && want != 0, "%v bytes are reported, want %v", got, want)
 		if got := textOf(t, d.full(b.Newest(), rare), rare); !strings.Contains(got, "instance-000299") {
 			t.Error("the dropped representation is not built again")

@@ -118,13 +118,13 @@ func (c call) representation() representation {
 	return representation{format: formatOf(c.R, c.V1), gzip: web.WantsGzip(c.R)}
 }
 
-// document answers with a document of Eureka's protocol.
+// document sends a document of Eureka's protocol.
 func (c call) document(f eureka.Format, body []byte) (any, error) {
 	respondEureka(c.W, c.R, http.StatusOK, f, body)
 	return web.Sent, nil
 }
 
-// decodedEureka is decoded for a body that may be in either of the protocol's formats.
+// decodedEureka is web.Decode for a body that may be in either of the protocol's formats.
 func decodedEureka[T any](c call, limit int64, decode func(body []byte, f eureka.Format) (T, error)) T {
 	return web.Decode(c.Call, limit, func(body []byte) (value T, err error) {
 		f, err := bodyFormat(c.R.Header.Get("Content-Type"), body)
@@ -136,7 +136,7 @@ func decodedEureka[T any](c call, limit int64, decode func(body []byte, f eureka
 	})
 }
 
-// unparsable words the error of a body that cannot be read in the body's own form; another error is
+// unparsable words the error of a body that cannot be read in the body's format; another error is
 // left as it is.
 func unparsable(f eureka.Format, err error) error {
 	if !errors.Is(err, eureka.ErrUnparsable) {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// errNotReadable is the protocol's answer of a server that has not loaded its registry, or found
+// errNotReadable is the protocol's response of a server that has not loaded its registry, or found
 // nothing to load: a client takes it as "ask another server".
 var errNotReadable = &web.Refusal{Status: http.StatusForbidden}
 
@@ -32,9 +32,9 @@ type gate struct {
 	opens   atomic.Pointer[time.Time] // nil until something was asked of the loaded registry
 }
 
-// look notes whether the registry is loaded and empty. It is called before every request that could
+// observe records whether the registry is loaded and empty. It is called before every request that could
 // fill it.
-func (g *gate) look() {
+func (g *gate) observe() {
 	if g.wait == 0 || g.opens.Load() != nil || !g.service.Health().Ready {
 		return
 	}
@@ -42,7 +42,7 @@ func (g *gate) look() {
 	if v := web.StaleView(g.service); v != nil && v.Total() == 0 {
 		opens = opens.Add(g.wait)
 	}
-	g.opens.CompareAndSwap(nil, &opens) // whoever looked first is right
+	g.opens.CompareAndSwap(nil, &opens) // the first observation holds
 }
 
 // isOpen says whether a fetch may be answered now.
@@ -50,7 +50,7 @@ func (g *gate) isOpen() bool {
 	if !g.service.Health().Ready {
 		return false
 	}
-	g.look() // it may have been loaded since the request came
+	g.observe() // it may have been loaded since the request came
 	opens := g.opens.Load()
 	return opens == nil || !time.Now().Before(*opens)
 }

@@ -12,26 +12,26 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// refreshEvery is how old the answers of the read-only cache get: they are made anew at the multiples
+// refreshEvery is how old the responses of the read-only cache get: they are built anew at the multiples
 // of it since the epoch (upstream: responseCacheUpdateIntervalMs). maxCached bounds how many there are;
-// a read beyond that is answered as if there were no cache.
+// a read beyond that passes the cache by.
 const (
 	refreshEvery = 30 * time.Second
 	maxCached    = 4096
 )
 
-// readOnly is upstream's read-only response cache, for those who want its behaviour: an answer is made
+// readOnly is upstream's read-only response cache, for operators that want its behaviour: a response is built
 // when it is first asked for, and then again at every multiple of refreshEvery, so it is up to that
-// much behind the registry, and so is the news that an application is unknown. All answers of one
-// refresh are made from one view, but only when somebody asks for them. Nothing runs while nobody does.
+// much behind the registry, and so is the news that an application is unknown. All responses of one
+// refresh are built from one view, but only when they are asked for. Nothing runs while none is.
 type readOnly struct {
 	service   registry.Service
 	built     func(kind string, f eureka.Format)
 	refreshed atomic.Pointer[moment] // the last refresh; nil before the first
 
-	mu      sync.Mutex // guards what follows
-	answers map[answerKey]*cachedAnswer
-	ticking bool // a refresh is due
+	mu        sync.Mutex // guards what follows
+	responses map[responseKey]*cachedResponse
+	ticking   bool // a refresh is due
 }
 
 // moment is what this node had at a time, and how old that was then.
@@ -41,14 +41,14 @@ type moment struct {
 	age  time.Duration
 }
 
-// answerKey names an answer: what was asked for, and in which form.
-type answerKey struct {
+// responseKey names a response: what was asked for, and in which form.
+type responseKey struct {
 	entity entity
 	name   string // of the application or the address
 	rep    representation
 }
 
-// entity is what upstream caches answers about.
+// entity is what upstream caches responses about.
 type entity uint8
 
 const (
@@ -64,17 +64,17 @@ var entities = [...]struct{ name, variable string }{
 	allApps: {"full", ""}, allAppsDelta: {"delta", ""}, oneApp: {"application", "app"}, oneVIP: {"vip", "vip"}, oneSecureVIP: {"svip", "svip"},
 }
 
-// cachedAnswer is the answer to one key.
-type cachedAnswer struct {
-	used atomic.Int64 // when it was last asked for, ms since the epoch
-	held atomic.Int64 // bytes kept
+// cachedResponse is the response to one key.
+type cachedResponse struct {
+	used      atomic.Int64 // when it was last asked for, ms since the epoch
+	keptBytes atomic.Int64 // bytes kept
 
 	mu   sync.Mutex // guards what follows
-	made madeAnswer
+	made builtResponse
 }
 
-// madeAnswer is an answer and what it was made from. It is never changed.
-type madeAnswer struct {
+// builtResponse is a response and what it was made from. It is never changed.
+type builtResponse struct {
 	version version
 	at      time.Time     // the moment for which it holds; zero: there is none yet
 	age     time.Duration // of the node's registry at that moment
@@ -83,7 +83,7 @@ type madeAnswer struct {
 	packed  bool // body is a gzip stream
 }
 
-// version tells two answers to one key apart.
+// version tells two responses to one key apart.
 type version struct {
 	epoch string
 	index registry.Index
@@ -91,11 +91,11 @@ type version struct {
 }
 
 func newReadOnly(s registry.Service, built func(kind string, f eureka.Format)) *readOnly {
-	return &readOnly{service: s, built: built, answers: map[answerKey]*cachedAnswer{}}
+	return &readOnly{service: s, built: built, responses: map[responseKey]*cachedResponse{}}
 }
 
 // cached puts the read-only cache before an endpoint, if there is one. A request that says how fresh
-// its answer must be passes it by.
+// its response must be passes it by.
 func cached(e entity, fresh endpoint) endpoint {
 	return func(c call) (any, error) {
 		if c.readOnly == nil {
@@ -104,7 +104,7 @@ func cached(e entity, fresh endpoint) endpoint {
 		if _, asked := c.Consistency(); asked || c.Err != nil {
 			return fresh(c)
 		}
-		key := answerKey{entity: e, name: c.nameOf(e), rep: c.representation()}
+		key := responseKey{entity: e, name: c.nameOf(e), rep: c.representation()}
 		made, ok := c.readOnly.get(key)
 		if !ok {
 			return fresh(c)
@@ -125,8 +125,8 @@ func (c call) nameOf(e entity) string {
 	return name
 }
 
-// send answers, and says how old the answer is.
-func (m madeAnswer) send(w http.ResponseWriter, rep representation) error {
+// send sends the response, and says how old it is.
+func (m builtResponse) send(w http.ResponseWriter, rep representation) error {
 	web.LabelFreshness(w.Header(), web.FormatIndex(m.version.epoch, m.version.index), registry.Stale, m.age+time.Since(m.at))
 	if !m.found {
 		return web.NotFound
@@ -136,13 +136,13 @@ func (m madeAnswer) send(w http.ResponseWriter, rep representation) error {
 	return nil
 }
 
-// get returns the answer to a key as of the last refresh, or as of its first use if that was later. ok
+// get returns the response to a key as of the last refresh, or as of its first use if that was later. ok
 // is false if the cache is full.
-func (c *readOnly) get(key answerKey) (made madeAnswer, ok bool) {
+func (c *readOnly) get(key responseKey) (made builtResponse, ok bool) {
 	now := time.Now()
-	a := c.answer(key, now)
+	a := c.response(key, now)
 	if a == nil {
-		return madeAnswer{}, false
+		return builtResponse{}, false
 	}
 	a.used.Store(now.UnixMilli())
 	a.mu.Lock()
@@ -152,20 +152,20 @@ func (c *readOnly) get(key answerKey) (made madeAnswer, ok bool) {
 	} else if m := c.refreshed.Load(); m != nil && m.at.After(a.made.at) {
 		a.made = c.renew(a.made, key, m)
 	}
-	a.held.Store(int64(len(a.made.body)))
+	a.keptBytes.Store(int64(len(a.made.body)))
 	return a.made, true
 }
 
-// answer finds or adds the answer to a key; nil if there are too many.
-func (c *readOnly) answer(key answerKey, now time.Time) *cachedAnswer {
+// response finds or adds the response to a key; nil if there are too many.
+func (c *readOnly) response(key responseKey, now time.Time) *cachedResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a := c.answers[key]; a != nil || len(c.answers) >= maxCached {
+	if a := c.responses[key]; a != nil || len(c.responses) >= maxCached {
 		return a
 	}
-	a := new(cachedAnswer)
+	a := new(cachedResponse)
 	a.used.Store(now.UnixMilli())
-	c.answers[key] = a
+	c.responses[key] = a
 	if !c.ticking {
 		c.schedule(now)
 	}
@@ -178,17 +178,17 @@ func (c *readOnly) schedule(now time.Time) {
 	time.AfterFunc(refreshEvery-time.Duration(now.UnixNano())%refreshEvery, c.refresh)
 }
 
-// refresh notes what there is now, and forgets the answers that nobody asks for any more.
+// refresh takes a new view, and forgets the responses that no request asks for any more.
 func (c *readOnly) refresh() {
 	m := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, a := range c.answers {
+	for key, a := range c.responses {
 		if m.at.UnixMilli()-a.used.Load() >= keepUnused.Milliseconds() {
-			delete(c.answers, key)
+			delete(c.responses, key)
 		}
 	}
-	if c.ticking = len(c.answers) > 0; !c.ticking {
+	if c.ticking = len(c.responses) > 0; !c.ticking {
 		c.refreshed.Store(nil) // it would keep an old registry in memory
 		return
 	}
@@ -196,17 +196,17 @@ func (c *readOnly) refresh() {
 	c.schedule(m.at)
 }
 
-// now is what this node has, whether it is up to date or not. Its age was looked at first, so that an
-// answer is never older than it says.
+// now is what this node has, whether it is up to date or not. Its age was read first, so that a
+// response is never older than it says.
 func (c *readOnly) now() *moment {
 	m := &moment{at: time.Now(), age: c.service.Health().Age}
 	m.view = web.StaleView(c.service)
 	return m
 }
 
-// renew is the answer to key as of m. What did not change since the old one is not made again.
-func (c *readOnly) renew(old madeAnswer, key answerKey, m *moment) madeAnswer {
-	made := madeAnswer{at: m.at, age: m.age, version: version{epoch: m.view.Epoch(), index: m.view.Index()}}
+// renew is the response to key as of m. One that did not change since the old one is not built again.
+func (c *readOnly) renew(old builtResponse, key responseKey, m *moment) builtResponse {
+	made := builtResponse{at: m.at, age: m.age, version: version{epoch: m.view.Epoch(), index: m.view.Index()}}
 	if key.entity == allAppsDelta {
 		made.version.step = m.view.DeltaStep()
 	}
@@ -222,8 +222,8 @@ func (c *readOnly) renew(old madeAnswer, key answerKey, m *moment) madeAnswer {
 	return made
 }
 
-// encode makes the answer to key; false: there is no such application.
-func encode(v *registry.View, key answerKey) ([]byte, bool) {
+// encode makes the response to key; false: there is no such application.
+func encode(v *registry.View, key responseKey) ([]byte, bool) {
 	f := key.rep.format
 	switch key.entity {
 	case allApps:
@@ -247,8 +247,8 @@ func (c *readOnly) bytes() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var n int64
-	for _, a := range c.answers {
-		n += a.held.Load()
+	for _, a := range c.responses {
+		n += a.keptBytes.Load()
 	}
 	return float64(n)
 }
@@ -257,5 +257,5 @@ func (c *readOnly) bytes() float64 {
 func (c *readOnly) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.answers)
+	return len(c.responses)
 }

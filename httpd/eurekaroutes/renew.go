@@ -7,13 +7,13 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// renewRouted answers a heartbeat that came through the router.
+// renewRouted responds to a heartbeat that came through the router.
 func (c call) renewRouted() (any, error) {
 	_, err := c.renew(c.W, c.R, c.Key())
 	return web.Sent, err
 }
 
-// renew performs a heartbeat and returns the status answered. Neither 200 nor 404 has a body: Jersey
+// renew performs a heartbeat and returns the status of the response. Neither 200 nor 404 has a body: Jersey
 // clients decode any body as an instance, and one that fails to decode is a failed heartbeat, after
 // which the client never registers again.
 func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
@@ -33,7 +33,7 @@ func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.K
 	switch result.Outcome {
 	case registry.Done:
 		e.LabelWrite(w.Header(), result)
-		return http.StatusOK, nil // net/http answers a handler that wrote nothing so, with Content-Length: 0
+		return http.StatusOK, nil // net/http responds so for a handler that wrote nothing, with Content-Length: 0
 	case registry.Older:
 		if origin.Replicated() {
 			return e.renewConflict(w, r, key)
@@ -56,7 +56,7 @@ func (e *endpoints) renewOp(w http.ResponseWriter, r *http.Request, key registry
 	return op, q.Err
 }
 
-// renewConflict answers a replicator whose copy is older with the newer one, for it to take over.
+// renewConflict sends a replicator, whose copy is older, the newer one to take over.
 func (e *endpoints) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
 	v, err := e.ViewAfterWrite(r.Context())
 	if err != nil {
@@ -64,7 +64,7 @@ func (e *endpoints) renewConflict(w http.ResponseWriter, r *http.Request, key re
 	}
 	lease, ok := v.Lease(key)
 	if !ok {
-		w.WriteHeader(http.StatusConflict) // gone meanwhile: there is nothing to take over
+		w.WriteHeader(http.StatusConflict) // removed meanwhile: there is nothing to take over
 		return http.StatusConflict, nil
 	}
 	writeInstance(w, r, http.StatusConflict, fullFormat(r, false), v, lease)

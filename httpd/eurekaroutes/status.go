@@ -20,7 +20,7 @@ import (
 // serverApp is the application that a server shows itself as, as upstream does.
 const serverApp = "EUREKA"
 
-// serverStatus is GET status: what this node says of itself in the protocol's own form.
+// serverStatus is GET status: this node in the protocol's form.
 func (c call) serverStatus() (any, error) {
 	f := fullFormat(c.R, c.V1)
 	return c.document(f, eureka.AppendStatusInfo(nil, f, c.statusInfo(c.ClusterNow(c.R.Context()), schemeOf(c.R))))

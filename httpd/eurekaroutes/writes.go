@@ -16,7 +16,7 @@ func isReplication(r *http.Request) bool {
 	return len(values) > 0 && values[0] == "true"
 }
 
-// originOf says who sent a request of Eureka's protocol other than a batch.
+// originOf is the sender of a request of Eureka's protocol other than a batch.
 func (e *endpoints) originOf(r *http.Request) registry.Origin {
 	if isReplication(r) {
 		return e.serverOf(r)
@@ -24,7 +24,7 @@ func (e *endpoints) originOf(r *http.Request) registry.Origin {
 	return registry.FromClient
 }
 
-// serverOf is the origin of what a Eureka server sends: a datacenter of its own.
+// serverOf is the origin of operations that a Eureka server sends: a datacenter of its own.
 func (e *endpoints) serverOf(r *http.Request) registry.Origin {
 	if e.config.Sender == nil {
 		return registry.FromEureka
@@ -35,7 +35,7 @@ func (e *endpoints) serverOf(r *http.Request) registry.Origin {
 	}
 }
 
-// register is POST apps/{app}. It answers 204 and nothing else: clients take 200 for a failure.
+// register is POST apps/{app}. Success is 204 and nothing else: clients take 200 for a failure.
 func (c call) register() (any, error) {
 	instance := decodedEureka(c, c.Limits.RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
 		return eureka.DecodeRegistration(body, f, c.Segment("app"))

@@ -31,8 +31,8 @@ func (c call) endQuarantine() (any, error) {
 	return c.act(registry.Quarantine{Key: c.Key(), By: c.By()})
 }
 
-// act performs an operator's act on an instance. One that changes nothing is answered with the
-// version that holds what it asks for.
+// act performs an operator's act on an instance. The response to an act that changes nothing has the
+// version of the registry that holds already what the act asks for.
 func (c call) act(op registry.Op) (any, error) {
 	if c.IgnoreBody(); c.Err != nil {
 		return nil, c.Err

@@ -39,7 +39,7 @@ type route web.Route[call]
 // New starts nothing.
 func New(n *web.Node, c Config) *Own {
 	e := &endpoints{Node: n, config: c}
-	e.events = web.NewCounters(n.Metrics, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and answers of long polls.").WithLabelValues()
+	e.events = web.NewCounters(n.Metrics, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and responses of long polls.").WithLabelValues()
 	e.resets = web.NewCounters(n.Metrics, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.", "reason")
 	for _, reason := range []string{"too_old", "foreign", "slow", "cut"} {
 		e.resets.WithLabelValues(reason)

@@ -17,23 +17,23 @@ import (
 // errForeign: a position belongs to another history than this node's. Fetch everything.
 var errForeign = errors.New("index of another history")
 
-// maxRead bounds what a feed returns at once, in changes: what a watcher holds in memory while it is
+// maxRead bounds what a changeReader returns at once, in changes: what a watcher holds in memory while it is
 // sent to.
 const maxRead = 2048
 
-// feed reads the change list for one watcher. It has no queue of its own: what it did not read yet
+// changeReader reads the change list for one watcher. It has no queue of its own: what it did not read yet
 // stays in the change list, which has each instance once, however far the watcher is behind.
-type feed struct {
+type changeReader struct {
 	service registry.Service
 	which   registry.Selector
 	at      position // everything selected up to here was returned
 	more    bool     // the last read was cut off at maxRead
 }
 
-// next returns the next changes, oldest first, at most maxRead, and moves the feed behind them. It
+// next returns the next changes, oldest first, at most maxRead, and moves the reader behind them. It
 // waits for them, but not longer than patience; none means that nothing selected changed up to where
-// the feed is now. Errors: registry.ErrTooOld, errForeign, registry.ErrClosed or ctx's.
-func (f *feed) next(ctx context.Context, patience time.Duration) ([]registry.Change, error) {
+// the reader is now. Errors: registry.ErrTooOld, errForeign, registry.ErrClosed or ctx's.
+func (f *changeReader) next(ctx context.Context, patience time.Duration) ([]registry.Change, error) {
 	changes, err := f.read()
 	if err != nil || len(changes) > 0 || patience == 0 {
 		return changes, err
@@ -43,7 +43,7 @@ func (f *feed) next(ctx context.Context, patience time.Duration) ([]registry.Cha
 	news, err := f.service.Changes(waiting, f.at.index, f.which)
 	switch {
 	case err == nil:
-		return f.take(news.View, news.Items)
+		return f.advance(news.View, news.Items)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
@@ -53,7 +53,7 @@ func (f *feed) next(ctx context.Context, patience time.Duration) ([]registry.Cha
 }
 
 // read is next without the wait.
-func (f *feed) read() ([]registry.Change, error) {
+func (f *changeReader) read() ([]registry.Change, error) {
 	v := web.StaleView(f.service)
 	if v == nil {
 		return nil, registry.ErrClosed
@@ -65,11 +65,11 @@ func (f *feed) read() ([]registry.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.take(v, changes)
+	return f.advance(v, changes)
 }
 
-// take moves the feed behind changes, which v contains.
-func (f *feed) take(v *registry.View, changes []registry.Change) ([]registry.Change, error) {
+// advance moves the reader behind changes, which v contains.
+func (f *changeReader) advance(v *registry.View, changes []registry.Change) ([]registry.Change, error) {
 	if v.Epoch() != f.at.epoch {
 		return nil, errForeign
 	}
@@ -82,8 +82,8 @@ func (f *feed) take(v *registry.View, changes []registry.Change) ([]registry.Cha
 	return changes, nil
 }
 
-// restart makes the feed go on from what this node has now, after everything was fetched.
-func (f *feed) restart() error {
+// restart makes the reader go on from what this node has now, after everything was fetched.
+func (f *changeReader) restart() error {
 	v := web.StaleView(f.service)
 	if v == nil {
 		return registry.ErrClosed
@@ -92,8 +92,8 @@ func (f *feed) restart() error {
 	return nil
 }
 
-// lost is the metrics' word for why a watcher must fetch everything; "" if err says no such thing.
-func lost(err error) string {
+// resetReason is the metrics' word for the reason why a watcher must fetch everything; "" if err says no such thing.
+func resetReason(err error) string {
 	switch {
 	case errors.Is(err, registry.ErrTooOld):
 		return "too_old"
@@ -103,8 +103,8 @@ func lost(err error) string {
 	return ""
 }
 
-// lostText is lost for whoever watches.
-var lostText = map[string]string{
+// resetText is a reason in words for a watcher.
+var resetText = map[string]string{
 	"too_old": "the index is too old: removals after it are forgotten; fetch everything and go on from this index",
 	"foreign": "the index belongs to another history of the registry; fetch everything and go on from this index",
 	"slow":    "you read too slowly; fetch everything and watch again",

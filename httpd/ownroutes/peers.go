@@ -14,19 +14,19 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Peers is the replication between this node and other servers. Messages and answers are its own; the
-// Handler carries them. Errors: *PeerRefusal, or those of registry.Service.
+// Peers is the replication between this node and other servers. It encodes its messages and replies itself; the
+// routes carry them. Errors: *PeerRefusal, or those of registry.Service.
 type Peers interface {
-	// Receive applies what a peer sends and returns the answer.
+	// Receive applies the message of a peer and returns the reply.
 	Receive(ctx context.Context, message []byte) ([]byte, error)
-	// Compare answers a peer's digests with what differs here.
+	// Compare replies to a peer's digests with what differs here.
 	Compare(ctx context.Context, message []byte) ([]byte, error)
 	// State writes everything that this node has, for a node of its own datacenter that starts.
 	State(ctx context.Context, datacenter string, w io.Writer) error
 	// Cut is how long a Eureka server may be silent before its link counts as cut.
 	Cut(server string) time.Duration
 
-	// Status is the answer of GET /v1/rollcall/peers. Diff and Repair compare with a peer, Repair sends
+	// Status is the document of GET /v1/rollcall/peers. Diff and Repair compare with a peer, Repair sends
 	// what it lacks. Pause stops the sending to a peer or resumes it. Forget forgets what is known of a
 	// sender's clock.
 	Status(ctx context.Context) (api.Peers, error)
@@ -36,7 +36,7 @@ type Peers interface {
 	Forget(ctx context.Context, sender string, by registry.Act) error
 }
 
-// PeerRefusal is an error of Peers whose answer it knows.
+// PeerRefusal is an error of Peers together with the response to it.
 type PeerRefusal struct {
 	Status int    // of HTTP
 	Text   string // for the caller
@@ -81,7 +81,7 @@ func (c call) forgetSender() (any, error) {
 func (c call) comparePeer(compare func(ctx context.Context, peer string) (api.PeerDiff, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(c.R.Context(), compareLimit)
 	defer cancel()
-	// A server's limit is for answers that need nobody else. A failure shows at the write.
+	// A server's limit is for responses that need no other server. A failure shows at the write.
 	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(compareLimit + web.PieceLimit))
 	diff, err := compare(ctx, c.Segment("name"))
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -150,9 +150,8 @@ func withPeers(e endpoint) endpoint {
 
 var errNoPeers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this node replicates nothing: no peer is configured (replication.nodes, replication.datacenters, replication.eureka)"}
 
-// exchange is a message of a peer and its answer: POST /v1/rollcall/replication and …/digest. One
-// whose outcome nobody knows is answered like one that was not applied: all that a peer sends can be
-// sent again.
+// exchange is a message of a peer and the reply: POST /v1/rollcall/replication and …/digest. A message of
+// unknown outcome has the response of one that was not applied: a peer can send everything again.
 func exchange(answerTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
 	return web.BoundBatches(web.MessagePatience, withPeers(func(c call) (any, error) {
 		message := c.Body(c.Limits.BatchBytes)
@@ -169,7 +168,7 @@ func exchange(answerTo func(p Peers, ctx context.Context, message []byte) ([]byt
 }
 
 // replicationState is GET /v1/rollcall/replication/state: everything that this node has, for one that
-// starts. An answer that has begun and cannot be finished breaks off.
+// starts. A response that has begun and cannot be finished breaks off.
 func (c call) replicationState() (any, error) {
 	datacenter := c.Text("datacenter")
 	if c.Err != nil {
@@ -189,6 +188,3 @@ func (c call) replicationState() (any, error) {
 	}
 	return web.Sent, err
 }
-
-// What Eureka servers send comes in two forms: batches, and single calls of clients' routes with a
-// header. (Other Rollcall servers have an endpoint of their own.)

@@ -30,12 +30,12 @@ func (p permitsOf) topic(name string) kv.Topic {
 	return kv.Topic{Kind: kv.SemaphoreTopic, Name: name}
 }
 
-// list is GET locks or semaphores: all that somebody holds or waits for, by name.
+// list is GET locks or semaphores: all that sessions hold or wait for, by name.
 func (p permitsOf) list() (any, error) {
 	if p.Given("index") {
 		return nil, web.BadRequest("index is for one " + show.KindWords[p.kind] + ": the list cannot be waited for")
 	}
-	return p.ownRead(p.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
+	return p.readCoordination(p.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
 		return web.Found{Index: uint64(v.Index()), Weight: v.PermitBytes, Document: func() (any, error) {
 			now := p.CoordinationClock(v)
 			shown := []api.Permits{} // an empty list, not null
@@ -50,11 +50,11 @@ func (p permitsOf) list() (any, error) {
 // show is GET of one lock or semaphore.
 func (p permitsOf) show() (any, error) {
 	name := p.Segment("name")
-	return p.ownRead(p.KVSource(p.topic(name), func(v *kv.View) web.Found {
+	return p.readCoordination(p.KVSource(p.topic(name), func(v *kv.View) web.Found {
 		permits, index := v.Permits(p.kind, name)
 		return web.Found{Index: uint64(index), Absent: permits == nil, Document: func() (any, error) {
 			if permits == nil {
-				text := fmt.Sprintf("nobody holds or waits for the %s %q", show.KindWords[p.kind], name)
+				text := fmt.Sprintf("no session holds or waits for the %s %q", show.KindWords[p.kind], name)
 				return nil, &web.Refusal{Status: http.StatusNotFound, Text: text}
 			}
 			return show.Permits(permits, p.CoordinationClock(v)), nil
@@ -83,12 +83,12 @@ func (p permitsOf) release() (any, error) {
 	}
 	// It may wait still. If it was given a permit meanwhile, then that is what is to be released, unless
 	// another acquisition was named.
-	left, err := p.Coordinate(p.R.Context(), leaving(p.kind, name, session, !fenced))
+	left, err := p.Coordinate(p.R.Context(), leaveQueueOp(p.kind, name, session, !fenced))
 	return api.Released{Released: left.Index != 0}, err
 }
 
-// leaving takes a session out of a queue; release: what it was given meanwhile goes back.
-func leaving(kind kv.Kind, name, session string, release bool) kv.LeaveQueue {
+// leaveQueueOp takes a session out of a queue; release: what it was given meanwhile goes back.
+func leaveQueueOp(kind kv.Kind, name, session string, release bool) kv.LeaveQueue {
 	return kv.LeaveQueue{Kind: kind, Name: name, Session: session, Release: release}
 }
 
@@ -97,11 +97,11 @@ func onPermits(kind kv.Kind, do func(permitsOf) (any, error)) endpoint {
 	return web.WithCoordination(func(c call) (any, error) { return do(permitsOf{c, kind}) })
 }
 
-// leaveWait bounds how long a queue is told of somebody who went away.
+// leaveWait bounds how long this node tries to take a client that went away out of a queue.
 const leaveWait = 10 * time.Second
 
-// acquisition is a request for a permit under way. Who repeats it keeps the permit or the place in the
-// queue that it has, so it needs no Idempotency-Key.
+// acquisition is a request for a permit under way. A session that repeats it keeps its permit or its place in the
+// queue, so the request needs no Idempotency-Key.
 type acquisition struct {
 	permitsOf
 	op    kv.AcquirePermit
@@ -110,7 +110,7 @@ type acquisition struct {
 }
 
 // acquire is PUT of a permit. With wait it stands in the queue until it has one, and holds the request
-// meanwhile: permits go from hand to hand, and wake nobody but who is given them.
+// meanwhile: a permit goes from session to session, and wakes only the one that gets it.
 func (p permitsOf) acquire() (any, error) {
 	a := p.acquisition()
 	if p.Err != nil {
@@ -128,11 +128,11 @@ func (p permitsOf) acquire() (any, error) {
 		return nil, err
 	}
 	defer done()
-	// The server's time limit for a whole answer would cut the wait off.
+	// The server's time limit for a whole response would cut the wait off.
 	out := web.NewStreamWriter(p.W, p.Watches.Pace)
 	out.Pause()
 	defer out.Finish()
-	result, err := a.queue(ctx)
+	result, err := a.waitInQueue(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -142,14 +142,14 @@ func (p permitsOf) acquire() (any, error) {
 // maxLimit bounds how many may hold a semaphore.
 const maxLimit = 1_000_000
 
-// queue asks for the permit and waits until the session has it, or time or context are over.
-func (a *acquisition) queue(ctx context.Context) (kv.Result, error) {
+// waitInQueue asks for the permit and waits until the session has it, or time or context are over.
+func (a *acquisition) waitInQueue(ctx context.Context) (kv.Result, error) {
 	over := time.NewTimer(time.Until(a.until))
 	defer over.Stop()
 	mine := kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(a.kind, a.op.Name, a.op.Session)}
 	for {
 		wait := a.Coordination.Watch(mine) // before it asks, so that no grant is missed
-		result, err := a.ask(ctx)
+		result, err := a.requestPermit(ctx)
 		if err != nil || result.Place == 0 {
 			wait.Leave()
 			return result, err
@@ -160,19 +160,19 @@ func (a *acquisition) queue(ctx context.Context) (kv.Result, error) {
 		case <-ctx.Done():
 		}
 		wait.Leave()
-		token, queued := a.look()
+		token, queued := a.heldOrQueued()
 		switch {
 		case token != 0:
 			return kv.Result{OK: true, Fence: token}, nil
 		case !queued || ctx.Err() != nil || time.Until(a.until) < time.Millisecond:
 			return a.leaveQueue()
 		}
-		// Nothing was said: this node's state was replaced. It asks again, and keeps its place.
+		// The wake-up came from a replaced state of this node: ask again; the session keeps its place.
 	}
 }
 
-// ask asks for the permit, for what is left of the time.
-func (a *acquisition) ask(ctx context.Context) (kv.Result, error) {
+// requestPermit proposes the acquisition, for what is left of the time.
+func (a *acquisition) requestPermit(ctx context.Context) (kv.Result, error) {
 	a.op.Wait = max(time.Until(a.until).Milliseconds(), 1)
 	perform := a.Coordinate
 	if a.place != 0 {
@@ -188,9 +188,9 @@ func (a *acquisition) ask(ctx context.Context) (kv.Result, error) {
 	return result, err
 }
 
-// look says what the session has, as far as this node has applied: the token of its acquisition, or (0)
+// heldOrQueued is what the session has, as far as this node has applied: the token of its acquisition, or (0)
 // perhaps a place in the queue.
-func (a *acquisition) look() (token kv.Index, queued bool) {
+func (a *acquisition) heldOrQueued() (token kv.Index, queued bool) {
 	v, err := a.Coordination.View(context.Background(), registry.Stale)
 	if err != nil {
 		return 0, true // a stale view never fails
@@ -205,18 +205,18 @@ func (a *acquisition) look() (token kv.Index, queued bool) {
 }
 
 // leaveQueue gives up waiting, also for a client that went away. A permit that came in that moment
-// stays the session's: the client may have asked again elsewhere, and been told that it has it.
+// stays the session's: the client may have asked again elsewhere, and got the response that it has it.
 func (a *acquisition) leaveQueue() (kv.Result, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.R.Context()), leaveWait)
 	defer cancel()
-	result, err := a.CoordinateAwaitingLeader(ctx, leaving(a.kind, a.op.Name, a.op.Session, false))
+	result, err := a.CoordinateAwaitingLeader(ctx, leaveQueueOp(a.kind, a.op.Name, a.op.Session, false))
 	if err != nil {
 		err = errors.Join(registry.ErrUnknownOutcome, err)
 	}
 	return result, err
 }
 
-// newestView shows who holds the permits; without a leader, as far as this node knows.
+// newestView shows the holders of the permits; without a leader, as far as this node knows.
 func (a *acquisition) newestView(ctx context.Context) (*kv.View, error) {
 	v, err := a.Coordination.View(ctx, registry.Linearizable)
 	if err != nil {
@@ -281,7 +281,7 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 }
 
 // fence is GET /v1/rollcall/fence/{key}: whether the acquisition with the token index lasts, by session or,
-// if none is given, by whomever. It is linearizable: what it says was so after it was asked.
+// if none is given, by any. It is linearizable: the response was true at some time after the request.
 func (c call) fence() (any, error) {
 	name := c.Rest()
 	if name == "" {

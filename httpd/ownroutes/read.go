@@ -5,10 +5,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// ownRead answers a read of sessions, locks and semaphores in our own API: at once, or with index and
+// readCoordination responds to a read of sessions, locks and semaphores in our own API: at once, or with index and
 // wait when what is read changes.
-func (c call) ownRead(s web.Source) (any, error) {
-	q := c.ownQuery()
+func (c call) readCoordination(s web.Source) (any, error) {
+	q := c.coordinationQuery()
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -20,9 +20,9 @@ func (c call) ownRead(s web.Source) (any, error) {
 	return c.DocumentOf(f)
 }
 
-// ownQuery reads consistency, index and wait. The index is one that an answer gave; one of another
-// history is never newer than what there is, and is answered at once.
-func (c call) ownQuery() (q web.Query) {
+// coordinationQuery reads consistency, index and wait. The index is one that a response gave; a read with one of
+// another history never waits.
+func (c call) coordinationQuery() (q web.Query) {
 	if q.Read, _ = c.Consistency(); q.Read == registry.Leader {
 		q.Read = registry.Linearizable // which is not less
 	}
@@ -36,6 +36,6 @@ func (c call) ownQuery() (q web.Query) {
 			q.After = uint64(from.index)
 		}
 	}
-	q.Soon = q.After == 0 // who waits for a change can wait for a leader, too
+	q.Soon = q.After == 0 // a read that waits for a change can wait for a leader, too
 	return q
 }

@@ -24,8 +24,8 @@ func (c call) holdPreservation() (any, error) {
 	return c.preserve(registry.SelfPreservation{To: registry.PreservationHeld, For: c.length(true)})
 }
 
-// preserve performs an operator's transition, with the numbers as this node sees them, and answers
-// with what holds then.
+// preserve performs an operator's transition, with the numbers as this node sees them, and responds
+// with self-preservation as it is then.
 func (c call) preserve(op registry.SelfPreservation) (any, error) {
 	c.IgnoreBody()
 	op.By = c.By()

@@ -27,8 +27,8 @@ const (
 	maxLockDelay     = time.Duration(kv.MaxLockDelay)
 )
 
-// newSession is POST /v1/rollcall/sessions.
-func (c call) newSession() (any, error) {
+// createSession is POST /v1/rollcall/sessions.
+func (c call) createSession() (any, error) {
 	op := web.Decode(c.Call, c.Limits.IgnoredBytes, decodeSessionRequest)
 	if c.Err != nil {
 		return nil, c.Err
@@ -76,8 +76,8 @@ func noSession(id string) error {
 	return &web.Refusal{Status: http.StatusNotFound, Text: text}
 }
 
-// renewOwn is PUT /v1/rollcall/sessions/{id}/renew.
-func (c call) renewOwn() (any, error) {
+// renewSession is PUT /v1/rollcall/sessions/{id}/renew.
+func (c call) renewSession() (any, error) {
 	id := strings.ToLower(c.Segment("id"))
 	result, err := c.Coordinate(c.R.Context(), kv.RenewSession{ID: id})
 	if err != nil {
@@ -89,8 +89,8 @@ func (c call) renewOwn() (any, error) {
 	return c.showWritten(result.Session)
 }
 
-// destroyOwn is DELETE /v1/rollcall/sessions/{id}.
-func (c call) destroyOwn() (any, error) {
+// destroySession is DELETE /v1/rollcall/sessions/{id}.
+func (c call) destroySession() (any, error) {
 	id := strings.ToLower(c.Segment("id"))
 	result, err := c.Coordinate(c.R.Context(), kv.DestroySession{ID: id})
 	if err != nil {
@@ -102,10 +102,10 @@ func (c call) destroyOwn() (any, error) {
 	return api.Destroyed{Destroyed: true}, nil
 }
 
-// ownSession is GET /v1/rollcall/sessions/{id}.
-func (c call) ownSession() (any, error) {
+// getSession is GET /v1/rollcall/sessions/{id}.
+func (c call) getSession() (any, error) {
 	id := strings.ToLower(c.Segment("id"))
-	return c.ownRead(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
+	return c.readCoordination(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
 		s, index := v.Session(id)
 		return web.Found{Index: uint64(index), Absent: s == nil, Document: func() (any, error) {
 			if s == nil {
@@ -116,9 +116,9 @@ func (c call) ownSession() (any, error) {
 	}))
 }
 
-// ownSessions is GET /v1/rollcall/sessions, by id.
-func (c call) ownSessions() (any, error) {
-	return c.ownRead(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
+// listSessions is GET /v1/rollcall/sessions, by id.
+func (c call) listSessions() (any, error) {
+	return c.readCoordination(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
 		return web.Found{Index: uint64(v.SessionIndex()), Weight: web.SessionsWeight(v), Document: func() (any, error) {
 			now := c.CoordinationClock(v)
 			shown := []api.Session{} // an empty list, not null

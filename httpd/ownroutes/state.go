@@ -51,10 +51,10 @@ func withQuarantined(leases []*registry.Lease, v *registry.View, which registry.
 }
 
 func eventsOf(v *registry.View) api.Events {
-	return api.Events{Registered: recents(v.RecentlyRegistered()), Canceled: recents(v.RecentlyCanceled())}
+	return api.Events{Registered: recentEvents(v.RecentlyRegistered()), Canceled: recentEvents(v.RecentlyCanceled())}
 }
 
-func recents(queue iter.Seq[registry.Recent]) []api.Event {
+func recentEvents(queue iter.Seq[registry.Recent]) []api.Event {
 	events := []api.Event{}
 	for r := range queue {
 		events = append(events, api.Event{At: r.Wall, App: r.Key.App, ID: r.Key.ID})

@@ -14,21 +14,21 @@ import (
 
 // stream is one watcher's stream of server-sent events.
 type stream struct {
-	of   *endpoints
-	feed *feed
-	out  *web.StreamWriter
+	of      *endpoints
+	changes *changeReader
+	out     *web.StreamWriter
 }
 
 // stream sends events until the watcher goes, the node shuts down, or the watcher reads too slowly.
 // It begins with the position that the watcher named, so that one that is cut off before it heard
 // that this position is lost names it again.
-func (e *endpoints) stream(ctx context.Context, w http.ResponseWriter, f *feed) error {
+func (e *endpoints) stream(ctx context.Context, w http.ResponseWriter, f *changeReader) error {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx holds answers back otherwise
-	s := &stream{of: e, feed: f, out: web.NewStreamWriter(w, e.Watches.Pace)}
+	s := &stream{of: e, changes: f, out: web.NewStreamWriter(w, e.Watches.Pace)}
 	defer s.out.Finish()
 	err := s.run(ctx)
 	switch {
@@ -37,7 +37,7 @@ func (e *endpoints) stream(ctx context.Context, w http.ResponseWriter, f *feed) 
 	case ctx.Err() == nil:
 		e.Log.Debug("a watch ended", "err", err, "index", f.at.String())
 	}
-	return nil // the answer has begun: there is no other one
+	return nil // the response has begun: there is no other one
 }
 
 func (s *stream) run(ctx context.Context) error {
@@ -48,7 +48,7 @@ func (s *stream) run(ctx context.Context) error {
 	}
 	for !s.out.Slow {
 		changes, err := s.next(ctx)
-		if reason := lost(err); reason != "" {
+		if reason := resetReason(err); reason != "" {
 			err = s.reset(reason)
 		}
 		if err == nil {
@@ -57,7 +57,7 @@ func (s *stream) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.rest(ctx); err != nil {
+		if err := s.awaitGap(ctx); err != nil {
 			return err
 		}
 	}
@@ -71,10 +71,10 @@ func (s *stream) run(ctx context.Context) error {
 func (s *stream) next(ctx context.Context) ([]registry.Change, error) {
 	s.out.Pause()
 	defer s.out.TakeBuffer()
-	return s.feed.next(ctx, s.of.Watches.Pace.Quiet)
+	return s.changes.next(ctx, s.of.Watches.Pace.Quiet)
 }
 
-// send sends changes. Without any, it says where the stream is, so that a watcher who resumes after
+// send sends changes. Without any, it says where the stream is, so that the position of a watcher that resumes after
 // a long quiet is not too old.
 func (s *stream) send(changes []registry.Change) error {
 	if len(changes) == 0 && len(s.out.Buf) == 0 {
@@ -82,8 +82,8 @@ func (s *stream) send(changes []registry.Change) error {
 	}
 	sent := 0
 	for _, c := range changes {
-		s.out.Buf = appendEvent(s.out.Buf, "change", web.FormatIndex(s.feed.at.epoch, c.Index), func(dst []byte) []byte {
-			return appendChange(dst, s.feed.at.epoch, c)
+		s.out.Buf = appendEvent(s.out.Buf, "change", web.FormatIndex(s.changes.at.epoch, c.Index), func(dst []byte) []byte {
+			return appendChange(dst, s.changes.at.epoch, c)
 		})
 		sent++
 		if !s.out.Full() {
@@ -105,9 +105,9 @@ func (s *stream) flush(sent int) error {
 	return err
 }
 
-// rest lets the gap pass, unless there is more to send already.
-func (s *stream) rest(ctx context.Context) error {
-	if s.feed.more {
+// awaitGap lets the gap pass, unless there is more to send already.
+func (s *stream) awaitGap(ctx context.Context) error {
+	if s.changes.more {
 		return nil
 	}
 	gap := time.NewTimer(s.of.Watches.Pace.Gap)
@@ -122,13 +122,13 @@ func (s *stream) rest(ctx context.Context) error {
 
 // reset tells the watcher to fetch everything; the stream goes on from what this node has now.
 func (s *stream) reset(reason string) error {
-	if err := s.feed.restart(); err != nil {
+	if err := s.changes.restart(); err != nil {
 		return err
 	}
 	s.of.resets.WithLabelValues(reason).Inc()
 	s.event("reset", func(dst []byte) []byte {
-		dst = eureka.AppendText(append(dst, `{"reason":`...), lostText[reason])
-		dst = eureka.AppendText(append(dst, `,"index":`...), s.feed.at.String())
+		dst = eureka.AppendText(append(dst, `{"reason":`...), resetText[reason])
+		dst = eureka.AppendText(append(dst, `,"index":`...), s.changes.at.String())
 		return append(dst, '}')
 	})
 	return nil
@@ -136,23 +136,23 @@ func (s *stream) reset(reason string) error {
 
 // event collects an event with the stream's position as its id.
 func (s *stream) event(name string, data func([]byte) []byte) {
-	s.out.Buf = appendEvent(s.out.Buf, name, s.feed.at.String(), data)
+	s.out.Buf = appendEvent(s.out.Buf, name, s.changes.at.String(), data)
 }
 
 func (s *stream) position(dst []byte) []byte {
-	return append(eureka.AppendText(append(dst, `{"index":`...), s.feed.at.String()), '}')
+	return append(eureka.AppendText(append(dst, `{"index":`...), s.changes.at.String()), '}')
 }
 
 // keepAlive collects a new id without an event, and a comment that says how old this node's state
 // may be: a node that lost its leader is quiet as well.
 func (s *stream) keepAlive() {
-	s.out.Buf = append(append(s.out.Buf, "id: "...), s.feed.at.String()...)
+	s.out.Buf = append(append(s.out.Buf, "id: "...), s.changes.at.String()...)
 	s.out.Buf = append(s.out.Buf, "\n: age "...)
 	s.out.Buf = strconv.AppendFloat(s.out.Buf, s.of.Service.Health().Age.Seconds(), 'f', 3, 64)
 	s.out.Buf = append(s.out.Buf, "\n\n"...)
 }
 
-// appendChange appends a change as our own API shows it: what happened, to whom, and the instance as
+// appendChange appends a change as our own API shows it: what happened, to which instance, and the instance as
 // Eureka shows it. Where only the record of a removal is left there is nothing more than the name.
 func appendChange(dst []byte, epoch string, c registry.Change) []byte {
 	l := shownLease(c)
@@ -161,7 +161,7 @@ func appendChange(dst []byte, epoch string, c registry.Change) []byte {
 	dst = eureka.AppendText(append(dst, `,"why":`...), whyChanged(c))
 	dst = eureka.AppendText(append(dst, `,"app":`...), l.Instance.App)
 	dst = eureka.AppendText(append(dst, `,"id":`...), l.Instance.ID())
-	if !reduced(l) {
+	if !isRemovalRecord(l) {
 		dst = eureka.AppendText(append(dst, `,"status":`...), l.Instance.Status.String())
 		dst = eureka.AppendInstance(append(dst, `,"instance":`...), eureka.Format{}, l, l.RenewedAt)
 	}
@@ -178,9 +178,9 @@ func shownLease(c registry.Change) *registry.Lease {
 	return &hidden
 }
 
-// reduced says that only the record of a removal is left of a lease. Every other one knows when it
+// isRemovalRecord says that only the record of a removal is left of a lease. Every other one knows when it
 // was registered.
-func reduced(l *registry.Lease) bool { return l.RegisteredAt == 0 }
+func isRemovalRecord(l *registry.Lease) bool { return l.RegisteredAt == 0 }
 
 // whyChanged is the cause of a change in one word. The end of a quarantine shows an instance anew
 // that was registered before: it is added, but not registered.

@@ -18,13 +18,13 @@ const maxWait = 10 * time.Minute
 
 // watchRequest is what a watcher asks for.
 type watchRequest struct {
-	which   registry.Selector
-	from    position
-	resumes bool                 // from was given
-	read    registry.Consistency // of now, where it begins without from
-	asked   bool                 // read was given
-	wait    time.Duration
-	polls   bool // wait was given: a long poll, not a stream
+	which     registry.Selector
+	from      position
+	resumes   bool                 // from was given
+	read      registry.Consistency // of now, where it begins without from
+	readGiven bool                 // read was given
+	wait      time.Duration
+	polls     bool // wait was given: a long poll, not a stream
 }
 
 // watch is GET /v1/rollcall/watch: changes as they happen, as a stream of events or, with wait, as
@@ -39,7 +39,7 @@ func (c call) watch() (any, error) {
 		return nil, err
 	}
 	defer done()
-	f, err := c.openFeed(ctx, ask)
+	f, err := c.openReader(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +49,10 @@ func (c call) watch() (any, error) {
 	return web.Sent, c.stream(ctx, c.W, f)
 }
 
-// openFeed is the feed from where a watcher wants to begin: now, or the position that it names. A
+// openReader is a reader from where a watcher wants to begin: now, or the position that it names. A
 // position that this node does not know may be newer than what it has applied, so it asks first.
-func (e *endpoints) openFeed(ctx context.Context, ask watchRequest) (*feed, error) {
-	f := &feed{service: e.Service, which: ask.which, at: ask.from}
+func (e *endpoints) openReader(ctx context.Context, ask watchRequest) (*changeReader, error) {
+	f := &changeReader{service: e.Service, which: ask.which, at: ask.from}
 	v := web.StaleView(e.Service)
 	if ask.resumes && v != nil && v.Epoch() == ask.from.epoch && v.Index() >= ask.from.index {
 		return f, nil
@@ -71,7 +71,7 @@ func (e *endpoints) openFeed(ctx context.Context, ask watchRequest) (*feed, erro
 
 // viewToWatch is the view at which a watcher begins, or with which its position is compared.
 func (e *endpoints) viewToWatch(ctx context.Context, ask watchRequest) (web.FreshView, error) {
-	if ask.asked && !ask.resumes {
+	if ask.readGiven && !ask.resumes {
 		return e.ViewAt(ctx, ask.read)
 	}
 	return e.Newest(ctx)
@@ -80,7 +80,7 @@ func (e *endpoints) viewToWatch(ctx context.Context, ask watchRequest) (web.Fres
 // watchRequest reads what a watcher asks for.
 func (c call) watchRequest() (ask watchRequest) {
 	ask.which.App = strings.ToUpper(c.Text("app"))
-	ask.read, ask.asked = c.Consistency()
+	ask.read, ask.readGiven = c.Consistency()
 	ask.wait, ask.polls = c.waiting()
 	text, given := c.Lookup("index")
 	// A browser's EventSource resumes with the header and the query that it began with.
@@ -98,16 +98,16 @@ func (c call) waiting() (wait time.Duration, given bool) {
 	return c.Duration("wait", 0, maxWait, fmt.Sprintf("wait must be a duration from 0s to %v, like 30s", maxWait))
 }
 
-// longPoll answers with the changes after the feed's position as soon as there are any, and with
-// none when the time has passed or the node shuts down. It answers at most maxRead; the next poll
+// longPoll responds with the changes after the reader's position as soon as there are any, and with
+// none when the time has passed or the node shuts down. It sends at most maxRead; the next poll
 // gets the others at once.
-func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *feed, wait time.Duration) error {
+func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *changeReader, wait time.Duration) error {
 	out := web.NewStreamWriter(w, e.Watches.Pace)
 	out.Pause()
 	defer out.Finish()
 	changes, err := f.next(ctx, wait)
-	if reason := lost(err); reason != "" {
-		return e.gone(f, reason, err)
+	if reason := resetReason(err); reason != "" {
+		return e.refuseLost(f, reason, err)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -135,11 +135,11 @@ func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *feed
 	return nil
 }
 
-// gone tells a watcher to fetch everything and from where to go on then.
-func (e *endpoints) gone(f *feed, reason string, cause error) error {
+// refuseLost tells a watcher to fetch everything and from where to go on then.
+func (e *endpoints) refuseLost(f *changeReader, reason string, cause error) error {
 	if err := f.restart(); err != nil {
 		return err
 	}
 	e.resets.WithLabelValues(reason).Inc()
-	return &web.Refusal{Status: http.StatusGone, Text: lostText[reason], Index: f.at.String(), Cause: cause}
+	return &web.Refusal{Status: http.StatusGone, Text: resetText[reason], Index: f.at.String(), Cause: cause}
 }

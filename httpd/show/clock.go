@@ -21,7 +21,7 @@ func ClockOf(v *registry.View, health registry.Health, alone bool) Clock {
 	return Clock{Now: max(health.Clock, stamp.Lease), stamp: stamp, running: health.Leads || alone}
 }
 
-// kind is the word for it in answers.
+// kind is the word for it in responses.
 func (c Clock) kind() string {
 	if c.running {
 		return "running"

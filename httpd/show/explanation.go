@@ -29,8 +29,8 @@ func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explana
 	}
 	if l, live := v.Find(key); live {
 		explainLive(&e, v, at, l)
-		e.Summary = summaryOf(&e, circumstances{
-			health: c.Health, settings: v.Settings(), alone: c.Alone, owner: contactWith(v, at.Now, l.Owner, c.OnCut),
+		e.Summary = summaryOf(&e, summaryInput{
+			health: c.Health, settings: v.Settings(), alone: c.Alone, owner: ownerLinkOf(v, at.Now, l.Owner, c.OnCut),
 		})
 		return e, true
 	}
@@ -39,7 +39,7 @@ func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explana
 		return api.Explanation{}, false
 	}
 	explainGone(&e, rec, at)
-	e.Summary = epitaphOf(&e, history)
+	e.Summary = removalSummary(&e, history)
 	return e, true
 }
 
@@ -97,7 +97,7 @@ func historyOf(events []registry.Event) []api.HistoryEvent {
 	return shown
 }
 
-// eventText says what happened. Who did it, why, and how often has fields of its own.
+// eventText says what happened. The author, the reason and the number of times have fields of their own.
 func eventText(e registry.Event) string {
 	switch e.Kind {
 	case registry.EventRegistered, registry.EventReregistered:
@@ -137,14 +137,14 @@ func howLong(ms int64) string {
 	return "for " + Span(ms)
 }
 
-// contactWith is the link from an owner at a moment of the lease clock (ms).
-func contactWith(v *registry.View, now int64, owner string, onCut func(datacenter string) string) contact {
-	c := contact{datacenter: owner}
+// ownerLinkOf is the link from an owner at a moment of the lease clock (ms).
+func ownerLinkOf(v *registry.View, now int64, owner string, onCut func(datacenter string) string) ownerLink {
+	c := ownerLink{datacenter: owner}
 	if owner == "" {
 		return c
 	}
 	var link registry.Link
-	if link, c.heard = v.Link(owner); c.heard {
+	if link, c.everHeard = v.Link(owner); c.everHeard {
 		c.age, c.cut = max(now-link.Heard, 0), link.Silent(now)
 	}
 	if c.cut {

@@ -94,7 +94,7 @@ const releaseCall = "`rollcall self-preservation release` (POST /v1/rollcall/sel
 
 func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// byWhom says who brought a state about, when and why.
+// byWhom names the operator that brought a state about, the time and the reason.
 func byWhom(what string, p registry.Preservation) string {
 	text := fmt.Sprintf("%s by %s at %s", what, p.By.Author, Time(p.Since.Wall))
 	if p.By.Reason != "" {

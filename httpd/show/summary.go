@@ -9,20 +9,20 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// circumstances are what a summary needs beside the instance itself.
-type circumstances struct {
+// summaryInput are what a summary needs beside the instance itself.
+type summaryInput struct {
 	health   registry.Health
 	settings registry.Settings
 	alone    bool // each node decides by itself, without a leader
-	owner    contact
+	owner    ownerLink
 }
 
 // summaryOf says of a live instance what an operator asks at night: is it shown, as what and by
-// whose will, is it alive, and if it is not, why it is still there.
-func summaryOf(e *api.Explanation, c circumstances) string {
-	sentences := []string{presence(e)}
+// which operator's will, is it alive, and if it is not, why it is still there.
+func summaryOf(e *api.Explanation, c summaryInput) string {
+	sentences := []string{presenceSentence(e)}
 	if e.Override != nil {
-		sentences = append(sentences, forced(e))
+		sentences = append(sentences, overrideSentence(e))
 	}
 	sentences = append(sentences, leaseSentence(e, c))
 	if c.owner.datacenter != "" {
@@ -37,7 +37,7 @@ func summaryOf(e *api.Explanation, c circumstances) string {
 	return strings.Join(sentences, " ")
 }
 
-func presence(e *api.Explanation) string {
+func presenceSentence(e *api.Explanation) string {
 	name := e.App + "/" + e.ID
 	if q := e.Quarantine; q != nil {
 		return fmt.Sprintf("%s is in quarantine until %s, by %s: it is in no list, and its heartbeats are accepted.", name, Time(q.Until), By(*q))
@@ -45,7 +45,7 @@ func presence(e *api.Explanation) string {
 	return fmt.Sprintf("%s is listed as %s.", name, e.Status)
 }
 
-func forced(e *api.Explanation) string {
+func overrideSentence(e *api.Explanation) string {
 	o := e.Override
 	text := fmt.Sprintf("%s is forced by an override of which no more is known", o.Status)
 	if o.Since != 0 {
@@ -60,7 +60,7 @@ func forced(e *api.Explanation) string {
 	return text + "."
 }
 
-// By is who did something, and why if it was said.
+// By is the author of an act, and the reason if one was given.
 func By(by api.Bounded) string {
 	author := by.Author
 	if author == "" {
@@ -72,7 +72,7 @@ func By(by api.Bounded) string {
 	return author + " (" + by.Reason + ")"
 }
 
-func leaseSentence(e *api.Explanation, c circumstances) string {
+func leaseSentence(e *api.Explanation, c summaryInput) string {
 	if e.Permanent {
 		return "It has no lease: it was registered through Consul's API, and stays until it is deregistered."
 	}
@@ -87,7 +87,7 @@ func leaseSentence(e *api.Explanation, c circumstances) string {
 	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, Span(e.ExpiresInMS), Time(e.ExpiresAt))
 }
 
-func whyProlonged(c circumstances) string {
+func whyProlonged(c summaryInput) string {
 	switch {
 	case c.owner.datacenter != "":
 		return "because it belongs to another datacenter"
@@ -98,7 +98,7 @@ func whyProlonged(c circumstances) string {
 }
 
 // whyStill says why an instance whose lease has ended was not evicted.
-func whyStill(e *api.Explanation, c circumstances) string {
+func whyStill(e *api.Explanation, c summaryInput) string {
 	switch {
 	case e.SelfPreservation.Withholds:
 		return "It is not evicted because evictions are withheld. " + e.SelfPreservation.Reason
@@ -109,21 +109,21 @@ func whyStill(e *api.Explanation, c circumstances) string {
 	case c.settings.Threshold >= registry.Whole:
 		return "It is not evicted because self-preservation.renewal-percent-threshold is 1, which leaves nothing for an eviction round to take."
 	case c.alone && c.health.Suspended:
-		return "It is not evicted yet because this node became ready too short a time ago to know who is alive."
+		return "It is not evicted yet because this node became ready too short a time ago to know which instances are alive."
 	case c.health.Leads && c.health.Suspended:
-		return "It is not evicted yet because the leader is too young to know who is alive."
+		return "It is not evicted yet because the leader is too young to know which instances are alive."
 	}
 	return "It goes with one of the next eviction rounds, each of which takes a part of the registry."
 }
 
-// epitaphOf says of an instance that is gone when and why it went.
-func epitaphOf(e *api.Explanation, history []registry.Event) string {
+// removalSummary says of an instance that is gone when and why it went.
+func removalSummary(e *api.Explanation, history []registry.Event) string {
 	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, Time(e.Removed.At))
 	if e.Removed.Kind == "evicted" {
 		text = fmt.Sprintf("%s/%s is gone: its lease ended, and it was evicted at %s", e.App, e.ID, Time(e.Removed.At))
 	}
 	if n := len(history); n > 0 {
-		text += manner(history[n-1])
+		text += removalCause(history[n-1])
 	}
 	if q := e.Quarantine; q != nil {
 		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", Time(q.Until), By(*q))
@@ -131,8 +131,8 @@ func epitaphOf(e *api.Explanation, history []registry.Event) string {
 	return text + "."
 }
 
-// manner is what the event of a removal knows about it.
-func manner(last registry.Event) string {
+// removalCause is what the event of a removal knows about it.
+func removalCause(last registry.Event) string {
 	switch last.Kind {
 	case registry.EventEvicted:
 		text := ""
@@ -152,7 +152,7 @@ func manner(last registry.Event) string {
 	return ""
 }
 
-// bySender says who sent an operation.
+// bySender names the sender of an operation.
 func bySender(o registry.Origin) string {
 	switch o.Kind {
 	case registry.LocalPeer:
@@ -163,17 +163,17 @@ func bySender(o registry.Origin) string {
 	return "by a client"
 }
 
-// contact is what is known of the link from an instance's owner, for people.
-type contact struct {
+// ownerLink is what is known of the link from an instance's owner, for people.
+type ownerLink struct {
 	datacenter string // "": this one, without a link
-	heard      bool   // ever
+	everHeard  bool   // ever
 	age        int64  // ms of lease clock since
 	cut        bool
 	policy     string // replication.on-cut of the peer, as Peers words it; "": it is not known
 }
 
 // keeps says that the leases of the owner are kept although their time has passed.
-func (c contact) keeps() bool {
+func (c ownerLink) keeps() bool {
 	limit, bounded := strings.CutPrefix(c.policy, "keep for ")
 	if !c.cut || !bounded {
 		return c.cut && c.policy == "keep"
@@ -182,11 +182,11 @@ func (c contact) keeps() bool {
 	return err == nil && c.age <= d.Milliseconds()
 }
 
-// sentence says whose an instance is, and what becomes of its lease if its owner is not heard.
-func (c contact) sentence() string {
+// sentence names the datacenter that owns an instance, and says what becomes of the lease while the link is cut.
+func (c ownerLink) sentence() string {
 	belongs := "It belongs to datacenter " + c.datacenter
 	switch {
-	case !c.heard:
+	case !c.everHeard:
 		return belongs + ", of which nothing was heard yet."
 	case !c.cut:
 		return fmt.Sprintf("%s, last heard %s ago.", belongs, Span(c.age))

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// RetryBatch makes the sender try again: every item is safe to repeat, whatever became of it. Peers
-// take 503 only as a reason to.
+// RetryBatch makes the sender try again: every item is safe to repeat, whatever its outcome was. Peers try
+// again after 503 only.
 func RetryBatch(err error) error {
 	if errors.Is(err, registry.ErrUnknownOutcome) {
 		return &Refusal{Status: http.StatusServiceUnavailable, unknown: true, Retry: true, Cause: err}
@@ -23,8 +23,8 @@ func RetryBatch(err error) error {
 	return err
 }
 
-// How long a batch waits for a place of its sender's: less than senders wait for the answer (Rollcall 5 s, Eureka
-// 200 ms), so that one that has to wait longer learns why.
+// How long a batch waits for its sender's share: less than senders wait for the response (Rollcall 5 s, Eureka
+// 200 ms), so that a sender that has to wait longer learns why.
 const (
 	MessagePatience = time.Second
 	BatchPatience   = 100 * time.Millisecond
@@ -43,7 +43,7 @@ type senders struct {
 	of map[netip.Prefix]*sender // those that have a batch here
 }
 
-// sender is one address with batches here: in work, waiting, or with an answer that was not read yet.
+// sender is one address with batches here: in work, waiting, or with a response that was not read yet.
 type sender struct {
 	share   *semaphore.Weighted
 	batches int // guarded by senders.mu
@@ -58,20 +58,20 @@ var errManyBatches = &Refusal{
 	Text: "this address has as many replication batches under way as a node takes of one; try again",
 }
 
-// enter waits for a place for a batch. The caller calls leave after the batch was answered.
-func (s *senders) enter(r *http.Request, patience time.Duration) (leave func(), err error) {
-	from, of := s.join(r)
+// reserveShare waits until a batch fits into its sender's share. The caller calls leave after the response.
+func (s *senders) reserveShare(r *http.Request, patience time.Duration) (leave func(), err error) {
+	from, of := s.addBatch(r)
 	weight := s.weightOf(r)
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	if of.share.Acquire(ctx, weight) != nil {
-		s.part(from, of)
+		s.removeBatch(from, of)
 		return nil, errManyBatches
 	}
-	return func() { of.share.Release(weight); s.part(from, of) }, nil
+	return func() { of.share.Release(weight); s.removeBatch(from, of) }, nil
 }
 
-func (s *senders) join(r *http.Request) (netip.Prefix, *sender) {
+func (s *senders) addBatch(r *http.Request) (netip.Prefix, *sender) {
 	from := senderOf(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *senders) join(r *http.Request) (netip.Prefix, *sender) {
 	return from, of
 }
 
-func (s *senders) part(from netip.Prefix, of *sender) {
+func (s *senders) removeBatch(from netip.Prefix, of *sender) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if of.batches--; of.batches == 0 {
@@ -115,7 +115,7 @@ func senderOf(r *http.Request) netip.Prefix {
 func BoundBatches[C Caller](patience time.Duration, do func(C) (any, error)) func(C) (any, error) {
 	return func(of C) (any, error) {
 		c := of.called()
-		leave, err := c.node.senders.enter(c.R, patience)
+		leave, err := c.node.senders.reserveShare(c.R, patience)
 		if err != nil {
 			return nil, err
 		}

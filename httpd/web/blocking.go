@@ -16,7 +16,7 @@ const (
 	leaderPause = 50 * time.Millisecond
 )
 
-// Found is what a read found.
+// Found is the result of a read.
 type Found struct {
 	// Index is by what a blocking query for the same thing goes on.
 	Index uint64
@@ -69,7 +69,7 @@ func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
 		return Found{}, err
 	}
 	defer done()
-	// The server's time limit for a whole answer would cut a wait off.
+	// The server's time limit for a whole response would cut a wait off.
 	out := NewStreamWriter(c.W, c.node.Watches.Pace)
 	out.Pause()
 	defer out.Finish()
@@ -77,7 +77,7 @@ func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
 }
 
 // block reads a source until its index is higher than the query's, its time is over or the context
-// ends: at shutdown, the answer is what was read last.
+// ends: at shutdown, the response is what was read last.
 func block(ctx context.Context, q Query, s Source) (Found, error) {
 	timer := time.NewTimer(jittered(q.Wait))
 	defer timer.Stop()
@@ -132,8 +132,8 @@ func ReadOnce(ctx context.Context, q Query, s Source) (Found, error) {
 	})
 }
 
-// UntilLeader tries until a leader was there, for up to leaderWait. What failed for want of one was not
-// done, so it can be done again.
+// UntilLeader tries until there is a leader, for up to leaderWait. A try that failed for want of a leader did
+// nothing, so it can be repeated.
 func UntilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
 	end := time.Now().Add(leaderWait)
 	for {

@@ -18,8 +18,8 @@ var (
 	errBodyEncoding = &Refusal{Status: http.StatusUnsupportedMediaType, Text: "the body's Content-Encoding must be gzip or none"}
 )
 
-// readBody reads a body of at most limit bytes, decoded. A body that breaks off is refused: what
-// came of it must have no effect.
+// readBody reads a body of at most limit bytes, decoded. A body that breaks off is refused: its beginning must
+// have no effect.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, errBodyTooLarge

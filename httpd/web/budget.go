@@ -19,8 +19,8 @@ type budget struct {
 	taken atomic.Int64
 }
 
-// take takes bytes if no more than most are taken then.
-func (b *budget) take(bytes, most int64) bool {
+// reserve takes bytes, unless more than most would be taken then.
+func (b *budget) reserve(bytes, most int64) bool {
 	if b.taken.Add(bytes) <= most {
 		return true
 	}
@@ -34,54 +34,54 @@ var errBusy = &Refusal{
 	Text: "the requests under way take as much memory as this node gives them (limits.in-flight-bytes); try again",
 }
 
-// charge takes memory for the request that w answers, until it is answered.
+// charge takes memory for the request to which w responds, until the response is sent.
 func charge(w http.ResponseWriter, bytes int64) error {
 	a := responseUnder(w)
 	if a == nil || a.budget == nil {
 		return nil
 	}
-	if !a.budget.take(bytes, a.chargeable) {
+	if !a.budget.reserve(bytes, a.chargeable) {
 		return errBusy
 	}
 	a.charged += bytes
 	return nil
 }
 
-// An answer that is built as a whole takes answerWeight times what is shown in it while it is built: the values,
-// the text, which grows by copying, and its compressed form. It waits up to answerPatience for a place among the
-// others, which have half of the budget together; one of less than smallAnswer bytes does not.
+// A response that is built as a whole takes responseWeight times what is shown in it while it is built: the values,
+// the text, which grows by copying, and its compressed form. It waits up to responsePatience for a place among the
+// others, which have half of the budget together; one of less than smallResponse bytes does not.
 const (
-	answerWeight   = 4
-	smallAnswer    = 64 << 10
-	answerPatience = 5 * time.Second
+	responseWeight   = 4
+	smallResponse    = 64 << 10
+	responsePatience = 5 * time.Second
 )
 
-// Reserve takes memory for the answer that w writes, which shows bytes, before it is built. One that needs more than
-// all answers may have is built when there is no other.
+// Reserve takes memory for a response that shows bytes, before it is built. A response that needs more than all
+// responses may have is built when there is no other.
 func (c *Call) Reserve(bytes int) error {
 	a := responseUnder(c.W)
-	if a == nil || a.budget == nil || bytes < smallAnswer {
+	if a == nil || a.budget == nil || bytes < smallResponse {
 		return nil
 	}
-	want := max(min(int64(bytes)*answerWeight, a.budget.limit/2), 1)
-	ctx, cancel := context.WithTimeout(c.R.Context(), answerPatience)
+	want := max(min(int64(bytes)*responseWeight, a.budget.limit/2), 1)
+	ctx, cancel := context.WithTimeout(c.R.Context(), responsePatience)
 	defer cancel()
-	if c.node.answers.Acquire(ctx, want) != nil {
+	if c.node.responses.Acquire(ctx, want) != nil {
 		return errBusy
 	}
-	a.answers, a.reserved = c.node.answers, want
-	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(PieceLimit)) // what it waited is not the reader's
+	a.pool, a.reserved = c.node.responses, want
+	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(PieceLimit)) // the reader does not pay for the wait
 	return charge(c.W, want)
 }
 
-// built notes that an answer of a size is there as a whole. Until it is written it takes no more than that.
-func built(w http.ResponseWriter, size int) {
+// shrinkReservation leaves a response that is built, of a size, no more memory than that, until it is written.
+func shrinkReservation(w http.ResponseWriter, size int) {
 	a := responseUnder(w)
 	if a == nil || a.reserved <= int64(size) {
 		return
 	}
 	spare := a.reserved - int64(size)
-	a.answers.Release(spare)
+	a.pool.Release(spare)
 	a.reserved -= spare
 	a.budget.taken.Add(-spare)
 	a.charged -= spare

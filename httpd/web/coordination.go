@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// KVSource is what show finds in the state of sessions and keys, which changes with topic.
+// KVSource reads the state of sessions and keys with show, and waits for a change of topic.
 func (n *Node) KVSource(topic kv.Topic, show func(*kv.View) Found) Source {
 	return SourceOf(n, n.Coordination.View, show, func() (<-chan struct{}, func()) {
 		wait := n.Coordination.Watch(topic)
@@ -18,7 +18,7 @@ func (n *Node) KVSource(topic kv.Topic, show func(*kv.View) Found) Source {
 	})
 }
 
-// errNoCoordination is the answer of a node without consensus.
+// errNoCoordination is the response of a node without consensus.
 var errNoCoordination = &Refusal{
 	Status: http.StatusNotImplemented,
 	Text: "sessions, keys, locks and Consul's API need a cluster with consensus (mode cp): each node of this one accepts writes by itself, " +
@@ -33,17 +33,17 @@ func (n *Node) CoordinationClock(v *kv.View) int64 {
 // Coordinate performs one operation on sessions, keys or locks, or fails soon if there is no leader: our own
 // clients then go to another node.
 func (n *Node) Coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
-	return theOnly(n.Coordination.Apply(ctx, op))
+	return onlyResult(n.Coordination.Apply(ctx, op))
 }
 
-// CoordinateAwaitingLeader is coordinate that waits for a leader as long as Consul's clients need it.
+// CoordinateAwaitingLeader is Coordinate that waits for a leader as long as Consul's clients need it.
 func (n *Node) CoordinateAwaitingLeader(ctx context.Context, op kv.Op) (kv.Result, error) {
-	return theOnly(UntilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
+	return onlyResult(UntilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
 		return n.Coordination.Apply(ctx, op)
 	}))
 }
 
-func theOnly(results []kv.Result, err error) (kv.Result, error) {
+func onlyResult(results []kv.Result, err error) (kv.Result, error) {
 	if err != nil {
 		return kv.Result{}, WriteError(err)
 	}

@@ -126,7 +126,7 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 	w.Header().Set("Content-Type", f.MediaType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(f.Status)
-	_, _ = w.Write([]byte(body)) // a client that went away is nobody's error
+	_, _ = w.Write([]byte(body)) // a client that went away is no error
 }
 
 func (f Refusal) headers(header http.Header) {
@@ -140,12 +140,12 @@ func (f Refusal) headers(header http.Header) {
 		header.Set("Allow", f.Allow)
 	}
 	if f.Status == http.StatusRequestEntityTooLarge {
-		// What is left of the body is not worth reading.
+		// The rest of the body is not worth reading.
 		header.Set("Connection", "close")
 	}
 }
 
-const unknownText = "nobody knows whether the operation took effect; read before trying again"
+const unknownText = "it is not known whether the operation took effect; read before trying again"
 
 // jsonError words an error for our own API; what is not the client's business stays in the log.
 func jsonError(f Refusal, err error) string {

@@ -21,7 +21,7 @@ type Node struct {
 	Watches *Watches
 
 	budget     budget              // of the memory of requests under way
-	answers    *semaphore.Weighted // bytes of the budget that responses may take
+	responses  *semaphore.Weighted // bytes of the budget that responses may take
 	senders    *senders
 	operations *prometheus.CounterVec // by action, origin and outcome
 	renewals   renewals
@@ -48,9 +48,9 @@ type Config struct {
 func NewNode(c Config) *Node {
 	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Limits.Watchers, c.Metrics)}
 	n.budget.limit = c.Limits.InFlightBytes
-	n.answers = semaphore.NewWeighted(max(c.Limits.InFlightBytes/2, 1))
+	n.responses = semaphore.NewWeighted(max(c.Limits.InFlightBytes/2, 1))
 	n.senders = newSenders(c.Limits.BatchBytes)
-	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, who sent them, and outcome.", "action", "origin", "outcome")
+	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, sender and outcome.", "action", "origin", "outcome")
 	n.renewals = newRenewals(n.operations)
 	return n
 }
@@ -69,8 +69,8 @@ func (n *Node) ClusterNow(ctx context.Context) api.Status {
 
 // Cluster tells what this node knows about the nodes of its cluster.
 type Cluster interface {
-	// Status answers from memory where it can; the context bounds what it must ask of others. What
-	// it cannot learn in time it leaves empty. The Handler fills in Node, Datacenter, Version, Ready and Quorum itself.
+	// Status answers from memory where it can; the context bounds its calls to other nodes. Fields that it
+	// cannot learn in time stay empty. ClusterNow fills in Node, Datacenter, Version, Ready and Quorum.
 	Status(ctx context.Context) api.Status
 }
 

@@ -192,7 +192,7 @@ func (q *Params) StatusValue(required bool) registry.Status {
 	return status
 }
 
-// Consistency reads how fresh an answer must be.
+// Consistency reads how fresh a response must be.
 func (q *Params) Consistency() (read registry.Consistency, given bool) {
 	word, given := q.Lookup("consistency")
 	if !given {
@@ -211,7 +211,7 @@ const (
 	maxReason = 512
 )
 
-// By reads who acts and why. Who does not say so is known by the address of the caller: an act always has an author.
+// By reads the author of an act and the reason. The author is the caller's address if none is given: an act always has one.
 func (c *Call) By() (by registry.Act) {
 	if by.Author = c.saying("author", maxAuthor); by.Author == "" {
 		host, _, _ := net.SplitHostPort(c.R.RemoteAddr)

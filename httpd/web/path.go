@@ -53,7 +53,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// unescaped is a segment of a path that net/http or cleanPath has checked.
+// unescaped is a segment of a path that net/http or CleanPath has checked.
 func unescaped(segment string) string {
 	name, _ := url.PathUnescape(segment)
 	return name

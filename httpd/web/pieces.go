@@ -20,7 +20,7 @@ var pieces = sync.Pool{New: func() any {
 }}
 
 // StreamWriter collects what a watcher is sent and writes it in pieces, each with a time limit of its
-// own: the server's limit for a whole answer means nothing to one that has no end. A buffer is held
+// own: the server's limit for a whole response means nothing to one that has no end. A buffer is held
 // only while there is something to send.
 type StreamWriter struct {
 	w       http.ResponseWriter
@@ -51,7 +51,7 @@ func (o *StreamWriter) Pause() {
 	o.release()
 }
 
-// Finish leaves net/http its time to end the answer.
+// Finish leaves net/http its time to end the response.
 func (o *StreamWriter) Finish() {
 	_ = o.control.SetWriteDeadline(time.Now().Add(o.pace.Cut)) // else the connection has broken
 	o.release()
@@ -102,13 +102,13 @@ func (o *StreamWriter) piece(p []byte) error {
 	return err
 }
 
-// errReadsNothing: a watcher was cut off.
+// ErrReadsNothing: a watcher was cut off.
 var ErrReadsNothing = errors.New("the watcher read nothing")
 
-// PieceLimit is how long a client may take for a piece of an answer. The whole may take any time.
+// PieceLimit is how long a client may take for a piece of a response. The whole may take any time.
 const PieceLimit = 30 * time.Second
 
-// pieceWriter gives each write a time limit of its own: the server's limit for a whole answer is for
+// pieceWriter gives each write a time limit of its own: the server's limit for a whole response is for
 // short ones.
 type pieceWriter struct {
 	w       io.Writer

@@ -63,7 +63,7 @@ func ViewWithAge[V any](ctx context.Context, n *Node, view viewer[V], read regis
 	return v, age, readError(err)
 }
 
-// Label says in the answer's header how fresh it is. index is that of the document sent, which may
+// Label says in the response's header how fresh it is. index is that of the document sent, which may
 // be newer than the view.
 func (v FreshView) Label(header http.Header, index registry.Index) {
 	LabelFreshness(header, FormatIndex(v.Epoch(), index), v.read, v.age)
@@ -149,7 +149,7 @@ func (n *Node) ViewAfterWrite(ctx context.Context) (FreshView, error) {
 	return n.NewestOrStale(ctx)
 }
 
-// readError settles the error of a View: a read that took too long has no other outcome.
+// readError is the error of a View with its outcome: a read that took too long found no leader.
 func readError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errors.Join(registry.ErrNoLeader, err)
@@ -157,7 +157,7 @@ func readError(err error) error {
 	return err
 }
 
-// WeightOf is what leases take in an answer, in bytes, about.
+// WeightOf is what leases take in a response, in bytes, about.
 func WeightOf(leases iter.Seq[*registry.Lease]) (bytes int) {
 	for l := range leases {
 		bytes += l.Weight()

@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// MinCompressed is the size in bytes from which an answer is worth compressing.
+// MinCompressed is the size in bytes from which a response is worth compressing.
 const MinCompressed = 1 << 10
 
 // Respond sends a body that is complete, compressed if the client asked for it.
@@ -24,9 +24,9 @@ func Respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 		body = Compress(body)
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	built(w, len(body))
+	shrinkReservation(w, len(body))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that went away is nobody's error
+	_, _ = w.Write(body) // a client that went away is no error
 }
 
 // GzipWriters are *gzip.Writer that wait for use.

@@ -17,7 +17,7 @@ type Response struct {
 	chargeable int64   // bytes of it that may be taken when the request takes more
 	charged    int64   // bytes of it that the request takes
 
-	answers  *semaphore.Weighted // nil: the response takes nothing of it
+	pool     *semaphore.Weighted // nil: the response takes nothing of it
 	reserved int64               // bytes of it, which are charged to the budget, too
 }
 
@@ -62,7 +62,7 @@ func responseUnder(w http.ResponseWriter) *Response {
 // Release gives back what the request was charged.
 func (a *Response) Release() {
 	if a.reserved > 0 {
-		a.answers.Release(a.reserved)
+		a.pool.Release(a.reserved)
 		a.reserved = 0
 	}
 	if a.budget != nil {

@@ -21,10 +21,10 @@ type Watches struct {
 	running atomic.Int64
 }
 
-// Pace is how watchers are sent to.
+// Pace is how fast watchers are sent to, and how fast they must read.
 type Pace struct {
 	Gap   time.Duration // at least so much between two sends to one watcher: what changes meanwhile goes together
-	Quiet time.Duration // after so long without an event a stream is told where it is
+	Quiet time.Duration // after so long without an event a stream says where it is
 	Slow  time.Duration // a write that takes longer marks a reader as too slow
 	Cut   time.Duration // a write that takes longer cuts the reader off
 }
@@ -42,7 +42,7 @@ func newWatches(limit int, reg prometheus.Registerer) *Watches {
 // EndAll ends all watches and refuses new ones.
 func (w *Watches) EndAll() { w.stop() }
 
-// Admit takes a place for a watcher. ctx is the request's, and ends at shutdown too; done gives the
+// Admit takes one of the places of watchers. ctx is the request's, and ends at shutdown too; done gives the
 // place back.
 func (w *Watches) Admit(r *http.Request) (ctx context.Context, done func(), err error) {
 	if w.life.Err() != nil {

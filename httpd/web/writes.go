@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// WriteError settles the error of an Apply: a wait that ended says nothing about the effect.
+// WriteError is the error of an Apply with its outcome: a wait that ended says nothing about the effect.
 func WriteError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errors.Join(registry.ErrUnknownOutcome, err)
@@ -69,11 +69,11 @@ func (n *Node) CountRenewal(origin registry.Origin, outcome registry.Outcome) {
 	n.renewals.client[outcome].Inc()
 }
 
-// contactEvery is how often it is noted that a Eureka server was heard, ms of lease clock.
+// contactEvery is how often a contact with a Eureka server is recorded, ms of lease clock.
 const contactEvery = 1000
 
-// Perform applies operations of a request in order, as one unit of work. What a Eureka server sends
-// also shows that its link is alive, which is noted with it.
+// Perform applies operations of a request in order, as one unit of work. An operation from a Eureka server also
+// shows that its link is alive, which is recorded with it.
 func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	if !origin.Replicated() || !n.contactIsDue(origin.DC) {
 		return n.Service.Apply(ctx, origin, ops...)
@@ -87,7 +87,7 @@ func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...regis
 }
 
 // contactIsDue says whether the last contact with a Eureka server, as this node knows it, is old.
-// Without replication nobody asks for it.
+// Without replication it is never due.
 func (n *Node) contactIsDue(server string) bool {
 	if n.Cut == nil {
 		return false
