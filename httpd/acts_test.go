@@ -20,7 +20,7 @@ import (
 
 const i1Path = "/v1/rollcall/apps/orders/i1"
 
-func TestAnOverrideOfAnOperatorEndsAndTheInstanceIsWhatItSays(t *testing.T) {
+func TestActOverrideEndsAndTheInstanceHasItsReportedStatus(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -37,7 +37,7 @@ func TestAnOverrideOfAnOperatorEndsAndTheInstanceIsWhatItSays(t *testing.T) {
 	})
 }
 
-func TestActsChangeWhatTheySay(t *testing.T) {
+func TestActChangesTheInstance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -67,7 +67,7 @@ func TestActsChangeWhatTheySay(t *testing.T) {
 	})
 }
 
-func TestAnActWithoutAnAuthorNamesTheCaller(t *testing.T) {
+func TestActWithoutAnAuthorNamesTheCaller(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	n.send(t, request("PUT", i1Path+"/override?value=DOWN", ""))
@@ -75,7 +75,7 @@ func TestAnActWithoutAnAuthorNamesTheCaller(t *testing.T) {
 	expect.That(t, l.Override.By.Author == "from 127.0.0.1", "the author is %q", l.Override.By.Author)
 }
 
-func TestBadActsAreRefusedAndChangeNothing(t *testing.T) {
+func TestActThatIsMalformedIsRefusedAndChangesNothing(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	preservation := "/v1/rollcall/self-preservation"
@@ -119,7 +119,7 @@ func TestBadActsAreRefusedAndChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAFailedActSaysWhetherAnythingWasDone(t *testing.T) {
+func TestActThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	for _, path := range []string{i1Path + "/quarantine?for=1m", i1Path + "/override?value=DOWN"} {
@@ -134,7 +134,7 @@ func TestAFailedActSaysWhetherAnythingWasDone(t *testing.T) {
 }
 
 // An operator's act is never taken for something that another server did before.
-func TestActsAreTheOwnServersWhateverTheHeaderSays(t *testing.T) {
+func TestActBelongsToThisServerWhateverTheHeaderSays(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -148,7 +148,7 @@ func TestActsAreTheOwnServersWhateverTheHeaderSays(t *testing.T) {
 	}
 }
 
-func TestTheQuarantinedAreListedOnlyWhenAskedFor(t *testing.T) {
+func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		now := time.Now().UnixMilli()
@@ -191,7 +191,7 @@ func TestTheQuarantinedAreListedOnlyWhenAskedFor(t *testing.T) {
 }
 
 // Quarantined instances count against the limits, and may register again where they are reached.
-func TestTheQuarantinedCountAsInstances(t *testing.T) {
+func TestQuarantinedInstancesCountForTheQuota(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesTotal: 1}}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
 	got := n.send(t, register(instanceJSON))
@@ -216,7 +216,7 @@ const (
 	prunedOrders = `{"app":"ORDERS","id":"o2","status":"DOWN","reason":"The status is DOWN"}`
 )
 
-func TestPruningRemovesWhatIsNotPassing(t *testing.T) {
+func TestPruneRemovesInstancesThatAreNotPassing(t *testing.T) {
 	for _, row := range []struct {
 		query, removed string
 		left           int
@@ -242,7 +242,7 @@ func TestPruningRemovesWhatIsNotPassing(t *testing.T) {
 	}
 }
 
-func TestPruningTakesManyTogether(t *testing.T) {
+func TestPruneRemovesManyTogether(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for i := range 250 {
 		n.Perform(t, registry.Register{Instance: withStatus(newInstance("ORDERS", fmt.Sprint(i)), registry.Status(i%5), 0)})
@@ -253,7 +253,7 @@ func TestPruningTakesManyTogether(t *testing.T) {
 	expect.That(t, left == 50 && writes == 2, "%d instances are left after %d writes, want the 50 that are UP after 2", left, writes)
 }
 
-func TestPruningServesEveryMode(t *testing.T) {
+func TestPruneServesEveryMode(t *testing.T) {
 	n := newNode(t, aloneConfig(), nil)
 	n.Set(func(m *registrytest.Memory) { m.Alone = true })
 	n.Perform(t, registry.Register{Instance: withStatus(newInstance("ORDERS", "o1"), registry.Starting, 0)})
@@ -261,7 +261,7 @@ func TestPruningServesEveryMode(t *testing.T) {
 	expect.That(t, strings.Contains(got.body, `"status":"STARTING"`) && n.Newest().Total() == 0, "got %s, want the instance removed", got.body)
 }
 
-func TestPruningMustBeSaid(t *testing.T) {
+func TestPruneNeedsItsParameter(t *testing.T) {
 	n := newCatalog(t)
 	fillForPruning(t, n)
 	for _, query := range []string{"", "?service=web", "?not-passing=false", "?not-passing=x", "?not-passing&dry-run=x", "?not-passing&service=%zz"} {
@@ -290,7 +290,7 @@ func (m *members) Remove(_ context.Context, name string) error {
 	return m.err
 }
 
-func TestANodeIsRemovedByItsName(t *testing.T) {
+func TestMemberIsRemovedByItsName(t *testing.T) {
 	for _, name := range []string{"n1", "rack-7_b", "a%2Fb"} {
 		m := &members{}
 		n := newNode(t, httpd.Config{Members: m}, nil)
@@ -302,7 +302,7 @@ func TestANodeIsRemovedByItsName(t *testing.T) {
 	}
 }
 
-func TestARemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
+func TestMemberRemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 	refused := fmt.Errorf("remove node \"n1\": %w: only n3 would be left", httpd.ErrMembership)
 	for _, row := range []struct {
 		name           string
@@ -332,7 +332,7 @@ func TestARemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 	}
 }
 
-func TestMembersAreOnlyRemovedByAWellFormedDelete(t *testing.T) {
+func TestMemberIsOnlyRemovedByAWellFormedDelete(t *testing.T) {
 	for _, row := range []struct {
 		name, request string
 		status        int
@@ -358,7 +358,7 @@ func TestMembersAreOnlyRemovedByAWellFormedDelete(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutMembersSaysSo(t *testing.T) {
+func TestMemberRemovalIsNotOfferedWithoutMembers(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	got := n.send(t, request("DELETE", "/v1/rollcall/members/n1", ""))
 	expect.That(t, got.status == 501 && strings.Contains(got.body, "mode cp"), "got %d %s, want 501 and what would be right", got.status, got.body)

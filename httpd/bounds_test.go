@@ -112,7 +112,7 @@ var badRequests = []struct {
 	{"an unknown consistency", request("GET", "/eureka/apps?consistency=eventual", ""), 400},
 }
 
-func TestBadRequestsAreRefusedWithoutEffect(t *testing.T) {
+func TestRequestThatIsMalformedIsRefusedWithoutEffect(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	for _, row := range badRequests {
@@ -152,7 +152,7 @@ var oddRequests = []struct {
 	{"a key in another case is another key", register(withField(`"APP":"PAY"`))},
 }
 
-func TestOddRequestsAreAccepted(t *testing.T) {
+func TestRequestThatIsOddIsAccepted(t *testing.T) {
 	for _, row := range oddRequests {
 		t.Run(row.name, func(t *testing.T) {
 			n := newNode(t, httpd.Config{}, nil)
@@ -164,19 +164,19 @@ func TestOddRequestsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestAnEscapedSlashStaysInsideTheID(t *testing.T) {
+func TestRequestPathKeepsAnEscapedSlashInsideTheID(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "a/b")})
 	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/a%2Fb", "")).status, 200, "the escaped slash: got")
 	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/a/b", "")).status, 404, "the bare slash: got")
 }
 
-func TestTheHTTP2PrefaceOnClearTextIsRefused(t *testing.T) {
+func TestRequestByHTTP2OnClearTextIsRefused(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	expect.Equal(t, n.send(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").status, http.StatusBadRequest, "got")
 }
 
-func TestASlowHeaderIsCutOff(t *testing.T) {
+func TestRequestWithASlowHeaderIsCutOff(t *testing.T) {
 	n := newNode(t, httpd.Config{}, func(s *http.Server) { s.ReadHeaderTimeout = 50 * time.Millisecond })
 	conn := n.dial(t)
 	need.Got(io.WriteString(conn, "GET /eureka/apps HTTP/1.1\r\nHo"))(t)
@@ -185,7 +185,7 @@ func TestASlowHeaderIsCutOff(t *testing.T) {
 	expect.That(t, len(answer) == 0 || strings.HasPrefix(string(answer), "HTTP/1.1 400 "), "got %q, want 400 or nothing", answer)
 }
 
-func TestASlowBodyIsCutOffWithoutEffect(t *testing.T) {
+func TestRequestWithASlowBodyIsCutOffWithoutEffect(t *testing.T) {
 	n := newNode(t, httpd.Config{}, func(s *http.Server) { s.ReadTimeout = 50 * time.Millisecond })
 	for _, target := range []string{"POST /eureka/apps/ORDERS", "PUT /eureka/apps/ORDERS/i1", "POST /eureka/peerreplication/batch/"} {
 		conn := n.dial(t)
@@ -197,7 +197,7 @@ func TestASlowBodyIsCutOffWithoutEffect(t *testing.T) {
 	expect.That(t, n.Count() <= 0, "a request had an effect")
 }
 
-func TestAConnectionThatBreaksInABodyHasNoEffect(t *testing.T) {
+func TestRequestThatBreaksInItsBodyHasNoEffect(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	conn := n.dial(t)
 	need.Got(io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+decimal(len(instanceJSON)+1)+"\r\n\r\n"+instanceJSON))(t)
@@ -206,14 +206,14 @@ func TestAConnectionThatBreaksInABodyHasNoEffect(t *testing.T) {
 	expect.That(t, n.Count() <= 0, "the request had an effect")
 }
 
-func TestServersHaveTheBoundsOfTheThreatModel(t *testing.T) {
+func TestServerHasTheBoundsOfTheThreatModel(t *testing.T) {
 	s := httpd.NewServer("127.0.0.1:0", http.NotFoundHandler(), nil)
 	expect.That(t, s.ReadHeaderTimeout == 5*time.Second && s.ReadTimeout == 15*time.Second && s.WriteTimeout == 30*time.Second && s.IdleTimeout == 90*time.Second,
 		"timeouts are %v, %v, %v, %v", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout)
 	expect.That(t, s.HTTP2.MaxConcurrentStreams == 100, "a connection may have %d streams, want 100", s.HTTP2.MaxConcurrentStreams)
 }
 
-func TestQuotasRefuseNewInstancesAndLetOthersGoOn(t *testing.T) {
+func TestQuotaRefusesNewInstancesAndLetsOthersGoOn(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 2, InstancesTotal: 3}}, nil)
 	for _, key := range []registry.Key{{App: "A", ID: "1"}, {App: "A", ID: "2"}} {
 		n.Perform(t, registry.Register{Instance: newInstance(key.App, key.ID)})
@@ -229,7 +229,7 @@ func TestQuotasRefuseNewInstancesAndLetOthersGoOn(t *testing.T) {
 	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/A/1", "")).status, http.StatusOK, "heartbeat: got")
 }
 
-func TestAPanicIs500WithoutTextAndCounted(t *testing.T) {
+func TestPanicIs500WithoutTextAndCounted(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Service: panicking{registrytest.New()}, Metrics: metrics}, nil)
 	for _, target := range []string{"PUT /eureka/apps/A/1", "DELETE /eureka/apps/A/1", "GET /eureka/apps"} {

@@ -18,7 +18,7 @@ import (
 )
 
 // Twice: what a request took is given back, answered or refused.
-func TestRequestsBeyondTheMemoryOfTheNodeAreToTryAgain(t *testing.T) {
+func TestBudgetRefusesRequestsBeyondTheMemoryOfTheNode(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}}, nil)
 	large := request("POST", "/eureka/apps/ORDERS", strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP","ignored":"`+strings.Repeat("x", 200<<10)+`"`, 1))
 	for range 2 {
@@ -40,7 +40,7 @@ func keysOf(t *testing.T, c *coordinated, halves int) {
 	}
 }
 
-func TestReadsOfTooManyKeysAreRefused(t *testing.T) {
+func TestBudgetRefusesReadsOfTooManyKeys(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	keysOf(t, c, 129) // 64 MiB and some
 	tree := kvOp(`"Verb":"get-tree","Key":"large/"`)
@@ -84,7 +84,7 @@ func (m *measured) SetWriteDeadline(time.Time) error {
 
 // A large answer is the text that encoding it whole would give, and only a piece of it is in memory at a time. Each
 // piece has a time limit of its own: a client with a slow link gets them all.
-func TestLargeListsAreWrittenInPieces(t *testing.T) {
+func TestBudgetNeedsNothingForListsWrittenInPieces(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	keysOf(t, c, 8)
 	tree := "[" + kvOp(`"Verb":"get-tree","Key":"large/"`) + "]"
@@ -127,7 +127,7 @@ func (s stuck) Write(p []byte) (int, error) {
 
 // An answer that is built as a whole takes memory of the node's budget until it was read. What has no place beside
 // others waits a while for it, and is then to be asked for again; what is small never waits.
-func TestLargeAnswersWaitForMemoryAndAreRefusedInTheEnd(t *testing.T) {
+func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}})
 		for i := range 200 {

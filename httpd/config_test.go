@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-func TestEveryMistakeOfTheConfigurationIsReportedAtOnce(t *testing.T) {
+func TestConfigReportsEveryMistakeAtOnce(t *testing.T) {
 	_, err := New(Config{Reads: "fresh", BasePaths: []string{"eureka", "/eureka/"}, Limits: web.Limits{BatchBytes: -1, InstancesInApp: -2}})
 	need.That(t, err != nil, "the configuration was accepted")
 	for _, want := range []string{"Service", "reads.eureka", `"eureka"`, `"/eureka/"`, "limits.batch-bytes", "limits.instances-in-app"} {
@@ -38,7 +38,7 @@ func upstreamTarget(method, path string) target {
 	return applicationFetch
 }
 
-func TestTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
+func TestRateLimitTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
 	for _, row := range []struct {
 		method, path string
 		want         target

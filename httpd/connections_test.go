@@ -54,7 +54,7 @@ func awaitIdle(t *testing.T, c *httpd.Connections, want int) {
 	eventually(t, "connections are idle", func() bool { return c.Idle() == want })
 }
 
-func TestANewConnectionTakesThePlaceOfTheLongestIdleOneOfWhoHoldsMost(t *testing.T) {
+func TestConnectionsCloseTheLongestIdleOneOfTheAddressWithMost(t *testing.T) {
 	n, c := counted(t, 6, 0)
 	modest := n.from(t, "127.0.0.2") // idle for longest of all
 	awaitIdle(t, c, 1)
@@ -72,7 +72,7 @@ func TestANewConnectionTakesThePlaceOfTheLongestIdleOneOfWhoHoldsMost(t *testing
 	}
 }
 
-func TestAConnectionThatWaitsForAnAnswerKeepsItsPlace(t *testing.T) {
+func TestConnectionsKeepOneThatWaitsForAResponse(t *testing.T) {
 	n, c := counted(t, 2, 0)
 	poll := "GET /v1/rollcall/watch HTTP/1.1\r\nHost: node\r\nAccept: text/event-stream\r\n\r\n"
 	var waiting []line
@@ -97,7 +97,7 @@ func TestAConnectionThatWaitsForAnAnswerKeepsItsPlace(t *testing.T) {
 	expect.That(t, got <= 2+9, "%d connections, want the limit and its reserve at most", got)
 }
 
-func TestAnAddressHoldsNoMoreThanItMay(t *testing.T) {
+func TestConnectionsOfOneAddressAreLimited(t *testing.T) {
 	n, c := counted(t, 100, 2)
 	first := n.from(t, "127.0.0.2")
 	awaitIdle(t, c, 1)
@@ -109,7 +109,7 @@ func TestAnAddressHoldsNoMoreThanItMay(t *testing.T) {
 	}
 }
 
-func TestConnectionsThatWereTakenOverAreCounted(t *testing.T) {
+func TestConnectionsCountThoseThatWereTakenOver(t *testing.T) {
 	n, c := counted(t, 2, 0)
 	idle := n.takenOver(t)
 	awaitIdle(t, c, 1)
@@ -122,7 +122,7 @@ func TestConnectionsThatWereTakenOverAreCounted(t *testing.T) {
 	eventually(t, "all connections are forgotten", func() bool { return c.Count() == 0 })
 }
 
-func TestWhileDrainingEachAnswerIsTheLastOfItsConnection(t *testing.T) {
+func TestDrainMakesEachResponseTheLastOfItsConnection(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	taken, plain := n.takenOver(t), n.line(t)
 	if got := plain.ask(t, request("GET", "/healthz", "")); got.closed {
@@ -136,7 +136,7 @@ func TestWhileDrainingEachAnswerIsTheLastOfItsConnection(t *testing.T) {
 }
 
 // A heartbeat that has arrived is answered, and the answer says that it was the last.
-func TestShutdownAnswersHeartbeatsThatAreOnTheirWay(t *testing.T) {
+func TestShutdownServesHeartbeatsThatAreOnTheirWay(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	const many = 20
 	var lines []line

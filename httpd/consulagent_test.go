@@ -31,7 +31,7 @@ func ok(t testing.TB, err error) {
 	need.OK(t, err)
 }
 
-func TestTheOfficialClientRegistersAndSendsHeartbeats(t *testing.T) {
+func TestConsulAgentServesTheOfficialClientsRegistrationsAndHeartbeats(t *testing.T) {
 	n := newCatalog(t)
 	agent, health := newClient(t, n).Agent(), newClient(t, n).Health()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{
@@ -74,7 +74,7 @@ func TestTheOfficialClientRegistersAndSendsHeartbeats(t *testing.T) {
 	}
 }
 
-func TestTheHealthOfANameIsThatOfItsWorstService(t *testing.T) {
+func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 	n := newCatalog(t)
 	agent := newClient(t, n).Agent()
 	for _, id := range []string{"a", "b"} {
@@ -107,7 +107,7 @@ func TestTheHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 	}
 }
 
-func TestChecksGetTheIdsThatClientsExpect(t *testing.T) {
+func TestConsulAgentGivesChecksTheIDsThatClientsExpect(t *testing.T) {
 	n := newCatalog(t)
 	for _, row := range []struct{ name, body, ids string }{
 		{"none", `{"Name":"x"}`, ""},
@@ -127,7 +127,7 @@ func TestChecksGetTheIdsThatClientsExpect(t *testing.T) {
 	}
 }
 
-func TestAServiceThatIsRegisteredAgainKeepsTheStateOfItsChecks(t *testing.T) {
+func TestConsulAgentKeepsTheStateOfChecksWhenAServiceRegistersAgain(t *testing.T) {
 	n := newCatalog(t)
 	const register = "/v1/agent/service/register"
 	n.must(t, "PUT", register, `{"Name":"web","Checks":[{"CheckID":"a","TTL":"10s"},{"CheckID":"b","TTL":"10s"}]}`)
@@ -145,7 +145,7 @@ func TestAServiceThatIsRegisteredAgainKeepsTheStateOfItsChecks(t *testing.T) {
 
 // A check of a service says how long it may be critical, or has the server's time; one of a node is not
 // reaped.
-func TestServicesAreReapedByDefault(t *testing.T) {
+func TestConsulAgentReapsServicesByDefault(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{ReapCritical: 72 * time.Hour})
 	for _, request := range []struct{ path, body string }{
 		{"/v1/agent/service/register", `{"Name":"web","Checks":[{"CheckID":"a","TTL":"10s"},{"CheckID":"b","TTL":"10s","DeregisterCriticalServiceAfter":"2m"}]}`},
@@ -161,7 +161,7 @@ func TestServicesAreReapedByDefault(t *testing.T) {
 	}
 }
 
-func TestHTTPAndTCPChecksAreLeftToTheProber(t *testing.T) {
+func TestConsulAgentLeavesHTTPAndTCPChecksToTheProber(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
 		{"CheckID":"h","HTTP":"https://h/health","Method":"POST","Body":"hi","Header":{"B":["2","3"],"A":["1"]},"TLSSkipVerify":true,"DisableRedirects":true,"Interval":"10ms","SuccessBeforePassing":2,"FailuresBeforeCritical":3},
@@ -178,7 +178,7 @@ func TestHTTPAndTCPChecksAreLeftToTheProber(t *testing.T) {
 	expect.Slice(t, got, want, "got")
 }
 
-func TestMaintenanceTakesServicesOutOfUse(t *testing.T) {
+func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {
 	n := newCatalog(t)
 	agent := newClient(t, n).Agent()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
@@ -203,9 +203,9 @@ func TestMaintenanceTakesServicesOutOfUse(t *testing.T) {
 	}
 }
 
-// TestMaintenanceOfAllServicesIsRefused, which is a routine step for one host of Consul's; what stands all the
+// TestConsulAgentMaintenanceOfAllServicesIsRefused, which is a routine step for one host of Consul's; what stands all the
 // same can be ended.
-func TestMaintenanceOfAllServicesIsRefused(t *testing.T) {
+func TestConsulAgentMaintenanceOfAllServicesIsRefused(t *testing.T) {
 	n := newCatalog(t)
 	agent := newClient(t, n).Agent()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
@@ -223,7 +223,7 @@ func TestMaintenanceOfAllServicesIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheOfficialClientReadsTheAgent(t *testing.T) {
+func TestConsulAgentServesTheOfficialClientsReads(t *testing.T) {
 	n := newCatalog(t)
 	client := newClient(t, n)
 	name, err := client.Agent().NodeName()
@@ -246,14 +246,14 @@ func TestTheOfficialClientReadsTheAgent(t *testing.T) {
 }
 
 // The official client decodes a map of maps, and one value that is none would fail it.
-func TestEveryMemberOfTheAgentIsAnObject(t *testing.T) {
+func TestConsulAgentShowsEveryMemberAsAnObject(t *testing.T) {
 	n := newCatalog(t)
 	for name, member := range read[map[string]json.RawMessage](t, n, "/v1/agent/self") {
 		expect.That(t, member[0] == '{', "%s is %s, want an object", name, member)
 	}
 }
 
-func TestOneServerIsOneMember(t *testing.T) {
+func TestConsulAgentShowsOneServerAsOneMember(t *testing.T) {
 	config, catalog := catalogConfig()
 	config.Cluster = nil
 	n := newNode(t, config, nil)
@@ -263,7 +263,7 @@ func TestOneServerIsOneMember(t *testing.T) {
 }
 
 // What the client's own tests of the catalog do.
-func TestTheOfficialClientUsesTheCatalog(t *testing.T) {
+func TestConsulCatalogServesTheOfficialClient(t *testing.T) {
 	n := newCatalog(t)
 	client := newClient(t, n)
 	catalog := client.Catalog()
@@ -309,7 +309,7 @@ func TestTheOfficialClientUsesTheCatalog(t *testing.T) {
 }
 
 // Registrars register services before their nodes.
-func TestAServiceMayBeRegisteredBeforeItsNode(t *testing.T) {
+func TestConsulCatalogTakesAServiceBeforeItsNode(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","SkipNodeUpdate":true,"Service":{"Service":"web","ID":"w1"}}`)
 	key := registry.NewKey("web", "far:w1")
@@ -321,7 +321,7 @@ func TestAServiceMayBeRegisteredBeforeItsNode(t *testing.T) {
 }
 
 // Old Java clients send GET where PUT would be right.
-func TestHeartbeatsMayBeGets(t *testing.T) {
+func TestConsulAgentTakesHeartbeatsByGet(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"TTL":"10s"}}`)
 	n.must(t, "GET", "/v1/agent/check/pass/service:web?note=x", "")
@@ -330,7 +330,7 @@ func TestHeartbeatsMayBeGets(t *testing.T) {
 	expect.Equal(t, n.checks(t, "web", "web"), "", "checks are")
 }
 
-func TestALongOutputIsCut(t *testing.T) {
+func TestConsulAgentCutsALongOutput(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"10s"}`)
 	n.must(t, "PUT", "/v1/agent/check/update/c", `{"Status":"warning","Output":"`+strings.Repeat("ä", 3000)+`"}`)
@@ -339,7 +339,7 @@ func TestALongOutputIsCut(t *testing.T) {
 	expect.That(t, c.Output == want, "kept are %d bytes that end in %q", len(c.Output), c.Output[max(0, len(c.Output)-40):])
 }
 
-func TestRegistrationsInTheCatalogRespectTheQuota(t *testing.T) {
+func TestConsulCatalogRespectsTheQuota(t *testing.T) {
 	config, catalog := catalogConfig()
 	config.Limits = web.Limits{InstancesInApp: 1}
 	n := newNode(t, config, nil)

@@ -92,7 +92,7 @@ func (r reply) index(t testing.TB) uint64 {
 }
 
 // What clients compare or show as it is.
-func TestAnswersOfTheCatalogHaveConsulsShapes(t *testing.T) {
+func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","NodeMeta":{"rack":"7"},"Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"alive","Status":"passing"}}`)
 	id := read[[]struct{ ID, Node string }](t, n, "/v1/catalog/nodes")[1].ID
@@ -142,7 +142,7 @@ func TestAnswersOfTheCatalogHaveConsulsShapes(t *testing.T) {
 	}
 }
 
-func TestServicesOfTheAgentHaveConsulsShape(t *testing.T) {
+func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"name":"web","id":"w1","tags":["b","a"],"port":80,"address":"10.0.0.7","meta":{"v":"1"},`+
 		`"enable_tag_override":true,"weights":{"passing":3,"warning":2},"tagged_addresses":{"lan":{"address":"10.0.0.8","port":81}},`+
@@ -169,7 +169,7 @@ func TestServicesOfTheAgentHaveConsulsShape(t *testing.T) {
 }
 
 // Every way in which a request of the catalog is refused, with the texts that clients show.
-func TestRefusalsHaveConsulsTexts(t *testing.T) {
+func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1"}`)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "same")}, registry.Register{Instance: newInstance("PAY", "same")},
@@ -265,8 +265,8 @@ func TestRefusalsHaveConsulsTexts(t *testing.T) {
 }
 
 // What a client of Eureka registered, as clients of Consul see it.
-// TestAnIDOfAnotherHostIsRefusedAndBothAreNamed: with Consul each host has an agent, and ids of its own.
-func TestAnIDOfAnotherHostIsRefusedAndBothAreNamed(t *testing.T) {
+// TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth: with Consul each host has an agent, and ids of its own.
+func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 	n := newCatalog(t)
 	const register, advice = "/v1/agent/service/register", ": all servers are one agent here, so an ID is used once in the whole cluster, not once a host. Register with an ID of its own"
 	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8080,"Check":{"CheckID":"alive","TTL":"1h","Status":"passing"}}`)
@@ -301,7 +301,7 @@ func TestAnIDOfAnotherHostIsRefusedAndBothAreNamed(t *testing.T) {
 	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`)
 }
 
-func TestInstancesOfEurekaAreInTheCatalog(t *testing.T) {
+func TestConsulCatalogHasInstancesOfEureka(t *testing.T) {
 	n := newCatalog(t)
 	up, secure := newInstance("ORDERS", "o1"), newInstance("ORDERS", "o2")
 	up.Metadata = []registry.Pair{{Key: "zone", Value: "a"}}
@@ -375,7 +375,7 @@ func (n *node) checks(t testing.TB, name, id string) string {
 }
 
 // What an agent's client registered, as clients of Eureka see it.
-func TestServicesOfConsulAreInEurekasLists(t *testing.T) {
+func TestEurekaListsHaveServicesOfConsul(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"Web","ID":"w1","Port":80,"Address":"10.0.0.7","Meta":{"b":"2","a":"1"},"Check":{"TTL":"10s"}}`)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"Web","ID":"w1","Port":81,"Meta":{"secure":"true"}}}`)
@@ -409,7 +409,7 @@ func TestServicesOfConsulAreInEurekasLists(t *testing.T) {
 	expect.That(t, l.Instance.Status == registry.Up, "after a heartbeat the status is %v, want UP", l.Instance.Status)
 }
 
-func TestADecisionMadeInRollcallKeepsAServiceOfConsulOutOfUse(t *testing.T) {
+func TestConsulCatalogKeepsServicesOutOfUseByOperatorsActs(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s","Status":"passing"}}`)
 	key := registry.NewKey("web", "w1")
@@ -450,7 +450,7 @@ func TestADecisionMadeInRollcallKeepsAServiceOfConsulOutOfUse(t *testing.T) {
 }
 
 // The recipes with which operators remove what is dead, whoever registered it.
-func TestDeregistrationIsFinalWhoeverRegistered(t *testing.T) {
+func TestConsulAgentDeregistrationIsFinal(t *testing.T) {
 	for _, row := range []struct{ name, target, body string }{
 		{"agent", "/v1/agent/service/deregister/%s", ""},
 		{"catalog", "/v1/catalog/deregister", `{"Datacenter":"dc1","Node":"rollcall","ServiceID":"%s","CheckID":"service:%[1]s"}`},
@@ -478,7 +478,7 @@ func TestDeregistrationIsFinalWhoeverRegistered(t *testing.T) {
 	}
 }
 
-func TestCatalogDeregistrationIsTrueWhateverWasThere(t *testing.T) {
+func TestConsulCatalogDeregistrationIsTrueWhateverWasThere(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1"},"Checks":[{"Name":"alive"},{"Name":"well","ServiceID":"w1"}]}`)
 	left := func() string {
@@ -503,7 +503,7 @@ func TestCatalogDeregistrationIsTrueWhateverWasThere(t *testing.T) {
 	expect.Equal(t, n.must(t, "GET", "/v1/catalog/node/far", "").body, "null", "the node is")
 }
 
-func TestWhatIsRegisteredAgainUnchangedMovesNoIndex(t *testing.T) {
+func TestConsulCatalogIndexStaysAtAnUnchangedRegistration(t *testing.T) {
 	n := newCatalog(t)
 	const body = `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Tags":["a"]},"Check":{"Name":"well","ServiceID":"w1","Status":"passing","Definition":{"Interval":"40s","Timeout":4000000000,"TCP":"h:1","HTTP":""}}}`
 	n.must(t, "PUT", "/v1/catalog/register", body)
@@ -519,7 +519,7 @@ func TestWhatIsRegisteredAgainUnchangedMovesNoIndex(t *testing.T) {
 }
 
 // Indexes by which blocking queries go on: they never go back, and move with what is read only.
-func TestIndexesMoveWithWhatIsRead(t *testing.T) {
+func TestConsulCatalogIndexMovesWithWhatIsRead(t *testing.T) {
 	n := newCatalog(t)
 	targets := []string{"/v1/health/service/web", "/v1/catalog/service/web", "/v1/health/checks/web", "/v1/catalog/nodes", "/v1/catalog/services",
 		"/v1/health/state/any", "/v1/health/node/rollcall", "/v1/catalog/node/rollcall", "/v1/catalog/node-services/rollcall"}
@@ -557,7 +557,7 @@ func TestIndexesMoveWithWhatIsRead(t *testing.T) {
 	}
 }
 
-func TestAWatcherOfAServiceWaitsForThatServiceOnly(t *testing.T) {
+func TestConsulCatalogWaitsForTheServiceOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newCatalogIn(t)
 		put := func(body string) {
@@ -583,7 +583,7 @@ func TestAWatcherOfAServiceWaitsForThatServiceOnly(t *testing.T) {
 	})
 }
 
-func TestTheHashOfAServiceIsWaitedFor(t *testing.T) {
+func TestConsulAgentWaitsForTheHashOfAService(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newCatalogIn(t)
 		n.send(t, "PUT", "/v1/agent/service/register", `{"Name":"web"}`)

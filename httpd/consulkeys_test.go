@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestKeysAreWrittenReadAndDeletedAsConsulDoes(t *testing.T) {
+func TestKeyIsWrittenReadAndDeletedAsInConsul(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
 		name, method, target, body string
@@ -62,7 +62,7 @@ func TestKeysAreWrittenReadAndDeletedAsConsulDoes(t *testing.T) {
 	}
 }
 
-func TestKeysAreTakenAsTheyCome(t *testing.T) {
+func TestKeyNameIsTakenAsItComes(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, row := range []struct{ path, key string }{
 		{"a//b", "a//b"},
@@ -99,7 +99,7 @@ func TestKeysAreTakenAsTheyCome(t *testing.T) {
 	}
 }
 
-func TestAValueHasALimit(t *testing.T) {
+func TestKeyValueHasALimit(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", strings.Repeat("x", 512<<10))
 	want := "Request body(524289 bytes) too large, max size: 524288 bytes. See docs/protocol/coordination.md."
@@ -122,7 +122,7 @@ func TestAValueHasALimit(t *testing.T) {
 	}
 }
 
-func TestRawValuesRunNothing(t *testing.T) {
+func TestKeyRawValueRunsNothing(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", "<script>")
 	got := c.get("/v1/kv/a?raw")
@@ -136,7 +136,7 @@ func TestRawValuesRunNothing(t *testing.T) {
 	}
 }
 
-func TestAHeldKeyTellsItsFence(t *testing.T) {
+func TestKeyThatIsHeldShowsItsFence(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	a, b := c.session(t, ""), c.session(t, "")
 	got := c.put(t, "/v1/kv/lock?acquire="+strings.ToUpper(a), "a")
@@ -155,7 +155,7 @@ func TestAHeldKeyTellsItsFence(t *testing.T) {
 	expect.Equal(t, c.ask("PUT", "/v1/kv/lock?release="+a, "other").body, "false", "released twice:")
 }
 
-func TestAWriteWithAStaleFenceChangesNothing(t *testing.T) {
+func TestKeyWriteWithAStaleFenceChangesNothing(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	a := c.session(t, `{"LockDelay":0}`)
 	stale := c.put(t, "/v1/kv/lock?acquire="+a, "").header.Get("X-Rollcall-Fence")
@@ -191,7 +191,7 @@ func TestAWriteWithAStaleFenceChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAWriteIsPerformedOncePerIdempotencyKey(t *testing.T) {
+func TestKeyWriteIsPerformedOncePerIdempotencyKey(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	key := "Idempotency-Key: k1"
 	for i := range 2 {
@@ -218,7 +218,7 @@ func kvOp(members string) string {
 	return `{"KV":{` + members + `},"Node":null,"Service":null,"Check":null}`
 }
 
-func TestTransactionsAnswerInConsulsWords(t *testing.T) {
+func TestTransactionRespondsInConsulsWords(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		ops    []string // S stands for a session
@@ -266,7 +266,7 @@ func slicesRepeat(text string, n int) []string {
 	return strings.Split(strings.Repeat(text+"\n", n-1)+text, "\n")
 }
 
-func TestATransactionThatIsNoListIsRefused(t *testing.T) {
+func TestTransactionThatIsNoListIsRefused(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, body := range []string{"", "{}", "[", `[{"KV":{"Flags":-1}}]`, `[{"KV":{"Flags":1.5}}]`} {
 		got := c.ask("PUT", "/v1/txn", body)
@@ -275,7 +275,7 @@ func TestATransactionThatIsNoListIsRefused(t *testing.T) {
 	}
 }
 
-func TestATransactionThatWritesNothingIsARead(t *testing.T) {
+func TestTransactionThatWritesNothingIsARead(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", "v")
 	body := "[" + kvOp(`"Verb":"get","Key":"a"`) + "]"

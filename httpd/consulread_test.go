@@ -55,7 +55,7 @@ func (p *pending) answered() bool {
 	}
 }
 
-func TestReadsSayHowFreshTheyAre(t *testing.T) {
+func TestConsulReadSaysHowFreshItIs(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", "v")
 	c.put(t, "/v1/kv/b", "v")
@@ -95,7 +95,7 @@ func TestReadsSayHowFreshTheyAre(t *testing.T) {
 	}
 }
 
-func TestReadsThatContradictThemselvesAreRefused(t *testing.T) {
+func TestConsulReadThatContradictsItselfIsRefused(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for query, want := range map[string]string{
 		"stale&consistent":        "Cannot specify ?stale with ?consistent, conflicting semantics.",
@@ -115,7 +115,7 @@ func TestReadsThatContradictThemselvesAreRefused(t *testing.T) {
 	}
 }
 
-func TestAQueryThatNeedNotWaitIsAnsweredAtOnce(t *testing.T) {
+func TestBlockingQueryThatNeedNotWaitRespondsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -128,7 +128,7 @@ func TestAQueryThatNeedNotWaitIsAnsweredAtOnce(t *testing.T) {
 	})
 }
 
-func TestAQueryWaitsForItsTimeAndUpToASixteenthMore(t *testing.T) {
+func TestBlockingQueryWaitsForItsTimeAndUpToASixteenthMore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -155,7 +155,7 @@ func TestAQueryWaitsForItsTimeAndUpToASixteenthMore(t *testing.T) {
 }
 
 // What wakes a watcher, and what does not.
-func TestAWatcherIsWokenByWhatItWatches(t *testing.T) {
+func TestBlockingQueryIsWokenByItsTopic(t *testing.T) {
 	for _, row := range []struct {
 		name, watched, change, method string
 		wakes                         bool
@@ -206,7 +206,7 @@ func TestAWatcherIsWokenByWhatItWatches(t *testing.T) {
 	}
 }
 
-func TestAllWatchersOfOneKeyWake(t *testing.T) {
+func TestBlockingQueriesOfOneKeyAllWake(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "")
@@ -225,7 +225,7 @@ func TestAllWatchersOfOneKeyWake(t *testing.T) {
 }
 
 // What is absent when its watcher looks again is nothing new to it.
-func TestAnAbsentKeyThatCameAndWentIsWaitedForOn(t *testing.T) {
+func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/other", "")
@@ -243,7 +243,7 @@ func TestAnAbsentKeyThatCameAndWentIsWaitedForOn(t *testing.T) {
 	})
 }
 
-func TestAChangeWhileAWatcherLooksIsNotMissed(t *testing.T) {
+func TestBlockingQueryMissesNoChangeDuringItsRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -256,7 +256,7 @@ func TestAChangeWhileAWatcherLooksIsNotMissed(t *testing.T) {
 	})
 }
 
-func TestEveryTurnOfAWaitAsksTheLeaderUnlessItIsStale(t *testing.T) {
+func TestBlockingQueryAsksTheLeaderEachTimeUnlessItIsStale(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		for _, row := range []struct {
@@ -277,7 +277,7 @@ func TestEveryTurnOfAWaitAsksTheLeaderUnlessItIsStale(t *testing.T) {
 	})
 }
 
-func TestWithoutALeaderRequestsAreHeldForSevenSeconds(t *testing.T) {
+func TestConsulRequestWaitsSevenSecondsForALeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -303,7 +303,7 @@ func TestWithoutALeaderRequestsAreHeldForSevenSeconds(t *testing.T) {
 	})
 }
 
-func TestAWaitOutlivesTheLossOfTheLeader(t *testing.T) {
+func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -330,7 +330,7 @@ func TestAWaitOutlivesTheLossOfTheLeader(t *testing.T) {
 }
 
 // What a node had when it lost its leader is no news minutes later.
-func TestAWaitWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
+func TestBlockingQueryWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -343,7 +343,7 @@ func TestAWaitWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
 	})
 }
 
-func TestTheTimesOfWaitsAreSpread(t *testing.T) {
+func TestBlockingQueryTimesAreSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -361,7 +361,7 @@ func TestTheTimesOfWaitsAreSpread(t *testing.T) {
 }
 
 // Only what was certainly not done is done again.
-func TestAWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
+func TestConsulWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.kv.fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
@@ -371,7 +371,7 @@ func TestAWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestADisconnectEndsAWaitAndFreesItsPlace(t *testing.T) {
+func TestBlockingQueryEndsWithItsConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{Limits: web.Limits{Watchers: 1}})
 		c.put(t, "/v1/kv/a", "v")
@@ -390,7 +390,7 @@ func TestADisconnectEndsAWaitAndFreesItsPlace(t *testing.T) {
 	})
 }
 
-func TestShutdownAnswersWaitsWithWhatThereIs(t *testing.T) {
+func TestBlockingQueryRespondsAtShutdownWithWhatThereIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -406,7 +406,7 @@ func TestShutdownAnswersWaitsWithWhatThereIs(t *testing.T) {
 	})
 }
 
-func TestShutdownAnswersAWaitThatLooksForALeader(t *testing.T) {
+func TestBlockingQueryThatWaitsForALeaderRespondsAtShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.put(t, "/v1/kv/a", "v")
@@ -423,7 +423,7 @@ func TestShutdownAnswersAWaitThatLooksForALeader(t *testing.T) {
 }
 
 // The server's time limits for a whole request would cut a long wait off.
-func TestALongWaitIsNotCutByTheServer(t *testing.T) {
+func TestBlockingQueryIsNotCutByTheServersTimeLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := registrytest.New()
 		locker := newLocker(m)
@@ -438,7 +438,7 @@ func TestALongWaitIsNotCutByTheServer(t *testing.T) {
 	})
 }
 
-func TestAnIndexNeverGoesBack(t *testing.T) {
+func TestBlockingQueryIndexNeverGoesBack(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	last := map[string]int{}
 	look := func(step string) {

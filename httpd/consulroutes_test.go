@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAPathOfConsulsAPITakesItsMethodsOnly(t *testing.T) {
+func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
 		name, method, path string
@@ -41,7 +41,7 @@ func TestAPathOfConsulsAPITakesItsMethodsOnly(t *testing.T) {
 	}
 }
 
-func TestWhatConsulsClientsSendBesideIsIgnored(t *testing.T) {
+func TestConsulParametersWithoutMeaningAreIgnored(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	got := c.ask("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default")
 	expect.That(t, got.status == 200 && got.body == "true", "a write: got %d %s", got.status, got.body)
@@ -51,8 +51,8 @@ func TestWhatConsulsClientsSendBesideIsIgnored(t *testing.T) {
 	expect.Equal(t, c.get("/v1/kv/a?keys&pretty").body, "[\n    \"a\"\n]\n", "indented: got")
 }
 
-// TestOtherNamespacesAreRefused, so that nobody's tenants are merged.
-func TestOtherNamespacesAreRefused(t *testing.T) {
+// TestConsulNamespacesAreRefused, so that nobody's tenants are merged.
+func TestConsulNamespacesAreRefused(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", "prod")
 	const namespaces, partitions = " - Namespaces are a Consul Enterprise feature", " - Partitions are a Consul Enterprise feature"
@@ -93,7 +93,7 @@ func TestOtherNamespacesAreRefused(t *testing.T) {
 	}
 }
 
-func TestOtherDatacentersHaveNoPath(t *testing.T) {
+func TestConsulDatacentersHaveNoPath(t *testing.T) {
 	for _, row := range []struct{ configured, own string }{{"", "dc1"}, {"north", "north"}} {
 		c := newCoordinated(t, httpd.Config{Datacenter: row.configured})
 		for _, path := range []string{"/v1/status/leader", "/v1/status/peers", "/v1/session/list", "/v1/kv/?keys"} {
@@ -112,7 +112,7 @@ func TestOtherDatacentersHaveNoPath(t *testing.T) {
 	}
 }
 
-func TestTheClustersStateIsTold(t *testing.T) {
+func TestConsulStatusShowsLeaderAndPeers(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	if got := c.get("/v1/status/leader"); got.status != 200 || got.body != `"10.0.0.1:7761"` || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("the leader: got %d %s as %q", got.status, got.body, got.header.Get("Content-Type"))
@@ -122,7 +122,7 @@ func TestTheClustersStateIsTold(t *testing.T) {
 }
 
 // Every route of coordination, whoever adds one.
-func TestWithoutConsensusEveryRouteOfCoordinationSaysWhy(t *testing.T) {
+func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
 	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), WithoutConsensus: true}))(t)
 	c := &coordinated{handler: h}
 	asked := 0
@@ -148,7 +148,7 @@ func coordinates(path string) bool {
 	return strings.HasPrefix(path, "/v1/")
 }
 
-func TestErrorsOfCoordinationHaveTheStatusesOfTheirAPI(t *testing.T) {
+func TestCoordinationErrorsHaveTheStatusesOfTheirAPI(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		err        error

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestSessionsAreCreatedAsConsulDoes(t *testing.T) {
+func TestConsulSessionIsCreatedAsInConsul(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, row := range []struct{ name, body, want string }{
 		{"nothing said", "", `"Name":"","Node":"rollcall","LockDelay":15000000000,"Behavior":"release","TTL":"","NodeChecks":["serfHealth"],"ServiceChecks":null,`},
@@ -46,8 +46,8 @@ func TestSessionsAreCreatedAsConsulDoes(t *testing.T) {
 	}
 }
 
-// TestASessionOfConsulsAPILivesTwiceItsTTL: that of Rollcall's own API ends at its TTL.
-func TestASessionOfConsulsAPILivesTwiceItsTTL(t *testing.T) {
+// TestConsulSessionLivesTwiceItsTTL: that of Rollcall's own API ends at its TTL.
+func TestConsulSessionLivesTwiceItsTTL(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
 		name, ttl string
@@ -75,7 +75,7 @@ func TestASessionOfConsulsAPILivesTwiceItsTTL(t *testing.T) {
 	}
 }
 
-func TestASessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
+func TestConsulSessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
 		name, body string
@@ -105,7 +105,7 @@ func TestASessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
 	}
 }
 
-func TestSessionsOnChecks(t *testing.T) {
+func TestConsulSessionEndsWithItsChecks(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	check := func(id string, status registry.CheckStatus) *registry.Check {
 		return &registry.Check{ID: id, Name: id, Status: status}
@@ -131,7 +131,7 @@ func TestSessionsOnChecks(t *testing.T) {
 	}
 }
 
-func TestSessionsAreListedRenewedAndDestroyed(t *testing.T) {
+func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	if got := c.get("/v1/session/list"); got.status != 200 || got.body != "[]" || got.header.Get("X-Consul-Index") != "1" {
 		t.Errorf("no session: got %d %s, index %s", got.status, got.body, got.header.Get("X-Consul-Index"))
@@ -173,7 +173,7 @@ func TestSessionsAreListedRenewedAndDestroyed(t *testing.T) {
 	expect.Equal(t, c.get("/v1/session/list").header.Get("X-Consul-Index"), "3", "the index of the end is")
 }
 
-func TestASessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
+func TestConsulSessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.kv.pass(time.Hour) // the grace of a young leader is over
 	a, b := c.session(t, `{"TTL":"10s","LockDelay":"5s"}`), c.session(t, "")

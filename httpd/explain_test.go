@@ -83,7 +83,7 @@ func throughConsul(id string) registry.Op {
 var ops = registry.Act{Author: "ops", Reason: "deploy 12"}
 
 // A bubble begins at midnight of 2000-01-01; leases are 90 s, heartbeats due every 30 s.
-func TestAnExplanationSaysWhatAnOperatorAsksAtNight(t *testing.T) {
+func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 	minute := time.Minute.Milliseconds()
 	for _, row := range []struct {
 		name    string
@@ -324,7 +324,7 @@ func (n *bubbled) fleet(t *testing.T, all, renewing int, d time.Duration) {
 	}
 }
 
-func TestAnExplanationHasTheFactsAsFields(t *testing.T) {
+func TestExplainHasTheFactsAsFields(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		midnight := time.Now().UnixMilli()
@@ -352,7 +352,7 @@ func TestAnExplanationHasTheFactsAsFields(t *testing.T) {
 	})
 }
 
-func TestNothingIsExplainedOfWhatIsNotRemembered(t *testing.T) {
+func TestExplainIs404ForAnInstanceThatIsNotRemembered(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	got := n.send(t, request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", ""))
 	expect.That(t, got.status == 404 && strings.Contains(got.body, `"error":"nothing is remembered of ORDERS/i1`), "got %d %s", got.status, got.body)

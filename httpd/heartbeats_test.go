@@ -68,7 +68,7 @@ func (n *node) takenOver(t testing.TB) line {
 // renewalTime is what differs between two answers about one instance: it is shown live.
 var renewalTime = regexp.MustCompile(`<lastRenewalTimestamp>\d+<`)
 
-func TestATakenOverConnectionAnswersAsAnyOther(t *testing.T) {
+func TestHeartbeatConnectionRespondsAsAnyOther(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	requests := map[string]string{
 		"a heartbeat":                      plainHeartbeat,
@@ -109,7 +109,7 @@ func TestATakenOverConnectionAnswersAsAnyOther(t *testing.T) {
 	}
 }
 
-func TestBadRequestsAreRefusedOnATakenOverConnectionToo(t *testing.T) {
+func TestHeartbeatConnectionRefusesMalformedRequests(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range badRequests {
 		t.Run(row.name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestBadRequestsAreRefusedOnATakenOverConnectionToo(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsAndOtherRequestsMixOnOneConnection(t *testing.T) {
+func TestHeartbeatConnectionTakesOtherRequestsBetween(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
 	for i := range 3 {
@@ -131,7 +131,7 @@ func TestHeartbeatsAndOtherRequestsMixOnOneConnection(t *testing.T) {
 	}
 }
 
-func TestPipelinedHeartbeatsAreAnsweredInOrder(t *testing.T) {
+func TestHeartbeatConnectionServesAPipelineInOrder(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
 	unknown := request("PUT", "/eureka/apps/ORDERS/nobody", "")
@@ -146,7 +146,7 @@ func TestPipelinedHeartbeatsAreAnsweredInOrder(t *testing.T) {
 	}
 }
 
-func TestAHeartbeatInPiecesIsAnswered(t *testing.T) {
+func TestHeartbeatConnectionServesAHeartbeatInPieces(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for cut := 1; cut < len(plainHeartbeat); cut += 17 {
 		l := n.takenOver(t)
@@ -158,7 +158,7 @@ func TestAHeartbeatInPiecesIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAFailedHeartbeatOnATakenOverConnectionSaysWhatIsKnown(t *testing.T) {
+func TestHeartbeatConnectionSaysTheOutcomeOfAFailedHeartbeat(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
 	for _, row := range []struct {
@@ -180,7 +180,7 @@ func TestAFailedHeartbeatOnATakenOverConnectionSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestShutdownAnswersTheHeartbeatUnderWayAndClosesIdleConnections(t *testing.T) {
+func TestHeartbeatConnectionsServeWhatIsUnderWayAtShutdown(t *testing.T) {
 	slow := &slowService{Memory: registrytest.New(), begun: make(chan struct{}), release: make(chan struct{})}
 	n := newNode(t, httpd.Config{Service: slow}, nil)
 	n.Memory = slow.Memory
@@ -203,9 +203,9 @@ func TestShutdownAnswersTheHeartbeatUnderWayAndClosesIdleConnections(t *testing.
 	expect.OK(t, n.handler.Shutdown(context.Background()))
 }
 
-// FuzzHeartbeatsAreReadAsNetHTTPReadsThem holds the reader of taken-over connections to net/http's:
+// FuzzHeartbeatIsReadAsByNetHTTP holds the reader of taken-over connections to net/http's:
 // whatever it accepts, net/http must accept too, and understand alike.
-func FuzzHeartbeatsAreReadAsNetHTTPReadsThem(f *testing.F) {
+func FuzzHeartbeatIsReadAsByNetHTTP(f *testing.F) {
 	f.Add(plainHeartbeat)
 	f.Add(plainHeartbeat + "GET / HTTP/1.1\r\n\r\n")
 	f.Add(request("PUT", "/v2/apps/A/b?x=%zz;&", "", "Connection: keep-alive", "Content-Length: 0"))
@@ -227,7 +227,7 @@ func FuzzHeartbeatsAreReadAsNetHTTPReadsThem(f *testing.F) {
 	})
 }
 
-func TestAHeartbeatThatShutdownFindsOnItsWayToBeTakenOverIsAnswered(t *testing.T) {
+func TestHeartbeatConnectionTakenOverAtShutdownRespondsFirst(t *testing.T) {
 	slow := &slowService{Memory: registrytest.New(), begun: make(chan struct{}), release: make(chan struct{})}
 	n := newNode(t, httpd.Config{Service: slow}, nil)
 	n.Memory = slow.Memory

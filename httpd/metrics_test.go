@@ -45,7 +45,7 @@ func gathered(t testing.TB, metrics *prometheus.Registry, name string, labels ma
 	return sum
 }
 
-func TestOperationsAreCountedByActionOriginAndOutcome(t *testing.T) {
+func TestMetricsCountOperationsByActionOriginAndOutcome(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	peer := "x-netflix-discovery-replication: true"
@@ -73,7 +73,7 @@ func TestOperationsAreCountedByActionOriginAndOutcome(t *testing.T) {
 	}
 }
 
-func TestFailedOperationsAreCountedByTheirError(t *testing.T) {
+func TestMetricsCountFailedOperationsByTheirError(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	for outcome, err := range map[string]error{"unknown": registry.ErrUnknownOutcome, "no_leader": registry.ErrNoLeader, "error": registry.ErrClosed} {
@@ -87,7 +87,7 @@ func TestFailedOperationsAreCountedByTheirError(t *testing.T) {
 	}
 }
 
-func TestRequestsAreCountedByRouteTemplate(t *testing.T) {
+func TestMetricsCountRequestsByRouteTemplate(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	for _, r := range []string{
@@ -113,7 +113,7 @@ func TestRequestsAreCountedByRouteTemplate(t *testing.T) {
 	}
 }
 
-func TestInstancesAreCountedByStatus(t *testing.T) {
+func TestMetricsCountInstancesByStatus(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	for id, status := range map[string]registry.Status{"1": registry.Up, "2": registry.Up, "3": registry.OutOfService} {

@@ -31,7 +31,7 @@ func newAlone(t *testing.T, config httpd.Config) *node {
 // ownReads are the reads of our own API beside those of readRoutes.
 var ownReads = []string{"/v1/rollcall/settings", "/v1/rollcall/self-preservation", "/v1/rollcall/apps/ORDERS/i1/explain"}
 
-func TestWithoutConsensusOnlyWhatTheNodeHasCanBeAskedFor(t *testing.T) {
+func TestWithoutConsensusFresherReadsAreNotOffered(t *testing.T) {
 	n := newAlone(t, aloneConfig())
 	for _, path := range append(append([]string{"/v1/rollcall/watch"}, readRoutes...), ownReads...) {
 		for _, word := range []string{"linearizable", "leader"} {
@@ -82,7 +82,7 @@ func TestWithoutConsensusWatchesBeginAtOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutConsensusActsAreAnsweredWithWhatHoldsThen(t *testing.T) {
+func TestWithoutConsensusActsRespondWithTheNodesState(t *testing.T) {
 	n := newAlone(t, aloneConfig())
 	for _, row := range []struct{ method, path, says string }{
 		{"PUT", "/v1/rollcall/apps/ORDERS/i1/override?value=DOWN", `"index":"test-2"`},
@@ -99,7 +99,7 @@ func TestWithoutConsensusActsAreAnsweredWithWhatHoldsThen(t *testing.T) {
 	}
 }
 
-func TestWithoutConsensusNobodyIsToldOfLeaders(t *testing.T) {
+func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, aloneConfig())
 		n.Set(func(m *registrytest.Memory) { m.Alone, m.Said.Suspended = true, true })

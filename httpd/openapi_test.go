@@ -79,7 +79,7 @@ func withoutBase(h *Handler, template string) string {
 	return template
 }
 
-func TestRoutesAndOpenAPIAgree(t *testing.T) {
+func TestOpenAPIHasEveryRoute(t *testing.T) {
 	doc, _ := readOpenAPI(t)
 	h := need.Got(New(Config{Service: registrytest.New()}))(t)
 	var documented []string
@@ -104,7 +104,7 @@ func TestRoutesAndOpenAPIAgree(t *testing.T) {
 }
 
 // What is matched by hand is what the router has, under every base path.
-func TestHeartbeatsMatchedByHandAreARouteOfTheRouter(t *testing.T) {
+func TestHeartbeatMatchedByHandIsARouteOfTheRouter(t *testing.T) {
 	h := need.Got(New(Config{Service: registrytest.New()}))(t)
 	for _, base := range DefaultBasePaths() {
 		target := &url.URL{Path: base + "/apps/A/i1"}

@@ -48,7 +48,7 @@ func (c *coordinated) acquire(t testing.TB, target, body string) acquisition {
 	return a
 }
 
-func TestALockHasOneHolderWhoCanReleaseIt(t *testing.T) {
+func TestLockHasOneHolderThatCanReleaseIt(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	a, b := c.ownSession(t, ""), c.ownSession(t, "")
 	lock := "/v1/rollcall/locks/a%2Fb?session="
@@ -74,7 +74,7 @@ func TestALockHasOneHolderWhoCanReleaseIt(t *testing.T) {
 	expect.That(t, next.Acquired && next.Fence > first.Fence, "then the other got %+v, want a higher token", next)
 }
 
-func TestASemaphoreHasSoManyHolders(t *testing.T) {
+func TestSemaphoreHasAtMostItsLimitOfHolders(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	path := "/v1/rollcall/semaphores/s?limit=2&session="
 	sessions := []string{c.ownSession(t, ""), c.ownSession(t, ""), c.ownSession(t, "")}
@@ -98,7 +98,7 @@ func TestASemaphoreHasSoManyHolders(t *testing.T) {
 	}
 }
 
-func TestABadRequestForAPermitSaysWhatIsRight(t *testing.T) {
+func TestPermitRequestThatIsMalformedSaysWhatIsRight(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	s := c.ownSession(t, "")
 	for _, row := range []struct {
@@ -140,7 +140,7 @@ func TestABadRequestForAPermitSaysWhatIsRight(t *testing.T) {
 	}
 }
 
-func TestAWaiterGetsTheLockInItsTurn(t *testing.T) {
+func TestLockGoesToTheWaitersInTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		lock := "/v1/rollcall/locks/l?session="
@@ -181,7 +181,7 @@ func TestAWaiterGetsTheLockInItsTurn(t *testing.T) {
 	})
 }
 
-func TestAWaitForALockEnds(t *testing.T) {
+func TestLockWaitEndsInTime(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		during func(c *coordinated, waiter string, disconnect func())
@@ -221,7 +221,7 @@ func TestAWaitForALockEnds(t *testing.T) {
 	}
 }
 
-func TestAGrantRightAfterTheQueueWasJoinedIsNotMissed(t *testing.T) {
+func TestLockWaitMissesNoGrantRightAfterItJoined(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
@@ -236,7 +236,7 @@ func TestAGrantRightAfterTheQueueWasJoinedIsNotMissed(t *testing.T) {
 }
 
 // It may have asked again at another node, and have been told there that it holds.
-func TestWhatWasGrantedWhenAWaiterWentAwayStaysItsSessions(t *testing.T) {
+func TestLockGrantedWhileItsWaiterLeftStaysTheSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
@@ -263,7 +263,7 @@ func (l *locker) index() kv.Index {
 }
 
 // A snapshot that a node takes over may have lost a waiter's wake-up on the way.
-func TestAWaiterAsksAgainWhenItsNodesStateWasReplaced(t *testing.T) {
+func TestLockWaitGoesOnAfterItsNodesStateWasReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
@@ -278,7 +278,7 @@ func TestAWaiterAsksAgainWhenItsNodesStateWasReplaced(t *testing.T) {
 	})
 }
 
-func TestAWaitWhoseEndNobodyCanSettleHasAnUnknownOutcome(t *testing.T) {
+func TestLockWaitThatCannotLeaveTheQueueHasAnUnknownOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
@@ -301,7 +301,7 @@ func TestAWaitWhoseEndNobodyCanSettleHasAnUnknownOutcome(t *testing.T) {
 }
 
 // Our own clients go to another node; Consul's are held.
-func TestOurRoutesOfCoordinationFailSoonWithoutALeader(t *testing.T) {
+func TestOwnCoordinationFailsSoonWithoutALeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		session := c.ownSession(t, "")
@@ -323,7 +323,7 @@ func TestOurRoutesOfCoordinationFailSoonWithoutALeader(t *testing.T) {
 	})
 }
 
-func TestWaitersForPermitsHaveALimit(t *testing.T) {
+func TestPermitWaitersHaveALimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{Limits: web.Limits{Watchers: 1}})
 		a, b := c.ownSession(t, ""), c.ownSession(t, "")
@@ -338,7 +338,7 @@ func TestWaitersForPermitsHaveALimit(t *testing.T) {
 	})
 }
 
-func TestSessionsAreShownWithWhatTheyHold(t *testing.T) {
+func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		c.kv.pass(time.Hour) // on the clocks of the registry
@@ -377,7 +377,7 @@ func TestSessionsAreShownWithWhatTheyHold(t *testing.T) {
 	})
 }
 
-func TestOneLockCanBeWatched(t *testing.T) {
+func TestLockCanBeWatched(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		s := c.ownSession(t, `{"ttl":"1h"}`)
@@ -406,7 +406,7 @@ func TestOneLockCanBeWatched(t *testing.T) {
 	})
 }
 
-func TestAFenceSaysWhetherAnAcquisitionLasts(t *testing.T) {
+func TestFenceSaysWhetherAnAcquisitionLasts(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	a, b := c.ownSession(t, ""), c.ownSession(t, "")
 	c.put(t, "/v1/kv/a//k?acquire="+a, "")                           // 3

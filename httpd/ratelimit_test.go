@@ -28,7 +28,7 @@ func limited(t testing.TB, metrics *prometheus.Registry, name, target string) fl
 	return gathered(t, metrics, "rollcall_http_rate_"+name+"_total", map[string]string{"target": target})
 }
 
-func TestFetchesBeyondTheRateAreRefusedByTheirTarget(t *testing.T) {
+func TestRateLimitRefusesFetchesByTheirTarget(t *testing.T) {
 	for _, row := range []struct {
 		path, target string // "": not limited
 		status       int
@@ -63,7 +63,7 @@ func TestFetchesBeyondTheRateAreRefusedByTheirTarget(t *testing.T) {
 	}
 }
 
-func TestARefusedFetchIsEmptyAndSaysWhenToComeBack(t *testing.T) {
+func TestRateLimitRefusalIsEmptyAndSaysWhenToComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
@@ -78,7 +78,7 @@ func TestARefusedFetchIsEmptyAndSaysWhenToComeBack(t *testing.T) {
 	})
 }
 
-func TestPrivilegedClientsTakeNoTokens(t *testing.T) {
+func TestRateLimitTakesNoTokensFromPrivilegedClients(t *testing.T) {
 	for _, row := range []struct {
 		name, identity string
 		throttle       bool
@@ -116,7 +116,7 @@ func TestPrivilegedClientsTakeNoTokens(t *testing.T) {
 	}
 }
 
-func TestAFullFetchTakesATokenFromBothBuckets(t *testing.T) {
+func TestRateLimitTakesATokenFromBothBucketsForAFullFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 5, FetchRate: 1, FullFetchRate: 1}})
 		statuses := func(path string, times int) []int {
@@ -134,7 +134,7 @@ func TestAFullFetchTakesATokenFromBothBuckets(t *testing.T) {
 	})
 }
 
-func TestARefusedFullFetchTakesNoTokenFromTheOthers(t *testing.T) {
+func TestRateLimitTakesNoCommonTokenForARefusedFullFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 3, FetchRate: 1000, FullFetchRate: 1}})
 		for i := range 3 {
@@ -154,7 +154,7 @@ func TestARefusedFullFetchTakesNoTokenFromTheOthers(t *testing.T) {
 	})
 }
 
-func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
+func TestRateLimitCountsWouldBeRefusalsWhileDisabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit](), Metrics: metrics})
@@ -172,7 +172,7 @@ func TestADisabledLimiterCountsWhatItWouldRefuse(t *testing.T) {
 	})
 }
 
-func TestTheLimitChangesWhileItIsAtWork(t *testing.T) {
+func TestRateLimitChangesAtRunTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit]()})
 		delta := func(headers ...string) int { return n.send(t, "GET", "/eureka/apps/delta", "", headers...).status }
@@ -196,7 +196,7 @@ func TestTheLimitChangesWhileItIsAtWork(t *testing.T) {
 	})
 }
 
-func TestEachHandlerHasItsOwnTokens(t *testing.T) {
+func TestRateLimitTokensAreOfOneHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 2 {
 			n := newBubbled(t, httpd.Config{RateLimit: one()})
@@ -205,7 +205,7 @@ func TestEachHandlerHasItsOwnTokens(t *testing.T) {
 	})
 }
 
-func TestWritesHeadAndPeersAreNeverLimited(t *testing.T) {
+func TestRateLimitNeverRefusesWritesHeadAndPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{RateLimit: one()})
 		n.send(t, "GET", "/eureka/apps", "")
@@ -230,7 +230,7 @@ func TestWritesHeadAndPeersAreNeverLimited(t *testing.T) {
 
 // Spring's and JavaScript's clients send no identity, so the limiter is about them: its defaults must
 // leave them enough. Here 300 of them start within three seconds and then fetch as they do.
-func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
+func TestRateLimitDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := setting.Default[httpd.RateLimit]()
 		settings.Enabled = true
@@ -251,7 +251,7 @@ func TestTheDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 	})
 }
 
-func TestAnEmptyNameCannotBePrivileged(t *testing.T) {
+func TestRateLimitRefusesAnEmptyPrivilegedName(t *testing.T) {
 	_, err := httpd.New(httpd.Config{Service: registrytest.New(), RateLimit: httpd.RateLimit{Privileged: []string{"a", ""}}})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "RateLimit.Privileged"), "got %v, want an error that names RateLimit.Privileged", err)
 	synctest.Test(t, func(t *testing.T) {

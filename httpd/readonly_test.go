@@ -38,7 +38,7 @@ func secure(i *registry.Instance) *registry.Instance {
 	return i
 }
 
-func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
+func TestReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 	for path, word := range cachedRoutes {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestAReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 }
 
 // What is read for the first time after a refresh is as of the refresh, if it was asked for before.
-func TestAllAnswersOfARefreshAreOfOneMoment(t *testing.T) {
+func TestReadOnlyCacheRefreshIsOfOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
@@ -94,7 +94,7 @@ func TestAllAnswersOfARefreshAreOfOneMoment(t *testing.T) {
 	})
 }
 
-func TestAReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
+func TestReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		toMultiple(time.Second)
@@ -117,7 +117,7 @@ func TestAReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
 	})
 }
 
-func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
+func TestReadOnlyCacheIsPassedByWhereAConsistencyIsGiven(t *testing.T) {
 	for _, row := range []struct {
 		name, path string
 		cached     bool // by the configuration
@@ -153,7 +153,7 @@ func TestTheReadOnlyCacheIsPassedByWhereItShould(t *testing.T) {
 }
 
 // Upstream's servers answer from their caches whatever happens around them.
-func TestAReadOnlyCacheAnswersWithoutAQuorum(t *testing.T) {
+func TestReadOnlyCacheRespondsWithoutAQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -164,7 +164,7 @@ func TestAReadOnlyCacheAnswersWithoutAQuorum(t *testing.T) {
 	})
 }
 
-func TestCachedAnswersAreThoseWithoutTheCache(t *testing.T) {
+func TestReadOnlyCacheResponsesAreThoseWithoutIt(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	cached, fresh := newNode(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics}, nil), newNode(t, httpd.Config{}, nil)
 	for _, n := range []*node{cached, fresh} {
@@ -205,7 +205,7 @@ func stable(t testing.TB, r reply) string {
 	return serverTimes.ReplaceAllString(text, "$1…")
 }
 
-func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
+func TestReadOnlyCacheBuildsAResponseOnceForEachVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics})
@@ -225,7 +225,7 @@ func TestAnAnswerIsMadeOnceForEachVersion(t *testing.T) {
 }
 
 // The delta changes with the lease clock, too: without any change to the registry it gets shorter.
-func TestACachedDeltaForgetsChangesInTime(t *testing.T) {
+func TestReadOnlyCacheDeltaForgetsChangesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -243,7 +243,7 @@ func TestACachedDeltaForgetsChangesInTime(t *testing.T) {
 	})
 }
 
-func TestAReadOnlyCacheIsBoundedAndForgetsWhatNobodyAsksFor(t *testing.T) {
+func TestReadOnlyCacheIsBoundedAndForgetsUnusedResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAPageOfAnotherSiteWritesNothing(t *testing.T) {
+func TestSitesRefuseWritesForPagesOfOtherSites(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range []struct {
 		name    string
@@ -42,7 +42,7 @@ func TestAPageOfAnotherSiteWritesNothing(t *testing.T) {
 	}
 }
 
-func TestANodeOnLoopbackIsServedUnderItsOwnNamesOnly(t *testing.T) {
+func TestSitesServeANodeOnLoopbackUnderItsOwnNamesOnly(t *testing.T) {
 	n := newNode(t, httpd.Config{Hosts: []string{"registry.example:8761", "Other"}}, nil)
 	anywhere := newNode(t, httpd.Config{}, nil)
 	for host, want := range map[string]int{
@@ -60,7 +60,7 @@ func TestANodeOnLoopbackIsServedUnderItsOwnNamesOnly(t *testing.T) {
 	}
 }
 
-func TestATakenOverConnectionIsClosedToOtherSitesToo(t *testing.T) {
+func TestSitesHoldOnHeartbeatConnections(t *testing.T) {
 	n := newNode(t, httpd.Config{Hosts: []string{"node"}}, nil)
 	for attack, want := range map[string]int{
 		strings.Replace(plainHeartbeat, "Host: node", "Host: evil.example", 1):                               421,
@@ -72,7 +72,7 @@ func TestATakenOverConnectionIsClosedToOtherSitesToo(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsWithFieldsThatMeanNothingStayTakenOver(t *testing.T) {
+func TestHeartbeatConnectionSkipsFieldsThatMeanNothing(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
 	for _, field := range []string{
@@ -86,7 +86,7 @@ func TestHeartbeatsWithFieldsThatMeanNothingStayTakenOver(t *testing.T) {
 }
 
 // A connection that went back and forth cost five times as much as one that stayed with net/http.
-func TestAConnectionThatWasGivenBackIsNotTakenOverAgain(t *testing.T) {
+func TestHeartbeatConnectionThatWasGivenBackIsNotTakenOverAgain(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
 	odd := strings.Replace(plainHeartbeat, "Accept: */*", "Te: trailers", 1)
@@ -102,7 +102,7 @@ func TestAConnectionThatWasGivenBackIsNotTakenOverAgain(t *testing.T) {
 	}
 }
 
-func TestAConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
+func TestHeartbeatConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
 	for range 3 {
@@ -123,7 +123,7 @@ func TestAConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
 var readHeader = regexp.MustCompile(`r\.Header(?:\.Get\(|\.Values\(|\[)"([^"]+)"`)
 
 // A field that a handler begins to read must not be skipped where heartbeats are read by hand.
-func TestEveryFieldThatIsReadIsLeftToNetHTTPOrIsNoneOfAHeartbeat(t *testing.T) {
+func TestHeartbeatConnectionLeavesEveryFieldThatHandlersReadToNetHTTP(t *testing.T) {
 	elsewhere := map[string]string{
 		"Accept": "of answers with a body", "Accept-Encoding": "of answers with a body", "X-Eureka-Accept": "of answers with a body",
 		"Content-Type": "of bodies", "Idempotency-Key": "of sessions, keys and locks", "Last-Event-ID": "of watches",

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestASlowWatcherGetsAResetAsItsLastEvent(t *testing.T) {
+func TestWatchSendsASlowReaderAResetAsItsLastEvent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{Metrics: metrics})
@@ -49,7 +49,7 @@ func TestASlowWatcherGetsAResetAsItsLastEvent(t *testing.T) {
 	})
 }
 
-func TestAWatcherThatReadsNothingIsCutOff(t *testing.T) {
+func TestWatchWithoutAReaderIsCutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{Metrics: metrics})
@@ -66,7 +66,7 @@ func TestAWatcherThatReadsNothingIsCutOff(t *testing.T) {
 	})
 }
 
-func TestALargeChangeArrivesWhole(t *testing.T) {
+func TestWatchSendsALargeChangeWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		s := n.watch(t, "")
@@ -144,7 +144,7 @@ func dialNarrow(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-func TestAThousandSlowWatchersHarmNobody(t *testing.T) {
+func TestWatchersThatAreSlowDelayNoOther(t *testing.T) {
 	const (
 		slowWatchers = 1000
 		instances    = 100

@@ -54,7 +54,7 @@ var watchedLife = []struct {
 	{registry.Cancel{Key: keyOf("i1")}, "DELETED", "canceled", "UP"},
 }
 
-func TestAWatcherIsToldOfEveryChangeAtOnce(t *testing.T) {
+func TestWatchSendsEveryChangeAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "before")})
@@ -76,7 +76,7 @@ func TestAWatcherIsToldOfEveryChangeAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnEvictionIsSaidToBeOne(t *testing.T) {
+func TestWatchTellsAnEvictionFromACancel(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.LeadAlways(t)
@@ -94,7 +94,7 @@ func TestAnEvictionIsSaidToBeOne(t *testing.T) {
 	})
 }
 
-func TestWhatIsOnlyRememberedOfARemovalIsTold(t *testing.T) {
+func TestWatchSendsTheRecordOfARemoval(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
@@ -107,7 +107,7 @@ func TestWhatIsOnlyRememberedOfARemovalIsTold(t *testing.T) {
 	})
 }
 
-func TestAWatchIsResumedWithoutAGapOrADuplicate(t *testing.T) {
+func TestWatchIsResumedWithoutAGapOrADuplicate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		for i := range 10 {
@@ -129,7 +129,7 @@ func TestAWatchIsResumedWithoutAGapOrADuplicate(t *testing.T) {
 	})
 }
 
-func TestWhatChangesWithinTheGapIsSentTogether(t *testing.T) {
+func TestWatchSendsChangesWithinTheGapTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		s := n.watch(t, "")
@@ -154,7 +154,7 @@ func TestWhatChangesWithinTheGapIsSentTogether(t *testing.T) {
 }
 
 // The server's time limits for a whole request would end it after half a minute.
-func TestAQuietWatchLivesAndKnowsWhereItIs(t *testing.T) {
+func TestWatchThatIsQuietLivesAndSaysWhereItIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		s := n.watch(t, "?app=ORDERS")
@@ -172,7 +172,7 @@ func TestAQuietWatchLivesAndKnowsWhereItIs(t *testing.T) {
 	})
 }
 
-func TestOtherApplicationsDoNotWakeAWatcher(t *testing.T) {
+func TestWatchIsNotWokenByOtherApplications(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		s := n.watch(t, "?app=ORDERS")
@@ -191,7 +191,7 @@ func TestOtherApplicationsDoNotWakeAWatcher(t *testing.T) {
 	})
 }
 
-func TestAPositionThatIsLostIsReset(t *testing.T) {
+func TestWatchFromALostPositionIsReset(t *testing.T) {
 	for _, row := range []struct{ name, index, reason string }{
 		{"too old", "test-1", "too_old"},
 		{"of another history", "other-3", "foreign"},
@@ -226,7 +226,7 @@ func TestAPositionThatIsLostIsReset(t *testing.T) {
 	}
 }
 
-func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
+func TestWatchThatCannotBeginSaysWhy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -271,7 +271,7 @@ func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
 	})
 }
 
-func TestAStreamIsNeverCompressedAndHasNoHead(t *testing.T) {
+func TestWatchStreamIsNeverCompressedAndHasNoHead(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	conn := n.dial(t)
 	need.Got(io.WriteString(conn, request("GET", "/v1/rollcall/watch", "", "Accept-Encoding: gzip")))(t)
@@ -285,7 +285,7 @@ func TestAStreamIsNeverCompressedAndHasNoHead(t *testing.T) {
 	}
 }
 
-func TestThereAreAtMostSoManyWatchers(t *testing.T) {
+func TestWatchersHaveALimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{Metrics: metrics, Limits: web.Limits{Watchers: 2}})
@@ -309,7 +309,7 @@ func TestThereAreAtMostSoManyWatchers(t *testing.T) {
 	})
 }
 
-func TestShutdownEndsWatches(t *testing.T) {
+func TestWatchEndsAtShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -334,7 +334,7 @@ func TestShutdownEndsWatches(t *testing.T) {
 	})
 }
 
-func TestAWatchThatBeginsAtShutdownIsRefused(t *testing.T) {
+func TestWatchThatBeginsAtShutdownIsRefused(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.handler.EndWatches()
 	got := n.send(t, request("GET", "/v1/rollcall/watch", ""))
@@ -351,7 +351,7 @@ func (n *bubbled) poll(t *testing.T, query string) api.Changes {
 	return p
 }
 
-func TestALongPollAnswersAtOnceWhatChangedAlready(t *testing.T) {
+func TestLongPollRespondsAtOnceWithEarlierChanges(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("B", "2")})
@@ -364,7 +364,7 @@ func TestALongPollAnswersAtOnceWhatChangedAlready(t *testing.T) {
 	})
 }
 
-func TestALongPollAnswersWhenSomethingChanges(t *testing.T) {
+func TestLongPollRespondsWhenSomethingChanges(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		begun := time.Now()
@@ -375,7 +375,7 @@ func TestALongPollAnswersWhenSomethingChanges(t *testing.T) {
 	})
 }
 
-func TestALongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
+func TestLongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		begun := time.Now()
@@ -389,7 +389,7 @@ func TestALongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
 	})
 }
 
-func TestManyChangesAreReadInParts(t *testing.T) {
+func TestWatchReadsManyChangesInParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		const many = 5000
@@ -447,7 +447,7 @@ func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool
 }
 
 // In HTTP/2 a time limit for writes ends a stream on which nothing is written, too.
-func TestQuietWatchesLiveOverHTTP2(t *testing.T) {
+func TestWatchThatIsQuietLivesOverHTTP2(t *testing.T) {
 	certificate, trusted := certified(t)
 	bubble(t, func(t *testing.T) {
 		m, client := newSecure(t, certificate, trusted)

@@ -77,7 +77,7 @@ func representations() []representation {
 }
 
 // A document that was built from pieces again and again is the one that is written in one go.
-func TestDocumentsFromChunksAreTheWholeDocument(t *testing.T) {
+func TestDocumentFromChunksIsTheWholeDocument(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := registrytest.New()
 		d := newTestDocuments(b)
@@ -101,7 +101,7 @@ func TestDocumentsFromChunksAreTheWholeDocument(t *testing.T) {
 	})
 }
 
-func TestOneChangeEncodesOneChunk(t *testing.T) {
+func TestDocumentChangeEncodesOneChunk(t *testing.T) {
 	b := filled(t, 5000)
 	var l list
 	rep := representation{gzip: true}
@@ -140,7 +140,7 @@ func TestOneChangeEncodesOneChunk(t *testing.T) {
 	expect.That(t, mean >= meanChunk/3 && mean <= meanChunk*3, "a chunk has %d leases on average, want about %d", mean, meanChunk)
 }
 
-func TestADocumentIsBuiltOncePerVersionHoweverManyAsk(t *testing.T) {
+func TestDocumentIsBuiltOncePerVersion(t *testing.T) {
 	b := filled(t, 300)
 	d := newTestDocuments(b)
 	for version := range 3 {
@@ -156,7 +156,7 @@ func TestADocumentIsBuiltOncePerVersionHoweverManyAsk(t *testing.T) {
 	}
 }
 
-func TestAnOlderReadIsAnsweredFromANewerDocument(t *testing.T) {
+func TestDocumentServesOlderReads(t *testing.T) {
 	b := filled(t, 10)
 	d := newTestDocuments(b)
 	old := b.Newest()
@@ -166,12 +166,12 @@ func TestAnOlderReadIsAnsweredFromANewerDocument(t *testing.T) {
 	}
 }
 
-func TestADocumentOfAnotherHistoryIsNotUsed(t *testing.T) {
+func TestDocumentOfAnotherHistoryIsNotUsed(t *testing.T) {
 	doc := &document{epoch: "restored", index: 1 << 40}
 	expect.That(t, !doc.covers(filled(t, 1).Newest()), "a document of another epoch counts as new")
 }
 
-func TestRepresentationsThatNobodyAsksForAreDropped(t *testing.T) {
+func TestDocumentsUnusedRepresentationsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := filled(t, 300)
 		d := newTestDocuments(b)
@@ -192,7 +192,7 @@ func TestRepresentationsThatNobodyAsksForAreDropped(t *testing.T) {
 	})
 }
 
-func TestDeltasAreCutAnewForEachVersionAndStep(t *testing.T) {
+func TestDeltaIsBuiltForEachVersionAndStep(t *testing.T) {
 	b := filled(t, 5)
 	d := newTestDocuments(b)
 	built := func() float64 { return testutil.ToFloat64(d.built.WithLabelValues("delta", "json")) }
@@ -214,7 +214,7 @@ func TestDeltasAreCutAnewForEachVersionAndStep(t *testing.T) {
 	}
 }
 
-func TestChecksumsOfPartsAddUp(t *testing.T) {
+func TestChecksumOfPartsIsThatOfTheWhole(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sum := sumOf(nil)
 		var all []byte

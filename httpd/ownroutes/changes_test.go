@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestPositionsAreReadAsTheyAreWritten(t *testing.T) {
+func TestPositionIsReadAsItIsWritten(t *testing.T) {
 	for _, row := range []struct {
 		text, epoch string
 		index       registry.Index
@@ -24,8 +24,8 @@ func TestPositionsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// FuzzPositions: what is accepted has one spelling, and can be sent in a line of an event.
-func FuzzPositions(f *testing.F) {
+// FuzzPosition: what is accepted has one spelling, and can be sent in a line of an event.
+func FuzzPosition(f *testing.F) {
 	for _, seed := range []string{"test-1", "a-b-0", "-0", "", "-", "test-01", "test-+1", "test-18446744073709551616", "te\nst-1", "test\xff-1", "test-1\x00"} {
 		f.Add(seed)
 	}

@@ -27,7 +27,7 @@ const bareInstance = `{"instanceId":"i1","hostName":"h","app":"ORDERS","ipAddr":
 const registerBatch = `{"replicationList":[{"appName":"ORDERS","id":"i1","lastDirtyTimestamp":1000,"status":"UP","action":"Register","instanceInfo":` + bareInstance + `}]}`
 
 // Whatever a Eureka server sends belongs to it, in both forms; what only looks so is a client's.
-func TestWhatAEurekaServerSendsBelongsToIt(t *testing.T) {
+func TestEurekaServerOwnsTheInstancesThatItSends(t *testing.T) {
 	const mark, batch, single = "x-netflix-discovery-replication: true", "/eureka/peerreplication/batch/", "/eureka/apps/ORDERS"
 	for _, row := range []struct {
 		name, request string
@@ -53,7 +53,7 @@ func TestWhatAEurekaServerSendsBelongsToIt(t *testing.T) {
 	}
 }
 
-func TestAnUnnamedEurekaServerIsCalledEureka(t *testing.T) {
+func TestEurekaServerWithoutANameIsCalledEureka(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
 	l, ok := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
@@ -61,7 +61,7 @@ func TestAnUnnamedEurekaServerIsCalledEureka(t *testing.T) {
 }
 
 // That a server is alive is noted with what it sends, in the same unit of work, and not with each.
-func TestWhatAEurekaServerSendsShowsThatItsLinkIsAlive(t *testing.T) {
+func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
 	const beat = `{"replicationList":[{"appName":"ORDERS","id":"i1","lastDirtyTimestamp":1000,"action":"Heartbeat"},{"appName":"A","id":"1","action":"Cancel"}]}`
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{Peers: &peers{}, EurekaSender: func(string, string) string { return "old" }})
@@ -98,7 +98,7 @@ func TestWhatAEurekaServerSendsShowsThatItsLinkIsAlive(t *testing.T) {
 	})
 }
 
-func TestWithoutPeersNobodyAsksForLinks(t *testing.T) {
+func TestEurekaServersLinkIsNotRecordedWithoutPeers(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
 	link, known := n.Newest().Link("eureka")
@@ -106,7 +106,7 @@ func TestWithoutPeersNobodyAsksForLinks(t *testing.T) {
 }
 
 // An operation can be too large for the log, and the whole batch would be refused with it.
-func TestAnItemThatIsTooLargeSpoilsNoOther(t *testing.T) {
+func TestBatchItemThatIsTooLargeSpoilsNoOther(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	large := strings.Replace(bareInstance, `"hostName":"h"`, `"hostName":"`+strings.Repeat("h", 600<<10)+`"`, 1)
 	item := func(instance string) string {
@@ -146,7 +146,7 @@ func sent(h http.Handler, from, method, path string, body io.Reader) *httptest.R
 	return w
 }
 
-func TestASenderOfLargeBatchesWaitsForItselfAndNobodyElseDoes(t *testing.T) {
+func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
 	const large = 4 << 20
 	const messages, eurekas = "/v1/rollcall/replication", "/eureka/peerreplication/batch"
 	for _, row := range []struct{ name, attacker, neighbour, other string }{
@@ -197,7 +197,7 @@ func TestASenderOfLargeBatchesWaitsForItselfAndNobodyElseDoes(t *testing.T) {
 }
 
 // One sender's ordinary messages are many at a time: Rollcall sends up to twenty.
-func TestOrdinaryBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
+func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldPeers{release: make(chan struct{})}
 		// A share of 40 MiB, as a message that is held has more than one.
@@ -239,7 +239,7 @@ func (*longAnswers) Receive(context.Context, []byte) ([]byte, error) {
 	return []byte(strings.Repeat(" ", 64<<20)), nil
 }
 
-func TestAnAnswerThatIsNeverReadGivesItsSendersPlaceBack(t *testing.T) {
+func TestBatchResponseThatIsNeverReadGivesItsShareBack(t *testing.T) {
 	n := newNode(t, httpd.Config{Peers: &longAnswers{}}, func(s *http.Server) { s.WriteTimeout = 2 * time.Second })
 	message := request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
 	deaf := n.dial(t)

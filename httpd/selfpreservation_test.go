@@ -79,7 +79,7 @@ func TestSelfPreservationExplainsItself(t *testing.T) {
 	})
 }
 
-func TestOperatorsReleaseAndHoldSelfPreservation(t *testing.T) {
+func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.fleet(t, 20, 8, 2*time.Minute)
@@ -105,7 +105,7 @@ func TestOperatorsReleaseAndHoldSelfPreservation(t *testing.T) {
 	})
 }
 
-func TestThereMayBeNothingToRelease(t *testing.T) {
+func TestSelfPreservationThatIsOffCannotBeReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		refused := func(says string) {
@@ -134,7 +134,7 @@ func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
 	})
 }
 
-func TestTheClustersSettingsAreShownByTheirKeys(t *testing.T) {
+func TestSettingsAreShownByTheirKeys(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Set(func(m *registrytest.Memory) {
 		s := registry.DefaultSettings()

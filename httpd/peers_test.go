@@ -114,7 +114,7 @@ var peerRequests = []struct {
 
 func writeNothing(io.Writer) error { return nil }
 
-func TestRequestsAboutPeersReachReplication(t *testing.T) {
+func TestPeerRequestsReachReplication(t *testing.T) {
 	for _, row := range peerRequests {
 		t.Run(row.asks, func(t *testing.T) {
 			p := &peers{state: writeNothing}
@@ -129,7 +129,7 @@ func TestRequestsAboutPeersReachReplication(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutPeersSaysSo(t *testing.T) {
+func TestPeerRequestsAreNotOfferedWithoutPeers(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range peerRequests {
 		got := n.send(t, request(row.method, row.path, row.body))
@@ -138,7 +138,7 @@ func TestANodeWithoutPeersSaysSo(t *testing.T) {
 	}
 }
 
-func TestErrorsOfReplicationAreAnsweredAsTheyAre(t *testing.T) {
+func TestPeerErrorsKeepTheirStatus(t *testing.T) {
 	refused := func(status int) error {
 		return fmt.Errorf("ask dc2: %w", &httpd.PeerRefusal{Status: status, Text: "because it is so"})
 	}
@@ -185,7 +185,7 @@ func TestErrorsOfReplicationAreAnsweredAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestMessagesOfPeersMayBeEightMiBDecoded(t *testing.T) {
+func TestPeerMessageMayBeEightMiBDecoded(t *testing.T) {
 	random := make([]byte, 32<<10) // a body that gets a hundred times smaller by compression is refused
 	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
 	varied := hex.EncodeToString(random)
@@ -214,7 +214,7 @@ func TestMessagesOfPeersMayBeEightMiBDecoded(t *testing.T) {
 }
 
 // A copy takes as long as it takes, if each piece of it is read in time.
-func TestACopyOfTheStateOutlastsTheServersTimeLimits(t *testing.T) {
+func TestPeerStateCopyOutlastsTheServersTimeLimits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const lines = 30
 		p := &peers{state: func(w io.Writer) error {
@@ -234,7 +234,7 @@ func TestACopyOfTheStateOutlastsTheServersTimeLimits(t *testing.T) {
 	})
 }
 
-func TestACopyOfTheStateThatFailsBreaksOff(t *testing.T) {
+func TestPeerStateCopyThatFailsBreaksOff(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		sent int // bytes before it fails
@@ -263,7 +263,7 @@ func TestACopyOfTheStateThatFailsBreaksOff(t *testing.T) {
 	}
 }
 
-func TestACopyThatNobodyReadsIsCutOff(t *testing.T) {
+func TestPeerStateCopyWithoutAReaderIsCutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		failed := make(chan error, 1)
 		p := &peers{state: func(w io.Writer) error {
@@ -283,7 +283,7 @@ func TestACopyThatNobodyReadsIsCutOff(t *testing.T) {
 	})
 }
 
-func TestAComparisonMayTakeTwoMinutes(t *testing.T) {
+func TestPeerComparisonMayTakeTwoMinutes(t *testing.T) {
 	for _, row := range []struct {
 		takes  time.Duration
 		status int

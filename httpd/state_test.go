@@ -32,7 +32,7 @@ var threeNodes = cluster{
 	},
 }
 
-func TestTheClustersStatusIsShown(t *testing.T) {
+func TestStatusShowsTheCluster(t *testing.T) {
 	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1", Datacenter: "dc1", Version: "v1"}, nil)
 	want := `{"node":"n1","datacenter":"dc1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"nodes":[` +
 		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41},` +
@@ -41,13 +41,13 @@ func TestTheClustersStatusIsShown(t *testing.T) {
 	expect.Equal(t, n.send(t, request("GET", "/v1/rollcall/status", "")).body, want, "got")
 }
 
-func TestANodeWithoutAClusterHasNoNodes(t *testing.T) {
+func TestStatusOfANodeWithoutAClusterHasNoNodes(t *testing.T) {
 	n := newNode(t, httpd.Config{Node: "n1"}, nil)
 	got := n.send(t, request("GET", "/v1/rollcall/status", ""))
 	expect.That(t, strings.Contains(got.body, `"nodes":[]`), "got %s, want an empty list of nodes", got.body)
 }
 
-func TestInstancesAreListed(t *testing.T) {
+func TestInstanceListHasEveryInstance(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	instance := newInstance("ORDERS", "i1")
 	instance.Duration, instance.RenewalInterval = 30, 10
@@ -77,7 +77,7 @@ func TestInstancesAreListed(t *testing.T) {
 	}
 }
 
-func TestRecentEventsAreShownNewestFirst(t *testing.T) {
+func TestEventsAreShownNewestFirst(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("A", "2")}, registry.Cancel{Key: registry.NewKey("A", "1")})
 	var events struct{ Registered, Canceled []struct{ App, ID string } }
@@ -90,7 +90,7 @@ func TestRecentEventsAreShownNewestFirst(t *testing.T) {
 	expect.That(t, first >= 0 && second >= first, "the page shows 2 at %d and 1 at %d, want 2 first", first, second)
 }
 
-func TestErrorsOfTheOwnAPIAreJSON(t *testing.T) {
+func TestOwnErrorsAreJSON(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for path, want := range map[string]int{
 		"/v1/rollcall/apps?consistency=eventual": 400, "/v1/rollcall/nothing": 404, "/v1/rollcall/%00": 400,
@@ -108,7 +108,7 @@ func TestErrorsOfTheOwnAPIAreJSON(t *testing.T) {
 	}
 }
 
-func TestTheDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
+func TestDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
 	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
 	const script = `<script>alert("x")</script>`
 	for id, link := range map[string]string{script: "javascript:alert(1)", "web": "https://web.example/info", "data": "data:text/html,x", "upper": "HTTP://upper.example/"} {
@@ -133,7 +133,7 @@ func TestTheDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
 	}
 }
 
-func TestTheDashboardShowsWhatIsWrong(t *testing.T) {
+func TestDashboardShowsWhatIsWrong(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Set(func(m *registrytest.Memory) { m.Said = registry.Health{} })
 	page := n.send(t, request("GET", "/", "")).body
@@ -142,7 +142,7 @@ func TestTheDashboardShowsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheServersStatusListsItsReplicas(t *testing.T) {
+func TestEurekaStatusListsTheReplicas(t *testing.T) {
 	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
 	var doc struct {
 		ApplicationStats map[string]string
@@ -182,7 +182,7 @@ func cutPolicy(onCut string) string {
 }
 
 // Leases are 90 s; those of other datacenters get 30 s more.
-func TestAnInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
+func TestInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
 	const known = "ORDERS/i1 is listed as UP."
 	for _, row := range []struct {
 		name    string
@@ -231,7 +231,7 @@ func TestAnInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
 	}
 }
 
-func TestAnOwnInstanceIsShownWithoutAnOwner(t *testing.T) {
+func TestInstanceOfThisDatacenterIsShownWithoutAnOwner(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{Datacenter: "dc1"})
 		i := newInstance("ORDERS", "i1")
@@ -248,7 +248,7 @@ func TestAnOwnInstanceIsShownWithoutAnOwner(t *testing.T) {
 	})
 }
 
-func TestTheDashboardShowsReplication(t *testing.T) {
+func TestDashboardShowsReplication(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{Peers: &peers{status: `{"sender":"n2","peers":[
 			{"name":"10.0.0.2:8761","kind":"node","state":"ok","last_success":946684800000},
@@ -271,7 +271,7 @@ func TestTheDashboardShowsReplication(t *testing.T) {
 	})
 }
 
-func TestTheDashboardShowsSelfPreservationAndWhoIsInQuarantine(t *testing.T) {
+func TestDashboardShowsSelfPreservationAndQuarantines(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		if page := n.get(t, "/").body; !strings.Contains(page, `preserving-off">off<`) || strings.Contains(page, "In quarantine") {
@@ -299,7 +299,7 @@ func TestTheDashboardShowsSelfPreservationAndWhoIsInQuarantine(t *testing.T) {
 	})
 }
 
-func TestTheDashboardShowsWhoHoldsLocks(t *testing.T) {
+func TestDashboardShowsTheHoldersOfLocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
 		if page := c.get("/").body; !strings.Contains(page, "0 sessions, 0 keys") || !strings.Contains(page, "No session holds anything.") {

@@ -21,7 +21,7 @@ var readRoutes = []string{
 	"/eureka/vips/orders", "/eureka/svips/orders", "/serverinfo/statusoverrides", "/v1/rollcall/apps", "/v1/rollcall/events",
 }
 
-func TestReadsAreAsFreshAsConfiguredOrAskedFor(t *testing.T) {
+func TestReadIsAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		config web.EurekaReads
@@ -60,7 +60,7 @@ func TestReadsAreAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 	}
 }
 
-func TestReadsWithoutAQuorumAre503UnlessStaleOnesAreAllowed(t *testing.T) {
+func TestReadWithoutAQuorumIs503UnlessStaleIsAllowed(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	for name, err := range map[string]error{"no leader": registry.ErrNoLeader, "closed": registry.ErrClosed, "too late": context.DeadlineExceeded} {
@@ -76,7 +76,7 @@ func TestReadsWithoutAQuorumAre503UnlessStaleOnesAreAllowed(t *testing.T) {
 	}
 }
 
-func TestReadsOfTheRegistryAreGatedUntilItIsLoaded(t *testing.T) {
+func TestReadOfListsIsRefusedUntilTheRegistryIsLoaded(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	n.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
@@ -109,7 +109,7 @@ var writeRoutes = []string{
 
 const batchJSON = `{"replicationList":[{"appName":"A","id":"1","action":"Heartbeat"}]}`
 
-func TestFailedWritesAreNeitherSuccessNorFailureWhereNobodyKnows(t *testing.T) {
+func TestWriteOfUnknownOutcomeIsNeitherSuccessNorFailure(t *testing.T) {
 	for _, row := range []struct {
 		name                 string
 		err                  error
@@ -144,7 +144,7 @@ func TestFailedWritesAreNeitherSuccessNorFailureWhereNobodyKnows(t *testing.T) {
 	}
 }
 
-func TestWritesNameTheVersionThatTheyMade(t *testing.T) {
+func TestWriteNamesTheVersionThatItMade(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range []struct{ request, want string }{
 		{register(instanceJSON), "test-1"},
@@ -160,7 +160,7 @@ func TestWritesNameTheVersionThatTheyMade(t *testing.T) {
 	}
 }
 
-func TestABatchIsOneOperation(t *testing.T) {
+func TestBatchIsOneOperation(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	item := `{"appName":"A","id":"1","action":"Heartbeat"}`
 	body := `{"replicationList":[` + strings.Repeat(item+",", 249) + item + `]}`
@@ -169,7 +169,7 @@ func TestABatchIsOneOperation(t *testing.T) {
 	expect.That(t, got == 1, "the service was called %d times, want once", got)
 }
 
-func TestABatchMayBeEightMiB(t *testing.T) {
+func TestBatchMayBeEightMiB(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	pad := func(size int) string {
 		body := `{"replicationList":[{"appName":"A","id":"1","action":"Heartbeat"}]}`
@@ -189,7 +189,7 @@ func TestABatchMayBeEightMiB(t *testing.T) {
 		"1,001 items: got %d %q, want 413 and why", got.status, got.body)
 }
 
-func TestBatchItemsOverTheQuotaAreRefusedOneByOne(t *testing.T) {
+func TestBatchItemsOverTheQuotaAreRefusedSingly(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 1}}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i0")})
 	instance := strings.TrimSuffix(strings.TrimPrefix(instanceJSON, `{"instance":`), "}")
@@ -201,7 +201,7 @@ func TestBatchItemsOverTheQuotaAreRefusedOneByOne(t *testing.T) {
 // gatedRoutes are the fetches that a server refuses which has nothing to show.
 var gatedRoutes = []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS", "/eureka/vips/orders", "/eureka/svips/orders"}
 
-func TestFetchesWaitForATimeWhenThereWasNothingToLoad(t *testing.T) {
+func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		wait   time.Duration
