@@ -24,7 +24,7 @@ func TestActOverrideEndsAndTheInstanceHasItsReportedStatus(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-		got, err := n.ask(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&for=10s&author=ops&reason=deploy", "{}"))
+		got, err := n.roundTrip(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&for=10s&author=ops&reason=deploy", "{}"))
 		want := `{"app":"ORDERS","id":"i1","index":"test-2"}` + "\n"
 		expect.That(t, err == nil && got.status == 200 && got.body == want && got.header.Get("X-Rollcall-Index") == "test-2",
 			"got %+v, %v, want %s", got, err, want)
@@ -56,7 +56,7 @@ func TestActChangesTheInstance(t *testing.T) {
 			{"an override without a status to fall back to", "PUT", "/override?value=DOWN", 6, "listed", "DOWN"},
 			{"its end, without one", "DELETE", "/override", 7, "listed", "UNKNOWN"},
 		} {
-			got, err := n.ask(t, request(row.method, i1Path+row.path, ""))
+			got, err := n.roundTrip(t, request(row.method, i1Path+row.path, ""))
 			want := fmt.Sprintf(`"index":"test-%d"`, row.index)
 			expect.That(t, err == nil && got.status == 200 && strings.Contains(got.body, want),
 				"%d, %s: got %d %s, %v, want %s", i, row.name, got.status, got.body, err, want)

@@ -48,8 +48,8 @@ func checkBounds(r *http.Request, params int) error {
 // maxConsulURI bounds a request line of Consul's API in bytes: the names of keys may be long.
 const maxConsulURI = 8 << 10
 
-// takenAsIs says whether a path, still escaped, is one of Consul's API, or that of a fence, which has the name of a key.
-func takenAsIs(path string) bool {
+// isVerbatim says whether a path, still escaped, is one of Consul's API, or that of a fence, which has the name of a key.
+func isVerbatim(path string) bool {
 	rest, ok := strings.CutPrefix(path, "/v1/")
 	rest = strings.TrimLeft(rest, "/")
 	return ok && rest != "rollcall" && (!strings.HasPrefix(rest, "rollcall/") || strings.HasPrefix(rest, "rollcall/fence/"))

@@ -51,8 +51,8 @@ func newBubbled(t *testing.T, config httpd.Config) *bubbled {
 	return n
 }
 
-// begin sends a request and returns the answer, of which no more than the header has been read.
-func (n *bubbled) begin(t *testing.T, request string) (*http.Response, error) {
+// openRequest sends a request and returns the answer, of which no more than the header has been read.
+func (n *bubbled) openRequest(t *testing.T, request string) (*http.Response, error) {
 	conn, err := n.pipes.dial(context.Background(), "", "")
 	if err != nil {
 		return nil, err
@@ -65,9 +65,9 @@ func (n *bubbled) begin(t *testing.T, request string) (*http.Response, error) {
 	return http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 }
 
-// ask reads a whole answer.
-func (n *bubbled) ask(t *testing.T, request string) (reply, error) {
-	resp, err := n.begin(t, request)
+// roundTrip reads a whole answer.
+func (n *bubbled) roundTrip(t *testing.T, request string) (reply, error) {
+	resp, err := n.openRequest(t, request)
 	if err != nil {
 		return reply{}, err
 	}
@@ -77,7 +77,7 @@ func (n *bubbled) ask(t *testing.T, request string) (reply, error) {
 
 func (n *bubbled) get(t *testing.T, target string, headers ...string) reply {
 	t.Helper()
-	got, err := n.ask(t, request("GET", target, "", headers...))
+	got, err := n.roundTrip(t, request("GET", target, "", headers...))
 	need.OKf(t, err, "%s", target)
 	return got
 }
@@ -85,7 +85,7 @@ func (n *bubbled) get(t *testing.T, target string, headers ...string) reply {
 // stream opens a watch.
 func (n *bubbled) stream(t *testing.T, query string, headers ...string) *events {
 	t.Helper()
-	resp := need.Got(n.begin(t, request("GET", "/v1/rollcall/watch"+query, "", headers...)))(t)
+	resp := need.Got(n.openRequest(t, request("GET", "/v1/rollcall/watch"+query, "", headers...)))(t)
 	return newEvents(t, resp.Body)
 }
 

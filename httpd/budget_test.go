@@ -50,7 +50,7 @@ func TestBudgetRefusesReadsOfTooManyKeys(t *testing.T) {
 		{"a transaction that also writes", "PUT", "/v1/txn", "[" + tree + "," + kvOp(`"Verb":"set","Key":"k"`) + "]", "has more than 8388608 bytes"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := c.ask(row.method, row.target, row.body)
+			got := c.send(row.method, row.target, row.body)
 			expect.That(t, got.status == http.StatusRequestEntityTooLarge && strings.Contains(got.body, row.text),
 				"got %d %.200q, want 413 and %q", got.status, got.body, row.text)
 		})
@@ -132,7 +132,7 @@ func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}})
 		for i := range 200 {
 			body := strings.Replace(instanceJSON, `"instanceId":"i1"`, fmt.Sprintf(`"instanceId":"orders-%d","vipAddress":"orders"`, i), 1)
-			got := c.ask("POST", "/eureka/apps/ORDERS", body)
+			got := c.send("POST", "/eureka/apps/ORDERS", body)
 			need.That(t, got.status == http.StatusNoContent, "registration %d: got %d %q", i, got.status, got.body)
 		}
 		for _, target := range []string{
@@ -146,18 +146,18 @@ func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 				close(read)
 			}()
 			synctest.Wait()
-			if got := c.ask("GET", "/eureka/apps/ORDERS/orders-7", ""); got.status != http.StatusOK {
+			if got := c.send("GET", "/eureka/apps/ORDERS/orders-7", ""); got.status != http.StatusOK {
 				t.Errorf("one instance beside a large answer: got %d %.100q, want 200", got.status, got.body)
 			}
 			want := http.StatusServiceUnavailable
 			if !strings.HasPrefix(target, "/eureka") && !strings.HasPrefix(target, "/v1/rollcall") {
 				want = http.StatusInternalServerError // Consul's clients go on after no other
 			}
-			got := c.ask("GET", target, "")
+			got := c.send("GET", target, "")
 			expect.That(t, got.status == want && got.header.Get("Retry-After") == "1",
 				"%s beside a large answer: got %d %.200q %v, want %d with Retry-After", target, got.status, got.body, got.header, want)
 			time.AfterFunc(time.Second, func() { close(reader.released) })
-			if got := c.ask("GET", target, ""); got.status != http.StatusOK {
+			if got := c.send("GET", target, ""); got.status != http.StatusOK {
 				t.Errorf("%s, when that answer was read after a second: got %d %.200q, want 200", target, got.status, got.body)
 			}
 			<-read

@@ -33,7 +33,7 @@ func (n *node) from(t *testing.T, address string) line {
 	t.Cleanup(func() { conn.Close() })
 	need.OK(t, conn.SetDeadline(time.Now().Add(liveness)))
 	l := line{conn, bufio.NewReader(conn)}
-	got := l.ask(t, request("GET", "/healthz", ""))
+	got := l.roundTrip(t, request("GET", "/healthz", ""))
 	need.That(t, got.status == 200, "/healthz: %+v", got)
 	return l
 }
@@ -45,7 +45,7 @@ func (l line) ended() bool {
 
 func (l line) works(t *testing.T) bool {
 	t.Helper()
-	return l.ask(t, request("GET", "/healthz", "")).status == 200
+	return l.roundTrip(t, request("GET", "/healthz", "")).status == 200
 }
 
 // awaitIdle waits until so many connections wait for a request: an answer is read before its server waits.
@@ -116,7 +116,7 @@ func TestConnectionsCountThoseThatWereTakenOver(t *testing.T) {
 	busy := n.takenOver(t)
 	awaitIdle(t, c, 2)
 	l := n.from(t, "127.0.0.2")
-	expect.That(t, idle.ended() && busy.ask(t, plainHeartbeat).status == 200 && l.works(t), "want the one that was idle for longest closed, and no other")
+	expect.That(t, idle.ended() && busy.roundTrip(t, plainHeartbeat).status == 200 && l.works(t), "want the one that was idle for longest closed, and no other")
 	busy.Close()
 	l.Close()
 	eventually(t, "all connections are forgotten", func() bool { return c.Count() == 0 })
@@ -125,12 +125,12 @@ func TestConnectionsCountThoseThatWereTakenOver(t *testing.T) {
 func TestDrainMakesEachResponseTheLastOfItsConnection(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	taken, plain := n.takenOver(t), n.line(t)
-	if got := plain.ask(t, request("GET", "/healthz", "")); got.closed {
+	if got := plain.roundTrip(t, request("GET", "/healthz", "")); got.closed {
 		t.Fatal("closed before it began")
 	}
 	n.handler.Drain()
 	for name, l := range map[string]line{"a connection that was taken over": taken, "another one": plain, "a new one": n.line(t)} {
-		got := l.ask(t, plainHeartbeat)
+		got := l.roundTrip(t, plainHeartbeat)
 		expect.That(t, got.status == 200 && got.closed && l.ended(), "%s: got %+v, want it closed after an answer that says so", name, got)
 	}
 }

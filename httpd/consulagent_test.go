@@ -152,7 +152,7 @@ func TestConsulAgentReapsServicesByDefault(t *testing.T) {
 		{"/v1/agent/check/register", `{"ID":"c","Name":"c","ServiceID":"web","TTL":"10s"}`},
 		{"/v1/agent/check/register", `{"ID":"node","Name":"n","TTL":"10s"}`},
 	} {
-		r := c.ask("PUT", request.path, request.body)
+		r := c.send("PUT", request.path, request.body)
 		need.That(t, r.status == 200, "%s: %+v", request.path, r)
 	}
 	for id, want := range map[string]time.Duration{"a": 72 * time.Hour, "b": 2 * time.Minute, "c": 72 * time.Hour, "node": 0} {

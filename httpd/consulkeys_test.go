@@ -56,7 +56,7 @@ func TestKeyIsWrittenReadAndDeletedAsInConsul(t *testing.T) {
 		{"release without a session", "PUT", "/v1/kv/a?release=", "", 500, "raft apply failed: missing session"},
 		{"acquire with a dead session", "PUT", "/v1/kv/a?acquire=dead", "", 500, `raft apply failed: invalid session "dead"`},
 	} {
-		got := c.ask(row.method, row.target, row.body)
+		got := c.send(row.method, row.target, row.body)
 		expect.That(t, got.status == row.status && got.body == row.want,
 			"%s: %s %s: got %d %q, want %d %q", row.name, row.method, row.target, got.status, got.body, row.status, row.want)
 	}
@@ -94,7 +94,7 @@ func TestKeyNameIsTakenAsItComes(t *testing.T) {
 		{"too many parameters", "/v1/kv/a?" + strings.Repeat("x&", 32), 400},
 		{"a parameter escaped badly", "/v1/kv/a?keys&separator=%zz", 400},
 	} {
-		got := c.ask("GET", row.path, "")
+		got := c.send("GET", row.path, "")
 		expect.That(t, got.status == row.status && got.header.Get("Location") == "", "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
 	}
 }
@@ -103,9 +103,9 @@ func TestKeyValueHasALimit(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", strings.Repeat("x", 512<<10))
 	want := "Request body(524289 bytes) too large, max size: 524288 bytes. See docs/protocol/coordination.md."
-	got := c.ask("PUT", "/v1/kv/a", strings.Repeat("x", 512<<10+1))
+	got := c.send("PUT", "/v1/kv/a", strings.Repeat("x", 512<<10+1))
 	expect.That(t, got.status == http.StatusRequestEntityTooLarge && got.body == want, "got %d %q, want 413 %q", got.status, got.body, want)
-	got = c.ask("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1))
+	got = c.send("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1))
 	expect.That(t, got.status == http.StatusRequestEntityTooLarge && got.body == want,
 		"a transaction: got %d %q, want 413 %q", got.status, got.body, want)
 	n := newNode(t, httpd.Config{Service: c.Memory, Coordination: c.kv}, nil)
@@ -142,7 +142,7 @@ func TestKeyThatIsHeldShowsItsFence(t *testing.T) {
 	got := c.put(t, "/v1/kv/lock?acquire="+strings.ToUpper(a), "a")
 	fence := got.header.Get("X-Rollcall-Fence")
 	need.That(t, fence == "3", "the fence is %q, want 3, the index of the acquisition", fence)
-	if got := c.ask("PUT", "/v1/kv/lock?acquire="+b, "b"); got.body != "false" || got.header.Get("X-Rollcall-Fence") != "" {
+	if got := c.send("PUT", "/v1/kv/lock?acquire="+b, "b"); got.body != "false" || got.header.Get("X-Rollcall-Fence") != "" {
 		t.Errorf("another's acquisition: got %s, fence %q", got.body, got.header.Get("X-Rollcall-Fence"))
 	}
 	if got := c.get("/v1/kv/lock"); got.header.Get("X-Rollcall-Fence") != fence || !strings.Contains(got.body, `"LockIndex":1,"Key":"lock","Flags":0,"Value":"YQ==","Session":"`+a+`"`) {
@@ -152,7 +152,7 @@ func TestKeyThatIsHeldShowsItsFence(t *testing.T) {
 	if got := c.get("/v1/kv/lock"); got.header.Get("X-Rollcall-Fence") != "" || strings.Contains(got.body, "Session") {
 		t.Errorf("released, it is read as %s, fence %q", got.body, got.header.Get("X-Rollcall-Fence"))
 	}
-	expect.Equal(t, c.ask("PUT", "/v1/kv/lock?release="+a, "other").body, "false", "released twice:")
+	expect.Equal(t, c.send("PUT", "/v1/kv/lock?release="+a, "other").body, "false", "released twice:")
 }
 
 func TestKeyWriteWithAStaleFenceChangesNothing(t *testing.T) {
@@ -177,7 +177,7 @@ func TestKeyWriteWithAStaleFenceChangesNothing(t *testing.T) {
 		{"delete", "DELETE", "/v1/kv/data?fence=" + now + "&fence-key=lock", "true", "0"},
 	} {
 		before := c.get("/v1/kv/?recurse").header.Get("X-Consul-Index")
-		got := c.ask(row.method, row.target, row.name)
+		got := c.send(row.method, row.target, row.name)
 		if got.status != 200 || got.body != row.body || got.header.Get("X-Rollcall-Fence") != row.fence {
 			t.Errorf("%s: got %d %s, fence %s; want 200 %s, fence %s", row.name, got.status, got.body, got.header.Get("X-Rollcall-Fence"), row.body, row.fence)
 		}
@@ -185,7 +185,7 @@ func TestKeyWriteWithAStaleFenceChangesNothing(t *testing.T) {
 		expect.That(t, (after == before) == (row.body == "false"), "%s: the index went from %s to %s", row.name, before, after)
 	}
 	for _, query := range []string{"fence=x", "fence=", "fence=1&fence-key=a&fence-lock=a", "fence-lock=a"} {
-		got := c.ask("PUT", "/v1/kv/data?"+query, "")
+		got := c.send("PUT", "/v1/kv/data?"+query, "")
 		expect.That(t, got.status == http.StatusBadRequest && strings.Contains(got.body, "fence"),
 			"%s: got %d %s, want 400 and what is right", query, got.status, got.body)
 	}
@@ -195,20 +195,20 @@ func TestKeyWriteIsPerformedOncePerIdempotencyKey(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	key := "Idempotency-Key: k1"
 	for i := range 2 {
-		got := c.ask("PUT", "/v1/kv/a?cas=0", "v", key)
+		got := c.send("PUT", "/v1/kv/a?cas=0", "v", key)
 		expect.That(t, got.status == 200 && got.body == "true", "time %d: got %d %s, want 200 true", i+1, got.status, got.body)
 	}
-	expect.Equal(t, c.ask("PUT", "/v1/kv/a?cas=0", "v").body, "false", "without the key: got")
-	if got := c.ask("PUT", "/v1/kv/b", "v", key); got.status != 500 || !strings.Contains(got.body, "another operation") {
+	expect.Equal(t, c.send("PUT", "/v1/kv/a?cas=0", "v").body, "false", "without the key: got")
+	if got := c.send("PUT", "/v1/kv/b", "v", key); got.status != 500 || !strings.Contains(got.body, "another operation") {
 		t.Errorf("another operation: got %d %s, want 500", got.status, got.body)
 	}
 	txn := `[{"KV":{"Verb":"cas","Key":"t","Index":0}}]`
 	for i := range 2 {
-		got := c.ask("PUT", "/v1/txn", txn, "Idempotency-Key: k2")
+		got := c.send("PUT", "/v1/txn", txn, "Idempotency-Key: k2")
 		expect.That(t, got.status == 200, "transaction, time %d: got %d %s, want 200", i+1, got.status, got.body)
 	}
 	for _, key := range []string{"", strings.Repeat("k", 256)} {
-		got := c.ask("PUT", "/v1/kv/a", "v", "Idempotency-Key: "+key)
+		got := c.send("PUT", "/v1/kv/a", "v", "Idempotency-Key: "+key)
 		expect.That(t, got.status == 400 && strings.Contains(got.body, "1 to 255"), "a key of %d bytes: got %d %s, want 400", len(key), got.status, got.body)
 	}
 }
@@ -251,7 +251,7 @@ func TestTransactionRespondsInConsulsWords(t *testing.T) {
 		c.put(t, "/v1/kv/old", "v")
 		body := strings.ReplaceAll("["+strings.Join(row.ops, ",")+"]", `"S"`, `"`+session+`"`)
 		want := strings.ReplaceAll(row.want, `"S"`, `"`+session+`"`)
-		if got := c.ask("PUT", "/v1/txn", body); got.status != row.status || got.body != want {
+		if got := c.send("PUT", "/v1/txn", body); got.status != row.status || got.body != want {
 			t.Errorf("%s: got %d %s, want %d %s", row.name, got.status, got.body, row.status, want)
 		}
 		if row.status == 409 {
@@ -269,7 +269,7 @@ func slicesRepeat(text string, n int) []string {
 func TestTransactionThatIsNoListIsRefused(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	for _, body := range []string{"", "{}", "[", `[{"KV":{"Flags":-1}}]`, `[{"KV":{"Flags":1.5}}]`} {
-		got := c.ask("PUT", "/v1/txn", body)
+		got := c.send("PUT", "/v1/txn", body)
 		expect.That(t, got.status == 400 && strings.HasPrefix(got.body, "Failed to parse body: "),
 			"%q: got %d %s, want 400 and why", body, got.status, got.body)
 	}
@@ -286,7 +286,7 @@ func TestTransactionThatWritesNothingIsARead(t *testing.T) {
 		mode   string
 	}{{"", 1, 200, "consistent"}, {"?consistent", 1, 200, "consistent"}, {"?stale", 0, 200, "stale"}, {"?stale&consistent", 0, 400, ""}} {
 		before := c.kv.views.Load()
-		got := c.ask("PUT", "/v1/txn"+row.query, body)
+		got := c.send("PUT", "/v1/txn"+row.query, body)
 		views := c.kv.views.Load() - before
 		expect.That(t, got.status == row.status && views == row.views && got.header.Get("X-Consul-Effective-Consistency") == row.mode,
 			"%q: got %d %s after asking %d times, want %d after %d", row.query, got.status, got.body, views, row.status, row.views)

@@ -32,7 +32,7 @@ func (c *coordinated) start(ctx context.Context, method, target string, headers 
 	begun := time.Now()
 	go func() {
 		defer close(p.done)
-		p.got = c.askUntil(ctx, method, target, "", headers...)
+		p.got = c.sendUntil(ctx, method, target, "", headers...)
 		p.took = time.Since(begun)
 	}()
 	return p
@@ -194,7 +194,7 @@ func TestBlockingQueryIsWokenByItsTopic(t *testing.T) {
 				p := c.start(t.Context(), "GET", watched+sep+"wait=1m&index="+before)
 				need.That(t, !p.answered(), "it did not wait: %d %s", p.got.status, p.got.body)
 				change := strings.NewReplacer("=S", "="+session, "/S", "/"+session).Replace(row.change)
-				got := c.ask(row.method, change, "")
+				got := c.send(row.method, change, "")
 				need.That(t, got.status == 200, "the change: %d %s", got.status, got.body)
 				expect.That(t, p.answered() == row.wakes, "it was woken: %v, want %v", !row.wakes, row.wakes)
 				expect.That(t, !row.wakes || p.got.header.Get("X-Consul-Index") != before, "it was woken at the same index %s", before)
@@ -263,7 +263,7 @@ func TestBlockingQueryAsksTheLeaderEachTimeUnlessItIsStale(t *testing.T) {
 			query string
 			views int64
 		}{{"", 2}, {"&consistent", 2}, {"&stale", 0}} {
-			c.ask("DELETE", "/v1/kv/a", "")
+			c.send("DELETE", "/v1/kv/a", "")
 			c.put(t, "/v1/kv/a", "")
 			index := c.get("/v1/kv/a").header.Get("X-Consul-Index")
 			before := c.kv.views.Load()
@@ -452,7 +452,7 @@ func TestBlockingQueryIndexNeverGoesBack(t *testing.T) {
 	for _, step := range []struct{ method, target string }{
 		{"PUT", "/v1/kv/b"}, {"PUT", "/v1/kv/a/1"}, {"PUT", "/v1/kv/a/2"}, {"DELETE", "/v1/kv/a/2"}, {"DELETE", "/v1/kv/a?recurse"}, {"PUT", "/v1/kv/a/1"}, {"DELETE", "/v1/kv/?recurse"}, {"PUT", "/v1/session/create"},
 	} {
-		c.ask(step.method, step.target, "")
+		c.send(step.method, step.target, "")
 		look(step.method + " " + step.target)
 	}
 }

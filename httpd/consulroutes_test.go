@@ -30,7 +30,7 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 		{"nothing", "GET", "/v1/", 404, "", "this is no path of the part of Consul's API that is served here"},
 		{"no slash behind", "GET", "/v1/kv", 404, "", "this is no path of the part of Consul's API that is served here"},
 	} {
-		got := c.ask(row.method, row.path, "")
+		got := c.send(row.method, row.path, "")
 		if got.status != row.status || got.header.Get("Allow") != row.allow || got.body != row.body {
 			t.Errorf("%s: %s %s: got %d, Allow %q, %q; want %d, %q, %q", row.name, row.method, row.path, got.status, got.header.Get("Allow"), got.body, row.status, row.allow, row.body)
 		}
@@ -43,7 +43,7 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 
 func TestConsulParametersWithoutMeaningAreIgnored(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
-	got := c.ask("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default")
+	got := c.send("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default")
 	expect.That(t, got.status == 200 && got.body == "true", "a write: got %d %s", got.status, got.body)
 	if got := c.get("/v1/kv/a?token=t&near=_agent&keys"); got.body != `["a"]` {
 		t.Errorf("a read: got %d %s", got.status, got.body)
@@ -81,14 +81,14 @@ func TestConsulNamespacesAreRefused(t *testing.T) {
 		if row.header != "" {
 			headers = append(headers, row.header)
 		}
-		got := c.ask(row.method, row.target, row.body, headers...)
+		got := c.send(row.method, row.target, row.body, headers...)
 		expect.That(t, got.status == 400 && got.body == row.want,
 			"%s %s %s %s: got %d %s, want 400 %s", row.method, row.target, row.body, row.header, got.status, got.body, row.want)
 	}
 	if got := c.get("/v1/kv/a?raw&ns=default&partition=default"); got.body != "prod" {
 		t.Errorf("the key of the default namespace is %q afterwards, want prod", got.body)
 	}
-	if got := c.ask("PUT", "/v1/session/create", `{"Namespace":"default","Partition":""}`); got.status != 200 {
+	if got := c.send("PUT", "/v1/session/create", `{"Namespace":"default","Partition":""}`); got.status != 200 {
 		t.Errorf("a session in the default namespace: got %d %s", got.status, got.body)
 	}
 }
@@ -132,12 +132,12 @@ func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
 			continue
 		}
 		asked++
-		got := c.ask(method, strings.NewReplacer("{", "x", "}", "").Replace(path), "")
+		got := c.send(method, strings.NewReplacer("{", "x", "}", "").Replace(path), "")
 		expect.That(t, got.status == http.StatusNotImplemented && strings.Contains(got.body, "mode cp") && strings.Contains(got.body, "no lock could be exclusive"),
 			"%s: got %d %q, want 501 and why", route, got.status, got.body)
 	}
 	expect.That(t, asked >= 30, "only %d routes were asked", asked)
-	expect.Equal(t, c.ask("GET", "/v1/acl/list", "").status, http.StatusNotFound, "a path that is not served: got")
+	expect.Equal(t, c.send("GET", "/v1/acl/list", "").status, http.StatusNotFound, "a path that is not served: got")
 }
 
 func coordinates(path string) bool {
@@ -170,11 +170,11 @@ func TestCoordinationErrorsHaveTheStatusesOfTheirAPI(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			c := newCoordinated(t, httpd.Config{})
 			c.kv.fail(row.err)
-			got := c.ask("PUT", "/v1/kv/a", "")
+			got := c.send("PUT", "/v1/kv/a", "")
 			if got.status != row.status || got.body != row.text || (got.header.Get("X-Rollcall-Outcome") == "unknown") != row.unknown {
 				t.Errorf("%s: got %d %q, outcome %q; want %d %q", row.name, got.status, got.body, got.header.Get("X-Rollcall-Outcome"), row.status, row.text)
 			}
-			got = c.ask("POST", "/v1/rollcall/sessions", "")
+			got = c.send("POST", "/v1/rollcall/sessions", "")
 			expect.That(t, got.status == row.own && strings.Contains(got.body, row.wants) && json.Valid([]byte(got.body)),
 				"%s, ours: got %d %q, want %d and %q", row.name, got.status, got.body, row.own, row.wants)
 			if row.readText == "" {

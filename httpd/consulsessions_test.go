@@ -63,7 +63,7 @@ func TestConsulSessionLivesTwiceItsTTL(t *testing.T) {
 		if row.consul {
 			id = c.session(t, `{"TTL":"`+row.ttl+`"}`)
 		} else {
-			id = decodeReply[struct{ ID string }](t, c.ask("POST", "/v1/rollcall/sessions", `{"ttl":"`+row.ttl+`"}`)).ID
+			id = decodeReply[struct{ ID string }](t, c.send("POST", "/v1/rollcall/sessions", `{"ttl":"`+row.ttl+`"}`)).ID
 		}
 		shown := decodeReply[struct {
 			TTL    string
@@ -99,7 +99,7 @@ func TestConsulSessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
 		{"an unknown legacy check", `{"Checks":["x"]}`, 500, "apply failed: Missing check 'x' registration"},
 		{"too much", `{"Name":"` + strings.Repeat("x", 64<<10) + `"}`, 413, "Request Entity Too Large"},
 	} {
-		got := c.ask("PUT", "/v1/session/create", row.body)
+		got := c.send("PUT", "/v1/session/create", row.body)
 		expect.That(t, got.status == row.status && got.body == row.want && strings.HasPrefix(got.header.Get("Content-Type"), "text/plain"),
 			"%s: got %d %q, want %d %q as plain text", row.name, got.status, got.body, row.status, row.want)
 	}
@@ -111,7 +111,7 @@ func TestConsulSessionEndsWithItsChecks(t *testing.T) {
 		return &registry.Check{ID: id, Name: id, Status: status}
 	}
 	c.Perform(t, registry.RegisterCatalog{Checks: []*registry.Check{check("fine", registry.Passing), check("bad", registry.Critical)}})
-	if got := c.ask("PUT", "/v1/session/create", `{"NodeChecks":["bad"]}`); got.status != 500 || got.body != "apply failed: Check 'bad' is in critical state" {
+	if got := c.send("PUT", "/v1/session/create", `{"NodeChecks":["bad"]}`); got.status != 500 || got.body != "apply failed: Check 'bad' is in critical state" {
 		t.Errorf("on a critical check: got %d %s", got.status, got.body)
 	}
 	for _, row := range []struct{ body, want string }{
@@ -146,7 +146,7 @@ func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
 			t.Errorf("%s: got %s, index %s; want %d of index 1", path, got.body, got.header.Get("X-Consul-Index"), want)
 		}
 	}
-	renewed := c.ask("PUT", "/v1/session/renew/"+strings.ToUpper(id), "{}")
+	renewed := c.send("PUT", "/v1/session/renew/"+strings.ToUpper(id), "{}")
 	if list := decodeReply[[]struct{ ID, TTL string }](t, renewed); len(list) != 1 || list[0].ID != id || list[0].TTL != "10s" || renewed.header.Get("X-Consul-Index") != "" {
 		t.Errorf("renewed: got %s, index %q", renewed.body, renewed.header.Get("X-Consul-Index"))
 	}
@@ -166,7 +166,7 @@ func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
 		{"GET", "/v1/session/info/" + id, 200, "[]"},
 		{"GET", "/v1/session/list", 200, "[]"},
 	} {
-		got := c.ask(row.method, row.path, "")
+		got := c.send(row.method, row.path, "")
 		expect.That(t, got.status == row.status && got.body == row.want,
 			"%s %s: got %d %q, want %d %q", row.method, row.path, got.status, got.body, row.status, row.want)
 	}
@@ -179,17 +179,17 @@ func TestConsulSessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
 	a, b := c.session(t, `{"TTL":"10s","LockDelay":"5s"}`), c.session(t, "")
 	c.put(t, "/v1/kv/lock?acquire="+a, "")
 	c.kv.pass(19 * time.Second)
-	got := c.ask("PUT", "/v1/session/renew/"+a, "")
+	got := c.send("PUT", "/v1/session/renew/"+a, "")
 	need.That(t, got.status == 200, "renewed in time: %d %s", got.status, got.body)
 	c.kv.pass(19500 * time.Millisecond)
 	if got := c.get("/v1/session/info/" + a); got.body == "[]" {
 		t.Error("it ended before twice its TTL")
 	}
 	c.kv.pass(2500 * time.Millisecond)
-	got = c.ask("PUT", "/v1/session/renew/"+a, "")
+	got = c.send("PUT", "/v1/session/renew/"+a, "")
 	expect.That(t, got.status == http.StatusNotFound, "renewed too late: %d %s, want 404", got.status, got.body)
-	expect.Equal(t, c.ask("PUT", "/v1/kv/lock?acquire="+b, "").body, "false", "within the lock-delay:")
-	txn := c.ask("PUT", "/v1/txn", `[{"KV":{"Verb":"lock","Key":"lock","Session":"`+b+`"}}]`)
+	expect.Equal(t, c.send("PUT", "/v1/kv/lock?acquire="+b, "").body, "false", "within the lock-delay:")
+	txn := c.send("PUT", "/v1/txn", `[{"KV":{"Verb":"lock","Key":"lock","Session":"`+b+`"}}]`)
 	expect.That(t, txn.status == 409 && strings.Contains(txn.body, `failed to lock key \"lock\" due to lock delay`),
 		"in a transaction: %d %s", txn.status, txn.body)
 	c.kv.pass(6 * time.Second)

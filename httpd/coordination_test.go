@@ -187,7 +187,7 @@ func newCoordinated(t testing.TB, config httpd.Config) *coordinated {
 
 // ask sends a request with these header lines and returns the answer, or what there is of it when the
 // context ends.
-func (c *coordinated) askUntil(ctx context.Context, method, target, body string, headers ...string) reply {
+func (c *coordinated) sendUntil(ctx context.Context, method, target, body string, headers ...string) reply {
 	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
@@ -198,16 +198,16 @@ func (c *coordinated) askUntil(ctx context.Context, method, target, body string,
 	return reply{status: w.Code, header: w.Header(), body: w.Body.String()}
 }
 
-func (c *coordinated) ask(method, target, body string, headers ...string) reply {
-	return c.askUntil(context.Background(), method, target, body, headers...)
+func (c *coordinated) send(method, target, body string, headers ...string) reply {
+	return c.sendUntil(context.Background(), method, target, body, headers...)
 }
 
-func (c *coordinated) get(target string) reply { return c.ask(http.MethodGet, target, "") }
+func (c *coordinated) get(target string) reply { return c.send(http.MethodGet, target, "") }
 
 // put must succeed with true.
 func (c *coordinated) put(t testing.TB, target, body string) reply {
 	t.Helper()
-	got := c.ask(http.MethodPut, target, body)
+	got := c.send(http.MethodPut, target, body)
 	need.That(t, got.status == http.StatusOK && got.body == "true", "PUT %s: got %d %q, want 200 true", target, got.status, got.body)
 	return got
 }
@@ -215,7 +215,7 @@ func (c *coordinated) put(t testing.TB, target, body string) reply {
 // session creates one with Consul's API.
 func (c *coordinated) session(t testing.TB, body string) string {
 	t.Helper()
-	got := c.ask(http.MethodPut, "/v1/session/create", body)
+	got := c.send(http.MethodPut, "/v1/session/create", body)
 	var created struct{ ID string }
 	err := json.Unmarshal([]byte(got.body), &created)
 	need.That(t, err == nil && got.status == http.StatusOK, "create %s: got %d %s", body, got.status, got.body)

@@ -155,7 +155,7 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		}
 		h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 	}()
-	if takenAsIs(r.URL.EscapedPath()) {
+	if isVerbatim(r.URL.EscapedPath()) {
 		h.serveConsul(a, r)
 		return
 	}

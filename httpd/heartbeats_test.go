@@ -35,8 +35,8 @@ func (n *node) line(t testing.TB) line {
 	return line{conn, bufio.NewReader(conn)}
 }
 
-// ask sends a request and reads the answer.
-func (l line) ask(t testing.TB, request string) reply {
+// roundTrip sends a request and reads the answer.
+func (l line) roundTrip(t testing.TB, request string) reply {
 	t.Helper()
 	go func() { _, _ = io.WriteString(l, request) }() // the server may answer before it has read everything
 	return l.read(t, request)
@@ -59,7 +59,7 @@ func (n *node) takenOver(t testing.TB) line {
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	l := n.line(t)
 	for range 3 {
-		need.Equal(t, l.ask(t, plainHeartbeat).status, 200, "heartbeat: got")
+		need.Equal(t, l.roundTrip(t, plainHeartbeat).status, 200, "heartbeat: got")
 	}
 	need.That(t, n.handler.TookOver(l.LocalAddr().String()), "the connection was not taken over after three heartbeats")
 	return l
@@ -97,7 +97,7 @@ func TestHeartbeatConnectionRespondsAsAnyOther(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		t.Run(name, func(t *testing.T) {
 			warm := n.takenOver(t)
-			got := warm.ask(t, requests[name])
+			got := warm.roundTrip(t, requests[name])
 			want := n.send(t, requests[name])
 			for _, r := range []*reply{&got, &want} {
 				r.header.Del("Date")
@@ -113,7 +113,7 @@ func TestHeartbeatConnectionRefusesMalformedRequests(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range badRequests {
 		t.Run(row.name, func(t *testing.T) {
-			got := n.takenOver(t).ask(t, row.request)
+			got := n.takenOver(t).roundTrip(t, row.request)
 			expect.That(t, got.status == row.status, "got %d %q, want %d", got.status, got.body, row.status)
 		})
 	}
@@ -123,10 +123,10 @@ func TestHeartbeatConnectionTakesOtherRequestsBetween(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	l := n.takenOver(t)
 	for i := range 3 {
-		got := l.ask(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
+		got := l.roundTrip(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
 		need.That(t, got.status == 200 && strings.Contains(got.body, "i1"), "read %d: got %d %q", i, got.status, got.body)
 		for range 3 {
-			need.Equal(t, l.ask(t, plainHeartbeat).status, 200, "heartbeat after read %d: got", i)
+			need.Equal(t, l.roundTrip(t, plainHeartbeat).status, 200, "heartbeat after read %d: got", i)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestHeartbeatConnectionServesAHeartbeatInPieces(t *testing.T) {
 		need.Got(io.WriteString(l, plainHeartbeat[:cut]))(t)
 		// Given back to net/http, which waits for the rest with its own time limit.
 		eventually(t, "the connection is given back", func() bool { return !n.handler.TookOver(l.LocalAddr().String()) })
-		need.Equal(t, l.ask(t, plainHeartbeat[cut:]).status, 200, "cut at %d: got", cut)
+		need.Equal(t, l.roundTrip(t, plainHeartbeat[cut:]).status, 200, "cut at %d: got", cut)
 		l.Close()
 	}
 }
@@ -170,12 +170,12 @@ func TestHeartbeatConnectionSaysTheOutcomeOfAFailedHeartbeat(t *testing.T) {
 		{registry.ErrUnknownOutcome, 504, "X-Rollcall-Outcome"},
 	} {
 		n.Fail(row.err)
-		got := l.ask(t, plainHeartbeat)
+		got := l.roundTrip(t, plainHeartbeat)
 		expect.That(t, got.status == row.status && got.header.Get(row.header) != "" && got.body == "",
 			"%v: got %+v, want %d with %s and no body", row.err, got, row.status, row.header)
 	}
 	n.Fail(nil)
-	if got := l.ask(t, plainHeartbeat); got.status != 200 || got.header.Get("X-Rollcall-Outcome") != "" {
+	if got := l.roundTrip(t, plainHeartbeat); got.status != 200 || got.header.Get("X-Rollcall-Outcome") != "" {
 		t.Errorf("after the failures: got %+v", got)
 	}
 }
@@ -233,7 +233,7 @@ func TestHeartbeatConnectionTakenOverAtShutdownRespondsFirst(t *testing.T) {
 	n.Memory = slow.Memory
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	l := n.line(t)
-	need.Equal(t, l.ask(t, plainHeartbeat).status, 200, "the first heartbeat: got")
+	need.Equal(t, l.roundTrip(t, plainHeartbeat).status, 200, "the first heartbeat: got")
 	slow.hold.Store(true)
 	need.Got(io.WriteString(l, plainHeartbeat))(t)
 	<-slow.begun

@@ -26,29 +26,29 @@ import (
 type peers struct {
 	err    error
 	status string // answer of Status; "": {}
-	asked  []string
+	calls  []string
 	state  func(w io.Writer) error
 	takes  time.Duration // a comparison
 }
 
-func (p *peers) answer(asked string) ([]byte, error) {
-	p.asked = append(p.asked, asked)
+func (p *peers) record(asked string) ([]byte, error) {
+	p.calls = append(p.calls, asked)
 	return []byte(`{"done":true}`), p.err
 }
 
 // Receive implements httpd.Peers.
 func (p *peers) Receive(_ context.Context, message []byte) ([]byte, error) {
-	return p.answer(fmt.Sprintf("receive %d %.20s", len(message), message))
+	return p.record(fmt.Sprintf("receive %d %.20s", len(message), message))
 }
 
 // Compare implements httpd.Peers.
 func (p *peers) Compare(_ context.Context, message []byte) ([]byte, error) {
-	return p.answer(fmt.Sprintf("compare %d %.20s", len(message), message))
+	return p.record(fmt.Sprintf("compare %d %.20s", len(message), message))
 }
 
 // State implements httpd.Peers.
 func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error {
-	if _, err := p.answer("state " + datacenter); err != nil {
+	if _, err := p.record("state " + datacenter); err != nil {
 		return err
 	}
 	return errors.Join(p.state(w), ctx.Err())
@@ -62,7 +62,7 @@ func (p *peers) Status(context.Context) (status api.Peers, err error) {
 	if p.status != "" {
 		return status, errors.Join(json.Unmarshal([]byte(p.status), &status), p.err)
 	}
-	_, err = p.answer("status")
+	_, err = p.record("status")
 	return api.Peers{Node: "done"}, err
 }
 
@@ -70,7 +70,7 @@ func (p *peers) Status(context.Context) (status api.Peers, err error) {
 func (p *peers) Diff(ctx context.Context, peer string) (_ api.PeerDiff, err error) {
 	select {
 	case <-time.After(p.takes):
-		_, err = p.answer("diff " + peer)
+		_, err = p.record("diff " + peer)
 	case <-ctx.Done():
 		err = fmt.Errorf("ask %s: %w", peer, ctx.Err())
 	}
@@ -79,19 +79,19 @@ func (p *peers) Diff(ctx context.Context, peer string) (_ api.PeerDiff, err erro
 
 // Repair implements httpd.Peers.
 func (p *peers) Repair(_ context.Context, peer string) (_ api.PeerDiff, err error) {
-	_, err = p.answer("repair " + peer)
+	_, err = p.record("repair " + peer)
 	return api.PeerDiff{Items: []api.DiffedItem{{What: "done"}}}, err
 }
 
 // Pause implements httpd.Peers.
 func (p *peers) Pause(_ context.Context, peer string, paused bool, by registry.Act) error {
-	_, err := p.answer(fmt.Sprintf("pause %s %t by %s (%s)", peer, paused, by.Author, by.Reason))
+	_, err := p.record(fmt.Sprintf("pause %s %t by %s (%s)", peer, paused, by.Author, by.Reason))
 	return err
 }
 
 // Forget implements httpd.Peers.
 func (p *peers) Forget(_ context.Context, sender string, by registry.Act) error {
-	_, err := p.answer(fmt.Sprintf("forget %s by %s (%s)", sender, by.Author, by.Reason))
+	_, err := p.record(fmt.Sprintf("forget %s by %s (%s)", sender, by.Author, by.Reason))
 	return err
 }
 
@@ -124,7 +124,7 @@ func TestPeerRequestsReachReplication(t *testing.T) {
 			if want := `"done"`; row.status == 200 && !strings.HasPrefix(row.asks, "state") && !strings.Contains(got.body, want) {
 				t.Errorf("got %q, want %q", got.body, want)
 			}
-			expect.That(t, len(p.asked) == 1 && p.asked[0] == row.asks, "asked %q, want %q", p.asked, row.asks)
+			expect.That(t, len(p.calls) == 1 && p.calls[0] == row.asks, "asked %q, want %q", p.calls, row.asks)
 		})
 	}
 }
@@ -207,8 +207,8 @@ func TestPeerMessageMayBeEightMiBDecoded(t *testing.T) {
 			got := n.send(t, request("POST", path, row.body, row.headers...))
 			expect.That(t, got.status == row.status, "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
 			size := fmt.Sprint(" ", cmp.Or(row.limit, 8<<20), " ")
-			took := len(p.asked) == 1 && strings.Contains(p.asked[0], size)
-			expect.That(t, took == (row.status == 200), "%s: it was asked %q", row.name, p.asked)
+			took := len(p.calls) == 1 && strings.Contains(p.calls[0], size)
+			expect.That(t, took == (row.status == 200), "%s: it was asked %q", row.name, p.calls)
 		}
 	}
 }
@@ -276,7 +276,7 @@ func TestPeerStateCopyWithoutAReaderIsCutOff(t *testing.T) {
 		}}
 		n := newBubbled(t, httpd.Config{Peers: p})
 		begun := time.Now()
-		need.Got(n.begin(t, request("GET", "/v1/rollcall/replication/state?datacenter=dc1", "")))(t)
+		need.Got(n.openRequest(t, request("GET", "/v1/rollcall/replication/state?datacenter=dc1", "")))(t)
 		<-failed
 		took := time.Since(begun)
 		expect.That(t, took >= 30*time.Second && took <= time.Minute, "it was cut off after %v, want 30s", took)

@@ -22,7 +22,7 @@ import (
 // ownSession creates a session with our own API.
 func (c *coordinated) ownSession(t testing.TB, body string) string {
 	t.Helper()
-	return decodeReply[struct{ ID string }](t, c.ask("POST", "/v1/rollcall/sessions", body)).ID
+	return decodeReply[struct{ ID string }](t, c.send("POST", "/v1/rollcall/sessions", body)).ID
 }
 
 // acquisition is the answer to a request for a permit.
@@ -40,7 +40,7 @@ type acquisition struct {
 
 func (c *coordinated) acquire(t testing.TB, target, body string) acquisition {
 	t.Helper()
-	got := c.ask("PUT", target, body)
+	got := c.send("PUT", target, body)
 	a := decodeReply[acquisition](t, got)
 	if fence := got.header.Get("X-Rollcall-Fence"); a.Acquired != (fence != "") || a.Acquired && fence != fmt.Sprint(a.Fence) {
 		t.Errorf("%s: acquired %v with token %d, the header says %q", target, a.Acquired, a.Fence, fence)
@@ -66,7 +66,7 @@ func TestLockHasOneHolderThatCanReleaseIt(t *testing.T) {
 		{"by its holder", a + "&fence=3", `{"released":true}`},
 		{"twice", a, `{"released":false}`},
 	} {
-		got := c.ask("DELETE", lock+row.query, "")
+		got := c.send("DELETE", lock+row.query, "")
 		expect.That(t, got.status == 200 && strings.TrimSpace(got.body) == row.want,
 			"released %s: got %d %s, want %s", row.name, got.status, got.body, row.want)
 	}
@@ -83,7 +83,7 @@ func TestSemaphoreHasAtMostItsLimitOfHolders(t *testing.T) {
 			t.Errorf("contender %d got %+v", i, got)
 		}
 	}
-	got := c.ask("PUT", "/v1/rollcall/semaphores/s?limit=3&session="+sessions[2], "")
+	got := c.send("PUT", "/v1/rollcall/semaphores/s?limit=3&session="+sessions[2], "")
 	expect.That(t, got.status == http.StatusConflict && strings.Contains(got.body, "limit 2, not 3"),
 		"another limit: got %d %s, want 409 and why", got.status, got.body)
 	shown := decodeReply[struct {
@@ -134,7 +134,7 @@ func TestPermitRequestThatIsMalformedSaysWhatIsRight(t *testing.T) {
 		{"an unknown session to renew", "PUT", "/v1/rollcall/sessions/x/renew", "", 404, "there is no session"},
 		{"an unknown session to destroy", "DELETE", "/v1/rollcall/sessions/x", "", 404, "there is no session"},
 	} {
-		got := c.ask(row.method, row.target, row.body)
+		got := c.send(row.method, row.target, row.body)
 		expect.That(t, got.status == row.status && strings.Contains(got.body, row.says) && json.Valid([]byte(got.body)),
 			"%s: got %d %s, want %d and %q", row.name, got.status, got.body, row.status, row.says)
 	}
@@ -168,7 +168,7 @@ func TestLockGoesToTheWaitersInTurn(t *testing.T) {
 		for i, p := range waiting {
 			need.That(t, !p.answered(), "waiter %d has it before its turn", i)
 			joined := c.kv.joined.Load()
-			c.ask("DELETE", lock+holder, "")
+			c.send("DELETE", lock+holder, "")
 			need.That(t, p.answered(), "waiter %d was not woken", i)
 			woken := c.kv.joined.Load() - joined
 			expect.That(t, woken == 0, "the hand-over to waiter %d woke %d others", i, woken)
@@ -190,11 +190,11 @@ func TestLockWaitEndsInTime(t *testing.T) {
 		want   string
 	}{
 		{"by its time", func(*coordinated, string, func()) {}, 30 * time.Second, 200, `"acquired":false`},
-		{"by the end of its session", func(c *coordinated, waiter string, _ func()) { c.ask("DELETE", "/v1/rollcall/sessions/"+waiter, "") }, 0, 404, "there is no session"},
+		{"by the end of its session", func(c *coordinated, waiter string, _ func()) { c.send("DELETE", "/v1/rollcall/sessions/"+waiter, "") }, 0, 404, "there is no session"},
 		{"by shutdown", func(c *coordinated, _ string, _ func()) { c.handler.EndWatches() }, 0, 200, `"acquired":false`},
 		{"by a disconnect", func(_ *coordinated, _ string, disconnect func()) { disconnect() }, 0, 200, `"acquired":false`},
 		{"by leaving the queue", func(c *coordinated, waiter string, _ func()) {
-			c.ask("DELETE", "/v1/rollcall/locks/l?session="+waiter, "")
+			c.send("DELETE", "/v1/rollcall/locks/l?session="+waiter, "")
 		}, 0, 200, `"acquired":false`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestLockWaitEndsInTime(t *testing.T) {
 					"got %d %s after %v, want %d %s after %v", got.status, got.body, took, row.status, row.want, row.took)
 				left := c.kv.watchers.Len()
 				expect.That(t, left == 0, "%d wait still", left)
-				c.ask("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
+				c.send("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
 				if got := c.acquire(t, "/v1/rollcall/locks/l?session="+next, ""); !got.Acquired {
 					t.Errorf("it left something behind: %+v", got)
 				}
@@ -272,7 +272,7 @@ func TestLockWaitGoesOnAfterItsNodesStateWasReplaced(t *testing.T) {
 		synctest.Wait()
 		c.kv.watchers.WakeAll()
 		need.That(t, !p.answered() && c.kv.watchers.Len() == 1, "it does not wait on: %d %s", p.got.status, p.got.body)
-		c.ask("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
+		c.send("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
 		got, _ := p.wait()
 		expect.That(t, decodeReply[acquisition](t, got).Acquired, "got %s", got.body)
 	})
@@ -316,7 +316,7 @@ func TestOwnCoordinationFailsSoonWithoutALeader(t *testing.T) {
 			{"GET", "/v1/rollcall/fence/k?index=1"},
 		} {
 			began := time.Now()
-			if got := c.ask(request[0], request[1], ""); got.status != 503 || got.header.Get("Retry-After") != "1" || time.Since(began) > 0 {
+			if got := c.send(request[0], request[1], ""); got.status != 503 || got.header.Get("Retry-After") != "1" || time.Since(began) > 0 {
 				t.Errorf("%s %s: got %d %s after %v, want 503 at once", request[0], request[1], got.status, got.body, time.Since(began))
 			}
 		}
@@ -330,10 +330,10 @@ func TestPermitWaitersHaveALimit(t *testing.T) {
 		c.acquire(t, "/v1/rollcall/locks/l?session="+a, "")
 		p := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=1s&session="+b)
 		synctest.Wait()
-		got := c.ask("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "")
+		got := c.send("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "")
 		expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "one too many: got %d %s, want 503", got.status, got.body)
 		p.wait()
-		got = c.ask("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "")
+		got = c.send("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "")
 		expect.That(t, got.status == 200, "the place was not given back: %d %s", got.status, got.body)
 	})
 }
@@ -358,13 +358,13 @@ func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
 		}
 		renewed := decodeReply[struct {
 			EndsIn int64 `json:"ends_in_ms"`
-		}](t, c.ask("PUT", "/v1/rollcall/sessions/"+s+"/renew", ""))
+		}](t, c.send("PUT", "/v1/rollcall/sessions/"+s+"/renew", ""))
 		expect.That(t, renewed.EndsIn == 20_000, "renewed, it ends in %d ms, want 20000", renewed.EndsIn)
 		forever := c.session(t, "")
 		if got := c.get("/v1/rollcall/sessions/" + forever).body; !strings.Contains(got, `"ttl":"","lock_delay":"15s","behavior":"release"`) || !strings.Contains(got, `"ends_in_ms":0,"holds":[]`) {
 			t.Errorf("one without end is %s", got)
 		}
-		if got := c.ask("DELETE", "/v1/rollcall/sessions/"+s, ""); got.status != 200 || strings.TrimSpace(got.body) != `{"destroyed":true}` {
+		if got := c.send("DELETE", "/v1/rollcall/sessions/"+s, ""); got.status != 200 || strings.TrimSpace(got.body) != `{"destroyed":true}` {
 			t.Errorf("destroyed: got %d %s", got.status, got.body)
 		}
 		if got := c.get("/v1/rollcall/locks/l"); got.status != 200 || !strings.Contains(got.body, `"holders":[],"queue":[],"delays_ms":[1000]`) {
@@ -386,9 +386,9 @@ func TestLockCanBeWatched(t *testing.T) {
 			change     func()
 		}{
 			{"an absent one is acquired", "/v1/rollcall/locks/l", func() { c.acquire(t, "/v1/rollcall/locks/l?session="+s, "") }},
-			{"it is released", "/v1/rollcall/locks/l", func() { c.ask("DELETE", "/v1/rollcall/locks/l?session="+s, "") }},
+			{"it is released", "/v1/rollcall/locks/l", func() { c.send("DELETE", "/v1/rollcall/locks/l?session="+s, "") }},
 			{"a semaphore", "/v1/rollcall/semaphores/l", func() { c.acquire(t, "/v1/rollcall/semaphores/l?limit=5&session="+s, "") }},
-			{"its session ends", "/v1/rollcall/sessions/" + s, func() { c.ask("DELETE", "/v1/rollcall/sessions/"+s, "") }},
+			{"its session ends", "/v1/rollcall/sessions/" + s, func() { c.send("DELETE", "/v1/rollcall/sessions/"+s, "") }},
 		} {
 			index := c.get(row.path).header.Get("X-Rollcall-Index")
 			if index == "" { // of a 404

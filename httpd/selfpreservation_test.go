@@ -43,7 +43,7 @@ type preserving struct {
 
 func (n *bubbled) preservation(t *testing.T, method, path string) preserving {
 	t.Helper()
-	got := need.Got(n.ask(t, request(method, "/v1/rollcall/self-preservation"+path, "")))(t)
+	got := need.Got(n.roundTrip(t, request(method, "/v1/rollcall/self-preservation"+path, "")))(t)
 	var p preserving
 	err := json.Unmarshal([]byte(got.body), &p)
 	need.That(t, err == nil && got.status == http.StatusOK, "%s %s: %d %s, %v", method, path, got.status, got.body, err)
@@ -110,7 +110,7 @@ func TestSelfPreservationThatIsOffCannotBeReleased(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		refused := func(says string) {
 			t.Helper()
-			got, err := n.ask(t, request("POST", "/v1/rollcall/self-preservation/release", ""))
+			got, err := n.roundTrip(t, request("POST", "/v1/rollcall/self-preservation/release", ""))
 			expect.That(t, err == nil && got.status == http.StatusConflict && strings.Contains(got.body, says),
 				"got %d %s, %v, want 409 and %q", got.status, got.body, err, says)
 		}

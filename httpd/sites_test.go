@@ -68,7 +68,7 @@ func TestSitesHoldOnHeartbeatConnections(t *testing.T) {
 		strings.Replace(plainHeartbeat, "Accept: */*", "Accept: */*\r\nSec-Fetch-Site: cross-site", 1):       403,
 		strings.Replace(plainHeartbeat, "Accept: */*", "Sec-Fetch-Site: same-origin\r\nAccept: text/xml", 1): 200,
 	} {
-		expect.Equal(t, n.takenOver(t).ask(t, attack).status, want, "%q: got", attack)
+		expect.Equal(t, n.takenOver(t).roundTrip(t, attack).status, want, "%q: got", attack)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestHeartbeatConnectionSkipsFieldsThatMeanNothing(t *testing.T) {
 		"Authorization: Basic dTpw", "X-Forwarded-For: 10.0.0.1, 10.0.0.2", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		"Cookie: a=b; c=d", "Keep-Alive: timeout=5", "X_Odd: " + strings.Repeat("x", 1000), "Via:1.1 proxy", "Empty:",
 	} {
-		if got := l.ask(t, strings.Replace(plainHeartbeat, "Accept: */*", field, 1)); got.status != 200 || !n.handler.TookOver(l.LocalAddr().String()) {
+		if got := l.roundTrip(t, strings.Replace(plainHeartbeat, "Accept: */*", field, 1)); got.status != 200 || !n.handler.TookOver(l.LocalAddr().String()) {
 			t.Errorf("%s: got %d, taken over: %v", field, got.status, n.handler.TookOver(l.LocalAddr().String()))
 		}
 	}
@@ -91,12 +91,12 @@ func TestHeartbeatConnectionThatWasGivenBackIsNotTakenOverAgain(t *testing.T) {
 	l := n.takenOver(t)
 	odd := strings.Replace(plainHeartbeat, "Accept: */*", "Te: trailers", 1)
 	for i := range 6 {
-		if got := l.ask(t, odd); got.status != 200 || n.handler.TookOver(l.LocalAddr().String()) {
+		if got := l.roundTrip(t, odd); got.status != 200 || n.handler.TookOver(l.LocalAddr().String()) {
 			t.Fatalf("odd heartbeat %d: got %d, taken over: %v", i, got.status, n.handler.TookOver(l.LocalAddr().String()))
 		}
 	}
 	for i := range 6 {
-		if got := l.ask(t, plainHeartbeat); got.status != 200 || n.handler.TookOver(l.LocalAddr().String()) {
+		if got := l.roundTrip(t, plainHeartbeat); got.status != 200 || n.handler.TookOver(l.LocalAddr().String()) {
 			t.Fatalf("heartbeat %d after them: got %d, taken over: %v", i, got.status, n.handler.TookOver(l.LocalAddr().String()))
 		}
 	}
@@ -107,11 +107,11 @@ func TestHeartbeatConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
 	l := n.takenOver(t)
 	for range 3 {
 		for range 100 {
-			l.ask(t, plainHeartbeat)
+			l.roundTrip(t, plainHeartbeat)
 		}
-		l.ask(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
+		l.roundTrip(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
 		for range 3 {
-			l.ask(t, plainHeartbeat)
+			l.roundTrip(t, plainHeartbeat)
 		}
 		expect.That(t, n.handler.TookOver(l.LocalAddr().String()), "not taken over again after a hundred heartbeats and one read")
 	}

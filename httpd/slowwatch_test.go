@@ -53,7 +53,7 @@ func TestWatchWithoutAReaderIsCutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{Metrics: metrics})
-		resp := need.Got(n.begin(t, request("GET", "/v1/rollcall/watch", "")))(t)
+		resp := need.Got(n.openRequest(t, request("GET", "/v1/rollcall/watch", "")))(t)
 		newEvents(t, resp.Body).want("start")
 		n.Perform(t, registry.Register{Instance: newInstance("A", "1")})
 		time.Sleep(31 * time.Second)

@@ -1,6 +1,6 @@
-// Package api is the JSON documents of Rollcall's own API, /v1/rollcall: what servers answer and clients
-// read. docs/openapi.yaml describes the same documents for everybody else, and a test of package httpd
-// compares the two. What servers say to each other is not here. Unless a field says otherwise, times are
+// Package api is the JSON documents of Rollcall's own API, /v1/rollcall, which servers write and clients
+// read. docs/openapi.yaml describes the same documents for other programs, and a test of package httpd
+// compares the two. The messages between servers are not here. Unless a field says otherwise, times are
 // ms since the epoch and spans are ms of the lease clock.
 package api
 
@@ -12,7 +12,7 @@ type Error struct {
 
 // Status is a cluster as one of its nodes sees it (GET /v1/rollcall/status).
 type Status struct {
-	Node       string       `json:"node"`       // who answers
+	Node       string       `json:"node"`       // the one that responds
 	Datacenter string       `json:"datacenter"` // its datacenter; empty: it was given no name
 	Version    string       `json:"version"`    // of its program
 	Mode       string       `json:"mode"`       // cp or ap

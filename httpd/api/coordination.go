@@ -29,12 +29,12 @@ type Acquisition struct {
 	Fence uint64 `json:"fence"` // the token
 }
 
-// Destroyed is the answer to the end of a session.
+// Destroyed is the response to the end of a session.
 type Destroyed struct {
 	Destroyed bool `json:"destroyed"`
 }
 
-// Permits is a lock or semaphore that somebody holds or waits for (GET /v1/rollcall/locks and
+// Permits is a lock or semaphore that sessions hold or wait for (GET /v1/rollcall/locks and
 // /v1/rollcall/semaphores).
 type Permits struct {
 	Name    string   `json:"name"`
@@ -61,7 +61,7 @@ type Waiter struct {
 	Value    []byte `json:"value"`       // as the session gave it
 }
 
-// Acquired is the answer to who asks for a permit.
+// Acquired is the response to an acquisition.
 type Acquired struct {
 	Acquired bool     `json:"acquired"`
 	Fence    uint64   `json:"fence,omitempty"` // the token
@@ -70,7 +70,7 @@ type Acquired struct {
 	Holders  []Holder `json:"holders,omitempty"`
 }
 
-// Released is the answer to who gives a permit back, or a place in the queue.
+// Released is the response to a session that gives a permit back, or a place in the queue.
 type Released struct {
 	Released bool `json:"released"`
 }
@@ -80,5 +80,5 @@ type FenceState struct {
 	Kind  string `json:"kind"` // key, lock or semaphore
 	Name  string `json:"name"`
 	Holds bool   `json:"holds"`
-	Fence uint64 `json:"fence"` // token of who holds it now; 0: nobody
+	Fence uint64 `json:"fence"` // token of the present holder; 0: there is none
 }

@@ -4,7 +4,7 @@ package api
 // (GET /v1/rollcall/peers).
 type Peers struct {
 	Datacenter string `json:"datacenter"` // the cluster's own
-	Node       string `json:"node"`       // who answered
+	Node       string `json:"node"`       // the one that responded
 	Sender     string `json:"sender"`     // the node that sends; empty: every node does
 	Peers      []Peer `json:"peers"`      // in the order of the configuration
 
@@ -46,7 +46,7 @@ type Peer struct {
 	Repairs    map[string]uint64 `json:"repairs"` // by reason: first, too-old, digest, asked
 	LastRepair *PeerRepair       `json:"last_repair,omitempty"`
 
-	Incoming *Incoming `json:"incoming,omitempty"` // nil: of a node of the own datacenter
+	Incoming *Incoming `json:"incoming,omitempty"` // nil: of a node of this datacenter
 }
 
 // PeerError is a transmission to a peer that failed.

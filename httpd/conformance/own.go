@@ -67,7 +67,7 @@ func (c *client) live(t *testing.T, next func(from string) (changes []any, index
 		changes, last = next(last)
 		need.That(t, len(changes) != 0, "after %v nothing more is told", told)
 		for _, change := range changes {
-			told = append(told, toldOf(t, change))
+			told = append(told, changeInWords(t, change))
 		}
 		if len(told) >= len(lifeTold) {
 			expect.Slice(t, told, lifeTold, "it is told of")
@@ -92,8 +92,8 @@ func (c *client) step(id string, n int) {
 	c.wantEmpty(http.StatusOK, http.MethodDelete, c.path(id, ""), "")
 }
 
-// toldOf is a change in three words.
-func toldOf(t *testing.T, change any) string {
+// changeInWords is a change in three words.
+func changeInWords(t *testing.T, change any) string {
 	t.Helper()
 	checkInstance(t, at(t, change, "instance"), false)
 	return fmt.Sprintf("%s %s %s", text(t, change, "action"), text(t, change, "why"), text(t, change, "status"))

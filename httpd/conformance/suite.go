@@ -2,7 +2,7 @@
 // Rollcall adds for watchers and operators: a suite that is run against the URL of a server, whatever
 // orders its operations. It says nothing about durability, freshness across nodes or faults.
 //
-// The suite needs a server that nobody else changes meanwhile; what is registered there before does
+// The suite needs a server that no other client changes meanwhile; instances that were registered there before do
 // not matter.
 package conformance
 

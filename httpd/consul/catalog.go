@@ -1,6 +1,16 @@
 // Package consul turns the JSON of Consul's HTTP API into domain values and back: requests are read
-// leniently, as its clients need it (unknown fields are ignored, names compared without case), answers
-// are written with the fields and the spelling that its official Go client decodes. It knows no HTTP.
+// leniently, as its clients need it (unknown fields are ignored, names compared without case), responses
+// are written with the fields and the spelling that its official Go client decodes. It knows no HTTP. Its files:
+//
+//	fields.go  fields of a body, by their names without case
+//	kv.go      keys and transactions
+//	session.go sessions
+//	check.go   checks as they are registered
+//	service.go services as they are registered
+//	catalog.go registrations and deregistrations of the catalog
+//	listed.go  services as they are listed
+//	health.go  checks as they are listed, and what services are worth by them
+//	agent.go   the agent: itself, its members, services and checks
 package consul
 
 import (
@@ -153,7 +163,7 @@ func (c *catalogCheckBody) derivedType() string {
 
 // given is the definition as it is echoed: what it says, with durations as texts; nil: nothing.
 func (c *catalogCheckBody) given() []byte {
-	said := map[string]json.RawMessage{}
+	shown := map[string]json.RawMessage{}
 	for name, value := range c.definition {
 		if isZero(value) {
 			continue
@@ -162,12 +172,12 @@ func (c *catalogCheckBody) given() []byte {
 		case "interval", "timeout", "deregistercriticalserviceafter":
 			value = durationText(value)
 		}
-		said[name] = value
+		shown[name] = value
 	}
-	if len(said) == 0 {
+	if len(shown) == 0 {
 		return nil
 	}
-	encoded, _ := json.Marshal(said) // what was decoded encodes, in the order of its names
+	encoded, _ := json.Marshal(shown) // what was decoded encodes, in the order of its names
 	return encoded
 }
 

@@ -36,10 +36,10 @@ func (c Check) Agent() Check {
 	return c
 }
 
-// noDefinition is what is shown of how a check is made where nobody said it.
+// noDefinition is the definition of a check that was registered without one.
 var noDefinition = json.RawMessage("{}")
 
-// checkOf is a stored check as answers show it.
+// checkOf is a stored check as responses show it.
 func checkOf(c *registry.Check) Check {
 	shown := Check{
 		Node: ShownNode(c.Node), CheckID: c.ID, Name: c.Name, Status: StatusWord(c.Status), Notes: c.Notes, Output: c.Output, ServiceID: c.Service,
@@ -93,13 +93,13 @@ func checksOf(l *registry.Lease, s Service) []Check {
 	return checks
 }
 
-// Types of the checks that nobody registered.
+// Types of the checks that were not registered.
 const (
 	eurekaType   = "eureka"
 	overrideType = "override"
 )
 
-// statusOf is a status of Eureka's as that of a check: whoever is not UP gets no requests.
+// statusOf is a status of Eureka's as that of a check: an instance that is not UP gets no requests.
 func statusOf(s registry.Status) registry.CheckStatus {
 	if s == registry.Up {
 		return registry.Passing
@@ -136,7 +136,7 @@ func reasonOf(l *registry.Lease) string {
 	return l.Override.By.Reason
 }
 
-// check is a check that nobody registered.
+// check is a check that was not registered.
 func (s Service) check(l *registry.Lease, id, name, kind string, status registry.CheckStatus) Check {
 	return Check{
 		Node: ShownNode(s.Node), CheckID: id, Name: name, Status: StatusWord(status), Output: explained(l), ServiceID: s.ID, ServiceName: s.Name,
@@ -144,7 +144,7 @@ func (s Service) check(l *registry.Lease, id, name, kind string, status registry
 	}
 }
 
-// explained says which status an instance has, and of an overridden one by whom.
+// explained says which status an instance has, and names the author of an override.
 func explained(l *registry.Lease) string {
 	text := "The status is " + l.Instance.Status.String()
 	if l.Instance.Overridden == registry.Unknown {

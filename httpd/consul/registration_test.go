@@ -128,7 +128,7 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 	}
 }
 
-// What the official client sends of a check that says nothing of how it is made.
+// The official client sends this of a check without a definition.
 func TestADefinitionThatSaysNothingIsNone(t *testing.T) {
 	body := need.Got(json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}}))(t)
 	got, err := consul.DecodeRegistration(body, func(string) string { return "" })

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// What a session has if nothing is said (hashicorp/consul, agent/session_endpoint.go).
+// defaultLockDelay is the lock-delay of a session that names none (hashicorp/consul, agent/session_endpoint.go).
 const defaultLockDelay = 15 * time.Second
 
 // ttlFactor is how many of its TTLs a session lives without a renewal. Consul's TTL is a lower bound, and its
@@ -86,31 +86,31 @@ type sessionBody struct {
 // DecodeSession reads a request for a session, of which the caller draws the ID. No body at all asks for
 // the defaults. The session lives for ttlFactor times the TTL that it shows. Errors: Malformed, Rejected.
 func DecodeSession(body []byte) (kv.CreateSession, error) {
-	asked := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
+	request := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &asked); err != nil {
+		if err := json.Unmarshal(body, &request); err != nil {
 			return kv.CreateSession{}, undecodable(err)
 		}
 	}
-	if n := len(asked.Checks.ids) + len(asked.NodeChecks.ids) + len(asked.ServiceChecks); n > kv.MaxSessionChecks {
+	if n := len(request.Checks.ids) + len(request.NodeChecks.ids) + len(request.ServiceChecks); n > kv.MaxSessionChecks {
 		return kv.CreateSession{}, Malformed(fmt.Sprintf("Too many checks: a session may depend on %d, not on %d", kv.MaxSessionChecks, n))
 	}
-	if err := asked.inDefault(); err != nil {
+	if err := request.inDefault(); err != nil {
 		return kv.CreateSession{}, err
 	}
-	behavior, ok := ParseBehavior(asked.Behavior)
+	behavior, ok := ParseBehavior(request.Behavior)
 	if !ok {
-		return kv.CreateSession{}, rejected("Invalid Behavior setting '%s'", asked.Behavior)
+		return kv.CreateSession{}, rejected("Invalid Behavior setting '%s'", request.Behavior)
 	}
-	ttl, err := sessionTTL(asked.TTL)
+	ttl, err := sessionTTL(request.TTL)
 	if err != nil {
 		return kv.CreateSession{}, err
 	}
 	op := kv.CreateSession{
-		Name: asked.Name, Node: NodeOf(asked.Node), TTL: ttlFactor * ttl, TTLText: asked.TTL, LockDelay: int64(asked.LockDelay), Behavior: behavior,
+		Name: request.Name, Node: NodeOf(request.Node), TTL: ttlFactor * ttl, TTLText: request.TTL, LockDelay: int64(request.LockDelay), Behavior: behavior,
 	}
-	op.Checks, op.NodeChecks = checksInForce(asked.Checks, asked.NodeChecks)
-	for _, c := range asked.ServiceChecks {
+	op.Checks, op.NodeChecks = checksInForce(request.Checks, request.NodeChecks)
+	for _, c := range request.ServiceChecks {
 		op.ServiceChecks = append(op.ServiceChecks, c.ID)
 	}
 	return op, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// What is accepted keeps the bounds that the state relies on, and can be shown.
+// Every session that is accepted keeps the bounds that the state relies on, and can be shown.
 func FuzzDecodeSession(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "{}", `{"LockDelay":0}`, `{"LockDelay":"15s","TTL":"10s","Behavior":"delete","Checks":null,"NodeChecks":["a"],"ServiceChecks":[{"ID":"b"}]}`,

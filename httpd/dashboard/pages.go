@@ -112,15 +112,15 @@ func incomingCell(p shownPeer) g.Node {
 	if in == nil {
 		return el("span", class("soft"), text("what its clients do"))
 	}
-	heard := "never heard"
+	contact := "never heard"
 	if in.Heard != "" {
-		heard = "heard " + in.Heard + " ago"
+		contact = "heard " + in.Heard + " ago"
 	}
 	cut := g.Group{}
 	if in.Cut {
 		cut = g.Group{text(" "), status("link-cut", "cut"), g.If(in.Kept > 0, g.Textf(" %d kept although their time has passed", in.Kept)), soft("on cut: " + in.OnCut)}
 	}
-	return g.Group{g.Textf("%d instances, %s", in.Instances, heard), cut}
+	return g.Group{g.Textf("%d instances, %s", in.Instances, contact), cut}
 }
 
 func preservingSection(p shownPreserving) g.Node {

@@ -151,7 +151,7 @@ func DecodeBatch(body []byte) ([]Item, error) {
 			items = append(items, s.item())
 		}
 	}
-	if err := s.end(); err != nil {
+	if err := s.expectEnd(); err != nil {
 		return nil, err
 	}
 	if !found {
@@ -240,7 +240,7 @@ func DecodeBatchResponse(body []byte) ([]ItemResult, error) {
 			s.skip()
 		}
 	}
-	if err := s.end(); err != nil {
+	if err := s.expectEnd(); err != nil {
 		return nil, err
 	}
 	return results, nil

@@ -8,8 +8,20 @@
 // Readers are tolerant in what clients are known to send, and strict in what only an attacker or a
 // defect produces: duplicate keys, deep nesting, trailing data, text that is not UTF-8, DOCTYPE.
 //
-// The package knows nothing of HTTP: which form a request asks for, and which status an error is
-// answered with, is the business of package httpd.
+// The package knows nothing of HTTP: the form that a request asks for, and the status of an error, are the
+// business of package httpd/eurekaroutes. Its files:
+//
+//	format.go       the formats, and the errors of readers
+//	applications.go lists of applications and deltas
+//	batch.go        batches of other servers, and the results of their items
+//	status.go       the status document of a server
+//	read.go         registrations and lists, from either format
+//	draft.go        an instance while it is read
+//	jsonscan.go     a scanner of JSON
+//	readjson.go     instances from JSON
+//	readxml.go      instances from XML
+//	jsonwrite.go    instances and text in JSON
+//	xmlwrite.go     instances and text in XML
 package eureka
 
 import (
@@ -28,11 +40,11 @@ type Format struct {
 const (
 	// FullVersion is the version of a full fetch. With -1 Netflix's client would never ask for a delta.
 	FullVersion = "1"
-	// VIPVersion is the version of the answer to a query by VIP address.
+	// VIPVersion is the version of the response to a query by VIP address.
 	VIPVersion = "-1"
 )
 
-// What upstream's codecs name the classes behind the documents; its readers require them.
+// Names that upstream's codecs give the classes behind the documents; its readers require them.
 const (
 	ownDataCenterClass    = "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo"
 	amazonDataCenterClass = "com.netflix.appinfo.AmazonInfo"

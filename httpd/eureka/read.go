@@ -17,7 +17,7 @@ func DecodeRegistration(body []byte, f Format, app string) (*registry.Instance, 
 		return nil, err
 	}
 	if !f.XML {
-		takeInstanceID(d.instance)
+		setIDFromMetadata(d.instance)
 	}
 	return d.register(strings.ToUpper(app))
 }
@@ -39,9 +39,9 @@ func readInstance(body []byte, f Format) (*draft, error) {
 	return readDocument(body)
 }
 
-// takeInstanceID takes the id that older Spring clients keep in their metadata, with the host's name
+// setIDFromMetadata sets the id that older Spring clients keep in their metadata, with the host's name
 // before it (Spring Cloud: CloudJacksonJson, which does so in JSON only).
-func takeInstanceID(i *registry.Instance) {
+func setIDFromMetadata(i *registry.Instance) {
 	id := i.Meta("instanceId")
 	if i.InstanceID != "" || strings.TrimSpace(id) == "" {
 		return
@@ -52,7 +52,7 @@ func takeInstanceID(i *registry.Instance) {
 	i.InstanceID = id
 }
 
-// Applications is what a server's answer to a fetch of the registry, of a delta or of a VIP says.
+// Applications is what a server's response to a fetch of the registry, of a delta or of a VIP says.
 type Applications struct {
 	Version  string            // versions__delta
 	HashCode string            // apps__hashcode, of the whole registry
@@ -82,7 +82,7 @@ func DecodeApplication(body []byte) ([]*registry.Lease, error) {
 func decodeMember(body []byte, name string, read func(s *scanner)) error {
 	s := newScanner(body)
 	found := s.member(name, func() { read(s) })
-	if err := s.end(); err != nil {
+	if err := s.expectEnd(); err != nil {
 		return err
 	}
 	if !found {
@@ -104,8 +104,8 @@ func (s *scanner) member(name string, read func()) (found bool) {
 	return found
 }
 
-// EachInstance walks over the JSON answer to a fetch, and calls do for each instance with its id and with what its
-// metadata say under a key; nil: nothing. Both are valid until do returns. It is for those who read lists many times a
+// EachInstance walks over the JSON response to a fetch, and calls do for each instance with its id and with what its
+// metadata say under a key; nil: nothing. Both are valid until do returns. It is for programs that read lists many times a
 // second: nothing else is kept. The error is ErrUnparsable.
 func EachInstance(body []byte, key string, do func(id, value []byte)) error {
 	o := outline{key: key, do: do}

@@ -62,14 +62,14 @@ func labelClamped(header http.Header, instance *registry.Instance) {
 	if !clamped {
 		return
 	}
-	var said []string
+	var corrected []string
 	if instance.RenewalInterval > 0 && interval != instance.RenewalInterval {
-		said = append(said, "renewalIntervalInSecs="+strconv.Itoa(int(interval)))
+		corrected = append(corrected, "renewalIntervalInSecs="+strconv.Itoa(int(interval)))
 	}
 	if instance.Duration > 0 && duration != instance.Duration {
-		said = append(said, "durationInSecs="+strconv.Itoa(int(duration)))
+		corrected = append(corrected, "durationInSecs="+strconv.Itoa(int(duration)))
 	}
-	header.Set("X-Rollcall-Lease-Clamped", strings.Join(said, ", "))
+	header.Set("X-Rollcall-Lease-Clamped", strings.Join(corrected, ", "))
 }
 
 // change performs an operation on an existing instance: 200, or 404 if there is none, both empty.

@@ -152,17 +152,17 @@ var errNoPeers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this nod
 
 // exchange is a message of a peer and the reply: POST /v1/rollcall/replication and …/digest. A message of
 // unknown outcome has the response of one that was not applied: a peer can send everything again.
-func exchange(answerTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
+func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
 	return web.BoundBatches(web.MessagePatience, withPeers(func(c call) (any, error) {
 		message := c.Body(c.Limits.BatchBytes)
 		if c.Err != nil {
 			return nil, c.Err
 		}
-		answer, err := answerTo(c.config.Peers, c.R.Context(), message)
+		reply, err := replyTo(c.config.Peers, c.R.Context(), message)
 		if err != nil {
 			return nil, web.RetryBatch(web.WriteError(err))
 		}
-		web.Respond(c.W, c.R, http.StatusOK, "application/octet-stream", answer)
+		web.Respond(c.W, c.R, http.StatusOK, "application/octet-stream", reply)
 		return web.Sent, nil
 	}))
 }

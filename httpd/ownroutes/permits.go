@@ -273,11 +273,11 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 	if s, _ := v.Session(a.op.Session); s == nil {
 		return nil, noSession(a.op.Session)
 	}
-	answer := api.Acquired{Limit: int(a.op.Limit), Place: a.place}
+	acquired := api.Acquired{Limit: int(a.op.Limit), Place: a.place}
 	if p, _ := v.Permits(a.kind, a.op.Name); p != nil {
-		answer.Holders = show.Holders(p.Holders)
+		acquired.Holders = show.Holders(p.Holders)
 	}
-	return answer, nil
+	return acquired, nil
 }
 
 // fence is GET /v1/rollcall/fence/{key}: whether the acquisition with the token index lasts, by session or,

@@ -34,14 +34,14 @@ func (c call) prune() (any, error) {
 
 // pruneIn removes the instances of an application ("": of any) that v shows as not passing.
 func (e *endpoints) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]api.Pruned, error) {
-	gone := []api.Pruned{} // shown as an empty list, not as null
+	pruned := []api.Pruned{} // shown as an empty list, not as null
 	var keys []registry.Key
 	for l := range web.LeasesOf(v, app) {
 		if l.Instance.Status == registry.Up {
 			continue
 		}
 		if dry {
-			gone = append(gone, prunedOf(v, l))
+			pruned = append(pruned, prunedOf(v, l))
 			continue
 		}
 		keys = append(keys, l.Key())
@@ -51,9 +51,9 @@ func (e *endpoints) pruneIn(ctx context.Context, v *registry.View, app string, d
 		if err != nil {
 			return nil, err
 		}
-		gone = append(gone, removed...)
+		pruned = append(pruned, removed...)
 	}
-	return gone, nil
+	return pruned, nil
 }
 
 // pruneBatch removes instances that are not passing even now: one may have recovered while others were

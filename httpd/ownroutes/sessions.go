@@ -45,30 +45,30 @@ func (c call) createSession() (any, error) {
 }
 
 func decodeSessionRequest(body []byte) (op kv.CreateSession, err error) {
-	asked := api.SessionRequest{TTL: defaultTTL.String(), LockDelay: defaultLockDelay.String()}
+	request := api.SessionRequest{TTL: defaultTTL.String(), LockDelay: defaultLockDelay.String()}
 	if len(body) > 0 {
 		dec := json.NewDecoder(bytes.NewReader(body))
 		dec.DisallowUnknownFields()
-		if err := dec.Decode(&asked); err != nil || dec.More() {
+		if err := dec.Decode(&request); err != nil || dec.More() {
 			return op, web.BadRequest(`the body must be a JSON object with name, ttl ("15s"), lock_delay ("15s") and behavior (release or delete), each of them optional`)
 		}
 	}
-	if len(asked.Name) > web.MaxNameBytes || !utf8.ValidString(asked.Name) || strings.ContainsFunc(asked.Name, unicode.IsControl) {
+	if len(request.Name) > web.MaxNameBytes || !utf8.ValidString(request.Name) || strings.ContainsFunc(request.Name, unicode.IsControl) {
 		return op, web.BadRequest(fmt.Sprintf("name must be UTF-8 of at most %d bytes without control characters", web.MaxNameBytes))
 	}
-	ttl, err := time.ParseDuration(asked.TTL)
+	ttl, err := time.ParseDuration(request.TTL)
 	if err != nil || ttl < minTTL || ttl > maxTTL {
 		return op, web.BadRequest(fmt.Sprintf("ttl must be a duration from %v to %v, like %v", minTTL, maxTTL, defaultTTL))
 	}
-	delay, err := time.ParseDuration(asked.LockDelay)
+	delay, err := time.ParseDuration(request.LockDelay)
 	if err != nil || delay < 0 || delay > maxLockDelay {
 		return op, web.BadRequest(fmt.Sprintf("lock_delay must be a duration from 0s to %v, like %v", maxLockDelay, defaultLockDelay))
 	}
-	behavior, known := consul.ParseBehavior(asked.Behavior)
+	behavior, known := consul.ParseBehavior(request.Behavior)
 	if !known {
 		return op, web.BadRequest("behavior must be release or delete")
 	}
-	return kv.CreateSession{Name: asked.Name, TTL: ttl.Milliseconds(), TTLText: asked.TTL, LockDelay: int64(delay), Behavior: behavior}, nil
+	return kv.CreateSession{Name: request.Name, TTL: ttl.Milliseconds(), TTLText: request.TTL, LockDelay: int64(delay), Behavior: behavior}, nil
 }
 
 func noSession(id string) error {

@@ -24,8 +24,8 @@ type Bucket struct {
 }
 
 // level is a bucket at one moment, nil before the first call. It is never changed: refill time and
-// tokens are replaced together, by one compare-and-swap. With a word for each, whoever came between
-// the two would be refused while tokens are there.
+// tokens are replaced together, by one compare-and-swap. With a word for each, a call between the
+// two would be refused while tokens are there.
 type level struct {
 	refilled int64  // when whole tokens came last, ms
 	part     uint64 // what was earned beyond them: tokens × unit, less than one token
@@ -68,7 +68,7 @@ func (b *Bucket) AcquireAt(burst int, rate, now int64) bool {
 	}
 }
 
-// Wait is how long it takes until Acquire can succeed, if nobody else takes that token; 0: now.
+// Wait is how long it takes until Acquire can succeed, if no other call takes that token; 0: now.
 func (b *Bucket) Wait(burst int, rate int64) time.Duration { return b.WaitAt(burst, rate, b.now()) }
 
 // WaitAt is Wait at a time in ms.

@@ -163,11 +163,11 @@ func jsonError(f Refusal, err error) string {
 	default:
 		text = http.StatusText(f.Status)
 	}
-	said := map[string]string{"error": text}
+	fields := map[string]string{"error": text}
 	if f.Index != "" {
-		said["index"] = f.Index
+		fields["index"] = f.Index
 	}
-	encoded, _ := json.Marshal(said) // strings always encode
+	encoded, _ := json.Marshal(fields) // strings always encode
 	return string(encoded)
 }
 
@@ -185,7 +185,7 @@ func consulFailure(err error) Refusal {
 		f = Refusal{Status: http.StatusInternalServerError, Text: "this node is shutting down; ask another one"}
 	case errors.Is(err, registry.ErrNoLeader):
 		f = Refusal{Status: http.StatusInternalServerError, Text: "No cluster leader"}
-	case f.Status != http.StatusInternalServerError: // of which nothing is said
+	case f.Status != http.StatusInternalServerError: // of which nothing is fields
 		f.Text = http.StatusText(f.Status)
 	}
 	return f

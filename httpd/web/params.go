@@ -213,16 +213,16 @@ const (
 
 // By reads the author of an act and the reason. The author is the caller's address if none is given: an act always has one.
 func (c *Call) By() (by registry.Act) {
-	if by.Author = c.saying("author", maxAuthor); by.Author == "" {
+	if by.Author = c.actText("author", maxAuthor); by.Author == "" {
 		host, _, _ := net.SplitHostPort(c.R.RemoteAddr)
 		by.Author = "from " + host
 	}
-	by.Reason = c.saying("reason", maxReason)
+	by.Reason = c.actText("reason", maxReason)
 	return by
 }
 
-// saying reads a text that is shown to people.
-func (q *Params) saying(name string, limit int) string {
+// actText reads a text that is shown to people.
+func (q *Params) actText(name string, limit int) string {
 	text := q.Text(name)
 	switch {
 	case len(text) > limit:

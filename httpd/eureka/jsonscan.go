@@ -61,7 +61,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-func (s *scanner) take(c byte) bool {
+func (s *scanner) accept(c byte) bool {
 	if s.peek() != c || s.err != nil {
 		return false
 	}
@@ -69,8 +69,8 @@ func (s *scanner) take(c byte) bool {
 	return true
 }
 
-// end requires that nothing follows the value, and returns the scanner's error.
-func (s *scanner) end() error {
+// expectEnd requires that nothing follows the value, and returns the scanner's error.
+func (s *scanner) expectEnd() error {
 	if s.peek() != 0 || s.pos < len(s.data) {
 		s.fail("JSON goes on after its end")
 	}
@@ -79,7 +79,7 @@ func (s *scanner) end() error {
 
 // open enters an object or array.
 func (s *scanner) open(c byte, what string) {
-	if !s.take(c) {
+	if !s.accept(c) {
 		s.fail(what)
 		return
 	}
@@ -99,7 +99,7 @@ func (s *scanner) more(started *bool, close byte) bool {
 		s.depth--
 		return false
 	}
-	if *started && !s.take(',') {
+	if *started && !s.accept(',') {
 		s.fail("JSON lacks a comma")
 		return false
 	}
@@ -145,7 +145,7 @@ func (m *members) next() bool {
 		return false
 	}
 	m.key = s.text()
-	if !s.take(':') {
+	if !s.accept(':') {
 		s.fail("JSON lacks a colon")
 		return false
 	}

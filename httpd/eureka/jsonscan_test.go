@@ -54,7 +54,7 @@ func FuzzScannerAgainstEncodingJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newScanner(data)
 		got := s.value()
-		err := s.end()
+		err := s.expectEnd()
 		var want any
 		dec := json.NewDecoder(bytes.NewReader(data))
 		dec.UseNumber()
@@ -71,7 +71,7 @@ func FuzzScannerAgainstEncodingJSON(f *testing.F) {
 		}
 		skip := newScanner(data)
 		skip.skip()
-		skipErr := skip.end()
+		skipErr := skip.expectEnd()
 		need.That(t, (skipErr == nil) == (err == nil), "%q: read with %v, skipped with %v", data, err, skipErr)
 	})
 }

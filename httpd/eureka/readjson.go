@@ -13,7 +13,7 @@ func readDocument(body []byte) (*draft, error) {
 			s.skip()
 		}
 	}
-	if err := s.end(); err != nil {
+	if err := s.expectEnd(); err != nil {
 		return nil, err
 	}
 	if d == nil {
