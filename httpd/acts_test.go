@@ -316,7 +316,7 @@ func TestMemberRemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 		{name: "no leader", err: fmt.Errorf("remove: %w", registry.ErrNoLeader), status: 503, says: `node "n1" was not removed: no leader`, retry: "1"},
 		{name: "shutting down", err: registry.ErrClosed, status: 503, says: "ask another one", retry: "1"},
 		{name: "unknown outcome", err: registry.ErrUnknownOutcome, status: 504, says: "it is not known", outcome: "unknown"},
-		{name: "refused, or not: nobody knows", err: fmt.Errorf("%w: %w", refused, registry.ErrUnknownOutcome), status: 504, says: "it is not known", outcome: "unknown"},
+		{name: "refused, or not: not known", err: fmt.Errorf("%w: %w", refused, registry.ErrUnknownOutcome), status: 504, says: "it is not known", outcome: "unknown"},
 		{name: "too late", err: context.DeadlineExceeded, status: 504, says: "it is not known", outcome: "unknown"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func (n *bubbled) send(t testing.TB, method, target, body string, headers ...str
 	return reply{status: resp.StatusCode, header: resp.Header, body: string(text)}
 }
 
-// pipes is a listener in memory. Who waits for a pipe lets the time of a bubble go on, which a socket
+// pipes is a listener in memory. A wait for a pipe lets the time of a bubble go on, a wait for a socket
 // does not.
 type pipes struct {
 	dialed chan net.Conn

@@ -262,7 +262,7 @@ func TestConsulAgentShowsOneServerAsOneMember(t *testing.T) {
 	expect.That(t, len(got) == 1 && got[0].Name == "n1" && got[0].Addr == "10.1.0.1", "members are %+v, want the node itself", got)
 }
 
-// What the client's own tests of the catalog do.
+// The client's own tests of the catalog do this.
 func TestConsulCatalogServesTheOfficialClient(t *testing.T) {
 	n := newCatalog(t)
 	client := newClient(t, n)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// catalogOnly is the coordination of a node of which nobody asks for keys.
+// catalogOnly is the coordination of a node of which no test asks for keys.
 type catalogOnly struct {
 	kv.Service
 	memory *registrytest.Memory
@@ -91,7 +91,7 @@ func (r reply) index(t testing.TB) uint64 {
 	return index
 }
 
-// What clients compare or show as it is.
+// Texts that clients compare or show as they are.
 func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","NodeMeta":{"rack":"7"},"Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"alive","Status":"passing"}}`)
@@ -264,7 +264,7 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 	}
 }
 
-// What a client of Eureka registered, as clients of Consul see it.
+// Instances that a client of Eureka registered, as clients of Consul see them.
 // TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth: with Consul each host has an agent, and ids of its own.
 func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 	n := newCatalog(t)
@@ -374,7 +374,7 @@ func (n *node) checks(t testing.TB, name, id string) string {
 	return strings.Join(texts, ", ")
 }
 
-// What an agent's client registered, as clients of Eureka see it.
+// Services that an agent's client registered, as clients of Eureka see them.
 func TestEurekaListsHaveServicesOfConsul(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"Web","ID":"w1","Port":80,"Address":"10.0.0.7","Meta":{"b":"2","a":"1"},"Check":{"TTL":"10s"}}`)
@@ -449,7 +449,7 @@ func TestConsulCatalogKeepsServicesOutOfUseByOperatorsActs(t *testing.T) {
 	expect.That(t, !there, "a quarantined service cannot be deregistered")
 }
 
-// The recipes with which operators remove what is dead, whoever registered it.
+// The recipes with which operators remove dead services, through whatever API they were registered.
 func TestConsulAgentDeregistrationIsFinal(t *testing.T) {
 	for _, row := range []struct{ name, target, body string }{
 		{"agent", "/v1/agent/service/deregister/%s", ""},
@@ -595,7 +595,7 @@ func TestConsulAgentWaitsForTheHashOfAService(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { n.send(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"1s","ServiceID":"web"}`) })
 		time.AfterFunc(2*time.Minute, func() { n.send(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Port":1}`) })
 		got := n.get(t, "/v1/agent/service/web?wait=9m&hash="+hash)
-		synctest.Wait() // whoever changed it has its answer, too, before the server goes
+		synctest.Wait() // the client that changed it has its response, too, before the server goes
 		took := time.Since(begun)
 		expect.That(t, took == 2*time.Minute && got.header.Get("X-Consul-ContentHash") != hash,
 			"it was answered after %v, want when the service changed, after 2 min", took)

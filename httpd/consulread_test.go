@@ -154,7 +154,7 @@ func TestBlockingQueryWaitsForItsTimeAndUpToASixteenthMore(t *testing.T) {
 	})
 }
 
-// What wakes a watcher, and what does not.
+// Changes that wake a query, and changes that do not.
 func TestBlockingQueryIsWokenByItsTopic(t *testing.T) {
 	for _, row := range []struct {
 		name, watched, change, method string
@@ -224,7 +224,7 @@ func TestBlockingQueriesOfOneKeyAllWake(t *testing.T) {
 	})
 }
 
-// What is absent when its watcher looks again is nothing new to it.
+// A key that is absent at the next read, too, is nothing new.
 func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})
@@ -232,12 +232,12 @@ func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m")
 		synctest.Wait()
 		joined := c.kv.joined.Load()
-		// In one step, so that nobody can look meanwhile.
+		// In one step, so that no read comes between.
 		need.Got(c.kv.Apply(t.Context(), kv.KeyOp{Verb: kv.Set, Key: "a"}, kv.KeyOp{Verb: kv.Delete, Key: "a"}))(t)
 		if p.answered() {
 			t.Fatalf("it was answered: %d of index %s", p.got.status, p.got.header.Get("X-Consul-Index"))
 		}
-		expect.That(t, c.kv.joined.Load() != joined, "it was not woken, so nobody looked again")
+		expect.That(t, c.kv.joined.Load() != joined, "it was not woken, so there was no other read")
 		c.put(t, "/v1/kv/a", "")
 		expect.That(t, p.answered() && p.got.status == 200, "it was not woken when the key was there")
 	})
@@ -329,7 +329,7 @@ func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
 	})
 }
 
-// What a node had when it lost its leader is no news minutes later.
+// The state that a node had when it lost its leader is no news minutes later.
 func TestBlockingQueryWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCoordinated(t, httpd.Config{})

@@ -51,7 +51,7 @@ func TestConsulParametersWithoutMeaningAreIgnored(t *testing.T) {
 	expect.Equal(t, c.get("/v1/kv/a?keys&pretty").body, "[\n    \"a\"\n]\n", "indented: got")
 }
 
-// TestConsulNamespacesAreRefused, so that nobody's tenants are merged.
+// TestConsulNamespacesAreRefused, so that no tenants are merged.
 func TestConsulNamespacesAreRefused(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", "prod")
@@ -121,7 +121,7 @@ func TestConsulStatusShowsLeaderAndPeers(t *testing.T) {
 	expect.That(t, got.body == `["10.0.0.1:7761","10.0.0.2:7761"]`, "the voters: got %d %s", got.status, got.body)
 }
 
-// Every route of coordination, whoever adds one.
+// Every route of coordination, also those that are added later.
 func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
 	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), WithoutConsensus: true}))(t)
 	c := &coordinated{handler: h}

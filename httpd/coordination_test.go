@@ -26,7 +26,7 @@ type locker struct {
 	applyErr error        // guarded likewise; of every Apply
 	viewErr  error        // of views that are not stale
 	behind   *kv.View     // what stale views show; nil: the newest
-	after    func()       // happens once, between the next Apply or view that is not stale and whoever gets it
+	after    func()       // happens once, between the next Apply or view that is not stale and its caller
 	applied  atomic.Int64 // operations
 	views    atomic.Int64 // that were not stale
 	joined   atomic.Int64 // calls of Watch

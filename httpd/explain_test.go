@@ -188,7 +188,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			story:   "registered: registered as UP by a client",
 		},
 		{
-			name:  "dead, and nobody leads",
+			name:  "dead, and without a leader",
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
 				time.Sleep(2 * time.Minute)

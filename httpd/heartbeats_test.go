@@ -84,7 +84,7 @@ func TestHeartbeatConnectionRespondsAsAnyOther(t *testing.T) {
 		"with an escaped id":               request("PUT", "/eureka/apps/ORDERS/i%31", ""),
 		"with doubled slashes":             request("PUT", "/eureka//apps/ORDERS/i1", ""),
 		"by a replicator, older":           request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1", "", "x-netflix-discovery-replication: true"),
-		"with a field nobody knows":        request("PUT", "/eureka/apps/ORDERS/i1", "", "X-Whatever: 1"),
+		"with an unknown field":            request("PUT", "/eureka/apps/ORDERS/i1", "", "X-Whatever: 1"),
 		"in bare lines":                    "PUT /eureka/apps/ORDERS/i1 HTTP/1.1\nHost: node\n\n",
 		"in absolute form":                 request("PUT", "http://elsewhere/eureka/apps/ORDERS/i1", ""),
 		"as HTTP/1.0":                      "PUT /eureka/apps/ORDERS/i1 HTTP/1.0\r\nHost: node\r\n\r\n",

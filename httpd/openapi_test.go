@@ -103,7 +103,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	}
 }
 
-// What is matched by hand is what the router has, under every base path.
+// The routes that are matched by hand are those of the router, under every base path.
 func TestHeartbeatMatchedByHandIsARouteOfTheRouter(t *testing.T) {
 	h := need.Got(New(Config{Service: registrytest.New()}))(t)
 	for _, base := range DefaultBasePaths() {
@@ -194,7 +194,7 @@ func eachRef(node any, visit func(ref string)) {
 	}
 }
 
-// What docs/openapi.yaml says of the documents of our own API is what package api declares, member by member.
+// docs/openapi.yaml describes the documents of our own API as package api declares them, member by member.
 func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
 	_, raw := readOpenAPI(t)
 	const body = "content application/json schema"

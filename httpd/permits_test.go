@@ -58,7 +58,7 @@ func TestLockHasOneHolderThatCanReleaseIt(t *testing.T) {
 	expect.That(t, again.Acquired && again.Fence == first.Fence, "asked again, it has %+v, want the same token", again)
 	other := c.acquire(t, lock+b, "")
 	expect.That(t, !other.Acquired && other.Place == 0 && len(other.Holders) == 1 && other.Holders[0].Session == a && string(other.Holders[0].Value) == "for a" && other.Holders[0].Fence == 3,
-		"the other got %+v, want who holds it", other)
+		"the other got %+v, want the holder", other)
 	for _, row := range []struct{ name, query, want string }{
 		{"by another", b, `{"released":false}`},
 		{"by a stale token", a + "&fence=2", `{"released":false}`},
@@ -250,7 +250,7 @@ func TestLockGrantedWhileItsWaiterLeftStaysTheSessions(t *testing.T) {
 		c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder})
 		c.kv.m.Mu.Unlock()
 		got, _ := p.wait()
-		expect.That(t, decodeReply[acquisition](t, got).Acquired, "it was answered %s, which nobody hears", got.body)
+		expect.That(t, decodeReply[acquisition](t, got).Acquired, "the response was %s, which no client reads", got.body)
 		again := c.acquire(t, "/v1/rollcall/locks/l?session="+waiter, "")
 		expect.That(t, again.Acquired && again.Fence < uint64(c.kv.index()), "it has %+v, want what was granted", again)
 	})
@@ -418,7 +418,7 @@ func TestFenceSaysWhetherAnAcquisitionLasts(t *testing.T) {
 		{"by its session", "a//k?index=3&kind=key&session=" + strings.ToUpper(a), `{"kind":"key","name":"a//k","holds":true,"fence":3}`},
 		{"by another", "a//k?index=3&session=" + b, `{"kind":"key","name":"a//k","holds":false,"fence":3}`},
 		{"a stale one", "a//k?index=2", `{"kind":"key","name":"a//k","holds":false,"fence":3}`},
-		{"a key that nobody holds", "a/k?index=3", `{"kind":"key","name":"a/k","holds":false,"fence":0}`},
+		{"a key that is not held", "a/k?index=3", `{"kind":"key","name":"a/k","holds":false,"fence":0}`},
 		{"escaped", "a%2F%2Fk?index=3", `{"kind":"key","name":"a//k","holds":true,"fence":3}`},
 		{"a lock", "l?kind=lock&index=4", `{"kind":"lock","name":"l","holds":true,"fence":4}`},
 		{"a semaphore", "s?kind=semaphore&index=5&session=" + a, `{"kind":"semaphore","name":"s","holds":true,"fence":5}`},
@@ -428,7 +428,7 @@ func TestFenceSaysWhetherAnAcquisitionLasts(t *testing.T) {
 		expect.That(t, got.status == 200 && strings.TrimSpace(got.body) == row.want, "%s: got %d %s, want %s", row.name, got.status, got.body, row.want)
 	}
 	views := c.kv.views.Load()
-	expect.That(t, views != 0, "nobody else was asked")
+	expect.That(t, views != 0, "no other node was asked")
 	c.kv.fail(registry.ErrNoLeader)
 	bubble(t, func(t *testing.T) {
 		got := c.get("/v1/rollcall/fence/l?kind=lock&index=4")

@@ -73,7 +73,7 @@ func TestReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 	}
 }
 
-// What is read for the first time after a refresh is as of the refresh, if it was asked for before.
+// A response that is read for the first time after a refresh is as of the refresh, if it was asked for before.
 func TestReadOnlyCacheRefreshIsOfOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
@@ -89,7 +89,7 @@ func TestReadOnlyCacheRefreshIsOfOneMoment(t *testing.T) {
 				"GET %s: got %v %s, want what there was a second ago", path, got.header, got.body)
 			form := n.send(t, "GET", path, "", "X-Eureka-Accept: compact", "Accept: application/json")
 			expect.That(t, strings.Contains(form.body, word) && form.header.Get("X-Rollcall-Age") == "0.000",
-				"GET %s in a form that nobody asked for yet: got %v %s", path, form.header, form.body)
+				"GET %s in a form that was not asked for yet: got %v %s", path, form.header, form.body)
 		}
 	})
 }
@@ -266,7 +266,7 @@ func TestReadOnlyCacheIsBoundedAndForgetsUnusedResponses(t *testing.T) {
 		}
 		time.Sleep(12 * time.Minute) // virtual
 		if got := n.handler.CachedAnswers(); got != 0 {
-			t.Errorf("%d answers are kept that nobody asks for", got)
+			t.Errorf("%d responses are kept that no request asks for", got)
 		}
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
 		if got := n.send(t, "GET", "/eureka/apps/ORDERS", ""); !strings.Contains(got.body, "i2") {

@@ -294,7 +294,7 @@ func TestDashboardShowsSelfPreservationAndQuarantines(t *testing.T) {
 		}
 		n.preservation(t, "POST", "/hold?for=1m&author=%3Cscript%3E")
 		if page := n.get(t, "/").body; strings.Contains(page, "<script") || !strings.Contains(page, "Held by &lt;script&gt;") {
-			t.Error("the page does not escape who holds it")
+			t.Error("the page does not escape the holder")
 		}
 	})
 }

@@ -265,7 +265,7 @@ func TestWatchThatCannotBeginSaysWhy(t *testing.T) {
 			got := n.get(t, "/v1/rollcall/watch"+query)
 			expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "%q without a quorum: got %d %s", query, got.status, got.body)
 		}
-		for _, query := range []string{"?consistency=stale", "?index=test-1"} { // needs nobody
+		for _, query := range []string{"?consistency=stale", "?index=test-1"} { // needs no other node
 			n.watch(t, query)
 		}
 	})
@@ -416,7 +416,7 @@ func TestWatchReadsManyChangesInParts(t *testing.T) {
 	})
 }
 
-// certified is the certificate of package httptest, for example.com, and who trusts it.
+// certified is the certificate of package httptest, for example.com, and a pool that trusts it.
 func certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.NotFoundHandler())

@@ -8,8 +8,6 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/klauspost/compress/gzip"
-
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -60,13 +58,10 @@ func (c call) respondLarge(list jsonList) (any, error) {
 		return web.Sent, list.write(pieces, pretty)
 	}
 	header.Set("Content-Encoding", "gzip")
-	zipped := web.GzipWriters.Get().(*gzip.Writer)
-	defer web.GzipWriters.Put(zipped)
-	zipped.Reset(pieces)
-	if err := list.write(zipped, pretty); err != nil {
+	err := web.WriteGzip(pieces, func(w io.Writer) error { return list.write(w, pretty) })
+	if err != nil {
 		return nil, err
 	}
-	_ = zipped.Close() // a client that went away is no error
 	return web.Sent, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// Sizes in bytes of pieces.
 const (
 	fullPiece = 32 << 10 // what is collected before it is written
 	maxPiece  = 64 << 10 // what is written at once, under one time limit
@@ -28,7 +29,7 @@ type StreamWriter struct {
 	pace    Pace
 	pooled  *[]byte
 	Buf     []byte
-	Slow    bool // a piece took longer than pace.slow
+	Slow    bool // a piece took longer than Pace.Slow
 }
 
 // NewStreamWriter collects what w is sent.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -29,21 +30,33 @@ func Respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 	_, _ = w.Write(body) // a client that went away is no error
 }
 
-// GzipWriters are *gzip.Writer that wait for use.
-var GzipWriters = sync.Pool{New: func() any {
+// gzipWriters are *gzip.Writer that wait for use.
+var gzipWriters = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
 	return w
 }}
 
 // Compress returns text as a gzip stream. Writing to memory does not fail.
 func Compress(text []byte) []byte {
-	w := GzipWriters.Get().(*gzip.Writer)
-	defer GzipWriters.Put(w)
+	w := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(w)
 	var buf bytes.Buffer
 	w.Reset(&buf)
 	_, _ = w.Write(text)
 	_ = w.Close()
 	return buf.Bytes()
+}
+
+// WriteGzip writes to w, as a gzip stream, what write writes. The stream does not end if write fails.
+func WriteGzip(w io.Writer, write func(io.Writer) error) error {
+	zipped := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(zipped)
+	zipped.Reset(w)
+	if err := write(zipped); err != nil {
+		return err
+	}
+	_ = zipped.Close() // a client that went away is no error
+	return nil
 }
 
 // WantsGzip says whether the client accepts gzip; a quality of 0 is a refusal.
