@@ -55,7 +55,7 @@ func isVerbatim(path string) bool {
 	return ok && rest != "rollcall" && (!strings.HasPrefix(rest, "rollcall/") || strings.HasPrefix(rest, "rollcall/fence/"))
 }
 
-// admitVerbatim checks what must hold for every request of which the path is taken as it came.
+// admitVerbatim checks what must hold for every request of which the path is taken verbatim.
 func admitVerbatim(r *http.Request) error {
 	if len(r.RequestURI) > maxConsulURI {
 		return web.ErrURITooLong

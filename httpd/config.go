@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// Service is the registry.
 	Service registry.Service
-	// Cluster tells about the nodes. Nil: only this node is shown.
+	// Cluster shows the nodes. Nil: only this node is shown.
 	Cluster Cluster
 	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it respond with 501.
 	Members Members

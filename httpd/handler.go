@@ -40,7 +40,7 @@ type Handler struct {
 	node         *web.Node
 	config       Config
 	router       *mux.Router
-	consul       *mux.Router // of the paths that are taken as they came, see takenAsIs
+	consul       *mux.Router // of the paths that are taken verbatim, see isVerbatim
 	appsPrefixes []string    // of the heartbeat route: each base path with /apps/
 	eureka       *eurekaroutes.Eureka
 	own          *ownroutes.Own
@@ -170,7 +170,7 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	h.router.ServeHTTP(a, routed)
 }
 
-// serveConsul responds to requests of which the path is taken as it came.
+// serveConsul responds to requests of which the path is taken verbatim.
 func (h *Handler) serveConsul(a *web.Response, r *http.Request) {
 	if err := admitVerbatim(r); err != nil {
 		h.node.Fail(a, web.FormOfPath(r.URL.Path), err)

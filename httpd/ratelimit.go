@@ -51,7 +51,7 @@ var fetches = [...]struct{ name, route string }{
 	applicationFetch: {"application", "{base}/apps/{app}"},
 }
 
-// targetOf tells what is fetched by upstream's rule: a GET whose path, still escaped, matches
+// targetOf is what is fetched, by upstream's rule: a GET whose path, still escaped, matches
 // ^.*/apps(/[^/]*)?$ (RateLimitingFilter). So apps/delta/ has no limit, and an application called APPS
 // counts as everything.
 func targetOf(method, path string) target {

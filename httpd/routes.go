@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// handleUnrouted sets what a router answers to requests that none of its routes takes.
+// handleUnrouted sets the responses of a router to requests that match none of its routes.
 func (h *Handler) handleUnrouted(router *mux.Router) {
 	router.NotFoundHandler = http.HandlerFunc(h.unrouted)
 	router.MethodNotAllowedHandler = http.HandlerFunc(h.unrouted)
@@ -42,7 +42,7 @@ func (h *Handler) routes() {
 		return web.Sent, nil
 	}}
 	h.router.Handle(scraped.Path, h.handle(scraped.Path, scraped, false)).Methods(scraped.Methods...)
-	h.routeAsIs()
+	h.routeVerbatim()
 }
 
 // handle turns a route into a handler; template is the metrics' name of the route.
@@ -65,7 +65,7 @@ func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http
 	})
 }
 
-// unrouted answers requests that no route takes: 405 if one of the path takes another method. It
+// unrouted responds to requests that match no route: 405 if a route of the path has another method. It
 // finds that out by itself, because the router forgets it within a base path (mux v1.8.1, Route.Match).
 func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	err := error(web.NotFound)
@@ -75,7 +75,7 @@ func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	h.node.Fail(w, web.FormOfPath(r.URL.Path), err)
 }
 
-// allowed lists those methods that the routes of a path take, for the Allow header.
+// allowed lists the methods of the routes of a path, for the Allow header.
 func allowed(router *mux.Router, r *http.Request, methods []string) []string {
 	return slices.DeleteFunc(slices.Clone(methods), func(method string) bool {
 		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
@@ -84,8 +84,8 @@ func allowed(router *mux.Router, r *http.Request, methods []string) []string {
 	})
 }
 
-// routeAsIs builds the router of the paths that are taken as they came: Consul's API and the fences.
-func (h *Handler) routeAsIs() {
+// routeVerbatim builds the router of the paths that are taken verbatim: Consul's API and the fences.
+func (h *Handler) routeVerbatim() {
 	h.consul.NotFoundHandler = http.HandlerFunc(h.unroutedConsul)
 	h.consul.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedConsul)
 	routes := consulroutes.Routes(h.node, consulroutes.Config{
@@ -96,7 +96,7 @@ func (h *Handler) routeAsIs() {
 	}
 }
 
-// unroutedConsul answers requests that no route takes.
+// unroutedConsul responds to requests of the verbatim paths that match no route.
 func (h *Handler) unroutedConsul(w http.ResponseWriter, r *http.Request) {
 	form := web.FormOfPath(r.URL.Path)
 	methods := allowed(h.consul, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})

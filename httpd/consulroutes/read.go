@@ -63,7 +63,7 @@ func (c call) consulQuery() (q web.Query) {
 	return q
 }
 
-// consulFreshness says whether a read may be answered from what this node has. A read that may be only so old is
+// consulFreshness says whether a read may be served from what this node has. A read that may be only so old is
 // like any other where this node's state may be older.
 func (c call) consulFreshness() registry.Consistency {
 	_, stale := c.Lookup("stale")

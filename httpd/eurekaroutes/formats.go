@@ -113,7 +113,7 @@ func writeInstance(w http.ResponseWriter, r *http.Request, status int, f eureka.
 	respondEureka(w, r, status, f, eureka.AppendInstanceDocument(nil, f, lease, v.LastRenewal(lease)))
 }
 
-// representation is the form in which a list is answered.
+// representation is the form in which a list is sent.
 func (c call) representation() representation {
 	return representation{format: formatOf(c.R, c.V1), gzip: web.WantsGzip(c.R)}
 }

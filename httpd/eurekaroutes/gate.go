@@ -45,7 +45,7 @@ func (g *gate) observe() {
 	g.opens.CompareAndSwap(nil, &opens) // the first observation holds
 }
 
-// isOpen says whether a fetch may be answered now.
+// isOpen says whether a fetch may be served now.
 func (g *gate) isOpen() bool {
 	if !g.service.Health().Ready {
 		return false

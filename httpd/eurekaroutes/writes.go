@@ -56,7 +56,7 @@ func (c call) register() (any, error) {
 	return web.Sent, nil
 }
 
-// labelClamped says which lease times were out of bounds and what was taken instead.
+// labelClamped says which lease times were out of bounds, and the times that hold instead.
 func labelClamped(header http.Header, instance *registry.Instance) {
 	interval, duration, clamped := registry.ClampLease(instance.RenewalInterval, instance.Duration)
 	if !clamped {
@@ -113,7 +113,7 @@ func (c call) updateMetadata() (any, error) {
 	return c.change(registry.UpdateMetadata{Key: c.Key(), Pairs: pairs})
 }
 
-// checkMetadata bounds what an instance's metadata would become. Like the quota it looks at this
+// checkMetadata bounds what an instance's metadata would become. Like the quota it reads this
 // node's copy.
 func (e *endpoints) checkMetadata(key registry.Key, pairs []registry.Pair) error {
 	var stored []registry.Pair

@@ -23,7 +23,7 @@ type endpoints struct {
 	*web.Node
 	config Config
 	events prometheus.Counter     // changes sent to watchers
-	resets *prometheus.CounterVec // watchers told to fetch everything, by reason
+	resets *prometheus.CounterVec // watchers that had to fetch everything, by reason
 }
 
 // call is a call of our own API.
@@ -47,5 +47,5 @@ func New(n *web.Node, c Config) *Own {
 	return &Own{e}
 }
 
-// PeerStatus is the state of replication; empty if there is none or it cannot be told.
+// PeerStatus is the state of replication; empty if there is none or the state is not known.
 func (o *Own) PeerStatus(ctx context.Context) api.Peers { return o.endpoints.peerStatus(ctx) }

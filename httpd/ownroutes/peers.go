@@ -107,7 +107,7 @@ func (c call) setPaused(paused bool) (any, error) {
 // another node may have to be asked for.
 const statusPatience = time.Second
 
-// peerStatus is the state of replication; empty if there is none or it cannot be told.
+// peerStatus is the state of replication; empty if there is none or the state is not known.
 func (e *endpoints) peerStatus(ctx context.Context) (s api.Peers) {
 	if e.config.Peers == nil {
 		return s

@@ -87,7 +87,7 @@ func (p permitsOf) release() (any, error) {
 	return api.Released{Released: left.Index != 0}, err
 }
 
-// leaveQueueOp takes a session out of a queue; release: what it was given meanwhile goes back.
+// leaveQueueOp takes a session out of a queue; release: a permit that it got meanwhile goes back.
 func leaveQueueOp(kind kv.Kind, name, session string, release bool) kv.LeaveQueue {
 	return kv.LeaveQueue{Kind: kind, Name: name, Session: session, Release: release}
 }

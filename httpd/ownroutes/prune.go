@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// prunedTogether is how many instances are looked at anew and removed together.
+// prunedTogether is how many instances are checked again and removed together.
 const prunedTogether = 100
 
 // prune is POST /v1/rollcall/prune?not-passing: it removes the instances whose status is not UP, of all
@@ -57,7 +57,7 @@ func (e *endpoints) pruneIn(ctx context.Context, v *registry.View, app string, d
 }
 
 // pruneBatch removes instances that are not passing even now: one may have recovered while others were
-// removed. Between this look and the removal it still may.
+// removed. Between this check and the removal it still may.
 func (e *endpoints) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned, error) {
 	v, err := e.Newest(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ func (e *endpoints) stream(ctx context.Context, w http.ResponseWriter, f *change
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // nginx holds answers back otherwise
+	header.Set("X-Accel-Buffering", "no") // nginx holds responses back otherwise
 	s := &stream{of: e, changes: f, out: web.NewStreamWriter(w, e.Watches.Pace)}
 	defer s.out.Finish()
 	err := s.run(ctx)

@@ -28,7 +28,7 @@ type watchRequest struct {
 }
 
 // watch is GET /v1/rollcall/watch: changes as they happen, as a stream of events or, with wait, as
-// one answer. Every node serves it from its own change list; no node knows of another's watchers.
+// one response. Every node serves it from its own change list; no node knows of another's watchers.
 func (c call) watch() (any, error) {
 	ask := c.watchRequest()
 	if c.Err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Clock is the lease clock at the moment when a view is looked at.
+// Clock is the lease clock at the moment of a read.
 type Clock struct {
 	Now     int64 // lease clock, ms
 	stamp   registry.Stamp

@@ -160,7 +160,7 @@ const (
 type Query struct {
 	Read  registry.Consistency // Linearizable or Stale
 	Soon  bool                 // fail soon if there is no leader
-	After uint64               // answer once the index is higher; 0: at once
+	After uint64               // respond once the index is higher; 0: at once
 	Wait  time.Duration        // at most so long, without the jitter
 }
 

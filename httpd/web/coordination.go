@@ -25,7 +25,7 @@ var errNoCoordination = &Refusal{
 		"so no lock could be exclusive; ask a cluster in mode cp",
 }
 
-// CoordinationClock is the lease clock (ms) at which a view is looked at.
+// CoordinationClock is the lease clock (ms) at which a view is read.
 func (n *Node) CoordinationClock(v *kv.View) int64 {
 	return max(n.Service.Health().Clock, v.Lease())
 }

@@ -13,7 +13,7 @@ import (
 // Refusal is an error together with the response to it.
 type Refusal struct {
 	Status    int
-	Text      string // for the client; "" where the protocol wants an empty answer
+	Text      string // for the client; "" where the protocol wants an empty response
 	MediaType string // of Text; "": plain text
 	Allow     string // the methods of the route, with 405
 	unknown   bool   // whether the write happened is not known

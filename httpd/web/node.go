@@ -67,7 +67,7 @@ func (n *Node) ClusterNow(ctx context.Context) api.Status {
 	return s
 }
 
-// Cluster tells what this node knows about the nodes of its cluster.
+// Cluster is what this node knows about the nodes of its cluster.
 type Cluster interface {
 	// Status answers from memory where it can; the context bounds its calls to other nodes. Fields that it
 	// cannot learn in time stay empty. ClusterNow fills in Node, Datacenter, Version, Ready and Quorum.

@@ -138,7 +138,7 @@ func (n *Node) LabelWrite(header http.Header, result registry.Result) {
 	}
 }
 
-// CheckQuota refuses instances that are new where there are too many. It looks at this node's copy,
+// CheckQuota refuses instances that are new where there are too many. It reads this node's copy,
 // so it may be late by the registrations under way.
 func (n *Node) CheckQuota(key registry.Key) error {
 	v := StaleView(n.Service)
