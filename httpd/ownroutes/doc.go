@@ -1,6 +1,6 @@
 // Package ownroutes has the routes of our own API, /v1/rollcall/, and those of the node's health.
 //
-// What the documents have is the business of package httpd/api; package httpd/show makes most of them. Its files:
+// The fields of the documents are the business of package httpd/api; package httpd/show makes most of them. Its files:
 //
 //	routes.go           the table of the routes
 //	call.go             a call, and what this package is made of
