@@ -1,7 +1,8 @@
 package registry
 
 import (
-	"cmp"
+	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -169,118 +170,56 @@ func (n *Node) Fields(c *codec.Codec) {
 	codec.Uint(c, &n.ModifyIndex)
 }
 
-// RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
-// nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
-// (another application has that name in other letters), TooManyChecks, AddressTaken and CheckTaken (of the logical
-// node: the service's id, or a check's, is another's). An absent node is created.
-type RegisterCatalog struct {
-	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
-	Node     *Node
-	KeepNode bool
-	// Service and Instance go together; nil: none. The Instance's key is what Service says. A service of
-	// the same node and id and another name is replaced.
-	Service  *CatalogService
-	Instance *Instance
-	Checks   []*Check
-	// ReplaceChecks: those of the service that are not among Checks go. KeepStatus: a check that exists
-	// already keeps its state and output.
-	ReplaceChecks, KeepStatus bool
-}
-
-func (RegisterCatalog) kind() Kind { return 18 }
-
-func (op RegisterCatalog) apply(r *Registry, at at) Result { return r.registerCatalog(at.origin, op) }
-
-func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
-	has := c.Mask(codec.Bits(op.Node != nil, op.KeepNode, op.Service != nil, op.ReplaceChecks, op.KeepStatus), 5, "registration")
-	op.KeepNode, op.ReplaceChecks, op.KeepStatus = has&2 != 0, has&8 != 0, has&16 != 0
-	if has&1 != 0 {
-		codec.Ptr(c, &op.Node).Fields(c)
-	}
-	if has&4 != 0 {
-		codec.Ptr(c, &op.Service).fields(c)
-		body(c, &op.Instance)
-	}
-	checks(c, &op.Checks)
-	return op
-}
-
-// DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node
-// with everything on it. It is final: a record of the removal stays. Outcome NotFound: there was
-// nothing to remove. If Epoch is given the leader proposed it, because Check has been critical since
-// CriticalSince: it takes effect only if that is still so.
-type DeregisterCatalog struct {
-	Node, Service, Check string
-	Epoch                Epoch
-	CriticalSince        int64
-}
-
-func (DeregisterCatalog) kind() Kind { return 19 }
-
-func (op DeregisterCatalog) apply(r *Registry, at at) Result {
-	return r.deregisterCatalog(at.term, at.origin, op)
-}
-
-func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
-	c.String(&op.Node)
-	c.String(&op.Service)
-	c.String(&op.Check)
-	op.Epoch.Fields(c)
-	c.Int64(&op.CriticalSince)
-	return op
-}
-
-// SetCheck sets a check's state and output, and starts its TTL anew. What changes nothing takes no
-// Index. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
-type SetCheck struct {
-	Node, Check string
-	Status      CheckStatus
-	Output      string
-	TTL         bool  // only if the check has one
-	Epoch       Epoch // of the leader who ran the probe; zero: a client said it
-}
-
-func (SetCheck) kind() Kind { return 20 }
-
-func (op SetCheck) apply(r *Registry, at at) Result { return r.setCheck(at.term, at.origin, op) }
-
-func (op SetCheck) fields(c *codec.Codec) SetCheck {
-	c.String(&op.Node)
-	c.String(&op.Check)
-	op.Status.fields(c)
-	c.String(&op.Output)
-	c.Bool(&op.TTL)
-	op.Epoch.Fields(c)
-	return op
-}
-
-// ExpireCheck turns a check critical whose TTL has passed. The leader proposes it; it takes effect only
-// if the last heartbeat was at RenewedAt (lease clock, ms). Output becomes "TTL expired", with the last
-// one behind it.
-type ExpireCheck struct {
-	Epoch       Epoch
-	Node, Check string
-	RenewedAt   int64
-}
-
-func (ExpireCheck) kind() Kind { return 21 }
-
-func (op ExpireCheck) apply(r *Registry, at at) Result { return r.expireCheck(at.term, at.origin, op) }
-
-func (op ExpireCheck) fields(c *codec.Codec) ExpireCheck {
-	op.Epoch.Fields(c)
-	c.String(&op.Node)
-	c.String(&op.Check)
-	c.Int64(&op.RenewedAt)
-	return op
-}
-
 // CheckRef names a check, or (ID "") a node.
 type CheckRef struct{ Node, ID string }
 
-func compareCheckRefs(a, b CheckRef) int {
-	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
-}
-
 // SerfHealth is the id of the check that the logical node always has.
 const SerfHealth = "serfHealth"
+
+// Ids of the checks by which operators take a service, or all of a node, out of service.
+const (
+	NodeMaintenance    = "_node_maintenance"
+	ServiceMaintenance = "_service_maintenance:" // and the service's id
+)
+
+// Maintenance says that the check takes what it is of out of service.
+func (c *Check) Maintenance() bool {
+	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)
+}
+
+// Bounds of checks, with which the cost of every operation on one is bounded too: those of a service, those of a
+// node itself, and those that one registration may have.
+const (
+	MaxServiceChecks = 64
+	MaxNodeChecks    = 256
+	MaxChecks        = 256
+)
+
+// equal compares two checks in what was registered and reported.
+func (c *Check) equal(o *Check) bool {
+	return c == o || c.sameIdentity(o) && c.sameState(o) && c.sameDefinition(o)
+}
+
+func (c *Check) sameIdentity(o *Check) bool {
+	return c.Node == o.Node && c.ID == o.ID && c.Service == o.Service
+}
+
+func (c *Check) sameState(o *Check) bool { return c.Status == o.Status && c.Output == o.Output }
+
+func (c *Check) sameDefinition(o *Check) bool {
+	return c.Name == o.Name && c.Notes == o.Notes && c.Type == o.Type && c.TTL == o.TTL && c.ReapAfter == o.ReapAfter &&
+		c.Probe.equal(o.Probe) && bytes.Equal(c.Definition, o.Definition)
+}
+
+func (p *Probe) equal(o *Probe) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return p.HTTP == o.HTTP && p.Method == o.Method && p.Body == o.Body && slices.Equal(p.Header, o.Header) &&
+		p.SkipVerify == o.SkipVerify && p.NoRedirects == o.NoRedirects && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
+		p.SuccessBeforePassing == o.SuccessBeforePassing && p.FailuresBeforeWarning == o.FailuresBeforeWarning &&
+		p.FailuresBeforeCritical == o.FailuresBeforeCritical
+}
+
+// ref names the check.
+func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }

@@ -1,18 +1,9 @@
 package registry
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strings"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
-)
-
-// Ids of the checks by which operators take a service, or all of a node, out of service.
-const (
-	NodeMaintenance    = "_node_maintenance"
-	ServiceMaintenance = "_service_maintenance:" // and the service's id
 )
 
 // maintenanceOf is the id of the check that takes a service out of service; "": the node itself.
@@ -22,19 +13,6 @@ func maintenanceOf(service string) string {
 	}
 	return ServiceMaintenance + service
 }
-
-// Maintenance says that the check takes what it is of out of service.
-func (c *Check) Maintenance() bool {
-	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)
-}
-
-// Bounds of checks, with which the cost of every operation on one is bounded too: those of a service, those of a
-// node itself, and those that one registration may have.
-const (
-	MaxServiceChecks = 64
-	MaxNodeChecks    = 256
-	MaxChecks        = 256
-)
 
 // standing is the status that follows from checks: the worst of them decides, and maintenance over all.
 func standing(lists ...[]*Check) Status {
@@ -96,32 +74,6 @@ func withoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
 		}
 	}
 	return left
-}
-
-// equal compares two checks in what was registered and reported.
-func (c *Check) equal(o *Check) bool {
-	return c == o || c.sameIdentity(o) && c.sameState(o) && c.sameDefinition(o)
-}
-
-func (c *Check) sameIdentity(o *Check) bool {
-	return c.Node == o.Node && c.ID == o.ID && c.Service == o.Service
-}
-
-func (c *Check) sameState(o *Check) bool { return c.Status == o.Status && c.Output == o.Output }
-
-func (c *Check) sameDefinition(o *Check) bool {
-	return c.Name == o.Name && c.Notes == o.Notes && c.Type == o.Type && c.TTL == o.TTL && c.ReapAfter == o.ReapAfter &&
-		c.Probe.equal(o.Probe) && bytes.Equal(c.Definition, o.Definition)
-}
-
-func (p *Probe) equal(o *Probe) bool {
-	if p == nil || o == nil {
-		return p == o
-	}
-	return p.HTTP == o.HTTP && p.Method == o.Method && p.Body == o.Body && slices.Equal(p.Header, o.Header) &&
-		p.SkipVerify == o.SkipVerify && p.NoRedirects == o.NoRedirects && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
-		p.SuccessBeforePassing == o.SuccessBeforePassing && p.FailuresBeforeWarning == o.FailuresBeforeWarning &&
-		p.FailuresBeforeCritical == o.FailuresBeforeCritical
 }
 
 // setCheck notes what a check was found to be. The output of a passing check is kept as it was when it
@@ -219,7 +171,7 @@ func (r *Registry) recheckNode(origin Origin, old *Node, checks []*Check) Result
 // was not there. All services may be on one node, so they are not looked at if nothing of it concerns them.
 func (r *Registry) follow(origin Origin, node string, before *Node) {
 	now, _ := r.tables.catalog.nodes.Get(node)
-	if before.address() == now.address() && before.standing() == now.standing() {
+	if nodeAddress(before) == nodeAddress(now) && nodeStanding(before) == nodeStanding(now) {
 		return
 	}
 	for _, key := range r.tables.catalog.servicesOn(node) {
@@ -230,16 +182,16 @@ func (r *Registry) follow(origin Origin, node string, before *Node) {
 	}
 }
 
-// address is a node's address as its services take it over; "" if there is no such node.
-func (n *Node) address() string {
+// nodeAddress is a node's address as its services take it over; "" if there is no such node.
+func nodeAddress(n *Node) string {
 	if n == nil {
 		return ""
 	}
 	return cmp.Or(n.Address, n.Name)
 }
 
-// standing is the status that follows from a node's own checks.
-func (n *Node) standing() Status {
+// nodeStanding is the status that follows from a node's own checks.
+func nodeStanding(n *Node) Status {
 	if n == nil {
 		return Up
 	}
@@ -268,7 +220,7 @@ func (r *Registry) showStanding(l *Lease, i *Instance, dirty int64) {
 	if l.Instance != nil {
 		override = l.Instance.Overridden
 	}
-	l.Override = l.Override.hiding(status, override, r.clock, r.Next())
+	l.Override = hiding(l.Override, status, override, r.clock, r.Next())
 	if override != Unknown {
 		status = override
 	}
@@ -278,54 +230,6 @@ func (r *Registry) showStanding(l *Lease, i *Instance, dirty int64) {
 // newer is a lastDirtyTimestamp of the registry's own, later than a stored one: other servers take what
 // comes with it for newer.
 func (r *Registry) newer(stored int64) int64 { return max(r.clock.Wall, after(stored)) }
-
-// ref names the check.
-func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }
-
-func (e checkEntry) expires() bool { return e.beat != nil && e.check.Status != Critical }
-func (e checkEntry) reaped() bool {
-	return e.check.ReapAfter > 0 && e.check.Service != "" && e.check.Status == Critical
-}
-
-// addEnd enters the end of a check, if it has one: a moment at which something is to be done about it. One that
-// expects heartbeats has waited for too long then, or one that is critical was so for too long. The former is a
-// lower bound: a heartbeat does not touch it, and it is corrected when its time has come.
-func (r *Registry) addEnd(e checkEntry) {
-	if e.expires() {
-		e.beat.due = e.ends(r.established)
-	}
-	if at, ok := e.end(); ok {
-		r.checkEnds.Set(at, e.check.ref())
-	}
-}
-
-// deleteEnd is the inverse of addEnd, for the check as it was then.
-func (r *Registry) deleteEnd(e checkEntry) {
-	if at, ok := e.end(); ok {
-		r.checkEnds.Delete(at, e.check.ref())
-	}
-}
-
-// end is the end that is entered for a check (lease clock, ms).
-func (e checkEntry) end() (at int64, ok bool) {
-	switch {
-	case e.expires():
-		return e.beat.due, true
-	case e.reaped():
-		return order.Later(e.check.CriticalSince, e.check.ReapAfter), true
-	}
-	return 0, false
-}
-
-// checkGrace is what a check is given (ms) after a leadership was established, beyond half its TTL:
-// clients send their heartbeats twice per TTL.
-const checkGrace = 2000
-
-// ends is the last moment of a check that expects heartbeats.
-func (e checkEntry) ends(established int64) int64 {
-	ttl := e.check.TTL
-	return max(order.Later(e.beat.heard.Load(), ttl), order.Later(established, min(ttl, ttl/2+checkGrace)))
-}
 
 // checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog
 // for each service with one that is critical for too long.
@@ -354,10 +258,4 @@ func (r *Registry) atEnd(e checkEntry) Op {
 		return DeregisterCatalog{Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince}
 	}
 	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: e.beat.heard.Load()}
-}
-
-// NeedsClock says that something waits for the lease clock: a lease, self-preservation, an override or
-// quarantine that ends, a check that expects heartbeats or is to be reaped.
-func (r *Registry) NeedsClock() bool {
-	return r.expiry.Len() > 0 || r.preservation().State != PreservationOff || r.ends.Len() > 0 || r.checkEnds.Len() > 0
 }

@@ -51,7 +51,7 @@ func (v *View) Delta() Delta {
 			return false
 		}
 		if l.Quarantine != nil {
-			l = l.hidden()
+			l = asRemoved(l)
 		}
 		leases = append(leases, l)
 		return true
@@ -60,7 +60,7 @@ func (v *View) Delta() Delta {
 		if !rec.Full {
 			return false
 		}
-		if rec.Lease.wasHere() {
+		if storedHere(rec.Lease) {
 			leases = append(leases, rec.Lease)
 		}
 		return true
@@ -71,21 +71,6 @@ func (v *View) Delta() Delta {
 		HashCode: v.HashCode(),
 		// Neither goes back, so the sum stands still only if both do.
 		Version: uint64(v.index) + uint64(v.DeltaStep()),
-	}
-}
-
-// reduce reduces the records of removals that left the delta. Those that are not reduced yet are the newest.
-func (r *Registry) reduce() {
-	cut := deltaCut(r.clock.Lease)
-	var old []Removal
-	r.tables.removed.Reverse(func(_ Index, rec Removal) bool {
-		if rec.Full && rec.Lease.ChangedLease < cut {
-			old = append(old, rec)
-		}
-		return rec.Full
-	})
-	for _, rec := range old {
-		r.setRecord(rec.reduced()) // with the new strings in the map, too
 	}
 }
 

@@ -3,47 +3,14 @@ package registry
 import (
 	"encoding/binary"
 	"hash/fnv"
-	"iter"
-)
 
-// settlingTime is how long (ms of lease clock) after a change of an instance two servers need not
-// agree on it yet.
-const settlingTime = 10_000
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // Digest sums up an application's instances; equal sets have equal digests.
 type Digest struct {
 	Count uint32
 	Sum   uint64 // of Lease.Sum, modulo 2^64
-}
-
-// Settled yields the live leases, quarantined ones included, that two servers can be expected to
-// agree on at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by
-// application and id. all is false: only those of an owner ("": the own datacenter).
-func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
-	return func(yield func(*Lease) bool) {
-		for l := range v.All() {
-			if (all || l.Owner == owner) && now-l.ChangedLease >= settlingTime && v.Ends(l) >= now && !yield(l) {
-				return
-			}
-		}
-	}
-}
-
-// SettledIndex is the newest index of the change list up to which all changes are settled at a moment
-// of the lease clock (ms): what is newer, comparisons may leave out, and readers of the list must tell.
-func (v *View) SettledIndex(now int64) Index {
-	settled, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is not settled
-	old := func(l *Lease) bool {
-		if now-l.ChangedLease < settlingTime {
-			fresh = min(fresh, l.Changed)
-			return true
-		}
-		settled = max(settled, l.Changed)
-		return false
-	}
-	v.tables.live.Reverse(func(_ Index, l *Lease) bool { return old(l) })
-	v.tables.removed.Reverse(func(_ Index, m Removal) bool { return old(m.Lease) })
-	return min(settled, fresh-1) // records that were made after it may have been forgotten for their number
 }
 
 // Sum is an instance's part of a digest: over its id, version, reported status, override, quarantine
@@ -75,7 +42,12 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendFlag(b []byte, flag bool) []byte { return append(b, byte(one(flag))) }
+func appendFlag(b []byte, flag bool) []byte {
+	if flag {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
 
 // hashOf is the same in every process, as digests of different servers are compared.
 func hashOf(b []byte) uint64 {
@@ -87,12 +59,10 @@ func hashOf(b []byte) uint64 {
 // What things take beside their texts, in bytes, about. Equal states must have equal weights, on a node that has
 // applied all operations as on one that was restored: by weight it is decided which records of removals are kept.
 const (
-	nodeWeight    = 512
-	checkWeight   = 512
-	removalWeight = 1024
-	leaseWeight   = 1024
-	eventWeight   = 96
-	pairWeight    = 32
+	nodeWeight  = 512
+	checkWeight = 512
+	leaseWeight = 1024
+	pairWeight  = 32
 )
 
 // Weight is what a node takes with its checks, in bytes, about.
@@ -112,23 +82,6 @@ func (c *Check) weight() int {
 	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
 	if p := c.Probe; p != nil {
 		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + weightOf(p.Header)
-	}
-	return bytes
-}
-
-// weight is what a record of a removal takes, in bytes, about.
-func (m Removal) weight() int {
-	bytes := removalWeight + m.Lease.Instance.weight() + len(m.Lease.Origin.DC) + len(m.Lease.Owner)
-	if q := m.Lease.Quarantine; q != nil {
-		bytes += q.By.weight()
-	}
-	p := m.History.newest
-	for range p.length() {
-		bytes += eventWeight
-		if p.who != nil {
-			bytes += len(p.who.origin.DC) + p.who.by.weight()
-		}
-		p = p.before
 	}
 	return bytes
 }
@@ -160,4 +113,11 @@ func (l *Lease) Weight() int {
 		bytes += c.weight()
 	}
 	return bytes
+}
+
+// weight is what the texts of an instance take, in bytes, about.
+func (i *Instance) weight() int {
+	c := codec.Weigher()
+	i.Fields(&c)
+	return c.Len() + pairWeight*(len(i.Metadata)+len(i.DataCenter.Metadata))
 }

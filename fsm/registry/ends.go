@@ -25,17 +25,7 @@ func compareLeaseEnds(a, b leaseEnd) int {
 	return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.kind, b.kind))
 }
 
-// replaceEnds notes the ends of l instead of those of old, the lease of the same key. Either may be the
-// zero Lease: there is none.
-func (r *Registry) replaceEnds(old, l *Lease) {
-	if old.Override == l.Override && old.Quarantine == l.Quarantine {
-		return
-	}
-	old.ends(r.ends.Delete)
-	l.ends(r.ends.Set)
-}
-
-func (l *Lease) ends(do func(at int64, e leaseEnd)) {
+func eachEnd(l *Lease, do func(at int64, e leaseEnd)) {
 	if o := l.Override; o != nil && o.Until > 0 {
 		do(o.Until, leaseEnd{o.Set, endOfOverride, l.Handle})
 	}
@@ -111,21 +101,21 @@ func (k *known) end(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
 	if l.Permanent {
 		return math.MaxInt64
 	}
-	end := l.end(renewed, graceBegan, doubled)
+	end := endOf(l, renewed, graceBegan, doubled)
 	if l.Local() {
 		return end
 	}
-	end = max(end, l.lived(renewed, doubled)+wayOfRenewals)
+	end = max(end, livedUntil(l, renewed, doubled)+wayOfRenewals)
 	if link, ok := find(k.links, l.Owner); ok {
 		end = max(end, link.Since+int64(l.Duration)*1000)
 	}
 	return end
 }
 
-// end is the last moment of a lease of the own datacenter: one duration after its last renewal, but not
+// endOf is the last moment of a lease of the own datacenter: one duration after its last renewal, but not
 // before min(duration, renewal interval + 5 s) after the grace of all leases began.
-func (l *Lease) end(renewed, graceBegan int64, doubled bool) int64 {
-	return max(l.lived(renewed, doubled), graceBegan+l.Grace())
+func endOf(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
+	return max(livedUntil(l, renewed, doubled), graceBegan+l.Grace())
 }
 
 // graceBegan is when (lease clock, ms) all leases were last given a grace: when the leadership was
@@ -139,9 +129,9 @@ func (r *Registry) graceBegan() int64 {
 	return max(r.established, r.returned)
 }
 
-// lived is when a lease has lived one duration after its last renewal. doubled gives a second duration
+// livedUntil is when a lease has lived one duration after its last renewal. doubled gives a second duration
 // to a lease that was renewed since its registration, as Lease.renew upstream does.
-func (l *Lease) lived(renewed int64, doubled bool) int64 {
+func livedUntil(l *Lease, renewed int64, doubled bool) int64 {
 	duration := int64(l.Duration) * 1000
 	if doubled && renewed > l.StartedLease {
 		return renewed + 2*duration
@@ -149,9 +139,8 @@ func (l *Lease) lived(renewed int64, doubled bool) int64 {
 	return renewed + duration
 }
 
-// Grace is the time (ms of lease clock) after the establishment of a leadership, and after the end of
-// self-preservation, within which the
-// lease does not end.
-func (l *Lease) Grace() int64 {
-	return min(int64(l.Duration)*1000, int64(l.Interval)*1000+renewalGrace)
+// NeedsClock says that something waits for the lease clock: a lease, self-preservation, an override or
+// quarantine that ends, a check that expects heartbeats or is to be reaped.
+func (r *Registry) NeedsClock() bool {
+	return r.expiry.Len() > 0 || r.preservation().State != PreservationOff || r.ends.Len() > 0 || r.checkEnds.Len() > 0
 }

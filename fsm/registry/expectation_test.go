@@ -33,7 +33,7 @@ func TestThresholdFormula(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s := Settings{ExpectedInterval: tt.interval, Threshold: tt.threshold}
-		expect.Equal(t, s.renewalThreshold(tt.clients), tt.want, "%d clients, every %d s, %s:", tt.clients, tt.interval, tt.threshold)
+		expect.Equal(t, renewalThreshold(s, tt.clients), tt.want, "%d clients, every %d s, %s:", tt.clients, tt.interval, tt.threshold)
 	}
 }
 

@@ -37,7 +37,7 @@ const overdueShown = 20
 func (v *View) Freshness(now int64) Figures {
 	f := Figures{
 		Renewals:  v.expectation.renewals(now),
-		Threshold: v.settings.renewalThreshold(v.expectation.Clients),
+		Threshold: renewalThreshold(v.settings, v.expectation.Clients),
 	}
 	for l := range v.own() {
 		s := v.sight(l, now)
@@ -105,35 +105,28 @@ type sight struct {
 func (v *View) sight(l *Lease, now int64) sight {
 	renewed := v.LastRenewal(l).Lease
 	s := sight{
-		counted: now-l.BeganLease > l.youth(),
+		counted: now-l.BeganLease > youth(l),
 		silent:  now - renewed,
-		ends:    l.end(renewed, v.graceBegan, v.settings.DoubledLease) - now,
+		ends:    endOf(l, renewed, v.graceBegan, v.settings.DoubledLease) - now,
 	}
-	s.fresh = s.counted && s.silent <= l.freshFor()
+	s.fresh = s.counted && s.silent <= freshFor(l)
 	return s
 }
 
 // youth is how long (ms) a life that began does not count: it says nothing before its client was to
 // renew it once. An interval that is long for the duration is not believed.
-func (l *Lease) youth() int64 {
+func youth(l *Lease) int64 {
 	return min(int64(l.Interval)*1000, int64(l.Duration)*1000/3)
 }
 
 // freshFor is how long (ms) after a renewal a lease is fresh. A client that intends to renew less
 // than twice per duration is given all of it.
-func (l *Lease) freshFor() int64 {
+func freshFor(l *Lease) int64 {
 	two, duration := 2*int64(l.Interval)*1000, int64(l.Duration)*1000
 	if two > duration {
 		return duration
 	}
 	return min(two, duration*2/3)
-}
-
-func one(b bool) uint32 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // Condition says whether self-preservation should be on, given figures that Freshness counted: the
@@ -145,32 +138,32 @@ func (v *View) Condition(f Figures) (holds bool, reason string) {
 	s := v.settings
 	switch {
 	case !s.SelfPreservation:
-		return false, "self-preservation is switched off; " + f.share()
+		return false, "self-preservation is switched off; " + freshShare(f)
 	case s.Expectation:
-		return !f.upstreamAllows(), f.upstreamReason()
+		return !upstreamAllows(f), upstreamReason(f)
 	case f.Counted == 0:
 		return false, "no lease is older than one renewal interval"
 	case f.Counted < s.Population:
-		return false, fmt.Sprintf("%s, too few for self-preservation, which needs %d", f.share(), s.Population)
+		return false, fmt.Sprintf("%s, too few for self-preservation, which needs %d", freshShare(f), s.Population)
 	case uint64(f.Fresh)*uint64(Whole) <= uint64(f.Counted)*uint64(s.Threshold):
-		return true, fmt.Sprintf("%s, not above the threshold of %s", f.share(), s.Threshold)
+		return true, fmt.Sprintf("%s, not above the threshold of %s", freshShare(f), s.Threshold)
 	default:
-		return false, fmt.Sprintf("%s, above the threshold of %s", f.share(), s.Threshold)
+		return false, fmt.Sprintf("%s, above the threshold of %s", freshShare(f), s.Threshold)
 	}
 }
 
-// share says how many of the counted leases are fresh.
-func (f Figures) share() string {
+// freshShare says how many of the counted leases are fresh.
+func freshShare(f Figures) string {
 	return fmt.Sprintf("%d of %d leases were renewed in time", f.Fresh, f.Counted)
 }
 
 // upstreamReason says what upstream's formula makes of the renewals.
-func (f Figures) upstreamReason() string {
+func upstreamReason(f Figures) string {
 	if f.Threshold == 0 {
 		return "by upstream's formula, nothing is evicted under a threshold of 0 renewals per minute"
 	}
 	than := "not more"
-	if f.upstreamAllows() {
+	if upstreamAllows(f) {
 		than = "more"
 	}
 	return fmt.Sprintf("by upstream's formula, %d renewals in the last minute are %s than the threshold of %d", f.Renewals, than, f.Threshold)
@@ -181,7 +174,7 @@ func (f Figures) upstreamReason() string {
 // Source: AbstractInstanceRegistry.evict.
 func (v *View) RoundLimit(taken int) int {
 	n := v.Total() - v.tables.permanent + taken
-	return max(0, n-v.settings.kept().Of(n)-taken)
+	return max(0, n-keptShare(v.settings).Of(n)-taken)
 }
 
 // Victims draws limit of the leases that are due, or all if there are not more, at random by a partial
@@ -195,10 +188,10 @@ func Victims(due []EvictItem, limit int, draw func(k int) int) []EvictItem {
 	return due[:victims]
 }
 
-// kept is the share of the registry that one eviction round leaves alone. A threshold of 0 asks for
+// keptShare is the share of the registry that one eviction round leaves alone. A threshold of 0 asks for
 // no self-preservation by numbers; that a round may take everything it says only together with
 // self-preservation switched off.
-func (s Settings) kept() Share {
+func keptShare(s Settings) Share {
 	if s.Threshold == 0 && s.SelfPreservation {
 		return DefaultSettings().Threshold
 	}

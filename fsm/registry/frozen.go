@@ -74,23 +74,6 @@ func (h *CheckHeartbeat) Fields(c *codec.Codec) {
 	c.Int64(&h.At)
 }
 
-// ExpectationState is upstream's bookkeeping, see Expectation.
-type ExpectationState struct {
-	Clients    uint32
-	Minute     int64 // which minute of the lease clock Current belongs to
-	Current    uint32
-	Last       uint32 // of the minute before
-	NextUpdate int64  // lease clock, ms
-}
-
-func (e *ExpectationState) fields(c *codec.Codec) {
-	c.Uint32(&e.Clients)
-	c.Int64(&e.Minute)
-	c.Uint32(&e.Current)
-	c.Uint32(&e.Last)
-	c.Int64(&e.NextUpdate)
-}
-
 // LeaseState is a live lease and its last renewal, sorted by application and id.
 type LeaseState struct {
 	Lease   *Lease
@@ -113,28 +96,6 @@ func (s *LeaseState) Renewals(c *codec.Codec) {
 	s.Renewed.Fields(c)
 	c.Int64(&s.Client)
 	c.Int64(&s.Remote)
-}
-
-// Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
-// as it was when it went; of one that was only removed elsewhere (Registered is 0), the delta shows
-// nothing. Afterwards it is reduced: of the instance its id, application and
-// lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Edit, Changed, ChangedLease, Origin,
-// Owner and Quarantine.
-// A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
-// at most 100,000, of 256 MiB together, about.
-type Removal struct {
-	Kind    ChangeKind
-	Full    bool
-	Lease   *Lease
-	History History // of the instance, up to and with its removal; kept when the record is reduced
-}
-
-// Fields walks the record of a removal.
-func (r *Removal) Fields(c *codec.Codec) {
-	codec.Enum(c, &r.Kind, Evicted, "kind of removal") // Hidden is the kind of a live instance
-	c.Bool(&r.Full)
-	codec.Ptr(c, &r.Lease).Fields(c)
-	r.History.fields(c)
 }
 
 // Freeze captures the state.

@@ -268,13 +268,6 @@ func (i *Instance) append(dst []byte, level byte) []byte {
 	return c.Written()
 }
 
-// weight is what the texts of an instance take, in bytes, about.
-func (i *Instance) weight() int {
-	c := codec.Weigher()
-	i.Fields(&c)
-	return c.Len() + pairWeight*(len(i.Metadata)+len(i.DataCenter.Metadata))
-}
-
 // body walks an instance with its length in front: entries are large, and none of their other content may be kept
 // alive by a registration.
 func body(c *codec.Codec, i **Instance) {
@@ -327,29 +320,24 @@ func ClampLease(interval, duration int32) (i, d int32, clamped bool) {
 	return ci, cd, ci != i || cd != d
 }
 
-// updateMetadata merges pairs into an instance's metadata and renews the lease. Upstream registers
-// the stored instance again under its old lastDirtyTimestamp, so that peers and the client's next
-// registration undo it; here the timestamp goes up by one, the least that peers take for newer, so
-// that the client's next change still wins if its clock is behind. The lease goes on and the action
-// is MODIFIED: clients treat it as they treat ADDED.
-func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
-	l := r.handles.byKey(op.Key)
-	if l == nil {
-		return Result{Outcome: NotFound}
+// after is the next millisecond, if there is one.
+func after(t int64) int64 {
+	if t == math.MaxInt64 {
+		return t
 	}
-	r.renewLease(l, origin)
-	merged := MergePairs(l.Instance.Metadata, op.Pairs)
-	if slices.Equal(merged, l.Instance.Metadata) {
-		return Result{}
-	}
-	c := *l.Instance
-	c.Metadata, c.LastDirty = merged, after(c.LastDirty)
-	n := *l
-	n.Instance = &c
-	if l.Service != nil {
-		s := *l.Service
-		s.ModifyIndex = r.Next()
-		n.Service = &s
-	}
-	return r.exchange(l, &n, ActionModified, origin, Event{Kind: EventMetadata})
+	return t + 1
 }
+
+// with returns the instance with what the registry decides of it, itself if nothing differs.
+func (i *Instance) with(status, override Status, dirty int64) *Instance {
+	if i.Status == status && i.Overridden == override && i.LastDirty == dirty {
+		return i
+	}
+	c := *i
+	c.Status, c.Overridden, c.LastDirty = status, override, dirty
+	return &c
+}
+
+// MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs whoever applies a
+// registration.
+const MaxVIPs = 64

@@ -133,3 +133,47 @@ func (l *Lease) Expired(now, renewed, additional int64) bool {
 
 // Key returns the instance's key.
 func (l *Lease) Key() Key { return l.Instance.Key() }
+
+// Grace is the time (ms of lease clock) after the establishment of a leadership, and after the end of
+// self-preservation, within which the
+// lease does not end.
+func (l *Lease) Grace() int64 {
+	return min(int64(l.Duration)*1000, int64(l.Interval)*1000+renewalGrace)
+}
+
+func (q *Quarantined) clone() *Quarantined {
+	if q == nil {
+		return nil
+	}
+	c := *q
+	c.By = c.By.clone()
+	return &c
+}
+
+// reported is the status that the client reported last. That of an instance which brought its
+// override is not known: its client has to register again.
+func (l *Lease) reported() Status {
+	switch i := l.Instance; {
+	case l.Override != nil:
+		return l.Override.Reported
+	case i.Overridden != Unknown && i.Status == i.Overridden:
+		return Unknown
+	default:
+		return i.Status
+	}
+}
+
+// Version says which of two copies of an instance, on two servers, is the newer one: what the client
+// says of itself by life, then lastDirtyTimestamp; what operators decided of it by life, then Edit.
+// The two halves are compared, and merged, each for itself, so that an override set on one side of a
+// cut and a registration on the other both survive it.
+type Version struct {
+	Life      uint32
+	LastDirty int64  // ms by the client's clock
+	Edit      uint32 // Lease.Edit
+}
+
+// Version is that of the lease's instance.
+func (l *Lease) Version() Version {
+	return Version{Life: l.Life, LastDirty: l.Instance.LastDirty, Edit: l.Edit}
+}

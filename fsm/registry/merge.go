@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -144,8 +143,8 @@ func (r *Registry) take(origin Origin, m encounter, next Lease) Index {
 	if m.status > 0 {
 		status = m.op.Instance.Status
 	}
-	l.Override = l.Override.hiding(status, override, r.clock, r.Next())
-	l.describe(i, status, override)
+	l.Override = hiding(l.Override, status, override, r.clock, r.Next())
+	describe(l, i, status, override)
 	var events []Event
 	if m.operator > 0 {
 		events = decisions(m.old, l, m.op)
@@ -180,21 +179,6 @@ func (r *Registry) replace(origin Origin, old, l *Lease, events []Event) Index {
 	return res.Index
 }
 
-// hiding returns the details of an override (nil: nothing is known of it) that hides a reported status.
-func (o *Override) hiding(reported, override Status, now Stamp, set Index) *Override {
-	switch {
-	case override == Unknown || o == nil && reported == Unknown:
-		return nil
-	case o == nil:
-		return &Override{At: now, Reported: reported, Set: set}
-	case o.Reported == reported:
-		return o
-	}
-	c := *o
-	c.Reported = reported
-	return &c
-}
-
 // ownership is the event of another owner; none, if that came with a registration.
 func (m encounter) ownership(l *Lease) []Event {
 	switch {
@@ -206,61 +190,6 @@ func (m encounter) ownership(l *Lease) []Event {
 		return []Event{{Kind: EventCeded}}
 	}
 }
-
-// Replica is the whole state of an instance as another Rollcall server has it. Applying it replaces
-// what is stored where the incoming half is newer; of an instance that is stored equally it is a
-// renewal, and no change.
-//
-// Halves of equal version that differ (two servers decided at the same moment): if only one of the two says
-// that it is the owner, both keep theirs, and the owner makes a newer version of its own, which wins; else
-// those with the greater Fingerprint win, on both sides.
-type Replica struct {
-	// Instance is what its client said last: Status is the reported one, Overridden is Unknown.
-	Instance *Instance
-	Life     uint32
-	Edit     uint32
-	// Owner is the datacenter that the instance belongs to; "": the sender's own. A node of the own
-	// datacenter may name another; what a remote one says of an instance that is not its own says
-	// nothing of whose it is, unless it says Here and the instance is not stored.
-	Owner string
-	// Age is how long ago the instance was last renewed, ms; UnknownAge: that is not known. One whose lease
-	// has ended by that is refused, unless it is stored already or Permanent.
-	Age int64
-	// Overridden is the override; Unknown: none. OverrideFor is the rest of its time in ms; 0: it has
-	// no end.
-	Overridden  Status
-	OverrideBy  Act
-	OverrideFor int64
-	// QuarantineFor is the rest of its quarantine, ms; 0: there is none.
-	QuarantineFor int64
-	QuarantineBy  Act
-	// Permanent: it has no lease (Lease.Permanent). What was registered of it through Consul's API stays
-	// with its datacenter.
-	Permanent bool
-}
-
-func (Replica) kind() Kind { return 12 }
-
-func (op Replica) apply(r *Registry, at at) Result { return r.replica(at.origin, op) }
-
-func (op Replica) fields(c *codec.Codec) Replica {
-	body(c, &op.Instance)
-	c.Uint32(&op.Life)
-	c.Uint32(&op.Edit)
-	c.String(&op.Owner)
-	c.Int64(&op.Age)
-	op.Overridden.fields(c)
-	op.OverrideBy.fields(c)
-	c.Int64(&op.OverrideFor)
-	c.Int64(&op.QuarantineFor)
-	op.QuarantineBy.fields(c)
-	c.Bool(&op.Permanent)
-	return op
-}
-
-// Here is the Replica.Owner that stands for the receiver's own datacenter. It is no name that a datacenter
-// may have.
-const Here = "."
 
 // replica takes over what is newer of an instance that another server has.
 func (r *Registry) replica(origin Origin, op Replica) Result {
@@ -284,12 +213,12 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	if hearsay && r.withoutConsensus {
 		op.Age = 0 // who told it may have acknowledged it and told nobody before; it gets one lease
 	}
-	if op.hasEnded() {
+	if hasEnded(op) {
 		return Result{Outcome: Refused}
 	}
-	l := &Lease{Life: op.Life, Origin: origin, Owner: op.owner(origin), Permanent: op.Permanent}
+	l := &Lease{Life: op.Life, Origin: origin, Owner: replicaOwner(op, origin), Permanent: op.Permanent}
 	r.decideAs(l, op)
-	l.describe(op.Instance, op.Instance.Status, op.Overridden)
+	describe(l, op.Instance, op.Instance.Status, op.Overridden)
 	outcome := Done
 	if ok {
 		outcome = r.returns(l, rec)
@@ -305,7 +234,7 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 }
 
 // hasEnded says that the lease has ended by its age.
-func (op Replica) hasEnded() bool {
+func hasEnded(op Replica) bool {
 	_, duration, _ := ClampLease(op.Instance.RenewalInterval, op.Instance.Duration)
 	return !op.Permanent && op.Age > int64(duration)*1000+wayOfRenewals
 }
@@ -318,7 +247,7 @@ const seemsFresher = 6000
 // (lease clock, ms): one that is no newer than what was canceled, or that was evicted without having been
 // renewed since. The latter comes again; a client that lives renews its lease, and the next copy is taken.
 func (m Removal) outdates(op Replica, renewed int64) bool {
-	if m.Lease.compareVersion(op.Life, op.Instance.LastDirty) < 0 {
+	if compareVersion(m.Lease, op.Life, op.Instance.LastDirty) < 0 {
 		return false
 	}
 	return m.Kind == Canceled || renewed <= m.renewed()+seemsFresher
@@ -328,7 +257,7 @@ func (m Removal) outdates(op Replica, renewed int64) bool {
 // have decided nothing since. The sender did not know of it: its copy is older so far, and the number of
 // edits says so, or the sender would keep its own.
 func (r *Registry) returns(l *Lease, rec Removal) Outcome {
-	q := rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
+	q := quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 	known, next := uint32(0), uint32(1)
 	if l.Life == rec.Lease.Life {
 		known, next = rec.Lease.Edit, max(1, rec.editAfter())
@@ -357,7 +286,7 @@ func (r *Registry) decideAs(l *Lease, op Replica) {
 
 // describe gives a lease what its client says, with the status that follows from the one it reported and
 // an override, which decides it of one that is permanent. The client's of an instance that brought its override is not known, see Lease.reported.
-func (l *Lease) describe(i *Instance, reported, override Status) {
+func describe(l *Lease, i *Instance, reported, override Status) {
 	status := decide(reported, override, Unknown, true)
 	if reported == Unknown || l.Permanent && override != Unknown {
 		status = override
@@ -372,7 +301,7 @@ func decisions(old, l *Lease, op Replica) []Event {
 	switch {
 	case now == Unknown && before != Unknown:
 		events = append(events, Event{Kind: EventOverrideEnded, By: op.OverrideBy})
-	case now != Unknown && (now != before || !old.Override.says(l.Override)):
+	case now != Unknown && (now != before || !sameDecision(old.Override, l.Override)):
 		events = append(events, Event{Kind: EventOverridden, For: op.OverrideFor, By: op.OverrideBy})
 	}
 	switch {
@@ -387,7 +316,7 @@ func decisions(old, l *Lease, op Replica) []Event {
 // noteAll remembers what else a registration from another server changed.
 func (r *Registry) noteAll(l *Lease, origin Origin, events []Event) {
 	for _, e := range events {
-		l.date(e.Kind)
+		markForEureka(l, e.Kind)
 		r.note(l, origin, e)
 	}
 }

@@ -2,100 +2,16 @@ package registry
 
 import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 )
-
-// Index counts the changes that readers see.
-type Index = order.Index
-
-// Epoch is a leadership: the Raft term and index of its Establish entry.
-type Epoch = order.Epoch
-
-// Stamp is the time of a log entry. Lease is the lease clock in ms: it decides expiry, runs only
-// while a leader serves, and is never compared with a wall clock. Wall is ms since the epoch, for
-// the timestamps that clients see.
-type Stamp struct{ Lease, Wall int64 }
-
-// Fields walks a stamp.
-func (s *Stamp) Fields(c *codec.Codec) {
-	c.Int64(&s.Lease)
-	c.Int64(&s.Wall)
-}
-
-// Origin says who sent an operation, and so which status rules hold (a replicated one skips
-// LeaseExists and is compared by lastDirtyTimestamp both ways).
-type Origin struct {
-	Kind OriginKind
-	DC   string // the remote datacenter's or Eureka server's name, for RemoteDC only
-}
-
-// OriginKind tells clients, nodes of the own datacenter and remote datacenters apart.
-type OriginKind uint8
-
-// The origins.
-const (
-	Client OriginKind = iota
-	LocalPeer
-	RemoteDC
-)
-
-// Fields walks an origin.
-func (o *Origin) Fields(c *codec.Codec) {
-	codec.Enum(c, &o.Kind, RemoteDC, "origin")
-	o.Rest(c)
-}
-
-// Rest walks what an origin has beside its kind.
-func (o *Origin) Rest(c *codec.Codec) {
-	switch {
-	case o.Kind > RemoteDC:
-		c.Fail("origin %d, want at most %d", o.Kind, RemoteDC)
-	case o.Kind == RemoteDC:
-		c.Lasting(&o.DC)
-	}
-}
-
-// FromClient is the origin of what a client sent.
-var FromClient = Origin{Kind: Client}
-
-// FromEureka is the origin of what an unnamed Eureka server replicated.
-var FromEureka = Origin{Kind: RemoteDC, DC: "eureka"}
-
-// Replicated says that another server had the operation first.
-func (o Origin) Replicated() bool { return o.Kind != Client }
-
-// Handle is the log's short name of a lease: a slot of a table and the generation of its content.
-// The zero Handle names nothing; generations start at 1 and are never reused.
-type Handle struct {
-	Slot uint32
-	Gen  uint64
-}
-
-// Fields walks a handle.
-func (h *Handle) Fields(c *codec.Codec) {
-	c.Uint32(&h.Slot)
-	c.Uint64(&h.Gen)
-}
 
 // Op is one operation: one of those that have a row in Rows, and no other one.
-type Op interface {
-	kind() Kind
-	apply(r *Registry, at at) Result
-}
-
-// at is the circumstances of an operation: the Raft term of its log entry, and who sent it.
-type at struct {
-	term   uint64
-	origin Origin
-}
+type Op interface{ kind() Kind }
 
 // Register adds an instance or replaces it; see Registry for the conflict rule. Result.Handle names
 // the lease.
 type Register struct{ Instance *Instance }
 
 func (Register) kind() Kind { return 2 }
-
-func (op Register) apply(r *Registry, at at) Result { return r.register(at.origin, op.Instance) }
 
 func (op Register) fields(c *codec.Codec) Register {
 	body(c, &op.Instance)
@@ -116,8 +32,6 @@ type Renew struct {
 }
 
 func (Renew) kind() Kind { return 1 }
-
-func (op Renew) apply(r *Registry, at at) Result { return r.renew(at.origin, op) }
 
 // fields walks a client's renewal by its handle, 14 bytes at most with the kind, and what other servers tell by name.
 func (op Renew) fields(c *codec.Codec) Renew {
@@ -143,8 +57,6 @@ type Cancel struct{ Key Key }
 
 func (Cancel) kind() Kind { return 3 }
 
-func (op Cancel) apply(r *Registry, at at) Result { return r.cancel(at.origin, op.Key) }
-
 func (op Cancel) fields(c *codec.Codec) Cancel {
 	op.Key.Fields(c)
 	return op
@@ -161,8 +73,6 @@ type SetOverride struct {
 }
 
 func (SetOverride) kind() Kind { return 4 }
-
-func (op SetOverride) apply(r *Registry, at at) Result { return r.setOverride(at.origin, op) }
 
 func (op SetOverride) fields(c *codec.Codec) SetOverride {
 	op.Key.Fields(c)
@@ -184,8 +94,6 @@ type DeleteOverride struct {
 
 func (DeleteOverride) kind() Kind { return 5 }
 
-func (op DeleteOverride) apply(r *Registry, at at) Result { return r.deleteOverride(at.origin, op) }
-
 func (op DeleteOverride) fields(c *codec.Codec) DeleteOverride {
 	op.Key.Fields(c)
 	op.Fallback.fields(c)
@@ -203,8 +111,6 @@ type EndOverride struct {
 }
 
 func (EndOverride) kind() Kind { return 6 }
-
-func (op EndOverride) apply(r *Registry, at at) Result { return r.endOverride(at.term, at.origin, op) }
 
 func (op EndOverride) fields(c *codec.Codec) EndOverride {
 	op.Epoch.Fields(c)
@@ -224,8 +130,6 @@ type Quarantine struct {
 
 func (Quarantine) kind() Kind { return 8 }
 
-func (op Quarantine) apply(r *Registry, at at) Result { return r.quarantine(at.origin, op) }
-
 func (op Quarantine) fields(c *codec.Codec) Quarantine {
 	op.Key.Fields(c)
 	c.Int64(&op.For)
@@ -241,10 +145,6 @@ type EndQuarantine struct {
 }
 
 func (EndQuarantine) kind() Kind { return 9 }
-
-func (op EndQuarantine) apply(r *Registry, at at) Result {
-	return r.endQuarantine(at.term, at.origin, op)
-}
 
 func (op EndQuarantine) fields(c *codec.Codec) EndQuarantine {
 	op.Epoch.Fields(c)
@@ -268,8 +168,6 @@ type SelfPreservation struct {
 
 func (SelfPreservation) kind() Kind { return 11 }
 
-func (op SelfPreservation) apply(r *Registry, at at) Result { return r.preserve(at.term, op) }
-
 func (op SelfPreservation) fields(c *codec.Codec) SelfPreservation {
 	op.Epoch.Fields(c)
 	op.From.fields(c)
@@ -287,8 +185,6 @@ type UpdateMetadata struct {
 }
 
 func (UpdateMetadata) kind() Kind { return 7 }
-
-func (op UpdateMetadata) apply(r *Registry, at at) Result { return r.updateMetadata(at.origin, op) }
 
 func (op UpdateMetadata) fields(c *codec.Codec) UpdateMetadata {
 	op.Key.Fields(c)
@@ -317,8 +213,6 @@ type Evict struct {
 }
 
 func (Evict) kind() Kind { return 10 }
-
-func (op Evict) apply(r *Registry, at at) Result { return r.evict(at.term, at.origin, op) }
 
 func (op Evict) fields(c *codec.Codec) Evict {
 	op.Epoch.Fields(c)
@@ -396,3 +290,9 @@ func (r *Result) Fields(c *codec.Codec) {
 	}
 	c.Confirm(has == codec.Bits(r.Index != 0, r.Handle != Handle{}, r.Count != 0))
 }
+
+// Kind is an operation's number in the formats: 1 to MaxKind. Never renumber one, and never use one again.
+type Kind byte
+
+// MaxKind leaves two bits of an operation's first byte for its origin.
+const MaxKind Kind = 1<<6 - 1

@@ -197,7 +197,7 @@ func check(r *Registry) error {
 		if err := checkLive(r, v, l); err != nil {
 			return fmt.Errorf("%s: %w", l.Key(), err)
 		}
-		l.ends(func(int64, leaseEnd) { ends++ })
+		eachEnd(l, func(int64, leaseEnd) { ends++ })
 	}
 	permanent := 0
 	for _, l := range all {
@@ -271,7 +271,7 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 		return fmt.Errorf("%d events, want 1 to %d", len(history), EventsKept)
 	}
 	missing := 0
-	l.ends(func(at int64, e leaseEnd) {
+	eachEnd(l, func(at int64, e leaseEnd) {
 		if !r.ends.Has(at, e) {
 			missing++
 		}

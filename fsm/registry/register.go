@@ -2,7 +2,7 @@ package registry
 
 import (
 	"cmp"
-	"math"
+	"slices"
 )
 
 // register adds an instance or replaces it.
@@ -19,7 +19,7 @@ func (r *Registry) register(origin Origin, in *Instance) Result {
 // registerNew registers an instance that has no lease.
 func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	dirty := r.dirty(in, 0)
-	l := &Lease{Life: 1, Origin: origin, Owner: origin.owner("")}
+	l := &Lease{Life: 1, Origin: origin, Owner: ownerBy(origin, "")}
 	rec, ok := r.record(key)
 	if ok {
 		dirty = r.dirty(in, rec.Lease.Instance.LastDirty)
@@ -48,16 +48,7 @@ func (r *Registry) follows(l *Lease, rec Removal, newer bool, origin Origin) {
 	case !origin.Replicated():
 		l.Life++
 	}
-	l.Quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
-}
-
-// editAfter is the number of edits with which a life goes on. With a cancel goes what operators decided, on
-// every node; what one node evicted may have its override elsewhere, and gets it back from there.
-func (m Removal) editAfter() uint32 {
-	if m.Kind == Canceled && m.Lease.Edit > 0 {
-		return m.Lease.Edit + 1
-	}
-	return m.Lease.Edit
+	l.Quarantine = quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 }
 
 // enter makes l, a new lease, that of its key, last renewed at a moment; before is what is remembered
@@ -80,7 +71,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		return r.registerOver(origin, old, in, dirty)
 	}
 	if keeps(stored, dirty) && (origin.Replicated() || !r.ahead(stored.LastDirty)) {
-		l := old.again(stored.decided(stored, origin, stored.LastDirty), old.Override, old.Origin)
+		l := registeredAgain(old, decided(stored, stored, origin, stored.LastDirty), old.Override, old.Origin)
 		if origin.Kind == Client {
 			l.Owner = ""
 		}
@@ -89,13 +80,13 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		res.Outcome = KeptExisting
 		return res
 	}
-	l := old.again(in.decided(stored, origin, dirty), old.Override.reportedBy(in), origin)
+	l := registeredAgain(old, decided(in, stored, origin, dirty), reportedBy(old.Override, in), origin)
 	if origin.Replicated() && l.Instance.Equal(stored) {
 		r.heartbeat(old, origin)
 		r.know(old, l.Override)
 		return Result{Handle: old.Handle}
 	}
-	l.Owner = origin.owner(old.Owner)
+	l.Owner = ownerBy(origin, old.Owner)
 	if r.outlives(origin, old, l) {
 		l.Life, l.Edit = old.Life+1, 0
 	} else if l.Instance.Overridden != stored.Overridden {
@@ -118,8 +109,8 @@ func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty i
 	}
 	override := cmp.Or(stored.Overridden, in.Overridden)
 	instance := in.with(decide(in.Status, override, Unknown, true), override, dirty)
-	l := old.again(instance, old.Override.reportedBy(in), origin)
-	l.Permanent, l.Service, l.Owner = false, nil, origin.owner(old.Owner)
+	l := registeredAgain(old, instance, reportedBy(old.Override, in), origin)
+	l.Permanent, l.Service, l.Owner = false, nil, ownerBy(origin, old.Owner)
 	if r.outlives(origin, old, l) {
 		l.Life, l.Edit = old.Life+1, 0
 	}
@@ -148,8 +139,8 @@ func (r *Registry) know(old *Lease, details *Override) {
 	r.put(old, &l, old.Changed)
 }
 
-// again is the lease of a registration in the place of l, until it begins.
-func (l *Lease) again(i *Instance, o *Override, origin Origin) *Lease {
+// registeredAgain is the lease of a registration in the place of l, until it begins.
+func registeredAgain(l *Lease, i *Instance, o *Override, origin Origin) *Lease {
 	c := *l
 	c.Instance, c.Override, c.Origin = i, o, origin
 	return &c
@@ -237,14 +228,6 @@ func (r *Registry) dirty(in *Instance, stored int64) int64 {
 	return max(r.clock.Wall, after(stored))
 }
 
-// after is the next millisecond, if there is one.
-func after(t int64) int64 {
-	if t == math.MaxInt64 {
-		return t
-	}
-	return t + 1
-}
-
 // withAmazonID returns an instance of an Amazon data center with its id in the data center's
 // metadata, where clients look for it.
 func withAmazonID(in *Instance) *Instance {
@@ -258,64 +241,12 @@ func withAmazonID(in *Instance) *Instance {
 
 // decided returns the instance that registers in the place of a stored one: the override that is
 // stored holds, else it may bring one, and the rules give its status.
-func (i *Instance) decided(stored *Instance, origin Origin, dirty int64) *Instance {
+func decided(i *Instance, stored *Instance, origin Origin, dirty int64) *Instance {
 	override := stored.Overridden
 	if override == Unknown {
 		override = i.Overridden
 	}
 	return i.with(decide(i.Status, override, stored.Status, origin.Replicated()), override, dirty)
-}
-
-// with returns the instance with what the registry decides of it, itself if nothing differs.
-func (i *Instance) with(status, override Status, dirty int64) *Instance {
-	if i.Status == status && i.Overridden == override && i.LastDirty == dirty {
-		return i
-	}
-	c := *i
-	c.Status, c.Overridden, c.LastDirty = status, override, dirty
-	return &c
-}
-
-// put makes l what the registry has of a key, in the place of old. Either may be nil: there is none. It alone
-// enters, replaces and removes a lease where it is found: by handle and key, in the lists, in the catalog, and
-// among what ends. The slot of l has its renewals already, which say when it ends. changed is the Index of a
-// removal.
-func (r *Registry) put(old, l *Lease, changed Index) {
-	was, is := old, l
-	switch {
-	case old == nil:
-		was = &Lease{}
-		r.handles.put(l)
-		r.tables.add(l)
-	case l == nil:
-		is = &Lease{}
-		r.tables.delete(old, changed)
-		r.handles.release(old)
-	default:
-		r.handles.put(l)
-		r.tables.replace(old, l)
-	}
-	r.time(old, l)
-	r.recatalog(was, is)
-	r.replaceEnds(was, is)
-}
-
-// time looks at when a lease ends that takes the place of old, and counts who is expected to renew one.
-// Either may be nil: there is none. One that is permanent never ends, and nobody is.
-func (r *Registry) time(old, l *Lease) {
-	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
-	switch {
-	case was && is:
-		if l.Registered != old.Registered || l.Owner != old.Owner { // else it ends when old does
-			r.expiry.Move(l.Handle.Slot, r.end(l))
-		}
-	case is:
-		r.expiry.Add(l.Handle.Slot, r.end(l))
-		r.expectation.join()
-	case was:
-		r.expiry.Remove(old.Handle.Slot)
-		r.expectation.leave()
-	}
 }
 
 // decide is the status rule chain, first match wins: what an instance's status becomes, given the
@@ -333,4 +264,36 @@ func decide(reported, override, existing Status, replicated bool) Status {
 	default: // AlwaysMatchInstanceStatusRule
 		return reported
 	}
+}
+
+// updateMetadata merges pairs into an instance's metadata and renews the lease. Upstream registers
+// the stored instance again under its old lastDirtyTimestamp, so that peers and the client's next
+// registration undo it; here the timestamp goes up by one, the least that peers take for newer, so
+// that the client's next change still wins if its clock is behind. The lease goes on and the action
+// is MODIFIED: clients treat it as they treat ADDED.
+func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
+	l := r.handles.byKey(op.Key)
+	if l == nil {
+		return Result{Outcome: NotFound}
+	}
+	r.renewLease(l, origin)
+	merged := MergePairs(l.Instance.Metadata, op.Pairs)
+	if slices.Equal(merged, l.Instance.Metadata) {
+		return Result{}
+	}
+	c := *l.Instance
+	c.Metadata, c.LastDirty = merged, after(c.LastDirty)
+	n := *l
+	n.Instance = &c
+	if l.Service != nil {
+		s := *l.Service
+		s.ModifyIndex = r.Next()
+		n.Service = &s
+	}
+	return r.exchange(l, &n, ActionModified, origin, Event{Kind: EventMetadata})
+}
+
+// compareVersion compares what the client says of itself with another copy of it: below 0, l is older.
+func compareVersion(l *Lease, life uint32, dirty int64) int {
+	return cmp.Or(cmp.Compare(l.Life, life), cmp.Compare(l.Instance.LastDirty, dirty))
 }

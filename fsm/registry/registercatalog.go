@@ -262,7 +262,7 @@ func (c *cataloging) registerNode() bool {
 // nodeAfter is the node with the checks that it has, itself if nothing else of it is new; old is nil if
 // it was not there.
 func (c *cataloging) nodeAfter(old *Node) *Node {
-	if old != nil && (c.op.KeepNode || c.node == "" || c.op.Node.same(old)) {
+	if old != nil && (c.op.KeepNode || c.node == "" || sameNode(c.op.Node, old)) {
 		return old
 	}
 	var n Node
@@ -276,8 +276,8 @@ func (c *cataloging) nodeAfter(old *Node) *Node {
 	return &n
 }
 
-// same compares two nodes in what was registered, without their checks.
-func (n *Node) same(o *Node) bool {
+// sameNode compares two nodes in what was registered, without their checks.
+func sameNode(n *Node, o *Node) bool {
 	return n.ID == o.ID && n.Address == o.Address && slices.Equal(n.Tagged, o.Tagged) && slices.Equal(n.Meta, o.Meta)
 }
 
@@ -302,7 +302,7 @@ func (c *cataloging) registerService() {
 	}
 	service.Checks, _ = c.merge(c.kept(service.Checks), s.ID)
 	in := c.addressed(&service, c.op.Instance)
-	if before.Service != nil && before.Key() == key && s.same(before.Service) && in.sameAs(c.addressed(&service, before.Instance)) {
+	if before.Service != nil && before.Key() == key && sameService(s, before.Service) && sameRegistration(in, c.addressed(&service, before.Instance)) {
 		c.keepService(before, service.Checks)
 		return
 	}
@@ -336,16 +336,16 @@ func (c *cataloging) kept(checks []*Check) []*Check {
 	return kept
 }
 
-// same compares two services in what was registered, without their checks.
-func (s *CatalogService) same(o *CatalogService) bool {
+// sameService compares two services in what was registered, without their checks.
+func sameService(s *CatalogService, o *CatalogService) bool {
 	return s.Name == o.Name && s.ID == o.ID && s.Address == o.Address && s.Port == o.Port && s.Kind == o.Kind &&
 		s.SocketPath == o.SocketPath && s.WeightPassing == o.WeightPassing && s.WeightWarning == o.WeightWarning &&
 		s.TagOverride == o.TagOverride && slices.Equal(s.Tags, o.Tags) && slices.Equal(s.Tagged, o.Tagged) &&
 		bytes.Equal(s.Locality, o.Locality) && bytes.Equal(s.Ports, o.Ports)
 }
 
-// sameAs compares an instance with a stored one in everything that the registry does not decide.
-func (i *Instance) sameAs(stored *Instance) bool {
+// sameRegistration compares an instance with a stored one in everything that the registry does not decide.
+func sameRegistration(i *Instance, stored *Instance) bool {
 	return i.with(stored.Status, stored.Overridden, stored.LastDirty).Equal(stored)
 }
 
@@ -440,8 +440,8 @@ func (r *Registry) place(origin Origin, s *CatalogService, in *Instance) Result 
 	if old == nil {
 		return r.placeNew(origin, s, in)
 	}
-	l := old.again(old.Instance, old.Override, origin)
-	l.Permanent, l.Service, l.Owner = true, s, origin.owner(old.Owner)
+	l := registeredAgain(old, old.Instance, old.Override, origin)
+	l.Permanent, l.Service, l.Owner = true, s, ownerBy(origin, old.Owner)
 	r.showStanding(l, in, r.newer(old.Instance.LastDirty))
 	res := r.restart(origin, old, l, r.clock)
 	r.noteAgain(old, l, origin)
@@ -451,12 +451,12 @@ func (r *Registry) place(origin Origin, s *CatalogService, in *Instance) Result 
 // placeNew is place where the key has no instance.
 func (r *Registry) placeNew(origin Origin, s *CatalogService, in *Instance) Result {
 	key := in.Key()
-	l := &Lease{Life: 1, Origin: origin, Owner: origin.owner(""), Permanent: true, Service: s}
+	l := &Lease{Life: 1, Origin: origin, Owner: ownerBy(origin, ""), Permanent: true, Service: s}
 	stored := int64(0)
 	rec, ok := r.record(key)
 	if ok {
 		l.Life, stored = rec.Lease.Life+1, rec.Lease.Instance.LastDirty
-		l.Quarantine = rec.Lease.Quarantine.again(r.clock.Lease, r.Next())
+		l.Quarantine = quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 		r.supersede(key)
 	}
 	r.showStanding(l, in, r.newer(stored))

@@ -60,7 +60,7 @@ func NewAt(index Index) *Registry {
 // It never fails: what cannot be done is an Outcome.
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
 	r.Advance(stamp)
-	return op.apply(r, at{term, origin})
+	return r.perform(term, origin, op)
 }
 
 // Advance moves the lease clock without an operation (an entry that carries none) and prunes what
@@ -133,105 +133,4 @@ func (r *Registry) step() Index {
 	r.index = r.Next()
 	r.shared = nil
 	return r.index
-}
-
-// renewed is the last renewal of a live lease.
-func (r *Registry) renewed(l *Lease) Stamp {
-	s, _ := r.tables.renewals.last(l.Handle)
-	return s
-}
-
-// renewLease notes that a live lease was renewed now. It is no change.
-func (r *Registry) renewLease(l *Lease, origin Origin) { r.tables.renewals.beat(l, origin, r.clock) }
-
-// heartbeat is renewLease by the client itself, of whom it is remembered if it is late.
-func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
-
-func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
-	silent := at.Lease - r.tables.renewals.beat(l, origin, at)
-	if !l.Permanent && silent*2 > int64(l.Interval)*3000 {
-		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
-	}
-}
-
-// heartbeatAgo is a heartbeat some ms ago, of which another server tells now. It says whether the lease
-// is renewed by that: not if it was renewed later than that already.
-func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
-	if ms == 0 {
-		r.heartbeat(l, origin)
-		return true
-	}
-	at := r.ago(ms)
-	if at.Lease < r.renewed(l).Lease {
-		r.tables.renewals.at(l.Handle.Slot).hear(l, origin, at.Lease)
-		return false
-	}
-	r.heartbeatAt(l, origin, at)
-	return true
-}
-
-// maxAgo bounds (ms) how long ago another server may say that something was. No lease lives as long.
-const maxAgo = 7 * 24 * 60 * 60 * 1000
-
-// ago is the moment some ms ago.
-func (r *Registry) ago(ms int64) Stamp {
-	ms = min(max(ms, 0), maxAgo)
-	return Stamp{Lease: r.clock.Lease - ms, Wall: r.clock.Wall - ms}
-}
-
-// change replaces a live lease's instance in place: the lease goes on. e is what happened.
-func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event) Result {
-	l := *old
-	l.Instance = instance
-	return r.exchange(old, &l, ActionModified, origin, e)
-}
-
-// edit is change where the override is another one, or ended. Its details end with it.
-func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) Result {
-	l := *old
-	l.Instance, l.Override = instance, nil
-	l.Edit++
-	return r.exchange(old, &l, ActionModified, origin, e)
-}
-
-// exchange puts l, a changed copy, in the place of a live lease: the lease goes on.
-func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events ...Event) Result {
-	l.Action = action
-	l.RenewedAt = r.renewed(old)
-	r.mark(l, origin)
-	for _, e := range events {
-		l.date(e.Kind)
-	}
-	r.put(old, l, r.index)
-	for _, e := range events {
-		r.note(l, origin, e)
-	}
-	return Result{Index: r.index}
-}
-
-// date notes that the last change of l was of a kind that Eureka servers are told.
-func (l *Lease) date(kind EventKind) {
-	switch kind {
-	case EventMetadata, EventStatus:
-		l.Described = l.Changed
-	case EventOverridden, EventOverrideEnded:
-		l.Overrode = l.Changed
-	}
-}
-
-// mark takes the next Index for a change of l. What a node of the own datacenter sent counts for
-// nobody: it tells the others itself.
-func (r *Registry) mark(l *Lease, origin Origin) {
-	r.step()
-	l.Changed, l.ChangedLease = r.index, r.clock.Lease
-	switch origin.Kind {
-	case Client:
-		l.ByClient = r.index
-	case RemoteDC:
-		l.ByRemote = r.index
-	}
-	l.UpdatedAt = r.clock.Wall
-	if l.Instance.Status == Up && l.ServiceUpAt == 0 {
-		l.ServiceUpAt = r.clock.Wall
-	}
 }

@@ -3,8 +3,6 @@ package registry
 import (
 	"slices"
 	"strings"
-
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // cancel removes an instance and its override. A cancel is compared with no timestamp, and noted in
@@ -34,7 +32,7 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 		}
 		// By itself: what a link, or the end of self-preservation, gives it beyond is not known to a state of
 		// version 2, which remembers the event.
-		end := l.end(item.RenewedAt, r.established, r.settings.DoubledLease)
+		end := endOf(l, item.RenewedAt, r.established, r.settings.DoubledLease)
 		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(end)})
 		res.Count++
 		res.Index = r.index
@@ -60,69 +58,6 @@ func (r *Registry) withheld(end int64) Act {
 	return Act{}
 }
 
-// remove takes a live lease out and leaves the record of its removal; e is what happened.
-func (r *Registry) remove(old *Lease, kind ChangeKind, origin Origin, e Event) {
-	r.removeAs(old, *old, kind, origin, e)
-}
-
-// removeAs is remove with the record saying l of what it was.
-func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin, e Event) {
-	l.Action = ActionDeleted
-	l.EvictedAt = max(r.clock.Wall, 1) // 0 would say that it lives
-	l.RenewedAt = r.renewed(old)
-	l.Origin = origin
-	l.Service = nil
-	r.mark(&l, origin)
-	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
-	r.put(old, nil, r.index)
-	r.tables.renewals.end(old.Handle.Slot)
-	r.noteCancel(l.Key())
-	r.remember(Removal{Kind: kind, Full: true, Lease: &l, History: history})
-}
-
-func (r *Registry) noteCancel(key Key) {
-	r.tables.canceled = r.tables.canceled.with(Recent{Wall: r.clock.Wall, Key: key})
-	r.shared = nil
-}
-
-// Remove is a versioned removal that another Rollcall server had first: it removes lives up to Life
-// whose lastDirtyTimestamp is not newer, and leaves a record (also where nothing was stored, so that
-// what was sent before it and comes after it changes nothing).
-//
-// A cancel of what was last renewed before the present life of the own datacenter's instance began, as another
-// one tells, is of a life that nothing is known of here: its cluster was founded anew. It removes nothing.
-//
-// An eviction (Kind Evicted) is refused by whoever owns the instance or has heard a client's renewal
-// less than Age ago, and not by hearsay; the owner of an instance that was refused so is the own datacenter from then on.
-type Remove struct {
-	Key       Key
-	Kind      ChangeKind // Canceled or Evicted
-	Life      uint32
-	LastDirty int64
-	Owner     string // as Replica.Owner
-	Age       int64  // ms since the last renewal, as the sender knows
-}
-
-func (Remove) kind() Kind { return 13 }
-
-func (op Remove) apply(r *Registry, at at) Result { return r.removeVersion(at.origin, op) }
-
-func (op Remove) fields(c *codec.Codec) Remove {
-	op.Key.Fields(c)
-	evicted := op.Kind == Evicted
-	if c.Bool(&evicted); c.Reading() {
-		op.Kind = Canceled
-		if evicted {
-			op.Kind = Evicted
-		}
-	}
-	c.Uint32(&op.Life)
-	c.Int64(&op.LastDirty)
-	c.String(&op.Owner)
-	c.Int64(&op.Age)
-	return op
-}
-
 // removeVersion removes what another server removed, unless what is stored is newer.
 func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 	op.Life = max(op.Life, 1)
@@ -130,7 +65,7 @@ func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 	if old == nil {
 		return r.leaveRecord(origin, op)
 	}
-	if old.compareVersion(op.Life, op.LastDirty) > 0 {
+	if compareVersion(old, op.Life, op.LastDirty) > 0 {
 		return Result{Outcome: Older}
 	}
 	if op.Kind == Canceled && r.precedes(origin, old, op.Age) {
@@ -143,11 +78,11 @@ func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 	}
 	l := *old
 	l.Life, l.Instance = op.Life, old.Instance.with(old.Instance.Status, old.Instance.Overridden, op.LastDirty)
-	r.removeAs(old, l, op.Kind, origin, op.event())
+	r.removeAs(old, l, op.Kind, origin, removalEvent(op))
 	return Result{Index: r.index}
 }
 
-func (op Remove) event() Event {
+func removalEvent(op Remove) Event {
 	if op.Kind == Evicted {
 		return Event{Kind: EventEvicted, For: op.Age}
 	}
@@ -178,22 +113,19 @@ func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
 	l := Lease{Instance: &Instance{App: strings.Clone(op.Key.App), InstanceID: strings.Clone(op.Key.ID)}}
 	if ok {
 		l = *rec.Lease
-		c := l.compareVersion(op.Life, op.LastDirty)
+		c := compareVersion(&l, op.Life, op.LastDirty)
 		if c > 0 || c == 0 && (rec.Kind == op.Kind || rec.Kind == Canceled) {
 			return Result{}
 		}
 	}
 	l.Instance = l.Instance.with(l.Instance.Status, l.Instance.Overridden, op.LastDirty)
-	l.Life, l.Origin, l.Owner = op.Life, origin, strings.Clone(op.owner(origin))
+	l.Life, l.Origin, l.Owner = op.Life, origin, strings.Clone(removalOwner(op, origin))
 	l.Action, l.EvictedAt = ActionDeleted, max(r.clock.Wall, 1)
 	r.mark(&l, origin)
 	r.supersede(op.Key)
 	r.tables.touch(op.Key.App, r.index)
 	r.noteCancel(l.Key())
-	history := History{rec.History.newest.with(r.event(&l, origin, op.event()))}
+	history := History{rec.History.newest.with(r.event(&l, origin, removalEvent(op)))}
 	r.remember(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
 	return Result{Index: r.index}
 }
-
-// owner is the datacenter that a removed instance belonged to, as Replica.owner.
-func (op Remove) owner(origin Origin) string { return origin.owner(op.Owner) }

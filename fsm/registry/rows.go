@@ -7,12 +7,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Kind is an operation's number in the formats: 1 to MaxKind. Never renumber one, and never use one again.
-type Kind byte
-
-// MaxKind leaves two bits of an operation's first byte for its origin.
-const MaxKind Kind = 1<<6 - 1
-
 // Row is an operation as the formats, the metrics and their pages know it.
 type Row struct {
 	Kind  Kind

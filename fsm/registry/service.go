@@ -13,44 +13,8 @@
 package registry
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
-)
-
-// Errors of a Service that a caller can act on. Messages are never compared.
-var (
-	// ErrNoLeader: nothing was done, because no leader (or no majority) could be reached in time.
-	ErrNoLeader = errors.New("no leader")
-	// ErrUnknownOutcome: nobody knows whether the operation took effect. It must be reported
-	// neither as success nor as failure.
-	ErrUnknownOutcome = errors.New("outcome unknown")
-	// ErrTooLarge: an operation is larger than a log entry may be. Nothing was done.
-	ErrTooLarge = errors.New("operation too large")
-	// ErrUnreadable: the leader runs another build and does not know the operation. Nothing was done.
-	ErrUnreadable = errors.New("operation unknown to the leader")
-	// ErrFull: nothing was done, because there is no room for more.
-	ErrFull = errors.New("no room")
-	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
-	ErrTooOld = errors.New("index too old")
-	// ErrNotOffered: without consensus nobody can say that a read includes what other nodes
-	// acknowledged. Only a Stale one can be answered.
-	ErrNotOffered = errors.New("not offered without consensus")
-	// ErrClosed: the node is shutting down. Nothing was done.
-	ErrClosed = errors.New("shutting down")
-)
-
-// Consistency is how fresh a read must be.
-type Consistency = order.Consistency
-
-// The consistencies.
-const (
-	Linearizable = order.Linearizable
-	Leader       = order.Leader
-	Stale        = order.Stale
 )
 
 // Service is the registry as its users see it, in any mode. Safe for concurrent use.
@@ -88,24 +52,4 @@ type Health struct {
 	// Clock is the lease clock, ms: the running one on the leader, at most 100 ms ago, elsewhere the
 	// stamp of the newest applied operation, which may be up to 2 s older.
 	Clock int64
-}
-
-// Version says which of two copies of an instance, on two servers, is the newer one: what the client
-// says of itself by life, then lastDirtyTimestamp; what operators decided of it by life, then Edit.
-// The two halves are compared, and merged, each for itself, so that an override set on one side of a
-// cut and a registration on the other both survive it.
-type Version struct {
-	Life      uint32
-	LastDirty int64  // ms by the client's clock
-	Edit      uint32 // Lease.Edit
-}
-
-// Version is that of the lease's instance.
-func (l *Lease) Version() Version {
-	return Version{Life: l.Life, LastDirty: l.Instance.LastDirty, Edit: l.Edit}
-}
-
-// compareVersion compares what the client says of itself with another copy of it: below 0, l is older.
-func (l *Lease) compareVersion(life uint32, dirty int64) int {
-	return cmp.Or(cmp.Compare(l.Life, life), cmp.Compare(l.Instance.LastDirty, dirty))
 }

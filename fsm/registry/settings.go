@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -138,41 +137,3 @@ func (s *Share) UnmarshalText(text []byte) error {
 	*s = Share((tenths + 5) / 10)
 	return nil
 }
-
-// Configure sets how leases end, from now on. Whoever establishes an epoch says it first. What no
-// setting can mean counts as the nearest that it can: an entry of the log is never refused.
-func (r *Registry) Configure(s Settings) {
-	s.Threshold = min(s.Threshold, Whole)
-	s.Bound, s.ExpectationUpdate = max(s.Bound, 0), max(s.ExpectationUpdate, 0)
-	ends := s.DoubledLease != r.settings.DoubledLease || s.Expectation != r.settings.Expectation
-	r.settings = s
-	if ends {
-		r.reorder()
-	}
-	r.rebound()
-	r.expectation.NextUpdate = min(r.expectation.NextUpdate, order.Later(r.clock.Lease, s.ExpectationUpdate))
-}
-
-// rebound applies the bound to self-preservation that is on already: an operator who changes it
-// means the present incident.
-func (r *Registry) rebound() {
-	p := r.preservation()
-	if p.State != PreservationOn {
-		return
-	}
-	p.Until = r.settings.boundFrom(p.Since.Lease)
-	r.transitions = slices.Clone(r.transitions) // views have the old one
-	r.transitions[len(r.transitions)-1] = p
-}
-
-// boundFrom is the moment (lease clock, ms) at which self-preservation that came on by itself at a
-// moment is released; 0: never.
-func (s Settings) boundFrom(since int64) int64 {
-	if s.Bound == 0 || s.Expectation {
-		return 0
-	}
-	return order.Later(since, s.Bound)
-}
-
-// Settings are those of the present leadership.
-func (v *View) Settings() Settings { return v.settings }

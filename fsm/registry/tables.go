@@ -18,7 +18,7 @@ type tables struct {
 	vips       *btree.BTreeG[vipEntry] // by part of the VIP address, then key
 	secureVIPs *btree.BTreeG[vipEntry]
 	size       int                   // leases in the tables above
-	counts     [len(statusNames)]int // the same by status
+	counts     [OutOfService + 1]int // the same by status
 
 	quarantined *btree.BTreeG[*Lease]      // in none of the tables above; by application and id
 	live        *btree.Map[Index, *Lease]  // each live instance, quarantined or not, at its last change
@@ -229,10 +229,6 @@ func (t *tables) unindex(l *Lease) {
 	}
 }
 
-// MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs whoever applies a
-// registration.
-const MaxVIPs = 64
-
 // parts yields the first parts of a comma-separated address that are not empty, at most MaxVIPs.
 func parts(address string) iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -297,4 +293,43 @@ func (t *handles) release(l *Lease) {
 	delete(t.slots, l.Key())
 	t.leases[l.Handle.Slot] = nil
 	t.free = append(t.free, l.Handle.Slot)
+}
+
+// ServiceName is an application's name in Consul's API: as it was registered there, else in lower case.
+func (a *App) ServiceName() string {
+	if a.services > 0 {
+		return a.service
+	}
+	return strings.ToLower(a.Name)
+}
+
+func one(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// App is one application of a View: a name and its leases, sorted by id, without the quarantined. An
+// application without instances does not exist.
+type App struct {
+	Name string
+	// Changed is the Index of the last change of any of its instances.
+	Changed Index
+
+	edition uint64 // of the tables that may write it
+	leases  btree.Map[string, *Lease]
+	// How many of them were registered through Consul's API, and as what.
+	services int
+	service  string
+}
+
+// Len is the number of the application's leases.
+func (a *App) Len() int { return a.leases.Len() }
+
+// Leases yields the application's leases, sorted by id.
+func (a *App) Leases() iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		a.leases.Scan(func(_ string, l *Lease) bool { return yield(l) })
+	}
 }

@@ -198,10 +198,10 @@ func (f *Frozen) verifyDetails() error {
 	var set [2][]Index
 	for _, s := range f.Leases {
 		l := s.Lease
-		if err := l.verifyDetails(); err != nil {
+		if err := verifyDetails(l); err != nil {
 			return fmt.Errorf("lease %s: %w", l.Key(), err)
 		}
-		l.ends(func(_ int64, e leaseEnd) { set[e.kind] = append(set[e.kind], e.set) })
+		eachEnd(l, func(_ int64, e leaseEnd) { set[e.kind] = append(set[e.kind], e.set) })
 	}
 	if twice, ok := repeated(set[endOfOverride]); ok {
 		return fmt.Errorf("two overrides were set at %d", twice)
@@ -212,7 +212,7 @@ func (f *Frozen) verifyDetails() error {
 	return nil
 }
 
-func (l *Lease) verifyDetails() error {
+func verifyDetails(l *Lease) error {
 	if o := l.Override; o != nil {
 		switch {
 		case l.Instance.Overridden == Unknown:

@@ -3,10 +3,9 @@ package registry
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/tidwall/btree"
-
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the
@@ -24,20 +23,6 @@ type View struct {
 	transitions []Preservation // newest last
 	expectation ExpectationState
 	known       *known
-}
-
-// App is one application of a View: a name and its leases, sorted by id, without the quarantined. An
-// application without instances does not exist.
-type App struct {
-	Name string
-	// Changed is the Index of the last change of any of its instances.
-	Changed Index
-
-	edition uint64 // of the tables that may write it
-	leases  btree.Map[string, *Lease]
-	// How many of them were registered through Consul's API, and as what.
-	services int
-	service  string
 }
 
 // Index is the number of the last change contained in the view.
@@ -106,16 +91,6 @@ func (v *View) Leases() iter.Seq[*Lease] {
 	}
 }
 
-// Len is the number of the application's leases.
-func (a *App) Len() int { return a.leases.Len() }
-
-// Leases yields the application's leases, sorted by id.
-func (a *App) Leases() iter.Seq[*Lease] {
-	return func(yield func(*Lease) bool) {
-		a.leases.Scan(func(_ string, l *Lease) bool { return yield(l) })
-	}
-}
-
 // ByID yields the leases with an id in whatever application, sorted by application, by an index.
 func (v *View) ByID(id string) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
@@ -149,20 +124,106 @@ func (v *View) mustLease(key Key) *Lease {
 	return l
 }
 
-// Recent is an entry of one of the two recent queues.
-type Recent struct {
-	Wall int64 // ms since the epoch
-	Key  Key
-}
-
-// Fields walks one of the last registrations or cancels.
-func (r *Recent) Fields(c *codec.Codec) {
-	c.Int64(&r.Wall)
-	r.Key.Fields(c)
-}
-
 // RecentlyRegistered yields the last 1000 registrations, re-registrations included, newest first.
 func (v *View) RecentlyRegistered() iter.Seq[Recent] { return v.tables.registered.newestFirst() }
 
 // RecentlyCanceled yields the last 1000 cancels, of unknown instances and evictions too, newest first.
 func (v *View) RecentlyCanceled() iter.Seq[Recent] { return v.tables.canceled.newestFirst() }
+
+// History returns what is remembered of an instance, live or gone, oldest first; live as LastRenewal
+// is. It is empty if the instance went after the view was made.
+func (v *View) History(key Key) []Event {
+	if l, ok := v.Find(key); ok {
+		return v.tables.renewals.past(l.Handle).events()
+	}
+	rec, _ := v.Removal(key)
+	return rec.History.Events()
+}
+
+// Timing says by how much (ms) a message of a sender, stamped with its clock, is older than the newest that
+// is known of it: what is played again, or was held up on its way, renews nothing. And by how much its clock
+// is ahead of what it can show: more has passed on it than here, by the lease clock and the wall clock.
+//
+// Incarnations have no order, and nothing that is said in one counts in another: a message in the name of
+// another server, or one by a broken clock, must not make this side deaf to it. An incarnation that is heard
+// after a newer one is late by what has passed here and not on its own clock.
+func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stamp) (late, ahead int64) {
+	return v.known.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
+}
+
+// Link returns what is known of the link from a datacenter; ok is false if nothing was ever heard.
+func (v *View) Link(dc string) (l Link, ok bool) { return find(v.known.links, dc) }
+
+// Senders are all that is known of senders' clocks, by name, datacenter and incarnation. It is not to be changed.
+func (v *View) Senders() []Sender { return v.known.senders }
+
+// Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last says that
+// none of its others was heard later.
+func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok bool) {
+	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
+	others := v.known.incarnations(s)
+	s, ok = find(v.known.senders, s.name())
+	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.Heard.Lease > s.Heard.Lease }), ok
+}
+
+// Peer returns what the state keeps of a peer.
+func (v *View) Peer(name string) PeerState {
+	p, ok := find(v.known.peers, name)
+	if !ok {
+		p.Name = name
+	}
+	return p
+}
+
+// Find returns a live lease, quarantined or not, for operators; ok is false if there is none.
+func (v *View) Find(key Key) (l *Lease, ok bool) {
+	if l, ok := v.Lease(key); ok {
+		return l, true
+	}
+	return v.tables.quarantined.Get(&Lease{Instance: &Instance{InstanceID: key.ID, App: key.App}})
+}
+
+// Quarantined yields the quarantined leases, sorted by application and id.
+func (v *View) Quarantined(yield func(*Lease) bool) { v.tables.quarantined.Scan(yield) }
+
+// All yields all leases, quarantined ones included, sorted by application and id.
+func (v *View) All() iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		hidden := v.tables.quarantined.Iter()
+		more := hidden.First()
+		for l := range v.Leases() {
+			for more && compareLeases(hidden.Item(), l) < 0 {
+				if !yield(hidden.Item()) {
+					return
+				}
+				more = hidden.Next()
+			}
+			if !yield(l) {
+				return
+			}
+		}
+		for more && yield(hidden.Item()) {
+			more = hidden.Next()
+		}
+	}
+}
+
+// Beats is the newest Beat, live.
+func (v *View) Beats() Beat { return Beat(v.tables.renewals.beats.Load()) }
+
+// RenewedAfter yields the leases that were renewed after a beat, live: by clients of this datacenter
+// and, if remote is set, by remote datacenters too (which is told to nodes of the own datacenter
+// only). It walks all leases. Whoever notes Beats before the walk misses none.
+func (v *View) RenewedAfter(after Beat, remote bool) iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		if v.Beats() <= after {
+			return
+		}
+		v.tables.live.Scan(func(_ Index, l *Lease) bool {
+			return !v.tables.renewals.beatAfter(l.Handle, after, remote) || yield(l)
+		})
+	}
+}
+
+// Settings are those of the present leadership.
+func (v *View) Settings() Settings { return v.settings }

@@ -1,0 +1,99 @@
+package registry
+
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
+// RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
+// nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
+// (another application has that name in other letters), TooManyChecks, AddressTaken and CheckTaken (of the logical
+// node: the service's id, or a check's, is another's). An absent node is created.
+type RegisterCatalog struct {
+	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
+	Node     *Node
+	KeepNode bool
+	// Service and Instance go together; nil: none. The Instance's key is what Service says. A service of
+	// the same node and id and another name is replaced.
+	Service  *CatalogService
+	Instance *Instance
+	Checks   []*Check
+	// ReplaceChecks: those of the service that are not among Checks go. KeepStatus: a check that exists
+	// already keeps its state and output.
+	ReplaceChecks, KeepStatus bool
+}
+
+func (RegisterCatalog) kind() Kind { return 18 }
+
+func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
+	has := c.Mask(codec.Bits(op.Node != nil, op.KeepNode, op.Service != nil, op.ReplaceChecks, op.KeepStatus), 5, "registration")
+	op.KeepNode, op.ReplaceChecks, op.KeepStatus = has&2 != 0, has&8 != 0, has&16 != 0
+	if has&1 != 0 {
+		codec.Ptr(c, &op.Node).Fields(c)
+	}
+	if has&4 != 0 {
+		codec.Ptr(c, &op.Service).fields(c)
+		body(c, &op.Instance)
+	}
+	checks(c, &op.Checks)
+	return op
+}
+
+// DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node
+// with everything on it. It is final: a record of the removal stays. Outcome NotFound: there was
+// nothing to remove. If Epoch is given the leader proposed it, because Check has been critical since
+// CriticalSince: it takes effect only if that is still so.
+type DeregisterCatalog struct {
+	Node, Service, Check string
+	Epoch                Epoch
+	CriticalSince        int64
+}
+
+func (DeregisterCatalog) kind() Kind { return 19 }
+
+func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
+	c.String(&op.Node)
+	c.String(&op.Service)
+	c.String(&op.Check)
+	op.Epoch.Fields(c)
+	c.Int64(&op.CriticalSince)
+	return op
+}
+
+// SetCheck sets a check's state and output, and starts its TTL anew. What changes nothing takes no
+// Index. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
+type SetCheck struct {
+	Node, Check string
+	Status      CheckStatus
+	Output      string
+	TTL         bool  // only if the check has one
+	Epoch       Epoch // of the leader who ran the probe; zero: a client said it
+}
+
+func (SetCheck) kind() Kind { return 20 }
+
+func (op SetCheck) fields(c *codec.Codec) SetCheck {
+	c.String(&op.Node)
+	c.String(&op.Check)
+	op.Status.fields(c)
+	c.String(&op.Output)
+	c.Bool(&op.TTL)
+	op.Epoch.Fields(c)
+	return op
+}
+
+// ExpireCheck turns a check critical whose TTL has passed. The leader proposes it; it takes effect only
+// if the last heartbeat was at RenewedAt (lease clock, ms). Output becomes "TTL expired", with the last
+// one behind it.
+type ExpireCheck struct {
+	Epoch       Epoch
+	Node, Check string
+	RenewedAt   int64
+}
+
+func (ExpireCheck) kind() Kind { return 21 }
+
+func (op ExpireCheck) fields(c *codec.Codec) ExpireCheck {
+	op.Epoch.Fields(c)
+	c.String(&op.Node)
+	c.String(&op.Check)
+	c.Int64(&op.RenewedAt)
+	return op
+}

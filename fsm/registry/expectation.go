@@ -1,0 +1,126 @@
+package registry
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// ExpectationState is upstream's bookkeeping, see Expectation.
+type ExpectationState struct {
+	Clients    uint32
+	Minute     int64 // which minute of the lease clock Current belongs to
+	Current    uint32
+	Last       uint32 // of the minute before
+	NextUpdate int64  // lease clock, ms
+}
+
+func (e *ExpectationState) fields(c *codec.Codec) {
+	c.Uint32(&e.Clients)
+	c.Int64(&e.Minute)
+	c.Uint32(&e.Current)
+	c.Uint32(&e.Last)
+	c.Int64(&e.NextUpdate)
+}
+
+// minute is the time, in ms of lease clock, over which upstream counts renewals.
+const minute = 60_000
+
+// Expectation is upstream's bookkeeping at the view's moment.
+// Source: AbstractInstanceRegistry.updateRenewsPerMinThreshold, MeasuredRate.
+type Expectation struct {
+	Clients   uint32 // expectedNumberOfClientsSendingRenews
+	Threshold uint32 // numberOfRenewsPerMinThreshold
+	Renewals  uint32 // of the last complete minute (renewsLastMin)
+	Sliding   uint32 // of the last 60 s, estimated from the two buckets
+	Allows    bool   // upstream would evict: Threshold > 0 and Renewals > Threshold
+}
+
+// Expectation returns upstream's figures, which decide only under Settings.Expectation.
+func (v *View) Expectation() Expectation {
+	now := v.stamp.Lease
+	f := Figures{Renewals: v.expectation.renewals(now), Threshold: renewalThreshold(v.settings, v.expectation.Clients)}
+	return Expectation{
+		Clients:   v.expectation.Clients,
+		Threshold: f.Threshold,
+		Renewals:  f.Renewals,
+		Sliding:   v.expectation.sliding(now),
+		Allows:    upstreamAllows(f),
+	}
+}
+
+// upstreamAllows is upstream's gate: evictions are allowed only while there are more renewals than
+// the threshold, which must not be 0. Source: PeerAwareInstanceRegistryImpl.isLeaseExpirationEnabled.
+func upstreamAllows(f Figures) bool { return f.Threshold > 0 && f.Renewals > f.Threshold }
+
+// renewalThreshold is the number of renewals per minute at or below which upstream stops evicting:
+// (int) (clients * (60.0 / expectedClientRenewalIntervalSeconds) * renewalPercentThreshold), without
+// its rounding errors.
+func renewalThreshold(s Settings, clients uint32) uint32 {
+	interval := uint64(s.ExpectedInterval)
+	if interval < 1 {
+		interval = 30
+	}
+	return uint32(uint64(clients) * 60 * uint64(s.Threshold) / (interval * uint64(Whole)))
+}
+
+// newExpectation expects one client at first, as a Spring server does that found no peer.
+func newExpectation(s Settings) ExpectationState {
+	return ExpectationState{Clients: 1, NextUpdate: s.ExpectationUpdate}
+}
+
+// join expects one client more. Upstream does so only while it expects any.
+func (e *ExpectationState) join() {
+	if e.Clients > 0 {
+		e.Clients++
+	}
+}
+
+// leave expects one client less, after a cancel and after an eviction.
+func (e *ExpectationState) leave() {
+	if e.Clients > 0 {
+		e.Clients--
+	}
+}
+
+// roll begins the minute of a moment, if it is another one than that of Current. It must be called
+// before a renewal of that moment is counted.
+func (e *ExpectationState) roll(now int64) {
+	if now/minute == e.Minute {
+		return
+	}
+	e.Last, e.Current, e.Minute = e.renewals(now), 0, now/minute
+}
+
+// renewals is the number of them in the last minute that is complete at a moment.
+func (e *ExpectationState) renewals(now int64) uint32 {
+	switch now/minute - e.Minute {
+	case 0:
+		return e.Last
+	case 1:
+		return e.Current
+	default:
+		return 0
+	}
+}
+
+// sliding estimates the renewals of the 60 s before a moment: those of its own minute, and of the
+// minute before the part that 60 s reach back to, as if they had come evenly.
+func (e *ExpectationState) sliding(now int64) uint32 {
+	var current uint32
+	if now/minute == e.Minute {
+		current = e.Current
+	}
+	return current + uint32(int64(e.renewals(now))*(minute-now%minute)/minute)
+}
+
+// recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
+// on and the number has fallen below the threshold's share, so that such a fall is never followed.
+// Source: PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's
+// own client fetched, here it is what the registry holds.
+func (r *Registry) recount() {
+	leases, expected := uint64(r.expiry.Len()), uint64(r.expectation.Clients)
+	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {
+		r.expectation.Clients = uint32(leases)
+	}
+	r.expectation.NextUpdate = order.Later(r.clock.Lease, r.settings.ExpectationUpdate)
+}

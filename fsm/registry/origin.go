@@ -1,0 +1,97 @@
+package registry
+
+import (
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Index counts the changes that readers see.
+type Index = order.Index
+
+// Epoch is a leadership: the Raft term and index of its Establish entry.
+type Epoch = order.Epoch
+
+// Stamp is the time of a log entry. Lease is the lease clock in ms: it decides expiry, runs only
+// while a leader serves, and is never compared with a wall clock. Wall is ms since the epoch, for
+// the timestamps that clients see.
+type Stamp struct{ Lease, Wall int64 }
+
+// Fields walks a stamp.
+func (s *Stamp) Fields(c *codec.Codec) {
+	c.Int64(&s.Lease)
+	c.Int64(&s.Wall)
+}
+
+// Origin says who sent an operation, and so which status rules hold (a replicated one skips
+// LeaseExists and is compared by lastDirtyTimestamp both ways).
+type Origin struct {
+	Kind OriginKind
+	DC   string // the remote datacenter's or Eureka server's name, for RemoteDC only
+}
+
+// OriginKind tells clients, nodes of the own datacenter and remote datacenters apart.
+type OriginKind uint8
+
+// The origins.
+const (
+	Client OriginKind = iota
+	LocalPeer
+	RemoteDC
+)
+
+// Fields walks an origin.
+func (o *Origin) Fields(c *codec.Codec) {
+	codec.Enum(c, &o.Kind, RemoteDC, "origin")
+	o.Rest(c)
+}
+
+// Rest walks what an origin has beside its kind.
+func (o *Origin) Rest(c *codec.Codec) {
+	switch {
+	case o.Kind > RemoteDC:
+		c.Fail("origin %d, want at most %d", o.Kind, RemoteDC)
+	case o.Kind == RemoteDC:
+		c.Lasting(&o.DC)
+	}
+}
+
+// FromClient is the origin of what a client sent.
+var FromClient = Origin{Kind: Client}
+
+// FromEureka is the origin of what an unnamed Eureka server replicated.
+var FromEureka = Origin{Kind: RemoteDC, DC: "eureka"}
+
+// Replicated says that another server had the operation first.
+func (o Origin) Replicated() bool { return o.Kind != Client }
+
+// Handle is the log's short name of a lease: a slot of a table and the generation of its content.
+// The zero Handle names nothing; generations start at 1 and are never reused.
+type Handle struct {
+	Slot uint32
+	Gen  uint64
+}
+
+// Fields walks a handle.
+func (h *Handle) Fields(c *codec.Codec) {
+	c.Uint32(&h.Slot)
+	c.Uint64(&h.Gen)
+}
+
+// Act says who did something and why, as they said themselves. The zero Act is a protocol without
+// such fields, or the registry itself.
+type Act struct{ Author, Reason string }
+
+// maxNote bounds an author or a reason, in bytes. The interfaces to operators allow less. What
+// exceeds it all the same is cut off where it is written.
+const maxNote = 1024
+
+func (a *Act) fields(c *codec.Codec) {
+	c.Note(&a.Author, maxNote)
+	c.Note(&a.Reason, maxNote)
+}
+
+func (a Act) clone() Act {
+	return Act{Author: strings.Clone(a.Author), Reason: strings.Clone(a.Reason)}
+}

@@ -1,0 +1,105 @@
+package registry
+
+import "github.com/seed-20419f34/rollcall/fsm/order"
+
+// hiding returns the details of an override (nil: nothing is known of it) that hides a reported status.
+func hiding(o *Override, reported, override Status, now Stamp, set Index) *Override {
+	switch {
+	case override == Unknown || o == nil && reported == Unknown:
+		return nil
+	case o == nil:
+		return &Override{At: now, Reported: reported, Set: set}
+	case o.Reported == reported:
+		return o
+	}
+	c := *o
+	c.Reported = reported
+	return &c
+}
+
+// setOverride forces a status and renews the lease. An override equal to the present status is
+// stored like any other, so that it holds when the client reports something else (upstream drops it).
+// Source: com.netflix.eureka.registry.AbstractInstanceRegistry.statusUpdate.
+func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
+	old := r.handles.byKey(op.Key)
+	if old == nil {
+		return Result{Outcome: NotFound}
+	}
+	r.renewLease(old, origin)
+	if old.Permanent && op.Status == Unknown { // it would have no status, and nobody would tell one
+		return r.deleteOverride(origin, DeleteOverride{Key: op.Key, LastDirty: op.LastDirty, By: op.By})
+	}
+	details := r.override(old, op)
+	if i := old.Instance; i.Status == op.Status && i.Overridden == op.Status && sameDecision(old.Override, details) {
+		return Result{}
+	}
+	l := *old
+	l.Instance = old.Instance.with(op.Status, op.Status, max(old.Instance.LastDirty, op.LastDirty))
+	l.Override = details
+	l.Edit++
+	return r.exchange(old, &l, ActionModified, origin, Event{Kind: EventOverridden, For: op.For, By: op.By})
+}
+
+// override is what is to be known of an override; nothing of one to UNKNOWN, which is none.
+func (r *Registry) override(l *Lease, op SetOverride) *Override {
+	if op.Status == Unknown {
+		return nil
+	}
+	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.Next()}
+	if op.For > 0 {
+		o.Until = order.Later(r.clock.Lease, op.For)
+	}
+	return o
+}
+
+// sameDecision whether two details, either of which may be nil, mean the same act and the same end. The same
+// act later, for the same time, ends later.
+func sameDecision(o *Override, details *Override) bool {
+	if o == nil {
+		o = &Override{}
+	}
+	return details == nil || o.By == details.By && o.Until == details.Until
+}
+
+// reportedBy returns the details after a registration: o itself if the client reports what it did
+// before. A registration that brings an override has its status, which is not the client's own.
+func reportedBy(o *Override, in *Instance) *Override {
+	if o == nil || in.Status == o.Reported || in.Overridden != Unknown && in.Status == in.Overridden {
+		return o
+	}
+	c := *o
+	c.Reported = in.Status
+	return &c
+}
+
+// deleteOverride ends an override, if there is one, and renews the lease.
+// Source: com.netflix.eureka.registry.AbstractInstanceRegistry.deleteStatusOverride.
+func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
+	l := r.handles.byKey(op.Key)
+	if l == nil {
+		return Result{Outcome: NotFound}
+	}
+	r.renewLease(l, origin)
+	if l.Instance.Overridden == Unknown {
+		return Result{}
+	}
+	if l.Permanent { // no client registers again to tell its status
+		op.Fallback = l.reported()
+	}
+	instance := l.Instance.with(op.Fallback, Unknown, max(l.Instance.LastDirty, op.LastDirty))
+	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})
+}
+
+// endOverride ends an override at its time, unless the epoch is over or the override is another one by
+// now.
+func (r *Registry) endOverride(term uint64, origin Origin, op EndOverride) Result {
+	if !r.epoch.Leads(term, op.Epoch) {
+		return Result{Outcome: Refused}
+	}
+	l := r.handles.byHandle(op.Handle)
+	if l == nil || l.Override == nil || l.Override.Set != op.Set {
+		return Result{Outcome: NotFound}
+	}
+	instance := l.Instance.with(l.Override.Reported, Unknown, l.Instance.LastDirty)
+	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded})
+}

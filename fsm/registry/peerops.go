@@ -1,0 +1,170 @@
+package registry
+
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
+// Contact notes that a peer was heard, at most once per second and peer. It takes no Index.
+type Contact struct {
+	// DC is the remote datacenter (or Eureka server) whose link is alive; "": a node of the own one.
+	DC string
+	// Sender names whose Clock it is: a cluster (CP) or a node (AP); "": the peer has no such clock.
+	Sender string
+	// Incarnation is a random number that the sender draws when it begins to send, so that one that goes
+	// on with an older copy of its data is not taken for late.
+	Incarnation uint64
+	Clock       int64 // the sender's lease clock at sending, ms
+	Cut         int64 // ms of silence after which the link counts as cut; kept until the next Contact
+	Age         int64 // ms ago, for what a node of the own datacenter passes on
+}
+
+func (Contact) kind() Kind { return 14 }
+
+func (op Contact) fields(c *codec.Codec) Contact {
+	c.String(&op.DC)
+	c.String(&op.Sender)
+	c.Uint64(&op.Incarnation)
+	c.Int64(&op.Clock)
+	c.Int64(&op.Cut)
+	c.Int64(&op.Age)
+	return op
+}
+
+// ForgetSender forgets what is known of a sender's clock, in all its incarnations and in whatever datacenter:
+// the next message in its name counts as its first. NotFound: no sender of that name is known. It takes no
+// Index.
+type ForgetSender struct {
+	Sender string
+	By     Act // nothing is kept of it but the entry of the log
+}
+
+func (ForgetSender) kind() Kind { return 17 }
+
+func (op ForgetSender) fields(c *codec.Codec) ForgetSender {
+	c.String(&op.Sender)
+	op.By.fields(c)
+	return op
+}
+
+// Replica is the whole state of an instance as another Rollcall server has it. Applying it replaces
+// what is stored where the incoming half is newer; of an instance that is stored equally it is a
+// renewal, and no change.
+//
+// Halves of equal version that differ (two servers decided at the same moment): if only one of the two says
+// that it is the owner, both keep theirs, and the owner makes a newer version of its own, which wins; else
+// those with the greater Fingerprint win, on both sides.
+type Replica struct {
+	// Instance is what its client said last: Status is the reported one, Overridden is Unknown.
+	Instance *Instance
+	Life     uint32
+	Edit     uint32
+	// Owner is the datacenter that the instance belongs to; "": the sender's own. A node of the own
+	// datacenter may name another; what a remote one says of an instance that is not its own says
+	// nothing of whose it is, unless it says Here and the instance is not stored.
+	Owner string
+	// Age is how long ago the instance was last renewed, ms; UnknownAge: that is not known. One whose lease
+	// has ended by that is refused, unless it is stored already or Permanent.
+	Age int64
+	// Overridden is the override; Unknown: none. OverrideFor is the rest of its time in ms; 0: it has
+	// no end.
+	Overridden  Status
+	OverrideBy  Act
+	OverrideFor int64
+	// QuarantineFor is the rest of its quarantine, ms; 0: there is none.
+	QuarantineFor int64
+	QuarantineBy  Act
+	// Permanent: it has no lease (Lease.Permanent). What was registered of it through Consul's API stays
+	// with its datacenter.
+	Permanent bool
+}
+
+func (Replica) kind() Kind { return 12 }
+
+func (op Replica) fields(c *codec.Codec) Replica {
+	body(c, &op.Instance)
+	c.Uint32(&op.Life)
+	c.Uint32(&op.Edit)
+	c.String(&op.Owner)
+	c.Int64(&op.Age)
+	op.Overridden.fields(c)
+	op.OverrideBy.fields(c)
+	c.Int64(&op.OverrideFor)
+	c.Int64(&op.QuarantineFor)
+	op.QuarantineBy.fields(c)
+	c.Bool(&op.Permanent)
+	return op
+}
+
+// Here is the Replica.Owner that stands for the receiver's own datacenter. It is no name that a datacenter
+// may have.
+const Here = "."
+
+// AckPeer moves a peer's cursor: every change up to it is known to the peer. It never goes back. It
+// takes no Index.
+type AckPeer struct {
+	Peer   string
+	Cursor Index
+}
+
+func (AckPeer) kind() Kind { return 15 }
+
+func (op AckPeer) fields(c *codec.Codec) AckPeer {
+	c.String(&op.Peer)
+	codec.Uint(c, &op.Cursor)
+	return op
+}
+
+// PausePeer stops or resumes the sending to a peer, on whatever node does it. It takes no Index.
+type PausePeer struct {
+	Peer   string
+	Paused bool
+	By     Act
+}
+
+func (PausePeer) kind() Kind { return 16 }
+
+func (op PausePeer) fields(c *codec.Codec) PausePeer {
+	c.String(&op.Peer)
+	c.Bool(&op.Paused)
+	op.By.fields(c)
+	return op
+}
+
+// UnknownAge is the age (ms) that is told of a lease whose last renewal is hearsay: whoever has the
+// instance takes it for no renewal. A cluster that has it not takes the lease for one that has ended; a node
+// without consensus see Registry.WithoutConsensus.
+const UnknownAge = 365 * 24 * 60 * 60 * 1000
+
+// Remove is a versioned removal that another Rollcall server had first: it removes lives up to Life
+// whose lastDirtyTimestamp is not newer, and leaves a record (also where nothing was stored, so that
+// what was sent before it and comes after it changes nothing).
+//
+// A cancel of what was last renewed before the present life of the own datacenter's instance began, as another
+// one tells, is of a life that nothing is known of here: its cluster was founded anew. It removes nothing.
+//
+// An eviction (Kind Evicted) is refused by whoever owns the instance or has heard a client's renewal
+// less than Age ago, and not by hearsay; the owner of an instance that was refused so is the own datacenter from then on.
+type Remove struct {
+	Key       Key
+	Kind      ChangeKind // Canceled or Evicted
+	Life      uint32
+	LastDirty int64
+	Owner     string // as Replica.Owner
+	Age       int64  // ms since the last renewal, as the sender knows
+}
+
+func (Remove) kind() Kind { return 13 }
+
+func (op Remove) fields(c *codec.Codec) Remove {
+	op.Key.Fields(c)
+	evicted := op.Kind == Evicted
+	if c.Bool(&evicted); c.Reading() {
+		op.Kind = Canceled
+		if evicted {
+			op.Kind = Evicted
+		}
+	}
+	c.Uint32(&op.Life)
+	c.Int64(&op.LastDirty)
+	c.String(&op.Owner)
+	c.Int64(&op.Age)
+	return op
+}

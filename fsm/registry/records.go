@@ -1,0 +1,137 @@
+package registry
+
+import (
+	"maps"
+	"slices"
+)
+
+// Bounds of the records of removals.
+const (
+	maxRemovalAge = 24 * 60 * 60 * 1000 // ms of lease clock, looked at once per delta step
+	maxRemovals   = 100_000
+	maxRemoved    = 256 << 20 // bytes of all records, see Removal.weight
+)
+
+// record returns the record of a key's removal; ok is false if there is none, or no longer.
+func (r *Registry) record(key Key) (rec Removal, ok bool) {
+	at, ok := r.records[key]
+	if !ok {
+		return Removal{}, false
+	}
+	return r.tables.removed.Get(at)
+}
+
+// remember enters the record of a removal, and forgets the oldest if there are too many.
+func (r *Registry) remember(rec Removal) {
+	r.setRecord(rec)
+	for n := r.tables.removed.Len(); n > maxRemovals || n > 1 && r.recordBytes > maxRemoved; n-- {
+		r.prune()
+	}
+}
+
+// setRecord enters the record of a removal, or puts it in the place of the one of the same Index.
+func (r *Registry) setRecord(rec Removal) {
+	r.records[rec.Lease.Key()] = rec.Lease.Changed
+	if old, ok := r.tables.removed.Set(rec.Lease.Changed, rec); ok {
+		r.recordBytes -= old.weight()
+	}
+	r.recordBytes += rec.weight()
+	r.shared = nil
+}
+
+// amend changes the record of a removal. Readers see no change, so it takes no Index.
+func (r *Registry) amend(rec Removal) {
+	r.setRecord(rec)
+	if r.withoutConsensus {
+		r.amended[rec.Lease.Changed] = struct{}{}
+	}
+}
+
+// Amended returns, by Index ascending, the records of removals that changed without an Index since it was last
+// called: FreezeSince does not have them. It is for a registry WithoutConsensus, whose disk follows it.
+func (r *Registry) Amended() []Removal {
+	var records []Removal
+	for _, at := range slices.Sorted(maps.Keys(r.amended)) {
+		rec, _ := r.tables.removed.Get(at)
+		records = append(records, rec)
+	}
+	clear(r.amended)
+	return records
+}
+
+// Amends is how many records Amended would return.
+func (r *Registry) Amends() int { return len(r.amended) }
+
+// supersede drops the record of a key that is registered again: the change list has the live instance
+// now, whose version is newer than the record's.
+func (r *Registry) supersede(key Key) {
+	if at, ok := r.records[key]; ok {
+		delete(r.records, key)
+		delete(r.amended, at)
+		old, _ := r.tables.removed.Delete(at)
+		r.recordBytes -= old.weight()
+	}
+}
+
+// sweep ends a delta step: records that left the delta window are reduced, and those that are too
+// old are pruned. It costs O(removals in the delta window and those pruned).
+func (r *Registry) sweep() {
+	r.reduce()
+	for {
+		_, oldest, ok := r.tables.removed.Min()
+		if !ok || oldest.Lease.ChangedLease >= r.clock.Lease-maxRemovalAge {
+			return
+		}
+		r.prune()
+	}
+}
+
+// prune forgets the oldest record of a removal.
+func (r *Registry) prune() {
+	at, rec, _ := r.tables.removed.PopMin()
+	delete(r.records, rec.Lease.Key())
+	delete(r.amended, at)
+	r.recordBytes -= rec.weight()
+	r.tables.pruned = at
+	r.shared = nil
+}
+
+// reduce reduces the records of removals that left the delta. Those that are not reduced yet are the newest.
+func (r *Registry) reduce() {
+	cut := deltaCut(r.clock.Lease)
+	var old []Removal
+	r.tables.removed.Reverse(func(_ Index, rec Removal) bool {
+		if rec.Full && rec.Lease.ChangedLease < cut {
+			old = append(old, rec)
+		}
+		return rec.Full
+	})
+	for _, rec := range old {
+		r.setRecord(rec.reduced()) // with the new strings in the map, too
+	}
+}
+
+// remove takes a live lease out and leaves the record of its removal; e is what happened.
+func (r *Registry) remove(old *Lease, kind ChangeKind, origin Origin, e Event) {
+	r.removeAs(old, *old, kind, origin, e)
+}
+
+// removeAs is remove with the record saying l of what it was.
+func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin, e Event) {
+	l.Action = ActionDeleted
+	l.EvictedAt = max(r.clock.Wall, 1) // 0 would say that it lives
+	l.RenewedAt = r.renewed(old)
+	l.Origin = origin
+	l.Service = nil
+	r.mark(&l, origin)
+	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
+	r.put(old, nil, r.index)
+	r.tables.renewals.end(old.Handle.Slot)
+	r.noteCancel(l.Key())
+	r.remember(Removal{Kind: kind, Full: true, Lease: &l, History: history})
+}
+
+func (r *Registry) noteCancel(key Key) {
+	r.tables.canceled = r.tables.canceled.with(Recent{Wall: r.clock.Wall, Key: key})
+	r.shared = nil
+}

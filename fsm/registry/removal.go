@@ -1,0 +1,95 @@
+package registry
+
+import (
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// reduced returns the record without what only the delta needs. Strings are copied, because they must
+// not keep alive the memory that the instance came in.
+func (m Removal) reduced() Removal {
+	l := m.Lease
+	return Removal{Kind: m.Kind, History: m.History, Lease: &Lease{
+		Instance: &Instance{
+			InstanceID: strings.Clone(l.Instance.ID()),
+			App:        strings.Clone(l.Instance.App),
+			LastDirty:  l.Instance.LastDirty,
+		},
+		EvictedAt:    l.EvictedAt,
+		Action:       l.Action,
+		Life:         l.Life,
+		Changed:      l.Changed,
+		ChangedLease: l.ChangedLease,
+		Origin:       l.Origin,
+		Owner:        strings.Clone(l.Owner),
+		Edit:         l.Edit,
+		Quarantine:   l.Quarantine.clone(),
+	}}
+}
+
+// weight is what a record of a removal takes, in bytes, about.
+func (m Removal) weight() int {
+	bytes := removalWeight + m.Lease.Instance.weight() + len(m.Lease.Origin.DC) + len(m.Lease.Owner)
+	if q := m.Lease.Quarantine; q != nil {
+		bytes += q.By.weight()
+	}
+	p := m.History.newest
+	for range p.length() {
+		bytes += eventWeight
+		if p.who != nil {
+			bytes += len(p.who.origin.DC) + p.who.by.weight()
+		}
+		p = p.before
+	}
+	return bytes
+}
+
+// What records of removals take beside their texts, in bytes, about.
+const (
+	removalWeight = 1024
+	eventWeight   = 96
+)
+
+// Removal is the record of one removal. While the delta still shows it (Full), Lease is the instance
+// as it was when it went; of one that was only removed elsewhere (Registered is 0), the delta shows
+// nothing. Afterwards it is reduced: of the instance its id, application and
+// lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Edit, Changed, ChangedLease, Origin,
+// Owner and Quarantine.
+// A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
+// at most 100,000, of 256 MiB together, about.
+type Removal struct {
+	Kind    ChangeKind
+	Full    bool
+	Lease   *Lease
+	History History // of the instance, up to and with its removal; kept when the record is reduced
+}
+
+// Fields walks the record of a removal.
+func (r *Removal) Fields(c *codec.Codec) {
+	codec.Enum(c, &r.Kind, Evicted, "kind of removal") // Hidden is the kind of a live instance
+	c.Bool(&r.Full)
+	codec.Ptr(c, &r.Lease).Fields(c)
+	r.History.fields(c)
+}
+
+// renewed is the last renewal (lease clock, ms) of what was removed, or the removal where that is not
+// known, or not any more.
+func (m Removal) renewed() int64 {
+	if m.Full && storedHere(m.Lease) {
+		return m.Lease.RenewedAt.Lease
+	}
+	return m.Lease.ChangedLease
+}
+
+// storedHere says of a removed lease that it was stored here, not only known to be removed elsewhere.
+func storedHere(l *Lease) bool { return l.Registered > 0 }
+
+// editAfter is the number of edits with which a life goes on. With a cancel goes what operators decided, on
+// every node; what one node evicted may have its override elsewhere, and gets it back from there.
+func (m Removal) editAfter() uint32 {
+	if m.Kind == Canceled && m.Lease.Edit > 0 {
+		return m.Lease.Edit + 1
+	}
+	return m.Lease.Edit
+}
