@@ -86,7 +86,7 @@ func TestWorkOfTheLeaderThatEndsEarlyIsNotBegunAgain(t *testing.T) {
 		c.nodes[0].WhileLeading(ctx, func(context.Context, registry.Epoch) { calls++; first <- struct{}{} })
 	}()
 	<-first
-	c.nodes[0].changed.fire() // news, but not of another leadership
+	c.nodes[0].changed.Fire() // news, but not of another leadership
 	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
 	stop()
 	<-done

@@ -1,14 +1,10 @@
 package store
 
 import (
-	"bufio"
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"net"
-	"net/rpc"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -16,10 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// nodeCalls are the methods of the node channel, in the form that net/rpc wants. A node answers for
-// itself only: "not the leader" is an answer, never a reason to ask somebody else.
-type nodeCalls struct{ s *Raft }
 
 func (n *nodeCalls) table() callTable {
 	return callTable{
@@ -140,48 +132,6 @@ func (s *Raft) readIndexAt(ctx context.Context, address string, verify bool) (ui
 	return reply.Index, nil
 }
 
-// AskReply answers Ask.
-type AskReply struct {
-	Answer uint8
-	Bytes  []byte
-	Error  string // of the one who was to answer; "": none
-}
-
-// Ask has the leader answer a question that another node was asked.
-func (n *nodeCalls) Ask(question []byte, reply *AskReply) error {
-	l := n.s.lead.Load()
-	if l == nil {
-		reply.Answer = answerNotLeader
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(l.lost, askTimeout)
-	defer cancel()
-	answer, err := n.s.answer(ctx, question)
-	switch {
-	case err == nil:
-		reply.Bytes = answer
-	case l.lost.Err() != nil:
-		reply.Answer = answerNotLeader
-	default:
-		reply.Answer, reply.Error = answerRefused, err.Error()
-	}
-	return nil
-}
-
-// askAt asks a question at another node.
-func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]byte, error) {
-	reply, err := invoke[AskReply](ctx, s.peers, address, "Node.Ask", question)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
-	case reply.Answer == answerNotLeader:
-		return nil, fmt.Errorf("%s: %w", address, registry.ErrNoLeader)
-	case reply.Answer != answerOK:
-		return nil, errors.New(reply.Error)
-	}
-	return reply.Bytes, nil
-}
-
 // TermReply answers Term.
 type TermReply struct {
 	ServerID string
@@ -300,184 +250,22 @@ func (s *Raft) serveCalls(calls callTable) func(net.Conn, hello) {
 	return func(conn net.Conn, _ hello) { calls.serve(sender{conn}) }
 }
 
-// askAll calls do for every address at once and returns when all have ended.
-func askAll[T any](ctx context.Context, addresses []string, limit time.Duration, do func(context.Context, string) (T, error)) []answer[T] {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	answers := make(chan answer[T], len(addresses))
-	for _, address := range addresses {
-		go func() {
-			v, err := do(ctx, address)
-			answers <- answer[T]{address: address, value: v, err: err}
-		}()
+// unreadOf is the error that the answer of a leader stands for.
+func unreadOf(reply CommitReply) error {
+	return &unread{reason: reply.Reason, item: reply.Item - 1, all: reply.All}
+}
+
+// unreadable answers a batch that this node cannot read. Only the leader's word counts: any other node
+// says as usual that it does not lead.
+func (n *nodeCalls) unreadable(err error, reply *CommitReply) {
+	if n.s.lead.Load() == nil {
+		reply.Answer = answerNotLeader
+		return
 	}
-	all := make([]answer[T], 0, len(addresses))
-	for range addresses {
-		all = append(all, <-answers)
-	}
-	return all
-}
-
-type answer[T any] struct {
-	address string
-	value   T
-	err     error
-}
-
-// askTimeout bounds a question to the leader.
-const askTimeout = 5 * time.Second
-
-// errNoAnswerHere: a question came to a node that was given nothing to answer with.
-var errNoAnswerHere = errors.New("this node answers no questions")
-
-// WhileLeading calls do each time this node was established as leader, with a context that ends when
-// it leads no longer and the leadership's epoch, and waits for its return before the next time. It returns when ctx ends or the
-// node stops.
-func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.closing, cancel)()
-	var last *leadership
-	for {
-		l, err := s.awaitLeadership(ctx, last)
-		if err != nil {
-			return
-		}
-		l.during(ctx, do)
-		last = l
-	}
-}
-
-// awaitLeadership waits until this node leads, in another leadership than the last.
-func (s *Raft) awaitLeadership(ctx context.Context, last *leadership) (*leadership, error) {
-	for {
-		changed := s.changed.wait()
-		if l := s.lead.Load(); l != nil && l != last {
-			return l, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// during calls do with a context that ends with the leadership.
-func (l *leadership) during(ctx context.Context, do func(context.Context, registry.Epoch)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(l.lost, cancel)()
-	do(ctx, l.epoch)
-}
-
-// AskLeader has the leader answer a question by its Config.Answer; on the leader, its own. It waits 5 s
-// at most. Errors: registry.ErrNoLeader, also if the leader ceases to be one meanwhile, or what Answer
-// returned, as text.
-func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	defer context.AfterFunc(s.closing, cancel)()
-	if l := s.lead.Load(); l != nil {
-		defer context.AfterFunc(l.lost, cancel)()
-		answer, err := s.answer(ctx, question)
-		if err != nil && l.lost.Err() != nil {
-			return nil, fmt.Errorf("ask the leader, which this node was until now: %w", registry.ErrNoLeader)
-		}
-		return answer, err
-	}
-	leader := s.leader.Load()
-	if leader == nil || leader.id == s.id.ServerID {
-		return nil, fmt.Errorf("ask the leader: %w", registry.ErrNoLeader)
-	}
-	defer context.AfterFunc(leader.gone, cancel)()
-	return s.askAt(ctx, s.peers.dialAddress(leader.id, leader.address), question)
-}
-
-// answer answers a question, on the leader.
-func (s *Raft) answer(ctx context.Context, question []byte) ([]byte, error) {
-	if s.cfg.Answer == nil {
-		return nil, errNoAnswerHere
-	}
-	return s.cfg.Answer(ctx, question)
-}
-
-// callTable is what a node answers on the node channel, by the name of the call. It speaks with clients of net/rpc. The server
-// of net/rpc finds methods by reflection, for which the linker must keep every exported method of the whole program: a fifth
-// of its size.
-type callTable map[string]acceptor
-
-// acceptor reads the arguments of a call and returns what performs it.
-type acceptor func(decode func(any) error) (perform func() (reply any, err error), err error)
-
-// callOf makes an entry of a method in the form of net/rpc.
-func callOf[A, R any](method func(A, *R) error) acceptor {
-	return func(decode func(any) error) (func() (any, error), error) {
-		var args A
-		if err := decode(&args); err != nil {
-			return nil, err
-		}
-		return func() (any, error) {
-			reply := new(R)
-			err := method(args, reply)
-			return reply, err
-		}, nil
-	}
-}
-
-// serve answers the calls of one connection, each as soon as it has ended, until the connection ends and all calls have.
-func (t callTable) serve(conn net.Conn) {
-	defer conn.Close()
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	requests, replies := gob.NewDecoder(bufio.NewReader(conn)), newReplies(conn)
-	for {
-		var request rpc.Request
-		if err := requests.Decode(&request); err != nil {
-			return
-		}
-		perform, err := t.accept(request.ServiceMethod, requests.Decode)
-		if err != nil {
-			replies.send(request, nil, err)
-			continue
-		}
-		calls.Go(func() {
-			reply, err := perform()
-			replies.send(request, reply, err)
-		})
-	}
-}
-
-func (t callTable) accept(name string, decode func(any) error) (func() (any, error), error) {
-	if accept, ok := t[name]; ok {
-		return accept(decode)
-	}
-	return nil, errors.Join(errors.New("this node knows no call "+name), decode(nil))
-}
-
-// replies writes the answers of one connection.
-type replies struct {
-	conn net.Conn
-
-	mu  sync.Mutex // guards the following
-	out *bufio.Writer
-	enc *gob.Encoder
-}
-
-func newReplies(conn net.Conn) *replies {
-	out := bufio.NewWriter(conn)
-	return &replies{conn: conn, out: out, enc: gob.NewEncoder(out)}
-}
-
-// send hangs up if it fails: who waits must not take a part of an answer for the next one.
-func (r *replies) send(request rpc.Request, reply any, err error) {
-	response := rpc.Response{ServiceMethod: request.ServiceMethod, Seq: request.Seq}
-	if err != nil {
-		response.Error, reply = err.Error(), struct{}{}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := errors.Join(r.enc.Encode(&response), r.enc.Encode(reply), r.out.Flush()); err != nil {
-		r.conn.Close()
+	reply.Answer, reply.Reason = answerUnreadable, err.Error()
+	reply.All = errors.Is(err, fsm.ErrNewerVersion)
+	var at *fsm.ItemError
+	if errors.As(err, &at) {
+		reply.Item = at.Item + 1
 	}
 }

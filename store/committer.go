@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Limits of the group commit.
@@ -53,56 +52,6 @@ type committer struct {
 	open      map[uint64]struct{} // numbers of batches not answered yet
 }
 
-// call is one Apply of this node.
-type call struct {
-	items   []fsm.Item
-	size    int
-	arrived time.Time
-	state   atomic.Int32
-	done    chan struct{}
-	results answers
-	err     error
-}
-
-// answers are the answers to items: one of the registry per item, and one of coordination per item (nil:
-// no item is of coordination).
-type answers struct {
-	registry []registry.Result
-	kv       []kv.Result
-}
-
-// add appends the answers to further items, all of which are of coordination or none.
-func (a *answers) add(more answers) {
-	a.registry = append(a.registry, more.registry...)
-	a.kv = append(a.kv, more.kv...)
-}
-
-// cut takes the answers to the first n items off.
-func (a *answers) cut(n int) answers {
-	first := answers{registry: a.registry[:n:n]}
-	a.registry = a.registry[n:]
-	if a.kv != nil {
-		first.kv, a.kv = a.kv[:n:n], a.kv[n:]
-	}
-	return first
-}
-
-// States of a call. Whoever moves it out of queued decides what becomes of it.
-const (
-	queued int32 = iota
-	taken
-	abandoned
-)
-
-// proposal is a batch that another node sent to this one, the leader.
-type proposal struct {
-	batch []byte
-	bound fsm.Bound
-	done  chan struct{}
-	res   fsm.BatchResult
-	err   error
-}
-
 func newCommitter(s *Raft) *committer {
 	c := &committer{
 		s:        s,
@@ -120,7 +69,7 @@ func newCommitter(s *Raft) *committer {
 // commit waits until items took effect, in order and in one batch.
 func (c *committer) commit(ctx context.Context, items []fsm.Item, size int) (answers, error) {
 	if grace := c.pulse.grace(time.Now()); grace > 0 {
-		pause(ctx, nil, grace)
+		wait.Pause(ctx, nil, grace)
 		if ctx.Err() != nil {
 			return answers{}, ctx.Err()
 		}
@@ -329,7 +278,7 @@ func (c *committer) refuse(proposals []*proposal, err error) {
 
 // sweep answers calls that found no slot in time: they certainly took no effect.
 func (c *committer) sweep(ctx context.Context) {
-	every(ctx, noLeaderWait/40, func(now time.Time) {
+	wait.Every(ctx, noLeaderWait/40, func(now time.Time) {
 		c.pulse.beat(now)
 		c.expire(now.Add(-c.s.noLeader()))
 	})
@@ -367,4 +316,23 @@ func (c *committer) shut() {
 	}
 	c.refuse(c.proposals, fmt.Errorf("%w: %w", errNotSent, registry.ErrClosed))
 	c.calls, c.gathered, c.proposals = nil, nil, nil
+}
+
+// seal gives a batch its number. The caller holds mu.
+func (c *committer) seal(calls []*call) *batch {
+	c.seq++
+	c.open[c.seq] = struct{}{}
+	answered := c.seq
+	for n := range c.open {
+		answered = min(answered, n-1)
+	}
+	b := &batch{
+		calls: calls, wait: c.s.noLeader(), oldest: calls[0].arrived, items: make([]fsm.Item, 0, len(calls)),
+		id: fsm.BatchID{Node: c.s.id.ServerID, Boot: c.s.id.Boot, Seq: c.seq, Answered: answered},
+	}
+	for _, k := range calls {
+		b.items = append(b.items, k.items...)
+	}
+	c.s.metrics.batch.Observe(float64(len(b.items)))
+	return b
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 // Config says how a node runs, in a cluster (OpenRaft) or without consensus (OpenLocal). Zero values mean the default, or what is
@@ -53,7 +54,7 @@ type Config struct {
 
 	// DiskFull: the disk of the data directory is nearly full: the other nodes ask this while this one leads; nil: it is not.
 	DiskFull func() bool
-	Spares   SparePolicy // of leases of other datacenters; nil: they end like all others
+	Spares   expiry.SparePolicy // of leases of other datacenters; nil: they end like all others
 	// Answer answers what other nodes ask this one while it leads (see AskLeader); nil: an error.
 	Answer func(ctx context.Context, question []byte) ([]byte, error)
 	// Copy takes over what the other nodes have, before a node without consensus is ready; nil: nothing. An error is
@@ -83,10 +84,6 @@ const (
 	SyncAlways   Sync = "always"   // before the answer
 	SyncNone     Sync = "none"     // when the node stops
 )
-
-// SparePolicy says whether leases of another datacenter, whose time has passed, stay for now. heard is
-// how long ago (lease clock) it was last heard; ok is false if it never was.
-type SparePolicy func(dc string, heard time.Duration, ok bool) bool
 
 func (c *Config) setDefaults() {
 	settings := cmp.Or(c.Settings, registry.DefaultSettings())

@@ -3,12 +3,10 @@ package store
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -92,109 +90,41 @@ func (c *Coordination) RaftAddresses() (leader string, all []string) {
 	return leader, all
 }
 
-const (
-	// endingBatch bounds the ends of sessions and lock-delays in one entry, and endingLimit those that one
-	// step proposes.
-	endingBatch = 500
-	endingLimit = 10_000
-	// hearing is how long after a stall those who could not be heard have to renew.
-	hearing = time.Second
+var (
+	sessionsDesc = prometheus.NewDesc("rollcall_coordination_sessions", "Sessions in this node's state.", nil, nil)
+	bytesDesc    = prometheus.NewDesc("rollcall_coordination_bytes", "What keys, sessions, locks with their queues, records of deleted keys and remembered answers take in this node's state, about; limits.state-bytes bounds it, with the nodes of the catalog.", nil, nil)
+	keysDesc     = prometheus.NewDesc("rollcall_coordination_keys", "Keys in this node's state.", nil, nil)
+	permitsDesc  = prometheus.NewDesc("rollcall_coordination_permits", "Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.", []string{"kind", "of"}, nil)
+	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads of this node that wait for a change of a key, a session or a lock.", nil, nil)
 )
 
-// coordinationEnv is what a coordinator needs of the store that it works for.
-type coordinationEnv struct {
-	// clock and confirm are as in evictionEnv.
-	clock   func() (now int64, stalls int)
-	confirm func(context.Context) bool
-	due     func(now int64, limit int) []kv.Op
-	apply   func(context.Context, ...kv.Op) ([]kv.Result, error)
-	log     *slog.Logger
-	metrics *coordinationMetrics
+// coordinationGauges shows sessions, keys and locks at the moment of a scrape. It walks locks.
+type coordinationGauges struct{ s *Raft }
+
+// Describe implements prometheus.Collector.
+func (coordinationGauges) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{sessionsDesc, bytesDesc, keysDesc, permitsDesc, waitingDesc} {
+		descs <- d
+	}
 }
 
-// coordinator ends sessions and lock-delays at their time, for one leadership. It looks at every
-// reading of the clock, at the top of a heap: a session goes within a tenth of a second of its end. What is
-// not committed is looked for again at the next reading, by what the state says then.
-//
-// All times are the lease clock's.
-type coordinator struct {
-	coordinationEnv
-	believed int   // stalls of the clock up to which this node's knowledge was confirmed
-	next     int64 // nothing is ended before
-	row      stallRow
-	failing  bool // the last proposal was not committed, and that was logged
-}
-
-// run ends sessions and lock-delays until ctx ends.
-func (c *coordinator) run(ctx context.Context) {
-	every(ctx, clockInterval, func(time.Time) { c.step(ctx) })
-}
-
-// step ends what is due. A panic costs that step only.
-func (c *coordinator) step(ctx context.Context) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.metrics.panics.Inc()
-			c.log.Error("ending sessions panicked", "panic", p, "stack", string(debug.Stack()))
+// Collect implements prometheus.Collector.
+func (g coordinationGauges) Collect(metrics chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	}
+	v := g.s.machine.KV()
+	gauge(sessionsDesc, v.SessionCount())
+	gauge(bytesDesc, v.Bytes())
+	gauge(keysDesc, v.Len())
+	gauge(waitingDesc, g.s.keys.Len())
+	for kind, name := range map[kv.Kind]string{kv.Lock: "lock", kv.Semaphore: "semaphore"} {
+		all, holders, queue := 0, 0, 0
+		for p := range v.AllPermits(kind) {
+			all, holders, queue = all+1, holders+len(p.Holders), queue+len(p.Queue)
 		}
-	}()
-	now, stalls := c.clock()
-	c.row.note(now, stalls != c.believed)
-	if stalls != c.believed {
-		c.catchUp(ctx, now, stalls)
-		return
-	}
-	until := now
-	if now < c.next {
-		began, long := c.row.long(2 * hearing.Milliseconds())
-		if !long {
-			return
-		}
-		until = began
-	}
-	c.row.over()
-	for ops := range slices.Chunk(c.due(until, endingLimit), endingBatch) {
-		if !c.propose(ctx, ops) {
-			return
-		}
-	}
-}
-
-// catchUp comes back from a stall, as the evictor does.
-func (c *coordinator) catchUp(ctx context.Context, now int64, stalls int) {
-	if c.confirm(ctx) {
-		c.believed, c.next = stalls, now+hearing.Milliseconds()
-	}
-}
-
-// propose applies what is due. That it could not be applied is said once, until something was.
-func (c *coordinator) propose(ctx context.Context, ops []kv.Op) bool {
-	results, err := c.apply(ctx, ops...)
-	if err != nil && !c.failing && ctx.Err() == nil {
-		c.log.Warn("the end of sessions or lock-delays was not committed", "operations", len(ops), "err", err)
-	}
-	c.failing = err != nil
-	expired := 0
-	for i, r := range results {
-		if _, session := ops[i].(kv.ExpireSession); session && r.Index != 0 {
-			expired++
-		}
-	}
-	if expired > 0 {
-		c.metrics.expired.Add(float64(expired))
-		c.log.Info("sessions expired", "sessions", expired)
-	}
-	return err == nil
-}
-
-// coordinationEnv is what the coordinator of a leadership needs.
-func (s *Raft) coordinationEnv() coordinationEnv {
-	return coordinationEnv{
-		clock:   func() (int64, int) { return s.clock.read(time.Now()) },
-		confirm: s.tick,
-		due:     s.machine.KVDue,
-		apply:   s.Coordination().Apply,
-		log:     s.log,
-		metrics: s.metrics.coordination,
+		gauge(permitsDesc, all, name, "all")
+		gauge(permitsDesc, holders, name, "holders")
+		gauge(permitsDesc, queue, name, "queue")
 	}
 }

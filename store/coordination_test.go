@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm"
@@ -315,7 +316,7 @@ func TestASessionAndALockDelayEndOnAnIdleCluster(t *testing.T) {
 	})
 	eventually(t, "the key is free", func() bool { return follower.coordinate(t, acquire("lock", sessionID(2))).OK })
 	leader := c.nodes[c.leader()]
-	eventually(t, "the leader has counted it", func() bool { return testutil.ToFloat64(leader.metrics.coordination.expired) == 1 })
+	eventually(t, "the leader has counted it", func() bool { return testutil.ToFloat64(leader.metrics.coordination.Expired) == 1 })
 }
 
 func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
@@ -394,5 +395,38 @@ func TestARestoreWakesWhoeverWaitsForAKey(t *testing.T) {
 	case <-wait.Woken():
 	case <-time.After(limit):
 		t.Fatal("not woken")
+	}
+}
+
+func TestTheGaugesCountSessionsKeysLocksAndWhoWaits(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	c := startCluster(t, 1, func(cfg *Config) { cfg.Metrics = metrics })
+	n := c.nodes[0]
+	n.createSession(t, sessionID(1), time.Hour, 0)
+	n.coordinate(t, set("k", "v"))
+	n.coordinate(t, kv.AcquirePermit{Kind: kv.Semaphore, Name: "s", Session: sessionID(1), Limit: 3})
+	defer n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"}).Leave()
+	want := `
+# HELP rollcall_coordination_keys Keys in this node's state.
+# TYPE rollcall_coordination_keys gauge
+rollcall_coordination_keys 1
+# HELP rollcall_coordination_permits Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.
+# TYPE rollcall_coordination_permits gauge
+rollcall_coordination_permits{kind="lock",of="all"} 0
+rollcall_coordination_permits{kind="lock",of="holders"} 0
+rollcall_coordination_permits{kind="lock",of="queue"} 0
+rollcall_coordination_permits{kind="semaphore",of="all"} 1
+rollcall_coordination_permits{kind="semaphore",of="holders"} 1
+rollcall_coordination_permits{kind="semaphore",of="queue"} 0
+# HELP rollcall_coordination_sessions Sessions in this node's state.
+# TYPE rollcall_coordination_sessions gauge
+rollcall_coordination_sessions 1
+# HELP rollcall_coordination_watchers Reads of this node that wait for a change of a key, a session or a lock.
+# TYPE rollcall_coordination_watchers gauge
+rollcall_coordination_watchers 1
+`
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "rollcall_coordination_keys", "rollcall_coordination_permits",
+		"rollcall_coordination_sessions", "rollcall_coordination_watchers"); err != nil {
+		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Who founds a cluster is decided once, by agreement (Paxos for a single value): a node proposes a list
@@ -29,30 +30,6 @@ const foundLimit = 2 * time.Second
 // The node with the lowest id of those that see each other proposes. Another one does when it has waited
 // for between foundPatience and twice that.
 const foundPatience = 2 * time.Second
-
-// Founder is a node that founds a cluster. It and the other types of the founding are exported because
-// net/rpc asks for it.
-type Founder struct {
-	ID   string `json:"id"` // server id
-	Addr string `json:"address"`
-}
-
-// Ballot numbers a proposal; two nodes never use the same.
-type Ballot struct {
-	Round    uint64 `json:"round"`
-	ServerID string `json:"server_id"`
-}
-
-func (b Ballot) compare(o Ballot) int {
-	return cmp.Or(cmp.Compare(b.Round, o.Round), cmp.Compare(b.ServerID, o.ServerID))
-}
-
-// Founding is what a node has promised. It is part of the identity, because it must outlive a crash.
-type Founding struct {
-	Promised Ballot    `json:"promised"` // no older proposal is accepted
-	Accepted Ballot    `json:"accepted"` // of the list below; zero: none was accepted
-	Founders []Founder `json:"founders,omitempty"`
-}
 
 // Steps of a proposal.
 const (
@@ -274,7 +251,7 @@ func (s *Raft) findCluster(ctx context.Context) {
 			said = err.Error()
 			s.log.Warn("not in touch with a cluster", "err", err)
 		}
-		pause(ctx, nil, searchInterval)
+		wait.Pause(ctx, nil, searchInterval)
 	}
 }
 
@@ -350,24 +327,6 @@ func (l surroundings) mayFound(expect int) error {
 }
 
 func distinct(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
-
-func idsOf(servers []raft.Server) []string {
-	ids := make([]string, len(servers))
-	for i, server := range servers {
-		ids[i] = string(server.ID)
-	}
-	return ids
-}
-
-// members returns the servers of the newest configuration in this node's log, which may not be
-// committed yet. What is to be changed is decided on the committed one, see membership.
-func (s *Raft) members() ([]raft.Server, error) {
-	f := s.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	}
-	return f.Configuration().Servers, nil
-}
 
 // join makes this node a member of the cluster that a node belongs to: it is one already if it was to
 // found the cluster together with that one, else the leader has to take it in. That a node counts this

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -229,4 +230,12 @@ func verifyPeer(conn any, serverID string) error {
 		return fmt.Errorf("peer says it is node %q, but its certificate does not name it: %w", name, err)
 	}
 	return nil
+}
+
+// nameOf returns the node name within a server id.
+func nameOf(serverID string) string {
+	if i := strings.LastIndexByte(serverID, '.'); i >= 0 {
+		return serverID[:i]
+	}
+	return serverID
 }

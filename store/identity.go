@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -171,22 +172,6 @@ func (id *identity) save() error {
 	return syncDir(filepath.Dir(id.path))
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// nameOf returns the node name within a server id.
-func nameOf(serverID string) string {
-	if i := strings.LastIndexByte(serverID, '.'); i >= 0 {
-		return serverID[:i]
-	}
-	return serverID
-}
-
 // clusterIDOf is the id of the cluster that a set of servers bootstraps. The ids have random parts,
 // so two clusters never share one, and every founder computes the same without asking.
 func clusterIDOf(serverIDs []string) string {
@@ -194,3 +179,33 @@ func clusterIDOf(serverIDs []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(sorted, "\n")))
 	return hex.EncodeToString(sum[:8])
 }
+
+// raftDir is the part of the data directory that hashicorp/raft owns.
+const raftDir = "raft"
+
+// Founder is a node that founds a cluster. It and the other types of the founding are exported because
+// net/rpc asks for it.
+type Founder struct {
+	ID   string `json:"id"` // server id
+	Addr string `json:"address"`
+}
+
+// Ballot numbers a proposal; two nodes never use the same.
+type Ballot struct {
+	Round    uint64 `json:"round"`
+	ServerID string `json:"server_id"`
+}
+
+func (b Ballot) compare(o Ballot) int {
+	return cmp.Or(cmp.Compare(b.Round, o.Round), cmp.Compare(b.ServerID, o.ServerID))
+}
+
+// Founding is what a node has promised. It is part of the identity, because it must outlive a crash.
+type Founding struct {
+	Promised Ballot    `json:"promised"` // no older proposal is accepted
+	Accepted Ballot    `json:"accepted"` // of the list below; zero: none was accepted
+	Founders []Founder `json:"founders,omitempty"`
+}
+
+// localFile is the file below the data directory that holds the registry in AP mode.
+const localFile = "registry.db"

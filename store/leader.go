@@ -2,15 +2,14 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 const (
@@ -19,22 +18,7 @@ const (
 	// establishTimeout is how long a new leader tries to commit its first entry before it gives
 	// leadership to somebody else.
 	establishTimeout = 10 * time.Second
-	// tickAge is how old the last entry may get while leases exist, before the leader writes an
-	// empty one: followers and the next leader learn the lease clock from entries.
-	tickAge = time.Second
 )
-
-var errNotLeader = errors.New("this node does not lead")
-
-// leadership is the time between Establish and the loss of leadership. Only within it this node
-// proposes entries, confirms reads and evicts.
-type leadership struct {
-	lost        context.Context // ends with it
-	epoch       registry.Epoch
-	established int64       // lease clock, ms
-	began       time.Time   // from when on its tenure counts
-	young       atomic.Bool // no lease can end yet, see allInGrace
-}
 
 // followNotify begins and ends leaderships as Raft tells. Two "true" in a row mean that leadership
 // was lost and won again in between.
@@ -86,23 +70,22 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 			return
 		}
 	}
-	s.clock.start(l.established, time.Now())
-	l.young.Store(allInGrace(s.machine.View(), l.established, l.established))
+	s.clock.Start(l.Established, time.Now())
 	s.lead.Store(l)
-	s.changed.fire()
+	s.changed.Fire()
 	// At once, and not when the work below notices: until then this node's writes would be offered to
 	// its own Raft, which no longer takes them.
 	context.AfterFunc(ctx, func() {
 		s.lead.CompareAndSwap(l, nil)
-		s.changed.fire()
+		s.changed.Fire()
 	})
 	s.metrics.elections.Inc()
 	s.metrics.leads.Set(1)
-	s.log.Info("leading", "term", l.epoch.Term, "epoch", l.epoch.Index)
+	s.log.Info("leading", "term", l.Epoch.Term, "epoch", l.Epoch.Index)
 	s.work(ctx, l)
-	s.clock.stop()
+	s.clock.Stop()
 	s.metrics.leads.Set(0)
-	s.log.Info("no longer leading", "term", l.epoch.Term)
+	s.log.Info("no longer leading", "term", l.Epoch.Term)
 }
 
 // establish commits the first entry of a leadership: only when it was applied does this node know
@@ -117,7 +100,7 @@ func (s *Raft) establish(ctx context.Context) (*leadership, error) {
 	if now := s.raft.CurrentTerm(); now != applied.Epoch.Term {
 		return nil, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
 	}
-	return &leadership{lost: ctx, epoch: applied.Epoch, established: applied.Clock.Lease, began: time.Now()}, nil
+	return &leadership{Reign: expiry.NewReign(applied.Epoch, applied.Clock.Lease, s.machine.View()), lost: ctx, began: time.Now()}, nil
 }
 
 // work is what a leader does beside answering: it keeps the lease clock going, ends leases and sessions,
@@ -125,9 +108,9 @@ func (s *Raft) establish(ctx context.Context) (*leadership, error) {
 func (s *Raft) work(ctx context.Context, l *leadership) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
-	ending.Go(func() { newEvictor(s.evictionEnv(l)).run(ctx) })
-	ending.Go(func() { (&coordinator{coordinationEnv: s.coordinationEnv()}).run(ctx) })
-	clock := time.NewTicker(clockInterval)
+	ending.Go(func() { expiry.NewEvictor(s.evictionEnv(l)).Run(ctx) })
+	ending.Go(func() { expiry.NewCoordinator(s.coordinationEnv()).Run(ctx) })
+	clock := time.NewTicker(expiry.ClockInterval)
 	defer clock.Stop()
 	slow := time.NewTicker(time.Second)
 	defer slow.Stop()
@@ -137,44 +120,37 @@ func (s *Raft) work(ctx context.Context, l *leadership) {
 		case <-ctx.Done():
 			return
 		case now := <-clock.C:
-			s.clock.read(now)
+			s.clock.Read(now)
 			// An idle cluster writes nothing, and the clock stands still.
-			if s.machine.NeedsClock() && now.UnixNano()-s.proposed.Load() > int64(tickAge) {
+			if s.machine.NeedsClock() && now.UnixNano()-s.proposed.Load() > int64(expiry.TickAge) {
 				s.tick(ctx)
 			}
 		case <-slow.C:
-			l.grow(s.leaseTime())
+			l.Grow(s.leaseTime())
 			promoter.round(ctx)
 		}
 	}
 }
 
 // evictionEnv is what the evictor of a leadership needs.
-func (s *Raft) evictionEnv(l *leadership) evictionEnv {
-	return evictionEnv{
-		epoch:   l.epoch,
-		clock:   func() (int64, int) { return s.clock.read(time.Now()) },
-		confirm: s.tick,
-		view:    s.machine.View,
-		expired: s.machine.Expired,
-		ending:  s.machine.Ending,
-		owner:   s.machine.Owner,
-		spares:  s.cfg.Spares,
-		apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+func (s *Raft) evictionEnv(l *leadership) expiry.EvictorEnv {
+	return expiry.EvictorEnv{
+		Epoch:   l.Epoch,
+		Clock:   func() (int64, int) { return s.clock.Read(time.Now()) },
+		Confirm: s.tick,
+		View:    s.machine.View,
+		Expired: s.machine.Expired,
+		Ending:  s.machine.Ending,
+		Owner:   s.machine.Owner,
+		Spares:  s.cfg.Spares,
+		Apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 			return s.Apply(ctx, registry.FromClient, ops...)
 		},
-		draw:     rand.IntN,
-		interval: s.cfg.EvictionInterval,
-		upstream: s.cfg.EvictionTimer,
-		log:      s.log,
-		metrics:  s.metrics.eviction,
-	}
-}
-
-// grow notices, once, that leases can end.
-func (l *leadership) grow(v *registry.View, now int64) {
-	if l.young.Load() && !allInGrace(v, l.established, now) {
-		l.young.Store(false)
+		Draw:     rand.IntN,
+		Interval: s.cfg.EvictionInterval,
+		Upstream: s.cfg.EvictionTimer,
+		Log:      s.log,
+		Metrics:  s.metrics.eviction,
 	}
 }
 
@@ -185,4 +161,16 @@ func (s *Raft) tick(ctx context.Context) bool {
 		_, err = e.results(ctx)
 	}
 	return err == nil
+}
+
+// coordinationEnv is what the coordinator of a leadership needs.
+func (s *Raft) coordinationEnv() expiry.CoordinatorEnv {
+	return expiry.CoordinatorEnv{
+		Clock:   func() (int64, int) { return s.clock.Read(time.Now()) },
+		Confirm: s.tick,
+		Due:     s.machine.KVDue,
+		Apply:   s.Coordination().Apply,
+		Log:     s.log,
+		Metrics: s.metrics.coordination,
+	}
 }

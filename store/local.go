@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 // Local is the registry in AP mode: the same state machine without consensus. Operations are performed
@@ -22,11 +22,11 @@ type Local struct {
 	metrics *localMetrics
 	id      *identity
 	disk    *localDisk
-	clock   leaseClock
+	clock   expiry.Clock
 
 	view     atomic.Pointer[registry.View] // the newest
 	watchers registry.Watchers             // wait for changes
-	lead     atomic.Pointer[leadership]    // of this node over itself, from its start or its readiness on
+	reign    atomic.Pointer[expiry.Reign]  // of this node over itself, from its start or its readiness on
 	ready    atomic.Bool
 
 	begun   chan struct{}   // closed when Run begins
@@ -136,7 +136,7 @@ func (s *Local) Run(ctx context.Context) error {
 func (s *Local) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clock.start(s.registry.Clock().Lease, time.Now())
+	s.clock.Start(s.registry.Clock().Lease, time.Now())
 	s.serving = true
 	close(s.begun)
 }
@@ -147,7 +147,7 @@ func (s *Local) end() {
 	s.serving = false
 	s.mu.Unlock()
 	s.stop()
-	s.clock.stop()
+	s.clock.Stop()
 }
 
 // close writes what is left, if the disk can still be trusted, and answers whoever waits for that.
@@ -165,9 +165,7 @@ func (s *Local) establish() {
 	epoch := registry.Epoch{Term: s.id.Boot, Index: 1}
 	s.registry.Establish(epoch, fmt.Sprintf("%s-%d", s.id.ServerID, s.id.Boot))
 	now := s.registry.Clock().Lease
-	l := &leadership{epoch: epoch, established: now}
-	l.young.Store(allInGrace(s.registry.View(), now, now))
-	s.lead.Store(l)
+	s.reign.Store(expiry.NewReign(epoch, now, s.registry.View()))
 }
 
 // serve makes the node ready and then ends leases until ctx ends.
@@ -184,29 +182,29 @@ func (s *Local) serve(ctx context.Context) {
 	s.mu.Unlock()
 	s.ready.Store(true)
 	s.log.Info("ready", "instances", s.view.Load().Len(), "boot", s.id.Boot)
-	newEvictor(s.evictionEnv()).run(ctx)
+	expiry.NewEvictor(s.evictionEnv()).Run(ctx)
 }
 
 // evictionEnv is what the evictor needs.
-func (s *Local) evictionEnv() evictionEnv {
-	return evictionEnv{
-		epoch: s.lead.Load().epoch,
-		clock: func() (int64, int) { return s.clock.read(time.Now()) },
+func (s *Local) evictionEnv() expiry.EvictorEnv {
+	return expiry.EvictorEnv{
+		Epoch: s.reign.Load().Epoch,
+		Clock: func() (int64, int) { return s.clock.Read(time.Now()) },
 		// Nobody else decides, so what this node knows is the truth, also after a stall.
-		confirm: func(context.Context) bool { return true },
-		view:    s.view.Load,
-		expired: s.expired,
-		ending:  s.ending,
-		owner:   s.owner,
-		spares:  s.cfg.Spares,
-		apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+		Confirm: func(context.Context) bool { return true },
+		View:    s.view.Load,
+		Expired: s.expired,
+		Ending:  s.ending,
+		Owner:   s.owner,
+		Spares:  s.cfg.Spares,
+		Apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 			return s.Apply(ctx, registry.FromClient, ops...)
 		},
-		draw:     rand.IntN,
-		interval: s.cfg.EvictionInterval,
-		upstream: s.cfg.EvictionTimer,
-		log:      s.log,
-		metrics:  s.metrics.eviction,
+		Draw:     rand.IntN,
+		Interval: s.cfg.EvictionInterval,
+		Upstream: s.cfg.EvictionTimer,
+		Log:      s.log,
+		Metrics:  s.metrics.eviction,
 	}
 }
 
@@ -228,126 +226,6 @@ func (s *Local) owner(h registry.Handle) string {
 	return s.registry.Owner(h)
 }
 
-// applyStep is how many operations are performed at a stretch: a large batch of another node must not
-// keep the clients waiting.
-const applyStep = 256
-
-// Apply implements registry.Service. With SyncAlways the answer waits for the disk; otherwise ctx is
-// looked at before Run only.
-func (s *Local) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
-	if err := s.admit(ctx, origin, ops); err != nil {
-		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
-	}
-	s.metrics.operations.Add(float64(len(ops)))
-	results := make([]registry.Result, 0, len(ops))
-	var saved *flush
-	for left := ops; len(left) > 0; {
-		n := min(len(left), applyStep)
-		var err error
-		if results, saved, err = s.perform(results, saved, origin, left[:n]); err != nil {
-			return nil, fmt.Errorf("apply %d operations: %w", len(ops), partly(len(results), err))
-		}
-		left = left[n:]
-	}
-	if saved == nil {
-		return results, nil
-	}
-	if err := saved.wait(ctx); err != nil {
-		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
-	}
-	return results, nil
-}
-
-// admit waits for the beginning of Run, and refuses a call of which an operation is larger than it may
-// be in a log, so that both modes take the same.
-func (s *Local) admit(ctx context.Context, origin registry.Origin, ops []registry.Op) error {
-	for i, op := range ops {
-		if _, small := op.(registry.Renew); small {
-			continue
-		}
-		if size := sizeOf(fsm.Item{Origin: origin, Op: op}); size > maxOpBytes {
-			return fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, maxOpBytes, registry.ErrTooLarge)
-		}
-	}
-	select {
-	case <-s.begun:
-		return nil
-	default:
-	}
-	select {
-	case <-s.begun:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// perform performs operations and appends their results. Of a call's operations the last flush contains
-// all: flushes come in order.
-func (s *Local) perform(results []registry.Result, saved *flush, origin registry.Origin, ops []registry.Op) ([]registry.Result, *flush, error) {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.serving {
-		return results, saved, registry.ErrClosed
-	}
-	stamp := s.stamp(now)
-	effects, amends := effect(0), s.registry.Amends()
-	for _, op := range ops {
-		res := s.registry.Apply(stamp, s.id.Boot, origin, op)
-		effects = max(effects, effectOf(op, res))
-		results = append(results, res)
-	}
-	if s.registry.Amends() > amends {
-		effects = telling // also of a renewal
-	}
-	if effects == renewing {
-		return results, saved, nil
-	}
-	s.publish()
-	if f := s.spoil(effects); f != nil {
-		saved = f
-	}
-	return results, saved, nil
-}
-
-// effect is what an operation means for those who look at the state.
-type effect uint8
-
-const (
-	renewing effect = iota // nothing but the time of a renewal, which is live
-	noting                 // something new that nobody relies on: it comes again
-	telling                // an answer that must be as true after a crash
-)
-
-func effectOf(op registry.Op, res registry.Result) effect {
-	if res.Index != 0 {
-		return telling
-	}
-	switch op.(type) {
-	case registry.Renew:
-		return renewing
-	case registry.Contact, registry.AckPeer:
-		return noting
-	}
-	return telling
-}
-
-// maxLost is what the lease clock may lose before renewals become hearsay: the conflict rules bear as much.
-const maxLost = 5 * time.Second
-
-// stamp is the time of an operation. If the node was paused, what it knew before is hearsay from now on. The
-// caller holds mu.
-func (s *Local) stamp(now time.Time) registry.Stamp {
-	lease, _ := s.clock.read(now)
-	if lost := time.Duration(s.clock.lost.Load()); lost > s.doubted+maxLost {
-		s.doubted = lost
-		s.registry.Doubt()
-		s.log.Warn("this node stood still, or its wall clock was set forward: until they are renewed, it takes no lease for younger than other nodes do", "lost", lost)
-	}
-	return registry.Stamp{Lease: lease, Wall: now.UnixMilli()}
-}
-
 // publish shows the present state to readers. The caller holds mu, so views are published in order.
 func (s *Local) publish() {
 	v := s.registry.View()
@@ -357,7 +235,7 @@ func (s *Local) publish() {
 
 // keepTime keeps the lease clock going, in the state too.
 func (s *Local) keepTime(ctx context.Context) {
-	tick := time.NewTicker(clockInterval)
+	tick := time.NewTicker(expiry.ClockInterval)
 	defer tick.Stop()
 	slow := time.NewTicker(time.Second)
 	defer slow.Stop()
@@ -366,7 +244,7 @@ func (s *Local) keepTime(ctx context.Context) {
 		case now := <-tick.C:
 			s.tick(now)
 		case <-slow.C:
-			s.lead.Load().grow(s.leaseTime())
+			s.reign.Load().Grow(s.leaseTime())
 		case <-ctx.Done():
 			return
 		}
@@ -379,7 +257,7 @@ func (s *Local) tick(now time.Time) {
 	stamp := s.stamp(now)
 	s.registry.Advance(stamp)
 	s.publish()
-	s.clock.observe(stamp.Lease)
+	s.clock.Observe(stamp.Lease)
 	if stamp.Lease-s.written >= renewalsAge.Milliseconds() && s.registry.NeedsClock() {
 		s.dirty = true
 	}
@@ -411,18 +289,21 @@ func (s *Local) Health() registry.Health {
 // the sender may go on before the clock ticks: by the clock of before, a lease that ended meanwhile would be young.
 func (s *Local) clockToTell() int64 {
 	now := time.Now()
-	if s.clock.stands(now) {
+	if s.clock.Stands(now) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.stamp(now)
 	}
-	return s.clock.glance()
+	return s.clock.Glance()
 }
 
-func (s *Local) suspended() bool { return !s.ready.Load() || s.lead.Load().young.Load() }
+func (s *Local) suspended() bool { return !s.ready.Load() || s.reign.Load().Young() }
 
 // leaseTime returns the newest view and the lease clock (ms).
 func (s *Local) leaseTime() (*registry.View, int64) {
-	now, _ := s.clock.read(time.Now())
+	now, _ := s.clock.Read(time.Now())
 	return s.view.Load(), now
 }
+
+// SetSyncDelay makes each write to the disk take so much longer from now on; 0: no longer.
+func (s *Local) SetSyncDelay(by time.Duration) { s.disk.delay.set(by) }

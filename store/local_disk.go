@@ -20,9 +20,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// localFile is the file below the data directory that holds the registry in AP mode.
-const localFile = "registry.db"
-
 // The buckets of the file; docs/formats/local-disk.md says what is in them.
 var (
 	bucketState    = []byte("state")

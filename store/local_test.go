@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 // localRig is a node without consensus, which can be stopped and started again on the same directory.
@@ -303,7 +304,7 @@ func TestHalfOfTheReservedIndexesAreNotPassedWithoutAWrite(t *testing.T) {
 func TestRenewalsAreWrittenSeldomAndNotPublished(t *testing.T) {
 	localBubble(t, func(c *Config) { c.Sync = SyncAlways }, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
-		time.Sleep(time.Second + clockInterval/2)
+		time.Sleep(time.Second + expiry.ClockInterval/2)
 		before, writes := g.now(), g.writes()
 		for range 100 {
 			g.apply(registry.Renew{Key: registry.NewKey("A", "i0")})
@@ -455,7 +456,7 @@ func TestLeasesEndByThemselves(t *testing.T) {
 		g.register(6, "goes")
 		time.Sleep(6 * time.Second)
 		expect.That(t, g.has("goes"), "it went before its time")
-		time.Sleep(2 * clockInterval)
+		time.Sleep(2 * expiry.ClockInterval)
 		if g.has("goes") || !g.has("stays") {
 			t.Errorf("a moment later: %v and %v, want it gone and the other there", g.has("goes"), g.has("stays"))
 		}
@@ -513,7 +514,7 @@ func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
 
 func TestHealthTellsTheAgeAndTheClock(t *testing.T) {
 	localBubble(t, func(c *Config) { c.Age = func() time.Duration { return 7 * time.Second } }, func(t *testing.T, g *localRig) {
-		time.Sleep(time.Second + clockInterval/2)
+		time.Sleep(time.Second + expiry.ClockInterval/2)
 		h := g.Health()
 		expect.That(t, h.Age == 7*time.Second && h.Clock == 1000, "age %v and clock %d ms, want 7s and 1000 ms", h.Age, h.Clock)
 	})
@@ -648,10 +649,7 @@ func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
 	lease, _ := view.Lease(registry.Key{App: "ORDERS", ID: "i1"})
 	age := view.Age(lease, s.Health().Clock)
 	need.That(t, age <= limit.Milliseconds(), "its age is told as %d ms, want a moment", age)
-	s.clock.mu.Lock()
-	s.clock.last = s.clock.last.Add(-2 * maxLost)
-	s.clock.readAt.Store(s.clock.last.UnixNano())
-	s.clock.mu.Unlock()
+	s.clock.PauseBy(2 * maxLost)
 	age = view.Age(lease, s.Health().Clock)
 	expect.That(t, age == registry.UnknownAge, "after a pause its age is told as %d ms, want that it is unknown", age)
 }

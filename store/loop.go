@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // loopWatch notices that Raft's main loop stands still on a leader. A leader in this state answers nobody,
@@ -38,7 +40,7 @@ func (w *loopWatch) run(ctx context.Context) {
 	defer asking.Wait()
 	asking.Go(func() { w.askOn(ctx) })
 	dog := watchdog[loopSteps]{limit: hungLoop}
-	every(ctx, watchInterval, func(now time.Time) {
+	wait.Every(ctx, watchInterval, func(now time.Time) {
 		var underWay []loopSteps
 		if w.leads() {
 			steps := w.steps()
@@ -79,80 +81,4 @@ func (w *loopWatch) ask(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// pulse notices, by beats that come often, that the process was paused. Whoever looks first after a
-// pause sees that a beat is missing; those after it see that one came late.
-type pulse struct {
-	last  atomic.Pointer[time.Time] // the newest beat; nil: none yet
-	until atomic.Pointer[time.Time] // until when what comes may have come before a pause; nil: there was none
-}
-
-// beat is called often.
-func (p *pulse) beat(now time.Time) {
-	if p.grace(now) == wakeGrace {
-		until := now.Add(wakeGrace)
-		p.until.Store(&until)
-	}
-	p.last.Store(&now)
-}
-
-// grace is how long something that comes now is to wait, because it may have waited through a pause
-// of this process; 0: not at all.
-func (p *pulse) grace(now time.Time) time.Duration {
-	if last := p.last.Load(); last != nil && now.Sub(*last) > maxStep {
-		return wakeGrace
-	}
-	if until := p.until.Load(); until != nil {
-		return max(0, until.Sub(now))
-	}
-	return 0
-}
-
-const (
-	// watchInterval is the time between two looks of a watchdog.
-	watchInterval = 250 * time.Millisecond
-	// longPause is a time between two looks after which the process, the machine or its storage must
-	// have been paused: what was under way then starts anew.
-	longPause = time.Second
-)
-
-// hungDisk is how long one call to the disk may be seen under way before the node gives itself up: a
-// leader whose disk hangs would otherwise keep its leadership for ever, because heartbeats go on beside
-// it. A disk that takes 4 s, longer than which no write is waited for, is slow and does not hang.
-const hungDisk = 4500 * time.Millisecond
-
-// hungLoop is the same for the main loop of Raft on a leader, which cannot step down while its loop
-// stands. It is longer than hungDisk, so that a hung disk is named as what it is.
-const hungLoop = 2 * hungDisk
-
-// watchdog finds what stands still. It counts the looks at which the same thing was seen, and not the time
-// that has passed: after a pause of the process everything is as old as the pause was long, and nothing
-// of it hangs. So a look that comes late does not count, and after a long pause the count begins anew.
-type watchdog[K comparable] struct {
-	limit time.Duration // of watchInterval for each look
-	last  time.Time
-	seen  map[K]int // at how many looks in a row, after the first
-}
-
-// look is told what is under way, and returns what has been for longer than the limit.
-func (w *watchdog[K]) look(now time.Time, underWay []K) (hangs K, found bool) {
-	since := now.Sub(w.last)
-	w.last = now
-	before := w.seen
-	if since > longPause {
-		before = nil
-	}
-	w.seen = make(map[K]int, len(underWay))
-	for _, k := range underWay {
-		looks, known := before[k]
-		if known && since <= 2*watchInterval {
-			looks++
-		}
-		w.seen[k] = looks
-		if time.Duration(looks)*watchInterval >= w.limit {
-			hangs, found = k, true
-		}
-	}
-	return hangs, found
 }

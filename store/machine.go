@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
+	"sync"
 
 	"github.com/hashicorp/raft"
 
@@ -32,7 +32,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 		return f.broken
 	}
 	f.s.unsaved.Store(true)
-	f.s.clock.observe(applied.Clock.Lease)
+	f.s.clock.Observe(applied.Clock.Lease)
 	f.publish()
 	if len(applied.Touched) > 0 {
 		f.s.keys.Wake(applied.Touched)
@@ -65,7 +65,7 @@ func (f *stateMachine) Restore(r io.ReadCloser) error {
 // publish wakes those who wait for the newest state.
 func (f *stateMachine) publish() {
 	f.s.watchers.Publish(f.s.machine.View())
-	f.s.applied.fire()
+	f.s.applied.Fire()
 }
 
 // noteSettings compares what an Establish brought with this node's own settings. Leaderships of the
@@ -112,76 +112,38 @@ func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry
 	return awaitChanges(ctx, s.closing, &s.watchers, s.machine.View, after, which)
 }
 
-// awaitChanges is Service.Changes of a node that stops when closing ends.
-func awaitChanges(ctx, closing context.Context, watchers *registry.Watchers, newest func() *registry.View, after registry.Index, which registry.Selector) (registry.Changes, error) {
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(closing, cancel)()
-	changes, err := watchers.Await(waiting, newest, after, which)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		return registry.Changes{}, registry.ErrClosed
-	}
-	return changes, err
+// StoreConfiguration implements raft.ConfigurationStore: Raft calls it for each committed one.
+func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
+	f.s.noteMembers(index, c.Servers)
 }
 
-// leaderView is who leads, as Raft told this node.
-type leaderView struct {
-	id      string
-	address string
-	gone    context.Context // ends when somebody else leads, or nobody
-	leave   context.CancelFunc
+// snapshotStore notes the members that stand in a snapshot: the log before it is gone.
+type snapshotStore struct {
+	raft.SnapshotStore
+	s *Raft
+
+	mu     sync.Mutex // guards the following
+	opened string     // the snapshot that was opened last
+	err    error      // of the first one that could not be read, which it names
 }
 
-// watchLeader keeps s.leader up to date.
-func (s *Raft) watchLeader(ctx context.Context) {
-	seen := make(chan raft.Observation, 16)
-	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
-		_, ok := o.Data.(raft.LeaderObservation)
-		return ok
-	})
-	s.raft.RegisterObserver(observer)
-	defer s.raft.DeregisterObserver(observer)
-	// Observations may be dropped when several come at once, so a look now and then is needed too.
-	tick := time.NewTicker(s.cfg.HeartbeatTimeout / 2)
-	defer tick.Stop()
-	for {
-		s.noteLeader()
-		select {
-		case <-seen:
-		case <-tick.C:
-		case <-ctx.Done():
-			if v := s.leader.Swap(nil); v != nil {
-				v.leave()
-			}
-			return
-		}
+func (st *snapshotStore) note(err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err != nil && st.err == nil {
+		st.err = fmt.Errorf("%s: %w", st.opened, err)
 	}
 }
 
-func (s *Raft) noteLeader() {
-	address, id := s.raft.LeaderWithID()
-	old := s.leader.Load()
-	switch {
-	case old == nil && id == "", old != nil && old.id == string(id) && old.address == string(address):
-		return
-	case id == "":
-		s.leader.Store(nil)
-		s.log.Warn("no leader")
-	default:
-		gone, leave := context.WithCancel(context.Background())
-		s.leader.Store(&leaderView{id: string(id), address: string(address), gone: gone, leave: leave})
-		s.log.Info("leader", "node", nameOf(string(id)))
+// Open implements raft.SnapshotStore.
+func (st *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := st.SnapshotStore.Open(id)
+	st.mu.Lock()
+	st.opened = id
+	st.mu.Unlock()
+	st.note(err)
+	if err == nil {
+		st.s.noteMembers(meta.ConfigurationIndex, meta.Configuration.Servers)
 	}
-	if old != nil {
-		old.leave()
-	}
-	s.changed.fire()
-}
-
-// Leader is the name of the node that leads, as far as this node knows; "": it knows none.
-func (s *Raft) Leader() string {
-	if v := s.leader.Load(); v != nil {
-		return nameOf(v.id)
-	}
-	return ""
+	return meta, r, err
 }

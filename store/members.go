@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -33,75 +31,8 @@ const (
 	promoteWithin = 100
 )
 
-// membership is a committed configuration of the cluster. Its index is the guard of every change: Raft
-// makes a change only if the configuration at this index still is the newest, so that of two changes
-// that were decided on the same look one is refused. (The Index of raft.GetConfiguration would be no
-// guard: in version 1.7.3 it is always 0, which means "whatever the configuration is".)
-type membership struct {
-	index   uint64 // of its log entry
-	servers []raft.Server
-}
-
-// membership returns the newest configuration that this node knows to be committed.
-func (s *Raft) membership() (*membership, error) {
-	m := s.committed.Load()
-	if m == nil {
-		return nil, errors.New("this node does not know the committed members yet")
-	}
-	return m, nil
-}
-
 // askLimit bounds a question to all nodes.
 func (s *Raft) askLimit() time.Duration { return max(askAllWait, s.peers.attemptLimit()) }
-
-// noteMembers notes a committed configuration, from the log or a snapshot, in any order.
-func (s *Raft) noteMembers(index uint64, servers []raft.Server) {
-	for {
-		old := s.committed.Load()
-		if old != nil && old.index >= index {
-			return
-		}
-		if s.committed.CompareAndSwap(old, &membership{index: index, servers: servers}) {
-			return
-		}
-	}
-}
-
-// StoreConfiguration implements raft.ConfigurationStore: Raft calls it for each committed one.
-func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
-	f.s.noteMembers(index, c.Servers)
-}
-
-// snapshotStore notes the members that stand in a snapshot: the log before it is gone.
-type snapshotStore struct {
-	raft.SnapshotStore
-	s *Raft
-
-	mu     sync.Mutex // guards the following
-	opened string     // the snapshot that was opened last
-	err    error      // of the first one that could not be read, which it names
-}
-
-func (st *snapshotStore) note(err error) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if err != nil && st.err == nil {
-		st.err = fmt.Errorf("%s: %w", st.opened, err)
-	}
-}
-
-// Open implements raft.SnapshotStore.
-func (st *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	meta, r, err := st.SnapshotStore.Open(id)
-	st.mu.Lock()
-	st.opened = id
-	st.mu.Unlock()
-	st.note(err)
-	if err == nil {
-		st.s.noteMembers(meta.ConfigurationIndex, meta.Configuration.Servers)
-	}
-	return meta, r, err
-}
 
 // changeRefused says why Raft made no change.
 func changeRefused(err error) string {

@@ -330,3 +330,6 @@ func (c *trackedConn) Close() error {
 	}
 	return nil
 }
+
+// transportTimeout bounds one request of Raft to another node.
+const transportTimeout = 10 * time.Second

@@ -311,3 +311,27 @@ func (p *peers) close() {
 	}
 	clear(p.links)
 }
+
+// askAll calls do for every address at once and returns when all have ended.
+func askAll[T any](ctx context.Context, addresses []string, limit time.Duration, do func(context.Context, string) (T, error)) []answer[T] {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answers := make(chan answer[T], len(addresses))
+	for _, address := range addresses {
+		go func() {
+			v, err := do(ctx, address)
+			answers <- answer[T]{address: address, value: v, err: err}
+		}()
+	}
+	all := make([]answer[T], 0, len(addresses))
+	for range addresses {
+		all = append(all, <-answers)
+	}
+	return all
+}
+
+type answer[T any] struct {
+	address string
+	value   T
+	err     error
+}

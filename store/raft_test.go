@@ -25,6 +25,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/expiry"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -346,7 +348,7 @@ func TestDeadInstanceGoesAfterItsDurationAndALiveOneStays(t *testing.T) {
 	beats.Go(func() {
 		for ctx.Err() == nil {
 			expect.Equal(t, c.nodes[2].apply(t, registry.Renew{Key: registry.NewKey("A", "alive")}).Outcome, registry.Done, "renewal of the live instance:")
-			pause(ctx, nil, 100*time.Millisecond)
+			wait.Pause(ctx, nil, 100*time.Millisecond)
 		}
 	})
 	defer beats.Wait()
@@ -560,4 +562,19 @@ func TestWhoGivesUpWaitingForChangesGetsItsOwnError(t *testing.T) {
 	cancel()
 	_, err := c.nodes[0].Changes(ctx, c.nodes[0].read(t, registry.Linearizable).Index(), registry.Selector{})
 	expect.That(t, errors.Is(err, context.Canceled), "got %v, want the context's error", err)
+}
+
+func TestHealthSaysThatExpiryIsSuspendedWhileTheLeadershipIsYoung(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	n := c.nodes[c.leader()]
+	expect.That(t, !n.Health().Suspended, "suspended although there is no lease that could end")
+	n.apply(t, registry.Register{Instance: instance("A", "i", 60)}) // its grace: 6 s
+	clock := n.Health().Clock
+	eventually(t, "the clock runs", func() bool { return n.Health().Clock > clock })
+	next := c.nodes[c.moveLeadership()]
+	expect.That(t, next.Health().Suspended, "%s leads since now and does not say that expiry is suspended", next.cfg.Node)
+	got := next.Health().Clock
+	expect.That(t, got >= clock-expiry.MaxLead.Milliseconds(),
+		"the clock of %s shows %d ms, that of %s showed %d ms before", next.cfg.Node, got, n.cfg.Node, clock)
+	eventually(t, "the grace is over", func() bool { return !next.Health().Suspended })
 }

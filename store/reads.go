@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // noLeader is how long somebody waits for a leader: noLeaderWait, and in proportion to attemptLimit more
@@ -65,7 +66,7 @@ func (s *Raft) catchUp(ctx context.Context, read registry.Consistency) error {
 // waitApplied waits until this node has applied the log up to index.
 func (s *Raft) waitApplied(ctx context.Context, index uint64) error {
 	for {
-		more := s.applied.wait()
+		more := s.applied.Wait()
 		if s.machine.Index() >= index {
 			return nil
 		}
@@ -95,12 +96,12 @@ func (s *Raft) retryRound(ctx context.Context, verify bool) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.noLeader())
 	defer cancel()
 	for {
-		changed := s.changed.wait()
+		changed := s.changed.Wait()
 		index, err := s.readIndex(ctx, verify)
 		if err == nil {
 			return index, nil
 		}
-		pause(ctx, changed, retryPause)
+		wait.Pause(ctx, changed, retryPause)
 		if ctx.Err() != nil {
 			return 0, err
 		}
@@ -138,7 +139,7 @@ func (s *Raft) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 	}
 	began, index := time.Now(), s.machine.Index()
 	if verify {
-		if err := s.termQuorum(ctx, l.epoch.Term); err != nil {
+		if err := s.termQuorum(ctx, l.Epoch.Term); err != nil {
 			return 0, err
 		}
 		s.noteProof(began, index)
@@ -275,35 +276,6 @@ func (r *rounds[T]) end(err error) {
 // (fsm.Bound). That clock is the leadership's tenure, not the lease clock, which charges nobody for
 // pauses and outages and so says less than the time that has passed.
 
-// errLate: a copy of a batch came after its bound.
-var errLate = errors.New("after its time")
-
-// tenure is how long a leadership has lasted at a time, in ms.
-func (l *leadership) tenure(now time.Time) int64 { return now.Sub(l.began).Milliseconds() }
-
-// bound lets a batch take effect in a leadership until a time of this node's clock.
-func (l *leadership) bound(until time.Time) fsm.Bound {
-	return fsm.Bound{Leadership: l.epoch.Index, Until: l.tenure(until)}
-}
-
-// permits says whether a batch may be proposed now.
-func (l *leadership) permits(b fsm.Bound, now time.Time) bool {
-	return b == fsm.Bound{} || (b.Leadership == l.epoch.Index && l.tenure(now) <= b.Until)
-}
-
-// terms is what a node knows of the leadership of another, by which it bounds its batches.
-type terms struct {
-	leader *leaderView
-	seen   fsm.Bound // how long the leadership had lasted
-	at     time.Time // when this node heard that, which is later
-}
-
-// bound lets a batch take effect until a time of this node's clock, or a little earlier: by the time
-// that the leader's answer took.
-func (t *terms) bound(until time.Time) fsm.Bound {
-	return fsm.Bound{Leadership: t.seen.Leadership, Until: t.seen.Until + until.Sub(t.at).Milliseconds()}
-}
-
 // termsHold is how long a node goes by what a leader has told it: no two clocks run alike.
 const termsHold = 10 * time.Second
 
@@ -407,7 +379,7 @@ func (s *Raft) age(now time.Time) time.Duration {
 // stayFresh proves again and again how far this node is behind. Linearizable reads prove it as well;
 // while there are enough of them it has nothing to do.
 func (s *Raft) stayFresh(ctx context.Context) {
-	every(ctx, freshInterval, func(now time.Time) {
+	wait.Every(ctx, freshInterval, func(now time.Time) {
 		if s.age(now) > freshInterval/2 {
 			s.prove(ctx) // a failure needs no words: the age grows
 		}
@@ -479,29 +451,4 @@ func (n *nodeCalls) Fresh(_ struct{}, reply *FreshReply) error {
 	reply.Index = n.s.machine.Index()
 	reply.DiskFull = n.s.cfg.DiskFull != nil && n.s.cfg.DiskFull()
 	return nil
-}
-
-// broadcast wakes everybody who waits.
-type broadcast struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// wait returns a channel that is closed by the next fire.
-func (b *broadcast) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
-	}
-	return b.ch
-}
-
-func (b *broadcast) fire() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
-	}
 }

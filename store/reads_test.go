@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // What fails at once would else be asked for as often as the processor allows, of the leader too.
@@ -157,7 +158,7 @@ func TestALeaderTakesNoBatchAfterItsTime(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	at := c.nodes[c.leader()]
 	l := at.lead.Load()
-	earlier := l.epoch.Index
+	earlier := l.Epoch.Index
 	for _, row := range []struct {
 		name  string
 		bound fsm.Bound
@@ -301,7 +302,7 @@ func TestTheAgeOfAFollowerWithASlowDiskIsThatOfItsState(t *testing.T) {
 				all.when[id] = time.Now()
 				all.mu.Unlock()
 			}
-			pause(ctx, nil, 10*time.Millisecond)
+			wait.Pause(ctx, nil, 10*time.Millisecond)
 		}
 	})
 	defer writer.Wait()

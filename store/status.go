@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -89,7 +88,7 @@ func (s *Raft) Health() registry.Health {
 	h := registry.Health{Ready: s.ready.Load(), Suspended: s.suspended()}
 	h.Age = s.age(time.Now()) // on the leader too: it may have been paused, and another lead by now
 	if s.lead.Load() != nil {
-		h.Quorum, h.Leads, h.Clock = true, true, s.clock.glance() // every fetch comes here
+		h.Quorum, h.Leads, h.Clock = true, true, s.clock.Glance() // every fetch comes here
 		return h
 	}
 	h.Quorum, h.Clock = s.leader.Load() != nil, s.machine.View().Stamp().Lease
@@ -98,7 +97,7 @@ func (s *Raft) Health() registry.Health {
 
 func (s *Raft) suspended() bool {
 	if l := s.lead.Load(); l != nil {
-		return l.young.Load()
+		return l.Young()
 	}
 	return s.leader.Load() == nil
 }
@@ -110,38 +109,6 @@ func (s *Raft) leaseTime() (*registry.View, int64) {
 	if s.lead.Load() == nil {
 		return v, v.Stamp().Lease
 	}
-	now, _ := s.clock.read(time.Now())
+	now, _ := s.clock.Read(time.Now())
 	return v, now
-}
-
-func suspendedGauge(suspended func() bool) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "rollcall", Subsystem: "store", Name: "expiry_suspended",
-		Help: "1 while no lease can end: no leader is known (in AP mode: the node is not ready), or it leads (is ready) for less than the shortest grace.",
-	}, func() float64 { return number(suspended()) })
-}
-
-// upstreamInterval is upstream's default of evictionIntervalTimerInMs.
-const upstreamInterval = 60 * time.Second
-
-// upstreamTimer says when upstream's EvictionTask would run: for the first time one interval after it
-// was started. It counts on the lease clock, in ms.
-type upstreamTimer struct {
-	last int64 // the last run, at first the start
-	ran  bool
-}
-
-// due says whether it is time to run.
-func (t *upstreamTimer) due(now int64) bool {
-	return now-t.last >= upstreamInterval.Milliseconds()
-}
-
-// run notes a run, and returns by how much it came too late: that time is granted to every lease.
-// The first run is never late. Source: AbstractInstanceRegistry.EvictionTask.getCompensationTimeMs.
-func (t *upstreamTimer) run(now int64) (compensation int64) {
-	if t.ran {
-		compensation = max(0, now-t.last-upstreamInterval.Milliseconds())
-	}
-	t.last, t.ran = now, true
-	return compensation
 }

@@ -1,4 +1,4 @@
-package store
+package expiry
 
 import (
 	"errors"
@@ -159,13 +159,13 @@ func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
 		g.silence(keys[:12]...)
 		g.pass(2500 * time.Millisecond)
 		g.wantState(registry.PreservationOn)
-		expired := g.evictor.expired
-		g.evictor.expired = func(int64, int) []registry.EvictItem {
+		expired := g.evictor.Expired
+		g.evictor.Expired = func(int64, int) []registry.EvictItem {
 			t.Error("looked for expired leases while evictions are withheld")
 			return nil
 		}
 		g.pass(30 * time.Second)
-		g.evictor.expired = expired
+		g.evictor.Expired = expired
 		g.wantNobodyGone()
 		g.wantState(registry.PreservationOn)
 		for _, m := range []struct {
@@ -309,7 +309,7 @@ func TestAPauseOfTheProcessEvictsNobodyWhoRenewsRightAfter(t *testing.T) {
 				g.pass(2800 * time.Millisecond)
 				before := len(g.gone)
 				time.Sleep(frozen)
-				g.pass(clockInterval) // in which the evictor comes first
+				g.pass(ClockInterval) // in which the evictor comes first
 				g.resume(time.Second, append(keys, late)...)
 				g.pass(5 * time.Second)
 				expect.That(t, len(g.gone) == before, "gone are %v", g.gone)
@@ -374,7 +374,7 @@ func TestALeaderChangeInTheMiddleOfARoundEvictsNobodyTwice(t *testing.T) {
 		established := time.Since(g.begun)
 		g.pass(5 * time.Second)
 		at, ok := g.gone[key]
-		expect.That(t, ok && at <= established+3*time.Second+2*clockInterval, "gone at %v (%v), want within a grace of %v", at, ok, established)
+		expect.That(t, ok && at <= established+3*time.Second+2*ClockInterval, "gone at %v (%v), want within a grace of %v", at, ok, established)
 		got := g.metric("rollcall_store_evictions_total", "")
 		expect.That(t, got == 1, "%v evictions counted, want 1", got)
 	})
@@ -413,7 +413,7 @@ func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
 
 func TestALeaseOfAnotherDatacenterEndsThoughItCountsForNothing(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
-		i := instance("A", "far", 3)
+		i := instanceOf("A", "far", 3)
 		g.applyFrom(registry.FromEureka, registry.Register{Instance: i})
 		g.clients[i.Key()] = &rigClient{}
 		g.pass(34 * time.Second)
@@ -435,7 +435,7 @@ func TestAQuarantinedInstanceAloneKeepsTheClockGoing(t *testing.T) {
 // registerOf registers an instance of another datacenter, which nobody renews.
 func (g *evictionRig) registerOf(dc, id string, duration int32) registry.Key {
 	g.t.Helper()
-	i := instance("A", id, duration)
+	i := instanceOf("A", id, duration)
 	g.applyFrom(registry.Origin{Kind: registry.RemoteDC, DC: dc}, registry.Register{Instance: i})
 	g.clients[i.Key()] = &rigClient{}
 	return i.Key()
@@ -458,7 +458,7 @@ func TestLeasesOfOtherDatacentersStayWhileTheyAreSpared(t *testing.T) {
 		expect.That(t, !gone, "of the datacenter that is spared an instance went after %v", g.gone[stays])
 		for key, at := range map[registry.Key]time.Duration{own: 10 * time.Second, goes: 40 * time.Second} {
 			got, ok := g.gone[key]
-			expect.That(t, ok && got > at && got <= at+time.Second+clockInterval,
+			expect.That(t, ok && got > at && got <= at+time.Second+ClockInterval,
 				"%v went after %v (%v), want it gone within an interval after %v", key, got, ok, at)
 		}
 		spared["dc2"] = false
@@ -480,7 +480,7 @@ func TestWhatIsSparedTakesNoPartOfTheShare(t *testing.T) {
 		for i := range 4 {
 			own = append(own, g.register(fmt.Sprint("own", i), 1, 5, 0))
 		}
-		g.pass(5*time.Second + time.Second + 2*clockInterval)
+		g.pass(5*time.Second + time.Second + 2*ClockInterval)
 		expect.That(t, len(g.gone) == len(own), "%d went in one interval, want the %d of the own datacenter: their share is 6", len(g.gone), len(own))
 	})
 }
@@ -546,19 +546,4 @@ func TestAQuarantinedLeaseIsWithinItsGraceToo(t *testing.T) {
 		v := g.machine.View()
 		expect.That(t, allInGrace(v, 0, 3000) && !allInGrace(v, 0, 3001), "want it suspended for three seconds")
 	})
-}
-
-func TestHealthSaysThatExpiryIsSuspendedWhileTheLeadershipIsYoung(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	n := c.nodes[c.leader()]
-	expect.That(t, !n.Health().Suspended, "suspended although there is no lease that could end")
-	n.apply(t, registry.Register{Instance: instance("A", "i", 60)}) // its grace: 6 s
-	clock := n.Health().Clock
-	eventually(t, "the clock runs", func() bool { return n.Health().Clock > clock })
-	next := c.nodes[c.moveLeadership()]
-	expect.That(t, next.Health().Suspended, "%s leads since now and does not say that expiry is suspended", next.cfg.Node)
-	got := next.Health().Clock
-	expect.That(t, got >= clock-maxLead.Milliseconds(),
-		"the clock of %s shows %d ms, that of %s showed %d ms before", next.cfg.Node, got, n.cfg.Node, clock)
-	eventually(t, "the grace is over", func() bool { return !next.Health().Suspended })
 }

@@ -1,4 +1,4 @@
-package store
+package expiry
 
 import (
 	"context"
@@ -25,9 +25,9 @@ func TestStockRenewedLeaseEndsTwoDurationsAfterItsRenewal(t *testing.T) {
 		g.silence(renewed) // after renewals at 40, 70, 100 and 130 s
 		g.pass(10 * time.Minute)
 		// Two durations after 130 s are 310 s; upstream's timer fires every 60 s.
-		g.wantGone(renewed, 6*time.Minute-clockInterval)
+		g.wantGone(renewed, 6*time.Minute-ClockInterval)
 		// One duration after 10 s.
-		g.wantGone(never, 2*time.Minute-clockInterval)
+		g.wantGone(never, 2*time.Minute-ClockInterval)
 		expect.That(t, len(g.gone) == 2, "gone are %v, want the two silent ones", g.gone)
 	})
 }
@@ -43,7 +43,7 @@ func TestStockFirstRoundComesOneIntervalAfterOpening(t *testing.T) {
 		g.lead()
 		reopened := time.Since(g.begun)
 		g.pass(61 * time.Second)
-		g.wantGone(dead, reopened+time.Minute-clockInterval)
+		g.wantGone(dead, reopened+time.Minute-ClockInterval)
 	})
 }
 
@@ -64,11 +64,11 @@ func TestStockCompensationIsGrantedToEveryLease(t *testing.T) {
 		keys := g.registerMany(10, 30, 55)
 		g.silence(keys...) // they end at 125 s
 		g.pass(49 * time.Second)
-		confirm := g.evictor.confirm
-		g.evictor.confirm = func(context.Context) bool { return false } // the run of 120 s cannot take place
+		confirm := g.evictor.Confirm
+		g.evictor.Confirm = func(context.Context) bool { return false } // the run of 120 s cannot take place
 		time.Sleep(time.Second)                                         // a stall
 		g.pass(10 * time.Second)
-		g.evictor.confirm = confirm
+		g.evictor.Confirm = confirm
 		g.pass(45 * time.Second)
 		g.wantNobodyGone() // the run at about 130 s granted 10 s
 		g.pass(30 * time.Second)

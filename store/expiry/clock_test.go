@@ -1,4 +1,4 @@
-package store
+package expiry
 
 import (
 	"testing"
@@ -16,44 +16,44 @@ func TestLeaseClock(t *testing.T) {
 	at := func(d time.Duration) time.Time { return begin.Add(d) }
 	tests := []struct {
 		name string
-		do   func(c *leaseClock)
+		do   func(c *Clock)
 		at   time.Duration
 		want int64
 	}{
-		{"stands still before a leadership", func(c *leaseClock) {}, time.Hour, 0},
-		{"goes on from the base", func(c *leaseClock) { c.start(7000, begin) }, 0, 7000},
-		{"runs with the monotonic time", func(c *leaseClock) { c.start(0, begin) }, 100 * time.Millisecond, 100},
-		{"a pause is charged with one step at most", func(c *leaseClock) { c.start(0, begin) }, time.Hour, 500},
-		{"does not go back", func(c *leaseClock) {
-			c.start(0, begin)
-			c.read(at(300 * time.Millisecond))
+		{"stands still before a leadership", func(c *Clock) {}, time.Hour, 0},
+		{"goes on from the base", func(c *Clock) { c.Start(7000, begin) }, 0, 7000},
+		{"runs with the monotonic time", func(c *Clock) { c.Start(0, begin) }, 100 * time.Millisecond, 100},
+		{"a pause is charged with one step at most", func(c *Clock) { c.Start(0, begin) }, time.Hour, 500},
+		{"does not go back", func(c *Clock) {
+			c.Start(0, begin)
+			c.Read(at(300 * time.Millisecond))
 		}, 100 * time.Millisecond, 300},
-		{"stands still after a leadership", func(c *leaseClock) {
-			c.start(0, begin)
-			c.read(at(200 * time.Millisecond))
-			c.stop()
+		{"stands still after a leadership", func(c *Clock) {
+			c.Start(0, begin)
+			c.Read(at(200 * time.Millisecond))
+			c.Stop()
 		}, 400 * time.Millisecond, 200},
-		{"runs at most two seconds ahead of what was applied", func(c *leaseClock) {
-			c.start(0, begin)
+		{"runs at most two seconds ahead of what was applied", func(c *Clock) {
+			c.Start(0, begin)
 			for d := time.Duration(0); d < 10*time.Second; d += 100 * time.Millisecond {
-				c.read(at(d))
+				c.Read(at(d))
 			}
 		}, 10 * time.Second, 2000},
-		{"goes on when an entry was applied", func(c *leaseClock) {
-			c.start(0, begin)
+		{"goes on when an entry was applied", func(c *Clock) {
+			c.Start(0, begin)
 			for d := time.Duration(0); d < 10*time.Second; d += 100 * time.Millisecond {
-				c.read(at(d))
+				c.Read(at(d))
 			}
-			c.observe(2000)
+			c.Observe(2000)
 		}, 10 * time.Second, 2100},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var c leaseClock
+			var c Clock
 			tt.do(&c)
-			got, _ := c.read(at(tt.at))
+			got, _ := c.Read(at(tt.at))
 			expect.That(t, got == tt.want, "read at +%v: got %d ms, want %d ms", tt.at, got, tt.want)
-			if got := c.glance(); got != tt.want {
+			if got := c.Glance(); got != tt.want {
 				t.Errorf("a glance after it: got %d ms, want %d ms", got, tt.want)
 			}
 		})
@@ -62,12 +62,12 @@ func TestLeaseClock(t *testing.T) {
 
 func TestWhatTheClockLosesIsCounted(t *testing.T) {
 	begin := time.Now()
-	var c leaseClock
-	c.start(0, begin)
-	c.read(begin.Add(400 * time.Millisecond))
+	var c Clock
+	c.Start(0, begin)
+	c.Read(begin.Add(400 * time.Millisecond))
 	lost := c.lost.Load()
 	expect.That(t, lost == 0, "lost %d ns without a pause", lost)
-	c.read(begin.Add(time.Hour))
+	c.Read(begin.Add(time.Hour))
 	want := time.Hour - 900*time.Millisecond
 	if lost := time.Duration(c.lost.Load()); lost != want {
 		t.Errorf("lost %v with a pause, want %v", lost, want)
@@ -75,19 +75,19 @@ func TestWhatTheClockLosesIsCounted(t *testing.T) {
 }
 
 func TestAGlanceShowsTheNewBaseAtOnce(t *testing.T) {
-	var c leaseClock
-	c.start(7000, time.Now())
-	got := c.glance()
+	var c Clock
+	c.Start(7000, time.Now())
+	got := c.Glance()
 	expect.That(t, got == 7000, "got %d ms, want the base of the leadership, 7000 ms", got)
 }
 
 func TestLeaseClockCountsStalls(t *testing.T) {
 	begin := time.Now()
-	var c leaseClock
-	c.start(0, begin)
-	_, before := c.read(begin.Add(100 * time.Millisecond))
-	_, same := c.read(begin.Add(200 * time.Millisecond))
-	_, after := c.read(begin.Add(900 * time.Millisecond))
+	var c Clock
+	c.Start(0, begin)
+	_, before := c.Read(begin.Add(100 * time.Millisecond))
+	_, same := c.Read(begin.Add(200 * time.Millisecond))
+	_, after := c.Read(begin.Add(900 * time.Millisecond))
 	expect.That(t, same == before && after == before+1, "stalls %d, %d, %d: want one more only after the pause", before, same, after)
 }
 
@@ -129,29 +129,29 @@ func TestStallsInEachSecondEndWhatIsSilentAndNobodyElse(t *testing.T) {
 
 func TestLeaseClockNeverChargesMoreThanItMay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var c leaseClock
+		var c Clock
 		base := rapid.Int64Range(0, 1<<40).Draw(t, "base")
 		begin := time.Now()
 		now := begin // moves in whole ms, so that nothing is lost in rounding
-		c.start(base, now)
+		c.Start(base, now)
 		value, applied, newest := base, base, now
 		for range rapid.IntRange(1, 200).Draw(t, "readings") {
 			now = now.Add(time.Duration(step(t)) * time.Millisecond)
 			if rapid.Bool().Draw(t, "an entry was applied") {
 				stamp := rapid.Int64Range(applied, value).Draw(t, "stamp")
-				c.observe(stamp)
+				c.Observe(stamp)
 				applied = stamp
 			}
-			got, _ := c.read(now)
+			got, _ := c.Read(now)
 			passed := max(0, now.Sub(newest).Milliseconds())
 			switch {
 			case got < value:
 				t.Fatalf("went back from %d to %d", value, got)
 			case got-value > passed:
 				t.Fatalf("added %d ms in %d ms", got-value, passed)
-			case got-value > maxStep.Milliseconds():
+			case got-value > MaxStep.Milliseconds():
 				t.Fatalf("added %d ms in one reading", got-value)
-			case got > applied+maxLead.Milliseconds():
+			case got > applied+MaxLead.Milliseconds():
 				t.Fatalf("%d ms with the newest entry at %d ms", got, applied)
 			case got-base > newest.Sub(begin).Milliseconds()+passed:
 				t.Fatalf("ran %d ms in %v", got-base, now.Sub(begin))
@@ -168,21 +168,21 @@ func TestLeaseClockNeverChargesMoreThanItMay(t *testing.T) {
 // readings that overtook each other.
 func step(t *rapid.T) int64 {
 	return rapid.OneOf(
-		rapid.Int64Range(0, clockInterval.Milliseconds()),
-		rapid.Int64Range(-50, 2*maxStep.Milliseconds()),
+		rapid.Int64Range(0, ClockInterval.Milliseconds()),
+		rapid.Int64Range(-50, 2*MaxStep.Milliseconds()),
 		rapid.Int64Range(0, time.Hour.Milliseconds()),
 	).Draw(t, "step")
 }
 
 func TestLeaseClockIsNotMovedByReadingsWhileItStandsStill(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var c leaseClock
+		var c Clock
 		now := time.Now()
-		c.start(1000, now)
-		c.stop()
+		c.Start(1000, now)
+		c.Stop()
 		for range rapid.IntRange(1, 20).Draw(t, "readings") {
 			now = now.Add(time.Duration(step(t)) * time.Millisecond)
-			got, _ := c.read(now)
+			got, _ := c.Read(now)
 			need.That(t, got == 1000, "read %d ms of a clock that was stopped at 1000 ms", got)
 		}
 	})

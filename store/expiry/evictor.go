@@ -1,42 +1,44 @@
-package store
+package expiry
 
 import (
 	"context"
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // evictionBatch bounds one Evict entry.
 const evictionBatch = 1000
 
-// evictionEnv is what an evictor needs of the store that it works for.
-type evictionEnv struct {
-	epoch registry.Epoch // the leadership; without consensus, the boot
+// EvictorEnv is what an evictor needs of the store that it works for.
+type EvictorEnv struct {
+	Epoch registry.Epoch // the leadership; without consensus, the boot
 	// clock reads the lease clock (ms), and says how many stalls it noticed so far.
-	clock func() (now int64, stalls int)
+	Clock func() (now int64, stalls int)
 	// confirm makes sure, after a stall, that what this node knows is still the truth.
-	confirm func(context.Context) bool
-	view    func() *registry.View
-	expired func(now int64, limit int) []registry.EvictItem
-	ending  func(now int64) []registry.Op
+	Confirm func(context.Context) bool
+	View    func() *registry.View
+	Expired func(now int64, limit int) []registry.EvictItem
+	Ending  func(now int64) []registry.Op
 	// owner is the datacenter of a lease, and spares says whether those of another one stay for now; nil:
 	// they end like all others.
-	owner  func(registry.Handle) string
-	spares SparePolicy
-	apply  func(context.Context, ...registry.Op) ([]registry.Result, error)
-	draw   func(k int) int // a random number in [0, k)
+	Owner  func(registry.Handle) string
+	Spares SparePolicy
+	Apply  func(context.Context, ...registry.Op) ([]registry.Result, error)
+	Draw   func(k int) int // a random number in [0, k)
 
-	interval time.Duration // between rounds
-	upstream bool          // evict when upstream's timer would, see upstreamTimer
-	log      *slog.Logger
-	metrics  evictionMetrics
+	Interval time.Duration // between rounds
+	Upstream bool          // evict when upstream's timer would, see upstreamTimer
+	Log      *slog.Logger
+	Metrics  EvictorMetrics
 }
 
-// evictor ends leases, overrides, quarantines and checks at their time, and leads self-preservation from
+// Evictor ends leases, overrides, quarantines and checks at their time, and leads self-preservation from
 // state to state, for one leadership (without consensus: for as long as the node runs).
 //
 // Rounds and the share. A round is held once per interval, and as soon as something is due, which is
@@ -49,8 +51,8 @@ type evictionEnv struct {
 // grace that is longer than an interval, so the share holds across leaderships too.
 //
 // All times are the lease clock's: what it does not charge to the leases delays a round as well.
-type evictor struct {
-	evictionEnv
+type Evictor struct {
+	EvictorEnv
 	believed int   // stalls of the clock up to which this node's knowledge was confirmed
 	next     int64 // when the next round begins at the latest
 	heard    int64 // when whoever could not be heard during a stall has been
@@ -68,32 +70,32 @@ type take struct {
 	leases int
 }
 
-// newEvictor starts an evictor for a leadership that was just established.
-func newEvictor(env evictionEnv) *evictor {
-	now, _ := env.clock()
-	return &evictor{evictionEnv: env, timer: upstreamTimer{last: now}, seen: env.view().Preservation()}
+// NewEvictor starts an evictor for a leadership that was just established.
+func NewEvictor(env EvictorEnv) *Evictor {
+	now, _ := env.Clock()
+	return &Evictor{EvictorEnv: env, timer: upstreamTimer{last: now}, seen: env.View().Preservation()}
 }
 
-// run ends leases until ctx ends.
-func (e *evictor) run(ctx context.Context) {
-	every(ctx, clockInterval, func(time.Time) { e.step(ctx) })
+// Run ends leases until ctx ends.
+func (e *Evictor) Run(ctx context.Context) {
+	wait.Every(ctx, ClockInterval, func(time.Time) { e.step(ctx) })
 }
 
 // step holds a round if it is time for one. A panic costs that round only.
-func (e *evictor) step(ctx context.Context) {
+func (e *Evictor) step(ctx context.Context) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.metrics.panics.Inc()
-			e.log.Error("eviction round panicked", "panic", p, "stack", string(debug.Stack()))
+			e.Metrics.panics.Inc()
+			e.Log.Error("eviction round panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	now, stalls := e.clock()
+	now, stalls := e.Clock()
 	e.row.note(now, stalls != e.believed)
 	if stalls != e.believed {
 		e.catchUp(ctx, now, stalls)
 		return
 	}
-	began, long := e.row.long(2 * max(e.interval, hearing).Milliseconds())
+	began, long := e.row.long(2 * max(e.Interval, hearing).Milliseconds())
 	switch {
 	case now >= e.next, e.early && e.due(now):
 		e.round(ctx, now, now)
@@ -105,61 +107,61 @@ func (e *evictor) step(ctx context.Context) {
 }
 
 // due says that there is something to end.
-func (e *evictor) due(now int64) bool {
+func (e *Evictor) due(now int64) bool {
 	switch {
-	case len(e.ending(now)) > 0:
+	case len(e.Ending(now)) > 0:
 		return true
-	case e.upstream:
+	case e.Upstream:
 		return e.timer.due(now)
 	}
-	return e.left(now) > 0 && len(e.expired(now, 1)) > 0
+	return e.left(now) > 0 && len(e.Expired(now, 1)) > 0
 }
 
 // left is how many leases may be evicted now.
-func (e *evictor) left(now int64) int {
-	e.takes = slices.DeleteFunc(e.takes, func(t take) bool { return now-t.at >= e.interval.Milliseconds() })
+func (e *Evictor) left(now int64) int {
+	e.takes = slices.DeleteFunc(e.takes, func(t take) bool { return now-t.at >= e.Interval.Milliseconds() })
 	taken := 0
 	for _, t := range e.takes {
 		taken += t.leases
 	}
-	return e.view().RoundLimit(taken)
+	return e.View().RoundLimit(taken)
 }
 
 // catchUp comes back from a stall (a pause of the process, a new leadership): it makes sure that what
 // came in between was applied, and gives whoever could not be heard one interval to renew. Where the next
 // stall comes before that is over, see stallRow.
-func (e *evictor) catchUp(ctx context.Context, now int64, stalls int) {
-	if !e.confirm(ctx) {
+func (e *Evictor) catchUp(ctx context.Context, now int64, stalls int) {
+	if !e.Confirm(ctx) {
 		return
 	}
 	e.believed = stalls
 	e.heard = now + hearing.Milliseconds()
-	e.next, e.early = now+e.interval.Milliseconds(), false
+	e.next, e.early = now+e.Interval.Milliseconds(), false
 }
 
 // round does what is due, in an order in which nothing that was decided before is outdated by what
 // comes after: first whether evictions are withheld, last the evictions. What has ended after the time given
 // is left to the next one.
-func (e *evictor) round(ctx context.Context, now, until int64) {
+func (e *Evictor) round(ctx context.Context, now, until int64) {
 	e.row.over()
-	e.next, e.early = now+e.interval.Milliseconds(), e.upstream
+	e.next, e.early = now+e.Interval.Milliseconds(), e.Upstream
 	additional, evicts := e.turn(now)
-	figures := e.view().Freshness(now)
+	figures := e.View().Freshness(now)
 	decided := e.transit(ctx, now, figures)
 	e.noteTransitions(ctx)
-	if !decided || !e.end(ctx, until) || !evicts || e.view().Preservation().State.Withholds() {
+	if !decided || !e.end(ctx, until) || !evicts || e.View().Preservation().State.Withholds() {
 		return
 	}
-	ended := e.expired(until-additional, e.view().Total())
+	ended := e.Expired(until-additional, e.View().Total())
 	all := len(ended)
 	due := e.spare(now, ended)
 	// Leases that stay are still the first to be looked at: between the rounds nobody looks then.
-	e.early = e.evict(ctx, now, due) && len(due) == all || e.upstream
+	e.early = e.evict(ctx, now, due) && len(due) == all || e.Upstream
 }
 
 // turn says whether this round may evict, and the time (ms) that it grants to every lease.
-func (e *evictor) turn(now int64) (additional int64, evicts bool) {
-	if !e.upstream {
+func (e *Evictor) turn(now int64) (additional int64, evicts bool) {
+	if !e.Upstream {
 		return 0, true
 	}
 	if !e.timer.due(now) {
@@ -170,20 +172,20 @@ func (e *evictor) turn(now int64) (additional int64, evicts bool) {
 
 // transit makes the transition of self-preservation that is due. It fails if one was due and is not
 // made: then this round must not go by the old state.
-func (e *evictor) transit(ctx context.Context, now int64, figures registry.Figures) bool {
-	op, due := e.view().NextPreservation(now, figures)
+func (e *Evictor) transit(ctx context.Context, now int64, figures registry.Figures) bool {
+	op, due := e.View().NextPreservation(now, figures)
 	if !due {
 		return true
 	}
-	op.Epoch = e.epoch
+	op.Epoch = e.Epoch
 	results, ok := e.propose(ctx, op)
 	return ok && results[0].Outcome == registry.Done
 }
 
 // end ends overrides and quarantines whose time has passed, turns checks critical whose TTL has, and
 // removes what has been critical for too long.
-func (e *evictor) end(ctx context.Context, now int64) bool {
-	ops := e.ending(now)
+func (e *Evictor) end(ctx context.Context, now int64) bool {
+	ops := e.Ending(now)
 	if len(ops) == 0 {
 		return true
 	}
@@ -193,35 +195,35 @@ func (e *evictor) end(ctx context.Context, now int64) bool {
 
 // evict removes the share of the due leases that is left. It fails if an entry of it was not
 // committed, or is not to be.
-func (e *evictor) evict(ctx context.Context, now int64, due []registry.EvictItem) (ok bool) {
+func (e *Evictor) evict(ctx context.Context, now int64, due []registry.EvictItem) (ok bool) {
 	all := len(due)
 	evicted := 0
 	ok = true
-	for items := range slices.Chunk(registry.Victims(due, e.left(now), e.draw), evictionBatch) {
-		if e.view().Preservation().State.Withholds() {
+	for items := range slices.Chunk(registry.Victims(due, e.left(now), e.Draw), evictionBatch) {
+		if e.View().Preservation().State.Withholds() {
 			ok = false // an operator's hold came between two entries
 			break
 		}
 		e.takes = append(e.takes, take{now, len(items)}) // an entry that seems lost may still take effect
 		var results []registry.Result
-		if results, ok = e.propose(ctx, registry.Evict{Epoch: e.epoch, Items: items}); !ok {
+		if results, ok = e.propose(ctx, registry.Evict{Epoch: e.Epoch, Items: items}); !ok {
 			break
 		}
 		evicted += results[0].Count
 	}
 	if evicted > 0 {
-		e.metrics.evicted.Add(float64(evicted))
-		e.log.Info("evicted", "leases", evicted, "due", all, "left", e.view().Total())
+		e.Metrics.evicted.Add(float64(evicted))
+		e.Log.Info("evicted", "leases", evicted, "due", all, "left", e.View().Total())
 	}
 	return ok
 }
 
 // propose applies operations of a round. That they could not be applied is said once, until some
 // were.
-func (e *evictor) propose(ctx context.Context, ops ...registry.Op) ([]registry.Result, bool) {
-	results, err := e.apply(ctx, ops...)
+func (e *Evictor) propose(ctx context.Context, ops ...registry.Op) ([]registry.Result, bool) {
+	results, err := e.Apply(ctx, ops...)
 	if err != nil && !e.failing && ctx.Err() == nil {
-		e.log.Warn("eviction round was not committed", "operations", len(ops), "err", err)
+		e.Log.Warn("eviction round was not committed", "operations", len(ops), "err", err)
 	}
 	e.failing = err != nil
 	return results, err == nil
@@ -229,8 +231,8 @@ func (e *evictor) propose(ctx context.Context, ops ...registry.Op) ([]registry.R
 
 // noteTransitions logs and counts the transitions of self-preservation since the last call, an
 // operator's too.
-func (e *evictor) noteTransitions(ctx context.Context) {
-	v := e.view()
+func (e *Evictor) noteTransitions(ctx context.Context) {
+	v := e.View()
 	var unseen []registry.Preservation
 	for _, p := range v.Transitions() {
 		if p == e.seen {
@@ -243,30 +245,30 @@ func (e *evictor) noteTransitions(ctx context.Context) {
 	}
 	e.seen = unseen[0]
 	for _, p := range slices.Backward(unseen) {
-		e.metrics.transitions.WithLabelValues(p.State.String()).Inc()
+		e.Metrics.transitions.WithLabelValues(p.State.String()).Inc()
 		e.logTransition(ctx, v, p)
 	}
 }
 
-func (e *evictor) logTransition(ctx context.Context, v *registry.View, p registry.Preservation) {
+func (e *Evictor) logTransition(ctx context.Context, v *registry.View, p registry.Preservation) {
 	level, message := slog.LevelInfo, "self-preservation lets evictions go on"
 	if p.State.Withholds() {
 		level, message = slog.LevelWarn, "self-preservation withholds evictions"
 	}
 	_, reason := v.Condition(p.Figures)
-	e.log.Log(ctx, level, message, "state", p.State.String(), "reason", reason,
+	e.Log.Log(ctx, level, message, "state", p.State.String(), "reason", reason,
 		"leases", p.Figures.Leases, "counted", p.Figures.Counted, "fresh", p.Figures.Fresh, "expired", p.Figures.Expired,
 		"author", p.By.Author, "note", p.By.Reason)
 }
 
 // spare leaves out, of leases that have ended, those of other datacenters that stay for now.
-func (e *evictor) spare(now int64, due []registry.EvictItem) []registry.EvictItem {
-	if e.spares == nil {
+func (e *Evictor) spare(now int64, due []registry.EvictItem) []registry.EvictItem {
+	if e.Spares == nil {
 		return due
 	}
 	spared := map[string]bool{"": false} // by datacenter
 	return slices.DeleteFunc(due, func(item registry.EvictItem) bool {
-		dc := e.owner(item.Handle)
+		dc := e.Owner(item.Handle)
 		stays, asked := spared[dc]
 		if !asked {
 			stays = e.sparesAll(now, dc)
@@ -277,12 +279,12 @@ func (e *evictor) spare(now int64, due []registry.EvictItem) []registry.EvictIte
 }
 
 // sparesAll says whether the leases of a datacenter stay for now.
-func (e *evictor) sparesAll(now int64, dc string) bool {
-	link, ok := e.view().Link(dc)
+func (e *Evictor) sparesAll(now int64, dc string) bool {
+	link, ok := e.View().Link(dc)
 	if !ok {
-		return e.spares(dc, 0, false)
+		return e.Spares(dc, 0, false)
 	}
-	return e.spares(dc, time.Duration(now-link.Heard)*time.Millisecond, true)
+	return e.Spares(dc, time.Duration(now-link.Heard)*time.Millisecond, true)
 }
 
 // allInGrace says that there are leases and not one of them can end yet at now, because a leadership
@@ -296,4 +298,57 @@ func allInGrace(v *registry.View, established, now int64) bool {
 		}
 	}
 	return some
+}
+
+// SparePolicy says whether leases of another datacenter, whose time has passed, stay for now. heard is
+// how long ago (lease clock) it was last heard; ok is false if it never was.
+type SparePolicy func(dc string, heard time.Duration, ok bool) bool
+
+// upstreamInterval is upstream's default of evictionIntervalTimerInMs.
+const upstreamInterval = 60 * time.Second
+
+// upstreamTimer says when upstream's EvictionTask would run: for the first time one interval after it
+// was started. It counts on the lease clock, in ms.
+type upstreamTimer struct {
+	last int64 // the last run, at first the start
+	ran  bool
+}
+
+// due says whether it is time to run.
+func (t *upstreamTimer) due(now int64) bool {
+	return now-t.last >= upstreamInterval.Milliseconds()
+}
+
+// run notes a run, and returns by how much it came too late: that time is granted to every lease.
+// The first run is never late. Source: AbstractInstanceRegistry.EvictionTask.getCompensationTimeMs.
+func (t *upstreamTimer) run(now int64) (compensation int64) {
+	if t.ran {
+		compensation = max(0, now-t.last-upstreamInterval.Milliseconds())
+	}
+	t.last, t.ran = now, true
+	return compensation
+}
+
+// Reign is the time in which this node decides which leases end: its leadership, or without consensus its run.
+type Reign struct {
+	Epoch       registry.Epoch
+	Established int64       // lease clock, ms
+	youth       atomic.Bool // no lease can end yet, see allInGrace
+}
+
+// NewReign begins with what a view has.
+func NewReign(epoch registry.Epoch, established int64, v *registry.View) *Reign {
+	r := &Reign{Epoch: epoch, Established: established}
+	r.youth.Store(allInGrace(v, established, established))
+	return r
+}
+
+// Young says that there are leases and none of them can end yet.
+func (r *Reign) Young() bool { return r.youth.Load() }
+
+// Grow notices, once, that leases can end.
+func (r *Reign) Grow(v *registry.View, now int64) {
+	if r.youth.Load() && !allInGrace(v, r.Established, now) {
+		r.youth.Store(false)
+	}
 }

@@ -1,4 +1,4 @@
-package store
+package expiry
 
 import (
 	"bytes"
@@ -25,15 +25,15 @@ import (
 type evictionRig struct {
 	t        *testing.T
 	machine  *fsm.Machine
-	clock    leaseClock
+	clock    Clock
 	settings registry.Settings
 	upstream bool
 	spares   SparePolicy
-	evictor  *evictor
+	evictor  *Evictor
 
-	coordinator *coordinator
+	coordinator *Coordinator
 	metrics     *prometheus.Registry
-	counters    evictionMetrics
+	counters    EvictorMetrics
 	log         *bytes.Buffer
 
 	index, term, seq uint64
@@ -47,7 +47,7 @@ type evictionRig struct {
 	// beforeKV is the same for the coordinator.
 	beforeKV func(ops []kv.Op) error
 	sessions map[string]*rigSession
-	endings  *coordinationMetrics
+	endings  *CoordinatorMetrics
 }
 
 // rigClient renews one lease.
@@ -64,9 +64,9 @@ func inBubble(t *testing.T, settings registry.Settings, upstream bool, do func(g
 			metrics: prometheus.NewRegistry(), log: new(bytes.Buffer), begun: time.Now(),
 			clients: map[registry.Key]*rigClient{}, gone: map[registry.Key]time.Duration{},
 		}
-		g.counters = newEvictionMetrics(g.metrics)
-		g.metrics.MustRegister(preservationGauges{func() (*registry.View, int64) {
-			now, _ := g.clock.read(time.Now())
+		g.counters = NewEvictorMetrics(g.metrics)
+		g.metrics.MustRegister(PreservationGauges{Now: func() (*registry.View, int64) {
+			now, _ := g.clock.Read(time.Now())
 			return g.machine.View(), now
 		}})
 		g.lead()
@@ -78,19 +78,19 @@ func inBubble(t *testing.T, settings registry.Settings, upstream bool, do func(g
 func (g *evictionRig) lead() {
 	g.term++
 	applied := g.entry(fsm.AppendEstablish(nil, fsm.Establish{Node: "n1", Cluster: "c", Settings: &g.settings}))
-	g.clock.start(applied.Clock.Lease, time.Now())
-	g.evictor = newEvictor(evictionEnv{
-		epoch:   applied.Epoch,
-		clock:   func() (int64, int) { return g.clock.read(time.Now()) },
-		confirm: func(context.Context) bool { g.tick(); return true },
-		view:    g.machine.View,
-		expired: g.machine.Expired,
-		ending:  g.machine.Ending,
-		owner:   g.machine.Owner,
-		spares: func(dc string, heard time.Duration, ok bool) bool {
+	g.clock.Start(applied.Clock.Lease, time.Now())
+	g.evictor = NewEvictor(EvictorEnv{
+		Epoch:   applied.Epoch,
+		Clock:   func() (int64, int) { return g.clock.Read(time.Now()) },
+		Confirm: func(context.Context) bool { g.tick(); return true },
+		View:    g.machine.View,
+		Expired: g.machine.Expired,
+		Ending:  g.machine.Ending,
+		Owner:   g.machine.Owner,
+		Spares: func(dc string, heard time.Duration, ok bool) bool {
 			return g.spares != nil && g.spares(dc, heard, ok)
 		},
-		apply: func(_ context.Context, ops ...registry.Op) ([]registry.Result, error) {
+		Apply: func(_ context.Context, ops ...registry.Op) ([]registry.Result, error) {
 			if g.before != nil {
 				if err := g.before(ops); err != nil {
 					return nil, err
@@ -98,18 +98,18 @@ func (g *evictionRig) lead() {
 			}
 			return g.apply(ops...), nil
 		},
-		draw:     rand.New(rand.NewPCG(1, 2)).IntN,
-		interval: time.Second,
-		upstream: g.upstream,
-		log:      slog.New(slog.NewTextHandler(g.log, nil)),
-		metrics:  g.counters,
+		Draw:     rand.New(rand.NewPCG(1, 2)).IntN,
+		Interval: time.Second,
+		Upstream: g.upstream,
+		Log:      slog.New(slog.NewTextHandler(g.log, nil)),
+		Metrics:  g.counters,
 	})
 	g.coordinate()
 }
 
 // lose ends the leadership.
 func (g *evictionRig) lose() {
-	g.clock.stop()
+	g.clock.Stop()
 	g.evictor, g.coordinator = nil, nil
 }
 
@@ -120,13 +120,13 @@ func (g *evictionRig) entry(encoded []byte) fsm.Applied {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.clock.observe(applied.Clock.Lease)
+	g.clock.Observe(applied.Clock.Lease)
 	g.written = time.Now()
 	return applied
 }
 
 func (g *evictionRig) stamp() registry.Stamp {
-	now, _ := g.clock.read(time.Now())
+	now, _ := g.clock.Read(time.Now())
 	return registry.Stamp{Lease: now, Wall: time.Now().UnixMilli()}
 }
 
@@ -158,7 +158,7 @@ func (g *evictionRig) applyFrom(origin registry.Origin, ops ...registry.Op) []re
 // register adds an instance whose client renews every so often; 0: never.
 func (g *evictionRig) register(id string, interval, duration int32, every time.Duration) registry.Key {
 	g.t.Helper()
-	i := instance("A", id, duration)
+	i := instanceOf("A", id, duration)
 	i.RenewalInterval = interval
 	if got := g.apply(registry.Register{Instance: i})[0]; got.Outcome != registry.Done {
 		g.t.Fatalf("register %s: %+v", id, got)
@@ -196,12 +196,12 @@ func (g *evictionRig) resume(every time.Duration, keys ...registry.Key) {
 func (g *evictionRig) pass(d time.Duration) {
 	g.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		time.Sleep(min(clockInterval, time.Until(end)))
+		time.Sleep(min(ClockInterval, time.Until(end)))
 		if g.evictor == nil {
 			continue
 		}
-		g.clock.read(time.Now())
-		if g.machine.NeedsClock() && time.Since(g.written) > tickAge {
+		g.clock.Read(time.Now())
+		if g.machine.NeedsClock() && time.Since(g.written) > TickAge {
 			g.tick()
 		}
 		g.evictor.step(context.Background())
@@ -247,7 +247,7 @@ func (g *evictionRig) wantGone(key registry.Key, at time.Duration) {
 	got, ok := g.gone[key]
 	if !ok {
 		g.t.Errorf("%v is still there after %v, want it gone after %v", key, time.Since(g.begun), at)
-	} else if late := got - at; late <= 0 || late > clockInterval {
+	} else if late := got - at; late <= 0 || late > ClockInterval {
 		g.t.Errorf("%v went after %v, want it gone just after %v", key, got, at)
 	}
 }
@@ -288,4 +288,17 @@ func (g *evictionRig) logged(words ...string) int {
 		}
 	}
 	return n
+}
+
+func sessionIDOf(n int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", n) }
+
+func acquisition(key, session string) kv.KeyOp {
+	return kv.KeyOp{Verb: kv.Acquire, Key: key, Session: session}
+}
+
+func instanceOf(app, id string, duration int32) *registry.Instance {
+	return &registry.Instance{
+		InstanceID: id, App: app, HostName: id + ".example", IPAddr: "10.0.0.1", Status: registry.Up,
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 1, Duration: duration,
+	}
 }

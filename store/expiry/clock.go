@@ -1,7 +1,6 @@
-package store
+package expiry
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,19 +8,22 @@ import (
 
 // Bounds of the lease clock.
 const (
-	// maxStep is the most that one reading may add: a pause, a frozen machine or a clock jump is
+	// MaxStep is the most that one reading may add: a pause, a frozen machine or a clock jump is
 	// charged to nobody.
-	maxStep = 500 * time.Millisecond
-	// maxLead is how far the clock may run ahead of the newest applied entry, so that time in which
+	MaxStep = 500 * time.Millisecond
+	// MaxLead is how far the clock may run ahead of the newest applied entry, so that time in which
 	// nothing could be committed is not charged either.
-	maxLead = 2 * time.Second
-	// clockInterval is the longest time between two readings while the clock runs.
-	clockInterval = 100 * time.Millisecond
+	MaxLead = 2 * time.Second
+	// TickAge is how old the newest stamp may get while leases exist, before the leader writes an
+	// empty entry: followers and the next leader learn the lease clock from entries.
+	TickAge = time.Second
+	// ClockInterval is the longest time between two readings while the clock runs.
+	ClockInterval = 100 * time.Millisecond
 )
 
-// leaseClock is the running lease clock of a leader. It advances at every reading, by monotonic time
+// Clock is the running lease clock of a leader. It advances at every reading, by monotonic time
 // only, and stands still while stopped. Wall clocks of two nodes are never compared.
-type leaseClock struct {
+type Clock struct {
 	mu      sync.Mutex
 	running bool
 	value   time.Duration
@@ -33,8 +35,8 @@ type leaseClock struct {
 	lost    atomic.Int64 // how long the clock stood still while it was running, in all, ns
 }
 
-// start makes the clock go on from base, which the leader's Establish entry returned.
-func (c *leaseClock) start(base int64, now time.Time) {
+// Start makes the clock go on from base, which the leader's Establish entry returned.
+func (c *Clock) Start(base int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.value = time.Duration(base) * time.Millisecond
@@ -46,35 +48,35 @@ func (c *leaseClock) start(base int64, now time.Time) {
 	c.stalls++ // whatever was decided before this leadership is no basis for an eviction
 }
 
-func (c *leaseClock) stop() {
+func (c *Clock) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = false
 }
 
-// observe tells the clock the stamp of an applied entry.
-func (c *leaseClock) observe(stamp int64) {
+// Observe tells the clock the stamp of an applied entry.
+func (c *Clock) Observe(stamp int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.applied = max(c.applied, time.Duration(stamp)*time.Millisecond)
 }
 
-// read advances the clock to now and returns it in ms, with the number of stalls noticed so far: a
+// Read advances the clock to now and returns it in ms, with the number of stalls noticed so far: a
 // caller that sees the number change must not believe what it knew before.
-func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
+func (c *Clock) Read(now time.Time) (ms int64, stalls int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running {
 		step := now.Sub(c.last)
 		// The monotonic clock stands still while the machine is suspended; the wall clock is set right later.
 		passed := max(step, now.Round(0).Sub(c.last.Round(0)))
-		if step > maxStep {
-			step = maxStep
+		if step > MaxStep {
+			step = MaxStep
 			c.stalls++
 		}
 		if step > 0 {
-			c.lost.Add(max(0, int64(passed-maxStep)))
-			c.value = max(c.value, min(c.value+step, c.applied+maxLead))
+			c.lost.Add(max(0, int64(passed-MaxStep)))
+			c.value = max(c.value, min(c.value+step, c.applied+MaxLead))
 			c.last = now
 			c.readAt.Store(now.UnixNano())
 		}
@@ -84,16 +86,27 @@ func (c *leaseClock) read(now time.Time) (ms int64, stalls int) {
 	return ms, c.stalls
 }
 
-// stands says, without a lock, whether the clock was not read for longer than one reading may add, or the wall clock
+// Stands says, without a lock, whether the clock was not read for longer than one reading may add, or the wall clock
 // was set.
-func (c *leaseClock) stands(now time.Time) bool {
+func (c *Clock) Stands(now time.Time) bool {
 	at := c.readAt.Load()
-	return at != 0 && time.Duration(now.UnixNano()-at).Abs() > maxStep
+	return at != 0 && time.Duration(now.UnixNano()-at).Abs() > MaxStep
 }
 
-// glance returns the clock in ms as of its last reading, without advancing it and without a lock. While
+// Glance returns the clock in ms as of its last reading, without advancing it and without a lock. While
 // the clock runs that is at most clockInterval old.
-func (c *leaseClock) glance() int64 { return c.seen.Load() }
+func (c *Clock) Glance() int64 { return c.seen.Load() }
+
+// Lost is how long the clock stood still while it was running, in all.
+func (c *Clock) Lost() time.Duration { return time.Duration(c.lost.Load()) }
+
+// PauseBy has the clock take its last reading for so much older, as after a pause of the process: for tests.
+func (c *Clock) PauseBy(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = c.last.Add(-d)
+	c.readAt.Store(c.last.UnixNano())
+}
 
 // stallRow is a row of stalls of the lease clock of which each comes before the wait after the last one is
 // over, as on a machine that gets a processor for a part of each second only. The wait alone would never
@@ -123,18 +136,4 @@ func (r *stallRow) over() { *r = stallRow{read: r.read} }
 // long says that the row goes on although there was so much time between its stalls (ms), and when it began.
 func (r *stallRow) long(awake int64) (began int64, ok bool) {
 	return r.began, r.going && r.awake >= awake
-}
-
-// every calls do at each tick of an interval until ctx ends.
-func every(ctx context.Context, interval time.Duration, do func(now time.Time)) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			do(time.Now())
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -1,14 +1,12 @@
-package store
+package expiry
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm"
@@ -28,13 +26,13 @@ type rigSession struct {
 // coordinate makes the coordinator of a leadership.
 func (g *evictionRig) coordinate() {
 	if g.sessions == nil {
-		g.sessions, g.endings = map[string]*rigSession{}, newCoordinationMetrics(g.metrics)
+		g.sessions, g.endings = map[string]*rigSession{}, NewCoordinatorMetrics(g.metrics)
 	}
-	g.coordinator = &coordinator{coordinationEnv: coordinationEnv{
-		clock:   func() (int64, int) { return g.clock.read(time.Now()) },
-		confirm: func(context.Context) bool { g.tick(); return true },
-		due:     g.machine.KVDue,
-		apply: func(_ context.Context, ops ...kv.Op) ([]kv.Result, error) {
+	g.coordinator = &Coordinator{CoordinatorEnv: CoordinatorEnv{
+		Clock:   func() (int64, int) { return g.clock.Read(time.Now()) },
+		Confirm: func(context.Context) bool { g.tick(); return true },
+		Due:     g.machine.KVDue,
+		Apply: func(_ context.Context, ops ...kv.Op) ([]kv.Result, error) {
 			if g.beforeKV != nil {
 				if err := g.beforeKV(ops); err != nil {
 					return nil, err
@@ -42,8 +40,8 @@ func (g *evictionRig) coordinate() {
 			}
 			return g.applyKV(ops...), nil
 		},
-		log:     slog.New(slog.NewTextHandler(g.log, nil)),
-		metrics: g.endings,
+		Log:     slog.New(slog.NewTextHandler(g.log, nil)),
+		Metrics: g.endings,
 	}}
 }
 
@@ -59,7 +57,7 @@ func (g *evictionRig) applyKV(ops ...kv.Op) []kv.Result {
 // session creates a session that is renewed every so often; 0: never.
 func (g *evictionRig) session(n int, ttl, delay, every time.Duration) string {
 	g.t.Helper()
-	id := sessionID(n)
+	id := sessionIDOf(n)
 	if got := g.applyKV(kv.CreateSession{ID: id, TTL: ttl.Milliseconds(), LockDelay: delay.Nanoseconds()})[0]; !got.OK {
 		g.t.Fatalf("create session %d: %+v", n, got)
 	}
@@ -84,7 +82,7 @@ func (g *evictionRig) noteEnded() {
 func (g *evictionRig) wantEnded(id string, at time.Duration) {
 	g.t.Helper()
 	got := g.sessions[id].ended
-	if late := got - at; got == 0 || late < 0 || late > clockInterval {
+	if late := got - at; got == 0 || late < 0 || late > ClockInterval {
 		g.t.Errorf("%s ended after %v, want just after %v", id, got, at)
 	}
 }
@@ -100,7 +98,7 @@ func (g *evictionRig) wantLive(ids ...string) {
 
 // acquired says whether a session can acquire a key now.
 func (g *evictionRig) acquired(key, session string) bool {
-	return g.applyKV(acquire(key, session))[0].OK
+	return g.applyKV(acquisition(key, session))[0].OK
 }
 
 func TestASessionEndsWithinItsTTL(t *testing.T) {
@@ -119,8 +117,8 @@ func TestASessionEndsWithinItsTTL(t *testing.T) {
 				last := g.sessions[renewed].next.Sub(g.begun) - ttl/2
 				g.pass(2 * ttl)
 				got := g.sessions[renewed].ended
-				expect.That(t, got >= last+ttl && got <= last+ttl+2*clockInterval, "renewed last at %v, ended at %v", last, got)
-				if got := testutil.ToFloat64(g.coordinator.metrics.expired); got != 2 {
+				expect.That(t, got >= last+ttl && got <= last+ttl+2*ClockInterval, "renewed last at %v, ended at %v", last, got)
+				if got := testutil.ToFloat64(g.coordinator.Metrics.Expired); got != 2 {
 					t.Errorf("%v sessions counted as expired, want 2", got)
 				}
 			})
@@ -178,7 +176,7 @@ func TestANewLeaderGivesSessionsGraceAndForgetsNoDelay(t *testing.T) {
 		// 5 s were used before. Grace is min(TTL, TTL/2 + 2 s) after the leadership began; the clock may have
 		// lost what was not in an entry.
 		got := g.sessions[silent].ended - led
-		expect.That(t, got >= 7*time.Second && got <= 7*time.Second+clockInterval+hearing, "ended %v after the leadership began, want after the grace", got)
+		expect.That(t, got >= 7*time.Second && got <= 7*time.Second+ClockInterval+hearing, "ended %v after the leadership began, want after the grace", got)
 		expect.That(t, g.acquired("k", other), "not acquired after the lock-delay")
 	})
 }
@@ -203,7 +201,7 @@ func TestAfterAStallNothingEndsBeforeRenewalsCouldBeHeard(t *testing.T) {
 		back := time.Since(g.begun)
 		g.pass(5 * time.Second)
 		got := g.sessions[silent].ended - back
-		expect.That(t, got >= hearing && got <= hearing+3*clockInterval, "ended %v after the stall, want after %v", got, hearing)
+		expect.That(t, got >= hearing && got <= hearing+3*ClockInterval, "ended %v after the stall, want after %v", got, hearing)
 	})
 }
 
@@ -238,7 +236,7 @@ func TestManySessionsEndInEntriesOfBoundedSize(t *testing.T) {
 		}
 		g.pass(11 * time.Second)
 		for i := range sessions {
-			g.wantEnded(sessionID(i), 12*time.Second)
+			g.wantEnded(sessionIDOf(i), 12*time.Second)
 		}
 		expect.That(t, proposed == sessions, "%d operations proposed for %d sessions", proposed, sessions)
 	})
@@ -269,8 +267,8 @@ func TestAPanicCostsOneStep(t *testing.T) {
 			panic("a defect")
 		}
 		g.pass(11 * time.Second)
-		if g.sessions[id].ended == 0 || testutil.ToFloat64(g.coordinator.metrics.panics) != 1 {
-			t.Errorf("ended after %v, %v panics counted", g.sessions[id].ended, testutil.ToFloat64(g.coordinator.metrics.panics))
+		if g.sessions[id].ended == 0 || testutil.ToFloat64(g.coordinator.Metrics.panics) != 1 {
+			t.Errorf("ended after %v, %v panics counted", g.sessions[id].ended, testutil.ToFloat64(g.coordinator.Metrics.panics))
 		}
 	})
 }
@@ -278,7 +276,7 @@ func TestAPanicCostsOneStep(t *testing.T) {
 // registerCheck adds a service with a check that expects heartbeats.
 func (g *evictionRig) registerCheck(id string, ttl, reap time.Duration) {
 	g.t.Helper()
-	i := instance("WEB", id, 90)
+	i := instanceOf("WEB", id, 90)
 	i.RenewalInterval = 30
 	got := g.apply(registry.RegisterCatalog{
 		Service:  &registry.CatalogService{Name: "web", ID: id, WeightPassing: 1, WeightWarning: 1},
@@ -290,15 +288,15 @@ func (g *evictionRig) registerCheck(id string, ttl, reap time.Duration) {
 
 func TestACheckEndsAtItsTimeWhileEvictionsAreWithheld(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
-		g.evictor.interval = time.Minute // rounds are rare
+		g.evictor.Interval = time.Minute // rounds are rare
 		keys := g.registerMany(20, 1, 3)
 		g.pass(2 * time.Minute)
 		g.registerCheck("w", 10*time.Second, time.Minute)
 		start := time.Since(g.begun)
 		g.silence(keys...)
 		g.session(1, 0, 0, 0)
-		g.applyKV(kv.CreateSession{ID: sessionID(2), ServiceChecks: []string{"service:w"}})
-		g.sessions[sessionID(2)] = &rigSession{}
+		g.applyKV(kv.CreateSession{ID: sessionIDOf(2), ServiceChecks: []string{"service:w"}})
+		g.sessions[sessionIDOf(2)] = &rigSession{}
 		status := func() (registry.CheckStatus, bool) {
 			c, ok := g.machine.View().CheckOn("", "service:w")
 			return c.Status, ok
@@ -309,8 +307,8 @@ func TestACheckEndsAtItsTimeWhileEvictionsAreWithheld(t *testing.T) {
 		g.pass(1200 * time.Millisecond)
 		s, _ = status()
 		expect.That(t, s == registry.Critical, "the check is %d after its TTL has passed", s)
-		g.wantEnded(sessionID(2), start+10*time.Second)
-		g.wantLive(sessionID(1))
+		g.wantEnded(sessionIDOf(2), start+10*time.Second)
+		g.wantLive(sessionIDOf(1))
 		_, there := status()
 		need.That(t, there, "the service is gone already")
 		g.pass(60 * time.Second)
@@ -335,37 +333,4 @@ func TestChecksAreNotEndedBeforeHeartbeatsCouldBeHeardAfterAStall(t *testing.T) 
 		c, _ = g.machine.View().CheckOn("", "service:w")
 		expect.That(t, c.Status == registry.Passing, "the check is %+v although a heartbeat came", c)
 	})
-}
-
-func TestTheGaugesCountSessionsKeysLocksAndWhoWaits(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	c := startCluster(t, 1, func(cfg *Config) { cfg.Metrics = metrics })
-	n := c.nodes[0]
-	n.createSession(t, sessionID(1), time.Hour, 0)
-	n.coordinate(t, set("k", "v"))
-	n.coordinate(t, kv.AcquirePermit{Kind: kv.Semaphore, Name: "s", Session: sessionID(1), Limit: 3})
-	defer n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"}).Leave()
-	want := `
-# HELP rollcall_coordination_keys Keys in this node's state.
-# TYPE rollcall_coordination_keys gauge
-rollcall_coordination_keys 1
-# HELP rollcall_coordination_permits Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.
-# TYPE rollcall_coordination_permits gauge
-rollcall_coordination_permits{kind="lock",of="all"} 0
-rollcall_coordination_permits{kind="lock",of="holders"} 0
-rollcall_coordination_permits{kind="lock",of="queue"} 0
-rollcall_coordination_permits{kind="semaphore",of="all"} 1
-rollcall_coordination_permits{kind="semaphore",of="holders"} 1
-rollcall_coordination_permits{kind="semaphore",of="queue"} 0
-# HELP rollcall_coordination_sessions Sessions in this node's state.
-# TYPE rollcall_coordination_sessions gauge
-rollcall_coordination_sessions 1
-# HELP rollcall_coordination_watchers Reads of this node that wait for a change of a key, a session or a lock.
-# TYPE rollcall_coordination_watchers gauge
-rollcall_coordination_watchers 1
-`
-	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "rollcall_coordination_keys", "rollcall_coordination_permits",
-		"rollcall_coordination_sessions", "rollcall_coordination_watchers"); err != nil {
-		t.Error(err)
-	}
 }

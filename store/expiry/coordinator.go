@@ -1,0 +1,110 @@
+package expiry
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+const (
+	// endingBatch bounds the ends of sessions and lock-delays in one entry, and endingLimit those that one
+	// step proposes.
+	endingBatch = 500
+	endingLimit = 10_000
+	// hearing is how long after a stall those who could not be heard have to renew.
+	hearing = time.Second
+)
+
+// CoordinatorEnv is what a coordinator needs of the store that it works for.
+type CoordinatorEnv struct {
+	// clock and confirm are as in evictionEnv.
+	Clock   func() (now int64, stalls int)
+	Confirm func(context.Context) bool
+	Due     func(now int64, limit int) []kv.Op
+	Apply   func(context.Context, ...kv.Op) ([]kv.Result, error)
+	Log     *slog.Logger
+	Metrics *CoordinatorMetrics
+}
+
+// Coordinator ends sessions and lock-delays at their time, for one leadership. It looks at every
+// reading of the clock, at the top of a heap: a session goes within a tenth of a second of its end. What is
+// not committed is looked for again at the next reading, by what the state says then.
+//
+// All times are the lease clock's.
+type Coordinator struct {
+	CoordinatorEnv
+	believed int   // stalls of the clock up to which this node's knowledge was confirmed
+	next     int64 // nothing is ended before
+	row      stallRow
+	failing  bool // the last proposal was not committed, and that was logged
+}
+
+// Run ends sessions and lock-delays until ctx ends.
+func (c *Coordinator) Run(ctx context.Context) {
+	wait.Every(ctx, ClockInterval, func(time.Time) { c.step(ctx) })
+}
+
+// step ends what is due. A panic costs that step only.
+func (c *Coordinator) step(ctx context.Context) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.Metrics.panics.Inc()
+			c.Log.Error("ending sessions panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	now, stalls := c.Clock()
+	c.row.note(now, stalls != c.believed)
+	if stalls != c.believed {
+		c.catchUp(ctx, now, stalls)
+		return
+	}
+	until := now
+	if now < c.next {
+		began, long := c.row.long(2 * hearing.Milliseconds())
+		if !long {
+			return
+		}
+		until = began
+	}
+	c.row.over()
+	for ops := range slices.Chunk(c.Due(until, endingLimit), endingBatch) {
+		if !c.propose(ctx, ops) {
+			return
+		}
+	}
+}
+
+// catchUp comes back from a stall, as the evictor does.
+func (c *Coordinator) catchUp(ctx context.Context, now int64, stalls int) {
+	if c.Confirm(ctx) {
+		c.believed, c.next = stalls, now+hearing.Milliseconds()
+	}
+}
+
+// propose applies what is due. That it could not be applied is said once, until something was.
+func (c *Coordinator) propose(ctx context.Context, ops []kv.Op) bool {
+	results, err := c.Apply(ctx, ops...)
+	if err != nil && !c.failing && ctx.Err() == nil {
+		c.Log.Warn("the end of sessions or lock-delays was not committed", "operations", len(ops), "err", err)
+	}
+	c.failing = err != nil
+	expired := 0
+	for i, r := range results {
+		if _, session := ops[i].(kv.ExpireSession); session && r.Index != 0 {
+			expired++
+		}
+	}
+	if expired > 0 {
+		c.Metrics.Expired.Add(float64(expired))
+		c.Log.Info("sessions expired", "sessions", expired)
+	}
+	return err == nil
+}
+
+// NewCoordinator makes a coordinator for a leadership that was just established.
+func NewCoordinator(env CoordinatorEnv) *Coordinator { return &Coordinator{CoordinatorEnv: env} }
