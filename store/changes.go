@@ -7,8 +7,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// awaitChanges is Service.Changes of a node that stops when closing ends.
-func awaitChanges(ctx, closing context.Context, watchers *registry.Watchers, newest func() *registry.View, after registry.Index, which registry.Selector) (registry.Changes, error) {
+// AwaitChanges is Service.Changes of a node that stops when closing ends.
+func AwaitChanges(ctx, closing context.Context, watchers *registry.Watchers, newest func() *registry.View, after registry.Index, which registry.Selector) (registry.Changes, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(closing, cancel)()

@@ -3,10 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,7 +82,7 @@ const (
 	SyncNone     Sync = "none"     // when the node stops
 )
 
-func (c *Config) setDefaults() {
+func (c *Config) SetDefaults() {
 	settings := cmp.Or(c.Settings, registry.DefaultSettings())
 	setting.Fill(c)
 	c.Settings = settings // as they were given: zeros are what the state takes them for
@@ -108,43 +105,4 @@ func (c *Config) setDefaults() {
 		// was lost may end as unknown; for a comparison that does not matter.
 		c.InFlight = 4096
 	}
-}
-
-// settingsWatch says when the settings that hold in the cluster, which are those of whoever leads,
-// are not this node's own: an operator who changed one file of three wants to know.
-type settingsWatch struct {
-	own   registry.Settings
-	state func() registry.Settings // those that hold now
-	log   *slog.Logger
-
-	mu   sync.Mutex
-	said string // what was logged last; "": they agree
-}
-
-// note compares the settings that hold with this node's own, and logs a change of the result.
-func (w *settingsWatch) note() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	differs := differences(w.state(), w.own)
-	if differs == w.said {
-		return
-	}
-	w.said = differs
-	if differs == "" {
-		w.log.Info("this node's settings are the cluster's again")
-		return
-	}
-	w.log.Warn("the cluster's settings are not this node's: those of the leader hold", "differing", differs)
-}
-
-// differences names the settings that differ, by their configuration keys; "" if none does.
-func differences(state, own registry.Settings) string {
-	var words []string
-	here := setting.Of(&own)
-	for i, there := range setting.Of(&state) {
-		if there.String() != here[i].String() {
-			words = append(words, fmt.Sprintf("%s is %s in the cluster and %s here", there.Key, cmp.Or(there.String(), there.Zero), cmp.Or(here[i].String(), there.Zero)))
-		}
-	}
-	return strings.Join(words, "; ")
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus"
+	"github.com/seed-20419f34/rollcall/store/local"
 )
 
 // engine is what orders a node's operations and replicates them, in either mode. Nothing of it runs yet.
@@ -25,9 +27,9 @@ type engine struct {
 	peers   *peers
 	// coordination is sessions, keys and locks; nil: they need consensus, which this node is without.
 	coordination httpd.Coordination
-	// setSyncDelay is store.Raft's or store.Local's.
+	// setSyncDelay is consensus.Raft's or local.Store's.
 	setSyncDelay func(time.Duration)
-	// leaderDiskFull is store.Raft's; nil in mode ap.
+	// leaderDiskFull is consensus.Raft's; nil in mode ap.
 	leaderDiskFull func(context.Context) bool
 }
 
@@ -56,7 +58,7 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 	config := c.storeConfig(env)
 	config.Spares = p.spares
 	config.Answer = p.answer
-	raft, err := store.OpenRaft(config)
+	raft, err := consensus.Open(config)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +84,7 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 }
 
 // lead does beside the store what only a leader does: it sends to the peers and probes services.
-func (c *Config) lead(ctx context.Context, raft *store.Raft, p *peers, env engineEnv) {
+func (c *Config) lead(ctx context.Context, raft *consensus.Raft, p *peers, env engineEnv) {
 	var both sync.WaitGroup
 	defer both.Wait()
 	both.Go(func() {
@@ -95,7 +97,7 @@ func (c *Config) lead(ctx context.Context, raft *store.Raft, p *peers, env engin
 }
 
 // prober makes what runs the HTTP and TCP checks of services.
-func (c *Config) prober(raft *store.Raft, env engineEnv) *probe.Prober {
+func (c *Config) prober(raft *consensus.Raft, env engineEnv) *probe.Prober {
 	return probe.New(probe.Config{
 		Registry: raft,
 		Watch:    func() (<-chan struct{}, func()) { return raft.Coordination().WatchCatalog("") },
@@ -117,21 +119,21 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 		defer close(copied)
 		return p.replicator.Copy(ctx)
 	}
-	local, err := store.OpenLocal(config)
+	node, err := local.Open(config)
 	if err != nil {
 		return nil, err
 	}
 	p.ask = p.answer
 	p.sends = func() string { return "" }
-	service := planted(env.name, local)
+	service := planted(env.name, node)
 	if err := c.openPeers(p, env, service, func() string {
-		id, _ := local.Identity()
+		id, _ := node.Identity()
 		return id
 	}); err != nil {
-		return nil, errors.Join(err, abandon(local.Run))
+		return nil, errors.Join(err, abandon(node.Run))
 	}
 	run := func(ctx context.Context) error {
-		return together(ctx, local.Run, func(ctx context.Context) {
+		return together(ctx, node.Run, func(ctx context.Context) {
 			select {
 			case <-copied:
 				p.send(ctx, env.log)
@@ -139,7 +141,7 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, local}, peers: p, setSyncDelay: local.SetSyncDelay}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, node}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
 }
 
 // storeConfig is the settings of the store, and what is none of them.

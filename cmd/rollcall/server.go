@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/httpd"
-	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 func newServerCommand() *cobra.Command {
@@ -93,7 +93,7 @@ func (n *node) run(ctx context.Context) error {
 	select {
 	case err := <-stored:
 		n.closeListeners()
-		if errors.Is(err, store.ErrDamaged) { // as at the start, where it would be refused
+		if errors.Is(err, disk.ErrDamaged) { // as at the start, where it would be refused
 			return err
 		}
 		return cli.Fatal(fmt.Errorf("the node stopped, because going on could lose data: %w", err))

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
 // oneNode is a node that founds a cluster by itself.
@@ -294,8 +294,8 @@ func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
 		err  error // of the store
 		want error // as httpd knows it
 	}{
-		{name: "unknown node", err: store.ErrUnknownMember, want: httpd.ErrUnknownMember},
-		{name: "refused", err: store.ErrMembership, want: httpd.ErrMembership},
+		{name: "unknown node", err: consensus.ErrUnknownMember, want: httpd.ErrUnknownMember},
+		{name: "refused", err: consensus.ErrMembership, want: httpd.ErrMembership},
 		{name: "no leader", err: registry.ErrNoLeader, want: registry.ErrNoLeader},
 		{name: "unknown outcome", err: registry.ErrUnknownOutcome, want: registry.ErrUnknownOutcome},
 	} {
@@ -309,10 +309,10 @@ func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
 }
 
 func TestANodesIndexIsThatOfItsAnswers(t *testing.T) {
-	n := store.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: 7, Reachable: true}
+	n := consensus.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: 7, Reachable: true}
 	want := api.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: "c0ffee-7"}
 	expect.Equal(t, nodeStatus("c0ffee", n), want, "got")
-	got := nodeStatus("c0ffee", store.NodeStatus{ID: "n1", Role: "unreachable"})
+	got := nodeStatus("c0ffee", consensus.NodeStatus{ID: "n1", Role: "unreachable"})
 	expect.That(t, got.Index == "", "a node that did not answer is at %q, want no index", got.Index)
 }
 

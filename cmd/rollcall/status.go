@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication"
-	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -142,7 +142,7 @@ func (e recentEvents) Table() [][]string {
 }
 
 // cluster shows the store's nodes to package httpd.
-type cluster struct{ store *store.Raft }
+type cluster struct{ store *consensus.Raft }
 
 // Status implements httpd.Cluster.
 func (c cluster) Status(ctx context.Context) api.Status {
@@ -157,7 +157,7 @@ func (c cluster) Status(ctx context.Context) api.Status {
 	return status
 }
 
-func nodeStatus(epoch string, n store.NodeStatus) api.NodeStatus {
+func nodeStatus(epoch string, n consensus.NodeStatus) api.NodeStatus {
 	shown := api.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied}
 	if n.Reachable {
 		shown.Index = formatIndex(epoch, n.Index)
@@ -181,9 +181,9 @@ type members struct {
 func (m members) Remove(ctx context.Context, name string) error {
 	err := m.store.RemoveMember(ctx, name)
 	switch {
-	case errors.Is(err, store.ErrUnknownMember):
+	case errors.Is(err, consensus.ErrUnknownMember):
 		return inTermsOf{err, httpd.ErrUnknownMember}
-	case errors.Is(err, store.ErrMembership):
+	case errors.Is(err, consensus.ErrMembership):
 		return inTermsOf{err, httpd.ErrMembership}
 	}
 	return err

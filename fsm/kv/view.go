@@ -328,7 +328,7 @@ func (v *View) Delayed(key string) int64 {
 	return 0
 }
 
-// Service is sessions, keys and locks as their users see them. It needs consensus: only store.Raft
+// Service is sessions, keys and locks as their users see them. It needs consensus: only consensus.Raft
 // implements it. Safe for concurrent use. Its errors are those of registry.Service.
 type Service interface {
 	// Apply performs ops in order, one result per op. The context bounds the wait, not the effect.

@@ -1,0 +1,169 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// Apply implements registry.Service.
+func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	items := make([]fsm.Item, len(ops))
+	patient := len(ops) > 0
+	renewals, unknown := true, false
+	for i, op := range ops {
+		items[i] = fsm.Item{Origin: origin, Op: s.shorten(op)}
+		patient = patient && s.repeatsCheck(op)
+		renew, ok := items[i].Op.(registry.Renew)
+		renewals = renewals && ok
+		unknown = unknown || ok && !s.finds(renew)
+	}
+	if renewals && unknown {
+		return s.renewUnknown(ctx, origin, ops)
+	}
+	return s.commitOps(ctx, items, ops, patient)
+}
+
+func (s *Raft) commitOps(ctx context.Context, items []fsm.Item, ops []registry.Op, patient bool) ([]registry.Result, error) {
+	results, err := s.applyItems(ctx, items, patient)
+	if err != nil {
+		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
+	}
+	return s.resendByName(ctx, items, ops, results.registry)
+}
+
+// finds says that this node's copy has the instance of a renewal.
+func (s *Raft) finds(renew registry.Renew) bool {
+	if renew.Handle != (registry.Handle{}) {
+		return true
+	}
+	_, ok := s.machine.View().Find(renew.Key)
+	return ok
+}
+
+// renewUnknown answers renewals, some of them of instances that this node does not know. Anybody can send
+// those without end, so the log does not get them: they are not found if that is what a linearizable read says.
+// The others are committed.
+func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
+	if err := s.catchUp(ctx, registry.Linearizable); err != nil {
+		return nil, fmt.Errorf("renew %d instances: %w", len(ops), err)
+	}
+	results := make([]registry.Result, len(ops))
+	var items []fsm.Item
+	var known []registry.Op
+	var where []int
+	for i, op := range ops {
+		if renew := op.(registry.Renew); s.machine.Ignores(origin, renew) {
+			results[i] = registry.Result{Outcome: registry.NotFound}
+			continue
+		}
+		items = append(items, fsm.Item{Origin: origin, Op: s.shorten(op)})
+		known, where = append(known, op), append(where, i)
+	}
+	if len(known) == 0 {
+		return results, nil
+	}
+	committed, err := s.commitOps(ctx, items, known, false)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range committed {
+		results[where[i]] = r
+	}
+	return results, nil
+}
+
+// shorten replaces the name of a renewal by the lease's handle, where this node knows one. What another
+// server renewed stays as it is: its record has more to say than a handle has room for.
+func (s *Raft) shorten(op registry.Op) registry.Op {
+	renew, ok := op.(registry.Renew)
+	if !ok || renew.Overridden != registry.Unknown || renew.Life != 0 || renew.Age != 0 {
+		return op
+	}
+	if l, ok := s.machine.View().Find(renew.Key); ok {
+		renew.Handle = l.Handle
+		return renew
+	}
+	return op
+}
+
+// resendByName repeats, once and by name, the renewals whose handle turned out to be dead: this
+// node's view was behind.
+func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registry.Op, results []registry.Result) ([]registry.Result, error) {
+	var again []fsm.Item
+	var where []int
+	for i, r := range results {
+		if r.Outcome == registry.GoneHandle {
+			again = append(again, fsm.Item{Origin: items[i].Origin, Op: ops[i]})
+			where = append(where, i)
+		}
+	}
+	if len(again) == 0 {
+		return results, nil
+	}
+	second, err := s.applyItems(ctx, again, false)
+	if err != nil {
+		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), store.Partly(len(results)-len(again), err))
+	}
+	results = slices.Clone(results) // the state machine remembers the other
+	for i, r := range second.registry {
+		results[where[i]] = r
+	}
+	return results, nil
+}
+
+// applyItems commits items in order, in as few batches as their size allows. None is committed if one
+// is too large. Patient ones wait for company.
+func (s *Raft) applyItems(ctx context.Context, items []fsm.Item, patient bool) (answers, error) {
+	var few [8]int // most calls are one heartbeat
+	sizes := few[:0]
+	for i, item := range items {
+		size := store.SizeOf(item)
+		if size > store.MaxOpBytes {
+			return answers{}, fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, store.MaxOpBytes, registry.ErrTooLarge)
+		}
+		sizes = append(sizes, size)
+	}
+	commit := s.committer.commit
+	if patient {
+		commit = s.committer.gather
+	}
+	var results answers
+	for len(items) > 0 {
+		n, size := fit(sizes)
+		part, err := commit(ctx, items[:n], size)
+		if err != nil {
+			return answers{}, store.Partly(len(results.registry), err)
+		}
+		if n == len(items) && results.registry == nil {
+			return part, nil
+		}
+		results.add(part)
+		items, sizes = items[n:], sizes[n:]
+	}
+	return results, nil
+}
+
+// fit says how many operations make a batch, one at least, and their size together.
+func fit(sizes []int) (n, size int) {
+	for n < len(sizes) && (n == 0 || size+sizes[n] <= maxBatchBytes) {
+		size += sizes[n]
+		n++
+	}
+	return n, size
+}
+
+// repeatsCheck says whether an operation is a heartbeat that tells of a check what this node has of it
+// already, as most do: it changes nothing but the time of the last one. One that passes keeps its output.
+func (s *Raft) repeatsCheck(op registry.Op) bool {
+	beat, ok := op.(registry.SetCheck)
+	if !ok || !beat.TTL {
+		return false
+	}
+	c, ok := s.machine.View().CheckOn(beat.Node, beat.Check)
+	return ok && c.Status == beat.Status && (c.Status == registry.Passing || c.Output == beat.Output)
+}

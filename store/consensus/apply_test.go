@@ -1,0 +1,292 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// padded is a registration of about so many bytes.
+func padded(id string, size int) registry.Register {
+	i := instance("A", id, 90)
+	i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", size)}}
+	return registry.Register{Instance: i}
+}
+
+func TestOperationsBeyondOneBatchTakeEffectInOrder(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	var ops []registry.Op
+	for i := range 20 {
+		ops = append(ops, padded(fmt.Sprintf("i%d", i), 60<<10)) // five batches
+	}
+	ops = append(ops, registry.Cancel{Key: registry.NewKey("A", "i0")})
+	results := need.Got(c.nodes[0].Apply(context.Background(), registry.FromClient, ops...))(t)
+	for i := 1; i < len(results); i++ {
+		expect.That(t, results[i].Outcome == registry.Done && results[i].Index > results[i-1].Index,
+			"operation %d: %+v after %+v, want done and a higher index", i, results[i], results[i-1])
+	}
+	got := c.nodes[0].read(t, registry.Linearizable).Len()
+	expect.That(t, got == 19, "%d instances, want 19", got)
+}
+
+func TestNothingIsDoneIfOneOperationIsTooLarge(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	_, err := c.nodes[0].Apply(context.Background(), registry.FromClient, padded("small", 10), padded("huge", store.MaxOpBytes))
+	expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
+	got := c.nodes[0].read(t, registry.Linearizable).Len()
+	expect.That(t, got == 0, "%d instances, want none", got)
+}
+
+func TestACallThatWasDonePartlyIsUnknown(t *testing.T) {
+	expect.ErrorIs(t, store.Partly(0, registry.ErrNoLeader), registry.ErrNoLeader, "nothing done: got")
+	err := store.Partly(3, registry.ErrNoLeader)
+	expect.That(t, errors.Is(err, registry.ErrUnknownOutcome) && !errors.Is(err, registry.ErrNoLeader),
+		"some done: got %v, want ErrUnknownOutcome and not ErrNoLeader", err)
+}
+
+func TestOnlyWhatAClientRenewsIsShortened(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	key := registry.NewKey("A", "i0")
+	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
+	tests := []struct {
+		name  string
+		renew registry.Renew
+		short bool
+	}{
+		{"a client's", registry.Renew{Key: key, LastDirty: 5}, true},
+		{"with an override", registry.Renew{Key: key, Overridden: registry.Down}, false},
+		{"of a life", registry.Renew{Key: key, Life: 1}, false},
+		{"of some time ago", registry.Renew{Key: key, Age: 1}, false},
+		{"of an unknown instance", registry.Renew{Key: registry.NewKey("A", "i1")}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := c.nodes[0].shorten(tt.renew).(registry.Renew)
+			expect.That(t, (got.Handle != registry.Handle{}) == tt.short, "got %+v, want a handle: %v", got, tt.short)
+		})
+	}
+}
+
+func TestTheSizeOfARenewalIsNotUnderestimated(t *testing.T) {
+	i := fsm.Item{
+		Origin: registry.Origin{Kind: registry.RemoteDC, DC: strings.Repeat("d", 63)},
+		Op:     registry.Renew{Key: registry.NewKey("APP", "id"), LastDirty: math.MaxInt64, Overridden: registry.Down, Life: math.MaxUint32, Age: math.MaxInt64},
+	}
+	empty := len(fsm.AppendBatch(nil, fsm.BatchID{}, nil))
+	got, want := store.SizeOf(i), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{i}))-empty
+	expect.That(t, got >= want, "%d bytes, but it takes %d", got, want)
+}
+
+func TestAReplicaIsBoundedAsARegistrationIs(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	large := registry.Replica{Instance: padded("huge", store.MaxOpBytes).Instance, Life: 1}
+	expect.ErrorIs(t, expect.Err(c.nodes[0].Apply(context.Background(), registry.FromEureka, large)), registry.ErrTooLarge, "got")
+}
+
+// What an answer is made of after it was given is nobody's: the state machine remembers it, and snapshots have it.
+func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	n.apply(t, registry.Register{Instance: instance("A", "x", 90)})
+	renew := registry.Renew{Key: registry.NewKey("A", "x")}
+	remembered := []registry.Result{{Outcome: registry.GoneHandle}}
+	got, err := n.resendByName(context.Background(), []fsm.Item{{Op: renew}}, []registry.Op{renew}, remembered)
+	expect.That(t, err == nil && len(got) == 1 && got[0].Outcome == registry.Done, "got %+v, %v, want the renewal done", got, err)
+	expect.That(t, remembered[0].Outcome == registry.GoneHandle, "the remembered answer is %+v now", remembered[0])
+}
+
+// newTestCommitter returns a committer that nobody takes anything from.
+func newTestCommitter() *committer {
+	return newCommitter(&Raft{peers: newPeers(nil, nil), cfg: store.Config{InFlight: 1}, metrics: newMetrics(prometheus.NewRegistry())})
+}
+
+// waiting is how many calls are queued, and how many wait for company.
+func (c *committer) waiting() (queued, gathered int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls), len(c.gathered)
+}
+
+func renewal() []fsm.Item { return []fsm.Item{{KV: kv.RenewSession{ID: sessionID(1)}}} }
+
+func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		began := time.Now()
+		for range 10 {
+			all.Go(func() { c.gather(ctx, renewal(), 50) })
+			time.Sleep(gatherFor / 20)
+		}
+		synctest.Wait()
+		queued, _ := c.waiting()
+		expect.That(t, queued == 0, "%d renewals are queued after half the time, want none", queued)
+		time.Sleep(gatherFor / 2)
+		synctest.Wait()
+		if queued, gathered := c.waiting(); queued != 10 || gathered != 0 || len(c.wake) != 1 {
+			t.Errorf("%d are queued, %d are not, want all; woken: %d", queued, gathered, len(c.wake))
+		}
+		c.mu.Lock()
+		for _, k := range c.calls {
+			got := k.arrived.Sub(began)
+			expect.That(t, got == gatherFor, "counted as arrived %v after the first came, want when they were queued", got)
+		}
+		c.mu.Unlock()
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { c.gather(ctx, renewal(), 50) })
+		synctest.Wait()
+		all.Go(func() { c.commit(ctx, []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50) })
+		synctest.Wait()
+		queued, gathered := c.waiting()
+		expect.That(t, queued == 1 && gathered == 1, "%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCommitter(&Raft{peers: newPeers(nil, nil), cfg: store.Config{InFlight: 1, Test: store.TestConfig{NoBatching: true}}, metrics: newMetrics(prometheus.NewRegistry())})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { c.gather(ctx, renewal(), 50) })
+		synctest.Wait()
+		queued, _ := c.waiting()
+		expect.That(t, queued == 1, "%d are queued, want it queued at once", queued)
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestARenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithTimeout(t.Context(), gatherFor/2)
+		defer cancel()
+		_, err := c.gather(ctx, renewal(), 50)
+		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
+			"got %v, want the context's error: it certainly had no effect", err)
+		time.Sleep(gatherFor)
+		if b, _ := c.take(); b != nil {
+			t.Errorf("%d calls were taken", len(b.calls))
+		}
+	})
+}
+
+func TestARenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		c.s.id = &disk.Identity{}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*gatherFor)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.gather(ctx, renewal(), 50)
+			done <- err
+		}()
+		time.Sleep(gatherFor)
+		synctest.Wait()
+		b, _ := c.take()
+		need.That(t, b != nil, "nothing was taken")
+		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
+	})
+}
+
+func TestRenewalsAreAnsweredWhenTheNodeStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.gather(t.Context(), renewal(), 50)
+			done <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		c.shut()
+		if err := <-done; !errors.Is(err, registry.ErrClosed) || time.Since(began) > 0 {
+			t.Errorf("got %v after %v, want ErrClosed at once", err, time.Since(began))
+		}
+		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), renewal(), 50)), registry.ErrClosed, "after the end: got")
+		time.Sleep(2 * gatherFor)
+	})
+}
+
+func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	const sessions = 30
+	for i := range sessions {
+		c.nodes[0].createSession(t, sessionID(i), time.Hour, 0)
+	}
+	before := c.nodes[0].keys(t)
+	var all sync.WaitGroup
+	for i := range sessions {
+		all.Go(func() {
+			got := c.nodes[i%3].coordinate(t, kv.RenewSession{ID: sessionID(i)})
+			expect.That(t, got.OK && got.Session != nil && got.Session.ID == sessionID(i) && got.Index == 0,
+				"renewal of session %d: %+v, want it done, with the session and without an index", i, got)
+		})
+	}
+	all.Wait()
+	if got := c.nodes[1].coordinate(t, kv.RenewSession{ID: sessionID(sessions)}); got.OK {
+		t.Errorf("renewal of an unknown session: %+v", got)
+	}
+	if after := c.nodes[0].keys(t); after.Index() != before.Index() {
+		t.Errorf("the index went from %d to %d by renewals", before.Index(), after.Index())
+	}
+}
+
+func TestOnlyHeartbeatsThatChangeNothingAreGathered(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	for i, status := range []registry.CheckStatus{registry.Passing, registry.Critical} {
+		n.apply(t, registry.RegisterCatalog{Checks: []*registry.Check{{
+			ID: fmt.Sprint(i), Name: "c", Type: "ttl", TTL: 60_000, Status: status, Output: "as before",
+		}}})
+	}
+	tests := []struct {
+		name string
+		op   registry.Op
+		want bool
+	}{
+		{"passing as before", registry.SetCheck{Check: "0", TTL: true, Output: "as before"}, true},
+		{"passing with another output", registry.SetCheck{Check: "0", TTL: true, Output: "other"}, true},
+		{"another state", registry.SetCheck{Check: "0", TTL: true, Status: registry.Warning, Output: "as before"}, false},
+		{"critical as before", registry.SetCheck{Check: "1", TTL: true, Status: registry.Critical, Output: "as before"}, true},
+		{"critical with another output", registry.SetCheck{Check: "1", TTL: true, Status: registry.Critical, Output: "other"}, false},
+		{"not a heartbeat", registry.SetCheck{Check: "0", Output: "as before"}, false},
+		{"an unknown check", registry.SetCheck{Check: "2", TTL: true}, false},
+		{"a renewal of a lease", registry.Renew{}, false},
+	}
+	for _, tt := range tests {
+		expect.Equal(t, n.repeatsCheck(tt.op), tt.want, "%s: gathered", tt.name)
+	}
+	if got := n.apply(t, registry.SetCheck{Check: "0", TTL: true}); got.Outcome != registry.Done || got.Index != 0 {
+		t.Errorf("a gathered heartbeat: %+v, want it done without an index", got)
+	}
+}

@@ -1,0 +1,191 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// moveLeadership has another node than the present leader lead, and returns which.
+func (c *testCluster) moveLeadership() int {
+	c.t.Helper()
+	from := c.leader()
+	to := (from + 1) % len(c.nodes)
+	eventually(c.t, "leadership is moved", func() bool {
+		if at := c.leader(); at != to {
+			n := c.nodes[to]
+			future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(n.id.ServerID), raft.ServerAddress(n.net.Addr().String()))
+			if err := waitFuture(context.Background(), future, limit); err != nil {
+				c.t.Logf("transfer: %v", err)
+			}
+		}
+		return c.nodes[to].Health().Leads
+	})
+	return to
+}
+
+func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	var running [3]atomic.Int32
+	var hasRead [3]atomic.Bool // before that no leadership may move
+	returned := make(chan int, len(c.nodes))
+	for i, n := range c.nodes {
+		go func() {
+			n.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) {
+				expect.That(t, running[i].Add(1) <= 1, "%s: called again before it returned", n.cfg.Node)
+				if _, err := n.View(ctx, registry.Linearizable); err != nil && ctx.Err() == nil {
+					t.Errorf("%s: a read of the established leader: %v", n.cfg.Node, err)
+				}
+				hasRead[i].Store(true)
+				<-ctx.Done()
+				hasRead[i].Store(false)
+				running[i].Add(-1)
+			})
+			returned <- i
+		}()
+	}
+	runsOn := func(at int) func() bool {
+		return func() bool {
+			for i := range running {
+				if (running[i].Load() == 1) != (i == at) || hasRead[i].Load() != (i == at) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	eventually(t, "it runs on the leader", runsOn(c.leader()))
+	eventually(t, "it runs on the next leader", runsOn(c.moveLeadership()))
+	eventually(t, "it runs on the one after", runsOn(c.moveLeadership()))
+	stopped := c.leader()
+	expect.OK(t, c.nodes[stopped].halt())
+	got := <-returned
+	expect.That(t, got == stopped, "it ended on node %d, want the one that was stopped, %d", got+1, stopped+1)
+	stop()
+	<-returned
+	<-returned
+}
+
+func TestWorkOfTheLeaderThatEndsEarlyIsNotBegunAgain(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	calls := 0
+	done := make(chan struct{})
+	first := make(chan struct{}, 2)
+	go func() {
+		defer close(done)
+		c.nodes[0].WhileLeading(ctx, func(context.Context, registry.Epoch) { calls++; first <- struct{}{} })
+	}()
+	<-first
+	c.nodes[0].changed.Fire() // news, but not of another leadership
+	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
+	stop()
+	<-done
+	expect.That(t, calls == 1, "called %d times in one leadership", calls)
+}
+
+func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *store.Config) {
+		name := cfg.Node
+		cfg.Answer = func(_ context.Context, question []byte) ([]byte, error) {
+			if string(question) == "impossible" {
+				return nil, fmt.Errorf("%s cannot", name)
+			}
+			return fmt.Appendf(nil, "%s heard %s", name, question), nil
+		}
+	})
+	for range 2 {
+		eventually(t, "all know the leader", func() bool {
+			leader := c.nodes[c.leader()].cfg.Node
+			for _, n := range c.nodes {
+				if n.Leader() != leader {
+					return false
+				}
+			}
+			return true
+		})
+		leader := c.nodes[c.leader()].cfg.Node
+		for _, n := range c.nodes {
+			got, err := n.AskLeader(t.Context(), []byte("this"))
+			want := leader + " heard this"
+			expect.That(t, err == nil && string(got) == want, "%s was told %q (%v), want %q", n.cfg.Node, got, err, want)
+			if _, err := n.AskLeader(t.Context(), []byte("impossible")); err == nil || !strings.Contains(err.Error(), leader+" cannot") || errors.Is(err, registry.ErrNoLeader) {
+				t.Errorf("%s was told %v, want what the leader said", n.cfg.Node, err)
+			}
+		}
+		c.moveLeadership()
+	}
+}
+
+func TestQuestionsThatNobodyAnswers(t *testing.T) {
+	c := startCluster(t, 3, func(cfg *store.Config) {
+		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	leader := c.leader()
+	asked := c.nodes[(leader+1)%3]
+	t.Run("the caller gives up", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 1)
+		defer cancel()
+		_, err := asked.AskLeader(ctx, nil)
+		expect.That(t, errors.Is(err, context.DeadlineExceeded), "got %v, want the context's error", err)
+	})
+	t.Run("the leader goes", func(t *testing.T) {
+		done := make(chan error, 1)
+		go func() {
+			_, err := asked.AskLeader(t.Context(), nil)
+			done <- err
+		}()
+		expect.OK(t, c.nodes[leader].halt())
+		if err := <-done; err == nil {
+			t.Error("got an answer of nobody")
+		}
+	})
+	t.Run("there is no leader", func(t *testing.T) {
+		expect.OK(t, c.nodes[(leader+2)%3].halt())
+		eventually(t, "the last one knows no leader", func() bool { return asked.Leader() == "" })
+		expect.ErrorIs(t, expect.Err(asked.AskLeader(t.Context(), nil)), registry.ErrNoLeader, "got")
+	})
+}
+
+func TestALeaderThatCeasesToBeOneDoesNotAnswer(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	c := startCluster(t, 3, func(cfg *store.Config) {
+		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	leader := c.leader()
+	done := make(chan error, 2)
+	for _, n := range []*testNode{c.nodes[leader], c.nodes[(leader+1)%3]} {
+		go func() {
+			_, err := n.AskLeader(t.Context(), nil)
+			done <- err
+		}()
+		<-asked
+	}
+	c.moveLeadership()
+	for range cap(done) {
+		expect.ErrorIs(t, <-done, registry.ErrNoLeader, "got")
+	}
+}
+
+func TestANodeWithoutAnAnswerSaysSo(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	_, err := c.nodes[0].AskLeader(t.Context(), nil)
+	expect.That(t, errors.Is(err, errNoAnswerHere), "got %v, want that it answers no questions", err)
+}

@@ -1,0 +1,134 @@
+package consensus
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// batch is a number of calls on their way.
+type batch struct {
+	calls  []*call
+	id     fsm.BatchID
+	items  []fsm.Item
+	wait   time.Duration // for a leader
+	oldest time.Time     // arrival of the call that has waited longest
+	sent   time.Time     // when it was first sent; zero: it certainly never was
+}
+
+// deadline is when the callers of a batch are told that it failed or that nobody knows.
+func (b *batch) deadline() time.Time {
+	if b.sent.IsZero() {
+		return b.oldest.Add(b.wait)
+	}
+	return b.sent.Add(answerWait)
+}
+
+// giveUpAt is when the answer to a batch that is sent now is waited for no longer.
+func (b *batch) giveUpAt(now time.Time) time.Time {
+	if b.sent.IsZero() {
+		return now.Add(answerWait)
+	}
+	return b.sent.Add(answerWait)
+}
+
+// encode encodes a batch for one attempt to send it.
+func (b *batch) encode(bound fsm.Bound) []byte {
+	id := b.id
+	id.Bound = bound
+	return fsm.AppendBatch(nil, id, b.items)
+}
+
+// A leader that runs another build may not know an operation that a follower sends, and can then read
+// nothing that stands behind it in the batch. It proposes nothing of such a batch and says so. The
+// follower knows where one call ends and the next begins: it divides the batch until the call that
+// cannot be read is alone, and refuses that one.
+
+// unread is the error of a batch that the leader could not read. It proposed nothing of it.
+type unread struct {
+	reason string
+	item   int  // the first one that it could not read; -1: it cannot say
+	all    bool // it reads no batch of this node's format version
+}
+
+// Error implements error.
+func (u *unread) Error() string { return "the leader cannot read the batch: " + u.reason }
+
+// Unwrap makes it one of the errors after which a batch certainly had no effect.
+func (u *unread) Unwrap() error { return errNotSent }
+
+// around divides the calls of a batch, of which there are two at least: into those before the call of an
+// item, that call, and those behind it; into halves if no call has the item. That the leader stumbled over
+// an item is a hint: what it takes for the beginning of that one can be the end of the one before.
+func (b *batch) around(item int) [][]*call {
+	from := len(b.calls) / 2
+	to := from
+	seen := 0
+	for i, k := range b.calls {
+		if seen <= item && item < seen+len(k.items) {
+			from, to = i, i+1
+			break
+		}
+		seen += len(k.items)
+	}
+	var parts [][]*call
+	for _, part := range [][]*call{b.calls[:from], b.calls[from:to], b.calls[to:]} {
+		if len(part) > 0 {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// call is one Apply of this node.
+type call struct {
+	items   []fsm.Item
+	size    int
+	arrived time.Time
+	state   atomic.Int32
+	done    chan struct{}
+	results answers
+	err     error
+}
+
+// answers are the answers to items: one of the registry per item, and one of coordination per item (nil:
+// no item is of coordination).
+type answers struct {
+	registry []registry.Result
+	kv       []kv.Result
+}
+
+// add appends the answers to further items, all of which are of coordination or none.
+func (a *answers) add(more answers) {
+	a.registry = append(a.registry, more.registry...)
+	a.kv = append(a.kv, more.kv...)
+}
+
+// cut takes the answers to the first n items off.
+func (a *answers) cut(n int) answers {
+	first := answers{registry: a.registry[:n:n]}
+	a.registry = a.registry[n:]
+	if a.kv != nil {
+		first.kv, a.kv = a.kv[:n:n], a.kv[n:]
+	}
+	return first
+}
+
+// States of a call. Whoever moves it out of queued decides what becomes of it.
+const (
+	queued int32 = iota
+	taken
+	abandoned
+)
+
+// proposal is a batch that another node sent to this one, the leader.
+type proposal struct {
+	batch []byte
+	bound fsm.Bound
+	done  chan struct{}
+	res   fsm.BatchResult
+	err   error
+}

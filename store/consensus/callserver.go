@@ -1,0 +1,90 @@
+package consensus
+
+import (
+	"bufio"
+	"encoding/gob"
+	"errors"
+	"net"
+	"net/rpc"
+	"sync"
+)
+
+// callTable is what a node answers on the node channel, by the name of the call. It speaks with clients of net/rpc. The server
+// of net/rpc finds methods by reflection, for which the linker must keep every exported method of the whole program: a fifth
+// of its size.
+type callTable map[string]acceptor
+
+// acceptor reads the arguments of a call and returns what performs it.
+type acceptor func(decode func(any) error) (perform func() (reply any, err error), err error)
+
+// callOf makes an entry of a method in the form of net/rpc.
+func callOf[A, R any](method func(A, *R) error) acceptor {
+	return func(decode func(any) error) (func() (any, error), error) {
+		var args A
+		if err := decode(&args); err != nil {
+			return nil, err
+		}
+		return func() (any, error) {
+			reply := new(R)
+			err := method(args, reply)
+			return reply, err
+		}, nil
+	}
+}
+
+// serve answers the calls of one connection, each as soon as it has ended, until the connection ends and all calls have.
+func (t callTable) serve(conn net.Conn) {
+	defer conn.Close()
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	requests, replies := gob.NewDecoder(bufio.NewReader(conn)), newReplies(conn)
+	for {
+		var request rpc.Request
+		if err := requests.Decode(&request); err != nil {
+			return
+		}
+		perform, err := t.accept(request.ServiceMethod, requests.Decode)
+		if err != nil {
+			replies.send(request, nil, err)
+			continue
+		}
+		calls.Go(func() {
+			reply, err := perform()
+			replies.send(request, reply, err)
+		})
+	}
+}
+
+func (t callTable) accept(name string, decode func(any) error) (func() (any, error), error) {
+	if accept, ok := t[name]; ok {
+		return accept(decode)
+	}
+	return nil, errors.Join(errors.New("this node knows no call "+name), decode(nil))
+}
+
+// replies writes the answers of one connection.
+type replies struct {
+	conn net.Conn
+
+	mu  sync.Mutex // guards the following
+	out *bufio.Writer
+	enc *gob.Encoder
+}
+
+func newReplies(conn net.Conn) *replies {
+	out := bufio.NewWriter(conn)
+	return &replies{conn: conn, out: out, enc: gob.NewEncoder(out)}
+}
+
+// send hangs up if it fails: who waits must not take a part of an answer for the next one.
+func (r *replies) send(request rpc.Request, reply any, err error) {
+	response := rpc.Response{ServiceMethod: request.ServiceMethod, Seq: request.Seq}
+	if err != nil {
+		response.Error, reply = err.Error(), struct{}{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := errors.Join(r.enc.Encode(&response), r.enc.Encode(reply), r.out.Flush()); err != nil {
+		r.conn.Close()
+	}
+}

@@ -1,0 +1,176 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/expiry"
+)
+
+const (
+	// enqueueTimeout bounds the wait for a place in Raft's own queue.
+	enqueueTimeout = time.Second
+	// establishTimeout is how long a new leader tries to commit its first entry before it gives
+	// leadership to somebody else.
+	establishTimeout = 10 * time.Second
+)
+
+// followNotify begins and ends leaderships as Raft tells. Two "true" in a row mean that leadership
+// was lost and won again in between.
+func (s *Raft) followNotify(ctx context.Context) {
+	end := func() {}
+	defer func() { end() }()
+	for {
+		select {
+		case leads := <-s.notify:
+			end()
+			end = func() {}
+			if leads {
+				end = s.beginLeadership(ctx)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beginLeadership runs a leadership until the returned function is called, which waits for its end.
+func (s *Raft) beginLeadership(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.serveAsLeader(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// serveAsLeader establishes this node as leader and does a leader's work until ctx ends.
+func (s *Raft) serveAsLeader(ctx context.Context) {
+	l, err := s.establish(ctx)
+	for ; err != nil; l, err = s.establish(ctx) {
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("could not establish leadership, passing it on", "err", err)
+		if err := waitFuture(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
+			s.log.Warn("leadership was not handed over, trying again to establish it", "err", err)
+		}
+		select { // it ends soon, if it was handed over
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
+	s.clock.Start(l.Established, time.Now())
+	s.lead.Store(l)
+	s.changed.Fire()
+	// At once, and not when the work below notices: until then this node's writes would be offered to
+	// its own Raft, which no longer takes them.
+	context.AfterFunc(ctx, func() {
+		s.lead.CompareAndSwap(l, nil)
+		s.changed.Fire()
+	})
+	s.metrics.elections.Inc()
+	s.metrics.leads.Set(1)
+	s.log.Info("leading", "term", l.Epoch.Term, "epoch", l.Epoch.Index)
+	s.work(ctx, l)
+	s.clock.Stop()
+	s.metrics.leads.Set(0)
+	s.log.Info("no longer leading", "term", l.Epoch.Term)
+}
+
+// establish commits the first entry of a leadership: only when it was applied does this node know
+// everything that earlier leaders acknowledged.
+func (s *Raft) establish(ctx context.Context) (*leadership, error) {
+	first := fsm.AppendEstablish(nil, fsm.Establish{Node: s.id.ServerID, Cluster: s.clusterID(), Settings: &s.cfg.Settings})
+	// What is committed already is applied first, a whole log after a restart: Raft has no place meanwhile.
+	applied, err := s.begin(first, establishTimeout).wait(ctx, establishTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("establish leadership: %w", err)
+	}
+	if now := s.raft.CurrentTerm(); now != applied.Epoch.Term {
+		return nil, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
+	}
+	return &leadership{Reign: expiry.NewReign(applied.Epoch, applied.Clock.Lease, s.machine.View()), lost: ctx, began: time.Now()}, nil
+}
+
+// work is what a leader does beside answering: it keeps the lease clock going, ends leases and sessions,
+// and makes newcomers voters.
+func (s *Raft) work(ctx context.Context, l *leadership) {
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	ending.Go(func() { expiry.NewEvictor(s.evictionEnv(l)).Run(ctx) })
+	ending.Go(func() { expiry.NewCoordinator(s.coordinationEnv()).Run(ctx) })
+	clock := time.NewTicker(expiry.ClockInterval)
+	defer clock.Stop()
+	slow := time.NewTicker(time.Second)
+	defer slow.Stop()
+	promoter := promoter{s: s}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-clock.C:
+			s.clock.Read(now)
+			// An idle cluster writes nothing, and the clock stands still.
+			if s.machine.NeedsClock() && now.UnixNano()-s.proposed.Load() > int64(expiry.TickAge) {
+				s.tick(ctx)
+			}
+		case <-slow.C:
+			l.Grow(s.leaseTime())
+			promoter.round(ctx)
+		}
+	}
+}
+
+// evictionEnv is what the evictor of a leadership needs.
+func (s *Raft) evictionEnv(l *leadership) expiry.EvictorEnv {
+	return expiry.EvictorEnv{
+		Epoch:   l.Epoch,
+		Clock:   func() (int64, int) { return s.clock.Read(time.Now()) },
+		Confirm: s.tick,
+		View:    s.machine.View,
+		Expired: s.machine.Expired,
+		Ending:  s.machine.Ending,
+		Owner:   s.machine.Owner,
+		Spares:  s.cfg.Spares,
+		Apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+			return s.Apply(ctx, registry.FromClient, ops...)
+		},
+		Draw:     rand.IntN,
+		Interval: s.cfg.EvictionInterval,
+		Upstream: s.cfg.EvictionTimer,
+		Log:      s.log,
+		Metrics:  s.metrics.eviction,
+	}
+}
+
+// tick commits an empty entry. A failure needs no words: leadership ends by itself then.
+func (s *Raft) tick(ctx context.Context) bool {
+	e, err := s.propose()
+	if err == nil {
+		_, err = e.results(ctx)
+	}
+	return err == nil
+}
+
+// coordinationEnv is what the coordinator of a leadership needs.
+func (s *Raft) coordinationEnv() expiry.CoordinatorEnv {
+	return expiry.CoordinatorEnv{
+		Clock:   func() (int64, int) { return s.clock.Read(time.Now()) },
+		Confirm: s.tick,
+		Due:     s.machine.KVDue,
+		Apply:   s.Coordination().Apply,
+		Log:     s.log,
+		Metrics: s.metrics.coordination,
+	}
+}

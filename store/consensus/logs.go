@@ -1,0 +1,88 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// noteRefused says of an entry that came damaged whose it is. The leader sends it again and again, so it is
+// said once.
+func (s *Raft) noteRefused(index uint64) {
+	s.metrics.refused.Inc()
+	if s.lastRefused.Swap(index) == index {
+		return
+	}
+	address, id := s.raft.LeaderWithID()
+	s.log.Error("an entry came damaged from the leader and is not stored: if this goes on, look at the leader's memory, and at the network between",
+		"index", index, "leader", nameOf(string(id)), "addr", string(address))
+}
+
+// noteDamaged says that this node's memory does not keep what it is given.
+func (s *Raft) noteDamaged(index uint64) {
+	s.metrics.damaged.Inc()
+	if s.lastDamaged.Swap(index) != index {
+		s.log.Error("an entry is damaged in this node's memory, and is read from the disk instead: look at the memory", "index", index)
+	}
+}
+
+// SetSyncDelay makes each durable write to the log take so much longer from now on; 0: no longer.
+func (s *Raft) SetSyncDelay(by time.Duration) { s.disk.delay.Set(by) }
+
+// watchDisk notices calls to the disk that do not return.
+func (s *Raft) watchDisk(ctx context.Context) {
+	dog := watchdog[diskCall]{limit: hungDisk}
+	wait.Every(ctx, watchInterval, func(now time.Time) {
+		if call, hangs := dog.look(now, s.disk.running()); hangs {
+			s.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", call.name, hungDisk))
+		}
+	})
+}
+
+// logWatchInterval is how often the size of the log is looked at.
+const logWatchInterval = 2 * time.Second
+
+// leastTrailing is how many entries stay behind a snapshot in any case, so that what is next in the log is
+// there for a follower that lacks little.
+const leastTrailing = 8
+
+// watchLog bounds the log by bytes, which Raft does not: it saves a snapshot when the entries since the last
+// one have too many, unless the snapshot would have more, and keeps no more behind it.
+func (s *Raft) watchLog(ctx context.Context) {
+	wait.Every(ctx, logWatchInterval, func(time.Time) { s.trimLog(ctx) })
+}
+
+func (s *Raft) trimLog(ctx context.Context) {
+	entries, known := s.logs.within(s.cfg.LogBytes)
+	trailing := s.cfg.TrailingLogs
+	if known {
+		trailing = min(trailing, max(entries, leastTrailing))
+	}
+	if conf := s.raft.ReloadableConfig(); conf.TrailingLogs != trailing {
+		conf.TrailingLogs = trailing
+		if err := s.raft.ReloadConfig(conf); err != nil {
+			s.log.Warn("the bound of the log could not be set", "entries", trailing, "err", err)
+		}
+	}
+	saved, size := s.lastSnapshot()
+	if int64(s.logs.after(saved)) <= max(int64(s.cfg.LogBytes), size) {
+		return
+	}
+	if err := waitFuture(ctx, later(s.raft.Snapshot), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
+		s.log.Warn("no snapshot, although the log is large", "err", err)
+	}
+}
+
+// lastSnapshot is the index of the newest snapshot, and its size in bytes; 0: there is none.
+func (s *Raft) lastSnapshot() (index uint64, size int64) {
+	found, err := s.snapshots.List()
+	if err != nil || len(found) == 0 {
+		return 0, 0
+	}
+	return found[0].Index, found[0].Size
+}

@@ -1,0 +1,150 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// stateMachine feeds Raft's committed entries to the machine.
+type stateMachine struct {
+	s         *Raft
+	snapshots *snapshotStore
+	broken    error // set once; no further entry may be applied
+}
+
+// Apply implements raft.FSM. The response is an fsm.Applied or an error.
+func (f *stateMachine) Apply(l *raft.Log) any {
+	if f.broken != nil {
+		return f.broken
+	}
+	applied, err := f.s.machine.Apply(l.Index, l.Term, l.Data)
+	if err != nil {
+		f.broken = fmt.Errorf("apply log entry %d: %w", l.Index, err)
+		f.s.fail(f.broken)
+		return f.broken
+	}
+	f.s.unsaved.Store(true)
+	f.s.clock.Observe(applied.Clock.Lease)
+	f.publish()
+	if len(applied.Touched) > 0 {
+		f.s.keys.Wake(applied.Touched)
+	}
+	if applied.Epoch != (registry.Epoch{}) {
+		f.noteSettings()
+	}
+	return applied
+}
+
+// Snapshot implements raft.FSM.
+func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
+	f.s.unsaved.Store(false)
+	return frozen{f.s.machine.Snapshot(), f.s.saving}, nil
+}
+
+// Restore implements raft.FSM.
+func (f *stateMachine) Restore(r io.ReadCloser) error {
+	err := f.s.machine.Restore(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		f.snapshots.note(err)
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	f.publish()
+	f.s.keys.WakeAll()
+	f.noteSettings()
+	return nil
+}
+
+// publish wakes those who wait for the newest state.
+func (f *stateMachine) publish() {
+	f.s.watchers.Publish(f.s.machine.View())
+	f.s.applied.Fire()
+}
+
+// noteSettings compares what an Establish brought with this node's own settings. Leaderships of the
+// past, which a node goes through again when it starts, are no news: becomeReady looks afterwards.
+func (f *stateMachine) noteSettings() {
+	if f.s.ready.Load() {
+		f.s.settings.note()
+	}
+}
+
+// frozen adapts a snapshot of the machine to Raft.
+type frozen struct {
+	*fsm.Snapshot
+	saving context.Context // ends when it has no more time
+}
+
+// Persist implements raft.FSMSnapshot.
+func (f frozen) Persist(sink raft.SnapshotSink) error {
+	if _, err := f.WriteTo(boundedWriter{sink, f.saving}); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (f frozen) Release() {}
+
+// boundedWriter writes until a context ends.
+type boundedWriter struct {
+	io.Writer
+	until context.Context
+}
+
+// Write implements io.Writer.
+func (w boundedWriter) Write(b []byte) (int, error) {
+	if err := w.until.Err(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(b)
+}
+
+// Changes implements registry.Service.
+func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
+	return store.AwaitChanges(ctx, s.closing, &s.watchers, s.machine.View, after, which)
+}
+
+// StoreConfiguration implements raft.ConfigurationStore: Raft calls it for each committed one.
+func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
+	f.s.noteMembers(index, c.Servers)
+}
+
+// snapshotStore notes the members that stand in a snapshot: the log before it is gone.
+type snapshotStore struct {
+	raft.SnapshotStore
+	s *Raft
+
+	mu     sync.Mutex // guards the following
+	opened string     // the snapshot that was opened last
+	err    error      // of the first one that could not be read, which it names
+}
+
+func (st *snapshotStore) note(err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err != nil && st.err == nil {
+		st.err = fmt.Errorf("%s: %w", st.opened, err)
+	}
+}
+
+// Open implements raft.SnapshotStore.
+func (st *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := st.SnapshotStore.Open(id)
+	st.mu.Lock()
+	st.opened = id
+	st.mu.Unlock()
+	st.note(err)
+	if err == nil {
+		st.s.noteMembers(meta.ConfigurationIndex, meta.Configuration.Servers)
+	}
+	return meta, r, err
+}

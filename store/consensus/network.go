@@ -1,0 +1,337 @@
+package consensus
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// Node-to-node connections share one port. The first byte tells what the connection carries; then
+// both sides say who they are, and neither goes on with a stranger.
+const (
+	streamRaft byte = 'R' // hashicorp/raft's transport
+	streamNode byte = 'N' // calls between nodes, see peers.go
+)
+
+const (
+	helloVersion     = 1
+	handshakeTimeout = 5 * time.Second
+)
+
+// network owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
+// the node channel. It implements raft.StreamLayer.
+type network struct {
+	listener  net.Listener
+	advertise addr
+	tls       *tls.Config // nil: plain
+	self      func() hello
+	known     func(serverID string) uint64 // the newest start of a server that this node knows of; 0: none
+	outdated  func(error)                  // told that this node must not go on
+	serveNode func(net.Conn, hello)        // owns the connection
+	log       *slog.Logger
+	admission *admission
+	closing   context.Context // ends when the node stops, and Raft's connections with it
+	patience  time.Duration   // with a leader that sends nothing more of a snapshot
+
+	raftConns chan net.Conn
+	done      chan struct{}
+	fenced    atomic.Bool
+	wg        sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]string // the open ones; of Raft's that another node has dialled, the id of that server
+}
+
+type addr string
+
+func (addr) Network() string  { return "tcp" }
+func (a addr) String() string { return string(a) }
+
+// listenNetwork opens the port; serve must be called before anything is accepted.
+func listenNetwork(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*network, error) {
+	n := &network{
+		known: func(string) uint64 { return 0 }, outdated: func(error) {},
+		advertise: addr(advertise), log: log, admission: newAdmission(), closing: context.Background(), patience: transportTimeout, raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
+	}
+	if files != (store.TLSFiles{}) {
+		var err error
+		if n.tls, err = files.Config(); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.addr: %w", err)
+	}
+	n.listener = l
+	if advertise == "" {
+		n.advertise = addr(l.Addr().String())
+	}
+	return n, nil
+}
+
+// serve accepts until Close.
+func (n *network) serve() {
+	defer n.wg.Done()
+	for {
+		conn, err := n.listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				n.log.Warn("node-to-node port: accept failed", "err", err)
+			}
+			select {
+			case <-n.done:
+				return
+			case <-time.After(50 * time.Millisecond): // out of file descriptors, most likely
+				continue
+			}
+		}
+		n.wg.Add(1)
+		go func() {
+			defer n.wg.Done()
+			n.accept(conn)
+		}()
+	}
+}
+
+func (n *network) accept(accepted net.Conn) {
+	from := newCaller(accepted)
+	handedOn := false
+	defer func() {
+		if !handedOn {
+			n.admission.end(from)
+		}
+	}()
+	var conn net.Conn = from
+	if n.tls != nil {
+		conn = tls.Server(from, n.tls)
+	}
+	if !n.track(conn) {
+		conn.Close()
+		return
+	}
+	if !n.admission.begin(from, time.Now()) {
+		n.park(conn)
+		return
+	}
+	kind, peer, err := n.welcome(conn)
+	if err == nil && !n.admission.finish(from, peer.ServerID, peer.Cluster != "" && peer.Cluster == n.self().Cluster) {
+		err = errNoRoom
+	}
+	if err != nil {
+		n.log.Debug("node-to-node port: connection refused", "remote", conn.RemoteAddr().String(), "err", err)
+		if from.ousted.Load() {
+			n.park(conn)
+			return
+		}
+		n.drop(conn)
+		return
+	}
+	switch kind {
+	case streamNode:
+		n.serveNode(conn, peer)
+		n.drop(conn)
+	case streamRaft:
+		n.name(conn, peer.ServerID)
+		select {
+		case n.raftConns <- n.wrap(conn, kind, from):
+			handedOn = true
+		case <-n.done:
+			n.drop(conn)
+		}
+	}
+}
+
+var errNoRoom = errors.New("too many connections")
+
+// park keeps a connection that is not served open for a while.
+func (n *network) park(conn net.Conn) {
+	if !n.admission.park() {
+		n.drop(conn)
+		return
+	}
+	time.AfterFunc(parkedFor+rand.N(parkedFor), func() {
+		n.admission.unpark()
+		n.drop(conn)
+	})
+}
+
+// dial opens a connection and shakes hands.
+func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Conn, hello, error) {
+	if n.fenced.Load() {
+		return nil, hello{}, errFenced
+	}
+	plain, err := (&net.Dialer{Timeout: timeout}).DialContext(n.closing, "tcp", address)
+	if err != nil {
+		return nil, hello{}, err
+	}
+	defer context.AfterFunc(n.closing, func() { plain.Close() })() // the other end may never say who it is
+	conn := plain
+	if n.tls != nil {
+		conn = tls.Client(plain, n.tls)
+	}
+	peer, err := n.greet(conn, kind, timeout)
+	if err == nil && !n.track(conn) {
+		err = net.ErrClosed
+	}
+	if err != nil {
+		conn.Close()
+		return nil, peer, fmt.Errorf("handshake with %s: %w", address, err)
+	}
+	return n.wrap(conn, kind, nil), peer, nil
+}
+
+// wrap makes a tracked connection one of Raft or of the node channel. Raft waits for its requests when it stops:
+// for half a minute where another node hangs, and without end for the rest of a snapshot that a leader which hangs
+// was sending. So its connections end before it does.
+func (n *network) wrap(conn net.Conn, kind byte, from *caller) *trackedConn {
+	c := &trackedConn{Conn: conn, n: n, from: from}
+	if kind == streamRaft {
+		c.detach = context.AfterFunc(n.closing, func() { n.drop(conn) })
+	}
+	return c
+}
+
+var errFenced = errors.New("this node has stopped talking, because it must not go on")
+
+// fence ends all Raft traffic of this node, for good: the others elect a new leader, even if this
+// process cannot end because it is stuck in the kernel.
+func (n *network) fence() {
+	n.fenced.Store(true)
+	n.closeConns()
+}
+
+// track remembers an open connection, so that the network closes it in the end; false: it is closed or fenced already.
+func (n *network) track(conn net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case <-n.done:
+		return false
+	default:
+	}
+	if n.fenced.Load() {
+		return false
+	}
+	n.conns[conn] = ""
+	return true
+}
+
+// name remembers who has dialled a connection, as long as it is open.
+func (n *network) name(conn net.Conn, serverID string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, open := n.conns[conn]; open {
+		n.conns[conn] = serverID
+	}
+}
+
+// hangUpOn closes the connections of Raft that a server has dialled.
+func (n *network) hangUpOn(serverID string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn, of := range n.conns {
+		if of == serverID {
+			conn.Close()
+		}
+	}
+}
+
+func (n *network) drop(conn net.Conn) {
+	conn.Close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.conns, conn)
+}
+
+func (n *network) closeConns() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn := range n.conns {
+		conn.Close()
+	}
+	clear(n.conns)
+}
+
+// Accept implements net.Listener for Raft.
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case conn := <-n.raftConns:
+		return conn, nil
+	case <-n.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Dial implements raft.StreamLayer.
+func (n *network) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if timeout <= 0 {
+		timeout = handshakeTimeout
+	}
+	conn, _, err := n.dial(streamRaft, string(address), timeout)
+	return conn, err
+}
+
+// Addr implements net.Listener: the address that other nodes use.
+func (n *network) Addr() net.Addr { return n.advertise }
+
+// Close implements net.Listener. It may be called more than once.
+func (n *network) Close() error {
+	n.mu.Lock()
+	select {
+	case <-n.done:
+		n.mu.Unlock()
+		return nil
+	default:
+	}
+	close(n.done)
+	n.mu.Unlock()
+	err := n.listener.Close()
+	n.closeConns()
+	return err
+}
+
+// wait returns when every goroutine of a closed network has ended.
+func (n *network) wait() { n.wg.Wait() }
+
+// trackedConn tells the network when it is closed, and refuses to write once the node is fenced.
+type trackedConn struct {
+	net.Conn
+	n      *network
+	from   *caller     // nil: this node has dialled
+	detach func() bool // from the end of the node; nil: it does not end with that
+}
+
+// Write implements net.Conn.
+func (c *trackedConn) Write(b []byte) (int, error) {
+	if c.n.fenced.Load() {
+		return 0, errFenced
+	}
+	return c.Conn.Write(b)
+}
+
+// Close implements net.Conn.
+func (c *trackedConn) Close() error {
+	if c.detach != nil {
+		c.detach()
+	}
+	c.n.drop(c.Conn)
+	if c.from != nil {
+		c.n.admission.end(c.from)
+	}
+	return nil
+}
+
+// transportTimeout bounds one request of Raft to another node.
+const transportTimeout = 10 * time.Second

@@ -1,0 +1,337 @@
+package consensus
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// The node channel: calls between the nodes of a cluster, by net/rpc over connections that network
+// shook hands on. A call is never passed on to a third node.
+
+// dialTimeout bounds a connection attempt of the node channel, handshake included.
+const dialTimeout = time.Second
+
+// sendTimeout bounds the sending of one request or answer. A node that stands still reads nothing, and
+// what is sent to it soon fills the connection; net/rpc would wait for it to go on, whatever the caller's
+// context says, and whoever calls next would wait behind that.
+const sendTimeout = 2 * time.Second
+
+// errNotSent wraps errors of calls that certainly never reached the peer.
+var errNotSent = errors.New("not sent")
+
+// Calls that are answered soon have a connection of their own: when one of them stays without an
+// answer its connection is given up, and that must not cut off writes that are on their way.
+const (
+	laneWork  lane = iota // takes as long as the work does
+	laneQuick             // is answered within attemptLimit, or the node hangs
+)
+
+type lane uint8
+
+// quickCalls are the methods of laneQuick.
+var quickCalls = map[string]bool{"Node.ReadIndex": true, "Node.Term": true, "Node.Fresh": true}
+
+func laneOf(method string) lane {
+	if quickCalls[method] {
+		return laneQuick
+	}
+	return laneWork
+}
+
+// peers holds one connection for each lane to each other node, made when first needed.
+type peers struct {
+	net      *network
+	override map[string]string // node name -> address to dial instead
+
+	mu     sync.Mutex
+	closed bool
+	links  map[linkKey]*link
+}
+
+type linkKey struct {
+	address string
+	lane    lane
+}
+
+// link is a connection to one address, or the attempt to make one.
+type link struct {
+	ready  chan struct{} // closed when the others are set
+	conn   net.Conn
+	trip   atomic.Int64 // shortest time that an answer took, ns; at first that of the handshake; 0: none yet
+	heard  atomic.Int64 // how many answers came
+	client *rpc.Client
+	err    error
+}
+
+func newPeers(n *network, override map[string]string) *peers {
+	return &peers{net: n, override: override, links: map[linkKey]*link{}}
+}
+
+// addressOf is where to dial a server.
+func (p *peers) addressOf(s raft.Server) string {
+	return p.dialAddress(string(s.ID), string(s.Address))
+}
+
+func (p *peers) dialAddress(serverID, address string) string {
+	if o, ok := p.override[nameOf(serverID)]; ok {
+		return o
+	}
+	return address
+}
+
+// reach waits until there is a connection for work to an address. Its errors wrap errNotSent.
+func (p *peers) reach(ctx context.Context, address string) error {
+	_, err := p.connected(ctx, linkKey{address, laneWork})
+	return err
+}
+
+func (p *peers) connected(ctx context.Context, to linkKey) (*link, error) {
+	l := p.link(to)
+	address := to.address
+	select {
+	case <-l.ready:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reach %s: %w: %w", address, errNotSent, ctx.Err())
+	}
+	if l.err != nil {
+		return nil, fmt.Errorf("reach %s: %w: %w", address, errNotSent, l.err)
+	}
+	return l, nil
+}
+
+// invoke calls a method of the node channel. An error that wraps errNotSent means that the peer
+// certainly did not get it; after any other nobody knows. A quick call ends attemptLimit after there is
+// a connection, at the latest.
+func invoke[R any](ctx context.Context, p *peers, address, method string, args any) (R, error) {
+	var none R
+	to := linkKey{address, laneOf(method)}
+	l, err := p.connected(ctx, to)
+	if err != nil {
+		return none, fmt.Errorf("call %s: %w", method, err)
+	}
+	var late <-chan time.Time
+	if to.lane == laneQuick {
+		// From now on: nodes far from each other take several round trips to connect.
+		t := time.NewTimer(p.attemptLimit())
+		defer t.Stop()
+		late = t.C
+	}
+	began, heard := time.Now(), l.heard.Load()
+	reply := new(R) // net/rpc may still write into it after we stopped waiting
+	c := l.client.Go(method, args, reply, make(chan *rpc.Call, 1))
+	select {
+	case <-c.Done:
+	case <-late:
+		if l.heard.Load() == heard { // else the node answers, and something that it waits for does not
+			p.giveUp(to, l)
+		}
+		return none, fmt.Errorf("call %s at %s: %w", method, address, context.DeadlineExceeded)
+	case <-ctx.Done():
+		return none, fmt.Errorf("call %s at %s: %w", method, address, ctx.Err())
+	}
+	if c.Error == nil {
+		l.answered(time.Since(began))
+		return *reply, nil
+	}
+	if _, answered := c.Error.(rpc.ServerError); !answered {
+		p.forget(to, l)
+	}
+	return none, fmt.Errorf("call %s at %s: %w", method, address, c.Error)
+}
+
+// sender is a connection on which no write takes longer than sendTimeout.
+type sender struct{ net.Conn }
+
+// Write implements net.Conn.
+func (s sender) Write(b []byte) (int, error) {
+	if err := s.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return 0, err
+	}
+	return s.Conn.Write(b)
+}
+
+// link returns the connection to an address, dialling it if there is none.
+func (p *peers) link(to linkKey) *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l, ok := p.links[to]; ok {
+		return l
+	}
+	l := &link{ready: make(chan struct{})}
+	if p.closed {
+		l.err = errors.New("shutting down")
+		close(l.ready)
+		return l
+	}
+	p.links[to] = l
+	go p.connect(to, l) // ends within dialTimeout
+	return l
+}
+
+func (p *peers) connect(to linkKey, l *link) {
+	began := time.Now()
+	conn, _, err := p.net.dial(streamNode, to.address, dialTimeout)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer close(l.ready)
+	switch {
+	case err != nil:
+		l.err = err
+	case p.closed:
+		conn.Close()
+		l.err = errors.New("shutting down")
+	default:
+		l.trip.Store(int64(time.Since(began)))
+		l.conn, l.client = conn, rpc.NewClient(sender{conn})
+		return
+	}
+	delete(p.links, to) // the next call tries again
+}
+
+// forget drops a connection that failed, so that the next call dials anew.
+func (p *peers) forget(to linkKey, l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.links[to] == l {
+		delete(p.links, to)
+	}
+	l.client.Close()
+}
+
+// giveUp hangs up a connection on which nothing is heard.
+func (p *peers) giveUp(to linkKey, l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.links[to] == l { // else that was done already
+		delete(p.links, to)
+		l.hangUp()
+	}
+}
+
+// hangUp drops the connection to a node that does not answer: calls that wait on it end, and a node
+// that comes back is not kept waiting behind what it missed. What was not sent yet never is.
+func (p *peers) hangUp(to linkKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, ok := p.links[to]
+	if !ok {
+		return
+	}
+	select {
+	case <-l.ready:
+		delete(p.links, to)
+		l.hangUp()
+	default: // still dialling; it has a time limit of its own
+	}
+}
+
+// answered notes how long an answer took.
+func (l *link) answered(took time.Duration) {
+	l.heard.Add(1)
+	if int64(took) < l.trip.Load() {
+		l.trip.Store(int64(took)) // of two at a time the longer one may win: it is nearly as short
+	}
+}
+
+// roundTrip is the time that a message to the most distant node and its answer take, as far as nodes
+// are connected.
+func (p *peers) roundTrip() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var longest int64
+	for to, l := range p.links {
+		trip := l.trip.Load()
+		if other := p.links[linkKey{to.address, laneWork + laneQuick - to.lane}]; other != nil && other.trip.Load() > 0 {
+			trip = min(trip, other.trip.Load())
+		}
+		longest = max(longest, trip)
+	}
+	return time.Duration(longest)
+}
+
+const (
+	// quickAttempt bounds a quick call between nodes in one place, so that a node that hangs does not
+	// use up the time of everybody who waits.
+	quickAttempt = 300 * time.Millisecond
+	// attemptTrips is how many round trips a quick call takes at most: one to the leader, one that the
+	// leader waits for an earlier round, and one of the leader to the voters.
+	attemptTrips = 3
+	// maxAttempt bounds a quick call in the end.
+	maxAttempt = 2 * time.Second
+)
+
+// attemptLimit bounds a quick call from the moment that there is a connection.
+func (p *peers) attemptLimit() time.Duration {
+	return min(maxAttempt, quickAttempt+attemptTrips*p.roundTrip())
+}
+
+// hangUp closes a connection at once. Closed in the ordinary way, the kernel would go on to deliver
+// what was written, for minutes if need be.
+func (l *link) hangUp() {
+	if l.client == nil {
+		return // there is none
+	}
+	if tcp := tcpOf(l.conn); tcp != nil {
+		tcp.SetLinger(0) // an error means that it is closed already
+	}
+	l.client.Close()
+}
+
+// tcpOf is the TCP connection below a connection of the node-to-node port; nil: there is none.
+func tcpOf(conn net.Conn) *net.TCPConn {
+	if tracked, ok := conn.(*trackedConn); ok {
+		conn = tracked.Conn
+	}
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	tcp, _ := conn.(*net.TCPConn)
+	return tcp
+}
+
+func (p *peers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, l := range p.links {
+		select {
+		case <-l.ready:
+			l.hangUp()
+		default: // connect sees closed
+		}
+	}
+	clear(p.links)
+}
+
+// askAll calls do for every address at once and returns when all have ended.
+func askAll[T any](ctx context.Context, addresses []string, limit time.Duration, do func(context.Context, string) (T, error)) []answer[T] {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answers := make(chan answer[T], len(addresses))
+	for _, address := range addresses {
+		go func() {
+			v, err := do(ctx, address)
+			answers <- answer[T]{address: address, value: v, err: err}
+		}()
+	}
+	all := make([]answer[T], 0, len(addresses))
+	for range addresses {
+		all = append(all, <-answers)
+	}
+	return all
+}
+
+type answer[T any] struct {
+	address string
+	value   T
+	err     error
+}

@@ -1,0 +1,132 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// Bounds of the favours that a node does the others and itself when it leaves.
+const (
+	handoverLimit = 2 * time.Second
+	snapshotLimit = 4 * time.Second
+)
+
+// fatalClose bounds the attempt to close properly after a fatal error.
+const fatalClose = 2 * time.Second
+
+// Run serves until ctx ends; it then gives leadership away, saves a snapshot, answers every waiting
+// caller and returns nil. A fatal error (of the disk, or a data directory that belongs elsewhere)
+// ends it too: this node has then already stopped talking to the others, and the process should end.
+func (s *Raft) Run(ctx context.Context) error {
+	inner, stop := context.WithCancel(context.Background())
+	defer stop()
+	var tasks sync.WaitGroup
+	s.net.wg.Add(1)
+	go s.net.serve()
+	for _, task := range []func(context.Context){
+		s.watchDisk, s.loop.run, s.watchLog, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
+		s.reads.run, s.indexes.run, s.stayFresh, s.becomeReady, s.findCluster,
+	} {
+		tasks.Go(func() { task(inner) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		s.leave()
+	case err = <-s.fatal:
+		s.log.Error("this node stops", "err", err)
+	}
+	s.stop()
+	stop()
+	closed := make(chan error, 1)
+	go func() {
+		tasks.Wait()
+		closed <- s.close()
+	}()
+	if err == nil {
+		select {
+		case err := <-closed:
+			return err
+		case err = <-s.fatal: // what it is about may keep the rest from closing
+			s.log.Error("this node failed while it stopped", "err", err)
+		}
+	}
+	select {
+	case <-closed:
+	case <-time.After(fatalClose): // a disk that hangs would keep us for ever
+	}
+	return err
+}
+
+// leave gives leadership away and saves a snapshot, so that the next start is quick. Both are
+// favours: if they fail or take too long, the node stops anyway.
+func (s *Raft) leave() {
+	if s.raft.State() == raft.Leader {
+		if err := waitFuture(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
+			s.log.Warn("leadership was not handed over", "err", err)
+		}
+	}
+	time.AfterFunc(snapshotLimit, s.endSaving) // Raft's end waits for one that is being written
+	if !s.unsaved.Load() {
+		return
+	}
+	if err := waitFuture(context.Background(), later(s.raft.Snapshot), snapshotLimit); err != nil {
+		s.log.Info("no snapshot at shutdown", "err", err)
+	}
+}
+
+// close releases what open took. Callers that still wait are answered by the contexts of Run.
+func (s *Raft) close() error {
+	s.stop()
+	var errs []error
+	if s.raft != nil {
+		errs = append(errs, s.raft.Shutdown().Error())
+	}
+	if s.peers != nil {
+		s.peers.close()
+	}
+	if s.net != nil {
+		errs = append(errs, s.net.Close())
+		s.net.wait()
+	}
+	if s.disk != nil {
+		errs = append(errs, s.disk.close())
+	}
+	return errors.Join(errs...)
+}
+
+// becomeReady notices the first linearizable read that this node could have answered: from then on
+// it serves at least the state of its start.
+func (s *Raft) becomeReady(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := s.changed.Wait()
+		if err := s.announce(ctx); err == nil {
+			s.ready.Store(true)
+			s.log.Info("ready", "instances", s.machine.View().Len())
+			s.settings.note()
+			return
+		}
+		wait.Pause(ctx, changed, retryPause)
+	}
+}
+
+// announce makes sure that the state machine knows this start, so that every node refuses an older copy
+// of this node's data directory from now on.
+func (s *Raft) announce(ctx context.Context) error {
+	if _, err := s.View(ctx, registry.Linearizable); err != nil {
+		return err
+	}
+	if err := s.hello().outdated(s.machine.Boot(s.id.ServerID)); err != nil {
+		s.stopOutdated(err)
+		return err
+	}
+	_, err := s.committer.commit(ctx, nil, 0)
+	return err
+}

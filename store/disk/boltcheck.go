@@ -1,0 +1,295 @@
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// ErrDamaged means that a file of the data directory is not what this program wrote.
+var ErrDamaged = errors.New("damaged")
+
+// bbolt keeps a checksum of its two meta pages only. It believes all other pages, and where one is damaged it
+// panics, in goroutines of its own too, or reads beyond the file, or finds less than was written. So each page
+// that bbolt would read is looked at first, with reads of the file that can fail but not fault.
+
+// IsOfSystem says that an error is the operating system's, and says nothing of what the file holds.
+func IsOfSystem(err error) bool {
+	var errno syscall.Errno
+	return errors.As(err, &errno) && !errors.Is(err, ErrDamaged)
+}
+
+// AsDamage makes an error one of damage, unless it is the operating system's.
+func AsDamage(err error) error {
+	if err == nil || IsOfSystem(err) || errors.Is(err, ErrDamaged) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrDamaged, err)
+}
+
+// The layout of bbolt's pages (its internal/common/page.go, meta.go and bucket.go), in the machine's byte order.
+const (
+	boltMagic      = 0xED0CDAED
+	boltVersion    = 2
+	boltHeader     = 16 // of a page: id, flags, count, overflow
+	boltElement    = 16 // of a branch page: pos, ksize, pgid; of a leaf page: flags, pos, ksize, vsize
+	boltMetaSum    = 56 // where the checksum of a meta stands: it covers what stands before it
+	boltMetaSize   = 64
+	boltBucket     = 16 // of a bucket's value: root, sequence; root 0: its page follows
+	boltBranchFlag = 1
+	boltLeafFlag   = 2
+	boltMetaFlag   = 4
+)
+
+// boltCheck goes through the newest transaction of a file.
+type boltCheck struct {
+	file     io.ReaderAt
+	pageSize int64
+	end      uint64              // number of the first page that was never used
+	seen     map[uint64]struct{} // pages that are part of the tree
+	names    [][]byte            // the buckets that there must be
+	each     func(bucket, key, value []byte) error
+}
+
+// CheckBolt reads a file of bbolt as a whole and calls each with what it holds; the slices are valid during
+// the call. Its errors wrap ErrDamaged, or are those of opening the file.
+func CheckBolt(path string, names [][]byte, each func(bucket, key, value []byte) error) (err error) {
+	defer RecoverDamage(&err)
+	if info, err := os.Stat(path); err != nil {
+		return err
+	} else if info.Size() == 0 {
+		return fmt.Errorf("%w: it is empty", ErrDamaged) // bbolt would try to fill it
+	}
+	// Holds the lock, so that nobody writes meanwhile. Opened for reading, bbolt looks at the meta pages only.
+	lock, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 2 * time.Second, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	c := &boltCheck{file: file, seen: map[uint64]struct{}{}, names: names, each: each}
+	return AsDamage(c.run(info.Size()))
+}
+
+func (c *boltCheck) run(size int64) error {
+	root, err := c.metas()
+	if err != nil {
+		return err
+	}
+	if c.end > uint64(size/c.pageSize) {
+		return fmt.Errorf("it has %d bytes, and should have %d pages of %d", size, c.end, c.pageSize)
+	}
+	found := 0
+	err = c.tree(root, nil, nil, func(key, value []byte, isBucket bool) error {
+		if !isBucket || found >= len(c.names) || !bytes.Equal(key, c.names[found]) {
+			return fmt.Errorf("something with the name %q is in the place of a bucket", key)
+		}
+		found++
+		return c.bucket(bytes.Clone(key), value)
+	})
+	if err == nil && found < len(c.names) {
+		err = fmt.Errorf("there is no bucket %q", c.names[found])
+	}
+	return err
+}
+
+// metas checks both meta pages. bbolt is content with one, and takes the state of the transaction before the
+// last if that one is older: a damaged page would take back what was acknowledged. A crash damages none, as
+// what counts of it lies in one sector.
+func (c *boltCheck) metas() (root uint64, err error) {
+	var newest uint64
+	var txids [2]uint64
+	for i := range uint64(2) {
+		b := make([]byte, boltHeader+boltMetaSize)
+		if _, err := c.file.ReadAt(b, int64(i)*c.pageSize); err != nil {
+			return 0, fmt.Errorf("meta page %d: %w", i, err)
+		}
+		ne, m := binary.NativeEndian, b[boltHeader:]
+		sum := fnv.New64a()
+		sum.Write(m[:boltMetaSum])
+		if ne.Uint64(b) != i || ne.Uint16(b[8:]) != boltMetaFlag || ne.Uint32(m) != boltMagic || ne.Uint32(m[4:]) != boltVersion || ne.Uint64(m[boltMetaSum:]) != sum.Sum64() {
+			return 0, fmt.Errorf("meta page %d is not what was written", i)
+		}
+		size := int64(ne.Uint32(m[8:]))
+		if size < boltHeader+boltMetaSize || i > 0 && size != c.pageSize {
+			return 0, fmt.Errorf("its pages have %d bytes", size)
+		}
+		c.pageSize = size
+		txids[i] = ne.Uint64(m[48:])
+		if txids[i] >= newest {
+			newest, root, c.end = txids[i], ne.Uint64(m[16:]), ne.Uint64(m[40:])
+		}
+	}
+	if txids[0]+1 != txids[1] && txids[1]+1 != txids[0] {
+		return 0, fmt.Errorf("its meta pages are of the transactions %d and %d, want two in a row", txids[0], txids[1])
+	}
+	return root, nil
+}
+
+// bucket checks the pages below a bucket, which is a value.
+func (c *boltCheck) bucket(name, value []byte) error {
+	if len(value) < boltBucket {
+		return fmt.Errorf("bucket %q has %d bytes", name, len(value))
+	}
+	each := func(key, value []byte, isBucket bool) error {
+		if isBucket {
+			return fmt.Errorf("bucket %q has a bucket in it", name)
+		}
+		return c.each(name, key, value)
+	}
+	if root := binary.NativeEndian.Uint64(value); root != 0 {
+		return c.tree(root, nil, nil, each)
+	}
+	return c.page(value[boltBucket:], 0, nil, nil, each)
+}
+
+// tree checks the page with a number and those below it, whose keys are from first on and before last
+// (nil: any).
+func (c *boltCheck) tree(id uint64, first, last []byte, each func(key, value []byte, isBucket bool) error) error {
+	b, err := c.read(id)
+	if err != nil {
+		return err
+	}
+	return c.page(b, id, first, last, each)
+}
+
+// read reads a page and what overflows it.
+func (c *boltCheck) read(id uint64) ([]byte, error) {
+	if id < 2 || id >= c.end {
+		return nil, fmt.Errorf("page %d does not exist", id)
+	}
+	var header [boltHeader]byte
+	if _, err := c.file.ReadAt(header[:], int64(id)*c.pageSize); err != nil {
+		return nil, fmt.Errorf("page %d: %w", id, err)
+	}
+	more := uint64(binary.NativeEndian.Uint32(header[12:]))
+	if more >= c.end-id {
+		return nil, fmt.Errorf("page %d ends beyond the last one", id)
+	}
+	for i := id; i <= id+more; i++ {
+		if _, twice := c.seen[i]; twice {
+			return nil, fmt.Errorf("page %d has two uses", i)
+		}
+		c.seen[i] = struct{}{}
+	}
+	b := make([]byte, int64(more+1)*c.pageSize)
+	if _, err := c.file.ReadAt(b, int64(id)*c.pageSize); err != nil {
+		return nil, fmt.Errorf("page %d: %w", id, err)
+	}
+	return b, nil
+}
+
+// page checks that a page is laid out as bbolt lays it out: its elements, then their keys and values without a
+// gap, in the order of the keys. So no element can be missing.
+func (c *boltCheck) page(b []byte, id uint64, first, last []byte, each func(key, value []byte, isBucket bool) error) error {
+	if len(b) < boltHeader {
+		return fmt.Errorf("page %d has %d bytes", id, len(b))
+	}
+	ne := binary.NativeEndian
+	flags, count := ne.Uint16(b[8:]), int(ne.Uint16(b[10:]))
+	if ne.Uint64(b) != id || flags != boltLeafFlag && (flags != boltBranchFlag || count == 0) {
+		return fmt.Errorf("page %d is not what was written", id)
+	}
+	at := uint64(boltHeader + count*boltElement)
+	if at > uint64(len(b)) {
+		return fmt.Errorf("page %d has no room for %d elements", id, count)
+	}
+	elements := make([]boltItem, count)
+	for i := range elements {
+		e := &elements[i]
+		start := uint64(boltHeader + i*boltElement)
+		pos, size := e.parse(b[start:start+boltElement], flags == boltLeafFlag)
+		if start+pos != at || e.keySize == 0 || at+size > uint64(len(b)) {
+			return fmt.Errorf("element %d of page %d is not what was written", i, id)
+		}
+		e.key, e.value = b[at:at+e.keySize], b[at+e.keySize:at+size]
+		at += size
+		if first != nil && bytes.Compare(e.key, first) < 0 || i > 0 && bytes.Compare(e.key, elements[i-1].key) <= 0 || last != nil && bytes.Compare(e.key, last) >= 0 {
+			return fmt.Errorf("element %d of page %d is out of order", i, id)
+		}
+	}
+	for i, e := range elements {
+		next := last
+		if i+1 < count {
+			next = elements[i+1].key
+		}
+		if err := c.below(e, next, flags == boltLeafFlag, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *boltCheck) below(e boltItem, next []byte, leaf bool, each func(key, value []byte, isBucket bool) error) error {
+	if leaf {
+		return each(e.key, e.value, e.bucket)
+	}
+	return c.tree(e.child, e.key, next, each)
+}
+
+// boltItem is an element of a page.
+type boltItem struct {
+	keySize    uint64
+	key, value []byte
+	bucket     bool   // of a leaf page
+	child      uint64 // of a branch page
+}
+
+// parse returns where the element's content stands, from its own beginning, and how long it is.
+func (e *boltItem) parse(b []byte, leaf bool) (pos, size uint64) {
+	ne := binary.NativeEndian
+	if !leaf {
+		e.keySize, e.child = uint64(ne.Uint32(b[4:])), ne.Uint64(b[8:])
+		return uint64(ne.Uint32(b)), e.keySize
+	}
+	flags := ne.Uint32(b)
+	if flags > 1 {
+		return 0, 0 // which no element has
+	}
+	e.bucket, e.keySize = flags == 1, uint64(ne.Uint32(b[8:]))
+	return uint64(ne.Uint32(b[4:])), e.keySize + uint64(ne.Uint32(b[12:]))
+}
+
+// RecoverDamage makes an error of a panic: bbolt panics on some kinds of damage.
+func RecoverDamage(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: %v", ErrDamaged, p)
+	}
+}
+
+var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ChecksumSize is how much longer a sealed value is.
+const ChecksumSize = 4
+
+// Sealed returns a value with a checksum of its key and of itself behind it.
+func Sealed(key, value []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(key, Castagnoli), Castagnoli, value)
+	return binary.BigEndian.AppendUint32(value[:len(value):len(value)], sum)
+}
+
+// Unsealed is the inverse of sealed.
+func Unsealed(key, b []byte) ([]byte, error) {
+	n := len(b) - ChecksumSize
+	if n < 0 || binary.BigEndian.Uint32(b[n:]) != crc32.Update(crc32.Checksum(key, Castagnoli), Castagnoli, b[:n]) {
+		return nil, fmt.Errorf("%w: what %q has differs from its checksum", ErrDamaged, key)
+	}
+	return b[:n:n], nil
+}

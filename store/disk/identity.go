@@ -1,0 +1,211 @@
+package disk
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// dirLevel is the newest level of data directories, which this program writes: of the identity file itself, and of
+// the log, the snapshots and the registry beside it (docs/formats). It is raised with any of them.
+const dirLevel = 1
+
+// The modes, as they are written into the identity of a data directory.
+const (
+	ModeCP = "cp" // it holds a Raft log
+	ModeAP = "ap" // it holds a node's own registry
+)
+
+// Owner is who wants to use a data directory.
+type Owner struct{ Mode, Node, Datacenter string }
+
+// Identity says whom a data directory belongs to: one mode, one node, one cluster or datacenter. It
+// lies beside the data as identity.json.
+type Identity struct {
+	Level int    `json:"level"`
+	Mode  string `json:"mode"`
+	Node  string `json:"node"`
+	// Datacenter is there in AP mode only: a CP cluster goes by its id.
+	Datacenter string `json:"datacenter,omitempty"`
+	// ServerID is the name and a random part, so that a node whose directory was lost cannot be
+	// mistaken for the one that promised to remember the log.
+	ServerID string `json:"server_id"`
+	// Cluster is empty until the node has bootstrapped or joined, and in AP mode.
+	Cluster string `json:"cluster"`
+	// Founding is what the node has promised about who founds its cluster; in CP mode only.
+	Founding Founding `json:"founding,omitzero"`
+	// Boot numbers the starts, in rising order. In CP mode no two starts have the same one, not even of
+	// two copies of a directory, and batches of an older boot are refused by the state machine; in AP
+	// mode it counts, and indexes of different boots are of different epochs.
+	Boot uint64 `json:"boot"`
+	// Before is the boot of the start before this one, in CP mode: an older copy of a directory does not
+	// know the newest one.
+	Before uint64 `json:"before,omitempty"`
+
+	path string
+}
+
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+
+// OpenIdentity reads the identity of dir, or makes one for an empty directory, and counts the start.
+func OpenIdentity(dir string, who Owner) (*Identity, error) {
+	if !nodeName.MatchString(who.Node) {
+		return nil, fmt.Errorf("node name %q: want 1 to 63 letters, digits, '-' or '_', beginning with a letter or digit", who.Node)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	path := filepath.Join(dir, "identity.json")
+	id, err := readIdentity(path, who)
+	if errors.Is(err, fs.ErrNotExist) {
+		id, err = newIdentity(dir, who)
+	}
+	if err != nil {
+		return nil, err
+	}
+	id.path = path
+	id.begin()
+	return id, id.Save()
+}
+
+// begin numbers a start.
+func (id *Identity) begin() {
+	if id.Mode != ModeCP {
+		id.Boot++
+		return
+	}
+	id.Before = id.Boot
+	// The directory may be a copy of which another node starts now, too: the starts differ by the wall clock, and
+	// by chance where that was set back or says the same. Chance decides nothing else: of two starts the later one
+	// has the higher number, however soon it comes.
+	if id.Boot = uint64(time.Now().UnixMicro())<<2 | mathrand.Uint64N(1<<2); id.Boot <= id.Before {
+		id.Boot = id.Before + 1 + mathrand.Uint64N(1<<20)
+	}
+}
+
+func readIdentity(path string, who Owner) (*Identity, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read identity: %w", err)
+	}
+	id := &Identity{}
+	if err := json.Unmarshal(b, id); err != nil {
+		return nil, fmt.Errorf("%s is corrupt (%v): give the node an empty data directory", path, err)
+	}
+	switch {
+	case id.Level > dirLevel:
+		return nil, fmt.Errorf("%s was written by a newer version of rollcall (level %d, this one reads %d): start the newer version again", path, id.Level, dirLevel)
+	case id.Level == 0 && id.ServerID != "":
+		return nil, fmt.Errorf("%s was written before the first release of rollcall, and there is no upgrade: give the node an empty data directory", path)
+	case id.Level < 1 || id.ServerID == "" || id.Node == "":
+		return nil, fmt.Errorf("%s is corrupt (level %d, node %q, server id %q): give the node an empty data directory", path, id.Level, id.Node, id.ServerID)
+	}
+	return id, id.fits(filepath.Dir(path), who)
+}
+
+// fits says why a directory is not for somebody.
+func (id *Identity) fits(dir string, who Owner) error {
+	switch {
+	case id.Mode != who.Mode:
+		return fmt.Errorf("data directory %s belongs to a node in mode %q, this node runs in mode %q: use another directory", dir, id.Mode, who.Mode)
+	case id.Node != who.Node:
+		return fmt.Errorf("data directory %s belongs to node %q, this node is %q: use its own directory or set node.name to %[2]q", dir, id.Node, who.Node)
+	case id.Datacenter != who.Datacenter:
+		return fmt.Errorf("data directory %s belongs to datacenter %q, this node is in %q: use another directory or set datacenter to %[2]q", dir, id.Datacenter, who.Datacenter)
+	}
+	return nil
+}
+
+func newIdentity(dir string, who Owner) (*Identity, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == RaftDir || e.Name() == LocalFile {
+			return nil, fmt.Errorf("data directory %s has %s but no identity.json: give the node an empty data directory", dir, e.Name())
+		}
+	}
+	random := make([]byte, 6)
+	if _, err := rand.Read(random); err != nil {
+		return nil, fmt.Errorf("draw a server id: %w", err)
+	}
+	return &Identity{
+		Level: dirLevel, Mode: who.Mode, Node: who.Node, Datacenter: who.Datacenter,
+		ServerID: who.Node + "." + hex.EncodeToString(random),
+	}, nil
+}
+
+// Save writes the identity so that a crash leaves the old file or the new one.
+func (id *Identity) Save() error {
+	b, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save identity: %w", err)
+	}
+	tmp := id.path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("save identity: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("save identity: %w", err)
+	}
+	if err := os.Rename(tmp, id.path); err != nil {
+		return fmt.Errorf("save identity: %w", err)
+	}
+	return SyncDir(filepath.Dir(id.path))
+}
+
+// ClusterIDOf is the id of the cluster that a set of servers bootstraps. The ids have random parts,
+// so two clusters never share one, and every founder computes the same without asking.
+func ClusterIDOf(serverIDs []string) string {
+	sorted := slices.Sorted(slices.Values(serverIDs))
+	sum := sha256.Sum256([]byte(strings.Join(sorted, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// RaftDir is the part of the data directory that hashicorp/raft owns.
+const RaftDir = "raft"
+
+// Founder is a node that founds a cluster. It and the other types of the founding are exported because
+// net/rpc asks for it.
+type Founder struct {
+	ID   string `json:"id"` // server id
+	Addr string `json:"address"`
+}
+
+// Ballot numbers a proposal; two nodes never use the same.
+type Ballot struct {
+	Round    uint64 `json:"round"`
+	ServerID string `json:"server_id"`
+}
+
+func (b Ballot) Compare(o Ballot) int {
+	return cmp.Or(cmp.Compare(b.Round, o.Round), cmp.Compare(b.ServerID, o.ServerID))
+}
+
+// Founding is what a node has promised. It is part of the identity, because it must outlive a crash.
+type Founding struct {
+	Promised Ballot    `json:"promised"` // no older proposal is accepted
+	Accepted Ballot    `json:"accepted"` // of the list below; zero: none was accepted
+	Founders []Founder `json:"founders,omitempty"`
+}
+
+// LocalFile is the file below the data directory that holds the registry in AP mode.
+const LocalFile = "registry.db"

@@ -1,0 +1,150 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// flush is one write to the disk, and what becomes of it, for all who wait for it.
+type flush struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+func newFlush() *flush { return &flush{done: make(chan struct{})} }
+
+func (f *flush) end(err error) {
+	f.err = err
+	close(f.done)
+}
+
+// wait waits for a flush. What it contains was performed: that it failed, or could not be waited for,
+// leaves open whether it outlasts the node.
+func (f *flush) wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, ctx.Err())
+	}
+	if f.err != nil {
+		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, f.err)
+	}
+	return nil
+}
+
+// spoil notes that the state has what the disk has not, and returns the flush that a caller is to wait
+// for, if it is. The caller holds mu.
+func (s *Store) spoil(e effect) *flush {
+	s.dirty = true
+	waits := e == telling && s.cfg.Sync == store.SyncAlways
+	if waits || s.view.Load().Index() >= s.flushed+reserved/2 {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+	if waits {
+		return s.next
+	}
+	return nil
+}
+
+// keepSaving writes to the disk what changed, until ctx ends: at its time, and at once where somebody
+// waits or the reserved indexes are half used. One flush is under way at a time; what comes meanwhile
+// shares the next.
+func (s *Store) keepSaving(ctx context.Context) {
+	var due <-chan time.Time // never
+	if s.cfg.Sync != store.SyncNone {
+		tick := time.NewTicker(s.cfg.SyncInterval)
+		defer tick.Stop()
+		due = tick.C
+	}
+	for {
+		select {
+		case <-due:
+		case <-s.wake:
+		case <-ctx.Done():
+			return
+		}
+		if err := s.save(false); err != nil {
+			s.fatal <- err
+			return
+		}
+	}
+}
+
+// save writes what changed since the last time, if anything did; last also writes the renewals, whatever
+// their age.
+func (s *Store) save(last bool) error {
+	s.mu.Lock()
+	if !s.dirty && !last {
+		s.mu.Unlock()
+		return nil
+	}
+	f, what := s.next, capture(s.registry, s.flushed)
+	s.next, s.dirty, s.written = newFlush(), false, what.frozen.Clock.Lease
+	s.mu.Unlock()
+
+	switch {
+	case last:
+		s.addRenewals(&what, math.MinInt64)
+	case what.frozen.Clock.Lease-s.disk.renewedTo >= renewalsAge.Milliseconds():
+		s.addRenewals(&what, s.disk.renewedTo-renewalsAge.Milliseconds())
+	}
+	began := time.Now()
+	err := s.disk.write(what)
+	s.metrics.noteFlush(what, time.Since(began))
+	if err == nil {
+		s.mu.Lock()
+		s.flushed = what.frozen.Index
+		s.mu.Unlock()
+	}
+	f.end(err) // who waited may look at what is on disk
+	return err
+}
+
+// addRenewals adds the renewals, at or after a moment of the lease clock (ms), of leases that did not change,
+// a few at a time: nobody is to wait until all have been looked at. Other nodes tell renewals late: those that
+// were due the last time and came afterwards are looked for once more.
+func (s *Store) addRenewals(what *saved, since int64) {
+	what.renewed = true
+	for leases := range slices.Chunk(what.renewedSince(since), applyStep) {
+		s.mu.Lock()
+		for _, l := range leases {
+			what.addRenewal(s.registry.StateOf(l.Handle))
+		}
+		s.mu.Unlock()
+	}
+}
+
+// applyStep is how many operations are performed at a stretch: a large batch of another node must not
+// keep the clients waiting.
+const applyStep = 256
+
+// effect is what an operation means for those who look at the state.
+type effect uint8
+
+const (
+	renewing effect = iota // nothing but the time of a renewal, which is live
+	noting                 // something new that nobody relies on: it comes again
+	telling                // an answer that must be as true after a crash
+)
+
+func effectOf(op registry.Op, res registry.Result) effect {
+	if res.Index != 0 {
+		return telling
+	}
+	switch op.(type) {
+	case registry.Renew:
+		return renewing
+	case registry.Contact, registry.AckPeer:
+		return noting
+	}
+	return telling
+}

@@ -1,0 +1,278 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/expiry"
+)
+
+// Open opens the data directory and loads what it holds. Nothing is answered before Run.
+func Open(cfg store.Config) (*Store, error) {
+	cfg.SetDefaults()
+	s := &Store{
+		cfg:   cfg,
+		log:   cfg.Log,
+		begun: make(chan struct{}),
+		wake:  make(chan struct{}, 1),
+		fatal: make(chan error, 1),
+		next:  newFlush(),
+	}
+	s.closing, s.stop = context.WithCancel(context.Background())
+	if err := s.open(); err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.metrics = newLocalMetrics(s)
+	return s, nil
+}
+
+func (s *Store) open() (err error) {
+	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter}); err != nil {
+		return err
+	}
+	if s.disk, err = openRegistryFile(s.cfg.DataDir); err != nil {
+		return err
+	}
+	s.SetSyncDelay(s.cfg.Test.SyncDelay)
+	if err := s.load(); err != nil {
+		return errors.Join(err, s.disk.close())
+	}
+	return nil
+}
+
+// load makes the registry out of what the disk has, and reserves the indexes of this start.
+func (s *Store) load() (err error) {
+	if s.registry, err = s.disk.load(); err != nil {
+		return err
+	}
+	s.registry.Configure(s.cfg.Settings)
+	s.registry.Doubt()
+	s.registry.WithoutConsensus()
+	s.establish()
+	s.publish()
+	f := s.registry.FreezeSince(s.registry.View().Index())
+	s.flushed, s.written = f.Index, f.Clock.Lease
+	return s.disk.write(saved{frozen: f, after: f.Index})
+}
+
+// Identity names the node in its data directory (a name that no other directory has), and counts its
+// starts.
+func (s *Store) Identity() (serverID string, boot uint64) { return s.id.ServerID, s.id.Boot }
+
+// Run serves until ctx ends; it then writes what is not on disk yet and returns nil. An error of the
+// disk ends it too. If ctx has ended before, it only closes: Copy is not called.
+//
+// Operations are performed from its beginning on, so that what clients and other nodes send is not
+// lost while Copy is at work; leases end only when that is done and everybody had time to renew.
+func (s *Store) Run(ctx context.Context) error {
+	inner, stop := context.WithCancel(context.Background())
+	defer stop()
+	s.begin()
+	var tasks sync.WaitGroup
+	if ctx.Err() == nil {
+		for _, task := range []func(context.Context){s.keepTime, s.keepSaving, s.serve} {
+			tasks.Go(func() { task(inner) })
+		}
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-s.fatal:
+		s.log.Error("this node stops", "err", err)
+	}
+	s.end()
+	stop()
+	tasks.Wait()
+	if err == nil {
+		select {
+		case err = <-s.fatal: // the last write before the stop: the disk cannot be trusted with another one
+			s.log.Error("this node failed while it stopped", "err", err)
+		default:
+		}
+	}
+	return s.close(err)
+}
+
+// begin lets operations in.
+func (s *Store) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock.Start(s.registry.Clock().Lease, time.Now())
+	s.serving = true
+	close(s.begun)
+}
+
+// end lets no operation in any more, and ends the wait for changes.
+func (s *Store) end() {
+	s.mu.Lock()
+	s.serving = false
+	s.mu.Unlock()
+	s.stop()
+	s.clock.Stop()
+}
+
+// close writes what is left, if the disk can still be trusted, and answers whoever waits for that.
+func (s *Store) close(err error) error {
+	if err == nil {
+		err = s.save(true)
+	}
+	s.next.end(err)
+	return errors.Join(err, s.disk.close())
+}
+
+// establish makes this node the leader of itself, in the epoch of its boot: leases get grace from now on.
+// The caller holds mu.
+func (s *Store) establish() {
+	epoch := registry.Epoch{Term: s.id.Boot, Index: 1}
+	s.registry.Establish(epoch, fmt.Sprintf("%s-%d", s.id.ServerID, s.id.Boot))
+	now := s.registry.Clock().Lease
+	s.reign.Store(expiry.NewReign(epoch, now, s.registry.View()))
+}
+
+// serve makes the node ready and then ends leases until ctx ends.
+func (s *Store) serve(ctx context.Context) {
+	if err := s.cfg.Copy(ctx); err != nil && ctx.Err() == nil {
+		s.log.Warn("could not take over what the other nodes have: serving what is here", "err", err)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	s.establish()
+	s.publish()
+	s.mu.Unlock()
+	s.ready.Store(true)
+	s.log.Info("ready", "instances", s.view.Load().Len(), "boot", s.id.Boot)
+	expiry.NewEvictor(s.evictionEnv()).Run(ctx)
+}
+
+// evictionEnv is what the evictor needs.
+func (s *Store) evictionEnv() expiry.EvictorEnv {
+	return expiry.EvictorEnv{
+		Epoch: s.reign.Load().Epoch,
+		Clock: func() (int64, int) { return s.clock.Read(time.Now()) },
+		// Nobody else decides, so what this node knows is the truth, also after a stall.
+		Confirm: func(context.Context) bool { return true },
+		View:    s.view.Load,
+		Expired: s.expired,
+		Ending:  s.ending,
+		Owner:   s.owner,
+		Spares:  s.cfg.Spares,
+		Apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+			return s.Apply(ctx, registry.FromClient, ops...)
+		},
+		Draw:     rand.IntN,
+		Interval: s.cfg.EvictionInterval,
+		Upstream: s.cfg.EvictionTimer,
+		Log:      s.log,
+		Metrics:  s.metrics.eviction,
+	}
+}
+
+func (s *Store) expired(now int64, limit int) []registry.EvictItem {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registry.Expired(now, limit)
+}
+
+func (s *Store) ending(now int64) []registry.Op {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registry.Ending(now)
+}
+
+func (s *Store) owner(h registry.Handle) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registry.Owner(h)
+}
+
+// publish shows the present state to readers. The caller holds mu, so views are published in order.
+func (s *Store) publish() {
+	v := s.registry.View()
+	s.view.Store(v)
+	s.watchers.Publish(v)
+}
+
+// keepTime keeps the lease clock going, in the state too.
+func (s *Store) keepTime(ctx context.Context) {
+	tick := time.NewTicker(expiry.ClockInterval)
+	defer tick.Stop()
+	slow := time.NewTicker(time.Second)
+	defer slow.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			s.tick(now)
+		case <-slow.C:
+			s.reign.Load().Grow(s.leaseTime())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Store) tick(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stamp := s.stamp(now)
+	s.registry.Advance(stamp)
+	s.publish()
+	s.clock.Observe(stamp.Lease)
+	if stamp.Lease-s.written >= renewalsAge.Milliseconds() && s.registry.NeedsClock() {
+		s.dirty = true
+	}
+}
+
+// View implements registry.Service: ErrNotOffered for anything but Stale.
+func (s *Store) View(_ context.Context, read registry.Consistency) (*registry.View, error) {
+	if read != registry.Stale {
+		return nil, fmt.Errorf("%v read: %w", read, registry.ErrNotOffered)
+	}
+	return s.view.Load(), nil
+}
+
+// Changes implements registry.Service.
+func (s *Store) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
+	return store.AwaitChanges(ctx, s.closing, &s.watchers, s.view.Load, after, which)
+}
+
+// Health implements registry.Service. Nobody leads; Quorum is there as soon as the node is ready, because
+// nothing but itself is needed to serve. Suspended means that no lease can end now: the node is not
+// ready, or all leases are within the grace that they were given when it became so. By Clock other nodes are told
+// how old renewals are.
+func (s *Store) Health() registry.Health {
+	ready := s.ready.Load()
+	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.clockToTell()}
+}
+
+// clockToTell is the lease clock (ms) by which other nodes are told how old renewals are. After a pause of this node
+// the sender may go on before the clock ticks: by the clock of before, a lease that ended meanwhile would be young.
+func (s *Store) clockToTell() int64 {
+	now := time.Now()
+	if s.clock.Stands(now) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stamp(now)
+	}
+	return s.clock.Glance()
+}
+
+func (s *Store) suspended() bool { return !s.ready.Load() || s.reign.Load().Young() }
+
+// leaseTime returns the newest view and the lease clock (ms).
+func (s *Store) leaseTime() (*registry.View, int64) {
+	now, _ := s.clock.Read(time.Now())
+	return s.view.Load(), now
+}
+
+// SetSyncDelay makes each write to the disk take so much longer from now on; 0: no longer.
+func (s *Store) SetSyncDelay(by time.Duration) { s.disk.delay.Set(by) }

@@ -1,0 +1,686 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/expiry"
+)
+
+// localRig is a node without consensus, which can be stopped and started again on the same directory.
+type localRig struct {
+	t   *testing.T
+	cfg store.Config
+	*Store
+	stop context.CancelFunc
+	done chan error
+}
+
+// startLocal starts a node on an empty directory.
+func startLocal(t *testing.T, tune func(*store.Config)) *localRig {
+	t.Helper()
+	g := &localRig{t: t, cfg: store.Config{
+		Node: "n1", Datacenter: "dc1", DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}}
+	if tune != nil {
+		tune(&g.cfg)
+	}
+	g.start()
+	t.Cleanup(func() { g.halt() })
+	return g
+}
+
+// start opens the node's directory and runs it.
+func (g *localRig) start() {
+	g.t.Helper()
+	g.cfg.Metrics = prometheus.NewRegistry()
+	s, err := Open(g.cfg)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	g.Store, g.stop, g.done = s, stop, make(chan error, 1)
+	go func() { g.done <- s.Run(ctx) }()
+}
+
+// halt stops the node, if it runs, and returns what Run returned.
+func (g *localRig) halt() error {
+	g.stop()
+	err := <-g.done
+	g.done <- err
+	return err
+}
+
+// restart stops the node properly and starts it again.
+func (g *localRig) restart() {
+	g.t.Helper()
+	if err := g.halt(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.start()
+}
+
+func (g *localRig) apply(ops ...registry.Op) []registry.Result {
+	g.t.Helper()
+	res, err := g.Apply(context.Background(), registry.FromClient, ops...)
+	if err != nil {
+		g.t.Fatalf("apply %T: %v", ops[0], err)
+	}
+	return res
+}
+
+// register registers instances of application A with a lease of some seconds, renewed every second.
+func (g *localRig) register(duration int32, ids ...string) {
+	g.t.Helper()
+	for _, id := range ids {
+		g.apply(registry.Register{Instance: instance("A", id, duration)})
+	}
+}
+
+func (g *localRig) now() *registry.View {
+	g.t.Helper()
+	v, err := g.View(context.Background(), registry.Stale)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return v
+}
+
+func (g *localRig) has(id string) bool {
+	_, ok := g.now().Find(registry.NewKey("A", id))
+	return ok
+}
+
+// onDisk is the index of the newest change that is on disk.
+func (g *localRig) onDisk() registry.Index {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.flushed
+}
+
+// localBubble runs a test with a node in a bubble of virtual time.
+func localBubble(t *testing.T, tune func(*store.Config), do func(t *testing.T, g *localRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := startLocal(t, tune)
+		synctest.Wait()
+		do(t, g)
+	})
+}
+
+var syncs = map[string]store.Sync{"interval": store.SyncInterval, "always": store.SyncAlways, "none": store.SyncNone}
+
+func TestWhatAProperStopLeavesIsThereAfterwards(t *testing.T) {
+	for name, sync := range syncs {
+		t.Run(name, func(t *testing.T) {
+			localBubble(t, func(c *store.Config) { c.Sync = sync }, func(t *testing.T, g *localRig) {
+				g.register(90, "i0", "i1", "i2")
+				g.apply(registry.SetOverride{Key: registry.NewKey("A", "i1"), Status: registry.OutOfService})
+				g.apply(registry.Cancel{Key: registry.NewKey("A", "i2")})
+				time.Sleep(20 * time.Second)
+				g.apply(registry.Renew{Key: registry.NewKey("A", "i0")})
+				before := g.now()
+				g.restart()
+				after := g.now()
+				for l := range before.All() {
+					got, ok := after.Find(l.Key())
+					if !ok || got.Changed != l.Changed || got.Life != l.Life || got.Instance.Status != l.Instance.Status {
+						t.Errorf("%v is %+v afterwards, want %+v", l.Key(), got, l)
+					} else if after.LastRenewal(got) != before.LastRenewal(l) {
+						t.Errorf("%v was renewed at %v, want %v", l.Key(), after.LastRenewal(got), before.LastRenewal(l))
+					}
+				}
+				if after.Total() != 2 {
+					t.Errorf("%d instances, want 2", after.Total())
+				}
+				if _, ok := after.Removal(registry.NewKey("A", "i2")); !ok {
+					t.Error("the record of a removal is gone")
+				}
+			})
+		})
+	}
+}
+
+func TestEachStartIsAnEpochWithIndexesOfItsOwn(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		epochs := map[string]bool{}
+		newest := registry.Index(0)
+		for range 4 {
+			g.register(90, "i0")
+			v := g.now()
+			id, boot := g.Identity()
+			if want := fmt.Sprintf("%s-%d", id, boot); v.Epoch() != want || epochs[want] {
+				t.Errorf("epoch %s, want %s, and no epoch twice", v.Epoch(), want)
+			}
+			if v.Index() <= newest {
+				t.Errorf("index %d after %d", v.Index(), newest)
+			}
+			epochs[v.Epoch()], newest = true, v.Index()
+			g.restart()
+		}
+	})
+}
+
+func TestIndexesAreNotGivenOutTwiceIfAStartWasKilled(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		need.OK(t, g.halt())
+		killed := need.Got(Open(with(g.cfg, prometheus.NewRegistry())))(t)
+		given := killed.view.Load().Index() + reserved/2
+		need.OK(t, killed.disk.close())
+		g.start()
+		got := g.now().Index()
+		expect.That(t, got >= given, "it begins at %d, but the start before may have come to %d", got, given)
+	})
+}
+
+func with(c store.Config, metrics prometheus.Registerer) store.Config {
+	c.Metrics = metrics
+	return c
+}
+
+func TestTheClockGoesOnWhereItStood(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		time.Sleep(30 * time.Second)
+		need.OK(t, g.halt())
+		time.Sleep(time.Hour)
+		g.start()
+		synctest.Wait()
+		got := g.now().Stamp().Lease
+		expect.That(t, got >= 29_900 && got <= 30_100, "the lease clock shows %d ms after 30 s and an hour at rest, want 30 s", got)
+	})
+}
+
+func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
+	tests := []struct {
+		name          string
+		sync          store.Sync
+		atOnce, later bool
+	}{
+		{"interval", store.SyncInterval, false, true},
+		{"always", store.SyncAlways, true, true},
+		{"none", store.SyncNone, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			localBubble(t, func(c *store.Config) { c.Sync, c.SyncInterval = tt.sync, 3*time.Second }, func(t *testing.T, g *localRig) {
+				g.register(90, "i0")
+				expect.Equal(t, g.onDisk() == 1, tt.atOnce, "with the answer: on disk")
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				expect.Equal(t, g.onDisk() == 1, tt.later, "after the interval: on disk")
+			})
+		})
+	}
+}
+
+// What changes of a removal's record takes no index, and is as true after a crash as any other answer.
+func TestWhatChangesOfARemovalIsOnDiskWithTheAnswer(t *testing.T) {
+	key, eureka := registry.NewKey("A", "i0"), registry.Origin{Kind: registry.RemoteDC, DC: "eureka"}
+	for _, tt := range []struct {
+		name   string
+		remove func(*testing.T, *localRig)
+		amend  func(*localRig) error
+		right  func(registry.Removal) bool
+	}{
+		{
+			"its quarantine ends",
+			func(_ *testing.T, g *localRig) {
+				g.apply(registry.Quarantine{Key: key, For: time.Hour.Milliseconds()})
+				g.apply(registry.Cancel{Key: key})
+			},
+			func(g *localRig) error {
+				_, err := g.Apply(context.Background(), registry.FromClient, registry.Quarantine{Key: key})
+				return err
+			},
+			func(rec registry.Removal) bool { return rec.Lease.Quarantine == nil },
+		},
+		{
+			"a Eureka server takes its cancel back",
+			func(t *testing.T, g *localRig) {
+				need.Got(g.Apply(context.Background(), eureka, registry.Contact{DC: "eureka", Cut: 90_000}, registry.Cancel{Key: key}))(t)
+			},
+			func(g *localRig) error {
+				_, err := g.Apply(context.Background(), eureka, registry.Renew{Key: key, LastDirty: time.Now().UnixMilli()})
+				return err
+			},
+			func(rec registry.Removal) bool { return rec.Kind == registry.Evicted },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			localBubble(t, func(c *store.Config) { c.Sync = store.SyncAlways }, func(t *testing.T, g *localRig) {
+				g.register(90, "i0")
+				tt.remove(t, g)
+				rec, ok := g.now().Removal(key)
+				need.That(t, ok && !tt.right(rec), "before: %+v, %v", rec, ok)
+				need.OK(t, tt.amend(g))
+				if rec, ok := g.killed(t).Removal(key); !ok || !tt.right(rec) {
+					t.Errorf("after a kill the record is %+v, %v", rec.Lease, ok)
+				}
+			})
+		})
+	}
+}
+
+// killed is what a kill of the process would leave at this moment.
+func (g *localRig) killed(t *testing.T) *registry.View {
+	t.Helper()
+	b := need.Got(os.ReadFile(filepath.Join(g.cfg.DataDir, disk.LocalFile)))(t)
+	dir := t.TempDir()
+	need.OK(t, os.WriteFile(filepath.Join(dir, disk.LocalFile), b, 0o600))
+	d := need.Got(openRegistryFile(dir))(t)
+	defer d.close()
+	r := need.Got(d.load())(t)
+	return r.View()
+}
+
+func TestHalfOfTheReservedIndexesAreNotPassedWithoutAWrite(t *testing.T) {
+	localBubble(t, func(c *store.Config) { c.Sync = store.SyncNone }, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		g.restart()
+		g.mu.Lock()
+		g.flushed = g.now().Index() - reserved/2 // as if it had done as much since
+		g.mu.Unlock()
+		g.register(90, "i1")
+		synctest.Wait()
+		expect.Equal(t, g.onDisk(), g.now().Index(), "the disk has")
+	})
+}
+
+func TestRenewalsAreWrittenSeldomAndNotPublished(t *testing.T) {
+	localBubble(t, func(c *store.Config) { c.Sync = store.SyncAlways }, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		time.Sleep(time.Second + expiry.ClockInterval/2)
+		before, writes := g.now(), g.writes()
+		for range 100 {
+			g.apply(registry.Renew{Key: registry.NewKey("A", "i0")})
+		}
+		expect.That(t, g.now() == before, "a renewal published a view")
+		got := g.writes()
+		expect.That(t, got == writes, "%d renewals made %d writes", 100, got-writes)
+		time.Sleep(renewalsAge + 2*time.Second)
+		got = g.writes()
+		expect.That(t, got == writes+1, "%d writes after %v, want 1: for the clock and the renewals", got-writes, renewalsAge)
+	})
+}
+
+// writes is how often the node wrote its disk.
+func (g *localRig) writes() uint64 {
+	g.t.Helper()
+	families, err := g.cfg.Metrics.(*prometheus.Registry).Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "rollcall_store_flush_seconds" {
+			return f.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	g.t.Fatal("no metric of the writes")
+	return 0
+}
+
+func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
+	g := startLocal(t, func(c *store.Config) { c.Sync, c.SyncInterval = store.SyncAlways, time.Hour })
+	eventually(t, "ready", func() bool { return g.Health().Ready })
+	busy, err := g.disk.bolt.Begin(true) // the disk takes its time
+	need.OK(t, err)
+	const callers = 50
+	before := g.writes()
+	done := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			_, err := g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
+			done <- err
+		}()
+	}
+	eventually(t, "all are performed", func() bool { return g.now().Total() == callers })
+	expect.That(t, len(done) == 0, "%d were answered before anything was written", len(done))
+	need.OK(t, busy.Rollback())
+	for range callers {
+		expect.OK(t, <-done)
+	}
+	got := g.writes() - before
+	expect.That(t, got <= 2, "%d writes for %d callers, want the one under way and the next", got, callers)
+}
+
+func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
+	g := startLocal(t, func(c *store.Config) { c.Sync = store.SyncAlways })
+	eventually(t, "ready", func() bool { return g.Health().Ready })
+	busy, err := g.disk.bolt.Begin(true)
+	need.OK(t, err)
+	defer busy.Rollback()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = g.Apply(ctx, registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
+	expect.That(t, errors.Is(err, registry.ErrUnknownOutcome) && errors.Is(err, context.Canceled),
+		"got %v, want ErrUnknownOutcome and the context's error", err)
+}
+
+func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir(), Sync: store.SyncAlways}))(t)
+		s.begin()
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
+			done <- err
+		}()
+		synctest.Wait()
+		s.end()
+		reason := errors.New("disk gone")
+		if err := s.close(reason); !errors.Is(err, reason) {
+			t.Errorf("the node ended with %v, want the reason", err)
+		}
+		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
+	})
+}
+
+func TestADiskErrorStopsTheNode(t *testing.T) {
+	for name, sync := range syncs {
+		t.Run(name, func(t *testing.T) {
+			localBubble(t, func(c *store.Config) { c.Sync = sync }, func(t *testing.T, g *localRig) {
+				need.OK(t, g.disk.close())
+				_, err := g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
+				if waits := sync == store.SyncAlways; errors.Is(err, registry.ErrUnknownOutcome) != waits || !waits && err != nil {
+					t.Errorf("who waits for the disk was told %v", err)
+				}
+				if sync != store.SyncNone { // it finds out when it stops
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+					expect.ErrorIs(t, expect.Err(g.Apply(t.Context(), registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i0")})), registry.ErrClosed,
+						"a call after the error was told")
+				}
+				if err := g.halt(); err == nil || !strings.Contains(err.Error(), disk.LocalFile) {
+					t.Errorf("Run returned %v, want an error that names %s", err, disk.LocalFile)
+				}
+			})
+		})
+	}
+}
+
+func TestANodeIsReadyWhenItHasTakenOverWhatTheOthersHave(t *testing.T) {
+	var copied chan error // of the bubble
+	copying := func(ctx context.Context) error {
+		select {
+		case err := <-copied:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for name, result := range map[string]error{"they have been asked": nil, "nobody could be asked": errors.New("unreachable")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				copied = make(chan error)
+				g := startLocal(t, func(c *store.Config) { c.Copy = copying })
+				g.register(90, "i0")
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				h := g.Health()
+				expect.That(t, !h.Ready && !h.Quorum && h.Suspended, "before: %+v, want it not ready", h)
+				expect.That(t, g.has("i0"), "what was written before the node was ready is not there")
+				copied <- result
+				synctest.Wait()
+				h = g.Health()
+				expect.That(t, h.Ready && h.Quorum && !h.Leads, "afterwards: %+v, want it ready, and no leader", h)
+			})
+		})
+	}
+	t.Run("it is stopped before", func(t *testing.T) {
+		localBubble(t, func(c *store.Config) { copied, c.Copy = make(chan error), copying }, func(t *testing.T, g *localRig) {
+			if err := g.halt(); err != nil || g.Health().Ready {
+				t.Errorf("Run returned %v, ready %v, want neither", err, g.Health().Ready)
+			}
+		})
+	})
+}
+
+func TestLeasesEndByThemselves(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "stays")
+		g.register(6, "goes")
+		time.Sleep(6 * time.Second)
+		expect.That(t, g.has("goes"), "it went before its time")
+		time.Sleep(2 * expiry.ClockInterval)
+		if g.has("goes") || !g.has("stays") {
+			t.Errorf("a moment later: %v and %v, want it gone and the other there", g.has("goes"), g.has("stays"))
+		}
+	})
+}
+
+func TestNoLeaseEndsBeforeItsClientHadTimeToComeBack(t *testing.T) {
+	var copied chan struct{}
+	localBubble(t, func(c *store.Config) {
+		copied = make(chan struct{})
+		c.Copy = func(context.Context) error { <-copied; return nil }
+	}, func(t *testing.T, g *localRig) {
+		g.register(6, "i0")
+		time.Sleep(time.Minute) // in which nobody could tell it of a renewal
+		copied <- struct{}{}
+		time.Sleep(5 * time.Second)
+		if h := g.Health(); !g.has("i0") || !h.Suspended {
+			t.Errorf("5 s after the node was ready: there %v, suspended %v, want both", g.has("i0"), h.Suspended)
+		}
+		time.Sleep(2 * time.Second)
+		h := g.Health()
+		expect.That(t, !g.has("i0"), "after the grace it is still there: %+v", h)
+	})
+}
+
+func TestSuspensionEndsWithTheGrace(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "i0")
+		g.restart()
+		synctest.Wait()
+		expect.That(t, g.Health().Suspended, "not suspended although no lease can end")
+		time.Sleep(8 * time.Second) // interval + 5 s, noticed within a second
+		expect.That(t, !g.Health().Suspended, "suspended although the lease can end")
+	})
+}
+
+func TestOverridesEndAtTheirTime(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		key := registry.NewKey("A", "i0")
+		g.register(90, "i0")
+		g.apply(registry.SetOverride{Key: key, Status: registry.OutOfService, For: 3000})
+		time.Sleep(4 * time.Second)
+		l, ok := g.now().Find(key)
+		expect.That(t, ok && l.Instance.Status == registry.Up, "the status is %v, want UP again", l.Instance.Status)
+	})
+}
+
+func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		for _, read := range []registry.Consistency{registry.Linearizable, registry.Leader} {
+			expect.ErrorIs(t, expect.Err(g.View(t.Context(), read)), registry.ErrNotOffered, "%v read:", read)
+		}
+	})
+}
+
+func TestHealthTellsTheAgeAndTheClock(t *testing.T) {
+	localBubble(t, func(c *store.Config) { c.Age = func() time.Duration { return 7 * time.Second } }, func(t *testing.T, g *localRig) {
+		time.Sleep(time.Second + expiry.ClockInterval/2)
+		h := g.Health()
+		expect.That(t, h.Age == 7*time.Second && h.Clock == 1000, "age %v and clock %d ms, want 7s and 1000 ms", h.Age, h.Clock)
+	})
+}
+
+func TestChangesWakeThoseWhoWaitForThem(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		type told struct {
+			changes registry.Changes
+			err     error
+		}
+		await := func(app string) <-chan told {
+			done := make(chan told, 1)
+			go func() {
+				changes, err := g.Changes(t.Context(), g.now().Index(), registry.Selector{App: app})
+				done <- told{changes, err}
+			}()
+			synctest.Wait()
+			return done
+		}
+		a, b := await("A"), await("B")
+		g.register(90, "i0")
+		got := <-a
+		expect.That(t, got.err == nil && len(got.changes.Items) == 1 && got.changes.Items[0].Index == 1, "got %+v, want the change 1", got)
+		if len(b) > 0 {
+			t.Errorf("who waits for another application was told %+v", <-b)
+		}
+		need.OK(t, g.halt())
+		if got := <-b; !errors.Is(got.err, registry.ErrClosed) {
+			t.Errorf("at the end: %+v, want ErrClosed", got)
+		}
+	})
+}
+
+func TestNothingIsDoneIfAnOperationIsTooLargeForALog(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		_, err := g.Apply(t.Context(), registry.FromClient, padded("small", 10), padded("huge", store.MaxOpBytes))
+		if !errors.Is(err, registry.ErrTooLarge) || g.now().Total() != 0 {
+			t.Errorf("got %v and %d instances, want ErrTooLarge and none", err, g.now().Total())
+		}
+	})
+}
+
+func TestALargeBatchIsPerformedInOrder(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		var ops []registry.Op
+		for i := range 3*applyStep + 1 {
+			ops = append(ops, registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
+		}
+		for i, r := range g.apply(ops...) {
+			need.That(t, r.Outcome == registry.Done && r.Index == registry.Index(i+1), "operation %d: %+v, want it done with index %d", i, r, i+1)
+		}
+	})
+}
+
+func TestCallsBeforeRunWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir()}))(t)
+		impatient, giveUp := context.WithTimeout(t.Context(), time.Second)
+		defer giveUp()
+		register := registry.Register{Instance: instance("A", "i0", 90)}
+		expect.ErrorIs(t, expect.Err(s.Apply(impatient, registry.FromClient, register)), context.DeadlineExceeded, "who gave up was told")
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Apply(t.Context(), registry.FromClient, register)
+			done <- err
+		}()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Fatalf("answered before Run: %v", <-done)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		expect.OK(t, <-done)
+		stop()
+		expect.OK(t, <-ended)
+	})
+}
+
+func TestADirectoryInUseIsRefused(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		s, err := Open(g.cfg)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "another process"),
+			"got %v and %v, want an error that says another process has it", s, err)
+	})
+}
+
+func TestAFailureInTheMomentOfAStopIsTold(t *testing.T) {
+	var s *Store
+	copying := make(chan struct{})
+	s, err := Open(store.Config{Node: "n1", DataDir: t.TempDir(), Copy: func(ctx context.Context) error {
+		close(copying)
+		<-ctx.Done()
+		s.fatal <- errBroken // as keepSaving does, whose last write may end after the stop began
+		return nil
+	}})
+	need.OK(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	<-copying
+	before := s.flushed
+	stop()
+	expect.ErrorIs(t, <-done, errBroken, "Run returned")
+	expect.That(t, s.flushed == before, "it wrote once more to a disk that had failed")
+}
+
+func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
+	s, err := Open(store.Config{Node: "n1", DataDir: t.TempDir(), Copy: func(context.Context) error {
+		t.Error("it copies")
+		return nil
+	}})
+	need.OK(t, err)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	expect.OK(t, s.Run(ended))
+}
+
+// After a pause what tells other nodes may go on before the clock ticks.
+func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
+	s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()}))(t)
+	s.begin() // and nothing ticks
+	defer func() {
+		s.end()
+		expect.OK(t, s.close(nil))
+	}()
+	if _, _, err := s.perform(nil, nil, registry.FromClient, []registry.Op{registry.Register{Instance: instance("ORDERS", "i1", 90)}}); err != nil {
+		t.Fatal(err)
+	}
+	view := s.view.Load()
+	lease, _ := view.Lease(registry.Key{App: "ORDERS", ID: "i1"})
+	age := view.Age(lease, s.Health().Clock)
+	need.That(t, age <= limit.Milliseconds(), "its age is told as %d ms, want a moment", age)
+	s.clock.PauseBy(2 * maxLost)
+	age = view.Age(lease, s.Health().Clock)
+	expect.That(t, age == registry.UnknownAge, "after a pause its age is told as %d ms, want that it is unknown", age)
+}
+
+// errBroken is the error of a disk.
+var errBroken = errors.New("broken")
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	end := time.Now().Add(limit)
+	for !cond() {
+		need.That(t, !time.Now().After(end), "waited %v until %s", limit, what)
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func instance(app, id string, duration int32) *registry.Instance {
+	return &registry.Instance{
+		InstanceID: id, App: app, HostName: id + ".example", IPAddr: "10.0.0.1", Status: registry.Up,
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 1, Duration: duration,
+	}
+}
+
+// padded is a registration of about so many bytes.
+func padded(id string, size int) registry.Register {
+	i := instance("A", id, 90)
+	i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", size)}}
+	return registry.Register{Instance: i}
+}
+
+// limit is how long a test waits for what normally takes well under a second, or a few.
+const limit = time.Minute

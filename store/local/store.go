@@ -1,0 +1,45 @@
+package local
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/expiry"
+)
+
+// Store is the registry in AP mode: the same state machine without consensus. Operations are performed
+// where they arrive, and answered at once; the disk follows. It implements registry.Service.
+type Store struct {
+	cfg     store.Config
+	log     *slog.Logger
+	metrics *localMetrics
+	id      *disk.Identity
+	disk    *registryFile
+	clock   expiry.Clock
+
+	view     atomic.Pointer[registry.View] // the newest
+	watchers registry.Watchers             // wait for changes
+	reign    atomic.Pointer[expiry.Reign]  // of this node over itself, from its start or its readiness on
+	ready    atomic.Bool
+
+	begun   chan struct{}   // closed when Run begins
+	closing context.Context // ends when the node stops
+	stop    context.CancelFunc
+	wake    chan struct{} // holds a token while something is to be written at once
+	fatal   chan error
+
+	mu       sync.Mutex // guards the following
+	registry *registry.Registry
+	serving  bool           // between the beginning and the end of Run
+	next     *flush         // the one that will contain what is changed now
+	dirty    bool           // there is something to write
+	flushed  registry.Index // what the disk has
+	written  int64          // lease clock that the disk has or is being given, ms
+	doubted  time.Duration  // that the lease clock had lost when its renewals last became hearsay
+}

@@ -1,0 +1,177 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// txWriter writes one transaction. Its first error sticks.
+type txWriter struct {
+	saved
+	marks
+	tx  *bbolt.Tx
+	err error
+
+	leases, renewals, removals, removed *bbolt.Bucket
+}
+
+func (w *txWriter) write() error {
+	if w.whole {
+		w.clear()
+	}
+	if w.err != nil {
+		return w.err
+	}
+	w.leases, w.renewals = w.tx.Bucket(bucketLeases), w.tx.Bucket(bucketRenewals)
+	w.removals, w.removed = w.tx.Bucket(bucketRemovals), w.tx.Bucket(bucketRemoved)
+	for _, l := range byName(w.frozen.Leases, func(l registry.LeaseState) *registry.Lease { return l.Lease }) {
+		w.live(l.name, l.record)
+	}
+	for _, rec := range byName(w.frozen.Removals, func(rec registry.Removal) *registry.Lease { return rec.Lease }) {
+		w.gone(rec.name, rec.record)
+	}
+	w.reduce()
+	for _, rec := range slices.Concat(w.amended, w.frozen.Removals) {
+		w.record(rec)
+	}
+	w.prune()
+	if w.renewed {
+		for _, l := range w.saved.renewals {
+			w.put(w.renewals, nameOnDisk(l.Lease.Key()), fsm.AppendRenewals(nil, l))
+		}
+		w.renewedTo = w.frozen.Clock.Lease
+	}
+	w.put(w.tx.Bucket(bucketState), keyRegistry, fsm.AppendFrozen(nil, w.frozen))
+	return w.err
+}
+
+// clear drops everything.
+func (w *txWriter) clear() {
+	for _, name := range buckets {
+		if err := w.tx.DeleteBucket(name); err != nil && !errors.Is(err, bbolterrors.ErrBucketNotFound) {
+			w.fail(err)
+		}
+	}
+	w.fail(createBuckets(w.tx))
+	w.marks = marks{}
+}
+
+// named is a record and the key that it gets.
+type named[T any] struct {
+	name   []byte
+	record T
+}
+
+// byName sorts records by their keys.
+func byName[T any](records []T, lease func(T) *registry.Lease) []named[T] {
+	sorted := make([]named[T], len(records))
+	for i, r := range records {
+		sorted[i] = named[T]{nameOnDisk(lease(r).Key()), r}
+	}
+	slices.SortFunc(sorted, func(a, b named[T]) int { return bytes.Compare(a.name, b.name) })
+	return sorted
+}
+
+// live enters a lease, and takes out the record of the removal before it, if there is one.
+func (w *txWriter) live(name []byte, l registry.LeaseState) {
+	w.put(w.leases, name, fsm.AppendLeaseState(nil, l))
+	w.delete(w.renewals, name)
+	w.forget(name)
+}
+
+// gone takes out a lease, and the record of the removal before the one that will be entered.
+func (w *txWriter) gone(name []byte, rec registry.Removal) {
+	w.delete(w.leases, name)
+	w.delete(w.renewals, name)
+	w.forget(name)
+	w.put(w.removed, name, indexOnDisk(rec.Lease.Changed))
+}
+
+// record enters the record of a removal.
+func (w *txWriter) record(rec registry.Removal) {
+	w.put(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, rec))
+	w.recordedTo = max(w.recordedTo, rec.Lease.Changed)
+	if !rec.Full {
+		w.reducedTo = max(w.reducedTo, rec.Lease.Changed)
+	}
+}
+
+// forget takes out the record of a removal.
+func (w *txWriter) forget(name []byte) {
+	b := w.removed.Get(name)
+	if b == nil {
+		return
+	}
+	index, err := disk.Unsealed(name, b)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.delete(w.removals, index)
+	w.delete(w.removed, name)
+}
+
+// prune takes out the records that were pruned.
+func (w *txWriter) prune() {
+	var pruned [][]byte // a cursor must not see its bucket change
+	c := w.removals.Cursor()
+	for index, b := c.First(); index != nil && binary.BigEndian.Uint64(index) <= uint64(w.frozen.Pruned); index, b = c.Next() {
+		rec, err := readRow(index, b, fsm.ParseRemoval)
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		pruned = append(pruned, nameOnDisk(rec.Lease.Key()))
+	}
+	for _, name := range pruned {
+		w.forget(name)
+	}
+}
+
+// reduce enters anew the records that were reduced since they were written. The reduced ones are the
+// oldest, on the disk as in the registry: so it is done at the latest when a record is written that is
+// reduced already.
+func (w *txWriter) reduce() {
+	due := w.renewed || beginReduced(w.amended) || beginReduced(w.frozen.Removals)
+	if w.whole || w.recordedTo <= w.reducedTo || !due {
+		return
+	}
+	for rec := range w.view.Removals() {
+		if rec.Full || rec.Lease.Changed > w.after {
+			return
+		}
+		if rec.Lease.Changed > w.reducedTo {
+			w.record(rec)
+		}
+	}
+}
+
+// beginReduced says whether the oldest of some records is reduced.
+func beginReduced(records []registry.Removal) bool { return len(records) > 0 && !records[0].Full }
+
+func (w *txWriter) put(to *bbolt.Bucket, key, value []byte) {
+	if w.err == nil {
+		w.err = to.Put(key, disk.Sealed(key, value))
+	}
+}
+
+func (w *txWriter) delete(from *bbolt.Bucket, key []byte) {
+	if w.err == nil {
+		w.err = from.Delete(key)
+	}
+}
+
+func (w *txWriter) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
