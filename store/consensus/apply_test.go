@@ -193,7 +193,7 @@ func TestARenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
 			"got %v, want the context's error: it certainly had no effect", err)
 		time.Sleep(gatherFor)
-		if b, _ := c.take(); b != nil {
+		if b, _ := c.closeBatch(); b != nil {
 			t.Errorf("%d calls were taken", len(b.calls))
 		}
 	})
@@ -212,7 +212,7 @@ func TestARenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
 		}()
 		time.Sleep(gatherFor)
 		synctest.Wait()
-		b, _ := c.take()
+		b, _ := c.closeBatch()
 		need.That(t, b != nil, "nothing was taken")
 		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
 	})

@@ -117,7 +117,7 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	if leader == nil || leader.id == s.id.ServerID {
 		return nil, fmt.Errorf("ask the leader: %w", registry.ErrNoLeader)
 	}
-	defer context.AfterFunc(leader.gone, cancel)()
+	defer context.AfterFunc(leader.replaced, cancel)()
 	return s.askAt(ctx, s.peers.dialAddress(leader.id, leader.address), question)
 }
 

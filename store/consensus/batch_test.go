@@ -80,7 +80,7 @@ func TestABatchThatMayHaveTakenEffectIsNotDivided(t *testing.T) {
 	calls := []*call{newCall(alien("i0")), newCall(registry.Renew{Key: registry.NewKey("A", "i1")})}
 	b := c.reseal(calls)
 	b.sent = time.Now().Add(time.Second/2 - answerWait)
-	c.settle(context.Background(), b)
+	c.sendUntilAnswered(context.Background(), b)
 	for _, k := range calls {
 		<-k.done
 		expect.ErrorIs(t, k.err, registry.ErrUnknownOutcome, "got")

@@ -1,10 +1,10 @@
 package consensus
 
 import (
-	"github.com/seed-20419f34/rollcall/store/disktest"
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/seed-20419f34/rollcall/store/disktest"
 	"log/slog"
 	"os"
 	"path/filepath"

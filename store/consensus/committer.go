@@ -46,7 +46,7 @@ type committer struct {
 	closed    bool
 	calls     []*call
 	proposals []*proposal
-	gathered  []*call // renewals that wait for company, see gather.go
+	gathered  []*call // renewals that wait for company, see gather
 	seq       uint64
 	open      map[uint64]struct{} // numbers of batches not answered yet
 }
@@ -149,7 +149,7 @@ func (c *committer) run(ctx context.Context) {
 		}
 		e, proposals, err := c.launch(own, proposals)
 		flying.Go(func() {
-			c.land(ctx, own, proposals, e, err)
+			c.finishEntry(ctx, own, proposals, e, err)
 			<-c.slots
 		})
 	}
@@ -163,18 +163,18 @@ func (c *committer) next(ctx context.Context) (*batch, []*proposal, error) {
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		}
-		own, proposals := c.take()
+		own, proposals := c.closeBatch()
 		if own != nil || len(proposals) > 0 {
 			return own, proposals, nil
 		}
 	}
 }
 
-// take closes the batch that was being filled, and the proposals that may share its entry.
-func (c *committer) take() (*batch, []*proposal) {
+// closeBatch closes the batch that was being filled, and the proposals that may share its entry.
+func (c *committer) closeBatch() (*batch, []*proposal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	calls, size := c.takeCalls()
+	calls, size := c.nextCalls()
 	n := 0
 	for n < len(c.proposals) && (n == 0 || size < maxEntryBytes) && !(c.s.cfg.Test.NoBatching && n+len(calls) > 0) {
 		size += len(c.proposals[n].batch)
@@ -191,7 +191,7 @@ func (c *committer) take() (*batch, []*proposal) {
 	return c.seal(calls), proposals
 }
 
-func (c *committer) takeCalls() (calls []*call, size int) {
+func (c *committer) nextCalls() (calls []*call, size int) {
 	n := 0
 	late := time.Now().Add(-c.s.noLeader())
 	for ; n < len(c.calls); n++ {
@@ -238,9 +238,9 @@ func (c *committer) launch(own *batch, proposals []*proposal) (*entry, []*propos
 	return e, kept, err
 }
 
-// land waits for an entry that launch proposed, and answers everybody concerned. This node's own
+// finishEntry waits for an entry that launch proposed, and answers everybody concerned. This node's own
 // batch goes to the leader if this node is not (any longer).
-func (c *committer) land(ctx context.Context, own *batch, proposals []*proposal, e *entry, err error) {
+func (c *committer) finishEntry(ctx context.Context, own *batch, proposals []*proposal, e *entry, err error) {
 	var results []fsm.BatchResult
 	if err == nil {
 		results, err = e.results(ctx)
@@ -251,7 +251,7 @@ func (c *committer) land(ctx context.Context, own *batch, proposals []*proposal,
 			if !errors.Is(err, errNotSent) {
 				own.sent = e.started
 			}
-			c.settle(ctx, own)
+			c.sendUntilAnswered(ctx, own)
 		}
 		return
 	}
@@ -262,7 +262,7 @@ func (c *committer) land(ctx context.Context, own *batch, proposals []*proposal,
 	switch {
 	case own == nil:
 	case results[0].Late:
-		c.settle(ctx, own)
+		c.sendUntilAnswered(ctx, own)
 	default:
 		c.finish(own, results[0])
 	}

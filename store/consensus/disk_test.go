@@ -198,4 +198,3 @@ func timedOf(t *testing.T, write func() error) time.Duration {
 	need.OK(t, write())
 	return time.Since(began)
 }
-

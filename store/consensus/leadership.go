@@ -18,11 +18,16 @@ type leadership struct {
 
 // leaderView is who leads, as Raft told this node.
 type leaderView struct {
-	id      string
-	address string
-	gone    context.Context // ends when somebody else leads, or nobody
-	leave   context.CancelFunc
+	id       string
+	address  string
+	replaced context.Context // ends when another node leads, or none
+	leave    context.CancelFunc
 }
+
+// A batch that its node has given up must not take effect any more, wherever a copy of it was held up.
+// So every copy says in which leadership it may take effect and until when, by the leader's own clock
+// (fsm.Bound). That clock is the leadership's tenure, not the lease clock, which leaves out
+// pauses and outages and so says less than the time that has passed.
 
 // tenure is how long a leadership has lasted at a time, in ms.
 func (l *leadership) tenure(now time.Time) int64 { return now.Sub(l.began).Milliseconds() }

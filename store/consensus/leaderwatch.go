@@ -44,7 +44,7 @@ func (s *Raft) noteLeader() {
 		s.log.Warn("no leader")
 	default:
 		gone, leave := context.WithCancel(context.Background())
-		s.leader.Store(&leaderView{id: string(id), address: string(address), gone: gone, leave: leave})
+		s.leader.Store(&leaderView{id: string(id), address: string(address), replaced: gone, leave: leave})
 		s.log.Info("leader", "node", nameOf(string(id)))
 	}
 	if old != nil {

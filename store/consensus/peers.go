@@ -64,12 +64,12 @@ type linkKey struct {
 
 // link is a connection to one address, or the attempt to make one.
 type link struct {
-	ready  chan struct{} // closed when the others are set
-	conn   net.Conn
-	trip   atomic.Int64 // shortest time that an answer took, ns; at first that of the handshake; 0: none yet
-	heard  atomic.Int64 // how many answers came
-	client *rpc.Client
-	err    error
+	ready   chan struct{} // closed when the others are set
+	conn    net.Conn
+	trip    atomic.Int64 // shortest time that an answer took, ns; at first that of the handshake; 0: none yet
+	answers atomic.Int64 // how many answers came
+	client  *rpc.Client
+	err     error
 }
 
 func newPeers(n *network, override map[string]string) *peers {
@@ -125,13 +125,13 @@ func invoke[R any](ctx context.Context, p *peers, address, method string, args a
 		defer t.Stop()
 		late = t.C
 	}
-	began, heard := time.Now(), l.heard.Load()
+	began, heard := time.Now(), l.answers.Load()
 	reply := new(R) // net/rpc may still write into it after we stopped waiting
 	c := l.client.Go(method, args, reply, make(chan *rpc.Call, 1))
 	select {
 	case <-c.Done:
 	case <-late:
-		if l.heard.Load() == heard { // else the node answers, and something that it waits for does not
+		if l.answers.Load() == heard { // else the node answers, and something that it waits for does not
 			p.giveUp(to, l)
 		}
 		return none, fmt.Errorf("call %s at %s: %w", method, address, context.DeadlineExceeded)
@@ -236,7 +236,7 @@ func (p *peers) hangUp(to linkKey) {
 
 // answered notes how long an answer took.
 func (l *link) answered(took time.Duration) {
-	l.heard.Add(1)
+	l.answers.Add(1)
 	if int64(took) < l.trip.Load() {
 		l.trip.Store(int64(took)) // of two at a time the longer one may win: it is nearly as short
 	}

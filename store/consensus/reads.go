@@ -121,7 +121,7 @@ func (s *Raft) readIndex(ctx context.Context, verify bool) (uint64, error) {
 	if leader == nil || leader.id == s.id.ServerID {
 		return 0, registry.ErrNoLeader
 	}
-	defer context.AfterFunc(leader.gone, cancel)()
+	defer context.AfterFunc(leader.replaced, cancel)()
 	began := time.Now()
 	index, err := s.readIndexAt(ctx, s.peers.dialAddress(leader.id, leader.address), verify)
 	if err == nil && verify {
@@ -271,11 +271,6 @@ func (r *rounds[T]) end(err error) {
 	close(r.next.done)
 }
 
-// A batch that its node has given up must not take effect any more, wherever a copy of it was held up.
-// So every copy says in which leadership it may take effect and until when, by the leader's own clock
-// (fsm.Bound). That clock is the leadership's tenure, not the lease clock, which charges nobody for
-// pauses and outages and so says less than the time that has passed.
-
 // termsHold is how long a node goes by what a leader has told it: no two clocks run alike.
 const termsHold = 10 * time.Second
 
@@ -324,19 +319,19 @@ type proof struct {
 	index uint64
 }
 
-// note takes a proof down.
-func (f *freshness) note(at time.Time, index, applied uint64) {
+// addProof keeps a proof until its index is applied.
+func (f *freshness) addProof(at time.Time, index, applied uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.pending) < maxPending {
 		f.pending = append(f.pending, proof{at: at, index: index})
 	}
-	f.settle(applied)
+	f.advance(applied)
 }
 
-// settle moves since to the newest proof of which everything is applied. Proofs of several
+// advance moves since to the newest proof of which everything is applied. Proofs of several
 // leaderships need not be in the order of their times. The caller holds mu.
-func (f *freshness) settle(applied uint64) {
+func (f *freshness) advance(applied uint64) {
 	rest := f.pending[:0]
 	for _, p := range f.pending {
 		switch {
@@ -353,7 +348,7 @@ func (f *freshness) settle(applied uint64) {
 func (f *freshness) newest(applied uint64) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settle(applied)
+	f.advance(applied)
 	return f.since
 }
 
@@ -410,7 +405,7 @@ func (s *Raft) askFresh(ctx context.Context) (*leaderView, FreshReply, bool) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(leader.gone, cancel)()
+	defer context.AfterFunc(leader.replaced, cancel)()
 	address := s.peers.dialAddress(leader.id, leader.address)
 	reply, err := invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
 	return leader, reply, err == nil && reply.Answer == answerOK
@@ -425,7 +420,7 @@ func (s *Raft) LeaderDiskFull(ctx context.Context) bool {
 }
 
 func (s *Raft) noteProof(at time.Time, index uint64) {
-	s.fresh.note(at, index, s.machine.Index())
+	s.fresh.addProof(at, index, s.machine.Index())
 }
 
 // FreshReply answers Fresh.

@@ -330,9 +330,9 @@ func TestTheAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 	if got := f.newest(100); !got.IsZero() {
 		t.Errorf("without a proof: %v, want none", got)
 	}
-	f.note(at(1), 10, 9)
-	f.note(at(2), 20, 9)
-	f.note(at(3), 30, 9)
+	f.addProof(at(1), 10, 9)
+	f.addProof(at(2), 20, 9)
+	f.addProof(at(3), 30, 9)
 	for _, row := range []struct {
 		applied uint64
 		want    time.Time
@@ -340,12 +340,12 @@ func TestTheAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 		got := f.newest(row.applied)
 		expect.That(t, got.Equal(row.want), "applied %d: since %v, want %v", row.applied, got, row.want)
 	}
-	f.note(at(2), 25, 30) // answered late, by an earlier leader
+	f.addProof(at(2), 25, 30) // answered late, by an earlier leader
 	if got := f.newest(30); !got.Equal(at(3)) {
 		t.Errorf("an older proof: since %v, want %v", got, at(3))
 	}
 	for i := range 10 * maxPending {
-		f.note(at(10+i), uint64(1000+i), 30)
+		f.addProof(at(10+i), uint64(1000+i), 30)
 	}
 	if got, want := f.newest(1_000_000), at(10+maxPending-1); !got.Equal(want) || len(f.pending) != 0 {
 		t.Errorf("after more than are remembered: since %v, want %v", got, want)

@@ -1,13 +1,13 @@
 package consensus
 
 import (
-	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/hashicorp/raft"
 	"errors"
-	"time"
-	"github.com/seed-20419f34/rollcall/store"
+	"github.com/hashicorp/raft"
+	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
 	"testing"
+	"time"
 )
 
 // BenchmarkRestartWithALongLog says how long a node that was killed takes until it is ready, with 20,000 entries
@@ -80,4 +80,3 @@ func lengthen(b *testing.B, dir string, last uint64, entries int, stamp registry
 		b.Fatal(err)
 	}
 }
-

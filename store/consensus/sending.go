@@ -23,7 +23,7 @@ func (s *Raft) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
 	if leader == nil || leader.id == s.id.ServerID {
 		return fsm.BatchResult{}, fmt.Errorf("%w: %w", errNotSent, registry.ErrNoLeader)
 	}
-	defer context.AfterFunc(leader.gone, cancel)()
+	defer context.AfterFunc(leader.replaced, cancel)()
 	address := s.peers.dialAddress(leader.id, leader.address)
 	before, cancel := context.WithDeadline(ctx, b.deadline())
 	defer cancel()
@@ -54,9 +54,9 @@ func (s *Raft) commitHere(ctx context.Context, encoded []byte) (fsm.BatchResult,
 	return results[0], lateness(results[0])
 }
 
-// settle sends a batch to whoever leads, again and again under the same number, until it is
+// sendUntilAnswered sends a batch to the node that leads, again and again under the same number, until it is
 // answered or its time is up.
-func (c *committer) settle(ctx context.Context, b *batch) {
+func (c *committer) sendUntilAnswered(ctx context.Context, b *batch) {
 	for attempt := 0; ; attempt++ {
 		changed := c.s.changed.Wait()
 		if time.Now().After(b.deadline()) || ctx.Err() != nil {
@@ -94,7 +94,7 @@ func (c *committer) finish(b *batch, res fsm.BatchResult) {
 	if res.Refused || len(res.Results) != want || (res.KV != nil && len(res.KV) != want) {
 		// The state machine no longer remembers the answer. That cannot happen to a batch that is
 		// still open, but were it to happen, nobody could say what became of it.
-		c.answer(b, registry.ErrUnknownOutcome)
+		c.failCalls(b, registry.ErrUnknownOutcome)
 		return
 	}
 	all := answers{registry: res.Results, kv: res.KV}
@@ -108,14 +108,14 @@ func (c *committer) finish(b *batch, res fsm.BatchResult) {
 func (c *committer) giveUp(b *batch) {
 	c.forget(b)
 	if b.sent.IsZero() {
-		c.answer(b, registry.ErrNoLeader)
+		c.failCalls(b, registry.ErrNoLeader)
 		return
 	}
 	c.s.metrics.unknown.Add(float64(len(b.calls)))
-	c.answer(b, registry.ErrUnknownOutcome)
+	c.failCalls(b, registry.ErrUnknownOutcome)
 }
 
-func (c *committer) answer(b *batch, err error) {
+func (c *committer) failCalls(b *batch, err error) {
 	for _, k := range b.calls {
 		k.err = err
 		close(k.done)
@@ -136,11 +136,11 @@ func (c *committer) forget(b *batch) {
 func (c *committer) divide(ctx context.Context, b *batch, u *unread) {
 	c.forget(b)
 	if u.all || len(b.calls) == 1 {
-		c.answer(b, fmt.Errorf("%w: %s", registry.ErrUnreadable, u.reason))
+		c.failCalls(b, fmt.Errorf("%w: %s", registry.ErrUnreadable, u.reason))
 		return
 	}
 	for _, calls := range b.around(u.item) {
-		c.settle(ctx, c.reseal(calls))
+		c.sendUntilAnswered(ctx, c.reseal(calls))
 	}
 }
 

@@ -27,11 +27,11 @@ const pipelineLimit = transportTimeout + time.Second
 // for another leader: from one that hangs in the middle it would wait for the rest without end.
 type transport struct {
 	*raft.NetworkTransport
-	net     *network
-	closing context.Context               // ends when the node stops
-	rpcs    chan raft.RPC                 // to the main loop
-	term    atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
-	heard   sync.Map                      // *broadcast by raft.ServerID: fires when the server answered a heartbeat
+	net      *network
+	closing  context.Context               // ends when the node stops
+	rpcs     chan raft.RPC                 // to the main loop
+	term     atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
+	answered sync.Map                      // *wait.Broadcast by raft.ServerID: fires when the server answered a heartbeat
 }
 
 // Consumer implements raft.Transport.
@@ -98,7 +98,7 @@ const silentLimit = time.Minute
 // Heartbeats go on twice a second at least. So a failure counts, once, when the follower answers one.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	bound(args)
-	answered, _ := t.heard.LoadOrStore(id, new(wait.Broadcast))
+	answered, _ := t.answered.LoadOrStore(id, new(wait.Broadcast))
 	next := answered.(*wait.Broadcast).Wait()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	switch heartbeat := isHeartbeat(args); {

@@ -57,4 +57,3 @@ func EachDamage(t *testing.T, dir, file string, check func(t *testing.T, dir str
 		check(t, dir, how)
 	}
 }
-

@@ -113,12 +113,12 @@ func TestStallsInEachSecondEndWhatIsSilentAndNobodyElse(t *testing.T) {
 					g.pass(tt.awake)
 					time.Sleep(tt.stall)
 				}
-				if _, gone := g.gone[silent]; !gone {
+				if _, gone := g.evictedAt[silent]; !gone {
 					t.Errorf("the silent instance is still there after %v", time.Since(g.begun))
 				}
 				expect.That(t, g.sessions[mute].ended != 0, "the silent session is still there after %v", time.Since(g.begun))
 				for _, key := range live {
-					at, gone := g.gone[key]
+					at, gone := g.evictedAt[key]
 					expect.That(t, !gone, "%v, which was renewed whenever the node ran, went after %v", key, at)
 				}
 				g.wantLive(held)

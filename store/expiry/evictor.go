@@ -53,19 +53,19 @@ type EvictorEnv struct {
 // All times are the lease clock's: what it does not charge to the leases delays a round as well.
 type Evictor struct {
 	EvictorEnv
-	believed int   // stalls of the clock up to which this node's knowledge was confirmed
-	next     int64 // when the next round begins at the latest
-	heard    int64 // when whoever could not be heard during a stall has been
-	early    bool  // it may begin earlier, if there is something to end
-	row      stallRow
-	takes    []take // of the last interval
-	timer    upstreamTimer
-	seen     registry.Preservation // the newest transition that was logged
-	failing  bool                  // the last proposal was not committed, and that was logged
+	believed     int   // stalls of the clock up to which this node's knowledge was confirmed
+	next         int64 // when the next round begins at the latest
+	hearingUntil int64 // until then clients that could not be heard during the last stall have time to renew
+	early        bool  // it may begin earlier, if there is something to end
+	row          stallRow
+	evictions    []eviction // of the last interval
+	timer        upstreamTimer
+	seen         registry.Preservation // the newest transition that was logged
+	failing      bool                  // the last proposal was not committed, and that was logged
 }
 
-// take is what a round evicted.
-type take struct {
+// eviction is what a round evicted.
+type eviction struct {
 	at     int64 // lease clock, ms
 	leases int
 }
@@ -101,7 +101,7 @@ func (e *Evictor) step(ctx context.Context) {
 		e.round(ctx, now, now)
 	case long:
 		e.round(ctx, now, began)
-	case now >= e.heard:
+	case now >= e.hearingUntil:
 		e.end(ctx, now)
 	}
 }
@@ -119,23 +119,23 @@ func (e *Evictor) due(now int64) bool {
 
 // left is how many leases may be evicted now.
 func (e *Evictor) left(now int64) int {
-	e.takes = slices.DeleteFunc(e.takes, func(t take) bool { return now-t.at >= e.Interval.Milliseconds() })
+	e.evictions = slices.DeleteFunc(e.evictions, func(t eviction) bool { return now-t.at >= e.Interval.Milliseconds() })
 	taken := 0
-	for _, t := range e.takes {
+	for _, t := range e.evictions {
 		taken += t.leases
 	}
 	return e.View().RoundLimit(taken)
 }
 
 // catchUp comes back from a stall (a pause of the process, a new leadership): it makes sure that what
-// came in between was applied, and gives whoever could not be heard one interval to renew. Where the next
+// came in between was applied, and gives clients that could not be heard one interval to renew. Where the next
 // stall comes before that is over, see stallRow.
 func (e *Evictor) catchUp(ctx context.Context, now int64, stalls int) {
 	if !e.Confirm(ctx) {
 		return
 	}
 	e.believed = stalls
-	e.heard = now + hearing.Milliseconds()
+	e.hearingUntil = now + hearing.Milliseconds()
 	e.next, e.early = now+e.Interval.Milliseconds(), false
 }
 
@@ -204,7 +204,7 @@ func (e *Evictor) evict(ctx context.Context, now int64, due []registry.EvictItem
 			ok = false // an operator's hold came between two entries
 			break
 		}
-		e.takes = append(e.takes, take{now, len(items)}) // an entry that seems lost may still take effect
+		e.evictions = append(e.evictions, eviction{now, len(items)}) // an entry that seems lost may still take effect
 		var results []registry.Result
 		if results, ok = e.propose(ctx, registry.Evict{Epoch: e.Epoch, Items: items}); !ok {
 			break

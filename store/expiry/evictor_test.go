@@ -55,7 +55,7 @@ func TestNoIntervalTakesMoreThanTheShare(t *testing.T) {
 		g.pass(20 * time.Second)
 		var at []time.Duration
 		for _, k := range dead {
-			gone, ok := g.gone[k]
+			gone, ok := g.evictedAt[k]
 			need.That(t, ok, "%v is still there", k)
 			at = append(at, gone)
 		}
@@ -64,7 +64,7 @@ func TestNoIntervalTakesMoreThanTheShare(t *testing.T) {
 			within := at[i] - at[i-3]
 			expect.That(t, within >= time.Second, "evictions at %v: four within %v, want at most three in an interval", at, within)
 		}
-		expect.That(t, len(g.gone) == len(dead), "gone are %v, want only those that fell silent", g.gone)
+		expect.That(t, len(g.evictedAt) == len(dead), "gone are %v, want only those that fell silent", g.evictedAt)
 	})
 }
 
@@ -138,7 +138,7 @@ func TestAHoldStopsARoundBetweenTwoEntries(t *testing.T) {
 			return nil
 		}
 		g.pass(5 * time.Second)
-		got := len(g.gone)
+		got := len(g.evictedAt)
 		expect.That(t, got == evictionBatch, "%d leases went, want %d: the hold came before the second entry", got, evictionBatch)
 	})
 }
@@ -166,7 +166,7 @@ func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
 		}
 		g.pass(30 * time.Second)
 		g.evictor.Expired = expired
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		g.wantState(registry.PreservationOn)
 		for _, m := range []struct {
 			name, label string
@@ -182,13 +182,13 @@ func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
 		g.apply(release())
 		var evictions []int
 		for range 6 {
-			before := len(g.gone)
+			before := len(g.evictedAt)
 			g.pass(time.Second)
-			evictions = append(evictions, len(g.gone)-before)
+			evictions = append(evictions, len(g.evictedAt)-before)
 		}
 		expect.Slice(t, evictions, []int{3, 3, 3, 2, 1, 0}, "evicted per second after the release:")
 		for _, k := range keys[12:] {
-			_, gone := g.gone[k]
+			_, gone := g.evictedAt[k]
 			expect.That(t, !gone, "%v renewed all the time and is gone", k)
 		}
 		g.wantState(registry.PreservationOff) // too few are left
@@ -235,7 +235,7 @@ func TestNothingIsEvictedByAStateThatCouldNotBeLeft(t *testing.T) {
 		g.silence(keys[:12]...)
 		g.pass(30 * time.Second)
 		g.wantState(registry.PreservationOff)
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		got := g.logged("level=WARN", "not committed", "no majority")
 		expect.That(t, got == 1, "the failure was logged %d times, want once:\n%s", got, g.log)
 		committed = nil
@@ -254,7 +254,7 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 		g.resume(time.Second, keys[:12]...)
 		g.pass(3 * time.Second)
 		g.wantState(registry.PreservationOff)
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		g.wantLoggedTransitions([]string{"level=WARN state=on", "level=INFO state=off"})
 	})
 }
@@ -269,9 +269,9 @@ func TestSelfPreservationIsBoundInTime(t *testing.T) {
 		g.wantState(registry.PreservationOn)
 		g.pass(time.Hour - 10*time.Second)
 		g.wantState(registry.PreservationOn)
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		g.pass(20 * time.Second)
-		expect.That(t, len(g.gone) == 12, "gone are %v, want the twelve silent ones", g.gone)
+		expect.That(t, len(g.evictedAt) == 12, "gone are %v, want the twelve silent ones", g.evictedAt)
 		transitions := g.machine.View().Transitions()
 		i := slices.IndexFunc(transitions, func(p registry.Preservation) bool { return p.State == registry.PreservationReleased })
 		need.That(t, i >= 0, "transitions %+v: want a release", transitions)
@@ -288,11 +288,11 @@ func TestAnOperatorsHoldEndsAtItsTime(t *testing.T) {
 		g.silence(keys[0])
 		g.pass(29 * time.Second)
 		g.wantState(registry.PreservationHeld)
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		g.pass(3 * time.Second)
 		g.wantState(registry.PreservationOff)
-		_, gone := g.gone[keys[0]]
-		expect.That(t, gone && len(g.gone) == 1, "gone are %v, want %v", g.gone, keys[0])
+		_, gone := g.evictedAt[keys[0]]
+		expect.That(t, gone && len(g.evictedAt) == 1, "gone are %v, want %v", g.evictedAt, keys[0])
 		g.wantLoggedTransitions([]string{"level=WARN state=held author=ann", "level=INFO state=off"})
 	})
 }
@@ -304,15 +304,15 @@ func TestAPauseOfTheProcessEvictsNobodyWhoRenewsRightAfter(t *testing.T) {
 				keys := g.registerMany(20, 1, 3)
 				late := g.register("late", 1, 3, 0)
 				g.pass(10500 * time.Millisecond)
-				delete(g.gone, late) // never renewed
+				delete(g.evictedAt, late) // never renewed
 				late = g.register("late", 1, 3, 0)
 				g.pass(2800 * time.Millisecond)
-				before := len(g.gone)
+				before := len(g.evictedAt)
 				time.Sleep(frozen)
 				g.pass(ClockInterval) // in which the evictor comes first
 				g.resume(time.Second, append(keys, late)...)
 				g.pass(5 * time.Second)
-				expect.That(t, len(g.gone) == before, "gone are %v", g.gone)
+				expect.That(t, len(g.evictedAt) == before, "gone are %v", g.evictedAt)
 			})
 		})
 	}
@@ -332,7 +332,7 @@ func TestTimeWithoutALeaderIsChargedToNobody(t *testing.T) {
 		g.pass(40 * time.Second)
 		g.wantGone(dead, established+3*time.Second)
 		g.wantGone(slow, established+28*time.Second) // what it had left, and more than its grace
-		expect.That(t, len(g.gone) == 2, "gone are %v, want the two dead ones", g.gone)
+		expect.That(t, len(g.evictedAt) == 2, "gone are %v, want the two dead ones", g.evictedAt)
 	})
 }
 
@@ -370,10 +370,10 @@ func TestALeaderChangeInTheMiddleOfARoundEvictsNobodyTwice(t *testing.T) {
 		}
 		g.pass(3500 * time.Millisecond)
 		need.That(t, refused, "the old leader proposed nothing")
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		established := time.Since(g.begun)
 		g.pass(5 * time.Second)
-		at, ok := g.gone[key]
+		at, ok := g.evictedAt[key]
 		expect.That(t, ok && at <= established+3*time.Second+2*ClockInterval, "gone at %v (%v), want within a grace of %v", at, ok, established)
 		got := g.metric("rollcall_store_evictions_total", "")
 		expect.That(t, got == 1, "%v evictions counted, want 1", got)
@@ -454,16 +454,16 @@ func TestLeasesOfOtherDatacentersStayWhileTheyAreSpared(t *testing.T) {
 		stays, goes, own := g.registerOf("dc2", "stays", 10), g.registerOf("dc3", "goes", 10), g.register("own", 1, 10, 0)
 		g.hear("dc2")
 		g.pass(5 * time.Minute)
-		_, gone := g.gone[stays]
-		expect.That(t, !gone, "of the datacenter that is spared an instance went after %v", g.gone[stays])
+		_, gone := g.evictedAt[stays]
+		expect.That(t, !gone, "of the datacenter that is spared an instance went after %v", g.evictedAt[stays])
 		for key, at := range map[registry.Key]time.Duration{own: 10 * time.Second, goes: 40 * time.Second} {
-			got, ok := g.gone[key]
+			got, ok := g.evictedAt[key]
 			expect.That(t, ok && got > at && got <= at+time.Second+ClockInterval,
 				"%v went after %v (%v), want it gone within an interval after %v", key, got, ok, at)
 		}
 		spared["dc2"] = false
 		g.pass(2 * time.Second)
-		_, gone = g.gone[stays]
+		_, gone = g.evictedAt[stays]
 		expect.That(t, gone, "it is still there although nobody spares it any more")
 	})
 }
@@ -481,7 +481,7 @@ func TestWhatIsSparedTakesNoPartOfTheShare(t *testing.T) {
 			own = append(own, g.register(fmt.Sprint("own", i), 1, 5, 0))
 		}
 		g.pass(5*time.Second + time.Second + 2*ClockInterval)
-		expect.That(t, len(g.gone) == len(own), "%d went in one interval, want the %d of the own datacenter: their share is 6", len(g.gone), len(own))
+		expect.That(t, len(g.evictedAt) == len(own), "%d went in one interval, want the %d of the own datacenter: their share is 6", len(g.evictedAt), len(own))
 	})
 }
 

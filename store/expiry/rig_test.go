@@ -40,7 +40,7 @@ type evictionRig struct {
 	begun            time.Time
 	written          time.Time // the newest entry
 	clients          map[registry.Key]*rigClient
-	gone             map[registry.Key]time.Duration // since begun
+	evictedAt        map[registry.Key]time.Duration // since begun
 
 	// before, if not nil, is told every proposal of the evictor before it is applied; an error prevents it.
 	before func(ops []registry.Op) error
@@ -62,7 +62,7 @@ func inBubble(t *testing.T, settings registry.Settings, upstream bool, do func(g
 		g := &evictionRig{
 			t: t, machine: fsm.NewMachine(), settings: settings, upstream: upstream,
 			metrics: prometheus.NewRegistry(), log: new(bytes.Buffer), begun: time.Now(),
-			clients: map[registry.Key]*rigClient{}, gone: map[registry.Key]time.Duration{},
+			clients: map[registry.Key]*rigClient{}, evictedAt: map[registry.Key]time.Duration{},
 		}
 		g.counters = NewEvictorMetrics(g.metrics)
 		g.metrics.MustRegister(PreservationGauges{Now: func() (*registry.View, int64) {
@@ -214,7 +214,7 @@ func (g *evictionRig) pass(d time.Duration) {
 
 func (g *evictionRig) beat() {
 	for key, c := range g.clients {
-		if _, gone := g.gone[key]; gone || c.every == 0 || time.Now().Before(c.next) {
+		if _, gone := g.evictedAt[key]; gone || c.every == 0 || time.Now().Before(c.next) {
 			continue
 		}
 		c.next = c.next.Add(c.every)
@@ -224,11 +224,11 @@ func (g *evictionRig) beat() {
 
 func (g *evictionRig) noteGone() {
 	for key := range g.clients {
-		if _, before := g.gone[key]; before {
+		if _, before := g.evictedAt[key]; before {
 			continue
 		}
 		if _, ok := g.machine.View().Find(key); !ok {
-			g.gone[key] = time.Since(g.begun)
+			g.evictedAt[key] = time.Since(g.begun)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func (g *evictionRig) wantState(want registry.PreservationState) {
 // wantGone fails the test unless an instance went at a time since the beginning, or a little later.
 func (g *evictionRig) wantGone(key registry.Key, at time.Duration) {
 	g.t.Helper()
-	got, ok := g.gone[key]
+	got, ok := g.evictedAt[key]
 	if !ok {
 		g.t.Errorf("%v is still there after %v, want it gone after %v", key, time.Since(g.begun), at)
 	} else if late := got - at; late <= 0 || late > ClockInterval {
@@ -252,9 +252,9 @@ func (g *evictionRig) wantGone(key registry.Key, at time.Duration) {
 	}
 }
 
-func (g *evictionRig) wantNobodyGone() {
+func (g *evictionRig) wantNoneEvicted() {
 	g.t.Helper()
-	expect.That(g.t, len(g.gone) == 0, "after %v these are gone: %v, want nobody gone", time.Since(g.begun), g.gone)
+	expect.That(g.t, len(g.evictedAt) == 0, "after %v these are gone: %v, want nobody gone", time.Since(g.begun), g.evictedAt)
 }
 
 // metric is the value of a metric with at most one label.

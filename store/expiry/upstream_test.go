@@ -28,7 +28,7 @@ func TestStockRenewedLeaseEndsTwoDurationsAfterItsRenewal(t *testing.T) {
 		g.wantGone(renewed, 6*time.Minute-ClockInterval)
 		// One duration after 10 s.
 		g.wantGone(never, 2*time.Minute-ClockInterval)
-		expect.That(t, len(g.gone) == 2, "gone are %v, want the two silent ones", g.gone)
+		expect.That(t, len(g.evictedAt) == 2, "gone are %v, want the two silent ones", g.evictedAt)
 	})
 }
 
@@ -38,7 +38,7 @@ func TestStockFirstRoundComesOneIntervalAfterOpening(t *testing.T) {
 	inBubble(t, settings, true, func(g *evictionRig) {
 		dead := g.register("dead", 1, 3, 0)
 		g.pass(30 * time.Second)
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		g.lose()
 		g.lead()
 		reopened := time.Since(g.begun)
@@ -70,9 +70,9 @@ func TestStockCompensationIsGrantedToEveryLease(t *testing.T) {
 		g.pass(10 * time.Second)
 		g.evictor.Confirm = confirm
 		g.pass(45 * time.Second)
-		g.wantNobodyGone() // the run at about 130 s granted 10 s
+		g.wantNoneEvicted() // the run at about 130 s granted 10 s
 		g.pass(30 * time.Second)
-		expect.That(t, len(g.gone) != 0, "nobody went with the run that came in time")
+		expect.That(t, len(g.evictedAt) != 0, "nobody went with the run that came in time")
 	})
 }
 
@@ -83,7 +83,7 @@ func TestStockExpectationDoesNotFollowALargeFall(t *testing.T) {
 		g.wantState(registry.PreservationOff)
 		g.silence(keys[:20]...)
 		g.pass(2 * time.Hour)
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		g.wantState(registry.PreservationOn)
 		got := g.machine.View().Expectation()
 		want := (registry.Expectation{Clients: 100, Threshold: 170, Renewals: 160})
@@ -101,7 +101,7 @@ func TestStockStandaloneServerNeverExpiresItsOnlyApplication(t *testing.T) {
 			"expectation %+v, want 2 clients, threshold 3, 2 renewals and no eviction", got)
 		g.silence(key)
 		g.pass(2 * time.Hour)
-		g.wantNobodyGone()
+		g.wantNoneEvicted()
 		g.wantState(registry.PreservationOn)
 	})
 }

@@ -38,9 +38,9 @@ func (f *flush) wait(ctx context.Context) error {
 	return nil
 }
 
-// spoil notes that the state has what the disk has not, and returns the flush that a caller is to wait
+// markDirty notes that the state has what the disk has not, and returns the flush that a caller is to wait
 // for, if it is. The caller holds mu.
-func (s *Store) spoil(e effect) *flush {
+func (s *Store) markDirty(e effect) *flush {
 	s.dirty = true
 	waits := e == telling && s.cfg.Sync == store.SyncAlways
 	if waits || s.view.Load().Index() >= s.flushed+reserved/2 {

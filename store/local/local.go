@@ -75,7 +75,7 @@ func (s *Store) Identity() (serverID string, boot uint64) { return s.id.ServerID
 func (s *Store) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
 	defer stop()
-	s.begin()
+	s.admitOperations()
 	var tasks sync.WaitGroup
 	if ctx.Err() == nil {
 		for _, task := range []func(context.Context){s.keepTime, s.keepSaving, s.serve} {
@@ -88,7 +88,7 @@ func (s *Store) Run(ctx context.Context) error {
 	case err = <-s.fatal:
 		s.log.Error("this node stops", "err", err)
 	}
-	s.end()
+	s.refuseOperations()
 	stop()
 	tasks.Wait()
 	if err == nil {
@@ -101,8 +101,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.close(err)
 }
 
-// begin lets operations in.
-func (s *Store) begin() {
+// admitOperations lets operations in.
+func (s *Store) admitOperations() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock.Start(s.registry.Clock().Lease, time.Now())
@@ -110,8 +110,8 @@ func (s *Store) begin() {
 	close(s.begun)
 }
 
-// end lets no operation in any more, and ends the wait for changes.
-func (s *Store) end() {
+// refuseOperations lets no operation in any more, and ends the wait for changes.
+func (s *Store) refuseOperations() {
 	s.mu.Lock()
 	s.serving = false
 	s.mu.Unlock()

@@ -376,14 +376,14 @@ func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
 func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir(), Sync: store.SyncAlways}))(t)
-		s.begin()
+		s.admitOperations()
 		done := make(chan error, 1)
 		go func() {
 			_, err := s.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
 			done <- err
 		}()
 		synctest.Wait()
-		s.end()
+		s.refuseOperations()
 		reason := errors.New("disk gone")
 		if err := s.close(reason); !errors.Is(err, reason) {
 			t.Errorf("the node ended with %v, want the reason", err)
@@ -639,9 +639,9 @@ func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
 // After a pause what tells other nodes may go on before the clock ticks.
 func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
 	s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()}))(t)
-	s.begin() // and nothing ticks
+	s.admitOperations() // and nothing ticks
 	defer func() {
-		s.end()
+		s.refuseOperations()
 		expect.OK(t, s.close(nil))
 	}()
 	if _, _, err := s.perform(nil, nil, registry.FromClient, []registry.Op{registry.Register{Instance: instance("ORDERS", "i1", 90)}}); err != nil {

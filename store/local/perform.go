@@ -83,7 +83,7 @@ func (s *Store) perform(results []registry.Result, saved *flush, origin registry
 		return results, saved, nil
 	}
 	s.publish()
-	if f := s.spoil(effects); f != nil {
+	if f := s.markDirty(effects); f != nil {
 		saved = f
 	}
 	return results, saved, nil

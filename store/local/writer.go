@@ -34,14 +34,14 @@ func (w *txWriter) write() error {
 	w.leases, w.renewals = w.tx.Bucket(bucketLeases), w.tx.Bucket(bucketRenewals)
 	w.removals, w.removed = w.tx.Bucket(bucketRemovals), w.tx.Bucket(bucketRemoved)
 	for _, l := range byName(w.frozen.Leases, func(l registry.LeaseState) *registry.Lease { return l.Lease }) {
-		w.live(l.name, l.record)
+		w.enterLease(l.name, l.record)
 	}
 	for _, rec := range byName(w.frozen.Removals, func(rec registry.Removal) *registry.Lease { return rec.Lease }) {
-		w.gone(rec.name, rec.record)
+		w.removeLease(rec.name, rec.record)
 	}
 	w.reduce()
 	for _, rec := range slices.Concat(w.amended, w.frozen.Removals) {
-		w.record(rec)
+		w.enterRemoval(rec)
 	}
 	w.prune()
 	if w.renewed {
@@ -81,23 +81,23 @@ func byName[T any](records []T, lease func(T) *registry.Lease) []named[T] {
 	return sorted
 }
 
-// live enters a lease, and takes out the record of the removal before it, if there is one.
-func (w *txWriter) live(name []byte, l registry.LeaseState) {
+// enterLease enters a lease, and takes out the record of the removal before it, if there is one.
+func (w *txWriter) enterLease(name []byte, l registry.LeaseState) {
 	w.put(w.leases, name, fsm.AppendLeaseState(nil, l))
 	w.delete(w.renewals, name)
-	w.forget(name)
+	w.deleteRemoval(name)
 }
 
-// gone takes out a lease, and the record of the removal before the one that will be entered.
-func (w *txWriter) gone(name []byte, rec registry.Removal) {
+// removeLease takes out a lease, and the record of the removal before the one that will be entered.
+func (w *txWriter) removeLease(name []byte, rec registry.Removal) {
 	w.delete(w.leases, name)
 	w.delete(w.renewals, name)
-	w.forget(name)
+	w.deleteRemoval(name)
 	w.put(w.removed, name, indexOnDisk(rec.Lease.Changed))
 }
 
-// record enters the record of a removal.
-func (w *txWriter) record(rec registry.Removal) {
+// enterRemoval enters the record of a removal.
+func (w *txWriter) enterRemoval(rec registry.Removal) {
 	w.put(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, rec))
 	w.recordedTo = max(w.recordedTo, rec.Lease.Changed)
 	if !rec.Full {
@@ -105,8 +105,8 @@ func (w *txWriter) record(rec registry.Removal) {
 	}
 }
 
-// forget takes out the record of a removal.
-func (w *txWriter) forget(name []byte) {
+// deleteRemoval takes out the record of a removal.
+func (w *txWriter) deleteRemoval(name []byte) {
 	b := w.removed.Get(name)
 	if b == nil {
 		return
@@ -133,7 +133,7 @@ func (w *txWriter) prune() {
 		pruned = append(pruned, nameOnDisk(rec.Lease.Key()))
 	}
 	for _, name := range pruned {
-		w.forget(name)
+		w.deleteRemoval(name)
 	}
 }
 
@@ -150,7 +150,7 @@ func (w *txWriter) reduce() {
 			return
 		}
 		if rec.Lease.Changed > w.reducedTo {
-			w.record(rec)
+			w.enterRemoval(rec)
 		}
 	}
 }
