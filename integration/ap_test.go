@@ -127,11 +127,11 @@ func TestExplicitlyLinearizableReadsAreNotOfferedWithoutConsensus(t *testing.T) 
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1}).Nodes[0]
 	for _, path := range []string{"/eureka/apps?consistency=linearizable", "/v1/rollcall/apps?consistency=leader"} {
-		answer := n.Get(path)
-		expect.That(t, answer.Status == http.StatusNotImplemented && len(answer.Body) != 0, "%s: %v, want 501 with a sentence", path, answer)
+		response := n.Get(path)
+		expect.That(t, response.Status == http.StatusNotImplemented && len(response.Body) != 0, "%s: %v, want 501 with a sentence", path, response)
 	}
-	if answer := n.Get("/eureka/apps"); answer.Header.Get("X-Rollcall-Consistency") != "stale" || answer.Header.Get("X-Rollcall-Age") == "" {
-		t.Errorf("a plain read is labelled %v", answer.Header)
+	if response := n.Get("/eureka/apps"); response.Header.Get("X-Rollcall-Consistency") != "stale" || response.Header.Get("X-Rollcall-Age") == "" {
+		t.Errorf("a plain read is labelled %v", response.Header)
 	}
 }
 

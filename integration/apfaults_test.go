@@ -169,11 +169,11 @@ func twoRemovalsRound(t *testing.T) {
 			if !n.Running() {
 				continue // it was removed, and stopped
 			}
-			answer := n.Register(Instance{App: "orders", ID: "after"})
-			if answer.Status == 204 {
+			response := n.Register(Instance{App: "orders", ID: "after"})
+			if response.Status == 204 {
 				return nil
 			}
-			t.Logf("register at %s: %v", n.Name, answer)
+			t.Logf("register at %s: %v", n.Name, response)
 		}
 		return fmt.Errorf("removed: %v, refused at every node", removed)
 	})
@@ -227,10 +227,10 @@ func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
 		message := wire.Message{Head: wire.Head{
 			Datacenter: state.Datacenter, Node: named.Name, Sender: state.Sender, Incarnation: math.MaxUint64, Clock: forged.clock,
 		}}
-		answer := attacked.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&message)})
-		expect.That(t, answer.Status == forged.answer, "a clock of %d ms: %v, want %d", forged.clock, answer, forged.answer)
-		expect.That(t, answer.Status != 400 || strings.Contains(string(answer.Body), "no lease clock has run for longer"),
-			"a clock of %d ms is refused with %q", forged.clock, answer.Body)
+		response := attacked.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&message)})
+		expect.That(t, response.Status == forged.answer, "a clock of %d ms: %v, want %d", forged.clock, response, forged.answer)
+		expect.That(t, response.Status != 400 || strings.Contains(string(response.Body), "no lease clock has run for longer"),
+			"a clock of %d ms is refused with %q", forged.clock, response.Body)
 	}
 	mustRegister(t, named, Instance{App: "ORDERS", ID: "new"})
 	all := append(h.ids(), "new")

@@ -36,7 +36,7 @@ type childAnswer interface{ failure() string }
 type child[A childAnswer] struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	answers chan A // closed at its end
+	replies chan A // closed at its end
 }
 
 // startChild starts a child as what a variable of the environment makes of it. It ends with the test, and
@@ -50,15 +50,15 @@ func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
 	stdout, err := cmd.StdoutPipe()
 	need.OK(t, err)
 	need.OK(t, cmd.Start())
-	c := &child[A]{cmd: cmd, stdin: stdin, answers: make(chan A)}
+	c := &child[A]{cmd: cmd, stdin: stdin, replies: make(chan A)}
 	go func() {
-		defer close(c.answers)
+		defer close(c.replies)
 		for d := json.NewDecoder(stdout); ; {
 			var a A
 			if d.Decode(&a) != nil {
 				return
 			}
-			c.answers <- a
+			c.replies <- a
 		}
 	}()
 	t.Cleanup(c.stop)
@@ -68,7 +68,7 @@ func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
 // stop ends the process as kill -9 does.
 func (c *child[A]) stop() {
 	_ = c.cmd.Process.Kill() // it may have ended already
-	for range c.answers {
+	for range c.replies {
 		// what nobody waited for
 	}
 	_ = c.cmd.Wait()
@@ -76,16 +76,16 @@ func (c *child[A]) stop() {
 
 func (c *child[A]) signal(s syscall.Signal) error { return c.cmd.Process.Signal(s) }
 
-// say sends a line of words; a paused child reads it when it wakes.
-func (c *child[A]) say(words ...any) error {
+// send sends a line of words; a paused child reads it when it wakes.
+func (c *child[A]) send(words ...any) error {
 	_, err := fmt.Fprintln(c.stdin, words...)
 	return err
 }
 
-// hear waits for the answer to a line.
-func (c *child[A]) hear(ctx context.Context) (a A, err error) {
+// receive waits for the answer to a line.
+func (c *child[A]) receive(ctx context.Context) (a A, err error) {
 	select {
-	case a, ok := <-c.answers:
+	case a, ok := <-c.replies:
 		switch {
 		case !ok:
 			return a, errors.New("the child has ended")
@@ -100,10 +100,10 @@ func (c *child[A]) hear(ctx context.Context) (a A, err error) {
 
 // ask is say and hear.
 func (c *child[A]) ask(ctx context.Context, words ...any) (a A, err error) {
-	if err := c.say(words...); err != nil {
+	if err := c.send(words...); err != nil {
 		return a, err
 	}
-	return c.hear(ctx)
+	return c.receive(ctx)
 }
 
 // asHolder is set in the environment where this test program is started as the holder of a lock: its
@@ -112,8 +112,8 @@ func (c *child[A]) ask(ctx context.Context, words ...any) (a A, err error) {
 // the token of the acquisition), "release NAME". Each is answered by a line of JSON.
 const asHolder = "ROLLCALL_AS_HOLDER"
 
-// holderAnswer is what came of one line.
-type holderAnswer struct {
+// holderReply is what came of one line.
+type holderReply struct {
 	Error string `json:"error,omitempty"`
 	Fence uint64 `json:"fence,omitempty"` // of the acquisition at hand
 	OK    bool   `json:"ok"`
@@ -122,7 +122,7 @@ type holderAnswer struct {
 	Sent int64 `json:"sent,omitempty"`
 }
 
-func (a holderAnswer) failure() string { return a.Error }
+func (reply holderReply) failure() string { return reply.Error }
 
 // Of the holder's session.
 const (
@@ -140,7 +140,7 @@ type holder struct {
 
 func runHolder(base string, in io.Reader, out io.Writer) error {
 	h := &holder{base: base, http: &http.Client{Timeout: ReadyLimit}}
-	if err := h.begin(); err != nil {
+	if err := h.createSession(); err != nil {
 		return err
 	}
 	go h.renew()
@@ -149,19 +149,19 @@ func runHolder(base string, in io.Reader, out io.Writer) error {
 		if _, err := fmt.Sscan(lines.Text(), &do, &name); err != nil {
 			return err
 		}
-		answer, err := h.do(do, name)
+		reply, err := h.do(do, name)
 		if err != nil {
-			answer.Error = err.Error()
+			reply.Error = err.Error()
 		}
-		answer.Sent = h.sent.Load()
-		if err := json.NewEncoder(out).Encode(answer); err != nil {
+		reply.Sent = h.sent.Load()
+		if err := json.NewEncoder(out).Encode(reply); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *holder) begin() error {
+func (h *holder) createSession() error {
 	sent := time.Now()
 	var created struct {
 		ID string `json:"id"`
@@ -185,7 +185,7 @@ func (h *holder) renew() {
 	}
 }
 
-func (h *holder) do(do, name string) (answer holderAnswer, err error) {
+func (h *holder) do(do, name string) (reply holderReply, err error) {
 	lock := "/v1/rollcall/locks/" + name + "?session=" + h.session
 	switch do {
 	case "acquire":
@@ -196,19 +196,19 @@ func (h *holder) do(do, name string) (answer holderAnswer, err error) {
 		if err = h.call(http.MethodPut, lock+"&wait=30s", "held", &got); err == nil && got.Acquired {
 			h.fence = got.Fence
 		}
-		return holderAnswer{Fence: got.Fence, OK: got.Acquired}, err
+		return holderReply{Fence: got.Fence, OK: got.Acquired}, err
 	case "write":
-		err = h.call(http.MethodPut, fmt.Sprintf("/v1/kv/guarded/%s?fence=%d&fence-lock=%s", name, h.fence, name), h.session, &answer.OK)
-		answer.Fence = h.fence
-		return answer, err
+		err = h.call(http.MethodPut, fmt.Sprintf("/v1/kv/guarded/%s?fence=%d&fence-lock=%s", name, h.fence, name), h.session, &reply.OK)
+		reply.Fence = h.fence
+		return reply, err
 	case "release":
 		var got struct {
 			Released bool `json:"released"`
 		}
 		err = h.call(http.MethodDelete, fmt.Sprintf("%s&fence=%d", lock, h.fence), "", &got)
-		return holderAnswer{Fence: h.fence, OK: got.Released}, err
+		return holderReply{Fence: h.fence, OK: got.Released}, err
 	}
-	return answer, fmt.Errorf("what is %q?", do)
+	return reply, fmt.Errorf("what is %q?", do)
 }
 
 // call performs a call and decodes its answer, which must be a 200. While there is no leader nothing takes
@@ -243,12 +243,12 @@ func (h *holder) callOnce(method, path, body string, into any) (status int, err 
 }
 
 // holderProcess is a holder as a process of its own, which the test can pause.
-type holderProcess = child[holderAnswer]
+type holderProcess = child[holderReply]
 
 // startHolder starts a holder at a node.
 func startHolder(t *testing.T, n *Node) *holderProcess {
 	t.Helper()
-	return startChild[holderAnswer](t, asHolder, n.URL())
+	return startChild[holderReply](t, asHolder, n.URL())
 }
 
 // asGoHolder is set in the environment where this test program is started as a holder by package client:
@@ -286,9 +286,9 @@ var firstLooks = []struct {
 	}},
 }
 
-// goHolderAnswer is what came of one line. Times are Unix nanoseconds: processes of one machine share a
+// goHolderReply is what came of one line. Times are Unix nanoseconds: processes of one machine share a
 // clock.
-type goHolderAnswer struct {
+type goHolderReply struct {
 	Error  string `json:"error,omitempty"`
 	Fence  uint64 `json:"fence,omitempty"`
 	Lost   bool   `json:"lost"`   // what the look said
@@ -299,10 +299,10 @@ type goHolderAnswer struct {
 	Sent int64 `json:"sent"`
 }
 
-func (a goHolderAnswer) failure() string { return a.Error }
+func (reply goHolderReply) failure() string { return reply.Error }
 
 // deadline is when a session that was renewed last at a.Sent may end.
-func (a goHolderAnswer) deadline() time.Time { return time.Unix(0, a.Sent).Add(holderTTL) }
+func (reply goHolderReply) deadline() time.Time { return time.Unix(0, reply.Sent).Add(holderTTL) }
 
 // renewals is a transport that notes when the newest renewal (or creation) of a session that succeeded
 // was sent.
@@ -340,60 +340,60 @@ func runGoHolder(base string, in io.Reader, out io.Writer) error {
 		if _, err := fmt.Sscan(lines.Text(), &do, &how, &name); err != nil {
 			return err
 		}
-		answer, err := h.do(do, how, name)
+		reply, err := h.do(do, how, name)
 		if err != nil {
-			answer.Error = err.Error()
+			reply.Error = err.Error()
 		}
-		if err := json.NewEncoder(out).Encode(answer); err != nil {
+		if err := json.NewEncoder(out).Encode(reply); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *goHolder) do(do, how, name string) (a goHolderAnswer, err error) {
+func (h *goHolder) do(do, how, name string) (reply goHolderReply, err error) {
 	switch do {
 	case "acquire":
 		o := goLocks[how]
 		o.Name = name
 		if h.held, err = h.client.AcquireLock(context.Background(), o); err == nil {
-			a.Fence, a.Sent = uint64(h.held.Fence().Index), h.renewals.sent.Load()
+			reply.Fence, reply.Sent = uint64(h.held.Fence().Index), h.renewals.sent.Load()
 		}
-		return a, err
+		return reply, err
 	case "look":
-		return h.look(how, func() error { return nil })
+		return h.lookOnce(how, func() error { return nil })
 	case "pause":
-		return h.look(how, stopSelf)
+		return h.lookOnce(how, stopSelf)
 	case "release":
 		err = h.held.Release(context.Background())
-		a.Lost = errors.Is(err, client.ErrLost)
-		if a.Lost {
+		reply.Lost = errors.Is(err, client.ErrLost)
+		if reply.Lost {
 			err = nil
 		}
-		return a, err
+		return reply, err
 	}
-	return a, fmt.Errorf("what is %q?", do)
+	return reply, fmt.Errorf("what is %q?", do)
 }
 
-// look looks once, after something else.
-func (h *goHolder) look(way string, after func() error) (a goHolderAnswer, err error) {
+// lookOnce looks once, after something else.
+func (h *goHolder) lookOnce(way string, after func() error) (reply goHolderReply, err error) {
 	for _, l := range firstLooks {
 		if l.name == way {
 			err = after()
-			a.Lost = l.lost(h.held)
+			reply.Lost = l.lost(h.held)
 		}
 	}
-	a.Looked, a.Sent = time.Now().UnixNano(), h.renewals.sent.Load()
+	reply.Looked, reply.Sent = time.Now().UnixNano(), h.renewals.sent.Load()
 	if cause := h.held.Err(); cause != nil {
-		a.Cause = cause.Error()
+		reply.Cause = cause.Error()
 	}
-	return a, err
+	return reply, err
 }
 
 // startGoHolder starts a holder by package client at a node.
-func startGoHolder(t *testing.T, n *Node) *child[goHolderAnswer] {
+func startGoHolder(t *testing.T, n *Node) *child[goHolderReply] {
 	t.Helper()
-	return startChild[goHolderAnswer](t, asGoHolder, n.URL())
+	return startChild[goHolderReply](t, asGoHolder, n.URL())
 }
 
 // asConsul is set in the environment where this test program is started in the place of consul.

@@ -24,14 +24,18 @@ var badPeers = []struct {
 	treat        func(net.Conn)
 }{
 	{"hangs", "time", func(net.Conn) {}},
-	{"garbage", "malformed HTTP", func(c net.Conn) { say(c, "\x16\x03\x01 \xff\xfe no server at all\r\n\r\n") }},
-	{"busy", "503", func(c net.Conn) { say(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy") }},
-	{"breaks", "EOF", func(c net.Conn) { say(c, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"datacenter\":") }},
-	{"nonsense", "answer", func(c net.Conn) { say(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}") }},
+	{"garbage", "malformed HTTP", func(c net.Conn) { respondAndClose(c, "\x16\x03\x01 \xff\xfe no server at all\r\n\r\n") }},
+	{"busy", "503", func(c net.Conn) {
+		respondAndClose(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy")
+	}},
+	{"breaks", "EOF", func(c net.Conn) {
+		respondAndClose(c, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"datacenter\":")
+	}},
+	{"nonsense", "answer", func(c net.Conn) { respondAndClose(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}") }},
 }
 
-// say answers whatever has come, and ends the connection.
-func say(c net.Conn, what string) {
+// respondAndClose answers whatever has come, and ends the connection.
+func respondAndClose(c net.Conn, what string) {
 	_ = c.SetDeadline(time.Now().Add(CallLimit)) // a connection may come without a call
 	_, _ = c.Read(make([]byte, 64<<10))
 	_, _ = io.WriteString(c, what) // as good as it gets
@@ -165,13 +169,13 @@ func newTape(t *testing.T, n *Node) *tape {
 			r.messages = append(r.messages, body)
 			r.mu.Unlock()
 		}
-		answer := n.Do(Request{Method: req.Method, Path: req.URL.RequestURI(), Body: body, ContentType: req.Header.Get("Content-Type")})
-		if answer.Status == 0 {
+		response := n.Do(Request{Method: req.Method, Path: req.URL.RequestURI(), Body: body, ContentType: req.Header.Get("Content-Type")})
+		if response.Status == 0 {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		w.WriteHeader(answer.Status)
-		_, _ = w.Write(answer.Body) // the sender may be gone
+		w.WriteHeader(response.Status)
+		_, _ = w.Write(response.Body) // the sender may be gone
 	}))
 	t.Cleanup(r.Close)
 	return r
@@ -260,11 +264,11 @@ func TestMessagesOfServersAreBoundedAt8MiB(t *testing.T) {
 			for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge} {
 				body := of(size)
 				Eventually(t, ReadyLimit, fmt.Sprintf("%d bytes for %s", size, path), func() error {
-					answer := n.Do(Request{Method: http.MethodPost, Path: path, Body: body, ContentType: "application/json"})
-					if answer.Status == 0 { // the connection was closed before everything was written
-						return answer.Err
+					response := n.Do(Request{Method: http.MethodPost, Path: path, Body: body, ContentType: "application/json"})
+					if response.Status == 0 { // the connection was closed before everything was written
+						return response.Err
 					}
-					expect.That(t, answer.Status == want, "%d bytes for %s: %v, want %d", size, path, answer, want)
+					expect.That(t, response.Status == want, "%d bytes for %s: %v, want %d", size, path, response, want)
 					return nil
 				})
 			}

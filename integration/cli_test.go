@@ -33,7 +33,7 @@ func benchmark(t *testing.T, args ...string) []byte {
 
 func runProgram(t *testing.T, path string, args ...string) []byte {
 	t.Helper()
-	out, err := taken(func() ([]byte, error) {
+	out, err := readUntilTaken(func() ([]byte, error) {
 		out, err := exec.Command(path, args...).Output()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) {
@@ -166,8 +166,8 @@ func (p *Process) mustEndWell(t *testing.T, limit time.Duration, when string) {
 	expect.That(t, code == 0, "%s: exit code %d, want 0; it said:\n%s", when, code, p.Output(t))
 }
 
-// said waits until a process has printed a line.
-func (p *Process) said(t *testing.T, line string) {
+// awaitLine waits until a process has printed a line.
+func (p *Process) awaitLine(t *testing.T, line string) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the process says "+line, func() error {
 		out := p.Output(t)
@@ -192,7 +192,7 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	}
 
 	asleep := startLock(t, c.Nodes[2], "asleep", short, "sh", "-c", "echo asleep; exec sleep 1000")
-	asleep.said(t, "asleep")
+	asleep.awaitLine(t, "asleep")
 	asleep.Signal(t, syscall.SIGSTOP)
 	heir := startLock(t, c.Nodes[0], "heir", kept, "sh", "-c", "echo heir")
 	heir.mustEndWell(t, ReadyLimit, "who waits for the lock of a paused holder")

@@ -36,7 +36,7 @@ func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 				mustEndWithin(t, c, "registered", 0, lease)
 				renewed := time.Now()
 				through := c.Nodes[1%len(c.Nodes)]
-				mustTake(t, through, "renew", func() Answer { return through.Renew("MORTAL", "renewed") })
+				mustTake(t, through, "renew", func() Response { return through.Renew("MORTAL", "renewed") })
 				mustEndWithin(t, c, "renewed", tc.renewed-lease, tc.renewed)
 				awaitEviction(t, c, "renewed", tc.renewed, renewed)
 			})
@@ -49,7 +49,7 @@ func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 func mustEndWithin(t *testing.T, c *Cluster, id string, least, most int) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		e, err := taken(func() (*api.Explanation, error) { return n.Explain("MORTAL", id) })
+		e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain("MORTAL", id) })
 		expect.That(t, err == nil && e != nil && e.ExpiresInMS > int64(least)*1000 && e.ExpiresInMS <= int64(most)*1000,
 			"node %s explains %s by %+v, %v, want that it ends in more than %d and at most %d s", n.Name, id, e, err, least, most)
 	}
@@ -110,7 +110,7 @@ func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 func mustAgreeOnSettings(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		settings, err := taken(func() (map[string]any, error) { return ask[map[string]any](n, "/v1/rollcall/settings") })
+		settings, err := readUntilTaken(func() (map[string]any, error) { return ask[map[string]any](n, "/v1/rollcall/settings") })
 		expect.OKf(t, err, "node %s", n.Name)
 		for key, want := range map[string]any{
 			"eureka-compat.expectation":                      true,

@@ -52,7 +52,7 @@ func (ledTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		req.Body.Close()
 	}
-	return taken(func() (*http.Response, error) {
+	return readUntilTaken(func() (*http.Response, error) {
 		again := req.Clone(req.Context())
 		if req.Body != nil {
 			again.Body = io.NopCloser(bytes.NewReader(asked))
@@ -101,7 +101,7 @@ func TestConsulsLockOutlivesTheLeader(t *testing.T) {
 	leader := c.Leader()
 	others := c.Others(leader)
 	first := need.Got(consulClient(t, others[0]).LockOpts(lockOptions("locks/demo")))(t)
-	lost := need.Got(taken(func() (<-chan struct{}, error) {
+	lost := need.Got(readUntilTaken(func() (<-chan struct{}, error) {
 		lost, err := first.Lock(nil)
 		return lost, unled(err)
 	}))(t)

@@ -26,9 +26,9 @@ func invoke[T any](t *testing.T, d *driver, n *Node, method string, args argumen
 // try is invoke where the method may fail.
 func try[T any](d *driver, n *Node, method string, args arguments) (T, error) {
 	var result T
-	answer, err := d.do(driverCommand{Do: method, URL: n.URL(), Args: args})
+	reply, err := d.do(driverCommand{Do: method, URL: n.URL(), Args: args})
 	if err == nil {
-		err = json.Unmarshal(answer.Result, &result)
+		err = json.Unmarshal(reply.Result, &result)
 	}
 	return result, err
 }
@@ -364,12 +364,12 @@ func (s *springConsul) hasGreeting(t *testing.T, want string) {
 	})
 	service := serverAt(fmt.Sprintf("%s:%d", entries[0].Service.Address, entries[0].Service.Port)) // it is called as nodes are
 	Eventually(t, clientLimit, fmt.Sprintf("the service is configured with %q", want), func() error {
-		answer := service.Get("/actuator/env/greeting")
-		if answer.Status != http.StatusOK {
-			return fmt.Errorf("%s: %v", service.HTTP, answer)
+		response := service.Get("/actuator/env/greeting")
+		if response.Status != http.StatusOK {
+			return fmt.Errorf("%s: %v", service.HTTP, response)
 		}
 		var property struct{ Property struct{ Value string } }
-		err := json.Unmarshal(answer.Body, &property)
+		err := json.Unmarshal(response.Body, &property)
 		if err == nil && property.Property.Value != want {
 			err = fmt.Errorf("it is %q", property.Property.Value)
 		}

@@ -22,9 +22,9 @@ import (
 // index is the version of the node's registry.
 func index(t *testing.T, n *Node) string {
 	t.Helper()
-	answer := unrefused(func() Answer { return n.Get("/eureka/apps") })
-	need.That(t, answer.Status == http.StatusOK, "node %s: %v", n.HTTP, answer)
-	return answer.Header.Get("X-Rollcall-Index")
+	response := untilNotRefused(func() Response { return n.Get("/eureka/apps") })
+	need.That(t, response.Status == http.StatusOK, "node %s: %v", n.HTTP, response)
+	return response.Header.Get("X-Rollcall-Index")
 }
 
 // TestDatacentersTellEachOtherEverythingOnceWithoutEcho follows registrations, status changes and
@@ -100,21 +100,21 @@ func TestALeaderKilledInTheMiddleOfChangesLosesNoneForTheOtherDatacenter(t *test
 
 // change registers an instance, and cancels it if it is mortal, until both are acknowledged.
 func change(t *testing.T, n *Node, id string, mortal bool) {
-	ok := func(answer Answer) error {
-		if answer.Status/100 == 2 {
+	ok := func(response Response) error {
+		if response.Status/100 == 2 {
 			return nil
 		}
-		return fmt.Errorf("%s: %v", id, answer)
+		return fmt.Errorf("%s: %v", id, response)
 	}
 	const lease = 3600 // seconds: nobody renews
 	err := Poll(ReadyLimit, func() error { return ok(n.Register(Instance{App: "CHURN", ID: id, Duration: lease})) })
 	if err == nil && mortal {
 		err = Poll(ReadyLimit, func() error {
-			answer := n.Cancel("CHURN", id)
-			if answer.Status == http.StatusNotFound {
+			response := n.Cancel("CHURN", id)
+			if response.Status == http.StatusNotFound {
 				return nil // a cancel whose answer was lost
 			}
-			return ok(answer)
+			return ok(response)
 		})
 	}
 	expect.OK(t, err)
@@ -191,8 +191,8 @@ func pushOut(t *testing.T, n *Node) {
 		}
 		body := `{"replicationList":[` + strings.Join(items, ",") + `]}`
 		err := Poll(ReadyLimit, func() error { // as a Eureka server would, after a 503
-			answer := n.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", Body: []byte(body), ContentType: "application/json"})
-			return unless(answer.Status == http.StatusOK, "batch %d: %v", i, answer)
+			response := n.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", Body: []byte(body), ContentType: "application/json"})
+			return unless(response.Status == http.StatusOK, "batch %d: %v", i, response)
 		})
 		need.OK(t, err)
 	}
@@ -249,8 +249,8 @@ func TestNodesFarFromEachOtherServeReadsAndWrites(t *testing.T) {
 		clients.Go(func() {
 			for _, id := range []string{n.Name + "-0", n.Name + "-1"} {
 				err := Poll(ReadyLimit, func() error { // a busy machine may take too long for an answer
-					if answer := n.Register(Instance{App: "FAR", ID: id}); answer.Status != http.StatusNoContent {
-						return fmt.Errorf("register %s at %s: %v", id, n.Name, answer)
+					if response := n.Register(Instance{App: "FAR", ID: id}); response.Status != http.StatusNoContent {
+						return fmt.Errorf("register %s at %s: %v", id, n.Name, response)
 					}
 					_, err := n.ListingOf("/eureka/apps?consistency=linearizable")
 					return err
@@ -273,9 +273,9 @@ func TestMadeUpDatacentersAreRefusedInWords(t *testing.T) {
 	}
 	for clock := range int64(3) {
 		m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: heard}}
-		answer := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&m)})
-		expect.That(t, answer.Status == 200 && strings.Contains(string(answer.Body), "900 datacenters that are no peers of this node is not noted"),
-			"made-up datacenters: %v, want an answer that says that they are not noted", answer)
+		response := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&m)})
+		expect.That(t, response.Status == 200 && strings.Contains(string(response.Body), "900 datacenters that are no peers of this node is not noted"),
+			"made-up datacenters: %v, want an answer that says that they are not noted", response)
 	}
 	peer, err := n.Peer("dc2")
 	expect.That(t, err == nil && peer.Incoming != nil && !peer.Incoming.Cut, "the peer: %+v, %v, want that it was heard", peer, err)
@@ -298,13 +298,13 @@ func messageFrom(sender string, clock int64, id string) []byte {
 	})
 }
 
-// tell posts a message of another server, of one item.
-func (n *Node) tell(message []byte) (a wire.Answer, err error) {
-	answer := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: message})
-	if answer.Status != 200 {
-		return a, fmt.Errorf("got %v", answer)
+// sendMessage posts a message of another server, of one item.
+func (n *Node) sendMessage(message []byte) (a wire.Answer, err error) {
+	response := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: message})
+	if response.Status != 200 {
+		return a, fmt.Errorf("got %v", response)
 	}
-	if err = wire.Decode(answer.Body, &a); err == nil && len(a.Results) != 1 {
+	if err = wire.Decode(response.Body, &a); err == nil && len(a.Results) != 1 {
 		err = fmt.Errorf("%d results, want one", len(a.Results))
 	}
 	return a, err
@@ -320,7 +320,7 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 		c := StartCluster(t, cfg)
 		deaf, other := c.Nodes[0], c.Nodes[1]
 		const sender, hours = "x-77", 3_600_000
-		v, err := deaf.tell(messageFrom(sender, 10*hours, "before"))
+		v, err := deaf.sendMessage(messageFrom(sender, 10*hours, "before"))
 		need.That(t, err == nil && v.Late == 0 && v.Results[0].Status == 200, "the first message: %+v, %v", v, err)
 		var clock int64
 		say := func(what string, status int) (id string) {
@@ -328,7 +328,7 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 			Eventually(t, replicated, fmt.Sprintf("a message with what is %s has the answer %d", what, status), func() error {
 				clock++
 				id = fmt.Sprint(what, clock)
-				v, err := deaf.tell(messageFrom(sender, clock, id))
+				v, err := deaf.sendMessage(messageFrom(sender, clock, id))
 				if err == nil && (v.Results[0].Status != status || (v.Late > 9*hours) != (status == 410)) {
 					err = fmt.Errorf("got %+v", v)
 				}
@@ -352,8 +352,8 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 		// The lease is so short that a busy machine may read of it too late.
 		Eventually(t, ReadyLimit, "what it says is there", func() error {
 			id := say("heard", 200)
-			answer := deaf.Get(path("FAR", id))
-			return unless(answer.Status == 200, "%s at %s: %v", id, deaf.Name, answer)
+			response := deaf.Get(path("FAR", id))
+			return unless(response.Status == 200, "%s at %s: %v", id, deaf.Name, response)
 		})
 	})
 }

@@ -107,7 +107,7 @@ func startDemoCaller(t *testing.T, c *Cluster) *demoCaller {
 		transport := need.Got(balance.New(balance.Config{List: list, Base: base, Avoid: -1}))(t)
 		repeat(t, callPause, func(ctx context.Context) {
 			if err := d.call(ctx, transport); ctx.Err() == nil {
-				d.note(err)
+				d.add(err)
 			}
 		})
 	}

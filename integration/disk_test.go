@@ -15,9 +15,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// ownDisk runs a node with a data directory on a disk of its own, of so many MiB, in a mount
+// mountSmallDisk runs a node with a data directory on a disk of its own, of so many MiB, in a mount
 // namespace that ends with it.
-func ownDisk(t *testing.T, n *Node, mib int) {
+func mountSmallDisk(t *testing.T, n *Node, mib int) {
 	t.Helper()
 	if out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput(); err != nil {
 		lacks(t, "unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
@@ -34,10 +34,10 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := NewCluster(t, Config{AP: ap, Settings: map[string]string{"data.min-free": "0"}})
 		for _, n := range c.Nodes[:2] {
-			ownDisk(t, n, 256)
+			mountSmallDisk(t, n, 256)
 		}
 		small, others := c.Nodes[2], c.Nodes[:2]
-		ownDisk(t, small, 4)
+		mountSmallDisk(t, small, 4)
 		c.Start()
 		acknowledged := fillDisk(t, small, others)
 		expect.Equal(t, small.ExitCode(t, StopLimit), 3, "%s ended with exit code", small.Name)
@@ -93,7 +93,7 @@ func TestFlippedBitInTheLogIsRefused(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	n := c.Others(c.Leader())[0]
-	need.That(t, n.says(t, "/v1/kv/price", "a price of 1000"), "the key was not written")
+	need.That(t, n.putTrue(t, "/v1/kv/price", "a price of 1000"), "the key was not written")
 	if got, _, err := n.keys("price"); err != nil || len(got) != 1 { // so that it has the key in its log
 		t.Fatalf("it has %+v, %v, want the key", got, err)
 	}
@@ -125,7 +125,7 @@ func bitFlipsRound(t *testing.T) {
 		leader := c.Leader()
 		n := c.Others(leader)[rng.IntN(2)]
 		for k := range 20 {
-			need.That(t, leader.says(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
+			need.That(t, leader.putTrue(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
 		}
 		n.Kill()
 		content := need.Got(os.ReadFile(logFile(n)))(t)

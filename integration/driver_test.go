@@ -21,9 +21,9 @@ import (
 // its stdin that it answers by lines of JSON on its stdout. The programs are under clients/.
 type driver struct {
 	stdin     io.WriteCloser
-	answers   chan driverAnswer // closed when the program has ended
-	overrides bool              // the client has calls for overrides
-	delta     bool              // the client is to fetch deltas, where that is a setting
+	replies   chan driverReply // closed when the program has ended
+	overrides bool             // the client has calls for overrides
+	delta     bool             // the client is to fetch deltas, where that is a setting
 }
 
 type driverCommand struct {
@@ -40,7 +40,7 @@ type driverCommand struct {
 // arguments of a client's method, by name.
 type arguments map[string]any
 
-type driverAnswer struct {
+type driverReply struct {
 	Error     string            `json:"error"`
 	Instances map[string]string `json:"instances"`
 	Result    json.RawMessage   `json:"result"` // of a client's method
@@ -58,12 +58,12 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 	stdin := need.Got(cmd.StdinPipe())(t)
 	stdout := need.Got(cmd.StdoutPipe())(t)
 	need.OKf(t, cmd.Start(), "start the %s client", dir)
-	d := &driver{stdin: stdin, answers: make(chan driverAnswer)}
+	d := &driver{stdin: stdin, replies: make(chan driverReply)}
 	go d.read(stdout)
 	t.Cleanup(func() {
 		stdin.Close()
 		_ = cmd.Process.Kill() // it may have ended already
-		for range d.answers {
+		for range d.replies {
 			// what nobody waited for
 		}
 		_ = cmd.Wait()
@@ -75,32 +75,32 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 }
 
 func (d *driver) read(stdout io.Reader) {
-	defer close(d.answers)
+	defer close(d.replies)
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		var answer driverAnswer
-		if err := json.Unmarshal(lines.Bytes(), &answer); err != nil {
-			answer.Error = fmt.Sprintf("not an answer: %q", lines.Text())
+		var reply driverReply
+		if err := json.Unmarshal(lines.Bytes(), &reply); err != nil {
+			reply.Error = fmt.Sprintf("not an answer: %q", lines.Text())
 		}
-		d.answers <- answer
+		d.replies <- reply
 	}
 }
 
 // do sends one command and waits for its answer.
-func (d *driver) do(command driverCommand) (driverAnswer, error) {
+func (d *driver) do(command driverCommand) (driverReply, error) {
 	if err := json.NewEncoder(d.stdin).Encode(command); err != nil {
-		return driverAnswer{}, err
+		return driverReply{}, err
 	}
 	select {
-	case answer, ok := <-d.answers:
+	case reply, ok := <-d.replies:
 		if !ok {
-			return answer, errors.New("the client's program has ended")
+			return reply, errors.New("the client's program has ended")
 		}
-		if answer.Error != "" {
-			return answer, errors.New(answer.Error)
+		if reply.Error != "" {
+			return reply, errors.New(reply.Error)
 		}
-		return answer, nil
+		return reply, nil
 	case <-time.After(clientLimit):
-		return driverAnswer{}, fmt.Errorf("no answer to %q within %v", command.Do, clientLimit)
+		return driverReply{}, fmt.Errorf("no answer to %q within %v", command.Do, clientLimit)
 	}
 }
 
@@ -110,8 +110,8 @@ func (d *driver) Start(url, app, id string, lease int) error {
 }
 
 func (d *driver) Discover(app string) (map[string]string, error) {
-	answer, err := d.do(driverCommand{Do: "discover", App: app})
-	return answer.Instances, err
+	reply, err := d.do(driverCommand{Do: "discover", App: app})
+	return reply.Instances, err
 }
 
 func (d *driver) Override(status string) error {

@@ -39,8 +39,8 @@ func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *N
 	server := serverAt(addr)
 	server.Name, server.Process, server.process = "eureka", p.Process, p
 	Eventually(t, clientLimit, "the Eureka server answers", func() error {
-		answer := server.Get("/eureka/apps/")
-		return unless(answer.Status == http.StatusOK, "apps/: %v", answer)
+		response := server.Get("/eureka/apps/")
+		return unless(response.Status == http.StatusOK, "apps/: %v", response)
 	})
 	return server
 }
@@ -64,9 +64,9 @@ func awaitOn(t *testing.T, server *Node, app, id, status string) {
 	})
 }
 
-func mustDo(t *testing.T, what string, answer Answer) {
+func mustDo(t *testing.T, what string, response Response) {
 	t.Helper()
-	need.That(t, answer.Outcome() == Done, "%s: %v", what, answer)
+	need.That(t, response.Outcome() == Done, "%s: %v", what, response)
 }
 
 // TestAPublishedEurekaServerIsAPeer: both tell each other registrations, overrides, their ends and

@@ -103,7 +103,7 @@ func TestNothingIsExplainedOfWhatNeverWas(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		for _, n := range StartCluster(t, fewer(ap, 1)).Nodes {
-			e, err := taken(func() (*api.Explanation, error) { return n.Explain("NOBODY", "never") })
+			e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain("NOBODY", "never") })
 			expect.That(t, e == nil && err == nil, "node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
 		}
 	})

@@ -84,7 +84,7 @@ type lockHistory struct {
 	tenures    []tenure
 }
 
-func (h *lockHistory) note(client int, c lockCall, r lockReply, began time.Time) {
+func (h *lockHistory) add(client int, c lockCall, r lockReply, began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.operations = append(h.operations, porcupine.Operation{
@@ -122,14 +122,14 @@ type pausedRound struct {
 }
 
 // ask has a holder do something, and notes it.
-func (r *pausedRound) ask(p *holderProcess, client int, do string, fence uint64) (holderAnswer, error) {
+func (r *pausedRound) ask(p *holderProcess, client int, do string, fence uint64) (holderReply, error) {
 	began := time.Now()
-	a, err := p.ask(r.ctx, do, r.lock)
+	reply, err := p.ask(r.ctx, do, r.lock)
 	if err != nil {
-		return a, fmt.Errorf("%s %s: %w", do, r.lock, err)
+		return reply, fmt.Errorf("%s %s: %w", do, r.lock, err)
 	}
-	r.history.note(client, lockCall{do: do, lock: r.lock, fence: fence}, lockReply{ok: a.OK, fence: a.Fence}, began)
-	return a, nil
+	r.history.add(client, lockCall{do: do, lock: r.lock, fence: fence}, lockReply{ok: reply.OK, fence: reply.Fence}, began)
+	return reply, nil
 }
 
 // errTooBusy says that a holder could not renew its session in time, or got no answer, so that nothing can be told.
@@ -139,11 +139,11 @@ var errTooBusy = errors.New("the machine is too busy")
 var noLeader = regexp.MustCompile(`: (500 No cluster leader|503 |504 )`)
 
 // refusal is the error of an answer that should have been OK.
-func refusal(who string, a holderAnswer, err error) error {
-	if a.Sent > 0 && time.Since(time.Unix(0, a.Sent)) >= holderTTL || noLeader.MatchString(a.Error) {
-		return fmt.Errorf("%w: %s: %+v, %v", errTooBusy, who, a, err)
+func refusal(who string, reply holderReply, err error) error {
+	if reply.Sent > 0 && time.Since(time.Unix(0, reply.Sent)) >= holderTTL || noLeader.MatchString(reply.Error) {
+		return fmt.Errorf("%w: %s: %+v, %v", errTooBusy, who, reply, err)
 	}
-	return fmt.Errorf("%s: %+v, %v", who, a, err)
+	return fmt.Errorf("%s: %+v, %v", who, reply, err)
 }
 
 func (r *pausedRound) run() error {
@@ -173,17 +173,17 @@ func (r *pausedRound) run() error {
 	}
 	// The first thing that the paused one does is to write.
 	woken := time.Now()
-	if err := r.first.say("write", r.lock); err != nil {
+	if err := r.first.send("write", r.lock); err != nil {
 		return err
 	}
 	if err := r.first.signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	late, err := r.first.hear(r.ctx)
+	late, err := r.first.receive(r.ctx)
 	if err != nil {
 		return err
 	}
-	r.history.note(r.client, lockCall{do: "write", lock: r.lock, fence: mine.Fence}, lockReply{ok: late.OK}, woken)
+	r.history.add(r.client, lockCall{do: "write", lock: r.lock, fence: mine.Fence}, lockReply{ok: late.OK}, woken)
 	if late.OK {
 		return fmt.Errorf("the write of a holder that slept through the end of its session was accepted: %+v", late)
 	}

@@ -99,8 +99,8 @@ type Gaps struct {
 	firstError error
 }
 
-// note notes one try that has just ended.
-func (g *Gaps) note(err error) {
+// add notes one try that has just ended.
+func (g *Gaps) add(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -163,7 +163,7 @@ func StartCaller(t testing.TB, app string, config client.Config, discovery clien
 	need.OK(t, err)
 	repeat(t, callPause, func(ctx context.Context) {
 		if err := callApp(ctx, rt, app); ctx.Err() == nil {
-			c.Calls.note(err)
+			c.Calls.add(err)
 		}
 	})
 	return c
@@ -213,12 +213,12 @@ func Listing(t testing.TB, key registry.Key, nodes ...*Node) *Gaps {
 	listing := &Gaps{}
 	for _, n := range nodes {
 		repeat(t, 5*pollInterval, func(ctx context.Context) {
-			answer := n.do(ctx, Request{Path: "/eureka/apps/" + key.App})
-			switch listed := bytes.Contains(answer.Body, []byte(key.ID)); {
-			case answer.Status == http.StatusOK && listed:
-				listing.note(nil)
-			case answer.Status == http.StatusOK, answer.Status == http.StatusNotFound:
-				listing.note(fmt.Errorf("%s does not list it", n.Name))
+			response := n.do(ctx, Request{Path: "/eureka/apps/" + key.App})
+			switch listed := bytes.Contains(response.Body, []byte(key.ID)); {
+			case response.Status == http.StatusOK && listed:
+				listing.add(nil)
+			case response.Status == http.StatusOK, response.Status == http.StatusNotFound:
+				listing.add(fmt.Errorf("%s does not list it", n.Name))
 			}
 		})
 	}

@@ -211,7 +211,7 @@ func TestDrainedServiceIsCalledByNobody(t *testing.T) {
 		defer cancel()
 		need.OK(t, s.Drain(ctx, 0))
 		for _, n := range c.Nodes {
-			shown, err := taken(func() (*Listed, error) { return n.Lookup(s.key.App, s.key.ID) })
+			shown, err := readUntilTaken(func() (*Listed, error) { return n.Lookup(s.key.App, s.key.ID) })
 			expect.That(t, err == nil && shown != nil && shown.Status == "OUT_OF_SERVICE",
 				"%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
 		}

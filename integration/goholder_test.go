@@ -25,7 +25,7 @@ type goPause struct {
 	way     string // of firstLooks
 	self    bool   // the holder stops itself, and looks as the first thing; otherwise the test stops it
 	renewed bool   // it is renewed before the pause
-	holder  *child[goHolderAnswer]
+	holder  *child[goHolderReply]
 	clients *client.Client // the heir's
 
 	margin, late time.Duration // of the heir behind the holder's deadline; of the first look behind the heir
@@ -58,11 +58,11 @@ func (r *goPause) run() error {
 	if err := r.holder.signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	first, err := r.holder.hear(r.ctx)
+	first, err := r.holder.receive(r.ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.judge(first, h); err != nil {
+	if err := r.check(first, h); err != nil {
 		return err
 	}
 	if released, err := r.holder.ask(r.ctx, "release", r.way, r.lock); err != nil || !released.Lost {
@@ -75,7 +75,7 @@ func (r *goPause) run() error {
 }
 
 // awaitRenewal waits for the first renewal after the acquisition, if it is wanted.
-func (r *goPause) awaitRenewal(acquired goHolderAnswer) error {
+func (r *goPause) awaitRenewal(acquired goHolderReply) error {
 	if !r.renewed {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (r *goPause) awaitRenewal(acquired goHolderAnswer) error {
 // pause stops the holder. What it is to do when it goes on has been said.
 func (r *goPause) pause() error {
 	if r.self {
-		return r.holder.say("pause", r.way, r.lock)
+		return r.holder.send("pause", r.way, r.lock)
 	}
 	if err := r.holder.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (r *goPause) pause() error {
 	if err := localcluster.AwaitStopped(r.holder.cmd.Process.Pid); err != nil {
 		return err
 	}
-	return r.holder.say("look", r.way, r.lock)
+	return r.holder.send("look", r.way, r.lock)
 }
 
 func (r *goPause) inherit() heir {
@@ -109,9 +109,9 @@ func (r *goPause) inherit() heir {
 	return heir{held: held, at: time.Now(), err: err}
 }
 
-// judge wants the first look to find the lock lost, and the holder's own deadline to be over before
+// check wants the first look to find the lock lost, and the holder's own deadline to be over before
 // another had the lock.
-func (r *goPause) judge(first goHolderAnswer, h heir) error {
+func (r *goPause) check(first goHolderReply, h heir) error {
 	r.margin, r.late = h.at.Sub(first.deadline()), time.Unix(0, first.Looked).Sub(h.at)
 	switch {
 	case !first.Lost:
@@ -212,13 +212,13 @@ func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
 }
 
 // pausedBriefly pauses a holder for a second. The error says that the pause was too long to tell anything.
-func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderAnswer], kind, way, lock string) error {
+func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderReply], kind, way, lock string) error {
 	need.Got(h.ask(ctx, "acquire", kind, lock))(t)
-	need.OK(t, h.say("pause", way, lock))
+	need.OK(t, h.send("pause", way, lock))
 	need.OK(t, localcluster.AwaitStopped(h.cmd.Process.Pid))
 	Pass(t, time.Second)
 	need.OK(t, h.signal(syscall.SIGCONT))
-	first := need.Got(h.hear(ctx))(t)
+	first := need.Got(h.receive(ctx))(t)
 	inTime := time.Unix(0, first.Looked).Before(first.deadline().Add(-100 * time.Millisecond))
 	released := need.Got(h.ask(ctx, "release", way, lock))(t)
 	switch {

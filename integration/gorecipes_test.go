@@ -214,7 +214,7 @@ func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 			t.Parallel()
 			args = append(args, "--addr", c.Nodes[0].URL(), "--", "sh", "-c", "echo runs; sleep 2; echo ends")
 			p := need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
-			p.said(t, "runs")
+			p.awaitLine(t, "runs")
 			limit := map[string]int{"lock": 0, "semaphore": 1}[name]
 			release := need.Got(byConsul(consulClient(t, c.Nodes[1]), "job", limit)(t.Context()))(t)
 			expect.Equal(t, p.Output(t), "runs\nends\n", "Consul's client has it while the command says")

@@ -59,8 +59,8 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 func mustRegister(t *testing.T, n *Node, i Instance) {
 	t.Helper()
 	err := untilTaken(func() error {
-		if answer := n.Register(i); answer.Status != 204 {
-			return answer.failure(n, fmt.Sprintf("register %s/%s, want 204", i.App, i.ID))
+		if response := n.Register(i); response.Status != 204 {
+			return response.failure(n, fmt.Sprintf("register %s/%s, want 204", i.App, i.ID))
 		}
 		return nil
 	})
@@ -68,11 +68,11 @@ func mustRegister(t *testing.T, n *Node, i Instance) {
 }
 
 // mustTake expects a node to do something that may be done twice, as mustRegister does.
-func mustTake(t *testing.T, n *Node, what string, act func() Answer) {
+func mustTake(t *testing.T, n *Node, what string, act func() Response) {
 	t.Helper()
 	err := untilTaken(func() error {
-		if answer := act(); answer.Outcome() != Done {
-			return answer.failure(n, what)
+		if response := act(); response.Outcome() != Done {
+			return response.failure(n, what)
 		}
 		return nil
 	})
@@ -82,7 +82,7 @@ func mustTake(t *testing.T, n *Node, what string, act func() Answer) {
 // mustOverride forces a status, as an operator does.
 func mustOverride(t *testing.T, n *Node, app, id, status string) {
 	t.Helper()
-	mustTake(t, n, fmt.Sprintf("override %s/%s", app, id), func() Answer { return n.Override(app, id, status) })
+	mustTake(t, n, fmt.Sprintf("override %s/%s", app, id), func() Response { return n.Override(app, id, status) })
 }
 
 // mustCancel takes an instance out that is there. What was not answered in time may have been done: then there is nothing
@@ -90,13 +90,13 @@ func mustOverride(t *testing.T, n *Node, app, id, status string) {
 func mustCancel(t *testing.T, n *Node, app, id string) {
 	t.Helper()
 	unknown := false
-	mustTake(t, n, fmt.Sprintf("cancel %s/%s", app, id), func() Answer {
-		answer := n.Cancel(app, id)
-		if unknown && answer.Outcome() == NotFound {
-			return Answer{Status: http.StatusOK}
+	mustTake(t, n, fmt.Sprintf("cancel %s/%s", app, id), func() Response {
+		response := n.Cancel(app, id)
+		if unknown && response.Outcome() == NotFound {
+			return Response{Status: http.StatusOK}
 		}
-		unknown = unknown || answer.Outcome() == Unknown
-		return answer
+		unknown = unknown || response.Outcome() == Unknown
+		return response
 	})
 }
 

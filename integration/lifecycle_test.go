@@ -135,7 +135,7 @@ func (l *lifeCycle) outlivesItsLease(t *testing.T) {
 func (l *lifeCycle) registersAgain(t *testing.T) {
 	before := map[*Node]int64{}
 	for _, n := range l.Nodes {
-		instance, err := taken(func() (*Listed, error) { return n.Lookup(l.app, l.id) })
+		instance, err := readUntilTaken(func() (*Listed, error) { return n.Lookup(l.app, l.id) })
 		need.That(t, err == nil && instance != nil, "node %s shows %v, %v, want the instance", n.Name, instance, err)
 		before[n] = instance.LeaseInfo.Registered
 	}
@@ -176,7 +176,7 @@ func (l *lifeCycle) override(status string) error {
 	}
 	if errors.Is(err, errNoCall) {
 		n := cmp.Or(l.operator, l.through)
-		err = unrefused(func() Answer { return n.Override(l.app, l.id, status) }).is(200)
+		err = untilNotRefused(func() Response { return n.Override(l.app, l.id, status) }).is(200)
 	}
 	return err
 }
@@ -189,7 +189,7 @@ func (l *lifeCycle) restore() error {
 	}
 	if errors.Is(err, errNoCall) {
 		n := cmp.Or(l.operator, l.through)
-		err = unrefused(func() Answer { return n.EndOverride(l.app, l.id) }).is(200)
+		err = untilNotRefused(func() Response { return n.EndOverride(l.app, l.id) }).is(200)
 	}
 	return err
 }
@@ -200,8 +200,8 @@ func (l *lifeCycle) stops(t *testing.T) {
 }
 
 // is returns nil if the answer has a status.
-func (a Answer) is(status int) error {
-	return unless(a.Status == status, "%v, want %d", a, status)
+func (r Response) is(status int) error {
+	return unless(r.Status == status, "%v, want %d", r, status)
 }
 
 // everywhere waits until all nodes show the instance with a status; "" means not at all.

@@ -93,12 +93,12 @@ func (h *history) run(ctx context.Context, client int, nodes []*Node) {
 		c := call{action: action(rand.IntN(3)), key: fmt.Sprintf("key-%d", rand.IntN(historyKeys)), value: int(h.next.Add(1))}
 		began := time.Since(h.began)
 		r := c.perform(nodes[rand.IntN(len(nodes))])
-		h.note(client, c, r, began, time.Since(h.began))
+		h.add(client, c, r, began, time.Since(h.began))
 	}
 }
 
-// note keeps an operation, unless it certainly did nothing and told nothing.
-func (h *history) note(client int, c call, r reply, began, ended time.Duration) {
+// add keeps an operation, unless it certainly did nothing and told nothing.
+func (h *history) add(client int, c call, r reply, began, ended time.Duration) {
 	if r.outcome == Refused || c.action == read && r.outcome == Unknown {
 		return
 	}

@@ -60,13 +60,13 @@ func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load 
 	t.Cleanup(l.stop)
 	l.use(nodes)
 	for i := range keepers {
-		l.workers.Go(func() { l.worker().keep(ctx, fmt.Sprintf("kept-%d", i)) })
+		l.workers.Go(func() { l.worker().keepRegistered(ctx, fmt.Sprintf("kept-%d", i)) })
 	}
 	for i := range churners {
 		l.workers.Go(func() { l.worker().churn(ctx, fmt.Sprintf("churn-%d", i)) })
 	}
 	Eventually(t, ReadyLimit, "kept instances are registered", func() error {
-		return notYet(l.settled("kept-"), keepers)
+		return notYet(l.decided("kept-"), keepers)
 	})
 	return l
 }
@@ -118,13 +118,13 @@ func (w *worker) move() {
 	w.at = nodes[rand.IntN(len(nodes))]
 }
 
-// heed counts the outcome of a call and returns it, and moves away from a node that failed. That a node
+// countOutcome counts the outcome of a call and returns it, and moves away from a node that failed. That a node
 // calls the request itself wrong is not among the outcomes.
-func (w *worker) heed(what string, answer Answer) Outcome {
-	outcome := answer.Outcome()
+func (w *worker) countOutcome(what string, response Response) Outcome {
+	outcome := response.Outcome()
 	w.count(what, outcome)
-	if answer.Status/100 == 4 && outcome != NotFound {
-		w.fail("%s: %v", what, answer)
+	if response.Status/100 == 4 && outcome != NotFound {
+		w.fail("%s: %v", what, response)
 	}
 	if w.sticky && outcome != Done && outcome != NotFound {
 		w.move()
@@ -152,8 +152,8 @@ func (l *load) decide(id string, f fate) {
 	l.fates[id] = f
 }
 
-// settled counts the ids with a prefix whose fate is decided.
-func (l *load) settled(prefix string) int {
+// decided counts the ids with a prefix whose fate is decided.
+func (l *load) decided(prefix string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -170,9 +170,9 @@ func (l *load) settled(prefix string) int {
 func (l *load) awaitProgress(t *testing.T) {
 	t.Helper()
 	const some = 150
-	goal := l.settled("churn-") + some
+	goal := l.decided("churn-") + some
 	Eventually(t, ReadyLimit, "the load makes progress", func() error {
-		if err := notYet(l.settled("churn-"), goal); err != nil {
+		if err := notYet(l.decided("churn-"), goal); err != nil {
 			return fmt.Errorf("%w; %s", err, l.summary())
 		}
 		return nil
@@ -192,10 +192,10 @@ func (l *load) fail(format string, args ...any) {
 	l.failures = append(l.failures, fmt.Sprintf(format, args...))
 }
 
-// keep registers one instance and renews it. From its first acknowledged registration on it must
+// keepRegistered registers one instance and renews it. From its first acknowledged registration on it must
 // never be told that it is gone, but where it comes new without consensus: then it registers again, as
 // stock clients do.
-func (w *worker) keep(ctx context.Context, id string) {
+func (w *worker) keepRegistered(ctx context.Context, id string) {
 	if !w.register(ctx, id) {
 		return
 	}
@@ -204,14 +204,14 @@ func (w *worker) keep(ctx context.Context, id string) {
 	renewEvery := time.Duration(w.lease) * time.Second / 5
 	for wait := renewEvery; pause(ctx, wait); {
 		node := w.node()
-		answer := node.Renew("KEPT", id)
+		response := node.Renew("KEPT", id)
 		known := w.moves == knownAt
-		switch w.heed("renew", answer) {
+		switch w.countOutcome("renew", response) {
 		case Done:
 			knownAt, wait = w.moves, renewEvery
 		case NotFound:
 			if known {
-				w.fail("%s was evicted though it was kept alive: a renewal through %s was answered %v", id, node.Name, answer)
+				w.fail("%s was evicted though it was kept alive: a renewal through %s was answered %v", id, node.Name, response)
 				return
 			}
 			if !w.register(ctx, id) {
@@ -227,7 +227,7 @@ func (w *worker) keep(ctx context.Context, id string) {
 // register registers a kept instance, and says whether that was done before the load ended.
 func (w *worker) register(ctx context.Context, id string) bool {
 	for pause(ctx, 0) {
-		if w.heed("keeper's register", w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease})) == Done {
+		if w.countOutcome("keeper's register", w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease})) == Done {
 			return true
 		}
 		pause(ctx, retryAfter)
@@ -241,7 +241,7 @@ func (w *worker) churn(ctx context.Context, name string) {
 	var left []churned
 	for i := 0; pause(ctx, churnEvery); i++ {
 		id := fmt.Sprintf("%s-%d", name, i)
-		if w.heed("register", w.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600})) != Done {
+		if w.countOutcome("register", w.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600})) != Done {
 			continue
 		}
 		w.decide(id, present)
@@ -267,14 +267,14 @@ type churned struct {
 // no longer be.
 func (w *worker) cancelOne(ctx context.Context, c churned) {
 	for {
-		answer := w.node().Cancel("CHURN", c.id)
+		response := w.node().Cancel("CHURN", c.id)
 		known := w.moves == c.knownAt
-		switch outcome := w.heed("cancel", answer); {
+		switch outcome := w.countOutcome("cancel", response); {
 		case outcome == Done:
 			w.decide(c.id, absent)
 			return
 		case outcome == NotFound && known:
-			w.fail("%s was acknowledged, and its first cancel answered %v", c.id, answer)
+			w.fail("%s was acknowledged, and its first cancel answered %v", c.id, response)
 			return
 		case outcome != Refused: // without consensus, the node may not have heard of it
 			w.decide(c.id, open)

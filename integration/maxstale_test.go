@@ -25,8 +25,8 @@ func (c *counter) write(n *Node, key string, done <-chan struct{}) {
 		c.mu.Lock()
 		next := len(c.acked)
 		c.mu.Unlock()
-		answer := n.Do(Request{Method: http.MethodPut, Path: "/v1/kv/" + key, Body: []byte(strconv.Itoa(next))})
-		if answer.Status == http.StatusOK {
+		response := n.Do(Request{Method: http.MethodPut, Path: "/v1/kv/" + key, Body: []byte(strconv.Itoa(next))})
+		if response.Status == http.StatusOK {
 			c.mu.Lock()
 			c.acked = append(c.acked, time.Now())
 			c.mu.Unlock()
@@ -76,13 +76,13 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	began := time.Now()
 	for end := began.Add(8 * time.Second); time.Now().Before(end) || (late == 0 || kept == 0) && time.Since(began) < ReadyLimit; {
 		asked := time.Now()
-		answer := slow.Get("/v1/kv/n?raw&stale")
-		if answer.Status != http.StatusOK {
+		response := slow.Get("/v1/kv/n?raw&stale")
+		if response.Status != http.StatusOK {
 			continue
 		}
-		got, err := strconv.Atoi(string(answer.Body))
-		need.OKf(t, err, "%q", answer.Body)
-		contact, err := strconv.Atoi(answer.Header.Get("X-Consul-LastContact"))
+		got, err := strconv.Atoi(string(response.Body))
+		need.OKf(t, err, "%q", response.Body)
+		contact, err := strconv.Atoi(response.Header.Get("X-Consul-LastContact"))
 		need.OKf(t, err, "X-Consul-LastContact")
 		if by := count.behind(got, asked); by > time.Duration(contact+1)*time.Millisecond {
 			t.Fatalf("X-Consul-LastContact is %d ms, but the value is of %v ago", contact, by)
@@ -91,12 +91,12 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 		}
 		asked = time.Now()
 		// What it has is too old, so it asks the leader, and waits until it has what the leader has.
-		answer = slow.Get("/v1/kv/n?raw&max_stale=" + maxStale.String())
-		if answer.Status != http.StatusOK {
+		response = slow.Get("/v1/kv/n?raw&max_stale=" + maxStale.String())
+		if response.Status != http.StatusOK {
 			continue
 		}
-		if got, err = strconv.Atoi(string(answer.Body)); err != nil {
-			t.Fatalf("%q: %v", answer.Body, err)
+		if got, err = strconv.Atoi(string(response.Body)); err != nil {
+			t.Fatalf("%q: %v", response.Body, err)
 		}
 		by := count.behind(got, asked)
 		need.That(t, by <= maxStale, "max_stale=%v was answered with a value of %v ago", maxStale, by)

@@ -42,7 +42,7 @@ func serverAt(addr string) *Node { return &Node{Node: localcluster.Node{HTTP: ad
 func (n *Node) Start(t testing.TB) {
 	t.Helper()
 	need.OK(t, n.Node.Start(append(n.within[:len(n.within):len(n.within)], Binary(t))...))
-	n.process = own(t, n.Process)
+	n.process = adopt(t, n.Process)
 }
 
 // Eureka is the service URL that clients are configured with.
@@ -88,8 +88,8 @@ func (n *Node) Resume(t testing.TB) {
 
 // Ready asks the node whether it may serve.
 func (n *Node) Ready() error {
-	answer := n.Get("/readyz")
-	return unless(answer.Status == 200, "node %s: /readyz: %v", n.Name, answer)
+	response := n.Get("/readyz")
+	return unless(response.Status == 200, "node %s: /readyz: %v", n.Name, response)
 }
 
 // WaitReady waits until the node may serve and, with consensus, reads on it are linearizable, which it
@@ -129,12 +129,12 @@ func launch(t testing.TB, log string, env, command []string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return own(t, p), nil
+	return adopt(t, p), nil
 }
 
-// own ends a process with the test, and fails the test over what no process may ever print: a panic, or a data
+// adopt ends a process with the test, and fails the test over what no process may ever print: a panic, or a data
 // race, which a program built with the race detector reports.
-func own(t testing.TB, started *localcluster.Process) *Process {
+func adopt(t testing.TB, started *localcluster.Process) *Process {
 	p := &Process{started}
 	t.Cleanup(func() {
 		p.Kill()

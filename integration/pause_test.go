@@ -71,7 +71,7 @@ func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
 	writeSettings(t, leader, "10s")
 	leader.Signal(t, syscall.SIGHUP)
 	Eventually(t, ReadyLimit, "the leader's disk hangs", func() error {
-		if answer := leader.Register(Instance{App: "HUNG", ID: "hung"}); answer.Outcome() == Done {
+		if response := leader.Register(Instance{App: "HUNG", ID: "hung"}); response.Outcome() == Done {
 			return errors.New("it was answered")
 		}
 		return nil
@@ -149,7 +149,7 @@ func (r *readLog) startAt(n *Node, want int) {
 	for i := range readers {
 		r.readers.Go(func() {
 			for r.reading() {
-				r.note(readMetadata(n, i%2 == 0, want))
+				r.count(readMetadata(n, i%2 == 0, want))
 			}
 		})
 	}
@@ -174,8 +174,8 @@ func (r *readLog) reading() bool {
 	return !r.ended
 }
 
-// note counts one answer; a stale one is kept whenever it comes.
-func (r *readLog) note(answered bool, stale string) {
+// count counts one answer; a stale one is kept whenever it comes.
+func (r *readLog) count(answered bool, stale string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if stale != "" {
@@ -195,25 +195,25 @@ func readMetadata(n *Node, alone bool, want int) (answered bool, stale string) {
 	if alone {
 		resource = path("WITNESS", "w") + "?consistency=linearizable"
 	}
-	answer := n.Get(resource)
-	if answer.Status == 0 || answer.Status == http.StatusServiceUnavailable {
+	response := n.Get(resource)
+	if response.Status == 0 || response.Status == http.StatusServiceUnavailable {
 		return false, ""
 	}
-	found, err := witness(answer, alone)
+	found, err := witness(response, alone)
 	if err != nil || found != strconv.Itoa(want) {
 		return true, fmt.Sprintf("%q (%v) to %s", found, err, resource)
 	}
 	return true, ""
 }
 
-func witness(answer Answer, alone bool) (string, error) {
-	if err := answer.is(200); err != nil {
+func witness(response Response, alone bool) (string, error) {
+	if err := response.is(200); err != nil {
 		return "", err
 	}
 	if alone {
-		instance, err := ParseInstance(answer.Body)
+		instance, err := ParseInstance(response.Body)
 		return instance.Metadata["n"], err
 	}
-	listing, err := ParseListing(answer.Body)
+	listing, err := ParseListing(response.Body)
 	return listing["w"].Metadata["n"], err
 }

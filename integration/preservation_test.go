@@ -126,7 +126,7 @@ func mustTellOfTheRelease(t *testing.T, n *Node) {
 		}
 		return err
 	})
-	p := need.Got(taken(n.Preservation))(t)
+	p := need.Got(readUntilTaken(n.Preservation))(t)
 	need.Slice(t, states(p), []string{"off", "released", "on"}, "node %s remembers, newest first,", n.Name)
 	r := p.Transitions[1]
 	expect.That(t, r.Author == "ann" && strings.Contains(r.Reason, "the rack is gone"), "node %s remembers the release as %+v", n.Name, r)
@@ -166,7 +166,7 @@ func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *api.Explanat
 	t.Helper()
 	var first *api.Explanation
 	for _, n := range nodes {
-		e, err := taken(func() (*api.Explanation, error) { return n.Explain(app, id) })
+		e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain(app, id) })
 		need.That(t, err == nil && e != nil && len(e.History) != 0, "node %s explains %s/%s by %+v, %v, want a history", n.Name, app, id, e, err)
 		if first == nil {
 			first = e
@@ -230,7 +230,7 @@ func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 		took := time.Since(began)
 		expect.That(t, took >= hold, "the dead instance went after %v, evictions were held for %v", took, hold)
 		for _, n := range others {
-			p, err := taken(n.Preservation)
+			p, err := readUntilTaken(n.Preservation)
 			expect.That(t, err == nil && p.State == "off", "node %s: %+v, %v, want off", n.Name, p, err)
 		}
 		mustRefuseToRelease(t, others[0])
@@ -255,7 +255,7 @@ func awaitHeldBeyondLease(t *testing.T, n *Node) {
 // mustRefuseToRelease expects that there is nothing to release, from the interface and the command.
 func mustRefuseToRelease(t *testing.T, n *Node) {
 	t.Helper()
-	expect.OKf(t, unrefused(func() Answer { return n.Release("ann", "again") }).is(409), "release while off")
+	expect.OKf(t, untilNotRefused(func() Response { return n.Release("ann", "again") }).is(409), "release while off")
 	out, err := exec.Command(Binary(t), "self-preservation", "release", "--author", "ann", "--reason", "again", "--addr", n.URL()).CombinedOutput()
 	expect.That(t, err != nil && strings.Contains(string(out), "nothing to release"), "the command to release while off: %v, it said %s", err, out)
 }

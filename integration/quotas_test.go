@@ -218,8 +218,8 @@ func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
 			for i := range number {
 				at := strings.ReplaceAll(path, "%d", fmt.Sprint(i))
 				err := Poll(ReadyLimit, func() error { // a busy disk may take too long for an answer
-					answer := c.Nodes[i%len(c.Nodes)].Do(Request{Method: method, Path: at, Body: []byte(body(i)), ContentType: "application/json"})
-					return unless(answer.Outcome() == Done, "%v", answer)
+					response := c.Nodes[i%len(c.Nodes)].Do(Request{Method: method, Path: at, Body: []byte(body(i)), ContentType: "application/json"})
+					return unless(response.Outcome() == Done, "%v", response)
 				})
 				if err != nil {
 					t.Errorf("%s %s: %v", method, at, err)
@@ -334,12 +334,12 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 	for range 6 {
 		flood.Go(func() {
 			err := Poll(ReadyLimit, func() error {
-				answer := flooder.post(n, large)
-				if answer.Status == 0 { // the connection was closed before everything was written
-					return answer.Err
+				response := flooder.post(n, large)
+				if response.Status == 0 { // the connection was closed before everything was written
+					return response.Err
 				}
-				if err := mustWait(answer); err != nil {
-					if answer.Status == 200 && time.Since(began) >= unfinishedFor {
+				if err := mustWait(response); err != nil {
+					if response.Status == 200 && time.Since(began) >= unfinishedFor {
 						t.Logf("too late to tell: %v", err)
 						return nil
 					}
@@ -366,9 +366,9 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 }
 
 // mustWait says what an answer lacks that is to tell a sender to wait.
-func mustWait(answer Answer) error {
-	return unless(answer.Status == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") != "" && strings.Contains(string(answer.Body), "this address has as many replication batches under way"),
-		"a batch of the flooder: %v, want 503, when to try again, and why", answer)
+func mustWait(response Response) error {
+	return unless(response.Status == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" && strings.Contains(string(response.Body), "this address has as many replication batches under way"),
+		"a batch of the flooder: %v, want 503, when to try again, and why", response)
 }
 
 // batchOf is a message of a node with so many heartbeats, of some 310 bytes each.
@@ -398,14 +398,14 @@ func senderAt(t *testing.T, address string) *sender {
 }
 
 // post sends a batch.
-func (s *sender) post(n *Node, batch []byte) Answer {
+func (s *sender) post(n *Node, batch []byte) Response {
 	resp, err := s.Post(n.URL()+messagePath, "application/octet-stream", bytes.NewReader(batch))
 	if err != nil {
-		return Answer{Err: err}
+		return Response{Err: err}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Err: err}
+	return Response{Status: resp.StatusCode, Header: resp.Header, Body: body, Err: err}
 }
 
 // limits are the settings of the rate limiter that a node reads anew on SIGHUP.
@@ -486,11 +486,11 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsFile(t *testing.T) {
 // refuses returns nil if one of twenty fetches is refused as it should be.
 func (n limitedNode) refuses(path string) error {
 	for range 20 {
-		answer := n.Get(path)
-		if answer.Status != http.StatusServiceUnavailable {
+		response := n.Get(path)
+		if response.Status != http.StatusServiceUnavailable {
 			continue
 		}
-		return unless(len(answer.Body) == 0 && answer.Header.Get("Retry-After") == "1", "refused by %v with Retry-After %q, want an empty 503 and 1", answer, answer.Header.Get("Retry-After"))
+		return unless(len(response.Body) == 0 && response.Header.Get("Retry-After") == "1", "refused by %v with Retry-After %q, want an empty 503 and 1", response, response.Header.Get("Retry-After"))
 	}
 	return fmt.Errorf("20 fetches of %s were served", path)
 }

@@ -25,8 +25,8 @@ func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
 	}
 	plain := *follower
 	plain.Client = nil
-	answer := plain.Get("/eureka/apps")
-	expect.That(t, answer.Status != 200, "plain HTTP on the TLS port: %v, want a refusal", answer)
+	response := plain.Get("/eureka/apps")
+	expect.That(t, response.Status != 200, "plain HTTP on the TLS port: %v, want a refusal", response)
 }
 
 // TestNodesWithoutConsensusTellEachOtherOverMutualTLS: they show each other certificates, and to clients

@@ -28,7 +28,7 @@ const afterUnknown = time.Second
 type trial struct {
 	id       string
 	instance bool
-	old      Answer // to the write that may be given up
+	old      Response // to the write that may be given up
 	ended    time.Time
 }
 
@@ -64,11 +64,11 @@ func (r *trial) second(t *testing.T, n *Node) {
 // check says that the later write stands.
 func (r *trial) check(n *Node) error {
 	if r.instance {
-		answer := n.Get(path("GIVENUP", r.id) + "?consistency=linearizable")
-		return unless(answer.Status != http.StatusNotFound, "instance %s is gone at %s: its cancel was answered %d, and it was registered again", r.id, n.Name, r.old.Status)
+		response := n.Get(path("GIVENUP", r.id) + "?consistency=linearizable")
+		return unless(response.Status != http.StatusNotFound, "instance %s is gone at %s: its cancel was answered %d, and it was registered again", r.id, n.Name, r.old.Status)
 	}
-	answer := n.Get(r.key() + "?raw&consistent")
-	return unless(answer.Status != http.StatusOK || string(answer.Body) == "NEW", "key %s is %q at %s: that was answered %d, and NEW written after it", r.id, answer.Body, n.Name, r.old.Status)
+	response := n.Get(r.key() + "?raw&consistent")
+	return unless(response.Status != http.StatusOK || string(response.Body) == "NEW", "key %s is %q at %s: that was answered %d, and NEW written after it", r.id, response.Body, n.Name, r.old.Status)
 }
 
 // giveUp has clients write at a node whose links are held at that moment, and again at another after the answer.
@@ -230,7 +230,7 @@ func TestANodeThatWasPausedDoesNotPerformWhatItsClientsHaveGivenUp(t *testing.T)
 	}
 	clients.Wait()
 	for i := range keys {
-		said, err := other.put(fmt.Sprintf("/v1/kv/k%d", i), "NEW")
+		said, err := other.putOK(fmt.Sprintf("/v1/kv/k%d", i), "NEW")
 		need.That(t, err == nil && said == "true", "write at %s: %q, %v", other.Name, said, err)
 	}
 	Pass(t, time.Second) // the pause is one that a node notices
@@ -238,8 +238,8 @@ func TestANodeThatWasPausedDoesNotPerformWhatItsClientsHaveGivenUp(t *testing.T)
 	paused.WaitReady(t)
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		for i := range keys {
-			if answer := other.Get(fmt.Sprintf("/v1/kv/k%d?raw&consistent", i)); answer.Status == http.StatusOK && string(answer.Body) != "NEW" {
-				t.Fatalf("k%d is %q: the client had given that up", i, answer.Body)
+			if response := other.Get(fmt.Sprintf("/v1/kv/k%d?raw&consistent", i)); response.Status == http.StatusOK && string(response.Body) != "NEW" {
+				t.Fatalf("k%d is %q: the client had given that up", i, response.Body)
 			}
 		}
 	}

@@ -151,9 +151,9 @@ func startRecorder(t *testing.T, nodes []*Node) *recorder {
 func (r *recorder) run(ctx context.Context) {
 	for i := 0; pause(ctx, churnEvery/4); i++ {
 		id := fmt.Sprintf("recorded-%05d", i)
-		answer := r.try(id).Register(Instance{App: "RECORDED", ID: id})
-		if answer.Outcome() == Done {
-			r.note(id, answer.Header.Get("X-Rollcall-Index"))
+		response := r.try(id).Register(Instance{App: "RECORDED", ID: id})
+		if response.Outcome() == Done {
+			r.setAcked(id, response.Header.Get("X-Rollcall-Index"))
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (r *recorder) try(id string) *Node {
 	return r.nodes[rand.IntN(len(r.nodes))]
 }
 
-func (r *recorder) note(id, index string) {
+func (r *recorder) setAcked(id, index string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.acked[id], r.last = index, index
@@ -237,16 +237,16 @@ func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
 		wantOne := 0
 		for i, act := range []struct {
 			app string
-			do  func(*Node) Answer
+			do  func(*Node) Response
 		}{
-			{"ORDERS", func(n *Node) Answer { return n.Register(Instance{App: "ORDERS", ID: "a"}) }},
-			{"BILLS", func(n *Node) Answer { return n.Register(Instance{App: "BILLS", ID: "b"}) }},
-			{"ORDERS", func(n *Node) Answer { return n.Override("ORDERS", "a", "OUT_OF_SERVICE") }},
-			{"BILLS", func(n *Node) Answer { return n.Quarantine("BILLS", "b", time.Hour, "ann", "why not") }},
-			{"ORDERS", func(n *Node) Answer { return n.Cancel("ORDERS", "a") }},
+			{"ORDERS", func(n *Node) Response { return n.Register(Instance{App: "ORDERS", ID: "a"}) }},
+			{"BILLS", func(n *Node) Response { return n.Register(Instance{App: "BILLS", ID: "b"}) }},
+			{"ORDERS", func(n *Node) Response { return n.Override("ORDERS", "a", "OUT_OF_SERVICE") }},
+			{"BILLS", func(n *Node) Response { return n.Quarantine("BILLS", "b", time.Hour, "ann", "why not") }},
+			{"ORDERS", func(n *Node) Response { return n.Cancel("ORDERS", "a") }},
 		} {
-			answer := unrefused(func() Answer { return act.do(c.Nodes[i%len(c.Nodes)]) })
-			need.That(t, answer.Outcome() == Done, "act %d: %v", i, answer)
+			response := untilNotRefused(func() Response { return act.do(c.Nodes[i%len(c.Nodes)]) })
+			need.That(t, response.Outcome() == Done, "act %d: %v", i, response)
 			for _, s := range streams {
 				Eventually(t, ReadyLimit, "the change reaches "+s.node, func() error { return notYet(len(s.Changes(t)), i+1) })
 			}
@@ -340,7 +340,7 @@ func mustPoll(t *testing.T, n *Node, query string) poll {
 }
 
 func pollNode(n *Node, query string) poll {
-	p, err := taken(func() (poll, error) { return ask[poll](n, "/v1/rollcall/watch?"+query) })
+	p, err := readUntilTaken(func() (poll, error) { return ask[poll](n, "/v1/rollcall/watch?"+query) })
 	p.err = err
 	return p
 }

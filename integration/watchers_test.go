@@ -130,8 +130,8 @@ func awaitMetric(t *testing.T, c *Cluster, name string, want int) {
 // metric reads a whole number from a node's metrics; name is written with its labels.
 func metric(t *testing.T, n *Node, name string) int {
 	t.Helper()
-	answer := n.Get("/metrics")
-	for line := range strings.Lines(string(answer.Body)) {
+	response := n.Get("/metrics")
+	for line := range strings.Lines(string(response.Body)) {
 		value, ok := strings.CutPrefix(line, name+" ")
 		if !ok {
 			continue
@@ -140,7 +140,7 @@ func metric(t *testing.T, n *Node, name string) int {
 		need.OKf(t, expect.Err(fmt.Sscan(value, &number)), "node %s: %q", n.Name, line)
 		return int(number)
 	}
-	t.Fatalf("node %s has no metric %s: %d", n.Name, name, answer.Status)
+	t.Fatalf("node %s has no metric %s: %d", n.Name, name, response.Status)
 	return 0
 }
 
@@ -187,22 +187,22 @@ func startHerdOf(t *testing.T, app string, size, lease int, nodes []*Node) *herd
 		m.node.Store(nodes[i%len(nodes)])
 		mustRegister(t, m.node.Load(), Instance{App: app, ID: m.id, Duration: lease})
 		h.members = append(h.members, m)
-		h.workers.Go(func() { h.keep(ctx, m) })
+		h.workers.Go(func() { h.keepRegistered(ctx, m) })
 	}
 	return h
 }
 
-func (h *herd) keep(ctx context.Context, m *member) {
+func (h *herd) keepRegistered(ctx context.Context, m *member) {
 	for wait := herdEvery; pause(ctx, wait); {
 		wait = herdEvery
 		if m.silent.Load() {
 			continue
 		}
 		node := m.node.Load()
-		switch answer := node.Renew(h.app, m.id); answer.Outcome() {
+		switch response := node.Renew(h.app, m.id); response.Outcome() {
 		case Done:
 		case NotFound:
-			h.fail("a renewal of %s through %s was answered %v", m.id, node.Name, answer)
+			h.fail("a renewal of %s through %s was answered %v", m.id, node.Name, response)
 			return
 		default:
 			wait = retryAfter

@@ -440,7 +440,7 @@ func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l
 	if err != nil {
 		return err
 	}
-	r.say("profiling: %s", name)
+	r.reportProgress("profiling: %s", name)
 	l.Targets = []string{c.nodes[leader].HTTP}
 	var g errgroup.Group
 	here, elsewhere := "leader", "follower"

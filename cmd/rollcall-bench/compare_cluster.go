@@ -77,11 +77,11 @@ func (c *comparedCluster) Usage(node int) (trial.Usage, error) {
 
 // Close also returns an error for each node that has ended without having been told to.
 func (c *comparedCluster) Close() error {
-	c.closing.Do(func() { c.closed = c.end() })
+	c.closing.Do(func() { c.closed = c.closeAll() })
 	return c.closed
 }
 
-func (c *comparedCluster) end() error {
+func (c *comparedCluster) closeAll() error {
 	errs := make([]error, len(c.nodes))
 	var ending sync.WaitGroup
 	for i, n := range c.nodes {
@@ -101,13 +101,13 @@ type comparedNode struct {
 	server   string
 	settings map[string]string // what its file says, by key
 
-	mu      sync.Mutex    // guards the following, and which process the node has
-	told    bool          // to end
-	serves  bool          // it has been ready, and so listens to SIGHUP
-	delay   time.Duration // of its disk; 0: what settings say
-	knows   time.Duration // the delay that the process knows of
-	past    processUsage  // of the processes before
-	discard bool          // no process is to be started any more
+	mu         sync.Mutex    // guards the following, and which process the node has
+	signaled   bool          // to end
+	serves     bool          // it has been ready, and so listens to SIGHUP
+	delay      time.Duration // of its disk; 0: what settings say
+	knownDelay time.Duration // the delay that the process knows of
+	past       processUsage  // of the processes before
+	discard    bool          // no process is to be started any more
 }
 
 func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml") }
@@ -115,7 +115,7 @@ func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir),
 // start starts a process and waits until it may serve and, if asked for, knows a leader. once are arguments
 // for this time only.
 func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) error {
-	begun, err := n.begin(once)
+	begun, err := n.launchNext(once)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) e
 	return n.ready(begun.Process)
 }
 
-// begin returns the node as it is now: its process may be followed by another one.
-func (n *comparedNode) begin(once []string) (localcluster.Node, error) {
+// launchNext returns the node as it is now: its process may be followed by another one.
+func (n *comparedNode) launchNext(once []string) (localcluster.Node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.discard {
@@ -144,7 +144,7 @@ func (n *comparedNode) begin(once []string) (localcluster.Node, error) {
 	if err := next.Start(n.server); err != nil {
 		return localcluster.Node{}, err
 	}
-	n.Process, n.past, n.told, n.serves, n.knows = next.Process, past, false, false, n.delay
+	n.Process, n.past, n.signaled, n.serves, n.knownDelay = next.Process, past, false, false, n.delay
 	return next, nil
 }
 
@@ -176,13 +176,13 @@ func (n *comparedNode) slowDisk(delay time.Duration) error {
 // reload has the process read its file again, if it does not know what it says. Until it listens, SIGHUP
 // would end it. The caller holds mu.
 func (n *comparedNode) reload() error {
-	if !n.Running() || !n.serves || n.knows == n.delay {
+	if !n.Running() || !n.serves || n.knownDelay == n.delay {
 		return nil
 	}
 	if err := n.writeFile(); err != nil {
 		return err
 	}
-	n.knows = n.delay
+	n.knownDelay = n.delay
 	return n.Signal(syscall.SIGHUP)
 }
 
@@ -205,7 +205,7 @@ func (n *comparedNode) writeFile() error {
 
 // kill ends the process by SIGKILL and waits for its end.
 func (n *comparedNode) kill() error {
-	process, err := n.toldToEnd(syscall.SIGKILL)
+	process, err := n.signalEnd(syscall.SIGKILL)
 	if err == nil {
 		<-process.Done()
 	}
@@ -214,7 +214,7 @@ func (n *comparedNode) kill() error {
 
 // stop ends the process by SIGTERM and waits for its end, which must be a proper one.
 func (n *comparedNode) stop(ctx context.Context) error {
-	process, err := n.toldToEnd(syscall.SIGTERM)
+	process, err := n.signalEnd(syscall.SIGTERM)
 	if err != nil {
 		return err
 	}
@@ -226,11 +226,11 @@ func (n *comparedNode) stop(ctx context.Context) error {
 	}
 }
 
-func (n *comparedNode) toldToEnd(sig syscall.Signal) (process *localcluster.Process, err error) {
+func (n *comparedNode) signalEnd(sig syscall.Signal) (process *localcluster.Process, err error) {
 	err = n.onProcess(func(p *localcluster.Process) error {
 		process = p
 		err := p.Signal(sig)
-		n.told = n.told || err == nil
+		n.signaled = n.signaled || err == nil
 		return err
 	})
 	return process, err
@@ -276,7 +276,7 @@ func (n *comparedNode) close() error {
 		return nil
 	case !n.Ended():
 		n.Kill()
-	case !n.told:
+	case !n.signaled:
 		return fmt.Errorf("%s %s", n.Name, n.Obituary())
 	}
 	return nil

@@ -291,7 +291,7 @@ func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
 
 // createSessions creates the sessions, at all nodes.
 func (r *ratiosRun) createSessions(ctx context.Context, c *benchCluster) ([]string, error) {
-	r.say("creating %d sessions", r.sessions)
+	r.reportProgress("creating %d sessions", r.sessions)
 	ids := make([]string, r.sessions)
 	clients := make([]*client.Client, len(c.nodes))
 	for i, addr := range c.addrs() {

@@ -2,6 +2,6 @@ package main
 
 import "syscall"
 
-// settleDisk writes out what earlier loads left in the page cache, so that the next measurement does
+// syncDisk writes out what earlier loads left in the page cache, so that the next measurement does
 // not pay for it.
-func settleDisk() { syscall.Sync() }
+func syncDisk() { syscall.Sync() }

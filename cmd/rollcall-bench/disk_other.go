@@ -2,5 +2,5 @@
 
 package main
 
-// settleDisk does nothing where there is no portable way.
-func settleDisk() {}
+// syncDisk does nothing where there is no portable way.
+func syncDisk() {}

@@ -223,8 +223,8 @@ func newCrowd(f benchFleet) *crowd {
 	return c
 }
 
-// begins notes from when on the way of a registration counts.
-func (c *crowd) begins(i int, at time.Time) { c.since[i].Store(int64(at.Sub(c.begun))) }
+// setStart notes from when on the way of a registration counts.
+func (c *crowd) setStart(i int, at time.Time) { c.since[i].Store(int64(at.Sub(c.begun))) }
 
 // join adds a watcher of everything and waits for the begin of its stream.
 func (c *crowd) join(addr string) error {
@@ -259,12 +259,12 @@ func (c *crowd) read(m *crowdMember, events *sse.Reader) {
 		if err != nil {
 			return
 		}
-		c.note(m, e.Data)
+		c.recordArrival(m, e.Data)
 	}
 }
 
-// note notes that a watcher has read of a registration, the first time.
-func (c *crowd) note(m *crowdMember, data []byte) {
+// recordArrival notes that a watcher has read of a registration, the first time.
+func (c *crowd) recordArrival(m *crowdMember, data []byte) {
 	if i, ok := c.changeOf(data); ok && m.seen[i] == 0 {
 		m.seen[i] = time.Since(c.begun)
 		c.arrived.Add(1)
@@ -283,7 +283,7 @@ func (c *crowd) changeOf(data []byte) (i int, ok bool) {
 // change registers an instance of the fleet at a node.
 func (c *crowd) change(ctx context.Context, addr string, i int) error {
 	return withConn(addr, time.Now().Add(arrivalLimit), func(conn *wire.Conn) error {
-		c.begins(i, time.Now())
+		c.setStart(i, time.Now())
 		_, err := insisted(ctx, conn, c.fleet.registration(i), http.StatusNoContent)
 		return err
 	})

@@ -330,7 +330,7 @@ func nodesOf(status client.Status) ([]string, error) {
 func (r *loadRun) measure(ctx context.Context) (*loadSummary, error) {
 	fmt.Fprintf(r.errs, "registering %d instances at %s\n", r.instances, strings.Join(r.nodes, ", "))
 	if err := r.load.Register(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("register %d instances: %w", r.instances, err), r.leave(ctx))
+		return nil, errors.Join(fmt.Errorf("register %d instances: %w", r.instances, err), r.cancelAll(ctx))
 	}
 	r.began = time.Now()
 	err := r.send(ctx)
@@ -340,7 +340,7 @@ func (r *loadRun) measure(ctx context.Context) (*loadSummary, error) {
 	}
 	watched := r.load.Watched()
 	r.load.Stop()
-	err = errors.Join(err, r.leave(ctx))
+	err = errors.Join(err, r.cancelAll(ctx))
 	return r.summary(watched), err
 }
 
@@ -357,17 +357,17 @@ func (r *loadRun) send(ctx context.Context) error {
 	return r.load.Run(ctx, r.began, r.warmUp+r.duration)
 }
 
-// leaveWithin bounds the cancels at the end.
-const leaveWithin = time.Minute
+// cancelWithin bounds the cancels at the end.
+const cancelWithin = time.Minute
 
-// leave cancels what was registered, even after Ctrl-C.
-func (r *loadRun) leave(ctx context.Context) error {
+// cancelAll cancels what was registered, even after Ctrl-C.
+func (r *loadRun) cancelAll(ctx context.Context) error {
 	if r.keep {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
 	defer cancel()
-	if err := r.load.Leave(ctx); err != nil {
+	if err := r.load.CancelAll(ctx); err != nil {
 		return fmt.Errorf("cancel the instances, which go when their leases end: %w", err)
 	}
 	return nil
@@ -514,11 +514,11 @@ func (l *lateness) watch(ctx context.Context) {
 		if !wire.Pause(ctx, lateEvery) {
 			return
 		}
-		l.note(time.Since(due))
+		l.add(time.Since(due))
 	}
 }
 
-func (l *lateness) note(late time.Duration) {
+func (l *lateness) add(late time.Duration) {
 	l.waits.RecordValue(min(max(late.Microseconds(), 0), load.LongestLatency)) // in range: no error
 }
 

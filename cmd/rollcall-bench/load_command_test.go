@@ -211,10 +211,10 @@ func TestALateLoadGeneratorIsToldOf(t *testing.T) {
 	} {
 		l := lateness{load.NewLatency()}
 		for range 90 {
-			l.note(-time.Microsecond)
+			l.add(-time.Microsecond)
 		}
 		for range 10 {
-			l.note(tc.late)
+			l.add(tc.late)
 		}
 		got := l.sentence()
 		expect.That(t, strings.HasPrefix(got, tc.says) && (got == "") == (tc.says == ""), "%s: it says %q, want %q", tc.name, got, tc.says)

@@ -348,7 +348,7 @@ func (r *ratiosRun) clusters(ctx context.Context, specs ...clusterSpec) (cluster
 	clusters = make([]*benchCluster, len(specs))
 	var g errgroup.Group
 	for i, spec := range specs {
-		r.say("starting the cluster %q", spec.name)
+		r.reportProgress("starting the cluster %q", spec.name)
 		g.Go(func() (err error) {
 			clusters[i], err = r.cluster(ctx, spec)
 			return err
@@ -383,15 +383,15 @@ func (r *ratiosRun) cluster(ctx context.Context, spec clusterSpec) (*benchCluste
 	return c, nil
 }
 
-// say reports progress.
-func (r *ratiosRun) say(format string, args ...any) {
+// reportProgress reports progress.
+func (r *ratiosRun) reportProgress(format string, args ...any) {
 	fmt.Fprintf(r.progress, "%4.0f s  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // record adds a figure to this round.
 func (r *ratiosRun) record(name figureName, unit string, value float64) {
 	r.add(name, unit, value)
-	r.say("%s: %s %s", name, shortNumber(value), unit)
+	r.reportProgress("%s: %s %s", name, shortNumber(value), unit)
 }
 
 // renewals is a load of renewals in this plan's measure.
@@ -495,7 +495,7 @@ func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster
 		if err != nil {
 			return err
 		}
-		settleDisk()
+		syncDisk()
 		keep, err := measure(c.nodes[before].HTTP)
 		if err != nil {
 			return err
@@ -508,8 +508,8 @@ func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster
 			keep()
 			return nil
 		}
-		r.note("Leadership moved during %q, which was measured again.", name)
-		r.say("leadership moved during %q: once more", name)
+		r.addNote("Leadership moved during %q, which was measured again.", name)
+		r.reportProgress("leadership moved during %q: once more", name)
 	}
 	return fmt.Errorf("%s: leadership moved in each of %d tries", name, tries)
 }

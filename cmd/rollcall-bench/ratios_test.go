@@ -56,7 +56,7 @@ func TestAMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 
 func TestTheTableShowsRowsFiguresAndRemarks(t *testing.T) {
 	r := reported(t, 2)
-	r.note("Leadership moved.")
+	r.addNote("Leadership moved.")
 	r.wronged(renew64, load.WrongAnswers{"EOF": 3})
 	var out bytes.Buffer
 	expect.That(t, (ratiosOptions{form: cli.Table}).publish(r, &out) != nil, "wrong answers are no error")
@@ -198,7 +198,7 @@ func TestVerdictsFollowFloorAndGoal(t *testing.T) {
 		{name: "fast", row: lower, value: 5, want: goalMet},
 		{name: "nothing asked", row: ratioRow{}, value: 1, want: noVerdict},
 	} {
-		expect.Equal(t, tc.row.judge(tc.value), tc.want, "%s: got", tc.name)
+		expect.Equal(t, tc.row.verdictOf(tc.value), tc.want, "%s: got", tc.name)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
 
 func TestGoalsAreFloorsOrBeyond(t *testing.T) {
 	for _, r := range ratioRows {
-		expect.That(t, (r.Floor == r.Goal || r.judge(r.Floor) == met) && (r.Goal == 0 || r.judge(r.Goal) == goalMet),
+		expect.That(t, (r.Floor == r.Goal || r.verdictOf(r.Floor) == met) && (r.Goal == 0 || r.verdictOf(r.Goal) == goalMet),
 			"%s: floor %v, goal %v", r.Name, r.Floor, r.Goal)
 	}
 }
@@ -428,14 +428,14 @@ func TestACrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
 		c.add(new(net.TCPConn))
 	}
 	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one before its answer
-		c.begins(i, c.begun.Add(acked))
+		c.setStart(i, c.begun.Add(acked))
 		for _, m := range c.members {
 			for range 2 { // a later change of the same instance
-				c.note(m, []byte(`{"id":"`+c.fleet.id(i)+`"}`))
+				c.recordArrival(m, []byte(`{"id":"`+c.fleet.id(i)+`"}`))
 			}
 		}
 	}
-	c.note(c.members[0], []byte(`{"id":"another"}`))
+	c.recordArrival(c.members[0], []byte(`{"id":"another"}`))
 	got := c.arrived.Load()
 	expect.That(t, got == 6, "%d arrivals, want 3 at each of 2 watchers", got)
 	latencies := need.Got(c.latencies(t.Context(), 1))(t) // without the first

@@ -39,7 +39,7 @@ func (r *ratiosRun) replication(ctx context.Context) error {
 	}
 	told := pair.fleet("told", r.many)
 	told.lease = toldLease
-	r.say("registering %d instances", told.size)
+	r.reportProgress("registering %d instances", told.size)
 	if err := pair.here.register(ctx, told); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r *ratiosRun) startPair(ctx context.Context) (_ *benchPair, err error) {
 	if p.there, err = newBenchCluster(r.server.path, nodes[benchNodes:], r.settings); err != nil {
 		return nil, err
 	}
-	r.say("starting two datacenters")
+	r.reportProgress("starting two datacenters")
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.here.start(ctx) })
 	g.Go(func() error { return p.there.start(ctx) })
@@ -316,7 +316,7 @@ func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) err
 
 // changeAll sends so many changes of a load as fast as it can.
 func (r *ratiosRun) changeAll(ctx context.Context, l load.Bulk, n int) error {
-	r.say("changing %d instances", n)
+	r.reportProgress("changing %d instances", n)
 	l.Conns, l.Requests = min(256, n), inAll(n, l.Requests)
 	result, err := l.Closed(ctx)
 	if err != nil {
@@ -334,7 +334,7 @@ func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string)
 	if err != nil {
 		return nil, err
 	}
-	r.say("cutting the link for %v", r.cut)
+	r.reportProgress("cutting the link for %v", r.cut)
 	p.links.Cut()
 	defer p.links.Heal()
 	if !wire.Pause(ctx, r.cut) {
@@ -441,7 +441,7 @@ func (r *ratiosRun) crossInTime(ctx context.Context, p *benchPair) (*hdrhistogra
 	}
 	l := load.Bulk{
 		Targets: p.here.addrs(), Conns: changeConns, Requests: c.fleet.registrations, Want: http.StatusNoContent, Warm: r.warm, Window: r.window, Insist: true,
-		Answered: func(conn, n int, at time.Time) { c.begins(conn+n*changeConns, at) },
+		Answered: func(conn, n int, at time.Time) { c.setStart(conn+n*changeConns, at) },
 	}
 	result, err := l.Open(ctx, changeRate)
 	if err == nil && len(result.Wrong) > 0 {

@@ -139,7 +139,7 @@ func (f *figures) evaluate(rows []ratioRow) ([]rowResult, error) {
 			return nil, err
 		}
 		s := spreadOf(values)
-		results = append(results, rowResult{r, unit, values, s, r.judge(s.Median)})
+		results = append(results, rowResult{r, unit, values, s, r.verdictOf(s.Median)})
 	}
 	return results, nil
 }
@@ -165,7 +165,7 @@ func (f *figures) rowValues(r ratioRow) (values []float64, unit string, err erro
 	return values, "×", nil
 }
 
-func (r ratioRow) judge(value float64) verdict {
+func (r ratioRow) verdictOf(value float64) verdict {
 	reaches := func(limit float64) bool { return value >= limit }
 	if r.Lower {
 		reaches = func(limit float64) bool { return value <= limit }
@@ -217,8 +217,8 @@ func (f *figures) find(name figureName) *figure {
 	return f.list[i]
 }
 
-// note remembers what a reader of the figures should know.
-func (f *figures) note(format string, args ...any) {
+// addNote remembers what a reader of the figures should know.
+func (f *figures) addNote(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 

@@ -172,7 +172,7 @@ func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error 
 		longest = 5 * time.Minute
 		empty   = 1 << 10 // bytes
 	)
-	r.say("waiting until the registrations have left the delta")
+	r.reportProgress("waiting until the registrations have left the delta")
 	return await(ctx, "the delta is empty", longest, func(ctx context.Context) (bool, error) {
 		l := load.Bulk{Targets: target, Conns: 1, Requests: inAll(1, fetch(deltaStale)), Want: http.StatusOK}
 		result, err := l.Closed(ctx)
@@ -214,7 +214,7 @@ func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName,
 			return err
 		}
 	}
-	r.say("the answers have %d bytes", body)
+	r.reportProgress("the answers have %d bytes", body)
 	l := r.fetching(conns, barePath(body))
 	l.Targets = []string{r.bare}
 	return r.measure(loadStep{name: fixed, Bulk: l})(ctx)

@@ -99,8 +99,8 @@ var traps = []check{
 			"own":    `"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}`,
 			"amazon": `"dataCenterInfo":{"@class":"com.netflix.appinfo.AmazonInfo","name":"Amazon","metadata":{`,
 		} {
-			a := c.want(http.StatusOK, http.MethodGet, c.path(id, ""), "", "Accept", "application/json")
-			expect.That(t, strings.Contains(a.body, begin), "%s lacks %s in %s", id, begin, a.body)
+			resp := c.want(http.StatusOK, http.MethodGet, c.path(id, ""), "", "Accept", "application/json")
+			expect.That(t, strings.Contains(resp.body, begin), "%s lacks %s in %s", id, begin, resp.body)
 		}
 	}},
 	{"Trap10TheVersionOfAFullFetchIsTheTextOne", func(t *testing.T, c *client) {
@@ -231,12 +231,12 @@ var reads = []check{
 				"": "application/xml", "*/*": "application/xml", "text/html": "application/xml", "application/xml": "application/xml",
 				"application/json": "application/json", "application/*+json": "application/json", "text/html, application/json;q=0.1": "application/json",
 			} {
-				a := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", accept)
-				expect.Equal(t, a.header.Get("Content-Type"), want, "GET %s with Accept %q: Content-Type is", path, accept)
-				if begin := map[bool]string{true: "<", false: "{"}[want == "application/xml"]; !strings.HasPrefix(a.body, begin) {
-					t.Errorf("GET %s with Accept %q: the body begins %.20q, want %q", path, accept, a.body, begin)
+				resp := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", accept)
+				expect.Equal(t, resp.header.Get("Content-Type"), want, "GET %s with Accept %q: Content-Type is", path, accept)
+				if begin := map[bool]string{true: "<", false: "{"}[want == "application/xml"]; !strings.HasPrefix(resp.body, begin) {
+					t.Errorf("GET %s with Accept %q: the body begins %.20q, want %q", path, accept, resp.body, begin)
 				}
-				expect.That(t, !strings.HasPrefix(a.body, "<?xml"), "GET %s: the answer has an XML declaration", path)
+				expect.That(t, !strings.HasPrefix(resp.body, "<?xml"), "GET %s: the answer has an XML declaration", path)
 			}
 		}
 	}},
@@ -277,22 +277,22 @@ var reads = []check{
 		}
 		for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/" + c.app} {
 			for _, refusal := range []string{"identity", "deflate", "gzip;q=0"} {
-				a := c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", refusal)
-				expect.That(t, a.header.Get("Content-Encoding") == "", "GET %s with Accept-Encoding %q is compressed", path, refusal)
+				resp := c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", refusal)
+				expect.That(t, resp.header.Get("Content-Encoding") == "", "GET %s with Accept-Encoding %q is compressed", path, refusal)
 			}
 			for _, wish := range []string{"gzip", "deflate, gzip;q=1.0, *;q=0.5", "GZIP"} {
-				var a answer
+				var resp response
 				plain := c.unchanged(path, func() {
-					a = c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", wish)
+					resp = c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", wish)
 				})
-				need.That(t, a.header.Get("Content-Encoding") == "gzip", "GET %s with Accept-Encoding %q is not compressed", path, wish)
-				if got := gunzip(t, a.body); got != plain {
+				need.That(t, resp.header.Get("Content-Encoding") == "gzip", "GET %s with Accept-Encoding %q is not compressed", path, wish)
+				if got := gunzip(t, resp.body); got != plain {
 					t.Errorf("GET %s: the compressed answer differs", path)
 				}
-				expect.That(t, a.length == int64(len(a.body)), "GET %s: Content-Length is %d for %d bytes", path, a.length, len(a.body))
+				expect.That(t, resp.length == int64(len(resp.body)), "GET %s: Content-Length is %d for %d bytes", path, resp.length, len(resp.body))
 			}
 		}
-		if a := c.want(http.StatusOK, http.MethodGet, "/eureka/vips/nobody", "", "Accept-Encoding", "gzip"); a.header.Get("Content-Encoding") != "" {
+		if resp := c.want(http.StatusOK, http.MethodGet, "/eureka/vips/nobody", "", "Accept-Encoding", "gzip"); resp.header.Get("Content-Encoding") != "" {
 			t.Error("a short answer is compressed")
 		}
 	}},
@@ -373,10 +373,10 @@ var freshness = []check{
 		c.register(registration{id: "i1", vip: c.app})
 		for _, path := range c.reads() {
 			for query, want := range map[string]string{"": c.usual(), "?consistency=stale": "stale"} {
-				a := c.want(http.StatusOK, http.MethodGet, path+query, "")
-				expect.Equal(t, a.header.Get("X-Rollcall-Consistency"), want, "GET %s%s: X-Rollcall-Consistency is", path, query)
-				expect.That(t, a.header.Get("X-Rollcall-Index") != "", "GET %s%s: no X-Rollcall-Index", path, query)
-				if aged := a.header.Get("X-Rollcall-Age") != ""; aged != (want == "stale") {
+				resp := c.want(http.StatusOK, http.MethodGet, path+query, "")
+				expect.Equal(t, resp.header.Get("X-Rollcall-Consistency"), want, "GET %s%s: X-Rollcall-Consistency is", path, query)
+				expect.That(t, resp.header.Get("X-Rollcall-Index") != "", "GET %s%s: no X-Rollcall-Index", path, query)
+				if aged := resp.header.Get("X-Rollcall-Age") != ""; aged != (want == "stale") {
 					t.Errorf("GET %s%s: X-Rollcall-Age is there: %t", path, query, aged)
 				}
 			}
@@ -401,7 +401,7 @@ var freshness = []check{
 func (c *client) reads() []string {
 	return []string{
 		"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/" + c.app, c.path("i1", ""), "/eureka/vips/" + c.app,
-		"/serverinfo/statusoverrides", "/v1/rollcall/apps", "/v1/rollcall/events", "/v1/rollcall/settings", c.own("i1", "/explain"),
+		"/serverinfo/statusoverrides", "/v1/rollcall/apps", "/v1/rollcall/events", "/v1/rollcall/settings", c.ownPath("i1", "/explain"),
 	}
 }
 
@@ -422,6 +422,6 @@ func (c *client) wantConsistency(t *testing.T, path, word string) {
 		}
 		return
 	}
-	a := c.want(http.StatusNotImplemented, http.MethodGet, path+"?consistency="+word, "")
-	expect.That(t, strings.Contains(a.body, "consistency=stale"), "GET %s as %s: the answer %q does not say what to ask for", path, word, a.body)
+	resp := c.want(http.StatusNotImplemented, http.MethodGet, path+"?consistency="+word, "")
+	expect.That(t, strings.Contains(resp.body, "consistency=stale"), "GET %s as %s: the answer %q does not say what to ask for", path, word, resp.body)
 }

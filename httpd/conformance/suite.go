@@ -75,8 +75,8 @@ func newClient(t *testing.T, target Target) *client {
 	return &client{t: t, base: target.URL, app: app, consensus: target.Consensus}
 }
 
-// answer is what came back.
-type answer struct {
+// response is what came back.
+type response struct {
 	status int
 	header http.Header
 	length int64
@@ -84,7 +84,7 @@ type answer struct {
 }
 
 // do performs a call; headers are name, value, name, value.
-func (c *client) do(method, path, body string, headers ...string) answer {
+func (c *client) do(method, path, body string, headers ...string) response {
 	c.t.Helper()
 	req, err := http.NewRequest(method, c.base+path, strings.NewReader(body))
 	need.That(c.t, err == nil, "%s %s: %v", method, path, err)
@@ -96,33 +96,33 @@ func (c *client) do(method, path, body string, headers ...string) answer {
 	defer resp.Body.Close()
 	read, err := io.ReadAll(resp.Body)
 	need.That(c.t, err == nil, "%s %s: read the answer: %v", method, path, err)
-	return answer{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, body: string(read)}
+	return response{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, body: string(read)}
 }
 
 // want performs a call and fails unless the status is right.
-func (c *client) want(status int, method, path, body string, headers ...string) answer {
+func (c *client) want(status int, method, path, body string, headers ...string) response {
 	c.t.Helper()
-	a := c.do(method, path, body, headers...)
-	need.That(c.t, a.status == status, "%s %s: got %d %q, want %d", method, path, a.status, a.body, status)
-	return a
+	resp := c.do(method, path, body, headers...)
+	need.That(c.t, resp.status == status, "%s %s: got %d %q, want %d", method, path, resp.status, resp.body, status)
+	return resp
 }
 
 // wantEmpty is want, for an answer that must have no body.
-func (c *client) wantEmpty(status int, method, path, body string, headers ...string) answer {
+func (c *client) wantEmpty(status int, method, path, body string, headers ...string) response {
 	c.t.Helper()
-	a := c.want(status, method, path, body, headers...)
-	need.That(c.t, a.length == 0 && a.body == "", "%s %s: got a body of length %d %q, want Content-Length: 0", method, path, a.length, a.body)
-	return a
+	resp := c.want(status, method, path, body, headers...)
+	need.That(c.t, resp.length == 0 && resp.body == "", "%s %s: got a body of length %d %q, want Content-Length: 0", method, path, resp.length, resp.body)
+	return resp
 }
 
 // getJSON performs a GET that must succeed and returns the document.
 func (c *client) getJSON(path string, headers ...string) map[string]any {
 	c.t.Helper()
-	a := c.want(http.StatusOK, http.MethodGet, path, "", append(headers, "Accept", "application/json")...)
-	if kind := a.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+	resp := c.want(http.StatusOK, http.MethodGet, path, "", append(headers, "Accept", "application/json")...)
+	if kind := resp.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
 		c.t.Fatalf("GET %s: Content-Type is %q, want application/json", path, kind)
 	}
-	return decode(c.t, a.body)
+	return decode(c.t, resp.body)
 }
 
 func decode(t *testing.T, body string) map[string]any {

@@ -61,12 +61,12 @@ func (r *run) trial(ctx context.Context) (trial.Trial, error) {
 		Scenario: r.turn.scenario.Name, Mode: r.turn.mode, Round: r.turn.round, Seed: r.turn.seed,
 		Length: trial.Of(r.length()),
 	}
-	r.progress.starting()
+	r.progress.reportStart()
 	err := r.onCluster(ctx, &t)
 	if err != nil {
 		t.Failed = err.Error()
 	}
-	r.progress.ended(&t)
+	r.progress.reportTrial(&t)
 	return t, err
 }
 
@@ -155,7 +155,7 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 		}
 	})
 	faults, err := r.underLoad(loading, giveUp)
-	r.settle(ctx, faults)
+	r.awaitHealing(ctx, faults)
 	stop()
 	observers.Wait()
 	if ctx.Err() != nil {
@@ -190,7 +190,7 @@ func (r *run) underLoad(ctx context.Context, giveUp context.CancelCauseFunc) ([]
 	i := r.injector()
 	telling, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
-	beside.Go(func() { r.progress.tell(telling, r.began, r.length(), r.load.Snapshot, i.underWay) })
+	beside.Go(func() { r.progress.reportLoad(telling, r.began, r.length(), r.load.Snapshot, i.underWay) })
 	injected := make(chan error, 1)
 	go func() { injected <- i.run(ctx) }()
 	err := r.load.Run(ctx, r.began, r.length())
@@ -225,9 +225,9 @@ func (r *run) ending(ctx context.Context, watched observe.Config) []trial.Ending
 }
 
 const (
-	settleWithin      = 15 * time.Second
-	settleWithinQuick = 8 * time.Second
-	settlePoll        = 50 * time.Millisecond
+	healWithin      = 15 * time.Second
+	healWithinQuick = 8 * time.Second
+	healPoll        = 50 * time.Millisecond
 	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
 	// lease clock, which is up to a second behind.
 	evictionLag = 3 * time.Second
@@ -238,20 +238,20 @@ func (r *run) leaseEnds() time.Duration {
 	return r.turn.scenario.Load.Lease.Duration() + evictionLag
 }
 
-// settle waits until every node lists what was acknowledged before the last fault ended, and until the leases of the
+// awaitHealing waits until every node lists what was acknowledged before the last fault ended, and until the leases of the
 // dead have ended, then until it lists what was acknowledged at all; in bounded time. The second mark comes after the
 // first wait, for it would count what came after the fault as not healed.
-func (r *run) settle(ctx context.Context, faults []trial.Fault) {
-	within := settleWithin
+func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
+	within := healWithin
 	if r.config.Plan.Quick {
-		within = settleWithinQuick
+		within = healWithinQuick
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	ended := r.began.Add(r.deaths(faults))
-	await(ctx, settlePoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
+	await(ctx, healPoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
 	r.book.Mark()
-	await(ctx, settlePoll, r.observer.Healed)
+	await(ctx, healPoll, r.observer.Healed)
 }
 
 // deaths is when the leases of all instances that died must have ended, from the load's begin; 0: none died. A node
@@ -286,8 +286,8 @@ func await(ctx context.Context, every time.Duration, done func() bool) {
 	}
 }
 
-// tellEvery is from one line about a load to the next.
-const tellEvery = 5 * time.Second
+// progressEvery is from one line about a load to the next.
+const progressEvery = 5 * time.Second
 
 // progress tells how a trial goes, a line at a time. One goroutine at a time uses it.
 type progress struct {
@@ -308,12 +308,12 @@ func (p *progress) line(format string, args ...any) {
 	fmt.Fprintf(p.to, p.prefix+format+"\n", args...)
 }
 
-func (p *progress) starting() { p.line("starting a cluster") }
+func (p *progress) reportStart() { p.line("starting a cluster") }
 
-// tell writes a line about the load every few seconds, until ctx ends.
-func (p *progress) tell(ctx context.Context, began time.Time, length time.Duration, snapshot func() map[trial.Operation]load.Totals, faults func() string) {
+// reportLoad writes a line about the load every few seconds, until ctx ends.
+func (p *progress) reportLoad(ctx context.Context, began time.Time, length time.Duration, snapshot func() map[trial.Operation]load.Totals, faults func() string) {
 	var before int64
-	for last := began; until(ctx, last.Add(tellEvery)); {
+	for last := began; until(ctx, last.Add(progressEvery)); {
 		now := time.Now()
 		total := calls(snapshot())
 		rate := float64(total-before) / now.Sub(last).Seconds()
@@ -332,8 +332,8 @@ func calls(totals map[trial.Operation]load.Totals) int64 {
 	return sum
 }
 
-// ended writes what came of the trial.
-func (p *progress) ended(t *trial.Trial) {
+// reportTrial writes what came of the trial.
+func (p *progress) reportTrial(t *trial.Trial) {
 	took := time.Since(p.begun).Round(time.Second)
 	if t.Failed != "" {
 		p.line("failed after %s: %s", took, t.Failed)

@@ -372,8 +372,8 @@ func small() scenario.Scenario {
 	}
 }
 
-// tells starts nodes that answer with what each is given about its leader; "" answers 503.
-func tells(t *testing.T, answers ...string) []Node {
+// statusNodes starts nodes that answer with what each is given about its leader; "" answers 503.
+func statusNodes(t *testing.T, answers ...string) []Node {
 	t.Helper()
 	var nodes []Node
 	for i, answer := range answers {
@@ -390,7 +390,7 @@ func tells(t *testing.T, answers ...string) []Node {
 }
 
 func TestTheLeaderIsThatOfTheNewestTerm(t *testing.T) {
-	nodes := tells(t,
+	nodes := statusNodes(t,
 		`{"leader": "node1", "term": 3, "quorum": true}`,
 		`{"leader": "node3", "term": 4, "quorum": true}`,
 		``,
@@ -400,7 +400,7 @@ func TestTheLeaderIsThatOfTheNewestTerm(t *testing.T) {
 }
 
 func TestTheLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
-	nodes := tells(t,
+	nodes := statusNodes(t,
 		`{"leader": "node1", "term": 3, "quorum": true}`,
 		`{"leader": "node2", "term": 4, "quorum": true}`,
 	)
@@ -425,7 +425,7 @@ func TestAnElectionIsAwaited(t *testing.T) {
 }
 
 func TestNoLeaderIsAnError(t *testing.T) {
-	nodes := tells(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
+	nodes := statusNodes(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	got, err := leaderOf(nodes)(ctx)

@@ -32,9 +32,9 @@ type stroke struct {
 func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stroke, error) {
 	switch f.Kind {
 	case scenario.Kill:
-		return i.end(t, "killed (-9)", i.cluster.Kill)
+		return i.endProcesses(t, "killed (-9)", i.cluster.Kill)
 	case scenario.Restart:
-		return i.end(t, "stopped (SIGTERM)", func(node int) error { return i.stop(ctx, node) })
+		return i.endProcesses(t, "stopped (SIGTERM)", func(node int) error { return i.stop(ctx, node) })
 	case scenario.Pause:
 		return stroke{
 			text: t.text + " paused (SIGSTOP)", nodes: t.nodes,
@@ -51,8 +51,8 @@ func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stro
 	}
 }
 
-// end ends processes, which are started again.
-func (i *injector) end(t target, how string, end func(node int) error) (stroke, error) {
+// endProcesses ends processes, which are started again.
+func (i *injector) endProcesses(t target, how string, end func(node int) error) (stroke, error) {
 	return stroke{
 		text: t.text + " " + how, nodes: t.nodes, restarts: true,
 		undo: func(ctx context.Context) error {
@@ -253,7 +253,7 @@ func (i *injector) inject(ctx context.Context, number int, f scenario.Fault) err
 		err = fmt.Errorf("%s: %w", s.text, err)
 	}
 	*record = trial.Fault{Kind: f.Kind, Text: s.text, Nodes: s.nodes, Count: s.count, From: i.at(from), To: i.at(from)}
-	i.note(number, s.text)
+	i.setCurrent(number, s.text)
 	if s.undo == nil {
 		return err
 	}
@@ -274,14 +274,14 @@ func (i *injector) heal(ctx context.Context, number int, s stroke) error {
 	if s.restarts && err == nil {
 		i.faults[number].Ready = i.at(time.Now())
 	}
-	i.note(number, "")
+	i.setCurrent(number, "")
 	return err
 }
 
 func (i *injector) at(t time.Time) trial.Micros { return trial.Since(i.began, t) }
 
-// note tells of a fault that holds, or with an empty text of its end.
-func (i *injector) note(number int, text string) {
+// setCurrent tells of a fault that holds, or with an empty text of its end.
+func (i *injector) setCurrent(number int, text string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.current == nil {

@@ -73,7 +73,7 @@ func (b Bulk) Open(ctx context.Context, rate float64) (*BulkResult, error) {
 	}
 	pace := func(ctx context.Context, begin time.Time) {
 		ctx, end := context.WithCancel(ctx)
-		p := pacer{streams: []*stream{due}, rate: func(s *stream) float64 { return s.rate }, begin: begin, end: begin.Add(b.Warm + b.Window), ended: end}
+		p := pacer{streams: []*stream{due}, rate: func(s *stream) float64 { return s.rate }, begin: begin, end: begin.Add(b.Warm + b.Window), onEnd: end}
 		p.hand = func(s *stream, at time.Time) {
 			for range burst {
 				s.hand(at)
@@ -83,7 +83,7 @@ func (b Bulk) Open(ctx context.Context, rate float64) (*BulkResult, error) {
 		due.close()
 	}
 	return b.run(func(s *bulkSender, next func() []byte) {
-		for intended, ok := due.queues[s.conn].take(); ok && s.err == nil && ctx.Err() == nil; intended, ok = due.queues[s.conn].take() {
+		for intended, ok := due.queues[s.conn].pop(); ok && s.err == nil && ctx.Err() == nil; intended, ok = due.queues[s.conn].pop() {
 			if request := next(); request != nil {
 				s.open(request, intended)
 			}

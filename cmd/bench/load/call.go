@@ -38,8 +38,8 @@ type caller struct {
 
 // link is what a caller has with one node.
 type link struct {
-	conn *wire.Conn // nil: none
-	off  time.Time  // until when other nodes are asked, if there are any
+	conn         *wire.Conn // nil: none
+	skippedUntil time.Time  // until when other nodes are asked, if there are any
 }
 
 // newCallers makes n clients whose homes are the nodes in turn. Close each when it is not needed any more.
@@ -50,7 +50,7 @@ func (l *Load) newCallers(n int) []*caller {
 			number: int(l.numbers.Add(1) - 1), turn: i, home: i % len(l.Nodes), load: l, bodies: true,
 			links: make([]link, len(l.Nodes)), order: make([]int, 0, len(l.Nodes)),
 		}
-		l.Reach.join(c)
+		l.Reach.addCaller(c)
 		callers[i] = c
 	}
 	return callers
@@ -58,14 +58,14 @@ func (l *Load) newCallers(n int) []*caller {
 
 // close gives the connections back.
 func (c *caller) close() {
-	c.load.Reach.leave(c)
+	c.load.Reach.removeCaller(c)
 	for node := range c.links {
 		c.hangUp(node)
 	}
 }
 
-// answer is how a call ended.
-type answer struct {
+// callResult is how a call ended.
+type callResult struct {
 	outcome trial.Outcome
 	status  int    // 0: none came
 	node    int    // that was asked last
@@ -80,9 +80,9 @@ type answer struct {
 // no connection, or gave no answer, is left out for a while, if there is another one. The outcome is that of the
 // last try, but Unknown for a write that was not answered (Refused, Unreached) if an earlier try may have taken
 // effect.
-func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer {
+func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResult {
 	now := time.Now()
-	a := answer{outcome: trial.Unreached, node: c.home}
+	r := callResult{outcome: trial.Unreached, node: c.home}
 	for _, node := range c.toAsk(now, pinned) {
 		if ctx.Err() != nil {
 			break
@@ -90,29 +90,29 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer {
 		if !c.load.Reach.reaches(c.home, node) { // a split came between
 			continue
 		}
-		a.doubtful = a.doubtful || a.outcome == trial.Unknown
-		a.node = node
-		a.outcome, a.status = c.try(ctx, node, request)
-		if final(a) {
+		r.doubtful = r.doubtful || r.outcome == trial.Unknown
+		r.node = node
+		r.outcome, r.status = c.try(ctx, node, request)
+		if final(r) {
 			break
 		}
 	}
-	if a.doubtful && !a.outcome.Answered() && request[0] != 'G' { // GET is the only method that writes nothing
-		a.outcome = trial.Unknown
+	if r.doubtful && !r.outcome.Answered() && request[0] != 'G' { // GET is the only method that writes nothing
+		r.outcome = trial.Unknown
 	}
-	if a.status != 0 {
-		a.body = c.links[a.node].conn.Body()
+	if r.status != 0 {
+		r.body = c.links[r.node].conn.Body()
 	}
-	a.done = time.Now()
-	if c.load.Closed && a.outcome == trial.Unreached {
+	r.done = time.Now()
+	if c.load.Closed && r.outcome == trial.Unreached {
 		wire.Pause(ctx, refusedPause) // no schedule keeps the client from trying again at once
 	}
-	return a
+	return r
 }
 
 // final reports whether another node would not say anything else.
-func final(a answer) bool {
-	return a.outcome.Answered() || a.outcome == trial.Refused && a.status < http.StatusInternalServerError
+func final(r callResult) bool {
+	return r.outcome.Answered() || r.outcome == trial.Refused && r.status < http.StatusInternalServerError
 }
 
 // toAsk lists the nodes to ask, in this order. Valid until the next call.
@@ -120,7 +120,7 @@ func (c *caller) toAsk(now time.Time, pinned bool) []int {
 	if pinned {
 		return append(c.order[:0], c.home)
 	}
-	nodes := c.reachable(func(node int) bool { return !now.Before(c.links[node].off) })
+	nodes := c.reachable(func(node int) bool { return !now.Before(c.links[node].skippedUntil) })
 	if len(nodes) == 0 {
 		nodes = c.reachable(func(int) bool { return true })
 	}
@@ -141,15 +141,15 @@ func (c *caller) reachable(which func(node int) bool) []int {
 func (c *caller) try(ctx context.Context, node int, request []byte) (outcome trial.Outcome, status int) {
 	deadline := time.Now().Add(c.load.Timeout)
 	if err := c.connect(ctx, node, deadline); err != nil {
-		c.putOff(node, err)
+		c.skip(node, err)
 		return trial.Unreached, 0
 	}
 	conn := c.links[node].conn
-	if !c.begin(ctx, node, conn, deadline) {
+	if !c.startTry(ctx, node, conn, deadline) {
 		return trial.Unreached, 0
 	}
 	status, err := conn.Exchange(request)
-	aborted := c.end()
+	aborted := c.endTry()
 	if err == nil {
 		return outcomeOf(status), status
 	}
@@ -158,7 +158,7 @@ func (c *caller) try(ctx context.Context, node int, request []byte) (outcome tri
 		return trial.Unreached, 0
 	}
 	if !aborted {
-		c.putOff(node, err)
+		c.skip(node, err)
 	}
 	return trial.Unknown, 0
 }
@@ -186,17 +186,17 @@ func (c *caller) hangUp(node int) {
 	}
 }
 
-// putOff leaves a node alone for a while.
-func (c *caller) putOff(node int, why error) {
+// skip leaves a node alone for a while.
+func (c *caller) skip(node int, why error) {
 	pause := refusedPause
 	if errors.Is(why, os.ErrDeadlineExceeded) {
 		pause = silentPause * c.load.Timeout
 	}
-	c.links[node].off = time.Now().Add(pause)
+	c.links[node].skippedUntil = time.Now().Add(pause)
 }
 
-// begin lets a try be aborted from now on, and reports false if it would be at once.
-func (c *caller) begin(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
+// startTry lets a try be aborted from now on, and reports false if it would be at once.
+func (c *caller) startTry(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil || !c.load.Reach.reaches(c.home, node) || conn.SetDeadline(deadline) != nil {
@@ -206,8 +206,8 @@ func (c *caller) begin(ctx context.Context, node int, conn *wire.Conn, deadline 
 	return true
 }
 
-// end reports whether the try that began was aborted.
-func (c *caller) end() (aborted bool) {
+// endTry reports whether the try that began was aborted.
+func (c *caller) endTry() (aborted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	aborted = c.conn == nil
@@ -296,8 +296,8 @@ func (r *Reach) reaches(home, node int) bool {
 	return true
 }
 
-// join adds a caller to those whose calls end when a split comes between, leave takes it out.
-func (r *Reach) join(c *caller) {
+// addCaller adds a caller to those whose calls end when a split comes between, leave takes it out.
+func (r *Reach) addCaller(c *caller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.callers == nil {
@@ -306,7 +306,7 @@ func (r *Reach) join(c *caller) {
 	r.callers[c] = true
 }
 
-func (r *Reach) leave(c *caller) {
+func (r *Reach) removeCaller(c *caller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.callers, c)

@@ -28,8 +28,8 @@ func standIn(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 
 func addrOf(s *httptest.Server) string { return s.Listener.Addr().String() }
 
-// answers is a node that answers with a status.
-func answers(t *testing.T, status int) string {
+// statusServer is a node that answers with a status.
+func statusServer(t *testing.T, status int) string {
 	return addrOf(standIn(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 }
 
@@ -73,7 +73,7 @@ func TestACallEndsAsItsTriesDid(t *testing.T) {
 		impatient = time.Second // which the answer of the next node must come within
 	)
 	is := func(status int) func(*testing.T) string {
-		return func(t *testing.T) string { return answers(t, status) }
+		return func(t *testing.T) string { return statusServer(t, status) }
 	}
 	type node = func(*testing.T) string
 	for _, tc := range []struct {
@@ -119,12 +119,12 @@ func TestACallEndsAsItsTriesDid(t *testing.T) {
 			if tc.timeout != 0 {
 				timeout = tc.timeout
 			}
-			a := newCaller(t, timeout, nodes...).call(t.Context(), request, tc.pinned)
-			if a.outcome != tc.outcome || a.status != tc.status || a.node != tc.node || a.doubtful != tc.doubtful {
+			r := newCaller(t, timeout, nodes...).call(t.Context(), request, tc.pinned)
+			if r.outcome != tc.outcome || r.status != tc.status || r.node != tc.node || r.doubtful != tc.doubtful {
 				t.Errorf("%s, status %d of node %d, doubtful %t, want %s, %d of %d, %t",
-					a.outcome, a.status, a.node, a.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
+					r.outcome, r.status, r.node, r.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
 			}
-			expect.That(t, !a.done.IsZero(), "it is not said when it was done")
+			expect.That(t, !r.done.IsZero(), "it is not said when it was done")
 		})
 	}
 }
@@ -146,8 +146,8 @@ func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
 	})
 	c := newCaller(t, time.Minute, addrOf(s))
 	for _, want := range []string{"hello", ""} {
-		a := c.call(t.Context(), readRequest, false)
-		expect.That(t, string(a.body) == want, "got %q, want %q", a.body, want)
+		r := c.call(t.Context(), readRequest, false)
+		expect.That(t, string(r.body) == want, "got %q, want %q", r.body, want)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 			c := newCaller(t, timeout, tc.home, refuses(t), refuses(t))
 			before := time.Now()
 			c.try(t.Context(), 0, readRequest)
-			off := c.links[0].off
+			off := c.links[0].skippedUntil
 			expect.That(t, !off.Before(before.Add(tc.pause)) && !off.After(time.Now().Add(tc.pause)),
 				"left out for %v, want %v from the failure", off.Sub(before), tc.pause)
 			for _, ask := range []struct {
@@ -180,7 +180,7 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 			} {
 				expect.Slice(t, c.toAsk(ask.at, ask.pinned), ask.want, "%s: asks", ask.when)
 			}
-			c.links[1].off, c.links[2].off = off, off
+			c.links[1].skippedUntil, c.links[2].skippedUntil = off, off
 			got := c.toAsk(off.Add(-1), false)
 			expect.That(t, slices.Equal(got, []int{0, 1, 2}), "when all have failed: asks %v, want all of them", got)
 		})
@@ -196,15 +196,15 @@ func TestAConnectionThatEndedMeanwhileIsReplaced(t *testing.T) {
 	for deadline := time.Now().Add(10 * time.Second); c.links[0].conn.Idle(); {
 		need.That(t, !time.Now().After(deadline), "the connection is open after 10 s")
 	}
-	a := c.call(t.Context(), writeRequest, false)
-	expect.That(t, a.outcome == trial.Done && !a.doubtful, "got %s, doubtful %t, want %s", a.outcome, a.doubtful, trial.Done)
+	r := c.call(t.Context(), writeRequest, false)
+	expect.That(t, r.outcome == trial.Done && !r.doubtful, "got %s, doubtful %t, want %s", r.outcome, r.doubtful, trial.Done)
 }
 
 func TestACallAllocatesNothing(t *testing.T) {
 	c := newCaller(t, time.Minute, bareNode(t))
 	got := testing.AllocsPerRun(200, func() {
-		if a := c.call(t.Context(), readRequest, false); a.outcome != trial.Done {
-			t.Fatalf("got %s, want %s", a.outcome, trial.Done)
+		if r := c.call(t.Context(), readRequest, false); r.outcome != trial.Done {
+			t.Fatalf("got %s, want %s", r.outcome, trial.Done)
 		}
 	})
 	expect.That(t, got <= 0, "%v allocations for a call, want none", got)
@@ -295,8 +295,8 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 				close(asked)
 				<-goOn
 			})
-			c := newCaller(t, time.Hour, refuses(t), addrOf(s), answers(t, 200))
-			ended := make(chan answer, 1)
+			c := newCaller(t, time.Hour, refuses(t), addrOf(s), statusServer(t, 200))
+			ended := make(chan callResult, 1)
 			go func() { ended <- c.call(t.Context(), readRequest, false) }()
 			<-asked
 			c.load.Reach.Split(tc.nodes)
@@ -306,8 +306,8 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 				defer close(goOn)
 			}
 			select {
-			case a := <-ended:
-				expect.That(t, a.outcome == tc.outcome && a.node == 1, "%s, asked node %d last, want %s and 1", a.outcome, a.node, tc.outcome)
+			case r := <-ended:
+				expect.That(t, r.outcome == tc.outcome && r.node == 1, "%s, asked node %d last, want %s and 1", r.outcome, r.node, tc.outcome)
 			case <-time.After(30 * time.Second):
 				t.Error("the call still waits for its answer after 30 s")
 			}
@@ -316,11 +316,11 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 }
 
 func TestWhatASplitTookIsAskedAgainAfterTheJoin(t *testing.T) {
-	c := newCaller(t, time.Minute, refuses(t), answers(t, 200))
+	c := newCaller(t, time.Minute, refuses(t), statusServer(t, 200))
 	c.load.Reach.Split([]int{0})
-	a := c.call(t.Context(), readRequest, false)
-	expect.That(t, a.outcome == trial.Unreached && a.node == 0, "cut off: %s, asked node %d last, want %s and 0", a.outcome, a.node, trial.Unreached)
+	r := c.call(t.Context(), readRequest, false)
+	expect.That(t, r.outcome == trial.Unreached && r.node == 0, "cut off: %s, asked node %d last, want %s and 0", r.outcome, r.node, trial.Unreached)
 	c.load.Reach.Join()
-	a = c.call(t.Context(), readRequest, false)
-	expect.That(t, a.outcome == trial.Done && a.node == 1, "joined: %s of node %d, want %s of 1", a.outcome, a.node, trial.Done)
+	r = c.call(t.Context(), readRequest, false)
+	expect.That(t, r.outcome == trial.Done && r.node == 1, "joined: %s of node %d, want %s of 1", r.outcome, r.node, trial.Done)
 }

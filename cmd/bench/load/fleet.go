@@ -24,15 +24,15 @@ type fleet struct {
 	lease    time.Duration
 	stay     time.Duration // of an instance that comes and goes
 	lasting  []*instance
-	came     atomic.Int64 // instances that came, and may have gone
+	arrivals atomic.Int64 // instances that came, and may have gone
 
-	mu       sync.Mutex
-	dice     *rand.Rand // by which instances are struck
-	agendas  []*agenda  // by home node
-	entering bool       // the lasting instances are being registered; nobody else renews them yet
-	staying  bool       // those that come and go do not go any more
-	awaited  int        // lasting instances that were not yet registered
-	complete chan struct{}
+	mu          sync.Mutex
+	dice        *rand.Rand // by which instances are struck
+	agendas     []*agenda  // by home node
+	registering bool       // the lasting instances are being registered; nobody else renews them yet
+	staying     bool       // those that come and go do not go any more
+	awaited     int        // lasting instances that were not yet registered
+	complete    chan struct{}
 }
 
 // instance is one instance and its client, which does one thing at a time.
@@ -60,7 +60,7 @@ const (
 	flapping      // it cancels and registers again
 	silent        // it sends nothing for now
 	dead          // it sends nothing any more
-	gone          // it has canceled for good
+	canceled      // it has canceled for good
 )
 
 // What the seed decides is drawn from a sequence for each purpose.
@@ -123,11 +123,11 @@ func (f *fleet) describe(app string, number, home int) *instance {
 
 // register registers all lasting instances, as fast as they are taken, and renews those that wait for the others.
 func (f *fleet) register(ctx context.Context) error {
-	f.enterAll()
+	f.planRegistrations()
 	ctx, stop := context.WithCancel(ctx)
 	var tending sync.WaitGroup
 	tending.Go(func() { f.tend(ctx) })
-	defer f.entered()
+	defer f.endRegistering()
 	defer tending.Wait()
 	defer stop()
 	select {
@@ -140,26 +140,26 @@ func (f *fleet) register(ctx context.Context) error {
 	}
 }
 
-// enterAll plans the registration of all lasting instances.
-func (f *fleet) enterAll() {
+// planRegistrations plans the registration of all lasting instances.
+func (f *fleet) planRegistrations() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.entering = true
+	f.registering = true
 	now := time.Now()
 	for _, i := range f.lasting {
 		f.plan(i, now)
 	}
 }
 
-// entered leaves the heartbeats of the lasting instances to their schedule.
-func (f *fleet) entered() {
+// endRegistering leaves the heartbeats of the lasting instances to their schedule.
+func (f *fleet) endRegistering() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.entering = false
+	f.registering = false
 }
 
-// take makes the client of a registered, living instance busy, if it is idle.
-func (f *fleet) take(i *instance) bool {
+// reserve makes the client of a registered, living instance busy, if it is idle.
+func (f *fleet) reserve(i *instance) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if i.busy || i.mode != living || !i.registered {
@@ -179,7 +179,7 @@ func (f *fleet) release(i *instance, certain bool) {
 	switch {
 	case i.mode == dead || i.mode == silent:
 		f.book.Died(i.id, now)
-	case i.mode == gone:
+	case i.mode == canceled:
 	case !certain:
 		f.plan(i, now.Add(retryPause))
 	case i.mode == flapping:
@@ -190,7 +190,7 @@ func (f *fleet) release(i *instance, certain bool) {
 		f.plan(i, earlier(i.beat, i.leaves))
 	case !i.leaves.IsZero():
 		f.plan(i, i.beat)
-	case f.entering:
+	case f.registering:
 		f.plan(i, i.beat)
 	}
 }
@@ -338,16 +338,16 @@ func (f *fleet) stayOn() {
 // next is what the client of an idle instance has to do at a time; nil: nothing beside its heartbeats.
 func (f *fleet) next(i *instance, at time.Time) errand {
 	switch {
-	case i.mode == silent, i.mode == dead, i.mode == gone:
+	case i.mode == silent, i.mode == dead, i.mode == canceled:
 		return nil
 	case i.canceling, i.registered && i.mode == flapping:
-		return f.leave
+		return f.cancelOnce
 	case !i.registered:
-		return f.enter
-	case i.leaves.IsZero() && !f.entering:
+		return f.registerOnce
+	case i.leaves.IsZero() && !f.registering:
 		return nil
 	case !i.leaves.IsZero() && !at.Before(i.leaves) && !f.staying:
-		return f.leave
+		return f.cancelOnce
 	}
 	return f.renewOnce
 }
@@ -355,14 +355,14 @@ func (f *fleet) next(i *instance, at time.Time) errand {
 // renew sends a heartbeat, and registers the instance again at once if it is not known, as stock clients do. It
 // reports whether what came of it is certain.
 func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
-	a := c.call(ctx, i.renewal(i.version), false)
-	f.load.record(trial.Heartbeat, i.home, due, a)
-	switch a.outcome {
+	r := c.call(ctx, i.renewal(i.version), false)
+	f.load.record(trial.Heartbeat, i.home, due, r)
+	switch r.outcome {
 	case trial.Done:
-		f.book.Renewed(i.id, a.done)
+		f.book.Renewed(i.id, r.done)
 	case trial.NotFound:
-		if f.forget(i) {
-			return f.enter(ctx, c, i, a.done)
+		if f.markUnregistered(i) {
+			return f.registerOnce(ctx, c, i, r.done)
 		}
 	}
 	return true
@@ -377,29 +377,29 @@ func (f *fleet) renewOnce(ctx context.Context, c *caller, i *instance, due time.
 	return f.renew(ctx, c, i, due)
 }
 
-// forget notes that an instance is not registered, and reports whether its client is to register it again.
-func (f *fleet) forget(i *instance) bool {
+// markUnregistered notes that an instance is not registered, and reports whether its client is to register it again.
+func (f *fleet) markUnregistered(i *instance) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.registered = false
 	return i.mode == living
 }
 
-// enter registers an instance in its next version. After an unknown outcome it is to be repeated: the
+// registerOnce registers an instance in its next version. After an unknown outcome it is to be repeated: the
 // conflict rule makes nothing of the older version, whenever that arrives.
-func (f *fleet) enter(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+func (f *fleet) registerOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	i.version++
 	f.book.Registering(i.id, i.version, time.Now())
-	a := c.call(ctx, i.registration(i.version), false)
-	f.load.record(trial.Register, i.home, due, a)
-	tell(f.book, i.id, i.version, a, f.book.Registering, f.book.Registered)
-	if a.outcome != trial.Done {
+	r := c.call(ctx, i.registration(i.version), false)
+	f.load.record(trial.Register, i.home, due, r)
+	recordWrite(f.book, i.id, i.version, r, f.book.Registering, f.book.Registered)
+	if r.outcome != trial.Done {
 		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.registered = true
-	i.beat = a.done.Add(f.interval)
+	i.beat = r.done.Add(f.interval)
 	if !i.known && i.leaves.IsZero() {
 		if f.awaited--; f.awaited == 0 {
 			close(f.complete)
@@ -409,36 +409,36 @@ func (f *fleet) enter(ctx context.Context, c *caller, i *instance, due time.Time
 	return true
 }
 
-// leave cancels an instance. That nobody knows it is an answer, too, but no promise that it is listed nowhere:
+// cancelOnce cancels an instance. That nobody knows it is an answer, too, but no promise that it is listed nowhere:
 // the book hears only that its client is gone.
-func (f *fleet) leave(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	i.version++
 	f.book.Canceling(i.id, i.version, time.Now())
-	a := c.call(ctx, i.cancel(), false)
-	f.load.record(trial.Cancel, i.home, due, a)
-	tell(f.book, i.id, i.version, a, f.book.Canceling, f.book.Canceled)
-	certain = a.outcome.Answered()
+	r := c.call(ctx, i.cancel(), false)
+	f.load.record(trial.Cancel, i.home, due, r)
+	recordWrite(f.book, i.id, i.version, r, f.book.Canceling, f.book.Canceled)
+	certain = r.outcome.Answered()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.registered, i.canceling = false, !certain
 	if certain && !i.leaves.IsZero() {
-		i.mode = gone
-		if a.outcome == trial.NotFound {
-			f.book.Died(i.id, a.done)
+		i.mode = canceled
+		if r.outcome == trial.NotFound {
+			f.book.Died(i.id, r.done)
 		}
 	}
 	return certain
 }
 
-// tell tells the book how a write ended that it knows to have begun. begin and done are what it is told of
+// recordWrite tells the book how a write ended that it knows to have begun. begin and done are what it is told of
 // writes of this kind. A write that was not found, or whose outcome nobody knows, stays open.
-func tell(b *truth.Book, id string, version int64, a answer, begin, done func(id string, version int64, at time.Time)) {
-	if a.doubtful {
-		begin(id, version, a.done) // the earlier try, whose answer nobody will hear
+func recordWrite(b *truth.Book, id string, version int64, r callResult, begin, done func(id string, version int64, at time.Time)) {
+	if r.doubtful {
+		begin(id, version, r.done) // the earlier try, whose answer nobody will hear
 	}
-	switch a.outcome {
+	switch r.outcome {
 	case trial.Done:
-		done(id, version, a.done)
+		done(id, version, r.done)
 	case trial.Refused, trial.Unreached:
 		b.NotDone(id, version)
 	}
@@ -484,7 +484,7 @@ func (h *heartbeats) send(ctx context.Context, c *caller, due time.Time) {
 	if c.turn+h.turns[c.turn]*len(h.turns) >= len(h.fleet.lasting) {
 		h.turns[c.turn] = 0
 	}
-	if h.fleet.take(i) {
+	if h.fleet.reserve(i) {
 		h.fleet.release(i, h.fleet.renew(ctx, c, i, due))
 	}
 }
@@ -494,10 +494,10 @@ type churn struct{ fleet *fleet }
 
 func (s churn) send(ctx context.Context, c *caller, due time.Time) {
 	f := s.fleet
-	number := int(f.came.Add(1))
+	number := int(f.arrivals.Add(1))
 	i := f.describe(fmt.Sprintf("%s-CHURN", f.load.Prefix), number, c.home)
 	i.leaves, i.busy = due.Add(f.stay), true
-	f.release(i, f.enter(ctx, c, i, due))
+	f.release(i, f.registerOnce(ctx, c, i, due))
 }
 
 // flapPause is between a cancel and the next registration of an instance that flaps, and the other way round.

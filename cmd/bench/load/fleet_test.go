@@ -120,8 +120,8 @@ func (c *fakeCluster) decide(verdict func(seen) int) {
 	c.verdict = verdict
 }
 
-// forget removes an instance without anybody's cancel.
-func (c *fakeCluster) forget(id string) {
+// remove removes an instance without anybody's cancel.
+func (c *fakeCluster) remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.versions, id)
@@ -357,7 +357,7 @@ func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
 	l.fleetStreams()[0].send(t.Context(), callers[0], time.Now())
 	callers[0].close()
 	id := c.requests(http.MethodPost, "")[0].id
-	c.forget(id)
+	c.remove(id)
 	tended(t, l.fleet)
 	ghosts := func() int { return l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now()).Ghosts }
 	eventually(t, "a server that lists it lists a ghost", func() bool { return ghosts() == 1 })
@@ -391,7 +391,7 @@ func TestAnInstanceThatIsNotKnownRegistersAgainAtOnce(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{Instances: 4})
 	i := l.fleet.lasting[2]
-	c.forget(i.id)
+	c.remove(i.id)
 	beat(t, l)
 	expect.Equal(t, c.version(i.id), 2, "the forgotten instance is registered in version")
 	expect.That(t, l.Book.Alive(i.id), "the book takes the forgotten instance for dead")
@@ -405,7 +405,7 @@ func TestAnInstanceThatIsNotKnownRegistersAgainAtOnce(t *testing.T) {
 func TestAnInstanceThatIsNotRegisteredIsNotRenewed(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
-	c.forget(l.fleet.lasting[0].id)
+	c.remove(l.fleet.lasting[0].id)
 	c.decide(func(s seen) int {
 		if s.method == http.MethodPost {
 			return http.StatusServiceUnavailable
@@ -428,7 +428,7 @@ func TestAnUncertainRegistrationIsRepeatedInTheNextVersion(t *testing.T) {
 		}
 		return 0
 	})
-	c.forget(i.id)
+	c.remove(i.id)
 	beat(t, l)
 	tended(t, l.fleet)
 	eventually(t, "the instance is registered again", func() bool { return c.version(i.id) == 4 })
@@ -438,14 +438,14 @@ func TestAnUncertainRegistrationIsRepeatedInTheNextVersion(t *testing.T) {
 func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		a       answer
+		a       callResult
 		revived bool // a server that lists the instance after its cancel has revived it
 	}{
-		{name: "done at the first try", a: answer{outcome: trial.Done}, revived: true},
-		{name: "done at the second", a: answer{outcome: trial.Done, doubtful: true}},
-		{name: "nobody knows", a: answer{outcome: trial.Unknown}},
-		{name: "refused", a: answer{outcome: trial.Refused}, revived: true},
-		{name: "not reached", a: answer{outcome: trial.Unreached}, revived: true},
+		{name: "done at the first try", a: callResult{outcome: trial.Done}, revived: true},
+		{name: "done at the second", a: callResult{outcome: trial.Done, doubtful: true}},
+		{name: "nobody knows", a: callResult{outcome: trial.Unknown}},
+		{name: "refused", a: callResult{outcome: trial.Refused}, revived: true},
+		{name: "not reached", a: callResult{outcome: trial.Unreached}, revived: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, now := new(truth.Book), time.Now()
@@ -453,7 +453,7 @@ func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
 			b.Registered("i", 1, now)
 			b.Registering("i", 2, now)
 			tc.a.done = now
-			tell(b, "i", 2, tc.a, b.Registering, b.Registered)
+			recordWrite(b, "i", 2, tc.a, b.Registering, b.Registered)
 			b.Canceling("i", 3, now)
 			b.Canceled("i", 3, now)
 			_, revived, _ := b.End(truth.Listing{"i": 2}, now.Add(time.Second), 0)
@@ -499,7 +499,7 @@ func TestWhoIsStruckWhileAtWorkIsDeadWhenThatHasEnded(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	i := l.fleet.lasting[0]
-	need.That(t, l.fleet.take(i) && !l.fleet.take(i), "an instance that lives must be taken once")
+	need.That(t, l.fleet.reserve(i) && !l.fleet.reserve(i), "an instance that lives must be taken once")
 	need.Got(l.Die("1"))(t)
 	expect.That(t, l.Book.Alive(i.id), "it is dead by the book, though a heartbeat is under way that may be acknowledged")
 	l.fleet.release(i, true)

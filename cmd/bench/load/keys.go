@@ -73,7 +73,7 @@ func (k *watchedKeys) add(id string, own bool, homes ...int) {
 	}}
 	k.keys = append(k.keys, key)
 	for _, home := range homes {
-		w := &writer{keys: k, key: key, home: home, own: own, callers: k.load.newCallers(len(k.load.Nodes))}
+		w := &writer{keys: k, key: key, home: home, exclusive: own, callers: k.load.newCallers(len(k.load.Nodes))}
 		key.writers = append(key.writers, w)
 		k.pools[home].add(w)
 	}
@@ -132,9 +132,9 @@ type keyWrites struct{ keys *watchedKeys }
 
 func (s keyWrites) send(ctx context.Context, c *caller, due time.Time) {
 	p := s.keys.pools[c.home]
-	if w := p.take(ctx, s.keys.draw); w != nil {
+	if w := p.reserve(ctx, s.keys.draw); w != nil {
 		w.next(ctx, due)
-		p.put(w)
+		p.release(w)
 	}
 }
 
@@ -144,41 +144,41 @@ type keyReads struct{ keys *watchedKeys }
 func (s keyReads) send(ctx context.Context, c *caller, due time.Time) {
 	key := s.keys.keys[s.keys.draw(len(s.keys.keys))]
 	called := time.Now()
-	a := c.call(ctx, key.look(), true)
-	past := pastCall{key: key.id, client: int32(c.number), node: int32(a.node), action: trial.Look, called: called, returned: time.Now()}
-	if a.outcome == trial.Done {
+	r := c.call(ctx, key.lookup(), true)
+	past := pastCall{key: key.id, client: int32(c.number), node: int32(r.node), action: trial.Look, called: called, returned: time.Now()}
+	if r.outcome == trial.Done {
 		var ok bool
-		if past.version, ok = seenVersion(a.body); !ok {
-			a.outcome = trial.Refused // whatever it is, it is not the instance
+		if past.version, ok = seenVersion(r.body); !ok {
+			r.outcome = trial.Refused // whatever it is, it is not the instance
 		}
 	}
-	past.outcome = a.outcome
+	past.outcome = r.outcome
 	s.keys.load.History.add(past)
-	s.keys.load.record(trial.Read, c.home, due, a)
+	s.keys.load.record(trial.Read, c.home, due, r)
 }
 
 // writer is a client that writes one watched key, one call after the other. Who has taken it out of its pool uses
 // it.
 type writer struct {
-	keys    *watchedKeys
-	key     *watchedKey
-	home    int
-	own     bool      // nobody else writes the key
-	callers []*caller // by the node that they call
-	removed bool      // its last write was a cancel, or nothing
+	keys      *watchedKeys
+	key       *watchedKey
+	home      int
+	exclusive bool      // nobody else writes the key
+	callers   []*caller // by the node that they call
+	removed   bool      // its last write was a cancel, or nothing
 }
 
 // first registers the key, again and again until that was acknowledged.
 func (w *writer) first(ctx context.Context) error {
 	for {
-		a := w.register(ctx, time.Now())
-		if a.outcome == trial.Done {
+		r := w.register(ctx, time.Now())
+		if r.outcome == trial.Done {
 			return nil
 		}
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
-			return fmt.Errorf("watched key %s could not be registered (%s): %w", w.key.id, a.outcome, ctx.Err())
+			return fmt.Errorf("watched key %s could not be registered (%s): %w", w.key.id, r.outcome, ctx.Err())
 		}
 	}
 }
@@ -188,54 +188,54 @@ const afterCancel = 4
 
 // next makes the writer's next write. Of an own key every fifth or so is a cancel.
 func (w *writer) next(ctx context.Context, due time.Time) {
-	if w.own && !w.removed && w.keys.draw(afterCancel) == 0 {
+	if w.exclusive && !w.removed && w.keys.draw(afterCancel) == 0 {
 		w.cancel(ctx, due)
 		return
 	}
 	w.register(ctx, due)
 }
 
-func (w *writer) register(ctx context.Context, due time.Time) answer {
+func (w *writer) register(ctx context.Context, due time.Time) callResult {
 	version, book := w.key.version.Add(1), w.keys.book
 	book.Registering(w.key.id, version, time.Now())
-	a := w.write(ctx, w.key.registration(version), trial.Write, version)
-	w.keys.load.record(trial.Register, w.home, due, a)
-	tell(book, w.key.id, version, a, book.Registering, book.Registered)
-	w.removed = w.removed && !mayHaveHappened(a)
-	return a
+	r := w.write(ctx, w.key.registration(version), trial.Write, version)
+	w.keys.load.record(trial.Register, w.home, due, r)
+	recordWrite(book, w.key.id, version, r, book.Registering, book.Registered)
+	w.removed = w.removed && !mayHaveHappened(r)
+	return r
 }
 
 func (w *writer) cancel(ctx context.Context, due time.Time) {
 	version, book := w.key.version.Add(1), w.keys.book
 	book.Canceling(w.key.id, version, time.Now())
-	a := w.write(ctx, w.key.cancel(), trial.Remove, version)
-	w.keys.load.record(trial.Cancel, w.home, due, a)
-	tell(book, w.key.id, version, a, book.Canceling, book.Canceled)
-	w.removed = mayHaveHappened(a)
+	r := w.write(ctx, w.key.cancel(), trial.Remove, version)
+	w.keys.load.record(trial.Cancel, w.home, due, r)
+	recordWrite(book, w.key.id, version, r, book.Canceling, book.Canceled)
+	w.removed = mayHaveHappened(r)
 }
 
-func mayHaveHappened(a answer) bool { return a.outcome.Answered() || a.outcome == trial.Unknown }
+func mayHaveHappened(r callResult) bool { return r.outcome.Answered() || r.outcome == trial.Unknown }
 
 // write sends a write to the writer's node. The writer of an own key goes on to the next nodes that it can
 // reach while nobody takes it. Each of these calls is part of the history.
-func (w *writer) write(ctx context.Context, request []byte, action trial.Action, version int64) (a answer) {
+func (w *writer) write(ctx context.Context, request []byte, action trial.Action, version int64) (r callResult) {
 	for _, node := range w.nodes() {
 		called := time.Now()
-		a = w.callers[node].call(ctx, request, true)
+		r = w.callers[node].call(ctx, request, true)
 		w.keys.load.History.add(pastCall{
 			key: w.key.id, version: version, client: int32(w.callers[w.home].number), node: int32(node),
-			action: action, outcome: a.outcome, called: called, returned: time.Now(),
+			action: action, outcome: r.outcome, called: called, returned: time.Now(),
 		})
-		if a.outcome != trial.Unreached {
-			return a
+		if r.outcome != trial.Unreached {
+			return r
 		}
 	}
-	return a
+	return r
 }
 
 // nodes are those that the writer may ask, in this order.
 func (w *writer) nodes() []int {
-	if !w.own {
+	if !w.exclusive {
 		return []int{w.home}
 	}
 	return w.keys.load.Reach.From(w.home, len(w.callers))
@@ -260,9 +260,9 @@ func (p *writerPool) open() {
 	}
 }
 
-// take takes one of the idle writers, drawn by draw. If none is, it waits: what was due is sent late, as by any
+// reserve takes one of the idle writers, drawn by draw. If none is, it waits: what was due is sent late, as by any
 // client that still waits for an answer. It is nil if the pool has no writers at all, or ctx ends.
-func (p *writerPool) take(ctx context.Context, draw func(n int) int) *writer {
+func (p *writerPool) reserve(ctx context.Context, draw func(n int) int) *writer {
 	if cap(p.idle) == 0 {
 		return nil
 	}
@@ -280,8 +280,8 @@ func (p *writerPool) take(ctx context.Context, draw func(n int) int) *writer {
 	return w
 }
 
-// put gives a writer back.
-func (p *writerPool) put(w *writer) {
+// release gives a writer back.
+func (p *writerPool) release(w *writer) {
 	p.mu.Lock()
 	p.writers = append(p.writers, w)
 	p.mu.Unlock()

@@ -82,7 +82,7 @@ func TestReadsSeeVersionsAndAbsence(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{OwnKeys: 2})
 	sendKeys(t, l, "writes", 30)
-	c.forget("own-1")
+	c.remove("own-1")
 	sendKeys(t, l, "reads", 40)
 	looks := callsOn(l, "", trial.Look)
 	need.That(t, len(looks) == 40, "%d looks, want 40", len(looks))
@@ -167,21 +167,21 @@ func TestWritersOfAPoolAreTakenByOneAtATime(t *testing.T) {
 	p.add(&writer{home: 2})
 	p.open()
 	first := func(int) int { return 0 }
-	a, b := p.take(t.Context(), first), p.take(t.Context(), first)
+	a, b := p.reserve(t.Context(), first), p.reserve(t.Context(), first)
 	need.That(t, a != nil && b != nil && a != b, "took %p and %p, want both writers", a, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w := p.take(ctx, first)
+	w := p.reserve(ctx, first)
 	expect.That(t, w == nil, "took a writer that was not given back")
 	var waiting sync.WaitGroup
 	var c *writer
-	waiting.Go(func() { c = p.take(t.Context(), first) })
-	p.put(a)
+	waiting.Go(func() { c = p.reserve(t.Context(), first) })
+	p.release(a)
 	waiting.Wait()
 	expect.That(t, c == a, "took %p, want %p, which was given back", c, a)
 	empty := new(writerPool)
 	empty.open()
-	w = empty.take(t.Context(), first)
+	w = empty.reserve(t.Context(), first)
 	expect.That(t, w == nil, "took %p from a pool without writers", w)
 }
 

@@ -110,8 +110,8 @@ func (d described) renewal(version int64) []byte {
 
 func (d described) cancel() []byte { return bodyless("DELETE", d.path()) }
 
-// look reads the instance as an unmodified client does it.
-func (d described) look() []byte { return bodyless("GET", d.path()) }
+// lookup reads the instance as an unmodified client does it.
+func (d described) lookup() []byte { return bodyless("GET", d.path()) }
 
 func bodyless(method, target string) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", method, target)
@@ -134,6 +134,6 @@ func seenVersion(document []byte) (version int64, ok bool) {
 }
 
 const (
-	leaveRounds = 10                     // of looking for watched keys that came back
-	leavePause  = 200 * time.Millisecond // between them
+	cancelRounds = 10                     // of looking for watched keys that came back
+	cancelPause  = 200 * time.Millisecond // between them
 )

@@ -63,7 +63,7 @@ func TestBodylessRequestsNameTheInstance(t *testing.T) {
 	}{
 		{name: "renewal", method: http.MethodPut, query: "status=UP&lastDirtyTimestamp=1767225599043", request: anInstance.renewal(43)},
 		{name: "cancel", method: http.MethodDelete, request: anInstance.cancel()},
-		{name: "look", method: http.MethodGet, request: anInstance.look()},
+		{name: "look", method: http.MethodGet, request: anInstance.lookup()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, body := parse(t, tc.request)
@@ -94,8 +94,8 @@ func TestVersionsAreSeenInMetadataOnly(t *testing.T) {
 	}
 }
 
-// ended is a load on a cluster that has run and is stopped.
-func ended(t *testing.T, c *fakeCluster) *Load {
+// loadThatRan is a load on a cluster that has run and is stopped.
+func loadThatRan(t *testing.T, c *fakeCluster) *Load {
 	t.Helper()
 	l := newLoad(t, Config{Nodes: c.addrs(), Load: scenario.Load{
 		Instances: 10, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second),
@@ -109,9 +109,9 @@ func ended(t *testing.T, c *fakeCluster) *Load {
 
 func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
 	c := newFakeCluster(t, 3)
-	l := ended(t, c)
-	need.That(t, l.fleet.came.Load() != 0, "no instance came that would have gone later")
-	err := l.Leave(t.Context())
+	l := loadThatRan(t, c)
+	need.That(t, l.fleet.arrivals.Load() != 0, "no instance came that would have gone later")
+	err := l.CancelAll(t.Context())
 	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
 	for _, s := range c.requests(http.MethodDelete, "") {
 		if strings.HasPrefix(s.id, "own-") || strings.HasPrefix(s.id, "shared-") {
@@ -124,7 +124,7 @@ func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
 
 func TestALoadThatLeavesCancelsAgainWhatComesBack(t *testing.T) {
 	c := newFakeCluster(t, 2)
-	l := ended(t, c)
+	l := loadThatRan(t, c)
 	ignored := 0
 	c.decide(func(s seen) int {
 		if s.method == http.MethodDelete && s.id == "shared-0" && ignored < 4 {
@@ -133,13 +133,13 @@ func TestALoadThatLeavesCancelsAgainWhatComesBack(t *testing.T) {
 		}
 		return 0
 	})
-	err := l.Leave(t.Context())
+	err := l.CancelAll(t.Context())
 	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
 }
 
 func TestALoadThatCannotLeaveSaysHowManyStay(t *testing.T) {
 	c := newFakeCluster(t, 2)
-	l := ended(t, c)
+	l := loadThatRan(t, c)
 	refused := l.fleet.lasting[7].id
 	c.decide(func(s seen) int {
 		if s.id == refused {
@@ -147,7 +147,7 @@ func TestALoadThatCannotLeaveSaysHowManyStay(t *testing.T) {
 		}
 		return 0
 	})
-	err := l.Leave(t.Context())
+	err := l.CancelAll(t.Context())
 	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "1 of ") && c.registered() == 1,
 		"%d are still registered, %v, want one and an error", c.registered(), err)
 }

@@ -33,17 +33,17 @@ func newRecorder(nodes int) *recorder {
 
 // record counts one ended call of a client of home that was due at due. Calls that were due before Run's begin
 // count nowhere, but as Renewals.
-func (l *Load) record(o trial.Operation, home int, due time.Time, a answer) {
+func (l *Load) record(o trial.Operation, home int, due time.Time, result callResult) {
 	r := l.recorder
-	if o == trial.Heartbeat && a.outcome == trial.Done {
+	if o == trial.Heartbeat && result.outcome == trial.Done {
 		r.renewals.Add(1)
 	}
 	began := r.began.Load()
 	if began == nil || due.Before(*began) {
 		return
 	}
-	at, took := trial.Since(*began, due), trial.Since(due, a.done)
-	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, a.outcome, min(max(int64(took), 0), LongestLatency))
+	at, took := trial.Since(*began, due), trial.Since(due, result.done)
+	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, result.outcome, min(max(int64(took), 0), LongestLatency))
 }
 
 // ledger counts the calls of one operation of the clients of one node.

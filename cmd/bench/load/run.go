@@ -105,7 +105,7 @@ func (r *running) open() {
 	ended := make(chan struct{})
 	p := &pacer{
 		streams: r.streams, rate: r.load.rate, hand: r.hand,
-		begin: r.begin, end: r.end, ended: func() { close(ended) },
+		begin: r.begin, end: r.end, onEnd: func() { close(ended) },
 	}
 	if r.load.Closed { // what does not last is over
 		p.begin, p.streams = r.end, slices.DeleteFunc(r.streams, func(s *stream) bool { return !s.lasting })
@@ -142,7 +142,7 @@ func (r *running) hand(s *stream, due time.Time) {
 func (r *running) serve(s *stream, c *caller, q *queue) {
 	defer c.close()
 	for {
-		due, ok := q.take()
+		due, ok := q.pop()
 		switch {
 		case !ok:
 			return
@@ -188,7 +188,7 @@ func (s *stream) hand(due time.Time) {
 	if s.cycle > 0 {
 		turn %= s.cycle
 	}
-	s.queues[turn%len(s.queues)].put(due)
+	s.queues[turn%len(s.queues)].push(due)
 	s.handed++
 }
 
@@ -288,7 +288,7 @@ type pacer struct {
 	hand    func(s *stream, due time.Time) // gives a time to the stream's callers
 	begin   time.Time
 	end     time.Time // from which on only lasting streams are due
-	ended   func()    // called once, when all times before end have been handed out, or no more will be
+	onEnd   func()    // called once, when all times before end have been handed out, or no more will be
 }
 
 // run paces until ctx ends.
@@ -302,7 +302,7 @@ func (p *pacer) run(ctx context.Context) {
 		s.schedule = schedule{from: p.begin, wait: float64(i) / float64(len(p.streams))}
 		s.schedule.change(p.rate(s), p.begin)
 	}
-	ended := sync.OnceFunc(p.ended)
+	ended := sync.OnceFunc(p.onEnd)
 	defer ended()
 	for ctx.Err() == nil {
 		now := time.Now()
@@ -342,7 +342,7 @@ type queue struct {
 	mu     sync.Mutex
 	filled sync.Cond
 	due    []time.Time
-	taken  int // of due
+	popped int // of due
 	closed bool
 }
 
@@ -352,11 +352,11 @@ func newQueue() *queue {
 	return q
 }
 
-func (q *queue) put(due time.Time) {
+func (q *queue) push(due time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.due) == cap(q.due) && q.taken > len(q.due)/2 {
-		q.due, q.taken = q.due[:copy(q.due, q.due[q.taken:])], 0
+	if len(q.due) == cap(q.due) && q.popped > len(q.due)/2 {
+		q.due, q.popped = q.due[:copy(q.due, q.due[q.popped:])], 0
 	}
 	q.due = append(q.due, due)
 	q.filled.Signal()
@@ -370,19 +370,19 @@ func (q *queue) close() {
 	q.filled.Broadcast()
 }
 
-// take waits for the next time. It reports false at the end.
-func (q *queue) take() (due time.Time, ok bool) {
+// pop waits for the next time. It reports false at the end.
+func (q *queue) pop() (due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.taken == len(q.due) {
+	for q.popped == len(q.due) {
 		if q.closed {
 			return time.Time{}, false
 		}
-		q.due, q.taken = q.due[:0], 0
+		q.due, q.popped = q.due[:0], 0
 		q.filled.Wait()
 	}
-	q.taken++
-	return q.due[q.taken-1], true
+	q.popped++
+	return q.due[q.popped-1], true
 }
 
 const (
@@ -416,9 +416,9 @@ func (r *running) closed() {
 // sendInTurn is one client.
 func (r *running) sendInTurn(t *turns) {
 	for now := time.Now(); now.Before(r.end) && r.scheduled.Err() == nil; {
-		if s, c := t.take(); s != nil {
+		if s, c := t.reserve(); s != nil {
 			s.send(r.scheduled, c, now)
-			t.give(s, c)
+			t.release(s, c)
 		}
 		before := now
 		if now = time.Now(); now.Sub(before) < shortestCall {
@@ -451,8 +451,8 @@ func newTurns(streams []*stream, rate func(*stream) float64) *turns {
 	return t
 }
 
-// take takes the idle caller of the stream that is most behind its share; nil if no stream with a rate has one.
-func (t *turns) take() (*stream, *caller) {
+// reserve takes the idle caller of the stream that is most behind its share; nil if no stream with a rate has one.
+func (t *turns) reserve() (*stream, *caller) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	best, total := -1, 0.0
@@ -474,8 +474,8 @@ func (t *turns) take() (*stream, *caller) {
 	return t.streams[best], <-t.idle[best] // not empty: only this function takes, one at a time
 }
 
-// give returns a caller.
-func (t *turns) give(s *stream, c *caller) {
+// release returns a caller.
+func (t *turns) release(s *stream, c *caller) {
 	for i := range t.streams {
 		if t.streams[i] == s {
 			t.idle[i] <- c

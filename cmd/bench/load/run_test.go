@@ -120,7 +120,7 @@ func TestACanceledRunHasRecordedEveryCallUntilThen(t *testing.T) {
 }
 
 func TestFailedClientsGoToTheNextNodeAndCountAtHome(t *testing.T) {
-	l := newLoad(t, Config{Nodes: []string{refuses(t), answers(t, 200)}, Load: scenario.Load{Deltas: 200}, Connections: 2})
+	l := newLoad(t, Config{Nodes: []string{refuses(t), statusServer(t, 200)}, Load: scenario.Load{Deltas: 200}, Connections: 2})
 	run(t, l, 200*time.Millisecond)
 	for _, s := range l.Series() {
 		done := 0
@@ -274,7 +274,7 @@ func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 		}
 	}
 	ends := 0
-	p.ended = func() {
+	p.onEnd = func() {
 		if ends++; len(due[ending]) != 50 || len(due[lasting]) < 25 {
 			t.Errorf("at the end %d and %d times were handed out, want 50 and 25 or more", len(due[ending]), len(due[lasting]))
 		}
@@ -299,7 +299,7 @@ func TestAStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
 	s.close()
 	for i, q := range s.queues {
 		var got []time.Time
-		for at, ok := q.take(); ok; at, ok = q.take() {
+		for at, ok := q.pop(); ok; at, ok = q.pop() {
 			got = append(got, at)
 		}
 		expect.That(t, slices.Equal(got, want[i]), "caller %d got %d times, want %d", i, len(got), len(want[i]))
@@ -311,10 +311,10 @@ func TestAQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
 	put, taken := 0, 0
 	for range 10_000 { // three waiting all the time
 		for put < taken+3 {
-			q.put(begin.Add(time.Duration(put)))
+			q.push(begin.Add(time.Duration(put)))
 			put++
 		}
-		at, ok := q.take()
+		at, ok := q.pop()
 		need.That(t, ok && at.Equal(begin.Add(time.Duration(taken))), "got %v, %t, want time %d", at.Sub(begin), ok, taken)
 		taken++
 	}
@@ -375,12 +375,12 @@ func TestTurnsGoToTheStreamThatIsMostBehindAndHasAnIdleCaller(t *testing.T) {
 	}
 	turns := newTurns([]*stream{often, seldom, never}, func(s *stream) float64 { return s.rate })
 	for n, want := range []*stream{often, seldom, often, often, seldom, often} {
-		s, c := turns.take()
+		s, c := turns.reserve()
 		need.That(t, s == want, "turn %d went to %s, want %s", n, s.name, want.name)
-		turns.give(s, c)
+		turns.release(s, c)
 	}
 	for n, want := range []*stream{often, seldom, often, seldom, nil} { // nobody comes back
-		s, _ := turns.take()
+		s, _ := turns.reserve()
 		need.Equal(t, s, want, "without a return, turn %d went to", n)
 	}
 }

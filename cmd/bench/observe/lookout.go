@@ -59,24 +59,24 @@ type lookout struct {
 	arrived  chan struct{} // something was taken since
 
 	mu      sync.Mutex
-	waiting []*lookedFor
+	waiting []*search
 }
 
-// lookedFor is a registration that this lookout has not seen yet.
-type lookedFor struct {
+// search is a registration that this lookout has not seen yet.
+type search struct {
 	*sighting
-	due  time.Time // of the next look
-	gone bool      // nobody looks any more
+	due      time.Time // of the next look
+	finished bool      // nobody looks any more
 }
 
 func newLookout(o *Observer, node int, g glance) *lookout {
 	return &lookout{observer: o, node: node, glance: g, asker: o.asker(node), arrived: make(chan struct{}, 1)}
 }
 
-// take begins to look for a registration that was acknowledged just now.
-func (l *lookout) take(g *sighting) {
+// add begins to look for a registration that was acknowledged just now.
+func (l *lookout) add(g *sighting) {
 	l.mu.Lock()
-	l.waiting = append(l.waiting, &lookedFor{sighting: g, due: g.acked})
+	l.waiting = append(l.waiting, &search{sighting: g, due: g.acked})
 	l.mu.Unlock()
 	select {
 	case l.arrived <- struct{}{}:
@@ -90,7 +90,7 @@ func (l *lookout) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		batch, pause := l.batch(time.Now())
 		if len(batch) > 0 {
-			l.look(ctx, batch)
+			l.askAll(ctx, batch)
 			continue
 		}
 		l.idle(ctx, pause)
@@ -98,10 +98,10 @@ func (l *lookout) run(ctx context.Context) {
 }
 
 // batch is what is to be looked for now, or else how long the pause until then is; -1: until something arrives.
-func (l *lookout) batch(now time.Time) (batch []*lookedFor, pause time.Duration) {
+func (l *lookout) batch(now time.Time) (batch []*search, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting = slices.DeleteFunc(l.waiting, func(w *lookedFor) bool { return w.gone })
+	l.waiting = slices.DeleteFunc(l.waiting, func(w *search) bool { return w.finished })
 	pause = -1
 	for _, w := range l.waiting {
 		left := w.due.Sub(now)
@@ -131,8 +131,8 @@ func (l *lookout) idle(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// look looks for a batch: with one question for all, or with one for each.
-func (l *lookout) look(ctx context.Context, batch []*lookedFor) {
+// askAll looks for a batch: with one question for all, or with one for each.
+func (l *lookout) askAll(ctx context.Context, batch []*search) {
 	if l.glance.together {
 		l.ask(ctx, batch)
 		return
@@ -144,20 +144,20 @@ func (l *lookout) look(ctx context.Context, batch []*lookedFor) {
 
 // ask puts one question. What a look saw was there when the answer was made; the moment of the question counts, for an
 // answer that takes its time to be right is late, but not stale.
-func (l *lookout) ask(ctx context.Context, batch []*lookedFor) {
+func (l *lookout) ask(ctx context.Context, batch []*search) {
 	begun := time.Now()
-	answer, err := l.asker.find(ctx, l.glance.path(batch[0].id))
+	resp, err := l.asker.find(ctx, l.glance.path(batch[0].id))
 	if ctx.Err() != nil {
 		return
 	}
 	now, least := time.Now(), shortestLook
 	if err == nil {
-		least = max(least, (lookLoad-1)*now.Sub(answer.begun))
+		least = max(least, (lookLoad-1)*now.Sub(resp.firstByte))
 	}
 	for _, w := range batch {
-		if err == nil && shows(answer.body, w.id) {
+		if err == nil && shows(resp.body, w.id) {
 			l.observer.sighted(w.sighting, l.node, l.glance.way, begun)
-			w.leave()
+			w.finish()
 			continue
 		}
 		l.again(w, now, least)
@@ -168,20 +168,20 @@ func (l *lookout) ask(ctx context.Context, batch []*lookedFor) {
 func shows(document []byte, id string) bool { return bytes.Contains(document, []byte(`"`+id+`"`)) }
 
 // again makes the next look due, unless there were enough.
-func (l *lookout) again(w *lookedFor, now time.Time, least time.Duration) {
+func (l *lookout) again(w *search, now time.Time, least time.Duration) {
 	age := now.Sub(w.acked)
 	if age > sightLimit {
 		l.observer.unseen(w.sighting, l.node, l.glance.way)
-		w.leave()
+		w.finish()
 		return
 	}
 	w.due = now.Add(max(least, age/lookShare))
 }
 
-// leave ends the search of one lookout.
-func (w *lookedFor) leave() {
-	w.gone = true
-	if w.left.Add(-1) == 0 {
+// finish ends the search of one lookout.
+func (w *search) finish() {
+	w.finished = true
+	if w.searches.Add(-1) == 0 {
 		close(w.done)
 	}
 }
@@ -191,7 +191,7 @@ func (l *lookout) giveUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.waiting {
-		if !w.gone {
+		if !w.finished {
 			l.observer.unseen(w.sighting, l.node, l.glance.way)
 		}
 	}
@@ -210,22 +210,22 @@ const (
 func End(ctx context.Context, c Config, app string, keys []string, lease time.Duration) []trial.Ending {
 	e := &ender{observer: New(c), app: app, keys: keys, lease: lease}
 	defer e.observer.http.CloseIdleConnections()
-	return e.settle(ctx)
+	return e.askUntilAgreed(ctx)
 }
 
-// settle asks until there is nothing to wait for.
-func (e *ender) settle(ctx context.Context) []trial.Ending {
+// askUntilAgreed asks until there is nothing to wait for.
+func (e *ender) askUntilAgreed(ctx context.Context) []trial.Ending {
 	limit := time.Now().Add(endLimit)
 	for {
 		endings := e.all(ctx)
-		if settled(endings) || time.Now().After(limit) || !wire.Pause(ctx, endEvery) {
+		if agreed(endings) || time.Now().After(limit) || !wire.Pause(ctx, endEvery) {
 			return endings
 		}
 	}
 }
 
-// settled reports whether there is nothing to wait for. The dead may stay, as servers protect themselves.
-func settled(endings []trial.Ending) bool {
+// agreed reports whether there is nothing to wait for. The dead may stay, as servers protect themselves.
+func agreed(endings []trial.Ending) bool {
 	return !slices.ContainsFunc(endings, func(e trial.Ending) bool {
 		return e.Failed != "" || len(e.Missing) > 0 || len(e.Revived) > 0 || !maps.Equal(e.Keys, endings[0].Keys)
 	})
@@ -256,11 +256,11 @@ func (e *ender) node(ctx context.Context, node int) trial.Ending {
 		return trial.Ending{Node: node, Failed: err.Error()}
 	}
 	asked := time.Now()
-	answer, err := asker.find(ctx, registryPath+"?consistency=stale")
+	resp, err := asker.find(ctx, registryPath+"?consistency=stale")
 	if err != nil {
 		return fail(err)
 	}
-	listing, err := reader.registry(answer.body)
+	listing, err := reader.registry(resp.body)
 	if err != nil {
 		return fail(fmt.Errorf("list: %w", err))
 	}
@@ -276,16 +276,16 @@ func (e *ender) versions(ctx context.Context, a *asker, reader *listReader) (map
 	versions := make(map[string]int64)
 	for _, key := range e.keys {
 		path := registryPath + "/" + url.PathEscape(e.app) + "/" + url.PathEscape(key) + "?consistency=stale"
-		answer, err := a.get(ctx, path)
+		resp, err := a.get(ctx, path)
 		switch {
 		case err != nil:
 			return nil, err
-		case answer.status == http.StatusNotFound:
+		case resp.status == http.StatusNotFound:
 			continue
-		case answer.status != http.StatusOK:
-			return nil, fmt.Errorf("%s: status %d", key, answer.status)
+		case resp.status != http.StatusOK:
+			return nil, fmt.Errorf("%s: status %d", key, resp.status)
 		}
-		held, err := reader.instance(answer.body)
+		held, err := reader.instance(resp.body)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
@@ -318,14 +318,14 @@ func (o *Observer) watch(ctx context.Context, node int) {
 func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
 	switch e := e.(type) {
 	case client.WatchStart:
-		o.sightings.watched(node)
+		o.sightings.recordStreamStart(node)
 	case client.WatchReset:
 		o.sightings.skip(node)
 	case client.WatchChange:
-		o.sightings.tell(node, e.ID, at)
+		o.sightings.recordWatch(node, e.ID, at)
 		if e.Why == "evicted" {
 			alive := o.config.Book.Alive(e.ID)
-			o.note(func(t *trial.Trial) {
+			o.add(func(t *trial.Trial) {
 				t.Evictions = append(t.Evictions, trial.Eviction{At: o.at(at), Node: node, ID: e.ID, Alive: alive})
 			})
 		}
@@ -369,7 +369,7 @@ func (o *Observer) leaders(ctx context.Context, node int) {
 			return 0
 		}
 		last = &l
-		o.note(func(t *trial.Trial) { t.Leaders = append(t.Leaders, l) })
+		o.add(func(t *trial.Trial) { t.Leaders = append(t.Leaders, l) })
 		return 0
 	})
 }
@@ -377,8 +377,8 @@ func (o *Observer) leaders(ctx context.Context, node int) {
 // leader is the number of the leader that a node knows, -1 if it knows none, and its term.
 func (o *Observer) leader(ctx context.Context, a *asker) (leader int, term uint64) {
 	var status client.Status
-	answer, err := a.find(ctx, "/v1/rollcall/status")
-	if err != nil || json.Unmarshal(answer.body, &status) != nil {
+	resp, err := a.find(ctx, "/v1/rollcall/status")
+	if err != nil || json.Unmarshal(resp.body, &status) != nil {
 		return -1, 0
 	}
 	return slices.Index(o.config.Names, status.Leader), status.Term
@@ -389,13 +389,13 @@ func (o *Observer) replicator(ctx context.Context, node int) {
 	asker := o.asker(node)
 	repeat(ctx, time.Second, func() time.Duration {
 		at := time.Now()
-		answer, err := asker.find(ctx, "/metrics")
+		resp, err := asker.find(ctx, "/metrics")
 		if err != nil {
 			return 0
 		}
-		if r, sends := replication(answer.body); sends {
+		if r, sends := replication(resp.body); sends {
 			r.At, r.Node = o.at(at), node
-			o.note(func(t *trial.Trial) { t.Replicator = append(t.Replicator, r) })
+			o.add(func(t *trial.Trial) { t.Replicator = append(t.Replicator, r) })
 		}
 		return 0
 	})

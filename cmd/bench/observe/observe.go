@@ -53,8 +53,8 @@ type lastList struct {
 	trial.List
 }
 
-// note adds an observation.
-func (o *Observer) note(add func(*trial.Trial)) {
+// add adds an observation.
+func (o *Observer) add(add func(*trial.Trial)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	add(&o.seen)
@@ -125,45 +125,45 @@ type asker struct {
 	body bytes.Buffer
 }
 
-// answer is what a node said.
-type answer struct {
-	status int
-	body   []byte    // valid until the next question
-	begun  time.Time // its first bytes
+// response is what a node said.
+type response struct {
+	status    int
+	body      []byte    // valid until the next question
+	firstByte time.Time // its first bytes
 }
 
 // get asks for a document.
-func (a *asker) get(ctx context.Context, path string) (answer, error) {
+func (a *asker) get(ctx context.Context, path string) (response, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	limit := time.AfterFunc(patience, cancel)
 	defer limit.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.addr+path, nil)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	req.Header.Set("Accept", "application/json")
 	resp, err := a.http.Do(req)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer resp.Body.Close()
 	limit.Reset(patience)
 	begun := time.Now()
 	a.body.Reset()
 	if _, err := a.body.ReadFrom(resp.Body); err != nil {
-		return answer{}, fmt.Errorf("read %s of %s: %w", path, a.addr, err)
+		return response{}, fmt.Errorf("read %s of %s: %w", path, a.addr, err)
 	}
-	return answer{status: resp.StatusCode, body: a.body.Bytes(), begun: begun}, nil
+	return response{status: resp.StatusCode, body: a.body.Bytes(), firstByte: begun}, nil
 }
 
 // find is get for a document that is of use only if it is there.
-func (a *asker) find(ctx context.Context, path string) (answer, error) {
-	answer, err := a.get(ctx, path)
-	if err == nil && answer.status != http.StatusOK {
-		err = fmt.Errorf("%s of %s: status %d", path, a.addr, answer.status)
+func (a *asker) find(ctx context.Context, path string) (response, error) {
+	resp, err := a.get(ctx, path)
+	if err == nil && resp.status != http.StatusOK {
+		err = fmt.Errorf("%s of %s: status %d", path, a.addr, resp.status)
 	}
-	return answer, err
+	return resp, err
 }
 
 // asker returns one for a node.
@@ -213,7 +213,7 @@ func (o *Observer) follow(ctx context.Context, node int) {
 		asked := time.Now()
 		list, work := o.list(ctx, node, asker, reader)
 		if ctx.Err() == nil {
-			o.noteList(lastList{asked, list})
+			o.addList(lastList{asked, list})
 		}
 		return (listShare - 1) * work
 	})
@@ -222,21 +222,21 @@ func (o *Observer) follow(ctx context.Context, node int) {
 // list fetches and judges one list. work is the part of the time that was spent here, and not with waiting for the node.
 func (o *Observer) list(ctx context.Context, node int, a *asker, reader *listReader) (list trial.List, work time.Duration) {
 	asked := time.Now()
-	answer, err := a.find(ctx, registryPath)
+	resp, err := a.find(ctx, registryPath)
 	answered := time.Now()
 	list = trial.List{Node: node, Failed: true}
 	if err == nil {
-		if listing, err := reader.registry(answer.body); err == nil {
+		if listing, err := reader.registry(resp.body); err == nil {
 			list = o.config.Book.Judge(node, listing, asked, answered)
 		}
-		work = time.Since(answer.begun)
+		work = time.Since(resp.firstByte)
 	}
 	list.Asked, list.Answered = o.at(asked), o.at(answered)
 	return list, work
 }
 
-func (o *Observer) noteList(l lastList) {
-	o.note(func(t *trial.Trial) {
+func (o *Observer) addList(l lastList) {
+	o.add(func(t *trial.Trial) {
 		t.Lists = append(t.Lists, l.List)
 		o.lists[l.Node] = l
 	})
@@ -257,7 +257,7 @@ func (o *Observer) usage(ctx context.Context, node int) {
 		if o.config.Renewals != nil {
 			u.Renewals = o.config.Renewals()
 		}
-		o.note(func(t *trial.Trial) { t.Usage = append(t.Usage, u) })
+		o.add(func(t *trial.Trial) { t.Usage = append(t.Usage, u) })
 		return 0
 	})
 }

@@ -103,9 +103,9 @@ func TestListsAreJudgedByTheBook(t *testing.T) {
 			know(config.Book, "listed", 2)
 			know(config.Book, "old", 2)
 			know(config.Book, "missing", 2)
-			c.nodes[0].put("listed", 2)
-			c.nodes[0].put("old", 1)
-			c.nodes[0].put("unknown", 1)
+			c.nodes[0].listVersion("listed", 2)
+			c.nodes[0].listVersion("old", 1)
+			c.nodes[0].listVersion("unknown", 1)
 			config.Began = time.Now()
 		})
 		after(50 * time.Millisecond)
@@ -224,11 +224,11 @@ func TestHealedIsWhatNoNodesNewestListContradicts(t *testing.T) {
 		expect("right after a mark", false)
 		after(150 * time.Millisecond)
 		expect("while it is missing", false)
-		r.nodes[0].put("a", 1)
-		r.nodes[1].put("a", 1)
+		r.nodes[0].listVersion("a", 1)
+		r.nodes[1].listVersion("a", 1)
 		after(150 * time.Millisecond)
 		expect("while one node lacks it", false)
-		r.nodes[2].put("a", 1)
+		r.nodes[2].listVersion("a", 1)
 		after(150 * time.Millisecond)
 		expect("when all list it", true)
 		r.nodes[2].set(func(s *fakeState) { s.refuses = true })
@@ -243,15 +243,15 @@ func TestEvictionsAreToldAsTrueOrFalseThroughInterruptions(t *testing.T) {
 		began := r.observer.config.Began
 		after(time.Second)
 		at := trial.Since(began, time.Now())
-		r.nodes[1].tell("DELETED", "evicted", "alive")
-		r.nodes[1].tell("DELETED", "canceled", "other")
+		r.nodes[1].sendChange("DELETED", "evicted", "alive")
+		r.nodes[1].sendChange("DELETED", "canceled", "other")
 		r.nodes[2].set(func(s *fakeState) { s.refuses = true })
 		r.nodes[2].hangUp()
 		after(35 * time.Second)
 		r.nodes[2].set(func(s *fakeState) { s.refuses = false })
 		after(200 * time.Millisecond) // the longest of a client's shortest pauses, and one of ours
 		later := trial.Since(began, time.Now())
-		r.nodes[2].tell("DELETED", "evicted", "dead")
+		r.nodes[2].sendChange("DELETED", "evicted", "dead")
 		after(time.Millisecond)
 		r.stop()
 		want := []trial.Eviction{{At: at, Node: 1, ID: "alive", Alive: true}, {At: later, Node: 2, ID: "dead"}}
@@ -405,7 +405,7 @@ func TestOverRealConnectionsNothingIsLeftBehind(t *testing.T) {
 	know(config.Book, "a", 1)
 	config.Book.Mark()
 	for _, n := range cluster.nodes {
-		n.put("a", 1)
+		n.listVersion("a", 1)
 	}
 	enough := func() bool {
 		o.mu.Lock()
@@ -434,8 +434,8 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 			"a node that settles late",
 			func(c *fakeCluster, book *truth.Book) {
 				know(book, "b", 1)
-				c.nodes[1].put("b", 1)
-				time.AfterFunc(time.Second, func() { c.nodes[0].put("b", 1) })
+				c.nodes[1].listVersion("b", 1)
+				time.AfterFunc(time.Second, func() { c.nodes[0].listVersion("b", 1) })
 			},
 			trial.Ending{Keys: keys}, time.Second,
 		},
@@ -450,7 +450,7 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 				know(book, "b", 1)
 				book.Canceling("b", 2, time.Now())
 				book.Canceled("b", 2, time.Now())
-				c.nodes[0].put("b", 1)
+				c.nodes[0].listVersion("b", 1)
 			},
 			trial.Ending{Keys: keys, Revived: []string{"b"}}, endLimit,
 		},
@@ -458,13 +458,13 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 			"dead and protected",
 			func(c *fakeCluster, book *truth.Book) {
 				know(book, "b", 1)
-				c.nodes[0].put("b", 1)
+				c.nodes[0].listVersion("b", 1)
 				book.Died("b", time.Now())
 				time.Sleep(lease)
 			},
 			trial.Ending{Keys: keys, Dead: []string{"b"}}, 0,
 		},
-		{"other versions", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].put("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}}, endLimit},
+		{"other versions", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].listVersion("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}}, endLimit},
 		{
 			"nodes that do not answer",
 			func(c *fakeCluster, _ *truth.Book) {
@@ -482,12 +482,12 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 				config.Book = new(truth.Book)
 				know(config.Book, "a", 1)
 				for _, n := range cluster.nodes {
-					n.put("a", 1)
+					n.listVersion("a", 1)
 				}
 				c.set(cluster, config.Book)
 				e := &ender{observer: newObserver(config, &http.Client{Transport: cluster}), app: "A", keys: []string{"a", "canceled"}, lease: lease}
 				begun := time.Now()
-				got := e.settle(t.Context())
+				got := e.askUntilAgreed(t.Context())
 				took := time.Since(begun)
 				expect.That(t, took >= c.took && took <= c.took+2*endEvery, "it took %v, want %v", took, c.took)
 				expect.That(t, len(got) == 2 && reflect.DeepEqual(got[0], c.want) && got[1].Node == 1, "it ends as %+v, want %+v and the other node", got, c.want)
@@ -556,16 +556,16 @@ func (n *fakeNode) now() fakeState {
 	return n.state
 }
 
-// put makes a node list an instance in a version.
-func (n *fakeNode) put(id string, version int) {
-	n.keep(id, fmt.Sprintf(`{"instanceId":%q,"metadata":{"n":"%d"}}`, id, version))
+// listVersion makes a node list an instance in a version.
+func (n *fakeNode) listVersion(id string, version int) {
+	n.listDocument(id, fmt.Sprintf(`{"instanceId":%q,"metadata":{"n":"%d"}}`, id, version))
 }
 
-func (n *fakeNode) keep(id, document string) {
+func (n *fakeNode) listDocument(id, document string) {
 	n.mu.Lock()
 	n.instances[id] = document
 	n.mu.Unlock()
-	n.tell("ADDED", "registered", id)
+	n.sendChange("ADDED", "registered", id)
 }
 
 func (n *fakeNode) remove(id string) {
@@ -581,8 +581,8 @@ func (n *fakeNode) size() int {
 	return len(n.instances)
 }
 
-// tell sends a change to those who watch.
-func (n *fakeNode) tell(action, why, id string) {
+// sendChange sends a change to those who watch.
+func (n *fakeNode) sendChange(action, why, id string) {
 	n.event(fmt.Sprintf("event: change\ndata: {\"index\":\"e-2\",\"action\":%q,\"why\":%q,\"app\":\"A\",\"id\":%q}\n\n", action, why, id))
 }
 
@@ -673,10 +673,10 @@ func (n *fakeNode) register(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, other := range n.cluster.nodes {
 		if other == n || other.lag == 0 {
-			other.keep(instance.InstanceID, string(body.Instance))
+			other.listDocument(instance.InstanceID, string(body.Instance))
 			continue
 		}
-		time.AfterFunc(other.lag, func() { other.keep(instance.InstanceID, string(body.Instance)) })
+		time.AfterFunc(other.lag, func() { other.listDocument(instance.InstanceID, string(body.Instance)) })
 	}
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -408,11 +408,11 @@ func (f faultOf) stopped(m runs) []string {
 	if share, ok := m.side(f.number, true).share(writes); ok && !share.whole() {
 		clauses = append(clauses, "answered "+share.show(showShare)+" of the writes of clients connected there")
 	}
-	return append(clauses, f.elected(m), m.healed(f.number, f.end()))
+	return append(clauses, f.elected(m), m.healed(f.number, f.endText()))
 }
 
-// end is what ends a fault of processes.
-func (f faultOf) end() string {
+// endText is what ends a fault of processes.
+func (f faultOf) endText() string {
 	if f.Kind == scenario.Pause {
 		return "the pause"
 	}

@@ -17,12 +17,12 @@ type look struct {
 
 // ghost reports whether the instance should not be listed, but is.
 func (r *record) ghost(l look) bool {
-	return l.listed && (r.deadFor(0, l.asked) || r.gone(l))
+	return l.listed && (r.deadFor(0, l.asked) || r.certainlyAbsent(l))
 }
 
-// gone reports whether it is certain that the instance was canceled when the list was asked for, and not registered
+// certainlyAbsent reports whether it is certain that the instance was canceled when the list was asked for, and not registered
 // again until it was answered.
-func (r *record) gone(l look) bool {
+func (r *record) certainlyAbsent(l look) bool {
 	return r.fate == absent && !r.since.After(l.asked) && !r.underWay(false, l.answered)
 }
 
@@ -53,7 +53,9 @@ func (r *record) acknowledged(until time.Time) int64 {
 }
 
 // revived reports whether the instance is listed after its cancel, and no registration explains it.
-func (r *record) revived(l look) bool { return l.listed && r.gone(l) && !r.explains(l.version) }
+func (r *record) revived(l look) bool {
+	return l.listed && r.certainlyAbsent(l) && !r.explains(l.version)
+}
 
 // explains reports whether the version may be the late work of a registration whose outcome nobody knows: the
 // client gave it up, but it waits in front of a server that stalls.
@@ -63,8 +65,8 @@ func (r *record) explains(version int64) bool {
 	})
 }
 
-// mayBeGone reports whether its absence may be the late work of a cancel whose outcome nobody knows.
-func (r *record) mayBeGone() bool {
+// mayBeCanceled reports whether its absence may be the late work of a cancel whose outcome nobody knows.
+func (r *record) mayBeCanceled() bool {
 	return slices.ContainsFunc(r.open, func(w write) bool { return w.cancel })
 }
 
@@ -100,10 +102,10 @@ func (r *record) follow(l look) (back bool) {
 	if l.asked.Before(d.from) {
 		return false
 	}
-	back = l.listed && node.away && known && r.revived(l)
-	node.away = node.listed && !l.listed
-	if node.away && node.gone.IsZero() {
-		node.gone = l.asked
+	back = l.listed && node.unlisted && known && r.revived(l)
+	node.unlisted = node.listed && !l.listed
+	if node.unlisted && node.firstWithout.IsZero() {
+		node.firstWithout = l.asked
 	}
 	return back
 }
@@ -117,18 +119,18 @@ func grown[T any](list []T, i int) []T {
 	return list
 }
 
-// tell appends what each node did of each departure of an instance.
-func (r *record) tell(all []trial.Departure, id string, began time.Time) []trial.Departure {
+// appendDepartures appends what each node did of each departure of an instance.
+func (r *record) appendDepartures(all []trial.Departure, id string, began time.Time) []trial.Departure {
 	for _, d := range r.departures {
 		excused := d.over || r.underWay(false, time.Time{})
 		for node, f := range d.nodes {
-			stays := f.gone.IsZero()
+			stays := f.firstWithout.IsZero()
 			if !f.listed || stays && excused {
 				continue
 			}
 			told := trial.Departure{ID: id, Canceled: d.canceled, Last: trial.Since(began, d.last), Node: node, Gone: -1}
 			if !stays {
-				told.Gone = trial.Since(began, f.gone)
+				told.Gone = trial.Since(began, f.firstWithout)
 			}
 			all = append(all, told)
 		}

@@ -9,7 +9,7 @@ import (
 type fate uint8
 
 const (
-	unsettled fate = iota // nothing is certain
+	uncertain fate = iota // nothing is certain
 	present
 	absent
 )
@@ -55,8 +55,8 @@ type record struct {
 // writes counts writes that began.
 type writes struct{ registrations, cancels int }
 
-// begin notes a write that is about to be sent.
-func (r *record) begin(w write) {
+// beginWrite notes a write that is about to be sent.
+func (r *record) beginWrite(w write) {
 	if len(r.open) == mostOpen {
 		r.open = slices.Delete(r.open, 0, 1)
 	}
@@ -75,14 +75,14 @@ func (r *record) revive() {
 		return
 	}
 	r.died = time.Time{}
-	r.fate = unsettled
+	r.fate = uncertain
 	r.stay()
 }
 
 // registered notes an acknowledgement. Those of several writers may come in another order than their versions.
 func (r *record) registered(version int64, at time.Time) {
-	r.settle(present, version, at)
-	r.heard(at)
+	r.acknowledge(present, version, at)
+	r.updateLast(at)
 	if r.died.IsZero() {
 		r.stay()
 	}
@@ -96,13 +96,13 @@ func (r *record) registered(version int64, at time.Time) {
 }
 
 func (r *record) canceled(version int64, at time.Time) {
-	r.settle(absent, version, at)
+	r.acknowledge(absent, version, at)
 	r.depart(&departure{canceled: true, from: at, last: at})
 }
 
-// settle makes the acknowledged write the last certain one. If nothing that began before could have undone what was
+// acknowledge makes the acknowledged write the last certain one. If nothing that began before could have undone what was
 // certain, that has been so all the time.
-func (r *record) settle(to fate, version int64, at time.Time) {
+func (r *record) acknowledge(to fate, version int64, at time.Time) {
 	cancel := to == absent
 	own := slices.IndexFunc(r.open, func(w write) bool { return w.cancel == cancel && w.version == version })
 	before := r.open
@@ -130,8 +130,8 @@ func (r *record) withdraw(version int64) {
 	}
 }
 
-// heard notes a sign of life.
-func (r *record) heard(at time.Time) {
+// updateLast notes a sign of life.
+func (r *record) updateLast(at time.Time) {
 	if at.After(r.last) {
 		r.last = at
 	}
@@ -191,14 +191,14 @@ type departure struct {
 	from     time.Time // of its death, or of the cancel's acknowledgement
 	last     time.Time // trial.Departure.Last
 	over     bool      // the instance was registered again
-	nodes    []farewell
+	nodes    []delisting
 }
 
-// farewell is how one node stopped listing the instance.
-type farewell struct {
-	listed bool      // at some time
-	gone   time.Time // asking of the first list without it; zero: there was none
-	away   bool      // the last list was without it
+// delisting is how one node stopped listing the instance.
+type delisting struct {
+	listed       bool      // at some time
+	firstWithout time.Time // asking of the first list without it; zero: there was none
+	unlisted     bool      // the last list was without it
 }
 
 // departing is the departure that goes on; nil: there is none.
@@ -215,7 +215,7 @@ func (r *record) depart(d *departure) {
 		return
 	}
 	for _, listed := range r.seen {
-		d.nodes = append(d.nodes, farewell{listed: listed})
+		d.nodes = append(d.nodes, delisting{listed: listed})
 	}
 	r.departures = append(r.departures, d)
 }

@@ -28,46 +28,46 @@ type Book struct {
 // Registering notes that a registration is about to be sent: from now on the instance may be listed, in
 // this version.
 func (b *Book) Registering(id string, version int64, at time.Time) {
-	b.note(id, func(r *record) { r.begin(write{version: version, at: at}) })
+	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at}) })
 }
 
 // Registered notes that a registration was acknowledged.
 func (b *Book) Registered(id string, version int64, at time.Time) {
-	b.note(id, func(r *record) { r.registered(version, at) })
+	b.update(id, func(r *record) { r.registered(version, at) })
 }
 
 // Canceling notes that a cancel is about to be sent: from now on the instance may be missing.
 func (b *Book) Canceling(id string, version int64, at time.Time) {
-	b.note(id, func(r *record) { r.begin(write{version: version, at: at, cancel: true}) })
+	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at, cancel: true}) })
 }
 
 // Canceled notes that a cancel was acknowledged.
 func (b *Book) Canceled(id string, version int64, at time.Time) {
-	b.note(id, func(r *record) { r.canceled(version, at) })
+	b.update(id, func(r *record) { r.canceled(version, at) })
 }
 
 // NotDone notes that the write of a version, a registration or a cancel, certainly took no effect and never
 // will: nobody took it, or it was refused. What was certain before it is certain again. A write that was sent several
 // times is noted as often: each try that got no answer may still take effect.
 func (b *Book) NotDone(id string, version int64) {
-	b.note(id, func(r *record) { r.withdraw(version) })
+	b.update(id, func(r *record) { r.withdraw(version) })
 }
 
 // Renewed notes that a heartbeat was acknowledged. One that was answered 404 is not noted: the instance is missing somewhere
 // and its client registers it again, but the client has done nothing that could excuse a server.
 func (b *Book) Renewed(id string, at time.Time) {
-	b.note(id, func(r *record) { r.heard(at) })
+	b.update(id, func(r *record) { r.updateLast(at) })
 }
 
 // Died notes that the client of an instance sends nothing any more. From now on it counts as a ghost wherever
 // it is listed, though its lease goes on for a while: so long do clients call what does not answer. If it
 // is registered again later, it lives again.
 func (b *Book) Died(id string, at time.Time) {
-	b.note(id, func(r *record) { r.die(at) })
+	b.update(id, func(r *record) { r.die(at) })
 }
 
-// note changes the record of an instance.
-func (b *Book) note(id string, change func(*record)) {
+// update changes the record of an instance.
+func (b *Book) update(id string, change func(*record)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.records[id]
@@ -160,7 +160,7 @@ func (b *Book) Departures(began time.Time) []trial.Departure {
 	defer b.mu.Unlock()
 	var all []trial.Departure
 	for _, id := range slices.Sorted(maps.Keys(b.records)) {
-		all = b.records[id].tell(all, id, began)
+		all = b.records[id].appendDepartures(all, id, began)
 	}
 	return all
 }
@@ -176,7 +176,7 @@ func (b *Book) End(listed Listing, at time.Time, lease time.Duration) (missing, 
 		version, is := listed[id]
 		l := look{listed: is, version: version, asked: at, answered: at}
 		switch {
-		case r.missing(l) && !r.mayBeGone():
+		case r.missing(l) && !r.mayBeCanceled():
 			missing = append(missing, id)
 		case r.revived(l):
 			revived = append(revived, id)

@@ -65,8 +65,8 @@ type call struct {
 
 // look at the model that is under way.
 type modelLook struct {
-	asked time.Time
-	taken Listing // nil: not yet
+	asked  time.Time
+	copied Listing // nil: not yet
 }
 
 // model is a server that does what it is told at one moment between the call and the answer, and its clients. Each
@@ -106,7 +106,7 @@ func (m *model) draw(t *rapid.T, fits func(*call) bool) *call {
 	return rapid.SampledFrom(all).Draw(t, "call")
 }
 
-func (m *model) begin(t *rapid.T) {
+func (m *model) beginCall(t *rapid.T) {
 	id := rapid.SampledFrom(modelIDs).Draw(t, "id")
 	if c := m.calls[id]; c != nil && !c.lost {
 		t.Skip("its client is busy")
@@ -209,31 +209,31 @@ func (m *model) ask(t *rapid.T) {
 	}
 }
 
-func (m *model) take(*rapid.T) {
+func (m *model) copyLists(*rapid.T) {
 	for _, l := range m.looks {
-		if l.taken == nil {
-			l.taken = maps.Clone(m.listed)
+		if l.copied == nil {
+			l.copied = maps.Clone(m.listed)
 		}
 	}
 }
 
-// answer judges a list. Of ghosts there are only the dead.
-func (m *model) answer(t *rapid.T) {
+// judgeList judges a list. Of ghosts there are only the dead.
+func (m *model) judgeList(t *rapid.T) {
 	node := rapid.IntRange(0, 1).Draw(t, "node")
 	l := m.looks[node]
-	if l == nil || l.taken == nil {
+	if l == nil || l.copied == nil {
 		t.Skip("no list is ready")
 	}
 	delete(m.looks, node)
-	got := m.book.Judge(node, l.taken, l.asked, m.now)
+	got := m.book.Judge(node, l.copied, l.asked, m.now)
 	ghosts := 0
 	for id, died := range m.dead {
-		if _, listed := l.taken[id]; listed && !died.After(l.asked) {
+		if _, listed := l.copied[id]; listed && !died.After(l.asked) {
 			ghosts++
 		}
 	}
 	need.That(t, got.Ghosts == ghosts && got.Missing == 0 && got.Behind == 0 && got.Unhealed == 0 && got.Back == nil,
-		"the list %v of a server that is right is judged %+v, want %d ghosts and nothing else", l.taken, got, ghosts)
+		"the list %v of a server that is right is judged %+v, want %d ghosts and nothing else", l.copied, got, ghosts)
 }
 
 func (m *model) mark(*rapid.T) { m.book.Mark() }
@@ -247,9 +247,9 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		}
 	}
 	return map[string]func(*rapid.T){
-		"begin": timed(m.begin), "apply": timed(m.apply), "acknowledge": timed(m.acknowledge), "refuse": timed(m.refuse),
+		"begin": timed(m.beginCall), "apply": timed(m.apply), "acknowledge": timed(m.acknowledge), "refuse": timed(m.refuse),
 		"lose": timed(m.lose), "renew": timed(m.renew), "die": timed(m.die), "restart": timed(m.restart), "evict": timed(m.evict),
-		"ask": timed(m.ask), "take": timed(m.take), "answer": timed(m.answer), "mark": timed(m.mark),
+		"ask": timed(m.ask), "take": timed(m.copyLists), "answer": timed(m.judgeList), "mark": timed(m.mark),
 	}
 }
 

@@ -191,9 +191,9 @@ func stretchOf(f trial.Fault, length trial.Micros) stretch {
 func (s stretch) holds(m trial.Micros) bool { return s.from <= m && m < s.to }
 
 // bin reports whether most of a bin lies in the stretch.
-func (s stretch) bin(b trial.Bin) bool { return s.holds(begin(b) + trial.Of(trial.BinLength)/2) }
+func (s stretch) bin(b trial.Bin) bool { return s.holds(binStart(b) + trial.Of(trial.BinLength)/2) }
 
-func begin(b trial.Bin) trial.Micros { return trial.Micros(b.Number) * trial.Of(trial.BinLength) }
+func binStart(b trial.Bin) trial.Micros { return trial.Micros(b.Number) * trial.Of(trial.BinLength) }
 
 func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Side {
 	length := (during.to - during.from).Seconds()
@@ -221,7 +221,7 @@ const prompt = 20 * time.Millisecond
 func (s stretch) inTime(b trial.Bin) (inTime, late int) {
 	bin := trial.Of(trial.BinLength)
 	for latency, count := range b.Pairs() {
-		if took := trial.Micros(latency); took > trial.Of(prompt) && begin(b)+bin+took+took/100 > s.to {
+		if took := trial.Micros(latency); took > trial.Of(prompt) && binStart(b)+bin+took+took/100 > s.to {
 			late += count
 		}
 	}
@@ -250,7 +250,7 @@ func noWrites(series []trial.Series, wanted func(trial.Series) bool, during stre
 			if !wanted(s) || !during.bin(b) {
 				continue
 			}
-			end := begin(b) + trial.Of(trial.BinLength)
+			end := binStart(b) + trial.Of(trial.BinLength)
 			due = max(due, end)
 			if inTime, _ := during.inTime(b); inTime > 0 {
 				answered = max(answered, end)

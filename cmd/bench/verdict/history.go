@@ -46,7 +46,7 @@ func history(t *trial.Trial, watched keys) History {
 	for _, name := range watched.names() {
 		h.Keys++
 		for _, dc := range datacenters(t, watched[name]) {
-			calls := told(local(t, watched[name], dc))
+			calls := informative(local(t, watched[name], dc))
 			h.Calls += len(calls)
 			h.check(t, name, calls)
 		}
@@ -107,8 +107,8 @@ func pending(c trial.Call) trial.Call {
 	return c
 }
 
-// told are the calls that say something: those that took effect, may have, or were answered.
-func told(calls []trial.Call) []trial.Call {
+// informative are the calls that say something: those that took effect, may have, or were answered.
+func informative(calls []trial.Call) []trial.Call {
 	var found []trial.Call
 	for _, c := range calls {
 		switch {

@@ -175,8 +175,8 @@ func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
 			calls = append(calls, look(int64(i)+2, 400+i*10, 401+i*10))
 		}
 	}
-	expect.Equal(t, check(told(calls)), porcupine.Ok, "got")
-	expect.Equal(t, check(told(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "with a stale read")
+	expect.Equal(t, check(informative(calls)), porcupine.Ok, "got")
+	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "with a stale read")
 }
 
 func TestSeenWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
@@ -184,7 +184,7 @@ func TestSeenWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
 	for i := range trial.Micros(60) {
 		calls = append(calls, of(write(int64(i)+3, 10+i*10, 11+i*10), trial.Unknown), look(int64(i)+3, 12+i*10, 13+i*10))
 	}
-	expect.Equal(t, check(told(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "got")
+	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "got")
 }
 
 // span is a call of a random history: when it was asked, took effect, and returned.
@@ -333,7 +333,7 @@ func TestNarrowedCallsAreJudgedLikeTheWhole(t *testing.T) {
 				calls[i].Version, calls[i].Outcome = rapid.Int64Range(0, int64(len(calls))).Draw(t, "version"), trial.Done
 			}
 		}
-		calls = told(calls)
+		calls = informative(calls)
 		var whole []porcupine.Operation
 		for _, c := range calls {
 			whole = append(whole, porcupine.Operation{Input: c, Call: int64(c.Called), Return: int64(c.Returned)})

@@ -208,28 +208,28 @@ func convergence(t *trial.Trial, watched keys) Convergence {
 		switch versions := versionsOf(asked, key); {
 		case len(slices.Compact(slices.Sorted(slices.Values(versions)))) > 1:
 			c.Differ = append(c.Differ, key)
-			c.say("%s", differing(t, asked, key))
+			c.setText("%s", differing(t, asked, key))
 		case len(asked) > 0 && older(watched[key], versions[0]):
 			c.Lost = append(c.Lost, key)
-			c.say("every node holds %s of %s, though %s", version(versions[0]), key, newestOf(t, watched[key]))
+			c.setText("every node holds %s of %s, though %s", version(versions[0]), key, newestOf(t, watched[key]))
 		}
 	}
 	for _, id := range oneSided(asked) {
 		c.Differ = append(c.Differ, id)
-		c.say("some nodes list the instance %s, others do not", id)
+		c.setText("some nodes list the instance %s, others do not", id)
 	}
 	switch {
 	case len(c.Differ)+len(c.Lost) > 0:
 		c.Result = Violated
 	case len(asked) < max(len(t.Nodes), 1):
 		c.Result = Undecided
-		c.say("%d of %d nodes could be asked at the end", len(asked), len(t.Nodes))
+		c.setText("%d of %d nodes could be asked at the end", len(asked), len(t.Nodes))
 	}
 	return c
 }
 
-// say keeps the first sentence.
-func (c *Convergence) say(format string, args ...any) {
+// setText keeps the first sentence.
+func (c *Convergence) setText(format string, args ...any) {
 	if c.Text == "" {
 		c.Text = fmt.Sprintf(format, args...)
 	}

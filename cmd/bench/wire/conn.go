@@ -34,11 +34,11 @@ type Conn struct {
 	step func(fd uintptr) bool // c.advance, bound once: binding it for each request would allocate
 	look func(fd uintptr)      // c.peek, as well
 
-	request []byte // not yet written
-	buf     []byte
-	answer  answerReader
-	err     error
-	open    bool // what peek found
+	request  []byte // not yet written
+	buf      []byte
+	response responseReader
+	err      error
+	open     bool // what peek found
 }
 
 // Dial opens a connection whose every exchange fails after deadline, unless SetDeadline moves that.
@@ -75,18 +75,18 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.net.SetReadDeadline(t) 
 // is of no more use; unless the error is ErrNotSent, the server may have acted on the request.
 func (c *Conn) Exchange(request []byte) (status int, err error) {
 	c.request, c.err = request, nil
-	c.answer.reset(c.KeepBody)
+	c.response.reset(c.KeepBody)
 	if err := c.raw.Read(c.step); err != nil {
 		return 0, err
 	}
-	return c.answer.status, c.err
+	return c.response.status, c.err
 }
 
 // Size is how many bytes the body of the newest answer had.
-func (c *Conn) Size() int64 { return c.answer.body }
+func (c *Conn) Size() int64 { return c.response.body }
 
 // Body is the body of the newest answer, if KeepBody was set. It is valid until the next exchange.
-func (c *Conn) Body() []byte { return c.answer.text }
+func (c *Conn) Body() []byte { return c.response.text }
 
 // Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read. A
 // server that has ended meanwhile is noticed so before anything is sent that nobody takes. It costs a system
@@ -124,7 +124,7 @@ func (c *Conn) advance(fd uintptr) (done bool) {
 			c.err = io.ErrUnexpectedEOF
 			return true
 		}
-		whole, err := c.answer.feed(c.buf[:n])
+		whole, err := c.response.feed(c.buf[:n])
 		if n == fewBytes && len(c.buf) == fewBytes {
 			c.buf = make([]byte, manyBytes)
 		}
@@ -165,10 +165,10 @@ var (
 	errSurplus  = errors.New("more bytes than the answer has")
 )
 
-// answerReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be
+// responseReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be
 // kept. It knows what the measured servers send: a status line, a header with a Content-Length, a body.
 // Chunked answers are errors.
-type answerReader struct {
+type responseReader struct {
 	status  int
 	body    int64  // bytes of the body, known once head is false
 	missing int64  // bytes of the body that have not come
@@ -178,67 +178,67 @@ type answerReader struct {
 	text    []byte // the body as far as it has come, if it is kept
 }
 
-func (a *answerReader) reset(keep bool) {
-	*a = answerReader{head: true, kept: a.kept[:0], keep: keep, text: a.text[:0]}
+func (r *responseReader) reset(keep bool) {
+	*r = responseReader{head: true, kept: r.kept[:0], keep: keep, text: r.text[:0]}
 }
 
 // feed takes the next bytes and reports whether the answer is complete.
-func (a *answerReader) feed(b []byte) (whole bool, err error) {
-	if a.head {
-		if b, err = a.feedHead(b); err != nil || a.head {
+func (r *responseReader) feed(b []byte) (whole bool, err error) {
+	if r.head {
+		if b, err = r.feedHead(b); err != nil || r.head {
 			return false, err
 		}
 	}
-	if a.missing -= int64(len(b)); a.missing < 0 {
+	if r.missing -= int64(len(b)); r.missing < 0 {
 		return false, errSurplus
 	}
-	if a.keep {
-		a.text = append(a.text, b...)
+	if r.keep {
+		r.text = append(r.text, b...)
 	}
-	return a.missing == 0, nil
+	return r.missing == 0, nil
 }
 
 // feedHead returns what follows the header, if that is complete.
-func (a *answerReader) feedHead(b []byte) (rest []byte, err error) {
-	if len(a.kept) > 0 {
-		a.kept = append(a.kept, b...)
-		b = a.kept
+func (r *responseReader) feedHead(b []byte) (rest []byte, err error) {
+	if len(r.kept) > 0 {
+		r.kept = append(r.kept, b...)
+		b = r.kept
 	}
 	head, rest, complete := bytes.Cut(b, []byte("\r\n\r\n"))
 	if !complete {
 		if len(b) > maxHead {
 			return nil, errNotHTTP
 		}
-		if len(a.kept) == 0 {
-			a.kept = append(a.kept, b...)
+		if len(r.kept) == 0 {
+			r.kept = append(r.kept, b...)
 		}
 		return nil, nil
 	}
-	a.head = false
-	return rest, a.parseHead(head)
+	r.head = false
+	return rest, r.parseHead(head)
 }
 
 // statusLine is up to where the status ends, as "HTTP/1.1 204".
 const statusLine = len("HTTP/1.1 ") + 3
 
-func (a *answerReader) parseHead(head []byte) (err error) {
+func (r *responseReader) parseHead(head []byte) (err error) {
 	if len(head) < statusLine || !bytes.HasPrefix(head, []byte("HTTP/1.1 ")) {
 		return errNotHTTP
 	}
-	if a.status, err = strconv.Atoi(string(head[statusLine-3 : statusLine])); err != nil {
+	if r.status, err = strconv.Atoi(string(head[statusLine-3 : statusLine])); err != nil {
 		return errNotHTTP
 	}
 	length, given := contentLength(head)
 	switch {
-	case a.status == http.StatusNoContent || a.status == http.StatusNotModified:
+	case r.status == http.StatusNoContent || r.status == http.StatusNotModified:
 		return nil
 	case !given:
 		return errNoLength
 	}
-	if a.body, err = strconv.ParseInt(string(length), 10, 64); err != nil || a.body < 0 {
+	if r.body, err = strconv.ParseInt(string(length), 10, 64); err != nil || r.body < 0 {
 		return fmt.Errorf("Content-Length %q is not a number of bytes", length)
 	}
-	a.missing = a.body
+	r.missing = r.body
 	return nil
 }
 

@@ -154,7 +154,7 @@ func TestAnswersAreReadInAnyPieces(t *testing.T) {
 		{name: "header name in lower case", text: "HTTP/1.1 503 Unavailable\r\ncontent-length:3\r\n\r\nwhy", status: 503, body: "why"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var a answerReader
+			var a responseReader
 			for cut := range len(tc.text) {
 				a.reset(true)
 				whole, err := a.feed([]byte(tc.text[:cut]))
@@ -182,7 +182,7 @@ func TestAnswersThatCannotBeReadAreErrors(t *testing.T) {
 		{name: "body behind a 204", text: "HTTP/1.1 204 No Content\r\n\r\nabc", want: errSurplus},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var a answerReader
+			var a responseReader
 			a.reset(true)
 			whole, err := a.feed([]byte(tc.text))
 			expect.That(t, !whole && err != nil && (tc.want == nil || errors.Is(err, tc.want)), "whole %t, %v, want %v", whole, err, tc.want)
