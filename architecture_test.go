@@ -154,7 +154,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-func TestEveryRowOfTheImportGraphIsUsed(t *testing.T) {
+func TestImportsUseEveryRow(t *testing.T) {
 	imports := map[string][]string{}
 	for _, p := range packages(t) {
 		imports[strings.TrimPrefix(p.ImportPath, module+"/")] = p.Imports

@@ -78,7 +78,7 @@ func awaitListed(t *testing.T, n *Node, want func(map[string]Listed) error) {
 	})
 }
 
-func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *testing.T) {
+func TestWithoutConsensusNodesShareRegistrationsAndGoOnWithoutAnother(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true})
 	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "first"})
@@ -104,7 +104,7 @@ func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *
 	expect.OKf(t, err, "the node that was away says that it is ready, and")
 }
 
-func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) {
+func TestWithoutConsensusALoneNodeKeepsWhatItAcknowledgedBeforeAKill(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, Settings: map[string]string{"data.sync": "always"}}).Nodes[0]
 	var ids []string
@@ -123,7 +123,7 @@ func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) 
 	expect.That(t, got.Status == "OUT_OF_SERVICE" && got.Overridden == "OUT_OF_SERVICE", "the overridden instance is %+v", got)
 }
 
-func TestExplicitlyLinearizableReadsAreNotOfferedWithoutConsensus(t *testing.T) {
+func TestWithoutConsensusLinearizableReadsAreNotOffered(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1}).Nodes[0]
 	for _, path := range []string{"/eureka/apps?consistency=linearizable", "/v1/rollcall/apps?consistency=leader"} {
@@ -144,8 +144,8 @@ func newSeparable(t *testing.T, nodes int) (*Cluster, Network) {
 	return c, links
 }
 
-// TestBothSidesOfACutAcceptAndConverge registers, cancels and overrides on both sides of a cut.
-func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
+// TestWithoutConsensusBothSidesOfACutAcceptWritesAndConverge registers, cancels and overrides on both sides of a cut.
+func TestWithoutConsensusBothSidesOfACutAcceptWritesAndConverge(t *testing.T) {
 	t.Parallel()
 	c, links := newSeparable(t, 3)
 	alone, pair := c.Nodes[0], c.Nodes[1:]
@@ -210,9 +210,9 @@ func mustAgreeWithPeers(t *testing.T, n *Node) {
 	}
 }
 
-// TestAnOperatorsHoldReachesTheOtherNodes: without consensus each node has its own
+// TestWithoutConsensusSelfPreservationHoldReachesTheOtherNodes: without consensus each node has its own
 // self-preservation, but what an operator says holds on all.
-func TestAnOperatorsHoldReachesTheOtherNodes(t *testing.T) {
+func TestWithoutConsensusSelfPreservationHoldReachesTheOtherNodes(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true})
 	hold := Request{Method: http.MethodPost, Path: "/v1/rollcall/self-preservation/hold?for=10m&author=ann&reason=move"}

@@ -16,10 +16,10 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// TestNodesKilledUnderLoadWithoutConsensusLoseNothing kills one node after the other, while clients turn
+// TestWithoutConsensusNodesKilledUnderLoadLoseNothing kills one node after the other, while clients turn
 // to the others. What a dead node alone knew comes back with it, for its disk has what it acknowledged;
 // and what was cancelled meanwhile does not.
-func TestNodesKilledUnderLoadWithoutConsensusLoseNothing(t *testing.T) {
+func TestWithoutConsensusNodesKilledUnderLoadLoseNothing(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"data.sync": "always", "replication.max-delay": "2s"}})
 	l := startLoad(t, 10, 20, 6, c.Nodes)
@@ -40,10 +40,10 @@ func TestNodesKilledUnderLoadWithoutConsensusLoseNothing(t *testing.T) {
 	}
 }
 
-// TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere freezes a node for longer than a lease, while its
+// TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere freezes a node for longer than a lease, while its
 // clients turn to the others. A lease is, as by default, a few times what the others wait at most until
 // they try a node again.
-func TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere(t *testing.T) {
+func TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere(t *testing.T) {
 	t.Parallel()
 	const lease = 9 // seconds
 	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"replication.max-delay": "2s", "replication.read-timeout": "1s"}})
@@ -84,10 +84,10 @@ func TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhoeverEvictsAliveUndoesNothing: a node that is cut off from its peers evicts an instance that renews
+// TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride: a node that is cut off from its peers evicts an instance that renews
 // at one of them. What the client told the node afterwards is older than what it told the peer then, and
 // does not outrank it; nor does it undo the operator's override that the evicting node has forgotten.
-func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
+func TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride(t *testing.T) {
 	t.Parallel()
 	const lease = 10 // seconds
 	c, links := newSeparable(t, 3)
@@ -114,9 +114,9 @@ func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatWasSaidLastIsNewerThanACancelBeforeIt: a node misses that an instance was canceled and registered
+// TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater: a node misses that an instance was canceled and registered
 // again. What the client tells it then is newer, and the override that went with the cancel stays gone.
-func TestWhatWasSaidLastIsNewerThanACancelBeforeIt(t *testing.T) {
+func TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater(t *testing.T) {
 	t.Parallel()
 	c, links := newSeparable(t, 3)
 	alone, there := c.Nodes[0], c.Nodes[1]
@@ -205,10 +205,10 @@ func removeAtOnce(t *testing.T, nodes ...*Node) []string {
 	return removed
 }
 
-// TestOneMessageMakesNoNodeDeafToAnother posts, to one node without consensus, messages in the name of
+// TestReplicationMessageInAnotherNodesNameDoesNotShutThatNodeOut posts, to one node without consensus, messages in the name of
 // another whose clocks are far ahead. Who may speak in that name nobody can tell yet; but the node that is
 // meant must be heard as before, by clients of the first, at once and after a restart.
-func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
+func TestReplicationMessageInAnotherNodesNameDoesNotShutThatNodeOut(t *testing.T) {
 	t.Parallel()
 	const lease = 10
 	c := StartCluster(t, Config{AP: true, Nodes: 2})

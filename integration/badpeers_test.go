@@ -68,10 +68,10 @@ func startBadPeer(t *testing.T, treat func(net.Conn)) (url string) {
 	return "http://" + l.Addr().String()
 }
 
-// TestPeersThatMisbehaveDisturbNobody gives a node five datacenters that are none beside a healthy one.
+// TestPeersThatMisbehaveDisturbNoOther gives a node five datacenters that are none beside a healthy one.
 // Everything reaches the healthy one while the others still fail, clients are not kept waiting, and the
 // node says what is wrong with each.
-func TestPeersThatMisbehaveDisturbNobody(t *testing.T) {
+func TestPeersThatMisbehaveDisturbNoOther(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		here := NewCluster(t, Config{AP: ap, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.read-timeout": "1s"}})
@@ -128,9 +128,9 @@ func mustFail(t *testing.T, n *Node, peer, reason string) {
 	})
 }
 
-// TestANodeWithoutConsensusStartsBesideNodesThatMisbehave: there is nobody to copy from, and it goes on
+// TestWithoutConsensusANodeStartsBesidePeersThatMisbehave: there is nobody to copy from, and it goes on
 // with what it has.
-func TestANodeWithoutConsensusStartsBesideNodesThatMisbehave(t *testing.T) {
+func TestWithoutConsensusANodeStartsBesidePeersThatMisbehave(t *testing.T) {
 	t.Parallel()
 	for _, bad := range badPeers {
 		t.Run(bad.name, func(t *testing.T) {
@@ -211,9 +211,9 @@ func (r *tape) hasRenewal() error {
 	return fmt.Errorf("none of %d messages has a heartbeat", len(r.messages))
 }
 
-// TestMessagesThatAreSentAgainChangeNothing records what one datacenter tells another, and plays it when
+// TestReplicationMessageThatIsSentAgainChangesNothing records what one datacenter tells another, and plays it when
 // the instances were cancelled or have changed.
-func TestMessagesThatAreSentAgainChangeNothing(t *testing.T) {
+func TestReplicationMessageThatIsSentAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		here := NewCluster(t, Config{AP: ap, Nodes: 1, DC: "dc1"})
@@ -247,8 +247,8 @@ func TestMessagesThatAreSentAgainChangeNothing(t *testing.T) {
 	})
 }
 
-// TestMessagesOfServersAreBoundedAt8MiB sends one byte more, and as much as is allowed.
-func TestMessagesOfServersAreBoundedAt8MiB(t *testing.T) {
+// TestReplicationMessagesAreBoundedAt8MiB sends one byte more, and as much as is allowed.
+func TestReplicationMessagesAreBoundedAt8MiB(t *testing.T) {
 	t.Parallel()
 	const limit = 8 << 20
 	eachMode(t, func(t *testing.T, ap bool) {

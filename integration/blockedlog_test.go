@@ -66,9 +66,9 @@ func (p *logPipe) block(t *testing.T) {
 	}
 }
 
-// TestALogThatNobodyReadsStopsNeitherANodeNorTheCluster blocks standard error of all nodes, as a log shipper
+// TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster blocks standard error of all nodes, as a log shipper
 // that hangs does, and then gives them something to say.
-func TestALogThatNobodyReadsStopsNeitherANodeNorTheCluster(t *testing.T) {
+func TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster(t *testing.T) {
 	t.Parallel()
 	blockedLogs(t, 1)
 }

@@ -131,7 +131,7 @@ func listed(t *testing.T, addr string) []string {
 	return names
 }
 
-func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
+func TestRegisterCommandRenewsUntilInterrupted(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, fewer(ap, 2))

@@ -132,7 +132,7 @@ func plantedProgram(t *testing.T) string {
 	return path
 }
 
-func TestTheComparisonFindsPlantedFaults(t *testing.T) {
+func TestComparisonFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	program := plantedProgram(t)
 	t.Run("linearizable reads from the node's own state", func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestTheComparisonFindsPlantedFaults(t *testing.T) {
 	})
 }
 
-func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
+func TestComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 	t.Parallel()
 	// The fault is planted, but the program is none that heeds it.
 	c := compareModes(t, Binary(t), "local-reads", "cp,ap", cutOffScenario, restartedScenario)
@@ -182,7 +182,7 @@ func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 
 // The example of the page on scenarios runs as it is. Its limits are not looked at: leases of 3 s and gaps of 5 s
 // tell of the machine, too.
-func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
+func TestScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	t.Parallel()
 	example := need.Got(os.ReadFile("../docs/scenarios/example.yaml"))(t)
 	c := compareModes(t, Binary(t), "", "cp,ap", string(example))

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestOnlyTheDoubledLeaseOutlivesItsDuration renews two instances on a cluster with upstream's lease
+// TestLeaseOutlivesItsDurationOnlyWhenItIsDoubled renews two instances on a cluster with upstream's lease
 // and on one without.
-func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
+func TestLeaseOutlivesItsDurationOnlyWhenItIsDoubled(t *testing.T) {
 	t.Parallel()
 	const lease = 10
 	for _, tc := range []struct {
@@ -83,9 +83,9 @@ func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 	})
 }
 
-// TestUpstreamsFormulaKeepsALoneInstanceForEver brings back what upstream does to a server with few
+// TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver brings back what upstream does to a server with few
 // clients: its threshold of 3 renewals a minute is never exceeded.
-func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
+func TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		cfg := fewer(ap, 2)

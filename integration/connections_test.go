@@ -28,7 +28,7 @@ func askOn(conn net.Conn, in *bufio.Reader, request string) (*http.Response, err
 	return resp, err
 }
 
-func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
+func TestIdleConnectionsOfOneAddressKeepNoClientOut(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{Nodes: 1, AP: true, Settings: map[string]string{"limits.connections": "200"}}).Nodes[0]
 	const probe = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -57,7 +57,7 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 
 // A client with 40 connections sends heartbeats at two nodes while each of them is restarted, and turns to
 // another one when an answer says that the connection ends or that the node cannot be reached.
-func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
+func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Nodes: 2, AP: true})
 	for _, n := range c.Nodes {
@@ -126,9 +126,9 @@ func beats(ctx context.Context, addr string, answered, cut, late *atomic.Int64) 
 	}
 }
 
-// TestIdleConnectionsToTheNodePortsDoNotDelayAFailover opens 600 connections without a certificate to each
+// TestIdleConnectionsToTheNodePortsDelayNoFailover opens 600 connections without a certificate to each
 // node-to-node port, and each anew when it is dropped.
-func TestIdleConnectionsToTheNodePortsDoNotDelayAFailover(t *testing.T) {
+func TestIdleConnectionsToTheNodePortsDelayNoFailover(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, tlsCluster(t, NewCertificates(t)))
 	without := failover(t, c)

@@ -366,8 +366,8 @@ func passing(t *testing.T, c *api.Client, service string) int {
 	return len(value[[]*api.ServiceEntry, *api.QueryMeta](t)(c.Health().Service(service, "", true, nil)))
 }
 
-// TestOneRegistryForEurekaAndConsul: what is registered through one API is found through the other.
-func TestOneRegistryForEurekaAndConsul(t *testing.T) {
+// TestEurekaAndConsulClientsShareOneRegistry: what is registered through one API is found through the other.
+func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "orders-1", Metadata: map[string]string{"zone": "b"}})

@@ -27,9 +27,9 @@ func index(t *testing.T, n *Node) string {
 	return response.Header.Get("X-Rollcall-Index")
 }
 
-// TestDatacentersTellEachOtherEverythingOnceWithoutEcho follows registrations, status changes and
+// TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho follows registrations, status changes and
 // cancels both ways, and then expects both sides to be still: an echo would be a change.
-func TestDatacentersTellEachOtherEverythingOnceWithoutEcho(t *testing.T) {
+func TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		d := StartDatacenters(t, 2, Config{AP: ap})
@@ -70,9 +70,9 @@ func mustBeStill(t *testing.T, nodes []*Node) {
 	})
 }
 
-// TestALeaderKilledInTheMiddleOfChangesLosesNoneForTheOtherDatacenter makes 5,000 changes at one
+// TestDatacenterMissesNoChangeWhenTheOthersLeaderIsKilled makes 5,000 changes at one
 // datacenter while the node that sends them is killed.
-func TestALeaderKilledInTheMiddleOfChangesLosesNoneForTheOtherDatacenter(t *testing.T) {
+func TestDatacenterMissesNoChangeWhenTheOthersLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	const workers, each = 10, 400 // registrations, of which every fourth is canceled: 5,000 changes
 	d := StartDatacenters(t, 2, Config{})
@@ -120,9 +120,9 @@ func change(t *testing.T, n *Node, id string, mortal bool) {
 	expect.OK(t, err)
 }
 
-// TestAnInterruptedLinkTellsItsLagAndHealsByRepair cuts two datacenters for longer than the queues and
+// TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair cuts two datacenters for longer than the queues and
 // the change list reach.
-func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
+func TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair(t *testing.T) {
 	t.Parallel()
 	const long = 3600 // seconds of lease: nobody renews
 	d := StartDatacenters(t, 2, Config{Nodes: 1, Settings: map[string]string{
@@ -198,9 +198,9 @@ func pushOut(t *testing.T, n *Node) {
 	}
 }
 
-// TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy has two clusters look at a third one's
+// TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy has two clusters look at a third one's
 // instance, which dies while the links are cut.
-func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
+func TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy(t *testing.T) {
 	t.Parallel()
 	const lease = 10 // seconds, in which the other cluster has to hear of the instance, and the links are cut
 	for _, tc := range []struct {
@@ -241,7 +241,7 @@ func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
 }
 
 // Between the nodes lies 150 ms each way, from the founding on, with Raft's timeouts as they are by default.
-func TestNodesFarFromEachOtherServeReadsAndWrites(t *testing.T) {
+func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 	t.Parallel()
 	c, _ := newDistantCluster(t, 150*time.Millisecond, nil)
 	var clients sync.WaitGroup
@@ -262,9 +262,9 @@ func TestNodesFarFromEachOtherServeReadsAndWrites(t *testing.T) {
 	clients.Wait()
 }
 
-// TestMadeUpDatacentersAreRefusedInWords has somebody who speaks as a node of the datacenter tell of links that
+// TestDatacentersThatAreMadeUpAreRefusedInWords has somebody who speaks as a node of the datacenter tell of links that
 // there are not. Nothing is kept of them, and what the node is told of its own peer is noted as before.
-func TestMadeUpDatacentersAreRefusedInWords(t *testing.T) {
+func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
 	heard := map[string]int64{"dc2": 1}
@@ -310,9 +310,9 @@ func (n *Node) sendMessage(message []byte) (a wire.Answer, err error) {
 	return a, err
 }
 
-// TestASenderThatIsForgottenIsHeardAgain speaks as a server whose clock went back by ten hours and which does not,
+// TestReplicationSenderThatIsForgottenIsAcceptedAgain speaks as a server whose clock went back by ten hours and which does not,
 // as one of Rollcall does, begin another incarnation. Nothing that it says counts, until an operator has it forgotten.
-func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
+func TestReplicationSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		cfg := steadfast(fewer(ap, 2))

@@ -22,9 +22,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestCallsOfTheDemoServiceNeverFail: of its instances one is killed, and one is asked to end. No call
+// TestDemoServiceCallsNeverFail: of its instances one is killed, and one is asked to end. No call
 // fails, and from the moment at which the caller's list is without an instance no call goes there.
-func TestCallsOfTheDemoServiceNeverFail(t *testing.T) {
+func TestDemoServiceCallsNeverFail(t *testing.T) {
 	t.Parallel()
 	demo := filepath.Join(t.TempDir(), "orders")
 	out, err := exec.Command("go", "build", "-o", demo, "../docs/examples/orders").CombinedOutput()

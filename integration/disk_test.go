@@ -88,8 +88,8 @@ func flipBit(t *testing.T, file string, at int64, bit int) {
 
 func logFile(n *Node) string { return filepath.Join(n.Dir, "raft", "log.db") }
 
-// TestFlippedBitInTheLogIsRefused flips a bit of a value in the log of a follower that was killed.
-func TestFlippedBitInTheLogIsRefused(t *testing.T) {
+// TestRaftLogWithAFlippedBitIsRefused flips a bit of a value in the log of a follower that was killed.
+func TestRaftLogWithAFlippedBitIsRefused(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	n := c.Others(c.Leader())[0]
@@ -214,7 +214,7 @@ func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
 	mustRefuseToStart(t, stray, status.ClusterID, "cluster")
 }
 
-func TestCorruptDataDirectoryIsRefused(t *testing.T) {
+func TestDataDirectoryThatIsCorruptIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, corrupt := range map[string]func(t *testing.T, dir string) (named string){
 		"identity that is not JSON": func(t *testing.T, dir string) string {
@@ -259,7 +259,7 @@ func overwrite(t *testing.T, file, content string) {
 	need.OK(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
-func TestAnOlderCopyOfADataDirectoryIsRefused(t *testing.T) {
+func TestDataDirectoryThatIsAnOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	n := c.Others(c.Leader())[0]

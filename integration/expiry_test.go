@@ -98,8 +98,8 @@ func happened(e *api.Explanation) []string {
 	return what
 }
 
-// TestNothingIsExplainedOfWhatNeverWas asks every node for an instance that nobody registered.
-func TestNothingIsExplainedOfWhatNeverWas(t *testing.T) {
+// TestExplainOfAnInstanceThatNeverWasIs404 asks every node for an instance that nobody registered.
+func TestExplainOfAnInstanceThatNeverWasIs404(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		for _, n := range StartCluster(t, fewer(ap, 1)).Nodes {

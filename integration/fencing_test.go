@@ -196,10 +196,10 @@ func (r *pausedRound) run() error {
 	return nil
 }
 
-// TestAPausedHolderIsFencedOff pauses holders beyond the end of their sessions, a hundred times on twenty
+// TestLockHolderThatWasPausedIsFencedOff pauses holders beyond the end of their sessions, a hundred times on twenty
 // locks: another gets the lock after the lock-delay, and what the paused one writes when it wakes is
 // refused. The history of all of it must be one of locks that are exclusive.
-func TestAPausedHolderIsFencedOff(t *testing.T) {
+func TestLockHolderThatWasPausedIsFencedOff(t *testing.T) {
 	t.Parallel()
 	const locks, rounds = 20, 5
 	c := StartCluster(t, steadfast(Config{}))

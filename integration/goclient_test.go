@@ -31,9 +31,9 @@ func toAll(what happening) func(c *Cluster) (client.Config, happening) {
 	return func(c *Cluster) (client.Config, happening) { return client.Config{Servers: urls(c.Nodes...)}, what }
 }
 
-// TestAServiceStaysRegisteredAndCallable: whatever happens to the servers, the instance stays in their
+// TestGoClientKeepsAServiceRegisteredAndCallable: whatever happens to the servers, the instance stays in their
 // lists, or comes back, and calls through the round tripper never fail.
-func TestAServiceStaysRegisteredAndCallable(t *testing.T) {
+func TestGoClientKeepsAServiceRegisteredAndCallable(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []goScenario{
 		{name: "the leader is killed", prepare: toAll(killTheLeader)},
@@ -158,9 +158,9 @@ func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
 	c.WaitReady()
 }
 
-// TestAServiceRegistersAgainAfterItsEviction: a service that the cluster does not hear of for longer than
+// TestGoClientRegistersAgainAfterAnEviction: a service that the cluster does not hear of for longer than
 // its lease is evicted, told 404 when it is heard again, and back at once.
-func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
+func TestGoClientRegistersAgainAfterAnEviction(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, Config{AP: ap})
@@ -200,8 +200,8 @@ func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 	})
 }
 
-// TestDrainedServiceIsCalledByNobody: Drain returns when every node shows it, and Close then takes it out.
-func TestDrainedServiceIsCalledByNobody(t *testing.T) {
+// TestGoClientsDoNotCallADrainedService: Drain returns when every node shows it, and Close then takes it out.
+func TestGoClientsDoNotCallADrainedService(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, Config{AP: ap})
@@ -222,9 +222,9 @@ func TestDrainedServiceIsCalledByNobody(t *testing.T) {
 	})
 }
 
-// TestTheGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
+// TestGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
 // need nothing of Rollcall's; what does says so.
-func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
+func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Nodes: 1, AP: true}) // the server wants to be a client of somebody
 	eureka := startEurekaServer(t, FreeAddr(t), c.Nodes[0], "--eureka.server.response-cache-update-interval-ms=500")
@@ -262,9 +262,9 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	}
 }
 
-// TestTheListOnDiskServesWhileNobodyAnswers: a process that starts during an outage begins with the last
+// TestGoClientUsesItsListOnDiskWhileNoNodeResponds: a process that starts during an outage begins with the last
 // list of the one before it.
-func TestTheListOnDiskServesWhileNobodyAnswers(t *testing.T) {
+func TestGoClientUsesItsListOnDiskWhileNoNodeResponds(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	config := client.Config{Servers: urls(c.Nodes...)}

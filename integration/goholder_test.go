@@ -124,10 +124,10 @@ func (r *goPause) check(first goHolderReply, h heir) error {
 	return nil
 }
 
-// TestAPausedHolderByGoFindsItsLockLostAtTheFirstLook pauses holders beyond their TTL, and lets them go on
+// TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause pauses holders beyond their TTL, and lets them go on
 // when another has the lock, without a lock-delay in between. The first thing that they do is to look,
 // before any timer or answer can have told them.
-func TestAPausedHolderByGoFindsItsLockLostAtTheFirstLook(t *testing.T) {
+func TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	for kind := range goLocks {
@@ -189,8 +189,8 @@ func report(t *testing.T, all []*goPause) {
 	t.Logf("%d pauses: others had the lock at least %v after the holder's deadline; first looks came from %v after that on", len(all), margin, late)
 }
 
-// TestAHolderByGoThatWasPausedBrieflyStillHolds: a pause shorter than the TTL costs nothing.
-func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
+// TestGoClientLockIsStillHeldAfterABriefPause: a pause shorter than the TTL costs nothing.
+func TestGoClientLockIsStillHeldAfterABriefPause(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	for kind := range goLocks {

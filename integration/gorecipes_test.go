@@ -120,16 +120,16 @@ func raise(peak *atomic.Int64, n int64) {
 	}
 }
 
-// TestGoAndConsulsClientExcludeEachOther: package client, with Recipe, and Consul's official client contend
+// TestLocksOfGoAndConsulsClientsExcludeEachOther: package client, with Recipe, and Consul's official client contend
 // for one lock at three nodes.
-func TestGoAndConsulsClientExcludeEachOther(t *testing.T) {
+func TestLocksOfGoAndConsulsClientsExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	most := contest(t, contenders(t, StartCluster(t, steadfast(Config{})), "shared", 0), 5)
 	expect.That(t, most == 1, "%d held the lock at a time, want 1", most)
 }
 
-// TestGoAndConsulsClientShareASemaphore is the same for a semaphore of three.
-func TestGoAndConsulsClientShareASemaphore(t *testing.T) {
+// TestSemaphoreIsSharedByGoAndConsulsClients is the same for a semaphore of three.
+func TestSemaphoreIsSharedByGoAndConsulsClients(t *testing.T) {
 	t.Parallel()
 	const limit = 3
 	c := StartCluster(t, steadfast(Config{}))
@@ -142,8 +142,8 @@ func TestGoAndConsulsClientShareASemaphore(t *testing.T) {
 	}
 }
 
-// TestGoAndConsulsClientSeeEachOther: each sees what the other holds, and what it says of it.
-func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
+// TestLocksOfGoAndConsulsClientsAreShownToEachOther: each sees what the other holds, and what it says of it.
+func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	ours, theirs := goClient(t, client.Config{Servers: []string{c.Nodes[0].URL()}}), consulClient(t, c.Nodes[1])
@@ -201,9 +201,9 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	need.OK(t, another.Release())
 }
 
-// TestTheLockCommandTakesPartInConsulsRecipes: what rollcall lock and semaphore hold with --recipe,
+// TestLockCommandTakesPartInConsulsRecipes: what rollcall lock and semaphore hold with --recipe,
 // Consul's client waits for.
-func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
+func TestLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	for name, args := range map[string][]string{

@@ -42,7 +42,7 @@ func killLeader(t *testing.T, c *Cluster, l *load) {
 	l.awaitProgress(t)
 }
 
-func TestLeaderKilledAgainAndAgain(t *testing.T) {
+func TestLeaderKilledAgainAndAgainLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	l := startLoad(t, 10, 40, 8, c.Others(c.Leader()))
@@ -112,7 +112,7 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 	return listing
 }
 
-func TestWholeClusterKilledNobodyEvicted(t *testing.T) {
+func TestClusterThatIsKilledAsAWholeEvictsNoLiveInstance(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		const lease, mortal = 10, 6 // seconds: of those who renew, and of the dead one
@@ -150,9 +150,9 @@ func awaitEviction(t *testing.T, c *Cluster, id string, lease int, from time.Tim
 	t.Logf("%s went %v after the end of its lease of %d s", id, late, lease)
 }
 
-// TestARestartedNodeBringsNoDeadInstanceBack: an instance dies while one of two nodes without consensus is
+// TestWithoutConsensusARestartedNodeBringsNoDeadInstanceBack: an instance dies while one of two nodes without consensus is
 // down. Its lease there is as young as when the node stopped.
-func TestARestartedNodeBringsNoDeadInstanceBack(t *testing.T) {
+func TestWithoutConsensusARestartedNodeBringsNoDeadInstanceBack(t *testing.T) {
 	t.Parallel()
 	const lease = 10
 	awayWhileOneDies(t, lease, 0, func(t *testing.T, away *Node) func() {
@@ -232,9 +232,9 @@ func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// TestANodeWithoutConsensusStopsGracefullyUnderLoad: what it acknowledged and has not told yet it has on
+// TestWithoutConsensusANodeStopsGracefullyUnderLoad: what it acknowledged and has not told yet it has on
 // disk, and tells it when it is back.
-func TestANodeWithoutConsensusStopsGracefullyUnderLoad(t *testing.T) {
+func TestWithoutConsensusANodeStopsGracefullyUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"replication.max-delay": "2s", "data.sync": "none"}})
 	l := startLoad(t, 10, 10, 4, c.Nodes)

@@ -195,7 +195,7 @@ func visualizeAs(t *testing.T, model porcupine.Model, info porcupine.Linearizati
 	return "open " + file.Name()
 }
 
-func TestInstanceModelFindsAStaleRead(t *testing.T) {
+func TestLinearizabilityModelFindsAStaleRead(t *testing.T) {
 	stale := []porcupine.Operation{
 		{ClientId: 1, Input: call{action: register, key: "k", value: 1}, Output: reply{}, Call: 0, Return: 1},
 		{ClientId: 1, Input: call{action: cancel, key: "k"}, Output: reply{}, Call: 2, Return: 3},

@@ -170,7 +170,7 @@ func mustHaveForgotten(t *testing.T, c *Cluster) {
 	}
 }
 
-func TestStaleWithoutQuorumServesStockClientsInAMinority(t *testing.T) {
+func TestMinorityServesStockClientsByStaleWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Settings: map[string]string{"reads.eureka": "stale-without-quorum"}})
 	left := c.Others(c.Leader())[0]

@@ -17,9 +17,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestNoNodeTakesAPauseOfTheWholeClusterForAHungDisk pauses all machines at once, as a snapshot of a host or
+// TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk pauses all machines at once, as a snapshot of a host or
 // a frozen storage does, for longer than a disk may hang.
-func TestNoNodeTakesAPauseOfTheWholeClusterForAHungDisk(t *testing.T) {
+func TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk(t *testing.T) {
 	t.Parallel()
 	pausedTogether(t, 2)
 }
@@ -55,9 +55,9 @@ func pausedTogether(t *testing.T, times int) {
 	l.check(t, c.Nodes)
 }
 
-// TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites makes the leader's next write to its disk take
+// TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites makes the leader's next write to its disk take
 // longer than any is waited for.
-func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
+func TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, Config{})
 	for _, n := range c.Nodes {
@@ -98,7 +98,7 @@ const (
 	enough     = 300
 )
 
-func TestWokenLeaderNeverAnswersStale(t *testing.T) {
+func TestPausedLeaderServesNoStaleReadWhenItWakes(t *testing.T) {
 	t.Parallel()
 	const stops, wanted = 20, 1000
 	c := StartCluster(t, Config{})

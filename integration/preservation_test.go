@@ -196,10 +196,10 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	})
 }
 
-// TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an
+// TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an
 // election last, so that the lease has ended when the hold does. Without consensus the node that was told
 // of the hold dies, and the others have it from there.
-func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
+func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 	t.Parallel()
 	const hold = 25 * time.Second // a busy cluster takes some of it for the election
 	eachMode(t, func(t *testing.T, ap bool) {

@@ -22,7 +22,7 @@ func consulService(t *testing.T, id, name, address string, port int, check map[s
 	return body
 }
 
-func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
+func TestProbesCallOnlyWhatTheirServiceRegistered(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 100)
 	internal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +73,7 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 	}
 }
 
-func TestChecksThatHangForYearsStopNoOtherProbe(t *testing.T) {
+func TestProbesThatHangStopNoOtherProbe(t *testing.T) {
 	t.Parallel()
 	silent := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t) // its backlog accepts, and nobody answers
 	t.Cleanup(func() { silent.Close() })

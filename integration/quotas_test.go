@@ -42,10 +42,10 @@ func fill(t *testing.T, c *Cluster, limit string, method string, request func(i 
 	return taken
 }
 
-// TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn: sessions without a TTL, nodes of the catalog and keys fill a cluster
+// TestQuotasBoundWhatIsStoredAndLetTheRestGoOn: sessions without a TTL, nodes of the catalog and keys fill a cluster
 // up to their limits. All nodes refuse more in words, take everything that adds nothing, and have room again when
 // something was deleted.
-func TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn(t *testing.T) {
+func TestQuotasBoundWhatIsStoredAndLetTheRestGoOn(t *testing.T) {
 	t.Parallel()
 	cfg := steadfast(Config{})
 	maps.Copy(cfg.Settings, map[string]string{"limits.state-bytes": "300000", "limits.sessions": "20", "limits.nodes": "10"})
@@ -176,9 +176,9 @@ func attack(t *testing.T, nodes []*Node) {
 	}
 }
 
-// TestSmallRequestsThatMakeMuchAreRefused: each is refused by every node, also twenty at once, nobody ceases to
+// TestQuotasRefuseSmallRequestsThatMakeMuch: each is refused by every node, also twenty at once, nobody ceases to
 // lead, and no process becomes large.
-func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
+func TestQuotasRefuseSmallRequestsThatMakeMuch(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{})) // so that the machine changes no leader
 	leader := c.Leader()
@@ -286,9 +286,9 @@ func readTheLargest(t *testing.T, c *Cluster, paths ...string) (n *Node, stored 
 	return n, stored
 }
 
-// TestTheLargestAnswersAtOnceTakeBoundedMemory: twenty at once of each answer that shows much wait for each other, or
+// TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce: twenty at once of each answer that shows much wait for each other, or
 // are refused, before they take all memory of a node.
-func TestTheLargestAnswersAtOnceTakeBoundedMemory(t *testing.T) {
+func TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	weigh(t, c, 300, 0, 20)
@@ -313,10 +313,10 @@ func memoryGivenBackRound(t *testing.T) {
 // unfinishedFor is how long a node waits for the rest of a request. A busy machine may take longer for a flood.
 const unfinishedFor = 15 * time.Second
 
-// TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly has one address send batches of three megabytes on six
+// TestBatchSenderThatFloodsANodeWaitsOnlyForItself has one address send batches of three megabytes on six
 // connections, while a batch that it never finishes has its share. It is told why it has to wait; the batches of
 // another address, and heartbeats even of the same one, get through.
-func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
+func TestBatchSenderThatFloodsANodeWaitsOnlyForItself(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
 	mustRegister(t, n, Instance{App: "ORDERS", ID: "o1"})

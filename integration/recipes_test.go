@@ -74,7 +74,7 @@ func (n *Node) keys(path string) ([]key, Response, error) {
 	return nil, response, fmt.Errorf("GET /v1/kv/%s: %v", path, response)
 }
 
-func TestRecipeOfTheMutex(t *testing.T) {
+func TestLockByConsulsRecipeOfTheMutex(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	a, b, d := c.Nodes[0], c.Nodes[1], c.Nodes[2]

@@ -29,9 +29,9 @@ func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
 	expect.That(t, response.Status != 200, "plain HTTP on the TLS port: %v, want a refusal", response)
 }
 
-// TestNodesWithoutConsensusTellEachOtherOverMutualTLS: they show each other certificates, and to clients
+// TestWithoutConsensusNodesReplicateOverMutualTLS: they show each other certificates, and to clients
 // that have none they are closed.
-func TestNodesWithoutConsensusTellEachOtherOverMutualTLS(t *testing.T) {
+func TestWithoutConsensusNodesReplicateOverMutualTLS(t *testing.T) {
 	t.Parallel()
 	ca := NewCertificates(t)
 	ca.PresentTo(t)

@@ -166,7 +166,7 @@ func pauseTrials(t *testing.T, c *Cluster, name string, count int) int {
 	return held(t, c, trials)
 }
 
-func TestWhatWasAnsweredUnknownDoesNotTakeEffectLater(t *testing.T) {
+func TestWriteOfUnknownOutcomeDoesNotTakeEffectLater(t *testing.T) {
 	t.Parallel()
 	trials, cuts := 1, []time.Duration{6 * time.Second}
 	if text := os.Getenv(trialsEnv); text != "" {
@@ -215,9 +215,9 @@ func delayedAnswersRound(t *testing.T) {
 	t.Logf("%d of %d writes were answered 504", unknown, 3*atOnce)
 }
 
-// TestANodeThatWasPausedDoesNotPerformWhatItsClientsHaveGivenUp leaves requests in the sockets of a node
+// TestWriteThatWasGivenUpDuringAPauseIsNotPerformed leaves requests in the sockets of a node
 // that stands still.
-func TestANodeThatWasPausedDoesNotPerformWhatItsClientsHaveGivenUp(t *testing.T) {
+func TestWriteThatWasGivenUpDuringAPauseIsNotPerformed(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	paused := c.Others(c.Leader())[0]

@@ -223,9 +223,9 @@ func (r *recorder) check(t *testing.T, changes func() []api.Change) {
 	t.Logf("%d of %d registrations acknowledged, %d changes seen", len(r.acked), len(r.tried), len(seen))
 }
 
-// TestEveryNodeStreamsTheSameEvents compares the streams of all nodes, byte by byte, and without
+// TestWatchStreamsOfAllNodesHaveTheSameEvents compares the streams of all nodes, byte by byte, and without
 // consensus what happened to whom.
-func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
+func TestWatchStreamsOfAllNodesHaveTheSameEvents(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, fewer(ap, 2))

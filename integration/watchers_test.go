@@ -56,10 +56,10 @@ func (s *sloth) wake() (events []Event, err error) {
 	return events, err
 }
 
-// TestSlowWatchersAreSentAwayAndDelayNobody has a thousand watchers on three nodes, of which a hundred
+// TestWatchersThatAreSlowAreSentAwayAndDelayNoOther has a thousand watchers on three nodes, of which a hundred
 // do not read; without consensus fewer on one node. Megabytes that only these asked for make the nodes
 // wait for them. Half of them wake in time to be told to fetch everything, the others are cut off.
-func TestSlowWatchersAreSentAwayAndDelayNobody(t *testing.T) {
+func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		if ap {

@@ -31,7 +31,7 @@ func browse(t *testing.T, n *Node, method, path, host, contentType string, body 
 	return resp.StatusCode, string(need.Got(io.ReadAll(resp.Body))(t))
 }
 
-func TestWebPagesOfOthersNeitherWriteNorRead(t *testing.T) {
+func TestWebPagesOfOtherSitesNeitherWriteNorRead(t *testing.T) {
 	t.Parallel()
 	for _, ap := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ap %v", ap), func(t *testing.T) {

@@ -82,7 +82,7 @@ func complete(t *testing.T, got *trial.Trial) {
 	}
 }
 
-func TestTheDeadAreAwaitedUntilTheirLeasesEnd(t *testing.T) {
+func TestRunWaitsUntilTheLeasesOfTheDeadHaveEnded(t *testing.T) {
 	died := trial.Fault{Kind: scenario.Die, From: 2e6, To: 2e6}
 	back := trial.Fault{Kind: scenario.Kill, From: 1e6, To: 4e6, Ready: 5e6}
 	for _, tt := range []struct {
@@ -101,7 +101,7 @@ func TestTheDeadAreAwaitedUntilTheirLeasesEnd(t *testing.T) {
 	}
 }
 
-func TestTrialsThatCannotBeCompletedAreNotedAndEndNothing(t *testing.T) {
+func TestRunRecordsATrialThatFailedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	paused := small()
 	paused.Faults = []scenario.Fault{{At: scenario.Moment{Percent: 50}, For: scenario.Moment{Percent: 10}, Kind: scenario.Pause, Nodes: "node1"}}
@@ -124,7 +124,7 @@ func TestTrialsThatCannotBeCompletedAreNotedAndEndNothing(t *testing.T) {
 	expect.That(t, len(c.Trials[0].Series) != 0 && len(c.Trials[2].Series) != 0, "what was measured before the failure is lost")
 }
 
-func TestTheFirstClusterThatCannotBeStartedIsAnError(t *testing.T) {
+func TestRunFailsIfItsFirstClusterCannotBeStarted(t *testing.T) {
 	t.Parallel()
 	l := &launcher{t: t, change: func(int, *fakeCluster) error { return errors.New("no such binary") }}
 	_, err := Run(t.Context(), configOf(l, small()))
@@ -133,7 +133,7 @@ func TestTheFirstClusterThatCannotBeStartedIsAnError(t *testing.T) {
 	expect.That(t, len(l.specs) == 1, "%d clusters were tried, want 1", len(l.specs))
 }
 
-func TestRegistrationsThatNobodyTakesEndTheTrial(t *testing.T) {
+func TestTrialEndsIfNoNodeAcceptsItsRegistrations(t *testing.T) {
 	t.Parallel()
 	c := startFake(t)
 	c.refuse = true
@@ -173,7 +173,7 @@ func TestRunEndsWithItsContextAndClosesTheCluster(t *testing.T) {
 	expect.That(t, closed == 1, "the cluster was closed %d times, want once", closed)
 }
 
-func TestScenariosThatDoNotFitAreRefusedBeforeAnythingStarts(t *testing.T) {
+func TestRunRefusesScenariosThatDoNotFitBeforeAnythingStarts(t *testing.T) {
 	s := small()
 	s.Faults = []scenario.Fault{{At: scenario.Moment{Fixed: 2 * time.Second}, Kind: scenario.Die, Instances: "1"}}
 	l := &launcher{t: t}
@@ -389,7 +389,7 @@ func statusNodes(t *testing.T, answers ...string) []Node {
 	return nodes
 }
 
-func TestTheLeaderIsThatOfTheNewestTerm(t *testing.T) {
+func TestLeaderIsThatOfTheNewestTerm(t *testing.T) {
 	nodes := statusNodes(t,
 		`{"leader": "node1", "term": 3, "quorum": true}`,
 		`{"leader": "node3", "term": 4, "quorum": true}`,
@@ -399,7 +399,7 @@ func TestTheLeaderIsThatOfTheNewestTerm(t *testing.T) {
 	expect.That(t, got == 2 && err == nil, "leader is %d, %v, want 2", got, err)
 }
 
-func TestTheLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
+func TestLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
 	nodes := statusNodes(t,
 		`{"leader": "node1", "term": 3, "quorum": true}`,
 		`{"leader": "node2", "term": 4, "quorum": true}`,
@@ -409,7 +409,7 @@ func TestTheLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
 	expect.That(t, got == 0 && err == nil, "leader is %d, %v, want 0", got, err)
 }
 
-func TestAnElectionIsAwaited(t *testing.T) {
+func TestLeaderIsAwaitedDuringAnElection(t *testing.T) {
 	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) < 3 {
@@ -424,7 +424,7 @@ func TestAnElectionIsAwaited(t *testing.T) {
 	expect.That(t, got == 0 && err == nil, "leader is %d, %v, want 0", got, err)
 }
 
-func TestNoLeaderIsAnError(t *testing.T) {
+func TestLeaderThatIsNotElectedInTimeIsAnError(t *testing.T) {
 	nodes := statusNodes(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -465,7 +465,7 @@ func TestTurnsAlternateTheModes(t *testing.T) {
 	}
 }
 
-func TestModesShareTheSeedOfARoundAndNothingElseDoes(t *testing.T) {
+func TestTurnsOfARoundShareTheirSeedAndNoOthersDo(t *testing.T) {
 	c := Config{
 		Plan:      trial.Plan{Seed: 7, Modes: []scenario.Mode{scenario.CP, scenario.AP}},
 		Scenarios: []scenario.Scenario{{Name: "a", Rounds: 2}, {Name: "b", Rounds: 1}},

@@ -124,7 +124,7 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 	}
 }
 
-func TestCutDatacentersLoseEveryLinkBetweenThem(t *testing.T) {
+func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]"), 10*time.Second)
@@ -143,7 +143,7 @@ func TestCutDatacentersLoseEveryLinkBetweenThem(t *testing.T) {
 }
 
 // What is acknowledged before the healing must be told from what comes after it.
-func TestTheMarkComesBeforeTheFaultIsUndone(t *testing.T) {
+func TestFaultIsUndoneAfterTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second)
@@ -152,7 +152,7 @@ func TestTheMarkComesBeforeTheFaultIsUndone(t *testing.T) {
 	})
 }
 
-func TestWithoutConsensusTheFirstNodeStandsForTheLeader(t *testing.T) {
+func TestFaultOfTheLeaderStrikesTheFirstNodeWithoutConsensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: leader}]"), 10*time.Second)
@@ -163,7 +163,7 @@ func TestWithoutConsensusTheFirstNodeStandsForTheLeader(t *testing.T) {
 	})
 }
 
-func TestAFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing.T) {
+func TestFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: leader}\n- {at: 3s, kind: die, instances: 1}"), 10*time.Second)
@@ -190,7 +190,7 @@ func TestFaultsThatFailAreReportedAndUndone(t *testing.T) {
 	})
 }
 
-func TestANodeThatDoesNotStartIsGivenUp(t *testing.T) {
+func TestFaultWhoseNodeDoesNotStartAgainIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{starts: time.Hour}
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: node1}]"), 10*time.Second)
@@ -200,7 +200,7 @@ func TestANodeThatDoesNotStartIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestInjectionEndsWithItsContext(t *testing.T) {
+func TestFaultInjectionEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 5s, kind: pause, nodes: node1}, {at: 7s, kind: die, instances: 1}]\nstorms: [{at: 2s, for: 5s, load: {reads: 0}}]"), 10*time.Second)
@@ -214,7 +214,7 @@ func TestInjectionEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestTheFaultsUnderWayAreThoseThatHold(t *testing.T) {
+func TestFaultsUnderWayAreThoseThatHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 4s, kind: pause, nodes: node1}, {at: 2s, for: 1s, kind: flap, instances: 30}]"), 10*time.Second)

@@ -67,7 +67,7 @@ var (
 	writeRequest = []byte("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 )
 
-func TestACallEndsAsItsTriesDid(t *testing.T) {
+func TestCallEndsAsItsTriesDid(t *testing.T) {
 	const (
 		patient   = time.Minute
 		impatient = time.Second // which the answer of the next node must come within
@@ -129,14 +129,14 @@ func TestACallEndsAsItsTriesDid(t *testing.T) {
 	}
 }
 
-func TestACallAfterItsContextHasEndedSendsNothing(t *testing.T) {
+func TestCallAfterTheEndOfItsContextSendsNothing(t *testing.T) {
 	s := standIn(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	expect.Equal(t, newCaller(t, time.Minute, addrOf(s)).call(ctx, readRequest, false).outcome, trial.Unreached, "got")
 }
 
-func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
+func TestCallHasTheBodyOfItsResponse(t *testing.T) {
 	first := true
 	s := standIn(t, func(w http.ResponseWriter, _ *http.Request) {
 		if first {
@@ -151,7 +151,7 @@ func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
 	}
 }
 
-func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
+func TestCallsSkipANodeThatFailedForAWhile(t *testing.T) {
 	const timeout = time.Second // in which the request must be sent to the silent one
 	for _, tc := range []struct {
 		name  string
@@ -188,7 +188,7 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 }
 
 // A connection that ended while nothing was under way says nothing of a call: nothing was sent over it.
-func TestAConnectionThatEndedMeanwhileIsReplaced(t *testing.T) {
+func TestCallReplacesAConnectionThatEndedMeanwhile(t *testing.T) {
 	s := standIn(t, func(http.ResponseWriter, *http.Request) {})
 	c := newCaller(t, time.Minute, addrOf(s))
 	need.Equal(t, c.call(t.Context(), writeRequest, false).outcome, trial.Done, "got")
@@ -200,7 +200,7 @@ func TestAConnectionThatEndedMeanwhileIsReplaced(t *testing.T) {
 	expect.That(t, r.outcome == trial.Done && !r.doubtful, "got %s, doubtful %t, want %s", r.outcome, r.doubtful, trial.Done)
 }
 
-func TestACallAllocatesNothing(t *testing.T) {
+func TestCallAllocatesNothing(t *testing.T) {
 	c := newCaller(t, time.Minute, bareNode(t))
 	got := testing.AllocsPerRun(200, func() {
 		if r := c.call(t.Context(), readRequest, false); r.outcome != trial.Done {
@@ -240,7 +240,7 @@ func answerAll(conn net.Conn) {
 	}
 }
 
-func TestALoadThatCannotBeIsRefused(t *testing.T) {
+func TestLoadThatCannotBeIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
 		config     Config
@@ -253,7 +253,7 @@ func TestALoadThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestASplitDividesNodesAndTheirClients(t *testing.T) {
+func TestSplitDividesNodesAndTheirClients(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		splits [][]int
@@ -280,7 +280,7 @@ func TestASplitDividesNodesAndTheirClients(t *testing.T) {
 	}
 }
 
-func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
+func TestSplitAbortsCallsThatCrossIt(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		nodes   []int // that are cut off
@@ -315,7 +315,7 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 	}
 }
 
-func TestWhatASplitTookIsAskedAgainAfterTheJoin(t *testing.T) {
+func TestSplitNodesAreCalledAgainAfterTheJoin(t *testing.T) {
 	c := newCaller(t, time.Minute, refuses(t), statusServer(t, 200))
 	c.load.Reach.Split([]int{0})
 	r := c.call(t.Context(), readRequest, false)

@@ -237,7 +237,7 @@ func TestRegisterSaysHowManyWereNotRegisteredInTime(t *testing.T) {
 	expect.That(t, err != nil && err.Error() == want, "error %v, want %s", err, want)
 }
 
-func TestInstancesAreSpreadOverNodesAndApplications(t *testing.T) {
+func TestFleetIsSpreadOverNodesAndApplications(t *testing.T) {
 	for _, tc := range []struct{ instances, apps, callers int }{
 		{instances: 30, apps: 3, callers: 30},
 		{instances: 1000, apps: 100, callers: 768},
@@ -259,7 +259,7 @@ func TestInstancesAreSpreadOverNodesAndApplications(t *testing.T) {
 	}
 }
 
-func TestEveryInstanceIsRenewedInTurnAtItsHome(t *testing.T) {
+func TestFleetRenewsEveryInstanceInTurnAtItsHome(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Instances: 7})
 	l.Connections = 4 // fewer than instances
@@ -282,7 +282,7 @@ func TestEveryInstanceIsRenewedInTurnAtItsHome(t *testing.T) {
 	}
 }
 
-func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
+func TestChurnInstancesAreRenewedAndCanceled(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 10})
 	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 1550*time.Millisecond
@@ -313,7 +313,7 @@ func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
 	}
 }
 
-func TestRegisteredInstancesAreRenewedWhileTheOthersAreRegistered(t *testing.T) {
+func TestRegisterRenewsInstancesWhileTheOthersAreRegistered(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := newTestLoad(t, c, scenario.Load{Instances: 2})
 	l.fleet.interval = 20 * time.Millisecond
@@ -330,7 +330,7 @@ func TestRegisteredInstancesAreRenewedWhileTheOthersAreRegistered(t *testing.T) 
 }
 
 // What the nodes should hold must not change any more while they are asked for it.
-func TestNobodyLeavesAfterTheEndOfTheLoad(t *testing.T) {
+func TestChurnCancelsNoInstanceAfterTheEndOfTheLoad(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 100})
 	l.fleet.interval, l.fleet.stay = 50*time.Millisecond, 150*time.Millisecond
@@ -349,7 +349,7 @@ func TestNobodyLeavesAfterTheEndOfTheLoad(t *testing.T) {
 	expect.That(t, got == stayed, "%d of %d instances are registered after the time of their stay, want all", got, stayed)
 }
 
-func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
+func TestCancelThatIsNotFoundCountsAsTheEndOfItsInstance(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := newTestLoad(t, c, scenario.Load{Registers: 1})
 	l.fleet.stay = 0
@@ -365,7 +365,7 @@ func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
 	expect.That(t, got == 1, "%d cancels, want 1", got)
 }
 
-func TestWhatWasPlannedLastHolds(t *testing.T) {
+func TestAgendaHoldsWhatWasPlannedLast(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 2}}))(t)
 	f, now := l.fleet, time.Now()
 	soon, late := now.Add(time.Second), now.Add(2*time.Second)
@@ -387,7 +387,7 @@ func TestWhatWasPlannedLastHolds(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatIsNotKnownRegistersAgainAtOnce(t *testing.T) {
+func TestFleetRegistersAnUnknownInstanceAgainAtOnce(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{Instances: 4})
 	i := l.fleet.lasting[2]
@@ -402,7 +402,7 @@ func TestAnInstanceThatIsNotKnownRegistersAgainAtOnce(t *testing.T) {
 	expect.That(t, got == 2, "%d heartbeats, want 2", got)
 }
 
-func TestAnInstanceThatIsNotRegisteredIsNotRenewed(t *testing.T) {
+func TestFleetDoesNotRenewAnInstanceThatIsNotRegistered(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	c.remove(l.fleet.lasting[0].id)
@@ -418,7 +418,7 @@ func TestAnInstanceThatIsNotRegisteredIsNotRenewed(t *testing.T) {
 	expect.That(t, got == 1, "%d heartbeats, want none after the one that was not found", got)
 }
 
-func TestAnUncertainRegistrationIsRepeatedInTheNextVersion(t *testing.T) {
+func TestRegistrationThatIsUncertainIsRepeatedInTheNextVersion(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	i := l.fleet.lasting[0]
@@ -435,7 +435,7 @@ func TestAnUncertainRegistrationIsRepeatedInTheNextVersion(t *testing.T) {
 	eventually(t, "its client renews it", func() bool { beat(t, l); return len(c.requests(http.MethodPut, i.id)) > 1 })
 }
 
-func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
+func TestBookKnowsOfTriesThatMayTakeEffectLate(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		a       callResult
@@ -462,7 +462,7 @@ func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
 	}
 }
 
-func TestTheDeadSendNothingAnyMore(t *testing.T) {
+func TestDeadInstancesSendNothing(t *testing.T) {
 	for _, tc := range []struct {
 		which string
 		want  int
@@ -484,7 +484,7 @@ func TestTheDeadSendNothingAnyMore(t *testing.T) {
 	}
 }
 
-func TestADeadInstanceWasLastHeardOfByItsHeartbeat(t *testing.T) {
+func TestDeadInstanceGaveItsLastSignOfLifeByItsHeartbeat(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	id, began := l.fleet.lasting[0].id, time.Now()
@@ -495,7 +495,7 @@ func TestADeadInstanceWasLastHeardOfByItsHeartbeat(t *testing.T) {
 	expect.That(t, len(d) == 1 && d[0].Last >= 0, "departures %+v, want one, last heard of after its registration", d)
 }
 
-func TestWhoIsStruckWhileAtWorkIsDeadWhenThatHasEnded(t *testing.T) {
+func TestDeadInstanceThatWasAtWorkDiedWhenThatHadEnded(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	i := l.fleet.lasting[0]
@@ -506,7 +506,7 @@ func TestWhoIsStruckWhileAtWorkIsDeadWhenThatHasEnded(t *testing.T) {
 	expect.That(t, !l.Book.Alive(i.id), "it lives by the book, though its client has stopped")
 }
 
-func TestWhomAFaultStrikesIsDrawnByTheSeed(t *testing.T) {
+func TestFaultDrawsItsInstancesByTheSeed(t *testing.T) {
 	dead := func(seed uint64) (numbers []int) {
 		l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 100}, Seed: seed}))(t)
 		need.Got(l.Die("10%"))(t)
@@ -523,7 +523,7 @@ func TestWhomAFaultStrikesIsDrawnByTheSeed(t *testing.T) {
 	expect.That(t, !slices.Equal(a, b), "seeds 1 and 2 draw %v", a)
 }
 
-func TestOnlyTheLivingAreStruckAndWhatIsNoPartOfThemIsAnError(t *testing.T) {
+func TestFaultStrikesOnlyTheLivingAndRefusesWhatIsNoPartOfThem(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 4})
 	if n, err := l.Die("3"); n != 3 || err != nil {
@@ -538,7 +538,7 @@ func TestOnlyTheLivingAreStruckAndWhatIsNoPartOfThemIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheSilentRegisterWhenTheyBeginAnew(t *testing.T) {
+func TestSilentInstancesRegisterWhenTheyBeginAnew(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{Instances: 10})
 	tended(t, l.fleet)
@@ -581,7 +581,7 @@ func TestFlappingInstancesCancelAndRegisterInTurnAndEndRegistered(t *testing.T) 
 	eventually(t, "all are renewed", func() bool { beat(t, l); return len(c.requests(http.MethodPut, "")) >= 4 })
 }
 
-func TestACancelIsRepeatedUntilItIsCertain(t *testing.T) {
+func TestCancelIsRepeatedUntilItIsCertain(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	tries := 0
 	c.decide(func(s seen) int {

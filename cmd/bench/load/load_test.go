@@ -40,7 +40,7 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 	return r, body
 }
 
-func TestARegistrationIsWhatAServerReads(t *testing.T) {
+func TestRequestOfARegistrationIsWhatAServerReads(t *testing.T) {
 	r, body := parse(t, anInstance.registration(42))
 	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/v2/apps/LOAD-003", "%s %s, want POST to the application", r.Method, r.URL)
 	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, anInstance.app))(t)
@@ -55,7 +55,7 @@ func TestARegistrationIsWhatAServerReads(t *testing.T) {
 	expect.That(t, len(body) >= 950 && len(body) <= 1300, "%d bytes, want about 1 KB: %s", len(body), body)
 }
 
-func TestBodylessRequestsNameTheInstance(t *testing.T) {
+func TestRequestsWithoutABodyNameTheInstance(t *testing.T) {
 	path := "/eureka/v2/apps/LOAD-003/LOAD-003-000025.cluster.example.internal:8080"
 	for _, tc := range []struct {
 		name, method, query string
@@ -74,7 +74,7 @@ func TestBodylessRequestsNameTheInstance(t *testing.T) {
 	}
 }
 
-func TestVersionsAreSeenInMetadataOnly(t *testing.T) {
+func TestVersionIsReadFromMetadataOnly(t *testing.T) {
 	for _, tc := range []struct {
 		name, document string
 		want           int64
@@ -107,7 +107,7 @@ func loadThatRan(t *testing.T, c *fakeCluster) *Load {
 	return l
 }
 
-func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
+func TestCancelAllCancelsEverythingWhereItWasRegistered(t *testing.T) {
 	c := newFakeCluster(t, 3)
 	l := loadThatRan(t, c)
 	need.That(t, l.fleet.arrivals.Load() != 0, "no instance came that would have gone later")
@@ -122,7 +122,7 @@ func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
 	}
 }
 
-func TestALoadThatLeavesCancelsAgainWhatComesBack(t *testing.T) {
+func TestCancelAllCancelsAgainWhatComesBack(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := loadThatRan(t, c)
 	ignored := 0
@@ -137,7 +137,7 @@ func TestALoadThatLeavesCancelsAgainWhatComesBack(t *testing.T) {
 	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
 }
 
-func TestALoadThatCannotLeaveSaysHowManyStay(t *testing.T) {
+func TestCancelAllThatFailsSaysHowManyStay(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := loadThatRan(t, c)
 	refused := l.fleet.lasting[7].id

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
+func TestRecorderPutsLatenciesIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	values := []int64{0, 1, 127, 128, 255, 256, 257, 511, 512, LongestLatency - 1, LongestLatency}
 	for range 1000 {
@@ -28,7 +28,7 @@ func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 	}
 }
 
-func TestEveryCallIsInTheSeriesAndInTheTotalsOnce(t *testing.T) {
+func TestRecorderHasEveryCallInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b", "c"}}))(t)
 	began := time.Now()
 	l.recorder.began.Store(&began)
@@ -82,7 +82,7 @@ func checkLatencies(t *testing.T, b trial.Bin) {
 	expect.That(t, n == int64(b.Done+b.NotFound), "bin %d: %d latencies of %d answered calls", b.Number, n, b.Done+b.NotFound)
 }
 
-func TestACallCountsWhereItWasDue(t *testing.T) {
+func TestRecorderCountsACallWhenItWasDue(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b"}}))(t)
 	began := time.Now()
 	l.record(trial.Heartbeat, 1, began, callResult{outcome: trial.Done, done: began}) // of the registration

@@ -39,7 +39,7 @@ func calls(l *Load, o trial.Operation) (n int64) {
 
 // A server that stalls for a while answers one slow request to a client that waits, but is slow to all those who
 // would have come meanwhile.
-func TestAStallIsSlowToAllWhoWereDueMeanwhile(t *testing.T) {
+func TestRunCountsAStallForAllCallsThatWereDueMeanwhile(t *testing.T) {
 	const (
 		stall  = 500 * time.Millisecond
 		rate   = 200
@@ -69,7 +69,7 @@ func TestAStallIsSlowToAllWhoWereDueMeanwhile(t *testing.T) {
 	expect.That(t, len(bins) == 10, "calls were due in %d stretches of 100 ms, want 10", len(bins))
 }
 
-func TestNoCallWaitsWhileAClientOfItsHomeIsIdle(t *testing.T) {
+func TestRunLetsNoCallWaitWhileAClientOfItsHomeIsIdle(t *testing.T) {
 	const all, most = 100, 80
 	var asked atomic.Int64
 	enough := make(chan struct{})
@@ -87,7 +87,7 @@ func TestNoCallWaitsWhileAClientOfItsHomeIsIdle(t *testing.T) {
 	expect.That(t, got[trial.Done] == all, "got %v, want %d done: one client waited, the other one had time for the rest", got, all)
 }
 
-func TestEveryCallThatWasDueIsRecordedThoughNobodyAnswers(t *testing.T) {
+func TestRunRecordsEveryCallThatWasDueThoughNoNodeResponds(t *testing.T) {
 	const rate, length = 400, 250 * time.Millisecond
 	l := newLoad(t, Config{
 		Nodes: []string{silentNode(t)}, Load: scenario.Load{Fetches: rate}, Connections: 2, Timeout: 50 * time.Millisecond,
@@ -98,7 +98,7 @@ func TestEveryCallThatWasDueIsRecordedThoughNobodyAnswers(t *testing.T) {
 		"got %v, want %d calls: those that were sent unknown, those that could not be sent in time unreached", got, rate/4)
 }
 
-func TestACanceledRunHasRecordedEveryCallUntilThen(t *testing.T) {
+func TestRunThatIsCanceledHasRecordedEveryCallUntilThen(t *testing.T) {
 	const perBin = 20
 	ctx, cancel := context.WithCancel(t.Context())
 	var asked atomic.Int64
@@ -119,7 +119,7 @@ func TestACanceledRunHasRecordedEveryCallUntilThen(t *testing.T) {
 	}
 }
 
-func TestFailedClientsGoToTheNextNodeAndCountAtHome(t *testing.T) {
+func TestRunSendsClientsThatFailToTheNextNodeAndCountsThemAtHome(t *testing.T) {
 	l := newLoad(t, Config{Nodes: []string{refuses(t), statusServer(t, 200)}, Load: scenario.Load{Deltas: 200}, Connections: 2})
 	run(t, l, 200*time.Millisecond)
 	for _, s := range l.Series() {
@@ -159,7 +159,7 @@ func TestRatesChangeWhileALoadRuns(t *testing.T) {
 	expect.That(t, got >= 10 && got <= 200, "%d fetches, want little more than the 10 after which their rate became 0, and far from 300", got)
 }
 
-func TestHeartbeatsGoOnUntilStop(t *testing.T) {
+func TestRunLetsHeartbeatsGoOnUntilStop(t *testing.T) {
 	var asked atomic.Int64
 	s := standIn(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
 	l := newLoad(t, Config{
@@ -180,7 +180,7 @@ func TestHeartbeatsGoOnUntilStop(t *testing.T) {
 	}
 }
 
-func TestALoadRunsOnce(t *testing.T) {
+func TestRunIsRefusedTheSecondTime(t *testing.T) {
 	l := newLoad(t, Config{Nodes: []string{bareNode(t)}})
 	run(t, l, 0)
 	expect.ErrorIs(t, l.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "the second time:")
@@ -214,7 +214,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-func TestAScheduleKeepsItsDistances(t *testing.T) {
+func TestScheduleKeepsItsDistances(t *testing.T) {
 	from := time.Now()
 	s := schedule{from: from, wait: 0.5}
 	s.change(10, from)
@@ -226,7 +226,7 @@ func TestAScheduleKeepsItsDistances(t *testing.T) {
 	}
 }
 
-func TestAChangeOfTheRateCountsWhatHasPassed(t *testing.T) {
+func TestScheduleCountsWhatHasPassedWhenTheRateChanges(t *testing.T) {
 	from := time.Now()
 	after := func(ms int) time.Time { return from.Add(time.Duration(ms) * time.Millisecond) }
 	for _, tc := range []struct {
@@ -257,7 +257,7 @@ func TestAChangeOfTheRateCountsWhatHasPassed(t *testing.T) {
 	}
 }
 
-func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
+func TestPacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ending, lasting := &stream{rate: 1000}, &stream{rate: 500, lasting: true}
 	due := make(map[*stream][]time.Time)
@@ -287,7 +287,7 @@ func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 	}
 }
 
-func TestAStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
+func TestStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
 	s := &stream{cycle: 5, queues: []*queue{newQueue(), newQueue(), newQueue()}}
 	begin := time.Now()
 	want := make([][]time.Time, 3)
@@ -306,7 +306,7 @@ func TestAStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
 	}
 }
 
-func TestAQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
+func TestQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
 	q, begin := newQueue(), time.Now()
 	put, taken := 0, 0
 	for range 10_000 { // three waiting all the time
@@ -321,7 +321,7 @@ func TestAQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
 	expect.That(t, cap(q.due) <= 100, "the queue has room for %d, though 3 are waiting", cap(q.due))
 }
 
-func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
+func TestClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
 	l := newLoad(t, Config{
 		Nodes: []string{bareNode(t), bareNode(t)}, Load: scenario.Load{Fetches: 3, Deltas: 1}, Closed: true, Connections: 4,
 	})
@@ -331,7 +331,7 @@ func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
 		"%d fetches and %d deltas, want three times as many, up to what four clients had under way", fetches, deltas)
 }
 
-func TestAClientOfAClosedLoopWaitsForItsAnswer(t *testing.T) {
+func TestClosedLoopClientWaitsForItsResponse(t *testing.T) {
 	var under, most atomic.Int64
 	s := standIn(t, func(http.ResponseWriter, *http.Request) {
 		for n, seen := under.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
@@ -345,7 +345,7 @@ func TestAClientOfAClosedLoopWaitsForItsAnswer(t *testing.T) {
 	expect.That(t, got == 3, "up to %d requests were under way, want 3, one of each client", got)
 }
 
-func TestAClosedLoopDoesNotHammerAClusterThatTakesNothing(t *testing.T) {
+func TestClosedLoopDoesNotHammerAClusterThatTakesNoConnection(t *testing.T) {
 	const length = 250 * time.Millisecond
 	l := newLoad(t, Config{Nodes: []string{refuses(t)}, Load: scenario.Load{Fetches: 1}, Closed: true, Connections: 2})
 	run(t, l, length)
@@ -354,7 +354,7 @@ func TestAClosedLoopDoesNotHammerAClusterThatTakesNothing(t *testing.T) {
 	expect.That(t, got != 0 && got <= most, "%d tries, want up to %d", got, most)
 }
 
-func TestHeartbeatsGoOnAfterAClosedLoop(t *testing.T) {
+func TestClosedLoopIsFollowedByHeartbeats(t *testing.T) {
 	l := newLoad(t, Config{
 		Nodes: []string{bareNode(t)}, Closed: true,
 		Load: scenario.Load{Instances: 5, Heartbeat: scenario.Span(20 * time.Millisecond), Fetches: 100},

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
+func TestWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
 	const (
 		start  = "event: start\nid: a-1\ndata: {}\n\n"
 		change = "event: change\nid: a-2\ndata: {}\n\n"
@@ -96,7 +96,7 @@ func watching(t *testing.T, nodes []string, count int, what string, wanted func(
 	return l.Watched()
 }
 
-func TestAWatcherGoesOnAfterABreakFromTheLastEvent(t *testing.T) {
+func TestWatcherGoesOnAfterABreakFromTheLastEvent(t *testing.T) {
 	n := newWatchedNode(t, 1)
 	got := watching(t, []string{n.addr()}, 1, "the second stream's change", func(w Watched) bool { return w.Events == 2 })
 	expect.That(t, got.Breaks == 1 && got.Open == 1 && got.Bytes != 0, "they saw %+v, want a break, an open stream and its bytes", got)

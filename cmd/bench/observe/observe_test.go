@@ -72,7 +72,7 @@ func (r *rig) listsOf(node int) []trial.List {
 	return slices.DeleteFunc(slices.Clone(r.trial.Lists), func(l trial.List) bool { return l.Node != node })
 }
 
-func TestEveryNodesListIsFetchedTenTimesASecond(t *testing.T) {
+func TestListOfEveryNodeIsFetchedTenTimesASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, nil)
 		after(time.Second - time.Millisecond)
@@ -115,7 +115,7 @@ func TestListsAreJudgedByTheBook(t *testing.T) {
 	})
 }
 
-func TestALateAnswerCountsFromItsAsking(t *testing.T) {
+func TestListThatComesLateCountsFromItsRequest(t *testing.T) {
 	const late = 300 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) {
@@ -130,7 +130,7 @@ func TestALateAnswerCountsFromItsAsking(t *testing.T) {
 	})
 }
 
-func TestNodesThatGiveNoListAreAskedAgain(t *testing.T) {
+func TestListIsFetchedAgainFromNodesThatGaveNone(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		fail func(*fakeState)
@@ -166,7 +166,7 @@ func TestNodesThatGiveNoListAreAskedAgain(t *testing.T) {
 	}
 }
 
-func TestAListThatTheEndInterruptsIsNotNoted(t *testing.T) {
+func TestListThatTheEndInterruptsIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, _ *Config) { c.nodes[0].set(func(s *fakeState) { s.paused = true }) })
 		after(patience / 2)
@@ -176,7 +176,7 @@ func TestAListThatTheEndInterruptsIsNotNoted(t *testing.T) {
 	})
 }
 
-func TestWhatTakesLongIsRepeatedLessOften(t *testing.T) {
+func TestRepeatCallsLessOftenWhatTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -197,7 +197,7 @@ func TestWhatTakesLongIsRepeatedLessOften(t *testing.T) {
 	})
 }
 
-func TestAListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
+func TestListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, _ *Config) {
 			c.nodes[0].set(func(s *fakeState) { s.slow = 50 * time.Millisecond })
@@ -209,7 +209,7 @@ func TestAListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
 	})
 }
 
-func TestHealedIsWhatNoNodesNewestListContradicts(t *testing.T) {
+func TestHealedMeansThatNoNodesNewestListContradictsTheBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) { know(config.Book, "a", 1) })
 		defer r.stop()
@@ -237,7 +237,7 @@ func TestHealedIsWhatNoNodesNewestListContradicts(t *testing.T) {
 	})
 }
 
-func TestEvictionsAreToldAsTrueOrFalseThroughInterruptions(t *testing.T) {
+func TestEvictionsAreRecordedAsTrueOrFalseThroughInterruptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) { know(config.Book, "alive", 1) })
 		began := r.observer.config.Began
@@ -259,7 +259,7 @@ func TestEvictionsAreToldAsTrueOrFalseThroughInterruptions(t *testing.T) {
 	})
 }
 
-func TestLeadersAreNotedWhenTheyChange(t *testing.T) {
+func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		led := func(leader string, term int) func(*fakeState) {
 			return func(s *fakeState) { *s = fakeState{leader: leader, term: term} }
@@ -284,7 +284,7 @@ func TestLeadersAreNotedWhenTheyChange(t *testing.T) {
 	})
 }
 
-func TestThereAreNoLeadersWithoutConsensus(t *testing.T) {
+func TestLeadersAreNotRecordedWithoutConsensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, nil)
 		after(time.Second)
@@ -329,7 +329,7 @@ rollcall_replication_lag_changes{peer="b"} 5
 rollcall_replication_lag_seconds{peer="a"} 0.25
 `
 
-func TestTheReplicatorsFiguresAreThoseOfAllItsPeers(t *testing.T) {
+func TestReplicatorFiguresAreThoseOfAllItsPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, _ *Config) {
 			c.nodes[1].set(func(s *fakeState) { s.metrics = metricsOfTwoPeers })
@@ -346,7 +346,7 @@ func TestTheReplicatorsFiguresAreThoseOfAllItsPeers(t *testing.T) {
 	})
 }
 
-func TestUsageIsNotedBesideWhatClientsHadOfIt(t *testing.T) {
+func TestUsageIsRecordedBesideWhatClientsHadOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(_ *fakeCluster, config *Config) {
 			know(config.Book, "a", 1)
@@ -366,7 +366,7 @@ func TestUsageIsNotedBesideWhatClientsHadOfIt(t *testing.T) {
 	})
 }
 
-func TestATrialIsGivenEverythingInTheOrderOfTime(t *testing.T) {
+func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
 	o := New(Config{Book: new(truth.Book), Began: time.Unix(1767225600, 0)})
 	o.seen = trial.Trial{
 		Lists:     []trial.List{{Asked: 2}, {Asked: 1, Node: 1}, {Asked: 1}},
@@ -387,7 +387,7 @@ func TestATrialIsGivenEverythingInTheOrderOfTime(t *testing.T) {
 	expect.Deep(t, got, want, "the trial is")
 }
 
-func TestOverRealConnectionsNothingIsLeftBehind(t *testing.T) {
+func TestRunOverRealConnectionsLeavesNothingBehind(t *testing.T) {
 	cluster := newFakeCluster(3)
 	config := Config{Began: time.Now(), Book: new(truth.Book), Mode: scenario.CP, Sightings: 50, Every: 5 * time.Millisecond}
 	for _, n := range cluster.nodes {
@@ -420,7 +420,7 @@ func TestOverRealConnectionsNothingIsLeftBehind(t *testing.T) {
 	<-ended
 }
 
-func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
+func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 	const lease = 2 * time.Second
 	keys := map[string]int64{"a": 1}
 	for _, c := range []struct {

@@ -139,7 +139,7 @@ func TestMainPlotIsThatOfThePartition(t *testing.T) {
 	expect.Equal(t, r.calm().Name, "steady", "calm:")
 }
 
-func TestBothModesShareTheWordsOfAFault(t *testing.T) {
+func TestPlotsOfBothModesShareTheWordsOfAFault(t *testing.T) {
 	line := timeline{Modes: map[scenario.Mode]*modeLine{
 		scenario.CP: {Bands: []band{{3.74, 9, "leader node1 killed", true}}},
 		scenario.AP: {Bands: []band{{3.71, 9.02, "leader node1 killed", true}}},
@@ -148,7 +148,7 @@ func TestBothModesShareTheWordsOfAFault(t *testing.T) {
 	expect.Deep(t, faultRows(line, []scenario.Mode{scenario.CP, scenario.AP}), want, "got")
 }
 
-func TestStormsAreBandsLikeFaults(t *testing.T) {
+func TestPlotsShowStormsAsBandsLikeFaults(t *testing.T) {
 	tr := tiny()
 	tr.Faults = []trial.Fault{{Kind: scenario.Die, Text: "3 instances died", From: 150_000, To: 150_000}}
 	storm := scenario.Storm{At: scenario.Moment{Percent: 25}, For: scenario.Moment{Percent: 50}, Load: map[string]float64{"reads": 1500}}
@@ -160,7 +160,7 @@ func TestStormsAreBandsLikeFaults(t *testing.T) {
 	}
 }
 
-func TestDelaysInOtherDatacentersHavePlotsOfTheirOwn(t *testing.T) {
+func TestPlotsOfDelaysInOtherDatacentersAreSeparate(t *testing.T) {
 	tr := tiny()
 	tr.Scenario, tr.Nodes = "far", append(tr.Nodes, trial.Node{Name: "node3", Datacenter: "dc2"})
 	tr.Sightings = []trial.Sighting{{From: 0, To: 1, Way: trial.ByList, Delay: 1000}, {From: 0, To: 2, Way: trial.ByList, Delay: 9000}, {From: 0, To: 0, Way: trial.ByList, Delay: 5}}

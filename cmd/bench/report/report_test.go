@@ -69,7 +69,7 @@ func TestWriteMakesFourFilesThatNameNoPath(t *testing.T) {
 	expect.That(t, len(files) == 4, "%d files, want 4", len(files))
 }
 
-func TestReportSurvivesItsJSONFile(t *testing.T) {
+func TestJSONFileKeepsTheReport(t *testing.T) {
 	want, files := judgedSample(), sampleFiles()
 	got := need.Got(Read(strings.NewReader(files[JSONFile])))(t)
 	for i, field := range reflect.VisibleFields(reflect.TypeOf(*want.Comparison)) {
@@ -86,7 +86,7 @@ func TestReadRefusesWhatIsNoReport(t *testing.T) {
 	}
 }
 
-func TestTrialsStaySmallInTheJSONFile(t *testing.T) {
+func TestJSONFileKeepsTrialsSmall(t *testing.T) {
 	r, files := judgedSample(), sampleFiles()
 	const most = 350_000
 	size := len(files[JSONFile]) / len(r.Trials)
@@ -131,7 +131,7 @@ func TestPageRefersToNothingOutside(t *testing.T) {
 // withoutCharts is the page without the library, whose code has all kinds of strings.
 func withoutCharts(page string) string { return strings.Replace(page, chartsScript, "", 1) }
 
-func TestHostileNamesStayText(t *testing.T) {
+func TestPageShowsHostileNamesAsText(t *testing.T) {
 	hostile := `</script><script>alert("x")</script><img src=x onerror=alert(1)>|*_` + "`"
 	c := sample()
 	c.Scenarios[2].Title, c.Scenarios[2].About = hostile, hostile
@@ -164,7 +164,7 @@ func TestBrokenNamesLimitsAndTrialsThatFailed(t *testing.T) {
 	}
 }
 
-func TestAFailedTrialIsInNoFigure(t *testing.T) {
+func TestFiguresLeaveOutAFailedTrial(t *testing.T) {
 	c := sample()
 	want := judgedSample().figures("leader-killed")
 	c.Trials = slices.DeleteFunc(c.Trials, func(tr trial.Trial) bool { return tr.Scenario != "leader-killed" })
@@ -192,7 +192,7 @@ func TestSummaryFitsTheTerminalAndSaysWhereTheFilesAre(t *testing.T) {
 	}
 }
 
-func TestMissingModesAndTrialsLeaveAReportThatCanBeWritten(t *testing.T) {
+func TestWriteNeedsNeitherBothModesNorTrials(t *testing.T) {
 	cases := []struct {
 		name string
 		keep func(trial.Trial) bool
@@ -210,7 +210,7 @@ func TestMissingModesAndTrialsLeaveAReportThatCanBeWritten(t *testing.T) {
 	}
 }
 
-func TestNumbersAreShownWithUnitsThatSuitThem(t *testing.T) {
+func TestFiguresAreShownWithUnitsThatSuitThem(t *testing.T) {
 	cases := []struct {
 		got, want string
 	}{
@@ -263,7 +263,7 @@ func (f rawFile) number(scenario, mode string) int {
 	return slices.IndexFunc(f.Comparison.Trials, func(t rawTrial) bool { return t.Scenario == scenario && t.Mode == mode })
 }
 
-func TestPublishedNumbersCanBeComputedFromTheRawFiles(t *testing.T) {
+func TestFiguresThatArePublishedFollowFromTheRawFiles(t *testing.T) {
 	files := sampleFiles()
 	var raw rawFile
 	need.OK(t, json.Unmarshal([]byte(files[JSONFile]), &raw))
@@ -734,7 +734,7 @@ func (s *sketch) ending() {
 }
 
 // A node answered an old version after a newer one had been acknowledged, while a cancel was under way.
-func TestWhatNoCopyExplainsIsShownCallByCall(t *testing.T) {
+func TestCounterexampleIsShownCallByCall(t *testing.T) {
 	call := func(client int, action trial.Action, version int64, outcome trial.Outcome, called, returned trial.Micros) trial.Call {
 		return trial.Call{Key: "own-1", Client: client, Node: client % 2, Action: action, Version: version, Outcome: outcome, Called: called, Returned: returned}
 	}

@@ -292,7 +292,7 @@ func TestSentencesWithoutTrialsAreNone(t *testing.T) {
 	same(t, story{scenario: s}.report().sentences("story"), nil)
 }
 
-func TestWords(t *testing.T) {
+func TestSentencesUseTheWordsForNumbersAndSpans(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{amount(0, "write"), "no write"},
 		{amount(1, "write"), "1 write"},

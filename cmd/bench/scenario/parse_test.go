@@ -161,7 +161,7 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "mine.yaml:2: rounds:"), "ReadFile of a wrong file = %v, want file and line", err)
 }
 
-func TestScenariosAreTheSameThroughJSON(t *testing.T) {
+func TestScenariosSurviveJSON(t *testing.T) {
 	s := need.Got(Parse("everything.yaml", []byte(everything)))(t)
 	sameThroughJSON(t, s)
 }
@@ -221,7 +221,7 @@ func TestSelectRefusesWhatIsNoNode(t *testing.T) {
 	}
 }
 
-func TestShare(t *testing.T) {
+func TestShareReadsNumbersAndPercentages(t *testing.T) {
 	for _, tt := range []struct {
 		which string
 		of    int

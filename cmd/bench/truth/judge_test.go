@@ -100,7 +100,7 @@ func changedAndGone(steps ...step) []step {
 	return after(append([]step{registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)}, steps...)...)
 }
 
-func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
+func TestJudgeGoesByWhatIsCertain(t *testing.T) {
 	const absent = -1
 	for _, c := range []struct {
 		name            string
@@ -189,11 +189,11 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 	}
 }
 
-func TestAListIsCountedAsItIs(t *testing.T) {
+func TestJudgeCountsAListAsItIs(t *testing.T) {
 	expect.Deep(t, new(Book).Judge(2, Listing{"x": 0, "y": 3}, ms(1), ms(2)), (trial.List{Node: 2, Listed: 2}), "judged as")
 }
 
-func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
+func TestAliveMeansRegisteredAndSendingHeartbeats(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps []step
@@ -218,7 +218,7 @@ func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
 	}
 }
 
-func TestTheEndForgivesWhatMayBeLateWork(t *testing.T) {
+func TestEndForgivesWhatMayBeLateWork(t *testing.T) {
 	const (
 		absent = -1
 		lease  = 20 * time.Millisecond
@@ -253,7 +253,7 @@ func TestTheEndForgivesWhatMayBeLateWork(t *testing.T) {
 	}
 }
 
-func TestDeparturesAreToldOfEveryNodeThatListed(t *testing.T) {
+func TestDeparturesAreOfEveryNodeThatListed(t *testing.T) {
 	const absent = -1
 	for _, c := range []struct {
 		name  string
@@ -313,7 +313,7 @@ func TestDeparturesAreToldOfEveryNodeThatListed(t *testing.T) {
 	}
 }
 
-func TestWritesOfUnknownOutcomeAreNotKeptForEver(t *testing.T) {
+func TestBookKeepsNoWriteOfUnknownOutcomeForEver(t *testing.T) {
 	b := new(Book)
 	for version := range int64(10 * mostOpen) {
 		b.Registering("a", version, ms(int(version)))
@@ -322,7 +322,7 @@ func TestWritesOfUnknownOutcomeAreNotKeptForEver(t *testing.T) {
 	expect.That(t, got <= mostOpen, "%d writes are kept, want at most %d", got, mostOpen)
 }
 
-func TestOldAcknowledgementsAreForgotten(t *testing.T) {
+func TestBookForgetsOldAcknowledgements(t *testing.T) {
 	b := new(Book)
 	for version := range int64(100) {
 		b.Registering("a", version, ms(int(version)*1000))

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestManyClientsNoteWhileListsAreJudged(t *testing.T) {
+func TestBookIsWrittenByManyClientsWhileListsAreJudged(t *testing.T) {
 	const clients, each = 8, 50
 	b := new(Book)
 	var all sync.WaitGroup
@@ -253,7 +253,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 	}
 }
 
-func TestAConsistentServerIsNeverBlamed(t *testing.T) {
+func TestJudgeNeverBlamesAConsistentServer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
 		t.Repeat(m.actions())
@@ -262,7 +262,7 @@ func TestAConsistentServerIsNeverBlamed(t *testing.T) {
 	})
 }
 
-func TestAServerThatLagsIsBlamedForOneWriteAfterItsAcknowledgement(t *testing.T) {
+func TestJudgeBlamesALaggingServerForOneWriteAfterItsAcknowledgement(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
 		t.Repeat(m.actions())

@@ -145,13 +145,13 @@ func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
 	}
 }
 
-func TestModeAPPromisesNoLinearizableHistory(t *testing.T) {
+func TestHistoryNeedNotBeLinearizableInModeAP(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), look(0, 4, 5)}
 	v := Judge(&trial.Trial{Mode: scenario.AP, Nodes: three, History: calls}, scenario.Scenario{})
 	expect.That(t, v.History.Result == Unpromised && v.History.Example == nil, "%+v, want not promised", v.History)
 }
 
-func TestEachDatacenterIsLinearizableForItself(t *testing.T) {
+func TestHistoryIsLinearizableInEachDatacenter(t *testing.T) {
 	abroad := func(c trial.Call) trial.Call {
 		c.Node = 4
 		return c
@@ -167,7 +167,7 @@ func TestEachDatacenterIsLinearizableForItself(t *testing.T) {
 		"a stale answer in the other datacenter:")
 }
 
-func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
+func TestHistoryWithManyWritesOfUnknownOutcomeIsChecked(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1)}
 	for i := range trial.Micros(300) {
 		calls = append(calls, of(write(int64(i)+2, 2+i, 3+i), trial.Unknown))
@@ -179,7 +179,7 @@ func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
 	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "with a stale read")
 }
 
-func TestSeenWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
+func TestHistoryWithManySeenWritesOfUnknownOutcomeIsChecked(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), remove(2, 2, 3)}
 	for i := range trial.Micros(60) {
 		calls = append(calls, of(write(int64(i)+3, 10+i*10, 11+i*10), trial.Unknown), look(int64(i)+3, 12+i*10, 13+i*10))
@@ -324,7 +324,7 @@ func minimal(t *rapid.T, e *Counterexample) {
 	}
 }
 
-func TestNarrowedCallsAreJudgedLikeTheWhole(t *testing.T) {
+func TestHistoryIsJudgedTheSameWhenItIsNarrowed(t *testing.T) {
 	verdicts := make(map[porcupine.CheckResult]int)
 	rapid.Check(t, func(t *rapid.T) {
 		calls := atomic(t)

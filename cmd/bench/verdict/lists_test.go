@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestInstanceSeconds(t *testing.T) {
+func TestGhostsAndMissingAreInInstanceSeconds(t *testing.T) {
 	list := func(node int, at trial.Micros, ghosts int) trial.List {
 		return trial.List{Node: node, Asked: at * ms, Ghosts: ghosts}
 	}
@@ -90,7 +90,7 @@ func TestVisibilityIsAtOtherNodes(t *testing.T) {
 	expect.That(t, !ok, "there is a spread of a way that nobody looked")
 }
 
-func TestEndingsAndListsNameInstances(t *testing.T) {
+func TestLostAndRevivedInstancesAreNamed(t *testing.T) {
 	v := Judge(&trial.Trial{
 		Mode:  scenario.AP,
 		Nodes: three,
@@ -147,7 +147,7 @@ func ends(versions ...int64) []trial.Ending {
 	return found
 }
 
-func TestConvergence(t *testing.T) {
+func TestConvergenceComparesNodesWithEachOtherAndTheRule(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		calls  []trial.Call
@@ -184,7 +184,7 @@ func TestConvergence(t *testing.T) {
 	}
 }
 
-func TestStaleAnswers(t *testing.T) {
+func TestStalenessIsJudgedByEarlierWritesAndLooks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		calls  []trial.Call // the last one is the look
@@ -227,7 +227,7 @@ func TestStalenessSumsUpAnsweredLooks(t *testing.T) {
 	expect.Equal(t, got, want, "staleness is")
 }
 
-func TestAgesAreThoseOfAnsweredLooks(t *testing.T) {
+func TestStalenessAgesAreThoseOfAnsweredLooks(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), write(2, 2, 3), look(1, 13, 14), look(2, 15, 16), of(look(1, 21, 22), trial.Refused)}
 	expect.Slice(t, Ages(&trial.Trial{History: calls}), []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}, "ages are")
 }

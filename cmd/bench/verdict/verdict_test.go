@@ -58,7 +58,7 @@ func TestVerdictsSurviveJSON(t *testing.T) {
 	expect.Deep(t, got, want, "written as JSON and read again a verdict is")
 }
 
-func TestBrokenLimits(t *testing.T) {
+func TestBrokenNamesTheLimitsThatWereNotKept(t *testing.T) {
 	span := func(d time.Duration) *scenario.Span { s := scenario.Span(d); return &s }
 	share := func(f float64) *float64 { return &f }
 	none := 0
