@@ -28,7 +28,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// childAnswer is what a child says of one line: an answer of JSON, in which it may have failed.
+// childAnswer is what a child says of one line: a response of JSON, in which it may have failed.
 type childAnswer interface{ failure() string }
 
 // child is this test program as another process, which does what lines on its stdin say, answers each by a
@@ -82,7 +82,7 @@ func (c *child[A]) send(words ...any) error {
 	return err
 }
 
-// receive waits for the answer to a line.
+// receive waits for the response to a line.
 func (c *child[A]) receive(ctx context.Context) (a A, err error) {
 	select {
 	case a, ok := <-c.replies:
@@ -211,7 +211,7 @@ func (h *holder) do(do, name string) (reply holderReply, err error) {
 	return reply, fmt.Errorf("what is %q?", do)
 }
 
-// call performs a call and decodes its answer, which must be a 200. While there is no leader nothing takes
+// call performs a call and decodes its response, which must be a 200. While there is no leader nothing takes
 // effect, and it tries again.
 func (h *holder) call(method, path, body string, into any) error {
 	for deadline := time.Now().Add(ReadyLimit); ; time.Sleep(retryAfter) {

@@ -14,7 +14,7 @@ import (
 // CallLimit bounds one HTTP call: twice what the server may take at most to say "unknown".
 const CallLimit = 10 * time.Second
 
-// Response is what one HTTP call came to. Status 0 means that no answer arrived; Err says why.
+// Response is what one HTTP call came to. Status 0 means that no response arrived; Err says why.
 type Response struct {
 	Status int
 	Header http.Header
@@ -56,11 +56,11 @@ func (r Response) Outcome() Outcome {
 	return Unknown
 }
 
-// errRefused is among the errors of an answer that says nothing of what was asked: there is no leader at the
+// errRefused is among the errors of a response that says nothing of what was asked: there is no leader at the
 // moment, or it did not answer in time, which a busy machine brings about.
 var errRefused = errors.New("refused")
 
-// failure is the error of an answer that is none to a read.
+// failure is the error of a response that is none to a read.
 func (r Response) failure(n *Node, what string) error {
 	if r.Outcome() == Refused || r.Status == http.StatusGatewayTimeout {
 		return fmt.Errorf("node %s: %s: %w: %v", n.Name, what, errRefused, r)
@@ -80,9 +80,9 @@ func untilTaken(ask func() error) error {
 	return err
 }
 
-// untilNotRefused asks again until the answer is no refusal: a refusal did nothing.
+// untilNotRefused asks again until the response is no refusal: a refusal did nothing.
 func untilNotRefused(ask func() Response) (response Response) {
-	_ = Poll(ReadyLimit, func() error { // the answer says it
+	_ = Poll(ReadyLimit, func() error { // the response says it
 		if response = ask(); response.Outcome() == Refused {
 			return errRefused
 		}
@@ -100,7 +100,7 @@ func readUntilTaken[T any](ask func() (T, error)) (v T, err error) {
 	return v, err
 }
 
-// String shows the answer in failures.
+// String shows the response in failures.
 func (r Response) String() string {
 	if r.Err != nil {
 		return r.Err.Error()
@@ -127,7 +127,7 @@ func CloseIdleConnections() {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Do performs a call; whatever goes wrong is in the answer.
+// Do performs a call; whatever goes wrong is in the response.
 func (n *Node) Do(r Request) Response {
 	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
 	defer cancel()

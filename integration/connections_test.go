@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// askOn sends a request on a connection and reads its answer.
+// askOn sends a request on a connection and reads its response.
 func askOn(conn net.Conn, in *bufio.Reader, request string) (*http.Response, error) {
 	if _, err := io.WriteString(conn, request); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func TestIdleConnectionsOfOneAddressKeepNoClientOut(t *testing.T) {
 }
 
 // A client with 40 connections sends heartbeats at two nodes while each of them is restarted, and turns to
-// another one when an answer says that the connection ends or that the node cannot be reached.
+// another one when a response says that the connection ends or that the node cannot be reached.
 func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Nodes: 2, AP: true})

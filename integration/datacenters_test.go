@@ -112,7 +112,7 @@ func change(t *testing.T, n *Node, id string, mortal bool) {
 		err = Poll(ReadyLimit, func() error {
 			response := n.Cancel("CHURN", id)
 			if response.Status == http.StatusNotFound {
-				return nil // a cancel whose answer was lost
+				return nil // a cancel whose response was lost
 			}
 			return ok(response)
 		})
@@ -248,7 +248,7 @@ func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 	for _, n := range c.Nodes {
 		clients.Go(func() {
 			for _, id := range []string{n.Name + "-0", n.Name + "-1"} {
-				err := Poll(ReadyLimit, func() error { // a busy machine may take too long for an answer
+				err := Poll(ReadyLimit, func() error { // a busy machine may take too long for a response
 					if response := n.Register(Instance{App: "FAR", ID: id}); response.Status != http.StatusNoContent {
 						return fmt.Errorf("register %s at %s: %v", id, n.Name, response)
 					}

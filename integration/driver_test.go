@@ -85,7 +85,7 @@ func (d *driver) read(stdout io.Reader) {
 	}
 }
 
-// do sends one command and waits for its answer.
+// do sends one command and waits for its response.
 func (d *driver) do(command driverCommand) (driverReply, error) {
 	if err := json.NewEncoder(d.stdin).Encode(command); err != nil {
 		return driverReply{}, err
@@ -161,7 +161,7 @@ func steadfast(c Config) Config {
 	return c
 }
 
-// mustOnEvery expects something of every node, whose first answer must be so with consensus, and without it
+// mustOnEvery expects something of every node, whose first response must be so with consensus, and without it
 // one as soon as the others have told it.
 func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) error) {
 	t.Helper()

@@ -120,7 +120,7 @@ func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
 	awaitOn(t, theirs, "ORDERS", "lost", "UP")
 
 	var status api.Peer
-	Eventually(t, replicated, "the Eureka server is ok and its link alive", func() (err error) { // an answer may be late for once
+	Eventually(t, replicated, "the Eureka server is ok and its link alive", func() (err error) { // a response may be late for once
 		status, err = ours.Peer("old")
 		if err == nil && (status.State != "ok" || status.Incoming == nil || status.Incoming.Cut) {
 			err = fmt.Errorf("the node says of it %+v", status)

@@ -68,7 +68,7 @@ var lockModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
 }
 
-// tenure is a time in which a holder believed to hold a lock: from the answer to its acquisition until
+// tenure is a time in which a holder believed to hold a lock: from the response to its acquisition until
 // its TTL after its last renewal was sent, or until it released.
 type tenure struct {
 	lock      string
@@ -132,13 +132,13 @@ func (r *pausedRound) ask(p *holderProcess, client int, do string, fence uint64)
 	return reply, nil
 }
 
-// errTooBusy says that a holder could not renew its session in time, or got no answer, so that nothing can be told.
+// errTooBusy says that a holder could not renew its session in time, or got no response, so that nothing can be told.
 var errTooBusy = errors.New("the machine is too busy")
 
 // noLeader is what a holder is answered while the cluster has no leader, or not in time.
 var noLeader = regexp.MustCompile(`: (500 No cluster leader|503 |504 )`)
 
-// refusal is the error of an answer that should have been OK.
+// refusal is the error of a response that should have been OK.
 func refusal(who string, reply holderReply, err error) error {
 	if reply.Sent > 0 && time.Since(time.Unix(0, reply.Sent)) >= holderTTL || noLeader.MatchString(reply.Error) {
 		return fmt.Errorf("%w: %s: %+v, %v", errTooBusy, who, reply, err)

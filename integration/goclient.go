@@ -208,7 +208,7 @@ func callApp(ctx context.Context, rt http.RoundTripper, app string) error {
 }
 
 // Listing is whether the cluster's nodes list an instance to whoever fetches its application: each list
-// counts, a refusal, or an answer that does not come, counts for nothing.
+// counts, a refusal, or a response that does not come, counts for nothing.
 func Listing(t testing.TB, key registry.Key, nodes ...*Node) *Gaps {
 	listing := &Gaps{}
 	for _, n := range nodes {

@@ -199,7 +199,7 @@ func (l *lifeCycle) stops(t *testing.T) {
 	l.everywhere(t, "")
 }
 
-// is returns nil if the answer has a status.
+// is returns nil if the response has a status.
 func (r Response) is(status int) error {
 	return unless(r.Status == status, "%v, want %d", r, status)
 }

@@ -119,7 +119,7 @@ func mustRefuse(t *testing.T, n *Node) {
 	t.Logf("%d calls were refused within %v", len(answers), slowest)
 }
 
-// mustServeStale expects an answer that says how old it is and shows what was there before.
+// mustServeStale expects a response that says how old it is and shows what was there before.
 func mustServeStale(t *testing.T, n *Node, resource string) {
 	t.Helper()
 	response := n.Get(resource)
@@ -130,7 +130,7 @@ func mustServeStale(t *testing.T, n *Node, resource string) {
 	expect.That(t, listed, "%s does not show what was registered before the loss: %s", resource, response.Body)
 }
 
-// mustAge expects that the answer's age grows with the time, by which a reader can tell how long ago the
+// mustAge expects that the response's age grows with the time, by which a reader can tell how long ago the
 // node heard of a leader. (How long that was nobody outside can tell to the millisecond: what a leader
 // sends before its end may be received after it.)
 func mustAge(t *testing.T, n *Node, resource string, response Response) {
@@ -151,7 +151,7 @@ func mustAge(t *testing.T, n *Node, resource string, response Response) {
 	})
 }
 
-// ageOf is the age that an answer tells.
+// ageOf is the age that a response tells.
 func ageOf(response Response) (time.Duration, error) {
 	age, err := strconv.ParseFloat(response.Header.Get("X-Rollcall-Age"), 64)
 	return time.Duration(age * float64(time.Second)), err

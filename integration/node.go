@@ -195,7 +195,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, probe func() err
 	need.OKf(t, Poll(limit, probe), "%s: not within %v", what, limit)
 }
 
-// Poll calls probe until it returns nil or limit has passed, and returns its last answer.
+// Poll calls probe until it returns nil or limit has passed, and returns its last response.
 func Poll(limit time.Duration, probe func() error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -218,7 +218,7 @@ func Pass(t testing.TB, d time.Duration) {
 	}
 }
 
-// notYet is the answer of a probe that counts.
+// notYet is the response of a probe that counts.
 func notYet(have, want int) error { return unless(have >= want, "%d of %d so far", have, want) }
 
 // unless is an error that says something, if ok is false.

@@ -76,7 +76,7 @@ func signed(author, reason string) string {
 	return url.Values{"author": {author}, "reason": {reason}}.Encode()
 }
 
-// ask decodes the answer to a GET of one of Rollcall's own resources.
+// ask decodes the response to a GET of one of Rollcall's own resources.
 func ask[T any](n *Node, path string) (T, error) { return decoded[T](n, path, n.Get(path)) }
 
 func decoded[T any](n *Node, path string, response Response) (document T, err error) {

@@ -143,7 +143,7 @@ type readLog struct {
 	stale    []string
 }
 
-// startAt starts the readers; every answer must show the value want.
+// startAt starts the readers; every response must show the value want.
 func (r *readLog) startAt(n *Node, want int) {
 	r.done = make(chan struct{})
 	for i := range readers {
@@ -174,7 +174,7 @@ func (r *readLog) reading() bool {
 	return !r.ended
 }
 
-// count counts one answer; a stale one is kept whenever it comes.
+// count counts one response; a stale one is kept whenever it comes.
 func (r *readLog) count(answered bool, stale string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +189,7 @@ func (r *readLog) count(answered bool, stale string) {
 	}
 }
 
-// readMetadata reads the witness, alone or within the list, linearizably. A refusal is no answer.
+// readMetadata reads the witness, alone or within the list, linearizably. A refusal is no response.
 func readMetadata(n *Node, alone bool, want int) (answered bool, stale string) {
 	resource := "/eureka/apps?consistency=linearizable"
 	if alone {

@@ -217,7 +217,7 @@ func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
 		storing.Go(func() {
 			for i := range number {
 				at := strings.ReplaceAll(path, "%d", fmt.Sprint(i))
-				err := Poll(ReadyLimit, func() error { // a busy disk may take too long for an answer
+				err := Poll(ReadyLimit, func() error { // a busy disk may take too long for a response
 					response := c.Nodes[i%len(c.Nodes)].Do(Request{Method: method, Path: at, Body: []byte(body(i)), ContentType: "application/json"})
 					return unless(response.Outcome() == Done, "%v", response)
 				})
@@ -238,7 +238,7 @@ func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
 	storing.Wait()
 }
 
-// readAtOnce asks a node for the same many times at once, and counts the answers by status.
+// readAtOnce asks a node for the same many times at once, and counts the responses by status.
 func readAtOnce(t *testing.T, n *Node, path string) (statuses map[int]int, bytes int64) {
 	t.Helper()
 	var mu sync.Mutex
@@ -286,7 +286,7 @@ func readTheLargest(t *testing.T, c *Cluster, paths ...string) (n *Node, stored 
 	return n, stored
 }
 
-// TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce: twenty at once of each answer that shows much wait for each other, or
+// TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce: twenty at once of each response that shows much wait for each other, or
 // are refused, before they take all memory of a node.
 func TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce(t *testing.T) {
 	t.Parallel()
@@ -295,7 +295,7 @@ func TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce(t *testing.T) {
 	readTheLargest(t, c, "/eureka/apps/HEAVY", "/v1/kv/?recurse")
 }
 
-// memoryGivenBackRound: a minute after the largest answers, and the requests that make much of little, a node has no
+// memoryGivenBackRound: a minute after the largest responses, and the requests that make much of little, a node has no
 // more memory than what it stores needs.
 func memoryGivenBackRound(t *testing.T) {
 	c := StartCluster(t, Config{})
@@ -365,7 +365,7 @@ func TestBatchSenderThatFloodsANodeWaitsOnlyForItself(t *testing.T) {
 	Eventually(t, ReadyLimit, "the flooder has its share again", func() error { return flooder.post(n, large).is(200) })
 }
 
-// mustWait says what an answer lacks that is to tell a sender to wait.
+// mustWait says what a response lacks that is to tell a sender to wait.
 func mustWait(response Response) error {
 	return unless(response.Status == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" && strings.Contains(string(response.Body), "this address has as many replication batches under way"),
 		"a batch of the flooder: %v, want 503, when to try again, and why", response)

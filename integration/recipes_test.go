@@ -17,7 +17,7 @@ import (
 
 // led asks again for as long as Consul's API says that there is no leader, and so did nothing.
 func led(ask func() Response) (response Response) {
-	_ = Poll(ReadyLimit, func() error { // the answer says it
+	_ = Poll(ReadyLimit, func() error { // the response says it
 		if response = ask(); response.Status == http.StatusInternalServerError && bytes.HasPrefix(response.Body, []byte("No cluster leader")) {
 			return errRefused
 		}
@@ -26,7 +26,7 @@ func led(ask func() Response) (response Response) {
 	return response
 }
 
-// putOK sends a PUT of Consul's API and returns the body of its answer, which must be a 200.
+// putOK sends a PUT of Consul's API and returns the body of its response, which must be a 200.
 func (n *Node) putOK(path, body string) (string, error) {
 	response := led(func() Response { return n.Do(Request{Method: http.MethodPut, Path: path, Body: []byte(body)}) })
 	if response.Status != http.StatusOK {

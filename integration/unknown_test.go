@@ -20,7 +20,7 @@ import (
 // trialsEnv says how many trials of each kind there are; without it a few.
 const trialsEnv = "ROLLCALL_UNKNOWN"
 
-// afterUnknown is how long after the answer 504 a client that relies on the promise waits.
+// afterUnknown is how long after the response 504 a client that relies on the promise waits.
 const afterUnknown = time.Second
 
 // trial is a client that gives one write up and makes another one elsewhere: of a key, whose old value
@@ -71,7 +71,7 @@ func (r *trial) check(n *Node) error {
 	return unless(response.Status != http.StatusOK || string(response.Body) == "NEW", "key %s is %q at %s: that was answered %d, and NEW written after it", r.id, response.Body, n.Name, r.old.Status)
 }
 
-// giveUp has clients write at a node whose links are held at that moment, and again at another after the answer.
+// giveUp has clients write at a node whose links are held at that moment, and again at another after the response.
 // It returns when the second writes are acknowledged.
 func giveUp(t *testing.T, name string, count int, at, later *Node, hold func()) []*trial {
 	t.Helper()

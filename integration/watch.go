@@ -36,7 +36,7 @@ type Stream struct {
 	err    error // how it ended; nil: it goes on
 }
 
-// Watch opens an event stream with a query ("": everything from now on) and waits for its answer. It
+// Watch opens an event stream with a query ("": everything from now on) and waits for its response. It
 // ends with the test.
 func (n *Node) Watch(t testing.TB, query string) *Stream {
 	t.Helper()

@@ -325,7 +325,7 @@ func mustRefusePolls(t *testing.T, n *Node, index string) {
 	expect.OKf(t, n.Get("/v1/rollcall/watch?wait=1s&index="+index+"000").is(http.StatusBadRequest), "an index from the future")
 }
 
-// poll is the answer to a long poll.
+// poll is the response to a long poll.
 type poll struct {
 	Index   string
 	Changes []api.Change

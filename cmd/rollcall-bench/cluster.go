@@ -113,7 +113,7 @@ func (c *benchCluster) restart(ctx context.Context, node int) (time.Duration, er
 	return time.Since(begin), nil
 }
 
-// awaitOK waits until the answer is 200.
+// awaitOK waits until the response is 200.
 func awaitOK(ctx context.Context, url string) error {
 	return await(ctx, url+" answers", localcluster.ReadyWithin, func(ctx context.Context) (bool, error) {
 		_, err := getText(ctx, url)

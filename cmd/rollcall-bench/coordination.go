@@ -77,7 +77,7 @@ func benchSession(ctx context.Context, cl *client.Client) (id string, err error)
 }
 
 // handOvers has contenders at all nodes take one lock in turn, and measures how long it is nobody's: from
-// the holder's release, when it was sent, to the answer that the next one gets.
+// the holder's release, when it was sent, to the response that the next one gets.
 func (r *ratiosRun) handOvers(ctx context.Context, c *benchCluster) error {
 	return r.steady(ctx, handOverP99, c, func(string) (func(), error) {
 		latencies, err := r.contend(ctx, c)
@@ -198,10 +198,10 @@ func exchangeOnce(addr string, request []byte) error {
 
 // keyWatcher reads one key by blocking queries, one after the other, until its value is 1.
 type keyWatcher struct {
-	stop    func()
-	done    chan error
-	answers int       // before done
-	last    time.Time // of the last one
+	stop      func()
+	done      chan error
+	responses int       // before done
+	last      time.Time // of the last one
 }
 
 // watchKey begins to watch.
@@ -223,7 +223,7 @@ func (w *keyWatcher) follow(ctx context.Context, addr, key, index string) error 
 		if err != nil {
 			return err
 		}
-		w.answers++
+		w.responses++
 		w.last = time.Now()
 		if value == fmt.Sprintf("%0128d", 1) {
 			return nil
@@ -236,7 +236,7 @@ func (w *keyWatcher) follow(ctx context.Context, addr, key, index string) error 
 func (w *keyWatcher) await(ctx context.Context) (answers int, err error) {
 	select {
 	case err := <-w.done:
-		return w.answers, err
+		return w.responses, err
 	case <-time.After(arrivalLimit):
 		return 0, fmt.Errorf("the watcher of a key was not answered within %v of its change", arrivalLimit)
 	case <-ctx.Done():

@@ -135,7 +135,7 @@ func withConn(addr string, limit time.Time, use func(*wire.Conn) error) error {
 	return use(conn)
 }
 
-// awaitAbsent asks again and again until the answer is 404.
+// awaitAbsent asks again and again until the response is 404.
 func awaitAbsent(ctx context.Context, conn *wire.Conn, look []byte) error {
 	for {
 		status, err := conn.Exchange(look)
@@ -306,7 +306,7 @@ func (c *crowd) latencies(ctx context.Context, first int) (*hdrhistogram.Histogr
 	latencies := load.NewLatency()
 	for _, m := range c.members {
 		for i := first; i < c.fleet.size; i++ {
-			// A watcher may be faster than an answer: no time at all.
+			// A watcher may be faster than a response: no time at all.
 			took := max(0, m.seen[i]-time.Duration(c.since[i].Load()))
 			if err := latencies.RecordValue(min(took.Microseconds(), load.LongestLatency)); err != nil {
 				return nil, err

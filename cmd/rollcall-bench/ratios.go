@@ -133,7 +133,7 @@ func (o ratiosOptions) run(ctx context.Context, out, progress io.Writer) error {
 	return o.publish(r, out)
 }
 
-// publish prints and writes the report; a missed floor that counts is an error, and so are wrong answers.
+// publish prints and writes the report; a missed floor that counts is an error, and so are wrong responses.
 func (o ratiosOptions) publish(r *report, out io.Writer) error {
 	if err := o.form.Print(out, r); err != nil {
 		return err
@@ -469,7 +469,7 @@ func (r *ratiosRun) beside(ctx context.Context, name figureName, l load.Bulk, ra
 	return cmp.Or(err, g.Wait())
 }
 
-// await asks again and again until the answer is yes. An error is a no: who asks during an election gets
+// await asks again and again until the response is yes. An error is a no: who asks during an election gets
 // some.
 func await(ctx context.Context, what string, limit time.Duration, reached func(context.Context) (bool, error)) error {
 	const look = 5 * time.Millisecond

@@ -42,7 +42,7 @@ func TestRatiosMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 		{name: "quick", change: func(r *report) { r.Plan.quick = true }},
 		{name: "wrong answers anywhere", change: func(r *report) {
 			r.Plan.quick = true
-			r.wronged(renew64, load.WrongAnswers{"status 500 instead of 200": 1})
+			r.wronged(renew64, load.WrongResponses{"status 500 instead of 200": 1})
 		}, want: "wrong answers: 1 × status 500 instead of 200"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestRatiosMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 func TestRatiosTableShowsRowsFiguresAndRemarks(t *testing.T) {
 	r := reported(t, 2)
 	r.addNote("Leadership moved.")
-	r.wronged(renew64, load.WrongAnswers{"EOF": 3})
+	r.wronged(renew64, load.WrongResponses{"EOF": 3})
 	var out bytes.Buffer
 	expect.That(t, (ratiosOptions{form: cli.Table}).publish(r, &out) != nil, "wrong answers are no error")
 	for _, want := range []string{"≥ 0.33  ≥ 0.45  1.00 ×", "≤ 15    ≤ 5     1.50 (1.00–2.00) /s", "missed", "goal", "Leadership moved.", "3 × EOF", "Floors do not count here: they are for 4 cores or more, and this machine has 2."} {
@@ -256,8 +256,8 @@ func TestRatiosGoalsAreFloorsOrBeyond(t *testing.T) {
 
 func TestRatiosListWrongResponsesWithTheirFigure(t *testing.T) {
 	f := newFigures()
-	f.wronged(renew64, load.WrongAnswers{"status 504 instead of 200": 2})
-	f.wronged(renew64, load.WrongAnswers{"status 504 instead of 200": 1, "EOF": 1})
+	f.wronged(renew64, load.WrongResponses{"status 504 instead of 200": 2})
+	f.wronged(renew64, load.WrongResponses{"status 504 instead of 200": 1, "EOF": 1})
 	want := "1 × EOF (renew, 64 connections to the leader), 3 × status 504 instead of 200 (renew, 64 connections to the leader)"
 	expect.Equal(t, f.wrong.String(), want, "got")
 }
@@ -427,7 +427,7 @@ func TestCrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
 	for range 2 {
 		c.add(new(net.TCPConn))
 	}
-	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one before its answer
+	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one before its response
 		c.setStart(i, c.begun.Add(acked))
 		for _, m := range c.members {
 			for range 2 { // a later change of the same instance

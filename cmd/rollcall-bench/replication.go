@@ -21,8 +21,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// toldLease is what most instances have: their heartbeats travel to the other datacenter.
-var toldLease = benchLease{interval: 30, duration: 90}
+// replicatedLease is what most instances have: their heartbeats travel to the other datacenter.
+var replicatedLease = benchLease{interval: 30, duration: 90}
 
 // changeRate is the open loop's, in changes per second.
 const changeRate = 1000
@@ -38,7 +38,7 @@ func (r *ratiosRun) replication(ctx context.Context) error {
 		return err
 	}
 	told := pair.fleet("told", r.many)
-	told.lease = toldLease
+	told.lease = replicatedLease
 	r.reportProgress("registering %d instances", told.size)
 	if err := pair.here.register(ctx, told); err != nil {
 		return err
@@ -237,9 +237,9 @@ func indexNumber(index string) (uint64, error) {
 	return number, nil
 }
 
-// awaitTold waits until the second datacenter knows every change of the first up to an index, and
+// awaitReplicated waits until the second datacenter knows every change of the first up to an index, and
 // comparing finds no difference. Changes that come meanwhile do not matter.
-func (p *benchPair) awaitTold(ctx context.Context, index uint64) error {
+func (p *benchPair) awaitReplicated(ctx context.Context, index uint64) error {
 	err := await(ctx, fmt.Sprintf("the other datacenter knows every change up to %d", index), pairLimit, func(ctx context.Context) (bool, error) {
 		peer, err := onlyPeer(ctx, p.here)
 		if err != nil || peer.Cursor == "" {
@@ -362,7 +362,7 @@ func (p *benchPair) timeHealing(ctx context.Context) (time.Duration, error) {
 	}
 	begin := time.Now()
 	p.links.Heal()
-	err = p.awaitTold(ctx, index)
+	err = p.awaitReplicated(ctx, index)
 	return time.Since(begin), err
 }
 

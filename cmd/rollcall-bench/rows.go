@@ -194,11 +194,11 @@ type figure struct {
 // figures are all that a run measured, in the order of first measurement.
 type figures struct {
 	list  []*figure
-	wrong load.WrongAnswers
+	wrong load.WrongResponses
 	notes []string
 }
 
-func newFigures() *figures { return &figures{wrong: make(load.WrongAnswers)} }
+func newFigures() *figures { return &figures{wrong: make(load.WrongResponses)} }
 
 func (f *figures) add(name figureName, unit string, value float64) {
 	found := f.find(name)
@@ -223,7 +223,7 @@ func (f *figures) addNote(format string, args ...any) {
 }
 
 // wronged counts answers other than the expected ones, and where they came up.
-func (f *figures) wronged(name figureName, wrong load.WrongAnswers) {
+func (f *figures) wronged(name figureName, wrong load.WrongResponses) {
 	for how, n := range wrong {
 		f.wrong[fmt.Sprintf("%s (%s)", how, name)] += n
 	}

@@ -268,7 +268,7 @@ func timed(c *wire.Conn, request []byte, want int) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// insisted is an exchange that is repeated as long as the answer is 503: nothing was done then, because the
+// insisted is an exchange that is repeated as long as the response is 503: nothing was done then, because the
 // machine is busy or a leader is missing, and it is not this exchange that is measured. sent is when the last one
 // was.
 func insisted(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {

@@ -30,9 +30,9 @@ type Target struct {
 	// URL is its scheme and host; Eureka's resources are under /eureka, /eureka/v1, /eureka/v2 and /v2.
 	URL string
 	// Fixtures holds register-*.json and register-*.xml, bodies of real clients' registrations, and
-	// decoder-matrix.json, spellings of a registration of ORDERS and the answers to them.
+	// decoder-matrix.json, spellings of a registration of ORDERS and the responses to them.
 	Fixtures fs.FS
-	// Consensus: reads are linearizable unless they ask for less. A server without answers with what
+	// Consensus: reads are linearizable unless they ask for less. A server without responses with what
 	// it has, and refuses to promise more.
 	Consensus bool
 }
@@ -107,7 +107,7 @@ func (c *client) want(status int, method, path, body string, headers ...string) 
 	return resp
 }
 
-// wantEmpty is want, for an answer that must have no body.
+// wantEmpty is want, for a response that must have no body.
 func (c *client) wantEmpty(status int, method, path, body string, headers ...string) response {
 	c.t.Helper()
 	resp := c.want(status, method, path, body, headers...)

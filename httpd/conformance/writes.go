@@ -94,7 +94,7 @@ var writes = []check{
 	}},
 }
 
-// registrations are the answers to bodies that are no registration.
+// registrations are the responses to bodies that are no registration.
 var registrations = []check{
 	{"RegistrationsAreValidatedInOrder", func(t *testing.T, c *client) {
 		center := `"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}`
@@ -330,7 +330,7 @@ var overrides = []check{
 	}},
 }
 
-// batch posts items as a peer does and returns the answer.
+// batch posts items as a peer does and returns the response.
 func (c *client) batch(items ...string) map[string]any {
 	c.t.Helper()
 	body := `{"replicationList":[` + strings.Join(items, ",") + `]}`

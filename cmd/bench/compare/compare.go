@@ -1,4 +1,5 @@
-// Package compare runs scenarios in both modes on clusters of real processes, and collects what was measured.
+// Package compare runs scenarios in both modes on clusters of real processes, and collects what was measured. It starts
+// no process itself (Launch does), and judges nothing (package verdict).
 package compare
 
 import (

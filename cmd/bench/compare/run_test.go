@@ -90,7 +90,7 @@ func TestRunWaitsUntilTheLeasesOfTheDeadHaveEnded(t *testing.T) {
 		faults []trial.Fault
 		want   time.Duration
 	}{
-		{"nobody died", []trial.Fault{back}, 0},
+		{"no instance died", []trial.Fault{back}, 0},
 		{"since their death", []trial.Fault{died}, 5*time.Second + evictionLag},
 		{"since a node is back that counts anew, twice", []trial.Fault{back, died}, 11*time.Second + evictionLag},
 	} {
@@ -141,7 +141,7 @@ func TestTrialEndsIfNoNodeAcceptsItsRegistrations(t *testing.T) {
 	defer cancel()
 	r := run{config: configOf(&launcher{t: t}), turn: turn{scenario: small()}, cluster: c, nodes: c.Nodes()}
 	err := r.register(ctx)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "register the first instances"), "register() = %v, want that nobody took them", err)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "register the first instances"), "register() = %v, want that no node took them", err)
 }
 
 func TestRunEndsWithItsContextAndClosesTheCluster(t *testing.T) {
@@ -223,7 +223,7 @@ func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
 		c.late++
 	}
 	if c.down[node] || c.asleep[node] > 0 {
-		panic(http.ErrAbortHandler) // the connection ends without an answer
+		panic(http.ErrAbortHandler) // the connection ends without a response
 	}
 	if r.Method == http.MethodPut {
 		for i := range c.asleep {
@@ -343,7 +343,7 @@ func (c *fakeCluster) Close() error {
 	return c.broken
 }
 
-// launcher starts fake clusters, and remembers them and what was asked for.
+// launcher starts fake clusters, and keeps them and the specs that were asked for.
 type launcher struct {
 	t      *testing.T
 	change func(number int, c *fakeCluster) error // before it is handed over; nil: nothing

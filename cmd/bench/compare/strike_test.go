@@ -159,7 +159,7 @@ func TestFaultOfTheLeaderStrikesTheFirstNodeWithoutConsensus(t *testing.T) {
 		i.leader = nil
 		need.OK(t, i.run(t.Context()))
 		got, want := i.faults[0].Text, "node1 killed (-9)"
-		expect.That(t, got == want, "text %q, want %q: nobody leads", got, want)
+		expect.That(t, got == want, "text %q, want %q: no node leads", got, want)
 	})
 }
 
@@ -240,7 +240,7 @@ func TestFaultsUnderWayAreThoseThatHold(t *testing.T) {
 	})
 }
 
-// journal is a cluster, its clients and their links, which note what is done to them and when.
+// journal is a cluster, its clients and their links, which record what is done to them and when.
 type journal struct {
 	began  time.Time
 	nodes  []Node
@@ -259,7 +259,7 @@ func (j *journal) add(format string, args ...any) error {
 	return j.broken[what]
 }
 
-// sorted are the lines; those of one moment in alphabetical order, for what is done at once has none.
+// sorted are the lines; those of one moment in alphabetical order, because what is done at once has no order.
 func (j *journal) sorted() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

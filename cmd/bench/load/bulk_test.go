@@ -33,7 +33,7 @@ func newBenchServer(t *testing.T, handler func(n int64, w http.ResponseWriter, r
 
 func ok(int64, http.ResponseWriter, *http.Request) {}
 
-// get1 asks for anything.
+// get1 is a workload of one GET.
 func get1(int, int) func() []byte {
 	return func() []byte { return []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
 }
@@ -67,7 +67,7 @@ func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
 		case 1:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case 2:
-			panic(http.ErrAbortHandler) // closes the connection without an answer
+			panic(http.ErrAbortHandler) // closes the connection without a response
 		}
 	})
 	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(40, get1), Want: 200}
@@ -138,8 +138,8 @@ func TestBulkWithoutAServerIsAnError(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "127.0.0.1:1"), "got %v, want an error that names the address", err)
 }
 
-// A server that stalls for half a second answers one slow request to a client that waits, but is slow
-// to all those who would have come meanwhile.
+// A server that stalls for half a second is slow once to a client that waits, but is slow to every client that would
+// have sent meanwhile.
 func TestBulkOpenLoopOmitsNothingThatAStallHeldUp(t *testing.T) {
 	const (
 		stall = 500 * time.Millisecond

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// standIn is a node that does with every request what its handler says.
+// standIn is a node that serves every request by a handler.
 func standIn(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -33,7 +33,7 @@ func statusServer(t *testing.T, status int) string {
 	return addrOf(standIn(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 }
 
-// silent is a node that takes requests and answers none.
+// silentNode is a node that takes requests and responds to none.
 func silentNode(t *testing.T) string {
 	ended := make(chan struct{})
 	s := standIn(t, func(http.ResponseWriter, *http.Request) { <-ended })
@@ -46,7 +46,7 @@ func breaks(t *testing.T) string {
 	return addrOf(standIn(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 }
 
-// refuses is an address where nobody listens, and nobody else will.
+// refuses is an address where no process listens, and none will.
 func refuses(t *testing.T) string {
 	t.Helper()
 	ports := need.Got(localcluster.ClaimPorts(1))(t)
@@ -70,7 +70,7 @@ var (
 func TestCallEndsAsItsTriesDid(t *testing.T) {
 	const (
 		patient   = time.Minute
-		impatient = time.Second // which the answer of the next node must come within
+		impatient = time.Second // within which the response of the next node must come
 	)
 	is := func(status int) func(*testing.T) string {
 		return func(t *testing.T) string { return statusServer(t, status) }
@@ -84,19 +84,19 @@ func TestCallEndsAsItsTriesDid(t *testing.T) {
 		pinned   bool
 		outcome  trial.Outcome
 		status   int
-		node     int // that was asked last
+		node     int // that was called last
 		doubtful bool
 	}{
 		{name: "home answers", nodes: []node{is(200), is(500)}, outcome: trial.Done, status: 200},
 		{name: "home answers without a body", nodes: []node{is(204), is(500)}, outcome: trial.Done, status: 204},
 		{name: "not registered", nodes: []node{is(404), is(200)}, outcome: trial.NotFound, status: 404},
-		{name: "a bad request is nobody else's to take", nodes: []node{is(400), is(200)}, outcome: trial.Refused, status: 400},
+		{name: "a bad request is sent to no other node", nodes: []node{is(400), is(200)}, outcome: trial.Refused, status: 400},
 		{name: "503, then 200", nodes: []node{is(503), is(200)}, outcome: trial.Done, status: 200, node: 1},
 		{name: "503 everywhere", nodes: []node{is(503), is(503)}, outcome: trial.Refused, status: 503, node: 1},
 		{name: "503 from the only one that may be asked", nodes: []node{is(503), is(200)}, pinned: true, outcome: trial.Refused, status: 503},
-		{name: "nobody there", nodes: []node{refuses, refuses}, outcome: trial.Unreached, node: 1},
+		{name: "no node there", nodes: []node{refuses, refuses}, outcome: trial.Unreached, node: 1},
 		{name: "home not there", nodes: []node{refuses, is(200)}, write: true, outcome: trial.Done, status: 200, node: 1},
-		{name: "home not there, and nobody else may be asked", nodes: []node{refuses, is(200)}, pinned: true, outcome: trial.Unreached},
+		{name: "home not there, and no other node may be called", nodes: []node{refuses, is(200)}, pinned: true, outcome: trial.Unreached},
 		{name: "504 everywhere", nodes: []node{is(504), is(504)}, outcome: trial.Unknown, status: 504, node: 1, doubtful: true},
 		{name: "504 once", nodes: []node{is(504), is(200)}, pinned: true, outcome: trial.Unknown, status: 504},
 		{name: "broken, then 200", nodes: []node{breaks, is(200)}, write: true, outcome: trial.Done, status: 200, node: 1, doubtful: true},
@@ -187,7 +187,7 @@ func TestCallsSkipANodeThatFailedForAWhile(t *testing.T) {
 	}
 }
 
-// A connection that ended while nothing was under way says nothing of a call: nothing was sent over it.
+// A connection that ended while no call was under way does not make a call uncertain: nothing was sent over it.
 func TestCallReplacesAConnectionThatEndedMeanwhile(t *testing.T) {
 	s := standIn(t, func(http.ResponseWriter, *http.Request) {})
 	c := newCaller(t, time.Minute, addrOf(s))
@@ -210,7 +210,7 @@ func TestCallAllocatesNothing(t *testing.T) {
 	expect.That(t, got <= 0, "%v allocations for a call, want none", got)
 }
 
-// bareNode answers 200 to whatever comes, as cheaply as Go can.
+// bareNode responds with 200 to every request, as cheaply as Go can.
 func bareNode(t testing.TB) (addr string) {
 	t.Helper()
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -24,14 +24,14 @@ type fleet struct {
 	lease    time.Duration
 	stay     time.Duration // of an instance that comes and goes
 	lasting  []*instance
-	arrivals atomic.Int64 // instances that came, and may have gone
+	arrivals atomic.Int64 // instances that have come, of which some may have canceled
 
 	mu          sync.Mutex
 	dice        *rand.Rand // by which instances are struck
 	agendas     []*agenda  // by home node
-	registering bool       // the lasting instances are being registered; nobody else renews them yet
-	staying     bool       // those that come and go do not go any more
-	awaited     int        // lasting instances that were not yet registered
+	registering bool       // the lasting instances are being registered, and their agenda renews them; heartbeats begin later
+	staying     bool       // instances that come and go do not cancel any more
+	awaited     int        // lasting instances that have not been registered yet
 	complete    chan struct{}
 }
 
@@ -40,36 +40,36 @@ type instance struct {
 	described
 	home    int
 	leaves  time.Time // when it cancels; zero: it lasts
-	version int64     // of its newest write; whoever made it busy may change it
+	version int64     // of its newest write; changed only by the goroutine that made the instance busy
 
 	// Guarded by the fleet.
 	mode       mode
 	busy       bool      // its client is at work
 	known      bool      // it was registered once
-	registered bool      // that is certain, and that no cancel has begun since
+	registered bool      // its registration is certain, and no cancel has begun since
 	canceling  bool      // a cancel has begun, and its outcome is not certain
 	beat       time.Time // when its next heartbeat is due; of those that come and go
 	planned    time.Time // its place in the agenda; zero: it has none
 }
 
-// mode is what the client of an instance is about.
+// mode is what the client of an instance does.
 type mode uint8
 
 const (
 	living   mode = iota
 	flapping      // it cancels and registers again
-	silent        // it sends nothing for now
-	dead          // it sends nothing any more
-	canceled      // it has canceled for good
+	silent        // it sends nothing until it begins anew
+	dead          // it never sends anything again
+	canceled      // it has canceled, and does not register again
 )
 
-// What the seed decides is drawn from a sequence for each purpose.
+// Each purpose draws from a sequence of its own.
 const (
 	diceFleet = iota + 1
 	diceKeys
 )
 
-// bookOf is the load's book, or one that nobody will read.
+// bookOf is the load's book, or one that is not read.
 func bookOf(l *Load) *truth.Book {
 	if l.Book == nil {
 		return new(truth.Book)
@@ -169,8 +169,8 @@ func (f *fleet) reserve(i *instance) bool {
 	return true
 }
 
-// release lets the client of an instance be idle, and plans what it does next. Whoever stopped it while it was
-// busy could not say when it had done its last work.
+// release lets the client of an instance be idle, and plans what it does next. An instance that was stopped while it
+// was busy died only now: its last work has just ended.
 func (f *fleet) release(i *instance, certain bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -209,17 +209,17 @@ const (
 	errandClients = 64
 )
 
-// agenda is what the clients of the instances of one home node will do beside the heartbeats that have a
-// schedule: register, cancel, try again, and all that instances do which come and go.
+// agenda is what the clients of the instances of one home node will do beside the heartbeats that have a schedule:
+// register, cancel, try again, and everything that instances that come and go do.
 type agenda struct {
 	plans plans
-	woken chan struct{} // has an element if something was planned since it was last looked at
+	woken chan struct{} // has an element if something was planned since attend last read the plans
 }
 
 func newAgenda() *agenda { return &agenda{woken: make(chan struct{}, 1)} }
 
-// planned is an instance whose client does something next at due. What was planned for it before is not
-// looked for, but passed over when its time has come.
+// planned is an instance whose client does something next at due. An earlier plan for it is not removed, but passed
+// over when its time has come.
 type planned struct {
 	due time.Time
 	*instance
@@ -297,7 +297,7 @@ func (f *fleet) attend(ctx context.Context, a *agenda, idle chan *caller) {
 	}
 }
 
-// longWait is longer than anybody waits for nothing: somebody will plan something before.
+// longWait is longer than an agenda stays empty: something is planned before.
 const longWait = time.Hour
 
 // errand is something that the client of an instance does. It reports whether what came of it is certain.
@@ -328,7 +328,7 @@ func (f *fleet) due(a *agenda, now time.Time) (i *instance, due time.Time, do er
 }
 
 // stayOn lets instances that come and go stay registered from now on. Their cancels would go on for a while after a
-// load's end, and nobody could tell what the nodes should hold when all has settled.
+// load's end, and it would be uncertain what the nodes should hold in the end.
 func (f *fleet) stayOn() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -409,8 +409,8 @@ func (f *fleet) registerOnce(ctx context.Context, c *caller, i *instance, due ti
 	return true
 }
 
-// cancelOnce cancels an instance. That nobody knows it is an answer, too, but no promise that it is listed nowhere:
-// the book hears only that its client is gone.
+// cancelOnce cancels an instance. NotFound is a certain outcome, too, but does not promise that no node lists the
+// instance: the book learns only that its client has died.
 func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	i.version++
 	f.book.Canceling(i.id, i.version, time.Now())
@@ -430,11 +430,11 @@ func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time
 	return certain
 }
 
-// recordWrite tells the book how a write ended that it knows to have begun. begin and done are what it is told of
-// writes of this kind. A write that was not found, or whose outcome nobody knows, stays open.
+// recordWrite records in the book how a write ended whose begin the book knows. begin and done are the book's methods
+// for writes of this kind. A write that was not found, or whose outcome is unknown, stays open.
 func recordWrite(b *truth.Book, id string, version int64, r callResult, begin, done func(id string, version int64, at time.Time)) {
 	if r.doubtful {
-		begin(id, version, r.done) // the earlier try, whose answer nobody will hear
+		begin(id, version, r.done) // the earlier try, whose response never arrives
 	}
 	switch r.outcome {
 	case trial.Done:
@@ -444,8 +444,8 @@ func recordWrite(b *truth.Book, id string, version int64, r callResult, begin, d
 	}
 }
 
-// heartbeatClients is how many clients of each node send the heartbeats of instances that last. Up to so many
-// instances have each its own.
+// heartbeatClients is how many clients of each node send the heartbeats of instances that last. Up to so many instances
+// have a client each.
 const heartbeatClients = 256
 
 // callers is how many clients send heartbeats.
@@ -523,7 +523,7 @@ func (l *Load) Flap(which string) (count int, stop func(), err error) {
 	return len(struck), func() { l.fleet.calm(struck) }, err
 }
 
-// stop draws living instances whose clients send nothing from now on. What is under way still ends.
+// stop draws living instances whose clients send nothing from now on. Calls under way still end.
 func (f *fleet) stop(which string, how mode) ([]*instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -565,8 +565,7 @@ func (f *fleet) flap(which string) ([]*instance, error) {
 	return struck, err
 }
 
-// calm lets flapping instances stay registered: what they have planned is a cancel no more. A cancel that has begun is
-// brought to its end first.
+// calm lets flapping instances stay registered: their next plan cancels nothing. A cancel that has begun is completed first.
 func (f *fleet) calm(struck []*instance) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

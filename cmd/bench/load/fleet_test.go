@@ -78,7 +78,7 @@ func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
 	c.do(w, s)
 }
 
-// sight reads a request.
+// sight reads what a request asks for.
 func sight(node int, r *http.Request) (seen, error) {
 	app, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/eureka/v2/apps/"), "/")
 	s := seen{node: node, method: r.Method, id: id}
@@ -113,14 +113,14 @@ func (c *fakeCluster) do(w http.ResponseWriter, s seen) {
 	}
 }
 
-// decide sets what becomes of requests from now on.
+// decide sets the verdicts on requests from now on.
 func (c *fakeCluster) decide(verdict func(seen) int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.verdict = verdict
 }
 
-// remove removes an instance without anybody's cancel.
+// remove removes an instance without a cancel.
 func (c *fakeCluster) remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func tended(t *testing.T, f *fleet) {
 	t.Cleanup(func() { cancel(); tending.Wait() })
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); {
@@ -308,7 +308,7 @@ func TestChurnInstancesAreRenewedAndCanceled(t *testing.T) {
 	}
 	for o, method := range map[trial.Operation]string{trial.Register: http.MethodPost, trial.Heartbeat: http.MethodPut, trial.Cancel: http.MethodDelete} {
 		want := len(c.requests(method, ""))
-		// A call is recorded after its answer, which the server has given before.
+		// A call is recorded after its response, which the server has given before.
 		eventually(t, "every "+string(o)+" is recorded", func() bool { return l.Snapshot()[o].Outcomes[trial.Done] == int64(want) })
 	}
 }
@@ -329,7 +329,7 @@ func TestRegisterRenewsInstancesWhileTheOthersAreRegistered(t *testing.T) {
 	expect.That(t, got >= 3, "%d heartbeats of the first, want some", got)
 }
 
-// What the nodes should hold must not change any more while they are asked for it.
+// The expected state must not change any more while the nodes are asked for theirs.
 func TestChurnCancelsNoInstanceAfterTheEndOfTheLoad(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 100})
@@ -343,7 +343,7 @@ func TestChurnCancelsNoInstanceAfterTheEndOfTheLoad(t *testing.T) {
 	}
 	rounds(2) // a cancel that had begun has ended then
 	stayed := c.registered()
-	need.That(t, stayed != 0, "nobody is left to stay")
+	need.That(t, stayed != 0, "no instance is left to stay")
 	rounds(4)
 	got := c.registered()
 	expect.That(t, got == stayed, "%d of %d instances are registered after the time of their stay, want all", got, stayed)
@@ -443,7 +443,7 @@ func TestBookKnowsOfTriesThatMayTakeEffectLate(t *testing.T) {
 	}{
 		{name: "done at the first try", a: callResult{outcome: trial.Done}, revived: true},
 		{name: "done at the second", a: callResult{outcome: trial.Done, doubtful: true}},
-		{name: "nobody knows", a: callResult{outcome: trial.Unknown}},
+		{name: "unknown", a: callResult{outcome: trial.Unknown}},
 		{name: "refused", a: callResult{outcome: trial.Refused}, revived: true},
 		{name: "not reached", a: callResult{outcome: trial.Unreached}, revived: true},
 	} {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
-// watchedKeys is the instances whose every write carries a version, and the clients that write them.
+// watchedKeys are the instances whose every write carries a version, and the clients that write them.
 type watchedKeys struct {
 	load  *Load
 	book  *truth.Book
@@ -157,18 +157,17 @@ func (s keyReads) send(ctx context.Context, c *caller, due time.Time) {
 	s.keys.load.record(trial.Read, c.home, due, r)
 }
 
-// writer is a client that writes one watched key, one call after the other. Who has taken it out of its pool uses
-// it.
+// writer is a client that writes one watched key, one call after the other. Only the goroutine that reserved it uses it.
 type writer struct {
 	keys      *watchedKeys
 	key       *watchedKey
 	home      int
-	exclusive bool      // nobody else writes the key
+	exclusive bool      // an own key: no other client writes it
 	callers   []*caller // by the node that they call
 	removed   bool      // its last write was a cancel, or nothing
 }
 
-// first registers the key, again and again until that was acknowledged.
+// first registers the key, again and again until a registration is acknowledged.
 func (w *writer) first(ctx context.Context) error {
 	for {
 		r := w.register(ctx, time.Now())
@@ -216,8 +215,8 @@ func (w *writer) cancel(ctx context.Context, due time.Time) {
 
 func mayHaveHappened(r callResult) bool { return r.outcome.Answered() || r.outcome == trial.Unknown }
 
-// write sends a write to the writer's node. The writer of an own key goes on to the next nodes that it can
-// reach while nobody takes it. Each of these calls is part of the history.
+// write sends a write to the writer's node. The writer of an own key goes on to the next nodes that it can reach while
+// no node takes the request. Each of these calls is part of the history.
 func (w *writer) write(ctx context.Context, request []byte, action trial.Action, version int64) (r callResult) {
 	for _, node := range w.nodes() {
 		called := time.Now()
@@ -233,7 +232,7 @@ func (w *writer) write(ctx context.Context, request []byte, action trial.Action,
 	return r
 }
 
-// nodes are those that the writer may ask, in this order.
+// nodes are those that the writer may call, in this order.
 func (w *writer) nodes() []int {
 	if !w.exclusive {
 		return []int{w.home}
@@ -243,16 +242,16 @@ func (w *writer) nodes() []int {
 
 // writerPool is the writers whose home is one node. Safe for concurrent use once it is open.
 type writerPool struct {
-	idle chan struct{} // an element for each writer that is not taken
+	idle chan struct{} // an element for each idle writer
 
 	mu      sync.Mutex
-	writers []*writer // that are not taken
+	writers []*writer // the idle ones
 }
 
 // add adds a writer to a pool that is not open yet.
 func (p *writerPool) add(w *writer) { p.writers = append(p.writers, w) }
 
-// open ends the adding.
+// open ends the additions.
 func (p *writerPool) open() {
 	p.idle = make(chan struct{}, len(p.writers))
 	for range p.writers {
@@ -260,8 +259,9 @@ func (p *writerPool) open() {
 	}
 }
 
-// reserve takes one of the idle writers, drawn by draw. If none is, it waits: what was due is sent late, as by any
-// client that still waits for an answer. It is nil if the pool has no writers at all, or ctx ends.
+// reserve reserves one of the idle writers, drawn by draw. If none is idle it waits: the write that is due is sent
+// late, as by any client that still waits for a response. The result is nil if the pool has no writers at all, or ctx
+// ends.
 func (p *writerPool) reserve(ctx context.Context, draw func(n int) int) *writer {
 	if cap(p.idle) == 0 {
 		return nil
@@ -294,7 +294,7 @@ type History struct {
 	calls []pastCall
 }
 
-// pastCall is a call that has ended, or of which nothing more will be heard.
+// pastCall is a call that has ended, or whose response will not be awaited any longer.
 type pastCall struct {
 	key              string
 	version          int64
@@ -314,7 +314,7 @@ func (h *History) add(c pastCall) {
 	h.calls = append(h.calls, c)
 }
 
-// Calls are the calls in the order of their times, relative to began. Calls without an answer return at the
+// Calls are the calls in the order of their times, relative to began. Calls without a response return at the
 // end of time (math.MaxInt64) if their outcome is trial.Unknown.
 func (h *History) Calls(began time.Time) []trial.Call {
 	h.mu.Lock()
@@ -347,8 +347,8 @@ func (l *Load) fetchStreams() []*stream {
 	}
 }
 
-// fetches fetch a document as stock clients do: JSON, compressed, and whatever consistency the server gives to
-// those who cannot ask for one.
+// fetches fetch a document as stock clients do: JSON, compressed, and with the consistency that the server gives to
+// clients that ask for none.
 type fetches struct {
 	load    *Load
 	what    trial.Operation

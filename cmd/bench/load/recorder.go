@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// LongestLatency is the histograms' end, in µs; what takes longer is counted there.
+// LongestLatency is the histograms' end, in µs; longer latencies are counted there.
 const LongestLatency = int64(time.Minute / time.Microsecond)
 
 // recorder counts calls. Safe for concurrent use.
@@ -31,8 +31,8 @@ func newRecorder(nodes int) *recorder {
 	return r
 }
 
-// record counts one ended call of a client of home that was due at due. Calls that were due before Run's begin
-// count nowhere, but as Renewals.
+// record counts one ended call of a client of home that was due at due. Of calls that were due before Run's begin only
+// Renewals counts.
 func (l *Load) record(o trial.Operation, home int, due time.Time, result callResult) {
 	r := l.recorder
 	if o == trial.Heartbeat && result.outcome == trial.Done {

@@ -29,8 +29,8 @@ func (l *Load) CancelAll(ctx context.Context) error {
 	return nil
 }
 
-// cancelKeys cancels the watched keys at every node until none of them knows one: without consensus, a write
-// that another node was just told may arrive after the cancel, and is newer than what was canceled.
+// cancelKeys cancels the watched keys at every node until none of them knows one: without consensus, a write that
+// another node has just received may arrive after the cancel, and is newer than what was canceled.
 func (l *Load) cancelKeys(ctx context.Context) {
 	var all []cancelable
 	for _, key := range l.keys.keys {
@@ -45,8 +45,7 @@ func (l *Load) cancelKeys(ctx context.Context) {
 	}
 }
 
-// cancelable is an instance that is to be canceled, and the node which was told of it first: another one may not
-// have heard of it yet.
+// cancelable is an instance to be canceled, and the node that it was registered at: another node may not know it yet.
 type cancelable struct {
 	described
 	home int
@@ -74,8 +73,8 @@ func (l *Load) registered() []cancelable {
 	return all
 }
 
-// cancel cancels instances, each by a client of its home, and counts those that were registered there, and
-// those about which nobody gave an answer.
+// cancel cancels instances, each by a client of its home, and counts those that were registered there (done) and those
+// without a response (failed).
 func (l *Load) cancel(ctx context.Context, all []cancelable, pinned bool) (done, failed int64) {
 	var left, lost atomic.Int64
 	var clients sync.WaitGroup

@@ -37,8 +37,8 @@ func calls(l *Load, o trial.Operation) (n int64) {
 	return n
 }
 
-// A server that stalls for a while answers one slow request to a client that waits, but is slow to all those who
-// would have come meanwhile.
+// A server that stalls for a while is slow once to a client that waits, but is slow to every client that would have
+// sent meanwhile.
 func TestRunCountsAStallForAllCallsThatWereDueMeanwhile(t *testing.T) {
 	const (
 		stall  = 500 * time.Millisecond
@@ -379,7 +379,7 @@ func TestTurnsGoToTheStreamThatIsMostBehindAndHasAnIdleCaller(t *testing.T) {
 		need.That(t, s == want, "turn %d went to %s, want %s", n, s.name, want.name)
 		turns.release(s, c)
 	}
-	for n, want := range []*stream{often, seldom, often, seldom, nil} { // nobody comes back
+	for n, want := range []*stream{often, seldom, often, seldom, nil} { // no caller is released
 		s, _ := turns.reserve()
 		need.Equal(t, s, want, "without a return, turn %d went to", n)
 	}

@@ -113,7 +113,7 @@ func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotAnswer(t *testing.T)
 	}))
 	t.Cleanup(refuses.Close)
 	nodes := []string{first.addr(), refuses.Listener.Addr().String(), second.addr()}
-	got := watching(t, nodes, 6, "everybody's change", func(w Watched) bool { return w.Events == 6 })
+	got := watching(t, nodes, 6, "the change of every watcher", func(w Watched) bool { return w.Events == 6 })
 	expect.That(t, got.Breaks == 2 && got.Open == 6, "they saw %+v, want 6 open streams and a break for each whose home refuses", got)
 	a, b := len(first.queries()), len(second.queries())
 	expect.That(t, a == 2 && b == 4, "%d watch the first node and %d the third, want 2 and 4", a, b)

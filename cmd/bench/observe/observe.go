@@ -1,6 +1,14 @@
-// Package observe looks at a cluster during a trial as clients and operators do, and notes what it sees: lists,
-// sightings, leaders, evictions, the replicator's figures. Nothing that it meets is an error: a node that gives no
-// answer is an observation, too.
+// Package observe looks at a cluster during a trial as clients and operators do, and records what it sees: lists,
+// sightings, leaders, evictions, the replicator's figures. No node's behaviour is an error for it: a node that gives no
+// response is an observation, too. It registers instances of its own for sightings, and otherwise changes nothing. Its
+// files:
+//
+//	observe.go   an observation, and how a node is asked
+//	lists.go     the lists of each node, ten times a second
+//	nodes.go     what each node says of itself: its watch, its leader, its replicator, what its process uses
+//	sightings.go registrations whose way to every node is timed
+//	lookout.go   the search for them at one node in one way
+//	ending.go    what nodes hold at the end
 package observe
 
 import (
@@ -10,7 +18,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -19,20 +26,19 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// Config says whom to observe.
+// Config is what to observe.
 type Config struct {
 	Nodes     []string // HTTP addresses, in the order of trial.Trial.Nodes
 	Names     []string // the nodes' names, as they call each other
 	Mode      scenario.Mode
 	Began     time.Time // of the trial
 	Book      *truth.Book
-	Sightings float64                             // registrations per second whose way is timed
+	Sightings float64                             // registrations per second whose way to every node is timed
 	Every     time.Duration                       // between two lists of a node; 0: 100 ms
 	Usage     func(node int) (trial.Usage, error) // CPU, memory, disk and bytes of a node's process, now; asked once a second; nil: never
-	Renewals  func() int64                        // heartbeats answered so far; nil: nobody counts them
+	Renewals  func() int64                        // heartbeats answered so far; nil: not counted
 	Seed      uint64
 }
 
@@ -47,10 +53,27 @@ type Observer struct {
 	lists []lastList  // by node
 }
 
-// lastList is the newest list of a node.
-type lastList struct {
-	asked time.Time // zero: none was
-	trial.List
+// New prepares an observation. No node is asked yet.
+func New(c Config) *Observer { return newObserver(c, newHTTP()) }
+
+func newObserver(c Config, h *http.Client) *Observer {
+	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
+	o := &Observer{config: c, http: h, lists: make([]lastList, len(c.Nodes))}
+	o.sightings = newSightings(o)
+	return o
+}
+
+// Run observes until ctx ends. Nodes that do not respond are asked again, and are no error.
+func (o *Observer) Run(ctx context.Context) {
+	var parts sync.WaitGroup
+	for node := range o.config.Nodes {
+		for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders, o.replicator, o.usage} {
+			parts.Go(func() { part(ctx, node) })
+		}
+	}
+	parts.Go(func() { o.sightings.run(ctx) })
+	parts.Wait()
+	o.http.CloseIdleConnections()
 }
 
 // add adds an observation.
@@ -74,7 +97,7 @@ func (o *Observer) Healed() bool {
 	})
 }
 
-// Into adds what was observed to a trial, in the order of its times. Call it after Run has returned.
+// Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
 func (o *Observer) Into(t *trial.Trial) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,12 +127,12 @@ func sorted[T any](all []T, of func(T) place) []T {
 	return all
 }
 
-// patience is for how long a node may keep a question: until its answer begins, and again until that ends. A node that
-// is paused is not asked for much longer than it is paused.
+// patience bounds the time until a response begins, and again the time until it ends. So a paused node is asked again
+// soon after its pause.
 const patience = time.Second
 
-// newHTTP is a client that keeps its connections, and takes answers as they are: to compress them costs the servers,
-// and this process, more than to send them over loopback.
+// newHTTP is a client that keeps its connections and asks for no compression: over loopback compression costs the
+// servers and this process more than it saves.
 func newHTTP() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableCompression:  true,
@@ -125,11 +148,11 @@ type asker struct {
 	body bytes.Buffer
 }
 
-// response is what a node said.
+// response is a node's response.
 type response struct {
 	status    int
-	body      []byte    // valid until the next question
-	firstByte time.Time // its first bytes
+	body      []byte    // valid until the next request
+	firstByte time.Time // when its head had come
 }
 
 // get asks for a document.
@@ -175,12 +198,12 @@ func (o *Observer) asker(node int) *asker {
 func newClient(h *http.Client, timeout time.Duration, servers ...string) *client.Client {
 	c, err := client.New(client.Config{Servers: servers, HTTPClient: h, Timeout: timeout})
 	if err != nil {
-		panic(err) // whoever started the servers gave a wrong address
+		panic(err) // the addresses of the servers are wrong
 	}
 	return c
 }
 
-// repeat calls do again and again until ctx ends, every so often, but never sooner than the pause that it asks for.
+// repeat calls do at an interval until ctx ends, but never sooner than after the pause that do returns.
 // Calls that could not begin in time are left out.
 func repeat(ctx context.Context, every time.Duration, do func() (pause time.Duration)) {
 	for due := time.Now(); ; {
@@ -193,105 +216,4 @@ func repeat(ctx context.Context, every time.Duration, do func() (pause time.Dura
 			return
 		}
 	}
-}
-
-const (
-	registryPath = "/eureka/v2/apps"
-	// listShare is the most of its time that the reading of a node's lists takes: large registries are read less often.
-	listShare = 10
-)
-
-// follow fetches a node's list, as an unmodified client does, again and again, and judges it by the book. The nodes
-// are asked in turn, not all at once.
-func (o *Observer) follow(ctx context.Context, node int) {
-	asker, reader := o.asker(node), newListReader()
-	turn := o.config.Every * time.Duration(node) / time.Duration(len(o.config.Nodes))
-	if !wire.Pause(ctx, turn) {
-		return
-	}
-	repeat(ctx, o.config.Every, func() (pause time.Duration) {
-		asked := time.Now()
-		list, work := o.list(ctx, node, asker, reader)
-		if ctx.Err() == nil {
-			o.addList(lastList{asked, list})
-		}
-		return (listShare - 1) * work
-	})
-}
-
-// list fetches and judges one list. work is the part of the time that was spent here, and not with waiting for the node.
-func (o *Observer) list(ctx context.Context, node int, a *asker, reader *listReader) (list trial.List, work time.Duration) {
-	asked := time.Now()
-	resp, err := a.find(ctx, registryPath)
-	answered := time.Now()
-	list = trial.List{Node: node, Failed: true}
-	if err == nil {
-		if listing, err := reader.registry(resp.body); err == nil {
-			list = o.config.Book.Judge(node, listing, asked, answered)
-		}
-		work = time.Since(resp.firstByte)
-	}
-	list.Asked, list.Answered = o.at(asked), o.at(answered)
-	return list, work
-}
-
-func (o *Observer) addList(l lastList) {
-	o.add(func(t *trial.Trial) {
-		t.Lists = append(t.Lists, l.List)
-		o.lists[l.Node] = l
-	})
-}
-
-// usage notes every second what a node's process has used, beside what its clients have had of it.
-func (o *Observer) usage(ctx context.Context, node int) {
-	if o.config.Usage == nil {
-		return
-	}
-	repeat(ctx, time.Second, func() time.Duration {
-		at := time.Now()
-		u, err := o.config.Usage(node)
-		if err != nil {
-			return 0 // between two processes there is none
-		}
-		u.At, u.Node, u.Instances = o.at(at), node, o.config.Book.Expected()
-		if o.config.Renewals != nil {
-			u.Renewals = o.config.Renewals()
-		}
-		o.add(func(t *trial.Trial) { t.Usage = append(t.Usage, u) })
-		return 0
-	})
-}
-
-// versionKey is the metadata key under which clients of a trial write the version of a registration.
-const versionKey = "n"
-
-// listReader reads Eureka's documents for the ids and versions of their instances. One goroutine uses it.
-type listReader struct {
-	listing truth.Listing
-	names   map[string]string // ids that were seen, so that they are allocated once
-}
-
-func newListReader() *listReader {
-	return &listReader{listing: make(truth.Listing), names: make(map[string]string)}
-}
-
-// registry reads the document of all applications. The result is valid until the next call.
-func (l *listReader) registry(document []byte) (truth.Listing, error) {
-	clear(l.listing)
-	return l.listing, eureka.EachInstance(document, versionKey, l.add)
-}
-
-// instance reads the document of one instance. The result is valid until the next call.
-func (l *listReader) instance(document []byte) (truth.Listing, error) {
-	clear(l.listing)
-	return l.listing, eureka.OneInstance(document, versionKey, l.add)
-}
-
-func (l *listReader) add(id, version []byte) {
-	name, ok := l.names[string(id)]
-	if !ok {
-		name = string(id)
-		l.names[name] = name
-	}
-	l.listing[name], _ = strconv.ParseInt(string(version), 10, 64) // not ours: the document has no version
 }

@@ -61,7 +61,7 @@ func observe(t *testing.T, set func(*fakeCluster, *Config)) *rig {
 	return r
 }
 
-// after lets time pass and observers do what they have to.
+// after lets time pass until all observers wait.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -94,7 +94,7 @@ func TestListOfEveryNodeIsFetchedTenTimesASecond(t *testing.T) {
 func know(book *truth.Book, id string, version int64) {
 	book.Registering(id, version, time.Now())
 	book.Registered(id, version, time.Now())
-	time.Sleep(time.Microsecond) // what comes next is later
+	time.Sleep(time.Microsecond) // the next event is later
 }
 
 func TestListsAreJudgedByTheBook(t *testing.T) {
@@ -496,7 +496,7 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 	}
 }
 
-// fakeCluster is nodes that tell each other of registrations, each after its own time.
+// fakeCluster is nodes that replicate registrations to each other, each after a lag of its own.
 type fakeCluster struct {
 	nodes []*fakeNode
 }
@@ -516,7 +516,7 @@ type fakeNode struct {
 // fakeState is how a node behaves.
 type fakeState struct {
 	down    bool          // it takes no call
-	paused  bool          // it takes calls and does not answer
+	paused  bool          // it takes calls and does not respond
 	refuses bool          // it answers 503
 	late    time.Duration // before a list of all begins
 	slow    time.Duration // before a list ends
@@ -581,12 +581,12 @@ func (n *fakeNode) size() int {
 	return len(n.instances)
 }
 
-// sendChange sends a change to those who watch.
+// sendChange sends a change to the watchers.
 func (n *fakeNode) sendChange(action, why, id string) {
 	n.event(fmt.Sprintf("event: change\ndata: {\"index\":\"e-2\",\"action\":%q,\"why\":%q,\"app\":\"A\",\"id\":%q}\n\n", action, why, id))
 }
 
-// event sends an event to those who watch.
+// event sends an event to the watchers.
 func (n *fakeNode) event(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -659,7 +659,7 @@ func (n *fakeNode) read(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"instance":%s}`, document)
 }
 
-// register takes an instance, and tells the other nodes of it.
+// register registers an instance, and replicates it to the other nodes.
 func (n *fakeNode) register(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Instance json.RawMessage }
 	var instance struct{ InstanceID string }
@@ -687,7 +687,7 @@ func (n *fakeNode) cancel(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch streams what is told.
+// watch streams what event sends.
 func (n *fakeNode) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	events := make(chan string, 1000)
@@ -741,7 +741,7 @@ func (c *fakeCluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// pipedBody is the body of an answer that its handler still writes.
+// pipedBody is the body of a response that its handler still writes.
 type pipedBody struct {
 	*io.PipeReader
 	cancel func()

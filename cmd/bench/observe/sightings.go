@@ -15,14 +15,14 @@ import (
 
 const (
 	sightApp = "SIGHT"
-	// sightLease is long enough, in seconds, that nobody renews a lease before its cancel.
+	// sightLease is a lease, in seconds, that needs no renewal before its cancel.
 	sightLease = 90
-	// sightLimit is for how long a registration is looked for.
+	// sightLimit is for how long a registration is searched for.
 	sightLimit = 10 * time.Second
-	// sightLeast is how long one must have been looked for in vain, when the observation ends, to count as
-	// not seen. One that is younger tells nothing.
+	// sightLeast is how long a search must have lasted, when the observation ends, for its registration to count as not
+	// seen. A younger one does not count.
 	sightLeast = 2 * time.Second
-	// mostSightings bounds the registrations that are looked for at one time. What would be due is left out.
+	// mostSightings bounds the registrations under way at one time. Those due beyond it are left out.
 	mostSightings = 200
 )
 
@@ -36,7 +36,7 @@ type sightings struct {
 	count      atomic.Int64 // under way
 
 	mu       sync.Mutex
-	waiting  map[string]*sighting // by id; of those that watches may tell of
+	waiting  map[string]*sighting // by id; the sightings that watches may show
 	watching []bool               // by node: its stream has begun once
 }
 
@@ -44,10 +44,10 @@ type sightings struct {
 type sighting struct {
 	id       string
 	from     int
-	acked    time.Time        // set before lookouts get it
-	watches  []chan time.Time // by node: when its watch told, once; the zero time: it never will
-	searches atomic.Int64     // lookouts that still look
-	done     chan struct{}    // closed when none does
+	acked    time.Time        // of the registration; set before lookouts have the sighting
+	watches  []chan time.Time // by node: when its watch showed the registration, once; the zero time: it never will
+	searches atomic.Int64     // searches that have not finished
+	done     chan struct{}    // closed when all have finished
 }
 
 func newSightings(o *Observer) *sightings {
@@ -95,7 +95,7 @@ func (s *sightings) run(ctx context.Context) {
 	})
 }
 
-// sight registers an instance, sees it everywhere, and cancels it again, so that registries stay small.
+// sight registers an instance, waits until it was seen everywhere, and cancels it again, so that registries stay small.
 func (s *sightings) sight(ctx context.Context, n int) {
 	g := s.expect(n)
 	defer s.remove(g)
@@ -124,7 +124,7 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	}
 }
 
-// awaitWatch is when the watch of a node told of the registration; told is false if it has not when ctx ends.
+// awaitWatch is when the watch of a node showed the registration; told is false if it had not when ctx ended.
 func (g *sighting) awaitWatch(ctx context.Context, node int) (at time.Time, told bool) {
 	select {
 	case at = <-g.watches[node]:
@@ -139,7 +139,7 @@ func (g *sighting) awaitWatch(ctx context.Context, node int) (at time.Time, told
 	}
 }
 
-// expect makes a sighting that watches may tell of before its registration is acknowledged.
+// expect makes a sighting that watches may show before its registration is acknowledged.
 func (s *sightings) expect(n int) *sighting {
 	g := &sighting{
 		id:   fmt.Sprintf("sight-%x-%d", s.observer.config.Seed, n),
@@ -165,7 +165,7 @@ func (s *sightings) remove(g *sighting) {
 	delete(s.waiting, g.id)
 }
 
-// recordWatch notes that a node's watch told of a registration.
+// recordWatch records that a node's watch showed a registration.
 func (s *sightings) recordWatch(node int, id string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,14 +174,14 @@ func (s *sightings) recordWatch(node int, id string, at time.Time) {
 	}
 }
 
-// recordStreamStart notes that a node's stream has begun.
+// recordStreamStart records that a node's stream has begun.
 func (s *sightings) recordStreamStart(node int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watching[node] = true
 }
 
-// skip notes that a node's watch left out what happened until now.
+// skip records that a node's watch left out what happened until now.
 func (s *sightings) skip(node int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *sightings) skip(node int) {
 	}
 }
 
-// recordWatch passes on the first thing that the watch of a node has to say.
+// recordWatch keeps the first time that the watch of a node reports.
 func (g *sighting) recordWatch(node int, at time.Time) {
 	select {
 	case g.watches[node] <- at:
@@ -214,12 +214,12 @@ func (s *sightings) cancel(ctx context.Context, key registry.Key, home int) {
 	}
 }
 
-// sighted notes that a look that began at a time, or a watch, saw a registration.
+// sighted records that a registration was seen by a look that began at a time, or by a watch.
 func (o *Observer) sighted(g *sighting, node int, way trial.Way, at time.Time) {
 	o.addSighting(g, node, way, max(trial.Of(at.Sub(g.acked)), 0))
 }
 
-// unseen notes that the search for a registration was given up.
+// unseen records that the search for a registration was given up.
 func (o *Observer) unseen(g *sighting, node int, way trial.Way) {
 	if time.Since(g.acked) >= sightLeast {
 		o.addSighting(g, node, way, -1)

@@ -122,7 +122,7 @@ func (r *record) acknowledge(to fate, version int64, at time.Time) {
 	}
 }
 
-// withdraw takes a write back that has not happened. If it was noted twice, because an earlier try has got no answer,
+// withdraw takes a write back that has not happened. If it was noted twice, because an earlier try has got no response,
 // that one stays.
 func (r *record) withdraw(version int64) {
 	if i := slices.IndexFunc(r.open, func(w write) bool { return w.version == version }); i >= 0 {

@@ -48,7 +48,7 @@ func (b *Book) Canceled(id string, version int64, at time.Time) {
 
 // NotDone notes that the write of a version, a registration or a cancel, certainly took no effect and never
 // will: nobody took it, or it was refused. What was certain before it is certain again. A write that was sent several
-// times is noted as often: each try that got no answer may still take effect.
+// times is noted as often: each try that got no response may still take effect.
 func (b *Book) NotDone(id string, version int64) {
 	b.update(id, func(r *record) { r.withdraw(version) })
 }

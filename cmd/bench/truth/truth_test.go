@@ -69,7 +69,7 @@ type modelLook struct {
 	copied Listing // nil: not yet
 }
 
-// model is a server that does what it is told at one moment between the call and the answer, and its clients. Each
+// model is a server that does what it is told at one moment between the call and the response, and its clients. Each
 // instance has one client, which sends one call after the other.
 type model struct {
 	book     Book

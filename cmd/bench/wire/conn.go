@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The room for one read: at first for most answers, and once it was filled, so large that a full document takes
+// The room for one read: at first for most responses, and once it was filled, so large that a full document takes
 // few of them.
 const (
 	fewBytes  = 4 << 10
@@ -71,7 +71,7 @@ func (c *Conn) Close() error { return c.net.Close() }
 // answer may still come to what was sent, so that the connection is of no more use after that.
 func (c *Conn) SetDeadline(t time.Time) error { return c.net.SetReadDeadline(t) }
 
-// Exchange sends a whole request and returns the status of its answer. After an error the connection
+// Exchange sends a whole request and returns the status of its response. After an error the connection
 // is of no more use; unless the error is ErrNotSent, the server may have acted on the request.
 func (c *Conn) Exchange(request []byte) (status int, err error) {
 	c.request, c.err = request, nil
@@ -82,10 +82,10 @@ func (c *Conn) Exchange(request []byte) (status int, err error) {
 	return c.response.status, c.err
 }
 
-// Size is how many bytes the body of the newest answer had.
+// Size is how many bytes the body of the newest response had.
 func (c *Conn) Size() int64 { return c.response.body }
 
-// Body is the body of the newest answer, if KeepBody was set. It is valid until the next exchange.
+// Body is the body of the newest response, if KeepBody was set. It is valid until the next exchange.
 func (c *Conn) Body() []byte { return c.response.text }
 
 // Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read. A
@@ -101,7 +101,7 @@ func (c *Conn) peek(fd uintptr) {
 	c.open = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
 }
 
-// advance writes the request, and then reads until the answer is whole. Reporting false waits until
+// advance writes the request, and then reads until the response is whole. Reporting false waits until
 // there is more to read. Writing here, after the wait was armed, spares the read that would find
 // nothing yet: a third of the system calls.
 func (c *Conn) advance(fd uintptr) (done bool) {
@@ -156,7 +156,7 @@ func writeOnce(fd int, request []byte) error {
 	}
 }
 
-// maxHead bounds an answer's status line and header.
+// maxHead bounds a response's status line and header.
 const maxHead = 16 << 10
 
 var (
@@ -167,7 +167,7 @@ var (
 
 // responseReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be
 // kept. It knows what the measured servers send: a status line, a header with a Content-Length, a body.
-// Chunked answers are errors.
+// Chunked responses are errors.
 type responseReader struct {
 	status  int
 	body    int64  // bytes of the body, known once head is false
@@ -182,7 +182,7 @@ func (r *responseReader) reset(keep bool) {
 	*r = responseReader{head: true, kept: r.kept[:0], keep: keep, text: r.text[:0]}
 }
 
-// feed takes the next bytes and reports whether the answer is complete.
+// feed takes the next bytes and reports whether the response is complete.
 func (r *responseReader) feed(b []byte) (whole bool, err error) {
 	if r.head {
 		if b, err = r.feedHead(b); err != nil || r.head {
@@ -242,7 +242,7 @@ func (r *responseReader) parseHead(head []byte) (err error) {
 	return nil
 }
 
-// contentLength finds the header's value. Lines are compared by hand, since almost all answers have a
+// contentLength finds the header's value. Lines are compared by hand, since almost all responses have a
 // line or two.
 func contentLength(head []byte) (value []byte, given bool) {
 	const name = "content-length:"

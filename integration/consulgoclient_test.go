@@ -79,7 +79,7 @@ func unled(err error) error {
 	return err
 }
 
-// value is need.Got for a call that tells something about its answer, too.
+// value is need.Got for a call that tells something about its response, too.
 func value[T, M any](t *testing.T) func(T, M, error) T {
 	return func(v T, _ M, err error) T {
 		t.Helper()

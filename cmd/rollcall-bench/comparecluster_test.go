@@ -58,7 +58,7 @@ func within(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// register registers an instance, and returns how long the node took for the answer that it was done: while a
+// register registers an instance, and returns how long the node took for the response that it was done: while a
 // leader is elected there are others.
 func register(t *testing.T, n compare.Node, id string) (took time.Duration) {
 	t.Helper()
