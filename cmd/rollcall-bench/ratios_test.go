@@ -275,7 +275,7 @@ func shortRun(t *testing.T) *ratiosRun {
 	}
 }
 
-// wantNothingWrong lets through only what a cluster answers that gets too little of the machine.
+// wantNothingWrong accepts only the wrong responses of a cluster that gets too little of the machine.
 func wantNothingWrong(t *testing.T, run *ratiosRun) {
 	t.Helper()
 	for how, n := range run.wrong {
@@ -427,7 +427,7 @@ func TestCrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
 	for range 2 {
 		c.add(new(net.TCPConn))
 	}
-	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one before its response
+	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one is seen before its response
 		c.setStart(i, c.begun.Add(acked))
 		for _, m := range c.members {
 			for range 2 { // a later change of the same instance

@@ -27,7 +27,7 @@ var replicatedLease = benchLease{interval: 30, duration: 90}
 // changeRate is the open loop's, in changes per second.
 const changeRate = 1000
 
-// replication measures what two datacenters know of each other, and what it costs.
+// replication measures how soon two datacenters know each other's changes, and what replication costs.
 func (r *ratiosRun) replication(ctx context.Context) error {
 	pair, err := r.startPair(ctx)
 	if err != nil {
@@ -54,9 +54,8 @@ func (r *ratiosRun) replication(ctx context.Context) error {
 	})
 }
 
-// beatBursts is how often a second heartbeats are sent, many at the same time. If each came by itself, the
-// leader's log would take many times the CPU that a peer does, and now more, now less of it, by how many
-// share an entry.
+// beatBursts is how often a second heartbeats are sent, many at the same time. If each came by itself, the leader's log
+// would take many times the CPU that a peer does, and an amount that varies with how many heartbeats share an entry.
 const beatBursts = 10
 
 // besideHeartbeats measures while every instance of a fleet sends its heartbeats, as many a second as
@@ -104,8 +103,8 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 	})
 }
 
-// beatCost is how much of a core a node's process takes, in percent, and of how many heartbeats a second
-// the second datacenter is told meanwhile.
+// beatCost is how much of a core a node's process takes, in percent, and how many heartbeats a second the second
+// datacenter receives meanwhile.
 func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, told float64, err error) {
 	grown, err := r.growth(ctx, r.window/2, func(ctx context.Context) (map[string]float64, error) {
 		peer, err := onlyPeer(ctx, p.here)
@@ -118,15 +117,15 @@ func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cp
 	return grown["cpu"], grown["told"], err
 }
 
-// benchAct is who pauses peers.
+// benchAct is the author of the acts that pause peers.
 var benchAct = registry.Act{Author: "bench"}
 
-// pause stops the sending to the second datacenter.
+// pause stops sending to the second datacenter.
 func (p *benchPair) pause(ctx context.Context) error {
 	return p.here.client.PausePeer(ctx, localcluster.DatacenterName(2), benchAct)
 }
 
-// resume lets it go on, and waits until it does.
+// resume resumes sending, and waits until it has.
 func (p *benchPair) resume(ctx context.Context) error {
 	if err := p.here.client.ResumePeer(ctx, localcluster.DatacenterName(2), benchAct); err != nil {
 		return err
@@ -192,13 +191,13 @@ func (p *benchPair) stop() {
 	p.links.Stop()
 }
 
-// fleet draws instances that nobody has registered yet.
+// fleet makes instances that no load has registered yet.
 func (p *benchPair) fleet(name string, size int) benchFleet {
 	p.fleets++
 	return benchFleet{name: name + strconv.Itoa(p.fleets), size: size}
 }
 
-// onlyPeer asks how a datacenter is with the other one.
+// onlyPeer asks a datacenter about its link to the other one.
 func onlyPeer(ctx context.Context, c *benchCluster) (client.Peer, error) {
 	peers, err := c.client.Peers(ctx)
 	if err != nil {
@@ -237,8 +236,8 @@ func indexNumber(index string) (uint64, error) {
 	return number, nil
 }
 
-// awaitReplicated waits until the second datacenter knows every change of the first up to an index, and
-// comparing finds no difference. Changes that come meanwhile do not matter.
+// awaitReplicated waits until the second datacenter knows every change of the first up to an index, and a comparison
+// finds no difference. Later changes do not matter.
 func (p *benchPair) awaitReplicated(ctx context.Context, index uint64) error {
 	err := await(ctx, fmt.Sprintf("the other datacenter knows every change up to %d", index), pairLimit, func(ctx context.Context) (bool, error) {
 		peer, err := onlyPeer(ctx, p.here)
@@ -254,8 +253,8 @@ func (p *benchPair) awaitReplicated(ctx context.Context, index uint64) error {
 	return awaitSame(ctx, p.here, localcluster.DatacenterName(2))
 }
 
-// awaitEqual waits until each datacenter was told everything of the other one, and comparing finds no
-// difference. It is for times without changes.
+// awaitEqual waits until each datacenter has sent everything to the other one, and a comparison finds no difference. It
+// is for times without changes.
 func (p *benchPair) awaitEqual(ctx context.Context) error {
 	for dc, c := range []*benchCluster{p.here, p.there} {
 		if err := awaitSent(ctx, c); err != nil {
@@ -268,7 +267,7 @@ func (p *benchPair) awaitEqual(ctx context.Context) error {
 	return nil
 }
 
-// awaitSent waits until a datacenter sends to the other one, and has nothing left to tell.
+// awaitSent waits until a datacenter sends to the other one, and has nothing left to send.
 func awaitSent(ctx context.Context, c *benchCluster) error {
 	return await(ctx, c.nodes[0].Datacenter+" has told everything", pairLimit, func(ctx context.Context) (bool, error) {
 		peer, err := onlyPeer(ctx, c)
@@ -276,7 +275,7 @@ func awaitSent(ctx context.Context, c *benchCluster) error {
 	})
 }
 
-// awaitSame waits until comparing with a peer finds no difference.
+// awaitSame waits until a comparison with a peer finds no difference.
 func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
 	return await(ctx, "comparing with "+peer+" finds no difference", pairLimit, func(ctx context.Context) (bool, error) {
 		d, err := c.client.PeerDiff(ctx, peer)
@@ -287,9 +286,9 @@ func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
 // mib is the unit of memory.
 const mib = 1 << 20
 
-// cutLink cuts the link under a load of changes, and measures what the leader keeps for the peer, and how
-// long it takes after the cut to tell all of it. The load goes on meanwhile. Every instance has changed
-// once before: what an instance takes more after its first change is no peer's.
+// cutLink cuts the link under a load of changes, and measures what the leader keeps for the peer, and how long it takes
+// after the cut to send all of it. The load goes on meanwhile. Every instance has changed once before: what an instance
+// takes more after its first change is not kept for a peer.
 func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) error {
 	l := load.Bulk{Targets: p.here.addrs(), Conns: changeConns, Requests: f.changes(), Want: http.StatusNoContent}
 	if err := r.changeAll(ctx, l, f.size); err != nil {
@@ -353,8 +352,7 @@ func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string)
 	}, err
 }
 
-// timeHealing heals the link and returns how long it takes until the other datacenter knows what
-// happened before.
+// timeHealing heals the link and returns how long it takes until the other datacenter knows the earlier changes.
 func (p *benchPair) timeHealing(ctx context.Context) (time.Duration, error) {
 	index, err := p.index(ctx)
 	if err != nil {
@@ -405,8 +403,8 @@ func (p *benchPair) memoryNow(ctx context.Context, node string) (m nodeMemory, e
 	return m, err
 }
 
-// resident is a node's resident memory without the files that are mapped into it: with every entry some
-// more of the Raft log is. Where the system does not tell them apart, it is all of it.
+// resident is a node's resident memory without the files that are mapped into it: of the Raft log more is mapped with
+// every entry. Where the system does not tell them apart, it is all of it.
 func (c *benchCluster) resident(ctx context.Context, node int) (float64, error) {
 	text := procField(fmt.Sprintf("/proc/%d/status", c.nodes[node].Pid()), "RssAnon")
 	if kb, err := strconv.ParseFloat(strings.TrimSuffix(text, " kB"), 64); err == nil {
@@ -418,7 +416,7 @@ func (c *benchCluster) resident(ctx context.Context, node int) (float64, error) 
 // changeConns is over how many connections changes are spread.
 const changeConns = 30
 
-// crossings measures how long changes here take to those who watch there.
+// crossings measures how long changes here take to watchers there.
 func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 	if err := p.awaitEqual(ctx); err != nil {
 		return err
@@ -429,8 +427,8 @@ func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 	})
 }
 
-// crossInTime registers new instances here, and returns how long after the acknowledgement each watcher
-// there had read of them. The first changes, during which the load warms up, do not count.
+// crossInTime registers new instances here, and returns how long after the acknowledgement each watcher there had read
+// them. The first changes, during which the load warms up, do not count.
 func (r *ratiosRun) crossInTime(ctx context.Context, p *benchPair) (*hdrhistogram.Histogram, error) {
 	c := newCrowd(p.fleet("crossing", int(changeRate*(r.warm+r.window).Seconds())))
 	defer c.disperse()

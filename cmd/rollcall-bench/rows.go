@@ -110,7 +110,7 @@ var ratioRows = []ratioRow{
 	{In: replicationPart, Name: "growth of the sender's heap in a cut", Of: cutGoal, Floor: 64, Goal: 64, Lower: true},
 }
 
-// verdict is how a row did.
+// verdict is how a row compares with its floor and its goal.
 type verdict string
 
 // The verdicts.
@@ -121,7 +121,7 @@ const (
 	goalMet   verdict = "goal"
 )
 
-// rowResult is a row with what came out.
+// rowResult is a row with its values.
 type rowResult struct {
 	ratioRow
 	Unit    string    `json:"unit"`
@@ -181,7 +181,7 @@ func (r ratioRow) verdictOf(value float64) verdict {
 	return missed
 }
 
-// figureName names something that is measured once per round. It is also what the reader sees.
+// figureName names something that is measured once per round. The report shows it.
 type figureName string
 
 // figure is what was measured under one name: one value per round.
@@ -217,12 +217,12 @@ func (f *figures) find(name figureName) *figure {
 	return f.list[i]
 }
 
-// addNote remembers what a reader of the figures should know.
+// addNote adds a sentence for readers of the figures.
 func (f *figures) addNote(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// wronged counts answers other than the expected ones, and where they came up.
+// wronged counts responses other than the expected ones, by the figure whose measurement met them.
 func (f *figures) wronged(name figureName, wrong load.WrongResponses) {
 	for how, n := range wrong {
 		f.wrong[fmt.Sprintf("%s (%s)", how, name)] += n
@@ -236,7 +236,7 @@ type spread struct {
 	Max    float64 `json:"max"`
 }
 
-// spreadOf wants one value at least. The median of an even number is the mean of the middle two.
+// spreadOf needs at least one value. The median of an even number is the mean of the middle two.
 func spreadOf(values []float64) spread {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2

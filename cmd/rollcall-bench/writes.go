@@ -23,7 +23,7 @@ import (
 // pacedRate is the open loop's, in renewals per second.
 const pacedRate = 10_000
 
-// writeRig is what writes are measured on.
+// writeRig is the clusters and baselines on which writes are measured.
 type writeRig struct {
 	*ratiosRun
 	batching, singly *benchCluster // default settings; one log entry per write
@@ -268,9 +268,8 @@ func timed(c *wire.Conn, request []byte, want int) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// insisted is an exchange that is repeated as long as the response is 503: nothing was done then, because the
-// machine is busy or a leader is missing, and it is not this exchange that is measured. sent is when the last one
-// was.
+// insisted is an exchange that is repeated as long as the response is 503: nothing was done then, because the machine
+// is busy or a leader is missing, and such an exchange is not what is measured. sent is when the last request was sent.
 func insisted(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {
 	for {
 		sent = time.Now()
@@ -393,7 +392,7 @@ func fetchCompressed(ctx context.Context, url, accept string) error {
 
 // liveHeap returns the bytes that survive a garbage collection.
 func liveHeap(ctx context.Context, node, profiler string) (float64, error) {
-	// Twice: what is pooled survives the first one.
+	// Twice: pooled memory survives the first one.
 	for range 2 {
 		if _, err := getText(ctx, "http://"+profiler+"/debug/pprof/heap?gc=1"); err != nil {
 			return 0, err

@@ -161,7 +161,7 @@ func backlog(t *trial.Trial) (queued, lag samples) {
 	next := 0
 	for i := range queued {
 		if next == len(t.Replicator) && next > 0 && i > slot(t.Replicator[next-1].At+trial.Of(time.Second)) {
-			break // nobody asked any more
+			break // no node was asked any more
 		}
 		for ; next < len(t.Replicator) && slot(t.Replicator[next].At) <= i; next++ {
 			latest[t.Replicator[next].Node] = t.Replicator[next]
@@ -310,7 +310,7 @@ func (r *Report) departures(mode scenario.Mode, canceled bool, scenarios ...scen
 	return delays
 }
 
-// leaderStrip says who led a datacenter, and when.
+// leaderStrip is which nodes led a datacenter, and when.
 type leaderStrip struct {
 	Datacenter string       `json:"dc"`
 	Reigns     []leaderTime `json:"reigns"`
@@ -324,7 +324,7 @@ type leaderTime struct {
 	Term uint64  `json:"term"`
 }
 
-// leaderStrips are those of the datacenters whose nodes told of leaders. While nodes disagree, the greatest term is
+// leaderStrips are those of the datacenters whose nodes knew leaders. While nodes disagree, the greatest term is
 // right.
 func leaderStrips(t *trial.Trial) []leaderStrip {
 	said := verdict.LeadersByDatacenter(t)

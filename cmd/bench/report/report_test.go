@@ -74,7 +74,7 @@ func TestJSONFileKeepsTheReport(t *testing.T) {
 	got := need.Got(Read(strings.NewReader(files[JSONFile])))(t)
 	for i, field := range reflect.VisibleFields(reflect.TypeOf(*want.Comparison)) {
 		w, g := reflect.ValueOf(*want.Comparison).Field(i), reflect.ValueOf(*got.Comparison).Field(i)
-		expect.That(t, !w.IsZero(), "the sample has no %s: nobody would notice if the file lost it", field.Name)
+		expect.That(t, !w.IsZero(), "the sample has no %s: no test would notice if the file lost it", field.Name)
 		expect.That(t, reflect.DeepEqual(w.Interface(), g.Interface()), "%s changed on its way through the file", field.Name)
 	}
 	expect.That(t, reflect.DeepEqual(want.Verdicts, got.Verdicts), "the verdicts computed from the file are others than those of the comparison")
@@ -402,7 +402,7 @@ func sample() *trial.Comparison {
 	return c
 }
 
-// judgedSample is the sample's report, made once. Nobody changes it.
+// judgedSample is the sample's report, made once. No test changes it.
 var judgedSample = sync.OnceValue(func() *Report { return New(sample()) })
 
 // sketch makes one trial up.
@@ -410,7 +410,7 @@ type sketch struct {
 	*rand.Rand
 	t        *trial.Trial
 	from, to trial.Micros // of the fault; both 0: none
-	quiet    trial.Micros // until when nobody answers in mode cp, from the fault's begin on
+	quiet    trial.Micros // until when no node responds in mode cp, from the fault's begin on
 	healed   trial.Micros
 }
 

@@ -13,8 +13,7 @@ import (
 )
 
 // sentences say in words what happened in a scenario, from its verdicts: the faults, what each mode did with
-// them, how long it took, what was lost. One sentence each, the most important first. What was not measured is not
-// spoken of.
+// them, how long it took, what was lost. One sentence each, the most important first. What was not measured is not mentioned.
 func (r *Report) sentences(name string) []string {
 	s := r.scenario(name)
 	cp, ap := r.runs(name, scenario.CP), r.runs(name, scenario.AP)
@@ -345,7 +344,7 @@ func (f faultOf) count() float64 {
 	return counts.median()
 }
 
-// whom is who was struck, with the verb: "node2 was", "both followers were".
+// whom is the struck nodes, with the verb: "node2 was", "both followers were".
 func (f faultOf) whom() string {
 	same := !slices.ContainsFunc(f.injected, func(i trial.Fault) bool { return !slices.Equal(i.Nodes, f.injected[0].Nodes) })
 	nodes := float64(len(f.injected[0].Nodes))
@@ -419,7 +418,7 @@ func (f faultOf) endText() string {
 	return "the restart"
 }
 
-// elected says who was elected, if that is of interest: somebody was, or the leader was struck.
+// elected says which leaders were elected, if that is of interest: there was an election, or the leader was struck.
 func (f faultOf) elected(m runs) string {
 	if m.most(func(v *verdict.Verdict) int { return v.Elections }) == 0 && f.Nodes != "leader" {
 		return ""

@@ -266,7 +266,7 @@ func TestSentencesSayWhatIsBad(t *testing.T) {
 			[]string{"Whether CP was linearizable is undecided: the checker ran out of time.", fine}},
 		{"nodes that differ", verdict.Verdict{}, verdict.Verdict{Converged: verdict.Convergence{Result: verdict.Violated, Text: "of own-1, node1 holds version 2"}},
 			[]string{"AP did not converge by the rule: of own-1, node1 holds version 2.", fine}},
-		{"convergence that nobody knows", verdict.Verdict{}, verdict.Verdict{Converged: verdict.Convergence{Result: verdict.Undecided, Text: "2 of 3 nodes could be asked at the end"}},
+		{"convergence that is not known", verdict.Verdict{}, verdict.Verdict{Converged: verdict.Convergence{Result: verdict.Undecided, Text: "2 of 3 nodes could be asked at the end"}},
 			[]string{"Whether AP converged is undecided: 2 of 3 nodes could be asked at the end.", fine}},
 		{"losses of one mode", verdict.Verdict{}, verdict.Verdict{Lost: []string{"a"}, Revived: []string{"b", "c"}, Converged: verdict.Convergence{Lost: []string{"own-1", "own-2"}}},
 			[]string{"AP lost 1 instance, lost 2 updates, and listed 2 canceled instances again; nothing was lost in CP."}},
@@ -390,7 +390,7 @@ func TestTradeOffsWithoutDataAreLeftOut(t *testing.T) {
 	}
 	table := story{cp: []verdict.Verdict{{}}}.report().tradeOffs()
 	for _, o := range table {
-		expect.That(t, o.CP != "–" || o.AP != "–", "%q is asked, and nobody answers", o.Question)
+		expect.That(t, o.CP != "–" || o.AP != "–", "%q is asked, and no mode answers", o.Question)
 	}
 	expect.That(t, !slices.ContainsFunc(table, func(o tradeOff) bool { return o.Question == "CPU of all nodes for 1,000 renewals" }),
 		"there is a line of a cost that is not known")

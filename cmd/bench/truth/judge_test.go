@@ -13,7 +13,7 @@ var began = time.Unix(1767225600, 0)
 
 func ms(n int) time.Time { return began.Add(time.Duration(n) * time.Millisecond) }
 
-// step is one thing that a client of the instance "a" notes.
+// step is one thing that is recorded of the instance "a".
 type step func(*Book)
 
 func registering(version int64, at int) step {
@@ -87,7 +87,7 @@ func figures(l trial.List) []string {
 // lives is an instance registered at 10 ms, in version 1.
 var lives = []step{registering(1, 9), registered(1, 10)}
 
-// after is what follows that.
+// after is lives and what follows.
 func after(steps ...step) []step { return append(append([]step{}, lives...), steps...) }
 
 // afterCancel is an instance that was canceled at 30 ms.
@@ -109,7 +109,7 @@ func TestJudgeGoesByWhatIsCertain(t *testing.T) {
 		asked, answered int
 		want            []string
 	}{
-		{"an instance that nobody registered", nil, 7, 50, 51, nil},
+		{"an instance that was never registered", nil, 7, 50, 51, nil},
 		{"registered", lives, 1, 50, 51, nil},
 		{"registered, in a document without versions", lives, 0, 50, 51, nil},
 		{"registered, but not listed", lives, absent, 50, 51, []string{missing}},
@@ -145,7 +145,7 @@ func TestJudgeGoesByWhatIsCertain(t *testing.T) {
 		{"cancel of unknown outcome, then registered while the list was under way", after(canceling(2, 20), registering(3, 40), registered(3, 45)), absent, 44, 51, nil},
 		{"registration of unknown outcome, then canceled", []step{registering(1, 9), canceling(2, 20), canceled(2, 30)}, 1, 50, 51, []string{ghost}},
 
-		{"registering again, after a heartbeat that nobody knew", after(registering(2, 21)), absent, 50, 51, []string{missing}},
+		{"registering again, after a heartbeat that was answered 404", after(registering(2, 21)), absent, 50, 51, []string{missing}},
 
 		{"dead", after(died(20)), 1, 50, 51, []string{ghost}},
 		{"dead, and not listed", after(died(20)), absent, 50, 51, nil},
@@ -260,7 +260,7 @@ func TestDeparturesAreOfEveryNodeThatListed(t *testing.T) {
 		steps []step
 		want  []trial.Departure
 	}{
-		{"nobody went", lives, nil},
+		{"no instance departed", lives, nil},
 		{
 			"canceled",
 			after(judging(0, 1, 15, 16), canceling(2, 20), judging(0, absent, 25, 26), canceled(2, 30), judging(0, 1, 35, 36), judging(0, absent, 45, 46), judging(0, absent, 55, 56)),

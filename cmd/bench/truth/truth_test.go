@@ -60,16 +60,16 @@ type call struct {
 	version int64
 	cancel  bool
 	applied bool
-	lost    bool // its client has given up, and will not know
+	lost    bool // its client has given up, and never gets the response
 }
 
-// look at the model that is under way.
+// modelLook is a list of the model under way.
 type modelLook struct {
 	asked  time.Time
 	copied Listing // nil: not yet
 }
 
-// model is a server that does what it is told at one moment between the call and the response, and its clients. Each
+// model is a server that performs each call at one moment between its begin and its response, and the server's clients. Each
 // instance has one client, which sends one call after the other.
 type model struct {
 	book     Book
@@ -117,7 +117,7 @@ func (m *model) beginCall(t *rapid.T) {
 	m.send(id, rapid.Bool().Draw(t, "cancel"))
 }
 
-// send begins a call. One that was given up and has not happened never will.
+// send begins a call. An earlier call that was given up and has not happened never will.
 func (m *model) send(id string, cancel bool) *call {
 	m.versions++
 	c := &call{id: id, version: m.versions, cancel: cancel}

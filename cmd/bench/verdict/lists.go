@@ -12,8 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// longestStep is how long at most a list stands for the time before it: where none came for longer, nothing is
-// known of the rest.
+// longestStep bounds the time for which a list stands, up to its own: where no list came for longer, the rest counts as
+// nothing.
 const longestStep = time.Second
 
 // byNode are the lists that came, of each node, by the time of asking.
@@ -71,7 +71,7 @@ func nextEnd(faults []trial.Fault, after trial.Micros) trial.Micros {
 }
 
 // healing is when the slowest of the nodes that gave a list after the fault's end, and before until, first lacked
-// nothing, in seconds after the end. -1: one of them, or all, did not.
+// nothing, in seconds after the end. -1: a node, or every node, never did.
 func healing(nodes map[int][]trial.List, end, until trial.Micros) float64 {
 	slowest := trial.Micros(-1)
 	for _, of := range nodes {
@@ -280,7 +280,7 @@ func version(v int64) string {
 	return fmt.Sprintf("version %d", v)
 }
 
-// differing says who holds what of a key.
+// differing says which node holds which version of a key.
 func differing(t *trial.Trial, asked []trial.Ending, key string) string {
 	holders := make(map[int64][]string)
 	for _, e := range asked {

@@ -87,7 +87,7 @@ func TestVisibilityIsAtOtherNodes(t *testing.T) {
 	got := v.Abroad[trial.ByRead]
 	expect.That(t, got.Count == 1 && got.P50 == 0.005, "abroad %+v, want one of 5 ms", got)
 	_, ok := v.Visibility[trial.ByWatch]
-	expect.That(t, !ok, "there is a spread of a way that nobody looked")
+	expect.That(t, !ok, "there is a spread of a way that was not used")
 }
 
 func TestLostAndRevivedInstancesAreNamed(t *testing.T) {
@@ -197,7 +197,7 @@ func TestStalenessIsJudgedByEarlierWritesAndLooks(t *testing.T) {
 		{"acknowledged after the call is no older", []trial.Call{write(1, 0, 1), write(2, 2, 8), look(1, 7, 9)}, 0, 0},
 		{"a newer version than the acknowledged ones is fresh", []trial.Call{write(1, 0, 1), write(2, 2, 8), look(2, 4, 5)}, 0, 0},
 		{"what was refused makes nothing old", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), look(1, 4, 5)}, 0, 0},
-		{"what nobody knows neither", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 4, 5)}, 0, 0},
+		{"a newer write of unknown outcome", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 4, 5)}, 0, 0},
 		{"a canceled instance", []trial.Call{write(1, 0, 1), remove(2, 2, 3), look(1, 5, 6)}, 2, 1},
 		{"absent after its cancel", []trial.Call{write(1, 0, 1), remove(2, 2, 3), look(0, 5, 6)}, 0, 0},
 		{"absent while it is canceled", []trial.Call{write(1, 0, 1), remove(2, 2, 9), look(0, 5, 6)}, 0, 0},

@@ -1,6 +1,6 @@
-// Package wire speaks HTTP/1.1 by hand over keep-alive connections, and sleeps until something is due. It exists because
-// loads share their cores with the servers that they measure: net/http's client costs more than those do. It
-// knows what the measured servers send, and no more.
+// Package wire speaks HTTP/1.1 by hand over keep-alive connections, and sleeps until something is due. It exists
+// because loads share their cores with the servers that they measure: net/http's client costs more than those do. It
+// reads what the measured servers send, and refuses everything else.
 package wire
 
 import (
@@ -88,14 +88,13 @@ func (c *Conn) Size() int64 { return c.response.body }
 // Body is the body of the newest response, if KeepBody was set. It is valid until the next exchange.
 func (c *Conn) Body() []byte { return c.response.text }
 
-// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read. A
-// server that has ended meanwhile is noticed so before anything is sent that nobody takes. It costs a system
-// call.
+// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read. So a server
+// that has ended is noticed before a request is sent to it in vain. It costs a system call.
 func (c *Conn) Idle() bool {
 	return c.raw.Control(c.look) == nil && c.open
 }
 
-// peek looks for what cannot be there between two exchanges: an end, an error, surplus bytes.
+// peek looks for what must not come between two exchanges: an end, an error, surplus bytes.
 func (c *Conn) peek(fd uintptr) {
 	_, _, err := syscall.Recvfrom(int(fd), c.buf[:1], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	c.open = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)

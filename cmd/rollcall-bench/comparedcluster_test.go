@@ -43,7 +43,7 @@ func launchedIn(t *testing.T, dir string, s compare.Spec) *comparedCluster {
 	return c.(*comparedCluster)
 }
 
-// within polls until what is waited for is so: seconds, where milliseconds are expected, or tens of them.
+// within polls until a condition holds: for seconds, where milliseconds or tens of them are expected.
 func within(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
@@ -74,7 +74,7 @@ func register(t *testing.T, n compare.Node, id string) (took time.Duration) {
 	return took
 }
 
-// has says whether a node itself knows an instance.
+// has reports whether a node itself knows an instance.
 func has(n compare.Node, id string) bool {
 	return status("http://"+n.HTTP+"/eureka/apps/A/"+id+"?consistency=stale") == http.StatusOK
 }
@@ -88,7 +88,7 @@ func leaderFirst(t *testing.T, mode scenario.Mode, nodes []compare.Node) []int {
 	}
 	cl := need.Got(client.New(client.Config{Servers: []string{"http://" + nodes[0].HTTP}}))(t)
 	first := -1
-	within(t, "a node says who leads, and at which address", func() bool {
+	within(t, "a node knows the leader and its address", func() bool {
 		s, err := cl.Status(t.Context())
 		if err != nil {
 			return false

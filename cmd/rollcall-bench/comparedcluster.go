@@ -44,7 +44,7 @@ func (c *comparedCluster) Kill(node int) error { return c.nodes[node].kill() }
 
 func (c *comparedCluster) Stop(ctx context.Context, node int) error { return c.nodes[node].stop(ctx) }
 
-// Start returns an error if ctx ends before the node may serve, which it may never while it is cut off. The
+// Start returns an error if ctx ends before the node may serve, which never happens while the node is cut off. The
 // process goes on then.
 func (c *comparedCluster) Start(ctx context.Context, node int) error {
 	return c.nodes[node].start(ctx, false)
@@ -75,7 +75,7 @@ func (c *comparedCluster) Usage(node int) (trial.Usage, error) {
 	}, err
 }
 
-// Close also returns an error for each node that has ended without having been told to.
+// Close also returns an error for each node that has ended without a signal from here.
 func (c *comparedCluster) Close() error {
 	c.closing.Do(func() { c.closed = c.closeAll() })
 	return c.closed
@@ -101,13 +101,13 @@ type comparedNode struct {
 	server   string
 	settings map[string]string // what its file says, by key
 
-	mu         sync.Mutex    // guards the following, and which process the node has
-	signaled   bool          // to end
-	serves     bool          // it has been ready, and so listens to SIGHUP
-	delay      time.Duration // of its disk; 0: what settings say
-	knownDelay time.Duration // the delay that the process knows of
+	mu         sync.Mutex    // guards the following fields and localcluster.Node.Process
+	signaled   bool          // the process was sent a signal that ends it
+	serves     bool          // the process has been ready, and so handles SIGHUP
+	delay      time.Duration // of its disk; 0: that of settings
+	knownDelay time.Duration // the delay that the process has read
 	past       processUsage  // of the processes before
-	discard    bool          // no process is to be started any more
+	discard    bool          // no further process may be started
 }
 
 func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml") }
@@ -125,7 +125,7 @@ func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) e
 	return n.ready(begun.Process)
 }
 
-// launchNext returns the node as it is now: its process may be followed by another one.
+// launchNext starts the node's next process, and returns the node with it: the node may have another process later.
 func (n *comparedNode) launchNext(once []string) (localcluster.Node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -148,7 +148,7 @@ func (n *comparedNode) launchNext(once []string) (localcluster.Node, error) {
 	return next, nil
 }
 
-// ready notes that a process may serve, and tells it what has changed meanwhile.
+// ready records that a process may serve, and has it read what has changed meanwhile.
 func (n *comparedNode) ready(begun *localcluster.Process) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -173,8 +173,8 @@ func (n *comparedNode) slowDisk(delay time.Duration) error {
 	return n.reload()
 }
 
-// reload has the process read its file again, if it does not know what it says. Until it listens, SIGHUP
-// would end it. The caller holds mu.
+// reload has the process read its file again, if the file has changed. Before the process handles SIGHUP, SIGHUP would
+// end it. The caller holds mu.
 func (n *comparedNode) reload() error {
 	if !n.Running() || !n.serves || n.knownDelay == n.delay {
 		return nil
@@ -266,7 +266,7 @@ func (n *comparedNode) usage() processUsage {
 	return n.past.plus(now)
 }
 
-// close ends the process, and says so if it has ended by itself before.
+// close ends the process. It is an error if the process has ended by itself before.
 func (n *comparedNode) close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -324,7 +324,7 @@ func (c *comparedCluster) start(ctx context.Context, mode scenario.Mode) error {
 	defer cancel()
 	var once []string
 	if mode == scenario.AP {
-		once = append(once, "--replication-copy-wait=1ms") // nobody has anything yet
+		once = append(once, "--replication-copy-wait=1ms") // no node has anything to copy yet
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, n := range c.nodes {
