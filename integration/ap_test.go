@@ -14,8 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// replicated is how long a change may take to be everywhere: ten times the second that it takes, and
-// more, because a node that was away is tried again after a pause that grows.
+// replicated is how long a change may take until every node has it: more than ten times the usual second, because a
+// node that was away is tried again after a pause that grows.
 const replicated = 60 * time.Second
 
 // mustConverge waits until all nodes list the same instances in the same status, and returns them.
@@ -211,7 +211,7 @@ func mustAgreeWithPeers(t *testing.T, n *Node) {
 }
 
 // TestWithoutConsensusSelfPreservationHoldReachesTheOtherNodes: without consensus each node has its own
-// self-preservation, but what an operator says holds on all.
+// self-preservation, but an operator's act holds on all.
 func TestWithoutConsensusSelfPreservationHoldReachesTheOtherNodes(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true})

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// TestWithoutConsensusNodesKilledUnderLoadLoseNothing kills one node after the other, while clients turn
-// to the others. What a dead node alone knew comes back with it, for its disk has what it acknowledged;
-// and what was cancelled meanwhile does not.
+// TestWithoutConsensusNodesKilledUnderLoadLoseNothing kills one node after the other, while clients turn to the others.
+// Registrations that only a dead node knew come back with the node, because its disk has what it acknowledged; those
+// that were cancelled meanwhile do not.
 func TestWithoutConsensusNodesKilledUnderLoadLoseNothing(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"data.sync": "always", "replication.max-delay": "2s"}})
@@ -41,8 +41,8 @@ func TestWithoutConsensusNodesKilledUnderLoadLoseNothing(t *testing.T) {
 }
 
 // TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere freezes a node for longer than a lease, while its
-// clients turn to the others. A lease is, as by default, a few times what the others wait at most until
-// they try a node again.
+// clients turn to the others. A lease lasts, as by default, a few times longer than the others wait at most before they
+// try a node again.
 func TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere(t *testing.T) {
 	t.Parallel()
 	const lease = 9 // seconds
@@ -68,7 +68,7 @@ func TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere(t *testi
 	}
 	asleep.Resume(t)
 	c.mustListEverywhere(t, left...)
-	Pass(t, lease*time.Second) // in which it would evict whoever it has not heard of
+	Pass(t, lease*time.Second) // in which it would evict instances whose renewals it has not received
 	c.mustListEverywhere(t, left...)
 	for _, n := range c.Nodes {
 		for _, change := range mustPoll(t, n, "wait=0s&app=herd&index="+before[n]).Changes {
@@ -84,9 +84,10 @@ func TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere(t *testi
 	}
 }
 
-// TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride: a node that is cut off from its peers evicts an instance that renews
-// at one of them. What the client told the node afterwards is older than what it told the peer then, and
-// does not outrank it; nor does it undo the operator's override that the evicting node has forgotten.
+// TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride: a node that is cut off from its peers evicts an instance
+// that renews at one of them. A registration that the client sends to the node afterwards is older than the one that it
+// sends to the peer then, and does not outrank it; nor does it undo the operator's override that the evicting node has
+// forgotten.
 func TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride(t *testing.T) {
 	t.Parallel()
 	const lease = 10 // seconds
@@ -114,8 +115,9 @@ func TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride(t *testing.T) {
 	}
 }
 
-// TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater: a node misses that an instance was canceled and registered
-// again. What the client tells it then is newer, and the override that went with the cancel stays gone.
+// TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater: a node misses that an instance was canceled and
+// registered again. A registration that the client sends to that node later is newer, and the override that went with
+// the cancel stays removed.
 func TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater(t *testing.T) {
 	t.Parallel()
 	c, links := newSeparable(t, 3)
@@ -152,9 +154,9 @@ func showsVersion(n *Node, id, version, override string) error {
 	return nil
 }
 
-// twoRemovalsRound removes two nodes at the same moment, through two nodes, while a third stands still. Each
-// removal alone leaves a majority. Both together would leave two voters of which one stands still: nobody
-// could ever elect again.
+// twoRemovalsRound removes two nodes at the same moment, through two nodes, while a third stands still. Each removal
+// alone leaves a majority. Both together would leave two voters of which one stands still: no leader could be elected
+// again.
 func twoRemovalsRound(t *testing.T) {
 	c := StartCluster(t, Config{Nodes: 4})
 	others := c.Others(c.Leader())
@@ -205,9 +207,9 @@ func removeAtOnce(t *testing.T, nodes ...*Node) []string {
 	return removed
 }
 
-// TestReplicationMessageInAnotherNodesNameDoesNotShutThatNodeOut posts, to one node without consensus, messages in the name of
-// another whose clocks are far ahead. Who may speak in that name nobody can tell yet; but the node that is
-// meant must be heard as before, by clients of the first, at once and after a restart.
+// TestReplicationMessageInAnotherNodesNameDoesNotShutThatNodeOut posts, to one node without consensus, messages in the
+// name of another whose clocks are far ahead. Nothing proves yet which sender may use a name; but the first node must
+// accept messages of the real node as before, at once and after a restart.
 func TestReplicationMessageInAnotherNodesNameDoesNotShutThatNodeOut(t *testing.T) {
 	t.Parallel()
 	const lease = 10

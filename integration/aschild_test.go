@@ -28,12 +28,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// childAnswer is what a child says of one line: a response of JSON, in which it may have failed.
-type childAnswer interface{ failure() string }
+// childReply is a child's reply to one line, in JSON: a result or a failure.
+type childReply interface{ failure() string }
 
-// child is this test program as another process, which does what lines on its stdin say, answers each by a
-// line of JSON, and can be paused.
-type child[A childAnswer] struct {
+// child is this test program as another process, which performs the commands on the lines of its stdin, replies to each
+// by a line of JSON, and can be paused.
+type child[A childReply] struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	replies chan A // closed at its end
@@ -41,7 +41,7 @@ type child[A childAnswer] struct {
 
 // startChild starts a child as what a variable of the environment makes of it. It ends with the test, and
 // with stop.
-func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
+func startChild[A childReply](t *testing.T, variable, value string) *child[A] {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), variable+"="+value)
@@ -69,7 +69,7 @@ func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
 func (c *child[A]) stop() {
 	_ = c.cmd.Process.Kill() // it may have ended already
 	for range c.replies {
-		// what nobody waited for
+		// replies that no test waited for
 	}
 	_ = c.cmd.Wait()
 }
@@ -82,7 +82,7 @@ func (c *child[A]) send(words ...any) error {
 	return err
 }
 
-// receive waits for the response to a line.
+// receive waits for the reply to a line.
 func (c *child[A]) receive(ctx context.Context) (a A, err error) {
 	select {
 	case a, ok := <-c.replies:
@@ -98,7 +98,7 @@ func (c *child[A]) receive(ctx context.Context) (a A, err error) {
 	}
 }
 
-// ask is say and hear.
+// ask is send and receive.
 func (c *child[A]) ask(ctx context.Context, words ...any) (a A, err error) {
 	if err := c.send(words...); err != nil {
 		return a, err
@@ -108,17 +108,17 @@ func (c *child[A]) ask(ctx context.Context, words ...any) (a A, err error) {
 
 // asHolder is set in the environment where this test program is started as the holder of a lock: its
 // value is the base URL of a node. The holder creates a session of 3 s with a lock-delay of 1 s, renews
-// it every second, and does what lines on its stdin say: "acquire NAME", "write NAME" (a key, guarded by
+// it every second, and performs the commands on the lines of its stdin: "acquire NAME", "write NAME" (a key, guarded by
 // the token of the acquisition), "release NAME". Each is answered by a line of JSON.
 const asHolder = "ROLLCALL_AS_HOLDER"
 
-// holderReply is what came of one line.
+// holderReply is the reply to one line.
 type holderReply struct {
 	Error string `json:"error,omitempty"`
 	Fence uint64 `json:"fence,omitempty"` // of the acquisition at hand
 	OK    bool   `json:"ok"`
 	// Sent is when the newest renewal that succeeded was sent (Unix nanoseconds; holder and test share a
-	// clock): the holder believes to hold for its TTL from then on.
+	// clock): the holder believes that it holds the lock for its TTL from then on.
 	Sent int64 `json:"sent,omitempty"`
 }
 
@@ -175,7 +175,7 @@ func (h *holder) createSession() error {
 	return nil
 }
 
-// renew renews until the session is gone.
+// renew renews until the session has ended.
 func (h *holder) renew() {
 	for range time.Tick(time.Second) {
 		sent := time.Now()
@@ -211,8 +211,8 @@ func (h *holder) do(do, name string) (reply holderReply, err error) {
 	return reply, fmt.Errorf("what is %q?", do)
 }
 
-// call performs a call and decodes its response, which must be a 200. While there is no leader nothing takes
-// effect, and it tries again.
+// call performs a call and decodes its response, which must be a 200. While there is no leader nothing takes effect,
+// and call tries again.
 func (h *holder) call(method, path, body string, into any) error {
 	for deadline := time.Now().Add(ReadyLimit); ; time.Sleep(retryAfter) {
 		status, err := h.callOnce(method, path, body, into)
@@ -252,7 +252,7 @@ func startHolder(t *testing.T, n *Node) *holderProcess {
 }
 
 // asGoHolder is set in the environment where this test program is started as a holder by package client:
-// its value is the base URL of a node. The holder does what lines on its stdin say:
+// its value is the base URL of a node. The holder performs the commands on the lines of its stdin:
 //
 //	acquire KIND NAME  acquires a lock of a kind of goLocks, with a TTL of holderTTL and no lock-delay
 //	look WAY NAME      looks whether it is held, in a way of firstLooks
@@ -286,7 +286,7 @@ var firstLooks = []struct {
 	}},
 }
 
-// goHolderReply is what came of one line. Times are Unix nanoseconds: processes of one machine share a
+// goHolderReply is the reply to one line. Times are Unix nanoseconds: processes of one machine share a
 // clock.
 type goHolderReply struct {
 	Error  string `json:"error,omitempty"`
@@ -294,18 +294,17 @@ type goHolderReply struct {
 	Lost   bool   `json:"lost"`   // what the look said
 	Cause  string `json:"cause"`  // what Err says after the look
 	Looked int64  `json:"looked"` // when the look was over
-	// Sent is when the newest renewal that succeeded was sent, by the transport: package client believes
-	// to hold until a TTL from then at most.
+	// Sent is when the newest renewal that succeeded was sent, by the transport: package client believes that it holds
+	// the lock until a TTL from then at most.
 	Sent int64 `json:"sent"`
 }
 
 func (reply goHolderReply) failure() string { return reply.Error }
 
-// deadline is when a session that was renewed last at a.Sent may end.
+// deadline is when a session that was last renewed at reply.Sent may end.
 func (reply goHolderReply) deadline() time.Time { return time.Unix(0, reply.Sent).Add(holderTTL) }
 
-// renewals is a transport that notes when the newest renewal (or creation) of a session that succeeded
-// was sent.
+// renewals is a transport that records when the newest renewal (or creation) of a session that succeeded was sent.
 type renewals struct {
 	http.RoundTripper
 	sent atomic.Int64
@@ -327,7 +326,7 @@ type goHolder struct {
 }
 
 func runGoHolder(base string, in io.Reader, out io.Writer) error {
-	// One goroutine at a time: the one that goes on after a pause does so before any timer has run.
+	// One goroutine at a time: after a pause the same goroutine goes on before any timer has run.
 	runtime.GOMAXPROCS(1)
 	r := &renewals{RoundTripper: http.DefaultTransport}
 	c, err := client.New(client.Config{Servers: []string{base}, HTTPClient: &http.Client{Transport: r}})
@@ -375,7 +374,7 @@ func (h *goHolder) do(do, how, name string) (reply goHolderReply, err error) {
 	return reply, fmt.Errorf("what is %q?", do)
 }
 
-// lookOnce looks once, after something else.
+// lookOnce looks once whether the lock is held, right after another function.
 func (h *goHolder) lookOnce(way string, after func() error) (reply goHolderReply, err error) {
 	for _, l := range firstLooks {
 		if l.name == way {
@@ -426,13 +425,13 @@ func consulAgent(file string) error {
 	defer stop()
 	interrupted, orphaned := context.WithCancel(interrupted)
 	defer orphaned()
-	go func() { // a test that panics interrupts nobody
+	go func() { // a test that panics sends no interrupt
 		for parent := os.Getppid(); os.Getppid() == parent; {
 			<-time.After(time.Second)
 		}
 		orphaned()
 	}()
-	behind := localcluster.Address(config.Ports.HTTPS) // nobody else uses it
+	behind := localcluster.Address(config.Ports.HTTPS) // no other process uses it
 	node := exec.Command(os.Getenv("ROLLCALL_BIN"), "server",
 		"--node-name=n1", "--http-addr="+behind, "--cluster-addr="+localcluster.Address(config.Ports.Server),
 		"--cluster-bootstrap-expect=1", "--data-dir="+filepath.Join(filepath.Dir(file), "rollcall"),
@@ -477,9 +476,9 @@ const (
 	consulVersion = "1.14.11"
 )
 
-// inFrontOf passes everything on, but for the one question about the service mesh, which Rollcall does
-// not have, that the tests ask before they begin. The tests expect the node's name and id that they wrote
-// into FILE, and the version of the program; Rollcall's are put in their place.
+// inFrontOf passes every request on, except the one about the service mesh, which Rollcall does not have, that the
+// tests send before they begin. The tests expect the node's name and id that they wrote into FILE, and the version of
+// the program; Rollcall's are put in their place.
 func inFrontOf(address string, config consulConfig) http.Handler {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
 	proxy.ModifyResponse = func(r *http.Response) error {

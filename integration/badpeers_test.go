@@ -17,8 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// badPeers are what a peer may be instead of a server: how it treats a connection, and what the node
-// must say of it.
+// badPeers are peers that are no servers: how each treats a connection, and what the node must report of it.
 var badPeers = []struct {
 	name, reason string
 	treat        func(net.Conn)
@@ -34,11 +33,11 @@ var badPeers = []struct {
 	{"nonsense", "answer", func(c net.Conn) { respondAndClose(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}") }},
 }
 
-// respondAndClose answers whatever has come, and ends the connection.
+// respondAndClose writes a response to whatever has come, and closes the connection.
 func respondAndClose(c net.Conn, what string) {
 	_ = c.SetDeadline(time.Now().Add(CallLimit)) // a connection may come without a call
 	_, _ = c.Read(make([]byte, 64<<10))
-	_, _ = io.WriteString(c, what) // as good as it gets
+	_, _ = io.WriteString(c, what) // best effort
 	c.Close()
 }
 
@@ -68,7 +67,7 @@ func startBadPeer(t *testing.T, treat func(net.Conn)) (url string) {
 	return "http://" + l.Addr().String()
 }
 
-// TestPeersThatMisbehaveDisturbNoOther gives a node five datacenters that are none beside a healthy one.
+// TestPeersThatMisbehaveDisturbNoOther gives a node five peers that are no datacenters beside a healthy one.
 // Everything reaches the healthy one while the others still fail, clients are not kept waiting, and the
 // node says what is wrong with each.
 func TestPeersThatMisbehaveDisturbNoOther(t *testing.T) {
@@ -128,8 +127,7 @@ func mustFail(t *testing.T, n *Node, peer, reason string) {
 	})
 }
 
-// TestWithoutConsensusANodeStartsBesidePeersThatMisbehave: there is nobody to copy from, and it goes on
-// with what it has.
+// TestWithoutConsensusANodeStartsBesidePeersThatMisbehave: it has no peer to copy from, and goes on with what it has.
 func TestWithoutConsensusANodeStartsBesidePeersThatMisbehave(t *testing.T) {
 	t.Parallel()
 	for _, bad := range badPeers {
@@ -145,14 +143,14 @@ func TestWithoutConsensusANodeStartsBesidePeersThatMisbehave(t *testing.T) {
 	}
 }
 
-// tape stands in front of a node and keeps what other servers send to it.
+// tape stands in front of a node and records what other servers send to it.
 type tape struct {
 	*httptest.Server
 	mu       sync.Mutex
 	messages [][]byte
 }
 
-// messagePath is where Rollcall servers send what happened.
+// messagePath is where Rollcall servers send changes.
 const messagePath = "/v1/rollcall/replication"
 
 // newTape passes everything on to the node.
@@ -211,7 +209,7 @@ func (r *tape) hasRenewal() error {
 	return fmt.Errorf("none of %d messages has a heartbeat", len(r.messages))
 }
 
-// TestReplicationMessageThatIsSentAgainChangesNothing records what one datacenter tells another, and plays it when
+// TestReplicationMessageThatIsSentAgainChangesNothing records what one datacenter sends to another, and plays it when
 // the instances were cancelled or have changed.
 func TestReplicationMessageThatIsSentAgainChangesNothing(t *testing.T) {
 	t.Parallel()

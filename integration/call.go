@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// CallLimit bounds one HTTP call: twice what the server may take at most to say "unknown".
+// CallLimit bounds one HTTP call: twice the time after which the server responds that the outcome is unknown.
 const CallLimit = 10 * time.Second
 
-// Response is what one HTTP call came to. Status 0 means that no response arrived; Err says why.
+// Response is the result of one HTTP call. Status 0 means that no response arrived; Err says why.
 type Response struct {
 	Status int
 	Header http.Header
@@ -39,8 +39,8 @@ func (o Outcome) String() string {
 	return [...]string{"done", "not found", "refused", "unknown"}[o]
 }
 
-// Outcome judges a write's answer. A connection that could not be made sent nothing; one that broke
-// may have.
+// Outcome is what the response to a write means. Nothing was sent on a connection that could not be made; a broken one
+// may have carried the request.
 func (r Response) Outcome() Outcome {
 	var op *net.OpError
 	switch {
@@ -56,11 +56,11 @@ func (r Response) Outcome() Outcome {
 	return Unknown
 }
 
-// errRefused is among the errors of a response that says nothing of what was asked: there is no leader at the
-// moment, or it did not answer in time, which a busy machine brings about.
+// errRefused is wrapped by the errors of responses that decide nothing: there is no leader at the moment, or it did not
+// respond in time, as happens on a busy machine.
 var errRefused = errors.New("refused")
 
-// failure is the error of a response that is none to a read.
+// failure is the error of a response that answers no read.
 func (r Response) failure(n *Node, what string) error {
 	if r.Outcome() == Refused || r.Status == http.StatusGatewayTimeout {
 		return fmt.Errorf("node %s: %s: %w: %v", n.Name, what, errRefused, r)
@@ -68,10 +68,10 @@ func (r Response) failure(n *Node, what string) error {
 	return fmt.Errorf("node %s: %s: %v", n.Name, what, r)
 }
 
-// untilTaken asks again until it is not refused, and returns the last error.
+// untilTaken calls ask again until it is not refused, and returns its last error.
 func untilTaken(ask func() error) error {
 	var err error
-	_ = Poll(ReadyLimit, func() error { // err says it
+	_ = Poll(ReadyLimit, func() error { // err has the result
 		if err = ask(); errors.Is(err, errRefused) {
 			return err
 		}
@@ -80,9 +80,9 @@ func untilTaken(ask func() error) error {
 	return err
 }
 
-// untilNotRefused asks again until the response is no refusal: a refusal did nothing.
+// untilNotRefused calls ask again until the response is no refusal: a refused call did nothing.
 func untilNotRefused(ask func() Response) (response Response) {
-	_ = Poll(ReadyLimit, func() error { // the response says it
+	_ = Poll(ReadyLimit, func() error { // the response has the result
 		if response = ask(); response.Outcome() == Refused {
 			return errRefused
 		}
@@ -127,7 +127,7 @@ func CloseIdleConnections() {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Do performs a call; whatever goes wrong is in the response.
+// Do performs a call; every failure is in the response.
 func (n *Node) Do(r Request) Response {
 	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
 	defer cancel()

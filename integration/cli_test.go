@@ -18,8 +18,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// rollcall runs one command of the program to its end and returns its standard output. It is run again when it says
-// that it was refused, because there is no leader at the moment, and so did nothing.
+// rollcall runs one command of the program to its end and returns its standard output. A command that was refused,
+// because there is no leader at the moment, did nothing, and is run again.
 func rollcall(t *testing.T, args ...string) []byte {
 	t.Helper()
 	return runProgram(t, Binary(t), args...)
@@ -175,7 +175,7 @@ func (p *Process) awaitLine(t *testing.T, line string) {
 	})
 }
 
-// TestLockCommandRunsOneAtATime: the second waits for the first to end, then runs; one whose holder was
+// TestLockCommandRunsOneAtATime: the second command waits for the first to end, then runs; a command whose holder was
 // paused for too long is ended.
 func TestLockCommandRunsOneAtATime(t *testing.T) {
 	t.Parallel()
@@ -195,7 +195,7 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	asleep.awaitLine(t, "asleep")
 	asleep.Signal(t, syscall.SIGSTOP)
 	heir := startLock(t, c.Nodes[0], "heir", kept, "sh", "-c", "echo heir")
-	heir.mustEndWell(t, ReadyLimit, "who waits for the lock of a paused holder")
+	heir.mustEndWell(t, ReadyLimit, "the command that waits for the lock of a paused holder")
 	asleep.Signal(t, syscall.SIGCONT)
 	began := time.Now()
 	expect.That(t, asleep.ExitCode(t, ReadyLimit) != 0, "a command whose lock was lost ended with 0")

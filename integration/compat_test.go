@@ -55,8 +55,8 @@ func mustEndWithin(t *testing.T, c *Cluster, id string, least, most int) {
 	}
 }
 
-// TestReadOnlyCacheShowsChangesLate looks for a change that the cache does not have yet. It is
-// refreshed every 30 s, which may happen between a change and the look at it, but not twice running.
+// TestReadOnlyCacheShowsChangesLate reads a change that the cache does not have yet. The cache is refreshed every 30 s,
+// which may happen between a change and the read, but not twice running.
 func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -83,7 +83,7 @@ func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 	})
 }
 
-// TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver brings back what upstream does to a server with few
+// TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver brings back how upstream treats a server with few
 // clients: its threshold of 3 renewals a minute is never exceeded.
 func TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 	t.Parallel()

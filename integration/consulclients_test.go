@@ -101,7 +101,7 @@ func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
 			return unless(last != nil && last.Value == want, "the last change is %+v", last)
 		})
 	}
-	sets := func(colour string) { // as often as a machine that is busy with elections wants
+	sets := func(colour string) { // as often as needed on a machine that is busy with elections
 		t.Helper()
 		need.OK(t, Poll(ReadyLimit, func() error {
 			_, err := try[bool](client, others[1], "kv.set", arguments{"key": "config/colour", "value": colour})
@@ -149,7 +149,7 @@ func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
 	}
 }
 
-// nodeHealth is what npm's client finds passing of a service.
+// nodeHealth is the instances of a service that npm's client finds passing.
 func nodeHealth(t *testing.T, client *driver, n *Node, service string) []api.ServiceEntry {
 	t.Helper()
 	return invoke[[]api.ServiceEntry](t, client, n, "health.service", arguments{"service": service, "passing": true})
@@ -161,7 +161,7 @@ func startPythonConsul(t *testing.T) *driver {
 	return startDriver(t, "consul/python", ".venv/bin/python", "driver.py")
 }
 
-// pythonRead is what py-consul answers to a read: the index, and what was read.
+// pythonRead is the result of a read by py-consul: the index, and the value.
 type pythonRead[T any] struct {
 	Index json.Number
 	Found T
@@ -201,7 +201,7 @@ func TestPythonConsulClientKeepsKeys(t *testing.T) {
 		changed <- err
 	}()
 	expect.That(t, put(c.Nodes[1], arguments{"key": "app/größe", "value": "zwei", "cas": before.Found.ModifyIndex}),
-		"nobody changed the key since it was read, and cas with its index fails")
+		"the key has not changed since it was read, and cas with its index fails")
 	need.OK(t, <-changed)
 	keys := invoke[pythonRead[[]string]](t, client, c.Nodes[0], "kv.get", arguments{"key": "app", "keys": true})
 	expect.Slice(t, keys.Found, []string{"app/größe"}, "the keys below app:")

@@ -27,8 +27,8 @@ func index(t *testing.T, n *Node) string {
 	return response.Header.Get("X-Rollcall-Index")
 }
 
-// TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho follows registrations, status changes and
-// cancels both ways, and then expects both sides to be still: an echo would be a change.
+// TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho follows registrations, status changes and cancels in both
+// directions, and then expects no more changes on either side: an echo would be a change.
 func TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -52,7 +52,7 @@ func TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho(t *testing.T) {
 	})
 }
 
-// mustBeStill waits until no node's registry changes over several batch delays.
+// mustBeStill waits until no node's registry changes for as long as several batches wait.
 func mustBeStill(t *testing.T, nodes []*Node) {
 	t.Helper()
 	Eventually(t, replicated, "no registry changes any more", func() error {
@@ -106,7 +106,7 @@ func change(t *testing.T, n *Node, id string, mortal bool) {
 		}
 		return fmt.Errorf("%s: %v", id, response)
 	}
-	const lease = 3600 // seconds: nobody renews
+	const lease = 3600 // seconds: no renewals
 	err := Poll(ReadyLimit, func() error { return ok(n.Register(Instance{App: "CHURN", ID: id, Duration: lease})) })
 	if err == nil && mortal {
 		err = Poll(ReadyLimit, func() error {
@@ -124,7 +124,7 @@ func change(t *testing.T, n *Node, id string, mortal bool) {
 // the change list reach.
 func TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair(t *testing.T) {
 	t.Parallel()
-	const long = 3600 // seconds of lease: nobody renews
+	const long = 3600 // seconds of lease: no renewals
 	d := StartDatacenters(t, 2, Config{Nodes: 1, Settings: map[string]string{
 		"replication.queue": "250", "replication.digest-interval": "1h", "replication.read-timeout": "2s", "replication.max-delay": "1s",
 	}})
@@ -142,7 +142,7 @@ func TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("new-%03d", i))
 		mustRegister(t, here, Instance{App: "NEW", ID: ids[len(ids)-1], Duration: long})
 	}
-	// After more than the queue holds, so that it waits in no task.
+	// After more changes than the queue holds, so that no task has this one.
 	mustCancel(t, here, "ORDERS", "canceled")
 	Eventually(t, replicated, "the lag is told", func() error {
 		p, err := here.Peer("dc2")
@@ -155,11 +155,11 @@ func TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair(t *testing.T) {
 		t.Log("during the cut:", p.Reason)
 		return nil
 	})
-	Pass(t, 11*time.Second) // what changed less than 10 s ago, a comparison leaves to the change list
+	Pass(t, 11*time.Second) // a comparison leaves changes of the last 10 s to the change list
 	pushOut(t, here)
 
 	d.Heal()
-	// Of the cancel no record is left, and a leader so young concludes nothing from that.
+	// No record of the cancel is left, and a leader so young concludes nothing from its absence.
 	awaitListed(t, there, wantListed(append([]string{"canceled"}, ids...)...))
 	Eventually(t, replicated, "the repair is told", func() error {
 		p, err := here.Peer("dc2")
@@ -174,8 +174,8 @@ func TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair(t *testing.T) {
 	awaitListed(t, here, wantListed(ids...))
 }
 
-// pushOut makes the node forget its records of removals, by more of other instances than it remembers.
-// A Eureka server tells of them, in batches, so that they are nobody else's business.
+// pushOut makes the node forget its records of removals, by removals of more other instances than it remembers. They
+// come in batches as from a Eureka server, so that they are passed on to no other peer.
 func pushOut(t *testing.T, n *Node) {
 	t.Helper()
 	const records, batch = 100_000, 250
@@ -231,7 +231,7 @@ func TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy(t *testing.T) {
 					_, listed := mustList(t, there)["remote"]
 					expect.That(t, listed, "it is gone")
 					d.Heal()
-					awaitListed(t, there, wantListed()) // it died long ago, and now that is told
+					awaitListed(t, there, wantListed()) // it died long ago, and the news arrives now
 					return
 				}
 				Eventually(t, 5*time.Minute, "it goes", func() error { return wantListed()(mustList(t, there)) })
@@ -262,8 +262,8 @@ func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 	clients.Wait()
 }
 
-// TestDatacentersThatAreMadeUpAreRefusedInWords has somebody who speaks as a node of the datacenter tell of links that
-// there are not. Nothing is kept of them, and what the node is told of its own peer is noted as before.
+// TestDatacentersThatAreMadeUpAreRefusedInWords sends messages in the name of a node of the datacenter that name links
+// which do not exist. Nothing is stored of them, and messages about the node's own peer are stored as before.
 func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
@@ -286,7 +286,7 @@ func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 }
 
 // messageFrom is a message of a cluster of datacenter dc2, with an instance that was renewed just now. Its lease is
-// short: for one duration after a link began, leases that have ended are taken.
+// short: for one duration after a link began, leases that have ended are accepted.
 func messageFrom(sender string, clock int64, id string) []byte {
 	i := &registry.Instance{
 		InstanceID: id, HostName: "x", App: "FAR", IPAddr: "10.0.0.9", Status: registry.Up, Port: registry.Port{Number: 80, Enabled: true},
@@ -310,8 +310,9 @@ func (n *Node) sendMessage(message []byte) (a wire.Answer, err error) {
 	return a, err
 }
 
-// TestReplicationSenderThatIsForgottenIsAcceptedAgain speaks as a server whose clock went back by ten hours and which does not,
-// as one of Rollcall does, begin another incarnation. Nothing that it says counts, until an operator has it forgotten.
+// TestReplicationSenderThatIsForgottenIsAcceptedAgain speaks as a server whose clock went back by ten hours and which
+// does not, as Rollcall's servers do, begin another incarnation. Its messages do not count until an operator has the
+// sender forgotten.
 func TestReplicationSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -341,16 +342,16 @@ func TestReplicationSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 		row := strings.Fields(shown)
 		expect.That(t, len(row) >= 4 && row[0] == "dc2" && strings.HasPrefix(row[3], "9h59m"),
 			"peers shows of the sender %q, want that it is of dc2 and ten hours late", shown)
-		// With consensus all nodes forget, without each for itself.
+		// With consensus all nodes forget it; without consensus each node does for itself.
 		at := other
 		if ap {
 			at = deaf
-			mustForgetNobody(t, other, sender)
+			mustForgetNone(t, other, sender)
 		}
-		mustForgetNobody(t, at, "x-78")
+		mustForgetNone(t, at, "x-78")
 		expect.Equal(t, string(rollcall(t, "peers", "forget", sender, "--addr", at.URL(), "--author", "ann")), "forgotten  "+sender+"\n", "forget said")
-		// The lease is so short that a busy machine may read of it too late.
-		Eventually(t, ReadyLimit, "what it says is there", func() error {
+		// The lease is so short that a busy machine may read it too late.
+		Eventually(t, ReadyLimit, "its instance is there", func() error {
 			id := say("heard", 200)
 			response := deaf.Get(path("FAR", id))
 			return unless(response.Status == 200, "%s at %s: %v", id, deaf.Name, response)
@@ -358,8 +359,8 @@ func TestReplicationSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 	})
 }
 
-// mustForgetNobody has a sender forgotten of which the node heard nothing.
-func mustForgetNobody(t *testing.T, n *Node, sender string) {
+// mustForgetNone has a sender forgotten that the node has never heard.
+func mustForgetNone(t *testing.T, n *Node, sender string) {
 	t.Helper()
 	out, err := exec.Command(Binary(t), "peers", "forget", sender, "--addr", n.URL()).CombinedOutput()
 	expect.That(t, err != nil && strings.Contains(string(out), fmt.Sprintf("forget sender %q: no such sender", sender)),

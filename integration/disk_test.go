@@ -116,7 +116,7 @@ func TestRaftLogWithAFlippedBitIsRefused(t *testing.T) {
 }
 
 // bitFlipsRound flips one random bit in the used part of the log of a follower that was killed, many times.
-// Each time the node refuses its directory in words, and gets an empty one; or it has what all have.
+// Each time the node either refuses its directory in words, and gets an empty one, or has what all nodes have.
 func bitFlipsRound(t *testing.T) {
 	c := StartCluster(t, Config{})
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
@@ -177,7 +177,7 @@ func startedOrEnded(t *testing.T, n *Node) (ended bool) {
 // mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
 func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 	t.Helper()
-	if err := os.WriteFile(n.LogFile, nil, 0o600); err != nil { // what earlier processes said does not count
+	if err := os.WriteFile(n.LogFile, nil, 0o600); err != nil { // the output of earlier processes does not count
 		t.Fatal(err)
 	}
 	n.Start(t)
@@ -239,8 +239,8 @@ func TestDataDirectoryThatIsCorruptIsRefused(t *testing.T) {
 	}
 }
 
-// dataFile finds the file of the Raft log, or of what a node without consensus has, in a data directory:
-// the largest one.
+// dataFile finds the file of the Raft log, or of the registry of a node without consensus, in a data directory: the
+// largest one.
 func dataFile(t *testing.T, dir string) (largest string) {
 	t.Helper()
 	var size int64

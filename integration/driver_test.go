@@ -17,8 +17,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// driver is a stock client in a process of another language, told what to do by lines of JSON on
-// its stdin that it answers by lines of JSON on its stdout. The programs are under clients/.
+// driver is a stock client in a process of another language. It gets commands as lines of JSON on its stdin, and
+// replies to each by a line of JSON on its stdout. The programs are under clients/.
 type driver struct {
 	stdin     io.WriteCloser
 	replies   chan driverReply // closed when the program has ended
@@ -85,7 +85,7 @@ func (d *driver) read(stdout io.Reader) {
 	}
 }
 
-// do sends one command and waits for its response.
+// do sends one command and waits for its reply.
 func (d *driver) do(command driverCommand) (driverReply, error) {
 	if err := json.NewEncoder(d.stdin).Encode(command); err != nil {
 		return driverReply{}, err
@@ -146,8 +146,8 @@ func eachMode(t *testing.T, test func(t *testing.T, ap bool)) {
 	}
 }
 
-// fewer is three nodes with consensus, and without it as many as a test needs that is about what one
-// node does, or two tell each other.
+// fewer is three nodes with consensus, and without it as few as a test needs: one for what a node does, two for what
+// nodes replicate.
 func fewer(ap bool, nodes int) Config {
 	if !ap {
 		nodes = 3
@@ -161,8 +161,8 @@ func steadfast(c Config) Config {
 	return c
 }
 
-// mustOnEvery expects something of every node, whose first response must be so with consensus, and without it
-// one as soon as the others have told it.
+// mustOnEvery expects something of every node, whose first response must be so with consensus, and without it, once the
+// others have replicated to it.
 func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) error) {
 	t.Helper()
 	for _, n := range c.Nodes {
@@ -186,10 +186,9 @@ func (c *Cluster) mustListEverywhere(t *testing.T, ids ...string) {
 	})
 }
 
-// whoAgree are the nodes of some that tell the same history of an instance: all with consensus, and
-// without it each for itself, because what one is told it writes down in its own words and at its own
-// time.
-func whoAgree(nodes []*Node) []*Node {
+// nodesThatAgree are the nodes whose history of an instance must be the same: with consensus all; without it only the
+// first, because each node records in its own words and at its own time what it receives.
+func nodesThatAgree(nodes []*Node) []*Node {
 	if nodes[0].Mode == localcluster.AP {
 		return nodes[:1]
 	}

@@ -14,13 +14,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// goScenario is something that happens to a cluster while a service of the Go client is registered and
-// called.
+// goScenario is an event in a cluster while a service of the Go client is registered and called.
 type goScenario struct {
 	name string
-	// prepare returns how the clients find the servers, and what happens to those.
+	// prepare returns how the clients find the servers, and what happens to the servers.
 	prepare func(c *Cluster) (client.Config, happening)
-	// unlisted: nodes may say for a time that they do not have the instance, because that is what happens.
+	// unlisted: nodes may lack the instance for a time, because the event removes it.
 	unlisted bool
 }
 
@@ -111,7 +110,7 @@ func restartAll(t *testing.T, c *Cluster, s *Service) {
 	for _, n := range c.Nodes {
 		n.Kill()
 	}
-	Pass(t, serviceDuration+serviceInterval) // longer than the lease: an outage is charged to nobody
+	Pass(t, serviceDuration+serviceInterval) // longer than the lease: an outage is charged to no lease
 	for _, n := range c.Nodes {
 		n.Start(t)
 	}
@@ -134,8 +133,7 @@ func replaceServers(c *Cluster) (client.Config, happening) {
 	}
 }
 
-// pauseTheServer stops the server that the clients talk to for three leases: it takes connections and
-// says nothing.
+// pauseTheServer stops the server that the clients talk to for three leases: it accepts connections and does not respond.
 func pauseTheServer(c *Cluster) (client.Config, happening) {
 	return client.Config{Servers: urls(c.Nodes...), InOrder: true}, func(t *testing.T, c *Cluster, s *Service) {
 		c.Nodes[0].Pause(t)
@@ -158,8 +156,8 @@ func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
 	c.WaitReady()
 }
 
-// TestGoClientRegistersAgainAfterAnEviction: a service that the cluster does not hear of for longer than
-// its lease is evicted, told 404 when it is heard again, and back at once.
+// TestGoClientRegistersAgainAfterAnEviction: a service whose heartbeats do not arrive for longer than its lease is
+// evicted. Its next heartbeat is answered 404, and it registers again at once.
 func TestGoClientRegistersAgainAfterAnEviction(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -200,7 +198,8 @@ func TestGoClientRegistersAgainAfterAnEviction(t *testing.T) {
 	})
 }
 
-// TestGoClientsDoNotCallADrainedService: Drain returns when every node shows it, and Close then takes it out.
+// TestGoClientsDoNotCallADrainedService: Drain returns when every node shows the service as drained, and Close then
+// cancels it.
 func TestGoClientsDoNotCallADrainedService(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -223,10 +222,10 @@ func TestGoClientsDoNotCallADrainedService(t *testing.T) {
 }
 
 // TestGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
-// need nothing of Rollcall's; what does says so.
+// need nothing that only Rollcall has; calls that do return an error that says so.
 func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{Nodes: 1, AP: true}) // the server wants to be a client of somebody
+	c := StartCluster(t, Config{Nodes: 1, AP: true}) // the Eureka server needs a server of which it is a client
 	eureka := startEurekaServer(t, FreeAddr(t), c.Nodes[0], "--eureka.server.response-cache-update-interval-ms=500")
 	config := client.Config{Servers: []string{eureka.Eureka()}, Timeout: CallLimit}
 	s := StartService(t, "orders", config)
@@ -262,8 +261,8 @@ func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	}
 }
 
-// TestGoClientUsesItsListOnDiskWhileNoNodeResponds: a process that starts during an outage begins with the last
-// list of the one before it.
+// TestGoClientUsesItsListOnDiskWhileNoNodeResponds: a process that starts during an outage begins with the last list of
+// the previous process.
 func TestGoClientUsesItsListOnDiskWhileNoNodeResponds(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})

@@ -16,22 +16,21 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// goPause has a holder by package client that is paused beyond its TTL, and an heir who waits for the
-// lock meanwhile.
+// goPause has a holder by package client that is paused beyond its TTL, and an heir that waits for the lock meanwhile.
 type goPause struct {
 	ctx     context.Context
 	kind    string // of goLocks
 	lock    string
 	way     string // of firstLooks
 	self    bool   // the holder stops itself, and looks as the first thing; otherwise the test stops it
-	renewed bool   // it is renewed before the pause
+	renewed bool   // the session is renewed before the pause
 	holder  *child[goHolderReply]
 	clients *client.Client // the heir's
 
 	margin, late time.Duration // of the heir behind the holder's deadline; of the first look behind the heir
 }
 
-// heir is who waits for the lock.
+// heir is the next holder of the lock.
 type heir struct {
 	held *client.Held
 	at   time.Time // when it had the lock
@@ -88,7 +87,7 @@ func (r *goPause) awaitRenewal(acquired goHolderReply) error {
 	})
 }
 
-// pause stops the holder. What it is to do when it goes on has been said.
+// pause stops the holder, which already has its next command.
 func (r *goPause) pause() error {
 	if r.self {
 		return r.holder.send("pause", r.way, r.lock)
@@ -104,7 +103,7 @@ func (r *goPause) pause() error {
 
 func (r *goPause) inherit() heir {
 	o := goLocks[r.kind]
-	o.Name, o.TTL = r.lock, ReadyLimit // it is to hold the lock whatever the machine is busy with
+	o.Name, o.TTL = r.lock, ReadyLimit // so long that it holds the lock even on a busy machine
 	held, err := r.clients.AcquireLock(r.ctx, o)
 	return heir{held: held, at: time.Now(), err: err}
 }
@@ -124,9 +123,9 @@ func (r *goPause) check(first goHolderReply, h heir) error {
 	return nil
 }
 
-// TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause pauses holders beyond their TTL, and lets them go on
-// when another has the lock, without a lock-delay in between. The first thing that they do is to look,
-// before any timer or answer can have told them.
+// TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause pauses holders beyond their TTL, and lets them go on when
+// another has the lock, without a lock-delay in between. They look first of all, before any timer or response can have
+// informed them.
 func TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
@@ -177,7 +176,7 @@ func pausedHolders(t *testing.T, c *Cluster, kind string) {
 	report(t, all)
 }
 
-// report prints how close it was.
+// report prints the smallest margins.
 func report(t *testing.T, all []*goPause) {
 	if len(all) == 0 {
 		return
@@ -211,7 +210,7 @@ func TestGoClientLockIsStillHeldAfterABriefPause(t *testing.T) {
 	}
 }
 
-// pausedBriefly pauses a holder for a second. The error says that the pause was too long to tell anything.
+// pausedBriefly pauses a holder for a second. It is an error if the pause was too long for a result.
 func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderReply], kind, way, lock string) error {
 	need.Got(h.ask(ctx, "acquire", kind, lock))(t)
 	need.OK(t, h.send("pause", way, lock))

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// contender acquires something, as often as it is asked, and returns how to give it back.
+// contender acquires a lock or a permit at each call, and returns its release.
 type contender func(ctx context.Context) (release func() error, err error)
 
 // byGo contends by package client, with LockOptions.Recipe; limit 0: for a lock.
@@ -61,7 +61,7 @@ func byConsul(c *api.Client, name string, limit int) contender {
 	}
 }
 
-// won says that Consul's client has what it waited for.
+// won returns nil if Consul's client has what it waited for.
 func won(lost <-chan struct{}, err error) error {
 	if err == nil && lost == nil {
 		err = errors.New("not acquired in time")
@@ -79,7 +79,7 @@ func contenders(t *testing.T, c *Cluster, name string, limit int) []contender {
 	return all
 }
 
-// contest has contenders take turns, and returns how many were inside at a time at most.
+// contest has contenders hold in turns, and returns how many held at the same time at most.
 func contest(t *testing.T, all []contender, turns int) (most int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ReadyLimit)
@@ -142,7 +142,7 @@ func TestSemaphoreIsSharedByGoAndConsulsClients(t *testing.T) {
 	}
 }
 
-// TestLocksOfGoAndConsulsClientsAreShownToEachOther: each sees what the other holds, and what it says of it.
+// TestLocksOfGoAndConsulsClientsAreShownToEachOther: each sees what the other holds, and its description.
 func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
@@ -187,7 +187,7 @@ func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 	}
 	expect.That(t, slices.Contains(keys, "semaphore/both/"+permit.Session()) && len(keys) == 3,
 		"Consul's client sees %v, want the list and two contenders, one of them %s", keys, permit.Session())
-	// Somebody ends our session: Consul's client gets the permit, and ours learns that it has none.
+	// Our session is destroyed: Consul's client gets the permit, and ours learns that it has none.
 	need.OK(t, second(theirs.Session().Destroy(permit.Session(), nil)))
 	another := need.Got(theirs.SemaphorePrefix("semaphore/both", 2))(t)
 	need.OK(t, won(another.Acquire(nil)))

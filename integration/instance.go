@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Instance is what tests register and read back: the part of Eureka's document that they look at.
+// Instance is what tests register and read back: the part of Eureka's document that they examine.
 type Instance struct {
 	App, ID  string
 	Status   string // empty: UP
@@ -55,7 +55,7 @@ func (n *Node) Renew(app, id string) Response {
 	return n.Do(Request{Method: http.MethodPut, Path: path(app, id)})
 }
 
-// Cancel takes an instance out.
+// Cancel cancels an instance.
 func (n *Node) Cancel(app, id string) Response {
 	return n.Do(Request{Method: http.MethodDelete, Path: path(app, id)})
 }

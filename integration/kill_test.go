@@ -54,8 +54,8 @@ func TestLeaderKilledAgainAndAgainLosesNothing(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// mustRegister registers an instance and expects success, in the end: what is refused was not done, and what was not
-// answered in time may be done twice.
+// mustRegister registers an instance and expects success in the end: a refused registration was not done, and one that
+// was not answered in time may be done twice.
 func mustRegister(t *testing.T, n *Node, i Instance) {
 	t.Helper()
 	err := untilTaken(func() error {
@@ -85,8 +85,8 @@ func mustOverride(t *testing.T, n *Node, app, id, status string) {
 	mustTake(t, n, fmt.Sprintf("override %s/%s", app, id), func() Response { return n.Override(app, id, status) })
 }
 
-// mustCancel takes an instance out that is there. What was not answered in time may have been done: then there is nothing
-// to cancel any more.
+// mustCancel cancels a registered instance. A cancel that was not answered in time may have been done: then the
+// instance is not registered any more.
 func mustCancel(t *testing.T, n *Node, app, id string) {
 	t.Helper()
 	unknown := false
@@ -115,7 +115,7 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 func TestClusterThatIsKilledAsAWholeEvictsNoLiveInstance(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		const lease, mortal = 10, 6 // seconds: of those who renew, and of the dead one
+		const lease, mortal = 10, 6 // seconds: of the instances that renew, and of the dead one
 		cfg := fewer(ap, 2)
 		if ap {
 			cfg.Settings = map[string]string{"data.sync": "always"}
@@ -130,8 +130,8 @@ func TestClusterThatIsKilledAsAWholeEvictsNoLiveInstance(t *testing.T) {
 		back := time.Now()
 		c.Start()
 
-		// Those that went on trying are all there; the one that died with the cluster gets a whole
-		// lease after the outage, and then goes.
+		// Instances that went on renewing are all listed; the one that died with the cluster has a whole lease after
+		// the outage, and is then evicted.
 		awaitEviction(t, c, "dead", mortal, back)
 		l.stop()
 		l.check(t, c.Nodes)
@@ -165,7 +165,7 @@ func TestWithoutConsensusARestartedNodeBringsNoDeadInstanceBack(t *testing.T) {
 	})
 }
 
-// restartedOldLeasesRound has a node away in each way, with leases long enough for comparisons to tell them.
+// restartedOldLeasesRound takes a node away in each way, with leases long enough for comparisons to show them.
 func restartedOldLeasesRound(t *testing.T) {
 	const lease, settled = 12, 11 * time.Second
 	t.Run("killed", func(t *testing.T) {
@@ -187,9 +187,9 @@ func restartedOldLeasesRound(t *testing.T) {
 	})
 }
 
-// awayWhileOneDies has three instances live for a time at two nodes. Then one node goes away, and one
-// instance dies. When the other node has evicted it, the first comes back, and nobody may list the dead one
-// at the other node again, or lose one that lives.
+// awayWhileOneDies has three instances live for a time at two nodes. Then one node goes away, and one instance dies.
+// When the other node has evicted it, the first comes back. The other node must not list the dead one again, and
+// neither node may lose one that lives.
 func awayWhileOneDies(t *testing.T, lease int, lived time.Duration, leave func(*testing.T, *Node) (comeBack func())) {
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"replication.digest-interval": "1s", "data.sync": "always", "replication.max-delay": "2s"}})
 	away, stays := c.Nodes[0], c.Nodes[1]
@@ -214,7 +214,7 @@ func awayWhileOneDies(t *testing.T, lease int, lived time.Duration, leave func(*
 }
 
 // TestLeaderStopsGracefullyUnderLoad stops the leader as a service manager does: it hands leadership
-// over, answers who waits, and nothing that was acknowledged is lost.
+// over, responds to all waiting callers, and nothing that was acknowledged is lost.
 func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -232,8 +232,8 @@ func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// TestWithoutConsensusANodeStopsGracefullyUnderLoad: what it acknowledged and has not told yet it has on
-// disk, and tells it when it is back.
+// TestWithoutConsensusANodeStopsGracefullyUnderLoad: what it acknowledged and has not replicated yet is on its disk,
+// and is replicated when the node is back.
 func TestWithoutConsensusANodeStopsGracefullyUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"replication.max-delay": "2s", "data.sync": "none"}})
@@ -260,7 +260,7 @@ var soakRounds = []struct {
 	round func(*testing.T)
 }{
 	{"leader killed", leaderKilledRound},
-	{"delayed answers", delayedAnswersRound},
+	{"delayed answers", delayedResponsesRound},
 	{"bit flips", bitFlipsRound},
 	{"two removals at once", twoRemovalsRound},
 	{"all nodes paused, slow disks", allPausedRound},

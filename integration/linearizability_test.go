@@ -97,7 +97,7 @@ func (h *history) run(ctx context.Context, client int, nodes []*Node) {
 	}
 }
 
-// add keeps an operation, unless it certainly did nothing and told nothing.
+// add keeps an operation, unless it certainly changed nothing and returned nothing.
 func (h *history) add(client int, c call, r reply, began, ended time.Duration) {
 	if r.outcome == Refused || c.action == read && r.outcome == Unknown {
 		return
@@ -181,7 +181,7 @@ func TestHistoriesUnderKillsAreLinearizable(t *testing.T) {
 	}
 }
 
-// visualizeAs writes the history where a person can look at it.
+// visualizeAs writes the history as a page for people, and returns its path.
 func visualizeAs(t *testing.T, model porcupine.Model, info porcupine.LinearizationInfo) string {
 	t.Helper()
 	file, err := os.CreateTemp("", "rollcall-history-*.html")

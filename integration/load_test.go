@@ -14,11 +14,11 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
-// load works on a cluster through the nodes it is told to use, and remembers what was acknowledged:
+// load works on a cluster through the nodes that use names, and records what was acknowledged:
 // keepers register one instance each and keep it alive; churners register new ids all the time, and
 // cancel every second one at once and the others when they have mostChurned. With consensus every call
 // goes to another node. Without it a worker stays with its node until that fails, as stock clients do,
-// for the others hear of everything later.
+// because the others receive everything later.
 type load struct {
 	lease   int  // duration of kept instances, seconds; they are renewed five times in it
 	sticky  bool // a worker stays with its node
@@ -39,7 +39,7 @@ type fate int
 
 const (
 	open    fate = iota // some outcome is unknown: anything may hold
-	present             // registered for certain, never asked to go
+	present             // registered for certain, never canceled
 	absent              // cancelled for certain
 )
 
@@ -71,10 +71,10 @@ func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load 
 	return l
 }
 
-// use says which nodes the load goes through from now on.
+// use sets the nodes that the load goes through from now on.
 func (l *load) use(nodes []*Node) { l.nodes.Store(&nodes) }
 
-// stop ends the load and waits until nobody has a call open.
+// stop ends the load and waits until no call is under way.
 func (l *load) stop() {
 	l.cancel()
 	l.workers.Wait()
@@ -85,11 +85,11 @@ func (l *load) node() *Node {
 	return nodes[rand.IntN(len(nodes))]
 }
 
-// worker is one of those who make the load.
+// worker is one client of the load.
 type worker struct {
 	*load
-	at    *Node // where it stays; nil: anywhere
-	moves int   // how often it went to another node: without consensus, that may not have heard of everything
+	at    *Node // the node of a sticky worker; nil: any
+	moves int   // how often it went to another node: without consensus the other node may not have received everything
 }
 
 func (l *load) worker() *worker { return &worker{load: l} }
@@ -118,8 +118,8 @@ func (w *worker) move() {
 	w.at = nodes[rand.IntN(len(nodes))]
 }
 
-// countOutcome counts the outcome of a call and returns it, and moves away from a node that failed. That a node
-// calls the request itself wrong is not among the outcomes.
+// countOutcome counts the outcome of a call and returns it, and moves away from a node that failed. A response that
+// calls the request itself wrong fails the load.
 func (w *worker) countOutcome(what string, response Response) Outcome {
 	outcome := response.Outcome()
 	w.count(what, outcome)
@@ -179,7 +179,7 @@ func (l *load) awaitProgress(t *testing.T) {
 	})
 }
 
-// summary says what came of the calls, and the first failures.
+// summary shows the outcomes of the calls, and the first failures.
 func (l *load) summary() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,8 +192,8 @@ func (l *load) fail(format string, args ...any) {
 	l.failures = append(l.failures, fmt.Sprintf(format, args...))
 }
 
-// keepRegistered registers one instance and renews it. From its first acknowledged registration on it must
-// never be told that it is gone, but where it comes new without consensus: then it registers again, as
+// keepRegistered registers one instance and renews it. After its first acknowledged registration a renewal must never
+// be answered 404, except by a node that the worker has just moved to without consensus: then it registers again, as
 // stock clients do.
 func (w *worker) keepRegistered(ctx context.Context, id string) {
 	if !w.register(ctx, id) {
@@ -276,7 +276,7 @@ func (w *worker) cancelOne(ctx context.Context, c churned) {
 		case outcome == NotFound && known:
 			w.fail("%s was acknowledged, and its first cancel answered %v", c.id, response)
 			return
-		case outcome != Refused: // without consensus, the node may not have heard of it
+		case outcome != Refused: // without consensus, the registration may not have reached the node
 			w.decide(c.id, open)
 			return
 		case !pause(ctx, retryAfter):

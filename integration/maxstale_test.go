@@ -39,8 +39,8 @@ func (c *counter) write(n *Node, key string, done <-chan struct{}) {
 	}
 }
 
-// behind says how long before a time the first value was acknowledged that a reader should have seen
-// in the place of the one it got; 0: it got the newest of that time.
+// behind is how long before a time the value after the one that a reader got was acknowledged; 0: the reader got the
+// newest value of that time.
 func (c *counter) behind(got int, asOf time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,22 +50,22 @@ func (c *counter) behind(got int, asOf time.Time) time.Duration {
 	return max(0, asOf.Sub(c.acked[got+1]))
 }
 
-// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores what it is told late
-// and hears the leader all the time.
+// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores entries late and receives the leader's
+// heartbeats in time.
 func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	leader := c.Leader()
 	slow := c.Others(leader)[0]
 	slow.Settings["test.sync-delay"] = "300ms"
-	for again := true; again; again = leader == slow { // it is to follow; as a leader it would prove nothing
+	for again := true; again; again = leader == slow { // it must follow; as a leader it would prove nothing
 		slow.Stop(t)
 		slow.Start(t)
 		slow.WaitReady(t)
 		leader = c.Leader()
 	}
 
-	const maxStale = 100 * time.Millisecond // what it has is older most of the time, and not so old that it refuses to wait for the rest
+	const maxStale = 100 * time.Millisecond // its state is older most of the time, but not so old that it refuses to wait for the rest
 	var count counter
 	var writer sync.WaitGroup
 	done := make(chan struct{})
@@ -90,7 +90,7 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 			late++
 		}
 		asked = time.Now()
-		// What it has is too old, so it asks the leader, and waits until it has what the leader has.
+		// Its state is too old, so it asks the leader, and waits until it has the leader's state.
 		response = slow.Get("/v1/kv/n?raw&max_stale=" + maxStale.String())
 		if response.Status != http.StatusOK {
 			continue

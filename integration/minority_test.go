@@ -83,7 +83,7 @@ func mustKnowNoLeader(t *testing.T, n *Node) {
 	})
 }
 
-// refused is what a node without a majority must not do: every route that writes, and reads that
+// refused are the requests that a node without a majority must refuse: every route that writes, and reads that
 // must be linearizable.
 var refused = []Request{
 	{Method: http.MethodPost, Path: "/eureka/apps/REFUSED", Body: Instance{App: "REFUSED", ID: "refused"}.document(), ContentType: "application/json"},
@@ -101,7 +101,7 @@ var refused = []Request{
 	{Path: "/eureka/apps?consistency=linearizable"},
 }
 
-// mustRefuse sends them all at once, and reports how long the slowest answer took: the promise is one
+// mustRefuse sends them all at once, and logs how long the slowest response took: the promise is one
 // second from arrival, which a busy test machine cannot hold the server to.
 func mustRefuse(t *testing.T, n *Node) {
 	t.Helper()
@@ -119,7 +119,7 @@ func mustRefuse(t *testing.T, n *Node) {
 	t.Logf("%d calls were refused within %v", len(answers), slowest)
 }
 
-// mustServeStale expects a response that says how old it is and shows what was there before.
+// mustServeStale expects a response that has its age and shows the earlier state.
 func mustServeStale(t *testing.T, n *Node, resource string) {
 	t.Helper()
 	response := n.Get(resource)
@@ -130,9 +130,9 @@ func mustServeStale(t *testing.T, n *Node, resource string) {
 	expect.That(t, listed, "%s does not show what was registered before the loss: %s", resource, response.Body)
 }
 
-// mustAge expects that the response's age grows with the time, by which a reader can tell how long ago the
-// node heard of a leader. (How long that was nobody outside can tell to the millisecond: what a leader
-// sends before its end may be received after it.)
+// mustAge expects that the response's age grows with the time, from which a reader knows when the node last had contact
+// with a leader. (From outside that time is not known to the millisecond: a message that a leader sent before its end
+// may be received after it.)
 func mustAge(t *testing.T, n *Node, resource string, response Response) {
 	t.Helper()
 	received := time.Now()
@@ -151,7 +151,7 @@ func mustAge(t *testing.T, n *Node, resource string, response Response) {
 	})
 }
 
-// ageOf is the age that a response tells.
+// ageOf is the age in a response.
 func ageOf(response Response) (time.Duration, error) {
 	age, err := strconv.ParseFloat(response.Header.Get("X-Rollcall-Age"), 64)
 	return time.Duration(age * float64(time.Second)), err

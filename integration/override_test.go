@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// actLimit is how long the end of an act with a time may take to show: ten times the time and more.
+// actLimit is how long the end of an act with a time may take to show: more than ten times the time of the act.
 const actLimit = 3 * time.Minute
 
 // TestTimedOverrideEndsByItselfAcrossALeaderKill takes the leader away while the override holds;
@@ -54,7 +54,7 @@ func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 		}
 		took := time.Since(began)
 		expect.That(t, took >= forced, "the override ended after %v, it was set for %v", took, forced)
-		e := mustExplainAlike(t, whoAgree(others), "ORDERS", "orders-1")
+		e := mustExplainAlike(t, nodesThatAgree(others), "ORDERS", "orders-1")
 		got := happened(e)
 		expect.That(t, slices.Equal(got, []string{"registered", "overridden", "override ended"}) && e.Override == nil,
 			"explained by %+v, want no override any more", e)
@@ -93,12 +93,12 @@ func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 		mustReturnFromQuarantine(t, c, 3*time.Second)
 		expect.Slice(t, fargoSees(t, last, "ORDERS"), []string{"sick", "well"}, "fargo sees")
 		want := []string{"registered", "quarantined", "quarantine ended", "quarantined", "quarantine ended"}
-		expect.Slice(t, happened(mustExplainAlike(t, whoAgree(c.Nodes), "ORDERS", "sick")), want, "the history is")
+		expect.Slice(t, happened(mustExplainAlike(t, nodesThatAgree(c.Nodes), "ORDERS", "sick")), want, "the history is")
 	})
 }
 
-// mustHide expects that no list of a node has the instance in quarantine, that its heartbeats are
-// accepted, and that the node says who hid it.
+// mustHide expects that no list of a node has the instance in quarantine, that its heartbeats are accepted, and that
+// the node names the author of the quarantine.
 func mustHide(t *testing.T, n *Node) {
 	t.Helper()
 	for _, list := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/vips/ORDERS", "/eureka/svips/ORDERS"} {
@@ -132,7 +132,7 @@ func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
 	expect.That(t, took >= hidden, "the quarantine ended after %v, it was set for %v", took, hidden)
 }
 
-// fargoSees are the sorted ids of an application that a stock client finds at a node.
+// fargoSees are the sorted ids of an application that fargo, a stock client, finds at a node.
 func fargoSees(t *testing.T, n *Node, app string) []string {
 	t.Helper()
 	quietFargo()

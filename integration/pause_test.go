@@ -26,8 +26,8 @@ func TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk(t *testing.T) {
 
 func allPausedRound(t *testing.T) { pausedTogether(t, 5) }
 
-// pausedTogether pauses all nodes of a cluster with slow disks, again and again. Each must go on as if
-// nothing had been, and nobody may lose a lease.
+// pausedTogether pauses all nodes of a cluster with slow disks, again and again. Each must go on as if nothing had
+// happened, and no lease may end.
 func pausedTogether(t *testing.T, times int) {
 	const pause = 7 * time.Second
 	c := StartCluster(t, Config{Settings: map[string]string{"test.sync-delay": "20ms"}})
@@ -55,8 +55,8 @@ func pausedTogether(t *testing.T, times int) {
 	l.check(t, c.Nodes)
 }
 
-// TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites makes the leader's next write to its disk take
-// longer than any is waited for.
+// TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites makes the leader's next write to its disk take longer than
+// the servers wait for one.
 func TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, Config{})
@@ -90,8 +90,7 @@ func writeSettings(t *testing.T, n *Node, syncDelay string) {
 	need.OK(t, os.WriteFile(n.Settings["config"], []byte("test: {sync-delay: "+syncDelay+"}\n"), 0o600))
 }
 
-// The woken node is read by this many clients for at most wakeWindow, or until it has answered
-// enough of them.
+// The woken node is read by this many clients for at most wakeWindow, or until it has answered enough reads.
 const (
 	readers    = 16
 	wakeWindow = 2 * time.Second
@@ -132,7 +131,7 @@ func writeMetadata(t *testing.T, nodes []*Node, value int) {
 	})
 }
 
-// readLog reads one node from many clients and keeps what it answered.
+// readLog reads one node from many clients and counts its responses.
 type readLog struct {
 	readers sync.WaitGroup
 	done    chan struct{}
@@ -155,8 +154,7 @@ func (r *readLog) startAt(n *Node, want int) {
 	}
 }
 
-// finish waits until enough answers are there or the deadline has come, and ends the readers.
-// Answers that come later do not count.
+// finish waits until enough responses have come or the deadline has, and ends the readers. Later responses do not count.
 func (r *readLog) finish(deadline time.Time) {
 	select {
 	case <-r.done:

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// herdLimit is how long the leases of a herd may take to show what became of them: ten times a lease
-// and the rounds after it.
+// herdLimit is how long it may take until the leases of a herd have ended or been renewed: ten times a lease and the
+// rounds after it.
 const herdLimit = 10 * 2 * herdLease * time.Second
 
 func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T) {
@@ -34,7 +34,7 @@ func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T)
 			mustWithhold(t, n, p, silent)
 		}
 		mustSayWhyOnTheCommandLine(t, c, silent[0])
-		Pass(t, herdLease*time.Second) // some rounds in which they would go
+		Pass(t, herdLease*time.Second) // some rounds in which they would be evicted
 		for _, n := range c.Nodes {
 			mustListExactly(t, n, h.ids())
 		}
@@ -71,7 +71,7 @@ func awaitListing(t *testing.T, n *Node, want []string) {
 	})
 }
 
-// mustWithhold expects that a node tells why nobody is evicted, and who would be.
+// mustWithhold expects that a node explains why no instance is evicted, and names the instances that would be.
 func mustWithhold(t *testing.T, n *Node, p api.SelfPreservation, silent []string) {
 	t.Helper()
 	expect.That(t, int(p.Withheld) == len(silent) && strings.Contains(p.Reason, "8") && strings.Contains(p.Reason, "20"),
@@ -110,13 +110,13 @@ func mustSayWhyOnTheCommandLine(t *testing.T, c *Cluster, id string) {
 }
 
 // withoutUntil leaves out until when evictions are withheld at the latest. Nodes know that by the leases' clock,
-// and say it by the wall clock of the newest entry: now in one second, now in the next.
+// and show it by the wall clock of the newest entry: sometimes in one second, sometimes in the next.
 func withoutUntil(text string) string {
 	return regexp.MustCompile(`until \d[-:0-9 ]* UTC`).ReplaceAllString(text, "")
 }
 
-// mustTellOfTheRelease expects that self-preservation went on, was released by the operator, and is off
-// again since everybody who is left is fresh.
+// mustTellOfTheRelease expects that self-preservation went on, was released by the operator, and is off again since all
+// remaining leases are fresh.
 func mustTellOfTheRelease(t *testing.T, n *Node) {
 	t.Helper()
 	Eventually(t, herdLimit, "self-preservation is off again on node "+n.Name, func() error {
@@ -196,9 +196,9 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	})
 }
 
-// TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an
-// election last, so that the lease has ended when the hold does. Without consensus the node that was told
-// of the hold dies, and the others have it from there.
+// TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an election last,
+// so that the lease has ended when the hold does. Without consensus the node that received the hold dies, and the
+// others have it by replication.
 func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 	t.Parallel()
 	const hold = 25 * time.Second // a busy cluster takes some of it for the election
@@ -237,8 +237,7 @@ func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 	})
 }
 
-// awaitHeldBeyondLease waits until a node says that the operator's hold keeps the instance whose lease
-// has ended.
+// awaitHeldBeyondLease waits until a node explains that the operator's hold keeps the instance whose lease has ended.
 func awaitHeldBeyondLease(t *testing.T, n *Node) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the hold keeps an ended lease on node "+n.Name, func() error {

@@ -55,7 +55,7 @@ func TestProbesCallOnlyWhatTheirServiceRegistered(t *testing.T) {
 	ofNode := n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/check/register", Body: fmt.Appendf(nil, `{"Name":"scan","TCP":"127.0.0.1:%d","Interval":"1s"}`, port)})
 	expect.That(t, ofNode.Status == 400 && strings.Contains(string(ofNode.Body), "checks.targets"),
 		"a check of the node: %v, want 400 that names checks.targets", ofNode)
-	// A name is resolved only when it is asked.
+	// A name is resolved only when it is probed.
 	need.OK(t, register("rebound", "10.9.8.7", port, map[string]any{"HTTP": fmt.Sprintf("http://localhost:%d/", port), "Interval": "1s"}).is(200))
 	Eventually(t, ReadyLimit, "the check of a name that resolves to another address says why it is critical", func() error {
 		response := n.Get("/v1/health/checks/rebound")
@@ -75,7 +75,7 @@ func TestProbesCallOnlyWhatTheirServiceRegistered(t *testing.T) {
 
 func TestProbesThatHangStopNoOtherProbe(t *testing.T) {
 	t.Parallel()
-	silent := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t) // its backlog accepts, and nobody answers
+	silent := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t) // its backlog accepts, and no process responds
 	t.Cleanup(func() { silent.Close() })
 	port := silent.Addr().(*net.TCPAddr).Port
 	var asked atomic.Int64

@@ -15,7 +15,7 @@ import (
 // The recipe that every language has for Consul, on plain HTTP: a mutex by a session that acquires a key. That of the
 // semaphore is contended for by Consul's own client.
 
-// led asks again for as long as Consul's API says that there is no leader, and so did nothing.
+// led asks again as long as Consul's API responds that there is no leader, and so did nothing.
 func led(ask func() Response) (response Response) {
 	_ = Poll(ReadyLimit, func() error { // the response says it
 		if response = ask(); response.Status == http.StatusInternalServerError && bytes.HasPrefix(response.Body, []byte("No cluster leader")) {
@@ -44,7 +44,7 @@ func (n *Node) session(t *testing.T, document string) string {
 	return created.ID
 }
 
-// putTrue sends a PUT that answers true or false.
+// putTrue sends a PUT whose response is true or false.
 func (n *Node) putTrue(t *testing.T, path, body string) bool {
 	t.Helper()
 	answer := need.Got(n.putOK(path, body))(t)
@@ -52,7 +52,7 @@ func (n *Node) putTrue(t *testing.T, path, body string) bool {
 	return answer == "true"
 }
 
-// key is an entry of the key-value store as its JSON has it.
+// key is a key with its value and session as Consul's JSON has it.
 type key struct {
 	Key         string
 	Value       []byte
@@ -61,7 +61,7 @@ type key struct {
 	LockIndex   uint64
 }
 
-// keys reads entries; path is what follows /v1/kv/. None: nil.
+// keys reads keys; path is what follows /v1/kv/. None: nil.
 func (n *Node) keys(path string) ([]key, Response, error) {
 	response := led(func() Response { return n.Get("/v1/kv/" + path) })
 	switch response.Status {
@@ -83,7 +83,7 @@ func TestLockByConsulsRecipeOfTheMutex(t *testing.T) {
 	other := b.session(t, `{"LockDelay":0,"Name":"other"}`)
 	need.That(t, a.putTrue(t, "/v1/kv/lock/job?acquire="+first, "lock:1"), "a free key was not acquired")
 	need.That(t, !b.putTrue(t, "/v1/kv/lock/job?acquire="+other, "lock:2"), "two hold the lock")
-	expect.That(t, !b.putTrue(t, "/v1/kv/lock/job?release="+other, "unlock:2"), "who does not hold the lock released it")
+	expect.That(t, !b.putTrue(t, "/v1/kv/lock/job?release="+other, "unlock:2"), "a session that does not hold the lock released it")
 	held, response, err := d.keys("lock/job")
 	need.OK(t, err)
 	need.That(t, len(held) == 1 && held[0].Session == first && string(held[0].Value) == "lock:1" && held[0].LockIndex == 1,
@@ -114,7 +114,7 @@ func TestLockByConsulsRecipeOfTheMutex(t *testing.T) {
 	case err := <-acquired:
 		need.OK(t, err)
 	case <-time.After(ReadyLimit):
-		t.Fatal("who waits for the lock does not get it")
+		t.Fatal("the session that waits for the lock does not get it")
 	}
 	for _, when := range []string{"", ", once more,"} {
 		expect.That(t, d.putTrue(t, "/v1/session/destroy/"+other, ""), "destroying a session%s must answer true", when)

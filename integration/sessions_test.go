@@ -13,9 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestSessionsAndLockDelaysSurviveALeaderKill and the next test look at the same things: what waits for
-// its time must not come early because a leader died or all nodes were started anew, and must not be
-// forgotten.
+// TestSessionsAndLockDelaysSurviveALeaderKill and the next test check the same things: nothing that ends at a time may
+// end early, or be forgotten, because a leader died or all nodes were started anew.
 func TestSessionsAndLockDelaysSurviveALeaderKill(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -45,7 +44,7 @@ func TestSessionsAndLockDelaysSurviveARestartOfAllNodes(t *testing.T) {
 // Times of the sessions under test.
 const (
 	silentTTL  = 6 * time.Second
-	renewedTTL = 12 * time.Second // more than two calls take that are not answered in time
+	renewedTTL = 12 * time.Second // longer than two calls that are not answered in time
 	longDelay  = 6 * time.Second
 )
 
@@ -130,8 +129,8 @@ func awaitKey(t *testing.T, c *Cluster, key, session string) time.Time {
 	return time.Now()
 }
 
-// renewAtAll renews a session at all nodes at the same time, so that none is waited for that does not answer. The error
-// says that it was lost.
+// renewAtAll renews a session at all nodes at the same time, so that a node that does not respond delays nothing. It is
+// an error if the session was lost.
 func renewAtAll(c *Cluster, session string) error {
 	answers := make([]Response, len(c.Nodes))
 	var calls sync.WaitGroup
@@ -147,8 +146,8 @@ func renewAtAll(c *Cluster, session string) error {
 	return nil
 }
 
-// keepAlive renews a session every second at whichever node answers, until stop is called, which
-// returns why it was lost; nil: it was not.
+// keepAlive renews a session every second at all nodes, until stop is called, which returns why the session was lost;
+// nil: it was not.
 func keepAlive(t *testing.T, c *Cluster, session string) (stop func() error) {
 	t.Helper()
 	end, ended := make(chan struct{}), make(chan error, 1)

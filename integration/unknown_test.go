@@ -14,10 +14,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The promise: what was answered 504 takes effect before everything that was sent a second after that
-// answer and acknowledged, or never.
+// The promise: a write that was answered 504 takes effect before every acknowledged write that was sent a second after
+// that response, or never.
 
-// trialsEnv says how many trials of each kind there are; without it a few.
+// trialsEnv names the variable with the number of trials of each kind; without it there are a few.
 const trialsEnv = "ROLLCALL_UNKNOWN"
 
 // afterUnknown is how long after the response 504 a client that relies on the promise waits.
@@ -61,7 +61,7 @@ func (r *trial) second(t *testing.T, n *Node) {
 	})
 }
 
-// check says that the later write stands.
+// check returns nil if the later write stands.
 func (r *trial) check(n *Node) error {
 	if r.instance {
 		response := n.Get(path("GIVENUP", r.id) + "?consistency=linearizable")
@@ -80,7 +80,7 @@ func giveUp(t *testing.T, name string, count int, at, later *Node, hold func()) 
 		trials[i] = &trial{id: fmt.Sprintf("%s-%d", name, i), instance: i%2 == 1}
 		trials[i].setUp(t, later)
 	}
-	mustRegister(t, at, Instance{App: "BEFORE", ID: name}) // it knows the leader, and has what is set up
+	mustRegister(t, at, Instance{App: "BEFORE", ID: name}) // it knows the leader, and has what the test prepared
 	hold()
 	var all sync.WaitGroup
 	for _, r := range trials {
@@ -190,8 +190,8 @@ func TestWriteOfUnknownOutcomeDoesNotTakeEffectLater(t *testing.T) {
 	})
 }
 
-// atOnce is how many writes are given up in a round: as many as a node has batches on their way, for
-// those behind them are never sent.
+// atOnce is how many writes are given up in a round: as many as a node has batches on their way, because those behind
+// them are never sent.
 const atOnce = 2
 
 // untilUnknown plays rounds until so many writes were answered 504.
@@ -206,8 +206,8 @@ func untilUnknown(t *testing.T, trials int, play func(c *Cluster, links Network,
 	expect.That(t, unknown >= trials, "%d writes were answered 504, want %d: too little was tested", unknown, trials)
 }
 
-// delayedAnswersRound is a soak of the same, with the leader paused besides.
-func delayedAnswersRound(t *testing.T) {
+// delayedResponsesRound is a soak of the same, with the leader paused as well.
+func delayedResponsesRound(t *testing.T) {
 	c, links := newProxiedCluster(t)
 	unknown := cutTrials(t, c, links, 6*time.Second, "cut", atOnce)
 	unknown += killTrials(t, c, links, "kill", atOnce)
@@ -233,7 +233,7 @@ func TestWriteThatWasGivenUpDuringAPauseIsNotPerformed(t *testing.T) {
 		said, err := other.putOK(fmt.Sprintf("/v1/kv/k%d", i), "NEW")
 		need.That(t, err == nil && said == "true", "write at %s: %q, %v", other.Name, said, err)
 	}
-	Pass(t, time.Second) // the pause is one that a node notices
+	Pass(t, time.Second) // so long that the node notices the pause
 	paused.Resume(t)
 	paused.WaitReady(t)
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {

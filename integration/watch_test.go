@@ -40,8 +40,7 @@ func startWatcher(t *testing.T, nodes []*Node, args ...string) watcher {
 	return w
 }
 
-// lines are those that were printed whole so far; what the command says on standard error is not
-// among them.
+// lines are those printed whole so far, without those on standard error.
 func (w watcher) lines(t *testing.T) []watchLine {
 	t.Helper()
 	var lines []watchLine
@@ -56,7 +55,7 @@ func (w watcher) lines(t *testing.T) []watchLine {
 	return lines
 }
 
-// changes are the changes that it printed so far. That it may have missed some fails the test.
+// changes are the changes that it printed so far. A line that some may have been missed fails the test.
 func (w watcher) changes(t *testing.T) []api.Change {
 	t.Helper()
 	var changes []api.Change
@@ -158,7 +157,7 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// try notes that a registration is sent and to which node.
+// try records that a registration is sent, and returns the node for it.
 func (r *recorder) try(id string) *Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,8 +222,8 @@ func (r *recorder) check(t *testing.T, changes func() []api.Change) {
 	t.Logf("%d of %d registrations acknowledged, %d changes seen", len(r.acked), len(r.tried), len(seen))
 }
 
-// TestWatchStreamsOfAllNodesHaveTheSameEvents compares the streams of all nodes, byte by byte, and without
-// consensus what happened to whom.
+// TestWatchStreamsOfAllNodesHaveTheSameEvents compares the streams of all nodes, byte by byte, and without consensus
+// what happened to which instance.
 func TestWatchStreamsOfAllNodesHaveTheSameEvents(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -269,8 +268,7 @@ func TestWatchStreamsOfAllNodesHaveTheSameEvents(t *testing.T) {
 	})
 }
 
-// sameEvent compares two changes. Without consensus each node counts its own changes, and notes the time
-// of its own.
+// sameEvent compares two changes. Without consensus each node counts and times its own changes.
 func sameEvent(ap bool) func(a, b api.Change) bool {
 	return func(a, b api.Change) bool {
 		if ap {
@@ -292,8 +290,7 @@ func TestLongPollGoesOnAtAnotherNode(t *testing.T) {
 	mustRefusePolls(t, c.Nodes[0], index)
 }
 
-// TestLongPollWithoutConsensusIsOfOneNode asks the same node again and again. Another one's index means
-// nothing to it.
+// TestLongPollWithoutConsensusIsOfOneNode asks the same node again and again. An index of another node means nothing to it.
 func TestLongPollWithoutConsensusIsOfOneNode(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Nodes: 2})
@@ -312,7 +309,7 @@ func mustPollOn(t *testing.T, n, elsewhere *Node, index, id string) string {
 	t.Helper()
 	polled := make(chan poll, 1)
 	go func() { polled <- pollNode(n, "wait=30s&app=polled&index="+index) }()
-	mustRegister(t, elsewhere, Instance{App: "OTHER", ID: "other-" + id}) // wakes nobody
+	mustRegister(t, elsewhere, Instance{App: "OTHER", ID: "other-" + id}) // wakes no poll
 	mustRegister(t, elsewhere, Instance{App: "POLLED", ID: id})
 	got := <-polled
 	need.That(t, got.err == nil && len(got.Changes) == 1 && got.Changes[0].ID == id, "node %s: %+v, want the registration of %s", n.Name, got, id)
