@@ -64,7 +64,7 @@ func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
 		t.Helper()
 		return set(n, arguments{"key": "locks/node", "value": "of " + session, "acquire": session})
 	}
-	need.That(t, acquire(c.Nodes[0], first), "nobody holds the key, and it was not acquired")
+	need.That(t, acquire(c.Nodes[0], first), "the key has no holder, and it was not acquired")
 	need.That(t, !acquire(c.Nodes[1], second), "the second session has the key while the first holds it")
 	held := invoke[consulEntry](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"})
 	expect.Equal(t, held, (consulEntry{Key: "locks/node", Value: "of " + first, Session: first}), "the third node shows")

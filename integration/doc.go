@@ -3,8 +3,8 @@
 // line, and plain HTTP, while processes are killed, paused and cut off from each other. It does not test rules and formats
 // of packages, which the packages do themselves.
 //
-// It imports nothing of the server but what clients import too: the documents of httpd/api, names and addresses of
-// fsm/registry, and the server as a program (cmd/localcluster starts it). Tests that speak as another Rollcall server
+// It imports nothing of the server but what clients import too: the documents of httpd/api, the types of
+// fsm/registry, and the server as a program, which cmd/localcluster starts. Tests that speak as another Rollcall server
 // encode its messages by replication/wire, and TestConformance runs the protocol's suite, httpd/conformance.
 //
 // The harness, which is no test:
@@ -25,7 +25,7 @@
 //	lifecycle_test.go   the life of one instance of a stock client, step by step
 //	load_test.go        registrations, renewals and cancels under way during faults
 //	aschild_test.go     the test program as another process: holders of locks that can be paused, and consul
-//	stopself_*_test.go  how a process pauses itself
+//	stopself_linux_test.go how a process pauses itself (stopself_other_test.go: elsewhere)
 //
 // The tests, of clients:
 //

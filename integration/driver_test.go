@@ -64,7 +64,7 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 		stdin.Close()
 		_ = cmd.Process.Kill() // it may have ended already
 		for range d.replies {
-			// what nobody waited for
+			// replies that no test waited for
 		}
 		_ = cmd.Wait()
 		if t.Failed() {

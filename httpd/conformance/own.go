@@ -13,10 +13,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// liveness bounds what must happen soon.
+// liveness bounds the time of everything that must happen soon.
 const liveness = time.Minute
 
-// watches are the ways to be told of changes.
+// watches are the ways to follow changes.
 var watches = []check{
 	{"ALongPollTellsEveryChangeOnce", func(t *testing.T, c *client) {
 		last := c.live(t, func(from string) (changes []any, index string) {
@@ -52,11 +52,11 @@ var watches = []check{
 	}},
 }
 
-// lifeTold is what is told of a registration and the steps after it.
-var lifeTold = []string{"ADDED registered UP", "MODIFIED changed OUT_OF_SERVICE", "DELETED quarantined OUT_OF_SERVICE", "ADDED changed OUT_OF_SERVICE", "DELETED canceled OUT_OF_SERVICE"}
+// lifeChanges are the changes that a registration and the steps after it bring.
+var lifeChanges = []string{"ADDED registered UP", "MODIFIED changed OUT_OF_SERVICE", "DELETED quarantined OUT_OF_SERVICE", "ADDED changed OUT_OF_SERVICE", "DELETED canceled OUT_OF_SERVICE"}
 
-// live registers an instance, makes each change when the one before was told, and expects them to be told as lifeTold has
-// them. next is what is told after an index, and the index to go on from; live returns the last one.
+// live registers an instance, makes each change when the previous one has arrived, and expects them as lifeChanges has
+// them. next returns the changes after an index, and the index to go on from; live returns the last index.
 func (c *client) live(t *testing.T, next func(from string) (changes []any, index string)) (last string) {
 	t.Helper()
 	last = c.now()
@@ -69,8 +69,8 @@ func (c *client) live(t *testing.T, next func(from string) (changes []any, index
 		for _, change := range changes {
 			told = append(told, changeInWords(t, change))
 		}
-		if len(told) >= len(lifeTold) {
-			expect.Slice(t, told, lifeTold, "it is told of")
+		if len(told) >= len(lifeChanges) {
+			expect.Slice(t, told, lifeChanges, "it is told of")
 			return last
 		}
 		c.step("i1", len(told))
@@ -99,7 +99,7 @@ func changeInWords(t *testing.T, change any) string {
 	return fmt.Sprintf("%s %s %s", text(t, change, "action"), text(t, change, "why"), text(t, change, "status"))
 }
 
-// now is where the registry is.
+// now is the registry's index.
 func (c *client) now() string {
 	c.t.Helper()
 	return text(c.t, c.getJSON("/v1/rollcall/watch?wait=0s"), "index")
@@ -136,7 +136,7 @@ func (c *client) nextEvent(index string) (name, id string, doc map[string]any) {
 	}
 }
 
-// acts are what operators do and are told.
+// acts are operators' acts and what they read about them.
 var acts = []check{
 	{"AnOverrideWithAnEndEnds", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
@@ -223,7 +223,7 @@ func (c *client) explain(id string) map[string]any {
 	return c.getJSON(c.ownPath(id, "/explain"))
 }
 
-// inDelta is the actionType that the delta shows of an instance of the client's application.
+// inDelta is the actionType that the delta has for an instance of the client's application.
 func (c *client) inDelta(id string) string {
 	c.t.Helper()
 	for _, app := range at(c.t, c.getJSON("/eureka/apps/delta"), "applications", "application").([]any) {
@@ -239,7 +239,7 @@ func (c *client) inDelta(id string) string {
 	return ""
 }
 
-// eventually waits for what a server does by itself.
+// eventually waits for a condition that the server reaches by itself.
 func (c *client) eventually(what string, holds func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(liveness); !holds(); time.Sleep(10 * time.Millisecond) {

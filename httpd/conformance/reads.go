@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// traps are details that break an unmodified client or peer when they are missed.
+// traps are details that break an unmodified client or peer if a server gets them wrong.
 var traps = []check{
 	{"Trap01SlashesNeverRedirect", func(t *testing.T, c *client) {
 		for _, path := range []string{"/eureka/apps", "/eureka/apps/", "//eureka//apps", "/eureka/v2/apps//", "/eureka/apps/delta/", "/eureka//apps//delta"} {
@@ -50,8 +50,8 @@ var traps = []check{
 		c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, older, "Content-Type", "application/json")
 	}},
 	{"Trap05ABatchOf250ItemsIsAnsweredInTime", func(t *testing.T, c *client) {
-		const inTime = 200 * time.Millisecond // which a peer waits
-		const rounds = 100                    // one of which is enough: the suite shares its machine with others
+		const inTime = 200 * time.Millisecond // for which a peer waits
+		const rounds = 100                    // one of which must be in time: the suite shares its machine with others
 		fastest := map[int]time.Duration{1: math.MaxInt64, 250: math.MaxInt64}
 		for range rounds {
 			for items := range fastest {
@@ -63,7 +63,7 @@ var traps = []check{
 				return
 			}
 		}
-		// A disk so slow that nothing is in time does not make a batch slow: it is written once, whatever is in it.
+		// If a disk is so slow that nothing is in time, a batch is not slower than one item: both are written once.
 		if more := fastest[250] - fastest[1]; more > inTime {
 			t.Errorf("the fastest of %d batches of 250 items took %v, and that of 1 item %v, want at most %v more", rounds, fastest[250], fastest[1], inTime)
 		}
@@ -198,7 +198,7 @@ func idOf(t *testing.T, instance any) string {
 	return text(t, instance, "hostName")
 }
 
-// applyDelta does to a list what a client does with a delta.
+// applyDelta changes a list by a delta as a client does.
 func applyDelta(t *testing.T, list map[string]string, delta map[string]any) {
 	eachInstance(t, delta, func(key string, instance any) {
 		if text(t, instance, "actionType") == "DELETED" {
@@ -346,8 +346,8 @@ var reads = []check{
 	}},
 }
 
-// unchanged is the plain answer to a GET, before and after something else is read: when leases end, or what a delta tells is
-// too old, it changes by itself.
+// unchanged is the body of the uncompressed response to a GET, the same before and after another read. The read is
+// repeated if it changed: leases end, and changes leave the delta, at any time.
 func (c *client) unchanged(path string, read func()) (body string) {
 	c.t.Helper()
 	c.eventually("GET "+path+" is answered alike twice", func() bool {
@@ -367,7 +367,7 @@ func gunzip(t *testing.T, body string) string {
 	return string(text)
 }
 
-// freshness is how reads say how new they are, and what may be asked for.
+// freshness is how reads say how fresh they are, and which freshness may be asked for.
 var freshness = []check{
 	{"ReadsSayHowFreshTheyAre", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", vip: c.app})

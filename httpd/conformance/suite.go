@@ -1,9 +1,10 @@
 // Package conformance is the test of Eureka's protocol as its clients and peers see it, and of what
 // Rollcall adds for watchers and operators: a suite that is run against the URL of a server, whatever
-// orders its operations. It says nothing about durability, freshness across nodes or faults.
+// orders its operations. It does not test durability, freshness across nodes or faults.
 //
-// The suite needs a server that no other client changes meanwhile; instances that were registered there before do
-// not matter.
+// The suite needs a server that no other client changes meanwhile; instances that were registered there before do not
+// matter. Its files: suite.go has the order of the checks, their client, and the keys of documents; reads.go and
+// writes.go have the checks of Eureka's protocol, own.go those of our own API.
 package conformance
 
 import (
@@ -32,8 +33,8 @@ type Target struct {
 	// Fixtures holds register-*.json and register-*.xml, bodies of real clients' registrations, and
 	// decoder-matrix.json, spellings of a registration of ORDERS and the responses to them.
 	Fixtures fs.FS
-	// Consensus: reads are linearizable unless they ask for less. A server without responses with what
-	// it has, and refuses to promise more.
+	// Consensus: reads are linearizable unless they ask for less. A server without consensus serves reads from its own
+	// state, and refuses to promise more.
 	Consensus bool
 }
 
@@ -75,7 +76,7 @@ func newClient(t *testing.T, target Target) *client {
 	return &client{t: t, base: target.URL, app: app, consensus: target.Consensus}
 }
 
-// response is what came back.
+// response is the server's response to a call.
 type response struct {
 	status int
 	header http.Header
@@ -95,7 +96,7 @@ func (c *client) do(method, path, body string, headers ...string) response {
 	need.That(c.t, err == nil, "%s %s: %v", method, path, err)
 	defer resp.Body.Close()
 	read, err := io.ReadAll(resp.Body)
-	need.That(c.t, err == nil, "%s %s: read the answer: %v", method, path, err)
+	need.That(c.t, err == nil, "%s %s: read the response: %v", method, path, err)
 	return response{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, body: string(read)}
 }
 

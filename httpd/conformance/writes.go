@@ -94,7 +94,7 @@ var writes = []check{
 	}},
 }
 
-// registrations are the responses to bodies that are no registration.
+// registrations are the responses to bodies of registrations, right and wrong ones.
 var registrations = []check{
 	{"RegistrationsAreValidatedInOrder", func(t *testing.T, c *client) {
 		center := `"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}`
@@ -338,7 +338,7 @@ func (c *client) batch(items ...string) map[string]any {
 	return decode(c.t, resp.body)
 }
 
-// codes are the statuses of a batch's answer.
+// codes are the statuses of the items of a batch's response.
 func codes(t *testing.T, doc map[string]any) string {
 	var found []string
 	for _, response := range at(t, doc, "responseList").([]any) {

@@ -191,7 +191,7 @@ func (m *model) restart(t *rapid.T) {
 		m.send(id, false)
 		return
 	}
-	t.Skip("nobody is dead")
+	t.Skip("no instance is dead")
 }
 
 func (m *model) evict(t *rapid.T) {
@@ -199,7 +199,7 @@ func (m *model) evict(t *rapid.T) {
 		delete(m.listed, id)
 		return
 	}
-	t.Skip("nobody is dead")
+	t.Skip("no instance is dead")
 }
 
 func (m *model) ask(t *rapid.T) {
@@ -277,7 +277,7 @@ func TestJudgeBlamesALaggingServerForOneWriteAfterItsAcknowledgement(t *testing.
 			}
 		}
 		if len(idle) == 0 {
-			t.Skip("nobody can write")
+			t.Skip("no instance can write")
 		}
 		id := rapid.SampledFrom(idle).Draw(t, "writer")
 		_, listed := m.listed[id]

@@ -60,7 +60,7 @@ func TestHistoriesThatASingleCopyExplains(t *testing.T) {
 		{"a write of unknown outcome may happen late", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 9, 10), look(2, 11, 12)}},
 		{"or never", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 9, 10)}},
 		{"a removal of unknown outcome, too", []trial.Call{write(1, 0, 1), of(remove(2, 2, 3), trial.Unknown), look(1, 9, 10), look(0, 11, 12)}},
-		{"a removal may find what nobody knows to be written", []trial.Call{of(write(1, 0, 1), trial.Unknown), remove(2, 4, 5), look(0, 6, 7)}},
+		{"a removal may find a write of unknown outcome", []trial.Call{of(write(1, 0, 1), trial.Unknown), remove(2, 4, 5), look(0, 6, 7)}},
 		{"what was refused did nothing", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), of(remove(3, 4, 5), trial.Unreached), look(1, 6, 7)}},
 		{"a look without an answer tells nothing", []trial.Call{write(1, 0, 1), of(look(7, 2, 3), trial.Unknown), of(look(0, 4, 5), trial.Refused)}},
 	} {
