@@ -76,7 +76,7 @@ func TestBatchItemsAreReadAsPeersSpellThem(t *testing.T) {
 	}
 }
 
-// TestBatchItemThatIsBadSpoilsNoOther gives each item its own answer.
+// TestBatchItemThatIsBadSpoilsNoOther gives each item a result of its own.
 func TestBatchItemThatIsBadSpoilsNoOther(t *testing.T) {
 	const key = `"appName":"orders","id":"i1",`
 	tests := []struct {
