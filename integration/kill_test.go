@@ -167,10 +167,10 @@ func TestWithoutConsensusARestartedNodeBringsNoDeadInstanceBack(t *testing.T) {
 
 // restartedOldLeasesRound takes a node away in each way, with leases long enough for comparisons to show them.
 func restartedOldLeasesRound(t *testing.T) {
-	const lease, settled = 12, 11 * time.Second
+	const lease, lived = 12, 11 * time.Second
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
-		awayWhileOneDies(t, lease, settled, func(t *testing.T, away *Node) func() {
+		awayWhileOneDies(t, lease, lived, func(t *testing.T, away *Node) func() {
 			away.Kill()
 			return func() {
 				away.Start(t)
@@ -180,7 +180,7 @@ func restartedOldLeasesRound(t *testing.T) {
 	})
 	t.Run("paused", func(t *testing.T) {
 		t.Parallel()
-		awayWhileOneDies(t, lease, settled, func(t *testing.T, away *Node) func() {
+		awayWhileOneDies(t, lease, lived, func(t *testing.T, away *Node) func() {
 			away.Pause(t)
 			return func() { away.Resume(t) }
 		})

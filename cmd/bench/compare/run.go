@@ -166,7 +166,7 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	t.History = r.history.Calls(r.began)
 	r.observer.Into(t)
 	t.Ending = r.ending(ctx, watched)
-	t.Settled = trial.Since(r.began, time.Now())
+	t.Ended = trial.Since(r.began, time.Now())
 	return err
 }
 
@@ -347,8 +347,8 @@ func (p *progress) reportTrial(t *trial.Trial) {
 			answered += b.Answered()
 		}
 	}
-	p.line("%d calls, %.2f %% answered, settled %.1fs after the load; took %s",
-		all, 100*float64(answered)/float64(max(all, 1)), (t.Settled - t.Length).Seconds(), took)
+	p.line("%d calls, %.2f %% answered, observed until %.1fs after the load; took %s",
+		all, 100*float64(answered)/float64(max(all, 1)), (t.Ended - t.Length).Seconds(), took)
 }
 
 // turn is a trial to be run.

@@ -60,7 +60,7 @@ func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
 			"fault %+v, want %q from 300 ms to 700 ms, and ready after", f, want)
 	}
 	expect.That(t, c.Plan.Took > 0 && c.Date != "", "took %d µs on %q, want both filled in", c.Plan.Took, c.Date)
-	for _, want := range []string{"[1/2] small, cp, round 1: starting a cluster\n", "[2/2] small, ap, round 1: ", "% answered, settled "} {
+	for _, want := range []string{"[1/2] small, cp, round 1: starting a cluster\n", "[2/2] small, ap, round 1: ", "% answered, observed until "} {
 		expect.That(t, strings.Contains(lines.String(), want), "progress lacks %q:\n%s", want, &lines)
 	}
 }
@@ -72,7 +72,7 @@ func complete(t *testing.T, got *trial.Trial) {
 	expect.That(t, len(got.Nodes) == 3 && got.Nodes[2] == (trial.Node{Name: "node3", Datacenter: "dc1"}), "%s has the nodes %v", got.Mode, got.Nodes)
 	expect.That(t, len(got.Series) != 0 && len(got.History) != 0 && len(got.Lists) != 0,
 		"%s has %d series, %d calls and %d lists, want some of each", got.Mode, len(got.Series), len(got.History), len(got.Lists))
-	expect.That(t, got.Settled > got.Length, "%s had settled at %d, before the end of its load at %d", got.Mode, got.Settled, got.Length)
+	expect.That(t, got.Ended > got.Length, "%s was observed until %d, before the end of its load at %d", got.Mode, got.Ended, got.Length)
 	expect.That(t, len(got.Usage) != 0 && got.Usage[0].At < 0 && got.Usage[0].Instances == 0,
 		"%s has the usage %+v, want that of the empty nodes first", got.Mode, got.Usage)
 	expect.That(t, len(got.Ending) == 3, "%s has %d endings, want 3", got.Mode, len(got.Ending))

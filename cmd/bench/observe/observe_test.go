@@ -429,9 +429,9 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 		want trial.Ending // of the first node
 		took time.Duration
 	}{
-		{"settled", func(*fakeCluster, *truth.Book) {}, trial.Ending{Keys: keys}, 0},
+		{"nodes that agree", func(*fakeCluster, *truth.Book) {}, trial.Ending{Keys: keys}, 0},
 		{
-			"a node that settles late",
+			"a node that agrees late",
 			func(c *fakeCluster, book *truth.Book) {
 				know(book, "b", 1)
 				c.nodes[1].listVersion("b", 1)

@@ -23,7 +23,7 @@ import (
 // tiny is a trial of 0.3 s with two nodes.
 func tiny() *trial.Trial {
 	return &trial.Trial{
-		Mode: scenario.CP, Round: 1, Length: second / 5, Settled: 3 * second / 10,
+		Mode: scenario.CP, Round: 1, Length: second / 5, Ended: 3 * second / 10,
 		Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}, {Name: "node2", Datacenter: "dc1"}},
 	}
 }
@@ -90,7 +90,7 @@ func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
 
 func TestTimeLineEndsWithItsLastObservation(t *testing.T) {
 	tr := tiny()
-	tr.Settled = 9 * second
+	tr.Ended = 9 * second
 	got := modeLineOf(tr, scenario.Scenario{}).until()
 	expect.That(t, got == 0.2, "until %v without observations, want the load's length of 0.2", got)
 	tr.Lists = []trial.List{{Asked: 3 * second}}

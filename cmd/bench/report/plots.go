@@ -63,7 +63,7 @@ func (r *Report) timelineOf(s scenario.Scenario) timeline {
 }
 
 // endOf is when a trial's observations ended.
-func endOf(t *trial.Trial) trial.Micros { return max(t.Settled, t.Length) }
+func endOf(t *trial.Trial) trial.Micros { return max(t.Ended, t.Length) }
 
 func modeLineOf(t *trial.Trial, s scenario.Scenario) *modeLine {
 	m := &modeLine{Round: t.Round, Length: t.Length.Seconds(), Bands: bands(t, s), Leaders: leaderStrips(t), Age: ages(t)}

@@ -417,7 +417,7 @@ type sketch struct {
 func newSketch(name string, mode scenario.Mode, round int) *sketch {
 	s := &sketch{Rand: rand.New(rand.NewPCG(uint64(len(name))<<8|uint64(len(mode)+int(mode[0])), uint64(round)))}
 	s.t = &trial.Trial{
-		Scenario: name, Mode: mode, Round: round, Seed: 7, Length: sampleLength, Settled: 19 * second,
+		Scenario: name, Mode: mode, Round: round, Seed: 7, Length: sampleLength, Ended: 19 * second,
 		Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}, {Name: "node2", Datacenter: "dc1"}, {Name: "node3", Datacenter: "dc1"}},
 	}
 	switch name {
@@ -587,7 +587,7 @@ func (s *sketch) arrival(w update, node int) trial.Micros {
 }
 
 func (s *sketch) lists() {
-	for at := trial.Micros(0); at < s.t.Settled; at += second / 10 {
+	for at := trial.Micros(0); at < s.t.Ended; at += second / 10 {
 		for node := range s.t.Nodes {
 			s.t.Lists = append(s.t.Lists, s.list(node, at+trial.Micros(node)*1000))
 		}
@@ -679,7 +679,7 @@ func (s *sketch) servers() {
 	if s.cp() {
 		s.leaders()
 	}
-	for at := trial.Micros(-second); at < s.t.Settled; at += second {
+	for at := trial.Micros(-second); at < s.t.Ended; at += second {
 		for node := range s.t.Nodes {
 			passed := float64(at+second) / float64(second)
 			if !s.cp() {

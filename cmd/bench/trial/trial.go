@@ -78,7 +78,7 @@ type Trial struct {
 	Round    int           `json:"round"` // from 1
 	Seed     uint64        `json:"seed"`
 	Length   Micros        `json:"length_us"`  // of the load; observations go on until the end
-	Settled  Micros        `json:"settled_us"` // when the observations ended
+	Ended    Micros        `json:"settled_us"` // when the observations ended
 	Nodes    []Node        `json:"nodes"`      // numbered by their place in this list
 	Failed   string        `json:"failed"`     // why the trial could not be completed; empty: it was
 

@@ -490,7 +490,7 @@ func elections(t *trial.Trial) int {
 func leaderless(t *trial.Trial) float64 {
 	var longest trial.Micros
 	for _, of := range LeadersByDatacenter(t) {
-		longest = max(longest, without(of, t.Settled))
+		longest = max(longest, without(of, t.Ended))
 	}
 	return longest.Seconds()
 }

@@ -127,7 +127,7 @@ func TestElectionsAndLeaderlessTimeAreOfEachDatacenter(t *testing.T) {
 		{"until the end", []trial.Leader{said(0, 0, 0, 1), said(400, 0, -1, 1)}, 0, 0.6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := Judge(&trial.Trial{Mode: scenario.CP, Nodes: six, Leaders: c.said, Settled: 1000 * ms}, scenario.Scenario{})
+			v := Judge(&trial.Trial{Mode: scenario.CP, Nodes: six, Leaders: c.said, Ended: 1000 * ms}, scenario.Scenario{})
 			expect.That(t, v.Elections == c.elections && math.Abs(v.Leaderless-c.leaderless) <= 1e-9,
 				"%d elections and %v s without a leader, want %d and %v s", v.Elections, v.Leaderless, c.elections, c.leaderless)
 		})
