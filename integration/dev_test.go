@@ -96,8 +96,8 @@ func TestDevClusterFindsItsDataAgain(t *testing.T) {
 	})
 }
 
-// TestDevDatacentersTellEachOtherBothWays runs two clusters by one command.
-func TestDevDatacentersTellEachOtherBothWays(t *testing.T) {
+// TestDevDatacentersReplicateBothWays runs two clusters by one command.
+func TestDevDatacentersReplicateBothWays(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		dev, nodes := startDev(t, devPorts(t, 2), filepath.Join(t.TempDir(), "data"), ap, 2)

@@ -69,10 +69,10 @@ func mustDo(t *testing.T, what string, response Response) {
 	need.That(t, response.Outcome() == Done, "%s: %v", what, response)
 }
 
-// TestAPublishedEurekaServerIsAPeer: both send each other registrations, overrides, their ends and cancels; the next
+// TestPeerMayBeAPublishedEurekaServer: both send each other registrations, overrides, their ends and cancels; the next
 // heartbeat brings back what one of them forgot; what is newer on the other side is adopted; and nothing is sent back
 // to its origin.
-func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
+func TestPeerMayBeAPublishedEurekaServer(t *testing.T) {
 	t.Parallel()
 	addr := FreeAddr(t)
 	c := StartCluster(t, Config{Nodes: 1, Settings: map[string]string{"replication.eureka": "old=http://" + addr + "/eureka"}})

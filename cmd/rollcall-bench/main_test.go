@@ -64,7 +64,7 @@ func status(url string) int {
 	return resp.StatusCode
 }
 
-func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
+func TestCommandsAreDocumentedWithTheirExamplesAndFlags(t *testing.T) {
 	page := need.Got(os.ReadFile("../../docs/cli.md"))(t)
 	shared := &cobra.Command{}
 	new(cli.Output).AddFlag(shared)

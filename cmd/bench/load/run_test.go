@@ -190,9 +190,9 @@ func TestRunIsRefusedTheSecondTime(t *testing.T) {
 	expect.ErrorIs(t, stopped.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "after Stop:")
 }
 
-// BenchmarkTheOpenLoop sends 20,000 calls per second, and reports how many cores that takes: the load's, and those
+// BenchmarkOpenLoop sends 20,000 calls per second, and reports how many cores that takes: the load's, and those
 // of the goroutines that answer in the same process.
-func BenchmarkTheOpenLoop(b *testing.B) {
+func BenchmarkOpenLoop(b *testing.B) {
 	const rate = 20_000
 	l := newLoad(b, Config{Nodes: []string{bareNode(b), bareNode(b), bareNode(b)}, Load: scenario.Load{Deltas: rate}})
 	b.ResetTimer()

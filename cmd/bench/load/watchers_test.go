@@ -105,7 +105,7 @@ func TestWatcherGoesOnAfterABreakFromTheLastEvent(t *testing.T) {
 		"asked for %q, want everything from now on, then what came after a-1", asked)
 }
 
-func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotAnswer(t *testing.T) {
+func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotRespond(t *testing.T) {
 	first, second := newWatchedNode(t, 0), newWatchedNode(t, 0)
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -146,7 +146,7 @@ func TestListOfAnyServerIsReadAsADecoderReadsIt(t *testing.T) {
 	})
 }
 
-func BenchmarkAListOfThreeHundredIsRead(b *testing.B) {
+func BenchmarkReadListOf300(b *testing.B) {
 	var all []*registry.Lease
 	for i := range 300 {
 		id := "orders-" + strconv.Itoa(i) + ".cluster.example.internal:8080"

@@ -40,7 +40,7 @@ func TestBookIsWrittenByManyClientsWhileListsAreJudged(t *testing.T) {
 	expect.That(t, got == clients*each, "%d instances are expected, want %d", got, clients*each)
 }
 
-func BenchmarkAListOfTenThousandIsJudged(b *testing.B) {
+func BenchmarkJudgeListOf10k(b *testing.B) {
 	var book Book
 	listed := make(Listing)
 	for i := range 10_000 {
