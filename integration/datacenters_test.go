@@ -267,12 +267,12 @@ func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
-	heard := map[string]int64{"dc2": 1}
+	senders := map[string]int64{"dc2": 1}
 	for i := range 900 {
-		heard[fmt.Sprintf("made-up-%d", i)] = 1
+		senders[fmt.Sprintf("made-up-%d", i)] = 1
 	}
 	for clock := range int64(3) {
-		m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: heard}}
+		m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: senders}}
 		response := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&m)})
 		expect.That(t, response.Status == 200 && strings.Contains(string(response.Body), "900 datacenters that are no peers of this node is not noted"),
 			"made-up datacenters: %v, want an answer that says that they are not noted", response)

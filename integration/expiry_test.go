@@ -42,11 +42,11 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 			for _, n := range others {
 				awaitGone(t, n, "dead", mortal)
 			}
-			gone := time.Now()
-			took := gone.Sub(lost)
+			absentAt := time.Now()
+			took := absentAt.Sub(lost)
 			expect.That(t, took >= mortal*time.Second,
 				"the dead instance went %v after the leader was lost, the next one has to give %d s of grace", took, mortal)
-			t.Logf("it went %v after the leader was lost; the next one, which gives %d s of grace, was known %v after that at the latest", gone.Sub(lost), mortal, back.Sub(lost))
+			t.Logf("it went %v after the leader was lost; the next one, which gives %d s of grace, was known %v after that at the latest", absentAt.Sub(lost), mortal, back.Sub(lost))
 			Pass(t, time.Until(lost.Add((lease+1)*time.Second))) // the newest renewal that it knows is longer ago than a lease lasts
 			tc.bringUp(t, leader)
 			leader.WaitReady(t)

@@ -177,7 +177,7 @@ func TestGoClientRegistersAgainAfterAnEviction(t *testing.T) {
 			awaitOn(t, n, s.key.App, s.key.ID, "")
 		}
 		expect.That(t, s.Healthy() != nil, "the service thinks that it is registered")
-		gone := time.Now()
+		absentAt := time.Now()
 		Eventually(t, ReadyLimit, "the caller's list is without it", func() error {
 			n := len(caller.Discovery.Snapshot().App("orders"))
 			return unless(n <= 0, "it has %d", n)
@@ -192,7 +192,7 @@ func TestGoClientRegistersAgainAfterAnEviction(t *testing.T) {
 			}
 			return nil
 		})
-		t.Logf("back in the caller's list %v after the eviction, %v after the network was well again", time.Since(gone).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
+		t.Logf("back in the caller's list %v after the eviction, %v after the network was well again", time.Since(absentAt).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
 		awaitEverywhere(t, c, s)
 		Eventually(t, ReadyLimit, "the service knows", s.Healthy)
 	})

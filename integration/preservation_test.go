@@ -143,10 +143,10 @@ func states(p api.SelfPreservation) []string {
 
 // mustHaveGoneByShares expects that instances were evicted in rounds of at most 15 % of what was left
 // of a registry of size; those of a round have their eviction's time in common.
-func mustHaveGoneByShares(t *testing.T, c *Cluster, app string, gone []string, size int) {
+func mustHaveGoneByShares(t *testing.T, c *Cluster, app string, evicted []string, size int) {
 	t.Helper()
 	rounds := map[int64]int{}
-	for _, id := range gone {
+	for _, id := range evicted {
 		e := mustExplainAlike(t, c.Nodes, app, id)
 		last := e.History[len(e.History)-1]
 		need.That(t, e.State == "gone" && e.Removed != nil && e.Removed.Kind == "evicted" && last.What == "evicted",

@@ -37,20 +37,20 @@ func (r *ratiosRun) replication(ctx context.Context) error {
 	if err := r.inRounds(ctx, func(ctx context.Context) error { return r.crossings(ctx, pair) }); err != nil {
 		return err
 	}
-	told := pair.fleet("told", r.many)
-	told.lease = replicatedLease
-	r.reportProgress("registering %d instances", told.size)
-	if err := pair.here.register(ctx, told); err != nil {
+	replicated := pair.fleet("told", r.many)
+	replicated.lease = replicatedLease
+	r.reportProgress("registering %d instances", replicated.size)
+	if err := pair.here.register(ctx, replicated); err != nil {
 		return err
 	}
-	return r.besideHeartbeats(ctx, pair.here, told, func(ctx context.Context) error {
+	return r.besideHeartbeats(ctx, pair.here, replicated, func(ctx context.Context) error {
 		if err := pair.awaitEqual(ctx); err != nil {
 			return err
 		}
 		if err := r.inRounds(ctx, func(ctx context.Context) error { return r.beatCosts(ctx, pair) }); err != nil {
 			return err
 		}
-		return r.cutLink(ctx, pair, told)
+		return r.cutLink(ctx, pair, replicated)
 	})
 }
 
@@ -74,7 +74,7 @@ const beatTurns = 4
 // beatCosts measures the CPU that the leader takes with its peer paused and not, in turns.
 func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 	return r.steady(ctx, cpuForPeer, p.here, func(leader string) (func(), error) {
-		var paused, sending, told float64
+		var paused, sending, received float64
 		for range beatTurns {
 			if err := p.pause(ctx); err != nil {
 				return nil, err
@@ -92,20 +92,20 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 				return nil, err
 			}
 			sending += cpu / beatTurns
-			told += rate / beatTurns
+			received += rate / beatTurns
 		}
 		return func() {
 			r.record(cpuPaused, "%", paused)
 			r.record(cpuSending, "%", sending)
 			r.record(cpuForPeer, "%", sending-paused)
-			r.record(beatsTold, "/s", told)
+			r.record(beatsTold, "/s", received)
 		}, nil
 	})
 }
 
 // beatCost is how much of a core a node's process takes, in percent, and how many heartbeats a second the second
 // datacenter receives meanwhile.
-func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, told float64, err error) {
+func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, received float64, err error) {
 	grown, err := r.growth(ctx, r.window/2, func(ctx context.Context) (map[string]float64, error) {
 		peer, err := onlyPeer(ctx, p.here)
 		if err != nil {

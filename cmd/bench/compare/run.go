@@ -185,12 +185,12 @@ func (r *run) watched() observe.Config {
 // is given up, and ctx is canceled with it.
 func (r *run) underLoad(ctx context.Context, giveUp context.CancelCauseFunc) ([]trial.Fault, error) {
 	within := r.length() + stuck
-	guard := time.AfterFunc(within, func() { giveUp(fmt.Errorf("the load has not ended after %s", within)) })
-	defer guard.Stop()
+	limit := time.AfterFunc(within, func() { giveUp(fmt.Errorf("the load has not ended after %s", within)) })
+	defer limit.Stop()
 	i := r.injector()
-	telling, stop := context.WithCancel(ctx)
+	reporting, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
-	beside.Go(func() { r.progress.reportLoad(telling, r.began, r.length(), r.load.Snapshot, i.underWay) })
+	beside.Go(func() { r.progress.reportLoad(reporting, r.began, r.length(), r.load.Snapshot, i.underWay) })
 	injected := make(chan error, 1)
 	go func() { injected <- i.run(ctx) }()
 	err := r.load.Run(ctx, r.began, r.length())

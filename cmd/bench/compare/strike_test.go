@@ -142,7 +142,7 @@ func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
 	})
 }
 
-// What is acknowledged before the healing must be told from what comes after it.
+// What is acknowledged before the healing must be distinguished from what comes after it.
 func TestFaultIsUndoneAfterTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)

@@ -127,7 +127,7 @@ func bodyless(method, target string) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", method, target)
 }
 
-// seenVersion finds the version in an instance's JSON document: the entry "n" of its metadata. The search is by hand,
+// seenVersion finds the version in an instance's JSON document: the value of "n" in its metadata. The search is by hand,
 // because decoding documents would cost more than the servers need to write them.
 func seenVersion(document []byte) (version int64, ok bool) {
 	_, rest, ok := bytes.Cut(document, []byte(`"metadata"`))

@@ -117,8 +117,8 @@ func TestCancelAllCancelsEverythingWhereItWasRegistered(t *testing.T) {
 		if strings.HasPrefix(s.id, "own-") || strings.HasPrefix(s.id, "shared-") {
 			continue // they are canceled everywhere
 		}
-		told := c.requests(http.MethodPost, s.id)[0].node
-		expect.That(t, s.node == told, "%s was registered at node %d and canceled at %d", s.id, told, s.node)
+		node := c.requests(http.MethodPost, s.id)[0].node
+		expect.That(t, s.node == node, "%s was registered at node %d and canceled at %d", s.id, node, s.node)
 	}
 }
 

@@ -58,7 +58,8 @@ func (l *Load) watch(ctx context.Context) {
 	all.Wait()
 }
 
-// watcher reads a stream of server-sent events and looks at the ids, from which it goes on after a break. One goroutine uses it.
+// watcher reads a stream of server-sent events and looks at the ids, from which it goes on after a break. One goroutine
+// uses it.
 type watcher struct {
 	load   *Load
 	counts *watchCounts

@@ -111,8 +111,8 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	limited, cancel := context.WithTimeout(ctx, sightLimit)
 	defer cancel()
 	for node := range g.watches {
-		switch at, told := g.awaitWatch(limited, node); {
-		case !told:
+		switch at, shown := g.awaitWatch(limited, node); {
+		case !shown:
 			s.observer.unseen(g, node, trial.ByWatch)
 		case !at.IsZero():
 			s.observer.sighted(g, node, trial.ByWatch, at)
@@ -124,8 +124,8 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	}
 }
 
-// awaitWatch is when the watch of a node showed the registration; told is false if it had not when ctx ended.
-func (g *sighting) awaitWatch(ctx context.Context, node int) (at time.Time, told bool) {
+// awaitWatch is when the watch of a node showed the registration; shown is false if it had not when ctx ended.
+func (g *sighting) awaitWatch(ctx context.Context, node int) (at time.Time, shown bool) {
 	select {
 	case at = <-g.watches[node]:
 		return at, true

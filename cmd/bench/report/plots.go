@@ -357,7 +357,7 @@ func reigns(t *trial.Trial, said []trial.Leader) []leaderTime {
 func leaderOf(t *trial.Trial, latest map[int]trial.Leader) leaderTime {
 	best := leaderTime{}
 	for node := range t.Nodes {
-		if l, told := latest[node]; told && l.Leader >= 0 && l.Leader < len(t.Nodes) && l.Term >= best.Term {
+		if l, shown := latest[node]; shown && l.Leader >= 0 && l.Leader < len(t.Nodes) && l.Term >= best.Term {
 			best = leaderTime{Name: t.Nodes[l.Leader].Name, Term: l.Term}
 		}
 	}

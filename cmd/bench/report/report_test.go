@@ -665,11 +665,11 @@ func (s *sketch) departures() {
 	for i := range 30 {
 		last := 3*second + trial.Micros(s.IntN(1_000_000))
 		for node := range s.t.Nodes {
-			gone := last + 3*second + trial.Micros(s.IntN(1_200_000))
+			unlisted := last + 3*second + trial.Micros(s.IntN(1_200_000))
 			if s.cp() {
-				gone += 2 * second
+				unlisted += 2 * second
 			}
-			s.t.Departures = append(s.t.Departures, trial.Departure{ID: fmt.Sprintf("instance-%d", i), Last: last, Node: node, Gone: gone})
+			s.t.Departures = append(s.t.Departures, trial.Departure{ID: fmt.Sprintf("instance-%d", i), Last: last, Node: node, Gone: unlisted})
 		}
 	}
 }

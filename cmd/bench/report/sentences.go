@@ -438,20 +438,20 @@ func (f faultOf) slowed(m runs) []string {
 }
 
 func (f faultOf) died(m runs) []string {
-	gone := m.each(func(o run) float64 { return float64(o.verdict.Removal.Count) })
+	removed := m.each(func(o run) float64 { return float64(o.verdict.Removal.Count) })
 	never := m.each(func(o run) float64 { return float64(o.verdict.Removal.Never) })
 	slowest := m.each(func(o run) float64 { return o.verdict.Removal.Max })
 	var clauses []string
 	switch {
-	case len(gone) == 0 || gone.zero() && never.zero():
+	case len(removed) == 0 || removed.zero() && never.zero():
 		return nil
 	case never.zero():
 		clauses = append(clauses, fmt.Sprintf("listed %s longer than %s after the last heartbeat", f.none(), slowest.show(showSeconds)))
-	case gone.zero():
+	case removed.zero():
 		clauses = append(clauses, "listed "+f.every()+" until the end"+f.withheld())
 	default:
 		clauses = append(clauses,
-			fmt.Sprintf("listed %s of them for up to %s after the last heartbeat", gone.show(showCount), slowest.show(showSeconds)),
+			fmt.Sprintf("listed %s of them for up to %s after the last heartbeat", removed.show(showCount), slowest.show(showSeconds)),
 			fmt.Sprintf("%s of them until the end%s", never.show(showCount), f.withheld()))
 	}
 	return append(clauses, m.spared())

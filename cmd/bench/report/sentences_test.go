@@ -192,8 +192,8 @@ func TestSentencesOfFaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, injected := fault(c.fault, c.nodes, c.count)
-			told := story{scenario: s, injected: injected, cp: []verdict.Verdict{c.cp}, ap: []verdict.Verdict{c.ap}}
-			same(t, told.report().sentences("story"), c.want)
+			tale := story{scenario: s, injected: injected, cp: []verdict.Verdict{c.cp}, ap: []verdict.Verdict{c.ap}}
+			same(t, tale.report().sentences("story"), c.want)
 		})
 	}
 }
@@ -215,11 +215,11 @@ func same(t *testing.T, got, want []string) {
 
 func TestSentencesOfAStorm(t *testing.T) {
 	s := scenario.Scenario{Storms: []scenario.Storm{{For: scenario.Moment{Percent: 40}, Load: map[string]float64{"reads": 1500, "deltas": 200}}}}
-	told := story{scenario: s,
+	tale := story{scenario: s,
 		cp: []verdict.Verdict{{Storms: []verdict.Side{{Reads: done(1500, 0), Staleness: stale(0, 0)}}}},
 		ap: []verdict.Verdict{{Storms: []verdict.Side{{Reads: done(1200, 300), Staleness: stale(1, 0.2)}}}},
 	}
-	same(t, told.report().sentences("story"), []string{
+	same(t, tale.report().sentences("story"), []string{
 		"In the 4 s of the storm (200 deltas per second and 1,500 reads per second), CP answered all 1,500 reads per second, 99 % within 2 ms, and gave no stale answer; " +
 			"AP answered 80.0 % of 1,500 reads per second, 99 % within 2 ms, and gave 1.0 % of its answers on watched keys stale, by up to 200 ms.",
 		fine,
@@ -234,8 +234,8 @@ func TestSentencesOfCalmRoundsGiveTheRange(t *testing.T) {
 		v.History = verdict.History{Result: verdict.OK, Keys: 18, Calls: 1000}
 		return v
 	}
-	told := story{cp: []verdict.Verdict{round(0.005, 0.2), round(0.007, 0.2), round(0.006, 0.2)}}
-	same(t, told.report().sentences("story"), []string{
+	tale := story{cp: []verdict.Verdict{round(0.005, 0.2), round(0.007, 0.2), round(0.006, 0.2)}}
+	same(t, tale.report().sentences("story"), []string{
 		"While nothing failed, CP answered all 300 writes per second, 99 % within 6 ms (5 ms to 7 ms), and all 175 reads per second, 99 % within 2 ms.",
 		"CP showed 99 % of the registrations at other nodes to reads at once and in lists within 200 ms.",
 		"CP gave no stale answer.",
@@ -245,8 +245,8 @@ func TestSentencesOfCalmRoundsGiveTheRange(t *testing.T) {
 }
 
 func TestSentencesOfCost(t *testing.T) {
-	told := story{ap: []verdict.Verdict{{Cost: verdict.Cost{CPUPerRenewals: 0.12, BytesPerRenewals: 300e3, DiskPerRenewals: 2e6, MemoryPerInstances: 4e6}}}}
-	same(t, told.report().sentences("story"), []string{
+	tale := story{ap: []verdict.Verdict{{Cost: verdict.Cost{CPUPerRenewals: 0.12, BytesPerRenewals: 300e3, DiskPerRenewals: 2e6, MemoryPerInstances: 4e6}}}}
+	same(t, tale.report().sentences("story"), []string{
 		"For 1,000 renewals AP needed 120 ms of CPU on all nodes, sent 300 kB between them, and wrote 2 MB to their disks.",
 		"For 1,000 instances AP needed 4 MB of memory on each node.",
 		"Nothing was lost in AP, and nothing came back that had been canceled.",

@@ -344,7 +344,7 @@ type Departure struct {
 	Gone     Micros `json:"gone_us"` // the asking of the first list without it; -1: it was listed until the end
 }
 
-// Eviction is one that a node's watch told.
+// Eviction is an eviction that a node's watch reported.
 type Eviction struct {
 	At    Micros `json:"at_us"`
 	Node  int    `json:"node"`

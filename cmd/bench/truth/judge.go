@@ -128,11 +128,11 @@ func (r *record) appendDepartures(all []trial.Departure, id string, began time.T
 			if !f.listed || stays && excused {
 				continue
 			}
-			told := trial.Departure{ID: id, Canceled: d.canceled, Last: trial.Since(began, d.last), Node: node, Gone: -1}
+			departure := trial.Departure{ID: id, Canceled: d.canceled, Last: trial.Since(began, d.last), Node: node, Gone: -1}
 			if !stays {
-				told.Gone = trial.Since(began, f.firstWithout)
+				departure.Gone = trial.Since(began, f.firstWithout)
 			}
-			all = append(all, told)
+			all = append(all, departure)
 		}
 	}
 	return all

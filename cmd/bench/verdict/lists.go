@@ -386,7 +386,7 @@ func stale(calls []trial.Call, look trial.Call) (age trial.Micros, behind int) {
 			written = max(written, c.Version)
 		}
 	}
-	if behind == 0 || delayed(calls, look, written) {
+	if behind == 0 || explainedByLateCall(calls, look, written) {
 		return 0, 0
 	}
 	return look.Called - first, behind
@@ -419,10 +419,10 @@ func removes(c, look trial.Call) bool {
 	return c.Action == trial.Remove && (c.Outcome == trial.Done || c.Outcome == trial.Unknown) && c.Called <= look.Returned
 }
 
-// delayed reports whether a look may have seen what a call of unknown outcome did late, after the newest acknowledged
-// version was written (0: it is a removal): a removal; or a registration, where before it the key was removed, because
-// otherwise the newer version stays.
-func delayed(calls []trial.Call, look trial.Call, written int64) bool {
+// explainedByLateCall reports whether a look may have seen what a call of unknown outcome did late, after the newest
+// acknowledged version was written (0: it is a removal): a removal; or a registration, where before it the key was
+// removed, because otherwise the newer version stays.
+func explainedByLateCall(calls []trial.Call, look trial.Call, written int64) bool {
 	absent := sees(look) == 0
 	unknown, removed := false, false
 	for _, c := range calls {

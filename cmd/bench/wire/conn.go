@@ -123,7 +123,7 @@ func (c *Conn) advance(fd uintptr) (done bool) {
 			c.err = io.ErrUnexpectedEOF
 			return true
 		}
-		whole, err := c.response.feed(c.buf[:n])
+		whole, err := c.response.read(c.buf[:n])
 		if n == fewBytes && len(c.buf) == fewBytes {
 			c.buf = make([]byte, manyBytes)
 		}
@@ -181,10 +181,10 @@ func (r *responseReader) reset(keep bool) {
 	*r = responseReader{head: true, kept: r.kept[:0], keep: keep, text: r.text[:0]}
 }
 
-// feed takes the next bytes and reports whether the response is complete.
-func (r *responseReader) feed(b []byte) (whole bool, err error) {
+// read takes the next bytes and reports whether the response is complete.
+func (r *responseReader) read(b []byte) (whole bool, err error) {
 	if r.head {
-		if b, err = r.feedHead(b); err != nil || r.head {
+		if b, err = r.readHead(b); err != nil || r.head {
 			return false, err
 		}
 	}
@@ -197,8 +197,8 @@ func (r *responseReader) feed(b []byte) (whole bool, err error) {
 	return r.missing == 0, nil
 }
 
-// feedHead returns what follows the header, if that is complete.
-func (r *responseReader) feedHead(b []byte) (rest []byte, err error) {
+// readHead returns what follows the header, if that is complete.
+func (r *responseReader) readHead(b []byte) (rest []byte, err error) {
 	if len(r.kept) > 0 {
 		r.kept = append(r.kept, b...)
 		b = r.kept

@@ -157,9 +157,9 @@ func TestResponseIsReadInAnyPieces(t *testing.T) {
 			var a responseReader
 			for cut := range len(tc.text) {
 				a.reset(true)
-				whole, err := a.feed([]byte(tc.text[:cut]))
+				whole, err := a.read([]byte(tc.text[:cut]))
 				need.That(t, !whole && err == nil, "after %d of %d bytes: whole %t, %v", cut, len(tc.text), whole, err)
-				whole, err = a.feed([]byte(tc.text[cut:]))
+				whole, err = a.read([]byte(tc.text[cut:]))
 				need.That(t, whole && err == nil && a.status == tc.status && string(a.text) == tc.body && a.body == int64(len(tc.body)),
 					"cut at %d: whole %t, status %d, body of %d bytes %q, %v, want status %d and %q", cut, whole, a.status, a.body, a.text, err, tc.status, tc.body)
 			}
@@ -184,7 +184,7 @@ func TestResponseThatCannotBeReadIsAnError(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var a responseReader
 			a.reset(true)
-			whole, err := a.feed([]byte(tc.text))
+			whole, err := a.read([]byte(tc.text))
 			expect.That(t, !whole && err != nil && (tc.want == nil || errors.Is(err, tc.want)), "whole %t, %v, want %v", whole, err, tc.want)
 		})
 	}
