@@ -404,12 +404,12 @@ type loadStep struct {
 	name figureName
 	at   *benchCluster // nil: it does not matter which node leads
 	load.Bulk
-	rate float64                // per second, of an open loop; 0: as fast as answers come
-	keep func(*load.BulkResult) // nil: the rate becomes the figure
+	rate   float64                // per second, of an open loop; 0: as fast as answers come
+	record func(*load.BulkResult) // nil: the rate becomes the figure
 }
 
 // send sends the load of a step to an address, unless it has targets. The function that it returns records the result.
-func (r *ratiosRun) send(ctx context.Context, s loadStep, target string) (keep func(), err error) {
+func (r *ratiosRun) send(ctx context.Context, s loadStep, target string) (record func(), err error) {
 	if s.Targets == nil {
 		s.Targets = []string{target}
 	}
@@ -423,8 +423,8 @@ func (r *ratiosRun) send(ctx context.Context, s loadStep, target string) (keep f
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	r.wronged(s.name, result.Wrong)
-	if s.keep != nil {
-		return func() { s.keep(result) }, nil
+	if s.record != nil {
+		return func() { s.record(result) }, nil
 	}
 	return func() { r.record(s.name, "/s", result.Rate) }, nil
 }
@@ -440,11 +440,11 @@ func (r *ratiosRun) measure(steps ...loadStep) func(context.Context) error {
 				}
 				continue
 			}
-			keep, err := send("")
+			record, err := send("")
 			if err != nil {
 				return err
 			}
-			keep()
+			record()
 		}
 		return nil
 	}
@@ -487,7 +487,7 @@ func await(ctx context.Context, what string, limit time.Duration, reached func(c
 
 // steady repeats a measurement until no other node became the leader during it: otherwise the election would have been
 // measured. The function that measure returns records the result.
-func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (keep func(), err error)) error {
+func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (record func(), err error)) error {
 	const tries = 3
 	for range tries {
 		before, err := c.leader(ctx)
@@ -495,7 +495,7 @@ func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster
 			return err
 		}
 		syncDisk()
-		keep, err := measure(c.nodes[before].HTTP)
+		record, err := measure(c.nodes[before].HTTP)
 		if err != nil {
 			return err
 		}
@@ -504,7 +504,7 @@ func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster
 			return err
 		}
 		if after == before {
-			keep()
+			record()
 			return nil
 		}
 		r.addNote("Leadership moved during %q, which was measured again.", name)

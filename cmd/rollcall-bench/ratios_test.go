@@ -315,7 +315,7 @@ func TestRatiosMeasureTwoDatacentersThatEndEqual(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
 	need.OK(t, run.replication(t.Context()))
-	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, beatsTold, healing, cutResident, cutHeap, cutGoal} {
+	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, beatsReplicated, healing, cutResident, cutHeap, cutGoal} {
 		f := run.find(name)
 		expect.That(t, f != nil && len(f.Values) == 1, "%s: got %+v, want one value", name, f)
 	}

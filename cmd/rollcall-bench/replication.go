@@ -98,7 +98,7 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 			r.record(cpuPaused, "%", paused)
 			r.record(cpuSending, "%", sending)
 			r.record(cpuForPeer, "%", sending-paused)
-			r.record(beatsTold, "/s", received)
+			r.record(beatsReplicated, "/s", received)
 		}, nil
 	})
 }
@@ -297,12 +297,12 @@ func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) err
 	if err := p.awaitEqual(ctx); err != nil {
 		return err
 	}
-	err := r.steady(ctx, healing, p.here, func(leader string) (keep func(), err error) {
+	err := r.steady(ctx, healing, p.here, func(leader string) (record func(), err error) {
 		err = r.beside(ctx, healing, l, changeRate, func(ctx context.Context) error {
-			keep, err = r.cutAndHeal(ctx, p, leader)
+			record, err = r.cutAndHeal(ctx, p, leader)
 			return err
 		})
-		return keep, err
+		return record, err
 	})
 	if err != nil {
 		return err
@@ -325,7 +325,7 @@ func (r *ratiosRun) changeAll(ctx context.Context, l load.Bulk, n int) error {
 	return nil
 }
 
-func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string) (keep func(), err error) {
+func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string) (record func(), err error) {
 	if !wire.Pause(ctx, r.window) {
 		return nil, ctx.Err()
 	}

@@ -90,7 +90,7 @@ func (r writeRig) registers() func(context.Context) error {
 // renews is a round of renewals: one at a time, beside one Apply at a time of the library underneath; by an open loop;
 // and by more and more connections, beside the bare handler and renewals without consensus.
 func (r writeRig) renews(ctx context.Context) error {
-	alone := loadStep{name: loneRenew, at: r.batching, Bulk: r.renewals(1, r.renewed), keep: func(result *load.BulkResult) {
+	alone := loadStep{name: loneRenew, at: r.batching, Bulk: r.renewals(1, r.renewed), record: func(result *load.BulkResult) {
 		r.record(loneRenew, "ms", milliseconds(result.Quantile(50)))
 	}}
 	if err := r.measure(alone)(ctx); err != nil {
@@ -102,7 +102,7 @@ func (r writeRig) renews(ctx context.Context) error {
 	}
 	r.record(loneApply, "ms", apply)
 	l := r.renewals(256, r.renewed)
-	paced := loadStep{name: pacedP99, at: r.batching, Bulk: l, rate: pacedRate, keep: func(result *load.BulkResult) {
+	paced := loadStep{name: pacedP99, at: r.batching, Bulk: l, rate: pacedRate, record: func(result *load.BulkResult) {
 		r.recordLatencies(result.Latency, "ms", time.Millisecond, pacedP50, pacedP99)
 	}}
 	spread := loadStep{name: renewSpread, at: r.batching, Bulk: l}
@@ -206,7 +206,7 @@ type fetchedDocument struct {
 func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName, documents ...fetchedDocument) error {
 	var body int64
 	for _, d := range documents {
-		fetched := loadStep{name: d.name, at: r.benchCluster, Bulk: r.fetching(conns, d.path), keep: func(result *load.BulkResult) {
+		fetched := loadStep{name: d.name, at: r.benchCluster, Bulk: r.fetching(conns, d.path), record: func(result *load.BulkResult) {
 			body = result.Body
 			r.record(d.name, "/s", result.Rate)
 		}}
@@ -297,7 +297,7 @@ func (r fetchRig) busy(ctx context.Context) error {
 }
 
 // besideOthers sends a load while others fetch the registry and register, ten times a second each.
-func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (keep func(), err error) {
+func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (record func(), err error) {
 	const each = 10 // per second
 	others := []load.Bulk{r.fetching(4, fullLinearizable), r.fetching(4, "")}
 	others[1].Requests, others[1].Want = r.changed, http.StatusNoContent
@@ -312,11 +312,11 @@ func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (
 			return err
 		})
 	}
-	keep, err = r.send(ctx, s, leader)
+	record, err = r.send(ctx, s, leader)
 	if besideErr := g.Wait(); besideErr != nil {
 		err = errors.Join(err, fmt.Errorf("%s: %w", s.name, besideErr))
 	}
-	return keep, err
+	return record, err
 }
 
 // scale measures what a large registry costs.
