@@ -154,7 +154,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-func TestEveryRowOfTheImportGraphIsUsed(t *testing.T) {
+func TestImportsUseEveryRow(t *testing.T) {
 	imports := map[string][]string{}
 	for _, p := range packages(t) {
 		imports[strings.TrimPrefix(p.ImportPath, module+"/")] = p.Imports
@@ -218,13 +218,13 @@ func TestModulesInsideThisOneAreCheckedAndTested(t *testing.T) {
 	expect.That(t, slices.Equal(listed, inside), "MODULES of the Makefile is %v; the modules are %v", listed, inside)
 }
 
-// The replace lines of the modules inside this one are theirs alone: whoever requires such a module gets
+// The replace lines of the modules inside this one are theirs alone: a program that requires such a module gets
 // the version of this one that it names.
 func TestModulesInsideThisOneRequireAVersionThatUsersCanGet(t *testing.T) {
 	for _, dir := range modules(t) {
 		version := strings.TrimSpace(output(t, "go", "-C", dir, "list", "-m", "-f", "{{.Version}}", module))
 		if dir != "." && (version == "" || strings.HasPrefix(version, "v0.0.0-00010101000000")) {
-			t.Errorf("%s requires version %q of %s, which nobody can get", dir, version, module)
+			t.Errorf("%s requires version %q of %s, which no user can get", dir, version, module)
 		}
 	}
 }

@@ -43,8 +43,8 @@ func TestReadmeShowsTheTradeOffsOfTheKeptComparison(t *testing.T) {
 	expect.That(t, shown == kept, "README.md shows\n%s\nwant the table of docs/benchmarks/report.md:\n%s", shown, kept)
 }
 
-// TestCodeForTheGoClientCompiles compares the blocks of its page, and of README.md, with the examples.
-func TestCodeForTheGoClientCompiles(t *testing.T) {
+// TestGoClientCodeOfThePagesCompiles compares the blocks of its page, and of README.md, with the examples.
+func TestGoClientCodeOfThePagesCompiles(t *testing.T) {
 	read := func(file string) string {
 		text := need.Got(os.ReadFile(file))(t)
 		return string(text)

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestEveryExportedNameOfTheClientHasASentence: types, functions, methods, constants and variables. A
+// TestGoClientHasASentenceForEveryExportedName: types, functions, methods, constants and variables. A
 // group of constants may have one for all.
-func TestEveryExportedNameOfTheClientHasASentence(t *testing.T) {
+func TestGoClientHasASentenceForEveryExportedName(t *testing.T) {
 	for _, dir := range []string{"client", "client/balance", "client/grpcresolver"} {
 		names, err := filepath.Glob(dir + "/*.go")
 		need.That(t, err == nil && len(names) != 0, "%s: %d files, %v", dir, len(names), err)

@@ -82,12 +82,12 @@ func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
 		wants("first batch", 0, 1)
 		time.Sleep(time.Second)
 		if got := n.send(t, "POST", "/eureka/peerreplication/batch/", beat); got.body != `{"responseList":[{"statusCode":200},{"statusCode":404}]}` {
-			t.Errorf("answers %s: one per item are wanted, also beside a contact", got.body)
+			t.Errorf("results %s: one per item are wanted, also beside a contact", got.body)
 		}
 		wants("a second later", 0, 2)
 		time.Sleep(time.Millisecond)
 		if got := n.send(t, "POST", "/eureka/peerreplication/batch/", beat); got.body != `{"responseList":[{"statusCode":200},{"statusCode":404}]}` {
-			t.Errorf("answers %s: one per item are wanted, also beside a contact", got.body)
+			t.Errorf("results %s: one per item are wanted, also beside a contact", got.body)
 		}
 		wants("more than a second later", 1001, 3)
 		time.Sleep(2 * time.Second)
@@ -134,7 +134,7 @@ func (p *heldPeers) Receive(_ context.Context, message []byte) ([]byte, error) {
 	return []byte("{}"), nil
 }
 
-// sent is what a handler answers to a request from an address.
+// sent is the response of a handler to a request from an address.
 func sent(h http.Handler, from, method, path string, body io.Reader) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, body)
 	r.RemoteAddr = from
@@ -159,9 +159,9 @@ func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
 				h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p}))(t)
 				defer h.Close()
 				body := strings.Repeat(" ", large)
-				answers := make(chan int, 6)
-				for range cap(answers) {
-					go func() { answers <- sent(h, row.attacker, "POST", messages, strings.NewReader(body)).Code }()
+				codes := make(chan int, 6)
+				for range cap(codes) {
+					go func() { codes <- sent(h, row.attacker, "POST", messages, strings.NewReader(body)).Code }()
 				}
 				synctest.Wait()
 				n := p.inWork.Load()
@@ -182,8 +182,8 @@ func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
 				expect.Equal(t, sent(h, row.attacker, "GET", "/eureka/apps", nil).Code, http.StatusOK, "a list for the same address: got")
 				close(p.release)
 				var took int
-				for range cap(answers) {
-					if <-answers == http.StatusOK {
+				for range cap(codes) {
+					if <-codes == http.StatusOK {
 						took++
 					}
 				}
@@ -204,18 +204,18 @@ func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 		h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p, Limits: web.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
 		defer h.Close()
 		body := strings.Repeat(" ", 3<<19)
-		answers := make(chan int, 20)
-		for range cap(answers) {
+		codes := make(chan int, 20)
+		for range cap(codes) {
 			go func() {
-				answers <- sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body)).Code
+				codes <- sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body)).Code
 			}()
 		}
 		synctest.Wait()
 		n := int(p.inWork.Load())
-		expect.That(t, n == cap(answers), "%d of %d messages are in work", n, cap(answers))
+		expect.That(t, n == cap(codes), "%d of %d messages are in work", n, cap(codes))
 		close(p.release)
-		for range cap(answers) {
-			expect.Equal(t, <-answers, http.StatusOK, "got")
+		for range cap(codes) {
+			expect.Equal(t, <-codes, http.StatusOK, "got")
 		}
 	})
 }
@@ -231,16 +231,16 @@ func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
 	expect.That(t, got.Code == http.StatusBadRequest, "a registration of the same size: got %d %q, want 400 for what it says", got.Code, got.Body)
 }
 
-// longAnswers answers with more than connections take without a reader.
-type longAnswers struct{ peers }
+// longResponses responds with more than connections take without a reader.
+type longResponses struct{ peers }
 
 // Receive implements httpd.Peers.
-func (*longAnswers) Receive(context.Context, []byte) ([]byte, error) {
+func (*longResponses) Receive(context.Context, []byte) ([]byte, error) {
 	return []byte(strings.Repeat(" ", 64<<20)), nil
 }
 
 func TestBatchResponseThatIsNeverReadGivesItsShareBack(t *testing.T) {
-	n := newNode(t, httpd.Config{Peers: &longAnswers{}}, func(s *http.Server) { s.WriteTimeout = 2 * time.Second })
+	n := newNode(t, httpd.Config{Peers: &longResponses{}}, func(s *http.Server) { s.WriteTimeout = 2 * time.Second })
 	message := request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
 	deaf := n.dial(t)
 	need.Got(io.WriteString(deaf, message))(t)
@@ -248,16 +248,16 @@ func TestBatchResponseThatIsNeverReadGivesItsShareBack(t *testing.T) {
 	eventually(t, "it is given back", func() bool { return statusOf(t, n, message) == http.StatusOK })
 }
 
-// statusOf reads no more than the head of an answer; it is 0 if the node closed the connection before, as it
-// does when an answer could not be written in time.
+// statusOf reads no more than the head of a response; it is 0 if the node closed the connection before, as it
+// does when a response could not be written in time.
 func statusOf(t *testing.T, n *node, request string) int {
 	t.Helper()
 	conn := n.dial(t)
 	defer conn.Close()
 	go func(c net.Conn) { _, _ = io.WriteString(c, request) }(conn)
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return 0
 	}
-	return answer.StatusCode
+	return resp.StatusCode
 }

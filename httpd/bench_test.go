@@ -177,7 +177,7 @@ func sendHeartbeats(b *testing.B, conn net.Conn, work <-chan int) {
 	}
 }
 
-// readEmptyOK reads an answer of 200 without a body, at little cost of its own.
+// readEmptyOK reads a response of 200 without a body, at little cost of its own.
 func readEmptyOK(in *bufio.Reader) error {
 	for first := true; ; first = false {
 		line, err := in.ReadSlice('\n')

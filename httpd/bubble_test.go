@@ -51,7 +51,7 @@ func newBubbled(t *testing.T, config httpd.Config) *bubbled {
 	return n
 }
 
-// openRequest sends a request and returns the answer, of which no more than the header has been read.
+// openRequest sends a request and returns the response, of which no more than the header has been read.
 func (n *bubbled) openRequest(t *testing.T, request string) (*http.Response, error) {
 	conn, err := n.pipes.dial(context.Background(), "", "")
 	if err != nil {
@@ -65,7 +65,7 @@ func (n *bubbled) openRequest(t *testing.T, request string) (*http.Response, err
 	return http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 }
 
-// roundTrip reads a whole answer.
+// roundTrip reads a whole response.
 func (n *bubbled) roundTrip(t *testing.T, request string) (reply, error) {
 	resp, err := n.openRequest(t, request)
 	if err != nil {
@@ -97,7 +97,7 @@ func (n *bubbled) watch(t *testing.T, query string, headers ...string) *events {
 	return s
 }
 
-// send sends a request with these header lines and returns its answer.
+// send sends a request with these header lines and returns its response.
 func (n *bubbled) send(t testing.TB, method, target, body string, headers ...string) reply {
 	t.Helper()
 	r := need.Got(http.NewRequest(method, "http://node"+target, strings.NewReader(body)))(t)

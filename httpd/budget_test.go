@@ -59,7 +59,7 @@ func TestBudgetRefusesReadsOfTooManyKeys(t *testing.T) {
 	expect.Equal(t, c.get("/v1/kv/large/000?raw").status, http.StatusOK, "one key: got")
 }
 
-// measured is an answer of which the largest piece is known, and how many pieces had the time that others took.
+// measured is a response of which the largest piece is known, and how many pieces had the time that others took.
 type measured struct {
 	*httptest.ResponseRecorder
 	largest, hurried int
@@ -82,7 +82,7 @@ func (m *measured) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
-// A large answer is the text that encoding it whole would give, and only a piece of it is in memory at a time. Each
+// A large response is the text that encoding it whole would give, and only a piece of it is in memory at a time. Each
 // piece has a time limit of its own: a client with a slow link gets them all.
 func TestBudgetNeedsNothingForListsWrittenInPieces(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
@@ -113,7 +113,7 @@ func TestBudgetNeedsNothingForListsWrittenInPieces(t *testing.T) {
 	}
 }
 
-// stuck is an answer whose reader takes nothing until released.
+// stuck is a response whose reader takes nothing until released.
 type stuck struct {
 	*httptest.ResponseRecorder
 	released chan struct{}
@@ -125,7 +125,7 @@ func (s stuck) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// An answer that is built as a whole takes memory of the node's budget until it was read. What has no place beside
+// A response that is built as a whole takes memory of the node's budget until it was read. What has no place beside
 // others waits a while for it, and is then to be asked for again; what is small never waits.
 func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

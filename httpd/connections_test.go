@@ -48,7 +48,7 @@ func (l line) works(t *testing.T) bool {
 	return l.roundTrip(t, request("GET", "/healthz", "")).status == 200
 }
 
-// awaitIdle waits until so many connections wait for a request: an answer is read before its server waits.
+// awaitIdle waits until so many connections wait for a request: a response is read before its server waits.
 func awaitIdle(t *testing.T, c *httpd.Connections, want int) {
 	t.Helper()
 	eventually(t, "connections are idle", func() bool { return c.Idle() == want })
@@ -135,7 +135,7 @@ func TestDrainMakesEachResponseTheLastOfItsConnection(t *testing.T) {
 	}
 }
 
-// A heartbeat that has arrived is answered, and the answer says that it was the last.
+// A heartbeat that has arrived is answered, and the response says that it was the last.
 func TestShutdownServesHeartbeatsThatAreOnTheirWay(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	const many = 20

@@ -71,7 +71,7 @@ func (n *node) must(t testing.TB, method, target, body string) reply {
 	return got
 }
 
-// read decodes an answer.
+// read decodes a response.
 func read[T any](t testing.TB, n *node, target string) T {
 	t.Helper()
 	var value T
@@ -81,7 +81,7 @@ func read[T any](t testing.TB, n *node, target string) T {
 	return value
 }
 
-// index is the index of an answer.
+// index is the index of a response.
 func (r reply) index(t testing.TB) uint64 {
 	t.Helper()
 	var index uint64

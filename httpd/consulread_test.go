@@ -38,13 +38,13 @@ func (c *coordinated) start(ctx context.Context, method, target string, headers 
 	return p
 }
 
-// wait is the answer and how long it took.
+// wait is the response and how long it took.
 func (p *pending) wait() (reply, time.Duration) {
 	<-p.done
 	return p.got, p.took
 }
 
-// answered says whether there is an answer by now, once all that can happen at this time has.
+// answered says whether there is a response by now, once all that can happen at this time has.
 func (p *pending) answered() bool {
 	synctest.Wait()
 	select {

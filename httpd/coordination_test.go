@@ -185,7 +185,7 @@ func newCoordinated(t testing.TB, config httpd.Config) *coordinated {
 	return c
 }
 
-// ask sends a request with these header lines and returns the answer, or what there is of it when the
+// ask sends a request with these header lines and returns the response, or what there is of it when the
 // context ends.
 func (c *coordinated) sendUntil(ctx context.Context, method, target, body string, headers ...string) reply {
 	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))

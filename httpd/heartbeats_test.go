@@ -23,7 +23,7 @@ import (
 
 const plainHeartbeat = "PUT /eureka/apps/ORDERS/i1?status=UP&lastDirtyTimestamp=1000 HTTP/1.1\r\nHost: node\r\nAccept: */*\r\n\r\n"
 
-// line is a connection with its reader, so that answers can be read one after the other.
+// line is a connection with its reader, so that responses can be read one after the other.
 type line struct {
 	net.Conn
 	in *bufio.Reader
@@ -35,7 +35,7 @@ func (n *node) line(t testing.TB) line {
 	return line{conn, bufio.NewReader(conn)}
 }
 
-// roundTrip sends a request and reads the answer.
+// roundTrip sends a request and reads the response.
 func (l line) roundTrip(t testing.TB, request string) reply {
 	t.Helper()
 	go func() { _, _ = io.WriteString(l, request) }() // the server may answer before it has read everything
@@ -65,7 +65,7 @@ func (n *node) takenOver(t testing.TB) line {
 	return l
 }
 
-// renewalTime is what differs between two answers about one instance: it is shown live.
+// renewalTime is what differs between two responses about one instance: it is shown live.
 var renewalTime = regexp.MustCompile(`<lastRenewalTimestamp>\d+<`)
 
 func TestHeartbeatConnectionRespondsAsAnyOther(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 // peers is an httpd.Peers that answers everything alike and remembers what it was asked.
 type peers struct {
 	err    error
-	status string // answer of Status; "": {}
+	status string // response of Status; "": {}
 	calls  []string
 	state  func(w io.Writer) error
 	takes  time.Duration // a comparison
@@ -238,7 +238,7 @@ func TestPeerStateCopyThatFailsBreaksOff(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		sent int // bytes before it fails
-		want int // status; 0: none, the answer breaks off
+		want int // status; 0: none, the response breaks off
 	}{
 		{"before it began", 10, 500},
 		{"in the middle", 1 << 20, 0},

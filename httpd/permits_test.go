@@ -25,7 +25,7 @@ func (c *coordinated) ownSession(t testing.TB, body string) string {
 	return decodeReply[struct{ ID string }](t, c.send("POST", "/v1/rollcall/sessions", body)).ID
 }
 
-// acquisition is the answer to a request for a permit.
+// acquisition is the response to a request for a permit.
 type acquisition struct {
 	Acquired bool
 	Fence    uint64

@@ -71,7 +71,7 @@ func (n *node) dial(t testing.TB) net.Conn {
 	return conn
 }
 
-// reply is an answer read from a raw connection.
+// reply is a response read from a raw connection.
 type reply struct {
 	status int
 	header http.Header
@@ -79,7 +79,7 @@ type reply struct {
 	closed bool // the server said that it ends the connection
 }
 
-// send writes bytes as they are and reads one answer. The write may fail when the server has
+// send writes bytes as they are and reads one response. The write may fail when the server has
 // answered and closed before it read everything.
 func (n *node) send(t testing.TB, request string) reply {
 	t.Helper()
@@ -95,7 +95,7 @@ func readReply(t testing.TB, conn net.Conn, request string) reply {
 	need.OKf(t, err, "%.100q", request)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil && !resp.Close { // a connection that is closed on what was not read may break the answer
+	if err != nil && !resp.Close { // a connection that is closed on what was not read may break the response
 		t.Fatalf("%.100q: read the answer: %v", request, err)
 	}
 	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), closed: resp.Close}
@@ -136,7 +136,7 @@ func gzipped(text string) string {
 	return buf.String()
 }
 
-// readHead reads an answer up to its body.
+// readHead reads a response up to its body.
 func readHead(t testing.TB, conn net.Conn) *http.Response {
 	t.Helper()
 	resp := need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// cachedRoutes are the routes that the read-only cache answers, and a word that is in the answer once
+// cachedRoutes are the routes that the read-only cache answers, and a word that is in the response once
 // ORDERS/i2 is registered.
 var cachedRoutes = map[string]string{
 	"/eureka/apps": "i2", "/eureka/apps/delta": "i2", "/eureka/apps/ORDERS": "i2", "/eureka/apps/orders": "i2",
@@ -193,7 +193,7 @@ func TestReadOnlyCacheResponsesAreThoseWithoutIt(t *testing.T) {
 // serverTimes are the times that a server sets, in either format.
 var serverTimes = regexp.MustCompile(`((?:Timestamp|lastUpdatedTimestamp|lastDirtyTimestamp)"?[:>]"?)\d+`)
 
-// stable is the text of an answer without the times, which differ between two servers.
+// stable is the text of a response without the times, which differ between two servers.
 func stable(t testing.TB, r reply) string {
 	t.Helper()
 	text := r.body

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// readRoutes are all routes whose answer comes from the registry.
+// readRoutes are all routes whose response comes from the registry.
 var readRoutes = []string{
 	"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS", "/eureka/apps/ORDERS/i1", "/eureka/instances/i1",
 	"/eureka/vips/orders", "/eureka/svips/orders", "/serverinfo/statusoverrides", "/v1/rollcall/apps", "/v1/rollcall/events",

@@ -160,7 +160,7 @@ func TestEurekaStatusListsTheReplicas(t *testing.T) {
 	} {
 		expect.Equal(t, doc.ApplicationStats[key], want, "%s is", key)
 	}
-	expect.That(t, doc.InstanceInfo.HostName == "127.0.0.1" && doc.InstanceInfo.Port["$"] == 8761.0, "the own instance is at %v", doc.InstanceInfo)
+	expect.That(t, doc.InstanceInfo.HostName == "127.0.0.1" && doc.InstanceInfo.Port["$"] == 8761.0, "the node's own instance is at %v", doc.InstanceInfo)
 }
 
 // fromDC2 is what the servers of datacenter dc2 send.

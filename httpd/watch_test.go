@@ -290,7 +290,7 @@ func TestWatchersHaveALimit(t *testing.T) {
 		metrics := prometheus.NewRegistry()
 		n := newBubbled(t, httpd.Config{Metrics: metrics, Limits: web.Limits{Watchers: 2}})
 		n.watch(t, "")
-		go func() { _, _ = n.roundTrip(t, request("GET", "/v1/rollcall/watch?wait=1s", "")) }() // its place counts, not its answer
+		go func() { _, _ = n.roundTrip(t, request("GET", "/v1/rollcall/watch?wait=1s", "")) }() // its place counts, not its response
 		synctest.Wait()
 		if got := gathered(t, metrics, "rollcall_http_watchers", nil); got != 2 {
 			t.Errorf("%v watchers are counted, want 2", got)
@@ -316,7 +316,7 @@ func TestWatchEndsAtShutdown(t *testing.T) {
 		s := n.watch(t, "")
 		polled := make(chan reply, 1)
 		go func() {
-			got, _ := n.roundTrip(t, request("GET", "/v1/rollcall/watch?wait=10m&index=test-1", "")) // an error leaves no answer
+			got, _ := n.roundTrip(t, request("GET", "/v1/rollcall/watch?wait=10m&index=test-1", "")) // an error leaves no response
 			polled <- got
 		}()
 		synctest.Wait()

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// replicated is how long a change may take to be everywhere: ten times the second that it takes, and
-// more, because a node that was away is tried again after a pause that grows.
+// replicated is how long a change may take until every node has it: more than ten times the usual second, because a
+// node that was away is tried again after a pause that grows.
 const replicated = 60 * time.Second
 
 // mustConverge waits until all nodes list the same instances in the same status, and returns them.
@@ -78,7 +78,7 @@ func awaitListed(t *testing.T, n *Node, want func(map[string]Listed) error) {
 	})
 }
 
-func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *testing.T) {
+func TestWithoutConsensusNodesShareRegistrationsAndGoOnWithoutAnother(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true})
 	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "first"})
@@ -104,7 +104,7 @@ func TestNodesWithoutConsensusShowWhatIsRegisteredAtOneAndGoOnWithoutAnother(t *
 	expect.OKf(t, err, "the node that was away says that it is ready, and")
 }
 
-func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) {
+func TestWithoutConsensusALoneNodeKeepsWhatItAcknowledgedBeforeAKill(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, Settings: map[string]string{"data.sync": "always"}}).Nodes[0]
 	var ids []string
@@ -123,15 +123,15 @@ func TestALoneNodeWithoutConsensusHasAfterAKillWhatItAcknowledged(t *testing.T) 
 	expect.That(t, got.Status == "OUT_OF_SERVICE" && got.Overridden == "OUT_OF_SERVICE", "the overridden instance is %+v", got)
 }
 
-func TestExplicitlyLinearizableReadsAreNotOfferedWithoutConsensus(t *testing.T) {
+func TestWithoutConsensusLinearizableReadsAreNotOffered(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1}).Nodes[0]
 	for _, path := range []string{"/eureka/apps?consistency=linearizable", "/v1/rollcall/apps?consistency=leader"} {
-		answer := n.Get(path)
-		expect.That(t, answer.Status == http.StatusNotImplemented && len(answer.Body) != 0, "%s: %v, want 501 with a sentence", path, answer)
+		response := n.Get(path)
+		expect.That(t, response.Status == http.StatusNotImplemented && len(response.Body) != 0, "%s: %v, want 501 with a sentence", path, response)
 	}
-	if answer := n.Get("/eureka/apps"); answer.Header.Get("X-Rollcall-Consistency") != "stale" || answer.Header.Get("X-Rollcall-Age") == "" {
-		t.Errorf("a plain read is labelled %v", answer.Header)
+	if response := n.Get("/eureka/apps"); response.Header.Get("X-Rollcall-Consistency") != "stale" || response.Header.Get("X-Rollcall-Age") == "" {
+		t.Errorf("a plain read is labelled %v", response.Header)
 	}
 }
 
@@ -144,8 +144,8 @@ func newSeparable(t *testing.T, nodes int) (*Cluster, Network) {
 	return c, links
 }
 
-// TestBothSidesOfACutAcceptAndConverge registers, cancels and overrides on both sides of a cut.
-func TestBothSidesOfACutAcceptAndConverge(t *testing.T) {
+// TestWithoutConsensusBothSidesOfACutAcceptWritesAndConverge registers, cancels and overrides on both sides of a cut.
+func TestWithoutConsensusBothSidesOfACutAcceptWritesAndConverge(t *testing.T) {
 	t.Parallel()
 	c, links := newSeparable(t, 3)
 	alone, pair := c.Nodes[0], c.Nodes[1:]
@@ -210,9 +210,9 @@ func mustAgreeWithPeers(t *testing.T, n *Node) {
 	}
 }
 
-// TestAnOperatorsHoldReachesTheOtherNodes: without consensus each node has its own
-// self-preservation, but what an operator says holds on all.
-func TestAnOperatorsHoldReachesTheOtherNodes(t *testing.T) {
+// TestWithoutConsensusSelfPreservationHoldReachesTheOtherNodes: without consensus each node has its own
+// self-preservation, but an operator's act holds on all.
+func TestWithoutConsensusSelfPreservationHoldReachesTheOtherNodes(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true})
 	hold := Request{Method: http.MethodPost, Path: "/v1/rollcall/self-preservation/hold?for=10m&author=ann&reason=move"}

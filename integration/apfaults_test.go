@@ -16,10 +16,10 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// TestNodesKilledUnderLoadWithoutConsensusLoseNothing kills one node after the other, while clients turn
-// to the others. What a dead node alone knew comes back with it, for its disk has what it acknowledged;
-// and what was cancelled meanwhile does not.
-func TestNodesKilledUnderLoadWithoutConsensusLoseNothing(t *testing.T) {
+// TestWithoutConsensusNodesKilledUnderLoadLoseNothing kills one node after the other, while clients turn to the others.
+// Registrations that only a dead node knew come back with the node, because its disk has what it acknowledged; those
+// that were cancelled meanwhile do not.
+func TestWithoutConsensusNodesKilledUnderLoadLoseNothing(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"data.sync": "always", "replication.max-delay": "2s"}})
 	l := startLoad(t, 10, 20, 6, c.Nodes)
@@ -40,10 +40,10 @@ func TestNodesKilledUnderLoadWithoutConsensusLoseNothing(t *testing.T) {
 	}
 }
 
-// TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere freezes a node for longer than a lease, while its
-// clients turn to the others. A lease is, as by default, a few times what the others wait at most until
-// they try a node again.
-func TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere(t *testing.T) {
+// TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere freezes a node for longer than a lease, while its
+// clients turn to the others. A lease lasts, as by default, a few times longer than the others wait at most before they
+// try a node again.
+func TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere(t *testing.T) {
 	t.Parallel()
 	const lease = 9 // seconds
 	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"replication.max-delay": "2s", "replication.read-timeout": "1s"}})
@@ -68,7 +68,7 @@ func TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere(t *testing.T) {
 	}
 	asleep.Resume(t)
 	c.mustListEverywhere(t, left...)
-	Pass(t, lease*time.Second) // in which it would evict whoever it has not heard of
+	Pass(t, lease*time.Second) // in which it would evict instances whose renewals it has not received
 	c.mustListEverywhere(t, left...)
 	for _, n := range c.Nodes {
 		for _, change := range mustPoll(t, n, "wait=0s&app=herd&index="+before[n]).Changes {
@@ -84,10 +84,11 @@ func TestANodeThatWasPausedEvictsNobodyWhoRenewsElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhoeverEvictsAliveUndoesNothing: a node that is cut off from its peers evicts an instance that renews
-// at one of them. What the client told the node afterwards is older than what it told the peer then, and
-// does not outrank it; nor does it undo the operator's override that the evicting node has forgotten.
-func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
+// TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride: a node that is cut off from its peers evicts an instance
+// that renews at one of them. A registration that the client sends to the node afterwards is older than the one that it
+// sends to the peer then, and does not outrank it; nor does it undo the operator's override that the evicting node has
+// forgotten.
+func TestEvictionOfALiveInstanceUndoesNoNewerWriteOrOverride(t *testing.T) {
 	t.Parallel()
 	const lease = 10 // seconds
 	c, links := newSeparable(t, 3)
@@ -114,9 +115,10 @@ func TestWhoeverEvictsAliveUndoesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatWasSaidLastIsNewerThanACancelBeforeIt: a node misses that an instance was canceled and registered
-// again. What the client tells it then is newer, and the override that went with the cancel stays gone.
-func TestWhatWasSaidLastIsNewerThanACancelBeforeIt(t *testing.T) {
+// TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater: a node misses that an instance was canceled and
+// registered again. A registration that the client sends to that node later is newer, and the override that went with
+// the cancel stays removed.
+func TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater(t *testing.T) {
 	t.Parallel()
 	c, links := newSeparable(t, 3)
 	alone, there := c.Nodes[0], c.Nodes[1]
@@ -152,9 +154,9 @@ func showsVersion(n *Node, id, version, override string) error {
 	return nil
 }
 
-// twoRemovalsRound removes two nodes at the same moment, through two nodes, while a third stands still. Each
-// removal alone leaves a majority. Both together would leave two voters of which one stands still: nobody
-// could ever elect again.
+// twoRemovalsRound removes two nodes at the same moment, through two nodes, while a third stands still. Each removal
+// alone leaves a majority. Both together would leave two voters of which one stands still: no leader could be elected
+// again.
 func twoRemovalsRound(t *testing.T) {
 	c := StartCluster(t, Config{Nodes: 4})
 	others := c.Others(c.Leader())
@@ -169,11 +171,11 @@ func twoRemovalsRound(t *testing.T) {
 			if !n.Running() {
 				continue // it was removed, and stopped
 			}
-			answer := n.Register(Instance{App: "orders", ID: "after"})
-			if answer.Status == 204 {
+			response := n.Register(Instance{App: "orders", ID: "after"})
+			if response.Status == 204 {
 				return nil
 			}
-			t.Logf("register at %s: %v", n.Name, answer)
+			t.Logf("register at %s: %v", n.Name, response)
 		}
 		return fmt.Errorf("removed: %v, refused at every node", removed)
 	})
@@ -205,10 +207,10 @@ func removeAtOnce(t *testing.T, nodes ...*Node) []string {
 	return removed
 }
 
-// TestOneMessageMakesNoNodeDeafToAnother posts, to one node without consensus, messages in the name of
-// another whose clocks are far ahead. Who may speak in that name nobody can tell yet; but the node that is
-// meant must be heard as before, by clients of the first, at once and after a restart.
-func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
+// TestReplicationMessageInAnotherNodesNameDoesNotShutThatNodeOut posts, to one node without consensus, messages in the
+// name of another whose clocks are far ahead. Nothing proves yet which sender may use a name; but the first node must
+// accept messages of the real node as before, at once and after a restart.
+func TestReplicationMessageInAnotherNodesNameDoesNotShutThatNodeOut(t *testing.T) {
 	t.Parallel()
 	const lease = 10
 	c := StartCluster(t, Config{AP: true, Nodes: 2})
@@ -227,10 +229,10 @@ func TestOneMessageMakesNoNodeDeafToAnother(t *testing.T) {
 		message := wire.Message{Head: wire.Head{
 			Datacenter: state.Datacenter, Node: named.Name, Sender: state.Sender, Incarnation: math.MaxUint64, Clock: forged.clock,
 		}}
-		answer := attacked.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&message)})
-		expect.That(t, answer.Status == forged.answer, "a clock of %d ms: %v, want %d", forged.clock, answer, forged.answer)
-		expect.That(t, answer.Status != 400 || strings.Contains(string(answer.Body), "no lease clock has run for longer"),
-			"a clock of %d ms is refused with %q", forged.clock, answer.Body)
+		response := attacked.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&message)})
+		expect.That(t, response.Status == forged.answer, "a clock of %d ms: %v, want %d", forged.clock, response, forged.answer)
+		expect.That(t, response.Status != 400 || strings.Contains(string(response.Body), "no lease clock has run for longer"),
+			"a clock of %d ms is refused with %q", forged.clock, response.Body)
 	}
 	mustRegister(t, named, Instance{App: "ORDERS", ID: "new"})
 	all := append(h.ids(), "new")

@@ -28,20 +28,20 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// childAnswer is what a child says of one line: an answer of JSON, in which it may have failed.
-type childAnswer interface{ failure() string }
+// childReply is a child's reply to one line, in JSON: a result or a failure.
+type childReply interface{ failure() string }
 
-// child is this test program as another process, which does what lines on its stdin say, answers each by a
-// line of JSON, and can be paused.
-type child[A childAnswer] struct {
+// child is this test program as another process, which performs the commands on the lines of its stdin, replies to each
+// by a line of JSON, and can be paused.
+type child[A childReply] struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	answers chan A // closed at its end
+	replies chan A // closed at its end
 }
 
 // startChild starts a child as what a variable of the environment makes of it. It ends with the test, and
 // with stop.
-func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
+func startChild[A childReply](t *testing.T, variable, value string) *child[A] {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), variable+"="+value)
@@ -50,15 +50,15 @@ func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
 	stdout, err := cmd.StdoutPipe()
 	need.OK(t, err)
 	need.OK(t, cmd.Start())
-	c := &child[A]{cmd: cmd, stdin: stdin, answers: make(chan A)}
+	c := &child[A]{cmd: cmd, stdin: stdin, replies: make(chan A)}
 	go func() {
-		defer close(c.answers)
+		defer close(c.replies)
 		for d := json.NewDecoder(stdout); ; {
 			var a A
 			if d.Decode(&a) != nil {
 				return
 			}
-			c.answers <- a
+			c.replies <- a
 		}
 	}()
 	t.Cleanup(c.stop)
@@ -68,24 +68,24 @@ func startChild[A childAnswer](t *testing.T, variable, value string) *child[A] {
 // stop ends the process as kill -9 does.
 func (c *child[A]) stop() {
 	_ = c.cmd.Process.Kill() // it may have ended already
-	for range c.answers {
-		// what nobody waited for
+	for range c.replies {
+		// replies that no test waited for
 	}
 	_ = c.cmd.Wait()
 }
 
 func (c *child[A]) signal(s syscall.Signal) error { return c.cmd.Process.Signal(s) }
 
-// say sends a line of words; a paused child reads it when it wakes.
-func (c *child[A]) say(words ...any) error {
+// send sends a line of words; a paused child reads it when it wakes.
+func (c *child[A]) send(words ...any) error {
 	_, err := fmt.Fprintln(c.stdin, words...)
 	return err
 }
 
-// hear waits for the answer to a line.
-func (c *child[A]) hear(ctx context.Context) (a A, err error) {
+// receive waits for the reply to a line.
+func (c *child[A]) receive(ctx context.Context) (a A, err error) {
 	select {
-	case a, ok := <-c.answers:
+	case a, ok := <-c.replies:
 		switch {
 		case !ok:
 			return a, errors.New("the child has ended")
@@ -98,31 +98,31 @@ func (c *child[A]) hear(ctx context.Context) (a A, err error) {
 	}
 }
 
-// ask is say and hear.
+// ask is send and receive.
 func (c *child[A]) ask(ctx context.Context, words ...any) (a A, err error) {
-	if err := c.say(words...); err != nil {
+	if err := c.send(words...); err != nil {
 		return a, err
 	}
-	return c.hear(ctx)
+	return c.receive(ctx)
 }
 
 // asHolder is set in the environment where this test program is started as the holder of a lock: its
 // value is the base URL of a node. The holder creates a session of 3 s with a lock-delay of 1 s, renews
-// it every second, and does what lines on its stdin say: "acquire NAME", "write NAME" (a key, guarded by
+// it every second, and performs the commands on the lines of its stdin: "acquire NAME", "write NAME" (a key, guarded by
 // the token of the acquisition), "release NAME". Each is answered by a line of JSON.
 const asHolder = "ROLLCALL_AS_HOLDER"
 
-// holderAnswer is what came of one line.
-type holderAnswer struct {
+// holderReply is the reply to one line.
+type holderReply struct {
 	Error string `json:"error,omitempty"`
 	Fence uint64 `json:"fence,omitempty"` // of the acquisition at hand
 	OK    bool   `json:"ok"`
 	// Sent is when the newest renewal that succeeded was sent (Unix nanoseconds; holder and test share a
-	// clock): the holder believes to hold for its TTL from then on.
+	// clock): the holder believes that it holds the lock for its TTL from then on.
 	Sent int64 `json:"sent,omitempty"`
 }
 
-func (a holderAnswer) failure() string { return a.Error }
+func (reply holderReply) failure() string { return reply.Error }
 
 // Of the holder's session.
 const (
@@ -140,7 +140,7 @@ type holder struct {
 
 func runHolder(base string, in io.Reader, out io.Writer) error {
 	h := &holder{base: base, http: &http.Client{Timeout: ReadyLimit}}
-	if err := h.begin(); err != nil {
+	if err := h.createSession(); err != nil {
 		return err
 	}
 	go h.renew()
@@ -149,19 +149,19 @@ func runHolder(base string, in io.Reader, out io.Writer) error {
 		if _, err := fmt.Sscan(lines.Text(), &do, &name); err != nil {
 			return err
 		}
-		answer, err := h.do(do, name)
+		reply, err := h.do(do, name)
 		if err != nil {
-			answer.Error = err.Error()
+			reply.Error = err.Error()
 		}
-		answer.Sent = h.sent.Load()
-		if err := json.NewEncoder(out).Encode(answer); err != nil {
+		reply.Sent = h.sent.Load()
+		if err := json.NewEncoder(out).Encode(reply); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *holder) begin() error {
+func (h *holder) createSession() error {
 	sent := time.Now()
 	var created struct {
 		ID string `json:"id"`
@@ -175,7 +175,7 @@ func (h *holder) begin() error {
 	return nil
 }
 
-// renew renews until the session is gone.
+// renew renews until the session has ended.
 func (h *holder) renew() {
 	for range time.Tick(time.Second) {
 		sent := time.Now()
@@ -185,7 +185,7 @@ func (h *holder) renew() {
 	}
 }
 
-func (h *holder) do(do, name string) (answer holderAnswer, err error) {
+func (h *holder) do(do, name string) (reply holderReply, err error) {
 	lock := "/v1/rollcall/locks/" + name + "?session=" + h.session
 	switch do {
 	case "acquire":
@@ -196,23 +196,23 @@ func (h *holder) do(do, name string) (answer holderAnswer, err error) {
 		if err = h.call(http.MethodPut, lock+"&wait=30s", "held", &got); err == nil && got.Acquired {
 			h.fence = got.Fence
 		}
-		return holderAnswer{Fence: got.Fence, OK: got.Acquired}, err
+		return holderReply{Fence: got.Fence, OK: got.Acquired}, err
 	case "write":
-		err = h.call(http.MethodPut, fmt.Sprintf("/v1/kv/guarded/%s?fence=%d&fence-lock=%s", name, h.fence, name), h.session, &answer.OK)
-		answer.Fence = h.fence
-		return answer, err
+		err = h.call(http.MethodPut, fmt.Sprintf("/v1/kv/guarded/%s?fence=%d&fence-lock=%s", name, h.fence, name), h.session, &reply.OK)
+		reply.Fence = h.fence
+		return reply, err
 	case "release":
 		var got struct {
 			Released bool `json:"released"`
 		}
 		err = h.call(http.MethodDelete, fmt.Sprintf("%s&fence=%d", lock, h.fence), "", &got)
-		return holderAnswer{Fence: h.fence, OK: got.Released}, err
+		return holderReply{Fence: h.fence, OK: got.Released}, err
 	}
-	return answer, fmt.Errorf("what is %q?", do)
+	return reply, fmt.Errorf("what is %q?", do)
 }
 
-// call performs a call and decodes its answer, which must be a 200. While there is no leader nothing takes
-// effect, and it tries again.
+// call performs a call and decodes its response, which must be a 200. While there is no leader nothing takes effect,
+// and call tries again.
 func (h *holder) call(method, path, body string, into any) error {
 	for deadline := time.Now().Add(ReadyLimit); ; time.Sleep(retryAfter) {
 		status, err := h.callOnce(method, path, body, into)
@@ -243,16 +243,16 @@ func (h *holder) callOnce(method, path, body string, into any) (status int, err 
 }
 
 // holderProcess is a holder as a process of its own, which the test can pause.
-type holderProcess = child[holderAnswer]
+type holderProcess = child[holderReply]
 
 // startHolder starts a holder at a node.
 func startHolder(t *testing.T, n *Node) *holderProcess {
 	t.Helper()
-	return startChild[holderAnswer](t, asHolder, n.URL())
+	return startChild[holderReply](t, asHolder, n.URL())
 }
 
 // asGoHolder is set in the environment where this test program is started as a holder by package client:
-// its value is the base URL of a node. The holder does what lines on its stdin say:
+// its value is the base URL of a node. The holder performs the commands on the lines of its stdin:
 //
 //	acquire KIND NAME  acquires a lock of a kind of goLocks, with a TTL of holderTTL and no lock-delay
 //	look WAY NAME      looks whether it is held, in a way of firstLooks
@@ -286,26 +286,25 @@ var firstLooks = []struct {
 	}},
 }
 
-// goHolderAnswer is what came of one line. Times are Unix nanoseconds: processes of one machine share a
+// goHolderReply is the reply to one line. Times are Unix nanoseconds: processes of one machine share a
 // clock.
-type goHolderAnswer struct {
+type goHolderReply struct {
 	Error  string `json:"error,omitempty"`
 	Fence  uint64 `json:"fence,omitempty"`
 	Lost   bool   `json:"lost"`   // what the look said
 	Cause  string `json:"cause"`  // what Err says after the look
 	Looked int64  `json:"looked"` // when the look was over
-	// Sent is when the newest renewal that succeeded was sent, by the transport: package client believes
-	// to hold until a TTL from then at most.
+	// Sent is when the newest renewal that succeeded was sent, by the transport: package client believes that it holds
+	// the lock until a TTL from then at most.
 	Sent int64 `json:"sent"`
 }
 
-func (a goHolderAnswer) failure() string { return a.Error }
+func (reply goHolderReply) failure() string { return reply.Error }
 
-// deadline is when a session that was renewed last at a.Sent may end.
-func (a goHolderAnswer) deadline() time.Time { return time.Unix(0, a.Sent).Add(holderTTL) }
+// deadline is when a session that was last renewed at reply.Sent may end.
+func (reply goHolderReply) deadline() time.Time { return time.Unix(0, reply.Sent).Add(holderTTL) }
 
-// renewals is a transport that notes when the newest renewal (or creation) of a session that succeeded
-// was sent.
+// renewals is a transport that records when the newest renewal (or creation) of a session that succeeded was sent.
 type renewals struct {
 	http.RoundTripper
 	sent atomic.Int64
@@ -327,7 +326,7 @@ type goHolder struct {
 }
 
 func runGoHolder(base string, in io.Reader, out io.Writer) error {
-	// One goroutine at a time: the one that goes on after a pause does so before any timer has run.
+	// One goroutine at a time: after a pause the same goroutine goes on before any timer has run.
 	runtime.GOMAXPROCS(1)
 	r := &renewals{RoundTripper: http.DefaultTransport}
 	c, err := client.New(client.Config{Servers: []string{base}, HTTPClient: &http.Client{Transport: r}})
@@ -340,60 +339,60 @@ func runGoHolder(base string, in io.Reader, out io.Writer) error {
 		if _, err := fmt.Sscan(lines.Text(), &do, &how, &name); err != nil {
 			return err
 		}
-		answer, err := h.do(do, how, name)
+		reply, err := h.do(do, how, name)
 		if err != nil {
-			answer.Error = err.Error()
+			reply.Error = err.Error()
 		}
-		if err := json.NewEncoder(out).Encode(answer); err != nil {
+		if err := json.NewEncoder(out).Encode(reply); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *goHolder) do(do, how, name string) (a goHolderAnswer, err error) {
+func (h *goHolder) do(do, how, name string) (reply goHolderReply, err error) {
 	switch do {
 	case "acquire":
 		o := goLocks[how]
 		o.Name = name
 		if h.held, err = h.client.AcquireLock(context.Background(), o); err == nil {
-			a.Fence, a.Sent = uint64(h.held.Fence().Index), h.renewals.sent.Load()
+			reply.Fence, reply.Sent = uint64(h.held.Fence().Index), h.renewals.sent.Load()
 		}
-		return a, err
+		return reply, err
 	case "look":
-		return h.look(how, func() error { return nil })
+		return h.lookOnce(how, func() error { return nil })
 	case "pause":
-		return h.look(how, stopSelf)
+		return h.lookOnce(how, stopSelf)
 	case "release":
 		err = h.held.Release(context.Background())
-		a.Lost = errors.Is(err, client.ErrLost)
-		if a.Lost {
+		reply.Lost = errors.Is(err, client.ErrLost)
+		if reply.Lost {
 			err = nil
 		}
-		return a, err
+		return reply, err
 	}
-	return a, fmt.Errorf("what is %q?", do)
+	return reply, fmt.Errorf("what is %q?", do)
 }
 
-// look looks once, after something else.
-func (h *goHolder) look(way string, after func() error) (a goHolderAnswer, err error) {
+// lookOnce looks once whether the lock is held, right after another function.
+func (h *goHolder) lookOnce(way string, after func() error) (reply goHolderReply, err error) {
 	for _, l := range firstLooks {
 		if l.name == way {
 			err = after()
-			a.Lost = l.lost(h.held)
+			reply.Lost = l.lost(h.held)
 		}
 	}
-	a.Looked, a.Sent = time.Now().UnixNano(), h.renewals.sent.Load()
+	reply.Looked, reply.Sent = time.Now().UnixNano(), h.renewals.sent.Load()
 	if cause := h.held.Err(); cause != nil {
-		a.Cause = cause.Error()
+		reply.Cause = cause.Error()
 	}
-	return a, err
+	return reply, err
 }
 
 // startGoHolder starts a holder by package client at a node.
-func startGoHolder(t *testing.T, n *Node) *child[goHolderAnswer] {
+func startGoHolder(t *testing.T, n *Node) *child[goHolderReply] {
 	t.Helper()
-	return startChild[goHolderAnswer](t, asGoHolder, n.URL())
+	return startChild[goHolderReply](t, asGoHolder, n.URL())
 }
 
 // asConsul is set in the environment where this test program is started in the place of consul.
@@ -426,13 +425,13 @@ func consulAgent(file string) error {
 	defer stop()
 	interrupted, orphaned := context.WithCancel(interrupted)
 	defer orphaned()
-	go func() { // a test that panics interrupts nobody
+	go func() { // a test that panics sends no interrupt
 		for parent := os.Getppid(); os.Getppid() == parent; {
 			<-time.After(time.Second)
 		}
 		orphaned()
 	}()
-	behind := localcluster.Address(config.Ports.HTTPS) // nobody else uses it
+	behind := localcluster.Address(config.Ports.HTTPS) // no other process uses it
 	node := exec.Command(os.Getenv("ROLLCALL_BIN"), "server",
 		"--node-name=n1", "--http-addr="+behind, "--cluster-addr="+localcluster.Address(config.Ports.Server),
 		"--cluster-bootstrap-expect=1", "--data-dir="+filepath.Join(filepath.Dir(file), "rollcall"),
@@ -477,9 +476,9 @@ const (
 	consulVersion = "1.14.11"
 )
 
-// inFrontOf passes everything on, but for the one question about the service mesh, which Rollcall does
-// not have, that the tests ask before they begin. The tests expect the node's name and id that they wrote
-// into FILE, and the version of the program; Rollcall's are put in their place.
+// inFrontOf passes every request on, except the one about the service mesh, which Rollcall does not have, that the
+// tests send before they begin. The tests expect the node's name and id that they wrote into FILE, and the version of
+// the program; Rollcall's are put in their place.
 func inFrontOf(address string, config consulConfig) http.Handler {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
 	proxy.ModifyResponse = func(r *http.Response) error {

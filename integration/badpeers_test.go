@@ -17,24 +17,27 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// badPeers are what a peer may be instead of a server: how it treats a connection, and what the node
-// must say of it.
+// badPeers are peers that are no servers: how each treats a connection, and what the node must report of it.
 var badPeers = []struct {
 	name, reason string
 	treat        func(net.Conn)
 }{
 	{"hangs", "time", func(net.Conn) {}},
-	{"garbage", "malformed HTTP", func(c net.Conn) { say(c, "\x16\x03\x01 \xff\xfe no server at all\r\n\r\n") }},
-	{"busy", "503", func(c net.Conn) { say(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy") }},
-	{"breaks", "EOF", func(c net.Conn) { say(c, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"datacenter\":") }},
-	{"nonsense", "answer", func(c net.Conn) { say(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}") }},
+	{"garbage", "malformed HTTP", func(c net.Conn) { respondAndClose(c, "\x16\x03\x01 \xff\xfe no server at all\r\n\r\n") }},
+	{"busy", "503", func(c net.Conn) {
+		respondAndClose(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy")
+	}},
+	{"breaks", "EOF", func(c net.Conn) {
+		respondAndClose(c, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"datacenter\":")
+	}},
+	{"nonsense", "answer", func(c net.Conn) { respondAndClose(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{]}") }},
 }
 
-// say answers whatever has come, and ends the connection.
-func say(c net.Conn, what string) {
+// respondAndClose writes a response to whatever has come, and closes the connection.
+func respondAndClose(c net.Conn, what string) {
 	_ = c.SetDeadline(time.Now().Add(CallLimit)) // a connection may come without a call
 	_, _ = c.Read(make([]byte, 64<<10))
-	_, _ = io.WriteString(c, what) // as good as it gets
+	_, _ = io.WriteString(c, what) // best effort
 	c.Close()
 }
 
@@ -64,10 +67,10 @@ func startBadPeer(t *testing.T, treat func(net.Conn)) (url string) {
 	return "http://" + l.Addr().String()
 }
 
-// TestPeersThatMisbehaveDisturbNobody gives a node five datacenters that are none beside a healthy one.
+// TestPeersThatMisbehaveDisturbNoOther gives a node five peers that are no datacenters beside a healthy one.
 // Everything reaches the healthy one while the others still fail, clients are not kept waiting, and the
 // node says what is wrong with each.
-func TestPeersThatMisbehaveDisturbNobody(t *testing.T) {
+func TestPeersThatMisbehaveDisturbNoOther(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		here := NewCluster(t, Config{AP: ap, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.read-timeout": "1s"}})
@@ -124,9 +127,8 @@ func mustFail(t *testing.T, n *Node, peer, reason string) {
 	})
 }
 
-// TestANodeWithoutConsensusStartsBesideNodesThatMisbehave: there is nobody to copy from, and it goes on
-// with what it has.
-func TestANodeWithoutConsensusStartsBesideNodesThatMisbehave(t *testing.T) {
+// TestWithoutConsensusANodeStartsBesidePeersThatMisbehave: it has no peer to copy from, and goes on with what it has.
+func TestWithoutConsensusANodeStartsBesidePeersThatMisbehave(t *testing.T) {
 	t.Parallel()
 	for _, bad := range badPeers {
 		t.Run(bad.name, func(t *testing.T) {
@@ -141,14 +143,14 @@ func TestANodeWithoutConsensusStartsBesideNodesThatMisbehave(t *testing.T) {
 	}
 }
 
-// tape stands in front of a node and keeps what other servers send to it.
+// tape stands in front of a node and records what other servers send to it.
 type tape struct {
 	*httptest.Server
 	mu       sync.Mutex
 	messages [][]byte
 }
 
-// messagePath is where Rollcall servers send what happened.
+// messagePath is where Rollcall servers send changes.
 const messagePath = "/v1/rollcall/replication"
 
 // newTape passes everything on to the node.
@@ -165,13 +167,13 @@ func newTape(t *testing.T, n *Node) *tape {
 			r.messages = append(r.messages, body)
 			r.mu.Unlock()
 		}
-		answer := n.Do(Request{Method: req.Method, Path: req.URL.RequestURI(), Body: body, ContentType: req.Header.Get("Content-Type")})
-		if answer.Status == 0 {
+		response := n.Do(Request{Method: req.Method, Path: req.URL.RequestURI(), Body: body, ContentType: req.Header.Get("Content-Type")})
+		if response.Status == 0 {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		w.WriteHeader(answer.Status)
-		_, _ = w.Write(answer.Body) // the sender may be gone
+		w.WriteHeader(response.Status)
+		_, _ = w.Write(response.Body) // the sender may be gone
 	}))
 	t.Cleanup(r.Close)
 	return r
@@ -207,9 +209,9 @@ func (r *tape) hasRenewal() error {
 	return fmt.Errorf("none of %d messages has a heartbeat", len(r.messages))
 }
 
-// TestMessagesThatAreSentAgainChangeNothing records what one datacenter tells another, and plays it when
+// TestReplicationMessageThatIsSentAgainChangesNothing records what one datacenter sends to another, and plays it when
 // the instances were cancelled or have changed.
-func TestMessagesThatAreSentAgainChangeNothing(t *testing.T) {
+func TestReplicationMessageThatIsSentAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		here := NewCluster(t, Config{AP: ap, Nodes: 1, DC: "dc1"})
@@ -243,8 +245,8 @@ func TestMessagesThatAreSentAgainChangeNothing(t *testing.T) {
 	})
 }
 
-// TestMessagesOfServersAreBoundedAt8MiB sends one byte more, and as much as is allowed.
-func TestMessagesOfServersAreBoundedAt8MiB(t *testing.T) {
+// TestReplicationMessagesAreBoundedAt8MiB sends one byte more, and as much as is allowed.
+func TestReplicationMessagesAreBoundedAt8MiB(t *testing.T) {
 	t.Parallel()
 	const limit = 8 << 20
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -260,11 +262,11 @@ func TestMessagesOfServersAreBoundedAt8MiB(t *testing.T) {
 			for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge} {
 				body := of(size)
 				Eventually(t, ReadyLimit, fmt.Sprintf("%d bytes for %s", size, path), func() error {
-					answer := n.Do(Request{Method: http.MethodPost, Path: path, Body: body, ContentType: "application/json"})
-					if answer.Status == 0 { // the connection was closed before everything was written
-						return answer.Err
+					response := n.Do(Request{Method: http.MethodPost, Path: path, Body: body, ContentType: "application/json"})
+					if response.Status == 0 { // the connection was closed before everything was written
+						return response.Err
 					}
-					expect.That(t, answer.Status == want, "%d bytes for %s: %v, want %d", size, path, answer, want)
+					expect.That(t, response.Status == want, "%d bytes for %s: %v, want %d", size, path, response, want)
 					return nil
 				})
 			}

@@ -17,7 +17,7 @@ import (
 type logPipe struct {
 	path string
 	read *os.File
-	done chan struct{} // closed when nobody reads any more
+	done chan struct{} // closed when the pipe is not read any more
 }
 
 // pipedLog makes a node, at its next start, log to a pipe. What comes out goes to the node's log file.
@@ -66,9 +66,9 @@ func (p *logPipe) block(t *testing.T) {
 	}
 }
 
-// TestALogThatNobodyReadsStopsNeitherANodeNorTheCluster blocks standard error of all nodes, as a log shipper
-// that hangs does, and then gives them something to say.
-func TestALogThatNobodyReadsStopsNeitherANodeNorTheCluster(t *testing.T) {
+// TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster blocks standard error of all nodes, as a log shipper
+// that hangs does, and then makes them log.
+func TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster(t *testing.T) {
 	t.Parallel()
 	blockedLogs(t, 1)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// rollcall runs one command of the program to its end and returns its standard output. It is run again when it says
-// that it was refused, because there is no leader at the moment, and so did nothing.
+// rollcall runs one command of the program to its end and returns its standard output. A command that was refused,
+// because there is no leader at the moment, did nothing, and is run again.
 func rollcall(t *testing.T, args ...string) []byte {
 	t.Helper()
 	return runProgram(t, Binary(t), args...)
@@ -33,7 +33,7 @@ func benchmark(t *testing.T, args ...string) []byte {
 
 func runProgram(t *testing.T, path string, args ...string) []byte {
 	t.Helper()
-	out, err := taken(func() ([]byte, error) {
+	out, err := readUntilTaken(func() ([]byte, error) {
 		out, err := exec.Command(path, args...).Output()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) {
@@ -131,7 +131,7 @@ func listed(t *testing.T, addr string) []string {
 	return names
 }
 
-func TestRegisterHeartbeatKeepsAliveUntilInterrupted(t *testing.T) {
+func TestRegisterCommandRenewsUntilInterrupted(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, fewer(ap, 2))
@@ -166,8 +166,8 @@ func (p *Process) mustEndWell(t *testing.T, limit time.Duration, when string) {
 	expect.That(t, code == 0, "%s: exit code %d, want 0; it said:\n%s", when, code, p.Output(t))
 }
 
-// said waits until a process has printed a line.
-func (p *Process) said(t *testing.T, line string) {
+// awaitLine waits until a process has printed a line.
+func (p *Process) awaitLine(t *testing.T, line string) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the process says "+line, func() error {
 		out := p.Output(t)
@@ -175,7 +175,7 @@ func (p *Process) said(t *testing.T, line string) {
 	})
 }
 
-// TestLockCommandRunsOneAtATime: the second waits for the first to end, then runs; one whose holder was
+// TestLockCommandRunsOneAtATime: the second command waits for the first to end, then runs; a command whose holder was
 // paused for too long is ended.
 func TestLockCommandRunsOneAtATime(t *testing.T) {
 	t.Parallel()
@@ -192,10 +192,10 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	}
 
 	asleep := startLock(t, c.Nodes[2], "asleep", short, "sh", "-c", "echo asleep; exec sleep 1000")
-	asleep.said(t, "asleep")
+	asleep.awaitLine(t, "asleep")
 	asleep.Signal(t, syscall.SIGSTOP)
 	heir := startLock(t, c.Nodes[0], "heir", kept, "sh", "-c", "echo heir")
-	heir.mustEndWell(t, ReadyLimit, "who waits for the lock of a paused holder")
+	heir.mustEndWell(t, ReadyLimit, "the command that waits for the lock of a paused holder")
 	asleep.Signal(t, syscall.SIGCONT)
 	began := time.Now()
 	expect.That(t, asleep.ExitCode(t, ReadyLimit) != 0, "a command whose lock was lost ended with 0")

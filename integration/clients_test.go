@@ -13,7 +13,7 @@ import (
 	"github.com/op/go-logging"
 )
 
-// installed skips the test where a file that `make clients` makes is missing, with a word how to get it.
+// installed skips the test where a file that `make clients` makes is missing, and says how to get it.
 func installed(t *testing.T, file, advice string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join("clients", file)); err != nil {
@@ -21,7 +21,7 @@ func installed(t *testing.T, file, advice string) {
 	}
 }
 
-// lacks skips the test, because the machine lacks what it needs; under ROLLCALL_TEST_ALL=1 it fails instead.
+// lacks skips the test, because the machine lacks something that it needs; under ROLLCALL_TEST_ALL=1 it fails instead.
 func lacks(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("ROLLCALL_TEST_ALL") == "1" {

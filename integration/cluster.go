@@ -12,11 +12,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// ReadyLimit is how long a cluster, a restarted node or an election may take: ten times and more
-// what it takes on an idle machine.
+// ReadyLimit is how long a cluster, a restarted node or an election may take: at least ten times the time on an idle machine.
 const ReadyLimit = 60 * time.Second
 
-// Config says what a cluster is like; the zero Config is three plain nodes.
+// Config describes a cluster; the zero Config is three plain nodes.
 type Config struct {
 	Nodes    int                                 // 0: 3
 	AP       bool                                // without consensus: each node replicates to the others
@@ -198,7 +197,7 @@ func (l Network) Between(a, b *Node) []*localcluster.Proxy {
 	return []*localcluster.Proxy{l.Links[i][j], l.Links[j][i]}
 }
 
-// Isolate cuts a node off in both directions, whoever dialled.
+// Isolate cuts a node off in both directions, whichever node dialled.
 func (l Network) Isolate(node *Node) {
 	for _, other := range l.nodes {
 		if other != node {
@@ -209,7 +208,7 @@ func (l Network) Isolate(node *Node) {
 	}
 }
 
-// CutOneWay cuts a node's links in one direction: it hears nothing any more, or is not heard.
+// CutOneWay cuts a node's links in one direction: nothing arrives at it (deaf), or nothing arrives from it.
 func (l Network) CutOneWay(node *Node, deaf bool) {
 	asked, answered := localcluster.There, localcluster.Back
 	if deaf {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The scenarios state no limits of time, so that a busy machine breaks none. Leases outlast any stall.
+// The scenarios state no limits of time, which a busy machine would break. Leases outlast any stall.
 const (
 	cutOffScenario = `name: cut-off
 title: Cut off
@@ -38,7 +38,7 @@ load: {instances: 100, heartbeat: 2s, lease: 30s, registers: 2, writes: 30, read
 // compareLimit is how long one comparison may take: ten times what it takes on an idle machine.
 const compareLimit = 10 * time.Minute
 
-// comparedReport is what these tests look at in report.json.
+// comparedReport is the part of report.json that these tests read.
 type comparedReport struct {
 	Comparison struct {
 		Trials []struct {
@@ -132,7 +132,7 @@ func plantedProgram(t *testing.T) string {
 	return path
 }
 
-func TestTheComparisonFindsPlantedFaults(t *testing.T) {
+func TestComparisonFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	program := plantedProgram(t)
 	t.Run("linearizable reads from the node's own state", func(t *testing.T) {
@@ -163,9 +163,9 @@ func TestTheComparisonFindsPlantedFaults(t *testing.T) {
 	})
 }
 
-func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
+func TestComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 	t.Parallel()
-	// The fault is planted, but the program is none that heeds it.
+	// The variable plants the fault, but this program does not read it.
 	c := compareModes(t, Binary(t), "local-reads", "cp,ap", cutOffScenario, restartedScenario)
 	need.That(t, c.code == 0 && len(c.report.Verdicts) == 4,
 		"exit code %d and %d verdicts, want 0 and 4; it said:\n%s", c.code, len(c.report.Verdicts), c.stderr)
@@ -180,16 +180,16 @@ func TestTheComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 	}
 }
 
-// The example of the page on scenarios runs as it is. Its limits are not looked at: leases of 3 s and gaps of 5 s
-// tell of the machine, too.
-func TestAScenarioWrittenByThePageAloneRuns(t *testing.T) {
+// The example of the page on scenarios runs as it is. Its limits do not count here: leases of 3 s and gaps of 5 s
+// depend on the machine, too.
+func TestScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	t.Parallel()
 	example := need.Got(os.ReadFile("../docs/scenarios/example.yaml"))(t)
 	c := compareModes(t, Binary(t), "", "cp,ap", string(example))
 	need.That(t, len(c.report.Verdicts) == 2, "%d verdicts, want 2; it said:\n%s", len(c.report.Verdicts), c.stderr)
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
-		// Without consensus a cancel takes nothing away that its node has not heard of yet (ADR 13).
+		// Without consensus a cancel does not remove a registration that has not reached its node yet (ADR 13).
 		unheard := trial.Mode == "ap" && strings.Contains(v.Converged.Text, "though its cancel")
 		wrong := v.Converged.Result != "ok" || v.broke(trial.Mode+": nothing is")
 		if trial.Failed != "" || v.History.Result == "violated" || wrong && !unheard {
@@ -221,7 +221,7 @@ type loadResult struct {
 func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, steadfast(fewer(ap, 2))) // of all that is asked for, something must be done
+		c := StartCluster(t, steadfast(fewer(ap, 2))) // at least one call of each operation must be done
 		for _, loop := range [][]string{{"--connections=0"}, {"--closed", "--connections=3"}} {
 			rows := filepath.Join(t.TempDir(), "load.csv")
 			var r loadResult
@@ -237,7 +237,7 @@ func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// addsUp checks that the figures fit together, whatever they are.
+// addsUp checks that the figures fit together.
 func (r loadResult) addsUp(t *testing.T, what string) {
 	t.Helper()
 	count, answered := 0, 0

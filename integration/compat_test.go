@@ -11,9 +11,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestOnlyTheDoubledLeaseOutlivesItsDuration renews two instances on a cluster with upstream's lease
+// TestLeaseOutlivesItsDurationOnlyWhenItIsDoubled renews two instances on a cluster with upstream's lease
 // and on one without.
-func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
+func TestLeaseOutlivesItsDurationOnlyWhenItIsDoubled(t *testing.T) {
 	t.Parallel()
 	const lease = 10
 	for _, tc := range []struct {
@@ -36,7 +36,7 @@ func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 				mustEndWithin(t, c, "registered", 0, lease)
 				renewed := time.Now()
 				through := c.Nodes[1%len(c.Nodes)]
-				mustTake(t, through, "renew", func() Answer { return through.Renew("MORTAL", "renewed") })
+				mustTake(t, through, "renew", func() Response { return through.Renew("MORTAL", "renewed") })
 				mustEndWithin(t, c, "renewed", tc.renewed-lease, tc.renewed)
 				awaitEviction(t, c, "renewed", tc.renewed, renewed)
 			})
@@ -49,14 +49,14 @@ func TestOnlyTheDoubledLeaseOutlivesItsDuration(t *testing.T) {
 func mustEndWithin(t *testing.T, c *Cluster, id string, least, most int) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		e, err := taken(func() (*api.Explanation, error) { return n.Explain("MORTAL", id) })
+		e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain("MORTAL", id) })
 		expect.That(t, err == nil && e != nil && e.ExpiresInMS > int64(least)*1000 && e.ExpiresInMS <= int64(most)*1000,
 			"node %s explains %s by %+v, %v, want that it ends in more than %d and at most %d s", n.Name, id, e, err, least, most)
 	}
 }
 
-// TestReadOnlyCacheShowsChangesLate looks for a change that the cache does not have yet. It is
-// refreshed every 30 s, which may happen between a change and the look at it, but not twice running.
+// TestReadOnlyCacheShowsChangesLate reads a change that the cache does not have yet. The cache is refreshed every 30 s,
+// which may happen between a change and the read, but not twice running.
 func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -83,9 +83,9 @@ func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 	})
 }
 
-// TestUpstreamsFormulaKeepsALoneInstanceForEver brings back what upstream does to a server with few
+// TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver brings back how upstream treats a server with few
 // clients: its threshold of 3 renewals a minute is never exceeded.
-func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
+func TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		cfg := fewer(ap, 2)
@@ -110,7 +110,7 @@ func TestUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 func mustAgreeOnSettings(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		settings, err := taken(func() (map[string]any, error) { return ask[map[string]any](n, "/v1/rollcall/settings") })
+		settings, err := readUntilTaken(func() (map[string]any, error) { return ask[map[string]any](n, "/v1/rollcall/settings") })
 		expect.OKf(t, err, "node %s", n.Name)
 		for key, want := range map[string]any{
 			"eureka-compat.expectation":                      true,

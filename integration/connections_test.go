@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// askOn sends a request on a connection and reads its answer.
+// askOn sends a request on a connection and reads its response.
 func askOn(conn net.Conn, in *bufio.Reader, request string) (*http.Response, error) {
 	if _, err := io.WriteString(conn, request); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func askOn(conn net.Conn, in *bufio.Reader, request string) (*http.Response, err
 	return resp, err
 }
 
-func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
+func TestIdleConnectionsOfOneAddressKeepNoClientOut(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{Nodes: 1, AP: true, Settings: map[string]string{"limits.connections": "200"}}).Nodes[0]
 	const probe = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -39,7 +39,7 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 		resp, err := askOn(conn, bufio.NewReader(conn), probe)
 		need.That(t, err == nil && resp.StatusCode == 200, "connection %d: %v", i, err)
 	}
-	// From another address, as others are.
+	// From another address, as other clients have.
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: CallLimit}
 	for i := range 5 {
 		conn := need.Got(dialer.Dial("tcp", n.HTTP))(t)
@@ -48,7 +48,7 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 		resp, err := askOn(conn, bufio.NewReader(conn), probe)
 		need.That(t, err == nil && resp.StatusCode == 200, "probe %d from another address: %v", i, err)
 	}
-	// Those that are closed to make room are counted until they are.
+	// Connections that are closed to make room count until they are closed.
 	Eventually(t, ReadyLimit, "there are about 200 connections", func() error {
 		open := metric(t, n, "rollcall_http_connections")
 		return unless(open <= 210, "%d", open)
@@ -56,8 +56,8 @@ func TestIdleConnectionsOfOneAddressKeepNobodyOut(t *testing.T) {
 }
 
 // A client with 40 connections sends heartbeats at two nodes while each of them is restarted, and turns to
-// another one when an answer says that the connection ends or that the node cannot be reached.
-func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
+// another one when a response says that the connection ends or that the node cannot be reached.
+func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Nodes: 2, AP: true})
 	for _, n := range c.Nodes {
@@ -86,12 +86,12 @@ func TestNoHeartbeatIsCutOffWhileNodesRestartInTurn(t *testing.T) {
 	cancel()
 	all.Wait()
 	t.Logf("%d heartbeats answered, %d cut off, and %d that came late", answered.Load(), cut.Load(), late.Load())
-	// What is sent at the moment of the close cannot be saved; a hundredth of what was, was before.
+	// A heartbeat that is sent at the moment of the close cannot be saved; without the drain one in a hundred was cut off.
 	expect.That(t, cut.Load() <= 1, "%d of %d heartbeats were cut off by two restarts", cut.Load(), answered.Load())
 }
 
-// inTime is how soon after the one before a heartbeat is sent that a node waits for which stops: it does so for 250 ms.
-// A busy machine may keep this process longer from sending it.
+// inTime is how soon after the previous one a heartbeat must be sent for a node that stops to wait for it: nodes wait
+// for 250 ms. On a busy machine this process may send it later.
 const inTime = 200 * time.Millisecond
 
 // beats sends heartbeats on one connection until it ends.
@@ -126,9 +126,9 @@ func beats(ctx context.Context, addr string, answered, cut, late *atomic.Int64) 
 	}
 }
 
-// TestIdleConnectionsToTheNodePortsDoNotDelayAFailover opens 600 connections without a certificate to each
+// TestIdleConnectionsToTheNodePortsDelayNoFailover opens 600 connections without a certificate to each
 // node-to-node port, and each anew when it is dropped.
-func TestIdleConnectionsToTheNodePortsDoNotDelayAFailover(t *testing.T) {
+func TestIdleConnectionsToTheNodePortsDelayNoFailover(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, tlsCluster(t, NewCertificates(t)))
 	without := failover(t, c)
@@ -164,7 +164,7 @@ func failover(t *testing.T, c *Cluster) time.Duration {
 	return took
 }
 
-// idleConnection says nothing, and is there again as soon as it was closed, until done is closed.
+// idleConnection sends nothing, and is opened again as soon as it was closed, until done is closed.
 func idleConnection(address string, done <-chan struct{}) {
 	for {
 		conn, err := net.Dial("tcp", address)

@@ -26,9 +26,9 @@ func invoke[T any](t *testing.T, d *driver, n *Node, method string, args argumen
 // try is invoke where the method may fail.
 func try[T any](d *driver, n *Node, method string, args arguments) (T, error) {
 	var result T
-	answer, err := d.do(driverCommand{Do: method, URL: n.URL(), Args: args})
+	reply, err := d.do(driverCommand{Do: method, URL: n.URL(), Args: args})
 	if err == nil {
-		err = json.Unmarshal(answer.Result, &result)
+		err = json.Unmarshal(reply.Result, &result)
 	}
 	return result, err
 }
@@ -39,8 +39,8 @@ func startNodeConsul(t *testing.T) *driver {
 	return startDriver(t, "consul/node", "node", "driver.js")
 }
 
-// consulEntry is a key as clients show it: with the value decoded.
-type consulEntry struct{ Key, Value, Session string }
+// consulPair is a key as clients show it: with the value decoded.
+type consulPair struct{ Key, Value, Session string }
 
 // TestNodeConsulClientLocksAtEveryNode: of two sessions of npm's consul, made at different nodes, one
 // holds a key at a time; the other gets it once it is released, and a session's end gives up its keys.
@@ -64,10 +64,10 @@ func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
 		t.Helper()
 		return set(n, arguments{"key": "locks/node", "value": "of " + session, "acquire": session})
 	}
-	need.That(t, acquire(c.Nodes[0], first), "nobody holds the key, and it was not acquired")
+	need.That(t, acquire(c.Nodes[0], first), "the key has no holder, and it was not acquired")
 	need.That(t, !acquire(c.Nodes[1], second), "the second session has the key while the first holds it")
-	held := invoke[consulEntry](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"})
-	expect.Equal(t, held, (consulEntry{Key: "locks/node", Value: "of " + first, Session: first}), "the third node shows")
+	held := invoke[consulPair](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"})
+	expect.Equal(t, held, (consulPair{Key: "locks/node", Value: "of " + first, Session: first}), "the third node shows")
 	expect.That(t, !set(c.Nodes[2], arguments{"key": "locks/node", "value": "stolen", "release": second}),
 		"the second session has released what the first holds")
 	need.That(t, set(c.Nodes[2], arguments{"key": "locks/node", "value": "free", "release": first}),
@@ -76,8 +76,8 @@ func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
 	renewed := invoke[[]api.SessionEntry](t, client, c.Nodes[0], "session.renew", arguments{"id": second})
 	expect.That(t, len(renewed) == 1 && renewed[0].TTL == "60s", "renewing at another node answers %+v", renewed)
 	invoke[any](t, client, c.Nodes[0], "session.destroy", arguments{"id": second})
-	entry := invoke[*consulEntry](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"})
-	expect.That(t, entry == nil, "the holder's session, which deletes, has ended, and its key is there: %+v", entry)
+	pair := invoke[*consulPair](t, client, c.Nodes[2], "kv.get", arguments{"key": "locks/node"})
+	expect.That(t, pair == nil, "the holder's session, which deletes, has ended, and its key is there: %+v", pair)
 	_, err := try[any](client, c.Nodes[1], "session.renew", arguments{"id": second})
 	expect.That(t, err != nil, "a session that has ended was renewed")
 }
@@ -91,17 +91,17 @@ func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
 	leader := c.Leader()
 	others := c.Others(leader)
 	invoke[any](t, client, others[0], "watch", arguments{"method": "kv.get", "key": "config/colour"})
-	var last *consulEntry // that was reported
+	var last *consulPair // that was reported
 	reports := func(want string) {
 		t.Helper()
 		Eventually(t, clientLimit, fmt.Sprintf("the watch reports %q", want), func() error {
-			for _, change := range invoke[[]*consulEntry](t, client, others[0], "changes", nil) {
+			for _, change := range invoke[[]*consulPair](t, client, others[0], "changes", nil) {
 				last = change
 			}
 			return unless(last != nil && last.Value == want, "the last change is %+v", last)
 		})
 	}
-	sets := func(colour string) { // as often as a machine that is busy with elections wants
+	sets := func(colour string) { // as often as needed on a machine that is busy with elections
 		t.Helper()
 		need.OK(t, Poll(ReadyLimit, func() error {
 			_, err := try[bool](client, others[1], "kv.set", arguments{"key": "config/colour", "value": colour})
@@ -149,7 +149,7 @@ func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
 	}
 }
 
-// nodeHealth is what npm's client finds passing of a service.
+// nodeHealth is the instances of a service that npm's client finds passing.
 func nodeHealth(t *testing.T, client *driver, n *Node, service string) []api.ServiceEntry {
 	t.Helper()
 	return invoke[[]api.ServiceEntry](t, client, n, "health.service", arguments{"service": service, "passing": true})
@@ -161,7 +161,7 @@ func startPythonConsul(t *testing.T) *driver {
 	return startDriver(t, "consul/python", ".venv/bin/python", "driver.py")
 }
 
-// pythonRead is what py-consul answers to a read: the index, and what was read.
+// pythonRead is the result of a read by py-consul: the index, and the value.
 type pythonRead[T any] struct {
 	Index json.Number
 	Found T
@@ -194,14 +194,14 @@ func TestPythonConsulClientKeepsKeys(t *testing.T) {
 		"read %+v of %+v, want flags of 42 and the key's own index", before, before.Found)
 	changed := make(chan error, 1)
 	go func() {
-		after, err := try[pythonRead[*consulEntry]](reader, c.Nodes[2], "kv.get", arguments{"key": "app/größe", "index": before.Index, "wait": "5m"})
+		after, err := try[pythonRead[*consulPair]](reader, c.Nodes[2], "kv.get", arguments{"key": "app/größe", "index": before.Index, "wait": "5m"})
 		if err == nil && (after.Found == nil || after.Found.Value != "zwei") {
 			err = fmt.Errorf("the blocking read answered %+v", after.Found)
 		}
 		changed <- err
 	}()
 	expect.That(t, put(c.Nodes[1], arguments{"key": "app/größe", "value": "zwei", "cas": before.Found.ModifyIndex}),
-		"nobody changed the key since it was read, and cas with its index fails")
+		"the key has not changed since it was read, and cas with its index fails")
 	need.OK(t, <-changed)
 	keys := invoke[pythonRead[[]string]](t, client, c.Nodes[0], "kv.get", arguments{"key": "app", "keys": true})
 	expect.Slice(t, keys.Found, []string{"app/größe"}, "the keys below app:")
@@ -221,7 +221,7 @@ func TestPythonConsulClientLocks(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		held, err := try[consulEntry](d, n, "lock", arguments{"key": "locks/python", "value": name, "session": session})
+		held, err := try[consulPair](d, n, "lock", arguments{"key": "locks/python", "value": name, "session": session})
 		if err == nil && (held.Session != session || held.Value != name) {
 			err = fmt.Errorf("%s has the lock, and the key is %+v", name, held)
 		}
@@ -313,8 +313,8 @@ func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
 	s.isGone(t)
 }
 
-// entries is what a node lists of the service to Consul's clients.
-func (s *springConsul) entries(n *Node, onlyPassing bool) ([]*api.ServiceEntry, error) {
+// listed are the instances of the service that a node lists to Consul's clients.
+func (s *springConsul) listed(n *Node, onlyPassing bool) ([]*api.ServiceEntry, error) {
 	client, err := api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport})
 	if err != nil {
 		return nil, err
@@ -336,7 +336,7 @@ func (s *springConsul) is(t *testing.T, status string) {
 			if instance == nil || instance.Status != status {
 				return fmt.Errorf("Eureka's clients see %+v", instance)
 			}
-			passing, err := s.entries(n, true)
+			passing, err := s.listed(n, true)
 			if err == nil && (len(passing) == 1) != (status == "UP") {
 				err = fmt.Errorf("%d are passing", len(passing))
 			}
@@ -357,19 +357,19 @@ func (s *springConsul) hasGreeting(t *testing.T, want string) {
 	t.Helper()
 	var entries []*api.ServiceEntry
 	Eventually(t, clientLimit, "the service is passing", func() (err error) { // its check may be late for once
-		if entries, err = s.entries(s.cluster.Nodes[0], true); err == nil && len(entries) != 1 {
+		if entries, err = s.listed(s.cluster.Nodes[0], true); err == nil && len(entries) != 1 {
 			err = fmt.Errorf("%d services are", len(entries))
 		}
 		return err
 	})
 	service := serverAt(fmt.Sprintf("%s:%d", entries[0].Service.Address, entries[0].Service.Port)) // it is called as nodes are
 	Eventually(t, clientLimit, fmt.Sprintf("the service is configured with %q", want), func() error {
-		answer := service.Get("/actuator/env/greeting")
-		if answer.Status != http.StatusOK {
-			return fmt.Errorf("%s: %v", service.HTTP, answer)
+		response := service.Get("/actuator/env/greeting")
+		if response.Status != http.StatusOK {
+			return fmt.Errorf("%s: %v", service.HTTP, response)
 		}
 		var property struct{ Property struct{ Value string } }
-		err := json.Unmarshal(answer.Body, &property)
+		err := json.Unmarshal(response.Body, &property)
 		if err == nil && property.Property.Value != want {
 			err = fmt.Errorf("it is %q", property.Property.Value)
 		}
@@ -402,7 +402,7 @@ func (s *springConsul) discovers(t *testing.T) {
 func (s *springConsul) isGone(t *testing.T) {
 	t.Helper()
 	for _, n := range s.cluster.Nodes {
-		entries, err := s.entries(n, false)
+		entries, err := s.listed(n, false)
 		expect.That(t, err == nil && len(entries) == 0, "node %s still lists %d instances of the service (%v)", n.Name, len(entries), err)
 	}
 }

@@ -22,14 +22,14 @@ import (
 // index is the version of the node's registry.
 func index(t *testing.T, n *Node) string {
 	t.Helper()
-	answer := unrefused(func() Answer { return n.Get("/eureka/apps") })
-	need.That(t, answer.Status == http.StatusOK, "node %s: %v", n.HTTP, answer)
-	return answer.Header.Get("X-Rollcall-Index")
+	response := untilNotRefused(func() Response { return n.Get("/eureka/apps") })
+	need.That(t, response.Status == http.StatusOK, "node %s: %v", n.HTTP, response)
+	return response.Header.Get("X-Rollcall-Index")
 }
 
-// TestDatacentersTellEachOtherEverythingOnceWithoutEcho follows registrations, status changes and
-// cancels both ways, and then expects both sides to be still: an echo would be a change.
-func TestDatacentersTellEachOtherEverythingOnceWithoutEcho(t *testing.T) {
+// TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho follows registrations, status changes and cancels in both
+// directions, and then expects no more changes on either side: an echo would be a change.
+func TestDatacentersSendEachOtherEveryChangeOnceWithoutEcho(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		d := StartDatacenters(t, 2, Config{AP: ap})
@@ -52,7 +52,7 @@ func TestDatacentersTellEachOtherEverythingOnceWithoutEcho(t *testing.T) {
 	})
 }
 
-// mustBeStill waits until no node's registry changes over several batch delays.
+// mustBeStill waits until no node's registry changes for as long as several batches wait.
 func mustBeStill(t *testing.T, nodes []*Node) {
 	t.Helper()
 	Eventually(t, replicated, "no registry changes any more", func() error {
@@ -70,9 +70,9 @@ func mustBeStill(t *testing.T, nodes []*Node) {
 	})
 }
 
-// TestALeaderKilledInTheMiddleOfChangesLosesNoneForTheOtherDatacenter makes 5,000 changes at one
+// TestDatacenterMissesNoChangeWhenTheOthersLeaderIsKilled makes 5,000 changes at one
 // datacenter while the node that sends them is killed.
-func TestALeaderKilledInTheMiddleOfChangesLosesNoneForTheOtherDatacenter(t *testing.T) {
+func TestDatacenterMissesNoChangeWhenTheOthersLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	const workers, each = 10, 400 // registrations, of which every fourth is canceled: 5,000 changes
 	d := StartDatacenters(t, 2, Config{})
@@ -100,31 +100,31 @@ func TestALeaderKilledInTheMiddleOfChangesLosesNoneForTheOtherDatacenter(t *test
 
 // change registers an instance, and cancels it if it is mortal, until both are acknowledged.
 func change(t *testing.T, n *Node, id string, mortal bool) {
-	ok := func(answer Answer) error {
-		if answer.Status/100 == 2 {
+	ok := func(response Response) error {
+		if response.Status/100 == 2 {
 			return nil
 		}
-		return fmt.Errorf("%s: %v", id, answer)
+		return fmt.Errorf("%s: %v", id, response)
 	}
-	const lease = 3600 // seconds: nobody renews
+	const lease = 3600 // seconds: no renewals
 	err := Poll(ReadyLimit, func() error { return ok(n.Register(Instance{App: "CHURN", ID: id, Duration: lease})) })
 	if err == nil && mortal {
 		err = Poll(ReadyLimit, func() error {
-			answer := n.Cancel("CHURN", id)
-			if answer.Status == http.StatusNotFound {
-				return nil // a cancel whose answer was lost
+			response := n.Cancel("CHURN", id)
+			if response.Status == http.StatusNotFound {
+				return nil // a cancel whose response was lost
 			}
-			return ok(answer)
+			return ok(response)
 		})
 	}
 	expect.OK(t, err)
 }
 
-// TestAnInterruptedLinkTellsItsLagAndHealsByRepair cuts two datacenters for longer than the queues and
+// TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair cuts two datacenters for longer than the queues and
 // the change list reach.
-func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
+func TestDatacenterLinkThatIsCutShowsItsLagAndHealsByRepair(t *testing.T) {
 	t.Parallel()
-	const long = 3600 // seconds of lease: nobody renews
+	const long = 3600 // seconds of lease: no renewals
 	d := StartDatacenters(t, 2, Config{Nodes: 1, Settings: map[string]string{
 		"replication.queue": "250", "replication.digest-interval": "1h", "replication.read-timeout": "2s", "replication.max-delay": "1s",
 	}})
@@ -142,7 +142,7 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("new-%03d", i))
 		mustRegister(t, here, Instance{App: "NEW", ID: ids[len(ids)-1], Duration: long})
 	}
-	// After more than the queue holds, so that it waits in no task.
+	// After more changes than the queue holds, so that no task has this one.
 	mustCancel(t, here, "ORDERS", "canceled")
 	Eventually(t, replicated, "the lag is told", func() error {
 		p, err := here.Peer("dc2")
@@ -155,11 +155,11 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 		t.Log("during the cut:", p.Reason)
 		return nil
 	})
-	Pass(t, 11*time.Second) // what changed less than 10 s ago, a comparison leaves to the change list
+	Pass(t, 11*time.Second) // a comparison leaves changes of the last 10 s to the change list
 	pushOut(t, here)
 
 	d.Heal()
-	// Of the cancel no record is left, and a leader so young concludes nothing from that.
+	// No record of the cancel is left, and a leader so young concludes nothing from its absence.
 	awaitListed(t, there, wantListed(append([]string{"canceled"}, ids...)...))
 	Eventually(t, replicated, "the repair is told", func() error {
 		p, err := here.Peer("dc2")
@@ -174,8 +174,8 @@ func TestAnInterruptedLinkTellsItsLagAndHealsByRepair(t *testing.T) {
 	awaitListed(t, here, wantListed(ids...))
 }
 
-// pushOut makes the node forget its records of removals, by more of other instances than it remembers.
-// A Eureka server tells of them, in batches, so that they are nobody else's business.
+// pushOut makes the node forget its records of removals, by removals of more other instances than it remembers. They
+// come in batches as from a Eureka server, so that they are passed on to no other peer.
 func pushOut(t *testing.T, n *Node) {
 	t.Helper()
 	const records, batch = 100_000, 250
@@ -191,16 +191,16 @@ func pushOut(t *testing.T, n *Node) {
 		}
 		body := `{"replicationList":[` + strings.Join(items, ",") + `]}`
 		err := Poll(ReadyLimit, func() error { // as a Eureka server would, after a 503
-			answer := n.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", Body: []byte(body), ContentType: "application/json"})
-			return unless(answer.Status == http.StatusOK, "batch %d: %v", i, answer)
+			response := n.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", Body: []byte(body), ContentType: "application/json"})
+			return unless(response.Status == http.StatusOK, "batch %d: %v", i, response)
 		})
 		need.OK(t, err)
 	}
 }
 
-// TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy has two clusters look at a third one's
+// TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy has two clusters look at a third one's
 // instance, which dies while the links are cut.
-func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
+func TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy(t *testing.T) {
 	t.Parallel()
 	const lease = 10 // seconds, in which the other cluster has to hear of the instance, and the links are cut
 	for _, tc := range []struct {
@@ -231,7 +231,7 @@ func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
 					_, listed := mustList(t, there)["remote"]
 					expect.That(t, listed, "it is gone")
 					d.Heal()
-					awaitListed(t, there, wantListed()) // it died long ago, and now that is told
+					awaitListed(t, there, wantListed()) // it died long ago, and the news arrives now
 					return
 				}
 				Eventually(t, 5*time.Minute, "it goes", func() error { return wantListed()(mustList(t, there)) })
@@ -241,16 +241,16 @@ func TestInstancesOfADatacenterThatIsCutOffStayOrGoByPolicy(t *testing.T) {
 }
 
 // Between the nodes lies 150 ms each way, from the founding on, with Raft's timeouts as they are by default.
-func TestNodesFarFromEachOtherServeReadsAndWrites(t *testing.T) {
+func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 	t.Parallel()
 	c, _ := newDistantCluster(t, 150*time.Millisecond, nil)
 	var clients sync.WaitGroup
 	for _, n := range c.Nodes {
 		clients.Go(func() {
 			for _, id := range []string{n.Name + "-0", n.Name + "-1"} {
-				err := Poll(ReadyLimit, func() error { // a busy machine may take too long for an answer
-					if answer := n.Register(Instance{App: "FAR", ID: id}); answer.Status != http.StatusNoContent {
-						return fmt.Errorf("register %s at %s: %v", id, n.Name, answer)
+				err := Poll(ReadyLimit, func() error { // a busy machine may take too long for a response
+					if response := n.Register(Instance{App: "FAR", ID: id}); response.Status != http.StatusNoContent {
+						return fmt.Errorf("register %s at %s: %v", id, n.Name, response)
 					}
 					_, err := n.ListingOf("/eureka/apps?consistency=linearizable")
 					return err
@@ -262,20 +262,20 @@ func TestNodesFarFromEachOtherServeReadsAndWrites(t *testing.T) {
 	clients.Wait()
 }
 
-// TestMadeUpDatacentersAreRefusedInWords has somebody who speaks as a node of the datacenter tell of links that
-// there are not. Nothing is kept of them, and what the node is told of its own peer is noted as before.
-func TestMadeUpDatacentersAreRefusedInWords(t *testing.T) {
+// TestDatacentersThatAreMadeUpAreRefusedInWords sends messages in the name of a node of the datacenter that name links
+// which do not exist. Nothing is stored of them, and messages about the node's own peer are stored as before.
+func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
-	heard := map[string]int64{"dc2": 1}
+	senders := map[string]int64{"dc2": 1}
 	for i := range 900 {
-		heard[fmt.Sprintf("made-up-%d", i)] = 1
+		senders[fmt.Sprintf("made-up-%d", i)] = 1
 	}
 	for clock := range int64(3) {
-		m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: heard}}
-		answer := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&m)})
-		expect.That(t, answer.Status == 200 && strings.Contains(string(answer.Body), "900 datacenters that are no peers of this node is not noted"),
-			"made-up datacenters: %v, want an answer that says that they are not noted", answer)
+		m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: senders}}
+		response := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&m)})
+		expect.That(t, response.Status == 200 && strings.Contains(string(response.Body), "900 datacenters that are no peers of this node is not noted"),
+			"made-up datacenters: %v, want an answer that says that they are not noted", response)
 	}
 	peer, err := n.Peer("dc2")
 	expect.That(t, err == nil && peer.Incoming != nil && !peer.Incoming.Cut, "the peer: %+v, %v, want that it was heard", peer, err)
@@ -286,7 +286,7 @@ func TestMadeUpDatacentersAreRefusedInWords(t *testing.T) {
 }
 
 // messageFrom is a message of a cluster of datacenter dc2, with an instance that was renewed just now. Its lease is
-// short: for one duration after a link began, leases that have ended are taken.
+// short: for one duration after a link began, leases that have ended are accepted.
 func messageFrom(sender string, clock int64, id string) []byte {
 	i := &registry.Instance{
 		InstanceID: id, HostName: "x", App: "FAR", IPAddr: "10.0.0.9", Status: registry.Up, Port: registry.Port{Number: 80, Enabled: true},
@@ -298,21 +298,22 @@ func messageFrom(sender string, clock int64, id string) []byte {
 	})
 }
 
-// tell posts a message of another server, of one item.
-func (n *Node) tell(message []byte) (a wire.Answer, err error) {
-	answer := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: message})
-	if answer.Status != 200 {
-		return a, fmt.Errorf("got %v", answer)
+// sendMessage posts a message of another server, of one item.
+func (n *Node) sendMessage(message []byte) (a wire.Answer, err error) {
+	response := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: message})
+	if response.Status != 200 {
+		return a, fmt.Errorf("got %v", response)
 	}
-	if err = wire.Decode(answer.Body, &a); err == nil && len(a.Results) != 1 {
+	if err = wire.Decode(response.Body, &a); err == nil && len(a.Results) != 1 {
 		err = fmt.Errorf("%d results, want one", len(a.Results))
 	}
 	return a, err
 }
 
-// TestASenderThatIsForgottenIsHeardAgain speaks as a server whose clock went back by ten hours and which does not,
-// as one of Rollcall does, begin another incarnation. Nothing that it says counts, until an operator has it forgotten.
-func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
+// TestReplicationSenderThatIsForgottenIsAcceptedAgain speaks as a server whose clock went back by ten hours and which
+// does not, as Rollcall's servers do, begin another incarnation. Its messages do not count until an operator has the
+// sender forgotten.
+func TestReplicationSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		cfg := steadfast(fewer(ap, 2))
@@ -320,7 +321,7 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 		c := StartCluster(t, cfg)
 		deaf, other := c.Nodes[0], c.Nodes[1]
 		const sender, hours = "x-77", 3_600_000
-		v, err := deaf.tell(messageFrom(sender, 10*hours, "before"))
+		v, err := deaf.sendMessage(messageFrom(sender, 10*hours, "before"))
 		need.That(t, err == nil && v.Late == 0 && v.Results[0].Status == 200, "the first message: %+v, %v", v, err)
 		var clock int64
 		say := func(what string, status int) (id string) {
@@ -328,7 +329,7 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 			Eventually(t, replicated, fmt.Sprintf("a message with what is %s has the answer %d", what, status), func() error {
 				clock++
 				id = fmt.Sprint(what, clock)
-				v, err := deaf.tell(messageFrom(sender, clock, id))
+				v, err := deaf.sendMessage(messageFrom(sender, clock, id))
 				if err == nil && (v.Results[0].Status != status || (v.Late > 9*hours) != (status == 410)) {
 					err = fmt.Errorf("got %+v", v)
 				}
@@ -341,25 +342,25 @@ func TestASenderThatIsForgottenIsHeardAgain(t *testing.T) {
 		row := strings.Fields(shown)
 		expect.That(t, len(row) >= 4 && row[0] == "dc2" && strings.HasPrefix(row[3], "9h59m"),
 			"peers shows of the sender %q, want that it is of dc2 and ten hours late", shown)
-		// With consensus all nodes forget, without each for itself.
+		// With consensus all nodes forget it; without consensus each node does for itself.
 		at := other
 		if ap {
 			at = deaf
-			mustForgetNobody(t, other, sender)
+			mustForgetNone(t, other, sender)
 		}
-		mustForgetNobody(t, at, "x-78")
+		mustForgetNone(t, at, "x-78")
 		expect.Equal(t, string(rollcall(t, "peers", "forget", sender, "--addr", at.URL(), "--author", "ann")), "forgotten  "+sender+"\n", "forget said")
-		// The lease is so short that a busy machine may read of it too late.
-		Eventually(t, ReadyLimit, "what it says is there", func() error {
+		// The lease is so short that a busy machine may read it too late.
+		Eventually(t, ReadyLimit, "its instance is there", func() error {
 			id := say("heard", 200)
-			answer := deaf.Get(path("FAR", id))
-			return unless(answer.Status == 200, "%s at %s: %v", id, deaf.Name, answer)
+			response := deaf.Get(path("FAR", id))
+			return unless(response.Status == 200, "%s at %s: %v", id, deaf.Name, response)
 		})
 	})
 }
 
-// mustForgetNobody has a sender forgotten of which the node heard nothing.
-func mustForgetNobody(t *testing.T, n *Node, sender string) {
+// mustForgetNone has a sender forgotten that the node has never heard.
+func mustForgetNone(t *testing.T, n *Node, sender string) {
 	t.Helper()
 	out, err := exec.Command(Binary(t), "peers", "forget", sender, "--addr", n.URL()).CombinedOutput()
 	expect.That(t, err != nil && strings.Contains(string(out), fmt.Sprintf("forget sender %q: no such sender", sender)),

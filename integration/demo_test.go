@@ -22,9 +22,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestCallsOfTheDemoServiceNeverFail: of its instances one is killed, and one is asked to end. No call
+// TestDemoServiceCallsNeverFail: of its instances one is killed, and one is asked to end. No call
 // fails, and from the moment at which the caller's list is without an instance no call goes there.
-func TestCallsOfTheDemoServiceNeverFail(t *testing.T) {
+func TestDemoServiceCallsNeverFail(t *testing.T) {
 	t.Parallel()
 	demo := filepath.Join(t.TempDir(), "orders")
 	out, err := exec.Command("go", "build", "-o", demo, "../docs/examples/orders").CombinedOutput()
@@ -33,21 +33,21 @@ func TestCallsOfTheDemoServiceNeverFail(t *testing.T) {
 		c := StartCluster(t, Config{AP: ap})
 		first, second := startDemo(t, c, demo, "orders-1"), startDemo(t, c, demo, "orders-2")
 		caller := startDemoCaller(t, c)
-		caller.awaitAnswers(t, first, second)
+		caller.awaitCalls(t, first, second)
 
 		first.Kill()
 		killed := time.Now()
 		caller.awaitLeft(t, first)
 		t.Logf("the list was without the killed one %v after its end; until then it was dialled %d times in vain", time.Since(killed).Round(time.Millisecond), caller.vain.Load())
 		expect.That(t, caller.vain.Load() != 0, "the killed one was never dialled, so that nothing was seen of retries")
-		caller.awaitAnswers(t, second)
+		caller.awaitCalls(t, second)
 
 		third := startDemo(t, c, demo, "orders-3")
-		caller.awaitAnswers(t, second, third)
+		caller.awaitCalls(t, second, third)
 		second.Signal(t, syscall.SIGTERM)
 		second.mustEndWell(t, StopLimit, "the instance that was to end")
 		caller.awaitLeft(t, second)
-		caller.awaitAnswers(t, third)
+		caller.awaitCalls(t, third)
 
 		t.Logf("calls: %v", &caller.Gaps)
 		_, bad := caller.counts()
@@ -74,12 +74,12 @@ func startDemo(t *testing.T, c *Cluster, program, id string) demoInstance {
 	return d
 }
 
-// demoCaller calls the demo service all the time.
+// demoCaller calls the demo service continuously.
 type demoCaller struct {
 	Gaps
 	left atomic.Pointer[map[string]bool] // addresses that the list had and has not any more
 	vain atomic.Int64                    // connections that could not be made
-	late atomic.Int64                    // calls that went to who had left when they began
+	late atomic.Int64                    // calls to instances that had left the list when the calls began
 
 	mu       sync.Mutex
 	answered map[string]int // by id
@@ -91,8 +91,8 @@ type leftKey struct{}
 // demoCallers is how many call at the same time, each over connections of its own.
 const demoCallers = 4
 
-// startDemoCaller starts to call, with transports that pass nobody over: only the list keeps them from
-// trying the dead again and again.
+// startDemoCaller starts to call, with transports that exclude no address: only the list keeps them from trying the
+// dead again and again.
 func startDemoCaller(t *testing.T, c *Cluster) *demoCaller {
 	t.Helper()
 	d := &demoCaller{answered: map[string]int{}}
@@ -107,14 +107,14 @@ func startDemoCaller(t *testing.T, c *Cluster) *demoCaller {
 		transport := need.Got(balance.New(balance.Config{List: list, Base: base, Avoid: -1}))(t)
 		repeat(t, callPause, func(ctx context.Context) {
 			if err := d.call(ctx, transport); ctx.Err() == nil {
-				d.note(err)
+				d.add(err)
 			}
 		})
 	}
 	return d
 }
 
-// changed notes who has left the list.
+// changed records which instances have left the list.
 func (d *demoCaller) changed(old, now *client.Snapshot) {
 	left := maps.Clone(*d.left.Load())
 	for _, i := range old.App("orders") {
@@ -128,7 +128,7 @@ func (d *demoCaller) changed(old, now *client.Snapshot) {
 
 func demoAddress(ip string, port uint16) string { return net.JoinHostPort(ip, fmt.Sprint(port)) }
 
-// dial connects, and counts what should not have been tried and what was in vain.
+// dial connects, and counts the tries to addresses that had left and the tries that failed.
 func (d *demoCaller) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if left, _ := ctx.Value(leftKey{}).(map[string]bool); left[address] {
 		d.late.Add(1)
@@ -167,8 +167,8 @@ func (d *demoCaller) call(ctx context.Context, transport http.RoundTripper) erro
 	return nil
 }
 
-// awaitAnswers waits until each of some instances has answered a hundred more calls.
-func (d *demoCaller) awaitAnswers(t *testing.T, from ...demoInstance) {
+// awaitCalls waits until each of some instances has answered a hundred more calls.
+func (d *demoCaller) awaitCalls(t *testing.T, from ...demoInstance) {
 	t.Helper()
 	const more = 100
 	answers := func() map[string]int {

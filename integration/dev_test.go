@@ -31,7 +31,7 @@ func devPorts(t *testing.T, dcs int) int {
 	return need.Got(localcluster.ClaimPort(distances...))(t)
 }
 
-// startDev runs local clusters of three and waits until they are said to be ready.
+// startDev runs local clusters of three nodes and waits until dev prints that they are ready.
 func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, []*Node) {
 	t.Helper()
 	mode := map[bool]string{false: "cp", true: "ap"}[ap]
@@ -96,8 +96,8 @@ func TestDevClusterFindsItsDataAgain(t *testing.T) {
 	})
 }
 
-// TestDevDatacentersTellEachOtherBothWays runs two clusters by one command.
-func TestDevDatacentersTellEachOtherBothWays(t *testing.T) {
+// TestDevDatacentersReplicateBothWays runs two clusters by one command.
+func TestDevDatacentersReplicateBothWays(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		dev, nodes := startDev(t, devPorts(t, 2), filepath.Join(t.TempDir(), "data"), ap, 2)

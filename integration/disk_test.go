@@ -15,9 +15,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// ownDisk runs a node with a data directory on a disk of its own, of so many MiB, in a mount
+// mountSmallDisk runs a node with a data directory on a disk of its own, of so many MiB, in a mount
 // namespace that ends with it.
-func ownDisk(t *testing.T, n *Node, mib int) {
+func mountSmallDisk(t *testing.T, n *Node, mib int) {
 	t.Helper()
 	if out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput(); err != nil {
 		lacks(t, "unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
@@ -34,10 +34,10 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := NewCluster(t, Config{AP: ap, Settings: map[string]string{"data.min-free": "0"}})
 		for _, n := range c.Nodes[:2] {
-			ownDisk(t, n, 256)
+			mountSmallDisk(t, n, 256)
 		}
 		small, others := c.Nodes[2], c.Nodes[:2]
-		ownDisk(t, small, 4)
+		mountSmallDisk(t, small, 4)
 		c.Start()
 		acknowledged := fillDisk(t, small, others)
 		expect.Equal(t, small.ExitCode(t, StopLimit), 3, "%s ended with exit code", small.Name)
@@ -88,12 +88,12 @@ func flipBit(t *testing.T, file string, at int64, bit int) {
 
 func logFile(n *Node) string { return filepath.Join(n.Dir, "raft", "log.db") }
 
-// TestFlippedBitInTheLogIsRefused flips a bit of a value in the log of a follower that was killed.
-func TestFlippedBitInTheLogIsRefused(t *testing.T) {
+// TestRaftLogWithAFlippedBitIsRefused flips a bit of a value in the log of a follower that was killed.
+func TestRaftLogWithAFlippedBitIsRefused(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	n := c.Others(c.Leader())[0]
-	need.That(t, n.says(t, "/v1/kv/price", "a price of 1000"), "the key was not written")
+	need.That(t, n.putTrue(t, "/v1/kv/price", "a price of 1000"), "the key was not written")
 	if got, _, err := n.keys("price"); err != nil || len(got) != 1 { // so that it has the key in its log
 		t.Fatalf("it has %+v, %v, want the key", got, err)
 	}
@@ -116,7 +116,7 @@ func TestFlippedBitInTheLogIsRefused(t *testing.T) {
 }
 
 // bitFlipsRound flips one random bit in the used part of the log of a follower that was killed, many times.
-// Each time the node refuses its directory in words, and gets an empty one; or it has what all have.
+// Each time the node either refuses its directory in words, and gets an empty one, or has what all nodes have.
 func bitFlipsRound(t *testing.T) {
 	c := StartCluster(t, Config{})
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
@@ -125,7 +125,7 @@ func bitFlipsRound(t *testing.T) {
 		leader := c.Leader()
 		n := c.Others(leader)[rng.IntN(2)]
 		for k := range 20 {
-			need.That(t, leader.says(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
+			need.That(t, leader.putTrue(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
 		}
 		n.Kill()
 		content := need.Got(os.ReadFile(logFile(n)))(t)
@@ -177,7 +177,7 @@ func startedOrEnded(t *testing.T, n *Node) (ended bool) {
 // mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
 func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 	t.Helper()
-	if err := os.WriteFile(n.LogFile, nil, 0o600); err != nil { // what earlier processes said does not count
+	if err := os.WriteFile(n.LogFile, nil, 0o600); err != nil { // the output of earlier processes does not count
 		t.Fatal(err)
 	}
 	n.Start(t)
@@ -214,7 +214,7 @@ func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
 	mustRefuseToStart(t, stray, status.ClusterID, "cluster")
 }
 
-func TestCorruptDataDirectoryIsRefused(t *testing.T) {
+func TestDataDirectoryThatIsCorruptIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, corrupt := range map[string]func(t *testing.T, dir string) (named string){
 		"identity that is not JSON": func(t *testing.T, dir string) string {
@@ -239,8 +239,8 @@ func TestCorruptDataDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// dataFile finds the file of the Raft log, or of what a node without consensus has, in a data directory:
-// the largest one.
+// dataFile finds the file of the Raft log, or of the registry of a node without consensus, in a data directory: the
+// largest one.
 func dataFile(t *testing.T, dir string) (largest string) {
 	t.Helper()
 	var size int64
@@ -259,7 +259,7 @@ func overwrite(t *testing.T, file, content string) {
 	need.OK(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
-func TestAnOlderCopyOfADataDirectoryIsRefused(t *testing.T) {
+func TestDataDirectoryThatIsAnOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	n := c.Others(c.Leader())[0]

@@ -1,7 +1,88 @@
-// Package integration runs clusters of real rollcall processes, with and without consensus and in
-// several datacenters, and drives them as users do: through stock Eureka clients of four languages, the
-// command line, and plain HTTP, while processes are killed, paused and cut off from each other. The
-// non-test files are the harness: clusters, nodes, datacenters, certificates, a TCP proxy and a small
-// HTTP client that tells done, refused and unknown apart. It knows the server only by its binary and its
-// wire formats, of which Rollcall's own are the documents of httpd/api; its tests run the protocol's suite, httpd/conformance.
+// Package integration runs clusters of real rollcall processes, with and without consensus and in several datacenters,
+// and drives them as users do: through stock clients of Eureka and Consul in four languages, the Go client, the command
+// line, and plain HTTP, while processes are killed, paused and cut off from each other. It does not test rules and formats
+// of packages, which the packages do themselves.
+//
+// It imports nothing of the server but what clients import too: the documents of httpd/api, the types of
+// fsm/registry, and the server as a program, which cmd/localcluster starts. Tests that speak as another Rollcall server
+// encode its messages by replication/wire, and TestConformance runs the protocol's suite, httpd/conformance.
+//
+// The harness, which is no test:
+//
+//	cluster.go          clusters, datacenters, and proxies between their nodes
+//	node.go             one node and its process; waiting
+//	call.go             one HTTP call, and what a client knows after it: done, not found, refused, unknown
+//	instance.go         Eureka's calls
+//	operator.go         calls of our own API
+//	watch.go            streams of changes
+//	goclient.go         services and callers by the Go client
+//	certificates.go     an authority and its certificates
+//
+// What several tests share:
+//
+//	main_test.go        the programs under test
+//	driver_test.go      stock clients in processes of other languages; modes of a test
+//	lifecycle_test.go   the life of one instance of a stock client, step by step
+//	load_test.go        registrations, renewals and cancels under way during faults
+//	aschild_test.go     the test program as another process: holders of locks that can be paused, and consul
+//	stopself_linux_test.go how a process pauses itself (stopself_other_test.go: elsewhere)
+//
+// The tests, of clients:
+//
+//	clients_test.go     Eureka's clients in four languages
+//	fixtures_test.go    registrations of real clients, and the conformance suite
+//	eurekaserver_test.go a published Eureka server as a peer
+//	consulgoclient_test.go Consul's official Go client, and its own tests
+//	consulclients_test.go other clients of Consul
+//	recipes_test.go     Consul's recipe of a lock on plain HTTP
+//	patroni_test.go     PostgreSQL with Patroni
+//	goclient_test.go    the Go client under faults
+//	goholder_test.go    its locks over pauses
+//	gorecipes_test.go   its locks beside those of Consul's client
+//	demo_test.go        the example docs/examples/orders
+//
+// of the programs:
+//
+//	cli_test.go         the operator's commands
+//	dev_test.go         rollcall dev
+//	watch_test.go       rollcall watch, streams and long polls
+//	compare_test.go     rollcall-bench: planted faults, and loads that add up
+//
+// of faults, with consensus or in both modes:
+//
+//	kill_test.go        nodes that are killed or stopped; the soak
+//	pause_test.go       nodes that stand still, and disks that hang
+//	partition_test.go   links that are cut
+//	minority_test.go    nodes without a majority
+//	unknown_test.go     writes of unknown outcome
+//	linearizability_test.go histories that a model checks
+//	maxstale_test.go    reads that are at most so old
+//	members_test.go     removal and return of a member
+//	disk_test.go        disks that are full, and damaged or foreign data directories
+//	blockedlog_test.go  log output that is not read
+//
+// without consensus and between datacenters:
+//
+//	ap_test.go          nodes that replicate to each other
+//	apfaults_test.go    the same under faults
+//	datacenters_test.go datacenters that replicate to each other
+//	badpeers_test.go    peers that misbehave, and messages that come twice
+//
+// of what the registry promises:
+//
+//	expiry_test.go      evictions after the loss of a leader, and their explanation
+//	preservation_test.go self-preservation
+//	override_test.go    overrides, quarantines and drains
+//	compat_test.go      settings that bring upstream's behaviour back
+//	sessions_test.go    sessions and lock-delays
+//	fencing_test.go     locks and their fencing tokens
+//	probes_test.go      HTTP and TCP checks
+//
+// and of what it bounds and refuses:
+//
+//	quotas_test.go      quotas, budgets and the rate limiter
+//	connections_test.go idle connections, and restarts under heartbeats
+//	watchers_test.go    slow watchers
+//	tls_test.go         mutual TLS
+//	webpages_test.go    web pages of other sites
 package integration

@@ -17,13 +17,13 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// driver is a stock client in a process of another language, told what to do by lines of JSON on
-// its stdin that it answers by lines of JSON on its stdout. The programs are under clients/.
+// driver is a stock client in a process of another language. It gets commands as lines of JSON on its stdin, and
+// replies to each by a line of JSON on its stdout. The programs are under clients/.
 type driver struct {
 	stdin     io.WriteCloser
-	answers   chan driverAnswer // closed when the program has ended
-	overrides bool              // the client has calls for overrides
-	delta     bool              // the client is to fetch deltas, where that is a setting
+	replies   chan driverReply // closed when the program has ended
+	overrides bool             // the client has calls for overrides
+	delta     bool             // the client is to fetch deltas, where that is a setting
 }
 
 type driverCommand struct {
@@ -40,7 +40,7 @@ type driverCommand struct {
 // arguments of a client's method, by name.
 type arguments map[string]any
 
-type driverAnswer struct {
+type driverReply struct {
 	Error     string            `json:"error"`
 	Instances map[string]string `json:"instances"`
 	Result    json.RawMessage   `json:"result"` // of a client's method
@@ -58,13 +58,13 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 	stdin := need.Got(cmd.StdinPipe())(t)
 	stdout := need.Got(cmd.StdoutPipe())(t)
 	need.OKf(t, cmd.Start(), "start the %s client", dir)
-	d := &driver{stdin: stdin, answers: make(chan driverAnswer)}
+	d := &driver{stdin: stdin, replies: make(chan driverReply)}
 	go d.read(stdout)
 	t.Cleanup(func() {
 		stdin.Close()
 		_ = cmd.Process.Kill() // it may have ended already
-		for range d.answers {
-			// what nobody waited for
+		for range d.replies {
+			// replies that no test waited for
 		}
 		_ = cmd.Wait()
 		if t.Failed() {
@@ -75,32 +75,32 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 }
 
 func (d *driver) read(stdout io.Reader) {
-	defer close(d.answers)
+	defer close(d.replies)
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		var answer driverAnswer
-		if err := json.Unmarshal(lines.Bytes(), &answer); err != nil {
-			answer.Error = fmt.Sprintf("not an answer: %q", lines.Text())
+		var reply driverReply
+		if err := json.Unmarshal(lines.Bytes(), &reply); err != nil {
+			reply.Error = fmt.Sprintf("not an answer: %q", lines.Text())
 		}
-		d.answers <- answer
+		d.replies <- reply
 	}
 }
 
-// do sends one command and waits for its answer.
-func (d *driver) do(command driverCommand) (driverAnswer, error) {
+// do sends one command and waits for its reply.
+func (d *driver) do(command driverCommand) (driverReply, error) {
 	if err := json.NewEncoder(d.stdin).Encode(command); err != nil {
-		return driverAnswer{}, err
+		return driverReply{}, err
 	}
 	select {
-	case answer, ok := <-d.answers:
+	case reply, ok := <-d.replies:
 		if !ok {
-			return answer, errors.New("the client's program has ended")
+			return reply, errors.New("the client's program has ended")
 		}
-		if answer.Error != "" {
-			return answer, errors.New(answer.Error)
+		if reply.Error != "" {
+			return reply, errors.New(reply.Error)
 		}
-		return answer, nil
+		return reply, nil
 	case <-time.After(clientLimit):
-		return driverAnswer{}, fmt.Errorf("no answer to %q within %v", command.Do, clientLimit)
+		return driverReply{}, fmt.Errorf("no answer to %q within %v", command.Do, clientLimit)
 	}
 }
 
@@ -110,8 +110,8 @@ func (d *driver) Start(url, app, id string, lease int) error {
 }
 
 func (d *driver) Discover(app string) (map[string]string, error) {
-	answer, err := d.do(driverCommand{Do: "discover", App: app})
-	return answer.Instances, err
+	reply, err := d.do(driverCommand{Do: "discover", App: app})
+	return reply.Instances, err
 }
 
 func (d *driver) Override(status string) error {
@@ -146,8 +146,8 @@ func eachMode(t *testing.T, test func(t *testing.T, ap bool)) {
 	}
 }
 
-// fewer is three nodes with consensus, and without it as many as a test needs that is about what one
-// node does, or two tell each other.
+// fewer is three nodes with consensus, and without it as few as a test needs: one for what a node does, two for what
+// nodes replicate.
 func fewer(ap bool, nodes int) Config {
 	if !ap {
 		nodes = 3
@@ -161,8 +161,8 @@ func steadfast(c Config) Config {
 	return c
 }
 
-// mustOnEvery expects something of every node, whose first answer must be so with consensus, and without it
-// one as soon as the others have told it.
+// mustOnEvery expects something of every node, whose first response must be so with consensus, and without it, once the
+// others have replicated to it.
 func (c *Cluster) mustOnEvery(t *testing.T, what string, probe func(n *Node) error) {
 	t.Helper()
 	for _, n := range c.Nodes {
@@ -186,10 +186,9 @@ func (c *Cluster) mustListEverywhere(t *testing.T, ids ...string) {
 	})
 }
 
-// whoAgree are the nodes of some that tell the same history of an instance: all with consensus, and
-// without it each for itself, because what one is told it writes down in its own words and at its own
-// time.
-func whoAgree(nodes []*Node) []*Node {
+// nodesThatAgree are the nodes whose history of an instance must be the same: with consensus all; without it only the
+// first, because each node records in its own words and at its own time what it receives.
+func nodesThatAgree(nodes []*Node) []*Node {
 	if nodes[0].Mode == localcluster.AP {
 		return nodes[:1]
 	}

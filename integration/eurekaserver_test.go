@@ -13,9 +13,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// startEurekaServer runs a published Eureka server, Spring Cloud's with Netflix's own inside, as a
-// peer of a node, with the settings that it comes with but for how often it is a client of the node.
-// What it offers to clients is used as that of a node. more are arguments for its command line.
+// startEurekaServer runs a published Eureka server, Spring Cloud's with Netflix's own inside, as a peer of a node, with
+// its default settings except how often it polls the node. It has the routes of a node for clients. more are arguments
+// for its command line.
 func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *Node {
 	t.Helper()
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
@@ -39,8 +39,8 @@ func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *N
 	server := serverAt(addr)
 	server.Name, server.Process, server.process = "eureka", p.Process, p
 	Eventually(t, clientLimit, "the Eureka server answers", func() error {
-		answer := server.Get("/eureka/apps/")
-		return unless(answer.Status == http.StatusOK, "apps/: %v", answer)
+		response := server.Get("/eureka/apps/")
+		return unless(response.Status == http.StatusOK, "apps/: %v", response)
 	})
 	return server
 }
@@ -64,15 +64,15 @@ func awaitOn(t *testing.T, server *Node, app, id, status string) {
 	})
 }
 
-func mustDo(t *testing.T, what string, answer Answer) {
+func mustDo(t *testing.T, what string, response Response) {
 	t.Helper()
-	need.That(t, answer.Outcome() == Done, "%s: %v", what, answer)
+	need.That(t, response.Outcome() == Done, "%s: %v", what, response)
 }
 
-// TestAPublishedEurekaServerIsAPeer: both tell each other registrations, overrides, their ends and
-// cancels; what one forgets the next heartbeat brings back; what is newer on the other side is taken
-// over; and nothing goes back to where it came from.
-func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
+// TestPeerMayBeAPublishedEurekaServer: both send each other registrations, overrides, their ends and cancels; the next
+// heartbeat brings back what one of them forgot; what is newer on the other side is adopted; and nothing is sent back
+// to its origin.
+func TestPeerMayBeAPublishedEurekaServer(t *testing.T) {
 	t.Parallel()
 	addr := FreeAddr(t)
 	c := StartCluster(t, Config{Nodes: 1, Settings: map[string]string{"replication.eureka": "old=http://" + addr + "/eureka"}})
@@ -110,7 +110,7 @@ func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
 		awaitOn(t, way.to, app, way.id, "")
 	}
 
-	// What a batch took away behind the back of the sender comes back by the next heartbeat.
+	// An instance that a batch removed without its sender's knowledge comes back by the next heartbeat.
 	mustDo(t, "register", ours.Register(Instance{App: "ORDERS", ID: "lost"}))
 	awaitOn(t, theirs, "ORDERS", "lost", "UP")
 	mustDo(t, "batch", theirs.Do(Request{Method: http.MethodPost, Path: "/eureka/peerreplication/batch/", ContentType: "application/json",
@@ -120,7 +120,7 @@ func TestAPublishedEurekaServerIsAPeer(t *testing.T) {
 	awaitOn(t, theirs, "ORDERS", "lost", "UP")
 
 	var status api.Peer
-	Eventually(t, replicated, "the Eureka server is ok and its link alive", func() (err error) { // an answer may be late for once
+	Eventually(t, replicated, "the Eureka server is ok and its link alive", func() (err error) { // a response may be late for once
 		status, err = ours.Peer("old")
 		if err == nil && (status.State != "ok" || status.Incoming == nil || status.Incoming.Cut) {
 			err = fmt.Errorf("the node says of it %+v", status)

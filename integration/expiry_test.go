@@ -10,9 +10,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// TestLeaderLossEvictsOnlyTheDead takes the leader away for longer than a lease, while everybody but
-// one renews through followers. The dead one goes under the next leader, not before clients have had
-// time to come back to it, and its story is told by all nodes and after all of them have restarted.
+// TestLeaderLossEvictsOnlyTheDead takes the leader away for longer than a lease, while all instances but one renew
+// through followers. The next leader evicts the dead one, not before clients have had time to come back to it, and all
+// nodes explain it, even after all of them have restarted.
 func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -24,7 +24,7 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			const lease, mortal = 9, 6 // seconds: of those who renew, and of the dead one
+			const lease, mortal = 9, 6 // seconds: of the instances that renew, and of the dead one
 			c := StartCluster(t, Config{})
 			leader := c.Leader()
 			others := c.Others(leader)
@@ -42,16 +42,16 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 			for _, n := range others {
 				awaitGone(t, n, "dead", mortal)
 			}
-			gone := time.Now()
-			took := gone.Sub(lost)
+			absentAt := time.Now()
+			took := absentAt.Sub(lost)
 			expect.That(t, took >= mortal*time.Second,
 				"the dead instance went %v after the leader was lost, the next one has to give %d s of grace", took, mortal)
-			t.Logf("it went %v after the leader was lost; the next one, which gives %d s of grace, was known %v after that at the latest", gone.Sub(lost), mortal, back.Sub(lost))
-			Pass(t, time.Until(lost.Add((lease+1)*time.Second))) // what it knows of leases is older than any of them
+			t.Logf("it went %v after the leader was lost; the next one, which gives %d s of grace, was known %v after that at the latest", absentAt.Sub(lost), mortal, back.Sub(lost))
+			Pass(t, time.Until(lost.Add((lease+1)*time.Second))) // the newest renewal that it knows is longer ago than a lease lasts
 			tc.bringUp(t, leader)
 			leader.WaitReady(t)
 			l.use(c.Nodes)
-			Pass(t, lease*time.Second) // in which a leader of old would evict
+			Pass(t, lease*time.Second) // in which an earlier leader would evict
 			l.stop()
 			l.check(t, c.Nodes)
 			mustTellTheStory(t, c)
@@ -70,8 +70,7 @@ func awaitGone(t *testing.T, n *Node, id string, lease int) {
 	})
 }
 
-// mustTellTheStory expects all nodes to say what became of the dead instance, now and after a restart
-// of all.
+// mustTellTheStory expects all nodes to explain the dead instance, now and after a restart of all.
 func mustTellTheStory(t *testing.T, c *Cluster) {
 	t.Helper()
 	before := mustExplainAlike(t, c.Nodes, "MORTAL", "dead")
@@ -98,12 +97,12 @@ func happened(e *api.Explanation) []string {
 	return what
 }
 
-// TestNothingIsExplainedOfWhatNeverWas asks every node for an instance that nobody registered.
-func TestNothingIsExplainedOfWhatNeverWas(t *testing.T) {
+// TestExplainOfAnInstanceThatNeverWasIs404 asks every node for an instance that was never registered.
+func TestExplainOfAnInstanceThatNeverWasIs404(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		for _, n := range StartCluster(t, fewer(ap, 1)).Nodes {
-			e, err := taken(func() (*api.Explanation, error) { return n.Explain("NOBODY", "never") })
+			e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain("NOBODY", "never") })
 			expect.That(t, e == nil && err == nil, "node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
 		}
 	})

@@ -24,7 +24,7 @@ type lockCall struct {
 	fence    uint64 // write, release: the token of the acquisition that it went by
 }
 
-// lockReply is what came of it.
+// lockReply is the outcome of a lockCall.
 type lockReply struct {
 	ok    bool
 	fence uint64 // acquire
@@ -36,9 +36,9 @@ type lockState struct {
 	released bool
 }
 
-// lockModel is a lock with fencing tokens. A session may end at any moment, which nobody sees, so the
-// next acquisition is always possible; what is never possible is that one who holds an older token
-// still writes, or that a token is not higher than all before it.
+// lockModel is a lock with fencing tokens. A session may end at any moment, which no holder sees, so the next
+// acquisition is always possible. It is never possible that a holder of an older token still writes, or that a token is
+// not higher than all before it.
 var lockModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byLock := map[string][]porcupine.Operation{}
@@ -68,7 +68,7 @@ var lockModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
 }
 
-// tenure is a time in which a holder believed to hold a lock: from the answer to its acquisition until
+// tenure is a time in which a holder believed that it held a lock: from the response to its acquisition until
 // its TTL after its last renewal was sent, or until it released.
 type tenure struct {
 	lock      string
@@ -84,7 +84,7 @@ type lockHistory struct {
 	tenures    []tenure
 }
 
-func (h *lockHistory) note(client int, c lockCall, r lockReply, began time.Time) {
+func (h *lockHistory) add(client int, c lockCall, r lockReply, began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.operations = append(h.operations, porcupine.Operation{
@@ -98,8 +98,8 @@ func (h *lockHistory) held(lock string, from, end time.Time) {
 	h.tenures = append(h.tenures, tenure{lock, from, end})
 }
 
-// overlaps returns two tenures of one lock that overlap; none: nobody ever believed to hold beside
-// another.
+// overlaps returns two tenures of one lock that overlap; none: no holder ever believed that it held the lock while
+// another did.
 func (h *lockHistory) overlaps() []tenure {
 	slices.SortFunc(h.tenures, func(a, b tenure) int { return cmp.Or(cmp.Compare(a.lock, b.lock), a.from.Compare(b.from)) })
 	for i := 1; i < len(h.tenures); i++ {
@@ -110,7 +110,7 @@ func (h *lockHistory) overlaps() []tenure {
 	return nil
 }
 
-// pausedRound has a holder that is paused beyond its TTL, and an heir who waits for the lock meanwhile.
+// pausedRound has a holder that is paused beyond its TTL, and an heir that waits for the lock meanwhile.
 type pausedRound struct {
 	t       *testing.T
 	ctx     context.Context
@@ -121,29 +121,30 @@ type pausedRound struct {
 	heir    *holderProcess
 }
 
-// ask has a holder do something, and notes it.
-func (r *pausedRound) ask(p *holderProcess, client int, do string, fence uint64) (holderAnswer, error) {
+// ask has a holder perform a command, and records it.
+func (r *pausedRound) ask(p *holderProcess, client int, do string, fence uint64) (holderReply, error) {
 	began := time.Now()
-	a, err := p.ask(r.ctx, do, r.lock)
+	reply, err := p.ask(r.ctx, do, r.lock)
 	if err != nil {
-		return a, fmt.Errorf("%s %s: %w", do, r.lock, err)
+		return reply, fmt.Errorf("%s %s: %w", do, r.lock, err)
 	}
-	r.history.note(client, lockCall{do: do, lock: r.lock, fence: fence}, lockReply{ok: a.OK, fence: a.Fence}, began)
-	return a, nil
+	r.history.add(client, lockCall{do: do, lock: r.lock, fence: fence}, lockReply{ok: reply.OK, fence: reply.Fence}, began)
+	return reply, nil
 }
 
-// errTooBusy says that a holder could not renew its session in time, or got no answer, so that nothing can be told.
+// errTooBusy says that a holder could not renew its session in time, or got no response, so that nothing follows from
+// the round.
 var errTooBusy = errors.New("the machine is too busy")
 
-// noLeader is what a holder is answered while the cluster has no leader, or not in time.
+// noLeader matches the error of a holder while the cluster has no leader, or does not respond in time.
 var noLeader = regexp.MustCompile(`: (500 No cluster leader|503 |504 )`)
 
-// refusal is the error of an answer that should have been OK.
-func refusal(who string, a holderAnswer, err error) error {
-	if a.Sent > 0 && time.Since(time.Unix(0, a.Sent)) >= holderTTL || noLeader.MatchString(a.Error) {
-		return fmt.Errorf("%w: %s: %+v, %v", errTooBusy, who, a, err)
+// refusal is the error of a response that should have been OK.
+func refusal(command string, reply holderReply, err error) error {
+	if reply.Sent > 0 && time.Since(time.Unix(0, reply.Sent)) >= holderTTL || noLeader.MatchString(reply.Error) {
+		return fmt.Errorf("%w: %s: %+v, %v", errTooBusy, command, reply, err)
 	}
-	return fmt.Errorf("%s: %+v, %v", who, a, err)
+	return fmt.Errorf("%s: %+v, %v", command, reply, err)
 }
 
 func (r *pausedRound) run() error {
@@ -171,19 +172,19 @@ func (r *pausedRound) run() error {
 	if wrote, err := r.ask(r.heir, r.client+1, "write", theirs.Fence); err != nil || !wrote.OK {
 		return refusal("a write by the heir", wrote, err)
 	}
-	// The first thing that the paused one does is to write.
+	// The paused holder writes first of all.
 	woken := time.Now()
-	if err := r.first.say("write", r.lock); err != nil {
+	if err := r.first.send("write", r.lock); err != nil {
 		return err
 	}
 	if err := r.first.signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	late, err := r.first.hear(r.ctx)
+	late, err := r.first.receive(r.ctx)
 	if err != nil {
 		return err
 	}
-	r.history.note(r.client, lockCall{do: "write", lock: r.lock, fence: mine.Fence}, lockReply{ok: late.OK}, woken)
+	r.history.add(r.client, lockCall{do: "write", lock: r.lock, fence: mine.Fence}, lockReply{ok: late.OK}, woken)
 	if late.OK {
 		return fmt.Errorf("the write of a holder that slept through the end of its session was accepted: %+v", late)
 	}
@@ -196,10 +197,10 @@ func (r *pausedRound) run() error {
 	return nil
 }
 
-// TestAPausedHolderIsFencedOff pauses holders beyond the end of their sessions, a hundred times on twenty
-// locks: another gets the lock after the lock-delay, and what the paused one writes when it wakes is
-// refused. The history of all of it must be one of locks that are exclusive.
-func TestAPausedHolderIsFencedOff(t *testing.T) {
+// TestLockHolderThatWasPausedIsFencedOff pauses holders beyond the end of their sessions, a hundred times on twenty
+// locks: another holder gets the lock after the lock-delay, and the write of the paused one when it wakes is refused.
+// The history must be one of exclusive locks.
+func TestLockHolderThatWasPausedIsFencedOff(t *testing.T) {
 	t.Parallel()
 	const locks, rounds = 20, 5
 	c := StartCluster(t, steadfast(Config{}))

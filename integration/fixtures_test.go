@@ -36,15 +36,15 @@ func TestRegistrationIsVisibleAtOnceOnEveryNode(t *testing.T) {
 func registerEverywhere(t *testing.T, c *Cluster, through *Node, file string) {
 	body := need.Got(os.ReadFile(file))(t)
 	app, id, contentType := identify(t, file, body)
-	answer := unrefused(func() Answer {
+	response := untilNotRefused(func() Response {
 		return through.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + app, Body: body, ContentType: contentType})
 	})
-	need.That(t, answer.Status == http.StatusNoContent, "register: %v, want 204", answer)
+	need.That(t, response.Status == http.StatusNoContent, "register: %v, want 204", response)
 	c.mustOnEvery(t, "the registration", func(n *Node) error { return shows(n, app, id) })
 	mustCancel(t, c.Nodes[0], app, id)
 	c.mustOnEvery(t, "the instance after its cancel", func(n *Node) error {
-		if answer := n.Get(path(app, id)); answer.Status != http.StatusNotFound {
-			return answer.failure(n, "want 404")
+		if response := n.Get(path(app, id)); response.Status != http.StatusNotFound {
+			return response.failure(n, "want 404")
 		}
 		return nil
 	})
@@ -54,9 +54,9 @@ func registerEverywhere(t *testing.T, c *Cluster, through *Node, file string) {
 func shows(n *Node, app, id string) error {
 	for _, form := range []string{"application/json", "application/xml"} {
 		for _, resource := range []string{path(app, id), "/eureka/apps/", "/eureka/v2/apps/" + app} {
-			answer := n.Do(Request{Path: resource, Accept: form})
-			if answer.Status != http.StatusOK || !bytes.Contains(answer.Body, []byte(id)) {
-				return answer.failure(n, fmt.Sprintf("%s as %s, want 200 with %q in it", resource, form, id))
+			response := n.Do(Request{Path: resource, Accept: form})
+			if response.Status != http.StatusOK || !bytes.Contains(response.Body, []byte(id)) {
+				return response.failure(n, fmt.Sprintf("%s as %s, want 200 with %q in it", resource, form, id))
 			}
 		}
 	}

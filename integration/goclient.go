@@ -72,8 +72,8 @@ type Service struct {
 	key registry.Key
 }
 
-// StartService starts a service whose client has a configuration, and waits until it is registered. It
-// says its id to whoever calls it.
+// StartService starts a service whose client has a configuration, and waits until it is registered. It responds to
+// every call with its id.
 func StartService(t testing.TB, app string, config client.Config) *Service {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, app) }))
@@ -90,7 +90,7 @@ func StartService(t testing.TB, app string, config client.Config) *Service {
 	return &Service{Registration: r, key: i.Key()}
 }
 
-// Gaps is how something went on over time: tries that succeeded and tries that did not.
+// Gaps counts tries over time, those that succeeded and those that did not, and the longest time between successes.
 type Gaps struct {
 	mu         sync.Mutex
 	good, bad  int
@@ -99,8 +99,8 @@ type Gaps struct {
 	firstError error
 }
 
-// note notes one try that has just ended.
-func (g *Gaps) note(err error) {
+// add counts one try that has just ended.
+func (g *Gaps) add(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -135,7 +135,7 @@ func (g *Gaps) counts() (good, bad int) {
 	return g.good, g.bad
 }
 
-// Caller calls a service all the time, through the round tripper over a discovery of its own.
+// Caller calls a service continuously, through the round tripper over a discovery of its own.
 type Caller struct {
 	Discovery *client.Discovery
 	Calls     Gaps
@@ -163,13 +163,13 @@ func StartCaller(t testing.TB, app string, config client.Config, discovery clien
 	need.OK(t, err)
 	repeat(t, callPause, func(ctx context.Context) {
 		if err := callApp(ctx, rt, app); ctx.Err() == nil {
-			c.Calls.note(err)
+			c.Calls.add(err)
 		}
 	})
 	return c
 }
 
-// repeat does something again and again until the test ends.
+// repeat calls do again and again until the test ends.
 func repeat(t testing.TB, pause time.Duration, do func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var g sync.WaitGroup
@@ -207,18 +207,18 @@ func callApp(ctx context.Context, rt http.RoundTripper, app string) error {
 	return err
 }
 
-// Listing is whether the cluster's nodes list an instance to whoever fetches its application: each list
-// counts, a refusal, or an answer that does not come, counts for nothing.
+// Listing counts whether the cluster's nodes list an instance to clients that fetch its application. Every list counts;
+// a refusal or a missing response does not.
 func Listing(t testing.TB, key registry.Key, nodes ...*Node) *Gaps {
 	listing := &Gaps{}
 	for _, n := range nodes {
 		repeat(t, 5*pollInterval, func(ctx context.Context) {
-			answer := n.do(ctx, Request{Path: "/eureka/apps/" + key.App})
-			switch listed := bytes.Contains(answer.Body, []byte(key.ID)); {
-			case answer.Status == http.StatusOK && listed:
-				listing.note(nil)
-			case answer.Status == http.StatusOK, answer.Status == http.StatusNotFound:
-				listing.note(fmt.Errorf("%s does not list it", n.Name))
+			response := n.do(ctx, Request{Path: "/eureka/apps/" + key.App})
+			switch listed := bytes.Contains(response.Body, []byte(key.ID)); {
+			case response.Status == http.StatusOK && listed:
+				listing.add(nil)
+			case response.Status == http.StatusOK, response.Status == http.StatusNotFound:
+				listing.add(fmt.Errorf("%s does not list it", n.Name))
 			}
 		})
 	}

@@ -14,13 +14,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// goScenario is something that happens to a cluster while a service of the Go client is registered and
-// called.
+// goScenario is an event in a cluster while a service of the Go client is registered and called.
 type goScenario struct {
 	name string
-	// prepare returns how the clients find the servers, and what happens to those.
+	// prepare returns how the clients find the servers, and what happens to the servers.
 	prepare func(c *Cluster) (client.Config, happening)
-	// unlisted: nodes may say for a time that they do not have the instance, because that is what happens.
+	// unlisted: nodes may lack the instance for a time, because the event removes it.
 	unlisted bool
 }
 
@@ -31,9 +30,9 @@ func toAll(what happening) func(c *Cluster) (client.Config, happening) {
 	return func(c *Cluster) (client.Config, happening) { return client.Config{Servers: urls(c.Nodes...)}, what }
 }
 
-// TestAServiceStaysRegisteredAndCallable: whatever happens to the servers, the instance stays in their
+// TestGoClientKeepsAServiceRegisteredAndCallable: whatever happens to the servers, the instance stays in their
 // lists, or comes back, and calls through the round tripper never fail.
-func TestAServiceStaysRegisteredAndCallable(t *testing.T) {
+func TestGoClientKeepsAServiceRegisteredAndCallable(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []goScenario{
 		{name: "the leader is killed", prepare: toAll(killTheLeader)},
@@ -111,7 +110,7 @@ func restartAll(t *testing.T, c *Cluster, s *Service) {
 	for _, n := range c.Nodes {
 		n.Kill()
 	}
-	Pass(t, serviceDuration+serviceInterval) // longer than the lease: an outage is charged to nobody
+	Pass(t, serviceDuration+serviceInterval) // longer than the lease: an outage is charged to no lease
 	for _, n := range c.Nodes {
 		n.Start(t)
 	}
@@ -134,8 +133,7 @@ func replaceServers(c *Cluster) (client.Config, happening) {
 	}
 }
 
-// pauseTheServer stops the server that the clients talk to for three leases: it takes connections and
-// says nothing.
+// pauseTheServer stops the server that the clients talk to for three leases: it accepts connections and does not respond.
 func pauseTheServer(c *Cluster) (client.Config, happening) {
 	return client.Config{Servers: urls(c.Nodes...), InOrder: true}, func(t *testing.T, c *Cluster, s *Service) {
 		c.Nodes[0].Pause(t)
@@ -158,9 +156,9 @@ func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
 	c.WaitReady()
 }
 
-// TestAServiceRegistersAgainAfterItsEviction: a service that the cluster does not hear of for longer than
-// its lease is evicted, told 404 when it is heard again, and back at once.
-func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
+// TestGoClientRegistersAgainAfterAnEviction: a service whose heartbeats do not arrive for longer than its lease is
+// evicted. Its next heartbeat is answered 404, and it registers again at once.
+func TestGoClientRegistersAgainAfterAnEviction(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, Config{AP: ap})
@@ -179,7 +177,7 @@ func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 			awaitOn(t, n, s.key.App, s.key.ID, "")
 		}
 		expect.That(t, s.Healthy() != nil, "the service thinks that it is registered")
-		gone := time.Now()
+		absentAt := time.Now()
 		Eventually(t, ReadyLimit, "the caller's list is without it", func() error {
 			n := len(caller.Discovery.Snapshot().App("orders"))
 			return unless(n <= 0, "it has %d", n)
@@ -194,14 +192,15 @@ func TestAServiceRegistersAgainAfterItsEviction(t *testing.T) {
 			}
 			return nil
 		})
-		t.Logf("back in the caller's list %v after the eviction, %v after the network was well again", time.Since(gone).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
+		t.Logf("back in the caller's list %v after the eviction, %v after the network was well again", time.Since(absentAt).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
 		awaitEverywhere(t, c, s)
 		Eventually(t, ReadyLimit, "the service knows", s.Healthy)
 	})
 }
 
-// TestDrainedServiceIsCalledByNobody: Drain returns when every node shows it, and Close then takes it out.
-func TestDrainedServiceIsCalledByNobody(t *testing.T) {
+// TestGoClientsDoNotCallADrainedService: Drain returns when every node shows the service as drained, and Close then
+// cancels it.
+func TestGoClientsDoNotCallADrainedService(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, Config{AP: ap})
@@ -211,7 +210,7 @@ func TestDrainedServiceIsCalledByNobody(t *testing.T) {
 		defer cancel()
 		need.OK(t, s.Drain(ctx, 0))
 		for _, n := range c.Nodes {
-			shown, err := taken(func() (*Listed, error) { return n.Lookup(s.key.App, s.key.ID) })
+			shown, err := readUntilTaken(func() (*Listed, error) { return n.Lookup(s.key.App, s.key.ID) })
 			expect.That(t, err == nil && shown != nil && shown.Status == "OUT_OF_SERVICE",
 				"%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
 		}
@@ -222,11 +221,11 @@ func TestDrainedServiceIsCalledByNobody(t *testing.T) {
 	})
 }
 
-// TestTheGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
-// need nothing of Rollcall's; what does says so.
-func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
+// TestGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
+// need nothing that only Rollcall has; calls that do return an error that says so.
+func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{Nodes: 1, AP: true}) // the server wants to be a client of somebody
+	c := StartCluster(t, Config{Nodes: 1, AP: true}) // the Eureka server needs a server of which it is a client
 	eureka := startEurekaServer(t, FreeAddr(t), c.Nodes[0], "--eureka.server.response-cache-update-interval-ms=500")
 	config := client.Config{Servers: []string{eureka.Eureka()}, Timeout: CallLimit}
 	s := StartService(t, "orders", config)
@@ -262,9 +261,9 @@ func TestTheGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	}
 }
 
-// TestTheListOnDiskServesWhileNobodyAnswers: a process that starts during an outage begins with the last
-// list of the one before it.
-func TestTheListOnDiskServesWhileNobodyAnswers(t *testing.T) {
+// TestGoClientUsesItsListOnDiskWhileNoNodeResponds: a process that starts during an outage begins with the last list of
+// the previous process.
+func TestGoClientUsesItsListOnDiskWhileNoNodeResponds(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	config := client.Config{Servers: urls(c.Nodes...)}

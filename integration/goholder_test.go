@@ -16,22 +16,21 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// goPause has a holder by package client that is paused beyond its TTL, and an heir who waits for the
-// lock meanwhile.
+// goPause has a holder by package client that is paused beyond its TTL, and an heir that waits for the lock meanwhile.
 type goPause struct {
 	ctx     context.Context
 	kind    string // of goLocks
 	lock    string
 	way     string // of firstLooks
 	self    bool   // the holder stops itself, and looks as the first thing; otherwise the test stops it
-	renewed bool   // it is renewed before the pause
-	holder  *child[goHolderAnswer]
+	renewed bool   // the session is renewed before the pause
+	holder  *child[goHolderReply]
 	clients *client.Client // the heir's
 
 	margin, late time.Duration // of the heir behind the holder's deadline; of the first look behind the heir
 }
 
-// heir is who waits for the lock.
+// heir is the next holder of the lock.
 type heir struct {
 	held *client.Held
 	at   time.Time // when it had the lock
@@ -58,11 +57,11 @@ func (r *goPause) run() error {
 	if err := r.holder.signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	first, err := r.holder.hear(r.ctx)
+	first, err := r.holder.receive(r.ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.judge(first, h); err != nil {
+	if err := r.check(first, h); err != nil {
 		return err
 	}
 	if released, err := r.holder.ask(r.ctx, "release", r.way, r.lock); err != nil || !released.Lost {
@@ -75,7 +74,7 @@ func (r *goPause) run() error {
 }
 
 // awaitRenewal waits for the first renewal after the acquisition, if it is wanted.
-func (r *goPause) awaitRenewal(acquired goHolderAnswer) error {
+func (r *goPause) awaitRenewal(acquired goHolderReply) error {
 	if !r.renewed {
 		return nil
 	}
@@ -88,10 +87,10 @@ func (r *goPause) awaitRenewal(acquired goHolderAnswer) error {
 	})
 }
 
-// pause stops the holder. What it is to do when it goes on has been said.
+// pause stops the holder, which already has its next command.
 func (r *goPause) pause() error {
 	if r.self {
-		return r.holder.say("pause", r.way, r.lock)
+		return r.holder.send("pause", r.way, r.lock)
 	}
 	if err := r.holder.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -99,19 +98,19 @@ func (r *goPause) pause() error {
 	if err := localcluster.AwaitStopped(r.holder.cmd.Process.Pid); err != nil {
 		return err
 	}
-	return r.holder.say("look", r.way, r.lock)
+	return r.holder.send("look", r.way, r.lock)
 }
 
 func (r *goPause) inherit() heir {
 	o := goLocks[r.kind]
-	o.Name, o.TTL = r.lock, ReadyLimit // it is to hold the lock whatever the machine is busy with
+	o.Name, o.TTL = r.lock, ReadyLimit // so long that it holds the lock even on a busy machine
 	held, err := r.clients.AcquireLock(r.ctx, o)
 	return heir{held: held, at: time.Now(), err: err}
 }
 
-// judge wants the first look to find the lock lost, and the holder's own deadline to be over before
+// check wants the first look to find the lock lost, and the holder's own deadline to be over before
 // another had the lock.
-func (r *goPause) judge(first goHolderAnswer, h heir) error {
+func (r *goPause) check(first goHolderReply, h heir) error {
 	r.margin, r.late = h.at.Sub(first.deadline()), time.Unix(0, first.Looked).Sub(h.at)
 	switch {
 	case !first.Lost:
@@ -124,10 +123,10 @@ func (r *goPause) judge(first goHolderAnswer, h heir) error {
 	return nil
 }
 
-// TestAPausedHolderByGoFindsItsLockLostAtTheFirstLook pauses holders beyond their TTL, and lets them go on
-// when another has the lock, without a lock-delay in between. The first thing that they do is to look,
-// before any timer or answer can have told them.
-func TestAPausedHolderByGoFindsItsLockLostAtTheFirstLook(t *testing.T) {
+// TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause pauses holders beyond their TTL, and lets them go on when
+// another has the lock, without a lock-delay in between. They look first of all, before any timer or response can have
+// informed them.
+func TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	for kind := range goLocks {
@@ -177,7 +176,7 @@ func pausedHolders(t *testing.T, c *Cluster, kind string) {
 	report(t, all)
 }
 
-// report prints how close it was.
+// report prints the smallest margins.
 func report(t *testing.T, all []*goPause) {
 	if len(all) == 0 {
 		return
@@ -189,8 +188,8 @@ func report(t *testing.T, all []*goPause) {
 	t.Logf("%d pauses: others had the lock at least %v after the holder's deadline; first looks came from %v after that on", len(all), margin, late)
 }
 
-// TestAHolderByGoThatWasPausedBrieflyStillHolds: a pause shorter than the TTL costs nothing.
-func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
+// TestGoClientLockIsStillHeldAfterABriefPause: a pause shorter than the TTL costs nothing.
+func TestGoClientLockIsStillHeldAfterABriefPause(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	for kind := range goLocks {
@@ -211,14 +210,14 @@ func TestAHolderByGoThatWasPausedBrieflyStillHolds(t *testing.T) {
 	}
 }
 
-// pausedBriefly pauses a holder for a second. The error says that the pause was too long to tell anything.
-func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderAnswer], kind, way, lock string) error {
+// pausedBriefly pauses a holder for a second. It is an error if the pause was too long for a result.
+func pausedBriefly(ctx context.Context, t *testing.T, h *child[goHolderReply], kind, way, lock string) error {
 	need.Got(h.ask(ctx, "acquire", kind, lock))(t)
-	need.OK(t, h.say("pause", way, lock))
+	need.OK(t, h.send("pause", way, lock))
 	need.OK(t, localcluster.AwaitStopped(h.cmd.Process.Pid))
 	Pass(t, time.Second)
 	need.OK(t, h.signal(syscall.SIGCONT))
-	first := need.Got(h.hear(ctx))(t)
+	first := need.Got(h.receive(ctx))(t)
 	inTime := time.Unix(0, first.Looked).Before(first.deadline().Add(-100 * time.Millisecond))
 	released := need.Got(h.ask(ctx, "release", way, lock))(t)
 	switch {

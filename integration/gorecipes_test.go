@@ -19,7 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// contender acquires something, as often as it is asked, and returns how to give it back.
+// contender acquires a lock or a permit at each call, and returns its release.
 type contender func(ctx context.Context) (release func() error, err error)
 
 // byGo contends by package client, with LockOptions.Recipe; limit 0: for a lock.
@@ -61,7 +61,7 @@ func byConsul(c *api.Client, name string, limit int) contender {
 	}
 }
 
-// won says that Consul's client has what it waited for.
+// won returns nil if Consul's client has what it waited for.
 func won(lost <-chan struct{}, err error) error {
 	if err == nil && lost == nil {
 		err = errors.New("not acquired in time")
@@ -79,7 +79,7 @@ func contenders(t *testing.T, c *Cluster, name string, limit int) []contender {
 	return all
 }
 
-// contest has contenders take turns, and returns how many were inside at a time at most.
+// contest has contenders hold in turns, and returns how many held at the same time at most.
 func contest(t *testing.T, all []contender, turns int) (most int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ReadyLimit)
@@ -120,16 +120,16 @@ func raise(peak *atomic.Int64, n int64) {
 	}
 }
 
-// TestGoAndConsulsClientExcludeEachOther: package client, with Recipe, and Consul's official client contend
+// TestLocksOfGoAndConsulsClientsExcludeEachOther: package client, with Recipe, and Consul's official client contend
 // for one lock at three nodes.
-func TestGoAndConsulsClientExcludeEachOther(t *testing.T) {
+func TestLocksOfGoAndConsulsClientsExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	most := contest(t, contenders(t, StartCluster(t, steadfast(Config{})), "shared", 0), 5)
 	expect.That(t, most == 1, "%d held the lock at a time, want 1", most)
 }
 
-// TestGoAndConsulsClientShareASemaphore is the same for a semaphore of three.
-func TestGoAndConsulsClientShareASemaphore(t *testing.T) {
+// TestSemaphoreIsSharedByGoAndConsulsClients is the same for a semaphore of three.
+func TestSemaphoreIsSharedByGoAndConsulsClients(t *testing.T) {
 	t.Parallel()
 	const limit = 3
 	c := StartCluster(t, steadfast(Config{}))
@@ -142,8 +142,8 @@ func TestGoAndConsulsClientShareASemaphore(t *testing.T) {
 	}
 }
 
-// TestGoAndConsulsClientSeeEachOther: each sees what the other holds, and what it says of it.
-func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
+// TestLocksOfGoAndConsulsClientsAreShownToEachOther: each sees what the other holds, and its description.
+func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	ours, theirs := goClient(t, client.Config{Servers: []string{c.Nodes[0].URL()}}), consulClient(t, c.Nodes[1])
@@ -187,7 +187,7 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	}
 	expect.That(t, slices.Contains(keys, "semaphore/both/"+permit.Session()) && len(keys) == 3,
 		"Consul's client sees %v, want the list and two contenders, one of them %s", keys, permit.Session())
-	// Somebody ends our session: Consul's client gets the permit, and ours learns that it has none.
+	// Our session is destroyed: Consul's client gets the permit, and ours learns that it has none.
 	need.OK(t, second(theirs.Session().Destroy(permit.Session(), nil)))
 	another := need.Got(theirs.SemaphorePrefix("semaphore/both", 2))(t)
 	need.OK(t, won(another.Acquire(nil)))
@@ -201,9 +201,9 @@ func TestGoAndConsulsClientSeeEachOther(t *testing.T) {
 	need.OK(t, another.Release())
 }
 
-// TestTheLockCommandTakesPartInConsulsRecipes: what rollcall lock and semaphore hold with --recipe,
+// TestLockCommandTakesPartInConsulsRecipes: what rollcall lock and semaphore hold with --recipe,
 // Consul's client waits for.
-func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
+func TestLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	for name, args := range map[string][]string{
@@ -214,7 +214,7 @@ func TestTheLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 			t.Parallel()
 			args = append(args, "--addr", c.Nodes[0].URL(), "--", "sh", "-c", "echo runs; sleep 2; echo ends")
 			p := need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
-			p.said(t, "runs")
+			p.awaitLine(t, "runs")
 			limit := map[string]int{"lock": 0, "semaphore": 1}[name]
 			release := need.Got(byConsul(consulClient(t, c.Nodes[1]), "job", limit)(t.Context()))(t)
 			expect.Equal(t, p.Output(t), "runs\nends\n", "Consul's client has it while the command says")

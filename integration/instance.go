@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Instance is what tests register and read back: the part of Eureka's document that they look at.
+// Instance is what tests register and read back: the part of Eureka's document that they examine.
 type Instance struct {
 	App, ID  string
 	Status   string // empty: UP
@@ -46,27 +46,27 @@ func path(app, id string) string {
 }
 
 // Register registers i at the node.
-func (n *Node) Register(i Instance) Answer {
+func (n *Node) Register(i Instance) Response {
 	return n.Do(Request{Method: http.MethodPost, Path: "/eureka/apps/" + url.PathEscape(i.App), Body: i.document(), ContentType: "application/json"})
 }
 
 // Renew sends a heartbeat.
-func (n *Node) Renew(app, id string) Answer {
+func (n *Node) Renew(app, id string) Response {
 	return n.Do(Request{Method: http.MethodPut, Path: path(app, id)})
 }
 
-// Cancel takes an instance out.
-func (n *Node) Cancel(app, id string) Answer {
+// Cancel cancels an instance.
+func (n *Node) Cancel(app, id string) Response {
 	return n.Do(Request{Method: http.MethodDelete, Path: path(app, id)})
 }
 
 // Override forces a status, as an operator does.
-func (n *Node) Override(app, id, status string) Answer {
+func (n *Node) Override(app, id, status string) Response {
 	return n.Do(Request{Method: http.MethodPut, Path: path(app, id) + "/status?value=" + status})
 }
 
 // EndOverride ends a forced status.
-func (n *Node) EndOverride(app, id string) Answer {
+func (n *Node) EndOverride(app, id string) Response {
 	return n.Do(Request{Method: http.MethodDelete, Path: path(app, id) + "/status"})
 }
 
@@ -87,15 +87,15 @@ type Listed struct {
 
 // Lookup reads one instance; nil without an error means that the node says 404.
 func (n *Node) Lookup(app, id string) (*Listed, error) {
-	answer := n.Get(path(app, id))
-	switch answer.Status {
+	response := n.Get(path(app, id))
+	switch response.Status {
 	case http.StatusNotFound:
 		return nil, nil
 	case http.StatusOK:
 	default:
-		return nil, answer.failure(n, app+"/"+id)
+		return nil, response.failure(n, app+"/"+id)
 	}
-	instance, err := ParseInstance(answer.Body)
+	instance, err := ParseInstance(response.Body)
 	return &instance, err
 }
 
@@ -114,11 +114,11 @@ func (n *Node) Listing() (map[string]Listed, error) { return n.ListingOf("/eurek
 
 // ListingOf is Listing for any path that answers with an applications document.
 func (n *Node) ListingOf(path string) (map[string]Listed, error) {
-	answer := n.Get(path)
-	if answer.Status != http.StatusOK {
-		return nil, answer.failure(n, path)
+	response := n.Get(path)
+	if response.Status != http.StatusOK {
+		return nil, response.failure(n, path)
 	}
-	return ParseListing(answer.Body)
+	return ParseListing(response.Body)
 }
 
 // ParseListing decodes an applications document: instances by id.

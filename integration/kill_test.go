@@ -42,7 +42,7 @@ func killLeader(t *testing.T, c *Cluster, l *load) {
 	l.awaitProgress(t)
 }
 
-func TestLeaderKilledAgainAndAgain(t *testing.T) {
+func TestLeaderKilledAgainAndAgainLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	l := startLoad(t, 10, 40, 8, c.Others(c.Leader()))
@@ -54,13 +54,13 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// mustRegister registers an instance and expects success, in the end: what is refused was not done, and what was not
-// answered in time may be done twice.
+// mustRegister registers an instance and expects success in the end: a refused registration was not done, and one that
+// was not answered in time may be done twice.
 func mustRegister(t *testing.T, n *Node, i Instance) {
 	t.Helper()
 	err := untilTaken(func() error {
-		if answer := n.Register(i); answer.Status != 204 {
-			return answer.failure(n, fmt.Sprintf("register %s/%s, want 204", i.App, i.ID))
+		if response := n.Register(i); response.Status != 204 {
+			return response.failure(n, fmt.Sprintf("register %s/%s, want 204", i.App, i.ID))
 		}
 		return nil
 	})
@@ -68,11 +68,11 @@ func mustRegister(t *testing.T, n *Node, i Instance) {
 }
 
 // mustTake expects a node to do something that may be done twice, as mustRegister does.
-func mustTake(t *testing.T, n *Node, what string, act func() Answer) {
+func mustTake(t *testing.T, n *Node, what string, act func() Response) {
 	t.Helper()
 	err := untilTaken(func() error {
-		if answer := act(); answer.Outcome() != Done {
-			return answer.failure(n, what)
+		if response := act(); response.Outcome() != Done {
+			return response.failure(n, what)
 		}
 		return nil
 	})
@@ -82,21 +82,21 @@ func mustTake(t *testing.T, n *Node, what string, act func() Answer) {
 // mustOverride forces a status, as an operator does.
 func mustOverride(t *testing.T, n *Node, app, id, status string) {
 	t.Helper()
-	mustTake(t, n, fmt.Sprintf("override %s/%s", app, id), func() Answer { return n.Override(app, id, status) })
+	mustTake(t, n, fmt.Sprintf("override %s/%s", app, id), func() Response { return n.Override(app, id, status) })
 }
 
-// mustCancel takes an instance out that is there. What was not answered in time may have been done: then there is nothing
-// to cancel any more.
+// mustCancel cancels a registered instance. A cancel that was not answered in time may have been done: then the
+// instance is not registered any more.
 func mustCancel(t *testing.T, n *Node, app, id string) {
 	t.Helper()
 	unknown := false
-	mustTake(t, n, fmt.Sprintf("cancel %s/%s", app, id), func() Answer {
-		answer := n.Cancel(app, id)
-		if unknown && answer.Outcome() == NotFound {
-			return Answer{Status: http.StatusOK}
+	mustTake(t, n, fmt.Sprintf("cancel %s/%s", app, id), func() Response {
+		response := n.Cancel(app, id)
+		if unknown && response.Outcome() == NotFound {
+			return Response{Status: http.StatusOK}
 		}
-		unknown = unknown || answer.Outcome() == Unknown
-		return answer
+		unknown = unknown || response.Outcome() == Unknown
+		return response
 	})
 }
 
@@ -112,10 +112,10 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 	return listing
 }
 
-func TestWholeClusterKilledNobodyEvicted(t *testing.T) {
+func TestClusterThatIsKilledAsAWholeEvictsNoLiveInstance(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		const lease, mortal = 10, 6 // seconds: of those who renew, and of the dead one
+		const lease, mortal = 10, 6 // seconds: of the instances that renew, and of the dead one
 		cfg := fewer(ap, 2)
 		if ap {
 			cfg.Settings = map[string]string{"data.sync": "always"}
@@ -130,8 +130,8 @@ func TestWholeClusterKilledNobodyEvicted(t *testing.T) {
 		back := time.Now()
 		c.Start()
 
-		// Those that went on trying are all there; the one that died with the cluster gets a whole
-		// lease after the outage, and then goes.
+		// Instances that went on renewing are all listed; the one that died with the cluster has a whole lease after
+		// the outage, and is then evicted.
 		awaitEviction(t, c, "dead", mortal, back)
 		l.stop()
 		l.check(t, c.Nodes)
@@ -150,9 +150,9 @@ func awaitEviction(t *testing.T, c *Cluster, id string, lease int, from time.Tim
 	t.Logf("%s went %v after the end of its lease of %d s", id, late, lease)
 }
 
-// TestARestartedNodeBringsNoDeadInstanceBack: an instance dies while one of two nodes without consensus is
+// TestWithoutConsensusARestartedNodeBringsNoDeadInstanceBack: an instance dies while one of two nodes without consensus is
 // down. Its lease there is as young as when the node stopped.
-func TestARestartedNodeBringsNoDeadInstanceBack(t *testing.T) {
+func TestWithoutConsensusARestartedNodeBringsNoDeadInstanceBack(t *testing.T) {
 	t.Parallel()
 	const lease = 10
 	awayWhileOneDies(t, lease, 0, func(t *testing.T, away *Node) func() {
@@ -165,12 +165,12 @@ func TestARestartedNodeBringsNoDeadInstanceBack(t *testing.T) {
 	})
 }
 
-// restartedOldLeasesRound has a node away in each way, with leases long enough for comparisons to tell them.
+// restartedOldLeasesRound takes a node away in each way, with leases long enough for comparisons to show them.
 func restartedOldLeasesRound(t *testing.T) {
-	const lease, settled = 12, 11 * time.Second
+	const lease, lived = 12, 11 * time.Second
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
-		awayWhileOneDies(t, lease, settled, func(t *testing.T, away *Node) func() {
+		awayWhileOneDies(t, lease, lived, func(t *testing.T, away *Node) func() {
 			away.Kill()
 			return func() {
 				away.Start(t)
@@ -180,16 +180,16 @@ func restartedOldLeasesRound(t *testing.T) {
 	})
 	t.Run("paused", func(t *testing.T) {
 		t.Parallel()
-		awayWhileOneDies(t, lease, settled, func(t *testing.T, away *Node) func() {
+		awayWhileOneDies(t, lease, lived, func(t *testing.T, away *Node) func() {
 			away.Pause(t)
 			return func() { away.Resume(t) }
 		})
 	})
 }
 
-// awayWhileOneDies has three instances live for a time at two nodes. Then one node goes away, and one
-// instance dies. When the other node has evicted it, the first comes back, and nobody may list the dead one
-// at the other node again, or lose one that lives.
+// awayWhileOneDies has three instances live for a time at two nodes. Then one node goes away, and one instance dies.
+// When the other node has evicted it, the first comes back. The other node must not list the dead one again, and
+// neither node may lose one that lives.
 func awayWhileOneDies(t *testing.T, lease int, lived time.Duration, leave func(*testing.T, *Node) (comeBack func())) {
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"replication.digest-interval": "1s", "data.sync": "always", "replication.max-delay": "2s"}})
 	away, stays := c.Nodes[0], c.Nodes[1]
@@ -214,7 +214,7 @@ func awayWhileOneDies(t *testing.T, lease int, lived time.Duration, leave func(*
 }
 
 // TestLeaderStopsGracefullyUnderLoad stops the leader as a service manager does: it hands leadership
-// over, answers who waits, and nothing that was acknowledged is lost.
+// over, responds to all waiting callers, and nothing that was acknowledged is lost.
 func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -232,9 +232,9 @@ func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
-// TestANodeWithoutConsensusStopsGracefullyUnderLoad: what it acknowledged and has not told yet it has on
-// disk, and tells it when it is back.
-func TestANodeWithoutConsensusStopsGracefullyUnderLoad(t *testing.T) {
+// TestWithoutConsensusANodeStopsGracefullyUnderLoad: what it acknowledged and has not replicated yet is on its disk,
+// and is replicated when the node is back.
+func TestWithoutConsensusANodeStopsGracefullyUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"replication.max-delay": "2s", "data.sync": "none"}})
 	l := startLoad(t, 10, 10, 4, c.Nodes)
@@ -260,7 +260,7 @@ var soakRounds = []struct {
 	round func(*testing.T)
 }{
 	{"leader killed", leaderKilledRound},
-	{"delayed answers", delayedAnswersRound},
+	{"delayed answers", delayedResponsesRound},
 	{"bit flips", bitFlipsRound},
 	{"two removals at once", twoRemovalsRound},
 	{"all nodes paused, slow disks", allPausedRound},

@@ -17,24 +17,24 @@ type stockClient interface {
 	// Start registers the instance, with a lease of so many seconds, at a service URL and begins to renew
 	// and to fetch.
 	Start(url, app, id string, lease int) error
-	// Discover is the client's own picture of an application: status by instance id.
+	// Discover is the client's copy of an application: status by instance id.
 	Discover(app string) (map[string]string, error)
-	// Override forces the instance's status, and Restore ends that. Clients without such a call
+	// Override forces the instance's status, and Restore ends the override. Clients without such a call
 	// answer errNoCall, and an operator does it.
 	Override(status string) error
 	Restore() error
-	// Stop takes the instance out.
+	// Stop cancels the instance.
 	Stop() error
 }
 
 var errNoCall = errors.New("the client has no call for that")
 
-// clientLimit is how long a client may take to start, or until an effect shows: ten times and more what it takes
-// where nothing else runs. Three Java virtual machines that start beside other tests on two cores take a minute.
+// clientLimit is how long a client may take to start, or until an effect shows: at least ten times the time on an idle
+// machine. Three Java virtual machines that start beside other tests on two cores take a minute.
 const clientLimit = 5 * time.Minute
 
 // testLifeCycle runs a client through its life, once against the leader and once against a
-// follower, and looks at every node after each step; and once more without consensus.
+// follower, and checks every node after each step; and once more without consensus.
 func testLifeCycle(t *testing.T, newClient func(*testing.T) stockClient) {
 	c := StartCluster(t, steadfast(Config{})) // some calls the client makes once
 	leader := c.Leader()
@@ -57,8 +57,8 @@ func testLifeCycle(t *testing.T, newClient func(*testing.T) stockClient) {
 	})
 }
 
-// testLifeWithoutConsensus looks at a client also through the other node of its datacenter, and through
-// another datacenter, of the other mode, from where an operator overrides it.
+// testLifeWithoutConsensus checks a client also at the other node of its datacenter, and at another datacenter, of the
+// other mode, where an operator overrides it.
 func testLifeWithoutConsensus(t *testing.T, client stockClient) {
 	d := StartUnlikeDatacenters(t, Config{AP: true, Nodes: 2}, Config{Nodes: 1})
 	c := &Cluster{Nodes: d.Nodes(), t: t}
@@ -110,7 +110,7 @@ func (l *lifeCycle) heartbeats(t *testing.T) {
 	}
 }
 
-// outlivesItsLease: every node hears of heartbeats for longer than one lease.
+// outlivesItsLease: every node receives renewals for longer than one lease.
 func (l *lifeCycle) outlivesItsLease(t *testing.T) {
 	for _, n := range l.Nodes {
 		Eventually(t, 10*time.Duration(l.lease)*time.Second, fmt.Sprintf("node %s sees %s renewed for longer than a lease", n.Name, l.id), func() error {
@@ -130,12 +130,12 @@ func (l *lifeCycle) outlivesItsLease(t *testing.T) {
 	}
 }
 
-// registersAgain: an instance that was taken out comes back, because its heartbeat is answered 404
+// registersAgain: an instance that was canceled comes back, because its heartbeat is answered 404
 // in a form that the client understands.
 func (l *lifeCycle) registersAgain(t *testing.T) {
 	before := map[*Node]int64{}
 	for _, n := range l.Nodes {
-		instance, err := taken(func() (*Listed, error) { return n.Lookup(l.app, l.id) })
+		instance, err := readUntilTaken(func() (*Listed, error) { return n.Lookup(l.app, l.id) })
 		need.That(t, err == nil && instance != nil, "node %s shows %v, %v, want the instance", n.Name, instance, err)
 		before[n] = instance.LeaseInfo.Registered
 	}
@@ -167,8 +167,7 @@ func (l *lifeCycle) isRestored(t *testing.T) {
 	l.seen(t, l.id, "UP")
 }
 
-// override has the client force its status, or an operator where that is to be, or the client has no
-// call for it.
+// override has the client force its status, or an operator if there is one or the client has no call for it.
 func (l *lifeCycle) override(status string) error {
 	err := errNoCall
 	if l.operator == nil {
@@ -176,7 +175,7 @@ func (l *lifeCycle) override(status string) error {
 	}
 	if errors.Is(err, errNoCall) {
 		n := cmp.Or(l.operator, l.through)
-		err = unrefused(func() Answer { return n.Override(l.app, l.id, status) }).is(200)
+		err = untilNotRefused(func() Response { return n.Override(l.app, l.id, status) }).is(200)
 	}
 	return err
 }
@@ -189,7 +188,7 @@ func (l *lifeCycle) restore() error {
 	}
 	if errors.Is(err, errNoCall) {
 		n := cmp.Or(l.operator, l.through)
-		err = unrefused(func() Answer { return n.EndOverride(l.app, l.id) }).is(200)
+		err = untilNotRefused(func() Response { return n.EndOverride(l.app, l.id) }).is(200)
 	}
 	return err
 }
@@ -199,9 +198,9 @@ func (l *lifeCycle) stops(t *testing.T) {
 	l.everywhere(t, "")
 }
 
-// is returns nil if the answer has a status.
-func (a Answer) is(status int) error {
-	return unless(a.Status == status, "%v, want %d", a, status)
+// is returns nil if the response has a status.
+func (r Response) is(status int) error {
+	return unless(r.Status == status, "%v, want %d", r, status)
 }
 
 // everywhere waits until all nodes show the instance with a status; "" means not at all.

@@ -93,12 +93,12 @@ func (h *history) run(ctx context.Context, client int, nodes []*Node) {
 		c := call{action: action(rand.IntN(3)), key: fmt.Sprintf("key-%d", rand.IntN(historyKeys)), value: int(h.next.Add(1))}
 		began := time.Since(h.began)
 		r := c.perform(nodes[rand.IntN(len(nodes))])
-		h.note(client, c, r, began, time.Since(h.began))
+		h.add(client, c, r, began, time.Since(h.began))
 	}
 }
 
-// note keeps an operation, unless it certainly did nothing and told nothing.
-func (h *history) note(client int, c call, r reply, began, ended time.Duration) {
+// add keeps an operation, unless it certainly changed nothing and returned nothing.
+func (h *history) add(client int, c call, r reply, began, ended time.Duration) {
 	if r.outcome == Refused || c.action == read && r.outcome == Unknown {
 		return
 	}
@@ -181,7 +181,7 @@ func TestHistoriesUnderKillsAreLinearizable(t *testing.T) {
 	}
 }
 
-// visualizeAs writes the history where a person can look at it.
+// visualizeAs writes the history as a page for people, and returns its path.
 func visualizeAs(t *testing.T, model porcupine.Model, info porcupine.LinearizationInfo) string {
 	t.Helper()
 	file, err := os.CreateTemp("", "rollcall-history-*.html")
@@ -195,7 +195,7 @@ func visualizeAs(t *testing.T, model porcupine.Model, info porcupine.Linearizati
 	return "open " + file.Name()
 }
 
-func TestInstanceModelFindsAStaleRead(t *testing.T) {
+func TestLinearizabilityModelFindsAStaleRead(t *testing.T) {
 	stale := []porcupine.Operation{
 		{ClientId: 1, Input: call{action: register, key: "k", value: 1}, Output: reply{}, Call: 0, Return: 1},
 		{ClientId: 1, Input: call{action: cancel, key: "k"}, Output: reply{}, Call: 2, Return: 3},

@@ -14,11 +14,11 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
-// load works on a cluster through the nodes it is told to use, and remembers what was acknowledged:
+// load works on a cluster through the nodes that use names, and records what was acknowledged:
 // keepers register one instance each and keep it alive; churners register new ids all the time, and
 // cancel every second one at once and the others when they have mostChurned. With consensus every call
 // goes to another node. Without it a worker stays with its node until that fails, as stock clients do,
-// for the others hear of everything later.
+// because the others receive everything later.
 type load struct {
 	lease   int  // duration of kept instances, seconds; they are renewed five times in it
 	sticky  bool // a worker stays with its node
@@ -39,7 +39,7 @@ type fate int
 
 const (
 	open    fate = iota // some outcome is unknown: anything may hold
-	present             // registered for certain, never asked to go
+	present             // registered for certain, never canceled
 	absent              // cancelled for certain
 )
 
@@ -60,21 +60,21 @@ func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load 
 	t.Cleanup(l.stop)
 	l.use(nodes)
 	for i := range keepers {
-		l.workers.Go(func() { l.worker().keep(ctx, fmt.Sprintf("kept-%d", i)) })
+		l.workers.Go(func() { l.worker().keepRegistered(ctx, fmt.Sprintf("kept-%d", i)) })
 	}
 	for i := range churners {
 		l.workers.Go(func() { l.worker().churn(ctx, fmt.Sprintf("churn-%d", i)) })
 	}
 	Eventually(t, ReadyLimit, "kept instances are registered", func() error {
-		return notYet(l.settled("kept-"), keepers)
+		return notYet(l.decided("kept-"), keepers)
 	})
 	return l
 }
 
-// use says which nodes the load goes through from now on.
+// use sets the nodes that the load goes through from now on.
 func (l *load) use(nodes []*Node) { l.nodes.Store(&nodes) }
 
-// stop ends the load and waits until nobody has a call open.
+// stop ends the load and waits until no call is under way.
 func (l *load) stop() {
 	l.cancel()
 	l.workers.Wait()
@@ -85,11 +85,11 @@ func (l *load) node() *Node {
 	return nodes[rand.IntN(len(nodes))]
 }
 
-// worker is one of those who make the load.
+// worker is one client of the load.
 type worker struct {
 	*load
-	at    *Node // where it stays; nil: anywhere
-	moves int   // how often it went to another node: without consensus, that may not have heard of everything
+	at    *Node // the node of a sticky worker; nil: any
+	moves int   // how often it went to another node: without consensus the other node may not have received everything
 }
 
 func (l *load) worker() *worker { return &worker{load: l} }
@@ -118,13 +118,13 @@ func (w *worker) move() {
 	w.at = nodes[rand.IntN(len(nodes))]
 }
 
-// heed counts the outcome of a call and returns it, and moves away from a node that failed. That a node
-// calls the request itself wrong is not among the outcomes.
-func (w *worker) heed(what string, answer Answer) Outcome {
-	outcome := answer.Outcome()
+// countOutcome counts the outcome of a call and returns it, and moves away from a node that failed. A response that
+// calls the request itself wrong fails the load.
+func (w *worker) countOutcome(what string, response Response) Outcome {
+	outcome := response.Outcome()
 	w.count(what, outcome)
-	if answer.Status/100 == 4 && outcome != NotFound {
-		w.fail("%s: %v", what, answer)
+	if response.Status/100 == 4 && outcome != NotFound {
+		w.fail("%s: %v", what, response)
 	}
 	if w.sticky && outcome != Done && outcome != NotFound {
 		w.move()
@@ -152,8 +152,8 @@ func (l *load) decide(id string, f fate) {
 	l.fates[id] = f
 }
 
-// settled counts the ids with a prefix whose fate is decided.
-func (l *load) settled(prefix string) int {
+// decided counts the ids with a prefix whose fate is decided.
+func (l *load) decided(prefix string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -170,16 +170,16 @@ func (l *load) settled(prefix string) int {
 func (l *load) awaitProgress(t *testing.T) {
 	t.Helper()
 	const some = 150
-	goal := l.settled("churn-") + some
+	goal := l.decided("churn-") + some
 	Eventually(t, ReadyLimit, "the load makes progress", func() error {
-		if err := notYet(l.settled("churn-"), goal); err != nil {
+		if err := notYet(l.decided("churn-"), goal); err != nil {
 			return fmt.Errorf("%w; %s", err, l.summary())
 		}
 		return nil
 	})
 }
 
-// summary says what came of the calls, and the first failures.
+// summary shows the outcomes of the calls, and the first failures.
 func (l *load) summary() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,10 +192,10 @@ func (l *load) fail(format string, args ...any) {
 	l.failures = append(l.failures, fmt.Sprintf(format, args...))
 }
 
-// keep registers one instance and renews it. From its first acknowledged registration on it must
-// never be told that it is gone, but where it comes new without consensus: then it registers again, as
+// keepRegistered registers one instance and renews it. After its first acknowledged registration a renewal must never
+// be answered 404, except by a node that the worker has just moved to without consensus: then it registers again, as
 // stock clients do.
-func (w *worker) keep(ctx context.Context, id string) {
+func (w *worker) keepRegistered(ctx context.Context, id string) {
 	if !w.register(ctx, id) {
 		return
 	}
@@ -204,14 +204,14 @@ func (w *worker) keep(ctx context.Context, id string) {
 	renewEvery := time.Duration(w.lease) * time.Second / 5
 	for wait := renewEvery; pause(ctx, wait); {
 		node := w.node()
-		answer := node.Renew("KEPT", id)
+		response := node.Renew("KEPT", id)
 		known := w.moves == knownAt
-		switch w.heed("renew", answer) {
+		switch w.countOutcome("renew", response) {
 		case Done:
 			knownAt, wait = w.moves, renewEvery
 		case NotFound:
 			if known {
-				w.fail("%s was evicted though it was kept alive: a renewal through %s was answered %v", id, node.Name, answer)
+				w.fail("%s was evicted though it was kept alive: a renewal through %s was answered %v", id, node.Name, response)
 				return
 			}
 			if !w.register(ctx, id) {
@@ -227,7 +227,7 @@ func (w *worker) keep(ctx context.Context, id string) {
 // register registers a kept instance, and says whether that was done before the load ended.
 func (w *worker) register(ctx context.Context, id string) bool {
 	for pause(ctx, 0) {
-		if w.heed("keeper's register", w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease})) == Done {
+		if w.countOutcome("keeper's register", w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease})) == Done {
 			return true
 		}
 		pause(ctx, retryAfter)
@@ -241,7 +241,7 @@ func (w *worker) churn(ctx context.Context, name string) {
 	var left []churned
 	for i := 0; pause(ctx, churnEvery); i++ {
 		id := fmt.Sprintf("%s-%d", name, i)
-		if w.heed("register", w.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600})) != Done {
+		if w.countOutcome("register", w.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600})) != Done {
 			continue
 		}
 		w.decide(id, present)
@@ -267,16 +267,16 @@ type churned struct {
 // no longer be.
 func (w *worker) cancelOne(ctx context.Context, c churned) {
 	for {
-		answer := w.node().Cancel("CHURN", c.id)
+		response := w.node().Cancel("CHURN", c.id)
 		known := w.moves == c.knownAt
-		switch outcome := w.heed("cancel", answer); {
+		switch outcome := w.countOutcome("cancel", response); {
 		case outcome == Done:
 			w.decide(c.id, absent)
 			return
 		case outcome == NotFound && known:
-			w.fail("%s was acknowledged, and its first cancel answered %v", c.id, answer)
+			w.fail("%s was acknowledged, and its first cancel answered %v", c.id, response)
 			return
-		case outcome != Refused: // without consensus, the node may not have heard of it
+		case outcome != Refused: // without consensus, the registration may not have reached the node
 			w.decide(c.id, open)
 			return
 		case !pause(ctx, retryAfter):

@@ -55,9 +55,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// runMore runs three tests at a time on two processors, unless -parallel says how many. They often wait
-// for what servers do by their clocks, but each has a cluster, and more of them would keep leases from
-// being renewed in time.
+// runMore runs three tests at a time on two processors, unless -parallel says how many. They often wait for the
+// servers' clocks, but each has a cluster, and with more of them leases would not be renewed in time.
 func runMore() error {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

@@ -25,8 +25,8 @@ func (c *counter) write(n *Node, key string, done <-chan struct{}) {
 		c.mu.Lock()
 		next := len(c.acked)
 		c.mu.Unlock()
-		answer := n.Do(Request{Method: http.MethodPut, Path: "/v1/kv/" + key, Body: []byte(strconv.Itoa(next))})
-		if answer.Status == http.StatusOK {
+		response := n.Do(Request{Method: http.MethodPut, Path: "/v1/kv/" + key, Body: []byte(strconv.Itoa(next))})
+		if response.Status == http.StatusOK {
 			c.mu.Lock()
 			c.acked = append(c.acked, time.Now())
 			c.mu.Unlock()
@@ -39,8 +39,8 @@ func (c *counter) write(n *Node, key string, done <-chan struct{}) {
 	}
 }
 
-// behind says how long before a time the first value was acknowledged that a reader should have seen
-// in the place of the one it got; 0: it got the newest of that time.
+// behind is how long before a time the value after the one that a reader got was acknowledged; 0: the reader got the
+// newest value of that time.
 func (c *counter) behind(got int, asOf time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,22 +50,22 @@ func (c *counter) behind(got int, asOf time.Time) time.Duration {
 	return max(0, asOf.Sub(c.acked[got+1]))
 }
 
-// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores what it is told late
-// and hears the leader all the time.
+// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores entries late and receives the leader's
+// heartbeats in time.
 func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	leader := c.Leader()
 	slow := c.Others(leader)[0]
 	slow.Settings["test.sync-delay"] = "300ms"
-	for again := true; again; again = leader == slow { // it is to follow; as a leader it would prove nothing
+	for again := true; again; again = leader == slow { // it must follow; as a leader it would prove nothing
 		slow.Stop(t)
 		slow.Start(t)
 		slow.WaitReady(t)
 		leader = c.Leader()
 	}
 
-	const maxStale = 100 * time.Millisecond // what it has is older most of the time, and not so old that it refuses to wait for the rest
+	const maxStale = 100 * time.Millisecond // its state is older most of the time, but not so old that it refuses to wait for the rest
 	var count counter
 	var writer sync.WaitGroup
 	done := make(chan struct{})
@@ -76,13 +76,13 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	began := time.Now()
 	for end := began.Add(8 * time.Second); time.Now().Before(end) || (late == 0 || kept == 0) && time.Since(began) < ReadyLimit; {
 		asked := time.Now()
-		answer := slow.Get("/v1/kv/n?raw&stale")
-		if answer.Status != http.StatusOK {
+		response := slow.Get("/v1/kv/n?raw&stale")
+		if response.Status != http.StatusOK {
 			continue
 		}
-		got, err := strconv.Atoi(string(answer.Body))
-		need.OKf(t, err, "%q", answer.Body)
-		contact, err := strconv.Atoi(answer.Header.Get("X-Consul-LastContact"))
+		got, err := strconv.Atoi(string(response.Body))
+		need.OKf(t, err, "%q", response.Body)
+		contact, err := strconv.Atoi(response.Header.Get("X-Consul-LastContact"))
 		need.OKf(t, err, "X-Consul-LastContact")
 		if by := count.behind(got, asked); by > time.Duration(contact+1)*time.Millisecond {
 			t.Fatalf("X-Consul-LastContact is %d ms, but the value is of %v ago", contact, by)
@@ -90,13 +90,13 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 			late++
 		}
 		asked = time.Now()
-		// What it has is too old, so it asks the leader, and waits until it has what the leader has.
-		answer = slow.Get("/v1/kv/n?raw&max_stale=" + maxStale.String())
-		if answer.Status != http.StatusOK {
+		// Its state is too old, so it asks the leader, and waits until it has the leader's state.
+		response = slow.Get("/v1/kv/n?raw&max_stale=" + maxStale.String())
+		if response.Status != http.StatusOK {
 			continue
 		}
-		if got, err = strconv.Atoi(string(answer.Body)); err != nil {
-			t.Fatalf("%q: %v", answer.Body, err)
+		if got, err = strconv.Atoi(string(response.Body)); err != nil {
+			t.Fatalf("%q: %v", response.Body, err)
 		}
 		by := count.behind(got, asked)
 		need.That(t, by <= maxStale, "max_stale=%v was answered with a value of %v ago", maxStale, by)

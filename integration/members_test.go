@@ -16,8 +16,8 @@ import (
 // have kept up before.
 const voteLimit = 100 * time.Second
 
-// TestNodeThatLostItsDataComesBackAfterItWasRemoved does what docs/operations.md tells operators to do.
-func TestNodeThatLostItsDataComesBackAfterItWasRemoved(t *testing.T) {
+// TestMemberThatLostItsDataComesBackAfterItsRemoval does what docs/operations.md tells operators to do.
+func TestMemberThatLostItsDataComesBackAfterItsRemoval(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{})) // two nodes that run cannot do without one of them
 	leader := c.Leader()

@@ -59,15 +59,15 @@ func TestMinorityRefusesWritesAndLinearizableReads(t *testing.T) {
 // said to be, or nothing was done.
 func mustNotAcknowledge(t *testing.T, n *Node) {
 	t.Helper()
-	answer := n.Register(Instance{App: "CAUGHT", ID: "caught"})
-	switch answer.Status {
+	response := n.Register(Instance{App: "CAUGHT", ID: "caught"})
+	switch response.Status {
 	case http.StatusServiceUnavailable:
 	case http.StatusGatewayTimeout:
-		expect.Equal(t, answer.Header.Get("X-Rollcall-Outcome"), "unknown", "a write caught by the loss: X-Rollcall-Outcome")
+		expect.Equal(t, response.Header.Get("X-Rollcall-Outcome"), "unknown", "a write caught by the loss: X-Rollcall-Outcome")
 	default:
-		t.Errorf("a write caught by the loss: %v, want 503 or 504", answer)
+		t.Errorf("a write caught by the loss: %v, want 503 or 504", response)
 	}
-	t.Logf("a write caught by the loss was answered %v", answer)
+	t.Logf("a write caught by the loss was answered %v", response)
 }
 
 // mustKnowNoLeader waits until a node has noticed that its majority is gone. It does so within noticeAfter, which a
@@ -83,7 +83,7 @@ func mustKnowNoLeader(t *testing.T, n *Node) {
 	})
 }
 
-// refused is what a node without a majority must not do: every route that writes, and reads that
+// refused are the requests that a node without a majority must refuse: every route that writes, and reads that
 // must be linearizable.
 var refused = []Request{
 	{Method: http.MethodPost, Path: "/eureka/apps/REFUSED", Body: Instance{App: "REFUSED", ID: "refused"}.document(), ContentType: "application/json"},
@@ -101,42 +101,42 @@ var refused = []Request{
 	{Path: "/eureka/apps?consistency=linearizable"},
 }
 
-// mustRefuse sends them all at once, and reports how long the slowest answer took: the promise is one
+// mustRefuse sends them all at once, and logs how long the slowest response took: the promise is one
 // second from arrival, which a busy test machine cannot hold the server to.
 func mustRefuse(t *testing.T, n *Node) {
 	t.Helper()
-	answers := make([]Answer, len(refused))
+	answers := make([]Response, len(refused))
 	var calls sync.WaitGroup
 	for i, r := range refused {
 		calls.Go(func() { answers[i] = n.Do(r) })
 	}
 	calls.Wait()
 	var slowest time.Duration
-	for i, answer := range answers {
-		expect.That(t, answer.Status == http.StatusServiceUnavailable, "%s %s without a majority: %v, want 503", refused[i].Method, refused[i].Path, answer)
-		slowest = max(slowest, answer.Took)
+	for i, response := range answers {
+		expect.That(t, response.Status == http.StatusServiceUnavailable, "%s %s without a majority: %v, want 503", refused[i].Method, refused[i].Path, response)
+		slowest = max(slowest, response.Took)
 	}
 	t.Logf("%d calls were refused within %v", len(answers), slowest)
 }
 
-// mustServeStale expects an answer that says how old it is and shows what was there before.
+// mustServeStale expects a response that has its age and shows the earlier state.
 func mustServeStale(t *testing.T, n *Node, resource string) {
 	t.Helper()
-	answer := n.Get(resource)
-	need.OKf(t, answer.is(200), "%s", resource)
-	expect.Equal(t, answer.Header.Get("X-Rollcall-Consistency"), "stale", "%s: X-Rollcall-Consistency", resource)
-	mustAge(t, n, resource, answer)
-	_, listed := need.Got(ParseListing(answer.Body))(t)["before"]
-	expect.That(t, listed, "%s does not show what was registered before the loss: %s", resource, answer.Body)
+	response := n.Get(resource)
+	need.OKf(t, response.is(200), "%s", resource)
+	expect.Equal(t, response.Header.Get("X-Rollcall-Consistency"), "stale", "%s: X-Rollcall-Consistency", resource)
+	mustAge(t, n, resource, response)
+	_, listed := need.Got(ParseListing(response.Body))(t)["before"]
+	expect.That(t, listed, "%s does not show what was registered before the loss: %s", resource, response.Body)
 }
 
-// mustAge expects that the answer's age grows with the time, by which a reader can tell how long ago the
-// node heard of a leader. (How long that was nobody outside can tell to the millisecond: what a leader
-// sends before its end may be received after it.)
-func mustAge(t *testing.T, n *Node, resource string, answer Answer) {
+// mustAge expects that the response's age grows with the time, from which a reader knows when the node last had contact
+// with a leader. (From outside that time is not known to the millisecond: a message that a leader sent before its end
+// may be received after it.)
+func mustAge(t *testing.T, n *Node, resource string, response Response) {
 	t.Helper()
 	received := time.Now()
-	before, err := ageOf(answer)
+	before, err := ageOf(response)
 	need.OKf(t, err, "%s", resource)
 	Eventually(t, ReadyLimit, resource+" is as old as the loss", func() error {
 		waited := time.Since(received)
@@ -151,9 +151,9 @@ func mustAge(t *testing.T, n *Node, resource string, answer Answer) {
 	})
 }
 
-// ageOf is the age that an answer tells.
-func ageOf(answer Answer) (time.Duration, error) {
-	age, err := strconv.ParseFloat(answer.Header.Get("X-Rollcall-Age"), 64)
+// ageOf is the age in a response.
+func ageOf(response Response) (time.Duration, error) {
+	age, err := strconv.ParseFloat(response.Header.Get("X-Rollcall-Age"), 64)
 	return time.Duration(age * float64(time.Second)), err
 }
 
@@ -170,14 +170,14 @@ func mustHaveForgotten(t *testing.T, c *Cluster) {
 	}
 }
 
-func TestStaleWithoutQuorumServesStockClientsInAMinority(t *testing.T) {
+func TestMinorityServesStockClientsByStaleWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{Settings: map[string]string{"reads.eureka": "stale-without-quorum"}})
 	left := c.Others(c.Leader())[0]
 	mustRegister(t, c.Nodes[0], Instance{App: "BEFORE", ID: "before"})
 	Eventually(t, ReadyLimit, "with a majority reads are linearizable", func() error { // a busy machine may have no leader for a moment
-		answer := left.Get("/eureka/apps") // has it apply the registration, too
-		got := answer.Header.Get("X-Rollcall-Consistency")
+		response := left.Get("/eureka/apps") // has it apply the registration, too
+		got := response.Header.Get("X-Rollcall-Consistency")
 		return unless(got == "linearizable", "X-Rollcall-Consistency %q", got)
 	})
 	for _, n := range c.Others(left) {

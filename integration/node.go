@@ -15,12 +15,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Node is one server of a cluster: an address and a data directory for good, and the process that
-// serves it at the moment.
+// Node is one server of a cluster: an address and a data directory that stay, and the process that serves them at the moment.
 type Node struct {
 	localcluster.Node
 	process *Process // the newest; nil: none was started
-	within  []string // a command that runs what follows it in the place of itself; none: nothing
+	within  []string // a command line prefix under which the server runs (unshare …); none: the server runs by itself
 }
 
 // newNode fills in what every node has; the test may change Settings until it starts the node.
@@ -42,7 +41,7 @@ func serverAt(addr string) *Node { return &Node{Node: localcluster.Node{HTTP: ad
 func (n *Node) Start(t testing.TB) {
 	t.Helper()
 	need.OK(t, n.Node.Start(append(n.within[:len(n.within):len(n.within)], Binary(t))...))
-	n.process = own(t, n.Process)
+	n.process = adopt(t, n.Process)
 }
 
 // Eureka is the service URL that clients are configured with.
@@ -86,14 +85,14 @@ func (n *Node) Resume(t testing.TB) {
 	need.OK(t, n.Node.Resume())
 }
 
-// Ready asks the node whether it may serve.
+// Ready returns nil if the node may serve.
 func (n *Node) Ready() error {
-	answer := n.Get("/readyz")
-	return unless(answer.Status == 200, "node %s: /readyz: %v", n.Name, answer)
+	response := n.Get("/readyz")
+	return unless(response.Status == 200, "node %s: /readyz: %v", n.Name, response)
 }
 
-// WaitReady waits until the node may serve and, with consensus, reads on it are linearizable, which it
-// can answer only when it has caught up with the others. Without, it is ready when it has what the others have.
+// WaitReady waits until the node may serve and, with consensus, reads on it are linearizable, which the node can serve
+// only when it has caught up with the others. Without consensus it is ready when it has copied what the others have.
 func (n *Node) WaitReady(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), ReadyLimit, fmt.Errorf("not within %v", ReadyLimit))
@@ -129,12 +128,12 @@ func launch(t testing.TB, log string, env, command []string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return own(t, p), nil
+	return adopt(t, p), nil
 }
 
-// own ends a process with the test, and fails the test over what no process may ever print: a panic, or a data
+// adopt ends a process with the test, and fails the test if the process printed what no process may print: a panic, or a data
 // race, which a program built with the race detector reports.
-func own(t testing.TB, started *localcluster.Process) *Process {
+func adopt(t testing.TB, started *localcluster.Process) *Process {
 	p := &Process{started}
 	t.Cleanup(func() {
 		p.Kill()
@@ -177,7 +176,7 @@ func (p *Process) Output(t testing.TB) string {
 	return string(out)
 }
 
-// FreeAddr is an address of 127.0.0.1 on which nobody listens, and which nobody else gets while the tests run.
+// FreeAddr is an address of 127.0.0.1 on which no process listens, and which no other caller gets while the tests run.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	port, err := localcluster.ClaimPort()
@@ -195,7 +194,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, probe func() err
 	need.OKf(t, Poll(limit, probe), "%s: not within %v", what, limit)
 }
 
-// Poll calls probe until it returns nil or limit has passed, and returns its last answer.
+// Poll calls probe until it returns nil or limit has passed, and returns its last error.
 func Poll(limit time.Duration, probe func() error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -207,8 +206,8 @@ func Poll(limit time.Duration, probe func() error) error {
 	}
 }
 
-// Pass lets d go by while a process under test does something by its own clock, such as ending a
-// lease. It is not a way to wait for a condition: that is Eventually.
+// Pass lets d pass while a process under test does something by its own clock, such as ending a lease. It is not a way
+// to wait for a condition: that is Eventually.
 func Pass(t testing.TB, d time.Duration) {
 	t.Helper()
 	select {
@@ -218,7 +217,7 @@ func Pass(t testing.TB, d time.Duration) {
 	}
 }
 
-// notYet is the answer of a probe that counts.
+// notYet is the error of a probe that counts.
 func notYet(have, want int) error { return unless(have >= want, "%d of %d so far", have, want) }
 
 // unless is an error that says something, if ok is false.

@@ -42,28 +42,28 @@ func (n *Node) Preservation() (api.SelfPreservation, error) {
 }
 
 // Release ends self-preservation, as an operator does.
-func (n *Node) Release(author, reason string) Answer {
+func (n *Node) Release(author, reason string) Response {
 	return n.Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/self-preservation/release?" + signed(author, reason)})
 }
 
 // Explain asks the node what it knows of an instance; nil without an error means that the node says 404.
 func (n *Node) Explain(app, id string) (*api.Explanation, error) {
 	path := ownPath(app, id) + "/explain"
-	answer := n.Get(path)
-	if answer.Status == http.StatusNotFound {
+	response := n.Get(path)
+	if response.Status == http.StatusNotFound {
 		return nil, nil
 	}
-	explanation, err := decoded[api.Explanation](n, path, answer)
+	explanation, err := decoded[api.Explanation](n, path, response)
 	return &explanation, err
 }
 
 // OverrideFor forces a status for a time.
-func (n *Node) OverrideFor(app, id, status string, d time.Duration, author, reason string) Answer {
+func (n *Node) OverrideFor(app, id, status string, d time.Duration, author, reason string) Response {
 	return n.Do(Request{Method: http.MethodPut, Path: fmt.Sprintf("%s/override?value=%s&for=%v&%s", ownPath(app, id), status, d, signed(author, reason))})
 }
 
 // Quarantine hides an instance for a time.
-func (n *Node) Quarantine(app, id string, d time.Duration, author, reason string) Answer {
+func (n *Node) Quarantine(app, id string, d time.Duration, author, reason string) Response {
 	return n.Do(Request{Method: http.MethodPut, Path: fmt.Sprintf("%s/quarantine?for=%v&%s", ownPath(app, id), d, signed(author, reason))})
 }
 
@@ -76,14 +76,14 @@ func signed(author, reason string) string {
 	return url.Values{"author": {author}, "reason": {reason}}.Encode()
 }
 
-// ask decodes the answer to a GET of one of Rollcall's own resources.
+// ask decodes the response to a GET of one of Rollcall's own resources.
 func ask[T any](n *Node, path string) (T, error) { return decoded[T](n, path, n.Get(path)) }
 
-func decoded[T any](n *Node, path string, answer Answer) (document T, err error) {
-	if answer.Status != http.StatusOK {
-		return document, answer.failure(n, path)
+func decoded[T any](n *Node, path string, response Response) (document T, err error) {
+	if response.Status != http.StatusOK {
+		return document, response.failure(n, path)
 	}
-	if err := json.Unmarshal(answer.Body, &document); err != nil {
+	if err := json.Unmarshal(response.Body, &document); err != nil {
 		return document, fmt.Errorf("node %s: %s: %w", n.Name, path, err)
 	}
 	return document, nil

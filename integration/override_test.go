@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// actLimit is how long the end of an act with a time may take to show: ten times the time and more.
+// actLimit is how long the end of an act with a time may take to show: more than ten times the time of the act.
 const actLimit = 3 * time.Minute
 
 // TestTimedOverrideEndsByItselfAcrossALeaderKill takes the leader away while the override holds;
@@ -34,18 +34,18 @@ func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 		others := c.Others(lost)
 		mustRegister(t, others[0], Instance{App: "ORDERS", ID: "orders-1"})
 		began := time.Now()
-		answer := unrefused(func() Answer {
+		response := untilNotRefused(func() Response {
 			return others[0].OverrideFor("ORDERS", "orders-1", "OUT_OF_SERVICE", forced, "ann", "deploy 7")
 		})
-		need.OKf(t, answer.is(200), "override")
+		need.OKf(t, response.is(200), "override")
 		lost.Kill()
 		if !ap {
 			c.Leader(others...)
 		}
 		for _, n := range others {
 			awaitStatus(t, n, "ORDERS", "orders-1", "OUT_OF_SERVICE")
-			expect.OKf(t, unrefused(func() Answer { return n.Renew("ORDERS", "orders-1") }).is(200), "renewal while overridden")
-			e, err := taken(func() (*api.Explanation, error) { return n.Explain("ORDERS", "orders-1") })
+			expect.OKf(t, untilNotRefused(func() Response { return n.Renew("ORDERS", "orders-1") }).is(200), "renewal while overridden")
+			e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain("ORDERS", "orders-1") })
 			need.That(t, err == nil && e != nil && e.Status == "OUT_OF_SERVICE" && e.Reported == "UP" && e.Override != nil && e.Override.Author == "ann" && e.Override.Reason == "deploy 7" && e.Override.Until != 0,
 				"node %s explains the override by %+v, %v, want ann's until a time", n.Name, e, err)
 		}
@@ -54,7 +54,7 @@ func TestTimedOverrideEndsByItselfAcrossALeaderKill(t *testing.T) {
 		}
 		took := time.Since(began)
 		expect.That(t, took >= forced, "the override ended after %v, it was set for %v", took, forced)
-		e := mustExplainAlike(t, whoAgree(others), "ORDERS", "orders-1")
+		e := mustExplainAlike(t, nodesThatAgree(others), "ORDERS", "orders-1")
 		got := happened(e)
 		expect.That(t, slices.Equal(got, []string{"registered", "overridden", "override ended"}) && e.Override == nil,
 			"explained by %+v, want no override any more", e)
@@ -93,28 +93,28 @@ func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 		mustReturnFromQuarantine(t, c, 3*time.Second)
 		expect.Slice(t, fargoSees(t, last, "ORDERS"), []string{"sick", "well"}, "fargo sees")
 		want := []string{"registered", "quarantined", "quarantine ended", "quarantined", "quarantine ended"}
-		expect.Slice(t, happened(mustExplainAlike(t, whoAgree(c.Nodes), "ORDERS", "sick")), want, "the history is")
+		expect.Slice(t, happened(mustExplainAlike(t, nodesThatAgree(c.Nodes), "ORDERS", "sick")), want, "the history is")
 	})
 }
 
-// mustHide expects that no list of a node has the instance in quarantine, that its heartbeats are
-// accepted, and that the node says who hid it.
+// mustHide expects that no list of a node has the instance in quarantine, that its heartbeats are accepted, and that
+// the node names the author of the quarantine.
 func mustHide(t *testing.T, n *Node) {
 	t.Helper()
 	for _, list := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/vips/ORDERS", "/eureka/svips/ORDERS"} {
-		answer := unrefused(func() Answer { return n.Get(list) })
-		body := string(answer.Body)
-		expect.That(t, answer.Status == http.StatusOK && !strings.Contains(body, `"sick"`) && strings.Contains(body, `"well"`),
-			"node %s: %s is %d %s, want the well one only", n.Name, list, answer.Status, body)
+		response := untilNotRefused(func() Response { return n.Get(list) })
+		body := string(response.Body)
+		expect.That(t, response.Status == http.StatusOK && !strings.Contains(body, `"sick"`) && strings.Contains(body, `"well"`),
+			"node %s: %s is %d %s, want the well one only", n.Name, list, response.Status, body)
 	}
-	delta, err := taken(func() (map[string]Listed, error) { return n.ListingOf("/eureka/apps/delta") })
+	delta, err := readUntilTaken(func() (map[string]Listed, error) { return n.ListingOf("/eureka/apps/delta") })
 	expect.That(t, err == nil && delta["sick"].Action == "DELETED" && delta["well"].Action == "ADDED",
 		"node %s: the delta is %+v, %v, want the hidden one as deleted", n.Name, delta, err)
 	for _, single := range []string{"/eureka/apps/ORDERS/sick", "/eureka/instances/sick"} {
-		expect.OKf(t, unrefused(func() Answer { return n.Get(single) }).is(404), "node %s: %s", n.Name, single)
+		expect.OKf(t, untilNotRefused(func() Response { return n.Get(single) }).is(404), "node %s: %s", n.Name, single)
 	}
-	expect.OKf(t, unrefused(func() Answer { return n.Renew("ORDERS", "sick") }).is(200), "node %s: a heartbeat in quarantine", n.Name)
-	e, err := taken(func() (*api.Explanation, error) { return n.Explain("ORDERS", "sick") })
+	expect.OKf(t, untilNotRefused(func() Response { return n.Renew("ORDERS", "sick") }).is(200), "node %s: a heartbeat in quarantine", n.Name)
+	e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain("ORDERS", "sick") })
 	expect.That(t, err == nil && e != nil && e.State == "quarantined" && e.Quarantine != nil && e.Quarantine.Author == "ann" && e.Quarantine.Reason == "it answers nonsense",
 		"node %s explains it by %+v, %v, want ann's quarantine", n.Name, e, err)
 }
@@ -124,7 +124,7 @@ func mustHide(t *testing.T, n *Node) {
 func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
 	t.Helper()
 	began := time.Now()
-	need.OKf(t, unrefused(func() Answer { return c.Nodes[0].Quarantine("ORDERS", "sick", hidden, "ann", "once more") }).is(200), "quarantine")
+	need.OKf(t, untilNotRefused(func() Response { return c.Nodes[0].Quarantine("ORDERS", "sick", hidden, "ann", "once more") }).is(200), "quarantine")
 	for _, n := range c.Nodes {
 		awaitStatus(t, n, "ORDERS", "sick", "UP")
 	}
@@ -132,7 +132,7 @@ func mustReturnFromQuarantine(t *testing.T, c *Cluster, hidden time.Duration) {
 	expect.That(t, took >= hidden, "the quarantine ended after %v, it was set for %v", took, hidden)
 }
 
-// fargoSees are the sorted ids of an application that a stock client finds at a node.
+// fargoSees are the sorted ids of an application that fargo, a stock client, finds at a node.
 func fargoSees(t *testing.T, n *Node, app string) []string {
 	t.Helper()
 	quietFargo()

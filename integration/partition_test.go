@@ -26,7 +26,7 @@ func newDistantCluster(t *testing.T, way time.Duration, settings map[string]stri
 	return c, links
 }
 
-func TestIsolatedLeaderIsReplacedRefusesAndCatchesUp(t *testing.T) {
+func TestPartitionReplacesTheIsolatedLeaderThatRefusesAndCatchesUp(t *testing.T) {
 	t.Parallel()
 	c, links := newProxiedCluster(t)
 	isolated := c.Leader()
@@ -52,9 +52,9 @@ func TestIsolatedLeaderIsReplacedRefusesAndCatchesUp(t *testing.T) {
 	mustHaveForgotten(t, c)
 }
 
-// TestOneWayCutOfALeaderEndsInOneTruth cuts only what the leader sends (or only what it receives):
+// TestPartitionOfALeaderInOneDirectionEndsInOneRegistry cuts only what the leader sends (or only what it receives):
 // after healing there is one registry, with everything that was acknowledged on the way.
-func TestOneWayCutOfALeaderEndsInOneTruth(t *testing.T) {
+func TestPartitionOfALeaderInOneDirectionEndsInOneRegistry(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{true, false} {
 		t.Run(fmt.Sprintf("leader deaf %v", deaf), func(t *testing.T) {

@@ -36,7 +36,7 @@ func postgresPrograms(t *testing.T) string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	_, err := user.Lookup("postgres")
 	if len(found) == 0 || err != nil || os.Geteuid() != 0 {
-		lacks(t, "PostgreSQL is missing, or this is not root, who can give the servers the user postgres: apt-get install -y postgresql")
+		lacks(t, "PostgreSQL is missing, or this user is not root, and cannot run the servers as the user postgres: apt-get install -y postgresql")
 	}
 	return filepath.Dir(found[len(found)-1])
 }
@@ -118,7 +118,7 @@ func (m *patroniMember) query(ctx context.Context, programs, statement string) (
 	return strings.TrimSpace(string(out)), nil
 }
 
-// write writes to a member's server until ctx ends, and notes what is acknowledged.
+// write writes to a member's server until ctx ends, and records what is acknowledged.
 func (m *patroniMember) write(ctx context.Context, programs string) {
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -17,17 +17,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestNoNodeTakesAPauseOfTheWholeClusterForAHungDisk pauses all machines at once, as a snapshot of a host or
+// TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk pauses all machines at once, as a snapshot of a host or
 // a frozen storage does, for longer than a disk may hang.
-func TestNoNodeTakesAPauseOfTheWholeClusterForAHungDisk(t *testing.T) {
+func TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk(t *testing.T) {
 	t.Parallel()
 	pausedTogether(t, 2)
 }
 
 func allPausedRound(t *testing.T) { pausedTogether(t, 5) }
 
-// pausedTogether pauses all nodes of a cluster with slow disks, again and again. Each must go on as if
-// nothing had been, and nobody may lose a lease.
+// pausedTogether pauses all nodes of a cluster with slow disks, again and again. Each must go on as if nothing had
+// happened, and no lease may end.
 func pausedTogether(t *testing.T, times int) {
 	const pause = 7 * time.Second
 	c := StartCluster(t, Config{Settings: map[string]string{"test.sync-delay": "20ms"}})
@@ -55,9 +55,9 @@ func pausedTogether(t *testing.T, times int) {
 	l.check(t, c.Nodes)
 }
 
-// TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites makes the leader's next write to its disk take
-// longer than any is waited for.
-func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
+// TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites makes the leader's next write to its disk take longer than
+// the servers wait for one.
+func TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t, Config{})
 	for _, n := range c.Nodes {
@@ -71,7 +71,7 @@ func TestALeaderWhoseDiskHangsGivesUpAndAnotherOneTakesWrites(t *testing.T) {
 	writeSettings(t, leader, "10s")
 	leader.Signal(t, syscall.SIGHUP)
 	Eventually(t, ReadyLimit, "the leader's disk hangs", func() error {
-		if answer := leader.Register(Instance{App: "HUNG", ID: "hung"}); answer.Outcome() == Done {
+		if response := leader.Register(Instance{App: "HUNG", ID: "hung"}); response.Outcome() == Done {
 			return errors.New("it was answered")
 		}
 		return nil
@@ -90,15 +90,14 @@ func writeSettings(t *testing.T, n *Node, syncDelay string) {
 	need.OK(t, os.WriteFile(n.Settings["config"], []byte("test: {sync-delay: "+syncDelay+"}\n"), 0o600))
 }
 
-// The woken node is read by this many clients for at most wakeWindow, or until it has answered
-// enough of them.
+// The woken node is read by this many clients for at most wakeWindow, or until it has answered enough reads.
 const (
 	readers    = 16
 	wakeWindow = 2 * time.Second
 	enough     = 300
 )
 
-func TestWokenLeaderNeverAnswersStale(t *testing.T) {
+func TestPausedLeaderServesNoStaleReadWhenItWakes(t *testing.T) {
 	t.Parallel()
 	const stops, wanted = 20, 1000
 	c := StartCluster(t, Config{})
@@ -132,7 +131,7 @@ func writeMetadata(t *testing.T, nodes []*Node, value int) {
 	})
 }
 
-// readLog reads one node from many clients and keeps what it answered.
+// readLog reads one node from many clients and counts its responses.
 type readLog struct {
 	readers sync.WaitGroup
 	done    chan struct{}
@@ -143,20 +142,19 @@ type readLog struct {
 	stale    []string
 }
 
-// startAt starts the readers; every answer must show the value want.
+// startAt starts the readers; every response must show the value want.
 func (r *readLog) startAt(n *Node, want int) {
 	r.done = make(chan struct{})
 	for i := range readers {
 		r.readers.Go(func() {
 			for r.reading() {
-				r.note(readMetadata(n, i%2 == 0, want))
+				r.count(readMetadata(n, i%2 == 0, want))
 			}
 		})
 	}
 }
 
-// finish waits until enough answers are there or the deadline has come, and ends the readers.
-// Answers that come later do not count.
+// finish waits until enough responses have come or the deadline has, and ends the readers. Later responses do not count.
 func (r *readLog) finish(deadline time.Time) {
 	select {
 	case <-r.done:
@@ -174,8 +172,8 @@ func (r *readLog) reading() bool {
 	return !r.ended
 }
 
-// note counts one answer; a stale one is kept whenever it comes.
-func (r *readLog) note(answered bool, stale string) {
+// count counts one response; a stale one is kept whenever it comes.
+func (r *readLog) count(answered bool, stale string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if stale != "" {
@@ -189,31 +187,31 @@ func (r *readLog) note(answered bool, stale string) {
 	}
 }
 
-// readMetadata reads the witness, alone or within the list, linearizably. A refusal is no answer.
+// readMetadata reads the witness, alone or within the list, linearizably. A refusal is no response.
 func readMetadata(n *Node, alone bool, want int) (answered bool, stale string) {
 	resource := "/eureka/apps?consistency=linearizable"
 	if alone {
 		resource = path("WITNESS", "w") + "?consistency=linearizable"
 	}
-	answer := n.Get(resource)
-	if answer.Status == 0 || answer.Status == http.StatusServiceUnavailable {
+	response := n.Get(resource)
+	if response.Status == 0 || response.Status == http.StatusServiceUnavailable {
 		return false, ""
 	}
-	found, err := witness(answer, alone)
+	found, err := witness(response, alone)
 	if err != nil || found != strconv.Itoa(want) {
 		return true, fmt.Sprintf("%q (%v) to %s", found, err, resource)
 	}
 	return true, ""
 }
 
-func witness(answer Answer, alone bool) (string, error) {
-	if err := answer.is(200); err != nil {
+func witness(response Response, alone bool) (string, error) {
+	if err := response.is(200); err != nil {
 		return "", err
 	}
 	if alone {
-		instance, err := ParseInstance(answer.Body)
+		instance, err := ParseInstance(response.Body)
 		return instance.Metadata["n"], err
 	}
-	listing, err := ParseListing(answer.Body)
+	listing, err := ParseListing(response.Body)
 	return listing["w"].Metadata["n"], err
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// herdLimit is how long the leases of a herd may take to show what became of them: ten times a lease
-// and the rounds after it.
+// herdLimit is how long it may take until the leases of a herd have ended or been renewed: ten times a lease and the
+// rounds after it.
 const herdLimit = 10 * 2 * herdLease * time.Second
 
 func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T) {
@@ -34,7 +34,7 @@ func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T)
 			mustWithhold(t, n, p, silent)
 		}
 		mustSayWhyOnTheCommandLine(t, c, silent[0])
-		Pass(t, herdLease*time.Second) // some rounds in which they would go
+		Pass(t, herdLease*time.Second) // some rounds in which they would be evicted
 		for _, n := range c.Nodes {
 			mustListExactly(t, n, h.ids())
 		}
@@ -71,7 +71,7 @@ func awaitListing(t *testing.T, n *Node, want []string) {
 	})
 }
 
-// mustWithhold expects that a node tells why nobody is evicted, and who would be.
+// mustWithhold expects that a node explains why no instance is evicted, and names the instances that would be.
 func mustWithhold(t *testing.T, n *Node, p api.SelfPreservation, silent []string) {
 	t.Helper()
 	expect.That(t, int(p.Withheld) == len(silent) && strings.Contains(p.Reason, "8") && strings.Contains(p.Reason, "20"),
@@ -110,13 +110,13 @@ func mustSayWhyOnTheCommandLine(t *testing.T, c *Cluster, id string) {
 }
 
 // withoutUntil leaves out until when evictions are withheld at the latest. Nodes know that by the leases' clock,
-// and say it by the wall clock of the newest entry: now in one second, now in the next.
+// and show it by the wall clock of the newest entry: sometimes in one second, sometimes in the next.
 func withoutUntil(text string) string {
 	return regexp.MustCompile(`until \d[-:0-9 ]* UTC`).ReplaceAllString(text, "")
 }
 
-// mustTellOfTheRelease expects that self-preservation went on, was released by the operator, and is off
-// again since everybody who is left is fresh.
+// mustTellOfTheRelease expects that self-preservation went on, was released by the operator, and is off again since all
+// remaining leases are fresh.
 func mustTellOfTheRelease(t *testing.T, n *Node) {
 	t.Helper()
 	Eventually(t, herdLimit, "self-preservation is off again on node "+n.Name, func() error {
@@ -126,7 +126,7 @@ func mustTellOfTheRelease(t *testing.T, n *Node) {
 		}
 		return err
 	})
-	p := need.Got(taken(n.Preservation))(t)
+	p := need.Got(readUntilTaken(n.Preservation))(t)
 	need.Slice(t, states(p), []string{"off", "released", "on"}, "node %s remembers, newest first,", n.Name)
 	r := p.Transitions[1]
 	expect.That(t, r.Author == "ann" && strings.Contains(r.Reason, "the rack is gone"), "node %s remembers the release as %+v", n.Name, r)
@@ -143,10 +143,10 @@ func states(p api.SelfPreservation) []string {
 
 // mustHaveGoneByShares expects that instances were evicted in rounds of at most 15 % of what was left
 // of a registry of size; those of a round have their eviction's time in common.
-func mustHaveGoneByShares(t *testing.T, c *Cluster, app string, gone []string, size int) {
+func mustHaveGoneByShares(t *testing.T, c *Cluster, app string, evicted []string, size int) {
 	t.Helper()
 	rounds := map[int64]int{}
-	for _, id := range gone {
+	for _, id := range evicted {
 		e := mustExplainAlike(t, c.Nodes, app, id)
 		last := e.History[len(e.History)-1]
 		need.That(t, e.State == "gone" && e.Removed != nil && e.Removed.Kind == "evicted" && last.What == "evicted",
@@ -166,7 +166,7 @@ func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *api.Explanat
 	t.Helper()
 	var first *api.Explanation
 	for _, n := range nodes {
-		e, err := taken(func() (*api.Explanation, error) { return n.Explain(app, id) })
+		e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain(app, id) })
 		need.That(t, err == nil && e != nil && len(e.History) != 0, "node %s explains %s/%s by %+v, %v, want a history", n.Name, app, id, e, err)
 		if first == nil {
 			first = e
@@ -196,10 +196,10 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	})
 }
 
-// TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an
-// election last, so that the lease has ended when the hold does. Without consensus the node that was told
-// of the hold dies, and the others have it from there.
-func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
+// TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an election last,
+// so that the lease has ended when the hold does. Without consensus the node that received the hold dies, and the
+// others have it by replication.
+func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 	t.Parallel()
 	const hold = 25 * time.Second // a busy cluster takes some of it for the election
 	eachMode(t, func(t *testing.T, ap bool) {
@@ -230,15 +230,14 @@ func TestOperatorsHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 		took := time.Since(began)
 		expect.That(t, took >= hold, "the dead instance went after %v, evictions were held for %v", took, hold)
 		for _, n := range others {
-			p, err := taken(n.Preservation)
+			p, err := readUntilTaken(n.Preservation)
 			expect.That(t, err == nil && p.State == "off", "node %s: %+v, %v, want off", n.Name, p, err)
 		}
 		mustRefuseToRelease(t, others[0])
 	})
 }
 
-// awaitHeldBeyondLease waits until a node says that the operator's hold keeps the instance whose lease
-// has ended.
+// awaitHeldBeyondLease waits until a node explains that the operator's hold keeps the instance whose lease has ended.
 func awaitHeldBeyondLease(t *testing.T, n *Node) {
 	t.Helper()
 	Eventually(t, ReadyLimit, "the hold keeps an ended lease on node "+n.Name, func() error {
@@ -255,7 +254,7 @@ func awaitHeldBeyondLease(t *testing.T, n *Node) {
 // mustRefuseToRelease expects that there is nothing to release, from the interface and the command.
 func mustRefuseToRelease(t *testing.T, n *Node) {
 	t.Helper()
-	expect.OKf(t, unrefused(func() Answer { return n.Release("ann", "again") }).is(409), "release while off")
+	expect.OKf(t, untilNotRefused(func() Response { return n.Release("ann", "again") }).is(409), "release while off")
 	out, err := exec.Command(Binary(t), "self-preservation", "release", "--author", "ann", "--reason", "again", "--addr", n.URL()).CombinedOutput()
 	expect.That(t, err != nil && strings.Contains(string(out), "nothing to release"), "the command to release while off: %v, it said %s", err, out)
 }

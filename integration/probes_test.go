@@ -22,7 +22,7 @@ func consulService(t *testing.T, id, name, address string, port int, check map[s
 	return body
 }
 
-func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
+func TestProbesCallOnlyWhatTheirServiceRegistered(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 100)
 	internal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +32,7 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 	t.Cleanup(internal.Close)
 	port := internal.Listener.Addr().(*net.TCPAddr).Port
 	n := StartCluster(t, Config{Nodes: 1}).Nodes[0]
-	register := func(id, address string, port int, check map[string]any) Answer {
+	register := func(id, address string, port int, check map[string]any) Response {
 		return n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/service/register", Body: consulService(t, id, id, address, port, check)})
 	}
 	for _, attack := range []struct {
@@ -48,18 +48,18 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 		{"a scan of ports", "127.0.0.1", port, map[string]any{"TCP": "127.0.0.1:22", "Interval": "1s"}, "checks.targets"},
 		{"metadata", "168.63.129.16", 80, map[string]any{"HTTP": "http://168.63.129.16/", "Interval": "1s"}, "metadata"},
 	} {
-		answer := register("attack", attack.address, attack.port, attack.check)
-		expect.That(t, answer.Status == 400 && strings.Contains(string(answer.Body), attack.want),
-			"%s: %v, want 400 that names %s", attack.name, answer, attack.want)
+		response := register("attack", attack.address, attack.port, attack.check)
+		expect.That(t, response.Status == 400 && strings.Contains(string(response.Body), attack.want),
+			"%s: %v, want 400 that names %s", attack.name, response, attack.want)
 	}
 	ofNode := n.Do(Request{Method: http.MethodPut, Path: "/v1/agent/check/register", Body: fmt.Appendf(nil, `{"Name":"scan","TCP":"127.0.0.1:%d","Interval":"1s"}`, port)})
 	expect.That(t, ofNode.Status == 400 && strings.Contains(string(ofNode.Body), "checks.targets"),
 		"a check of the node: %v, want 400 that names checks.targets", ofNode)
-	// A name is resolved only when it is asked.
+	// A name is resolved only when it is probed.
 	need.OK(t, register("rebound", "10.9.8.7", port, map[string]any{"HTTP": fmt.Sprintf("http://localhost:%d/", port), "Interval": "1s"}).is(200))
 	Eventually(t, ReadyLimit, "the check of a name that resolves to another address says why it is critical", func() error {
-		answer := n.Get("/v1/health/checks/rebound")
-		return unless(strings.Contains(string(answer.Body), "checks.targets") && strings.Contains(string(answer.Body), `"critical"`), "%v", answer)
+		response := n.Get("/v1/health/checks/rebound")
+		return unless(strings.Contains(string(response.Body), "checks.targets") && strings.Contains(string(response.Body), `"critical"`), "%v", response)
 	})
 	if len(asked) > 0 {
 		t.Errorf("the internal service was asked: %s", <-asked)
@@ -73,9 +73,9 @@ func TestChecksAskNothingButWhatTheirServiceRegistered(t *testing.T) {
 	}
 }
 
-func TestChecksThatHangForYearsStopNoOtherProbe(t *testing.T) {
+func TestProbesThatHangStopNoOtherProbe(t *testing.T) {
 	t.Parallel()
-	silent := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t) // its backlog accepts, and nobody answers
+	silent := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t) // its backlog accepts, and no process responds
 	t.Cleanup(func() { silent.Close() })
 	port := silent.Addr().(*net.TCPAddr).Port
 	var asked atomic.Int64

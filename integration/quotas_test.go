@@ -23,8 +23,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// fill sends requests through all nodes in turn until every node refuses one because of a limit, in words that name
-// it, and returns how many were taken. A node looks at its own copy, which may be a moment behind.
+// fill sends requests through all nodes in turn until every node refuses one because of a limit, in words that name the
+// limit, and returns how many were accepted. A node counts in its own copy, which may be a moment behind.
 func fill(t *testing.T, c *Cluster, limit string, method string, request func(i int) (path, body string)) (taken int) {
 	t.Helper()
 	refusing := 0
@@ -42,10 +42,10 @@ func fill(t *testing.T, c *Cluster, limit string, method string, request func(i 
 	return taken
 }
 
-// TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn: sessions without a TTL, nodes of the catalog and keys fill a cluster
-// up to their limits. All nodes refuse more in words, take everything that adds nothing, and have room again when
-// something was deleted.
-func TestWhatIsKeptIsBoundedAndWhatIsThereGoesOn(t *testing.T) {
+// TestQuotasBoundWhatIsStoredAndLetTheRestGoOn: sessions without a TTL, nodes of the catalog and keys fill a cluster up
+// to their limits. All nodes refuse more in words, accept everything that adds nothing, and have room again after a
+// deletion.
+func TestQuotasBoundWhatIsStoredAndLetTheRestGoOn(t *testing.T) {
 	t.Parallel()
 	cfg := steadfast(Config{})
 	maps.Copy(cfg.Settings, map[string]string{"limits.state-bytes": "300000", "limits.sessions": "20", "limits.nodes": "10"})
@@ -132,7 +132,7 @@ func zipped(text string) []byte {
 	return b.Bytes()
 }
 
-// attacks are small requests that make a node hold much, and what they are told.
+// attacks are small requests that make a node hold much, with their refusals.
 func attacks() []struct {
 	name, method, path, body string
 	zipped                   bool
@@ -176,11 +176,11 @@ func attack(t *testing.T, nodes []*Node) {
 	}
 }
 
-// TestSmallRequestsThatMakeMuchAreRefused: each is refused by every node, also twenty at once, nobody ceases to
-// lead, and no process becomes large.
-func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
+// TestQuotasRefuseSmallRequestsThatMakeMuch: each is refused by every node, also twenty at once; the leader goes on
+// leading, and no process becomes large.
+func TestQuotasRefuseSmallRequestsThatMakeMuch(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{})) // so that the machine changes no leader
+	c := StartCluster(t, steadfast(Config{})) // so that a busy machine changes no leader
 	leader := c.Leader()
 	follower := c.Others(leader)[0]
 	value := bytes.Repeat([]byte("v"), 512<<10)
@@ -199,16 +199,16 @@ func TestSmallRequestsThatMakeMuchAreRefused(t *testing.T) {
 	}
 }
 
-// askers is how many ask for the same at once.
+// askers is how many clients send the same request at once.
 const askers = 20
 
-// largestAnswers are reads whose answers show everything that weighs.
-var largestAnswers = []string{
+// largestResponses are reads whose responses show everything that weigh stores.
+var largestResponses = []string{
 	"/eureka/apps/HEAVY", "/eureka/vips/heavy", "/v1/rollcall/apps", "/v1/catalog/service/heavy", "/v1/health/service/heavy",
 	"/v1/agent/services", "/v1/catalog/nodes", "/v1/kv/?recurse", "/v1/kv/?recurse&pretty",
 }
 
-// weigh stores what answers can show at their largest: instances and nodes with much metadata, and large keys.
+// weigh stores what responses can show at their largest: instances and nodes with much metadata, and large keys.
 func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
 	t.Helper()
 	value := strings.Repeat("v", 60<<10)
@@ -217,9 +217,9 @@ func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
 		storing.Go(func() {
 			for i := range number {
 				at := strings.ReplaceAll(path, "%d", fmt.Sprint(i))
-				err := Poll(ReadyLimit, func() error { // a busy disk may take too long for an answer
-					answer := c.Nodes[i%len(c.Nodes)].Do(Request{Method: method, Path: at, Body: []byte(body(i)), ContentType: "application/json"})
-					return unless(answer.Outcome() == Done, "%v", answer)
+				err := Poll(ReadyLimit, func() error { // a busy disk may take too long for a response
+					response := c.Nodes[i%len(c.Nodes)].Do(Request{Method: method, Path: at, Body: []byte(body(i)), ContentType: "application/json"})
+					return unless(response.Outcome() == Done, "%v", response)
 				})
 				if err != nil {
 					t.Errorf("%s %s: %v", method, at, err)
@@ -238,7 +238,7 @@ func weigh(t *testing.T, c *Cluster, instances, nodes, keys int) {
 	storing.Wait()
 }
 
-// readAtOnce asks a node for the same many times at once, and counts the answers by status.
+// readAtOnce asks a node for the same many times at once, and counts the responses by status.
 func readAtOnce(t *testing.T, n *Node, path string) (statuses map[int]int, bytes int64) {
 	t.Helper()
 	var mu sync.Mutex
@@ -269,8 +269,8 @@ func mustRequest(t *testing.T, url string) *http.Request {
 	return need.Got(http.NewRequest(http.MethodGet, url, nil))(t)
 }
 
-// readTheLargest asks a follower for each of some large answers, many times at once, and checks what memory it takes
-// beside what is stored.
+// readTheLargest asks a follower for each of some large responses, many times at once, and checks the memory that they
+// take beside what is stored.
 func readTheLargest(t *testing.T, c *Cluster, paths ...string) (n *Node, stored int) {
 	t.Helper()
 	n = c.Others(c.Leader())[0]
@@ -286,21 +286,21 @@ func readTheLargest(t *testing.T, c *Cluster, paths ...string) (n *Node, stored 
 	return n, stored
 }
 
-// TestTheLargestAnswersAtOnceTakeBoundedMemory: twenty at once of each answer that shows much wait for each other, or
+// TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce: twenty at once of each large response wait for each other, or
 // are refused, before they take all memory of a node.
-func TestTheLargestAnswersAtOnceTakeBoundedMemory(t *testing.T) {
+func TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	weigh(t, c, 300, 0, 20)
 	readTheLargest(t, c, "/eureka/apps/HEAVY", "/v1/kv/?recurse")
 }
 
-// memoryGivenBackRound: a minute after the largest answers, and the requests that make much of little, a node has no
-// more memory than what it stores needs.
+// memoryGivenBackRound: a minute after the largest responses, and the small requests that make much, a node has no more
+// memory than its state needs.
 func memoryGivenBackRound(t *testing.T) {
 	c := StartCluster(t, Config{})
 	weigh(t, c, 300, 1000, 120)
-	n, stored := readTheLargest(t, c, largestAnswers...)
+	n, stored := readTheLargest(t, c, largestResponses...)
 	attack(t, []*Node{n})
 	err := Poll(time.Until(time.Now().Add(time.Minute)), func() error {
 		grown := resident(t, n) - stored
@@ -313,10 +313,10 @@ func memoryGivenBackRound(t *testing.T) {
 // unfinishedFor is how long a node waits for the rest of a request. A busy machine may take longer for a flood.
 const unfinishedFor = 15 * time.Second
 
-// TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly has one address send batches of three megabytes on six
-// connections, while a batch that it never finishes has its share. It is told why it has to wait; the batches of
-// another address, and heartbeats even of the same one, get through.
-func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
+// TestBatchSenderThatFloodsANodeWaitsOnlyForItself has one address send batches of three megabytes on six connections,
+// while a batch that it never finishes has its share. The refusals say why it has to wait; the batches of another
+// address, and heartbeats even of the same one, get through.
+func TestBatchSenderThatFloodsANodeWaitsOnlyForItself(t *testing.T) {
 	t.Parallel()
 	n := StartCluster(t, Config{AP: true, Nodes: 1, DC: "dc1", Settings: map[string]string{"replication.datacenters": "dc2=http://" + FreeAddr(t)}}).Nodes[0]
 	mustRegister(t, n, Instance{App: "ORDERS", ID: "o1"})
@@ -334,12 +334,12 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 	for range 6 {
 		flood.Go(func() {
 			err := Poll(ReadyLimit, func() error {
-				answer := flooder.post(n, large)
-				if answer.Status == 0 { // the connection was closed before everything was written
-					return answer.Err
+				response := flooder.post(n, large)
+				if response.Status == 0 { // the connection was closed before everything was written
+					return response.Err
 				}
-				if err := mustWait(answer); err != nil {
-					if answer.Status == 200 && time.Since(began) >= unfinishedFor {
+				if err := mustWait(response); err != nil {
+					if response.Status == 200 && time.Since(began) >= unfinishedFor {
 						t.Logf("too late to tell: %v", err)
 						return nil
 					}
@@ -365,10 +365,10 @@ func TestASenderThatFloodsANodeWithBatchesWaitsForItselfOnly(t *testing.T) {
 	Eventually(t, ReadyLimit, "the flooder has its share again", func() error { return flooder.post(n, large).is(200) })
 }
 
-// mustWait says what an answer lacks that is to tell a sender to wait.
-func mustWait(answer Answer) error {
-	return unless(answer.Status == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") != "" && strings.Contains(string(answer.Body), "this address has as many replication batches under way"),
-		"a batch of the flooder: %v, want 503, when to try again, and why", answer)
+// mustWait returns what a response that makes a sender wait lacks; nil: nothing.
+func mustWait(response Response) error {
+	return unless(response.Status == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" && strings.Contains(string(response.Body), "this address has as many replication batches under way"),
+		"a batch of the flooder: %v, want 503, when to try again, and why", response)
 }
 
 // batchOf is a message of a node with so many heartbeats, of some 310 bytes each.
@@ -398,14 +398,14 @@ func senderAt(t *testing.T, address string) *sender {
 }
 
 // post sends a batch.
-func (s *sender) post(n *Node, batch []byte) Answer {
+func (s *sender) post(n *Node, batch []byte) Response {
 	resp, err := s.Post(n.URL()+messagePath, "application/octet-stream", bytes.NewReader(batch))
 	if err != nil {
-		return Answer{Err: err}
+		return Response{Err: err}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Err: err}
+	return Response{Status: resp.StatusCode, Header: resp.Header, Body: body, Err: err}
 }
 
 // limits are the settings of the rate limiter that a node reads anew on SIGHUP.
@@ -453,11 +453,11 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsFile(t *testing.T) {
 		n := limitedNode{c.Nodes[0], file}
 		mustRegister(t, n.Node, Instance{App: "ORDERS", ID: "orders-1"})
 
-		// Switched off it refuses nobody, and counts whom it would have.
+		// Switched off it refuses no client, and counts the refusals that it would have made.
 		n.mustServe(t, 20, "", fullPath, deltaPath, appPath)
 		expect.That(t, metric(t, n.Node, `rollcall_http_rate_would_limit_total{target="full"}`) != 0, "a limiter that is off has counted nothing")
 
-		// Full fetches have a bucket of their own, which is the only one that runs dry.
+		// Full fetches have a bucket of their own, and only that bucket runs dry.
 		n.use(t, limits{enabled: true, burst: 3, rate: unlimited, fullRate: 1, privileged: "ops"}, func() error { return n.refuses(fullPath) })
 		n.mustPassAtMost(t, fullPath, 3, 1)
 		n.mustServe(t, 20, "", deltaPath, appPath)
@@ -486,11 +486,11 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsFile(t *testing.T) {
 // refuses returns nil if one of twenty fetches is refused as it should be.
 func (n limitedNode) refuses(path string) error {
 	for range 20 {
-		answer := n.Get(path)
-		if answer.Status != http.StatusServiceUnavailable {
+		response := n.Get(path)
+		if response.Status != http.StatusServiceUnavailable {
 			continue
 		}
-		return unless(len(answer.Body) == 0 && answer.Header.Get("Retry-After") == "1", "refused by %v with Retry-After %q, want an empty 503 and 1", answer, answer.Header.Get("Retry-After"))
+		return unless(len(response.Body) == 0 && response.Header.Get("Retry-After") == "1", "refused by %v with Retry-After %q, want an empty 503 and 1", response, response.Header.Get("Retry-After"))
 	}
 	return fmt.Errorf("20 fetches of %s were served", path)
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestSessionsAndLockDelaysSurviveALeaderKill and the next test look at the same things: what waits for
-// its time must not come early because a leader died or all nodes were started anew, and must not be
-// forgotten.
+// TestSessionsAndLockDelaysSurviveALeaderKill and the next test check the same things: nothing that ends at a time may
+// end early, or be forgotten, because a leader died or all nodes were started anew.
 func TestSessionsAndLockDelaysSurviveALeaderKill(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -45,7 +44,7 @@ func TestSessionsAndLockDelaysSurviveARestartOfAllNodes(t *testing.T) {
 // Times of the sessions under test.
 const (
 	silentTTL  = 6 * time.Second
-	renewedTTL = 12 * time.Second // more than two calls take that are not answered in time
+	renewedTTL = 12 * time.Second // longer than two calls that are not answered in time
 	longDelay  = 6 * time.Second
 )
 
@@ -53,16 +52,16 @@ func testTimesSurvive(t *testing.T, c *Cluster, disturb func()) {
 	t.Helper()
 	n := c.Nodes[0]
 	began := time.Now()
-	renewed := ownSession(t, n, renewedTTL, 0)
+	renewed := shortSession(t, n, renewedTTL, 0)
 	stop := keepAlive(t, c, renewed)
 	lockDirectly(t, n, "kept", renewed)
 
-	heir := ownSession(t, n, time.Hour, 0)
+	heir := shortSession(t, n, time.Hour, 0)
 	silentSince := time.Now()
-	silent := ownSession(t, n, silentTTL, 0)
+	silent := shortSession(t, n, silentTTL, 0)
 	lockDirectly(t, n, "silent", silent)
 
-	delayed := ownSession(t, n, time.Hour, longDelay)
+	delayed := shortSession(t, n, time.Hour, longDelay)
 	lockDirectly(t, n, "delayed", delayed)
 	delayedSince := time.Now()
 	destroy(t, n, delayed)
@@ -93,35 +92,35 @@ func testTimesSurvive(t *testing.T, c *Cluster, disturb func()) {
 	destroy(t, n, heir)
 }
 
-// ownSession creates a session by Rollcall's own API, which has shorter TTLs than Consul's.
-func ownSession(t *testing.T, n *Node, ttl, delay time.Duration) string {
+// shortSession creates a session by Rollcall's own API, which has shorter TTLs than Consul's.
+func shortSession(t *testing.T, n *Node, ttl, delay time.Duration) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"ttl":%q,"lock_delay":%q}`, ttl, delay)
-	answer := unrefused(func() Answer {
+	response := untilNotRefused(func() Response {
 		return n.Do(Request{Method: http.MethodPost, Path: "/v1/rollcall/sessions", Body: []byte(body), ContentType: "application/json"})
 	})
 	var created struct {
 		ID string `json:"id"`
 	}
-	err := json.Unmarshal(answer.Body, &created)
-	need.That(t, err == nil && answer.Status/100 == 2, "create a session: %v", answer)
+	err := json.Unmarshal(response.Body, &created)
+	need.That(t, err == nil && response.Status/100 == 2, "create a session: %v", response)
 	return created.ID
 }
 
 func lockDirectly(t *testing.T, n *Node, key, session string) {
 	t.Helper()
-	need.That(t, n.says(t, "/v1/kv/"+key+"?acquire="+session, session), "key %q was not acquired", key)
+	need.That(t, n.putTrue(t, "/v1/kv/"+key+"?acquire="+session, session), "key %q was not acquired", key)
 }
 
 func destroy(t *testing.T, n *Node, session string) {
 	t.Helper()
-	n.says(t, "/v1/session/destroy/"+session, "")
+	n.putTrue(t, "/v1/session/destroy/"+session, "")
 }
 
 // awaitKey has a session acquire a key as soon as it can, and returns when it did.
 func awaitKey(t *testing.T, c *Cluster, key, session string) time.Time {
 	Eventually(t, ReadyLimit, "key "+key+" is free", func() error {
-		said, err := c.Nodes[1].put("/v1/kv/"+key+"?acquire="+session, "")
+		said, err := c.Nodes[1].putOK("/v1/kv/"+key+"?acquire="+session, "")
 		if err == nil && said != "true" {
 			err = errors.New("not yet")
 		}
@@ -130,10 +129,10 @@ func awaitKey(t *testing.T, c *Cluster, key, session string) time.Time {
 	return time.Now()
 }
 
-// renewAtAll renews a session at all nodes at the same time, so that none is waited for that does not answer. The error
-// says that it was lost.
+// renewAtAll renews a session at all nodes at the same time, so that a node that does not respond delays nothing. It is
+// an error if the session was lost.
 func renewAtAll(c *Cluster, session string) error {
-	answers := make([]Answer, len(c.Nodes))
+	answers := make([]Response, len(c.Nodes))
 	var calls sync.WaitGroup
 	for i, n := range c.Nodes {
 		calls.Go(func() { answers[i] = n.Do(Request{Method: http.MethodPut, Path: "/v1/session/renew/" + session}) })
@@ -147,8 +146,8 @@ func renewAtAll(c *Cluster, session string) error {
 	return nil
 }
 
-// keepAlive renews a session every second at whichever node answers, until stop is called, which
-// returns why it was lost; nil: it was not.
+// keepAlive renews a session every second at all nodes, until stop is called, which returns why the session was lost;
+// nil: it was not.
 func keepAlive(t *testing.T, c *Cluster, session string) (stop func() error) {
 	t.Helper()
 	end, ended := make(chan struct{}), make(chan error, 1)

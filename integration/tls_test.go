@@ -25,13 +25,13 @@ func TestClusterOverMutualTLSServesHTTPS(t *testing.T) {
 	}
 	plain := *follower
 	plain.Client = nil
-	answer := plain.Get("/eureka/apps")
-	expect.That(t, answer.Status != 200, "plain HTTP on the TLS port: %v, want a refusal", answer)
+	response := plain.Get("/eureka/apps")
+	expect.That(t, response.Status != 200, "plain HTTP on the TLS port: %v, want a refusal", response)
 }
 
-// TestNodesWithoutConsensusTellEachOtherOverMutualTLS: they show each other certificates, and to clients
-// that have none they are closed.
-func TestNodesWithoutConsensusTellEachOtherOverMutualTLS(t *testing.T) {
+// TestWithoutConsensusNodesReplicateOverMutualTLS: they show each other certificates, and are closed to clients that
+// have none.
+func TestWithoutConsensusNodesReplicateOverMutualTLS(t *testing.T) {
 	t.Parallel()
 	ca := NewCertificates(t)
 	ca.PresentTo(t)
@@ -44,9 +44,9 @@ func TestNodesWithoutConsensusTellEachOtherOverMutualTLS(t *testing.T) {
 	}})
 	mustRegister(t, c.Nodes[0], Instance{App: "SECRET", ID: "s"})
 	c.mustListEverywhere(t, "s")
-	nobody := *c.Nodes[0]
-	nobody.Client = NewCertificates(t).Client()
-	expect.OKf(t, nobody.Get("/eureka/apps").is(0), "a client without a certificate")
+	stranger := *c.Nodes[0]
+	stranger.Client = NewCertificates(t).Client()
+	expect.OKf(t, stranger.Get("/eureka/apps").is(0), "a client without a certificate")
 }
 
 // TestNodeWithForeignCertificateCannotJoin puts a node in the place of a stopped one, with its

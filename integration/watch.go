@@ -26,7 +26,7 @@ func position(t testing.TB, index string) uint64 {
 	return n
 }
 
-// Stream is a watch that is read as fast as it comes.
+// Stream is a watch that is read without delay.
 type Stream struct {
 	node string
 	body io.ReadCloser
@@ -36,7 +36,7 @@ type Stream struct {
 	err    error // how it ended; nil: it goes on
 }
 
-// Watch opens an event stream with a query ("": everything from now on) and waits for its answer. It
+// Watch opens an event stream with a query ("": everything from now on) and waits for its response. It
 // ends with the test.
 func (n *Node) Watch(t testing.TB, query string) *Stream {
 	t.Helper()
@@ -78,7 +78,7 @@ func (s *Stream) read() {
 }
 
 // readEvents hands every event of a stream to each and returns how the stream ended: io.EOF if the
-// server ended it. A block without a name is what keeps a quiet stream alive, and no event.
+// server ended it. A block without a name only keeps a quiet stream alive, and is no event.
 func readEvents(stream io.Reader, each func(Event)) error {
 	for events := sse.NewReader(stream, 4<<10); ; {
 		e, err := events.Next()

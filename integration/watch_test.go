@@ -40,8 +40,7 @@ func startWatcher(t *testing.T, nodes []*Node, args ...string) watcher {
 	return w
 }
 
-// lines are those that were printed whole so far; what the command says on standard error is not
-// among them.
+// lines are those printed whole so far, without those on standard error.
 func (w watcher) lines(t *testing.T) []watchLine {
 	t.Helper()
 	var lines []watchLine
@@ -56,7 +55,7 @@ func (w watcher) lines(t *testing.T) []watchLine {
 	return lines
 }
 
-// changes are the changes that it printed so far. That it may have missed some fails the test.
+// changes are the changes that it printed so far. A line that some may have been missed fails the test.
 func (w watcher) changes(t *testing.T) []api.Change {
 	t.Helper()
 	var changes []api.Change
@@ -151,14 +150,14 @@ func startRecorder(t *testing.T, nodes []*Node) *recorder {
 func (r *recorder) run(ctx context.Context) {
 	for i := 0; pause(ctx, churnEvery/4); i++ {
 		id := fmt.Sprintf("recorded-%05d", i)
-		answer := r.try(id).Register(Instance{App: "RECORDED", ID: id})
-		if answer.Outcome() == Done {
-			r.note(id, answer.Header.Get("X-Rollcall-Index"))
+		response := r.try(id).Register(Instance{App: "RECORDED", ID: id})
+		if response.Outcome() == Done {
+			r.setAcked(id, response.Header.Get("X-Rollcall-Index"))
 		}
 	}
 }
 
-// try notes that a registration is sent and to which node.
+// try records that a registration is sent, and returns the node for it.
 func (r *recorder) try(id string) *Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +165,7 @@ func (r *recorder) try(id string) *Node {
 	return r.nodes[rand.IntN(len(r.nodes))]
 }
 
-func (r *recorder) note(id, index string) {
+func (r *recorder) setAcked(id, index string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.acked[id], r.last = index, index
@@ -223,9 +222,9 @@ func (r *recorder) check(t *testing.T, changes func() []api.Change) {
 	t.Logf("%d of %d registrations acknowledged, %d changes seen", len(r.acked), len(r.tried), len(seen))
 }
 
-// TestEveryNodeStreamsTheSameEvents compares the streams of all nodes, byte by byte, and without
-// consensus what happened to whom.
-func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
+// TestWatchStreamsOfAllNodesHaveTheSameEvents compares the streams of all nodes, byte by byte, and without consensus
+// what happened to which instance.
+func TestWatchStreamsOfAllNodesHaveTheSameEvents(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, fewer(ap, 2))
@@ -237,16 +236,16 @@ func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
 		wantOne := 0
 		for i, act := range []struct {
 			app string
-			do  func(*Node) Answer
+			do  func(*Node) Response
 		}{
-			{"ORDERS", func(n *Node) Answer { return n.Register(Instance{App: "ORDERS", ID: "a"}) }},
-			{"BILLS", func(n *Node) Answer { return n.Register(Instance{App: "BILLS", ID: "b"}) }},
-			{"ORDERS", func(n *Node) Answer { return n.Override("ORDERS", "a", "OUT_OF_SERVICE") }},
-			{"BILLS", func(n *Node) Answer { return n.Quarantine("BILLS", "b", time.Hour, "ann", "why not") }},
-			{"ORDERS", func(n *Node) Answer { return n.Cancel("ORDERS", "a") }},
+			{"ORDERS", func(n *Node) Response { return n.Register(Instance{App: "ORDERS", ID: "a"}) }},
+			{"BILLS", func(n *Node) Response { return n.Register(Instance{App: "BILLS", ID: "b"}) }},
+			{"ORDERS", func(n *Node) Response { return n.Override("ORDERS", "a", "OUT_OF_SERVICE") }},
+			{"BILLS", func(n *Node) Response { return n.Quarantine("BILLS", "b", time.Hour, "ann", "why not") }},
+			{"ORDERS", func(n *Node) Response { return n.Cancel("ORDERS", "a") }},
 		} {
-			answer := unrefused(func() Answer { return act.do(c.Nodes[i%len(c.Nodes)]) })
-			need.That(t, answer.Outcome() == Done, "act %d: %v", i, answer)
+			response := untilNotRefused(func() Response { return act.do(c.Nodes[i%len(c.Nodes)]) })
+			need.That(t, response.Outcome() == Done, "act %d: %v", i, response)
 			for _, s := range streams {
 				Eventually(t, ReadyLimit, "the change reaches "+s.node, func() error { return notYet(len(s.Changes(t)), i+1) })
 			}
@@ -269,8 +268,7 @@ func TestEveryNodeStreamsTheSameEvents(t *testing.T) {
 	})
 }
 
-// sameEvent compares two changes. Without consensus each node counts its own changes, and notes the time
-// of its own.
+// sameEvent compares two changes. Without consensus each node counts and times its own changes.
 func sameEvent(ap bool) func(a, b api.Change) bool {
 	return func(a, b api.Change) bool {
 		if ap {
@@ -292,8 +290,7 @@ func TestLongPollGoesOnAtAnotherNode(t *testing.T) {
 	mustRefusePolls(t, c.Nodes[0], index)
 }
 
-// TestLongPollWithoutConsensusIsOfOneNode asks the same node again and again. Another one's index means
-// nothing to it.
+// TestLongPollWithoutConsensusIsOfOneNode asks the same node again and again. An index of another node means nothing to it.
 func TestLongPollWithoutConsensusIsOfOneNode(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{AP: true, Nodes: 2})
@@ -312,7 +309,7 @@ func mustPollOn(t *testing.T, n, elsewhere *Node, index, id string) string {
 	t.Helper()
 	polled := make(chan poll, 1)
 	go func() { polled <- pollNode(n, "wait=30s&app=polled&index="+index) }()
-	mustRegister(t, elsewhere, Instance{App: "OTHER", ID: "other-" + id}) // wakes nobody
+	mustRegister(t, elsewhere, Instance{App: "OTHER", ID: "other-" + id}) // wakes no poll
 	mustRegister(t, elsewhere, Instance{App: "POLLED", ID: id})
 	got := <-polled
 	need.That(t, got.err == nil && len(got.Changes) == 1 && got.Changes[0].ID == id, "node %s: %+v, want the registration of %s", n.Name, got, id)
@@ -325,7 +322,7 @@ func mustRefusePolls(t *testing.T, n *Node, index string) {
 	expect.OKf(t, n.Get("/v1/rollcall/watch?wait=1s&index="+index+"000").is(http.StatusBadRequest), "an index from the future")
 }
 
-// poll is the answer to a long poll.
+// poll is the response to a long poll.
 type poll struct {
 	Index   string
 	Changes []api.Change
@@ -340,7 +337,7 @@ func mustPoll(t *testing.T, n *Node, query string) poll {
 }
 
 func pollNode(n *Node, query string) poll {
-	p, err := taken(func() (poll, error) { return ask[poll](n, "/v1/rollcall/watch?"+query) })
+	p, err := readUntilTaken(func() (poll, error) { return ask[poll](n, "/v1/rollcall/watch?"+query) })
 	p.err = err
 	return p
 }

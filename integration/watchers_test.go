@@ -25,7 +25,7 @@ type sloth struct {
 	conn net.Conn
 }
 
-// newSloth asks for everything that happens, with as little room for it as the system allows.
+// newSloth watches everything, with socket buffers as small as the system allows.
 func newSloth(t *testing.T, n *Node) *sloth {
 	t.Helper()
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
@@ -56,10 +56,10 @@ func (s *sloth) wake() (events []Event, err error) {
 	return events, err
 }
 
-// TestSlowWatchersAreSentAwayAndDelayNobody has a thousand watchers on three nodes, of which a hundred
+// TestWatchersThatAreSlowAreSentAwayAndDelayNoOther has a thousand watchers on three nodes, of which a hundred
 // do not read; without consensus fewer on one node. Megabytes that only these asked for make the nodes
-// wait for them. Half of them wake in time to be told to fetch everything, the others are cut off.
-func TestSlowWatchersAreSentAwayAndDelayNobody(t *testing.T) {
+// wait for them. Half of them wake in time to read that they must fetch everything, the others are cut off.
+func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		if ap {
@@ -72,7 +72,7 @@ func TestSlowWatchersAreSentAwayAndDelayNobody(t *testing.T) {
 
 func testSlowWatchers(t *testing.T, cfg Config, all, slow int) {
 	const (
-		slowAfter  = 5 * time.Second // when a node takes a reader for slow
+		slowAfter  = 5 * time.Second // when a node treats a reader as slow
 		cutAfter   = 30 * time.Second
 		bulks      = 120
 		bulk       = 60 << 10 // bytes; together more than a socket's buffers take
@@ -130,8 +130,8 @@ func awaitMetric(t *testing.T, c *Cluster, name string, want int) {
 // metric reads a whole number from a node's metrics; name is written with its labels.
 func metric(t *testing.T, n *Node, name string) int {
 	t.Helper()
-	answer := n.Get("/metrics")
-	for line := range strings.Lines(string(answer.Body)) {
+	response := n.Get("/metrics")
+	for line := range strings.Lines(string(response.Body)) {
 		value, ok := strings.CutPrefix(line, name+" ")
 		if !ok {
 			continue
@@ -140,7 +140,7 @@ func metric(t *testing.T, n *Node, name string) int {
 		need.OKf(t, expect.Err(fmt.Sscan(value, &number)), "node %s: %q", n.Name, line)
 		return int(number)
 	}
-	t.Fatalf("node %s has no metric %s: %d", n.Name, name, answer.Status)
+	t.Fatalf("node %s has no metric %s: %d", n.Name, name, response.Status)
 	return 0
 }
 
@@ -151,8 +151,8 @@ const (
 	herdEvery = time.Second
 )
 
-// herd is instances with short leases that can fall silent and come back. Nobody registers again: a
-// renewal that is answered 404 is a failure.
+// herd is instances with short leases that can fall silent and come back. No member registers again: a renewal that is
+// answered 404 is a failure.
 type herd struct {
 	app     string
 	members []*member
@@ -187,22 +187,22 @@ func startHerdOf(t *testing.T, app string, size, lease int, nodes []*Node) *herd
 		m.node.Store(nodes[i%len(nodes)])
 		mustRegister(t, m.node.Load(), Instance{App: app, ID: m.id, Duration: lease})
 		h.members = append(h.members, m)
-		h.workers.Go(func() { h.keep(ctx, m) })
+		h.workers.Go(func() { h.keepRegistered(ctx, m) })
 	}
 	return h
 }
 
-func (h *herd) keep(ctx context.Context, m *member) {
+func (h *herd) keepRegistered(ctx context.Context, m *member) {
 	for wait := herdEvery; pause(ctx, wait); {
 		wait = herdEvery
 		if m.silent.Load() {
 			continue
 		}
 		node := m.node.Load()
-		switch answer := node.Renew(h.app, m.id); answer.Outcome() {
+		switch response := node.Renew(h.app, m.id); response.Outcome() {
 		case Done:
 		case NotFound:
-			h.fail("a renewal of %s through %s was answered %v", m.id, node.Name, answer)
+			h.fail("a renewal of %s through %s was answered %v", m.id, node.Name, response)
 			return
 		default:
 			wait = retryAfter
@@ -231,14 +231,14 @@ func (h *herd) use(nodes []*Node) {
 	}
 }
 
-// wake lets everybody renew again.
+// wake lets all members renew again.
 func (h *herd) wake() {
 	for _, m := range h.members {
 		m.silent.Store(false)
 	}
 }
 
-// stop ends all renewals for good.
+// stop ends all renewals.
 func (h *herd) stop() {
 	h.cancel()
 	h.workers.Wait()
@@ -253,7 +253,7 @@ func (h *herd) ids() []string {
 	return ids
 }
 
-// check reports members that were told that they are gone.
+// check reports members whose renewal was answered 404.
 func (h *herd) check(t *testing.T) {
 	t.Helper()
 	h.mu.Lock()

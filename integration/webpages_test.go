@@ -12,8 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// browse sends what a browser sends for a page: the page decides on the method, the body and, through
-// its own name, the Host.
+// browse sends what a browser sends for a page: the page decides the method, the body and, by its own name, the Host.
 func browse(t *testing.T, n *Node, method, path, host, contentType string, body []byte, headers map[string]string) (int, string) {
 	t.Helper()
 	req := need.Got(http.NewRequest(method, n.URL()+path, bytes.NewReader(body)))(t)
@@ -31,7 +30,7 @@ func browse(t *testing.T, n *Node, method, path, host, contentType string, body 
 	return resp.StatusCode, string(need.Got(io.ReadAll(resp.Body))(t))
 }
 
-func TestWebPagesOfOthersNeitherWriteNorRead(t *testing.T) {
+func TestWebPagesOfOtherSitesNeitherWriteNorRead(t *testing.T) {
 	t.Parallel()
 	for _, ap := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ap %v", ap), func(t *testing.T) {

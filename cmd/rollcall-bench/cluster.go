@@ -39,10 +39,10 @@ type benchCluster struct {
 	client    *client.Client // of all nodes, of which the first that answers is asked
 	server    string         // the program
 	profilers []string       // addresses of the nodes' profilers
-	leads     bool           // one of them is to lead
+	leads     bool           // with consensus: one of them must lead
 }
 
-// newBenchCluster adds what is measured to nodes that know of each other. Nothing runs yet.
+// newBenchCluster makes a cluster of nodes that know each other. Nothing runs yet.
 func newBenchCluster(server string, nodes []*localcluster.Node, args []string) (*benchCluster, error) {
 	ports, err := localcluster.ClaimPorts(len(nodes))
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *benchCluster) restart(ctx context.Context, node int) (time.Duration, er
 	return time.Since(begin), nil
 }
 
-// awaitOK waits until the answer is 200.
+// awaitOK waits until the response is 200.
 func awaitOK(ctx context.Context, url string) error {
 	return await(ctx, url+" answers", localcluster.ReadyWithin, func(ctx context.Context) (bool, error) {
 		_, err := getText(ctx, url)
@@ -250,7 +250,7 @@ func (b bareRaft) serve(ctx context.Context, addr string) error {
 	return errors.Join(err, node.Shutdown().Error())
 }
 
-// open starts Raft with the library's defaults, except where the server's own differ for everybody.
+// open starts Raft with the library's defaults, except where the server's defaults differ for every cluster.
 func (b bareRaft) open() (*raft.Raft, error) {
 	log, err := raftboltdb.NewBoltStore(filepath.Join(b.dir, "log.db"))
 	if err != nil {
@@ -427,8 +427,9 @@ func (h *bareHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(payload.([]byte))
 }
 
-// profile writes CPU profiles of the leader and of a follower under a load on the leader, or without
-// consensus of the node under load and one that it tells of it, if profiles are wanted. It is a load of its own, since to be profiled costs a node something.
+// profile writes CPU profiles of the leader and of a follower under a load on the leader, or without consensus of the
+// node under load and one that it replicates to, if profiles are wanted. It sends a load of its own, since a profile
+// costs the node something.
 func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l load.Bulk) error {
 	if r.profiles == "" {
 		return nil
@@ -440,7 +441,7 @@ func (r *ratiosRun) profile(ctx context.Context, name string, c *benchCluster, l
 	if err != nil {
 		return err
 	}
-	r.say("profiling: %s", name)
+	r.reportProgress("profiling: %s", name)
 	l.Targets = []string{c.nodes[leader].HTTP}
 	var g errgroup.Group
 	here, elsewhere := "leader", "follower"

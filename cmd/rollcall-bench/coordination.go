@@ -76,8 +76,8 @@ func benchSession(ctx context.Context, cl *client.Client) (id string, err error)
 	}
 }
 
-// handOvers has contenders at all nodes take one lock in turn, and measures how long it is nobody's: from
-// the holder's release, when it was sent, to the answer that the next one gets.
+// handOvers has contenders at all nodes take one lock in turn, and measures how long the lock has no holder: from the
+// sending of the holder's release to the response that the next holder gets.
 func (r *ratiosRun) handOvers(ctx context.Context, c *benchCluster) error {
 	return r.steady(ctx, handOverP99, c, func(string) (func(), error) {
 		latencies, err := r.contend(ctx, c)
@@ -85,10 +85,10 @@ func (r *ratiosRun) handOvers(ctx context.Context, c *benchCluster) error {
 	})
 }
 
-// contention is one lock, and who released it last, when.
+// contention is one lock, and when it was last released.
 type contention struct {
 	left     atomic.Int64 // hand-overs
-	released atomic.Int64 // ns since begun; 0: nobody yet
+	released atomic.Int64 // ns since begun; 0: not yet
 	begun    time.Time
 
 	mu        sync.Mutex // guards latencies
@@ -127,7 +127,7 @@ func (l *contention) contend(ctx context.Context, addr string) error {
 		return err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })() // when another one has failed
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })() // when another contender has failed
 	acquire := fmt.Appendf(nil, "PUT /v1/rollcall/locks/bench?session=%s&wait=10m HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", session)
 	release := fmt.Appendf(nil, "DELETE /v1/rollcall/locks/bench?session=%s HTTP/1.1\r\nHost: localhost\r\n\r\n", session)
 	for l.left.Load() > 0 && ctx.Err() == nil {
@@ -144,7 +144,7 @@ func (l *contention) contend(ctx context.Context, addr string) error {
 	return ctx.Err()
 }
 
-// acquired is called by whoever has the lock now, right before it releases it.
+// acquired is called by the holder, right before it releases the lock.
 func (l *contention) acquired() error {
 	now := int64(time.Since(l.begun))
 	before := l.released.Swap(now)
@@ -156,8 +156,7 @@ func (l *contention) acquired() error {
 	return l.latencies.RecordValue((now - before) / int64(time.Microsecond))
 }
 
-// oneWatcher counts how often a watcher of one key is answered while all others are written, and then it:
-// once is right.
+// oneWatcher counts the responses to a watcher of one key while all other keys are written, and then its own: one is right.
 func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
 	return r.steady(ctx, watcherAnswers, c, func(leader string) (func(), error) {
 		if err := exchangeOnce(leader, putRequest("watched", 0)); err != nil {
@@ -198,10 +197,10 @@ func exchangeOnce(addr string, request []byte) error {
 
 // keyWatcher reads one key by blocking queries, one after the other, until its value is 1.
 type keyWatcher struct {
-	stop    func()
-	done    chan error
-	answers int       // before done
-	last    time.Time // of the last one
+	stop      func()
+	done      chan error
+	responses int       // before done
+	last      time.Time // of the last one
 }
 
 // watchKey begins to watch.
@@ -223,7 +222,7 @@ func (w *keyWatcher) follow(ctx context.Context, addr, key, index string) error 
 		if err != nil {
 			return err
 		}
-		w.answers++
+		w.responses++
 		w.last = time.Now()
 		if value == fmt.Sprintf("%0128d", 1) {
 			return nil
@@ -232,11 +231,11 @@ func (w *keyWatcher) follow(ctx context.Context, addr, key, index string) error 
 	}
 }
 
-// await waits for the value, and says how many answers it took.
+// await waits for the value, and returns the number of responses until then.
 func (w *keyWatcher) await(ctx context.Context) (answers int, err error) {
 	select {
 	case err := <-w.done:
-		return w.answers, err
+		return w.responses, err
 	case <-time.After(arrivalLimit):
 		return 0, fmt.Errorf("the watcher of a key was not answered within %v of its change", arrivalLimit)
 	case <-ctx.Done():
@@ -244,7 +243,7 @@ func (w *keyWatcher) await(ctx context.Context) (answers int, err error) {
 	}
 }
 
-// readKey reads a key when its index is not the one given; "": now.
+// readKey reads a key as soon as its index differs from the one given; "": at once.
 func readKey(ctx context.Context, addr, key, index string) (next, value string, err error) {
 	url := "http://" + addr + "/v1/kv/" + key + "?raw"
 	if index != "" {
@@ -262,8 +261,8 @@ func readKey(ctx context.Context, addr, key, index string) (next, value string, 
 // sessionEvery is how often each session of the benchmark is renewed.
 const sessionEvery = 10 * time.Second
 
-// sessionCosts measures the CPU that sessions take that are renewed, beyond what the cluster takes with
-// the same sessions while nobody renews.
+// sessionCosts measures the CPU that sessions take that are renewed, beyond what the cluster takes with the same
+// sessions while none is renewed.
 func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
 	ids, err := r.createSessions(ctx, c)
 	if err != nil {
@@ -291,7 +290,7 @@ func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
 
 // createSessions creates the sessions, at all nodes.
 func (r *ratiosRun) createSessions(ctx context.Context, c *benchCluster) ([]string, error) {
-	r.say("creating %d sessions", r.sessions)
+	r.reportProgress("creating %d sessions", r.sessions)
 	ids := make([]string, r.sessions)
 	clients := make([]*client.Client, len(c.nodes))
 	for i, addr := range c.addrs() {
@@ -349,7 +348,7 @@ func cpuSoFar(ctx context.Context, addr string) (float64, error) {
 	return 100 * seconds, err
 }
 
-// growth is by how much counters grow per second, in a window that begins when the load is warm.
+// growth is how much counters grow per second, in a window that begins when the load is warm.
 func (r *ratiosRun) growth(ctx context.Context, window time.Duration, count func(context.Context) (map[string]float64, error)) (map[string]float64, error) {
 	if !wire.Pause(ctx, r.warm) {
 		return nil, ctx.Err()

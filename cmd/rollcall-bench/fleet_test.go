@@ -41,7 +41,7 @@ func registration(t *testing.T, request []byte, app string) *registry.Instance {
 	return i
 }
 
-func TestAFleetsRequestsAreWhatClientsSend(t *testing.T) {
+func TestFleetRequestsAreWhatClientsSend(t *testing.T) {
 	f := benchFleet{name: "svc", size: 300}
 	i := registration(t, f.registration(250), f.app(250))
 	expect.That(t, i.ID() == f.id(250) && i.LastDirty == load.DirtyBase && i.RenewalInterval == 30 && i.Duration >= 3600 && i.Status == registry.Up,
@@ -53,7 +53,7 @@ func TestAFleetsRequestsAreWhatClientsSend(t *testing.T) {
 	}
 }
 
-func TestAFleetIsSharedAmongConnections(t *testing.T) {
+func TestFleetIsSharedAmongConnections(t *testing.T) {
 	f := benchFleet{name: "svc", size: 10}
 	registered, renewed := map[string]int{}, map[string]int{}
 	renewals := f.renewals()
@@ -77,7 +77,7 @@ func TestAFleetIsSharedAmongConnections(t *testing.T) {
 	}
 }
 
-func TestEveryChangeIsNewer(t *testing.T) {
+func TestFleetChangesAreEachNewer(t *testing.T) {
 	f := benchFleet{name: "svc", size: 3}
 	next := f.changes()(1, 2) // only instance 1
 	last := int64(load.DirtyBase)
@@ -88,14 +88,14 @@ func TestEveryChangeIsNewer(t *testing.T) {
 	}
 }
 
-func TestFetchesAskForCompressedJSON(t *testing.T) {
+func TestFleetFetchesAskForCompressedJSON(t *testing.T) {
 	r, _ := parse(t, fetch(fullStale)(0, 1)())
 	expect.That(t, r.URL.String() == fullStale && r.Header.Get("Accept") == "application/json" && r.Header.Get("Accept-Encoding") == "gzip",
 		"%s with %v", r.URL, r.Header)
 }
 
 // The size is what the floors of documents and heap are about.
-func TestAnInstanceOfAFleetHasAbout1100BytesInDocuments(t *testing.T) {
+func TestFleetInstanceHasAbout1100BytesInDocuments(t *testing.T) {
 	f := benchFleet{name: "renewed", size: 100_000}
 	for _, i := range []int{0, 99_999} {
 		instance := registration(t, f.registration(i), f.app(i))
@@ -105,7 +105,7 @@ func TestAnInstanceOfAFleetHasAbout1100BytesInDocuments(t *testing.T) {
 	}
 }
 
-func TestAnExchangeIsRepeatedAfterARefusalUntilItsContextEnds(t *testing.T) {
+func TestInsistedExchangeIsRepeatedAfterARefusalUntilItsContextEnds(t *testing.T) {
 	var asked atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) != 2 {

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// leases measures how soon everybody knows that an instance is gone, and that another one is there.
+// leases measures how soon every reader knows that an instance is gone, and that another one is there.
 func (r *ratiosRun) leases(ctx context.Context) error {
 	clusters, err := r.clusters(ctx, clusterSpec{name: "leases"})
 	if err != nil {
@@ -46,7 +46,7 @@ var (
 	bystandLease = benchLease{interval: 3, duration: 9}
 )
 
-// crashes measures crashes while others go on.
+// crashes measures crashes while other instances are renewed.
 func (r *ratiosRun) crashes(ctx context.Context, c *benchCluster) error {
 	alive := benchFleet{name: "alive", size: bystanders, lease: bystandLease}
 	if err := c.register(ctx, alive); err != nil {
@@ -100,9 +100,9 @@ func (r *ratiosRun) crashInTurn(ctx context.Context, c *benchCluster) (*hdrhisto
 	return latencies, g.Wait()
 }
 
-// crash registers one instance at one of the nodes and leaves it alone. The lease is taken to begin
-// when the registration was sent, so that what comes out is never too short. Each node is asked
-// linearizably until it has none, one after the other: what one of them has said holds for all.
+// crash registers one instance at one of the nodes and leaves it alone. The lease counts from the sending of the
+// registration, so that the result is never too short. The nodes are asked linearizably, one after the other, each
+// until the instance is gone: the response of one holds for all.
 func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time.Duration, err error) {
 	limit := time.Now().Add(crashLimit)
 	var sent time.Time
@@ -125,7 +125,7 @@ func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time
 	return time.Since(end), nil
 }
 
-// withConn lends a connection that is made only now: a node closes one that has said nothing for seconds.
+// withConn lends a new connection: a node closes one that was silent for seconds.
 func withConn(addr string, limit time.Time, use func(*wire.Conn) error) error {
 	conn, err := wire.Dial(addr, limit)
 	if err != nil {
@@ -135,7 +135,7 @@ func withConn(addr string, limit time.Time, use func(*wire.Conn) error) error {
 	return use(conn)
 }
 
-// awaitAbsent asks again and again until the answer is 404.
+// awaitAbsent asks again and again until the response is 404.
 func awaitAbsent(ctx context.Context, conn *wire.Conn, look []byte) error {
 	for {
 		status, err := conn.Exchange(look)
@@ -170,8 +170,7 @@ const (
 	watchFetch   = 4 << 10                // bytes of a stream that are taken at once
 )
 
-// arrivals measures how long changes take to everybody who watches, each node having its part of the
-// watchers.
+// arrivals measures how long changes take to all watchers, which are spread over the nodes.
 func (r *ratiosRun) arrivals(ctx context.Context, c *benchCluster) error {
 	return r.steady(ctx, arrivalP99, c, func(string) (func(), error) {
 		latencies, err := r.watchChanges(ctx, c)
@@ -209,10 +208,10 @@ type crowd struct {
 	arrived atomic.Int64
 }
 
-// crowdMember is one watcher; what it saw is its reader's until that has ended.
+// crowdMember is one watcher; seen belongs to its reader until the reader has ended.
 type crowdMember struct {
 	conn net.Conn
-	seen []time.Duration // when it read of each registration first, since begun
+	seen []time.Duration // when it first read each registration, since begun; 0: not yet
 }
 
 func newCrowd(f benchFleet) *crowd {
@@ -223,8 +222,8 @@ func newCrowd(f benchFleet) *crowd {
 	return c
 }
 
-// begins notes from when on the way of a registration counts.
-func (c *crowd) begins(i int, at time.Time) { c.since[i].Store(int64(at.Sub(c.begun))) }
+// setStart records when the way of a registration began.
+func (c *crowd) setStart(i int, at time.Time) { c.since[i].Store(int64(at.Sub(c.begun))) }
 
 // join adds a watcher of everything and waits for the begin of its stream.
 func (c *crowd) join(addr string) error {
@@ -245,33 +244,33 @@ func (c *crowd) join(addr string) error {
 	return nil
 }
 
-// add adds a watcher that has read of nothing yet.
+// add adds a watcher that has read nothing yet.
 func (c *crowd) add(conn net.Conn) *crowdMember {
 	m := &crowdMember{conn: conn, seen: make([]time.Duration, c.fleet.size)}
 	c.members = append(c.members, m)
 	return m
 }
 
-// read notes when each change came, until the connection is closed.
+// read records when each change came, until the connection is closed.
 func (c *crowd) read(m *crowdMember, events *sse.Reader) {
 	for {
 		e, err := events.Next()
 		if err != nil {
 			return
 		}
-		c.note(m, e.Data)
+		c.recordArrival(m, e.Data)
 	}
 }
 
-// note notes that a watcher has read of a registration, the first time.
-func (c *crowd) note(m *crowdMember, data []byte) {
+// recordArrival records when a watcher read a registration for the first time.
+func (c *crowd) recordArrival(m *crowdMember, data []byte) {
 	if i, ok := c.changeOf(data); ok && m.seen[i] == 0 {
 		m.seen[i] = time.Since(c.begun)
 		c.arrived.Add(1)
 	}
 }
 
-// changeOf finds the number of the registration that a line tells of, or the beginning of a line that
+// changeOf finds the number of the registration in a line, or the beginning of a line that
 // is longer than a buffer.
 func (c *crowd) changeOf(data []byte) (i int, ok bool) {
 	_, rest, _ := bytes.Cut(data, []byte(`"id":"`))
@@ -283,7 +282,7 @@ func (c *crowd) changeOf(data []byte) (i int, ok bool) {
 // change registers an instance of the fleet at a node.
 func (c *crowd) change(ctx context.Context, addr string, i int) error {
 	return withConn(addr, time.Now().Add(arrivalLimit), func(conn *wire.Conn) error {
-		c.begins(i, time.Now())
+		c.setStart(i, time.Now())
 		_, err := insisted(ctx, conn, c.fleet.registration(i), http.StatusNoContent)
 		return err
 	})
@@ -306,7 +305,7 @@ func (c *crowd) latencies(ctx context.Context, first int) (*hdrhistogram.Histogr
 	latencies := load.NewLatency()
 	for _, m := range c.members {
 		for i := first; i < c.fleet.size; i++ {
-			// A watcher may be faster than an answer: no time at all.
+			// A watcher may be faster than the response to the registration: that is no time at all.
 			took := max(0, m.seen[i]-time.Duration(c.since[i].Load()))
 			if err := latencies.RecordValue(min(took.Microseconds(), load.LongestLatency)); err != nil {
 				return nil, err

@@ -1,6 +1,20 @@
 // Command rollcall-bench measures clusters of Rollcall from outside: it puts load on one that runs (run), measures
-// clusters of this machine against named baselines (ratios), and compares the modes under the same load and the
-// same faults (compare). docs/benchmarks.md and docs/comparison.md explain what comes of it.
+// clusters of this machine against named baselines (ratios), and compares the modes under the same load and the same
+// faults (compare). docs/benchmarks.md and docs/comparison.md explain the results. The loads, scenarios and verdicts
+// are packages under cmd/bench. Its files:
+//
+//	main.go            the commands, the server's program, and a description of the machine
+//	loadcommand.go     bench run: a load on a cluster that runs
+//	comparecommand.go  bench compare: the modes under the same scenarios
+//	comparedcluster.go the clusters that it starts; system_linux.go what the system knows of their processes
+//	ratios.go          bench ratios: the plan, the rounds and the report
+//	rows.go            the rows of its result, with their floors and goals
+//	writes.go          renewals, registrations, fetches, and the cost of a large registry
+//	leases.go          evictions, and the way of changes to watchers
+//	replication.go     two datacenters
+//	coordination.go    keys, locks and sessions
+//	cluster.go         the clusters that ratios measures, and the baselines
+//	fleet.go           the instances of its loads
 package main
 
 import (
@@ -74,7 +88,7 @@ type serverDefaults struct {
 	} `yaml:"test"`
 }
 
-// defaults asks the program.
+// defaults asks the server's program for them.
 func (s *server) defaults(ctx context.Context) (d serverDefaults, err error) {
 	text, err := exec.CommandContext(ctx, s.path, "config", "show", "--effective", "--data-dir", "unused").Output()
 	if err != nil {
@@ -89,8 +103,8 @@ func (s *server) defaults(ctx context.Context) (d serverDefaults, err error) {
 	return d, nil
 }
 
-// clearSettings keeps the environment's settings from the nodes: they are measured with the defaults. What plants
-// faults into a server stays.
+// clearSettings keeps the environment's settings from the nodes: they are measured with the defaults. Variables that
+// plant faults into a server stay.
 func clearSettings() error {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
@@ -103,7 +117,7 @@ func clearSettings() error {
 	return nil
 }
 
-// describeMachine tries the disk on which dir lies. What would tell whose machine it is stays out.
+// describeMachine tries the disk on which dir lies. Nothing that names the machine or its owner is in it.
 func describeMachine(dir string) (trial.Machine, error) {
 	sync, err := timeSync(dir)
 	if err != nil {

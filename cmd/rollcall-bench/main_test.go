@@ -54,7 +54,7 @@ func bench(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-// status is the status of a GET; 0: there was no answer.
+// status is the status of a GET; 0: there was no response.
 func status(url string) int {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -64,7 +64,7 @@ func status(url string) int {
 	return resp.StatusCode
 }
 
-func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
+func TestCommandsAreDocumentedWithTheirExamplesAndFlags(t *testing.T) {
 	page := need.Got(os.ReadFile("../../docs/cli.md"))(t)
 	shared := &cobra.Command{}
 	new(cli.Output).AddFlag(shared)
@@ -73,14 +73,14 @@ func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
 	}
 }
 
-func TestTheDefaultsThatBaselinesShareAreTheServers(t *testing.T) {
+func TestBaselinesShareTheServersDefaults(t *testing.T) {
 	d, err := testServer.defaults(t.Context())
 	expect.That(t, err == nil && d.GC.Percent > 0 && d.Test.CommitTimeout > 0, "got %+v, %v", d, err)
 	_, err = (&server{path: filepath.Join(t.TempDir(), "missing")}).defaults(t.Context())
 	expect.That(t, err != nil, "a program that does not exist told its settings")
 }
 
-func TestTheMountOfAPathIsFound(t *testing.T) {
+func TestMachineFindsTheMountOfAPath(t *testing.T) {
 	const mountinfo = `22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 30 27 0:30 / /data rw shared:1 master:2 - tmpfs tmpfs rw
@@ -101,7 +101,7 @@ broken line
 	}
 }
 
-func TestTheMachineIsDescribedWithoutNamingIt(t *testing.T) {
+func TestMachineIsDescribedWithoutNamingIt(t *testing.T) {
 	expect.Equal(t, kernelText("linux", "6.1.2-site-7"), "Linux 6.1.2", "kernel:")
 	expect.Equal(t, kernelText("darwin", ""), "Darwin", "kernel of another system:")
 	expect.Equal(t, memoryText("24101112 kB"), "23 GiB", "memory:")

@@ -133,7 +133,7 @@ func (o ratiosOptions) run(ctx context.Context, out, progress io.Writer) error {
 	return o.publish(r, out)
 }
 
-// publish prints and writes the report; a missed floor that counts is an error, and so are wrong answers.
+// publish prints and writes the report; a missed floor that counts is an error, and so are wrong responses.
 func (o ratiosOptions) publish(r *report, out io.Writer) error {
 	if err := o.form.Print(out, r); err != nil {
 		return err
@@ -156,8 +156,8 @@ func (o ratiosOptions) publish(r *report, out io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// temporaryData makes a directory below data, and data where it is missing. What was made is removed, unless
-// somebody put something into it meanwhile.
+// temporaryData makes a directory below data, and data where it is missing. remove removes the directories that it
+// made, unless other files were put into them meanwhile.
 func temporaryData(data string) (dir string, remove func(), err error) {
 	made := absent(data)
 	if err := os.MkdirAll(data, 0o700); err != nil {
@@ -273,8 +273,8 @@ type ratiosRun struct {
 // benchPart names what is measured together, on clusters of its own.
 type benchPart string
 
-// The parts, in the order in which they are measured: few processes live at a time, and the last
-// registration lies behind when the delta is fetched.
+// The parts, in the order in which they are measured: few processes live at a time, and the last registration is long
+// past when the delta is fetched.
 const (
 	loadPart         benchPart = "load"
 	scalePart        benchPart = "scale"
@@ -348,7 +348,7 @@ func (r *ratiosRun) clusters(ctx context.Context, specs ...clusterSpec) (cluster
 	clusters = make([]*benchCluster, len(specs))
 	var g errgroup.Group
 	for i, spec := range specs {
-		r.say("starting the cluster %q", spec.name)
+		r.reportProgress("starting the cluster %q", spec.name)
 		g.Go(func() (err error) {
 			clusters[i], err = r.cluster(ctx, spec)
 			return err
@@ -383,15 +383,15 @@ func (r *ratiosRun) cluster(ctx context.Context, spec clusterSpec) (*benchCluste
 	return c, nil
 }
 
-// say reports progress.
-func (r *ratiosRun) say(format string, args ...any) {
+// reportProgress writes a line of progress.
+func (r *ratiosRun) reportProgress(format string, args ...any) {
 	fmt.Fprintf(r.progress, "%4.0f s  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // record adds a figure to this round.
 func (r *ratiosRun) record(name figureName, unit string, value float64) {
 	r.add(name, unit, value)
-	r.say("%s: %s %s", name, shortNumber(value), unit)
+	r.reportProgress("%s: %s %s", name, shortNumber(value), unit)
 }
 
 // renewals is a load of renewals in this plan's measure.
@@ -402,14 +402,14 @@ func (r *ratiosRun) renewals(conns int, requests load.Workload) load.Bulk {
 // loadStep is a load to be measured: at the leader of a cluster while that leads, or at the load's own targets there.
 type loadStep struct {
 	name figureName
-	at   *benchCluster // nil: whoever leads does not matter
+	at   *benchCluster // nil: it does not matter which node leads
 	load.Bulk
-	rate float64                // per second, of an open loop; 0: as fast as answers come
-	keep func(*load.BulkResult) // nil: the rate is the figure
+	rate   float64                // per second, of an open loop; 0: as fast as answers come
+	record func(*load.BulkResult) // nil: the rate becomes the figure
 }
 
-// send sends the load of a step to an address, unless it has targets. What it returns keeps the result.
-func (r *ratiosRun) send(ctx context.Context, s loadStep, target string) (keep func(), err error) {
+// send sends the load of a step to an address, unless it has targets. The function that it returns records the result.
+func (r *ratiosRun) send(ctx context.Context, s loadStep, target string) (record func(), err error) {
 	if s.Targets == nil {
 		s.Targets = []string{target}
 	}
@@ -423,8 +423,8 @@ func (r *ratiosRun) send(ctx context.Context, s loadStep, target string) (keep f
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	r.wronged(s.name, result.Wrong)
-	if s.keep != nil {
-		return func() { s.keep(result) }, nil
+	if s.record != nil {
+		return func() { s.record(result) }, nil
 	}
 	return func() { r.record(s.name, "/s", result.Rate) }, nil
 }
@@ -440,11 +440,11 @@ func (r *ratiosRun) measure(steps ...loadStep) func(context.Context) error {
 				}
 				continue
 			}
-			keep, err := send("")
+			record, err := send("")
 			if err != nil {
 				return err
 			}
-			keep()
+			record()
 		}
 		return nil
 	}
@@ -469,8 +469,7 @@ func (r *ratiosRun) beside(ctx context.Context, name figureName, l load.Bulk, ra
 	return cmp.Or(err, g.Wait())
 }
 
-// await asks again and again until the answer is yes. An error is a no: who asks during an election gets
-// some.
+// await calls reached again and again until it is true. An error counts as false: errors are normal during an election.
 func await(ctx context.Context, what string, limit time.Duration, reached func(context.Context) (bool, error)) error {
 	const look = 5 * time.Millisecond
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %v in vain", limit))
@@ -486,17 +485,17 @@ func await(ctx context.Context, what string, limit time.Duration, reached func(c
 	}
 }
 
-// steady measures while nobody else becomes the leader: an election in between would be what was
-// measured. What measure returns keeps the result.
-func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (keep func(), err error)) error {
+// steady repeats a measurement until no other node became the leader during it: otherwise the election would have been
+// measured. The function that measure returns records the result.
+func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (record func(), err error)) error {
 	const tries = 3
 	for range tries {
 		before, err := c.leader(ctx)
 		if err != nil {
 			return err
 		}
-		settleDisk()
-		keep, err := measure(c.nodes[before].HTTP)
+		syncDisk()
+		record, err := measure(c.nodes[before].HTTP)
 		if err != nil {
 			return err
 		}
@@ -505,16 +504,16 @@ func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster
 			return err
 		}
 		if after == before {
-			keep()
+			record()
 			return nil
 		}
-		r.note("Leadership moved during %q, which was measured again.", name)
-		r.say("leadership moved during %q: once more", name)
+		r.addNote("Leadership moved during %q, which was measured again.", name)
+		r.reportProgress("leadership moved during %q: once more", name)
 	}
 	return fmt.Errorf("%s: leadership moved in each of %d tries", name, tries)
 }
 
-// report is all that a run has to say.
+// report is the result of a run.
 type report struct {
 	Version string
 	Date    string // of the run's begin

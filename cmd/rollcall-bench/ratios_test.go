@@ -31,7 +31,7 @@ func reported(t *testing.T, cores int) *report {
 	return r
 }
 
-func TestAMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
+func TestRatiosMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*report)
@@ -42,7 +42,7 @@ func TestAMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 		{name: "quick", change: func(r *report) { r.Plan.quick = true }},
 		{name: "wrong answers anywhere", change: func(r *report) {
 			r.Plan.quick = true
-			r.wronged(renew64, load.WrongAnswers{"status 500 instead of 200": 1})
+			r.wronged(renew64, load.WrongResponses{"status 500 instead of 200": 1})
 		}, want: "wrong answers: 1 × status 500 instead of 200"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -54,10 +54,10 @@ func TestAMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 	}
 }
 
-func TestTheTableShowsRowsFiguresAndRemarks(t *testing.T) {
+func TestRatiosTableShowsRowsFiguresAndRemarks(t *testing.T) {
 	r := reported(t, 2)
-	r.note("Leadership moved.")
-	r.wronged(renew64, load.WrongAnswers{"EOF": 3})
+	r.addNote("Leadership moved.")
+	r.wronged(renew64, load.WrongResponses{"EOF": 3})
 	var out bytes.Buffer
 	expect.That(t, (ratiosOptions{form: cli.Table}).publish(r, &out) != nil, "wrong answers are no error")
 	for _, want := range []string{"≥ 0.33  ≥ 0.45  1.00 ×", "≤ 15    ≤ 5     1.50 (1.00–2.00) /s", "missed", "goal", "Leadership moved.", "3 × EOF", "Floors do not count here: they are for 4 cores or more, and this machine has 2."} {
@@ -65,7 +65,7 @@ func TestTheTableShowsRowsFiguresAndRemarks(t *testing.T) {
 	}
 }
 
-func TestReportsAreWrittenByExtension(t *testing.T) {
+func TestRatiosReportsAreWrittenByExtension(t *testing.T) {
 	r := reported(t, 2)
 	dir := t.TempDir()
 	page, data := filepath.Join(dir, "a.md"), filepath.Join(dir, "a.json")
@@ -91,7 +91,7 @@ func TestReportsAreWrittenByExtension(t *testing.T) {
 		"got %s", text)
 }
 
-func TestAPageKeepsItsProse(t *testing.T) {
+func TestRatiosPageKeepsItsProse(t *testing.T) {
 	r := reported(t, 2)
 	path := filepath.Join(t.TempDir(), "page.md")
 	write := func(text string) {
@@ -109,7 +109,7 @@ func TestAPageKeepsItsProse(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "page.md has no lines"), "a page without marks: got %v, want an error", err)
 }
 
-func TestBenchRefusesWhatItCannotDo(t *testing.T) {
+func TestRatiosRefuseWhatTheyCannotMeasure(t *testing.T) {
 	for flag, values := range map[string][]string{
 		"--rounds": {"0"}, "--window": {"1ms"}, "--cut": {"1ms"}, "--out": {"result.txt", "page.md --only=scale"}, "--only": {"speed"}, "--output": {"xml"},
 	} {
@@ -121,7 +121,7 @@ func TestBenchRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-func TestAPartIsMeasuredWithItsRowsOnly(t *testing.T) {
+func TestRatiosOfAPartHaveItsRowsOnly(t *testing.T) {
 	plan := ratiosOptions{only: []string{"leases", "scale", "leases"}}.plan()
 	expect.Slice(t, plan.parts, []benchPart{scalePart, leasesPart}, "parts")
 	for _, r := range ratioRows {
@@ -130,7 +130,7 @@ func TestAPartIsMeasuredWithItsRowsOnly(t *testing.T) {
 	}
 }
 
-func TestSettingsOfTheEnvironmentDoNotReachTheNodes(t *testing.T) {
+func TestRatiosNodesIgnoreSettingsOfTheEnvironment(t *testing.T) {
 	for _, variable := range os.Environ() {
 		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "ROLLCALL_") {
 			t.Setenv(name, value) // so that it is back after this test
@@ -144,7 +144,7 @@ func TestSettingsOfTheEnvironmentDoNotReachTheNodes(t *testing.T) {
 	expect.That(t, os.Getenv("OTHER") == "1", "another variable is gone")
 }
 
-func TestTheNodesDataIsRemoved(t *testing.T) {
+func TestRatiosRemoveTheNodesData(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "a", "b")
 	for _, existed := range []bool{false, true} {
 		if existed {
@@ -161,7 +161,7 @@ func TestTheNodesDataIsRemoved(t *testing.T) {
 	}
 }
 
-func TestSpreadIsMedianAndEnds(t *testing.T) {
+func TestRatiosSpreadIsMedianAndEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		values []float64
@@ -181,7 +181,7 @@ func TestSpreadIsMedianAndEnds(t *testing.T) {
 	}
 }
 
-func TestVerdictsFollowFloorAndGoal(t *testing.T) {
+func TestRatiosVerdictsFollowFloorAndGoal(t *testing.T) {
 	higher := ratioRow{Floor: 0.33, Goal: 0.45}
 	lower := ratioRow{Floor: 8, Goal: 5, Lower: true}
 	for _, tc := range []struct {
@@ -198,7 +198,7 @@ func TestVerdictsFollowFloorAndGoal(t *testing.T) {
 		{name: "fast", row: lower, value: 5, want: goalMet},
 		{name: "nothing asked", row: ratioRow{}, value: 1, want: noVerdict},
 	} {
-		expect.Equal(t, tc.row.judge(tc.value), tc.want, "%s: got", tc.name)
+		expect.Equal(t, tc.row.verdictOf(tc.value), tc.want, "%s: got", tc.name)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 		"got %+v", got)
 }
 
-func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
+func TestRatiosThatWereNotMeasuredAreErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		forget func(*figures)
@@ -247,17 +247,17 @@ func TestWhatWasNotMeasuredIsAnError(t *testing.T) {
 	}
 }
 
-func TestGoalsAreFloorsOrBeyond(t *testing.T) {
+func TestRatiosGoalsAreFloorsOrBeyond(t *testing.T) {
 	for _, r := range ratioRows {
-		expect.That(t, (r.Floor == r.Goal || r.judge(r.Floor) == met) && (r.Goal == 0 || r.judge(r.Goal) == goalMet),
+		expect.That(t, (r.Floor == r.Goal || r.verdictOf(r.Floor) == met) && (r.Goal == 0 || r.verdictOf(r.Goal) == goalMet),
 			"%s: floor %v, goal %v", r.Name, r.Floor, r.Goal)
 	}
 }
 
-func TestWrongAnswersAreListedWithWhereTheyCameUp(t *testing.T) {
+func TestRatiosListWrongResponsesWithTheirFigure(t *testing.T) {
 	f := newFigures()
-	f.wronged(renew64, load.WrongAnswers{"status 504 instead of 200": 2})
-	f.wronged(renew64, load.WrongAnswers{"status 504 instead of 200": 1, "EOF": 1})
+	f.wronged(renew64, load.WrongResponses{"status 504 instead of 200": 2})
+	f.wronged(renew64, load.WrongResponses{"status 504 instead of 200": 1, "EOF": 1})
 	want := "1 × EOF (renew, 64 connections to the leader), 3 × status 504 instead of 200 (renew, 64 connections to the leader)"
 	expect.Equal(t, f.wrong.String(), want, "got")
 }
@@ -275,7 +275,7 @@ func shortRun(t *testing.T) *ratiosRun {
 	}
 }
 
-// wantNothingWrong lets through only what a cluster answers that gets too little of the machine.
+// wantNothingWrong accepts only the wrong responses of a cluster that gets too little of the machine.
 func wantNothingWrong(t *testing.T, run *ratiosRun) {
 	t.Helper()
 	for how, n := range run.wrong {
@@ -284,7 +284,7 @@ func wantNothingWrong(t *testing.T, run *ratiosRun) {
 }
 
 // The rest of a run differs from this part in nothing but which loads it sends.
-func TestARunMeasuresRealClusters(t *testing.T) {
+func TestRatiosRunMeasuresRealClusters(t *testing.T) {
 	run := shortRun(t)
 	run.window = 2 * time.Second // in which a busy machine gets something done
 	need.OK(t, run.scale(t.Context()))
@@ -300,7 +300,7 @@ func TestARunMeasuresRealClusters(t *testing.T) {
 	wantNothingWrong(t, run)
 }
 
-func TestCrashesAndWatchersAreMeasuredOnARealCluster(t *testing.T) {
+func TestRatiosMeasureCrashesAndWatchersOnARealCluster(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
 	need.OK(t, run.leases(t.Context()))
@@ -311,11 +311,11 @@ func TestCrashesAndWatchersAreMeasuredOnARealCluster(t *testing.T) {
 	wantNothingWrong(t, run)
 }
 
-func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
+func TestRatiosMeasureTwoDatacentersThatEndEqual(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
 	need.OK(t, run.replication(t.Context()))
-	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, beatsTold, healing, cutResident, cutHeap, cutGoal} {
+	for _, name := range []figureName{crossingP50, crossingP99, cpuPaused, cpuSending, cpuForPeer, beatsReplicated, healing, cutResident, cutHeap, cutGoal} {
 		f := run.find(name)
 		expect.That(t, f != nil && len(f.Values) == 1, "%s: got %+v, want one value", name, f)
 	}
@@ -326,7 +326,7 @@ func TestTwoDatacentersAreMeasuredAndEndEqual(t *testing.T) {
 	wantNothingWrong(t, run)
 }
 
-func TestKeysLocksAndSessionsAreMeasured(t *testing.T) {
+func TestRatiosMeasureKeysLocksAndSessions(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
 	need.OK(t, run.coordination(t.Context()))
@@ -340,7 +340,7 @@ func TestKeysLocksAndSessionsAreMeasured(t *testing.T) {
 	wantNothingWrong(t, run)
 }
 
-func TestAClusterWithoutConsensusIsUnderLoadAtItsFirstNode(t *testing.T) {
+func TestRatiosLoadTheFirstNodeOfAClusterWithoutConsensus(t *testing.T) {
 	t.Parallel()
 	run := shortRun(t)
 	run.window = 2 * time.Second // in which a busy machine gets something done
@@ -353,7 +353,7 @@ func TestAClusterWithoutConsensusIsUnderLoadAtItsFirstNode(t *testing.T) {
 	wantNothingWrong(t, run)
 }
 
-func TestTheBareHandlerIsAProcess(t *testing.T) {
+func TestBareHandlerIsAProcess(t *testing.T) {
 	run := shortRun(t)
 	bare := need.Got(run.startBare(t.Context()))(t)
 	defer bare.Stop()
@@ -362,14 +362,14 @@ func TestTheBareHandlerIsAProcess(t *testing.T) {
 	expect.That(t, err == nil && r.Right == 10, "%+v, %v, want 10 right answers", r, err)
 }
 
-func TestTheBareRaftCommits(t *testing.T) {
+func TestBareRaftCommits(t *testing.T) {
 	c := need.Got(startBareRaft(t.TempDir(), 5*time.Millisecond))(t)
 	defer c.stop()
 	ms, err := c.apply(t.Context())
 	expect.That(t, err == nil && ms > 0, "an Apply takes %f ms, %v", ms, err)
 }
 
-func TestTheCounterOfAnIndexFollowsTheLastDash(t *testing.T) {
+func TestReplicationCounterOfAnIndexFollowsTheLastDash(t *testing.T) {
 	for _, tc := range []struct {
 		index string
 		want  uint64 // 0: an error
@@ -384,7 +384,7 @@ func TestTheCounterOfAnIndexFollowsTheLastDash(t *testing.T) {
 	}
 }
 
-func TestAWorkloadEndsAfterSoManyRequestsInAll(t *testing.T) {
+func TestWorkloadEndsAfterSoManyRequestsInAll(t *testing.T) {
 	for _, tc := range []struct {
 		n    int
 		want [3]int // of each connection
@@ -404,7 +404,7 @@ func TestAWorkloadEndsAfterSoManyRequestsInAll(t *testing.T) {
 	}
 }
 
-func TestAWatcherFindsTheChangeInALine(t *testing.T) {
+func TestWatcherFindsTheChangeInALine(t *testing.T) {
 	f := benchFleet{name: "watched", size: 3}
 	c := newCrowd(f)
 	for _, tc := range []struct {
@@ -421,21 +421,21 @@ func TestAWatcherFindsTheChangeInALine(t *testing.T) {
 	}
 }
 
-func TestACrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
+func TestCrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
 	c := newCrowd(benchFleet{name: "crossing", size: 3})
 	c.begun = time.Now().Add(-time.Minute)
 	for range 2 {
 		c.add(new(net.TCPConn))
 	}
-	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one before its answer
-		c.begins(i, c.begun.Add(acked))
+	for i, acked := range []time.Duration{0, 59 * time.Second, time.Hour} { // the last one is seen before its response
+		c.setStart(i, c.begun.Add(acked))
 		for _, m := range c.members {
 			for range 2 { // a later change of the same instance
-				c.note(m, []byte(`{"id":"`+c.fleet.id(i)+`"}`))
+				c.recordArrival(m, []byte(`{"id":"`+c.fleet.id(i)+`"}`))
 			}
 		}
 	}
-	c.note(c.members[0], []byte(`{"id":"another"}`))
+	c.recordArrival(c.members[0], []byte(`{"id":"another"}`))
 	got := c.arrived.Load()
 	expect.That(t, got == 6, "%d arrivals, want 3 at each of 2 watchers", got)
 	latencies := need.Got(c.latencies(t.Context(), 1))(t) // without the first
@@ -444,7 +444,7 @@ func TestACrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
 		"%d latencies from %d to %d µs, want 4: none for what came before its answer, about a second for the other", n, shortest, longest)
 }
 
-func TestTheBareHandlerAnswersPutsAndPayloads(t *testing.T) {
+func TestBareHandlerRespondsToPutsAndPayloads(t *testing.T) {
 	h := new(bareHandler)
 	for _, tc := range []struct {
 		method, path string

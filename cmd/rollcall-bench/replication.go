@@ -21,13 +21,13 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// toldLease is what most instances have: their heartbeats travel to the other datacenter.
-var toldLease = benchLease{interval: 30, duration: 90}
+// replicatedLease is what most instances have: their heartbeats travel to the other datacenter.
+var replicatedLease = benchLease{interval: 30, duration: 90}
 
 // changeRate is the open loop's, in changes per second.
 const changeRate = 1000
 
-// replication measures what two datacenters know of each other, and what it costs.
+// replication measures how soon two datacenters know each other's changes, and what replication costs.
 func (r *ratiosRun) replication(ctx context.Context) error {
 	pair, err := r.startPair(ctx)
 	if err != nil {
@@ -37,26 +37,25 @@ func (r *ratiosRun) replication(ctx context.Context) error {
 	if err := r.inRounds(ctx, func(ctx context.Context) error { return r.crossings(ctx, pair) }); err != nil {
 		return err
 	}
-	told := pair.fleet("told", r.many)
-	told.lease = toldLease
-	r.say("registering %d instances", told.size)
-	if err := pair.here.register(ctx, told); err != nil {
+	replicated := pair.fleet("told", r.many)
+	replicated.lease = replicatedLease
+	r.reportProgress("registering %d instances", replicated.size)
+	if err := pair.here.register(ctx, replicated); err != nil {
 		return err
 	}
-	return r.besideHeartbeats(ctx, pair.here, told, func(ctx context.Context) error {
+	return r.besideHeartbeats(ctx, pair.here, replicated, func(ctx context.Context) error {
 		if err := pair.awaitEqual(ctx); err != nil {
 			return err
 		}
 		if err := r.inRounds(ctx, func(ctx context.Context) error { return r.beatCosts(ctx, pair) }); err != nil {
 			return err
 		}
-		return r.cutLink(ctx, pair, told)
+		return r.cutLink(ctx, pair, replicated)
 	})
 }
 
-// beatBursts is how often a second heartbeats are sent, many at the same time. If each came by itself, the
-// leader's log would take many times the CPU that a peer does, and now more, now less of it, by how many
-// share an entry.
+// beatBursts is how often a second heartbeats are sent, many at the same time. If each came by itself, the leader's log
+// would take many times the CPU that a peer does, and an amount that varies with how many heartbeats share an entry.
 const beatBursts = 10
 
 // besideHeartbeats measures while every instance of a fleet sends its heartbeats, as many a second as
@@ -75,7 +74,7 @@ const beatTurns = 4
 // beatCosts measures the CPU that the leader takes with its peer paused and not, in turns.
 func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 	return r.steady(ctx, cpuForPeer, p.here, func(leader string) (func(), error) {
-		var paused, sending, told float64
+		var paused, sending, received float64
 		for range beatTurns {
 			if err := p.pause(ctx); err != nil {
 				return nil, err
@@ -93,20 +92,20 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 				return nil, err
 			}
 			sending += cpu / beatTurns
-			told += rate / beatTurns
+			received += rate / beatTurns
 		}
 		return func() {
 			r.record(cpuPaused, "%", paused)
 			r.record(cpuSending, "%", sending)
 			r.record(cpuForPeer, "%", sending-paused)
-			r.record(beatsTold, "/s", told)
+			r.record(beatsReplicated, "/s", received)
 		}, nil
 	})
 }
 
-// beatCost is how much of a core a node's process takes, in percent, and of how many heartbeats a second
-// the second datacenter is told meanwhile.
-func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, told float64, err error) {
+// beatCost is how much of a core a node's process takes, in percent, and how many heartbeats a second the second
+// datacenter receives meanwhile.
+func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, received float64, err error) {
 	grown, err := r.growth(ctx, r.window/2, func(ctx context.Context) (map[string]float64, error) {
 		peer, err := onlyPeer(ctx, p.here)
 		if err != nil {
@@ -118,15 +117,15 @@ func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cp
 	return grown["cpu"], grown["told"], err
 }
 
-// benchAct is who pauses peers.
+// benchAct is the author of the acts that pause peers.
 var benchAct = registry.Act{Author: "bench"}
 
-// pause stops the sending to the second datacenter.
+// pause stops sending to the second datacenter.
 func (p *benchPair) pause(ctx context.Context) error {
 	return p.here.client.PausePeer(ctx, localcluster.DatacenterName(2), benchAct)
 }
 
-// resume lets it go on, and waits until it does.
+// resume resumes sending, and waits until it has.
 func (p *benchPair) resume(ctx context.Context) error {
 	if err := p.here.client.ResumePeer(ctx, localcluster.DatacenterName(2), benchAct); err != nil {
 		return err
@@ -176,7 +175,7 @@ func (r *ratiosRun) startPair(ctx context.Context) (_ *benchPair, err error) {
 	if p.there, err = newBenchCluster(r.server.path, nodes[benchNodes:], r.settings); err != nil {
 		return nil, err
 	}
-	r.say("starting two datacenters")
+	r.reportProgress("starting two datacenters")
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.here.start(ctx) })
 	g.Go(func() error { return p.there.start(ctx) })
@@ -192,13 +191,13 @@ func (p *benchPair) stop() {
 	p.links.Stop()
 }
 
-// fleet draws instances that nobody has registered yet.
+// fleet makes instances that no load has registered yet.
 func (p *benchPair) fleet(name string, size int) benchFleet {
 	p.fleets++
 	return benchFleet{name: name + strconv.Itoa(p.fleets), size: size}
 }
 
-// onlyPeer asks how a datacenter is with the other one.
+// onlyPeer asks a datacenter about its link to the other one.
 func onlyPeer(ctx context.Context, c *benchCluster) (client.Peer, error) {
 	peers, err := c.client.Peers(ctx)
 	if err != nil {
@@ -237,9 +236,9 @@ func indexNumber(index string) (uint64, error) {
 	return number, nil
 }
 
-// awaitTold waits until the second datacenter knows every change of the first up to an index, and
-// comparing finds no difference. Changes that come meanwhile do not matter.
-func (p *benchPair) awaitTold(ctx context.Context, index uint64) error {
+// awaitReplicated waits until the second datacenter knows every change of the first up to an index, and a comparison
+// finds no difference. Later changes do not matter.
+func (p *benchPair) awaitReplicated(ctx context.Context, index uint64) error {
 	err := await(ctx, fmt.Sprintf("the other datacenter knows every change up to %d", index), pairLimit, func(ctx context.Context) (bool, error) {
 		peer, err := onlyPeer(ctx, p.here)
 		if err != nil || peer.Cursor == "" {
@@ -254,8 +253,8 @@ func (p *benchPair) awaitTold(ctx context.Context, index uint64) error {
 	return awaitSame(ctx, p.here, localcluster.DatacenterName(2))
 }
 
-// awaitEqual waits until each datacenter was told everything of the other one, and comparing finds no
-// difference. It is for times without changes.
+// awaitEqual waits until each datacenter has sent everything to the other one, and a comparison finds no difference. It
+// is for times without changes.
 func (p *benchPair) awaitEqual(ctx context.Context) error {
 	for dc, c := range []*benchCluster{p.here, p.there} {
 		if err := awaitSent(ctx, c); err != nil {
@@ -268,7 +267,7 @@ func (p *benchPair) awaitEqual(ctx context.Context) error {
 	return nil
 }
 
-// awaitSent waits until a datacenter sends to the other one, and has nothing left to tell.
+// awaitSent waits until a datacenter sends to the other one, and has nothing left to send.
 func awaitSent(ctx context.Context, c *benchCluster) error {
 	return await(ctx, c.nodes[0].Datacenter+" has told everything", pairLimit, func(ctx context.Context) (bool, error) {
 		peer, err := onlyPeer(ctx, c)
@@ -276,7 +275,7 @@ func awaitSent(ctx context.Context, c *benchCluster) error {
 	})
 }
 
-// awaitSame waits until comparing with a peer finds no difference.
+// awaitSame waits until a comparison with a peer finds no difference.
 func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
 	return await(ctx, "comparing with "+peer+" finds no difference", pairLimit, func(ctx context.Context) (bool, error) {
 		d, err := c.client.PeerDiff(ctx, peer)
@@ -287,9 +286,9 @@ func awaitSame(ctx context.Context, c *benchCluster, peer string) error {
 // mib is the unit of memory.
 const mib = 1 << 20
 
-// cutLink cuts the link under a load of changes, and measures what the leader keeps for the peer, and how
-// long it takes after the cut to tell all of it. The load goes on meanwhile. Every instance has changed
-// once before: what an instance takes more after its first change is no peer's.
+// cutLink cuts the link under a load of changes, and measures what the leader keeps for the peer, and how long it takes
+// after the cut to send all of it. The load goes on meanwhile. Every instance has changed once before: what an instance
+// takes more after its first change is not kept for a peer.
 func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) error {
 	l := load.Bulk{Targets: p.here.addrs(), Conns: changeConns, Requests: f.changes(), Want: http.StatusNoContent}
 	if err := r.changeAll(ctx, l, f.size); err != nil {
@@ -298,12 +297,12 @@ func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) err
 	if err := p.awaitEqual(ctx); err != nil {
 		return err
 	}
-	err := r.steady(ctx, healing, p.here, func(leader string) (keep func(), err error) {
+	err := r.steady(ctx, healing, p.here, func(leader string) (record func(), err error) {
 		err = r.beside(ctx, healing, l, changeRate, func(ctx context.Context) error {
-			keep, err = r.cutAndHeal(ctx, p, leader)
+			record, err = r.cutAndHeal(ctx, p, leader)
 			return err
 		})
-		return keep, err
+		return record, err
 	})
 	if err != nil {
 		return err
@@ -316,7 +315,7 @@ func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) err
 
 // changeAll sends so many changes of a load as fast as it can.
 func (r *ratiosRun) changeAll(ctx context.Context, l load.Bulk, n int) error {
-	r.say("changing %d instances", n)
+	r.reportProgress("changing %d instances", n)
 	l.Conns, l.Requests = min(256, n), inAll(n, l.Requests)
 	result, err := l.Closed(ctx)
 	if err != nil {
@@ -326,7 +325,7 @@ func (r *ratiosRun) changeAll(ctx context.Context, l load.Bulk, n int) error {
 	return nil
 }
 
-func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string) (keep func(), err error) {
+func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string) (record func(), err error) {
 	if !wire.Pause(ctx, r.window) {
 		return nil, ctx.Err()
 	}
@@ -334,7 +333,7 @@ func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string)
 	if err != nil {
 		return nil, err
 	}
-	r.say("cutting the link for %v", r.cut)
+	r.reportProgress("cutting the link for %v", r.cut)
 	p.links.Cut()
 	defer p.links.Heal()
 	if !wire.Pause(ctx, r.cut) {
@@ -353,8 +352,7 @@ func (r *ratiosRun) cutAndHeal(ctx context.Context, p *benchPair, leader string)
 	}, err
 }
 
-// timeHealing heals the link and returns how long it takes until the other datacenter knows what
-// happened before.
+// timeHealing heals the link and returns how long it takes until the other datacenter knows the earlier changes.
 func (p *benchPair) timeHealing(ctx context.Context) (time.Duration, error) {
 	index, err := p.index(ctx)
 	if err != nil {
@@ -362,7 +360,7 @@ func (p *benchPair) timeHealing(ctx context.Context) (time.Duration, error) {
 	}
 	begin := time.Now()
 	p.links.Heal()
-	err = p.awaitTold(ctx, index)
+	err = p.awaitReplicated(ctx, index)
 	return time.Since(begin), err
 }
 
@@ -405,8 +403,8 @@ func (p *benchPair) memoryNow(ctx context.Context, node string) (m nodeMemory, e
 	return m, err
 }
 
-// resident is a node's resident memory without the files that are mapped into it: with every entry some
-// more of the Raft log is. Where the system does not tell them apart, it is all of it.
+// resident is a node's resident memory without the files that are mapped into it: of the Raft log more is mapped with
+// every entry. Where the system does not tell them apart, it is all of it.
 func (c *benchCluster) resident(ctx context.Context, node int) (float64, error) {
 	text := procField(fmt.Sprintf("/proc/%d/status", c.nodes[node].Pid()), "RssAnon")
 	if kb, err := strconv.ParseFloat(strings.TrimSuffix(text, " kB"), 64); err == nil {
@@ -418,7 +416,7 @@ func (c *benchCluster) resident(ctx context.Context, node int) (float64, error) 
 // changeConns is over how many connections changes are spread.
 const changeConns = 30
 
-// crossings measures how long changes here take to those who watch there.
+// crossings measures how long changes here take to watchers there.
 func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 	if err := p.awaitEqual(ctx); err != nil {
 		return err
@@ -429,8 +427,8 @@ func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 	})
 }
 
-// crossInTime registers new instances here, and returns how long after the acknowledgement each watcher
-// there had read of them. The first changes, during which the load warms up, do not count.
+// crossInTime registers new instances here, and returns how long after the acknowledgement each watcher there had read
+// them. The first changes, during which the load warms up, do not count.
 func (r *ratiosRun) crossInTime(ctx context.Context, p *benchPair) (*hdrhistogram.Histogram, error) {
 	c := newCrowd(p.fleet("crossing", int(changeRate*(r.warm+r.window).Seconds())))
 	defer c.disperse()
@@ -441,7 +439,7 @@ func (r *ratiosRun) crossInTime(ctx context.Context, p *benchPair) (*hdrhistogra
 	}
 	l := load.Bulk{
 		Targets: p.here.addrs(), Conns: changeConns, Requests: c.fleet.registrations, Want: http.StatusNoContent, Warm: r.warm, Window: r.window, Insist: true,
-		Answered: func(conn, n int, at time.Time) { c.begins(conn+n*changeConns, at) },
+		Answered: func(conn, n int, at time.Time) { c.setStart(conn+n*changeConns, at) },
 	}
 	result, err := l.Open(ctx, changeRate)
 	if err == nil && len(result.Wrong) > 0 {

@@ -10,57 +10,57 @@ import (
 
 // Names of what is measured.
 const (
-	renew64        figureName = "renew, 64 connections to the leader"
-	renew256       figureName = "renew, 256 connections to the leader"
-	renew1024      figureName = "renew, 1024 connections to the leader"
-	renewSpread    figureName = "renew, 256 connections over all three nodes"
-	renewSingly    figureName = "renew, 256 connections, one log entry per write"
-	renewAP64      figureName = "renew without consensus, 64 connections to one node"
-	renewAP256     figureName = "renew without consensus, 256 connections to one node"
-	renewAP1024    figureName = "renew without consensus, 1024 connections to one node"
-	bare64         figureName = "bare net/http, 64 connections"
-	bare256        figureName = "bare net/http, 256 connections"
-	bare1024       figureName = "bare net/http, 1024 connections"
-	register256    figureName = "register, 256 connections to the leader"
-	registerSolo   figureName = "register, 256 connections, one log entry per write"
-	loneRenew      figureName = "renew, one connection, p50"
-	loneApply      figureName = "bare hashicorp/raft, one Apply at a time, p50"
-	pacedP50       figureName = "renew, 10,000/s open loop over 256 connections, p50"
-	pacedP99       figureName = "renew, 10,000/s open loop over 256 connections, p99"
-	fullFixed      figureName = "fixed payload of the full fetch's size, 8 connections"
-	fullCached     figureName = "full fetch, gzip, stale, 8 connections"
-	fullConfirmed  figureName = "full fetch, gzip, linearizable, 8 connections"
-	deltaFixed     figureName = "fixed payload of the delta's size, 64 connections"
-	deltaCached    figureName = "delta fetch, gzip, stale, 64 connections"
-	rebuild        figureName = "from a change to the new full document"
-	renewQuiet     figureName = "renew, 256 connections, nothing else"
-	renewBusy      figureName = "renew, 256 connections, beside 10 full fetches/s and 10 registrations/s"
-	renewFew       figureName = "renew, 256 connections, few instances"
-	renewMany      figureName = "renew, 256 connections, many instances"
-	heapEach       figureName = "live heap per instance, many instances, JSON and XML fetched"
-	restartReady   figureName = "restart after SIGTERM until ready, many instances"
-	crashP50       figureName = "from the end of a crashed instance's lease to its absence on every node, p50"
-	crashP99       figureName = "from the end of a crashed instance's lease to its absence on every node, p99"
-	arrivalP50     figureName = "from a change to its arrival at a watcher, 1,000 watchers, p50"
-	arrivalP99     figureName = "from a change to its arrival at a watcher, 1,000 watchers, p99"
-	crossingP50    figureName = "from a change's acknowledgement to a watcher in another datacenter, 1,000/s, p50"
-	crossingP99    figureName = "from a change's acknowledgement to a watcher in another datacenter, 1,000/s, p99"
-	cpuPaused      figureName = "CPU of the leader under heartbeats, peer paused"
-	cpuSending     figureName = "CPU of the leader under heartbeats, peer told of them"
-	cpuForPeer     figureName = "CPU of the leader for the peer's heartbeats"
-	beatsTold      figureName = "heartbeats that the peer is told of meanwhile"
-	healing        figureName = "from the end of a cut until the other datacenter knows everything"
-	cutResident    figureName = "growth of the leader's resident memory in a cut"
-	cutHeap        figureName = "growth of the leader's live heap in a cut"
-	put256         figureName = "write a key, 256 connections to the leader"
-	putSolo        figureName = "write a key, 256 connections, one log entry per write"
-	handOverP50    figureName = "from a lock's release to the next holder's answer, 100 contenders, p50"
-	handOverP99    figureName = "from a lock's release to the next holder's answer, 100 contenders, p99"
-	watcherAnswers figureName = "answers to the watcher of one key while all others are written, and then it"
-	watcherArrival figureName = "from a key's change to its watcher"
-	cpuSessions    figureName = "CPU of the leader for the renewal of 10,000 sessions every 10 s"
-	cpuSessionsAll figureName = "CPU of all nodes for the renewal of 10,000 sessions every 10 s"
-	cutGoal        figureName = "growth of the leader's heap in a cut, with garbage up to the next collection"
+	renew64         figureName = "renew, 64 connections to the leader"
+	renew256        figureName = "renew, 256 connections to the leader"
+	renew1024       figureName = "renew, 1024 connections to the leader"
+	renewSpread     figureName = "renew, 256 connections over all three nodes"
+	renewSingly     figureName = "renew, 256 connections, one log entry per write"
+	renewAP64       figureName = "renew without consensus, 64 connections to one node"
+	renewAP256      figureName = "renew without consensus, 256 connections to one node"
+	renewAP1024     figureName = "renew without consensus, 1024 connections to one node"
+	bare64          figureName = "bare net/http, 64 connections"
+	bare256         figureName = "bare net/http, 256 connections"
+	bare1024        figureName = "bare net/http, 1024 connections"
+	register256     figureName = "register, 256 connections to the leader"
+	registerSolo    figureName = "register, 256 connections, one log entry per write"
+	loneRenew       figureName = "renew, one connection, p50"
+	loneApply       figureName = "bare hashicorp/raft, one Apply at a time, p50"
+	pacedP50        figureName = "renew, 10,000/s open loop over 256 connections, p50"
+	pacedP99        figureName = "renew, 10,000/s open loop over 256 connections, p99"
+	fullFixed       figureName = "fixed payload of the full fetch's size, 8 connections"
+	fullCached      figureName = "full fetch, gzip, stale, 8 connections"
+	fullConfirmed   figureName = "full fetch, gzip, linearizable, 8 connections"
+	deltaFixed      figureName = "fixed payload of the delta's size, 64 connections"
+	deltaCached     figureName = "delta fetch, gzip, stale, 64 connections"
+	rebuild         figureName = "from a change to the new full document"
+	renewQuiet      figureName = "renew, 256 connections, nothing else"
+	renewBusy       figureName = "renew, 256 connections, beside 10 full fetches/s and 10 registrations/s"
+	renewFew        figureName = "renew, 256 connections, few instances"
+	renewMany       figureName = "renew, 256 connections, many instances"
+	heapEach        figureName = "live heap per instance, many instances, JSON and XML fetched"
+	restartReady    figureName = "restart after SIGTERM until ready, many instances"
+	crashP50        figureName = "from the end of a crashed instance's lease to its absence on every node, p50"
+	crashP99        figureName = "from the end of a crashed instance's lease to its absence on every node, p99"
+	arrivalP50      figureName = "from a change to its arrival at a watcher, 1,000 watchers, p50"
+	arrivalP99      figureName = "from a change to its arrival at a watcher, 1,000 watchers, p99"
+	crossingP50     figureName = "from a change's acknowledgement to a watcher in another datacenter, 1,000/s, p50"
+	crossingP99     figureName = "from a change's acknowledgement to a watcher in another datacenter, 1,000/s, p99"
+	cpuPaused       figureName = "CPU of the leader under heartbeats, peer paused"
+	cpuSending      figureName = "CPU of the leader under heartbeats, peer told of them"
+	cpuForPeer      figureName = "CPU of the leader for the peer's heartbeats"
+	beatsReplicated figureName = "heartbeats that the peer is told of meanwhile"
+	healing         figureName = "from the end of a cut until the other datacenter knows everything"
+	cutResident     figureName = "growth of the leader's resident memory in a cut"
+	cutHeap         figureName = "growth of the leader's live heap in a cut"
+	put256          figureName = "write a key, 256 connections to the leader"
+	putSolo         figureName = "write a key, 256 connections, one log entry per write"
+	handOverP50     figureName = "from a lock's release to the next holder's answer, 100 contenders, p50"
+	handOverP99     figureName = "from a lock's release to the next holder's answer, 100 contenders, p99"
+	watcherAnswers  figureName = "answers to the watcher of one key while all others are written, and then it"
+	watcherArrival  figureName = "from a key's change to its watcher"
+	cpuSessions     figureName = "CPU of the leader for the renewal of 10,000 sessions every 10 s"
+	cpuSessionsAll  figureName = "CPU of all nodes for the renewal of 10,000 sessions every 10 s"
+	cutGoal         figureName = "growth of the leader's heap in a cut, with garbage up to the next collection"
 )
 
 // ratioRow is one line of the result: a figure, or its ratio to another one of the same round.
@@ -110,7 +110,7 @@ var ratioRows = []ratioRow{
 	{In: replicationPart, Name: "growth of the sender's heap in a cut", Of: cutGoal, Floor: 64, Goal: 64, Lower: true},
 }
 
-// verdict is how a row did.
+// verdict is how a row compares with its floor and its goal.
 type verdict string
 
 // The verdicts.
@@ -121,7 +121,7 @@ const (
 	goalMet   verdict = "goal"
 )
 
-// rowResult is a row with what came out.
+// rowResult is a row with its values.
 type rowResult struct {
 	ratioRow
 	Unit    string    `json:"unit"`
@@ -139,7 +139,7 @@ func (f *figures) evaluate(rows []ratioRow) ([]rowResult, error) {
 			return nil, err
 		}
 		s := spreadOf(values)
-		results = append(results, rowResult{r, unit, values, s, r.judge(s.Median)})
+		results = append(results, rowResult{r, unit, values, s, r.verdictOf(s.Median)})
 	}
 	return results, nil
 }
@@ -165,7 +165,7 @@ func (f *figures) rowValues(r ratioRow) (values []float64, unit string, err erro
 	return values, "×", nil
 }
 
-func (r ratioRow) judge(value float64) verdict {
+func (r ratioRow) verdictOf(value float64) verdict {
 	reaches := func(limit float64) bool { return value >= limit }
 	if r.Lower {
 		reaches = func(limit float64) bool { return value <= limit }
@@ -181,7 +181,7 @@ func (r ratioRow) judge(value float64) verdict {
 	return missed
 }
 
-// figureName names something that is measured once per round. It is also what the reader sees.
+// figureName names something that is measured once per round. The report shows it.
 type figureName string
 
 // figure is what was measured under one name: one value per round.
@@ -194,11 +194,11 @@ type figure struct {
 // figures are all that a run measured, in the order of first measurement.
 type figures struct {
 	list  []*figure
-	wrong load.WrongAnswers
+	wrong load.WrongResponses
 	notes []string
 }
 
-func newFigures() *figures { return &figures{wrong: make(load.WrongAnswers)} }
+func newFigures() *figures { return &figures{wrong: make(load.WrongResponses)} }
 
 func (f *figures) add(name figureName, unit string, value float64) {
 	found := f.find(name)
@@ -217,13 +217,13 @@ func (f *figures) find(name figureName) *figure {
 	return f.list[i]
 }
 
-// note remembers what a reader of the figures should know.
-func (f *figures) note(format string, args ...any) {
+// addNote adds a sentence for readers of the figures.
+func (f *figures) addNote(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// wronged counts answers other than the expected ones, and where they came up.
-func (f *figures) wronged(name figureName, wrong load.WrongAnswers) {
+// wronged counts responses other than the expected ones, by the figure whose measurement met them.
+func (f *figures) wronged(name figureName, wrong load.WrongResponses) {
 	for how, n := range wrong {
 		f.wrong[fmt.Sprintf("%s (%s)", how, name)] += n
 	}
@@ -236,7 +236,7 @@ type spread struct {
 	Max    float64 `json:"max"`
 }
 
-// spreadOf wants one value at least. The median of an even number is the mean of the middle two.
+// spreadOf needs at least one value. The median of an even number is the mean of the middle two.
 func spreadOf(values []float64) spread {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2

@@ -23,7 +23,7 @@ import (
 // pacedRate is the open loop's, in renewals per second.
 const pacedRate = 10_000
 
-// writeRig is what writes are measured on.
+// writeRig is the clusters and baselines on which writes are measured.
 type writeRig struct {
 	*ratiosRun
 	batching, singly *benchCluster // default settings; one log entry per write
@@ -90,7 +90,7 @@ func (r writeRig) registers() func(context.Context) error {
 // renews is a round of renewals: one at a time, beside one Apply at a time of the library underneath; by an open loop;
 // and by more and more connections, beside the bare handler and renewals without consensus.
 func (r writeRig) renews(ctx context.Context) error {
-	alone := loadStep{name: loneRenew, at: r.batching, Bulk: r.renewals(1, r.renewed), keep: func(result *load.BulkResult) {
+	alone := loadStep{name: loneRenew, at: r.batching, Bulk: r.renewals(1, r.renewed), record: func(result *load.BulkResult) {
 		r.record(loneRenew, "ms", milliseconds(result.Quantile(50)))
 	}}
 	if err := r.measure(alone)(ctx); err != nil {
@@ -102,7 +102,7 @@ func (r writeRig) renews(ctx context.Context) error {
 	}
 	r.record(loneApply, "ms", apply)
 	l := r.renewals(256, r.renewed)
-	paced := loadStep{name: pacedP99, at: r.batching, Bulk: l, rate: pacedRate, keep: func(result *load.BulkResult) {
+	paced := loadStep{name: pacedP99, at: r.batching, Bulk: l, rate: pacedRate, record: func(result *load.BulkResult) {
 		r.recordLatencies(result.Latency, "ms", time.Millisecond, pacedP50, pacedP99)
 	}}
 	spread := loadStep{name: renewSpread, at: r.batching, Bulk: l}
@@ -172,7 +172,7 @@ func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error 
 		longest = 5 * time.Minute
 		empty   = 1 << 10 // bytes
 	)
-	r.say("waiting until the registrations have left the delta")
+	r.reportProgress("waiting until the registrations have left the delta")
 	return await(ctx, "the delta is empty", longest, func(ctx context.Context) (bool, error) {
 		l := load.Bulk{Targets: target, Conns: 1, Requests: inAll(1, fetch(deltaStale)), Want: http.StatusOK}
 		result, err := l.Closed(ctx)
@@ -206,7 +206,7 @@ type fetchedDocument struct {
 func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName, documents ...fetchedDocument) error {
 	var body int64
 	for _, d := range documents {
-		fetched := loadStep{name: d.name, at: r.benchCluster, Bulk: r.fetching(conns, d.path), keep: func(result *load.BulkResult) {
+		fetched := loadStep{name: d.name, at: r.benchCluster, Bulk: r.fetching(conns, d.path), record: func(result *load.BulkResult) {
 			body = result.Body
 			r.record(d.name, "/s", result.Rate)
 		}}
@@ -214,7 +214,7 @@ func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName,
 			return err
 		}
 	}
-	r.say("the answers have %d bytes", body)
+	r.reportProgress("the answers have %d bytes", body)
 	l := r.fetching(conns, barePath(body))
 	l.Targets = []string{r.bare}
 	return r.measure(loadStep{name: fixed, Bulk: l})(ctx)
@@ -268,9 +268,8 @@ func timed(c *wire.Conn, request []byte, want int) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// insisted is an exchange that is repeated as long as the answer is 503: nothing was done then, because the
-// machine is busy or a leader is missing, and it is not this exchange that is measured. sent is when the last one
-// was.
+// insisted is an exchange that is repeated as long as the response is 503: nothing was done then, because the machine
+// is busy or a leader is missing, and such an exchange is not what is measured. sent is when the last request was sent.
 func insisted(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {
 	for {
 		sent = time.Now()
@@ -298,7 +297,7 @@ func (r fetchRig) busy(ctx context.Context) error {
 }
 
 // besideOthers sends a load while others fetch the registry and register, ten times a second each.
-func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (keep func(), err error) {
+func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (record func(), err error) {
 	const each = 10 // per second
 	others := []load.Bulk{r.fetching(4, fullLinearizable), r.fetching(4, "")}
 	others[1].Requests, others[1].Want = r.changed, http.StatusNoContent
@@ -313,11 +312,11 @@ func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (
 			return err
 		})
 	}
-	keep, err = r.send(ctx, s, leader)
+	record, err = r.send(ctx, s, leader)
 	if besideErr := g.Wait(); besideErr != nil {
 		err = errors.Join(err, fmt.Errorf("%s: %w", s.name, besideErr))
 	}
-	return keep, err
+	return record, err
 }
 
 // scale measures what a large registry costs.
@@ -393,7 +392,7 @@ func fetchCompressed(ctx context.Context, url, accept string) error {
 
 // liveHeap returns the bytes that survive a garbage collection.
 func liveHeap(ctx context.Context, node, profiler string) (float64, error) {
-	// Twice: what is pooled survives the first one.
+	// Twice: pooled memory survives the first one.
 	for range 2 {
 		if _, err := getText(ctx, "http://"+profiler+"/debug/pprof/heap?gc=1"); err != nil {
 			return 0, err

@@ -45,7 +45,7 @@ type ForeignNode struct {
 	ClusterID string `json:"cluster_id"` // of the cluster that it belongs to
 }
 
-// RemovedMember is the answer to the removal of a node.
+// RemovedMember is the response to the removal of a node.
 type RemovedMember struct {
 	Removed string `json:"removed"` // the node's name
 }

@@ -135,7 +135,7 @@ type HistoryEvent struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Acted is the answer to an operator's act on an instance.
+// Acted is the response to an operator's act on an instance.
 type Acted struct {
 	App   string `json:"app"`
 	ID    string `json:"id"`

@@ -14,7 +14,7 @@ type Change struct {
 	Instance json.RawMessage `json:"instance,omitempty"`
 }
 
-// Changes is the answer of a long poll.
+// Changes is the response of a long poll.
 type Changes struct {
 	Index   string   `json:"index"` // where the next poll goes on
 	Changes []Change `json:"changes"`

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// liveness bounds what must happen soon.
+// liveness bounds the time of everything that must happen soon.
 const liveness = time.Minute
 
-// watches are the ways to be told of changes.
+// watches are the ways to follow changes.
 var watches = []check{
 	{"ALongPollTellsEveryChangeOnce", func(t *testing.T, c *client) {
 		last := c.live(t, func(from string) (changes []any, index string) {
@@ -37,14 +37,14 @@ var watches = []check{
 		now := c.now()
 		for _, index := range []string{"", "x", "7", now + "0000", now + "x"} {
 			for _, wait := range []string{"", "&wait=0s"} {
-				a := c.want(http.StatusBadRequest, http.MethodGet, "/v1/rollcall/watch?index="+index+wait, "")
-				text(t, decode(t, a.body), "error")
+				resp := c.want(http.StatusBadRequest, http.MethodGet, "/v1/rollcall/watch?index="+index+wait, "")
+				text(t, decode(t, resp.body), "error")
 			}
 		}
 	}},
 	{"AnIndexOfAnotherHistoryIsTooOld", func(t *testing.T, c *client) {
-		a := c.want(http.StatusGone, http.MethodGet, "/v1/rollcall/watch?wait=0s&index=elsewhere-1", "")
-		index := text(t, decode(t, a.body), "index")
+		resp := c.want(http.StatusGone, http.MethodGet, "/v1/rollcall/watch?wait=0s&index=elsewhere-1", "")
+		index := text(t, decode(t, resp.body), "index")
 		c.want(http.StatusOK, http.MethodGet, "/v1/rollcall/watch?wait=0s&index="+index, "")
 		if name, _, _ := c.nextEvent("elsewhere-1"); name != "reset" {
 			t.Errorf("the stream has %q, want a reset", name)
@@ -52,11 +52,11 @@ var watches = []check{
 	}},
 }
 
-// lifeTold is what is told of a registration and the steps after it.
-var lifeTold = []string{"ADDED registered UP", "MODIFIED changed OUT_OF_SERVICE", "DELETED quarantined OUT_OF_SERVICE", "ADDED changed OUT_OF_SERVICE", "DELETED canceled OUT_OF_SERVICE"}
+// lifeChanges are the changes that a registration and the steps after it bring.
+var lifeChanges = []string{"ADDED registered UP", "MODIFIED changed OUT_OF_SERVICE", "DELETED quarantined OUT_OF_SERVICE", "ADDED changed OUT_OF_SERVICE", "DELETED canceled OUT_OF_SERVICE"}
 
-// live registers an instance, makes each change when the one before was told, and expects them to be told as lifeTold has
-// them. next is what is told after an index, and the index to go on from; live returns the last one.
+// live registers an instance, makes each change when the previous one has arrived, and expects them as lifeChanges has
+// them. next returns the changes after an index, and the index to go on from; live returns the last index.
 func (c *client) live(t *testing.T, next func(from string) (changes []any, index string)) (last string) {
 	t.Helper()
 	last = c.now()
@@ -69,8 +69,8 @@ func (c *client) live(t *testing.T, next func(from string) (changes []any, index
 		for _, change := range changes {
 			told = append(told, changeInWords(t, change))
 		}
-		if len(told) >= len(lifeTold) {
-			expect.Slice(t, told, lifeTold, "it is told of")
+		if len(told) >= len(lifeChanges) {
+			expect.Slice(t, told, lifeChanges, "it is told of")
 			return last
 		}
 		c.step("i1", len(told))
@@ -86,7 +86,7 @@ func (c *client) step(id string, n int) {
 		3: {http.MethodDelete, "/quarantine"},
 	}
 	if n < len(steps) {
-		c.want(http.StatusOK, steps[n].method, c.own(id, steps[n].path), "")
+		c.want(http.StatusOK, steps[n].method, c.ownPath(id, steps[n].path), "")
 		return
 	}
 	c.wantEmpty(http.StatusOK, http.MethodDelete, c.path(id, ""), "")
@@ -99,14 +99,16 @@ func changeInWords(t *testing.T, change any) string {
 	return fmt.Sprintf("%s %s %s", text(t, change, "action"), text(t, change, "why"), text(t, change, "status"))
 }
 
-// now is where the registry is.
+// now is the registry's index.
 func (c *client) now() string {
 	c.t.Helper()
 	return text(c.t, c.getJSON("/v1/rollcall/watch?wait=0s"), "index")
 }
 
-// own is the path of an instance of the client's application in Rollcall's own API.
-func (c *client) own(id, rest string) string { return "/v1/rollcall/apps/" + c.app + "/" + id + rest }
+// ownPath is the path of an instance of the client's application in Rollcall's own API.
+func (c *client) ownPath(id, rest string) string {
+	return "/v1/rollcall/apps/" + c.app + "/" + id + rest
+}
 
 // nextEvent opens a stream and returns its first event after the start.
 func (c *client) nextEvent(index string) (name, id string, doc map[string]any) {
@@ -134,7 +136,7 @@ func (c *client) nextEvent(index string) (name, id string, doc map[string]any) {
 	}
 }
 
-// acts are what operators do and are told.
+// acts are operators' acts and what they read about them.
 var acts = []check{
 	{"AnOverrideWithAnEndEnds", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})
@@ -143,7 +145,7 @@ var acts = []check{
 		var doc map[string]any
 		c.eventually("it is looked at in time", func() bool {
 			began := time.Now()
-			c.want(http.StatusOK, http.MethodPut, c.own("i1", fmt.Sprintf("/override?value=OUT_OF_SERVICE&for=%v&author=ops&reason=test", lasts)), "")
+			c.want(http.StatusOK, http.MethodPut, c.ownPath("i1", fmt.Sprintf("/override?value=OUT_OF_SERVICE&for=%v&author=ops&reason=test", lasts)), "")
 			status, doc = c.status("i1"), c.explain("i1")
 			return time.Since(began) < lasts // or it may have ended
 		})
@@ -155,7 +157,7 @@ var acts = []check{
 		hidden, shown := "hidden-of-"+c.app, "shown-of-"+c.app
 		c.register(registration{id: hidden, vip: c.app})
 		c.register(registration{id: shown, vip: c.app})
-		c.want(http.StatusOK, http.MethodPut, c.own(hidden, "/quarantine?for=1h"), "")
+		c.want(http.StatusOK, http.MethodPut, c.ownPath(hidden, "/quarantine?for=1h"), "")
 		for _, path := range []string{"/eureka/apps", "/eureka/apps/" + c.app, "/eureka/vips/" + c.app, "/eureka/svips/" + c.app, "/v1/rollcall/apps?app=" + c.app} {
 			body := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", "application/json").body
 			expect.That(t, !strings.Contains(body, "host.hidden-of-"+c.app) && strings.Contains(body, "host.shown-of-"+c.app), "GET %s shows the wrong one: %.300s", path, body)
@@ -169,13 +171,13 @@ var acts = []check{
 		if doc := c.explain(hidden); text(t, doc, "state") != "quarantined" {
 			t.Errorf("it is explained as %v", doc)
 		}
-		c.want(http.StatusOK, http.MethodDelete, c.own(hidden, "/quarantine"), "")
+		c.want(http.StatusOK, http.MethodDelete, c.ownPath(hidden, "/quarantine"), "")
 		c.wantStatus(hidden, "UP")
 		expect.Equal(t, c.inDelta(hidden), "ADDED", "the delta shows it as")
 	}},
 	{"AQuarantineSurvivesACancelAndEnds", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", dirty: 1000})
-		c.want(http.StatusOK, http.MethodPut, c.own("i1", "/quarantine?for=2s"), "")
+		c.want(http.StatusOK, http.MethodPut, c.ownPath("i1", "/quarantine?for=2s"), "")
 		c.wantEmpty(http.StatusOK, http.MethodDelete, c.path("i1", ""), "")
 		c.register(registration{id: "i1", dirty: 2000})
 		if state := text(t, c.explain("i1"), "state"); state != "quarantined" && state != "listed" { // listed if this took 2 s
@@ -184,7 +186,7 @@ var acts = []check{
 		c.eventually("it is listed", func() bool { return c.do(http.MethodGet, c.path("i1", ""), "").status == http.StatusOK })
 	}},
 	{"ALifeIsExplainedAlsoWhenItIsOver", func(t *testing.T, c *client) {
-		c.want(http.StatusNotFound, http.MethodGet, c.own("i1", "/explain"), "")
+		c.want(http.StatusNotFound, http.MethodGet, c.ownPath("i1", "/explain"), "")
 		c.register(registration{id: "i1"})
 		if doc := c.explain("i1"); text(t, doc, "state") != "listed" || text(t, doc, "status") != "UP" || !strings.Contains(text(t, doc, "summary"), c.app+"/i1 is listed as UP.") {
 			t.Errorf("alive, it is explained as %v", doc)
@@ -210,7 +212,7 @@ var acts = []check{
 	{"ActsOnUnknownInstancesAre404", func(t *testing.T, c *client) {
 		for _, rest := range []string{"/override?value=UP", "/quarantine?for=1m"} {
 			for _, method := range []string{http.MethodPut, http.MethodDelete} {
-				c.want(http.StatusNotFound, method, c.own("i1", rest), "")
+				c.want(http.StatusNotFound, method, c.ownPath("i1", rest), "")
 			}
 		}
 	}},
@@ -218,10 +220,10 @@ var acts = []check{
 
 func (c *client) explain(id string) map[string]any {
 	c.t.Helper()
-	return c.getJSON(c.own(id, "/explain"))
+	return c.getJSON(c.ownPath(id, "/explain"))
 }
 
-// inDelta is the actionType that the delta shows of an instance of the client's application.
+// inDelta is the actionType that the delta has for an instance of the client's application.
 func (c *client) inDelta(id string) string {
 	c.t.Helper()
 	for _, app := range at(c.t, c.getJSON("/eureka/apps/delta"), "applications", "application").([]any) {
@@ -237,7 +239,7 @@ func (c *client) inDelta(id string) string {
 	return ""
 }
 
-// eventually waits for what a server does by itself.
+// eventually waits for a condition that the server reaches by itself.
 func (c *client) eventually(what string, holds func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(liveness); !holds(); time.Sleep(10 * time.Millisecond) {

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// traps are details that break an unmodified client or peer when they are missed.
+// traps are details that break an unmodified client or peer if a server gets them wrong.
 var traps = []check{
 	{"Trap01SlashesNeverRedirect", func(t *testing.T, c *client) {
 		for _, path := range []string{"/eureka/apps", "/eureka/apps/", "//eureka//apps", "/eureka/v2/apps//", "/eureka/apps/delta/", "/eureka//apps//delta"} {
@@ -50,8 +50,8 @@ var traps = []check{
 		c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, older, "Content-Type", "application/json")
 	}},
 	{"Trap05ABatchOf250ItemsIsAnsweredInTime", func(t *testing.T, c *client) {
-		const inTime = 200 * time.Millisecond // which a peer waits
-		const rounds = 100                    // one of which is enough: the suite shares its machine with others
+		const inTime = 200 * time.Millisecond // for which a peer waits
+		const rounds = 100                    // one of which must be in time: the suite shares its machine with others
 		fastest := map[int]time.Duration{1: math.MaxInt64, 250: math.MaxInt64}
 		for range rounds {
 			for items := range fastest {
@@ -63,7 +63,7 @@ var traps = []check{
 				return
 			}
 		}
-		// A disk so slow that nothing is in time does not make a batch slow: it is written once, whatever is in it.
+		// If a disk is so slow that nothing is in time, a batch is not slower than one item: both are written once.
 		if more := fastest[250] - fastest[1]; more > inTime {
 			t.Errorf("the fastest of %d batches of 250 items took %v, and that of 1 item %v, want at most %v more", rounds, fastest[250], fastest[1], inTime)
 		}
@@ -99,8 +99,8 @@ var traps = []check{
 			"own":    `"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}`,
 			"amazon": `"dataCenterInfo":{"@class":"com.netflix.appinfo.AmazonInfo","name":"Amazon","metadata":{`,
 		} {
-			a := c.want(http.StatusOK, http.MethodGet, c.path(id, ""), "", "Accept", "application/json")
-			expect.That(t, strings.Contains(a.body, begin), "%s lacks %s in %s", id, begin, a.body)
+			resp := c.want(http.StatusOK, http.MethodGet, c.path(id, ""), "", "Accept", "application/json")
+			expect.That(t, strings.Contains(resp.body, begin), "%s lacks %s in %s", id, begin, resp.body)
 		}
 	}},
 	{"Trap10TheVersionOfAFullFetchIsTheTextOne", func(t *testing.T, c *client) {
@@ -198,7 +198,7 @@ func idOf(t *testing.T, instance any) string {
 	return text(t, instance, "hostName")
 }
 
-// applyDelta does to a list what a client does with a delta.
+// applyDelta changes a list by a delta as a client does.
 func applyDelta(t *testing.T, list map[string]string, delta map[string]any) {
 	eachInstance(t, delta, func(key string, instance any) {
 		if text(t, instance, "actionType") == "DELETED" {
@@ -231,12 +231,12 @@ var reads = []check{
 				"": "application/xml", "*/*": "application/xml", "text/html": "application/xml", "application/xml": "application/xml",
 				"application/json": "application/json", "application/*+json": "application/json", "text/html, application/json;q=0.1": "application/json",
 			} {
-				a := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", accept)
-				expect.Equal(t, a.header.Get("Content-Type"), want, "GET %s with Accept %q: Content-Type is", path, accept)
-				if begin := map[bool]string{true: "<", false: "{"}[want == "application/xml"]; !strings.HasPrefix(a.body, begin) {
-					t.Errorf("GET %s with Accept %q: the body begins %.20q, want %q", path, accept, a.body, begin)
+				resp := c.want(http.StatusOK, http.MethodGet, path, "", "Accept", accept)
+				expect.Equal(t, resp.header.Get("Content-Type"), want, "GET %s with Accept %q: Content-Type is", path, accept)
+				if begin := map[bool]string{true: "<", false: "{"}[want == "application/xml"]; !strings.HasPrefix(resp.body, begin) {
+					t.Errorf("GET %s with Accept %q: the body begins %.20q, want %q", path, accept, resp.body, begin)
 				}
-				expect.That(t, !strings.HasPrefix(a.body, "<?xml"), "GET %s: the answer has an XML declaration", path)
+				expect.That(t, !strings.HasPrefix(resp.body, "<?xml"), "GET %s: the answer has an XML declaration", path)
 			}
 		}
 	}},
@@ -277,22 +277,22 @@ var reads = []check{
 		}
 		for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/" + c.app} {
 			for _, refusal := range []string{"identity", "deflate", "gzip;q=0"} {
-				a := c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", refusal)
-				expect.That(t, a.header.Get("Content-Encoding") == "", "GET %s with Accept-Encoding %q is compressed", path, refusal)
+				resp := c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", refusal)
+				expect.That(t, resp.header.Get("Content-Encoding") == "", "GET %s with Accept-Encoding %q is compressed", path, refusal)
 			}
 			for _, wish := range []string{"gzip", "deflate, gzip;q=1.0, *;q=0.5", "GZIP"} {
-				var a answer
+				var resp response
 				plain := c.unchanged(path, func() {
-					a = c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", wish)
+					resp = c.want(http.StatusOK, http.MethodGet, path, "", "Accept-Encoding", wish)
 				})
-				need.That(t, a.header.Get("Content-Encoding") == "gzip", "GET %s with Accept-Encoding %q is not compressed", path, wish)
-				if got := gunzip(t, a.body); got != plain {
+				need.That(t, resp.header.Get("Content-Encoding") == "gzip", "GET %s with Accept-Encoding %q is not compressed", path, wish)
+				if got := gunzip(t, resp.body); got != plain {
 					t.Errorf("GET %s: the compressed answer differs", path)
 				}
-				expect.That(t, a.length == int64(len(a.body)), "GET %s: Content-Length is %d for %d bytes", path, a.length, len(a.body))
+				expect.That(t, resp.length == int64(len(resp.body)), "GET %s: Content-Length is %d for %d bytes", path, resp.length, len(resp.body))
 			}
 		}
-		if a := c.want(http.StatusOK, http.MethodGet, "/eureka/vips/nobody", "", "Accept-Encoding", "gzip"); a.header.Get("Content-Encoding") != "" {
+		if resp := c.want(http.StatusOK, http.MethodGet, "/eureka/vips/nobody", "", "Accept-Encoding", "gzip"); resp.header.Get("Content-Encoding") != "" {
 			t.Error("a short answer is compressed")
 		}
 	}},
@@ -346,8 +346,8 @@ var reads = []check{
 	}},
 }
 
-// unchanged is the plain answer to a GET, before and after something else is read: when leases end, or what a delta tells is
-// too old, it changes by itself.
+// unchanged is the body of the uncompressed response to a GET, the same before and after another read. The read is
+// repeated if it changed: leases end, and changes leave the delta, at any time.
 func (c *client) unchanged(path string, read func()) (body string) {
 	c.t.Helper()
 	c.eventually("GET "+path+" is answered alike twice", func() bool {
@@ -367,16 +367,16 @@ func gunzip(t *testing.T, body string) string {
 	return string(text)
 }
 
-// freshness is how reads say how new they are, and what may be asked for.
+// freshness is how reads say how fresh they are, and which freshness may be asked for.
 var freshness = []check{
 	{"ReadsSayHowFreshTheyAre", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", vip: c.app})
 		for _, path := range c.reads() {
 			for query, want := range map[string]string{"": c.usual(), "?consistency=stale": "stale"} {
-				a := c.want(http.StatusOK, http.MethodGet, path+query, "")
-				expect.Equal(t, a.header.Get("X-Rollcall-Consistency"), want, "GET %s%s: X-Rollcall-Consistency is", path, query)
-				expect.That(t, a.header.Get("X-Rollcall-Index") != "", "GET %s%s: no X-Rollcall-Index", path, query)
-				if aged := a.header.Get("X-Rollcall-Age") != ""; aged != (want == "stale") {
+				resp := c.want(http.StatusOK, http.MethodGet, path+query, "")
+				expect.Equal(t, resp.header.Get("X-Rollcall-Consistency"), want, "GET %s%s: X-Rollcall-Consistency is", path, query)
+				expect.That(t, resp.header.Get("X-Rollcall-Index") != "", "GET %s%s: no X-Rollcall-Index", path, query)
+				if aged := resp.header.Get("X-Rollcall-Age") != ""; aged != (want == "stale") {
 					t.Errorf("GET %s%s: X-Rollcall-Age is there: %t", path, query, aged)
 				}
 			}
@@ -401,7 +401,7 @@ var freshness = []check{
 func (c *client) reads() []string {
 	return []string{
 		"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/" + c.app, c.path("i1", ""), "/eureka/vips/" + c.app,
-		"/serverinfo/statusoverrides", "/v1/rollcall/apps", "/v1/rollcall/events", "/v1/rollcall/settings", c.own("i1", "/explain"),
+		"/serverinfo/statusoverrides", "/v1/rollcall/apps", "/v1/rollcall/events", "/v1/rollcall/settings", c.ownPath("i1", "/explain"),
 	}
 }
 
@@ -422,6 +422,6 @@ func (c *client) wantConsistency(t *testing.T, path, word string) {
 		}
 		return
 	}
-	a := c.want(http.StatusNotImplemented, http.MethodGet, path+"?consistency="+word, "")
-	expect.That(t, strings.Contains(a.body, "consistency=stale"), "GET %s as %s: the answer %q does not say what to ask for", path, word, a.body)
+	resp := c.want(http.StatusNotImplemented, http.MethodGet, path+"?consistency="+word, "")
+	expect.That(t, strings.Contains(resp.body, "consistency=stale"), "GET %s as %s: the answer %q does not say what to ask for", path, word, resp.body)
 }

@@ -1,9 +1,10 @@
 // Package conformance is the test of Eureka's protocol as its clients and peers see it, and of what
 // Rollcall adds for watchers and operators: a suite that is run against the URL of a server, whatever
-// orders its operations. It says nothing about durability, freshness across nodes or faults.
+// orders its operations. It does not test durability, freshness across nodes or faults.
 //
-// The suite needs a server that no other client changes meanwhile; instances that were registered there before do
-// not matter.
+// The suite needs a server that no other client changes meanwhile; instances that were registered there before do not
+// matter. Its files: suite.go has the order of the checks, their client, and the keys of documents; reads.go and
+// writes.go have the checks of Eureka's protocol, own.go those of our own API.
 package conformance
 
 import (
@@ -30,10 +31,10 @@ type Target struct {
 	// URL is its scheme and host; Eureka's resources are under /eureka, /eureka/v1, /eureka/v2 and /v2.
 	URL string
 	// Fixtures holds register-*.json and register-*.xml, bodies of real clients' registrations, and
-	// decoder-matrix.json, spellings of a registration of ORDERS and the answers to them.
+	// decoder-matrix.json, spellings of a registration of ORDERS and the responses to them.
 	Fixtures fs.FS
-	// Consensus: reads are linearizable unless they ask for less. A server without answers with what
-	// it has, and refuses to promise more.
+	// Consensus: reads are linearizable unless they ask for less. A server without consensus serves reads from its own
+	// state, and refuses to promise more.
 	Consensus bool
 }
 
@@ -75,8 +76,8 @@ func newClient(t *testing.T, target Target) *client {
 	return &client{t: t, base: target.URL, app: app, consensus: target.Consensus}
 }
 
-// answer is what came back.
-type answer struct {
+// response is the server's response to a call.
+type response struct {
 	status int
 	header http.Header
 	length int64
@@ -84,7 +85,7 @@ type answer struct {
 }
 
 // do performs a call; headers are name, value, name, value.
-func (c *client) do(method, path, body string, headers ...string) answer {
+func (c *client) do(method, path, body string, headers ...string) response {
 	c.t.Helper()
 	req, err := http.NewRequest(method, c.base+path, strings.NewReader(body))
 	need.That(c.t, err == nil, "%s %s: %v", method, path, err)
@@ -95,34 +96,34 @@ func (c *client) do(method, path, body string, headers ...string) answer {
 	need.That(c.t, err == nil, "%s %s: %v", method, path, err)
 	defer resp.Body.Close()
 	read, err := io.ReadAll(resp.Body)
-	need.That(c.t, err == nil, "%s %s: read the answer: %v", method, path, err)
-	return answer{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, body: string(read)}
+	need.That(c.t, err == nil, "%s %s: read the response: %v", method, path, err)
+	return response{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, body: string(read)}
 }
 
 // want performs a call and fails unless the status is right.
-func (c *client) want(status int, method, path, body string, headers ...string) answer {
+func (c *client) want(status int, method, path, body string, headers ...string) response {
 	c.t.Helper()
-	a := c.do(method, path, body, headers...)
-	need.That(c.t, a.status == status, "%s %s: got %d %q, want %d", method, path, a.status, a.body, status)
-	return a
+	resp := c.do(method, path, body, headers...)
+	need.That(c.t, resp.status == status, "%s %s: got %d %q, want %d", method, path, resp.status, resp.body, status)
+	return resp
 }
 
-// wantEmpty is want, for an answer that must have no body.
-func (c *client) wantEmpty(status int, method, path, body string, headers ...string) answer {
+// wantEmpty is want, for a response that must have no body.
+func (c *client) wantEmpty(status int, method, path, body string, headers ...string) response {
 	c.t.Helper()
-	a := c.want(status, method, path, body, headers...)
-	need.That(c.t, a.length == 0 && a.body == "", "%s %s: got a body of length %d %q, want Content-Length: 0", method, path, a.length, a.body)
-	return a
+	resp := c.want(status, method, path, body, headers...)
+	need.That(c.t, resp.length == 0 && resp.body == "", "%s %s: got a body of length %d %q, want Content-Length: 0", method, path, resp.length, resp.body)
+	return resp
 }
 
 // getJSON performs a GET that must succeed and returns the document.
 func (c *client) getJSON(path string, headers ...string) map[string]any {
 	c.t.Helper()
-	a := c.want(http.StatusOK, http.MethodGet, path, "", append(headers, "Accept", "application/json")...)
-	if kind := a.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+	resp := c.want(http.StatusOK, http.MethodGet, path, "", append(headers, "Accept", "application/json")...)
+	if kind := resp.header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
 		c.t.Fatalf("GET %s: Content-Type is %q, want application/json", path, kind)
 	}
-	return decode(c.t, a.body)
+	return decode(c.t, resp.body)
 }
 
 func decode(t *testing.T, body string) map[string]any {

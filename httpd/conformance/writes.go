@@ -82,10 +82,10 @@ var writes = []check{
 	}},
 	{"LeaseTimesOutOfBoundsAreClampedAndSaid", func(t *testing.T, c *client) {
 		body := registration{app: c.app, id: "i1", status: "UP", duration: 1}.json()
-		var shown answer
+		var shown response
 		c.eventually("it is looked at before its lease ends", func() bool {
-			a := c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, body, "Content-Type", "application/json")
-			expect.Equal(t, a.header.Get("X-Rollcall-Lease-Clamped"), "durationInSecs=3", "X-Rollcall-Lease-Clamped is")
+			resp := c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, body, "Content-Type", "application/json")
+			expect.Equal(t, resp.header.Get("X-Rollcall-Lease-Clamped"), "durationInSecs=3", "X-Rollcall-Lease-Clamped is")
 			shown = c.do(http.MethodGet, c.path("i1", ""), "", "Accept", "application/json")
 			return shown.status == http.StatusOK
 		})
@@ -94,7 +94,7 @@ var writes = []check{
 	}},
 }
 
-// registrations are the answers to bodies that are no registration.
+// registrations are the responses to bodies of registrations, right and wrong ones.
 var registrations = []check{
 	{"RegistrationsAreValidatedInOrder", func(t *testing.T, c *client) {
 		center := `"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}`
@@ -108,8 +108,8 @@ var registrations = []check{
 			{"no data center name", `"instanceId":"i","hostName":"h","ipAddr":"1.2.3.4","app":"` + c.app + `","dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo"}`, "Missing dataCenterInfo Name"},
 			{"empty host name", `"instanceId":"i","hostName":"","ipAddr":"1.2.3.4","app":"` + c.app + `",` + center, "Missing hostname"},
 		} {
-			a := c.want(http.StatusBadRequest, http.MethodPost, "/eureka/apps/"+c.app, `{"instance":{`+row.instance+`}}`, "Content-Type", "application/json")
-			expect.That(t, row.want == "" || a.body == row.want, "%s: got %q, want %q", row.name, a.body, row.want)
+			resp := c.want(http.StatusBadRequest, http.MethodPost, "/eureka/apps/"+c.app, `{"instance":{`+row.instance+`}}`, "Content-Type", "application/json")
+			expect.That(t, row.want == "" || resp.body == row.want, "%s: got %q, want %q", row.name, resp.body, row.want)
 		}
 		c.wantEmpty(http.StatusNotFound, http.MethodGet, "/eureka/apps/"+c.app, "")
 	}},
@@ -127,8 +127,8 @@ var registrations = []check{
 			{"application/xml", ``, `<error><message>cannot parse request body</message></error>`},
 			{"text/xml;charset=utf-8", `<application/>`, `<error><message>cannot parse request body</message></error>`},
 		} {
-			a := c.want(http.StatusBadRequest, http.MethodPost, "/eureka/apps/"+c.app, row.body, "Content-Type", row.contentType)
-			expect.Equal(t, a.body, row.want, "%s %q: got", row.contentType, row.body)
+			resp := c.want(http.StatusBadRequest, http.MethodPost, "/eureka/apps/"+c.app, row.body, "Content-Type", row.contentType)
+			expect.Equal(t, resp.body, row.want, "%s %q: got", row.contentType, row.body)
 		}
 	}},
 	{"ABodyOfNoOrAnEmptyTypeIsRecognizedByItsBeginning", func(t *testing.T, c *client) {
@@ -197,9 +197,9 @@ func registerSpellings(t *testing.T, target Target) {
 		t.Run(row.Name, func(t *testing.T) {
 			c := newClient(t, target)
 			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
-			a := c.do(http.MethodPost, "/eureka/apps/ORDERS", row.Body, "Content-Type", "application/json")
-			got := fmt.Sprint(a.status)
-			expect.That(t, strings.HasPrefix(row.Server, got), "got %s %q, want %s", got, a.body, row.Server)
+			resp := c.do(http.MethodPost, "/eureka/apps/ORDERS", row.Body, "Content-Type", "application/json")
+			got := fmt.Sprint(resp.status)
+			expect.That(t, strings.HasPrefix(row.Server, got), "got %s %q, want %s", got, resp.body, row.Server)
 			c.want(http.StatusOK, http.MethodGet, "/eureka/apps", "") // whatever was accepted can be shown
 			c.do(http.MethodDelete, "/eureka/apps/ORDERS/i1", "")
 		})
@@ -222,11 +222,11 @@ var renewals = []check{
 		} {
 			c.register(registration{id: "i1", dirty: 2000})
 			c.wantEmpty(row.client, http.MethodPut, c.path("i1", row.query), "")
-			a := c.want(row.peer, http.MethodPut, c.path("i1", row.query), "", append(replication, "Accept", "application/json")...)
+			resp := c.want(row.peer, http.MethodPut, c.path("i1", row.query), "", append(replication, "Accept", "application/json")...)
 			if row.peer != http.StatusConflict {
 				continue
 			}
-			expect.Equal(t, text(t, decode(t, a.body), "instance", "lastDirtyTimestamp"), "2000", "the conflict shows lastDirtyTimestamp")
+			expect.Equal(t, text(t, decode(t, resp.body), "instance", "lastDirtyTimestamp"), "2000", "the conflict shows lastDirtyTimestamp")
 		}
 	}},
 	{"OnlyTheExactWordMarksReplication", func(t *testing.T, c *client) {
@@ -305,9 +305,9 @@ var overrides = []check{
 		c.register(registration{id: "id-of-" + c.app})
 		c.wantEmpty(http.StatusOK, http.MethodPut, c.path("id-of-"+c.app, "/status?value=OUT_OF_SERVICE"), "")
 		for _, path := range []string{"/serverinfo/statusoverrides", "/eureka/serverinfo/statusoverrides", "/eureka/v2/serverinfo/statusoverrides"} {
-			a := c.want(http.StatusOK, http.MethodGet, path, "")
-			expect.Equal(t, a.header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", path)
-			expect.Equal(t, text(t, decode(t, a.body), "id-of-"+c.app), "OUT_OF_SERVICE", "GET %s shows", path)
+			resp := c.want(http.StatusOK, http.MethodGet, path, "")
+			expect.Equal(t, resp.header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", path)
+			expect.Equal(t, text(t, decode(t, resp.body), "id-of-"+c.app), "OUT_OF_SERVICE", "GET %s shows", path)
 		}
 	}},
 	{"AClientsStatusChangesAreJudgedByTheRules", func(t *testing.T, c *client) {
@@ -330,15 +330,15 @@ var overrides = []check{
 	}},
 }
 
-// batch posts items as a peer does and returns the answer.
+// batch posts items as a peer does and returns the response.
 func (c *client) batch(items ...string) map[string]any {
 	c.t.Helper()
 	body := `{"replicationList":[` + strings.Join(items, ",") + `]}`
-	a := c.want(http.StatusOK, http.MethodPost, "/eureka/peerreplication/batch/", body, "Content-Type", "application/json", "Accept", "application/json")
-	return decode(c.t, a.body)
+	resp := c.want(http.StatusOK, http.MethodPost, "/eureka/peerreplication/batch/", body, "Content-Type", "application/json", "Accept", "application/json")
+	return decode(c.t, resp.body)
 }
 
-// codes are the statuses of a batch's answer.
+// codes are the statuses of the items of a batch's response.
 func codes(t *testing.T, doc map[string]any) string {
 	var found []string
 	for _, response := range at(t, doc, "responseList").([]any) {
@@ -406,8 +406,8 @@ var batches = []check{
 	}},
 	{"AnUnreadableBatchIs400", func(t *testing.T, c *client) {
 		for _, body := range []string{``, `{`, `[]`, `{"replicationList":null}`, `{"replicationList":[{"appName":"A","id":"i","action":"Explode"}]}`, `<batch/>`} {
-			a := c.do(http.MethodPost, "/eureka/peerreplication/batch/", body, "Content-Type", "application/json")
-			expect.That(t, a.status == http.StatusBadRequest || body == `{"replicationList":null}`, "%q: got %d, want 400", body, a.status)
+			resp := c.do(http.MethodPost, "/eureka/peerreplication/batch/", body, "Content-Type", "application/json")
+			expect.That(t, resp.status == http.StatusBadRequest || body == `{"replicationList":null}`, "%q: got %d, want 400", body, resp.status)
 		}
 	}},
 }
@@ -436,8 +436,8 @@ var others = []check{
 			{http.MethodGet, "/eureka/apps/" + c.app + "/i1/status", "PUT, DELETE"},
 			{http.MethodGet, "/eureka/peerreplication/batch/", "POST"},
 		} {
-			a := c.wantEmpty(http.StatusMethodNotAllowed, row.method, row.path, "")
-			expect.Equal(t, a.header.Get("Allow"), row.allow, "%s %s: Allow is", row.method, row.path)
+			resp := c.wantEmpty(http.StatusMethodNotAllowed, row.method, row.path, "")
+			expect.Equal(t, resp.header.Get("Allow"), row.allow, "%s %s: Allow is", row.method, row.path)
 		}
 	}},
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Self is the answer of agent/self. Every top-level member is an object: the official client decodes a
+// Self is the response of agent/self. Every top-level member is an object: the official client decodes a
 // map of maps.
 type Self struct {
 	Config      SelfConfig
@@ -31,7 +31,7 @@ type SelfConfig struct {
 	Version           string
 }
 
-// Member is a server of the cluster, in answers of agent/members.
+// Member is a server of the cluster, in responses of agent/members.
 type Member struct {
 	Name        string
 	Addr        string
@@ -93,7 +93,7 @@ func (s AgentService) WithHash() AgentService {
 	return s
 }
 
-// Home is what answers say of the logical node.
+// Home is what responses say of the logical node.
 type Home struct {
 	Datacenter string
 	Version    string // of the program
@@ -112,7 +112,7 @@ func uuidOf(text string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
-// Node is a node in answers.
+// Node is a node in responses.
 type Node struct {
 	ID              string
 	Node            string
@@ -124,7 +124,7 @@ type Node struct {
 	ModifyIndex     registry.Index
 }
 
-// Node is a node of the registry as answers show it; nil: the logical one.
+// Node is a node of the registry as responses show it; nil: the logical one.
 func (h Home) Node(n *registry.Node) Node {
 	if n == nil || n.Name == "" {
 		return h.logical()
@@ -168,7 +168,7 @@ func familyOf(address string) string {
 // is asked. In domain values its name is empty.
 const NodeName = "rollcall"
 
-// ShownNode is a node's name in answers.
+// ShownNode is a node's name in responses.
 func ShownNode(node string) string {
 	if node == "" {
 		return NodeName

@@ -81,7 +81,7 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 		return op, err
 	}
 	node := NodeOf(r.node)
-	if node != "" { // what the logical node is does not depend on anybody's registration
+	if node != "" { // the logical node depends on no registration
 		op.Node, op.KeepNode = r.nodeOf(), r.skipNodeUpdate
 	}
 	if r.service != nil {

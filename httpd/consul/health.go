@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Check is a check in answers.
+// Check is a check in responses.
 type Check struct {
 	Node        string
 	CheckID     string
@@ -51,7 +51,7 @@ func checkOf(c *registry.Check) Check {
 	return shown
 }
 
-// NodeChecks are the checks of a node itself as answers show them; nil: the logical one, on which no
+// NodeChecks are the checks of a node itself as responses show them; nil: the logical one, on which no
 // checks were registered.
 func NodeChecks(logical bool, n *registry.Node) []Check {
 	checks := []Check{}

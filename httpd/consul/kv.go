@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// Entry is a key's entry in answers. Flags are a number of 64 bits: the markers of Consul's clients fit
+// Entry is a key's entry in responses. Flags are a number of 64 bits: the markers of Consul's clients fit
 // into no smaller one.
 type Entry struct {
 	LockIndex   uint64
@@ -20,7 +20,7 @@ type Entry struct {
 	ModifyIndex kv.Index
 }
 
-// ShowEntry is an entry as answers show it.
+// ShowEntry is an entry as responses show it.
 func ShowEntry(e *kv.Entry) Entry {
 	shown := Entry{
 		LockIndex: e.LockIndex, Key: e.Key, Flags: e.Flags, Session: e.Session, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
@@ -105,7 +105,7 @@ func DecodeTxn(body []byte) (txn kv.Txn, errs []kv.TxnError, err error) {
 	return txn, errs, nil
 }
 
-// TxnAnswer is the answer to a transaction.
+// TxnAnswer is the response to a transaction.
 type TxnAnswer struct {
 	Results []TxnResult
 	Errors  []TxnError
@@ -120,7 +120,7 @@ type TxnError struct {
 	What    string
 }
 
-// ShowTxn is the answer to a transaction that succeeded, or (errs) failed.
+// ShowTxn is the response to a transaction that succeeded, or (errs) failed.
 func ShowTxn(entries []*kv.Entry, errs []kv.TxnError) TxnAnswer {
 	if len(errs) > 0 {
 		failed := TxnAnswer{}

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestEntriesAreShownAsClientsDecodeThem(t *testing.T) {
+func TestKeysAreShownAsClientsDecodeThem(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		entry kv.Entry
@@ -27,7 +27,7 @@ func TestEntriesAreShownAsClientsDecodeThem(t *testing.T) {
 	}
 }
 
-func TestEveryVerbOfATransactionHasItsWord(t *testing.T) {
+func TestTransactionHasAWordForEveryVerb(t *testing.T) {
 	words := map[string]kv.Verb{
 		"set": kv.Set, "cas": kv.CAS, "lock": kv.Acquire, "unlock": kv.Release, "get": kv.Get, "get-or-empty": kv.GetOrEmpty, "get-tree": kv.GetTree,
 		"check-index": kv.CheckIndex, "check-session": kv.CheckSession, "check-not-exists": kv.CheckNotExists, "delete": kv.Delete,

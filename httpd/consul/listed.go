@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Service is a service of the catalog, however it was registered, before it gets the form of an answer.
+// Service is a service of the catalog, however it was registered, before it gets the form of a response.
 type Service struct {
 	Node              string // as the registry names it
 	ID, Name          string
@@ -32,7 +32,7 @@ type Address struct {
 	Port    int32
 }
 
-// Weights are those of a service in answers that are weighed.
+// Weights are those of a service in responses that are weighed.
 type Weights struct{ Passing, Warning int32 }
 
 // ServiceOf is a lease as a service of the name that its application has in Consul's API.
@@ -108,7 +108,7 @@ func (h Home) Itself() Service {
 	}
 }
 
-// AgentService is a service in answers of agent/services.
+// AgentService is a service in responses of agent/services.
 type AgentService struct {
 	Kind              string `json:",omitempty"`
 	ID                string
@@ -135,7 +135,7 @@ func (h Home) Agent(s Service) AgentService {
 	}
 }
 
-// NodeService is a service in answers of catalog/node and health/service. Proxy and Connect are there
+// NodeService is a service in responses of catalog/node and health/service. Proxy and Connect are there
 // because clients compare them; nothing of the service mesh is served.
 type NodeService struct {
 	Kind              string `json:",omitempty"`
@@ -174,7 +174,7 @@ func (s Service) OnNode() NodeService {
 	}
 }
 
-// CatalogService is a service with its node, in answers of catalog/service.
+// CatalogService is a service with its node, in responses of catalog/service.
 type CatalogService struct {
 	ID                       string // the node's
 	Node                     string
@@ -211,7 +211,7 @@ func (s Service) With(n Node) CatalogService {
 	}
 }
 
-// HealthService is a service with its node and all checks that concern it, in answers of health/service.
+// HealthService is a service with its node and all checks that concern it, in responses of health/service.
 type HealthService struct {
 	Node    Node
 	Service NodeService
@@ -229,7 +229,7 @@ func (h HealthService) Passing() bool {
 	return !slices.ContainsFunc(h.Checks, func(c Check) bool { return c.Status != StatusWord(registry.Passing) })
 }
 
-// AgentHealth is a service with its health, in answers of agent/health/service.
+// AgentHealth is a service with its health, in responses of agent/health/service.
 type AgentHealth struct {
 	AggregatedStatus string
 	Service          *AgentService

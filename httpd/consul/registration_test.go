@@ -39,7 +39,7 @@ func TestServicesAreReadLeniently(t *testing.T) {
 }
 
 // A service may say its port in either way, and Eureka's clients know one.
-func TestEurekasClientsGetTheDefaultPort(t *testing.T) {
+func TestServicesWithoutAPortGetEurekasDefault(t *testing.T) {
 	for body, want := range map[string]registry.Port{
 		`{"Name":"x"}`:           {},
 		`{"Name":"x","Port":80}`: {Number: 80, Enabled: true},
@@ -50,7 +50,7 @@ func TestEurekasClientsGetTheDefaultPort(t *testing.T) {
 	}
 }
 
-func TestAddressesOfAllFamiliesAreTagged(t *testing.T) {
+func TestServicesHaveTaggedAddressesOfAllFamilies(t *testing.T) {
 	for address, want := range map[string]string{
 		"10.0.0.1": "[{lan_ipv4 10.0.0.1 80} {wan_ipv4 10.0.0.1 80}]",
 		"fd00::1":  "[{lan_ipv6 fd00::1 80} {wan_ipv6 fd00::1 80}]",
@@ -66,7 +66,7 @@ func TestAddressesOfAllFamiliesAreTagged(t *testing.T) {
 	}
 }
 
-func TestMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
+func TestServiceMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
 	meta := map[string]string{}
 	for i := range 257 {
 		if i == 256 {
@@ -88,14 +88,14 @@ func decodeMeta(meta map[string]string) (registry.RegisterCatalog, error) {
 }
 
 // A number is one of nanoseconds, as Go's clients write durations.
-func TestDurationsAreTextsOrNanoseconds(t *testing.T) {
+func TestCheckDurationsAreTextsOrNanoseconds(t *testing.T) {
 	for text, want := range map[string]int64{`"10s"`: 10_000, `"1500ms"`: 1500, `1000000000`: 1000, `"1ns"`: 1, `"1h"`: 3_600_000} {
 		op, err := consul.DecodeCheck([]byte(`{"Name":"c","TTL":` + text + `}`))
 		expect.That(t, err == nil && op.Checks[0].TTL == want, "%s: got %+v, %v; want %d ms", text, op.Checks, err, want)
 	}
 }
 
-func TestAnUnnamedCheckTakesItsNameForItsID(t *testing.T) {
+func TestCheckWithoutAnIDHasItsNameForIt(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"Name":"c","TTL":"1s"}`:               "c",
 		`{"Name":"c","ID":"i","TTL":"1s"}`:      "i",
@@ -129,14 +129,14 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 }
 
 // The official client sends this of a check without a definition.
-func TestADefinitionThatSaysNothingIsNone(t *testing.T) {
+func TestCheckDefinitionThatSaysNothingIsNone(t *testing.T) {
 	body := need.Got(json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}}))(t)
 	got, err := consul.DecodeRegistration(body, func(string) string { return "" })
 	expect.That(t, err == nil && got.Op.Checks[0].Definition == nil && got.Op.Checks[0].Status == registry.Critical && got.Op.Checks[0].ID == "c",
 		"got %+v, %v", got.Op.Checks, err)
 }
 
-func TestAggregatesAreThoseOfTheWorstCheck(t *testing.T) {
+func TestCheckAggregateIsThatOfTheWorstCheck(t *testing.T) {
 	check := func(id, status string) consul.Check { return consul.Check{CheckID: id, Status: status} }
 	for _, row := range []struct {
 		name   string
@@ -167,7 +167,7 @@ func TestAggregatesAreThoseOfTheWorstCheck(t *testing.T) {
 	}
 }
 
-func TestTheLogicalNodeIsTheSameOnEveryServer(t *testing.T) {
+func TestLogicalNodeIsTheSameOnEveryServer(t *testing.T) {
 	one := consul.Home{Epoch: "c1", Address: "10.1.0.1"}.NodeID()
 	expect.Equal(t, (consul.Home{Epoch: "c1", Version: "2", Address: "10.1.0.2"}).NodeID(), one, "servers of one cluster say %s and", one)
 	other := (consul.Home{Epoch: "c2"}).NodeID()

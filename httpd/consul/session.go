@@ -26,7 +26,7 @@ const (
 	maxSessionTTL = 24 * time.Hour
 )
 
-// Session is a session in answers.
+// Session is a session in responses.
 type Session struct {
 	ID, Name, Node string
 	LockDelay      int64 // ns
@@ -57,7 +57,7 @@ func ParseBehavior(word string) (kv.Behavior, bool) {
 	return kv.Behavior(max(at, 0)), at >= 0
 }
 
-// ShowSession is a session as answers show it.
+// ShowSession is a session as responses show it.
 func ShowSession(s *kv.Session) Session {
 	shown := Session{
 		ID: s.ID, Name: s.Name, Node: ShownNode(s.Node), LockDelay: s.LockDelay, Behavior: BehaviorWord(s.Behavior), TTL: s.TTLText,
@@ -141,7 +141,7 @@ func sessionTTL(text string) (int64, error) {
 	return ttl.Milliseconds(), nil
 }
 
-// checksInForce are the legacy list that answers show, and the checks of the node that the session
+// checksInForce are the legacy list that responses show, and the checks of the node that the session
 // depends on. A list that is given replaces the default; an empty legacy list means none at all.
 func checksInForce(legacy, ofNode checkList) (shown, inForce []string) {
 	inForce = []string{registry.SerfHealth}

@@ -113,7 +113,7 @@ func AppendDelta(dst []byte, f Format, d registry.Delta) []byte {
 	return AppendApplications(dst, f, strconv.FormatUint(d.Version, 10), d.HashCode, slices.Values(d.Leases))
 }
 
-// AppendVIP appends the answer to a query by VIP address; its hash covers the listed leases only.
+// AppendVIP appends the response to a query by VIP address; its hash covers the listed leases only.
 // leases is ranged over twice.
 func AppendVIP(dst []byte, f Format, leases iter.Seq[*registry.Lease]) []byte {
 	return AppendApplications(dst, f, VIPVersion, hashCode(leases), leases)

@@ -87,7 +87,7 @@ func appendItem(dst []byte, item *Item) []byte {
 	return append(dst, '}')
 }
 
-// Refusal is the statusCode of the answer to an item that asks for nothing that could be done: 400 for
+// Refusal is the statusCode of the response to an item that asks for nothing that could be done: 400 for
 // an instance or a name that is not valid, 500 (as upstream) for an item that lacks what its action
 // needs. It is 0 for an item that is to be applied.
 func (i *Item) Refusal() int {
@@ -103,14 +103,14 @@ func (i *Item) Refusal() int {
 	return 0
 }
 
-// ItemResult is the answer to one item (upstream: ReplicationInstanceResponse).
+// ItemResult is the response to one item (upstream: ReplicationInstanceResponse).
 type ItemResult struct {
 	Status  int             // statusCode, one of HTTP's
 	Lease   *registry.Lease // the stored instance, with the 409 to a Heartbeat only
 	Renewed registry.Stamp  // of Lease
 }
 
-// AppendBatchResponse appends the answer to a replication request: one result per item, in order.
+// AppendBatchResponse appends the response to a replication request: one result per item, in order.
 func AppendBatchResponse(dst []byte, results []ItemResult) []byte {
 	dst = append(dst, `{"responseList":[`...)
 	for n, result := range results {
@@ -228,7 +228,7 @@ func readReplicated(object []byte, app string) (*registry.Lease, error) {
 	return d.finish(), nil
 }
 
-// DecodeBatchResponse reads a peer's answer to a replication request. It ignores what it does not
+// DecodeBatchResponse reads a peer's response to a replication request. It ignores what it does not
 // know. The error is ErrUnparsable.
 func DecodeBatchResponse(body []byte) ([]ItemResult, error) {
 	s := newScanner(body)

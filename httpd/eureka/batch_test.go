@@ -21,7 +21,7 @@ func TestBatchesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestAnswersOfOtherServersAreReadTolerantly(t *testing.T) {
+func TestBatchResponsesOfOtherServersAreReadTolerantly(t *testing.T) {
 	got, err := eureka.DecodeBatchResponse([]byte(`{"x":1,"responseList":[{"statusCode":"200","y":{}},{"statusCode":409,"responseEntity":null}]}`))
 	want := []eureka.ItemResult{{Status: 200}, {Status: 409}}
 	expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v", got, err)
@@ -30,7 +30,7 @@ func TestAnswersOfOtherServersAreReadTolerantly(t *testing.T) {
 	}
 }
 
-func TestABatchIsReadStrictly(t *testing.T) {
+func TestBatchIsReadStrictly(t *testing.T) {
 	tests := []struct{ name, body string }{
 		{"unknown key beside the list", `{"replicationList":[],"x":1}`},
 		{"unknown key in an item", `{"replicationList":[{"appName":"A","id":"i","action":"Cancel","x":null}]}`},
@@ -51,7 +51,7 @@ func TestABatchIsReadStrictly(t *testing.T) {
 	}
 }
 
-func TestItemsAreReadAsPeersSpellThem(t *testing.T) {
+func TestBatchItemsAreReadAsPeersSpellThem(t *testing.T) {
 	item := func(members string) eureka.Item {
 		t.Helper()
 		items, err := eureka.DecodeBatch([]byte(`{"replicationList":[{"appName":"orders","id":"i1",` + members + `}]}`))
@@ -76,8 +76,8 @@ func TestItemsAreReadAsPeersSpellThem(t *testing.T) {
 	}
 }
 
-// TestOneBadItemSpoilsNoOther gives each item its own answer.
-func TestOneBadItemSpoilsNoOther(t *testing.T) {
+// TestBatchItemThatIsBadSpoilsNoOther gives each item a result of its own.
+func TestBatchItemThatIsBadSpoilsNoOther(t *testing.T) {
 	const key = `"appName":"orders","id":"i1",`
 	tests := []struct {
 		name, item string

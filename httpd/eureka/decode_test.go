@@ -51,7 +51,7 @@ func registered() map[string]*registry.Instance {
 
 func formatOf(file string) eureka.Format { return eureka.Format{XML: strings.HasSuffix(file, ".xml")} }
 
-func TestEveryClientsRegistrationIsRead(t *testing.T) {
+func TestRegistrationsOfEveryClientAreRead(t *testing.T) {
 	for file, want := range registered() {
 		t.Run(file, func(t *testing.T) {
 			got := need.Got(eureka.DecodeRegistration(fixture(t, file), formatOf(file), strings.ToLower(want.App)))(t)
@@ -60,8 +60,8 @@ func TestEveryClientsRegistrationIsRead(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenReadsTheSame covers every field of an instance, in both formats.
-func TestWhatIsWrittenReadsTheSame(t *testing.T) {
+// TestInstancesReadTheSameAsTheyWereWritten covers every field of an instance, in both formats.
+func TestInstancesReadTheSameAsTheyWereWritten(t *testing.T) {
 	rich := billing()
 	rich.Instance.SID, rich.Instance.SecureHealthURL, rich.Instance.CountryID = "s1", "https://x/?a=1&b=<2>", -7
 	rich.Instance.Overridden, rich.Instance.Status = registry.Down, registry.OutOfService
@@ -94,8 +94,8 @@ func decode(body string) (*registry.Instance, error) {
 	return eureka.DecodeRegistration([]byte(body), eureka.Format{XML: strings.HasPrefix(strings.TrimPrefix(body, "\uFEFF"), "<")}, "ORDERS")
 }
 
-// TestTolerantReading has the spellings that the matrix has not.
-func TestTolerantReading(t *testing.T) {
+// TestRegistrationsAreReadTolerantly has the spellings that the matrix has not.
+func TestRegistrationsAreReadTolerantly(t *testing.T) {
 	meta := func(pairs ...string) func(*registry.Instance) any {
 		return func(i *registry.Instance) any {
 			var got []string
@@ -176,7 +176,7 @@ func nested(open, inner, close string, depth int) string {
 	return strings.Repeat(open, depth) + inner + strings.Repeat(close, depth)
 }
 
-func TestUnparsableBodies(t *testing.T) {
+func TestRegistrationsThatCannotBeParsedAreRefused(t *testing.T) {
 	tests := []struct{ name, body string }{
 		{"empty", ``},
 		{"null", `null`},
@@ -276,8 +276,8 @@ func TestUnparsableBodies(t *testing.T) {
 	}
 }
 
-// TestNestingUpToTheBoundIsRead keeps the bound from becoming tighter than it is meant.
-func TestNestingUpToTheBoundIsRead(t *testing.T) {
+// TestRegistrationsAreReadWithNestingUpToTheBound keeps the bound from becoming tighter than it is meant.
+func TestRegistrationsAreReadWithNestingUpToTheBound(t *testing.T) {
 	for _, body := range []string{with(`"x":` + nested(`[`, ``, `]`, 62)), withXML(nested(`<a>`, ``, `</a>`, 63))} {
 		expect.OKf(t, expect.Err(decode(body)), "64 levels")
 	}
@@ -315,7 +315,7 @@ func TestRegistrationsAreCheckedInUpstreamsOrder(t *testing.T) {
 	}
 }
 
-func TestNamesAndMetadataAreBounded(t *testing.T) {
+func TestRegistrationsHaveBoundedNamesAndMetadata(t *testing.T) {
 	const names = `it must be 1 to 255 bytes of UTF-8 without control characters, and neither "." nor ".."`
 	const metadata = "Invalid metadata, it must be at most 256 entries of 65536 bytes together"
 	tests := []struct{ name, body, want string }{
@@ -346,8 +346,8 @@ func TestNamesAndMetadataAreBounded(t *testing.T) {
 	expect.ErrorIs(t, expect.Err(eureka.DecodeRegistration([]byte(withXML(``)), full, "ORDERS")), eureka.ErrUnparsable, "XML read as JSON:")
 }
 
-// TestOlderSpringClientsKeepTheIDInTheMetadata is CloudJacksonJson's rule, which is one of JSON only.
-func TestOlderSpringClientsKeepTheIDInTheMetadata(t *testing.T) {
+// TestRegistrationsOfOlderSpringClientsHaveTheIDInTheMetadata is CloudJacksonJson's rule, which is one of JSON only.
+func TestRegistrationsOfOlderSpringClientsHaveTheIDInTheMetadata(t *testing.T) {
 	const rest = `"hostName":"h","app":"orders","ipAddr":"1","dataCenterInfo":{"name":"MyOwn"}`
 	tests := []struct{ name, body, want string }{
 		{"host name goes before it", `{"instance":{` + rest + `,"metadata":{"instanceId":"7"}}}`, "h:7"},
@@ -363,7 +363,7 @@ func TestOlderSpringClientsKeepTheIDInTheMetadata(t *testing.T) {
 	}
 }
 
-func TestAnAmazonInstanceIsNamedInItsDataCenter(t *testing.T) {
+func TestRegistrationOfAnAmazonInstanceIsNamedInItsDataCenter(t *testing.T) {
 	amazon := func(id, metadata string) string {
 		return `{"instance":{` + id + `"hostName":"h","app":"orders","ipAddr":"1","dataCenterInfo":{"name":"Amazon","metadata":` + metadata + `}}}`
 	}

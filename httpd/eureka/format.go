@@ -73,7 +73,7 @@ func invalid(format string, args ...any) error {
 	return &ValidationError{Text: fmt.Sprintf(format, args...)}
 }
 
-// AppendParseError appends the body of the answer to an unparsable request, in the request's own
+// AppendParseError appends the body of the response to an unparsable request, in the request's own
 // media type (upstream: ApplicationResource.addInstance).
 func AppendParseError(dst []byte, f Format) []byte {
 	if f.XML {

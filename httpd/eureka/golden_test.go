@@ -101,7 +101,7 @@ func batchResults() []eureka.ItemResult {
 		{Status: 404}, {Status: 200}, {Status: 200}, {Status: 404}}
 }
 
-func TestHealthyAppearsOnlyWithAMinimumOfPeers(t *testing.T) {
+func TestStatusDocumentHasHealthyOnlyWithAMinimumOfPeers(t *testing.T) {
 	healthy := false
 	with := eureka.StatusInfo{Instance: server(), Healthy: &healthy}
 	got := string(eureka.AppendStatusInfo(nil, inXML, &with))
@@ -111,7 +111,7 @@ func TestHealthyAppearsOnlyWithAMinimumOfPeers(t *testing.T) {
 	expect.That(t, !strings.Contains(got, `"healthy"`), "JSON without a minimum of peers: %s", got)
 }
 
-func TestErrorBodiesEqualTheReferenceBodies(t *testing.T) {
+func TestErrorDocumentsEqualTheReferenceDocuments(t *testing.T) {
 	var reference struct {
 		Cases []struct{ Request, Body string }
 	}
@@ -144,8 +144,8 @@ func refusal(t *testing.T, body string) string {
 	return err.Error()
 }
 
-// TestChunksMakeTheSameDocumentAsAWhole proves that a document may be assembled from cached parts.
-func TestChunksMakeTheSameDocumentAsAWhole(t *testing.T) {
+// TestDocumentMadeOfChunksIsTheSameAsAWhole proves that a document may be assembled from cached parts.
+func TestDocumentMadeOfChunksIsTheSameAsAWhole(t *testing.T) {
 	leases := []*registry.Lease{orders1(), orders2(), billing()}
 	for _, f := range []eureka.Format{full, compact, inXML, {XML: true, Compact: true}, {XML: true, V1: true}} {
 		part := func(l *registry.Lease) []byte { return eureka.AppendInstance(nil, f, l, l.RenewedAt) }
@@ -161,7 +161,7 @@ func TestChunksMakeTheSameDocumentAsAWhole(t *testing.T) {
 	}
 }
 
-func TestVersion1KnowsThreeStatusesInXML(t *testing.T) {
+func TestDocumentOfVersion1HasThreeStatusesInXML(t *testing.T) {
 	tests := []struct {
 		format eureka.Format
 		status registry.Status
@@ -184,7 +184,7 @@ func TestVersion1KnowsThreeStatusesInXML(t *testing.T) {
 	}
 }
 
-func TestAnInstanceWithoutALeaseIsShownWithTheDefaults(t *testing.T) {
+func TestLeaseInfoOfAnInstanceWithoutALeaseHasTheDefaults(t *testing.T) {
 	l := orders1()
 	l.Interval, l.Duration = 0, 0
 	got := string(eureka.AppendInstance(nil, full, l, l.RenewedAt))
@@ -207,7 +207,7 @@ func TestLeaseInfoShowsTheFieldsOfTheLease(t *testing.T) {
 	expect.That(t, strings.Contains(got, wantXML), "XML %s lacks %s", got, wantXML)
 }
 
-func TestAppendingAllocatesNothing(t *testing.T) {
+func TestDocumentsAreAppendedWithoutAllocation(t *testing.T) {
 	dst := make([]byte, 0, 1<<16)
 	l, odd := billing(), orders2()
 	odd.Instance.Metadata = []registry.Pair{{Key: "ключ 9", Value: "\x00\xff \u20ac <&>'"}}
@@ -254,7 +254,7 @@ var deviations = map[string]func(*decoded){
 	"port-enabled-uppercase-string": func(d *decoded) { d.PortEnabled = true },
 }
 
-func TestEverySpellingOfARegistrationIsAnsweredAsTheMatrixSays(t *testing.T) {
+func TestRegistrationSpellingsAreTreatedAsTheMatrixSays(t *testing.T) {
 	for _, v := range matrix(t) {
 		t.Run(v.Name, func(t *testing.T) {
 			i, err := eureka.DecodeRegistration([]byte(v.Body), eureka.Format{}, "ORDERS")

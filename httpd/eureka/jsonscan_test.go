@@ -86,7 +86,7 @@ func stricter(data []byte, err error) bool {
 	return !utf8.Valid(data)
 }
 
-func TestNamesAreEscapedForXMLAndBack(t *testing.T) {
+func TestXMLNamesAreEscapedAndBack(t *testing.T) {
 	tests := []struct{ key, name string }{
 		{"zone", "zone"}, {"management.port", "management.port"}, {"owner_team", "owner__team"}, {"$a", "_-a"}, {"a b", "a_.0020b"},
 		{"9x", "_.0039x"}, {"x9", "x9"}, {"a:b", "a_.003ab"}, {"é", "é"}, {"\U0001F600", "_.d83d_.de00"}, {"×", "_.00d7"}, {"\x00", "_.0000"},
@@ -97,7 +97,7 @@ func TestNamesAreEscapedForXMLAndBack(t *testing.T) {
 	}
 }
 
-func TestNamesThatWereNeverEscapedAreReadAsTheyAre(t *testing.T) {
+func TestXMLNamesThatWereNeverEscapedAreReadAsTheyAre(t *testing.T) {
 	tests := []struct{ name, key string }{
 		{"a_b", "a_b"}, {"_", "_"}, {"a_", "a_"}, {"_.", "_."}, {"_.12", "_.12"}, {"_.12g4", "_.12g4"}, {"_.00E9", "é"},
 		{"_.d83d", "\uFFFD"}, {"_.d83dx", "\uFFFDx"}, {"_.d83d_.0041", "\uFFFDA"}, {"___", "__"},

@@ -23,7 +23,7 @@ func DecodeRegistration(body []byte, f Format, app string) (*registry.Instance, 
 }
 
 // DecodeInstance reads a document of one instance as a server answers it, without checking it: the
-// answer to a query, or the body of a conflict. Only f.XML counts. The error is ErrUnparsable.
+// response to a query, or the body of a conflict. Only f.XML counts. The error is ErrUnparsable.
 func DecodeInstance(body []byte, f Format) (*registry.Lease, error) {
 	d, err := readInstance(body, f)
 	if err != nil {
@@ -56,10 +56,10 @@ func setIDFromMetadata(i *registry.Instance) {
 type Applications struct {
 	Version  string            // versions__delta
 	HashCode string            // apps__hashcode, of the whole registry
-	Leases   []*registry.Lease // in the answer's order
+	Leases   []*registry.Lease // in the response's order
 }
 
-// DecodeApplications reads the JSON answer to a fetch, full or compact. Older servers write a list
+// DecodeApplications reads the JSON response to a fetch, full or compact. Older servers write a list
 // of one as the element alone and leave out an empty one; both are understood. The error is
 // ErrUnparsable.
 func DecodeApplications(body []byte) (*Applications, error) {
@@ -71,7 +71,7 @@ func DecodeApplications(body []byte) (*Applications, error) {
 	return &apps, nil
 }
 
-// DecodeApplication reads the JSON answer to a query for one application. The error is ErrUnparsable.
+// DecodeApplication reads the JSON response to a query for one application. The error is ErrUnparsable.
 func DecodeApplication(body []byte) ([]*registry.Lease, error) {
 	var apps Applications
 	err := decodeMember(body, "application", func(s *scanner) { s.application(&apps) })
@@ -118,7 +118,7 @@ func EachInstance(body []byte, key string, do func(id, value []byte)) error {
 	})
 }
 
-// OneInstance is EachInstance for the JSON answer to a query for one instance.
+// OneInstance is EachInstance for the JSON response to a query for one instance.
 func OneInstance(body []byte, key string, do func(id, value []byte)) error {
 	o := outline{key: key, do: do}
 	return decodeMember(body, "instance", o.read)

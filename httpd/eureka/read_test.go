@@ -34,7 +34,7 @@ func TestApplicationsAreReadAsTheyWereWritten(t *testing.T) {
 	expect.That(t, err == nil && reflect.DeepEqual(l, billingNewer()), "heartbeat-conflict.json: got %+v, %v", l, err)
 }
 
-func TestTheCompactFormIsRead(t *testing.T) {
+func TestApplicationsAreReadInTheCompactForm(t *testing.T) {
 	apps, err := eureka.DecodeApplications(fixture(t, "apps-compact.json"))
 	need.That(t, err == nil && len(apps.Leases) == 3 && apps.Version == "1", "got %+v, %v", apps, err)
 	got, want := apps.Leases[2], billing()
@@ -46,7 +46,7 @@ func TestTheCompactFormIsRead(t *testing.T) {
 	check(t, "entries of the data center", len(got.Instance.DataCenter.Metadata), 5)
 }
 
-func TestListsOfOlderServersAreRead(t *testing.T) {
+func TestApplicationsOfOlderServersAreRead(t *testing.T) {
 	tests := []struct{ name, body, want string }{
 		{"single objects", `{"applications":{"application":{"name":"a","instance":{"hostName":"h"}}}}`, "A/h"},
 		{"no list", `{"applications":{"versions__delta":1}}`, ""},

@@ -270,7 +270,7 @@ func TestBatchDocumentsHaveExactlyTheProtocolsKeys(t *testing.T) {
 	}
 }
 
-func TestTextsThatCannotStandForThemselvesAreEscaped(t *testing.T) {
+func TestDocumentsEscapeTextsThatCannotStandForThemselves(t *testing.T) {
 	l := orders1()
 	l.Instance.VIP = "a\x00\x1f\xff\u2028\"\\<&>'\r\n\t\ufffe"
 	l.Instance.Metadata = []registry.Pair{{Key: "", Value: "no name"}, {Key: "a\x01-:.é\U0001F600", Value: "v"}, {Key: "-x", Value: ""}}
@@ -286,7 +286,7 @@ func TestTextsThatCannotStandForThemselvesAreEscaped(t *testing.T) {
 	}
 }
 
-func TestAnUnknownHostIsNullInJSONAndAbsentInXML(t *testing.T) {
+func TestDocumentsShowAnUnknownHostAsNullInJSONAndNotInXML(t *testing.T) {
 	l := orders1()
 	l.Instance.HostName, l.Instance.IPAddr = "", ""
 	for f, want := range map[eureka.Format]string{full: `"hostName":null,"app":"ORDERS","ipAddr":null,`, compact: `"ipAddr":null,`} {
@@ -305,7 +305,7 @@ func TestOverridesAreShownOncePerID(t *testing.T) {
 	expect.Equal(t, got, `{"orders-2.example.internal:orders:8080":"OUT_OF_SERVICE"}`, "got")
 }
 
-func TestTheHashCountsByStatusInAlphabeticalOrder(t *testing.T) {
+func TestAppsHashCodeCountsByStatusInAlphabeticalOrder(t *testing.T) {
 	var leases []*registry.Lease
 	for status, count := range map[registry.Status]int{registry.Up: 10, registry.OutOfService: 2, registry.Down: 1, registry.Starting: 3, registry.Unknown: 1} {
 		for range count {

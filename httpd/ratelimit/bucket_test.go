@@ -22,7 +22,7 @@ func admitted(b *Bucket, burst int, rate, now int64) int {
 	return n
 }
 
-func TestRatesArePerSecondOrPerMinute(t *testing.T) {
+func TestBucketRatesArePerSecondOrPerMinute(t *testing.T) {
 	for _, unit := range []time.Duration{time.Second, time.Minute} {
 		expect.OKf(t, expect.Err(New(unit)), "%v", unit)
 	}
@@ -32,7 +32,7 @@ func TestRatesArePerSecondOrPerMinute(t *testing.T) {
 	}
 }
 
-func TestTokensComeBackOneByOne(t *testing.T) {
+func TestBucketTokensComeBackOneByOne(t *testing.T) {
 	type call struct{ at, tokens int64 } // all that there are at that time, in ms
 	for _, row := range []struct {
 		name  string
@@ -61,7 +61,7 @@ func TestTokensComeBackOneByOne(t *testing.T) {
 	}
 }
 
-func TestZeroOrLessLimitsNothing(t *testing.T) {
+func TestBucketOfZeroOrLessLimitsNothing(t *testing.T) {
 	for _, row := range []struct {
 		burst int
 		rate  int64
@@ -76,7 +76,7 @@ func TestZeroOrLessLimitsNothing(t *testing.T) {
 }
 
 // Whatever the rate, and however its tokens and the ms fall: no fraction is lost, and none is given twice.
-func TestInTheLongRunTheRateIsWithinOneToken(t *testing.T) {
+func TestBucketRateIsWithinOneTokenInTheLongRun(t *testing.T) {
 	const end = 60_000 // ms
 	for _, unit := range []time.Duration{time.Second, time.Minute} {
 		for _, rate := range []int64{1, 4, 7, 100, 300, 500, 700, 999, 1000, 1001, 1500, 2000, 2500, 9999} {
@@ -95,7 +95,7 @@ func TestInTheLongRunTheRateIsWithinOneToken(t *testing.T) {
 	}
 }
 
-func TestOverloadIsAdmittedSmoothly(t *testing.T) {
+func TestBucketAdmitsOverloadSmoothly(t *testing.T) {
 	const burst, rate, perMS = 10, 2000, 25 // demand is twelve times the rate
 	b := newBucket(t, time.Second)
 	for window := range 100 { // of 10 ms
@@ -115,7 +115,7 @@ func TestOverloadIsAdmittedSmoothly(t *testing.T) {
 	}
 }
 
-func TestABurstThatShrinksIsObeyedFromTheNextRefillOn(t *testing.T) {
+func TestBucketObeysAShrunkBurstFromTheNextRefillOn(t *testing.T) {
 	b := newBucket(t, time.Second)
 	got := admitted(b, 10, 1000, 0)
 	need.That(t, got == 10, "got %d of 10", got)
@@ -127,7 +127,7 @@ func TestABurstThatShrinksIsObeyedFromTheNextRefillOn(t *testing.T) {
 	expect.That(t, got == 7, "a larger burst: got %d tokens, want the 7 more", got)
 }
 
-func TestAClockThatGoesBackStopsNothingForLongerThanAUnit(t *testing.T) {
+func TestBucketWhoseClockGoesBackStopsNothingForLongerThanAUnit(t *testing.T) {
 	b := newBucket(t, time.Second)
 	admitted(b, 5, 1000, 10_000)
 	got := admitted(b, 5, 1000, 9_500)
@@ -140,7 +140,7 @@ func TestAClockThatGoesBackStopsNothingForLongerThanAUnit(t *testing.T) {
 	expect.That(t, got == 3, "3 ms later: got %d tokens, want 3", got)
 }
 
-func TestTheBucketsOwnClockIsTimeThatPasses(t *testing.T) {
+func TestBucketClockIsTimeThatPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket(t, time.Second)
 		for i := range 3 {
@@ -154,7 +154,7 @@ func TestTheBucketsOwnClockIsTimeThatPasses(t *testing.T) {
 
 // All callers of an instant together get what one caller would get: none is refused because it comes
 // while another one refills.
-func TestManyCallersGetExactlyTheTokensOfAnInstant(t *testing.T) {
+func TestBucketGivesManyCallersExactlyTheTokensOfAnInstant(t *testing.T) {
 	const callers, burst, rate = 64, 10, 2000
 	b, m := newBucket(t, time.Second), model{unit: 1000}
 	for _, now := range []int64{0, 0, 1, 2, 5, 6, 11, 11, 12, 1000, 1001, 1004} {

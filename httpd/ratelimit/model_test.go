@@ -98,7 +98,7 @@ func steps() *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 5), rapid.Int64Range(0, 5000), rapid.Int64Range(-120_000, 600_000))
 }
 
-func TestTheBucketIsTheExactModelWhileBurstAndRateChange(t *testing.T) {
+func TestBucketIsTheExactModelWhileBurstAndRateChange(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		unit := units().Draw(rt, "unit")
 		b, m := newBucket(t, unit), model{unit: unit.Milliseconds()}
@@ -115,7 +115,7 @@ func TestTheBucketIsTheExactModelWhileBurstAndRateChange(t *testing.T) {
 
 // With a rate that has whole ms per token or whole tokens per ms upstream loses nothing, and each of
 // its decisions is ours.
-func TestDecisionsAreUpstreamsWhereItsArithmeticIsExact(t *testing.T) {
+func TestBucketDecidesAsUpstreamWhereItsArithmeticIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		unit := units().Draw(rt, "unit")
 		ms := unit.Milliseconds()
@@ -131,7 +131,7 @@ func TestDecisionsAreUpstreamsWhereItsArithmeticIsExact(t *testing.T) {
 	})
 }
 
-func TestTheWaitEndsWithAToken(t *testing.T) {
+func TestBucketWaitEndsWithAToken(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		unit := units().Draw(rt, "unit")
 		b := newBucket(t, unit)

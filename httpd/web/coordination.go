@@ -71,7 +71,7 @@ func NewUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// FenceHeader has the token of the acquisition that holds; 0: nobody holds.
+// FenceHeader has the token of the acquisition that holds; 0: there is no holder.
 const FenceHeader = "X-Rollcall-Fence"
 
 // LabelFence names the token of an acquisition in a response's header.

@@ -1,4 +1,7 @@
-// Package compare runs scenarios in both modes on clusters of real processes, and collects what was measured.
+// Package compare runs scenarios in both modes on clusters of real processes, and collects what was measured. It starts
+// no process itself (Launch does), and judges nothing (package verdict).
+// Its files: compare.go has what a comparison needs from a cluster, run.go the trials and their order, strike.go the
+// faults.
 package compare
 
 import (

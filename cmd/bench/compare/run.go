@@ -32,7 +32,7 @@ const (
 	// headStart is from the begin of the observation to the load's, so that the first calls meet observers whose
 	// connections stand.
 	headStart = 300 * time.Millisecond
-	// stuck is for how long after its length a load may still wait for answers before the trial is given up.
+	// stuck is for how long after its length a load may still wait for responses before the trial is given up.
 	stuck = time.Minute
 	// endWithin bounds the asking of the nodes for what they hold at the end.
 	endWithin = 10 * time.Second
@@ -54,19 +54,19 @@ type run struct {
 	began    time.Time
 }
 
-// trial runs a trial on a cluster of its own. What kept it from being completed is its error, and noted in it; what
-// was measured until then stays.
+// trial runs a trial on a cluster of its own. If the trial cannot be completed, the reason is the error, and is
+// recorded in the trial; the measurements until then stay.
 func (r *run) trial(ctx context.Context) (trial.Trial, error) {
 	t := trial.Trial{
 		Scenario: r.turn.scenario.Name, Mode: r.turn.mode, Round: r.turn.round, Seed: r.turn.seed,
 		Length: trial.Of(r.length()),
 	}
-	r.progress.starting()
+	r.progress.reportStart()
 	err := r.onCluster(ctx, &t)
 	if err != nil {
 		t.Failed = err.Error()
 	}
-	r.progress.ended(&t)
+	r.progress.reportTrial(&t)
 	return t, err
 }
 
@@ -100,7 +100,7 @@ func (r *run) onCluster(ctx context.Context, t *trial.Trial) (err error) {
 	return err
 }
 
-// usage is what the nodes use while nothing is registered. A node that cannot tell is left out.
+// usage is what the nodes use while nothing is registered. A node whose usage cannot be read is left out.
 func (r *run) usage() []trial.Usage {
 	var all []trial.Usage
 	for i := range r.nodes {
@@ -155,7 +155,7 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 		}
 	})
 	faults, err := r.underLoad(loading, giveUp)
-	r.settle(ctx, faults)
+	r.awaitHealing(ctx, faults)
 	stop()
 	observers.Wait()
 	if ctx.Err() != nil {
@@ -166,7 +166,7 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	t.History = r.history.Calls(r.began)
 	r.observer.Into(t)
 	t.Ending = r.ending(ctx, watched)
-	t.Settled = trial.Since(r.began, time.Now())
+	t.Ended = trial.Since(r.began, time.Now())
 	return err
 }
 
@@ -181,16 +181,16 @@ func (r *run) watched() observe.Config {
 	return c
 }
 
-// underLoad runs the load with the scenario's faults and storms, until it and they have ended. What never ends is
-// given up, and with it ctx.
+// underLoad runs the load with the scenario's faults and storms, until it and they have ended. A load that never ends
+// is given up, and ctx is canceled with it.
 func (r *run) underLoad(ctx context.Context, giveUp context.CancelCauseFunc) ([]trial.Fault, error) {
 	within := r.length() + stuck
-	guard := time.AfterFunc(within, func() { giveUp(fmt.Errorf("the load has not ended after %s", within)) })
-	defer guard.Stop()
+	limit := time.AfterFunc(within, func() { giveUp(fmt.Errorf("the load has not ended after %s", within)) })
+	defer limit.Stop()
 	i := r.injector()
-	telling, stop := context.WithCancel(ctx)
+	reporting, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
-	beside.Go(func() { r.progress.tell(telling, r.began, r.length(), r.load.Snapshot, i.underWay) })
+	beside.Go(func() { r.progress.reportLoad(reporting, r.began, r.length(), r.load.Snapshot, i.underWay) })
 	injected := make(chan error, 1)
 	go func() { injected <- i.run(ctx) }()
 	err := r.load.Run(ctx, r.began, r.length())
@@ -225,9 +225,9 @@ func (r *run) ending(ctx context.Context, watched observe.Config) []trial.Ending
 }
 
 const (
-	settleWithin      = 15 * time.Second
-	settleWithinQuick = 8 * time.Second
-	settlePoll        = 50 * time.Millisecond
+	healWithin      = 15 * time.Second
+	healWithinQuick = 8 * time.Second
+	healPoll        = 50 * time.Millisecond
 	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
 	// lease clock, which is up to a second behind.
 	evictionLag = 3 * time.Second
@@ -238,24 +238,25 @@ func (r *run) leaseEnds() time.Duration {
 	return r.turn.scenario.Load.Lease.Duration() + evictionLag
 }
 
-// settle waits until every node lists what was acknowledged before the last fault ended, and until the leases of the
-// dead have ended, then until it lists what was acknowledged at all; in bounded time. The second mark comes after the
-// first wait, for it would count what came after the fault as not healed.
-func (r *run) settle(ctx context.Context, faults []trial.Fault) {
-	within := settleWithin
+// awaitHealing waits until every node lists what was acknowledged before the last fault ended, and until the leases of
+// the dead have ended, then until it lists what was acknowledged at all; in bounded time. The second mark comes after
+// the first wait: set earlier, it would count what came after the fault as not healed.
+func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
+	within := healWithin
 	if r.config.Plan.Quick {
-		within = settleWithinQuick
+		within = healWithinQuick
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	ended := r.began.Add(r.deaths(faults))
-	await(ctx, settlePoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
+	await(ctx, healPoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
 	r.book.Mark()
-	await(ctx, settlePoll, r.observer.Healed)
+	await(ctx, healPoll, r.observer.Healed)
 }
 
-// deaths is when the leases of all instances that died must have ended, from the load's begin; 0: none died. A node
-// that comes back gives each lease its time anew, and so does self-preservation once more when it goes off there.
+// deaths is the time, from the load's begin, at which the leases of all instances that died must have ended; 0: none
+// died. A node that comes back gives each lease its time anew, and so does self-preservation once more when it goes off
+// there.
 func (r *run) deaths(faults []trial.Fault) time.Duration {
 	died, last := false, time.Duration(0)
 	for _, f := range faults {
@@ -286,10 +287,10 @@ func await(ctx context.Context, every time.Duration, done func() bool) {
 	}
 }
 
-// tellEvery is from one line about a load to the next.
-const tellEvery = 5 * time.Second
+// progressEvery is from one line about a load to the next.
+const progressEvery = 5 * time.Second
 
-// progress tells how a trial goes, a line at a time. One goroutine at a time uses it.
+// progress writes how a trial goes, a line at a time. One goroutine at a time uses it.
 type progress struct {
 	to     io.Writer
 	prefix string
@@ -303,17 +304,17 @@ func newProgress(to io.Writer, number, of int, t turn) *progress {
 	return &progress{to: to, begun: time.Now(), prefix: fmt.Sprintf("[%d/%d] %s, %s, round %d: ", number, of, t.scenario.Name, t.mode, t.round)}
 }
 
-// line writes one. A reader who has gone away is no reason to stop measuring.
+// line writes one line. A write error does not stop the measurement.
 func (p *progress) line(format string, args ...any) {
 	fmt.Fprintf(p.to, p.prefix+format+"\n", args...)
 }
 
-func (p *progress) starting() { p.line("starting a cluster") }
+func (p *progress) reportStart() { p.line("starting a cluster") }
 
-// tell writes a line about the load every few seconds, until ctx ends.
-func (p *progress) tell(ctx context.Context, began time.Time, length time.Duration, snapshot func() map[trial.Operation]load.Totals, faults func() string) {
+// reportLoad writes a line about the load every few seconds, until ctx ends.
+func (p *progress) reportLoad(ctx context.Context, began time.Time, length time.Duration, snapshot func() map[trial.Operation]load.Totals, faults func() string) {
 	var before int64
-	for last := began; until(ctx, last.Add(tellEvery)); {
+	for last := began; until(ctx, last.Add(progressEvery)); {
 		now := time.Now()
 		total := calls(snapshot())
 		rate := float64(total-before) / now.Sub(last).Seconds()
@@ -332,8 +333,8 @@ func calls(totals map[trial.Operation]load.Totals) int64 {
 	return sum
 }
 
-// ended writes what came of the trial.
-func (p *progress) ended(t *trial.Trial) {
+// reportTrial writes what came of the trial.
+func (p *progress) reportTrial(t *trial.Trial) {
 	took := time.Since(p.begun).Round(time.Second)
 	if t.Failed != "" {
 		p.line("failed after %s: %s", took, t.Failed)
@@ -346,11 +347,11 @@ func (p *progress) ended(t *trial.Trial) {
 			answered += b.Answered()
 		}
 	}
-	p.line("%d calls, %.2f %% answered, settled %.1fs after the load; took %s",
-		all, 100*float64(answered)/float64(max(all, 1)), (t.Settled - t.Length).Seconds(), took)
+	p.line("%d calls, %.2f %% answered, observed until %.1fs after the load; took %s",
+		all, 100*float64(answered)/float64(max(all, 1)), (t.Ended - t.Length).Seconds(), took)
 }
 
-// turn says which trial is to be run.
+// turn is a trial to be run.
 type turn struct {
 	scenario scenario.Scenario
 	mode     scenario.Mode
@@ -358,8 +359,8 @@ type turn struct {
 	seed     uint64
 }
 
-// turns are all trials in their order. Alternating keeps what changes slowly in the machine from counting for one
-// mode only.
+// turns are all trials in their order. They alternate the modes, so that slow changes of the machine do not count for
+// one mode only.
 func (c Config) turns() []turn {
 	var all []turn
 	modes := slices.Clone(c.Plan.Modes)
@@ -388,7 +389,7 @@ func seed(base uint64, name string, round int) uint64 {
 }
 
 const (
-	leaderWithin = 5 * time.Second // one must have been elected, or nobody can be struck as the leader
+	leaderWithin = 5 * time.Second // one must have been elected, or there is no leader to strike
 	leaderPoll   = 50 * time.Millisecond
 	statusWithin = time.Second
 )
@@ -413,14 +414,14 @@ func leaderOf(nodes []Node) func(ctx context.Context) (int, error) {
 	}
 }
 
-// askForLeader is the leader of the newest term that any node of the first datacenter knows of; -1: none. An old
-// leader that is cut off may still believe in itself.
+// askForLeader is the leader of the newest term that any node of the first datacenter knows of; -1: none. A former
+// leader that is cut off may still believe that it leads.
 func askForLeader(ctx context.Context, h *http.Client, nodes []Node) int {
 	answers := make([]client.Status, len(nodes))
 	var all sync.WaitGroup
 	for i, n := range nodes {
 		if n.Datacenter == nodes[0].Datacenter {
-			all.Go(func() { answers[i], _ = askStatus(ctx, h, n.HTTP) }) // a node without an answer knows nobody
+			all.Go(func() { answers[i], _ = askStatus(ctx, h, n.HTTP) }) // a node without a response knows no leader
 		}
 	}
 	all.Wait()
@@ -444,7 +445,7 @@ func askStatus(ctx context.Context, h *http.Client, addr string) (client.Status,
 
 // Run runs every scenario in each mode, alternating: in each round all scenarios, of each first one mode, then the
 // other; the next round begins with the other mode. Both have the same seed in a round. A trial that cannot be
-// completed is noted (trial.Trial.Failed) and ends nothing. The error is that of ctx, that of a scenario that does
+// completed is recorded (trial.Trial.Failed), and the others run. The error is that of ctx, that of a scenario that does
 // not fit into its length, or that of the first cluster if it could not be started: then no other would.
 func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 	if err := c.fits(); err != nil {

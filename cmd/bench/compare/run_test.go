@@ -60,7 +60,7 @@ func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
 			"fault %+v, want %q from 300 ms to 700 ms, and ready after", f, want)
 	}
 	expect.That(t, c.Plan.Took > 0 && c.Date != "", "took %d µs on %q, want both filled in", c.Plan.Took, c.Date)
-	for _, want := range []string{"[1/2] small, cp, round 1: starting a cluster\n", "[2/2] small, ap, round 1: ", "% answered, settled "} {
+	for _, want := range []string{"[1/2] small, cp, round 1: starting a cluster\n", "[2/2] small, ap, round 1: ", "% answered, observed until "} {
 		expect.That(t, strings.Contains(lines.String(), want), "progress lacks %q:\n%s", want, &lines)
 	}
 }
@@ -72,7 +72,7 @@ func complete(t *testing.T, got *trial.Trial) {
 	expect.That(t, len(got.Nodes) == 3 && got.Nodes[2] == (trial.Node{Name: "node3", Datacenter: "dc1"}), "%s has the nodes %v", got.Mode, got.Nodes)
 	expect.That(t, len(got.Series) != 0 && len(got.History) != 0 && len(got.Lists) != 0,
 		"%s has %d series, %d calls and %d lists, want some of each", got.Mode, len(got.Series), len(got.History), len(got.Lists))
-	expect.That(t, got.Settled > got.Length, "%s had settled at %d, before the end of its load at %d", got.Mode, got.Settled, got.Length)
+	expect.That(t, got.Ended > got.Length, "%s was observed until %d, before the end of its load at %d", got.Mode, got.Ended, got.Length)
 	expect.That(t, len(got.Usage) != 0 && got.Usage[0].At < 0 && got.Usage[0].Instances == 0,
 		"%s has the usage %+v, want that of the empty nodes first", got.Mode, got.Usage)
 	expect.That(t, len(got.Ending) == 3, "%s has %d endings, want 3", got.Mode, len(got.Ending))
@@ -82,7 +82,7 @@ func complete(t *testing.T, got *trial.Trial) {
 	}
 }
 
-func TestTheDeadAreAwaitedUntilTheirLeasesEnd(t *testing.T) {
+func TestRunWaitsUntilTheLeasesOfTheDeadHaveEnded(t *testing.T) {
 	died := trial.Fault{Kind: scenario.Die, From: 2e6, To: 2e6}
 	back := trial.Fault{Kind: scenario.Kill, From: 1e6, To: 4e6, Ready: 5e6}
 	for _, tt := range []struct {
@@ -90,7 +90,7 @@ func TestTheDeadAreAwaitedUntilTheirLeasesEnd(t *testing.T) {
 		faults []trial.Fault
 		want   time.Duration
 	}{
-		{"nobody died", []trial.Fault{back}, 0},
+		{"no instance died", []trial.Fault{back}, 0},
 		{"since their death", []trial.Fault{died}, 5*time.Second + evictionLag},
 		{"since a node is back that counts anew, twice", []trial.Fault{back, died}, 11*time.Second + evictionLag},
 	} {
@@ -101,7 +101,7 @@ func TestTheDeadAreAwaitedUntilTheirLeasesEnd(t *testing.T) {
 	}
 }
 
-func TestTrialsThatCannotBeCompletedAreNotedAndEndNothing(t *testing.T) {
+func TestRunRecordsATrialThatFailedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	paused := small()
 	paused.Faults = []scenario.Fault{{At: scenario.Moment{Percent: 50}, For: scenario.Moment{Percent: 10}, Kind: scenario.Pause, Nodes: "node1"}}
@@ -124,7 +124,7 @@ func TestTrialsThatCannotBeCompletedAreNotedAndEndNothing(t *testing.T) {
 	expect.That(t, len(c.Trials[0].Series) != 0 && len(c.Trials[2].Series) != 0, "what was measured before the failure is lost")
 }
 
-func TestTheFirstClusterThatCannotBeStartedIsAnError(t *testing.T) {
+func TestRunFailsIfItsFirstClusterCannotBeStarted(t *testing.T) {
 	t.Parallel()
 	l := &launcher{t: t, change: func(int, *fakeCluster) error { return errors.New("no such binary") }}
 	_, err := Run(t.Context(), configOf(l, small()))
@@ -133,7 +133,7 @@ func TestTheFirstClusterThatCannotBeStartedIsAnError(t *testing.T) {
 	expect.That(t, len(l.specs) == 1, "%d clusters were tried, want 1", len(l.specs))
 }
 
-func TestRegistrationsThatNobodyTakesEndTheTrial(t *testing.T) {
+func TestTrialEndsIfNoNodeAcceptsItsRegistrations(t *testing.T) {
 	t.Parallel()
 	c := startFake(t)
 	c.refuse = true
@@ -141,7 +141,7 @@ func TestRegistrationsThatNobodyTakesEndTheTrial(t *testing.T) {
 	defer cancel()
 	r := run{config: configOf(&launcher{t: t}), turn: turn{scenario: small()}, cluster: c, nodes: c.Nodes()}
 	err := r.register(ctx)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "register the first instances"), "register() = %v, want that nobody took them", err)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "register the first instances"), "register() = %v, want that no node took them", err)
 }
 
 func TestRunEndsWithItsContextAndClosesTheCluster(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRunEndsWithItsContextAndClosesTheCluster(t *testing.T) {
 	expect.That(t, closed == 1, "the cluster was closed %d times, want once", closed)
 }
 
-func TestScenariosThatDoNotFitAreRefusedBeforeAnythingStarts(t *testing.T) {
+func TestRunRefusesScenariosThatDoNotFitBeforeAnythingStarts(t *testing.T) {
 	s := small()
 	s.Faults = []scenario.Fault{{At: scenario.Moment{Fixed: 2 * time.Second}, Kind: scenario.Die, Instances: "1"}}
 	l := &launcher{t: t}
@@ -223,7 +223,7 @@ func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
 		c.late++
 	}
 	if c.down[node] || c.asleep[node] > 0 {
-		panic(http.ErrAbortHandler) // the connection ends without an answer
+		panic(http.ErrAbortHandler) // the connection ends without a response
 	}
 	if r.Method == http.MethodPut {
 		for i := range c.asleep {
@@ -343,7 +343,7 @@ func (c *fakeCluster) Close() error {
 	return c.broken
 }
 
-// launcher starts fake clusters, and remembers them and what was asked for.
+// launcher starts fake clusters, and keeps them and the specs that were asked for.
 type launcher struct {
 	t      *testing.T
 	change func(number int, c *fakeCluster) error // before it is handed over; nil: nothing
@@ -372,8 +372,8 @@ func small() scenario.Scenario {
 	}
 }
 
-// tells starts nodes that answer with what each is given about its leader; "" answers 503.
-func tells(t *testing.T, answers ...string) []Node {
+// statusNodes starts nodes that answer with what each is given about its leader; "" answers 503.
+func statusNodes(t *testing.T, answers ...string) []Node {
 	t.Helper()
 	var nodes []Node
 	for i, answer := range answers {
@@ -389,8 +389,8 @@ func tells(t *testing.T, answers ...string) []Node {
 	return nodes
 }
 
-func TestTheLeaderIsThatOfTheNewestTerm(t *testing.T) {
-	nodes := tells(t,
+func TestLeaderIsThatOfTheNewestTerm(t *testing.T) {
+	nodes := statusNodes(t,
 		`{"leader": "node1", "term": 3, "quorum": true}`,
 		`{"leader": "node3", "term": 4, "quorum": true}`,
 		``,
@@ -399,8 +399,8 @@ func TestTheLeaderIsThatOfTheNewestTerm(t *testing.T) {
 	expect.That(t, got == 2 && err == nil, "leader is %d, %v, want 2", got, err)
 }
 
-func TestTheLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
-	nodes := tells(t,
+func TestLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
+	nodes := statusNodes(t,
 		`{"leader": "node1", "term": 3, "quorum": true}`,
 		`{"leader": "node2", "term": 4, "quorum": true}`,
 	)
@@ -409,7 +409,7 @@ func TestTheLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
 	expect.That(t, got == 0 && err == nil, "leader is %d, %v, want 0", got, err)
 }
 
-func TestAnElectionIsAwaited(t *testing.T) {
+func TestLeaderIsAwaitedDuringAnElection(t *testing.T) {
 	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) < 3 {
@@ -424,8 +424,8 @@ func TestAnElectionIsAwaited(t *testing.T) {
 	expect.That(t, got == 0 && err == nil, "leader is %d, %v, want 0", got, err)
 }
 
-func TestNoLeaderIsAnError(t *testing.T) {
-	nodes := tells(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
+func TestLeaderThatIsNotElectedInTimeIsAnError(t *testing.T) {
+	nodes := statusNodes(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	got, err := leaderOf(nodes)(ctx)
@@ -465,7 +465,7 @@ func TestTurnsAlternateTheModes(t *testing.T) {
 	}
 }
 
-func TestModesShareTheSeedOfARoundAndNothingElseDoes(t *testing.T) {
+func TestTurnsOfARoundShareTheirSeedAndNoOthersDo(t *testing.T) {
 	c := Config{
 		Plan:      trial.Plan{Seed: 7, Modes: []scenario.Mode{scenario.CP, scenario.AP}},
 		Scenarios: []scenario.Scenario{{Name: "a", Rounds: 2}, {Name: "b", Rounds: 1}},

@@ -22,19 +22,19 @@ const (
 // stroke is a fault that was injected.
 type stroke struct {
 	text     string                          // as in "leader node2 killed (-9)"
-	nodes    []int                           // that it struck; of a partition: the smaller side
-	count    int                             // instances that it struck
+	nodes    []int                           // struck nodes; of a partition: the smaller side
+	count    int                             // struck instances
 	undo     func(ctx context.Context) error // nil: it stays
 	restarts bool                            // nodes, which serve when undo has returned
 }
 
-// strike injects a fault. What it returns with an error may have struck in part.
+// strike injects a fault. A stroke that comes with an error may have struck in part.
 func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stroke, error) {
 	switch f.Kind {
 	case scenario.Kill:
-		return i.end(t, "killed (-9)", i.cluster.Kill)
+		return i.endProcesses(t, "killed (-9)", i.cluster.Kill)
 	case scenario.Restart:
-		return i.end(t, "stopped (SIGTERM)", func(node int) error { return i.stop(ctx, node) })
+		return i.endProcesses(t, "stopped (SIGTERM)", func(node int) error { return i.stop(ctx, node) })
 	case scenario.Pause:
 		return stroke{
 			text: t.text + " paused (SIGSTOP)", nodes: t.nodes,
@@ -51,8 +51,8 @@ func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stro
 	}
 }
 
-// end ends processes, which are started again.
-func (i *injector) end(t target, how string, end func(node int) error) (stroke, error) {
+// endProcesses ends processes, which are started again.
+func (i *injector) endProcesses(t target, how string, end func(node int) error) (stroke, error) {
 	return stroke{
 		text: t.text + " " + how, nodes: t.nodes, restarts: true,
 		undo: func(ctx context.Context) error {
@@ -187,7 +187,7 @@ type clients interface {
 	Flap(which string) (count int, stop func(), err error)
 }
 
-// links are whom the clients can reach. *load.Reach implements it.
+// links are which nodes the clients can reach. *load.Reach implements it.
 type links interface {
 	Split(nodes []int)
 	Join()
@@ -201,7 +201,7 @@ type injector struct {
 	leader   func(ctx context.Context) (int, error) // nil: there is none, and the first node stands for it
 	clients  clients
 	links    links
-	mark     func() // notes what must be there once a fault has healed
+	mark     func() // marks what must be listed once a fault has healed
 	began    time.Time
 	length   time.Duration
 
@@ -253,7 +253,7 @@ func (i *injector) inject(ctx context.Context, number int, f scenario.Fault) err
 		err = fmt.Errorf("%s: %w", s.text, err)
 	}
 	*record = trial.Fault{Kind: f.Kind, Text: s.text, Nodes: s.nodes, Count: s.count, From: i.at(from), To: i.at(from)}
-	i.note(number, s.text)
+	i.setCurrent(number, s.text)
 	if s.undo == nil {
 		return err
 	}
@@ -274,14 +274,14 @@ func (i *injector) heal(ctx context.Context, number int, s stroke) error {
 	if s.restarts && err == nil {
 		i.faults[number].Ready = i.at(time.Now())
 	}
-	i.note(number, "")
+	i.setCurrent(number, "")
 	return err
 }
 
 func (i *injector) at(t time.Time) trial.Micros { return trial.Since(i.began, t) }
 
-// note tells of a fault that holds, or with an empty text of its end.
-func (i *injector) note(number int, text string) {
+// setCurrent records the text of a fault that holds now; empty: it has ended.
+func (i *injector) setCurrent(number int, text string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.current == nil {
@@ -306,13 +306,13 @@ func (i *injector) underWay() string {
 // until waits for a time, and reports whether it came before ctx ended.
 func until(ctx context.Context, t time.Time) bool { return wire.Pause(ctx, time.Until(t)) }
 
-// target is whom a fault strikes.
+// target is the nodes that a fault strikes.
 type target struct {
 	nodes []int
 	text  string // as in "leader node2"
 }
 
-// target finds out whom a selector means now. Without one nobody is meant.
+// target finds the nodes that a selector means now. Without a selector there are none.
 func (i *injector) target(ctx context.Context, selector string) (target, error) {
 	if selector == "" {
 		return target{}, nil
@@ -330,12 +330,12 @@ func (i *injector) target(ctx context.Context, selector string) (target, error) 
 
 var roles = []string{"leader", "follower", "followers"}
 
-// byRole reports whether a selector depends on who leads.
+// byRole reports whether a selector depends on which node leads.
 func byRole(selector string) bool {
 	return slices.ContainsFunc(roles, func(role string) bool { return strings.Contains(selector, role) })
 }
 
-// describe names nodes. Their role is said where there are roles, and the selector is nothing else.
+// describe names nodes, and before them their role if the selector is a role and the mode has roles.
 func (i *injector) describe(selector string, nodes []int) string {
 	if len(nodes) == len(i.nodes) {
 		return "all nodes"

@@ -116,7 +116,7 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 				j := &journal{starts: time.Second}
 				i := injectorOf(j, scenarioOf(t, tt.text), 10*time.Second)
 				need.OK(t, i.run(t.Context()))
-				got := j.noted()
+				got := j.sorted()
 				expect.That(t, slices.Equal(got, tt.lines), "what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
 				expect.Deep(t, i.faults, tt.want, "recorded")
 			})
@@ -124,26 +124,26 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 	}
 }
 
-func TestCutDatacentersLoseEveryLinkBetweenThem(t *testing.T) {
+func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]"), 10*time.Second)
 		need.OK(t, i.run(t.Context()))
 		var cuts []string
-		for _, line := range slices.Compact(j.noted()) {
+		for _, line := range slices.Compact(j.sorted()) {
 			if what, ok := strings.CutPrefix(line, "1s cut "); ok {
 				cuts = append(cuts, what)
 			}
 		}
 		expect.Slice(t, cuts, []string{"0 3", "0 4", "0 5", "1 3", "1 4", "1 5", "2 3", "2 4", "2 5"}, "cut")
 		for _, want := range []string{"1s split [0 1 2]", "1s split [3 4 5]", "2s heal", "2s join", "2s mark"} {
-			expect.That(t, slices.Contains(j.noted(), want), "%q is missing in\n%s", want, strings.Join(j.noted(), "\n"))
+			expect.That(t, slices.Contains(j.sorted(), want), "%q is missing in\n%s", want, strings.Join(j.sorted(), "\n"))
 		}
 	})
 }
 
-// What is acknowledged before the healing must be told from what comes after it.
-func TestTheMarkComesBeforeTheFaultIsUndone(t *testing.T) {
+// What is acknowledged before the healing must be distinguished from what comes after it.
+func TestFaultIsUndoneAfterTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second)
@@ -152,18 +152,18 @@ func TestTheMarkComesBeforeTheFaultIsUndone(t *testing.T) {
 	})
 }
 
-func TestWithoutConsensusTheFirstNodeStandsForTheLeader(t *testing.T) {
+func TestFaultOfTheLeaderStrikesTheFirstNodeWithoutConsensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: leader}]"), 10*time.Second)
 		i.leader = nil
 		need.OK(t, i.run(t.Context()))
 		got, want := i.faults[0].Text, "node1 killed (-9)"
-		expect.That(t, got == want, "text %q, want %q: nobody leads", got, want)
+		expect.That(t, got == want, "text %q, want %q: no node leads", got, want)
 	})
 }
 
-func TestAFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing.T) {
+func TestFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: leader}\n- {at: 3s, kind: die, instances: 1}"), 10*time.Second)
@@ -172,7 +172,7 @@ func TestAFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing
 		expect.That(t, err != nil && strings.Contains(err.Error(), "kill at 1s: no leader within 5s"),
 			"run() = %v, want what could not be injected, and when", err)
 		want := []string{"3s die 1"}
-		expect.That(t, slices.Equal(j.noted(), want), "done %q, want %q", j.noted(), want)
+		expect.That(t, slices.Equal(j.sorted(), want), "done %q, want %q", j.sorted(), want)
 	})
 }
 
@@ -185,12 +185,12 @@ func TestFaultsThatFailAreReportedAndUndone(t *testing.T) {
 			expect.That(t, err != nil && strings.Contains(err.Error(), want), "run() = %v, want %q in it", err, want)
 		}
 		for _, want := range []string{"1s pause 0", "1s pause 1", "2s resume 0", "2s resume 1", "2s resume 2"} {
-			expect.That(t, slices.Contains(j.noted(), want), "%q is missing in %q", want, j.noted())
+			expect.That(t, slices.Contains(j.sorted(), want), "%q is missing in %q", want, j.sorted())
 		}
 	})
 }
 
-func TestANodeThatDoesNotStartIsGivenUp(t *testing.T) {
+func TestFaultWhoseNodeDoesNotStartAgainIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{starts: time.Hour}
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: node1}]"), 10*time.Second)
@@ -200,7 +200,7 @@ func TestANodeThatDoesNotStartIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestInjectionEndsWithItsContext(t *testing.T) {
+func TestFaultInjectionEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 5s, kind: pause, nodes: node1}, {at: 7s, kind: die, instances: 1}]\nstorms: [{at: 2s, for: 5s, load: {reads: 0}}]"), 10*time.Second)
@@ -210,11 +210,11 @@ func TestInjectionEndsWithItsContext(t *testing.T) {
 		expect.That(t, err == nil, "run() = %v, want nil: it is for others to say that ctx ended", err)
 		expect.Equal(t, time.Since(j.began), 3*time.Second, "ended after")
 		want := []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}
-		expect.That(t, slices.Equal(j.noted(), want), "done %q, want %q", j.noted(), want)
+		expect.That(t, slices.Equal(j.sorted(), want), "done %q, want %q", j.sorted(), want)
 	})
 }
 
-func TestTheFaultsUnderWayAreThoseThatHold(t *testing.T) {
+func TestFaultsUnderWayAreThoseThatHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 4s, kind: pause, nodes: node1}, {at: 2s, for: 1s, kind: flap, instances: 30}]"), 10*time.Second)
@@ -240,7 +240,7 @@ func TestTheFaultsUnderWayAreThoseThatHold(t *testing.T) {
 	})
 }
 
-// journal is a cluster, its clients and their links, which note what is done to them and when.
+// journal is a cluster, its clients and their links, which record what is done to them and when.
 type journal struct {
 	began  time.Time
 	nodes  []Node
@@ -251,7 +251,7 @@ type journal struct {
 	lines []string
 }
 
-func (j *journal) note(format string, args ...any) error {
+func (j *journal) add(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -259,8 +259,8 @@ func (j *journal) note(format string, args ...any) error {
 	return j.broken[what]
 }
 
-// noted are the lines; those of one moment in alphabetical order, for what is done at once has none.
-func (j *journal) noted() []string {
+// sorted are the lines; those of one moment in alphabetical order, because what is done at once has no order.
+func (j *journal) sorted() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := func(line string) time.Duration {
@@ -280,43 +280,43 @@ func (j *journal) noted() []string {
 }
 
 func (j *journal) Nodes() []Node                          { return j.nodes }
-func (j *journal) Kill(node int) error                    { return j.note("kill %d", node) }
-func (j *journal) Stop(_ context.Context, node int) error { return j.note("stop %d", node) }
+func (j *journal) Kill(node int) error                    { return j.add("kill %d", node) }
+func (j *journal) Stop(_ context.Context, node int) error { return j.add("stop %d", node) }
 
 func (j *journal) Start(ctx context.Context, node int) error {
-	err := j.note("start %d", node)
+	err := j.add("start %d", node)
 	if !until(ctx, time.Now().Add(j.starts)) {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-func (j *journal) Pause(node int) error  { return j.note("pause %d", node) }
-func (j *journal) Resume(node int) error { return j.note("resume %d", node) }
-func (j *journal) Cut(a, b int)          { j.note("cut %d %d", min(a, b), max(a, b)) }
-func (j *journal) Heal()                 { j.note("heal") }
+func (j *journal) Pause(node int) error  { return j.add("pause %d", node) }
+func (j *journal) Resume(node int) error { return j.add("resume %d", node) }
+func (j *journal) Cut(a, b int)          { j.add("cut %d %d", min(a, b), max(a, b)) }
+func (j *journal) Heal()                 { j.add("heal") }
 
 func (j *journal) SlowDisk(node int, delay time.Duration) error {
-	return j.note("slow %d %s", node, delay)
+	return j.add("slow %d %s", node, delay)
 }
 
 func (j *journal) Usage(int) (trial.Usage, error) { return trial.Usage{}, errors.New("not asked for") }
-func (j *journal) Close() error                   { return j.note("close") }
+func (j *journal) Close() error                   { return j.add("close") }
 
-func (j *journal) SetRates(rates map[string]float64) { j.note("rates %v", rates) }
-func (j *journal) Die(which string) (int, error)     { return 30, j.note("die %s", which) }
+func (j *journal) SetRates(rates map[string]float64) { j.add("rates %v", rates) }
+func (j *journal) Die(which string) (int, error)     { return 30, j.add("die %s", which) }
 
 func (j *journal) Silence(which string) (int, func(), error) {
-	return 300, func() { j.note("restart clients") }, j.note("silence %s", which)
+	return 300, func() { j.add("restart clients") }, j.add("silence %s", which)
 }
 
 func (j *journal) Flap(which string) (int, func(), error) {
-	return 30, func() { j.note("end flapping") }, j.note("flap %s", which)
+	return 30, func() { j.add("end flapping") }, j.add("flap %s", which)
 }
 
-func (j *journal) Split(nodes []int) { j.note("split %v", nodes) }
-func (j *journal) Join()             { j.note("join") }
-func (j *journal) mark()             { j.note("mark") }
+func (j *journal) Split(nodes []int) { j.add("split %v", nodes) }
+func (j *journal) Join()             { j.add("join") }
+func (j *journal) mark()             { j.add("mark") }
 
 // scenarioOf parses what follows its name.
 func scenarioOf(t *testing.T, text string) scenario.Scenario {

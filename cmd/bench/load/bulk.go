@@ -19,8 +19,8 @@ import (
 // gives the next one, complete and valid until the next call; nil ends the connection's work.
 type Workload func(conn, conns int) (next func() []byte)
 
-// Bulk is prepared requests, sent over keep-alive connections without a look at more of the answers than their
-// status. Connection i goes to target i modulo their number.
+// Bulk is prepared requests, sent over keep-alive connections; of the responses only the status counts. Connection i
+// goes to target i modulo their number.
 type Bulk struct {
 	Targets  []string // addresses
 	Conns    int
@@ -29,16 +29,16 @@ type Bulk struct {
 	Warm     time.Duration // sent before it counts
 	Window   time.Duration // that counts
 	Burst    int           // of an open loop: how many requests are due at the same time; 0: each by itself
-	Insist   bool          // repeat what is answered 503, because it was certainly not done; for what only prepares
-	// Answered is told when the n-th request of a connection, from 0, was answered as wanted; nil: nobody asks.
+	Insist   bool          // repeat requests answered 503, which were certainly not performed; for loads that only prepare
+	// Answered is called when the n-th request of a connection, from 0, was answered as wanted; nil: no call.
 	Answered func(conn, n int, at time.Time)
 }
 
 // Bounds of a load, so that a server that does not answer ends the run instead of stopping it.
 const (
-	BulkGrace   = 10 * time.Second // for answers after the window; a server takes 4 s to call an outcome unknown
+	BulkGrace   = 10 * time.Second // for responses after the window; a server takes 4 s to call an outcome unknown
 	BulkLongest = 10 * time.Minute // of a load without a window
-	// InsistPause is until what was answered 503 is sent again.
+	// InsistPause is the wait before a request that was answered 503 is sent again.
 	InsistPause = 20 * time.Millisecond
 )
 
@@ -61,7 +61,7 @@ func (b Bulk) Closed(ctx context.Context) (*BulkResult, error) {
 	}, ctx)
 }
 
-// Open sends rate requests a second by a schedule that does not wait for answers, as many independent
+// Open sends rate requests a second by a schedule that does not wait for responses, as many independent
 // clients would. A request that finds its connection busy is sent late, and its latency counts from
 // when it should have been sent: a server that stalls cannot hide the requests that it kept from
 // being sent.
@@ -73,7 +73,7 @@ func (b Bulk) Open(ctx context.Context, rate float64) (*BulkResult, error) {
 	}
 	pace := func(ctx context.Context, begin time.Time) {
 		ctx, end := context.WithCancel(ctx)
-		p := pacer{streams: []*stream{due}, rate: func(s *stream) float64 { return s.rate }, begin: begin, end: begin.Add(b.Warm + b.Window), ended: end}
+		p := pacer{streams: []*stream{due}, rate: func(s *stream) float64 { return s.rate }, begin: begin, end: begin.Add(b.Warm + b.Window), onEnd: end}
 		p.hand = func(s *stream, at time.Time) {
 			for range burst {
 				s.hand(at)
@@ -83,7 +83,7 @@ func (b Bulk) Open(ctx context.Context, rate float64) (*BulkResult, error) {
 		due.close()
 	}
 	return b.run(func(s *bulkSender, next func() []byte) {
-		for intended, ok := due.queues[s.conn].take(); ok && s.err == nil && ctx.Err() == nil; intended, ok = due.queues[s.conn].take() {
+		for intended, ok := due.queues[s.conn].pop(); ok && s.err == nil && ctx.Err() == nil; intended, ok = due.queues[s.conn].pop() {
 			if request := next(); request != nil {
 				s.open(request, intended)
 			}
@@ -125,7 +125,7 @@ func (b Bulk) dial(ctx context.Context) (senders []*bulkSender, err error) {
 		longest = b.Warm + b.Window + BulkGrace
 	}
 	for i := range b.Conns {
-		s := &bulkSender{Bulk: b, ctx: ctx, conn: i, until: time.Now().Add(longest), wrong: make(WrongAnswers)}
+		s := &bulkSender{Bulk: b, ctx: ctx, conn: i, until: time.Now().Add(longest), wrong: make(WrongResponses)}
 		if s.dial(); s.err != nil {
 			return senders, s.err
 		}
@@ -139,12 +139,12 @@ type BulkResult struct {
 	Right   int     // answers that count
 	Rate    float64 // of these, per second
 	Latency *hdrhistogram.Histogram
-	Body    int64 // bytes of a right answer's body
-	Wrong   WrongAnswers
+	Body    int64 // bytes of a right response's body
+	Wrong   WrongResponses
 }
 
 func sumUp(senders []*bulkSender, counted time.Duration) *BulkResult {
-	r := &BulkResult{Latency: NewLatency(), Wrong: make(WrongAnswers)}
+	r := &BulkResult{Latency: NewLatency(), Wrong: make(WrongResponses)}
 	for _, s := range senders {
 		r.Right += len(s.latencies)
 		for _, µs := range s.latencies {
@@ -152,7 +152,7 @@ func sumUp(senders []*bulkSender, counted time.Duration) *BulkResult {
 		}
 		r.Wrong.add(s.wrong)
 		if s.err != nil {
-			r.Wrong.add(WrongAnswers{"connection lost: " + s.err.Error(): 1})
+			r.Wrong.add(WrongResponses{"connection lost: " + s.err.Error(): 1})
 		}
 		r.Body = max(r.Body, s.body)
 	}
@@ -165,17 +165,17 @@ func (r *BulkResult) Quantile(percent float64) time.Duration {
 	return time.Duration(r.Latency.ValueAtQuantile(percent)) * time.Microsecond
 }
 
-// WrongAnswers counts answers other than the expected one, by what was wrong.
-type WrongAnswers map[string]int
+// WrongResponses counts responses other than the expected one, by what was wrong.
+type WrongResponses map[string]int
 
-func (w WrongAnswers) add(other WrongAnswers) {
+func (w WrongResponses) add(other WrongResponses) {
 	for how, n := range other {
 		w[how] += n
 	}
 }
 
 // String lists them; empty if there are none.
-func (w WrongAnswers) String() string {
+func (w WrongResponses) String() string {
 	var parts []string
 	for _, how := range slices.Sorted(maps.Keys(w)) {
 		parts = append(parts, fmt.Sprintf("%d × %s", w[how], how))
@@ -183,7 +183,7 @@ func (w WrongAnswers) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// bulkSender is one connection of a load and what came back on it. One goroutine uses it.
+// bulkSender is one connection of a load, with its counts. One goroutine uses it.
 type bulkSender struct {
 	Bulk
 	ctx        context.Context // of the load
@@ -192,11 +192,11 @@ type bulkSender struct {
 	begin, end time.Time       // what counts
 
 	c         *wire.Conn
-	err       error    // the connection cannot be had any more
+	err       error    // of the last dial: there is no connection any more
 	sent      int      // requests
-	latencies []uint32 // in µs, of the right answers that count
-	body      int64    // bytes of the newest right answer's body
-	wrong     WrongAnswers
+	latencies []uint32 // in µs, of the right responses that count
+	body      int64    // bytes of the newest right response's body
+	wrong     WrongResponses
 }
 
 // dial makes a new connection.
@@ -207,7 +207,7 @@ func (s *bulkSender) dial() {
 	}
 }
 
-// closed sends a request now, and counts its answer if that lies in the window too.
+// closed sends a request now, and counts its response if the response lies in the window, too.
 func (s *bulkSender) closed(request []byte, now time.Time) {
 	ok, done := s.exchange(request)
 	if ok && !now.Before(s.begin) && (s.Window == 0 || !done.After(s.end)) {
@@ -216,7 +216,7 @@ func (s *bulkSender) closed(request []byte, now time.Time) {
 }
 
 // open sends a request that was due at intended, and counts it if that lies in the window, however
-// late the answer is.
+// late the response is.
 func (s *bulkSender) open(request []byte, intended time.Time) {
 	ok, done := s.exchange(request)
 	if ok && !intended.Before(s.begin) && intended.Before(s.end) {
@@ -228,7 +228,7 @@ func (s *bulkSender) count(latency time.Duration) {
 	s.latencies = append(s.latencies, uint32(latency.Microseconds()))
 }
 
-// exchange reports whether the answer was right, and when it came. Wrong answers count whenever they
+// exchange reports whether the response was right, and when it came. Wrong responses count whenever they
 // come; after a broken connection a new one is opened.
 func (s *bulkSender) exchange(request []byte) (ok bool, done time.Time) {
 	n := s.sent

@@ -33,7 +33,7 @@ func newBenchServer(t *testing.T, handler func(n int64, w http.ResponseWriter, r
 
 func ok(int64, http.ResponseWriter, *http.Request) {}
 
-// get1 asks for anything.
+// get1 is a workload of one GET.
 func get1(int, int) func() []byte {
 	return func() []byte { return []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
 }
@@ -51,7 +51,7 @@ func times(n int, w Workload) Workload {
 	}
 }
 
-func TestEveryRequestOfALoadIsSentAndCountedOnce(t *testing.T) {
+func TestBulkSendsAndCountsEveryRequestOnce(t *testing.T) {
 	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
 	l := Bulk{Targets: []string{a.addr, b.addr}, Conns: 4, Requests: times(50, get1), Want: 200}
 	r := need.Got(l.Closed(t.Context()))(t)
@@ -61,13 +61,13 @@ func TestEveryRequestOfALoadIsSentAndCountedOnce(t *testing.T) {
 		"the targets got %d and %d requests, want 100 each", a.requests.Load(), b.requests.Load())
 }
 
-func TestWrongAnswersAreCountedByWhatIsWrong(t *testing.T) {
+func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
 	s := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
 		switch n % 4 {
 		case 1:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case 2:
-			panic(http.ErrAbortHandler) // closes the connection without an answer
+			panic(http.ErrAbortHandler) // closes the connection without a response
 		}
 	})
 	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(40, get1), Want: 200}
@@ -83,7 +83,7 @@ func refusesEverySecond(n int64, w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-func TestWhatOnlyPreparesIsRepeatedAfterARefusal(t *testing.T) {
+func TestBulkThatInsistsRepeatsWhatWasRefused(t *testing.T) {
 	s := newBenchServer(t, refusesEverySecond)
 	l := Bulk{Targets: []string{s.addr}, Conns: 1, Requests: times(5, get1), Want: 200, Insist: true}
 	if r, err := l.Closed(t.Context()); err != nil || r.Right != 5 || len(r.Wrong) > 0 || s.requests.Load() != 10 {
@@ -91,7 +91,7 @@ func TestWhatOnlyPreparesIsRepeatedAfterARefusal(t *testing.T) {
 	}
 }
 
-func TestWhoInsistsEndsWithItsContext(t *testing.T) {
+func TestBulkThatInsistsEndsWithItsContext(t *testing.T) {
 	s := newBenchServer(t, func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
@@ -99,7 +99,7 @@ func TestWhoInsistsEndsWithItsContext(t *testing.T) {
 	expect.That(t, expect.Err(l.Closed(ctx)) != nil, "a load whose context has ended: no error")
 }
 
-func TestALoadOnlyCountsItsWindow(t *testing.T) {
+func TestBulkCountsItsWindowOnly(t *testing.T) {
 	s := newBenchServer(t, ok)
 	l := Bulk{Targets: []string{s.addr}, Conns: 2, Requests: get1, Want: 200, Warm: time.Second, Window: time.Second}
 	r := need.Got(l.Closed(t.Context()))(t)
@@ -109,7 +109,7 @@ func TestALoadOnlyCountsItsWindow(t *testing.T) {
 	expect.That(t, rate == r.Rate, "%f/s, want %f/s", r.Rate, rate)
 }
 
-func TestTheSizeOfBodiesIsReported(t *testing.T) {
+func TestBulkReportsTheSizeOfBodies(t *testing.T) {
 	s := newBenchServer(t, func(_ int64, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "200000") // more than one read
 		io.WriteString(w, strings.Repeat("x", 200_000))
@@ -120,7 +120,7 @@ func TestTheSizeOfBodiesIsReported(t *testing.T) {
 		"%d answers of %d bytes, wrong: %v, %v, want 3 of 200000", r.Right, r.Body, r.Wrong, err)
 }
 
-func TestALoadEndsWithItsContext(t *testing.T) {
+func TestBulkEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := newBenchServer(t, func(n int64, _ http.ResponseWriter, _ *http.Request) {
 		if n == 10 {
@@ -132,15 +132,15 @@ func TestALoadEndsWithItsContext(t *testing.T) {
 	expect.Equal(t, expect.Err(l.Open(ctx, 100)), context.Canceled, "open loop: got")
 }
 
-func TestALoadWithoutAServerIsAnError(t *testing.T) {
+func TestBulkWithoutAServerIsAnError(t *testing.T) {
 	l := Bulk{Targets: []string{"127.0.0.1:1"}, Conns: 2, Requests: get1, Want: 200}
 	_, err := l.Closed(t.Context())
 	expect.That(t, err != nil && strings.Contains(err.Error(), "127.0.0.1:1"), "got %v, want an error that names the address", err)
 }
 
-// A server that stalls for half a second answers one slow request to a client that waits, but is slow
-// to all those who would have come meanwhile.
-func TestTheOpenLoopDoesNotOmitWhatAStallKeptFromBeingSent(t *testing.T) {
+// A server that stalls for half a second is slow once to a client that waits, but is slow to every client that would
+// have sent meanwhile.
+func TestBulkOpenLoopOmitsNothingThatAStallHeldUp(t *testing.T) {
 	const (
 		stall = 500 * time.Millisecond
 		rate  = 200.0

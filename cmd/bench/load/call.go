@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	refusedPause = 100 * time.Millisecond // until a caller tries a node again that took no connection
-	silentPause  = 2                      // until it tries one again that gave no answer, in Timeouts
+	refusedPause = 100 * time.Millisecond // the wait before a caller tries a node again that took no connection
+	silentPause  = 2                      // the wait before it tries one again that gave no response, in Timeouts
 )
 
 // caller is one client: it has a home node, keep-alive connections, and at most one call under way. One
 // goroutine uses it at a time.
 type caller struct {
-	number int // unlike that of any other caller of the load
+	number int // unique among the callers of the load
 	turn   int // its place among the callers of its stream, from 0
 	home   int // turn modulo the nodes
 	load   *Load
-	bodies bool // of answers are kept
+	bodies bool // of responses are kept
 
 	links []link // by node
 	order []int  // of the nodes of the call under way; its room is used again
@@ -38,8 +38,8 @@ type caller struct {
 
 // link is what a caller has with one node.
 type link struct {
-	conn *wire.Conn // nil: none
-	off  time.Time  // until when other nodes are asked, if there are any
+	conn         *wire.Conn // nil: none
+	skippedUntil time.Time  // until then other nodes are called, if there are any
 }
 
 // newCallers makes n clients whose homes are the nodes in turn. Close each when it is not needed any more.
@@ -50,7 +50,7 @@ func (l *Load) newCallers(n int) []*caller {
 			number: int(l.numbers.Add(1) - 1), turn: i, home: i % len(l.Nodes), load: l, bodies: true,
 			links: make([]link, len(l.Nodes)), order: make([]int, 0, len(l.Nodes)),
 		}
-		l.Reach.join(c)
+		l.Reach.addCaller(c)
 		callers[i] = c
 	}
 	return callers
@@ -58,31 +58,30 @@ func (l *Load) newCallers(n int) []*caller {
 
 // close gives the connections back.
 func (c *caller) close() {
-	c.load.Reach.leave(c)
+	c.load.Reach.removeCaller(c)
 	for node := range c.links {
 		c.hangUp(node)
 	}
 }
 
-// answer is how a call ended.
-type answer struct {
+// callResult is how a call ended.
+type callResult struct {
 	outcome trial.Outcome
 	status  int    // 0: none came
 	node    int    // that was asked last
-	body    []byte // of the answer, valid until the caller's next call
+	body    []byte // of the response, valid until the caller's next call
 	done    time.Time
 	// doubtful says that an earlier try of this call, too, may have taken effect, or may still do so.
 	doubtful bool
 }
 
-// call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it
-// can reach, as stock clients do, while they take nothing, give no answer in time or answer 5xx. A node that took
-// no connection, or gave no answer, is left out for a while, if there is another one. The outcome is that of the
-// last try, but Unknown for a write that was not answered (Refused, Unreached) if an earlier try may have taken
-// effect.
-func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer {
+// call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it can reach,
+// as stock clients do, while a node takes no request, gives no response in time or responds with 5xx. A node that took
+// no connection, or gave no response, is left out for a while, if there is another one. The outcome is that of the last
+// try, but Unknown for a write that was not answered (Refused, Unreached) if an earlier try may have taken effect.
+func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResult {
 	now := time.Now()
-	a := answer{outcome: trial.Unreached, node: c.home}
+	r := callResult{outcome: trial.Unreached, node: c.home}
 	for _, node := range c.toAsk(now, pinned) {
 		if ctx.Err() != nil {
 			break
@@ -90,37 +89,37 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) answer {
 		if !c.load.Reach.reaches(c.home, node) { // a split came between
 			continue
 		}
-		a.doubtful = a.doubtful || a.outcome == trial.Unknown
-		a.node = node
-		a.outcome, a.status = c.try(ctx, node, request)
-		if final(a) {
+		r.doubtful = r.doubtful || r.outcome == trial.Unknown
+		r.node = node
+		r.outcome, r.status = c.try(ctx, node, request)
+		if final(r) {
 			break
 		}
 	}
-	if a.doubtful && !a.outcome.Answered() && request[0] != 'G' { // GET is the only method that writes nothing
-		a.outcome = trial.Unknown
+	if r.doubtful && !r.outcome.Answered() && request[0] != 'G' { // GET is the only method that writes nothing
+		r.outcome = trial.Unknown
 	}
-	if a.status != 0 {
-		a.body = c.links[a.node].conn.Body()
+	if r.status != 0 {
+		r.body = c.links[r.node].conn.Body()
 	}
-	a.done = time.Now()
-	if c.load.Closed && a.outcome == trial.Unreached {
+	r.done = time.Now()
+	if c.load.Closed && r.outcome == trial.Unreached {
 		wire.Pause(ctx, refusedPause) // no schedule keeps the client from trying again at once
 	}
-	return a
+	return r
 }
 
-// final reports whether another node would not say anything else.
-func final(a answer) bool {
-	return a.outcome.Answered() || a.outcome == trial.Refused && a.status < http.StatusInternalServerError
+// final reports whether another node would respond with nothing else.
+func final(r callResult) bool {
+	return r.outcome.Answered() || r.outcome == trial.Refused && r.status < http.StatusInternalServerError
 }
 
-// toAsk lists the nodes to ask, in this order. Valid until the next call.
+// toAsk lists the nodes to call, in this order. Valid until the next call.
 func (c *caller) toAsk(now time.Time, pinned bool) []int {
 	if pinned {
 		return append(c.order[:0], c.home)
 	}
-	nodes := c.reachable(func(node int) bool { return !now.Before(c.links[node].off) })
+	nodes := c.reachable(func(node int) bool { return !now.Before(c.links[node].skippedUntil) })
 	if len(nodes) == 0 {
 		nodes = c.reachable(func(int) bool { return true })
 	}
@@ -137,19 +136,19 @@ func (c *caller) reachable(which func(node int) bool) []int {
 	return nodes
 }
 
-// try asks one node.
+// try calls one node.
 func (c *caller) try(ctx context.Context, node int, request []byte) (outcome trial.Outcome, status int) {
 	deadline := time.Now().Add(c.load.Timeout)
 	if err := c.connect(ctx, node, deadline); err != nil {
-		c.putOff(node, err)
+		c.skip(node, err)
 		return trial.Unreached, 0
 	}
 	conn := c.links[node].conn
-	if !c.begin(ctx, node, conn, deadline) {
+	if !c.startTry(ctx, node, conn, deadline) {
 		return trial.Unreached, 0
 	}
 	status, err := conn.Exchange(request)
-	aborted := c.end()
+	aborted := c.endTry()
 	if err == nil {
 		return outcomeOf(status), status
 	}
@@ -158,13 +157,13 @@ func (c *caller) try(ctx context.Context, node int, request []byte) (outcome tri
 		return trial.Unreached, 0
 	}
 	if !aborted {
-		c.putOff(node, err)
+		c.skip(node, err)
 	}
 	return trial.Unknown, 0
 }
 
-// connect sees to an open connection to a node. The look at one that has been used before makes sure that a node
-// that was killed meanwhile counts as what it is: nothing was sent to it.
+// connect makes sure of an open connection to a node. A connection that has been used before is examined first, so that
+// a node that was killed meanwhile counts as unreached: nothing was sent to it.
 func (c *caller) connect(ctx context.Context, node int, deadline time.Time) (err error) {
 	l := &c.links[node]
 	if l.conn != nil && !l.conn.Idle() {
@@ -186,17 +185,17 @@ func (c *caller) hangUp(node int) {
 	}
 }
 
-// putOff leaves a node alone for a while.
-func (c *caller) putOff(node int, why error) {
+// skip leaves a node alone for a while.
+func (c *caller) skip(node int, why error) {
 	pause := refusedPause
 	if errors.Is(why, os.ErrDeadlineExceeded) {
 		pause = silentPause * c.load.Timeout
 	}
-	c.links[node].off = time.Now().Add(pause)
+	c.links[node].skippedUntil = time.Now().Add(pause)
 }
 
-// begin lets a try be aborted from now on, and reports false if it would be at once.
-func (c *caller) begin(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
+// startTry lets abort end the try from now on, and reports false if the try would be aborted at once.
+func (c *caller) startTry(ctx context.Context, node int, conn *wire.Conn, deadline time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil || !c.load.Reach.reaches(c.home, node) || conn.SetDeadline(deadline) != nil {
@@ -206,8 +205,8 @@ func (c *caller) begin(ctx context.Context, node int, conn *wire.Conn, deadline 
 	return true
 }
 
-// end reports whether the try that began was aborted.
-func (c *caller) end() (aborted bool) {
+// endTry ends what startTry began, and reports whether the try was aborted.
+func (c *caller) endTry() (aborted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	aborted = c.conn == nil
@@ -215,19 +214,19 @@ func (c *caller) end() (aborted bool) {
 	return aborted
 }
 
-// abort takes the answer away from the try under way, if it goes to one of the nodes meant. It may be called at
-// any time, by anybody.
+// abort ends the try under way without a response, if the try goes to one of the nodes meant. Any goroutine may call it
+// at any time.
 func (c *caller) abort(which func(node int) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != nil && which(c.node) {
-		// An error means that the connection is closed, which does as well.
+		// An error means that the connection is closed, which serves as well.
 		_ = c.conn.SetDeadline(time.Unix(1, 0))
 		c.conn = nil
 	}
 }
 
-// outcomeOf says what a status means.
+// outcomeOf is the outcome that a status stands for.
 func outcomeOf(status int) trial.Outcome {
 	switch {
 	case status < http.StatusBadRequest:
@@ -240,7 +239,7 @@ func outcomeOf(status int) trial.Outcome {
 	return trial.Refused
 }
 
-// Reach says which nodes the clients of a node can reach. The zero value: everybody reaches everybody. Safe for
+// Reach is which nodes the clients of a node can reach. In the zero value every client reaches every node. Safe for
 // concurrent use.
 type Reach struct {
 	splits atomic.Pointer[[][]int] // the nodes of one side of each split; replaced, never changed
@@ -249,8 +248,8 @@ type Reach struct {
 	callers map[*caller]bool // whose calls a split may strike
 }
 
-// Split cuts the nodes given off from the others, together with the clients whose home they are. A call under
-// way that crosses the split gets no answer.
+// Split cuts the given nodes off from the others, together with the clients whose home they are. A call under
+// way that crosses the split gets no response.
 func (r *Reach) Split(nodes []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -296,8 +295,8 @@ func (r *Reach) reaches(home, node int) bool {
 	return true
 }
 
-// join adds a caller to those whose calls end when a split comes between, leave takes it out.
-func (r *Reach) join(c *caller) {
+// addCaller adds a caller to those whose calls end when a split comes between; removeCaller removes it.
+func (r *Reach) addCaller(c *caller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.callers == nil {
@@ -306,7 +305,7 @@ func (r *Reach) join(c *caller) {
 	r.callers[c] = true
 }
 
-func (r *Reach) leave(c *caller) {
+func (r *Reach) removeCaller(c *caller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.callers, c)

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// standIn is a node that does with every request what its handler says.
+// standIn is a node that serves every request by a handler.
 func standIn(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -28,12 +28,12 @@ func standIn(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 
 func addrOf(s *httptest.Server) string { return s.Listener.Addr().String() }
 
-// answers is a node that answers with a status.
-func answers(t *testing.T, status int) string {
+// statusServer is a node that answers with a status.
+func statusServer(t *testing.T, status int) string {
 	return addrOf(standIn(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 }
 
-// silent is a node that takes requests and answers none.
+// silentNode is a node that takes requests and responds to none.
 func silentNode(t *testing.T) string {
 	ended := make(chan struct{})
 	s := standIn(t, func(http.ResponseWriter, *http.Request) { <-ended })
@@ -46,7 +46,7 @@ func breaks(t *testing.T) string {
 	return addrOf(standIn(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 }
 
-// refuses is an address where nobody listens, and nobody else will.
+// refuses is an address where no process listens, and none will.
 func refuses(t *testing.T) string {
 	t.Helper()
 	ports := need.Got(localcluster.ClaimPorts(1))(t)
@@ -67,13 +67,13 @@ var (
 	writeRequest = []byte("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 )
 
-func TestACallEndsAsItsTriesDid(t *testing.T) {
+func TestCallEndsAsItsTriesDid(t *testing.T) {
 	const (
 		patient   = time.Minute
-		impatient = time.Second // which the answer of the next node must come within
+		impatient = time.Second // within which the response of the next node must come
 	)
 	is := func(status int) func(*testing.T) string {
-		return func(t *testing.T) string { return answers(t, status) }
+		return func(t *testing.T) string { return statusServer(t, status) }
 	}
 	type node = func(*testing.T) string
 	for _, tc := range []struct {
@@ -84,19 +84,19 @@ func TestACallEndsAsItsTriesDid(t *testing.T) {
 		pinned   bool
 		outcome  trial.Outcome
 		status   int
-		node     int // that was asked last
+		node     int // that was called last
 		doubtful bool
 	}{
 		{name: "home answers", nodes: []node{is(200), is(500)}, outcome: trial.Done, status: 200},
 		{name: "home answers without a body", nodes: []node{is(204), is(500)}, outcome: trial.Done, status: 204},
 		{name: "not registered", nodes: []node{is(404), is(200)}, outcome: trial.NotFound, status: 404},
-		{name: "a bad request is nobody else's to take", nodes: []node{is(400), is(200)}, outcome: trial.Refused, status: 400},
+		{name: "a bad request is sent to no other node", nodes: []node{is(400), is(200)}, outcome: trial.Refused, status: 400},
 		{name: "503, then 200", nodes: []node{is(503), is(200)}, outcome: trial.Done, status: 200, node: 1},
 		{name: "503 everywhere", nodes: []node{is(503), is(503)}, outcome: trial.Refused, status: 503, node: 1},
 		{name: "503 from the only one that may be asked", nodes: []node{is(503), is(200)}, pinned: true, outcome: trial.Refused, status: 503},
-		{name: "nobody there", nodes: []node{refuses, refuses}, outcome: trial.Unreached, node: 1},
+		{name: "no node there", nodes: []node{refuses, refuses}, outcome: trial.Unreached, node: 1},
 		{name: "home not there", nodes: []node{refuses, is(200)}, write: true, outcome: trial.Done, status: 200, node: 1},
-		{name: "home not there, and nobody else may be asked", nodes: []node{refuses, is(200)}, pinned: true, outcome: trial.Unreached},
+		{name: "home not there, and no other node may be called", nodes: []node{refuses, is(200)}, pinned: true, outcome: trial.Unreached},
 		{name: "504 everywhere", nodes: []node{is(504), is(504)}, outcome: trial.Unknown, status: 504, node: 1, doubtful: true},
 		{name: "504 once", nodes: []node{is(504), is(200)}, pinned: true, outcome: trial.Unknown, status: 504},
 		{name: "broken, then 200", nodes: []node{breaks, is(200)}, write: true, outcome: trial.Done, status: 200, node: 1, doubtful: true},
@@ -119,24 +119,24 @@ func TestACallEndsAsItsTriesDid(t *testing.T) {
 			if tc.timeout != 0 {
 				timeout = tc.timeout
 			}
-			a := newCaller(t, timeout, nodes...).call(t.Context(), request, tc.pinned)
-			if a.outcome != tc.outcome || a.status != tc.status || a.node != tc.node || a.doubtful != tc.doubtful {
+			r := newCaller(t, timeout, nodes...).call(t.Context(), request, tc.pinned)
+			if r.outcome != tc.outcome || r.status != tc.status || r.node != tc.node || r.doubtful != tc.doubtful {
 				t.Errorf("%s, status %d of node %d, doubtful %t, want %s, %d of %d, %t",
-					a.outcome, a.status, a.node, a.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
+					r.outcome, r.status, r.node, r.doubtful, tc.outcome, tc.status, tc.node, tc.doubtful)
 			}
-			expect.That(t, !a.done.IsZero(), "it is not said when it was done")
+			expect.That(t, !r.done.IsZero(), "it is not said when it was done")
 		})
 	}
 }
 
-func TestACallAfterItsContextHasEndedSendsNothing(t *testing.T) {
+func TestCallAfterTheEndOfItsContextSendsNothing(t *testing.T) {
 	s := standIn(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	expect.Equal(t, newCaller(t, time.Minute, addrOf(s)).call(ctx, readRequest, false).outcome, trial.Unreached, "got")
 }
 
-func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
+func TestCallHasTheBodyOfItsResponse(t *testing.T) {
 	first := true
 	s := standIn(t, func(w http.ResponseWriter, _ *http.Request) {
 		if first {
@@ -146,12 +146,12 @@ func TestACallHasTheBodyOfItsAnswer(t *testing.T) {
 	})
 	c := newCaller(t, time.Minute, addrOf(s))
 	for _, want := range []string{"hello", ""} {
-		a := c.call(t.Context(), readRequest, false)
-		expect.That(t, string(a.body) == want, "got %q, want %q", a.body, want)
+		r := c.call(t.Context(), readRequest, false)
+		expect.That(t, string(r.body) == want, "got %q, want %q", r.body, want)
 	}
 }
 
-func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
+func TestCallsSkipANodeThatFailedForAWhile(t *testing.T) {
 	const timeout = time.Second // in which the request must be sent to the silent one
 	for _, tc := range []struct {
 		name  string
@@ -165,7 +165,7 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 			c := newCaller(t, timeout, tc.home, refuses(t), refuses(t))
 			before := time.Now()
 			c.try(t.Context(), 0, readRequest)
-			off := c.links[0].off
+			off := c.links[0].skippedUntil
 			expect.That(t, !off.Before(before.Add(tc.pause)) && !off.After(time.Now().Add(tc.pause)),
 				"left out for %v, want %v from the failure", off.Sub(before), tc.pause)
 			for _, ask := range []struct {
@@ -180,15 +180,15 @@ func TestANodeThatFailedIsLeftOutForAWhile(t *testing.T) {
 			} {
 				expect.Slice(t, c.toAsk(ask.at, ask.pinned), ask.want, "%s: asks", ask.when)
 			}
-			c.links[1].off, c.links[2].off = off, off
+			c.links[1].skippedUntil, c.links[2].skippedUntil = off, off
 			got := c.toAsk(off.Add(-1), false)
 			expect.That(t, slices.Equal(got, []int{0, 1, 2}), "when all have failed: asks %v, want all of them", got)
 		})
 	}
 }
 
-// A connection that ended while nothing was under way says nothing of a call: nothing was sent over it.
-func TestAConnectionThatEndedMeanwhileIsReplaced(t *testing.T) {
+// A connection that ended while no call was under way does not make a call uncertain: nothing was sent over it.
+func TestCallReplacesAConnectionThatEndedMeanwhile(t *testing.T) {
 	s := standIn(t, func(http.ResponseWriter, *http.Request) {})
 	c := newCaller(t, time.Minute, addrOf(s))
 	need.Equal(t, c.call(t.Context(), writeRequest, false).outcome, trial.Done, "got")
@@ -196,21 +196,21 @@ func TestAConnectionThatEndedMeanwhileIsReplaced(t *testing.T) {
 	for deadline := time.Now().Add(10 * time.Second); c.links[0].conn.Idle(); {
 		need.That(t, !time.Now().After(deadline), "the connection is open after 10 s")
 	}
-	a := c.call(t.Context(), writeRequest, false)
-	expect.That(t, a.outcome == trial.Done && !a.doubtful, "got %s, doubtful %t, want %s", a.outcome, a.doubtful, trial.Done)
+	r := c.call(t.Context(), writeRequest, false)
+	expect.That(t, r.outcome == trial.Done && !r.doubtful, "got %s, doubtful %t, want %s", r.outcome, r.doubtful, trial.Done)
 }
 
-func TestACallAllocatesNothing(t *testing.T) {
+func TestCallAllocatesNothing(t *testing.T) {
 	c := newCaller(t, time.Minute, bareNode(t))
 	got := testing.AllocsPerRun(200, func() {
-		if a := c.call(t.Context(), readRequest, false); a.outcome != trial.Done {
-			t.Fatalf("got %s, want %s", a.outcome, trial.Done)
+		if r := c.call(t.Context(), readRequest, false); r.outcome != trial.Done {
+			t.Fatalf("got %s, want %s", r.outcome, trial.Done)
 		}
 	})
 	expect.That(t, got <= 0, "%v allocations for a call, want none", got)
 }
 
-// bareNode answers 200 to whatever comes, as cheaply as Go can.
+// bareNode responds with 200 to every request, as cheaply as Go can.
 func bareNode(t testing.TB) (addr string) {
 	t.Helper()
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -240,7 +240,7 @@ func answerAll(conn net.Conn) {
 	}
 }
 
-func TestALoadThatCannotBeIsRefused(t *testing.T) {
+func TestLoadThatCannotBeIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
 		config     Config
@@ -253,7 +253,7 @@ func TestALoadThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestASplitDividesNodesAndTheirClients(t *testing.T) {
+func TestSplitDividesNodesAndTheirClients(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		splits [][]int
@@ -280,7 +280,7 @@ func TestASplitDividesNodesAndTheirClients(t *testing.T) {
 	}
 }
 
-func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
+func TestSplitAbortsCallsThatCrossIt(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		nodes   []int // that are cut off
@@ -295,8 +295,8 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 				close(asked)
 				<-goOn
 			})
-			c := newCaller(t, time.Hour, refuses(t), addrOf(s), answers(t, 200))
-			ended := make(chan answer, 1)
+			c := newCaller(t, time.Hour, refuses(t), addrOf(s), statusServer(t, 200))
+			ended := make(chan callResult, 1)
 			go func() { ended <- c.call(t.Context(), readRequest, false) }()
 			<-asked
 			c.load.Reach.Split(tc.nodes)
@@ -306,8 +306,8 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 				defer close(goOn)
 			}
 			select {
-			case a := <-ended:
-				expect.That(t, a.outcome == tc.outcome && a.node == 1, "%s, asked node %d last, want %s and 1", a.outcome, a.node, tc.outcome)
+			case r := <-ended:
+				expect.That(t, r.outcome == tc.outcome && r.node == 1, "%s, asked node %d last, want %s and 1", r.outcome, r.node, tc.outcome)
 			case <-time.After(30 * time.Second):
 				t.Error("the call still waits for its answer after 30 s")
 			}
@@ -315,12 +315,12 @@ func TestASplitTakesTheAnswersOfCallsThatCrossIt(t *testing.T) {
 	}
 }
 
-func TestWhatASplitTookIsAskedAgainAfterTheJoin(t *testing.T) {
-	c := newCaller(t, time.Minute, refuses(t), answers(t, 200))
+func TestSplitNodesAreCalledAgainAfterTheJoin(t *testing.T) {
+	c := newCaller(t, time.Minute, refuses(t), statusServer(t, 200))
 	c.load.Reach.Split([]int{0})
-	a := c.call(t.Context(), readRequest, false)
-	expect.That(t, a.outcome == trial.Unreached && a.node == 0, "cut off: %s, asked node %d last, want %s and 0", a.outcome, a.node, trial.Unreached)
+	r := c.call(t.Context(), readRequest, false)
+	expect.That(t, r.outcome == trial.Unreached && r.node == 0, "cut off: %s, asked node %d last, want %s and 0", r.outcome, r.node, trial.Unreached)
 	c.load.Reach.Join()
-	a = c.call(t.Context(), readRequest, false)
-	expect.That(t, a.outcome == trial.Done && a.node == 1, "joined: %s of node %d, want %s of 1", a.outcome, a.node, trial.Done)
+	r = c.call(t.Context(), readRequest, false)
+	expect.That(t, r.outcome == trial.Done && r.node == 1, "joined: %s of node %d, want %s of 1", r.outcome, r.node, trial.Done)
 }

@@ -24,15 +24,15 @@ type fleet struct {
 	lease    time.Duration
 	stay     time.Duration // of an instance that comes and goes
 	lasting  []*instance
-	came     atomic.Int64 // instances that came, and may have gone
+	arrivals atomic.Int64 // instances that have come, of which some may have canceled
 
-	mu       sync.Mutex
-	dice     *rand.Rand // by which instances are struck
-	agendas  []*agenda  // by home node
-	entering bool       // the lasting instances are being registered; nobody else renews them yet
-	staying  bool       // those that come and go do not go any more
-	awaited  int        // lasting instances that were not yet registered
-	complete chan struct{}
+	mu          sync.Mutex
+	dice        *rand.Rand // by which instances are struck
+	agendas     []*agenda  // by home node
+	registering bool       // the lasting instances are being registered, and their agenda renews them; heartbeats begin later
+	staying     bool       // instances that come and go do not cancel any more
+	awaited     int        // lasting instances that have not been registered yet
+	complete    chan struct{}
 }
 
 // instance is one instance and its client, which does one thing at a time.
@@ -40,36 +40,36 @@ type instance struct {
 	described
 	home    int
 	leaves  time.Time // when it cancels; zero: it lasts
-	version int64     // of its newest write; whoever made it busy may change it
+	version int64     // of its newest write; changed only by the goroutine that made the instance busy
 
 	// Guarded by the fleet.
 	mode       mode
 	busy       bool      // its client is at work
 	known      bool      // it was registered once
-	registered bool      // that is certain, and that no cancel has begun since
+	registered bool      // its registration is certain, and no cancel has begun since
 	canceling  bool      // a cancel has begun, and its outcome is not certain
 	beat       time.Time // when its next heartbeat is due; of those that come and go
 	planned    time.Time // its place in the agenda; zero: it has none
 }
 
-// mode is what the client of an instance is about.
+// mode is what the client of an instance does.
 type mode uint8
 
 const (
 	living   mode = iota
 	flapping      // it cancels and registers again
-	silent        // it sends nothing for now
-	dead          // it sends nothing any more
-	gone          // it has canceled for good
+	silent        // it sends nothing until it begins anew
+	dead          // it never sends anything again
+	canceled      // it has canceled, and does not register again
 )
 
-// What the seed decides is drawn from a sequence for each purpose.
+// Each purpose draws from a sequence of its own.
 const (
 	diceFleet = iota + 1
 	diceKeys
 )
 
-// bookOf is the load's book, or one that nobody will read.
+// bookOf is the load's book, or one that is not read.
 func bookOf(l *Load) *truth.Book {
 	if l.Book == nil {
 		return new(truth.Book)
@@ -123,11 +123,11 @@ func (f *fleet) describe(app string, number, home int) *instance {
 
 // register registers all lasting instances, as fast as they are taken, and renews those that wait for the others.
 func (f *fleet) register(ctx context.Context) error {
-	f.enterAll()
+	f.planRegistrations()
 	ctx, stop := context.WithCancel(ctx)
 	var tending sync.WaitGroup
 	tending.Go(func() { f.tend(ctx) })
-	defer f.entered()
+	defer f.endRegistering()
 	defer tending.Wait()
 	defer stop()
 	select {
@@ -140,26 +140,26 @@ func (f *fleet) register(ctx context.Context) error {
 	}
 }
 
-// enterAll plans the registration of all lasting instances.
-func (f *fleet) enterAll() {
+// planRegistrations plans the registration of all lasting instances.
+func (f *fleet) planRegistrations() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.entering = true
+	f.registering = true
 	now := time.Now()
 	for _, i := range f.lasting {
 		f.plan(i, now)
 	}
 }
 
-// entered leaves the heartbeats of the lasting instances to their schedule.
-func (f *fleet) entered() {
+// endRegistering leaves the heartbeats of the lasting instances to their schedule.
+func (f *fleet) endRegistering() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.entering = false
+	f.registering = false
 }
 
-// take makes the client of a registered, living instance busy, if it is idle.
-func (f *fleet) take(i *instance) bool {
+// reserve makes the client of a registered, living instance busy, if it is idle.
+func (f *fleet) reserve(i *instance) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if i.busy || i.mode != living || !i.registered {
@@ -169,8 +169,8 @@ func (f *fleet) take(i *instance) bool {
 	return true
 }
 
-// release lets the client of an instance be idle, and plans what it does next. Whoever stopped it while it was
-// busy could not say when it had done its last work.
+// release lets the client of an instance be idle, and plans what it does next. An instance that was stopped while it
+// was busy died only now: its last work has just ended.
 func (f *fleet) release(i *instance, certain bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -179,7 +179,7 @@ func (f *fleet) release(i *instance, certain bool) {
 	switch {
 	case i.mode == dead || i.mode == silent:
 		f.book.Died(i.id, now)
-	case i.mode == gone:
+	case i.mode == canceled:
 	case !certain:
 		f.plan(i, now.Add(retryPause))
 	case i.mode == flapping:
@@ -190,7 +190,7 @@ func (f *fleet) release(i *instance, certain bool) {
 		f.plan(i, earlier(i.beat, i.leaves))
 	case !i.leaves.IsZero():
 		f.plan(i, i.beat)
-	case f.entering:
+	case f.registering:
 		f.plan(i, i.beat)
 	}
 }
@@ -209,17 +209,17 @@ const (
 	errandClients = 64
 )
 
-// agenda is what the clients of the instances of one home node will do beside the heartbeats that have a
-// schedule: register, cancel, try again, and all that instances do which come and go.
+// agenda is what the clients of the instances of one home node will do beside the heartbeats that have a schedule:
+// register, cancel, try again, and everything that instances that come and go do.
 type agenda struct {
 	plans plans
-	woken chan struct{} // has an element if something was planned since it was last looked at
+	woken chan struct{} // has an element if something was planned since attend last read the plans
 }
 
 func newAgenda() *agenda { return &agenda{woken: make(chan struct{}, 1)} }
 
-// planned is an instance whose client does something next at due. What was planned for it before is not
-// looked for, but passed over when its time has come.
+// planned is an instance whose client does something next at due. An earlier plan for it is not removed, but passed
+// over when its time has come.
 type planned struct {
 	due time.Time
 	*instance
@@ -297,7 +297,7 @@ func (f *fleet) attend(ctx context.Context, a *agenda, idle chan *caller) {
 	}
 }
 
-// longWait is longer than anybody waits for nothing: somebody will plan something before.
+// longWait is longer than an agenda stays empty: something is planned before.
 const longWait = time.Hour
 
 // errand is something that the client of an instance does. It reports whether what came of it is certain.
@@ -328,7 +328,7 @@ func (f *fleet) due(a *agenda, now time.Time) (i *instance, due time.Time, do er
 }
 
 // stayOn lets instances that come and go stay registered from now on. Their cancels would go on for a while after a
-// load's end, and nobody could tell what the nodes should hold when all has settled.
+// load's end, and it would be uncertain what the nodes should hold in the end.
 func (f *fleet) stayOn() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -338,16 +338,16 @@ func (f *fleet) stayOn() {
 // next is what the client of an idle instance has to do at a time; nil: nothing beside its heartbeats.
 func (f *fleet) next(i *instance, at time.Time) errand {
 	switch {
-	case i.mode == silent, i.mode == dead, i.mode == gone:
+	case i.mode == silent, i.mode == dead, i.mode == canceled:
 		return nil
 	case i.canceling, i.registered && i.mode == flapping:
-		return f.leave
+		return f.cancelOnce
 	case !i.registered:
-		return f.enter
-	case i.leaves.IsZero() && !f.entering:
+		return f.registerOnce
+	case i.leaves.IsZero() && !f.registering:
 		return nil
 	case !i.leaves.IsZero() && !at.Before(i.leaves) && !f.staying:
-		return f.leave
+		return f.cancelOnce
 	}
 	return f.renewOnce
 }
@@ -355,14 +355,14 @@ func (f *fleet) next(i *instance, at time.Time) errand {
 // renew sends a heartbeat, and registers the instance again at once if it is not known, as stock clients do. It
 // reports whether what came of it is certain.
 func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
-	a := c.call(ctx, i.renewal(i.version), false)
-	f.load.record(trial.Heartbeat, i.home, due, a)
-	switch a.outcome {
+	r := c.call(ctx, i.renewal(i.version), false)
+	f.load.record(trial.Heartbeat, i.home, due, r)
+	switch r.outcome {
 	case trial.Done:
-		f.book.Renewed(i.id, a.done)
+		f.book.Renewed(i.id, r.done)
 	case trial.NotFound:
-		if f.forget(i) {
-			return f.enter(ctx, c, i, a.done)
+		if f.markUnregistered(i) {
+			return f.registerOnce(ctx, c, i, r.done)
 		}
 	}
 	return true
@@ -377,29 +377,29 @@ func (f *fleet) renewOnce(ctx context.Context, c *caller, i *instance, due time.
 	return f.renew(ctx, c, i, due)
 }
 
-// forget notes that an instance is not registered, and reports whether its client is to register it again.
-func (f *fleet) forget(i *instance) bool {
+// markUnregistered notes that an instance is not registered, and reports whether its client is to register it again.
+func (f *fleet) markUnregistered(i *instance) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.registered = false
 	return i.mode == living
 }
 
-// enter registers an instance in its next version. After an unknown outcome it is to be repeated: the
+// registerOnce registers an instance in its next version. After an unknown outcome it is to be repeated: the
 // conflict rule makes nothing of the older version, whenever that arrives.
-func (f *fleet) enter(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+func (f *fleet) registerOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	i.version++
 	f.book.Registering(i.id, i.version, time.Now())
-	a := c.call(ctx, i.registration(i.version), false)
-	f.load.record(trial.Register, i.home, due, a)
-	tell(f.book, i.id, i.version, a, f.book.Registering, f.book.Registered)
-	if a.outcome != trial.Done {
+	r := c.call(ctx, i.registration(i.version), false)
+	f.load.record(trial.Register, i.home, due, r)
+	recordWrite(f.book, i.id, i.version, r, f.book.Registering, f.book.Registered)
+	if r.outcome != trial.Done {
 		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.registered = true
-	i.beat = a.done.Add(f.interval)
+	i.beat = r.done.Add(f.interval)
 	if !i.known && i.leaves.IsZero() {
 		if f.awaited--; f.awaited == 0 {
 			close(f.complete)
@@ -409,43 +409,43 @@ func (f *fleet) enter(ctx context.Context, c *caller, i *instance, due time.Time
 	return true
 }
 
-// leave cancels an instance. That nobody knows it is an answer, too, but no promise that it is listed nowhere:
-// the book hears only that its client is gone.
-func (f *fleet) leave(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
+// cancelOnce cancels an instance. NotFound is a certain outcome, too, but does not promise that no node lists the
+// instance: the book learns only that its client has died.
+func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	i.version++
 	f.book.Canceling(i.id, i.version, time.Now())
-	a := c.call(ctx, i.cancel(), false)
-	f.load.record(trial.Cancel, i.home, due, a)
-	tell(f.book, i.id, i.version, a, f.book.Canceling, f.book.Canceled)
-	certain = a.outcome.Answered()
+	r := c.call(ctx, i.cancel(), false)
+	f.load.record(trial.Cancel, i.home, due, r)
+	recordWrite(f.book, i.id, i.version, r, f.book.Canceling, f.book.Canceled)
+	certain = r.outcome.Answered()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.registered, i.canceling = false, !certain
 	if certain && !i.leaves.IsZero() {
-		i.mode = gone
-		if a.outcome == trial.NotFound {
-			f.book.Died(i.id, a.done)
+		i.mode = canceled
+		if r.outcome == trial.NotFound {
+			f.book.Died(i.id, r.done)
 		}
 	}
 	return certain
 }
 
-// tell tells the book how a write ended that it knows to have begun. begin and done are what it is told of
-// writes of this kind. A write that was not found, or whose outcome nobody knows, stays open.
-func tell(b *truth.Book, id string, version int64, a answer, begin, done func(id string, version int64, at time.Time)) {
-	if a.doubtful {
-		begin(id, version, a.done) // the earlier try, whose answer nobody will hear
+// recordWrite records in the book how a write ended whose begin the book knows. begin and done are the book's methods
+// for writes of this kind. A write that was not found, or whose outcome is unknown, stays open.
+func recordWrite(b *truth.Book, id string, version int64, r callResult, begin, done func(id string, version int64, at time.Time)) {
+	if r.doubtful {
+		begin(id, version, r.done) // the earlier try, whose response never arrives
 	}
-	switch a.outcome {
+	switch r.outcome {
 	case trial.Done:
-		done(id, version, a.done)
+		done(id, version, r.done)
 	case trial.Refused, trial.Unreached:
 		b.NotDone(id, version)
 	}
 }
 
-// heartbeatClients is how many clients of each node send the heartbeats of instances that last. Up to so many
-// instances have each its own.
+// heartbeatClients is how many clients of each node send the heartbeats of instances that last. Up to so many instances
+// have a client each.
 const heartbeatClients = 256
 
 // callers is how many clients send heartbeats.
@@ -484,7 +484,7 @@ func (h *heartbeats) send(ctx context.Context, c *caller, due time.Time) {
 	if c.turn+h.turns[c.turn]*len(h.turns) >= len(h.fleet.lasting) {
 		h.turns[c.turn] = 0
 	}
-	if h.fleet.take(i) {
+	if h.fleet.reserve(i) {
 		h.fleet.release(i, h.fleet.renew(ctx, c, i, due))
 	}
 }
@@ -494,10 +494,10 @@ type churn struct{ fleet *fleet }
 
 func (s churn) send(ctx context.Context, c *caller, due time.Time) {
 	f := s.fleet
-	number := int(f.came.Add(1))
+	number := int(f.arrivals.Add(1))
 	i := f.describe(fmt.Sprintf("%s-CHURN", f.load.Prefix), number, c.home)
 	i.leaves, i.busy = due.Add(f.stay), true
-	f.release(i, f.enter(ctx, c, i, due))
+	f.release(i, f.registerOnce(ctx, c, i, due))
 }
 
 // flapPause is between a cancel and the next registration of an instance that flaps, and the other way round.
@@ -523,7 +523,7 @@ func (l *Load) Flap(which string) (count int, stop func(), err error) {
 	return len(struck), func() { l.fleet.calm(struck) }, err
 }
 
-// stop draws living instances whose clients send nothing from now on. What is under way still ends.
+// stop draws living instances whose clients send nothing from now on. Calls under way still end.
 func (f *fleet) stop(which string, how mode) ([]*instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -565,8 +565,7 @@ func (f *fleet) flap(which string) ([]*instance, error) {
 	return struck, err
 }
 
-// calm lets flapping instances stay registered: what they have planned is a cancel no more. A cancel that has begun is
-// brought to its end first.
+// calm lets flapping instances stay registered: their next plan cancels nothing. A cancel that has begun is completed first.
 func (f *fleet) calm(struck []*instance) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

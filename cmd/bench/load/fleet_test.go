@@ -78,7 +78,7 @@ func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
 	c.do(w, s)
 }
 
-// sight reads a request.
+// sight reads what a request asks for.
 func sight(node int, r *http.Request) (seen, error) {
 	app, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/eureka/v2/apps/"), "/")
 	s := seen{node: node, method: r.Method, id: id}
@@ -113,15 +113,15 @@ func (c *fakeCluster) do(w http.ResponseWriter, s seen) {
 	}
 }
 
-// decide sets what becomes of requests from now on.
+// decide sets the verdicts on requests from now on.
 func (c *fakeCluster) decide(verdict func(seen) int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.verdict = verdict
 }
 
-// forget removes an instance without anybody's cancel.
-func (c *fakeCluster) forget(id string) {
+// remove removes an instance without a cancel.
+func (c *fakeCluster) remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.versions, id)
@@ -182,7 +182,7 @@ func tended(t *testing.T, f *fleet) {
 	t.Cleanup(func() { cancel(); tending.Wait() })
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); {
@@ -237,7 +237,7 @@ func TestRegisterSaysHowManyWereNotRegisteredInTime(t *testing.T) {
 	expect.That(t, err != nil && err.Error() == want, "error %v, want %s", err, want)
 }
 
-func TestInstancesAreSpreadOverNodesAndApplications(t *testing.T) {
+func TestFleetIsSpreadOverNodesAndApplications(t *testing.T) {
 	for _, tc := range []struct{ instances, apps, callers int }{
 		{instances: 30, apps: 3, callers: 30},
 		{instances: 1000, apps: 100, callers: 768},
@@ -259,7 +259,7 @@ func TestInstancesAreSpreadOverNodesAndApplications(t *testing.T) {
 	}
 }
 
-func TestEveryInstanceIsRenewedInTurnAtItsHome(t *testing.T) {
+func TestFleetRenewsEveryInstanceInTurnAtItsHome(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Instances: 7})
 	l.Connections = 4 // fewer than instances
@@ -282,7 +282,7 @@ func TestEveryInstanceIsRenewedInTurnAtItsHome(t *testing.T) {
 	}
 }
 
-func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
+func TestChurnInstancesAreRenewedAndCanceled(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 10})
 	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 1550*time.Millisecond
@@ -308,12 +308,12 @@ func TestInstancesThatComeAreRenewedAndGo(t *testing.T) {
 	}
 	for o, method := range map[trial.Operation]string{trial.Register: http.MethodPost, trial.Heartbeat: http.MethodPut, trial.Cancel: http.MethodDelete} {
 		want := len(c.requests(method, ""))
-		// A call is recorded after its answer, which the server has given before.
+		// A call is recorded after its response, which the server has given before.
 		eventually(t, "every "+string(o)+" is recorded", func() bool { return l.Snapshot()[o].Outcomes[trial.Done] == int64(want) })
 	}
 }
 
-func TestRegisteredInstancesAreRenewedWhileTheOthersAreRegistered(t *testing.T) {
+func TestRegisterRenewsInstancesWhileTheOthersAreRegistered(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := newTestLoad(t, c, scenario.Load{Instances: 2})
 	l.fleet.interval = 20 * time.Millisecond
@@ -329,8 +329,8 @@ func TestRegisteredInstancesAreRenewedWhileTheOthersAreRegistered(t *testing.T) 
 	expect.That(t, got >= 3, "%d heartbeats of the first, want some", got)
 }
 
-// What the nodes should hold must not change any more while they are asked for it.
-func TestNobodyLeavesAfterTheEndOfTheLoad(t *testing.T) {
+// The expected state must not change any more while the nodes are asked for theirs.
+func TestChurnCancelsNoInstanceAfterTheEndOfTheLoad(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Registers: 100})
 	l.fleet.interval, l.fleet.stay = 50*time.Millisecond, 150*time.Millisecond
@@ -343,13 +343,13 @@ func TestNobodyLeavesAfterTheEndOfTheLoad(t *testing.T) {
 	}
 	rounds(2) // a cancel that had begun has ended then
 	stayed := c.registered()
-	need.That(t, stayed != 0, "nobody is left to stay")
+	need.That(t, stayed != 0, "no instance is left to stay")
 	rounds(4)
 	got := c.registered()
 	expect.That(t, got == stayed, "%d of %d instances are registered after the time of their stay, want all", got, stayed)
 }
 
-func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
+func TestCancelThatIsNotFoundCountsAsTheEndOfItsInstance(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := newTestLoad(t, c, scenario.Load{Registers: 1})
 	l.fleet.stay = 0
@@ -357,7 +357,7 @@ func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
 	l.fleetStreams()[0].send(t.Context(), callers[0], time.Now())
 	callers[0].close()
 	id := c.requests(http.MethodPost, "")[0].id
-	c.forget(id)
+	c.remove(id)
 	tended(t, l.fleet)
 	ghosts := func() int { return l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now()).Ghosts }
 	eventually(t, "a server that lists it lists a ghost", func() bool { return ghosts() == 1 })
@@ -365,7 +365,7 @@ func TestAnInstanceWhoseCancelIsNotFoundIsGoneAllTheSame(t *testing.T) {
 	expect.That(t, got == 1, "%d cancels, want 1", got)
 }
 
-func TestWhatWasPlannedLastHolds(t *testing.T) {
+func TestAgendaHoldsWhatWasPlannedLast(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 2}}))(t)
 	f, now := l.fleet, time.Now()
 	soon, late := now.Add(time.Second), now.Add(2*time.Second)
@@ -387,11 +387,11 @@ func TestWhatWasPlannedLastHolds(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatIsNotKnownRegistersAgainAtOnce(t *testing.T) {
+func TestFleetRegistersAnUnknownInstanceAgainAtOnce(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{Instances: 4})
 	i := l.fleet.lasting[2]
-	c.forget(i.id)
+	c.remove(i.id)
 	beat(t, l)
 	expect.Equal(t, c.version(i.id), 2, "the forgotten instance is registered in version")
 	expect.That(t, l.Book.Alive(i.id), "the book takes the forgotten instance for dead")
@@ -402,10 +402,10 @@ func TestAnInstanceThatIsNotKnownRegistersAgainAtOnce(t *testing.T) {
 	expect.That(t, got == 2, "%d heartbeats, want 2", got)
 }
 
-func TestAnInstanceThatIsNotRegisteredIsNotRenewed(t *testing.T) {
+func TestFleetDoesNotRenewAnInstanceThatIsNotRegistered(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
-	c.forget(l.fleet.lasting[0].id)
+	c.remove(l.fleet.lasting[0].id)
 	c.decide(func(s seen) int {
 		if s.method == http.MethodPost {
 			return http.StatusServiceUnavailable
@@ -418,7 +418,7 @@ func TestAnInstanceThatIsNotRegisteredIsNotRenewed(t *testing.T) {
 	expect.That(t, got == 1, "%d heartbeats, want none after the one that was not found", got)
 }
 
-func TestAnUncertainRegistrationIsRepeatedInTheNextVersion(t *testing.T) {
+func TestRegistrationThatIsUncertainIsRepeatedInTheNextVersion(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	i := l.fleet.lasting[0]
@@ -428,24 +428,24 @@ func TestAnUncertainRegistrationIsRepeatedInTheNextVersion(t *testing.T) {
 		}
 		return 0
 	})
-	c.forget(i.id)
+	c.remove(i.id)
 	beat(t, l)
 	tended(t, l.fleet)
 	eventually(t, "the instance is registered again", func() bool { return c.version(i.id) == 4 })
 	eventually(t, "its client renews it", func() bool { beat(t, l); return len(c.requests(http.MethodPut, i.id)) > 1 })
 }
 
-func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
+func TestBookKnowsOfTriesThatMayTakeEffectLate(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		a       answer
+		a       callResult
 		revived bool // a server that lists the instance after its cancel has revived it
 	}{
-		{name: "done at the first try", a: answer{outcome: trial.Done}, revived: true},
-		{name: "done at the second", a: answer{outcome: trial.Done, doubtful: true}},
-		{name: "nobody knows", a: answer{outcome: trial.Unknown}},
-		{name: "refused", a: answer{outcome: trial.Refused}, revived: true},
-		{name: "not reached", a: answer{outcome: trial.Unreached}, revived: true},
+		{name: "done at the first try", a: callResult{outcome: trial.Done}, revived: true},
+		{name: "done at the second", a: callResult{outcome: trial.Done, doubtful: true}},
+		{name: "unknown", a: callResult{outcome: trial.Unknown}},
+		{name: "refused", a: callResult{outcome: trial.Refused}, revived: true},
+		{name: "not reached", a: callResult{outcome: trial.Unreached}, revived: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, now := new(truth.Book), time.Now()
@@ -453,7 +453,7 @@ func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
 			b.Registered("i", 1, now)
 			b.Registering("i", 2, now)
 			tc.a.done = now
-			tell(b, "i", 2, tc.a, b.Registering, b.Registered)
+			recordWrite(b, "i", 2, tc.a, b.Registering, b.Registered)
 			b.Canceling("i", 3, now)
 			b.Canceled("i", 3, now)
 			_, revived, _ := b.End(truth.Listing{"i": 2}, now.Add(time.Second), 0)
@@ -462,7 +462,7 @@ func TestTheBookKnowsOfTriesThatMayComeThroughLate(t *testing.T) {
 	}
 }
 
-func TestTheDeadSendNothingAnyMore(t *testing.T) {
+func TestDeadInstancesSendNothing(t *testing.T) {
 	for _, tc := range []struct {
 		which string
 		want  int
@@ -484,7 +484,7 @@ func TestTheDeadSendNothingAnyMore(t *testing.T) {
 	}
 }
 
-func TestADeadInstanceWasLastHeardOfByItsHeartbeat(t *testing.T) {
+func TestDeadInstanceGaveItsLastSignOfLifeByItsHeartbeat(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	id, began := l.fleet.lasting[0].id, time.Now()
@@ -495,18 +495,18 @@ func TestADeadInstanceWasLastHeardOfByItsHeartbeat(t *testing.T) {
 	expect.That(t, len(d) == 1 && d[0].Last >= 0, "departures %+v, want one, last heard of after its registration", d)
 }
 
-func TestWhoIsStruckWhileAtWorkIsDeadWhenThatHasEnded(t *testing.T) {
+func TestDeadInstanceThatWasAtWorkDiedWhenThatHadEnded(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 1})
 	i := l.fleet.lasting[0]
-	need.That(t, l.fleet.take(i) && !l.fleet.take(i), "an instance that lives must be taken once")
+	need.That(t, l.fleet.reserve(i) && !l.fleet.reserve(i), "an instance that lives must be taken once")
 	need.Got(l.Die("1"))(t)
 	expect.That(t, l.Book.Alive(i.id), "it is dead by the book, though a heartbeat is under way that may be acknowledged")
 	l.fleet.release(i, true)
 	expect.That(t, !l.Book.Alive(i.id), "it lives by the book, though its client has stopped")
 }
 
-func TestWhomAFaultStrikesIsDrawnByTheSeed(t *testing.T) {
+func TestFaultDrawsItsInstancesByTheSeed(t *testing.T) {
 	dead := func(seed uint64) (numbers []int) {
 		l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 100}, Seed: seed}))(t)
 		need.Got(l.Die("10%"))(t)
@@ -523,7 +523,7 @@ func TestWhomAFaultStrikesIsDrawnByTheSeed(t *testing.T) {
 	expect.That(t, !slices.Equal(a, b), "seeds 1 and 2 draw %v", a)
 }
 
-func TestOnlyTheLivingAreStruckAndWhatIsNoPartOfThemIsAnError(t *testing.T) {
+func TestFaultStrikesOnlyTheLivingAndRefusesWhatIsNoPartOfThem(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{Instances: 4})
 	if n, err := l.Die("3"); n != 3 || err != nil {
@@ -538,7 +538,7 @@ func TestOnlyTheLivingAreStruckAndWhatIsNoPartOfThemIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheSilentRegisterWhenTheyBeginAnew(t *testing.T) {
+func TestSilentInstancesRegisterWhenTheyBeginAnew(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{Instances: 10})
 	tended(t, l.fleet)
@@ -581,7 +581,7 @@ func TestFlappingInstancesCancelAndRegisterInTurnAndEndRegistered(t *testing.T) 
 	eventually(t, "all are renewed", func() bool { beat(t, l); return len(c.requests(http.MethodPut, "")) >= 4 })
 }
 
-func TestACancelIsRepeatedUntilItIsCertain(t *testing.T) {
+func TestCancelIsRepeatedUntilItIsCertain(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	tries := 0
 	c.decide(func(s seen) int {

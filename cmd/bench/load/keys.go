@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
-// watchedKeys is the instances whose every write carries a version, and the clients that write them.
+// watchedKeys are the instances whose every write carries a version, and the clients that write them.
 type watchedKeys struct {
 	load  *Load
 	book  *truth.Book
@@ -73,7 +73,7 @@ func (k *watchedKeys) add(id string, own bool, homes ...int) {
 	}}
 	k.keys = append(k.keys, key)
 	for _, home := range homes {
-		w := &writer{keys: k, key: key, home: home, own: own, callers: k.load.newCallers(len(k.load.Nodes))}
+		w := &writer{keys: k, key: key, home: home, exclusive: own, callers: k.load.newCallers(len(k.load.Nodes))}
 		key.writers = append(key.writers, w)
 		k.pools[home].add(w)
 	}
@@ -132,9 +132,9 @@ type keyWrites struct{ keys *watchedKeys }
 
 func (s keyWrites) send(ctx context.Context, c *caller, due time.Time) {
 	p := s.keys.pools[c.home]
-	if w := p.take(ctx, s.keys.draw); w != nil {
+	if w := p.reserve(ctx, s.keys.draw); w != nil {
 		w.next(ctx, due)
-		p.put(w)
+		p.release(w)
 	}
 }
 
@@ -144,41 +144,40 @@ type keyReads struct{ keys *watchedKeys }
 func (s keyReads) send(ctx context.Context, c *caller, due time.Time) {
 	key := s.keys.keys[s.keys.draw(len(s.keys.keys))]
 	called := time.Now()
-	a := c.call(ctx, key.look(), true)
-	past := pastCall{key: key.id, client: int32(c.number), node: int32(a.node), action: trial.Look, called: called, returned: time.Now()}
-	if a.outcome == trial.Done {
+	r := c.call(ctx, key.lookup(), true)
+	past := pastCall{key: key.id, client: int32(c.number), node: int32(r.node), action: trial.Look, called: called, returned: time.Now()}
+	if r.outcome == trial.Done {
 		var ok bool
-		if past.version, ok = seenVersion(a.body); !ok {
-			a.outcome = trial.Refused // whatever it is, it is not the instance
+		if past.version, ok = seenVersion(r.body); !ok {
+			r.outcome = trial.Refused // whatever it is, it is not the instance
 		}
 	}
-	past.outcome = a.outcome
+	past.outcome = r.outcome
 	s.keys.load.History.add(past)
-	s.keys.load.record(trial.Read, c.home, due, a)
+	s.keys.load.record(trial.Read, c.home, due, r)
 }
 
-// writer is a client that writes one watched key, one call after the other. Who has taken it out of its pool uses
-// it.
+// writer is a client that writes one watched key, one call after the other. Only the goroutine that reserved it uses it.
 type writer struct {
-	keys    *watchedKeys
-	key     *watchedKey
-	home    int
-	own     bool      // nobody else writes the key
-	callers []*caller // by the node that they call
-	removed bool      // its last write was a cancel, or nothing
+	keys      *watchedKeys
+	key       *watchedKey
+	home      int
+	exclusive bool      // an own key: no other client writes it
+	callers   []*caller // by the node that they call
+	removed   bool      // its last write was a cancel, or nothing
 }
 
-// first registers the key, again and again until that was acknowledged.
+// first registers the key, again and again until a registration is acknowledged.
 func (w *writer) first(ctx context.Context) error {
 	for {
-		a := w.register(ctx, time.Now())
-		if a.outcome == trial.Done {
+		r := w.register(ctx, time.Now())
+		if r.outcome == trial.Done {
 			return nil
 		}
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
-			return fmt.Errorf("watched key %s could not be registered (%s): %w", w.key.id, a.outcome, ctx.Err())
+			return fmt.Errorf("watched key %s could not be registered (%s): %w", w.key.id, r.outcome, ctx.Err())
 		}
 	}
 }
@@ -188,54 +187,54 @@ const afterCancel = 4
 
 // next makes the writer's next write. Of an own key every fifth or so is a cancel.
 func (w *writer) next(ctx context.Context, due time.Time) {
-	if w.own && !w.removed && w.keys.draw(afterCancel) == 0 {
+	if w.exclusive && !w.removed && w.keys.draw(afterCancel) == 0 {
 		w.cancel(ctx, due)
 		return
 	}
 	w.register(ctx, due)
 }
 
-func (w *writer) register(ctx context.Context, due time.Time) answer {
+func (w *writer) register(ctx context.Context, due time.Time) callResult {
 	version, book := w.key.version.Add(1), w.keys.book
 	book.Registering(w.key.id, version, time.Now())
-	a := w.write(ctx, w.key.registration(version), trial.Write, version)
-	w.keys.load.record(trial.Register, w.home, due, a)
-	tell(book, w.key.id, version, a, book.Registering, book.Registered)
-	w.removed = w.removed && !mayHaveHappened(a)
-	return a
+	r := w.write(ctx, w.key.registration(version), trial.Write, version)
+	w.keys.load.record(trial.Register, w.home, due, r)
+	recordWrite(book, w.key.id, version, r, book.Registering, book.Registered)
+	w.removed = w.removed && !mayHaveHappened(r)
+	return r
 }
 
 func (w *writer) cancel(ctx context.Context, due time.Time) {
 	version, book := w.key.version.Add(1), w.keys.book
 	book.Canceling(w.key.id, version, time.Now())
-	a := w.write(ctx, w.key.cancel(), trial.Remove, version)
-	w.keys.load.record(trial.Cancel, w.home, due, a)
-	tell(book, w.key.id, version, a, book.Canceling, book.Canceled)
-	w.removed = mayHaveHappened(a)
+	r := w.write(ctx, w.key.cancel(), trial.Remove, version)
+	w.keys.load.record(trial.Cancel, w.home, due, r)
+	recordWrite(book, w.key.id, version, r, book.Canceling, book.Canceled)
+	w.removed = mayHaveHappened(r)
 }
 
-func mayHaveHappened(a answer) bool { return a.outcome.Answered() || a.outcome == trial.Unknown }
+func mayHaveHappened(r callResult) bool { return r.outcome.Answered() || r.outcome == trial.Unknown }
 
-// write sends a write to the writer's node. The writer of an own key goes on to the next nodes that it can
-// reach while nobody takes it. Each of these calls is part of the history.
-func (w *writer) write(ctx context.Context, request []byte, action trial.Action, version int64) (a answer) {
+// write sends a write to the writer's node. The writer of an own key goes on to the next nodes that it can reach while
+// no node takes the request. Each of these calls is part of the history.
+func (w *writer) write(ctx context.Context, request []byte, action trial.Action, version int64) (r callResult) {
 	for _, node := range w.nodes() {
 		called := time.Now()
-		a = w.callers[node].call(ctx, request, true)
+		r = w.callers[node].call(ctx, request, true)
 		w.keys.load.History.add(pastCall{
 			key: w.key.id, version: version, client: int32(w.callers[w.home].number), node: int32(node),
-			action: action, outcome: a.outcome, called: called, returned: time.Now(),
+			action: action, outcome: r.outcome, called: called, returned: time.Now(),
 		})
-		if a.outcome != trial.Unreached {
-			return a
+		if r.outcome != trial.Unreached {
+			return r
 		}
 	}
-	return a
+	return r
 }
 
-// nodes are those that the writer may ask, in this order.
+// nodes are those that the writer may call, in this order.
 func (w *writer) nodes() []int {
-	if !w.own {
+	if !w.exclusive {
 		return []int{w.home}
 	}
 	return w.keys.load.Reach.From(w.home, len(w.callers))
@@ -243,16 +242,16 @@ func (w *writer) nodes() []int {
 
 // writerPool is the writers whose home is one node. Safe for concurrent use once it is open.
 type writerPool struct {
-	idle chan struct{} // an element for each writer that is not taken
+	idle chan struct{} // an element for each idle writer
 
 	mu      sync.Mutex
-	writers []*writer // that are not taken
+	writers []*writer // the idle ones
 }
 
 // add adds a writer to a pool that is not open yet.
 func (p *writerPool) add(w *writer) { p.writers = append(p.writers, w) }
 
-// open ends the adding.
+// open ends the additions.
 func (p *writerPool) open() {
 	p.idle = make(chan struct{}, len(p.writers))
 	for range p.writers {
@@ -260,9 +259,10 @@ func (p *writerPool) open() {
 	}
 }
 
-// take takes one of the idle writers, drawn by draw. If none is, it waits: what was due is sent late, as by any
-// client that still waits for an answer. It is nil if the pool has no writers at all, or ctx ends.
-func (p *writerPool) take(ctx context.Context, draw func(n int) int) *writer {
+// reserve reserves one of the idle writers, drawn by draw. If none is idle it waits: the write that is due is sent
+// late, as by any client that still waits for a response. The result is nil if the pool has no writers at all, or ctx
+// ends.
+func (p *writerPool) reserve(ctx context.Context, draw func(n int) int) *writer {
 	if cap(p.idle) == 0 {
 		return nil
 	}
@@ -280,8 +280,8 @@ func (p *writerPool) take(ctx context.Context, draw func(n int) int) *writer {
 	return w
 }
 
-// put gives a writer back.
-func (p *writerPool) put(w *writer) {
+// release gives a writer back.
+func (p *writerPool) release(w *writer) {
 	p.mu.Lock()
 	p.writers = append(p.writers, w)
 	p.mu.Unlock()
@@ -294,7 +294,7 @@ type History struct {
 	calls []pastCall
 }
 
-// pastCall is a call that has ended, or of which nothing more will be heard.
+// pastCall is a call that has ended, or whose response will not be awaited any longer.
 type pastCall struct {
 	key              string
 	version          int64
@@ -314,7 +314,7 @@ func (h *History) add(c pastCall) {
 	h.calls = append(h.calls, c)
 }
 
-// Calls are the calls in the order of their times, relative to began. Calls without an answer return at the
+// Calls are the calls in the order of their times, relative to began. Calls without a response return at the
 // end of time (math.MaxInt64) if their outcome is trial.Unknown.
 func (h *History) Calls(began time.Time) []trial.Call {
 	h.mu.Lock()
@@ -347,8 +347,8 @@ func (l *Load) fetchStreams() []*stream {
 	}
 }
 
-// fetches fetch a document as stock clients do: JSON, compressed, and whatever consistency the server gives to
-// those who cannot ask for one.
+// fetches fetch a document as stock clients do: JSON, compressed, and with the consistency that the server gives to
+// clients that ask for none.
 type fetches struct {
 	load    *Load
 	what    trial.Operation

@@ -36,7 +36,7 @@ func callsOn(l *Load, key string, actions ...trial.Action) []trial.Call {
 	})
 }
 
-func TestAnOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
+func TestOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{OwnKeys: 2})
 	sendKeys(t, l, "writes", 100)
@@ -60,7 +60,7 @@ func TestAnOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
 	}
 }
 
-func TestASharedKeyIsWrittenThroughEveryNodeInTheOrderOfItsVersions(t *testing.T) {
+func TestSharedKeyIsWrittenThroughEveryNodeInTheOrderOfItsVersions(t *testing.T) {
 	c := newFakeCluster(t, 3)
 	l := registered(t, c, scenario.Load{SharedKeys: 1})
 	sendKeys(t, l, "writes", 12)
@@ -78,11 +78,11 @@ func TestASharedKeyIsWrittenThroughEveryNodeInTheOrderOfItsVersions(t *testing.T
 	expect.Equal(t, c.version("shared-0"), 13, "version")
 }
 
-func TestReadsSeeVersionsAndAbsence(t *testing.T) {
+func TestKeyReadsSeeVersionsAndAbsence(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{OwnKeys: 2})
 	sendKeys(t, l, "writes", 30)
-	c.forget("own-1")
+	c.remove("own-1")
 	sendKeys(t, l, "reads", 40)
 	looks := callsOn(l, "", trial.Look)
 	need.That(t, len(looks) == 40, "%d looks, want 40", len(looks))
@@ -99,7 +99,7 @@ func TestReadsSeeVersionsAndAbsence(t *testing.T) {
 	expect.That(t, len(perKey) == 2, "keys that were read: %v, want both", perKey)
 }
 
-func TestWhatIsRefusedIsInTheHistoryAndChangesNothing(t *testing.T) {
+func TestKeyWriteThatIsRefusedIsInTheHistoryAndChangesNothing(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{OwnKeys: 2, SharedKeys: 1})
 	c.decide(func(seen) int { return http.StatusServiceUnavailable })
@@ -119,7 +119,7 @@ func TestWhatIsRefusedIsInTheHistoryAndChangesNothing(t *testing.T) {
 	expect.That(t, got == 3, "the book expects %d instances, want all 3", got)
 }
 
-func TestAWriterGoesOnAfterAnUnknownOutcome(t *testing.T) {
+func TestKeyWriterGoesOnAfterAnUnknownOutcome(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := registered(t, c, scenario.Load{OwnKeys: 1})
 	c.decide(func(s seen) int { return http.StatusGatewayTimeout })
@@ -135,7 +135,7 @@ func TestAWriterGoesOnAfterAnUnknownOutcome(t *testing.T) {
 	expect.That(t, d.Outcome == trial.Done && d.Version == 3, "the third write is %+v, want version 3 done", d)
 }
 
-func TestOnlyTheWriterOfAnOwnKeyLeavesAHomeThatIsDown(t *testing.T) {
+func TestKeyWriterCallsAnotherNodeOnlyForAnOwnKey(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{OwnKeys: 1, SharedKeys: 1})
 	c.nodes[0].Close()
@@ -161,31 +161,31 @@ func TestOnlyTheWriterOfAnOwnKeyLeavesAHomeThatIsDown(t *testing.T) {
 	expect.Equal(t, c.version("own-0"), 2, "own-0 is registered in version")
 }
 
-func TestWritersOfAPoolAreTakenByOneAtATime(t *testing.T) {
+func TestKeyWriterPoolReservesAWriterForOneAtATime(t *testing.T) {
 	p := new(writerPool)
 	p.add(&writer{home: 1})
 	p.add(&writer{home: 2})
 	p.open()
 	first := func(int) int { return 0 }
-	a, b := p.take(t.Context(), first), p.take(t.Context(), first)
+	a, b := p.reserve(t.Context(), first), p.reserve(t.Context(), first)
 	need.That(t, a != nil && b != nil && a != b, "took %p and %p, want both writers", a, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w := p.take(ctx, first)
+	w := p.reserve(ctx, first)
 	expect.That(t, w == nil, "took a writer that was not given back")
 	var waiting sync.WaitGroup
 	var c *writer
-	waiting.Go(func() { c = p.take(t.Context(), first) })
-	p.put(a)
+	waiting.Go(func() { c = p.reserve(t.Context(), first) })
+	p.release(a)
 	waiting.Wait()
 	expect.That(t, c == a, "took %p, want %p, which was given back", c, a)
 	empty := new(writerPool)
 	empty.open()
-	w = empty.take(t.Context(), first)
+	w = empty.reserve(t.Context(), first)
 	expect.That(t, w == nil, "took %p from a pool without writers", w)
 }
 
-func TestAHistoryIsInTheOrderOfTheCallsAndEndsNeverWhereNobodyKnows(t *testing.T) {
+func TestHistoryIsInTheOrderOfTheCallsAndUnknownOnesNeverReturn(t *testing.T) {
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	h := new(History)

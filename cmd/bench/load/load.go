@@ -1,6 +1,16 @@
-// Package load sends what clients send, by a schedule that does not wait for answers, and records what came
-// of it. It speaks HTTP/1.1 by hand over keep-alive connections, because it shares its cores with the
-// servers that it measures.
+// Package load sends what clients send, by a schedule that does not wait for responses, and records the outcomes. It
+// speaks HTTP/1.1 by hand over keep-alive connections (package wire), because it shares its cores with the servers that
+// it measures. It computes no figure from its records (package verdict). Its files:
+//
+//	load.go      a load's settings, and the requests of an instance's client
+//	run.go       the run of a load: when which calls are due, in an open and in a closed loop
+//	call.go      one call of a client, and which nodes the client can reach
+//	register.go  registration and cancellation of everything
+//	fleet.go     the clients of the instances: heartbeats, registrations, cancels, and faults that strike instances
+//	keys.go      reads and writes of the watched keys, their history, and fetches
+//	watchers.go  streams of changes
+//	recorder.go  counts and latencies of all calls
+//	bulk.go      prepared requests without a scenario, for the benchmarks of ratios
 package load
 
 import (
@@ -18,7 +28,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 )
 
-// Config says what a load is. The zero values of the optional fields are documented with them.
+// Config describes a load. The zero values of the optional fields are documented with them.
 type Config struct {
 	Nodes  []string      // HTTP addresses, host:port
 	Load   scenario.Load // rates and instances
@@ -33,8 +43,8 @@ type Config struct {
 	// by the rates; the rates then say only which operations there are, and in which proportion.
 	Closed  bool
 	Timeout time.Duration // after which a try is given up; 0: 2 s
-	Reach   *Reach        // whom the clients can reach; nil: everybody
-	Book    *truth.Book   // is told what is certain; nil: nobody is
+	Reach   *Reach        // which nodes the clients can reach; nil: all
+	Book    *truth.Book   // records what is certain; nil: not recorded
 	History *History      // of the watched keys; nil: it is not kept
 }
 
@@ -45,7 +55,7 @@ const defaultTimeout = 2 * time.Second
 type Load struct {
 	Config
 	recorder *recorder
-	numbers  atomic.Int64 // of callers that were made
+	numbers  atomic.Int64 // of callers made so far
 	rates    atomic.Pointer[map[string]float64]
 
 	mu         sync.Mutex
@@ -110,15 +120,15 @@ func (d described) renewal(version int64) []byte {
 
 func (d described) cancel() []byte { return bodyless("DELETE", d.path()) }
 
-// look reads the instance as an unmodified client does it.
-func (d described) look() []byte { return bodyless("GET", d.path()) }
+// lookup reads the instance as an unmodified client does it.
+func (d described) lookup() []byte { return bodyless("GET", d.path()) }
 
 func bodyless(method, target string) []byte {
 	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", method, target)
 }
 
-// seenVersion finds the version in an instance's JSON document: the entry "n" of its metadata. It is
-// looked for by hand, because decoding documents would cost more than answering them.
+// seenVersion finds the version in an instance's JSON document: the value of "n" in its metadata. The search is by hand,
+// because decoding documents would cost more than the servers need to write them.
 func seenVersion(document []byte) (version int64, ok bool) {
 	_, rest, ok := bytes.Cut(document, []byte(`"metadata"`))
 	if !ok {
@@ -134,6 +144,6 @@ func seenVersion(document []byte) (version int64, ok bool) {
 }
 
 const (
-	leaveRounds = 10                     // of looking for watched keys that came back
-	leavePause  = 200 * time.Millisecond // between them
+	cancelRounds = 10                     // of cancels of watched keys that came back
+	cancelPause  = 200 * time.Millisecond // between them
 )

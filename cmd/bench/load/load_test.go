@@ -40,7 +40,7 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 	return r, body
 }
 
-func TestARegistrationIsWhatAServerReads(t *testing.T) {
+func TestRequestOfARegistrationIsWhatAServerReads(t *testing.T) {
 	r, body := parse(t, anInstance.registration(42))
 	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/v2/apps/LOAD-003", "%s %s, want POST to the application", r.Method, r.URL)
 	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, anInstance.app))(t)
@@ -55,7 +55,7 @@ func TestARegistrationIsWhatAServerReads(t *testing.T) {
 	expect.That(t, len(body) >= 950 && len(body) <= 1300, "%d bytes, want about 1 KB: %s", len(body), body)
 }
 
-func TestBodylessRequestsNameTheInstance(t *testing.T) {
+func TestRequestsWithoutABodyNameTheInstance(t *testing.T) {
 	path := "/eureka/v2/apps/LOAD-003/LOAD-003-000025.cluster.example.internal:8080"
 	for _, tc := range []struct {
 		name, method, query string
@@ -63,7 +63,7 @@ func TestBodylessRequestsNameTheInstance(t *testing.T) {
 	}{
 		{name: "renewal", method: http.MethodPut, query: "status=UP&lastDirtyTimestamp=1767225599043", request: anInstance.renewal(43)},
 		{name: "cancel", method: http.MethodDelete, request: anInstance.cancel()},
-		{name: "look", method: http.MethodGet, request: anInstance.look()},
+		{name: "look", method: http.MethodGet, request: anInstance.lookup()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, body := parse(t, tc.request)
@@ -74,7 +74,7 @@ func TestBodylessRequestsNameTheInstance(t *testing.T) {
 	}
 }
 
-func TestVersionsAreSeenInMetadataOnly(t *testing.T) {
+func TestVersionIsReadFromMetadataOnly(t *testing.T) {
 	for _, tc := range []struct {
 		name, document string
 		want           int64
@@ -94,8 +94,8 @@ func TestVersionsAreSeenInMetadataOnly(t *testing.T) {
 	}
 }
 
-// ended is a load on a cluster that has run and is stopped.
-func ended(t *testing.T, c *fakeCluster) *Load {
+// loadThatRan is a load on a cluster that has run and is stopped.
+func loadThatRan(t *testing.T, c *fakeCluster) *Load {
 	t.Helper()
 	l := newLoad(t, Config{Nodes: c.addrs(), Load: scenario.Load{
 		Instances: 10, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second),
@@ -107,24 +107,24 @@ func ended(t *testing.T, c *fakeCluster) *Load {
 	return l
 }
 
-func TestALoadThatLeavesCancelsEverythingWhereItWasRegistered(t *testing.T) {
+func TestCancelAllCancelsEverythingWhereItWasRegistered(t *testing.T) {
 	c := newFakeCluster(t, 3)
-	l := ended(t, c)
-	need.That(t, l.fleet.came.Load() != 0, "no instance came that would have gone later")
-	err := l.Leave(t.Context())
+	l := loadThatRan(t, c)
+	need.That(t, l.fleet.arrivals.Load() != 0, "no instance came that would have gone later")
+	err := l.CancelAll(t.Context())
 	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
 	for _, s := range c.requests(http.MethodDelete, "") {
 		if strings.HasPrefix(s.id, "own-") || strings.HasPrefix(s.id, "shared-") {
 			continue // they are canceled everywhere
 		}
-		told := c.requests(http.MethodPost, s.id)[0].node
-		expect.That(t, s.node == told, "%s was registered at node %d and canceled at %d", s.id, told, s.node)
+		node := c.requests(http.MethodPost, s.id)[0].node
+		expect.That(t, s.node == node, "%s was registered at node %d and canceled at %d", s.id, node, s.node)
 	}
 }
 
-func TestALoadThatLeavesCancelsAgainWhatComesBack(t *testing.T) {
+func TestCancelAllCancelsAgainWhatComesBack(t *testing.T) {
 	c := newFakeCluster(t, 2)
-	l := ended(t, c)
+	l := loadThatRan(t, c)
 	ignored := 0
 	c.decide(func(s seen) int {
 		if s.method == http.MethodDelete && s.id == "shared-0" && ignored < 4 {
@@ -133,13 +133,13 @@ func TestALoadThatLeavesCancelsAgainWhatComesBack(t *testing.T) {
 		}
 		return 0
 	})
-	err := l.Leave(t.Context())
+	err := l.CancelAll(t.Context())
 	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
 }
 
-func TestALoadThatCannotLeaveSaysHowManyStay(t *testing.T) {
+func TestCancelAllThatFailsSaysHowManyStay(t *testing.T) {
 	c := newFakeCluster(t, 2)
-	l := ended(t, c)
+	l := loadThatRan(t, c)
 	refused := l.fleet.lasting[7].id
 	c.decide(func(s seen) int {
 		if s.id == refused {
@@ -147,7 +147,7 @@ func TestALoadThatCannotLeaveSaysHowManyStay(t *testing.T) {
 		}
 		return 0
 	})
-	err := l.Leave(t.Context())
+	err := l.CancelAll(t.Context())
 	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "1 of ") && c.registered() == 1,
 		"%d are still registered, %v, want one and an error", c.registered(), err)
 }

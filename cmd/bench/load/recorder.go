@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// LongestLatency is the histograms' end, in µs; what takes longer is counted there.
+// LongestLatency is the histograms' end, in µs; longer latencies are counted there.
 const LongestLatency = int64(time.Minute / time.Microsecond)
 
 // recorder counts calls. Safe for concurrent use.
@@ -31,19 +31,19 @@ func newRecorder(nodes int) *recorder {
 	return r
 }
 
-// record counts one ended call of a client of home that was due at due. Calls that were due before Run's begin
-// count nowhere, but as Renewals.
-func (l *Load) record(o trial.Operation, home int, due time.Time, a answer) {
+// record counts one ended call of a client of home that was due at due. Of calls that were due before Run's begin only
+// Renewals counts.
+func (l *Load) record(o trial.Operation, home int, due time.Time, result callResult) {
 	r := l.recorder
-	if o == trial.Heartbeat && a.outcome == trial.Done {
+	if o == trial.Heartbeat && result.outcome == trial.Done {
 		r.renewals.Add(1)
 	}
 	began := r.began.Load()
 	if began == nil || due.Before(*began) {
 		return
 	}
-	at, took := trial.Since(*began, due), trial.Since(due, a.done)
-	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, a.outcome, min(max(int64(took), 0), LongestLatency))
+	at, took := trial.Since(*began, due), trial.Since(due, result.done)
+	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, result.outcome, min(max(int64(took), 0), LongestLatency))
 }
 
 // ledger counts the calls of one operation of the clients of one node.

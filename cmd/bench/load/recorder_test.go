@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
+func TestRecorderPutsLatenciesIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	values := []int64{0, 1, 127, 128, 255, 256, 257, 511, 512, LongestLatency - 1, LongestLatency}
 	for range 1000 {
@@ -28,7 +28,7 @@ func TestLatenciesFallIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 	}
 }
 
-func TestEveryCallIsInTheSeriesAndInTheTotalsOnce(t *testing.T) {
+func TestRecorderHasEveryCallInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b", "c"}}))(t)
 	began := time.Now()
 	l.recorder.began.Store(&began)
@@ -38,7 +38,7 @@ func TestEveryCallIsInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 	for range 5000 {
 		o, outcome := trial.Operations[random.IntN(len(trial.Operations))], outcomes[random.IntN(len(outcomes))]
 		due := began.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
-		l.record(o, random.IntN(3), due, answer{outcome: outcome, done: due.Add(time.Duration(random.Int64N(int64(time.Second))))})
+		l.record(o, random.IntN(3), due, callResult{outcome: outcome, done: due.Add(time.Duration(random.Int64N(int64(time.Second))))})
 		if want[o] == nil {
 			want[o] = make(map[trial.Outcome]int64)
 		}
@@ -82,14 +82,14 @@ func checkLatencies(t *testing.T, b trial.Bin) {
 	expect.That(t, n == int64(b.Done+b.NotFound), "bin %d: %d latencies of %d answered calls", b.Number, n, b.Done+b.NotFound)
 }
 
-func TestACallCountsWhereItWasDue(t *testing.T) {
+func TestRecorderCountsACallWhenItWasDue(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b"}}))(t)
 	began := time.Now()
-	l.record(trial.Heartbeat, 1, began, answer{outcome: trial.Done, done: began}) // of the registration
+	l.record(trial.Heartbeat, 1, began, callResult{outcome: trial.Done, done: began}) // of the registration
 	l.recorder.began.Store(&began)
-	l.record(trial.Heartbeat, 1, began.Add(-1), answer{outcome: trial.Done, done: began})
+	l.record(trial.Heartbeat, 1, began.Add(-1), callResult{outcome: trial.Done, done: began})
 	late := began.Add(250 * time.Millisecond)
-	l.record(trial.Heartbeat, 1, late, answer{outcome: trial.Done, done: late.Add(time.Second)})
+	l.record(trial.Heartbeat, 1, late, callResult{outcome: trial.Done, done: late.Add(time.Second)})
 	series := l.Series()
 	need.That(t, len(series) == 1 && series[0].Node == 1 && len(series[0].Bins) == 1 && series[0].Bins[0].Number == 2,
 		"got %+v, want one call in bin 2 of node 1", series)

@@ -17,66 +17,65 @@ func (l *Load) Register(ctx context.Context) error {
 	return errors.Join(l.fleet.register(ctx), l.keys.register(ctx))
 }
 
-// Leave cancels what the load has registered and not canceled yet: instances and watched keys. Call it after
+// CancelAll cancels what the load has registered and not canceled yet: instances and watched keys. Call it after
 // Stop. The error says how many may still be registered, until their leases end.
-func (l *Load) Leave(ctx context.Context) error {
+func (l *Load) CancelAll(ctx context.Context) error {
 	all := l.registered()
 	_, failed := l.cancel(ctx, all, false)
-	l.leaveKeys(ctx)
+	l.cancelKeys(ctx)
 	if failed > 0 {
 		return fmt.Errorf("%d of %d instances could not be canceled", failed, len(all))
 	}
 	return nil
 }
 
-// leaveKeys cancels the watched keys at every node until none of them knows one: without consensus, a write
-// that another node was just told may arrive after the cancel, and is newer than what was canceled.
-func (l *Load) leaveKeys(ctx context.Context) {
-	var all []leaving
+// cancelKeys cancels the watched keys at every node until none of them knows one: without consensus, a write that
+// another node has just received may arrive after the cancel, and is newer than what was canceled.
+func (l *Load) cancelKeys(ctx context.Context) {
+	var all []cancelable
 	for _, key := range l.keys.keys {
 		for home := range l.Nodes {
-			all = append(all, leaving{key.described, home})
+			all = append(all, cancelable{key.described, home})
 		}
 	}
-	for range leaveRounds {
-		if done, _ := l.cancel(ctx, all, true); done == 0 || !wire.Pause(ctx, leavePause) {
+	for range cancelRounds {
+		if done, _ := l.cancel(ctx, all, true); done == 0 || !wire.Pause(ctx, cancelPause) {
 			return
 		}
 	}
 }
 
-// leaving is an instance that is to be canceled, and the node which was told of it first: another one may not
-// have heard of it yet.
-type leaving struct {
+// cancelable is an instance to be canceled, and the node that it was registered at: another node may not know it yet.
+type cancelable struct {
 	described
 	home int
 }
 
 // registered are the instances that are, or may be, registered. Those that come and go are planned to leave
 // as long as they have not.
-func (l *Load) registered() []leaving {
+func (l *Load) registered() []cancelable {
 	l.fleet.mu.Lock()
 	defer l.fleet.mu.Unlock()
-	var all []leaving
+	var all []cancelable
 	for _, i := range l.fleet.lasting {
-		all = append(all, leaving{i.described, i.home})
+		all = append(all, cancelable{i.described, i.home})
 	}
 	for _, a := range l.fleet.agendas {
 		for _, p := range a.plans {
-			if !p.leaves.IsZero() && p.mode != gone && p.planned.Equal(p.due) {
-				all = append(all, leaving{p.described, p.home})
+			if !p.leaves.IsZero() && p.mode != canceled && p.planned.Equal(p.due) {
+				all = append(all, cancelable{p.described, p.home})
 			}
 		}
 	}
 	for _, key := range l.keys.keys {
-		all = append(all, leaving{key.described, key.writers[0].home})
+		all = append(all, cancelable{key.described, key.writers[0].home})
 	}
 	return all
 }
 
-// cancel cancels instances, each by a client of its home, and counts those that were registered there, and
-// those about which nobody gave an answer.
-func (l *Load) cancel(ctx context.Context, all []leaving, pinned bool) (done, failed int64) {
+// cancel cancels instances, each by a client of its home, and counts those that were registered there (done) and those
+// without a response (failed).
+func (l *Load) cancel(ctx context.Context, all []cancelable, pinned bool) (done, failed int64) {
 	var left, lost atomic.Int64
 	var clients sync.WaitGroup
 	waiting := byHome(all, len(l.Nodes))
@@ -98,10 +97,10 @@ func (l *Load) cancel(ctx context.Context, all []leaving, pinned bool) (done, fa
 }
 
 // byHome are queues, one for each home.
-func byHome(all []leaving, homes int) []chan leaving {
-	queues := make([]chan leaving, homes)
+func byHome(all []cancelable, homes int) []chan cancelable {
+	queues := make([]chan cancelable, homes)
 	for home := range queues {
-		queues[home] = make(chan leaving, len(all))
+		queues[home] = make(chan cancelable, len(all))
 	}
 	for _, i := range all {
 		queues[i.home] <- i

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
-// backlogLimit is how long after its end a run still sends what was due before it, in Timeouts. What was not sent
-// then counts as trial.Unreached.
+// backlogLimit is how long after its end a run still sends what was due before it, in Timeouts. Calls not sent by then
+// count as trial.Unreached.
 const backlogLimit = 3
 
 var errRanAlready = errors.New("the load has run or was stopped: make a new one")
@@ -24,7 +24,7 @@ var errRanAlready = errors.New("the load has run or was stopped: make a new one"
 // Run begins the schedule at began, and returns when length is over and every call that was due has been
 // sent and has ended, or ctx ends. Calls that could not be sent within three Timeouts of the end count as
 // trial.Unreached. Heartbeats go on until ctx ends or Stop is called, so that leases do not end while others still
-// observe; who has come and not gone yet stays. A load runs once.
+// observe; an instance that has come and not canceled yet stays registered. A load runs once.
 func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) error {
 	living, stop := context.WithCancel(ctx)
 	if !l.start(stop) {
@@ -73,7 +73,7 @@ func (l *Load) start(stop context.CancelFunc) bool {
 }
 
 // SetRates replaces rates, by their names in scenario.Load ("fetches"), from now on; nil brings the load's own
-// back. Names of what is no rate of a load are passed over.
+// back. Names of no rate are passed over.
 func (l *Load) SetRates(rates map[string]float64) {
 	rates = maps.Clone(rates)
 	l.rates.Store(&rates)
@@ -95,7 +95,7 @@ type running struct {
 	streams    []*stream
 	begin, end time.Time
 	living     context.Context // until Stop
-	scheduled  context.Context // of calls that were due before the end
+	scheduled  context.Context // context of calls that were due before the end
 	due        sync.WaitGroup  // these calls, until they have ended
 }
 
@@ -105,7 +105,7 @@ func (r *running) open() {
 	ended := make(chan struct{})
 	p := &pacer{
 		streams: r.streams, rate: r.load.rate, hand: r.hand,
-		begin: r.begin, end: r.end, ended: func() { close(ended) },
+		begin: r.begin, end: r.end, onEnd: func() { close(ended) },
 	}
 	if r.load.Closed { // what does not last is over
 		p.begin, p.streams = r.end, slices.DeleteFunc(r.streams, func(s *stream) bool { return !s.lasting })
@@ -137,12 +137,12 @@ func (r *running) hand(s *stream, due time.Time) {
 	s.hand(due)
 }
 
-// serve makes the calls of one caller. When their context has ended they are made all the same: nothing is sent
-// then, but they are recorded.
+// serve makes the calls of one caller. They are made even when their context has ended: nothing is sent then, but they
+// are recorded.
 func (r *running) serve(s *stream, c *caller, q *queue) {
 	defer c.close()
 	for {
-		due, ok := q.take()
+		due, ok := q.pop()
 		switch {
 		case !ok:
 			return
@@ -157,8 +157,8 @@ func (r *running) serve(s *stream, c *caller, q *queue) {
 
 // source makes the calls of one operation.
 type source interface {
-	// send makes the call that was due for the caller at due, if there is anything to do, by c.call, and records
-	// what came of it by Load.record. It is called by one goroutine for each caller.
+	// send makes the call that was due for the caller at due, if there is anything to do, by c.call, and records its
+	// result by Load.record. It is called by one goroutine for each caller.
 	send(ctx context.Context, c *caller, due time.Time)
 }
 
@@ -168,16 +168,16 @@ type stream struct {
 	name   string  // of its rate in scenario.Load, for SetRates; "": its rate never changes
 	rate   float64 // per second
 	fixed  int     // how many callers it has; 0: as many as Config.Connections says
-	bodies bool    // its source looks at the bodies of answers
+	bodies bool    // its source looks at the bodies of responses
 	// lasting streams go on after Run's length, until Stop.
 	lasting bool
-	// cycle is after how many due times the first caller is due again, whoever was due last; 0: it does not
-	// matter which caller of a home it is. With a cycle of all instances, caller c of n sends for the instances c, c+n, c+2n …
+	// cycle is the number of due times after which the first caller is due again, whichever caller was due last; 0: any
+	// caller of a home may be due. With a cycle of all instances, caller c of n sends for the instances c, c+n, c+2n …
 	// in this order, and each of them is due at the same distances.
 	cycle int
 
 	callers  []*caller
-	queues   []*queue // caller i takes from queue i modulo their number
+	queues   []*queue // caller i pops from queue i modulo their number
 	schedule schedule // the pacer's
 	handed   int      // how many times were handed to the callers
 }
@@ -188,7 +188,7 @@ func (s *stream) hand(due time.Time) {
 	if s.cycle > 0 {
 		turn %= s.cycle
 	}
-	s.queues[turn%len(s.queues)].put(due)
+	s.queues[turn%len(s.queues)].push(due)
 	s.handed++
 }
 
@@ -200,8 +200,7 @@ func (s *stream) close() {
 }
 
 // Callers of each node that a stream has which says nothing of them: as many as calls come due within a Timeout.
-// If the node gives no answers, all of these wait at the same time, as clients do that know nothing of each
-// other.
+// If the node gives no responses, all of these wait at the same time, as independent clients do.
 const (
 	fewestCallers = 8
 	mostCallers   = 256
@@ -210,7 +209,7 @@ const (
 // closedCallers is how many clients of each node a closed loop has, unless Config.Connections says otherwise.
 const closedCallers = 8
 
-// streams are all that is sent while the load runs, by who knows what to send, with their callers.
+// streams are everything that is sent while the load runs, each with its source and its callers.
 func (l *Load) streams() []*stream {
 	all := slices.Concat(l.fleetStreams(), l.keyStreams(), l.fetchStreams())
 	for _, s := range all {
@@ -278,7 +277,7 @@ func (s *schedule) change(rate float64, now time.Time) {
 	s.rate, s.from, s.n = rate, now, 0
 }
 
-// longestNap is after how long new rates, and the end, are noticed.
+// longestNap is how late new rates, and the end, may be noticed.
 const longestNap = 5 * time.Millisecond
 
 // pacer hands out times to the callers of streams, each when it has come.
@@ -288,7 +287,7 @@ type pacer struct {
 	hand    func(s *stream, due time.Time) // gives a time to the stream's callers
 	begin   time.Time
 	end     time.Time // from which on only lasting streams are due
-	ended   func()    // called once, when all times before end have been handed out, or no more will be
+	onEnd   func()    // called once, when all times before end have been handed out, or no more will be
 }
 
 // run paces until ctx ends.
@@ -302,7 +301,7 @@ func (p *pacer) run(ctx context.Context) {
 		s.schedule = schedule{from: p.begin, wait: float64(i) / float64(len(p.streams))}
 		s.schedule.change(p.rate(s), p.begin)
 	}
-	ended := sync.OnceFunc(p.ended)
+	ended := sync.OnceFunc(p.onEnd)
 	defer ended()
 	for ctx.Err() == nil {
 		now := time.Now()
@@ -337,12 +336,12 @@ func (p *pacer) handOut(s *stream, now time.Time) (next time.Time, ever bool) {
 }
 
 // queue holds the times at which callers should have sent, oldest first. It has room for any number, so that
-// callers whose node stalls delay nobody else. Safe for concurrent use.
+// callers whose node stalls delay no others. Safe for concurrent use.
 type queue struct {
 	mu     sync.Mutex
 	filled sync.Cond
 	due    []time.Time
-	taken  int // of due
+	popped int // so many of due have been popped
 	closed bool
 }
 
@@ -352,17 +351,17 @@ func newQueue() *queue {
 	return q
 }
 
-func (q *queue) put(due time.Time) {
+func (q *queue) push(due time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.due) == cap(q.due) && q.taken > len(q.due)/2 {
-		q.due, q.taken = q.due[:copy(q.due, q.due[q.taken:])], 0
+	if len(q.due) == cap(q.due) && q.popped > len(q.due)/2 {
+		q.due, q.popped = q.due[:copy(q.due, q.due[q.popped:])], 0
 	}
 	q.due = append(q.due, due)
 	q.filled.Signal()
 }
 
-// close lets take report the end, once the queue is empty.
+// close lets pop report the end, once the queue is empty.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -370,24 +369,24 @@ func (q *queue) close() {
 	q.filled.Broadcast()
 }
 
-// take waits for the next time. It reports false at the end.
-func (q *queue) take() (due time.Time, ok bool) {
+// pop waits for the next time. It reports false at the end.
+func (q *queue) pop() (due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.taken == len(q.due) {
+	for q.popped == len(q.due) {
 		if q.closed {
 			return time.Time{}, false
 		}
-		q.due, q.taken = q.due[:0], 0
+		q.due, q.popped = q.due[:0], 0
 		q.filled.Wait()
 	}
-	q.taken++
-	return q.due[q.taken-1], true
+	q.popped++
+	return q.due[q.popped-1], true
 }
 
 const (
 	idlePause    = time.Millisecond      // of a client of a closed loop that had nothing to send
-	shortestCall = 10 * time.Microsecond // what took less was none: no answer comes so soon
+	shortestCall = 10 * time.Microsecond // a send that took less made no call: no response comes so soon
 )
 
 // closed lets clients send one call after the other, as fast as they are answered, until the end. It returns when
@@ -416,9 +415,9 @@ func (r *running) closed() {
 // sendInTurn is one client.
 func (r *running) sendInTurn(t *turns) {
 	for now := time.Now(); now.Before(r.end) && r.scheduled.Err() == nil; {
-		if s, c := t.take(); s != nil {
+		if s, c := t.reserve(); s != nil {
 			s.send(r.scheduled, c, now)
-			t.give(s, c)
+			t.release(s, c)
 		}
 		before := now
 		if now = time.Now(); now.Sub(before) < shortestCall {
@@ -428,14 +427,14 @@ func (r *running) sendInTurn(t *turns) {
 	}
 }
 
-// turns says whose call is next in a closed loop: streams get turns in proportion to their rates, and the callers
+// turns decides whose call is next in a closed loop: streams get turns in proportion to their rates, and the callers
 // of a stream one after the other, each with one call at a time. Safe for concurrent use.
 type turns struct {
 	streams []*stream
 	rate    func(*stream) float64
 
 	mu     sync.Mutex
-	credit []float64 // by stream: what it is behind its share
+	credit []float64 // by stream: how far it is behind its share
 	idle   []chan *caller
 }
 
@@ -451,8 +450,8 @@ func newTurns(streams []*stream, rate func(*stream) float64) *turns {
 	return t
 }
 
-// take takes the idle caller of the stream that is most behind its share; nil if no stream with a rate has one.
-func (t *turns) take() (*stream, *caller) {
+// reserve reserves the idle caller of the stream that is most behind its share; nil if no stream with a rate has one.
+func (t *turns) reserve() (*stream, *caller) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	best, total := -1, 0.0
@@ -471,11 +470,11 @@ func (t *turns) take() (*stream, *caller) {
 		return nil, nil
 	}
 	t.credit[best] -= total
-	return t.streams[best], <-t.idle[best] // not empty: only this function takes, one at a time
+	return t.streams[best], <-t.idle[best] // not empty: only this function receives, under the mutex
 }
 
-// give returns a caller.
-func (t *turns) give(s *stream, c *caller) {
+// release returns a caller.
+func (t *turns) release(s *stream, c *caller) {
 	for i := range t.streams {
 		if t.streams[i] == s {
 			t.idle[i] <- c

@@ -37,9 +37,9 @@ func calls(l *Load, o trial.Operation) (n int64) {
 	return n
 }
 
-// A server that stalls for a while answers one slow request to a client that waits, but is slow to all those who
-// would have come meanwhile.
-func TestAStallIsSlowToAllWhoWereDueMeanwhile(t *testing.T) {
+// A server that stalls for a while is slow once to a client that waits, but is slow to every client that would have
+// sent meanwhile.
+func TestRunCountsAStallForAllCallsThatWereDueMeanwhile(t *testing.T) {
 	const (
 		stall  = 500 * time.Millisecond
 		rate   = 200
@@ -69,7 +69,7 @@ func TestAStallIsSlowToAllWhoWereDueMeanwhile(t *testing.T) {
 	expect.That(t, len(bins) == 10, "calls were due in %d stretches of 100 ms, want 10", len(bins))
 }
 
-func TestNoCallWaitsWhileAClientOfItsHomeIsIdle(t *testing.T) {
+func TestRunLetsNoCallWaitWhileAClientOfItsHomeIsIdle(t *testing.T) {
 	const all, most = 100, 80
 	var asked atomic.Int64
 	enough := make(chan struct{})
@@ -87,7 +87,7 @@ func TestNoCallWaitsWhileAClientOfItsHomeIsIdle(t *testing.T) {
 	expect.That(t, got[trial.Done] == all, "got %v, want %d done: one client waited, the other one had time for the rest", got, all)
 }
 
-func TestEveryCallThatWasDueIsRecordedThoughNobodyAnswers(t *testing.T) {
+func TestRunRecordsEveryCallThatWasDueThoughNoNodeResponds(t *testing.T) {
 	const rate, length = 400, 250 * time.Millisecond
 	l := newLoad(t, Config{
 		Nodes: []string{silentNode(t)}, Load: scenario.Load{Fetches: rate}, Connections: 2, Timeout: 50 * time.Millisecond,
@@ -98,7 +98,7 @@ func TestEveryCallThatWasDueIsRecordedThoughNobodyAnswers(t *testing.T) {
 		"got %v, want %d calls: those that were sent unknown, those that could not be sent in time unreached", got, rate/4)
 }
 
-func TestACanceledRunHasRecordedEveryCallUntilThen(t *testing.T) {
+func TestRunThatIsCanceledHasRecordedEveryCallUntilThen(t *testing.T) {
 	const perBin = 20
 	ctx, cancel := context.WithCancel(t.Context())
 	var asked atomic.Int64
@@ -119,8 +119,8 @@ func TestACanceledRunHasRecordedEveryCallUntilThen(t *testing.T) {
 	}
 }
 
-func TestFailedClientsGoToTheNextNodeAndCountAtHome(t *testing.T) {
-	l := newLoad(t, Config{Nodes: []string{refuses(t), answers(t, 200)}, Load: scenario.Load{Deltas: 200}, Connections: 2})
+func TestRunSendsClientsThatFailToTheNextNodeAndCountsThemAtHome(t *testing.T) {
+	l := newLoad(t, Config{Nodes: []string{refuses(t), statusServer(t, 200)}, Load: scenario.Load{Deltas: 200}, Connections: 2})
 	run(t, l, 200*time.Millisecond)
 	for _, s := range l.Series() {
 		done := 0
@@ -159,7 +159,7 @@ func TestRatesChangeWhileALoadRuns(t *testing.T) {
 	expect.That(t, got >= 10 && got <= 200, "%d fetches, want little more than the 10 after which their rate became 0, and far from 300", got)
 }
 
-func TestHeartbeatsGoOnUntilStop(t *testing.T) {
+func TestRunLetsHeartbeatsGoOnUntilStop(t *testing.T) {
 	var asked atomic.Int64
 	s := standIn(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
 	l := newLoad(t, Config{
@@ -180,7 +180,7 @@ func TestHeartbeatsGoOnUntilStop(t *testing.T) {
 	}
 }
 
-func TestALoadRunsOnce(t *testing.T) {
+func TestRunIsRefusedTheSecondTime(t *testing.T) {
 	l := newLoad(t, Config{Nodes: []string{bareNode(t)}})
 	run(t, l, 0)
 	expect.ErrorIs(t, l.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "the second time:")
@@ -190,9 +190,9 @@ func TestALoadRunsOnce(t *testing.T) {
 	expect.ErrorIs(t, stopped.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "after Stop:")
 }
 
-// BenchmarkTheOpenLoop sends 20,000 calls per second, and reports how many cores that takes: the load's, and those
+// BenchmarkOpenLoop sends 20,000 calls per second, and reports how many cores that takes: the load's, and those
 // of the goroutines that answer in the same process.
-func BenchmarkTheOpenLoop(b *testing.B) {
+func BenchmarkOpenLoop(b *testing.B) {
 	const rate = 20_000
 	l := newLoad(b, Config{Nodes: []string{bareNode(b), bareNode(b), bareNode(b)}, Load: scenario.Load{Deltas: rate}})
 	b.ResetTimer()
@@ -214,7 +214,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-func TestAScheduleKeepsItsDistances(t *testing.T) {
+func TestScheduleKeepsItsDistances(t *testing.T) {
 	from := time.Now()
 	s := schedule{from: from, wait: 0.5}
 	s.change(10, from)
@@ -226,7 +226,7 @@ func TestAScheduleKeepsItsDistances(t *testing.T) {
 	}
 }
 
-func TestAChangeOfTheRateCountsWhatHasPassed(t *testing.T) {
+func TestScheduleCountsWhatHasPassedWhenTheRateChanges(t *testing.T) {
 	from := time.Now()
 	after := func(ms int) time.Time { return from.Add(time.Duration(ms) * time.Millisecond) }
 	for _, tc := range []struct {
@@ -257,7 +257,7 @@ func TestAChangeOfTheRateCountsWhatHasPassed(t *testing.T) {
 	}
 }
 
-func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
+func TestPacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ending, lasting := &stream{rate: 1000}, &stream{rate: 500, lasting: true}
 	due := make(map[*stream][]time.Time)
@@ -274,7 +274,7 @@ func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 		}
 	}
 	ends := 0
-	p.ended = func() {
+	p.onEnd = func() {
 		if ends++; len(due[ending]) != 50 || len(due[lasting]) < 25 {
 			t.Errorf("at the end %d and %d times were handed out, want 50 and 25 or more", len(due[ending]), len(due[lasting]))
 		}
@@ -287,7 +287,7 @@ func TestThePacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 	}
 }
 
-func TestAStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
+func TestStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
 	s := &stream{cycle: 5, queues: []*queue{newQueue(), newQueue(), newQueue()}}
 	begin := time.Now()
 	want := make([][]time.Time, 3)
@@ -299,29 +299,29 @@ func TestAStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
 	s.close()
 	for i, q := range s.queues {
 		var got []time.Time
-		for at, ok := q.take(); ok; at, ok = q.take() {
+		for at, ok := q.pop(); ok; at, ok = q.pop() {
 			got = append(got, at)
 		}
 		expect.That(t, slices.Equal(got, want[i]), "caller %d got %d times, want %d", i, len(got), len(want[i]))
 	}
 }
 
-func TestAQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
+func TestQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
 	q, begin := newQueue(), time.Now()
 	put, taken := 0, 0
 	for range 10_000 { // three waiting all the time
 		for put < taken+3 {
-			q.put(begin.Add(time.Duration(put)))
+			q.push(begin.Add(time.Duration(put)))
 			put++
 		}
-		at, ok := q.take()
+		at, ok := q.pop()
 		need.That(t, ok && at.Equal(begin.Add(time.Duration(taken))), "got %v, %t, want time %d", at.Sub(begin), ok, taken)
 		taken++
 	}
 	expect.That(t, cap(q.due) <= 100, "the queue has room for %d, though 3 are waiting", cap(q.due))
 }
 
-func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
+func TestClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
 	l := newLoad(t, Config{
 		Nodes: []string{bareNode(t), bareNode(t)}, Load: scenario.Load{Fetches: 3, Deltas: 1}, Closed: true, Connections: 4,
 	})
@@ -331,7 +331,7 @@ func TestAClosedLoopKeepsTheProportionOfTheRates(t *testing.T) {
 		"%d fetches and %d deltas, want three times as many, up to what four clients had under way", fetches, deltas)
 }
 
-func TestAClientOfAClosedLoopWaitsForItsAnswer(t *testing.T) {
+func TestClosedLoopClientWaitsForItsResponse(t *testing.T) {
 	var under, most atomic.Int64
 	s := standIn(t, func(http.ResponseWriter, *http.Request) {
 		for n, seen := under.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
@@ -345,7 +345,7 @@ func TestAClientOfAClosedLoopWaitsForItsAnswer(t *testing.T) {
 	expect.That(t, got == 3, "up to %d requests were under way, want 3, one of each client", got)
 }
 
-func TestAClosedLoopDoesNotHammerAClusterThatTakesNothing(t *testing.T) {
+func TestClosedLoopDoesNotHammerAClusterThatTakesNoConnection(t *testing.T) {
 	const length = 250 * time.Millisecond
 	l := newLoad(t, Config{Nodes: []string{refuses(t)}, Load: scenario.Load{Fetches: 1}, Closed: true, Connections: 2})
 	run(t, l, length)
@@ -354,7 +354,7 @@ func TestAClosedLoopDoesNotHammerAClusterThatTakesNothing(t *testing.T) {
 	expect.That(t, got != 0 && got <= most, "%d tries, want up to %d", got, most)
 }
 
-func TestHeartbeatsGoOnAfterAClosedLoop(t *testing.T) {
+func TestClosedLoopIsFollowedByHeartbeats(t *testing.T) {
 	l := newLoad(t, Config{
 		Nodes: []string{bareNode(t)}, Closed: true,
 		Load: scenario.Load{Instances: 5, Heartbeat: scenario.Span(20 * time.Millisecond), Fetches: 100},
@@ -375,12 +375,12 @@ func TestTurnsGoToTheStreamThatIsMostBehindAndHasAnIdleCaller(t *testing.T) {
 	}
 	turns := newTurns([]*stream{often, seldom, never}, func(s *stream) float64 { return s.rate })
 	for n, want := range []*stream{often, seldom, often, often, seldom, often} {
-		s, c := turns.take()
+		s, c := turns.reserve()
 		need.That(t, s == want, "turn %d went to %s, want %s", n, s.name, want.name)
-		turns.give(s, c)
+		turns.release(s, c)
 	}
-	for n, want := range []*stream{often, seldom, often, seldom, nil} { // nobody comes back
-		s, _ := turns.take()
+	for n, want := range []*stream{often, seldom, often, seldom, nil} { // no caller is released
+		s, _ := turns.reserve()
 		need.Equal(t, s, want, "without a return, turn %d went to", n)
 	}
 }

@@ -23,7 +23,7 @@ const (
 	watchFetch = 4 << 10                // bytes of a stream that are taken at once
 )
 
-// Watched is what came on the watchers' streams.
+// Watched counts what came on the watchers' streams.
 type Watched struct {
 	Open   int64 // streams, now
 	Events int64 // changes
@@ -58,7 +58,8 @@ func (l *Load) watch(ctx context.Context) {
 	all.Wait()
 }
 
-// watcher reads a stream of server-sent events and looks at the ids, from which it goes on after a break. One goroutine uses it.
+// watcher reads a stream of server-sent events and looks at the ids, from which it goes on after a break. One goroutine
+// uses it.
 type watcher struct {
 	load   *Load
 	counts *watchCounts
@@ -101,7 +102,7 @@ func (w *watcher) watch(ctx context.Context, addr string) (began bool) {
 	return true
 }
 
-// ask asks for the changes since the last event, and returns the body of the answer.
+// ask asks for the changes since the last event, and returns the body of the response.
 func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
 	target := "/v1/rollcall/watch"
 	if len(w.last) > 0 {
@@ -114,7 +115,7 @@ func (w *watcher) ask(conn net.Conn) (io.Reader, error) {
 }
 
 // AskForEvents asks for a stream of server-sent events over a connection that carries nothing else, and returns the body of
-// the answer.
+// the response.
 func AskForEvents(conn net.Conn, target string) (io.Reader, error) {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", target); err != nil {
 		return nil, err

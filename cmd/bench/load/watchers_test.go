@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
+func TestWatcherCountsWholeEventsAndKeepsTheirIDs(t *testing.T) {
 	const (
 		start  = "event: start\nid: a-1\ndata: {}\n\n"
 		change = "event: change\nid: a-2\ndata: {}\n\n"
@@ -96,7 +96,7 @@ func watching(t *testing.T, nodes []string, count int, what string, wanted func(
 	return l.Watched()
 }
 
-func TestAWatcherGoesOnAfterABreakFromTheLastEvent(t *testing.T) {
+func TestWatcherGoesOnAfterABreakFromTheLastEvent(t *testing.T) {
 	n := newWatchedNode(t, 1)
 	got := watching(t, []string{n.addr()}, 1, "the second stream's change", func(w Watched) bool { return w.Events == 2 })
 	expect.That(t, got.Breaks == 1 && got.Open == 1 && got.Bytes != 0, "they saw %+v, want a break, an open stream and its bytes", got)
@@ -105,7 +105,7 @@ func TestAWatcherGoesOnAfterABreakFromTheLastEvent(t *testing.T) {
 		"asked for %q, want everything from now on, then what came after a-1", asked)
 }
 
-func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotAnswer(t *testing.T) {
+func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotRespond(t *testing.T) {
 	first, second := newWatchedNode(t, 0), newWatchedNode(t, 0)
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -113,7 +113,7 @@ func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotAnswer(t *testing.T)
 	}))
 	t.Cleanup(refuses.Close)
 	nodes := []string{first.addr(), refuses.Listener.Addr().String(), second.addr()}
-	got := watching(t, nodes, 6, "everybody's change", func(w Watched) bool { return w.Events == 6 })
+	got := watching(t, nodes, 6, "the change of every watcher", func(w Watched) bool { return w.Events == 6 })
 	expect.That(t, got.Breaks == 2 && got.Open == 6, "they saw %+v, want 6 open streams and a break for each whose home refuses", got)
 	a, b := len(first.queries()), len(second.queries())
 	expect.That(t, a == 2 && b == 4, "%d watch the first node and %d the third, want 2 and 4", a, b)

@@ -61,7 +61,7 @@ func observe(t *testing.T, set func(*fakeCluster, *Config)) *rig {
 	return r
 }
 
-// after lets time pass and observers do what they have to.
+// after lets time pass until all observers wait.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -72,7 +72,7 @@ func (r *rig) listsOf(node int) []trial.List {
 	return slices.DeleteFunc(slices.Clone(r.trial.Lists), func(l trial.List) bool { return l.Node != node })
 }
 
-func TestEveryNodesListIsFetchedTenTimesASecond(t *testing.T) {
+func TestListOfEveryNodeIsFetchedTenTimesASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, nil)
 		after(time.Second - time.Millisecond)
@@ -94,7 +94,7 @@ func TestEveryNodesListIsFetchedTenTimesASecond(t *testing.T) {
 func know(book *truth.Book, id string, version int64) {
 	book.Registering(id, version, time.Now())
 	book.Registered(id, version, time.Now())
-	time.Sleep(time.Microsecond) // what comes next is later
+	time.Sleep(time.Microsecond) // the next event is later
 }
 
 func TestListsAreJudgedByTheBook(t *testing.T) {
@@ -103,9 +103,9 @@ func TestListsAreJudgedByTheBook(t *testing.T) {
 			know(config.Book, "listed", 2)
 			know(config.Book, "old", 2)
 			know(config.Book, "missing", 2)
-			c.nodes[0].put("listed", 2)
-			c.nodes[0].put("old", 1)
-			c.nodes[0].put("unknown", 1)
+			c.nodes[0].listVersion("listed", 2)
+			c.nodes[0].listVersion("old", 1)
+			c.nodes[0].listVersion("unknown", 1)
 			config.Began = time.Now()
 		})
 		after(50 * time.Millisecond)
@@ -115,7 +115,7 @@ func TestListsAreJudgedByTheBook(t *testing.T) {
 	})
 }
 
-func TestALateAnswerCountsFromItsAsking(t *testing.T) {
+func TestListThatComesLateCountsFromItsRequest(t *testing.T) {
 	const late = 300 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) {
@@ -130,7 +130,7 @@ func TestALateAnswerCountsFromItsAsking(t *testing.T) {
 	})
 }
 
-func TestNodesThatGiveNoListAreAskedAgain(t *testing.T) {
+func TestListIsFetchedAgainFromNodesThatGaveNone(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		fail func(*fakeState)
@@ -166,7 +166,7 @@ func TestNodesThatGiveNoListAreAskedAgain(t *testing.T) {
 	}
 }
 
-func TestAListThatTheEndInterruptsIsNotNoted(t *testing.T) {
+func TestListThatTheEndInterruptsIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, _ *Config) { c.nodes[0].set(func(s *fakeState) { s.paused = true }) })
 		after(patience / 2)
@@ -176,7 +176,7 @@ func TestAListThatTheEndInterruptsIsNotNoted(t *testing.T) {
 	})
 }
 
-func TestWhatTakesLongIsRepeatedLessOften(t *testing.T) {
+func TestRepeatCallsLessOftenWhatTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -197,7 +197,7 @@ func TestWhatTakesLongIsRepeatedLessOften(t *testing.T) {
 	})
 }
 
-func TestAListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
+func TestListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, _ *Config) {
 			c.nodes[0].set(func(s *fakeState) { s.slow = 50 * time.Millisecond })
@@ -209,7 +209,7 @@ func TestAListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
 	})
 }
 
-func TestHealedIsWhatNoNodesNewestListContradicts(t *testing.T) {
+func TestHealedMeansThatNoNodesNewestListContradictsTheBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) { know(config.Book, "a", 1) })
 		defer r.stop()
@@ -224,11 +224,11 @@ func TestHealedIsWhatNoNodesNewestListContradicts(t *testing.T) {
 		expect("right after a mark", false)
 		after(150 * time.Millisecond)
 		expect("while it is missing", false)
-		r.nodes[0].put("a", 1)
-		r.nodes[1].put("a", 1)
+		r.nodes[0].listVersion("a", 1)
+		r.nodes[1].listVersion("a", 1)
 		after(150 * time.Millisecond)
 		expect("while one node lacks it", false)
-		r.nodes[2].put("a", 1)
+		r.nodes[2].listVersion("a", 1)
 		after(150 * time.Millisecond)
 		expect("when all list it", true)
 		r.nodes[2].set(func(s *fakeState) { s.refuses = true })
@@ -237,21 +237,21 @@ func TestHealedIsWhatNoNodesNewestListContradicts(t *testing.T) {
 	})
 }
 
-func TestEvictionsAreToldAsTrueOrFalseThroughInterruptions(t *testing.T) {
+func TestEvictionsAreRecordedAsTrueOrFalseThroughInterruptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) { know(config.Book, "alive", 1) })
 		began := r.observer.config.Began
 		after(time.Second)
 		at := trial.Since(began, time.Now())
-		r.nodes[1].tell("DELETED", "evicted", "alive")
-		r.nodes[1].tell("DELETED", "canceled", "other")
+		r.nodes[1].sendChange("DELETED", "evicted", "alive")
+		r.nodes[1].sendChange("DELETED", "canceled", "other")
 		r.nodes[2].set(func(s *fakeState) { s.refuses = true })
 		r.nodes[2].hangUp()
 		after(35 * time.Second)
 		r.nodes[2].set(func(s *fakeState) { s.refuses = false })
 		after(200 * time.Millisecond) // the longest of a client's shortest pauses, and one of ours
 		later := trial.Since(began, time.Now())
-		r.nodes[2].tell("DELETED", "evicted", "dead")
+		r.nodes[2].sendChange("DELETED", "evicted", "dead")
 		after(time.Millisecond)
 		r.stop()
 		want := []trial.Eviction{{At: at, Node: 1, ID: "alive", Alive: true}, {At: later, Node: 2, ID: "dead"}}
@@ -259,7 +259,7 @@ func TestEvictionsAreToldAsTrueOrFalseThroughInterruptions(t *testing.T) {
 	})
 }
 
-func TestLeadersAreNotedWhenTheyChange(t *testing.T) {
+func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		led := func(leader string, term int) func(*fakeState) {
 			return func(s *fakeState) { *s = fakeState{leader: leader, term: term} }
@@ -284,7 +284,7 @@ func TestLeadersAreNotedWhenTheyChange(t *testing.T) {
 	})
 }
 
-func TestThereAreNoLeadersWithoutConsensus(t *testing.T) {
+func TestLeadersAreNotRecordedWithoutConsensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, nil)
 		after(time.Second)
@@ -329,7 +329,7 @@ rollcall_replication_lag_changes{peer="b"} 5
 rollcall_replication_lag_seconds{peer="a"} 0.25
 `
 
-func TestTheReplicatorsFiguresAreThoseOfAllItsPeers(t *testing.T) {
+func TestReplicatorFiguresAreThoseOfAllItsPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, _ *Config) {
 			c.nodes[1].set(func(s *fakeState) { s.metrics = metricsOfTwoPeers })
@@ -346,7 +346,7 @@ func TestTheReplicatorsFiguresAreThoseOfAllItsPeers(t *testing.T) {
 	})
 }
 
-func TestUsageIsNotedBesideWhatClientsHadOfIt(t *testing.T) {
+func TestUsageIsRecordedBesideWhatClientsHadOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(_ *fakeCluster, config *Config) {
 			know(config.Book, "a", 1)
@@ -366,7 +366,7 @@ func TestUsageIsNotedBesideWhatClientsHadOfIt(t *testing.T) {
 	})
 }
 
-func TestATrialIsGivenEverythingInTheOrderOfTime(t *testing.T) {
+func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
 	o := New(Config{Book: new(truth.Book), Began: time.Unix(1767225600, 0)})
 	o.seen = trial.Trial{
 		Lists:     []trial.List{{Asked: 2}, {Asked: 1, Node: 1}, {Asked: 1}},
@@ -387,7 +387,7 @@ func TestATrialIsGivenEverythingInTheOrderOfTime(t *testing.T) {
 	expect.Deep(t, got, want, "the trial is")
 }
 
-func TestOverRealConnectionsNothingIsLeftBehind(t *testing.T) {
+func TestRunOverRealConnectionsLeavesNothingBehind(t *testing.T) {
 	cluster := newFakeCluster(3)
 	config := Config{Began: time.Now(), Book: new(truth.Book), Mode: scenario.CP, Sightings: 50, Every: 5 * time.Millisecond}
 	for _, n := range cluster.nodes {
@@ -405,7 +405,7 @@ func TestOverRealConnectionsNothingIsLeftBehind(t *testing.T) {
 	know(config.Book, "a", 1)
 	config.Book.Mark()
 	for _, n := range cluster.nodes {
-		n.put("a", 1)
+		n.listVersion("a", 1)
 	}
 	enough := func() bool {
 		o.mu.Lock()
@@ -420,7 +420,7 @@ func TestOverRealConnectionsNothingIsLeftBehind(t *testing.T) {
 	<-ended
 }
 
-func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
+func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 	const lease = 2 * time.Second
 	keys := map[string]int64{"a": 1}
 	for _, c := range []struct {
@@ -429,13 +429,13 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 		want trial.Ending // of the first node
 		took time.Duration
 	}{
-		{"settled", func(*fakeCluster, *truth.Book) {}, trial.Ending{Keys: keys}, 0},
+		{"nodes that agree", func(*fakeCluster, *truth.Book) {}, trial.Ending{Keys: keys}, 0},
 		{
-			"a node that settles late",
+			"a node that agrees late",
 			func(c *fakeCluster, book *truth.Book) {
 				know(book, "b", 1)
-				c.nodes[1].put("b", 1)
-				time.AfterFunc(time.Second, func() { c.nodes[0].put("b", 1) })
+				c.nodes[1].listVersion("b", 1)
+				time.AfterFunc(time.Second, func() { c.nodes[0].listVersion("b", 1) })
 			},
 			trial.Ending{Keys: keys}, time.Second,
 		},
@@ -450,7 +450,7 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 				know(book, "b", 1)
 				book.Canceling("b", 2, time.Now())
 				book.Canceled("b", 2, time.Now())
-				c.nodes[0].put("b", 1)
+				c.nodes[0].listVersion("b", 1)
 			},
 			trial.Ending{Keys: keys, Revived: []string{"b"}}, endLimit,
 		},
@@ -458,13 +458,13 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 			"dead and protected",
 			func(c *fakeCluster, book *truth.Book) {
 				know(book, "b", 1)
-				c.nodes[0].put("b", 1)
+				c.nodes[0].listVersion("b", 1)
 				book.Died("b", time.Now())
 				time.Sleep(lease)
 			},
 			trial.Ending{Keys: keys, Dead: []string{"b"}}, 0,
 		},
-		{"other versions", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].put("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}}, endLimit},
+		{"other versions", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].listVersion("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}}, endLimit},
 		{
 			"nodes that do not answer",
 			func(c *fakeCluster, _ *truth.Book) {
@@ -482,12 +482,12 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 				config.Book = new(truth.Book)
 				know(config.Book, "a", 1)
 				for _, n := range cluster.nodes {
-					n.put("a", 1)
+					n.listVersion("a", 1)
 				}
 				c.set(cluster, config.Book)
 				e := &ender{observer: newObserver(config, &http.Client{Transport: cluster}), app: "A", keys: []string{"a", "canceled"}, lease: lease}
 				begun := time.Now()
-				got := e.settle(t.Context())
+				got := e.askUntilAgreed(t.Context())
 				took := time.Since(begun)
 				expect.That(t, took >= c.took && took <= c.took+2*endEvery, "it took %v, want %v", took, c.took)
 				expect.That(t, len(got) == 2 && reflect.DeepEqual(got[0], c.want) && got[1].Node == 1, "it ends as %+v, want %+v and the other node", got, c.want)
@@ -496,7 +496,7 @@ func TestTheEndIsWhatNodesHoldWhenTheyHaveSettled(t *testing.T) {
 	}
 }
 
-// fakeCluster is nodes that tell each other of registrations, each after its own time.
+// fakeCluster is nodes that replicate registrations to each other, each after a lag of its own.
 type fakeCluster struct {
 	nodes []*fakeNode
 }
@@ -516,7 +516,7 @@ type fakeNode struct {
 // fakeState is how a node behaves.
 type fakeState struct {
 	down    bool          // it takes no call
-	paused  bool          // it takes calls and does not answer
+	paused  bool          // it takes calls and does not respond
 	refuses bool          // it answers 503
 	late    time.Duration // before a list of all begins
 	slow    time.Duration // before a list ends
@@ -556,16 +556,16 @@ func (n *fakeNode) now() fakeState {
 	return n.state
 }
 
-// put makes a node list an instance in a version.
-func (n *fakeNode) put(id string, version int) {
-	n.keep(id, fmt.Sprintf(`{"instanceId":%q,"metadata":{"n":"%d"}}`, id, version))
+// listVersion makes a node list an instance in a version.
+func (n *fakeNode) listVersion(id string, version int) {
+	n.listDocument(id, fmt.Sprintf(`{"instanceId":%q,"metadata":{"n":"%d"}}`, id, version))
 }
 
-func (n *fakeNode) keep(id, document string) {
+func (n *fakeNode) listDocument(id, document string) {
 	n.mu.Lock()
 	n.instances[id] = document
 	n.mu.Unlock()
-	n.tell("ADDED", "registered", id)
+	n.sendChange("ADDED", "registered", id)
 }
 
 func (n *fakeNode) remove(id string) {
@@ -581,12 +581,12 @@ func (n *fakeNode) size() int {
 	return len(n.instances)
 }
 
-// tell sends a change to those who watch.
-func (n *fakeNode) tell(action, why, id string) {
+// sendChange sends a change to the watchers.
+func (n *fakeNode) sendChange(action, why, id string) {
 	n.event(fmt.Sprintf("event: change\ndata: {\"index\":\"e-2\",\"action\":%q,\"why\":%q,\"app\":\"A\",\"id\":%q}\n\n", action, why, id))
 }
 
-// event sends an event to those who watch.
+// event sends an event to the watchers.
 func (n *fakeNode) event(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -659,7 +659,7 @@ func (n *fakeNode) read(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"instance":%s}`, document)
 }
 
-// register takes an instance, and tells the other nodes of it.
+// register registers an instance, and replicates it to the other nodes.
 func (n *fakeNode) register(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Instance json.RawMessage }
 	var instance struct{ InstanceID string }
@@ -673,10 +673,10 @@ func (n *fakeNode) register(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, other := range n.cluster.nodes {
 		if other == n || other.lag == 0 {
-			other.keep(instance.InstanceID, string(body.Instance))
+			other.listDocument(instance.InstanceID, string(body.Instance))
 			continue
 		}
-		time.AfterFunc(other.lag, func() { other.keep(instance.InstanceID, string(body.Instance)) })
+		time.AfterFunc(other.lag, func() { other.listDocument(instance.InstanceID, string(body.Instance)) })
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -687,7 +687,7 @@ func (n *fakeNode) cancel(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch streams what is told.
+// watch streams what event sends.
 func (n *fakeNode) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	events := make(chan string, 1000)
@@ -741,7 +741,7 @@ func (c *fakeCluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// pipedBody is the body of an answer that its handler still writes.
+// pipedBody is the body of a response that its handler still writes.
 type pipedBody struct {
 	*io.PipeReader
 	cancel func()

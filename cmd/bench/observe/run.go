@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// New lays the observation out. Nothing is asked yet.
+// New prepares an observation. No node is asked yet.
 func New(c Config) *Observer { return newObserver(c, newHTTP()) }
 
 func newObserver(c Config, h *http.Client) *Observer {
@@ -18,7 +21,7 @@ func newObserver(c Config, h *http.Client) *Observer {
 	return o
 }
 
-// Run observes until ctx ends. Nodes that do not answer are asked again; none of that is an error.
+// Run observes until ctx ends. Nodes that do not respond are asked again, and are no error.
 func (o *Observer) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	for node := range o.config.Nodes {
@@ -29,4 +32,45 @@ func (o *Observer) Run(ctx context.Context) {
 	parts.Go(func() { o.sightings.run(ctx) })
 	parts.Wait()
 	o.http.CloseIdleConnections()
+}
+
+// Healed reports whether every node's last list, asked for after the last Mark of the book, lacks nothing that was
+// acknowledged before that mark.
+func (o *Observer) Healed() bool {
+	marked := o.config.Book.Marked()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !slices.ContainsFunc(o.lists, func(l lastList) bool {
+		return l.asked.IsZero() || l.asked.Before(marked) || l.Failed || l.Unhealed > 0
+	})
+}
+
+// Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
+func (o *Observer) Into(t *trial.Trial) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := &o.seen
+	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) place { return place{l.Asked, l.Node, ""} })...)
+	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) place { return place{s.Acked, s.To, string(s.Way)} })...)
+	t.Departures = append(t.Departures, o.config.Book.Departures(o.config.Began)...)
+	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) place { return place{e.At, e.Node, e.ID} })...)
+	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) place { return place{l.At, l.Node, ""} })...)
+	t.Replicator = append(t.Replicator, sorted(s.Replicator, func(r trial.Replication) place { return place{r.At, r.Node, ""} })...)
+	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) place { return place{u.At, u.Node, ""} })...)
+}
+
+// place is where an observation stands among its kind.
+type place struct {
+	at   trial.Micros
+	node int
+	text string
+}
+
+func sorted[T any](all []T, of func(T) place) []T {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b T) int {
+		x, y := of(a), of(b)
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.node, y.node), cmp.Compare(x.text, y.text))
+	})
+	return all
 }

@@ -15,14 +15,14 @@ import (
 
 const (
 	sightApp = "SIGHT"
-	// sightLease is long enough, in seconds, that nobody renews a lease before its cancel.
+	// sightLease is a lease, in seconds, that needs no renewal before its cancel.
 	sightLease = 90
-	// sightLimit is for how long a registration is looked for.
+	// sightLimit is for how long a registration is searched for.
 	sightLimit = 10 * time.Second
-	// sightLeast is how long one must have been looked for in vain, when the observation ends, to count as
-	// not seen. One that is younger tells nothing.
+	// sightLeast is how long a search must have lasted, when the observation ends, for its registration to count as not
+	// seen. A younger one does not count.
 	sightLeast = 2 * time.Second
-	// mostSightings bounds the registrations that are looked for at one time. What would be due is left out.
+	// mostSightings bounds the registrations under way at one time. Those due beyond it are left out.
 	mostSightings = 200
 )
 
@@ -36,18 +36,18 @@ type sightings struct {
 	count      atomic.Int64 // under way
 
 	mu       sync.Mutex
-	waiting  map[string]*sighting // by id; of those that watches may tell of
+	waiting  map[string]*sighting // by id; the sightings that watches may show
 	watching []bool               // by node: its stream has begun once
 }
 
 // sighting is one registration.
 type sighting struct {
-	id    string
-	from  int
-	acked time.Time        // set before lookouts get it
-	told  []chan time.Time // by node: when its watch told, once; the zero time: it never will
-	left  atomic.Int64     // lookouts that still look
-	done  chan struct{}    // closed when none does
+	id       string
+	from     int
+	acked    time.Time        // of the registration; set before lookouts have the sighting
+	watches  []chan time.Time // by node: when its watch showed the registration, once; the zero time: it never will
+	searches atomic.Int64     // searches that have not finished
+	done     chan struct{}    // closed when all have finished
 }
 
 func newSightings(o *Observer) *sightings {
@@ -95,10 +95,10 @@ func (s *sightings) run(ctx context.Context) {
 	})
 }
 
-// sight registers an instance, sees it everywhere, and cancels it again, so that registries stay small.
+// sight registers an instance, waits until it was seen everywhere, and cancels it again, so that registries stay small.
 func (s *sightings) sight(ctx context.Context, n int) {
 	g := s.expect(n)
-	defer s.forget(g)
+	defer s.remove(g)
 	instance := g.instance()
 	defer s.cancel(ctx, instance.Key(), g.from)
 	if err := s.homes[g.from].Register(ctx, instance); err != nil {
@@ -106,13 +106,13 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	}
 	g.acked = time.Now()
 	for _, l := range s.lookouts {
-		l.take(g)
+		l.add(g)
 	}
 	limited, cancel := context.WithTimeout(ctx, sightLimit)
 	defer cancel()
-	for node := range g.told {
-		switch at, told := g.watched(limited, node); {
-		case !told:
+	for node := range g.watches {
+		switch at, shown := g.awaitWatch(limited, node); {
+		case !shown:
 			s.observer.unseen(g, node, trial.ByWatch)
 		case !at.IsZero():
 			s.observer.sighted(g, node, trial.ByWatch, at)
@@ -124,76 +124,76 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	}
 }
 
-// watched is when the watch of a node told of the registration; told is false if it has not when ctx ends.
-func (g *sighting) watched(ctx context.Context, node int) (at time.Time, told bool) {
+// awaitWatch is when the watch of a node showed the registration; shown is false if it had not when ctx ended.
+func (g *sighting) awaitWatch(ctx context.Context, node int) (at time.Time, shown bool) {
 	select {
-	case at = <-g.told[node]:
+	case at = <-g.watches[node]:
 		return at, true
 	case <-ctx.Done():
 	}
 	select {
-	case at = <-g.told[node]:
+	case at = <-g.watches[node]:
 		return at, true
 	default:
 		return time.Time{}, false
 	}
 }
 
-// expect makes a sighting that watches may tell of before its registration is acknowledged.
+// expect makes a sighting that watches may show before its registration is acknowledged.
 func (s *sightings) expect(n int) *sighting {
 	g := &sighting{
 		id:   fmt.Sprintf("sight-%x-%d", s.observer.config.Seed, n),
 		from: n % len(s.homes),
 		done: make(chan struct{}),
 	}
-	g.left.Store(int64(len(s.lookouts)))
+	g.searches.Store(int64(len(s.lookouts)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for node, watching := range s.watching {
-		g.told = append(g.told, make(chan time.Time, 1))
+		g.watches = append(g.watches, make(chan time.Time, 1))
 		if !watching {
-			g.tell(node, time.Time{})
+			g.recordWatch(node, time.Time{})
 		}
 	}
 	s.waiting[g.id] = g
 	return g
 }
 
-func (s *sightings) forget(g *sighting) {
+func (s *sightings) remove(g *sighting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting, g.id)
 }
 
-// tell notes that a node's watch told of a registration.
-func (s *sightings) tell(node int, id string, at time.Time) {
+// recordWatch records that a node's watch showed a registration.
+func (s *sightings) recordWatch(node int, id string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g := s.waiting[id]; g != nil {
-		g.tell(node, at)
+		g.recordWatch(node, at)
 	}
 }
 
-// watched notes that a node's stream has begun.
-func (s *sightings) watched(node int) {
+// recordStreamStart records that a node's stream has begun.
+func (s *sightings) recordStreamStart(node int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watching[node] = true
 }
 
-// skip notes that a node's watch left out what happened until now.
+// skip records that a node's watch left out what happened until now.
 func (s *sightings) skip(node int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.waiting {
-		g.tell(node, time.Time{})
+		g.recordWatch(node, time.Time{})
 	}
 }
 
-// tell passes on the first thing that the watch of a node has to say.
-func (g *sighting) tell(node int, at time.Time) {
+// recordWatch keeps the first time that the watch of a node reports.
+func (g *sighting) recordWatch(node int, at time.Time) {
 	select {
-	case g.told[node] <- at:
+	case g.watches[node] <- at:
 	default:
 	}
 }
@@ -214,20 +214,20 @@ func (s *sightings) cancel(ctx context.Context, key registry.Key, home int) {
 	}
 }
 
-// sighted notes that a look that began at a time, or a watch, saw a registration.
+// sighted records that a registration was seen by a look that began at a time, or by a watch.
 func (o *Observer) sighted(g *sighting, node int, way trial.Way, at time.Time) {
-	o.noteSighting(g, node, way, max(trial.Of(at.Sub(g.acked)), 0))
+	o.addSighting(g, node, way, max(trial.Of(at.Sub(g.acked)), 0))
 }
 
-// unseen notes that the search for a registration was given up.
+// unseen records that the search for a registration was given up.
 func (o *Observer) unseen(g *sighting, node int, way trial.Way) {
 	if time.Since(g.acked) >= sightLeast {
-		o.noteSighting(g, node, way, -1)
+		o.addSighting(g, node, way, -1)
 	}
 }
 
-func (o *Observer) noteSighting(g *sighting, node int, way trial.Way, delay trial.Micros) {
-	o.note(func(t *trial.Trial) {
+func (o *Observer) addSighting(g *sighting, node int, way trial.Way, delay trial.Micros) {
+	o.add(func(t *trial.Trial) {
 		t.Sightings = append(t.Sightings, trial.Sighting{From: g.from, To: node, Way: way, Acked: o.at(g.acked), Delay: delay})
 	})
 }

@@ -21,7 +21,7 @@ func (r *rig) delays(from, to int) map[trial.Way][]time.Duration {
 	return all
 }
 
-func TestARegistrationIsSeenAtEveryNodeByEveryWay(t *testing.T) {
+func TestSightingIsOfEveryNodeByEveryWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lag = 300 * time.Millisecond
 		r := observe(t, func(c *fakeCluster, config *Config) {
@@ -51,7 +51,7 @@ func TestARegistrationIsSeenAtEveryNodeByEveryWay(t *testing.T) {
 	})
 }
 
-func TestWhatWasSeenEverywhereIsCanceled(t *testing.T) {
+func TestSightingIsCanceledWhenItWasSeenEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) {
 			config.Sightings = 10
@@ -66,7 +66,7 @@ func TestWhatWasSeenEverywhereIsCanceled(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotSeenInTimeIsGivenUp(t *testing.T) {
+func TestSightingIsGivenUpIfItIsNotSeenInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) {
 			config.Sightings = 0.01
@@ -90,7 +90,7 @@ func TestWhatIsNotSeenInTimeIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestADocumentShowsAllThatIsLookedFor(t *testing.T) {
+func TestSightingsByOneDocumentAreAllThatItShows(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		slow time.Duration
@@ -117,7 +117,7 @@ func TestADocumentShowsAllThatIsLookedFor(t *testing.T) {
 	}
 }
 
-func TestWhatTheEndCutsShortTellsNothingWhileItIsYoung(t *testing.T) {
+func TestSightingThatTheEndCutsShortDoesNotCountWhileItIsYoung(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		age  time.Duration
@@ -141,7 +141,7 @@ func TestWhatTheEndCutsShortTellsNothingWhileItIsYoung(t *testing.T) {
 	}
 }
 
-func TestANodeThatDoesNotAnswerDelaysOnlyItsOwnSightings(t *testing.T) {
+func TestSightingsAtANodeThatDoesNotRespondDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const paused = 5 * time.Second
 		r := observe(t, func(c *fakeCluster, config *Config) {
@@ -166,7 +166,7 @@ func TestANodeThatDoesNotAnswerDelaysOnlyItsOwnSightings(t *testing.T) {
 	})
 }
 
-func TestAWatchThatLeftSomethingOutTellsNothingOfIt(t *testing.T) {
+func TestSightingByAWatchDoesNotCountIfTheWatchLeftItOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) {
 			config.Sightings = 0.01
@@ -183,7 +183,7 @@ func TestAWatchThatLeftSomethingOutTellsNothingOfIt(t *testing.T) {
 	})
 }
 
-func TestAWatchThatHadNotBegunTellsNothing(t *testing.T) {
+func TestSightingByAWatchDoesNotCountBeforeTheWatchHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) {
 			config.Sightings = 0.01
@@ -200,7 +200,7 @@ func TestAWatchThatHadNotBegunTellsNothing(t *testing.T) {
 	})
 }
 
-func TestWithoutARateThereAreNoSightings(t *testing.T) {
+func TestSightingsNeedARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, nil)
 		after(time.Second)

@@ -91,7 +91,7 @@ func (r *Report) writeHTML(w io.Writer) error {
 
 func (r *Report) page() page {
 	p := page{
-		Title: title, LookedFor: lookedFor, Machine: r.machineText(), Plan: r.planText(), Limits: r.limitsText(), Broken: r.Broken(), TradeOffs: r.tradeOffs(),
+		Title: title, LookedFor: countedAtTheEnd, Machine: r.machineText(), Plan: r.planText(), Limits: r.limitsText(), Broken: r.Broken(), TradeOffs: r.tradeOffs(),
 		Costs: r.costs(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
 		Style: template.CSS(pageStyle), Charts: template.JS(chartsScript), Script: template.JS(pageScript),
 	}

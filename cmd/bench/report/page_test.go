@@ -23,7 +23,7 @@ import (
 // tiny is a trial of 0.3 s with two nodes.
 func tiny() *trial.Trial {
 	return &trial.Trial{
-		Mode: scenario.CP, Round: 1, Length: second / 5, Settled: 3 * second / 10,
+		Mode: scenario.CP, Round: 1, Length: second / 5, Ended: 3 * second / 10,
 		Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}, {Name: "node2", Datacenter: "dc1"}},
 	}
 }
@@ -90,7 +90,7 @@ func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
 
 func TestTimeLineEndsWithItsLastObservation(t *testing.T) {
 	tr := tiny()
-	tr.Settled = 9 * second
+	tr.Ended = 9 * second
 	got := modeLineOf(tr, scenario.Scenario{}).until()
 	expect.That(t, got == 0.2, "until %v without observations, want the load's length of 0.2", got)
 	tr.Lists = []trial.List{{Asked: 3 * second}}
@@ -139,7 +139,7 @@ func TestMainPlotIsThatOfThePartition(t *testing.T) {
 	expect.Equal(t, r.calm().Name, "steady", "calm:")
 }
 
-func TestBothModesShareTheWordsOfAFault(t *testing.T) {
+func TestPlotsOfBothModesShareTheWordsOfAFault(t *testing.T) {
 	line := timeline{Modes: map[scenario.Mode]*modeLine{
 		scenario.CP: {Bands: []band{{3.74, 9, "leader node1 killed", true}}},
 		scenario.AP: {Bands: []band{{3.71, 9.02, "leader node1 killed", true}}},
@@ -148,7 +148,7 @@ func TestBothModesShareTheWordsOfAFault(t *testing.T) {
 	expect.Deep(t, faultRows(line, []scenario.Mode{scenario.CP, scenario.AP}), want, "got")
 }
 
-func TestStormsAreBandsLikeFaults(t *testing.T) {
+func TestPlotsShowStormsAsBandsLikeFaults(t *testing.T) {
 	tr := tiny()
 	tr.Faults = []trial.Fault{{Kind: scenario.Die, Text: "3 instances died", From: 150_000, To: 150_000}}
 	storm := scenario.Storm{At: scenario.Moment{Percent: 25}, For: scenario.Moment{Percent: 50}, Load: map[string]float64{"reads": 1500}}
@@ -160,7 +160,7 @@ func TestStormsAreBandsLikeFaults(t *testing.T) {
 	}
 }
 
-func TestDelaysInOtherDatacentersHavePlotsOfTheirOwn(t *testing.T) {
+func TestPlotsOfDelaysInOtherDatacentersAreSeparate(t *testing.T) {
 	tr := tiny()
 	tr.Scenario, tr.Nodes = "far", append(tr.Nodes, trial.Node{Name: "node3", Datacenter: "dc2"})
 	tr.Sightings = []trial.Sighting{{From: 0, To: 1, Way: trial.ByList, Delay: 1000}, {From: 0, To: 2, Way: trial.ByList, Delay: 9000}, {From: 0, To: 0, Way: trial.ByList, Delay: 5}}

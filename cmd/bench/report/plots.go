@@ -62,8 +62,8 @@ func (r *Report) timelineOf(s scenario.Scenario) timeline {
 	return line
 }
 
-// end is when a trial's observations ended.
-func end(t *trial.Trial) trial.Micros { return max(t.Settled, t.Length) }
+// endOf is when a trial's observations ended.
+func endOf(t *trial.Trial) trial.Micros { return max(t.Ended, t.Length) }
 
 func modeLineOf(t *trial.Trial, s scenario.Scenario) *modeLine {
 	m := &modeLine{Round: t.Round, Length: t.Length.Seconds(), Bands: bands(t, s), Leaders: leaderStrips(t), Age: ages(t)}
@@ -124,7 +124,7 @@ func isolatedNodes(t *trial.Trial) map[int]bool {
 }
 
 func successAndLatency(t *trial.Trial, which func(trial.Series) bool) (success, latency samples) {
-	success, latency = noSamples(end(t)), noSamples(end(t))
+	success, latency = noSamples(endOf(t)), noSamples(endOf(t))
 	for number, b := range sumBins(t, which) {
 		if b.Due() > 0 {
 			success.set(number, 100*float64(b.Answered())/float64(b.Due()))
@@ -137,7 +137,7 @@ func successAndLatency(t *trial.Trial, which func(trial.Series) bool) (success, 
 }
 
 func ages(t *trial.Trial) samples {
-	s := noSamples(end(t))
+	s := noSamples(endOf(t))
 	for _, a := range verdict.Ages(t) {
 		s.raise(slot(a.Called), a.Age.Seconds())
 	}
@@ -145,7 +145,7 @@ func ages(t *trial.Trial) samples {
 }
 
 func worstLists(t *trial.Trial, count func(trial.List) int) samples {
-	s := noSamples(end(t))
+	s := noSamples(endOf(t))
 	for _, l := range t.Lists {
 		if !l.Failed {
 			s.raise(slot(l.Asked), float64(count(l)))
@@ -156,12 +156,12 @@ func worstLists(t *trial.Trial, count func(trial.List) int) samples {
 
 // backlog is what the replicators had not sent, by the last report of each node.
 func backlog(t *trial.Trial) (queued, lag samples) {
-	queued, lag = noSamples(end(t)), noSamples(end(t))
+	queued, lag = noSamples(endOf(t)), noSamples(endOf(t))
 	latest := map[int]trial.Replication{}
 	next := 0
 	for i := range queued {
 		if next == len(t.Replicator) && next > 0 && i > slot(t.Replicator[next-1].At+trial.Of(time.Second)) {
-			break // nobody asked any more
+			break // no node was asked any more
 		}
 		for ; next < len(t.Replicator) && slot(t.Replicator[next].At) <= i; next++ {
 			latest[t.Replicator[next].Node] = t.Replicator[next]
@@ -310,7 +310,7 @@ func (r *Report) departures(mode scenario.Mode, canceled bool, scenarios ...scen
 	return delays
 }
 
-// leaderStrip says who led a datacenter, and when.
+// leaderStrip is which nodes led a datacenter, and when.
 type leaderStrip struct {
 	Datacenter string       `json:"dc"`
 	Reigns     []leaderTime `json:"reigns"`
@@ -324,7 +324,7 @@ type leaderTime struct {
 	Term uint64  `json:"term"`
 }
 
-// leaderStrips are those of the datacenters whose nodes told of leaders. While nodes disagree, the greatest term is
+// leaderStrips are those of the datacenters whose nodes knew leaders. While nodes disagree, the greatest term is
 // right.
 func leaderStrips(t *trial.Trial) []leaderStrip {
 	said := verdict.LeadersByDatacenter(t)
@@ -342,7 +342,7 @@ func reigns(t *trial.Trial, said []trial.Leader) []leaderTime {
 	for _, l := range said {
 		latest[l.Node] = l
 		now := leaderOf(t, latest)
-		now.From, now.To = max(0, l.At).Seconds(), end(t).Seconds()
+		now.From, now.To = max(0, l.At).Seconds(), endOf(t).Seconds()
 		if last := len(list) - 1; last >= 0 {
 			if list[last].Name == now.Name && list[last].Term == now.Term {
 				continue
@@ -357,7 +357,7 @@ func reigns(t *trial.Trial, said []trial.Leader) []leaderTime {
 func leaderOf(t *trial.Trial, latest map[int]trial.Leader) leaderTime {
 	best := leaderTime{}
 	for node := range t.Nodes {
-		if l, told := latest[node]; told && l.Leader >= 0 && l.Leader < len(t.Nodes) && l.Term >= best.Term {
+		if l, shown := latest[node]; shown && l.Leader >= 0 && l.Leader < len(t.Nodes) && l.Term >= best.Term {
 			best = leaderTime{Name: t.Nodes[l.Leader].Name, Term: l.Term}
 		}
 	}

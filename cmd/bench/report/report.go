@@ -1,5 +1,13 @@
 // Package report turns a comparison into what people read: a self-contained HTML page, a Markdown summary, CSV, JSON,
-// and a summary for the terminal.
+// and a summary for the terminal. It measures and judges nothing (package verdict). Its files:
+//
+//	report.go    a comparison with its verdicts, its JSON and its CSV file
+//	page.go      the HTML page
+//	plots.go     the data of the page's plots
+//	text.go      the Markdown file, the summary for the terminal, and how numbers are written
+//	tables.go    tables of figures, operations, trade-offs and costs
+//	sentences.go sentences about what happened in a scenario
+//	runs.go      the rounds of a scenario in one mode, and the clauses of sentences about them
 package report
 
 import (

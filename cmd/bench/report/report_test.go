@@ -69,12 +69,12 @@ func TestWriteMakesFourFilesThatNameNoPath(t *testing.T) {
 	expect.That(t, len(files) == 4, "%d files, want 4", len(files))
 }
 
-func TestReportSurvivesItsJSONFile(t *testing.T) {
+func TestJSONFileKeepsTheReport(t *testing.T) {
 	want, files := judgedSample(), sampleFiles()
 	got := need.Got(Read(strings.NewReader(files[JSONFile])))(t)
 	for i, field := range reflect.VisibleFields(reflect.TypeOf(*want.Comparison)) {
 		w, g := reflect.ValueOf(*want.Comparison).Field(i), reflect.ValueOf(*got.Comparison).Field(i)
-		expect.That(t, !w.IsZero(), "the sample has no %s: nobody would notice if the file lost it", field.Name)
+		expect.That(t, !w.IsZero(), "the sample has no %s: no test would notice if the file lost it", field.Name)
 		expect.That(t, reflect.DeepEqual(w.Interface(), g.Interface()), "%s changed on its way through the file", field.Name)
 	}
 	expect.That(t, reflect.DeepEqual(want.Verdicts, got.Verdicts), "the verdicts computed from the file are others than those of the comparison")
@@ -86,7 +86,7 @@ func TestReadRefusesWhatIsNoReport(t *testing.T) {
 	}
 }
 
-func TestTrialsStaySmallInTheJSONFile(t *testing.T) {
+func TestJSONFileKeepsTrialsSmall(t *testing.T) {
 	r, files := judgedSample(), sampleFiles()
 	const most = 350_000
 	size := len(files[JSONFile]) / len(r.Trials)
@@ -131,7 +131,7 @@ func TestPageRefersToNothingOutside(t *testing.T) {
 // withoutCharts is the page without the library, whose code has all kinds of strings.
 func withoutCharts(page string) string { return strings.Replace(page, chartsScript, "", 1) }
 
-func TestHostileNamesStayText(t *testing.T) {
+func TestPageShowsHostileNamesAsText(t *testing.T) {
 	hostile := `</script><script>alert("x")</script><img src=x onerror=alert(1)>|*_` + "`"
 	c := sample()
 	c.Scenarios[2].Title, c.Scenarios[2].About = hostile, hostile
@@ -164,7 +164,7 @@ func TestBrokenNamesLimitsAndTrialsThatFailed(t *testing.T) {
 	}
 }
 
-func TestAFailedTrialIsInNoFigure(t *testing.T) {
+func TestFiguresLeaveOutAFailedTrial(t *testing.T) {
 	c := sample()
 	want := judgedSample().figures("leader-killed")
 	c.Trials = slices.DeleteFunc(c.Trials, func(tr trial.Trial) bool { return tr.Scenario != "leader-killed" })
@@ -192,7 +192,7 @@ func TestSummaryFitsTheTerminalAndSaysWhereTheFilesAre(t *testing.T) {
 	}
 }
 
-func TestMissingModesAndTrialsLeaveAReportThatCanBeWritten(t *testing.T) {
+func TestWriteNeedsNeitherBothModesNorTrials(t *testing.T) {
 	cases := []struct {
 		name string
 		keep func(trial.Trial) bool
@@ -210,7 +210,7 @@ func TestMissingModesAndTrialsLeaveAReportThatCanBeWritten(t *testing.T) {
 	}
 }
 
-func TestNumbersAreShownWithUnitsThatSuitThem(t *testing.T) {
+func TestFiguresAreShownWithUnitsThatSuitThem(t *testing.T) {
 	cases := []struct {
 		got, want string
 	}{
@@ -263,7 +263,7 @@ func (f rawFile) number(scenario, mode string) int {
 	return slices.IndexFunc(f.Comparison.Trials, func(t rawTrial) bool { return t.Scenario == scenario && t.Mode == mode })
 }
 
-func TestPublishedNumbersCanBeComputedFromTheRawFiles(t *testing.T) {
+func TestFiguresThatArePublishedFollowFromTheRawFiles(t *testing.T) {
 	files := sampleFiles()
 	var raw rawFile
 	need.OK(t, json.Unmarshal([]byte(files[JSONFile]), &raw))
@@ -402,7 +402,7 @@ func sample() *trial.Comparison {
 	return c
 }
 
-// judgedSample is the sample's report, made once. Nobody changes it.
+// judgedSample is the sample's report, made once. No test changes it.
 var judgedSample = sync.OnceValue(func() *Report { return New(sample()) })
 
 // sketch makes one trial up.
@@ -410,14 +410,14 @@ type sketch struct {
 	*rand.Rand
 	t        *trial.Trial
 	from, to trial.Micros // of the fault; both 0: none
-	quiet    trial.Micros // until when nobody answers in mode cp, from the fault's begin on
+	quiet    trial.Micros // until when no node responds in mode cp, from the fault's begin on
 	healed   trial.Micros
 }
 
 func newSketch(name string, mode scenario.Mode, round int) *sketch {
 	s := &sketch{Rand: rand.New(rand.NewPCG(uint64(len(name))<<8|uint64(len(mode)+int(mode[0])), uint64(round)))}
 	s.t = &trial.Trial{
-		Scenario: name, Mode: mode, Round: round, Seed: 7, Length: sampleLength, Settled: 19 * second,
+		Scenario: name, Mode: mode, Round: round, Seed: 7, Length: sampleLength, Ended: 19 * second,
 		Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}, {Name: "node2", Datacenter: "dc1"}, {Name: "node3", Datacenter: "dc1"}},
 	}
 	switch name {
@@ -587,7 +587,7 @@ func (s *sketch) arrival(w update, node int) trial.Micros {
 }
 
 func (s *sketch) lists() {
-	for at := trial.Micros(0); at < s.t.Settled; at += second / 10 {
+	for at := trial.Micros(0); at < s.t.Ended; at += second / 10 {
 		for node := range s.t.Nodes {
 			s.t.Lists = append(s.t.Lists, s.list(node, at+trial.Micros(node)*1000))
 		}
@@ -665,11 +665,11 @@ func (s *sketch) departures() {
 	for i := range 30 {
 		last := 3*second + trial.Micros(s.IntN(1_000_000))
 		for node := range s.t.Nodes {
-			gone := last + 3*second + trial.Micros(s.IntN(1_200_000))
+			unlisted := last + 3*second + trial.Micros(s.IntN(1_200_000))
 			if s.cp() {
-				gone += 2 * second
+				unlisted += 2 * second
 			}
-			s.t.Departures = append(s.t.Departures, trial.Departure{ID: fmt.Sprintf("instance-%d", i), Last: last, Node: node, Gone: gone})
+			s.t.Departures = append(s.t.Departures, trial.Departure{ID: fmt.Sprintf("instance-%d", i), Last: last, Node: node, Gone: unlisted})
 		}
 	}
 }
@@ -679,7 +679,7 @@ func (s *sketch) servers() {
 	if s.cp() {
 		s.leaders()
 	}
-	for at := trial.Micros(-second); at < s.t.Settled; at += second {
+	for at := trial.Micros(-second); at < s.t.Ended; at += second {
 		for node := range s.t.Nodes {
 			passed := float64(at+second) / float64(second)
 			if !s.cp() {
@@ -734,7 +734,7 @@ func (s *sketch) ending() {
 }
 
 // A node answered an old version after a newer one had been acknowledged, while a cancel was under way.
-func TestWhatNoCopyExplainsIsShownCallByCall(t *testing.T) {
+func TestCounterexampleIsShownCallByCall(t *testing.T) {
 	call := func(client int, action trial.Action, version int64, outcome trial.Outcome, called, returned trial.Micros) trial.Call {
 		return trial.Call{Key: "own-1", Client: client, Node: client % 2, Action: action, Version: version, Outcome: outcome, Called: called, Returned: returned}
 	}

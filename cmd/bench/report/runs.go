@@ -264,7 +264,7 @@ func (w view) stale() (share, oldest perRound) {
 // A gap of two bins may be one call that came late.
 const shortGap = 0.2
 
-// gap says for how long nobody got an answer.
+// gap says for how long no client got an answer.
 func (w view) gap() string {
 	write := w.each(func(s verdict.Side) float64 { return s.Writes.LongestGap })
 	read := w.each(func(s verdict.Side) float64 { return s.Reads.LongestGap })

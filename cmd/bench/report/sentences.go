@@ -13,8 +13,7 @@ import (
 )
 
 // sentences say in words what happened in a scenario, from its verdicts: the faults, what each mode did with
-// them, how long it took, what was lost. One sentence each, the most important first. What was not measured is not
-// spoken of.
+// them, how long it took, what was lost. One sentence each, the most important first. What was not measured is not mentioned.
 func (r *Report) sentences(name string) []string {
 	s := r.scenario(name)
 	cp, ap := r.runs(name, scenario.CP), r.runs(name, scenario.AP)
@@ -345,7 +344,7 @@ func (f faultOf) count() float64 {
 	return counts.median()
 }
 
-// whom is who was struck, with the verb: "node2 was", "both followers were".
+// whom is the struck nodes, with the verb: "node2 was", "both followers were".
 func (f faultOf) whom() string {
 	same := !slices.ContainsFunc(f.injected, func(i trial.Fault) bool { return !slices.Equal(i.Nodes, f.injected[0].Nodes) })
 	nodes := float64(len(f.injected[0].Nodes))
@@ -408,18 +407,18 @@ func (f faultOf) stopped(m runs) []string {
 	if share, ok := m.side(f.number, true).share(writes); ok && !share.whole() {
 		clauses = append(clauses, "answered "+share.show(showShare)+" of the writes of clients connected there")
 	}
-	return append(clauses, f.elected(m), m.healed(f.number, f.end()))
+	return append(clauses, f.elected(m), m.healed(f.number, f.endText()))
 }
 
-// end is what ends a fault of processes.
-func (f faultOf) end() string {
+// endText is what ends a fault of processes.
+func (f faultOf) endText() string {
 	if f.Kind == scenario.Pause {
 		return "the pause"
 	}
 	return "the restart"
 }
 
-// elected says who was elected, if that is of interest: somebody was, or the leader was struck.
+// elected says which leaders were elected, if that is of interest: there was an election, or the leader was struck.
 func (f faultOf) elected(m runs) string {
 	if m.most(func(v *verdict.Verdict) int { return v.Elections }) == 0 && f.Nodes != "leader" {
 		return ""
@@ -439,20 +438,20 @@ func (f faultOf) slowed(m runs) []string {
 }
 
 func (f faultOf) died(m runs) []string {
-	gone := m.each(func(o run) float64 { return float64(o.verdict.Removal.Count) })
+	removed := m.each(func(o run) float64 { return float64(o.verdict.Removal.Count) })
 	never := m.each(func(o run) float64 { return float64(o.verdict.Removal.Never) })
 	slowest := m.each(func(o run) float64 { return o.verdict.Removal.Max })
 	var clauses []string
 	switch {
-	case len(gone) == 0 || gone.zero() && never.zero():
+	case len(removed) == 0 || removed.zero() && never.zero():
 		return nil
 	case never.zero():
 		clauses = append(clauses, fmt.Sprintf("listed %s longer than %s after the last heartbeat", f.none(), slowest.show(showSeconds)))
-	case gone.zero():
+	case removed.zero():
 		clauses = append(clauses, "listed "+f.every()+" until the end"+f.withheld())
 	default:
 		clauses = append(clauses,
-			fmt.Sprintf("listed %s of them for up to %s after the last heartbeat", gone.show(showCount), slowest.show(showSeconds)),
+			fmt.Sprintf("listed %s of them for up to %s after the last heartbeat", removed.show(showCount), slowest.show(showSeconds)),
 			fmt.Sprintf("%s of them until the end%s", never.show(showCount), f.withheld()))
 	}
 	return append(clauses, m.spared())

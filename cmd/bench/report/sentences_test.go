@@ -192,8 +192,8 @@ func TestSentencesOfFaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, injected := fault(c.fault, c.nodes, c.count)
-			told := story{scenario: s, injected: injected, cp: []verdict.Verdict{c.cp}, ap: []verdict.Verdict{c.ap}}
-			same(t, told.report().sentences("story"), c.want)
+			tale := story{scenario: s, injected: injected, cp: []verdict.Verdict{c.cp}, ap: []verdict.Verdict{c.ap}}
+			same(t, tale.report().sentences("story"), c.want)
 		})
 	}
 }
@@ -215,11 +215,11 @@ func same(t *testing.T, got, want []string) {
 
 func TestSentencesOfAStorm(t *testing.T) {
 	s := scenario.Scenario{Storms: []scenario.Storm{{For: scenario.Moment{Percent: 40}, Load: map[string]float64{"reads": 1500, "deltas": 200}}}}
-	told := story{scenario: s,
+	tale := story{scenario: s,
 		cp: []verdict.Verdict{{Storms: []verdict.Side{{Reads: done(1500, 0), Staleness: stale(0, 0)}}}},
 		ap: []verdict.Verdict{{Storms: []verdict.Side{{Reads: done(1200, 300), Staleness: stale(1, 0.2)}}}},
 	}
-	same(t, told.report().sentences("story"), []string{
+	same(t, tale.report().sentences("story"), []string{
 		"In the 4 s of the storm (200 deltas per second and 1,500 reads per second), CP answered all 1,500 reads per second, 99 % within 2 ms, and gave no stale answer; " +
 			"AP answered 80.0 % of 1,500 reads per second, 99 % within 2 ms, and gave 1.0 % of its answers on watched keys stale, by up to 200 ms.",
 		fine,
@@ -234,8 +234,8 @@ func TestSentencesOfCalmRoundsGiveTheRange(t *testing.T) {
 		v.History = verdict.History{Result: verdict.OK, Keys: 18, Calls: 1000}
 		return v
 	}
-	told := story{cp: []verdict.Verdict{round(0.005, 0.2), round(0.007, 0.2), round(0.006, 0.2)}}
-	same(t, told.report().sentences("story"), []string{
+	tale := story{cp: []verdict.Verdict{round(0.005, 0.2), round(0.007, 0.2), round(0.006, 0.2)}}
+	same(t, tale.report().sentences("story"), []string{
 		"While nothing failed, CP answered all 300 writes per second, 99 % within 6 ms (5 ms to 7 ms), and all 175 reads per second, 99 % within 2 ms.",
 		"CP showed 99 % of the registrations at other nodes to reads at once and in lists within 200 ms.",
 		"CP gave no stale answer.",
@@ -245,8 +245,8 @@ func TestSentencesOfCalmRoundsGiveTheRange(t *testing.T) {
 }
 
 func TestSentencesOfCost(t *testing.T) {
-	told := story{ap: []verdict.Verdict{{Cost: verdict.Cost{CPUPerRenewals: 0.12, BytesPerRenewals: 300e3, DiskPerRenewals: 2e6, MemoryPerInstances: 4e6}}}}
-	same(t, told.report().sentences("story"), []string{
+	tale := story{ap: []verdict.Verdict{{Cost: verdict.Cost{CPUPerRenewals: 0.12, BytesPerRenewals: 300e3, DiskPerRenewals: 2e6, MemoryPerInstances: 4e6}}}}
+	same(t, tale.report().sentences("story"), []string{
 		"For 1,000 renewals AP needed 120 ms of CPU on all nodes, sent 300 kB between them, and wrote 2 MB to their disks.",
 		"For 1,000 instances AP needed 4 MB of memory on each node.",
 		"Nothing was lost in AP, and nothing came back that had been canceled.",
@@ -266,7 +266,7 @@ func TestSentencesSayWhatIsBad(t *testing.T) {
 			[]string{"Whether CP was linearizable is undecided: the checker ran out of time.", fine}},
 		{"nodes that differ", verdict.Verdict{}, verdict.Verdict{Converged: verdict.Convergence{Result: verdict.Violated, Text: "of own-1, node1 holds version 2"}},
 			[]string{"AP did not converge by the rule: of own-1, node1 holds version 2.", fine}},
-		{"convergence that nobody knows", verdict.Verdict{}, verdict.Verdict{Converged: verdict.Convergence{Result: verdict.Undecided, Text: "2 of 3 nodes could be asked at the end"}},
+		{"convergence that is not known", verdict.Verdict{}, verdict.Verdict{Converged: verdict.Convergence{Result: verdict.Undecided, Text: "2 of 3 nodes could be asked at the end"}},
 			[]string{"Whether AP converged is undecided: 2 of 3 nodes could be asked at the end.", fine}},
 		{"losses of one mode", verdict.Verdict{}, verdict.Verdict{Lost: []string{"a"}, Revived: []string{"b", "c"}, Converged: verdict.Convergence{Lost: []string{"own-1", "own-2"}}},
 			[]string{"AP lost 1 instance, lost 2 updates, and listed 2 canceled instances again; nothing was lost in CP."}},
@@ -292,7 +292,7 @@ func TestSentencesWithoutTrialsAreNone(t *testing.T) {
 	same(t, story{scenario: s}.report().sentences("story"), nil)
 }
 
-func TestWords(t *testing.T) {
+func TestSentencesUseTheWordsForNumbersAndSpans(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{amount(0, "write"), "no write"},
 		{amount(1, "write"), "1 write"},
@@ -390,7 +390,7 @@ func TestTradeOffsWithoutDataAreLeftOut(t *testing.T) {
 	}
 	table := story{cp: []verdict.Verdict{{}}}.report().tradeOffs()
 	for _, o := range table {
-		expect.That(t, o.CP != "–" || o.AP != "–", "%q is asked, and nobody answers", o.Question)
+		expect.That(t, o.CP != "–" || o.AP != "–", "%q is asked, and no mode answers", o.Question)
 	}
 	expect.That(t, !slices.ContainsFunc(table, func(o tradeOff) bool { return o.Question == "CPU of all nodes for 1,000 renewals" }),
 		"there is a line of a cost that is not known")

@@ -16,8 +16,8 @@ import (
 // title is that of all forms of the report.
 const title = "CP against AP: what each mode does with the same faults"
 
-// lookedFor says what two rows of the trade-offs count, and what they leave out.
-const lookedFor = `"Lost" and "revived" are counted after the load, when heartbeats have gone on until everything acknowledged is listed, or time is up: a client whose heartbeat is answered 404 registers again, and what it restores is not lost in the end. A loss on the way is therefore not in that row; watched keys show it. In mode ap with data.sync: interval, the default, a kill of all nodes at once loses up to data.sync-interval of changes, a kill of some nodes nothing that another has heard of; with data.sync: always a change is on the disk of the node that answered before the answer. Mode cp answers when a majority has it on disk, and loses nothing.`
+// countedAtTheEnd says what two rows of the trade-offs count, and what they leave out.
+const countedAtTheEnd = `"Lost" and "revived" are counted after the load, when heartbeats have gone on until everything acknowledged is listed, or time is up: a client whose heartbeat is answered 404 registers again, and what it restores is not lost in the end. A loss on the way is therefore not in that row; watched keys show it. In mode ap with data.sync: interval, the default, a kill of all nodes at once loses up to data.sync-interval of changes, a kill of some nodes nothing that another has heard of; with data.sync: always a change is on the disk of the node that answered before the answer. Mode cp answers when a majority has it on disk, and loses nothing.`
 
 func (r *Report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
@@ -33,7 +33,7 @@ func (r *Report) writeMarkdown(w io.Writer) error {
 	for _, t := range r.tradeOffs() {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", inMarkdown(t.Question), marked(t.CP, t.Better == string(scenario.CP)), marked(t.AP, t.Better == string(scenario.AP)))
 	}
-	fmt.Fprintf(&b, "\nThe better one is in bold, where one is better.\n\n**What is looked for, and when.** %s\n", inMarkdown(lookedFor))
+	fmt.Fprintf(&b, "\nThe better one is in bold, where one is better.\n\n**What is looked for, and when.** %s\n", inMarkdown(countedAtTheEnd))
 	for _, s := range r.ran() {
 		r.scenarioMarkdown(&b, s)
 	}

@@ -98,10 +98,10 @@ func TestParseNamesWhatIsWrongAndWhere(t *testing.T) {
 		{"storm without an end", "storms:\n- {at: 1s, load: {reads: 5}}", "storms[0].for: is missing"},
 		{"overlapping storms", "storms:\n- {at: 10%, for: 4s, load: {reads: 5}}\n- {at: 5s, for: 1s, load: {reads: 5}}", "x.yaml:4: storms[1]: overlaps storms[0]"},
 		{"unknown kind", "faults:\n- {at: 1s, for: 1s, kind: explode}", `x.yaml:3: faults[0].kind: is "explode"; want one of cut-link, die,`},
-		{"nobody to kill", "faults:\n- {at: 1s, for: 1s, kind: kill}", "faults[0].nodes: is missing; want the nodes that it strikes"},
+		{"no node to kill", "faults:\n- {at: 1s, for: 1s, kind: kill}", "faults[0].nodes: is missing; want the nodes that it strikes"},
 		{"nodes that die", "faults:\n- {at: 1s, kind: die, instances: 1, nodes: all}", "faults[0].nodes: is given, but die has none"},
 		{"a node that is not there", "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: node4}", `faults[0].nodes: "node4" selects no node; want leader, follower`},
-		{"everybody isolated", "faults:\n- {at: 1s, for: 1s, kind: isolate, nodes: all}", "faults[0].nodes: are all nodes"},
+		{"all nodes isolated", "faults:\n- {at: 1s, for: 1s, kind: isolate, nodes: all}", "faults[0].nodes: are all nodes"},
 		{"a cut with one datacenter", "faults:\n- {at: 1s, for: 1s, kind: cut-link}", "faults[0].kind: cuts datacenters off from each other, but there is one; want datacenters: 2"},
 		{"death with an end", "faults:\n- {at: 1s, for: 1s, kind: die, instances: 1}", "faults[0].for: is given, but die has none"},
 		{"no end", "faults:\n- {at: 1s, kind: pause, nodes: all}", "faults[0].for: is missing"},
@@ -161,7 +161,7 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "mine.yaml:2: rounds:"), "ReadFile of a wrong file = %v, want file and line", err)
 }
 
-func TestScenariosAreTheSameThroughJSON(t *testing.T) {
+func TestScenariosSurviveJSON(t *testing.T) {
 	s := need.Got(Parse("everything.yaml", []byte(everything)))(t)
 	sameThroughJSON(t, s)
 }
@@ -221,7 +221,7 @@ func TestSelectRefusesWhatIsNoNode(t *testing.T) {
 	}
 }
 
-func TestShare(t *testing.T) {
+func TestShareReadsNumbersAndPercentages(t *testing.T) {
 	for _, tt := range []struct {
 		which string
 		of    int

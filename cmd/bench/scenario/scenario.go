@@ -1,5 +1,7 @@
-// Package scenario says what a comparison does to a cluster: a load, and faults at their times. A scenario
-// is a small YAML file (docs/scenarios.md); those that come with the program are in scenarios/.
+// Package scenario describes what a comparison does to a cluster: a load, and faults at their times. A scenario is a
+// small YAML file (docs/scenarios.md); those that come with the program are in scenarios/. The package carries nothing
+// out. Its files: scenario.go has the types, parse.go the reading of files, checks.go what values are allowed,
+// select.go what selectors of nodes and shares of instances mean, and the built-in scenarios.
 package scenario
 
 import (
@@ -77,8 +79,8 @@ const (
 	Flap     Kind = "flap"      // instances cancel and register again, once a second each
 )
 
-// Fault is one fault: one kind, whom it strikes, and when. Of the faults of processes (kill, restart, pause), of
-// links (isolate, cut-link) and of disks each, one ends before the next begins.
+// Fault is one fault: its kind, which nodes or instances it strikes, and when. Of the faults of processes (kill,
+// restart, pause), of links (isolate, cut-link) and of disks each, one ends before the next begins.
 type Fault struct {
 	At    Moment `yaml:"at" json:"at"`
 	For   Moment `yaml:"for" json:"for"` // 0: it has no end (die)
@@ -101,7 +103,7 @@ type Limits struct {
 	FalseEvictions *int     `yaml:"false-evictions" json:"false_evictions,omitempty"`
 	Removal        *Span    `yaml:"removal" json:"removal,omitempty"` // from a dead instance's last heartbeat until no node lists it, p99
 	// MayLose: what was acknowledged by a node just before it was killed may be lost, or revived if it was a
-	// cancel. Mode ap writes and tells after it has answered, unless data.sync is always.
+	// cancel. Mode ap writes to its disk and replicates after it has answered, unless data.sync is always.
 	MayLose bool `yaml:"may-lose" json:"may_lose,omitempty"`
 }
 

@@ -23,18 +23,18 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-func TestThePageShowsTheExampleFile(t *testing.T) {
+func TestScenarioPageShowsTheExampleFile(t *testing.T) {
 	example := need.Got(os.ReadFile(pages + "scenarios/example.yaml"))(t)
 	expect.That(t, strings.Contains(page(t), "```yaml\n"+string(example)+"```\n"), "docs/scenarios.md does not show docs/scenarios/example.yaml as it is")
 }
 
-func TestTheExampleFileIsAScenario(t *testing.T) {
+func TestScenarioOfTheExampleFileIsValid(t *testing.T) {
 	s := need.Got(ReadFile(pages + "scenarios/example.yaml"))(t)
 	expect.That(t, s.Length.Duration() == 8*time.Second && len(s.Faults) != 0 && len(s.Storms) != 0 && len(s.Limits) == 2,
 		"the example is %+v; want 8 s with a storm, a fault and limits of both modes", s)
 }
 
-func TestTheExamplesOfFaultsAreFaults(t *testing.T) {
+func TestFaultExamplesOfThePageAreFaults(t *testing.T) {
 	shown := regexp.MustCompile("`({at: .*})` \\|").FindAllStringSubmatch(page(t), -1)
 	need.That(t, len(shown) == len(kinds), "%d examples, want one of each of the %d kinds", len(shown), len(kinds))
 	seen := make(map[Kind]bool)
@@ -49,7 +49,7 @@ func TestTheExamplesOfFaultsAreFaults(t *testing.T) {
 	expect.That(t, len(seen) == len(kinds), "examples of %v only, want one of each kind", seen)
 }
 
-func TestThePageShowsEveryKeyWithItsDefault(t *testing.T) {
+func TestScenarioPageShowsEveryKeyWithItsDefault(t *testing.T) {
 	text, fresh := page(t), defaults()
 	for _, tt := range []struct {
 		values any
@@ -71,7 +71,7 @@ func TestThePageShowsEveryKeyWithItsDefault(t *testing.T) {
 	}
 }
 
-func TestThePageShowsEveryBuiltinScenario(t *testing.T) {
+func TestScenarioPageShowsEveryBuiltinScenario(t *testing.T) {
 	text := page(t)
 	for _, s := range builtins(t) {
 		row := fmt.Sprintf("| [`%s`](../cmd/bench/scenario/scenarios/%s.yaml) | %s |\n", s.Name, s.Name, s.About)
@@ -85,7 +85,7 @@ func builtins(t *testing.T) []Scenario {
 	return all
 }
 
-func TestEveryFileIsABuiltinScenarioOfItsName(t *testing.T) {
+func TestBuiltinScenariosAreTheFilesOfTheirNames(t *testing.T) {
 	entries := need.Got(files.ReadDir("scenarios"))(t)
 	all := builtins(t)
 	for _, entry := range entries {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestWhatATrialHasThousandsOfIsAnArray(t *testing.T) {
+func TestEncodingOfFrequentRecordsIsAnArray(t *testing.T) {
 	cases := []struct {
 		name  string
 		value any
@@ -36,7 +36,7 @@ func TestWhatATrialHasThousandsOfIsAnArray(t *testing.T) {
 	}
 }
 
-func TestEveryActionAndOutcomeSurvivesItsLetter(t *testing.T) {
+func TestEncodingKeepsEveryActionAndOutcome(t *testing.T) {
 	for _, action := range []Action{Write, Remove, Look} {
 		for _, outcome := range []Outcome{Done, NotFound, Refused, Unreached, Unknown} {
 			want := Call{Key: "k", Action: action, Outcome: outcome}
@@ -48,7 +48,7 @@ func TestEveryActionAndOutcomeSurvivesItsLetter(t *testing.T) {
 	}
 }
 
-func TestAnArrayOfAnotherLengthIsRefused(t *testing.T) {
+func TestDecodingRefusesAnArrayOfAnotherLength(t *testing.T) {
 	for _, text := range []string{`["k",1,2]`, `["k",1,2,"l",3,"d",4,5,6]`} {
 		err := json.Unmarshal([]byte(text), new(Call))
 		expect.That(t, err != nil && strings.Contains(err.Error(), "not 8"), "%s: %v, want an error that says how many values a call has", text, err)

@@ -1,6 +1,6 @@
 // Package trial is what a comparison has measured: one scenario, in one mode, once, is a trial. It holds
 // raw observations only; every figure and sentence of a report is computed from them (package verdict),
-// so that anybody can compute them again from the file.
+// so that they can be computed again from the file.
 package trial
 
 import (
@@ -41,8 +41,8 @@ type Comparison struct {
 	Trials    []Trial             `json:"trials"`    // in the order in which they ran
 }
 
-// Machine describes where figures come from, as far as it explains them. What would tell whose machine it
-// is stays out.
+// Machine describes where figures come from, as far as it explains them. Nothing that names the machine or its owner is
+// in it.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
@@ -78,7 +78,7 @@ type Trial struct {
 	Round    int           `json:"round"` // from 1
 	Seed     uint64        `json:"seed"`
 	Length   Micros        `json:"length_us"`  // of the load; observations go on until the end
-	Settled  Micros        `json:"settled_us"` // when the observations ended
+	Ended    Micros        `json:"settled_us"` // when the observations ended
 	Nodes    []Node        `json:"nodes"`      // numbered by their place in this list
 	Failed   string        `json:"failed"`     // why the trial could not be completed; empty: it was
 
@@ -92,7 +92,7 @@ type Trial struct {
 	Leaders    []Leader      `json:"leaders"`    // whenever what a node says of its leader changed; mode cp
 	Replicator []Replication `json:"replicator"` // every second, per node that sends
 	Usage      []Usage       `json:"usage"`      // every second, per node
-	Ending     []Ending      `json:"ending"`     // per node, when all had settled or time was up
+	Ending     []Ending      `json:"ending"`     // per node, when all nodes agreed or time was up
 }
 
 // NodeName is what a node is called, by its number.
@@ -142,7 +142,7 @@ func (o Operation) Writes() bool { return o == Heartbeat || o == Register || o =
 // Outcome is how a call ended.
 type Outcome string
 
-// The outcomes. Of all but Unknown it is certain whether the call took effect.
+// The outcomes. For all but Unknown it is certain whether the call took effect.
 const (
 	Done      Outcome = "done"
 	NotFound  Outcome = "not found" // 404: answered, about an instance that is not registered
@@ -344,7 +344,7 @@ type Departure struct {
 	Gone     Micros `json:"gone_us"` // the asking of the first list without it; -1: it was listed until the end
 }
 
-// Eviction is one that a node's watch told.
+// Eviction is an eviction that a node's watch reported.
 type Eviction struct {
 	At    Micros `json:"at_us"`
 	Node  int    `json:"node"`
@@ -388,7 +388,7 @@ type Usage struct {
 	Renewals  int64  `json:"renewals"`  // heartbeats answered by the whole cluster until then
 }
 
-// Ending is what one node held when all had settled.
+// Ending is what one node held at the end, when all nodes agreed or time was up.
 type Ending struct {
 	Node   int              `json:"node"`
 	Failed string           `json:"failed,omitempty"` // why it could not be asked
@@ -400,7 +400,7 @@ type Ending struct {
 	Dead    []string `json:"dead"`
 }
 
-// What a trial has thousands of is an array in JSON, without the names of its fields: a comparison's file would be
+// Records that a trial has thousands of are arrays in JSON, without the names of their fields: a comparison's file would be
 // three times as large with them. The order of the fields is given with each MarshalJSON.
 
 // The letters of outcomes are those of Bin's fields.

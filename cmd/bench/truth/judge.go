@@ -17,16 +17,16 @@ type look struct {
 
 // ghost reports whether the instance should not be listed, but is.
 func (r *record) ghost(l look) bool {
-	return l.listed && (r.deadFor(0, l.asked) || r.gone(l))
+	return l.listed && (r.deadFor(0, l.asked) || r.certainlyAbsent(l))
 }
 
-// gone reports whether it is certain that the instance was canceled when the list was asked for, and not registered
-// again until it was answered.
-func (r *record) gone(l look) bool {
+// certainlyAbsent reports whether the instance had certainly been canceled when the list was asked for, and was not
+// registered again until the list was answered.
+func (r *record) certainlyAbsent(l look) bool {
 	return r.fate == absent && !r.since.After(l.asked) && !r.underWay(false, l.answered)
 }
 
-// deadFor reports whether the instance had been dead for so long.
+// deadFor reports whether the instance had been dead for at least d at a time.
 func (r *record) deadFor(d time.Duration, at time.Time) bool {
 	return !r.died.IsZero() && at.Sub(r.died) >= d
 }
@@ -53,23 +53,25 @@ func (r *record) acknowledged(until time.Time) int64 {
 }
 
 // revived reports whether the instance is listed after its cancel, and no registration explains it.
-func (r *record) revived(l look) bool { return l.listed && r.gone(l) && !r.explains(l.version) }
+func (r *record) revived(l look) bool {
+	return l.listed && r.certainlyAbsent(l) && !r.explains(l.version)
+}
 
-// explains reports whether the version may be the late work of a registration whose outcome nobody knows: the
-// client gave it up, but it waits in front of a server that stalls.
+// explains reports whether the version may come from a late registration of unknown outcome: its client has given it
+// up, but it still waits in front of a server that stalls.
 func (r *record) explains(version int64) bool {
 	return slices.ContainsFunc(r.open, func(w write) bool {
 		return !w.cancel && (version == 0 || w.version == version)
 	})
 }
 
-// mayBeGone reports whether its absence may be the late work of a cancel whose outcome nobody knows.
-func (r *record) mayBeGone() bool {
+// mayBeCanceled reports whether the instance may be absent because of a late cancel of unknown outcome.
+func (r *record) mayBeCanceled() bool {
 	return slices.ContainsFunc(r.open, func(w write) bool { return w.cancel })
 }
 
 // unhealed reports whether the list is wrong about what was acknowledged at the mark. What the client has undone since
-// is judged no more.
+// is not judged.
 func (r *record) unhealed(l look) bool {
 	switch r.marked.fate {
 	case present:
@@ -81,12 +83,12 @@ func (r *record) unhealed(l look) bool {
 	return false
 }
 
-// follow notes a look for the departures, and reports whether the node lists the instance again after it had
-// stopped: once, however long it goes on.
+// follow records a look for the departures, and reports whether the node lists the instance again after it had stopped:
+// once for each return, however long it lasts.
 func (r *record) follow(l look) (back bool) {
 	r.seen = grown(r.seen, l.node)
 	r.seen[l.node] = r.seen[l.node] || l.listed
-	// A version that the node never listed before is late, and no return.
+	// A version that the node never listed before comes late, and is no return.
 	r.newest = grown(r.newest, l.node)
 	known := l.version <= r.newest[l.node]
 	r.newest[l.node] = max(r.newest[l.node], l.version)
@@ -100,15 +102,15 @@ func (r *record) follow(l look) (back bool) {
 	if l.asked.Before(d.from) {
 		return false
 	}
-	back = l.listed && node.away && known && r.revived(l)
-	node.away = node.listed && !l.listed
-	if node.away && node.gone.IsZero() {
-		node.gone = l.asked
+	back = l.listed && node.unlisted && known && r.revived(l)
+	node.unlisted = node.listed && !l.listed
+	if node.unlisted && node.firstWithout.IsZero() {
+		node.firstWithout = l.asked
 	}
 	return back
 }
 
-// grown is a list that has an element i.
+// grown is the list, extended by zero values to have an element i.
 func grown[T any](list []T, i int) []T {
 	for len(list) <= i {
 		var zero T
@@ -117,20 +119,20 @@ func grown[T any](list []T, i int) []T {
 	return list
 }
 
-// tell appends what each node did of each departure of an instance.
-func (r *record) tell(all []trial.Departure, id string, began time.Time) []trial.Departure {
+// appendDepartures appends what each node did of each departure of an instance.
+func (r *record) appendDepartures(all []trial.Departure, id string, began time.Time) []trial.Departure {
 	for _, d := range r.departures {
 		excused := d.over || r.underWay(false, time.Time{})
 		for node, f := range d.nodes {
-			stays := f.gone.IsZero()
+			stays := f.firstWithout.IsZero()
 			if !f.listed || stays && excused {
 				continue
 			}
-			told := trial.Departure{ID: id, Canceled: d.canceled, Last: trial.Since(began, d.last), Node: node, Gone: -1}
+			departure := trial.Departure{ID: id, Canceled: d.canceled, Last: trial.Since(began, d.last), Node: node, Gone: -1}
 			if !stays {
-				told.Gone = trial.Since(began, f.gone)
+				departure.Gone = trial.Since(began, f.firstWithout)
 			}
-			all = append(all, told)
+			all = append(all, departure)
 		}
 	}
 	return all

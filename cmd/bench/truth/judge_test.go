@@ -13,7 +13,7 @@ var began = time.Unix(1767225600, 0)
 
 func ms(n int) time.Time { return began.Add(time.Duration(n) * time.Millisecond) }
 
-// step is one thing that a client of the instance "a" notes.
+// step is one thing that is recorded of the instance "a".
 type step func(*Book)
 
 func registering(version int64, at int) step {
@@ -41,10 +41,10 @@ func marking() step { return func(b *Book) { b.Mark() } }
 
 // judging lets a node list the instance in a version; -1: not at all.
 func judging(node int, version int64, asked, answered int) step {
-	return func(b *Book) { judge(b, node, version, asked, answered) }
+	return func(b *Book) { judgeList(b, node, version, asked, answered) }
 }
 
-func judge(b *Book, node int, version int64, asked, answered int) trial.List {
+func judgeList(b *Book, node int, version int64, asked, answered int) trial.List {
 	return b.Judge(node, listing(version), ms(asked), ms(answered))
 }
 
@@ -87,11 +87,11 @@ func figures(l trial.List) []string {
 // lives is an instance registered at 10 ms, in version 1.
 var lives = []step{registering(1, 9), registered(1, 10)}
 
-// after is what follows that.
+// after is lives and what follows.
 func after(steps ...step) []step { return append(append([]step{}, lives...), steps...) }
 
-// gone is an instance that was canceled at 30 ms.
-func gone(steps ...step) []step {
+// afterCancel is an instance that was canceled at 30 ms.
+func afterCancel(steps ...step) []step {
 	return after(append([]step{canceling(2, 20), canceled(2, 30)}, steps...)...)
 }
 
@@ -100,7 +100,7 @@ func changedAndGone(steps ...step) []step {
 	return after(append([]step{registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)}, steps...)...)
 }
 
-func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
+func TestJudgeGoesByWhatIsCertain(t *testing.T) {
 	const absent = -1
 	for _, c := range []struct {
 		name            string
@@ -109,7 +109,7 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 		asked, answered int
 		want            []string
 	}{
-		{"an instance that nobody registered", nil, 7, 50, 51, nil},
+		{"an instance that was never registered", nil, 7, 50, 51, nil},
 		{"registered", lives, 1, 50, 51, nil},
 		{"registered, in a document without versions", lives, 0, 50, 51, nil},
 		{"registered, but not listed", lives, absent, 50, 51, []string{missing}},
@@ -132,20 +132,20 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 		{"cancel not done", after(canceling(2, 20), notDone(2)), absent, 50, 51, []string{missing}},
 		{"cancel not done at the second try", after(canceling(2, 20), canceling(2, 30), notDone(2)), absent, 50, 51, nil},
 		{"cancel done at the second try", after(canceling(2, 20), canceling(2, 30), canceled(2, 31)), 1, 50, 51, []string{ghost}},
-		{"canceled", gone(), absent, 50, 51, nil},
-		{"canceled, but listed", gone(), 1, 50, 51, []string{ghost}},
+		{"canceled", afterCancel(), absent, 50, 51, nil},
+		{"canceled, but listed", afterCancel(), 1, 50, 51, []string{ghost}},
 		{"canceled, but listed in an older version", after(registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)), 1, 50, 51, []string{ghost}},
-		{"canceled while the list was under way", gone(), 1, 29, 51, nil},
-		{"canceled, and being registered again", gone(registering(3, 40)), 3, 50, 51, nil},
-		{"canceled, and registered again after the answer", gone(registering(3, 52)), 1, 50, 51, []string{ghost}},
-		{"canceled, and registered again", gone(registering(3, 40), registered(3, 45)), absent, 50, 51, []string{missing}},
-		{"canceled, and registered again, in the old version", gone(registering(3, 40), registered(3, 45)), 1, 50, 51, []string{behind}},
+		{"canceled while the list was under way", afterCancel(), 1, 29, 51, nil},
+		{"canceled, and being registered again", afterCancel(registering(3, 40)), 3, 50, 51, nil},
+		{"canceled, and registered again after the answer", afterCancel(registering(3, 52)), 1, 50, 51, []string{ghost}},
+		{"canceled, and registered again", afterCancel(registering(3, 40), registered(3, 45)), absent, 50, 51, []string{missing}},
+		{"canceled, and registered again, in the old version", afterCancel(registering(3, 40), registered(3, 45)), 1, 50, 51, []string{behind}},
 
 		{"cancel of unknown outcome, then registered", after(canceling(2, 20), registering(3, 40), registered(3, 45)), absent, 50, 51, []string{missing}},
 		{"cancel of unknown outcome, then registered while the list was under way", after(canceling(2, 20), registering(3, 40), registered(3, 45)), absent, 44, 51, nil},
 		{"registration of unknown outcome, then canceled", []step{registering(1, 9), canceling(2, 20), canceled(2, 30)}, 1, 50, 51, []string{ghost}},
 
-		{"registering again, after a heartbeat that nobody knew", after(registering(2, 21)), absent, 50, 51, []string{missing}},
+		{"registering again, after a heartbeat that was answered 404", after(registering(2, 21)), absent, 50, 51, []string{missing}},
 
 		{"dead", after(died(20)), 1, 50, 51, []string{ghost}},
 		{"dead, and not listed", after(died(20)), absent, 50, 51, nil},
@@ -167,33 +167,33 @@ func TestAListIsJudgedByWhatIsCertain(t *testing.T) {
 		{"dead when marked, then registered again", after(died(20), marking(), registering(2, 30), registered(2, 40)), absent, 50, 51, []string{missing}},
 		{"marked while its cancel was under way, then registered again", after(canceling(2, 20), marking(), registering(3, 40), registered(3, 41)), absent, 50, 51, []string{missing}},
 		{"marked while its cancel was under way", after(canceling(2, 20), marking()), absent, 50, 51, nil},
-		{"its cancel marked, but listed", gone(marking()), 1, 50, 51, []string{ghost, unhealed}},
-		{"its cancel marked while it was being registered again, then canceled", gone(registering(3, 31), marking(), canceling(4, 40), canceled(4, 41)), 1, 50, 51, []string{ghost}},
-		{"its cancel marked, then registered and canceled again", gone(marking(), registering(3, 31), registered(3, 32), canceling(4, 40), canceled(4, 41)), 1, 50, 51, []string{ghost}},
-		{"its cancel marked, then registered again", gone(marking(), registering(3, 40), registered(3, 45)), 3, 50, 51, nil},
+		{"its cancel marked, but listed", afterCancel(marking()), 1, 50, 51, []string{ghost, unhealed}},
+		{"its cancel marked while it was being registered again, then canceled", afterCancel(registering(3, 31), marking(), canceling(4, 40), canceled(4, 41)), 1, 50, 51, []string{ghost}},
+		{"its cancel marked, then registered and canceled again", afterCancel(marking(), registering(3, 31), registered(3, 32), canceling(4, 40), canceled(4, 41)), 1, 50, 51, []string{ghost}},
+		{"its cancel marked, then registered again", afterCancel(marking(), registering(3, 40), registered(3, 45)), 3, 50, 51, nil},
 		{"dead when marked", after(died(20), marking()), 1, 50, 51, []string{ghost}},
 
-		{"listed again after its cancel", gone(judging(1, 1, 31, 32), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost, back}},
+		{"listed again after its cancel", afterCancel(judging(1, 1, 31, 32), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost, back}},
 		{"listed after its cancel for the first time in a version from before it", changedAndGone(judging(1, 1, 13, 14), judging(1, absent, 40, 41)), 2, 50, 51, []string{ghost}},
 		{"listed again after its cancel in such a version", changedAndGone(judging(1, 1, 13, 14), judging(1, absent, 40, 41), judging(1, 2, 42, 43), judging(1, absent, 44, 45)), 2, 50, 51, []string{ghost, back}},
-		{"never not listed after its cancel", gone(judging(1, 1, 31, 32)), 1, 50, 51, []string{ghost}},
-		{"not listed by another node", gone(judging(0, 1, 31, 32), judging(0, absent, 40, 41)), 1, 50, 51, []string{ghost}},
-		{"listed for the first time after its cancel", gone(judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
-		{"listed again, told before", gone(judging(1, 1, 31, 32), judging(1, absent, 40, 41), judging(1, 1, 42, 43)), 1, 50, 51, []string{ghost}},
+		{"never not listed after its cancel", afterCancel(judging(1, 1, 31, 32)), 1, 50, 51, []string{ghost}},
+		{"not listed by another node", afterCancel(judging(0, 1, 31, 32), judging(0, absent, 40, 41)), 1, 50, 51, []string{ghost}},
+		{"listed for the first time after its cancel", afterCancel(judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
+		{"listed again, told before", afterCancel(judging(1, 1, 31, 32), judging(1, absent, 40, 41), judging(1, 1, 42, 43)), 1, 50, 51, []string{ghost}},
 		{"listed again, registered by a write of unknown outcome", after(registering(2, 11), judging(1, 1, 12, 13), canceling(3, 20), canceled(3, 30), judging(1, absent, 40, 41)), 2, 50, 51, []string{ghost}},
 		{"listed again after its death", after(judging(1, 1, 15, 16), died(20), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			expect.Deep(t, figures(judge(bookOf(c.steps...), 1, c.listed, c.asked, c.answered)), c.want, "a list with version %d is judged", c.listed)
+			expect.Deep(t, figures(judgeList(bookOf(c.steps...), 1, c.listed, c.asked, c.answered)), c.want, "a list with version %d is judged", c.listed)
 		})
 	}
 }
 
-func TestAListIsCountedAsItIs(t *testing.T) {
+func TestJudgeCountsAListAsItIs(t *testing.T) {
 	expect.Deep(t, new(Book).Judge(2, Listing{"x": 0, "y": 3}, ms(1), ms(2)), (trial.List{Node: 2, Listed: 2}), "judged as")
 }
 
-func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
+func TestAliveMeansRegisteredAndSendingHeartbeats(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		steps []step
@@ -205,7 +205,7 @@ func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
 		{"forgotten, and being registered again", after(registering(2, 21)), true},
 		{"being canceled", after(canceling(2, 20)), false},
 		{"not canceled after all", after(canceling(2, 20), notDone(2)), true},
-		{"canceled", gone(), false},
+		{"canceled", afterCancel(), false},
 		{"dead", after(died(20)), false},
 		{"registered by a call that was under way when it died", []step{registering(1, 9), died(10), registered(1, 11)}, false},
 		{"returned", after(died(20), registering(2, 30), registered(2, 40)), true},
@@ -218,7 +218,7 @@ func TestAliveAreThoseThatAreRegisteredAndSendHeartbeats(t *testing.T) {
 	}
 }
 
-func TestTheEndForgivesWhatMayBeLateWork(t *testing.T) {
+func TestEndForgivesWhatMayBeLateWork(t *testing.T) {
 	const (
 		absent = -1
 		lease  = 20 * time.Millisecond
@@ -233,7 +233,7 @@ func TestTheEndForgivesWhatMayBeLateWork(t *testing.T) {
 		{"lost", lives, absent, missing},
 		{"lost, after a cancel that was not done", after(canceling(2, 20), notDone(2), registering(3, 30), registered(3, 31)), absent, missing},
 		{"not listed, after a cancel of unknown outcome", after(canceling(2, 20), registering(3, 30), registered(3, 31)), absent, ""},
-		{"revived", gone(), 1, back},
+		{"revived", afterCancel(), 1, back},
 		{"listed in a version of unknown outcome", after(registering(2, 11), canceling(3, 20), canceled(3, 30)), 2, ""},
 		{"listed in another version than that", after(registering(2, 11), canceling(3, 20), canceled(3, 30)), 1, back},
 		{"dead for less than its lease", after(died(81)), 1, ""},
@@ -253,14 +253,14 @@ func TestTheEndForgivesWhatMayBeLateWork(t *testing.T) {
 	}
 }
 
-func TestDeparturesAreToldOfEveryNodeThatListed(t *testing.T) {
+func TestDeparturesAreOfEveryNodeThatListed(t *testing.T) {
 	const absent = -1
 	for _, c := range []struct {
 		name  string
 		steps []step
 		want  []trial.Departure
 	}{
-		{"nobody went", lives, nil},
+		{"no instance departed", lives, nil},
 		{
 			"canceled",
 			after(judging(0, 1, 15, 16), canceling(2, 20), judging(0, absent, 25, 26), canceled(2, 30), judging(0, 1, 35, 36), judging(0, absent, 45, 46), judging(0, absent, 55, 56)),
@@ -279,10 +279,10 @@ func TestDeparturesAreToldOfEveryNodeThatListed(t *testing.T) {
 		{"a node that never listed it", after(judging(0, absent, 15, 16), canceling(2, 20), canceled(2, 30), judging(0, absent, 35, 36)), nil},
 		{
 			"registered again",
-			gone(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)),
+			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)),
 			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
 		},
-		{"canceled while the list was under way", gone(judging(0, 1, 15, 16), judging(0, absent, 29, 31), judging(0, absent, 45, 46)), []trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}}},
+		{"canceled while the list was under way", afterCancel(judging(0, 1, 15, 16), judging(0, absent, 29, 31), judging(0, absent, 45, 46)), []trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}}},
 		{
 			"registered by a call that was under way when it died",
 			after(judging(0, 1, 15, 16), registering(2, 19), died(20), registered(2, 21), judging(0, absent, 45, 46)),
@@ -291,19 +291,19 @@ func TestDeparturesAreToldOfEveryNodeThatListed(t *testing.T) {
 		{"dead, and about to return", after(judging(0, 1, 15, 16), died(20), registering(2, 30), judging(0, absent, 45, 46)), nil},
 		{
 			"gone, registered again and dead before it was listed",
-			gone(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), died(52), judging(0, absent, 55, 56)),
+			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), died(52), judging(0, absent, 55, 56)),
 			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
 		},
-		{"registered again before it was gone", gone(judging(0, 1, 35, 36), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)), nil},
-		{"perhaps registered again before it was gone", gone(judging(0, 1, 35, 36), registering(3, 50), judging(0, 3, 55, 56)), nil},
+		{"registered again before it was gone", afterCancel(judging(0, 1, 35, 36), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)), nil},
+		{"perhaps registered again before it was gone", afterCancel(judging(0, 1, 35, 36), registering(3, 50), judging(0, 3, 55, 56)), nil},
 		{
 			"gone twice",
-			gone(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56), died(60), judging(0, absent, 65, 66)),
+			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56), died(60), judging(0, absent, 65, 66)),
 			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 51_000, Node: 0, Gone: 65_000}},
 		},
 		{
 			"died after its cancel",
-			gone(judging(0, 1, 35, 36), died(40), judging(0, absent, 45, 46)),
+			afterCancel(judging(0, 1, 35, 36), died(40), judging(0, absent, 45, 46)),
 			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
 		},
 	} {
@@ -313,7 +313,7 @@ func TestDeparturesAreToldOfEveryNodeThatListed(t *testing.T) {
 	}
 }
 
-func TestWritesOfUnknownOutcomeAreNotKeptForEver(t *testing.T) {
+func TestBookKeepsNoWriteOfUnknownOutcomeForEver(t *testing.T) {
 	b := new(Book)
 	for version := range int64(10 * mostOpen) {
 		b.Registering("a", version, ms(int(version)))
@@ -322,7 +322,7 @@ func TestWritesOfUnknownOutcomeAreNotKeptForEver(t *testing.T) {
 	expect.That(t, got <= mostOpen, "%d writes are kept, want at most %d", got, mostOpen)
 }
 
-func TestOldAcknowledgementsAreForgotten(t *testing.T) {
+func TestBookForgetsOldAcknowledgements(t *testing.T) {
 	b := new(Book)
 	for version := range int64(100) {
 		b.Registering("a", version, ms(int(version)*1000))

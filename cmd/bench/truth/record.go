@@ -9,17 +9,17 @@ import (
 type fate uint8
 
 const (
-	unsettled fate = iota // nothing is certain
+	uncertain fate = iota // nothing is certain
 	present
 	absent
 )
 
-// write is one that has begun and was not acknowledged.
+// write is a write that has begun and was not acknowledged.
 type write struct {
 	version   int64
 	cancel    bool
 	at        time.Time // of its begin
-	overtaken bool      // one that began later was acknowledged
+	overtaken bool      // a write that began later was acknowledged
 }
 
 // ack is an acknowledged registration.
@@ -39,12 +39,12 @@ const (
 // record is what is known of one instance.
 type record struct {
 	fate   fate
-	since  time.Time // fate is certain from then on
+	since  time.Time // fate has been certain since then
 	acks   []ack     // ascending in version and time
 	open   []write   // in the order of their begin
 	died   time.Time // zero: it lives
 	last   time.Time // acknowledged heartbeat or registration
-	seen   []bool    // by node: it was listed since it last departed
+	seen   []bool    // by node: it has been listed since it last departed
 	newest []int64   // by node: the newest version that it listed
 	begun  writes
 	marked mark
@@ -55,8 +55,8 @@ type record struct {
 // writes counts writes that began.
 type writes struct{ registrations, cancels int }
 
-// begin notes a write that is about to be sent.
-func (r *record) begin(w write) {
+// beginWrite records a write that is about to be sent.
+func (r *record) beginWrite(w write) {
 	if len(r.open) == mostOpen {
 		r.open = slices.Delete(r.open, 0, 1)
 	}
@@ -69,20 +69,21 @@ func (r *record) begin(w write) {
 	r.revive()
 }
 
-// revive lets a dead instance live again. Whether it was removed meanwhile is for its servers to know.
+// revive lets a dead instance live again. Only the servers know whether they removed it meanwhile.
 func (r *record) revive() {
 	if r.died.IsZero() {
 		return
 	}
 	r.died = time.Time{}
-	r.fate = unsettled
+	r.fate = uncertain
 	r.stay()
 }
 
-// registered notes an acknowledgement. Those of several writers may come in another order than their versions.
+// registered records an acknowledged registration. Acknowledgements of several writers may come in another order than
+// their versions.
 func (r *record) registered(version int64, at time.Time) {
-	r.settle(present, version, at)
-	r.heard(at)
+	r.acknowledge(present, version, at)
+	r.updateLast(at)
 	if r.died.IsZero() {
 		r.stay()
 	}
@@ -96,13 +97,13 @@ func (r *record) registered(version int64, at time.Time) {
 }
 
 func (r *record) canceled(version int64, at time.Time) {
-	r.settle(absent, version, at)
+	r.acknowledge(absent, version, at)
 	r.depart(&departure{canceled: true, from: at, last: at})
 }
 
-// settle makes the acknowledged write the last certain one. If nothing that began before could have undone what was
-// certain, that has been so all the time.
-func (r *record) settle(to fate, version int64, at time.Time) {
+// acknowledge makes an acknowledged write the last certain one. A fate stays certain since its earlier time if the
+// write confirms it and no write that began before could have changed it.
+func (r *record) acknowledge(to fate, version int64, at time.Time) {
 	cancel := to == absent
 	own := slices.IndexFunc(r.open, func(w write) bool { return w.cancel == cancel && w.version == version })
 	before := r.open
@@ -122,16 +123,16 @@ func (r *record) settle(to fate, version int64, at time.Time) {
 	}
 }
 
-// withdraw takes a write back that has not happened. If it was noted twice, because an earlier try has got no answer,
-// that one stays.
+// withdraw removes a write that has not happened. If the write was recorded twice, because an earlier try got no
+// response, the earlier record stays.
 func (r *record) withdraw(version int64) {
 	if i := slices.IndexFunc(r.open, func(w write) bool { return w.version == version }); i >= 0 {
 		r.open = slices.Delete(r.open, i, i+1)
 	}
 }
 
-// heard notes a sign of life.
-func (r *record) heard(at time.Time) {
+// updateLast records a sign of life: an acknowledged heartbeat or registration.
+func (r *record) updateLast(at time.Time) {
 	if at.After(r.last) {
 		r.last = at
 	}
@@ -145,7 +146,7 @@ func (r *record) die(at time.Time) {
 		return
 	}
 	r.died = at
-	r.marked = mark{} // its lease is all that is left of it
+	r.marked = mark{} // no mark is kept of the dead: nodes may list it until its lease ends
 	if !r.last.IsZero() {
 		r.depart(&departure{from: at, last: r.last})
 	}
@@ -185,20 +186,20 @@ func (r *record) mark() {
 	}
 }
 
-// departure is how one instance went, once.
+// departure is one death or cancel of an instance, and when each node stopped listing it.
 type departure struct {
 	canceled bool
 	from     time.Time // of its death, or of the cancel's acknowledgement
 	last     time.Time // trial.Departure.Last
 	over     bool      // the instance was registered again
-	nodes    []farewell
+	nodes    []delisting
 }
 
-// farewell is how one node stopped listing the instance.
-type farewell struct {
-	listed bool      // at some time
-	gone   time.Time // asking of the first list without it; zero: there was none
-	away   bool      // the last list was without it
+// delisting is how one node stopped listing the instance.
+type delisting struct {
+	listed       bool      // at some time
+	firstWithout time.Time // asking of the first list without it; zero: there was none
+	unlisted     bool      // the last list was without it
 }
 
 // departing is the departure that goes on; nil: there is none.
@@ -215,7 +216,7 @@ func (r *record) depart(d *departure) {
 		return
 	}
 	for _, listed := range r.seen {
-		d.nodes = append(d.nodes, farewell{listed: listed})
+		d.nodes = append(d.nodes, delisting{listed: listed})
 	}
 	r.departures = append(r.departures, d)
 }

@@ -1,8 +1,9 @@
-// Package truth keeps what the clients of a trial know for certain: which instances they registered, which
-// they canceled, and which died. Lists that nodes answer are judged by it. It never asks a server.
+// Package truth keeps what the clients of a trial know for certain: which instances they registered, which they
+// canceled, and which died. The lists of nodes are judged by it. It never asks a server. Its files: truth.go has the
+// book, record.go what is known of one instance, judge.go how a list is compared with it.
 //
-// Between the begin of a write and its acknowledgement either is right, the state before and the one after. A
-// write that is never acknowledged leaves it so until a later one on its instance is.
+// Between the begin of a write and its acknowledgement both states are right, the one before and the one after. They
+// stay so after a write that is never acknowledged, until a later write on its instance is.
 package truth
 
 import (
@@ -17,57 +18,57 @@ import (
 // Book is what is known of all instances. Its zero value is empty. Safe for concurrent use. Times are those
 // of the clients' process; a version orders the writes on one instance.
 //
-// What begins must be noted before it is sent, and what was acknowledged after that, or lists are judged too
-// harshly.
+// The begin of a write must be recorded before the write is sent, and its acknowledgement after it came, or lists are
+// judged too harshly.
 type Book struct {
 	mu      sync.Mutex
 	records map[string]*record
 	marked  time.Time
 }
 
-// Registering notes that a registration is about to be sent: from now on the instance may be listed, in
+// Registering records that a registration is about to be sent: from now on the instance may be listed, in
 // this version.
 func (b *Book) Registering(id string, version int64, at time.Time) {
-	b.note(id, func(r *record) { r.begin(write{version: version, at: at}) })
+	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at}) })
 }
 
-// Registered notes that a registration was acknowledged.
+// Registered records that a registration was acknowledged.
 func (b *Book) Registered(id string, version int64, at time.Time) {
-	b.note(id, func(r *record) { r.registered(version, at) })
+	b.update(id, func(r *record) { r.registered(version, at) })
 }
 
-// Canceling notes that a cancel is about to be sent: from now on the instance may be missing.
+// Canceling records that a cancel is about to be sent: from now on the instance may be missing.
 func (b *Book) Canceling(id string, version int64, at time.Time) {
-	b.note(id, func(r *record) { r.begin(write{version: version, at: at, cancel: true}) })
+	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at, cancel: true}) })
 }
 
-// Canceled notes that a cancel was acknowledged.
+// Canceled records that a cancel was acknowledged.
 func (b *Book) Canceled(id string, version int64, at time.Time) {
-	b.note(id, func(r *record) { r.canceled(version, at) })
+	b.update(id, func(r *record) { r.canceled(version, at) })
 }
 
-// NotDone notes that the write of a version, a registration or a cancel, certainly took no effect and never
-// will: nobody took it, or it was refused. What was certain before it is certain again. A write that was sent several
-// times is noted as often: each try that got no answer may still take effect.
+// NotDone records that the write of a version, a registration or a cancel, certainly took no effect and never will: no
+// node took it, or it was refused. What was certain before it is certain again. A write that was sent several times is
+// recorded as often: each try that got no response may still take effect.
 func (b *Book) NotDone(id string, version int64) {
-	b.note(id, func(r *record) { r.withdraw(version) })
+	b.update(id, func(r *record) { r.withdraw(version) })
 }
 
-// Renewed notes that a heartbeat was acknowledged. One that was answered 404 is not noted: the instance is missing somewhere
-// and its client registers it again, but the client has done nothing that could excuse a server.
+// Renewed records that a heartbeat was acknowledged. A heartbeat that was answered 404 is not recorded: the instance is
+// missing somewhere and its client registers it again, but the client has done nothing that could excuse a server.
 func (b *Book) Renewed(id string, at time.Time) {
-	b.note(id, func(r *record) { r.heard(at) })
+	b.update(id, func(r *record) { r.updateLast(at) })
 }
 
-// Died notes that the client of an instance sends nothing any more. From now on it counts as a ghost wherever
-// it is listed, though its lease goes on for a while: so long do clients call what does not answer. If it
-// is registered again later, it lives again.
+// Died records that the client of an instance sends nothing any more. From now on it counts as a ghost wherever it is
+// listed, though its lease lasts a while longer: until then clients call an instance that does not respond. An instance
+// that is registered again later lives again.
 func (b *Book) Died(id string, at time.Time) {
-	b.note(id, func(r *record) { r.die(at) })
+	b.update(id, func(r *record) { r.die(at) })
 }
 
-// note changes the record of an instance.
-func (b *Book) note(id string, change func(*record)) {
+// update changes the record of an instance.
+func (b *Book) update(id string, change func(*record)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.records[id]
@@ -102,7 +103,7 @@ func (b *Book) Expected() int {
 	return n
 }
 
-// Mark notes what is acknowledged now. The Unhealed of later judgements counts by the last mark.
+// Mark records what is acknowledged now. The Unhealed of later judgements counts by the last mark.
 func (b *Book) Mark() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,12 +120,12 @@ func (b *Book) Marked() time.Time {
 	return b.marked
 }
 
-// Listing is a list that a node answered: versions by instance id (0: the document has none).
+// Listing is the list of a node: versions by instance id (0: the document has none).
 type Listing map[string]int64
 
 // Judge fills in the figures of a list that was asked for and answered at the given times (the times of the
 // result are the caller's to fill in); node says whose list it is, because Back and Departures compare it with
-// the node's earlier ones. What changed between the two times counts as right either way. The lists of one
+// the node's earlier ones. A change between the two times is right either way. The lists of one
 // node come in the order in which they were asked for.
 func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) trial.List {
 	b.mu.Lock()
@@ -154,20 +155,20 @@ func count(is bool) int {
 
 // Departures lists, for every instance that died or was canceled and every node that listed it, when it
 // was gone from that node's lists; sorted by id, in the order of their times, by node. began is the begin of the
-// trial. A node that still listed an instance when it was registered again says nothing, and is left out.
+// trial. A node that still listed an instance when it was registered again is left out.
 func (b *Book) Departures(began time.Time) []trial.Departure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []trial.Departure
 	for _, id := range slices.Sorted(maps.Keys(b.records)) {
-		all = b.records[id].tell(all, id, began)
+		all = b.records[id].appendDepartures(all, id, began)
 	}
 	return all
 }
 
-// End compares a node's last list, fetched when all had settled, with what is known; at is when it was asked
-// for. An instance that died less than lease ago is no error either way. Nor is one that may be the late work
-// of a write whose outcome nobody knows. The ids are sorted.
+// End compares a node's last list, fetched when the nodes agreed or time was up, with what is known; at is when it was
+// asked for. An instance that died less than lease ago is no error either way. Nor is a difference that a late write of
+// unknown outcome may have made. The ids are sorted.
 func (b *Book) End(listed Listing, at time.Time, lease time.Duration) (missing, revived, dead []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +177,7 @@ func (b *Book) End(listed Listing, at time.Time, lease time.Duration) (missing, 
 		version, is := listed[id]
 		l := look{listed: is, version: version, asked: at, answered: at}
 		switch {
-		case r.missing(l) && !r.mayBeGone():
+		case r.missing(l) && !r.mayBeCanceled():
 			missing = append(missing, id)
 		case r.revived(l):
 			revived = append(revived, id)

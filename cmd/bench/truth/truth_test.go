@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestManyClientsNoteWhileListsAreJudged(t *testing.T) {
+func TestBookIsWrittenByManyClientsWhileListsAreJudged(t *testing.T) {
 	const clients, each = 8, 50
 	b := new(Book)
 	var all sync.WaitGroup
@@ -40,7 +40,7 @@ func TestManyClientsNoteWhileListsAreJudged(t *testing.T) {
 	expect.That(t, got == clients*each, "%d instances are expected, want %d", got, clients*each)
 }
 
-func BenchmarkAListOfTenThousandIsJudged(b *testing.B) {
+func BenchmarkJudgeListOf10k(b *testing.B) {
 	var book Book
 	listed := make(Listing)
 	for i := range 10_000 {
@@ -60,16 +60,16 @@ type call struct {
 	version int64
 	cancel  bool
 	applied bool
-	lost    bool // its client has given up, and will not know
+	lost    bool // its client has given up, and never gets the response
 }
 
-// look at the model that is under way.
+// modelLook is a list of the model under way.
 type modelLook struct {
-	asked time.Time
-	taken Listing // nil: not yet
+	asked  time.Time
+	copied Listing // nil: not yet
 }
 
-// model is a server that does what it is told at one moment between the call and the answer, and its clients. Each
+// model is a server that performs each call at one moment between its begin and its response, and the server's clients. Each
 // instance has one client, which sends one call after the other.
 type model struct {
 	book     Book
@@ -106,7 +106,7 @@ func (m *model) draw(t *rapid.T, fits func(*call) bool) *call {
 	return rapid.SampledFrom(all).Draw(t, "call")
 }
 
-func (m *model) begin(t *rapid.T) {
+func (m *model) beginCall(t *rapid.T) {
 	id := rapid.SampledFrom(modelIDs).Draw(t, "id")
 	if c := m.calls[id]; c != nil && !c.lost {
 		t.Skip("its client is busy")
@@ -117,7 +117,7 @@ func (m *model) begin(t *rapid.T) {
 	m.send(id, rapid.Bool().Draw(t, "cancel"))
 }
 
-// send begins a call. One that was given up and has not happened never will.
+// send begins a call. An earlier call that was given up and has not happened never will.
 func (m *model) send(id string, cancel bool) *call {
 	m.versions++
 	c := &call{id: id, version: m.versions, cancel: cancel}
@@ -191,7 +191,7 @@ func (m *model) restart(t *rapid.T) {
 		m.send(id, false)
 		return
 	}
-	t.Skip("nobody is dead")
+	t.Skip("no instance is dead")
 }
 
 func (m *model) evict(t *rapid.T) {
@@ -199,7 +199,7 @@ func (m *model) evict(t *rapid.T) {
 		delete(m.listed, id)
 		return
 	}
-	t.Skip("nobody is dead")
+	t.Skip("no instance is dead")
 }
 
 func (m *model) ask(t *rapid.T) {
@@ -209,31 +209,31 @@ func (m *model) ask(t *rapid.T) {
 	}
 }
 
-func (m *model) take(*rapid.T) {
+func (m *model) copyLists(*rapid.T) {
 	for _, l := range m.looks {
-		if l.taken == nil {
-			l.taken = maps.Clone(m.listed)
+		if l.copied == nil {
+			l.copied = maps.Clone(m.listed)
 		}
 	}
 }
 
-// answer judges a list. Of ghosts there are only the dead.
-func (m *model) answer(t *rapid.T) {
+// judgeList judges a list. Of ghosts there are only the dead.
+func (m *model) judgeList(t *rapid.T) {
 	node := rapid.IntRange(0, 1).Draw(t, "node")
 	l := m.looks[node]
-	if l == nil || l.taken == nil {
+	if l == nil || l.copied == nil {
 		t.Skip("no list is ready")
 	}
 	delete(m.looks, node)
-	got := m.book.Judge(node, l.taken, l.asked, m.now)
+	got := m.book.Judge(node, l.copied, l.asked, m.now)
 	ghosts := 0
 	for id, died := range m.dead {
-		if _, listed := l.taken[id]; listed && !died.After(l.asked) {
+		if _, listed := l.copied[id]; listed && !died.After(l.asked) {
 			ghosts++
 		}
 	}
 	need.That(t, got.Ghosts == ghosts && got.Missing == 0 && got.Behind == 0 && got.Unhealed == 0 && got.Back == nil,
-		"the list %v of a server that is right is judged %+v, want %d ghosts and nothing else", l.taken, got, ghosts)
+		"the list %v of a server that is right is judged %+v, want %d ghosts and nothing else", l.copied, got, ghosts)
 }
 
 func (m *model) mark(*rapid.T) { m.book.Mark() }
@@ -247,13 +247,13 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		}
 	}
 	return map[string]func(*rapid.T){
-		"begin": timed(m.begin), "apply": timed(m.apply), "acknowledge": timed(m.acknowledge), "refuse": timed(m.refuse),
+		"begin": timed(m.beginCall), "apply": timed(m.apply), "acknowledge": timed(m.acknowledge), "refuse": timed(m.refuse),
 		"lose": timed(m.lose), "renew": timed(m.renew), "die": timed(m.die), "restart": timed(m.restart), "evict": timed(m.evict),
-		"ask": timed(m.ask), "take": timed(m.take), "answer": timed(m.answer), "mark": timed(m.mark),
+		"ask": timed(m.ask), "take": timed(m.copyLists), "answer": timed(m.judgeList), "mark": timed(m.mark),
 	}
 }
 
-func TestAConsistentServerIsNeverBlamed(t *testing.T) {
+func TestJudgeNeverBlamesAConsistentServer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
 		t.Repeat(m.actions())
@@ -262,7 +262,7 @@ func TestAConsistentServerIsNeverBlamed(t *testing.T) {
 	})
 }
 
-func TestAServerThatLagsIsBlamedForOneWriteAfterItsAcknowledgement(t *testing.T) {
+func TestJudgeBlamesALaggingServerForOneWriteAfterItsAcknowledgement(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel()
 		t.Repeat(m.actions())
@@ -277,7 +277,7 @@ func TestAServerThatLagsIsBlamedForOneWriteAfterItsAcknowledgement(t *testing.T)
 			}
 		}
 		if len(idle) == 0 {
-			t.Skip("nobody can write")
+			t.Skip("no instance can write")
 		}
 		id := rapid.SampledFrom(idle).Draw(t, "writer")
 		_, listed := m.listed[id]

@@ -68,10 +68,10 @@ func (b buckets) add(from trial.Bin) {
 	}
 }
 
-// gaps finds the time in which nobody got an answer, by bins. It begins with the first bin in which a call was due and
-// no answer came, whenever the call was due that it answers, and ends with the last bin before the next
-// answer in which a call was due or waited for that answer. A bin in which nothing was due, and nobody waited,
-// neither begins nor ends it.
+// gaps finds the times in which no client got an answer, by bins. It begins with the first bin in which a call was due
+// and no answer came, whenever the call was due that it answers, and ends with the last bin before the next answer in
+// which a call was due or waited for that answer. A bin in which no call was due and none waited neither begins nor
+// ends a gap.
 //
 // So a server that lets its clients wait for 2 s and then answers all of them has a gap of 2 s, though every call
 // succeeded. An answer counts as of the middle of the bin in which its call was due, plus the latency.
@@ -191,9 +191,9 @@ func stretchOf(f trial.Fault, length trial.Micros) stretch {
 func (s stretch) holds(m trial.Micros) bool { return s.from <= m && m < s.to }
 
 // bin reports whether most of a bin lies in the stretch.
-func (s stretch) bin(b trial.Bin) bool { return s.holds(begin(b) + trial.Of(trial.BinLength)/2) }
+func (s stretch) bin(b trial.Bin) bool { return s.holds(binStart(b) + trial.Of(trial.BinLength)/2) }
 
-func begin(b trial.Bin) trial.Micros { return trial.Micros(b.Number) * trial.Of(trial.BinLength) }
+func binStart(b trial.Bin) trial.Micros { return trial.Micros(b.Number) * trial.Of(trial.BinLength) }
 
 func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Side {
 	length := (during.to - during.from).Seconds()
@@ -212,16 +212,16 @@ func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during s
 	return found
 }
 
-// prompt is the longest latency of calls that nobody kept waiting.
+// prompt is the longest latency of calls that no fault kept waiting.
 const prompt = 20 * time.Millisecond
 
-// inTime counts the answers of a bin that came before the stretch was over, and those that came later, which were kept
-// waiting until then. What was not prompt counts as late unless the bin says that it was not: it may have been due
+// inTime counts the answers of a bin that came before the stretch was over, and those that came later, having waited
+// until then. An answer that was not prompt counts as late unless the bin shows that it was not: it may have been due
 // at the bin's end, and have taken 1 % longer.
 func (s stretch) inTime(b trial.Bin) (inTime, late int) {
 	bin := trial.Of(trial.BinLength)
 	for latency, count := range b.Pairs() {
-		if took := trial.Micros(latency); took > trial.Of(prompt) && begin(b)+bin+took+took/100 > s.to {
+		if took := trial.Micros(latency); took > trial.Of(prompt) && binStart(b)+bin+took+took/100 > s.to {
 			late += count
 		}
 	}
@@ -250,7 +250,7 @@ func noWrites(series []trial.Series, wanted func(trial.Series) bool, during stre
 			if !wanted(s) || !during.bin(b) {
 				continue
 			}
-			end := begin(b) + trial.Of(trial.BinLength)
+			end := binStart(b) + trial.Of(trial.BinLength)
 			due = max(due, end)
 			if inTime, _ := during.inTime(b); inTime > 0 {
 				answered = max(answered, end)
@@ -263,8 +263,8 @@ func noWrites(series []trial.Series, wanted func(trial.Series) bool, during stre
 	return max(answered-during.from, 0).Seconds()
 }
 
-// homesOf finds the home of each client of the history: the node that it asked most before the first fault, or if it
-// asked none then, in the whole trial. Of several the first one.
+// homesOf finds the home of each client of the history: the node that the client called most often before the first
+// fault, or in the whole trial if it called none then; of several the first one.
 func homesOf(t *trial.Trial) map[int]int {
 	calm := func(c trial.Call) bool { return len(t.Faults) == 0 || c.Called < t.Faults[0].From }
 	homes := mostAsked(t.History, always)

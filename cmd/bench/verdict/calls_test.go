@@ -44,7 +44,7 @@ func TestCallsOfAddsBinsOfTheWantedSeries(t *testing.T) {
 	expect.That(t, !ok && v.Reads.Count == 1, "operations are %v with %d reads, want no cancel and 1 read", v.Operations, v.Reads.Count)
 }
 
-func TestNoCallsAreASuccess(t *testing.T) {
+func TestCallsSucceedIfThereAreNone(t *testing.T) {
 	v := Judge(&trial.Trial{Mode: scenario.CP}, scenario.Scenario{})
 	expect.That(t, v.Writes.Success == 1 && v.Writes.LongestGap == 0 && len(v.Broken) == 0,
 		"a trial without calls has success %v, gap %v, broken limits %v; want 1, 0, none", v.Writes.Success, v.Writes.LongestGap, v.Broken)
@@ -134,7 +134,7 @@ func TestSidesAreTheClientsOfStruckNodesAndTheOthers(t *testing.T) {
 		"during the fault there were %d writes and %d looks, want 6 and 2", d.Writes.Count, d.Staleness.Reads)
 }
 
-func TestAnswersAfterTheFaultAreLate(t *testing.T) {
+func TestResponsesAfterTheFaultAreLate(t *testing.T) {
 	trial1 := &trial.Trial{
 		Mode: scenario.CP, Length: 2000 * ms, Nodes: three,
 		Faults: []trial.Fault{{Kind: scenario.Isolate, Nodes: []int{1}, From: 500 * ms, To: 1000 * ms}},

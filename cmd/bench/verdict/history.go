@@ -35,8 +35,8 @@ var register = porcupine.Model{
 	},
 }
 
-// history checks the calls on each watched key, in mode cp. What one datacenter does is no promise to another: each
-// is checked for itself.
+// history checks the calls on each watched key, in mode cp. No promise is made between datacenters: each is checked for
+// itself.
 func history(t *trial.Trial, watched keys) History {
 	h := History{Result: OK, Violated: []string{}}
 	if t.Mode != scenario.CP {
@@ -46,7 +46,7 @@ func history(t *trial.Trial, watched keys) History {
 	for _, name := range watched.names() {
 		h.Keys++
 		for _, dc := range datacenters(t, watched[name]) {
-			calls := told(local(t, watched[name], dc))
+			calls := informative(local(t, watched[name], dc))
 			h.Calls += len(calls)
 			h.check(t, name, calls)
 		}
@@ -83,8 +83,8 @@ func datacenters(t *trial.Trial, calls []trial.Call) []string {
 	return names(found)
 }
 
-// local are the calls on a key as a datacenter must explain them: what was written elsewhere arrives at any time, or
-// never, and what was read elsewhere tells nothing.
+// local are the calls on a key as a datacenter must explain them: writes of other datacenters arrive at any time or
+// never, and their reads do not count.
 func local(t *trial.Trial, calls []trial.Call, dc string) []trial.Call {
 	var found []trial.Call
 	for _, c := range calls {
@@ -107,8 +107,8 @@ func pending(c trial.Call) trial.Call {
 	return c
 }
 
-// told are the calls that say something: those that took effect, may have, or were answered.
-func told(calls []trial.Call) []trial.Call {
+// informative are the calls from which something follows: those that took effect, may have, or were answered.
+func informative(calls []trial.Call) []trial.Call {
 	var found []trial.Call
 	for _, c := range calls {
 		switch {
@@ -123,7 +123,7 @@ func told(calls []trial.Call) []trial.Call {
 	return found
 }
 
-// check asks whether calls on one key, as told returns them, can be explained by a single copy.
+// check asks whether calls on one key, as informative returns them, can be explained by a single copy.
 func check(calls []trial.Call) porcupine.CheckResult {
 	operations, possible := operationsOf(calls)
 	if !possible {
@@ -133,10 +133,10 @@ func check(calls []trial.Call) porcupine.CheckResult {
 }
 
 // operationsOf are the calls on one key for the checker, which searches for long if many calls overlap, and those of
-// unknown outcome overlap all that follow. But each version is written once, and on a key that is never
-// removed versions only grow. So a write of such a key took effect after each look that saw an older version, or
-// nothing, was called; and one of unknown outcome that nobody saw can be left out, because without it all others
-// remain explained. (A removal would tell that it found something.)
+// unknown outcome overlap all that follow. But each version is written once, and on a key that is never removed
+// versions only grow. So a write of such a key took effect after each look that saw an older version, or nothing, was
+// called; and a write of unknown outcome that no look saw can be left out, because without it all others remain
+// explained. (A removal would show that it found something.)
 //
 // It is impossible to explain them if a write must have taken effect after it returned.
 func operationsOf(calls []trial.Call) (operations []porcupine.Operation, possible bool) {
@@ -156,7 +156,7 @@ func operationsOf(calls []trial.Call) (operations []porcupine.Operation, possibl
 	return operations, true
 }
 
-// sights is what the looks of a key tell of its versions.
+// sights is what the looks of a key show of its versions.
 type sights struct {
 	looks   []trial.Call
 	seen    map[int64]bool // the versions that a look saw
@@ -216,7 +216,7 @@ func returns(calls []trial.Call) []int {
 	return found
 }
 
-// prefix are the calls as they were known when that of ends[last] returned. Looks that had not returned say nothing.
+// prefix are the calls as they were known when that of ends[last] returned. Looks that had not returned do not count.
 func prefix(calls []trial.Call, ends []int, last int) []trial.Call {
 	returned := make(map[int]bool)
 	for _, place := range ends[:last+1] {

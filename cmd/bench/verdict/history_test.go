@@ -60,7 +60,7 @@ func TestHistoriesThatASingleCopyExplains(t *testing.T) {
 		{"a write of unknown outcome may happen late", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 9, 10), look(2, 11, 12)}},
 		{"or never", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 9, 10)}},
 		{"a removal of unknown outcome, too", []trial.Call{write(1, 0, 1), of(remove(2, 2, 3), trial.Unknown), look(1, 9, 10), look(0, 11, 12)}},
-		{"a removal may find what nobody knows to be written", []trial.Call{of(write(1, 0, 1), trial.Unknown), remove(2, 4, 5), look(0, 6, 7)}},
+		{"a removal may find a write of unknown outcome", []trial.Call{of(write(1, 0, 1), trial.Unknown), remove(2, 4, 5), look(0, 6, 7)}},
 		{"what was refused did nothing", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), of(remove(3, 4, 5), trial.Unreached), look(1, 6, 7)}},
 		{"a look without an answer tells nothing", []trial.Call{write(1, 0, 1), of(look(7, 2, 3), trial.Unknown), of(look(0, 4, 5), trial.Refused)}},
 	} {
@@ -145,13 +145,13 @@ func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
 	}
 }
 
-func TestModeAPPromisesNoLinearizableHistory(t *testing.T) {
+func TestHistoryNeedNotBeLinearizableInModeAP(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), look(0, 4, 5)}
 	v := Judge(&trial.Trial{Mode: scenario.AP, Nodes: three, History: calls}, scenario.Scenario{})
 	expect.That(t, v.History.Result == Unpromised && v.History.Example == nil, "%+v, want not promised", v.History)
 }
 
-func TestEachDatacenterIsLinearizableForItself(t *testing.T) {
+func TestHistoryIsLinearizableInEachDatacenter(t *testing.T) {
 	abroad := func(c trial.Call) trial.Call {
 		c.Node = 4
 		return c
@@ -167,7 +167,7 @@ func TestEachDatacenterIsLinearizableForItself(t *testing.T) {
 		"a stale answer in the other datacenter:")
 }
 
-func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
+func TestHistoryWithManyWritesOfUnknownOutcomeIsChecked(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1)}
 	for i := range trial.Micros(300) {
 		calls = append(calls, of(write(int64(i)+2, 2+i, 3+i), trial.Unknown))
@@ -175,16 +175,16 @@ func TestManyWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
 			calls = append(calls, look(int64(i)+2, 400+i*10, 401+i*10))
 		}
 	}
-	expect.Equal(t, check(told(calls)), porcupine.Ok, "got")
-	expect.Equal(t, check(told(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "with a stale read")
+	expect.Equal(t, check(informative(calls)), porcupine.Ok, "got")
+	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "with a stale read")
 }
 
-func TestSeenWritesOfUnknownOutcomeDoNotTireTheChecker(t *testing.T) {
+func TestHistoryWithManySeenWritesOfUnknownOutcomeIsChecked(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), remove(2, 2, 3)}
 	for i := range trial.Micros(60) {
 		calls = append(calls, of(write(int64(i)+3, 10+i*10, 11+i*10), trial.Unknown), look(int64(i)+3, 12+i*10, 13+i*10))
 	}
-	expect.Equal(t, check(told(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "got")
+	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "got")
 }
 
 // span is a call of a random history: when it was asked, took effect, and returned.
@@ -324,7 +324,7 @@ func minimal(t *rapid.T, e *Counterexample) {
 	}
 }
 
-func TestNarrowedCallsAreJudgedLikeTheWhole(t *testing.T) {
+func TestHistoryIsJudgedTheSameWhenItIsNarrowed(t *testing.T) {
 	verdicts := make(map[porcupine.CheckResult]int)
 	rapid.Check(t, func(t *rapid.T) {
 		calls := atomic(t)
@@ -333,7 +333,7 @@ func TestNarrowedCallsAreJudgedLikeTheWhole(t *testing.T) {
 				calls[i].Version, calls[i].Outcome = rapid.Int64Range(0, int64(len(calls))).Draw(t, "version"), trial.Done
 			}
 		}
-		calls = told(calls)
+		calls = informative(calls)
 		var whole []porcupine.Operation
 		for _, c := range calls {
 			whole = append(whole, porcupine.Operation{Input: c, Call: int64(c.Called), Return: int64(c.Returned)})

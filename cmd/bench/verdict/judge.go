@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// Judge computes the verdict of a trial of a scenario. It depends on nothing else, but for the patience of the
-// checker of histories (Undecided).
+// Judge computes the verdict of a trial of a scenario. It depends on nothing else, except that the checker of histories
+// may run out of time (Undecided).
 func Judge(t *trial.Trial, s scenario.Scenario) Verdict {
 	answered := t.Length.Seconds()
 	watched := keysOf(t.History)

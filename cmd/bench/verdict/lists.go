@@ -12,8 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// longestStep is how long at most a list stands for the time before it: where none came for longer, nothing is
-// known of the rest.
+// longestStep bounds the time for which a list stands, up to its own: where no list came for longer, the rest counts as
+// nothing.
 const longestStep = time.Second
 
 // byNode are the lists that came, of each node, by the time of asking.
@@ -71,7 +71,7 @@ func nextEnd(faults []trial.Fault, after trial.Micros) trial.Micros {
 }
 
 // healing is when the slowest of the nodes that gave a list after the fault's end, and before until, first lacked
-// nothing, in seconds after the end. -1: one of them, or all, did not.
+// nothing, in seconds after the end. -1: a node, or every node, never did.
 func healing(nodes map[int][]trial.List, end, until trial.Micros) float64 {
 	slowest := trial.Micros(-1)
 	for _, of := range nodes {
@@ -208,28 +208,28 @@ func convergence(t *trial.Trial, watched keys) Convergence {
 		switch versions := versionsOf(asked, key); {
 		case len(slices.Compact(slices.Sorted(slices.Values(versions)))) > 1:
 			c.Differ = append(c.Differ, key)
-			c.say("%s", differing(t, asked, key))
+			c.setText("%s", differing(t, asked, key))
 		case len(asked) > 0 && older(watched[key], versions[0]):
 			c.Lost = append(c.Lost, key)
-			c.say("every node holds %s of %s, though %s", version(versions[0]), key, newestOf(t, watched[key]))
+			c.setText("every node holds %s of %s, though %s", version(versions[0]), key, newestOf(t, watched[key]))
 		}
 	}
 	for _, id := range oneSided(asked) {
 		c.Differ = append(c.Differ, id)
-		c.say("some nodes list the instance %s, others do not", id)
+		c.setText("some nodes list the instance %s, others do not", id)
 	}
 	switch {
 	case len(c.Differ)+len(c.Lost) > 0:
 		c.Result = Violated
 	case len(asked) < max(len(t.Nodes), 1):
 		c.Result = Undecided
-		c.say("%d of %d nodes could be asked at the end", len(asked), len(t.Nodes))
+		c.setText("%d of %d nodes could be asked at the end", len(asked), len(t.Nodes))
 	}
 	return c
 }
 
-// say keeps the first sentence.
-func (c *Convergence) say(format string, args ...any) {
+// setText keeps the first sentence.
+func (c *Convergence) setText(format string, args ...any) {
 	if c.Text == "" {
 		c.Text = fmt.Sprintf(format, args...)
 	}
@@ -280,7 +280,7 @@ func version(v int64) string {
 	return fmt.Sprintf("version %d", v)
 }
 
-// differing says who holds what of a key.
+// differing says which node holds which version of a key.
 func differing(t *trial.Trial, asked []trial.Ending, key string) string {
 	holders := make(map[int64][]string)
 	for _, e := range asked {
@@ -386,7 +386,7 @@ func stale(calls []trial.Call, look trial.Call) (age trial.Micros, behind int) {
 			written = max(written, c.Version)
 		}
 	}
-	if behind == 0 || delayed(calls, look, written) {
+	if behind == 0 || explainedByLateCall(calls, look, written) {
 		return 0, 0
 	}
 	return look.Called - first, behind
@@ -419,10 +419,10 @@ func removes(c, look trial.Call) bool {
 	return c.Action == trial.Remove && (c.Outcome == trial.Done || c.Outcome == trial.Unknown) && c.Called <= look.Returned
 }
 
-// delayed reports whether a look may have seen what a call of unknown outcome did late, after the newest acknowledged
-// version was written (0: it is a removal): a removal; or a registration, where before it the key was removed, because
-// otherwise the newer version stays.
-func delayed(calls []trial.Call, look trial.Call, written int64) bool {
+// explainedByLateCall reports whether a look may have seen what a call of unknown outcome did late, after the newest
+// acknowledged version was written (0: it is a removal): a removal; or a registration, where before it the key was
+// removed, because otherwise the newer version stays.
+func explainedByLateCall(calls []trial.Call, look trial.Call, written int64) bool {
 	absent := sees(look) == 0
 	unknown, removed := false, false
 	for _, c := range calls {
@@ -490,7 +490,7 @@ func elections(t *trial.Trial) int {
 func leaderless(t *trial.Trial) float64 {
 	var longest trial.Micros
 	for _, of := range LeadersByDatacenter(t) {
-		longest = max(longest, without(of, t.Settled))
+		longest = max(longest, without(of, t.Ended))
 	}
 	return longest.Seconds()
 }

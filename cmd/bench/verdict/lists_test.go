@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestInstanceSeconds(t *testing.T) {
+func TestGhostsAndMissingAreInInstanceSeconds(t *testing.T) {
 	list := func(node int, at trial.Micros, ghosts int) trial.List {
 		return trial.List{Node: node, Asked: at * ms, Ghosts: ghosts}
 	}
@@ -87,10 +87,10 @@ func TestVisibilityIsAtOtherNodes(t *testing.T) {
 	got := v.Abroad[trial.ByRead]
 	expect.That(t, got.Count == 1 && got.P50 == 0.005, "abroad %+v, want one of 5 ms", got)
 	_, ok := v.Visibility[trial.ByWatch]
-	expect.That(t, !ok, "there is a spread of a way that nobody looked")
+	expect.That(t, !ok, "there is a spread of a way that was not used")
 }
 
-func TestEndingsAndListsNameInstances(t *testing.T) {
+func TestLostAndRevivedInstancesAreNamed(t *testing.T) {
 	v := Judge(&trial.Trial{
 		Mode:  scenario.AP,
 		Nodes: three,
@@ -127,7 +127,7 @@ func TestElectionsAndLeaderlessTimeAreOfEachDatacenter(t *testing.T) {
 		{"until the end", []trial.Leader{said(0, 0, 0, 1), said(400, 0, -1, 1)}, 0, 0.6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := Judge(&trial.Trial{Mode: scenario.CP, Nodes: six, Leaders: c.said, Settled: 1000 * ms}, scenario.Scenario{})
+			v := Judge(&trial.Trial{Mode: scenario.CP, Nodes: six, Leaders: c.said, Ended: 1000 * ms}, scenario.Scenario{})
 			expect.That(t, v.Elections == c.elections && math.Abs(v.Leaderless-c.leaderless) <= 1e-9,
 				"%d elections and %v s without a leader, want %d and %v s", v.Elections, v.Leaderless, c.elections, c.leaderless)
 		})
@@ -147,7 +147,7 @@ func ends(versions ...int64) []trial.Ending {
 	return found
 }
 
-func TestConvergence(t *testing.T) {
+func TestConvergenceComparesNodesWithEachOtherAndTheRule(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		calls  []trial.Call
@@ -184,7 +184,7 @@ func TestConvergence(t *testing.T) {
 	}
 }
 
-func TestStaleAnswers(t *testing.T) {
+func TestStalenessIsJudgedByEarlierWritesAndLooks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		calls  []trial.Call // the last one is the look
@@ -197,7 +197,7 @@ func TestStaleAnswers(t *testing.T) {
 		{"acknowledged after the call is no older", []trial.Call{write(1, 0, 1), write(2, 2, 8), look(1, 7, 9)}, 0, 0},
 		{"a newer version than the acknowledged ones is fresh", []trial.Call{write(1, 0, 1), write(2, 2, 8), look(2, 4, 5)}, 0, 0},
 		{"what was refused makes nothing old", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), look(1, 4, 5)}, 0, 0},
-		{"what nobody knows neither", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 4, 5)}, 0, 0},
+		{"a newer write of unknown outcome", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 4, 5)}, 0, 0},
 		{"a canceled instance", []trial.Call{write(1, 0, 1), remove(2, 2, 3), look(1, 5, 6)}, 2, 1},
 		{"absent after its cancel", []trial.Call{write(1, 0, 1), remove(2, 2, 3), look(0, 5, 6)}, 0, 0},
 		{"absent while it is canceled", []trial.Call{write(1, 0, 1), remove(2, 2, 9), look(0, 5, 6)}, 0, 0},
@@ -227,7 +227,7 @@ func TestStalenessSumsUpAnsweredLooks(t *testing.T) {
 	expect.Equal(t, got, want, "staleness is")
 }
 
-func TestAgesAreThoseOfAnsweredLooks(t *testing.T) {
+func TestStalenessAgesAreThoseOfAnsweredLooks(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), write(2, 2, 3), look(1, 13, 14), look(2, 15, 16), of(look(1, 21, 22), trial.Refused)}
 	expect.Slice(t, Ages(&trial.Trial{History: calls}), []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}, "ages are")
 }

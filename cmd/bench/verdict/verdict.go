@@ -1,5 +1,11 @@
 // Package verdict computes what trials mean: figures, judgements by checkers, broken limits. It is pure: the same
-// trial gives the same verdict, so that every number of a report can be computed again from its raw file.
+// trial gives the same verdict, so that every number of a report can be computed again from its raw file. Its files:
+//
+//	verdict.go what a verdict is made of
+//	judge.go   the verdict on a trial, and the limits that it did not keep
+//	calls.go   figures of calls, of the clients of each side of a fault, and of what the servers spent
+//	lists.go   figures of lists, sightings, endings and leaders, and how old the answers of looks were
+//	history.go whether a single copy explains the calls on each watched key
 package verdict
 
 import (

@@ -15,7 +15,7 @@ import (
 // crowded is a trial in which everything happened more than once, so that an order of maps would show.
 func crowded(mode scenario.Mode) *trial.Trial {
 	t := &trial.Trial{
-		Mode: mode, Length: 3000 * ms, Settled: 4000 * ms, Nodes: six,
+		Mode: mode, Length: 3000 * ms, Ended: 4000 * ms, Nodes: six,
 		Faults: []trial.Fault{{Kind: scenario.Kill, Nodes: []int{4, 1}, From: 500 * ms, To: 900 * ms}},
 		Usage:  usage(),
 	}
@@ -58,7 +58,7 @@ func TestVerdictsSurviveJSON(t *testing.T) {
 	expect.Deep(t, got, want, "written as JSON and read again a verdict is")
 }
 
-func TestBrokenLimits(t *testing.T) {
+func TestBrokenNamesTheLimitsThatWereNotKept(t *testing.T) {
 	span := func(d time.Duration) *scenario.Span { s := scenario.Span(d); return &s }
 	share := func(f float64) *float64 { return &f }
 	none := 0

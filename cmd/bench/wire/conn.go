@@ -1,6 +1,6 @@
-// Package wire speaks HTTP/1.1 by hand over keep-alive connections, and sleeps until something is due. It exists because
-// loads share their cores with the servers that they measure: net/http's client costs more than those do. It
-// knows what the measured servers send, and no more.
+// Package wire speaks HTTP/1.1 by hand over keep-alive connections, and sleeps until something is due. It exists
+// because loads share their cores with the servers that they measure: net/http's client costs more than those do. It
+// reads what the measured servers send, and refuses everything else.
 package wire
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The room for one read: at first for most answers, and once it was filled, so large that a full document takes
+// The room for one read: at first for most responses, and once it was filled, so large that a full document takes
 // few of them.
 const (
 	fewBytes  = 4 << 10
@@ -34,11 +34,11 @@ type Conn struct {
 	step func(fd uintptr) bool // c.advance, bound once: binding it for each request would allocate
 	look func(fd uintptr)      // c.peek, as well
 
-	request []byte // not yet written
-	buf     []byte
-	answer  answerReader
-	err     error
-	open    bool // what peek found
+	request  []byte // not yet written
+	buf      []byte
+	response responseReader
+	err      error
+	open     bool // what peek found
 }
 
 // Dial opens a connection whose every exchange fails after deadline, unless SetDeadline moves that.
@@ -71,37 +71,36 @@ func (c *Conn) Close() error { return c.net.Close() }
 // answer may still come to what was sent, so that the connection is of no more use after that.
 func (c *Conn) SetDeadline(t time.Time) error { return c.net.SetReadDeadline(t) }
 
-// Exchange sends a whole request and returns the status of its answer. After an error the connection
+// Exchange sends a whole request and returns the status of its response. After an error the connection
 // is of no more use; unless the error is ErrNotSent, the server may have acted on the request.
 func (c *Conn) Exchange(request []byte) (status int, err error) {
 	c.request, c.err = request, nil
-	c.answer.reset(c.KeepBody)
+	c.response.reset(c.KeepBody)
 	if err := c.raw.Read(c.step); err != nil {
 		return 0, err
 	}
-	return c.answer.status, c.err
+	return c.response.status, c.err
 }
 
-// Size is how many bytes the body of the newest answer had.
-func (c *Conn) Size() int64 { return c.answer.body }
+// Size is how many bytes the body of the newest response had.
+func (c *Conn) Size() int64 { return c.response.body }
 
-// Body is the body of the newest answer, if KeepBody was set. It is valid until the next exchange.
-func (c *Conn) Body() []byte { return c.answer.text }
+// Body is the body of the newest response, if KeepBody was set. It is valid until the next exchange.
+func (c *Conn) Body() []byte { return c.response.text }
 
-// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read. A
-// server that has ended meanwhile is noticed so before anything is sent that nobody takes. It costs a system
-// call.
+// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read. So a server
+// that has ended is noticed before a request is sent to it in vain. It costs a system call.
 func (c *Conn) Idle() bool {
 	return c.raw.Control(c.look) == nil && c.open
 }
 
-// peek looks for what cannot be there between two exchanges: an end, an error, surplus bytes.
+// peek looks for what must not come between two exchanges: an end, an error, surplus bytes.
 func (c *Conn) peek(fd uintptr) {
 	_, _, err := syscall.Recvfrom(int(fd), c.buf[:1], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	c.open = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
 }
 
-// advance writes the request, and then reads until the answer is whole. Reporting false waits until
+// advance writes the request, and then reads until the response is whole. Reporting false waits until
 // there is more to read. Writing here, after the wait was armed, spares the read that would find
 // nothing yet: a third of the system calls.
 func (c *Conn) advance(fd uintptr) (done bool) {
@@ -124,7 +123,7 @@ func (c *Conn) advance(fd uintptr) (done bool) {
 			c.err = io.ErrUnexpectedEOF
 			return true
 		}
-		whole, err := c.answer.feed(c.buf[:n])
+		whole, err := c.response.read(c.buf[:n])
 		if n == fewBytes && len(c.buf) == fewBytes {
 			c.buf = make([]byte, manyBytes)
 		}
@@ -156,7 +155,7 @@ func writeOnce(fd int, request []byte) error {
 	}
 }
 
-// maxHead bounds an answer's status line and header.
+// maxHead bounds a response's status line and header.
 const maxHead = 16 << 10
 
 var (
@@ -165,10 +164,10 @@ var (
 	errSurplus  = errors.New("more bytes than the answer has")
 )
 
-// answerReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be
+// responseReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be
 // kept. It knows what the measured servers send: a status line, a header with a Content-Length, a body.
-// Chunked answers are errors.
-type answerReader struct {
+// Chunked responses are errors.
+type responseReader struct {
 	status  int
 	body    int64  // bytes of the body, known once head is false
 	missing int64  // bytes of the body that have not come
@@ -178,71 +177,71 @@ type answerReader struct {
 	text    []byte // the body as far as it has come, if it is kept
 }
 
-func (a *answerReader) reset(keep bool) {
-	*a = answerReader{head: true, kept: a.kept[:0], keep: keep, text: a.text[:0]}
+func (r *responseReader) reset(keep bool) {
+	*r = responseReader{head: true, kept: r.kept[:0], keep: keep, text: r.text[:0]}
 }
 
-// feed takes the next bytes and reports whether the answer is complete.
-func (a *answerReader) feed(b []byte) (whole bool, err error) {
-	if a.head {
-		if b, err = a.feedHead(b); err != nil || a.head {
+// read takes the next bytes and reports whether the response is complete.
+func (r *responseReader) read(b []byte) (whole bool, err error) {
+	if r.head {
+		if b, err = r.readHead(b); err != nil || r.head {
 			return false, err
 		}
 	}
-	if a.missing -= int64(len(b)); a.missing < 0 {
+	if r.missing -= int64(len(b)); r.missing < 0 {
 		return false, errSurplus
 	}
-	if a.keep {
-		a.text = append(a.text, b...)
+	if r.keep {
+		r.text = append(r.text, b...)
 	}
-	return a.missing == 0, nil
+	return r.missing == 0, nil
 }
 
-// feedHead returns what follows the header, if that is complete.
-func (a *answerReader) feedHead(b []byte) (rest []byte, err error) {
-	if len(a.kept) > 0 {
-		a.kept = append(a.kept, b...)
-		b = a.kept
+// readHead returns what follows the header, if that is complete.
+func (r *responseReader) readHead(b []byte) (rest []byte, err error) {
+	if len(r.kept) > 0 {
+		r.kept = append(r.kept, b...)
+		b = r.kept
 	}
 	head, rest, complete := bytes.Cut(b, []byte("\r\n\r\n"))
 	if !complete {
 		if len(b) > maxHead {
 			return nil, errNotHTTP
 		}
-		if len(a.kept) == 0 {
-			a.kept = append(a.kept, b...)
+		if len(r.kept) == 0 {
+			r.kept = append(r.kept, b...)
 		}
 		return nil, nil
 	}
-	a.head = false
-	return rest, a.parseHead(head)
+	r.head = false
+	return rest, r.parseHead(head)
 }
 
 // statusLine is up to where the status ends, as "HTTP/1.1 204".
 const statusLine = len("HTTP/1.1 ") + 3
 
-func (a *answerReader) parseHead(head []byte) (err error) {
+func (r *responseReader) parseHead(head []byte) (err error) {
 	if len(head) < statusLine || !bytes.HasPrefix(head, []byte("HTTP/1.1 ")) {
 		return errNotHTTP
 	}
-	if a.status, err = strconv.Atoi(string(head[statusLine-3 : statusLine])); err != nil {
+	if r.status, err = strconv.Atoi(string(head[statusLine-3 : statusLine])); err != nil {
 		return errNotHTTP
 	}
 	length, given := contentLength(head)
 	switch {
-	case a.status == http.StatusNoContent || a.status == http.StatusNotModified:
+	case r.status == http.StatusNoContent || r.status == http.StatusNotModified:
 		return nil
 	case !given:
 		return errNoLength
 	}
-	if a.body, err = strconv.ParseInt(string(length), 10, 64); err != nil || a.body < 0 {
+	if r.body, err = strconv.ParseInt(string(length), 10, 64); err != nil || r.body < 0 {
 		return fmt.Errorf("Content-Length %q is not a number of bytes", length)
 	}
-	a.missing = a.body
+	r.missing = r.body
 	return nil
 }
 
-// contentLength finds the header's value. Lines are compared by hand, since almost all answers have a
+// contentLength finds the header's value. Lines are compared by hand, since almost all responses have a
 // line or two.
 func contentLength(head []byte) (value []byte, given bool) {
 	const name = "content-length:"

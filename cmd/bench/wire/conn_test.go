@@ -34,7 +34,7 @@ func dial(t *testing.T, addr string) *Conn {
 	return c
 }
 
-func TestBodiesAreKeptOnlyIfAskedFor(t *testing.T) {
+func TestConnKeepsBodiesOnlyIfAskedTo(t *testing.T) {
 	long := strings.Repeat("long ", 50_000) // more than one read
 	_, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "250000")
@@ -50,7 +50,7 @@ func TestBodiesAreKeptOnlyIfAskedFor(t *testing.T) {
 	}
 }
 
-func TestAnExchangeFailsAtItsDeadline(t *testing.T) {
+func TestConnExchangeFailsAtItsDeadline(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) { <-never })
@@ -61,13 +61,13 @@ func TestAnExchangeFailsAtItsDeadline(t *testing.T) {
 	expect.That(t, errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrNotSent), "got %v, want %v", err, os.ErrDeadlineExceeded)
 }
 
-func TestAConnectionThatEndsWithoutAnAnswerMayHaveTakenTheRequest(t *testing.T) {
+func TestConnThatEndsWithoutAResponseMayHaveDeliveredTheRequest(t *testing.T) {
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	_, err := c.Exchange(get)
 	expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrNotSent), "got %v, want %v", err, io.ErrUnexpectedEOF)
 }
 
-func TestADeadlineCanBeMovedForEachExchange(t *testing.T) {
+func TestConnDeadlineCanBeMovedForEachExchange(t *testing.T) {
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
 	for range 3 {
 		if err := c.SetDeadline(time.Now()); err != nil { // over before the next one begins
@@ -79,7 +79,7 @@ func TestADeadlineCanBeMovedForEachExchange(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatTheServerClosedIsNotIdle(t *testing.T) {
+func TestConnThatTheServerClosedIsNotIdle(t *testing.T) {
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	c := dial(t, l.Addr().String())
@@ -102,14 +102,14 @@ func TestAConnectionThatTheServerClosedIsNotIdle(t *testing.T) {
 	}
 }
 
-func TestARequestThatCannotBeWrittenWasNotSent(t *testing.T) {
+func TestConnReportsARequestThatCannotBeWrittenAsNotSent(t *testing.T) {
 	_, c := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, err := c.Exchange(make([]byte, 64<<20)) // more than any send buffer
 	expect.ErrorIs(t, err, ErrNotSent, "got")
 }
 
 // The load measures servers on the same cores: an exchange must not leave work to the collector.
-func TestAnExchangeAllocatesNothing(t *testing.T) {
+func TestConnExchangeAllocatesNothing(t *testing.T) {
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go answerAll(l)
@@ -142,7 +142,7 @@ func answerAll(l net.Listener) {
 	}
 }
 
-func TestAnswersAreReadInAnyPieces(t *testing.T) {
+func TestResponseIsReadInAnyPieces(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
 		status     int
@@ -154,12 +154,12 @@ func TestAnswersAreReadInAnyPieces(t *testing.T) {
 		{name: "header name in lower case", text: "HTTP/1.1 503 Unavailable\r\ncontent-length:3\r\n\r\nwhy", status: 503, body: "why"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var a answerReader
+			var a responseReader
 			for cut := range len(tc.text) {
 				a.reset(true)
-				whole, err := a.feed([]byte(tc.text[:cut]))
+				whole, err := a.read([]byte(tc.text[:cut]))
 				need.That(t, !whole && err == nil, "after %d of %d bytes: whole %t, %v", cut, len(tc.text), whole, err)
-				whole, err = a.feed([]byte(tc.text[cut:]))
+				whole, err = a.read([]byte(tc.text[cut:]))
 				need.That(t, whole && err == nil && a.status == tc.status && string(a.text) == tc.body && a.body == int64(len(tc.body)),
 					"cut at %d: whole %t, status %d, body of %d bytes %q, %v, want status %d and %q", cut, whole, a.status, a.body, a.text, err, tc.status, tc.body)
 			}
@@ -167,7 +167,7 @@ func TestAnswersAreReadInAnyPieces(t *testing.T) {
 	}
 }
 
-func TestAnswersThatCannotBeReadAreErrors(t *testing.T) {
+func TestResponseThatCannotBeReadIsAnError(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
 		want       error // nil: any
@@ -182,9 +182,9 @@ func TestAnswersThatCannotBeReadAreErrors(t *testing.T) {
 		{name: "body behind a 204", text: "HTTP/1.1 204 No Content\r\n\r\nabc", want: errSurplus},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var a answerReader
+			var a responseReader
 			a.reset(true)
-			whole, err := a.feed([]byte(tc.text))
+			whole, err := a.read([]byte(tc.text))
 			expect.That(t, !whole && err != nil && (tc.want == nil || errors.Is(err, tc.want)), "whole %t, %v, want %v", whole, err, tc.want)
 		})
 	}

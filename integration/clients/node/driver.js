@@ -1,11 +1,11 @@
 // Drives eureka-js-client for the integration tests: one JSON command per line on stdin, one JSON
-// answer per line on stdout, in order. The client itself is used as its documentation shows.
+// reply per line on stdout, in order. The client itself is used as its documentation shows.
 'use strict';
 
 const readline = require('node:readline');
 const { Eureka } = require('eureka-js-client');
 
-// The client's log goes to stderr: stdout belongs to the answers.
+// The client's log goes to stderr: stdout belongs to the replies.
 const log = (level) => (...parts) => console.error(level, ...parts);
 const logger = { warn: log('warn'), info: log('info'), debug: () => {}, error: log('error'), level: () => {} };
 

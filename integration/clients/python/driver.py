@@ -1,5 +1,5 @@
 """Drives py_eureka_client for the integration tests: one JSON command per line on stdin, one JSON
-answer per line on stdout, in order. The client itself is used as its documentation shows."""
+reply per line on stdout, in order. The client itself is used as its documentation shows."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-# stdout belongs to the answers; the client logs to what it finds there when it is loaded.
+# stdout belongs to the replies; the client logs to what it finds there when it is loaded.
 answers, sys.stdout = sys.stdout, sys.stderr
 
 from py_eureka_client.eureka_client import EurekaClient  # noqa: E402
@@ -67,7 +67,7 @@ class Driver:
             self.errors.append(f"{kind}: {error}")
 
     def outcome(self):
-        """The client reports failures to its callback only, so they are looked for there."""
+        """The client reports failures to its callback only, so this class collects them there."""
         errors, self.errors = self.errors, []
         return {"error": "; ".join(errors)} if errors else {}
 

@@ -268,7 +268,7 @@
 
   const textWidth = (text) => text.length * 6.3; // of the labels' font, at most
 
-  // stripSeries shows who led as areas of a line that is not drawn.
+  // stripSeries shows the leaders as areas of a line that is not drawn.
   function stripSeries(index, { strip, modes }, line, colors, inner) {
     const names = [...new Set(strip.reigns.map((reign) => reign.name))].filter(Boolean).sort();
     const reigns = strip.reigns.filter((reign) => reign.from < line.until).map((reign) => ({ ...reign, to: Math.min(reign.to, line.until) }));

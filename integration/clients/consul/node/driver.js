@@ -1,5 +1,5 @@
 // Drives npm's client of Consul for the integration tests: one JSON command per line on stdin, one
-// JSON answer per line on stdout, in order. A command is a method of the client by its name, such as
+// JSON reply per line on stdout, in order. A command is a method of the client by its name, such as
 // kv.set, with the options to call it with; the client itself is used as its documentation shows.
 'use strict';
 
@@ -17,7 +17,7 @@ function clientOf(url) {
   return clients.get(url);
 }
 
-// Finds a method and who it belongs to.
+// Finds a method and the object that it belongs to.
 function methodOf(client, name) {
   const path = name.split('.');
   const method = path.pop();

@@ -1,4 +1,4 @@
-"""Drives py-consul for the integration tests: one JSON command per line on stdin, one JSON answer per
+"""Drives py-consul for the integration tests: one JSON command per line on stdin, one JSON reply per
 line on stdout, in order. A command is a method of the client by its name, such as kv.put, with the
 arguments to call it with; the client itself is used as its documentation shows."""
 
@@ -17,8 +17,8 @@ def client_of(url):
 
 
 def lock(client, key, value, session):
-    """Consul's recipe of a lock: try to acquire, and while somebody holds the key wait for its change.
-    After a holder's end nobody may have it for its lock-delay, so waits are short."""
+    """Consul's recipe of a lock: try to acquire, and while the key has a holder wait for its change.
+    After a holder's end the key stays free for its lock-delay, so waits are short."""
     while not client.kv.put(key, value, acquire=session):
         index, entry = client.kv.get(key)
         if entry is not None:

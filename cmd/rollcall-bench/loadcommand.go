@@ -251,7 +251,7 @@ func (o *loadOptions) offered() float64 {
 	return all
 }
 
-// run loads the cluster and reports what came of it.
+// run loads the cluster and reports the result.
 func (o *loadOptions) run(ctx context.Context, out, errs io.Writer) error {
 	run, err := o.open(ctx, errs)
 	if err != nil {
@@ -326,11 +326,11 @@ func nodesOf(status client.Status) ([]string, error) {
 	return nodes, nil
 }
 
-// measure registers the instances, runs the load, cancels them, and says what came of it.
+// measure registers the instances, runs the load, cancels them, and computes the summary.
 func (r *loadRun) measure(ctx context.Context) (*loadSummary, error) {
 	fmt.Fprintf(r.errs, "registering %d instances at %s\n", r.instances, strings.Join(r.nodes, ", "))
 	if err := r.load.Register(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("register %d instances: %w", r.instances, err), r.leave(ctx))
+		return nil, errors.Join(fmt.Errorf("register %d instances: %w", r.instances, err), r.cancelAll(ctx))
 	}
 	r.began = time.Now()
 	err := r.send(ctx)
@@ -340,7 +340,7 @@ func (r *loadRun) measure(ctx context.Context) (*loadSummary, error) {
 	}
 	watched := r.load.Watched()
 	r.load.Stop()
-	err = errors.Join(err, r.leave(ctx))
+	err = errors.Join(err, r.cancelAll(ctx))
 	return r.summary(watched), err
 }
 
@@ -357,17 +357,17 @@ func (r *loadRun) send(ctx context.Context) error {
 	return r.load.Run(ctx, r.began, r.warmUp+r.duration)
 }
 
-// leaveWithin bounds the cancels at the end.
-const leaveWithin = time.Minute
+// cancelWithin bounds the cancels at the end.
+const cancelWithin = time.Minute
 
-// leave cancels what was registered, even after Ctrl-C.
-func (r *loadRun) leave(ctx context.Context) error {
+// cancelAll cancels what was registered, even after Ctrl-C.
+func (r *loadRun) cancelAll(ctx context.Context) error {
 	if r.keep {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
 	defer cancel()
-	if err := r.load.Leave(ctx); err != nil {
+	if err := r.load.CancelAll(ctx); err != nil {
 		return fmt.Errorf("cancel the instances, which go when their leases end: %w", err)
 	}
 	return nil
@@ -394,7 +394,7 @@ func (r *loadRun) counted(all []trial.Series) []trial.Series {
 // binOf is the number of the bin that begins at d, or after it.
 func binOf(d time.Duration) int { return int((d + trial.BinLength - 1) / trial.BinLength) }
 
-// progressLine says every second what the load does: on a terminal in one line that is written anew,
+// progressLine writes every second what the load does: on a terminal in one line that is written anew,
 // elsewhere in a line each.
 type progressLine struct {
 	out      io.Writer
@@ -497,13 +497,13 @@ func p99Between(older, newer *hdrhistogram.Histogram) float64 {
 
 const (
 	lateEvery = 5 * time.Millisecond
-	// lateLimit is how late (p99) the load generator's own goroutines may run before its figures say more
-	// of it than of the servers. Timers are late by a millisecond or so on any machine.
+	// lateLimit is how late (p99) the load generator's own goroutines may run before its figures describe the generator
+	// more than the servers. Timers are late by a millisecond or so on any machine.
 	lateLimit = 10 * time.Millisecond
 )
 
-// lateness is how late this process wakes up when it wants to. What is due then is sent as late, and every
-// answer read as late: part of each latency that is not the servers'.
+// lateness is how late this process wakes up when it wants to. Calls that are due then are sent as late, and responses
+// read as late: part of each latency is not the servers'.
 type lateness struct{ waits *hdrhistogram.Histogram }
 
 // watch measures until ctx ends.
@@ -514,11 +514,11 @@ func (l *lateness) watch(ctx context.Context) {
 		if !wire.Pause(ctx, lateEvery) {
 			return
 		}
-		l.note(time.Since(due))
+		l.add(time.Since(due))
 	}
 }
 
-func (l *lateness) note(late time.Duration) {
+func (l *lateness) add(late time.Duration) {
 	l.waits.RecordValue(min(max(late.Microseconds(), 0), load.LongestLatency)) // in range: no error
 }
 
@@ -536,7 +536,7 @@ func (l *lateness) sentence() string {
 		"Send less, or from a machine of its own.", p99.Round(100*time.Microsecond), most.Round(100*time.Microsecond))
 }
 
-// loadSummary is what came of bench run. Scripts rely on its members' names.
+// loadSummary is the result of bench run. Scripts rely on its members' names.
 type loadSummary struct {
 	Version    string                             `json:"version"`
 	Nodes      []string                           `json:"nodes"`

@@ -49,7 +49,7 @@ func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	expect.That(t, again.Memory >= mib, "started again: %+v, want memory", again)
 }
 
-func TestTheTimeOfAProcessIsReadBehindItsName(t *testing.T) {
+func TestUsageReadsTheTimeOfAProcessBehindItsName(t *testing.T) {
 	for _, tc := range []struct {
 		stat string
 		want time.Duration
@@ -62,7 +62,7 @@ func TestTheTimeOfAProcessIsReadBehindItsName(t *testing.T) {
 	}
 }
 
-func TestTheBytesOfADirectoryAreThoseOfItsFiles(t *testing.T) {
+func TestUsageOfADirectoryIsThatOfItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	need.OK(t, os.Mkdir(filepath.Join(dir, "below"), 0o700))
 	for name, size := range map[string]int{"a": 3, "below/b": 4} {

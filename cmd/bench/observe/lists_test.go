@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAListIsReadAsClientsWriteIt(t *testing.T) {
+func TestListIsReadAsClientsWriteIt(t *testing.T) {
 	const instance = `{"instanceId":"a","metadata":{"n":"7"}}`
 	for _, c := range []struct {
 		name, document string
@@ -50,7 +50,7 @@ func TestAListIsReadAsClientsWriteIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoListIsAnError(t *testing.T) {
+func TestListThatIsNoneIsAnError(t *testing.T) {
 	for _, document := range []string{
 		``, ` `, `null`, `[]`, `{}`, `{"application":[]}`, `{"applications":{}`, `{"applications":{"application":[}}`,
 		`{"applications":{"application":[{"instance":[{"instanceId":"a"]}]}}`, `{"applications":{}} x`, `{"applications":{"application":["a" "b"]}}`,
@@ -90,7 +90,7 @@ func decoded(t need.T, document []byte) truth.Listing {
 	return listing
 }
 
-func TestTheProtocolsDocumentsAreReadAsADecoderReadsThem(t *testing.T) {
+func TestListsOfTheProtocolAreReadAsADecoderReadsThem(t *testing.T) {
 	for name, document := range documents(t) {
 		got, err := newListReader().registry(document)
 		want := decoded(t, document)
@@ -98,7 +98,7 @@ func TestTheProtocolsDocumentsAreReadAsADecoderReadsThem(t *testing.T) {
 	}
 }
 
-func TestADocumentThatWasCutOffIsAnError(t *testing.T) {
+func TestListThatWasCutOffIsAnError(t *testing.T) {
 	for name, document := range documents(t) {
 		document = bytes.TrimSpace(document)
 		for n := 0; n < len(document); n += 7 {
@@ -108,7 +108,7 @@ func TestADocumentThatWasCutOffIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnInstanceIsReadAsADecoderReadsIt(t *testing.T) {
+func TestInstanceIsReadAsADecoderReadsIt(t *testing.T) {
 	document := []byte(`{"instance":{"hostName":"h","instanceId":"a","metadata":{"n":"4"}}}`)
 	got, err := newListReader().instance(document)
 	want := (truth.Listing{"a": 4})
@@ -133,7 +133,7 @@ func leases(t *rapid.T) []*registry.Lease {
 	return all
 }
 
-func TestAnyListOfAServerIsReadAsADecoderReadsIt(t *testing.T) {
+func TestListOfAnyServerIsReadAsADecoderReadsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := eureka.AppendApplications(nil, eureka.Format{}, "1", "UP_1_", slices.Values(leases(t)))
 		var formatted bytes.Buffer
@@ -146,7 +146,7 @@ func TestAnyListOfAServerIsReadAsADecoderReadsIt(t *testing.T) {
 	})
 }
 
-func BenchmarkAListOfThreeHundredIsRead(b *testing.B) {
+func BenchmarkReadListOf300(b *testing.B) {
 	var all []*registry.Lease
 	for i := range 300 {
 		id := "orders-" + strconv.Itoa(i) + ".cluster.example.internal:8080"

@@ -60,7 +60,7 @@ func TestBenchRunNeedsACluster(t *testing.T) {
 	}
 }
 
-func TestTheLoadGoesToTheServersThatAreNamed(t *testing.T) {
+func TestBenchRunLoadsTheServersThatAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		addrs []string
@@ -79,7 +79,7 @@ func TestTheLoadGoesToTheServersThatAreNamed(t *testing.T) {
 	}
 }
 
-func TestAllNodesAreThoseThatTheClusterReaches(t *testing.T) {
+func TestBenchRunFindsTheNodesThatTheClusterReaches(t *testing.T) {
 	got, err := nodesOf(client.Status{Nodes: []client.NodeStatus{
 		{ID: "node1", HTTP: "127.0.0.1:8761", Role: "leader"},
 		{ID: "node2", HTTP: "http://127.0.0.1:8762", Role: "serving"},
@@ -92,7 +92,7 @@ func TestAllNodesAreThoseThatTheClusterReaches(t *testing.T) {
 	expect.That(t, err != nil, "%q of a cluster that tells no addresses, want an error", got)
 }
 
-func TestTheWarmUpDoesNotCount(t *testing.T) {
+func TestBenchRunDoesNotCountTheWarmUp(t *testing.T) {
 	r := loadRun{loadOptions: &loadOptions{warmUp: 200 * time.Millisecond}, length: 300 * time.Millisecond}
 	var bins []trial.Bin
 	for n := range 8 {
@@ -117,7 +117,7 @@ func exampleSummary() *loadSummary {
 	return s
 }
 
-func TestTheSummaryOfALoadAddsUp(t *testing.T) {
+func TestBenchRunSummaryAddsUp(t *testing.T) {
 	s := exampleSummary()
 	expect.That(t, s.Sent == 20 && s.Answered == 18, "sent %v, answered %v, want 20 and 18", s.Sent, s.Answered)
 	got := s.Operations[trial.Heartbeat]
@@ -129,7 +129,7 @@ func TestTheSummaryOfALoadAddsUp(t *testing.T) {
 	expect.That(t, strings.Contains(note, "Of the 30.0 calls per second that were due, 20.0 were sent"), "it notes %q, want that not all were sent", note)
 }
 
-func TestTheTableOfALoadShowsWhatWasNotDone(t *testing.T) {
+func TestBenchRunTableShowsWhatWasNotDone(t *testing.T) {
 	var out bytes.Buffer
 	need.OK(t, exampleSummary().print(&out, cli.Table))
 	lines := strings.Split(out.String(), "\n")
@@ -142,7 +142,7 @@ func TestTheTableOfALoadShowsWhatWasNotDone(t *testing.T) {
 	}
 }
 
-func TestTheRowsOfALoadAreOfEachOperationNodeAndStretch(t *testing.T) {
+func TestBenchRunRowsAreOfEachOperationNodeAndStretch(t *testing.T) {
 	var out bytes.Buffer
 	need.OK(t, exampleSummary().print(&out, asCSV))
 	rows := need.Got(csv.NewReader(&out).ReadAll())(t)
@@ -159,7 +159,7 @@ func TestTheRowsOfALoadAreOfEachOperationNodeAndStretch(t *testing.T) {
 	expect.That(t, slices.Equal(got, want), "rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
-func TestALoadOfWhichNothingWasAnsweredIsAnError(t *testing.T) {
+func TestBenchRunWithoutAnyResponseIsAnError(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		sent, answered float64
@@ -175,7 +175,7 @@ func TestALoadOfWhichNothingWasAnsweredIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheProgressLineTellsOfTheLastSecond(t *testing.T) {
+func TestBenchRunProgressLineShowsTheLastSecond(t *testing.T) {
 	totals := func(done, refused int64, slow int64) map[trial.Operation]load.Totals {
 		l := load.NewLatency()
 		l.RecordValues(1000, 100)
@@ -200,7 +200,7 @@ func TestTheProgressLineTellsOfTheLastSecond(t *testing.T) {
 	}
 }
 
-func TestALateLoadGeneratorIsToldOf(t *testing.T) {
+func TestBenchRunSaysThatTheLoadGeneratorWasLate(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		late time.Duration
@@ -211,10 +211,10 @@ func TestALateLoadGeneratorIsToldOf(t *testing.T) {
 	} {
 		l := lateness{load.NewLatency()}
 		for range 90 {
-			l.note(-time.Microsecond)
+			l.add(-time.Microsecond)
 		}
 		for range 10 {
-			l.note(tc.late)
+			l.add(tc.late)
 		}
 		got := l.sentence()
 		expect.That(t, strings.HasPrefix(got, tc.says) && (got == "") == (tc.says == ""), "%s: it says %q, want %q", tc.name, got, tc.says)

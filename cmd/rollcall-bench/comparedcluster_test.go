@@ -43,7 +43,7 @@ func launchedIn(t *testing.T, dir string, s compare.Spec) *comparedCluster {
 	return c.(*comparedCluster)
 }
 
-// within polls until what is waited for is so: seconds, where milliseconds are expected, or tens of them.
+// within polls until a condition holds: for seconds, where milliseconds or tens of them are expected.
 func within(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
@@ -58,7 +58,7 @@ func within(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// register registers an instance, and returns how long the node took for the answer that it was done: while a
+// register registers an instance, and returns how long the node took for the response that it was done: while a
 // leader is elected there are others.
 func register(t *testing.T, n compare.Node, id string) (took time.Duration) {
 	t.Helper()
@@ -74,7 +74,7 @@ func register(t *testing.T, n compare.Node, id string) (took time.Duration) {
 	return took
 }
 
-// has says whether a node itself knows an instance.
+// has reports whether a node itself knows an instance.
 func has(n compare.Node, id string) bool {
 	return status("http://"+n.HTTP+"/eureka/apps/A/"+id+"?consistency=stale") == http.StatusOK
 }
@@ -88,7 +88,7 @@ func leaderFirst(t *testing.T, mode scenario.Mode, nodes []compare.Node) []int {
 	}
 	cl := need.Got(client.New(client.Config{Servers: []string{"http://" + nodes[0].HTTP}}))(t)
 	first := -1
-	within(t, "a node says who leads, and at which address", func() bool {
+	within(t, "a node knows the leader and its address", func() bool {
 		s, err := cl.Status(t.Context())
 		if err != nil {
 			return false
@@ -101,7 +101,7 @@ func leaderFirst(t *testing.T, mode scenario.Mode, nodes []compare.Node) []int {
 	return order
 }
 
-func TestACutKeepsNodesApartUntilItIsHealed(t *testing.T) {
+func TestComparedClusterKeepsCutNodesApartUntilTheCutIsHealed(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		spec compare.Spec
@@ -144,7 +144,7 @@ func TestACutKeepsNodesApartUntilItIsHealed(t *testing.T) {
 	}
 }
 
-func TestANodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
+func TestComparedNodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []scenario.Mode{scenario.CP, scenario.AP} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestANodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
 	}
 }
 
-func TestANodeThatStartsCutOffIsWaitedForUntilTheContextEnds(t *testing.T) {
+func TestComparedNodeThatStartsCutOffIsAwaitedUntilTheContextEnds(t *testing.T) {
 	t.Parallel()
 	c := launched(t, compare.Spec{Mode: scenario.CP, Datacenters: 1})
 	nodes := c.Nodes()
@@ -191,7 +191,7 @@ func TestANodeThatStartsCutOffIsWaitedForUntilTheContextEnds(t *testing.T) {
 	})
 }
 
-func TestAPausedNodeIsSilentUntilItGoesOn(t *testing.T) {
+func TestComparedNodeThatIsPausedIsSilentUntilItGoesOn(t *testing.T) {
 	t.Parallel()
 	c := launched(t, compare.Spec{Mode: scenario.AP, Datacenters: 1})
 	n := c.Nodes()[1]
@@ -207,7 +207,7 @@ func TestAPausedNodeIsSilentUntilItGoesOn(t *testing.T) {
 	expect.Equal(t, status("http://"+n.HTTP+"/healthz"), http.StatusOK, "afterwards it answers")
 }
 
-func TestASlowDiskIsFeltUntilItIsFast(t *testing.T) {
+func TestComparedNodeWithASlowDiskIsSlowUntilTheDiskIsFast(t *testing.T) {
 	t.Parallel()
 	const delay = 300 * time.Millisecond
 	for _, spec := range []compare.Spec{
@@ -239,7 +239,7 @@ func TestASlowDiskIsFeltUntilItIsFast(t *testing.T) {
 	}
 }
 
-func TestADiskCannotBeSlowerThanTheServerAllows(t *testing.T) {
+func TestComparedNodeRefusesADiskSlowerThanTheServerAllows(t *testing.T) {
 	n := comparedNode{Node: &localcluster.Node{Name: "n1"}}
 	for _, delay := range []time.Duration{-1, maxSyncDelay + 1} {
 		err := n.slowDisk(delay)
@@ -247,7 +247,7 @@ func TestADiskCannotBeSlowerThanTheServerAllows(t *testing.T) {
 	}
 }
 
-func TestASettingThatTheServerDoesNotKnowEndsTheLaunch(t *testing.T) {
+func TestComparedClusterIsNotStartedWithASettingThatTheServerDoesNotKnow(t *testing.T) {
 	dir := t.TempDir()
 	_, err := launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "unknown key data.sink"), "got %v, want the server's words", err)
@@ -260,7 +260,7 @@ func nothingIn(t *testing.T, dir string) {
 	expect.That(t, len(left) == 0, "%s is left", left)
 }
 
-func TestACloseLeavesNothing(t *testing.T) {
+func TestComparedClusterLeavesNothingAfterItsClose(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	before := goleak.IgnoreCurrent()
 	dir := t.TempDir()
@@ -279,7 +279,7 @@ func TestACloseLeavesNothing(t *testing.T) {
 	within(t, "no goroutine is left", func() bool { return goleak.Find(before) == nil })
 }
 
-func TestACloseTellsOfANodeThatHasEndedByItself(t *testing.T) {
+func TestComparedClusterReportsANodeThatEndedByItself(t *testing.T) {
 	c := need.Got(launchComparison(testServer.path, t.TempDir())(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1}))(t)
 	node := c.(*comparedCluster).nodes[1]
 	need.OK(t, syscall.Kill(node.Pid(), syscall.SIGABRT))

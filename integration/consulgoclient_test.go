@@ -32,8 +32,8 @@ func consulClient(t *testing.T, n *Node) *api.Client {
 	return need.Got(api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport}))(t)
 }
 
-// patientConsul is a client of Consul's whose calls are repeated for as long as there is no leader, and so nothing was
-// done: for what a test prepares and looks at. Where it is about what clients do then, they are told.
+// patientConsul is a client of Consul's whose calls are repeated for as long as there is no leader, so that nothing was
+// done: for the preparations and the reads of a test. In tests about a missing leader clients get the refusals.
 func patientConsul(t *testing.T, n *Node) *api.Client {
 	t.Helper()
 	return need.Got(api.NewClient(&api.Config{Address: n.HTTP, HttpClient: &http.Client{Transport: ledTransport{}}}))(t)
@@ -52,7 +52,7 @@ func (ledTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		req.Body.Close()
 	}
-	return taken(func() (*http.Response, error) {
+	return readUntilTaken(func() (*http.Response, error) {
 		again := req.Clone(req.Context())
 		if req.Body != nil {
 			again.Body = io.NopCloser(bytes.NewReader(asked))
@@ -71,7 +71,7 @@ func (ledTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	})
 }
 
-// unled marks the error of a call that a client made when there was no leader, and that it does not repeat by itself.
+// unled marks the error of a call that a client made while there was no leader, and does not repeat by itself.
 func unled(err error) error {
 	if err != nil && strings.Contains(err.Error(), "No cluster leader") {
 		return fmt.Errorf("%w: %w", errRefused, err)
@@ -79,7 +79,7 @@ func unled(err error) error {
 	return err
 }
 
-// value is need.Got for a call that tells something about its answer, too.
+// value is need.Got for a call that tells something about its response, too.
 func value[T, M any](t *testing.T) func(T, M, error) T {
 	return func(v T, _ M, err error) T {
 		t.Helper()
@@ -93,15 +93,15 @@ func lockOptions(key string) *api.LockOptions {
 	return &api.LockOptions{Key: key, Value: []byte("held"), SessionTTL: "10s", LockDelay: time.Millisecond}
 }
 
-// TestConsulsLockOutlivesTheLeader holds a lock through a follower while the leader is killed: the
-// holder must not lose it, nobody else may get it, and it goes to who waits as soon as it is free.
+// TestConsulsLockOutlivesTheLeader holds a lock through a follower while the leader is killed: the holder must not lose
+// it, no other client may get it, and it goes to the waiting client as soon as it is free.
 func TestConsulsLockOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	leader := c.Leader()
 	others := c.Others(leader)
 	first := need.Got(consulClient(t, others[0]).LockOpts(lockOptions("locks/demo")))(t)
-	lost := need.Got(taken(func() (<-chan struct{}, error) {
+	lost := need.Got(readUntilTaken(func() (<-chan struct{}, error) {
 		lost, err := first.Lock(nil)
 		return lost, unled(err)
 	}))(t)
@@ -134,7 +134,7 @@ func TestConsulsLockOutlivesTheLeader(t *testing.T) {
 	case err := <-acquired:
 		need.OK(t, err)
 	case <-time.After(ReadyLimit):
-		t.Fatal("the lock is free, and who waits does not get it")
+		t.Fatal("the lock is free, and the client that waits does not get it")
 	}
 	need.OK(t, second.Unlock())
 	leader.Start(t)
@@ -150,7 +150,7 @@ func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
 	began := time.Now()
 	session := value[string, *api.WriteMeta](t)(client.Session().Create(&api.SessionEntry{TTL: "10s", LockDelay: time.Second}, nil))
 	need.That(t, value[bool, *api.WriteMeta](t)(client.KV().Acquire(&api.KVPair{Key: "dead", Session: session}, nil)),
-		"nobody holds the key, and it was not acquired")
+		"the key has no holder, and it was not acquired")
 	heir := value[string, *api.WriteMeta](t)(patientConsul(t, c.Nodes[1]).Session().Create(&api.SessionEntry{TTL: "60s"}, nil))
 	Eventually(t, ReadyLimit, "the lock of the dead holder is free", func() error {
 		ok, _, err := consulClient(t, c.Nodes[1]).KV().Acquire(&api.KVPair{Key: "dead", Session: heir}, nil)
@@ -183,7 +183,7 @@ func TestConsulsSemaphoreNeverExceedsItsLimit(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				err = Poll(ReadyLimit, func() error { // of a call under way nobody knows what came of it when the leader died
+				err = Poll(ReadyLimit, func() error { // a call that was under way when the leader died has an unknown outcome
 					_, err := s.Acquire(nil)
 					return err
 				})
@@ -197,7 +197,7 @@ func TestConsulsSemaphoreNeverExceedsItsLimit(t *testing.T) {
 				}
 				<-time.After(300 * time.Millisecond) // the work
 				inside <- 0
-				if err := s.Release(); err != nil && !strings.Contains(err.Error(), "it is not known") { // then it goes with its session
+				if err := s.Release(); err != nil && !strings.Contains(err.Error(), "it is not known") { // then the permit ends with its session
 					return fmt.Errorf("release: %w", err)
 				}
 				return nil
@@ -305,7 +305,7 @@ func step(kv *api.KV) error {
 }
 
 // TestConsulsAgentOutlivesTheLeader registers and reports through the leader, which is killed: the service
-// is listed at the others, its TTL goes on, and its heartbeats there keep it.
+// is listed at the others, its TTL runs on, and its heartbeats there keep it.
 func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -366,8 +366,8 @@ func passing(t *testing.T, c *api.Client, service string) int {
 	return len(value[[]*api.ServiceEntry, *api.QueryMeta](t)(c.Health().Service(service, "", true, nil)))
 }
 
-// TestOneRegistryForEurekaAndConsul: what is registered through one API is found through the other.
-func TestOneRegistryForEurekaAndConsul(t *testing.T) {
+// TestEurekaAndConsulClientsShareOneRegistry: what is registered through one API is found through the other.
+func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, steadfast(Config{}))
 	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "orders-1", Metadata: map[string]string{"zone": "b"}})
@@ -402,9 +402,9 @@ func TestOneRegistryForEurekaAndConsul(t *testing.T) {
 	expect.That(t, !there, "Consul's catalog still lists it after Eureka's cancel: %v", services)
 }
 
-// ownTests are the tests of Consul's official Go client, by its own files, that are about what Rollcall
-// serves. The others are about the service mesh (two of catalog_test.go's register a proxy), access control,
-// filter expressions, the federation of datacenters and the agent of a machine (its maintenance); one compares the hash of a
+// ownTests are the tests of Consul's official Go client, by the client's files, that are about what Rollcall serves.
+// The others are about the service mesh (two of catalog_test.go's register a proxy), access control, filter
+// expressions, the federation of datacenters and the agent of a machine (its maintenance); one compares the hash of a
 // service's document with Consul's own.
 var ownTests = map[string]string{
 	"kv":        `TestAPI_(ClientPutGetDelete|ClientList_DeleteRecurse|ClientDeleteCAS|ClientCAS|ClientWatchGet|ClientWatchList|ClientKeys_DeleteRecurse|ClientAcquireRelease|KVClientTxn)`,
@@ -419,8 +419,8 @@ var ownTests = map[string]string{
 	"health":  `TestAPI_Health(Node|Checks_AggregatedStatus|Checks|Service|Service_SingleTag|Service_MultipleTags|State)`,
 }
 
-// ownTries is how often one of them may be run until it passes. Some have bounds of a machine that does nothing
-// else: one wants three calls and a wait of 250 ms to take at most half a second.
+// ownTries is how often one of them may be run until it passes. Some have bounds for a machine that does nothing else:
+// one expects three calls and a wait of 250 ms to take at most half a second.
 const ownTries = 3
 
 // TestConsulsClientPassesItsOwnTests runs the tests that come with github.com/hashicorp/consul/api, as
@@ -507,7 +507,7 @@ func standIn(t *testing.T) string {
 	return dir
 }
 
-// failures is what the failed tests of a verbose run said, without what they logged of their servers.
+// failures is the output of the failed tests of a verbose run, without the logs of their servers.
 func failures(out []byte) string {
 	var kept []string
 	for line := range strings.SplitSeq(string(out), "\n") {

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// CallLimit bounds one HTTP call: twice what the server may take at most to say "unknown".
+// CallLimit bounds one HTTP call: twice the time after which the server responds that the outcome is unknown.
 const CallLimit = 10 * time.Second
 
-// Answer is what one HTTP call came to. Status 0 means that no answer arrived; Err says why.
-type Answer struct {
+// Response is the result of one HTTP call. Status 0 means that no response arrived; Err says why.
+type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
@@ -39,39 +39,39 @@ func (o Outcome) String() string {
 	return [...]string{"done", "not found", "refused", "unknown"}[o]
 }
 
-// Outcome judges a write's answer. A connection that could not be made sent nothing; one that broke
-// may have.
-func (a Answer) Outcome() Outcome {
+// Outcome is what the response to a write means. Nothing was sent on a connection that could not be made; a broken one
+// may have carried the request.
+func (r Response) Outcome() Outcome {
 	var op *net.OpError
 	switch {
-	case a.Status/100 == 2:
+	case r.Status/100 == 2:
 		return Done
-	case a.Status == http.StatusNotFound:
+	case r.Status == http.StatusNotFound:
 		return NotFound
-	case a.Status == http.StatusServiceUnavailable:
+	case r.Status == http.StatusServiceUnavailable:
 		return Refused
-	case a.Status == 0 && errors.As(a.Err, &op) && op.Op == "dial":
+	case r.Status == 0 && errors.As(r.Err, &op) && op.Op == "dial":
 		return Refused
 	}
 	return Unknown
 }
 
-// errRefused is among the errors of an answer that says nothing of what was asked: there is no leader at the
-// moment, or it did not answer in time, which a busy machine brings about.
+// errRefused is wrapped by the errors of responses that decide nothing: there is no leader at the moment, or it did not
+// respond in time, as happens on a busy machine.
 var errRefused = errors.New("refused")
 
-// failure is the error of an answer that is none to a read.
-func (a Answer) failure(n *Node, what string) error {
-	if a.Outcome() == Refused || a.Status == http.StatusGatewayTimeout {
-		return fmt.Errorf("node %s: %s: %w: %v", n.Name, what, errRefused, a)
+// failure is the error of a response that answers no read.
+func (r Response) failure(n *Node, what string) error {
+	if r.Outcome() == Refused || r.Status == http.StatusGatewayTimeout {
+		return fmt.Errorf("node %s: %s: %w: %v", n.Name, what, errRefused, r)
 	}
-	return fmt.Errorf("node %s: %s: %v", n.Name, what, a)
+	return fmt.Errorf("node %s: %s: %v", n.Name, what, r)
 }
 
-// untilTaken asks again until it is not refused, and returns the last error.
+// untilTaken calls ask again until it is not refused, and returns its last error.
 func untilTaken(ask func() error) error {
 	var err error
-	_ = Poll(ReadyLimit, func() error { // err says it
+	_ = Poll(ReadyLimit, func() error { // err has the result
 		if err = ask(); errors.Is(err, errRefused) {
 			return err
 		}
@@ -80,19 +80,19 @@ func untilTaken(ask func() error) error {
 	return err
 }
 
-// unrefused asks again until the answer is no refusal: a refusal did nothing.
-func unrefused(ask func() Answer) (answer Answer) {
-	_ = Poll(ReadyLimit, func() error { // the answer says it
-		if answer = ask(); answer.Outcome() == Refused {
+// untilNotRefused calls ask again until the response is no refusal: a refused call did nothing.
+func untilNotRefused(ask func() Response) (response Response) {
+	_ = Poll(ReadyLimit, func() error { // the response has the result
+		if response = ask(); response.Outcome() == Refused {
 			return errRefused
 		}
 		return nil
 	})
-	return answer
+	return response
 }
 
-// taken is untilTaken for a read.
-func taken[T any](ask func() (T, error)) (v T, err error) {
+// readUntilTaken is untilTaken for a read.
+func readUntilTaken[T any](ask func() (T, error)) (v T, err error) {
 	err = untilTaken(func() (err error) {
 		v, err = ask()
 		return err
@@ -100,12 +100,12 @@ func taken[T any](ask func() (T, error)) (v T, err error) {
 	return v, err
 }
 
-// String shows the answer in failures.
-func (a Answer) String() string {
-	if a.Err != nil {
-		return a.Err.Error()
+// String shows the response in failures.
+func (r Response) String() string {
+	if r.Err != nil {
+		return r.Err.Error()
 	}
-	return fmt.Sprintf("%d %.200q after %v", a.Status, a.Body, a.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%d %.200q after %v", r.Status, r.Body, r.Took.Round(time.Millisecond))
 }
 
 // Request is one call to a node; an empty Method is GET.
@@ -127,27 +127,27 @@ func CloseIdleConnections() {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Do performs a call; whatever goes wrong is in the answer.
-func (n *Node) Do(r Request) Answer {
+// Do performs a call; every failure is in the response.
+func (n *Node) Do(r Request) Response {
 	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
 	defer cancel()
 	began := time.Now()
-	answer := n.do(ctx, r)
-	answer.Took = time.Since(began)
-	return answer
+	response := n.do(ctx, r)
+	response.Took = time.Since(began)
+	return response
 }
 
 // PutWithin writes with a time limit of its own, at whose end the connection is closed.
-func (n *Node) PutWithin(path, body string, limit time.Duration) Answer {
+func (n *Node) PutWithin(path, body string, limit time.Duration) Response {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	return n.do(ctx, Request{Method: http.MethodPut, Path: path, Body: []byte(body)})
 }
 
-func (n *Node) do(ctx context.Context, r Request) Answer {
+func (n *Node) do(ctx context.Context, r Request) Response {
 	req, err := http.NewRequestWithContext(ctx, r.Method, n.URL()+r.Path, bytes.NewReader(r.Body))
 	if err != nil {
-		return Answer{Err: err}
+		return Response{Err: err}
 	}
 	if r.ContentType != "" {
 		req.Header.Set("Content-Type", r.ContentType)
@@ -161,14 +161,14 @@ func (n *Node) do(ctx context.Context, r Request) Answer {
 	}
 	resp, err := n.roundTripper().RoundTrip(req)
 	if err != nil {
-		return Answer{Err: err}
+		return Response{Err: err}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return Answer{Err: err}
+		return Response{Err: err}
 	}
-	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}
+	return Response{Status: resp.StatusCode, Header: resp.Header, Body: body}
 }
 
 func (n *Node) roundTripper() http.RoundTripper {
@@ -179,4 +179,4 @@ func (n *Node) roundTripper() http.RoundTripper {
 }
 
 // Get is Do for a GET that asks for JSON.
-func (n *Node) Get(path string) Answer { return n.Do(Request{Path: path}) }
+func (n *Node) Get(path string) Response { return n.Do(Request{Path: path}) }

@@ -44,7 +44,7 @@ func (c *comparedCluster) Kill(node int) error { return c.nodes[node].kill() }
 
 func (c *comparedCluster) Stop(ctx context.Context, node int) error { return c.nodes[node].stop(ctx) }
 
-// Start returns an error if ctx ends before the node may serve, which it may never while it is cut off. The
+// Start returns an error if ctx ends before the node may serve, which never happens while the node is cut off. The
 // process goes on then.
 func (c *comparedCluster) Start(ctx context.Context, node int) error {
 	return c.nodes[node].start(ctx, false)
@@ -75,13 +75,13 @@ func (c *comparedCluster) Usage(node int) (trial.Usage, error) {
 	}, err
 }
 
-// Close also returns an error for each node that has ended without having been told to.
+// Close also returns an error for each node that has ended without a signal from here.
 func (c *comparedCluster) Close() error {
-	c.closing.Do(func() { c.closed = c.end() })
+	c.closing.Do(func() { c.closed = c.closeAll() })
 	return c.closed
 }
 
-func (c *comparedCluster) end() error {
+func (c *comparedCluster) closeAll() error {
 	errs := make([]error, len(c.nodes))
 	var ending sync.WaitGroup
 	for i, n := range c.nodes {
@@ -101,13 +101,13 @@ type comparedNode struct {
 	server   string
 	settings map[string]string // what its file says, by key
 
-	mu      sync.Mutex    // guards the following, and which process the node has
-	told    bool          // to end
-	serves  bool          // it has been ready, and so listens to SIGHUP
-	delay   time.Duration // of its disk; 0: what settings say
-	knows   time.Duration // the delay that the process knows of
-	past    processUsage  // of the processes before
-	discard bool          // no process is to be started any more
+	mu         sync.Mutex    // guards the following fields and localcluster.Node.Process
+	signaled   bool          // the process was sent a signal that ends it
+	serves     bool          // the process has been ready, and so handles SIGHUP
+	delay      time.Duration // of its disk; 0: that of settings
+	knownDelay time.Duration // the delay that the process has read
+	past       processUsage  // of the processes before
+	discard    bool          // no further process may be started
 }
 
 func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml") }
@@ -115,7 +115,7 @@ func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir),
 // start starts a process and waits until it may serve and, if asked for, knows a leader. once are arguments
 // for this time only.
 func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) error {
-	begun, err := n.begin(once)
+	begun, err := n.launchNext(once)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) e
 	return n.ready(begun.Process)
 }
 
-// begin returns the node as it is now: its process may be followed by another one.
-func (n *comparedNode) begin(once []string) (localcluster.Node, error) {
+// launchNext starts the node's next process, and returns the node with it: the node may have another process later.
+func (n *comparedNode) launchNext(once []string) (localcluster.Node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.discard {
@@ -144,11 +144,11 @@ func (n *comparedNode) begin(once []string) (localcluster.Node, error) {
 	if err := next.Start(n.server); err != nil {
 		return localcluster.Node{}, err
 	}
-	n.Process, n.past, n.told, n.serves, n.knows = next.Process, past, false, false, n.delay
+	n.Process, n.past, n.signaled, n.serves, n.knownDelay = next.Process, past, false, false, n.delay
 	return next, nil
 }
 
-// ready notes that a process may serve, and tells it what has changed meanwhile.
+// ready records that a process may serve, and has it read what has changed meanwhile.
 func (n *comparedNode) ready(begun *localcluster.Process) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -173,16 +173,16 @@ func (n *comparedNode) slowDisk(delay time.Duration) error {
 	return n.reload()
 }
 
-// reload has the process read its file again, if it does not know what it says. Until it listens, SIGHUP
-// would end it. The caller holds mu.
+// reload has the process read its file again, if the file has changed. Before the process handles SIGHUP, SIGHUP would
+// end it. The caller holds mu.
 func (n *comparedNode) reload() error {
-	if !n.Running() || !n.serves || n.knows == n.delay {
+	if !n.Running() || !n.serves || n.knownDelay == n.delay {
 		return nil
 	}
 	if err := n.writeFile(); err != nil {
 		return err
 	}
-	n.knows = n.delay
+	n.knownDelay = n.delay
 	return n.Signal(syscall.SIGHUP)
 }
 
@@ -205,7 +205,7 @@ func (n *comparedNode) writeFile() error {
 
 // kill ends the process by SIGKILL and waits for its end.
 func (n *comparedNode) kill() error {
-	process, err := n.toldToEnd(syscall.SIGKILL)
+	process, err := n.signalEnd(syscall.SIGKILL)
 	if err == nil {
 		<-process.Done()
 	}
@@ -214,7 +214,7 @@ func (n *comparedNode) kill() error {
 
 // stop ends the process by SIGTERM and waits for its end, which must be a proper one.
 func (n *comparedNode) stop(ctx context.Context) error {
-	process, err := n.toldToEnd(syscall.SIGTERM)
+	process, err := n.signalEnd(syscall.SIGTERM)
 	if err != nil {
 		return err
 	}
@@ -226,11 +226,11 @@ func (n *comparedNode) stop(ctx context.Context) error {
 	}
 }
 
-func (n *comparedNode) toldToEnd(sig syscall.Signal) (process *localcluster.Process, err error) {
+func (n *comparedNode) signalEnd(sig syscall.Signal) (process *localcluster.Process, err error) {
 	err = n.onProcess(func(p *localcluster.Process) error {
 		process = p
 		err := p.Signal(sig)
-		n.told = n.told || err == nil
+		n.signaled = n.signaled || err == nil
 		return err
 	})
 	return process, err
@@ -266,7 +266,7 @@ func (n *comparedNode) usage() processUsage {
 	return n.past.plus(now)
 }
 
-// close ends the process, and says so if it has ended by itself before.
+// close ends the process. It is an error if the process has ended by itself before.
 func (n *comparedNode) close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -276,7 +276,7 @@ func (n *comparedNode) close() error {
 		return nil
 	case !n.Ended():
 		n.Kill()
-	case !n.told:
+	case !n.signaled:
 		return fmt.Errorf("%s %s", n.Name, n.Obituary())
 	}
 	return nil
@@ -324,7 +324,7 @@ func (c *comparedCluster) start(ctx context.Context, mode scenario.Mode) error {
 	defer cancel()
 	var once []string
 	if mode == scenario.AP {
-		once = append(once, "--replication-copy-wait=1ms") // nobody has anything yet
+		once = append(once, "--replication-copy-wait=1ms") // no node has anything to copy yet
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, n := range c.nodes {

@@ -9,3 +9,6 @@ func runningUsage(int) processUsage { return processUsage{} }
 
 // endedUsage is nothing, so that the two agree.
 func endedUsage(*os.ProcessState) processUsage { return processUsage{} }
+
+// syncDisk does nothing where there is no portable way.
+func syncDisk() {}

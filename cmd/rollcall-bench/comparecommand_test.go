@@ -65,7 +65,7 @@ func scenarioNames(all []scenario.Scenario) []string {
 	return names
 }
 
-func TestAComparisonLeavesOutWhatNeedsMoreDatacenters(t *testing.T) {
+func TestBenchCompareLeavesOutWhatNeedsMoreDatacenters(t *testing.T) {
 	one := compared(t, func(*compareOptions) {})
 	two := compared(t, func(o *compareOptions) { o.dcs = 2 })
 	var left []string
@@ -79,7 +79,7 @@ func TestAComparisonLeavesOutWhatNeedsMoreDatacenters(t *testing.T) {
 	expect.Slice(t, one.LeftOut, []string{"Datacenter link cut was left out: it needs 2 datacenters (--dcs 2)."}, "it says")
 }
 
-func TestAQuickComparisonRunsWhatMattersMostOnce(t *testing.T) {
+func TestBenchCompareQuickRunsWhatMattersMostOnce(t *testing.T) {
 	p := compared(t, func(o *compareOptions) { o.quick = true })
 	expect.That(t, len(p.scenarios) == 3 && p.Length.Duration() == 10*time.Second && len(p.LeftOut) == 0,
 		"%d scenarios of %v, %q left out, want 3 of 10 s and no words about the others", len(p.scenarios), p.Length.Duration(), p.LeftOut)
@@ -88,7 +88,7 @@ func TestAQuickComparisonRunsWhatMattersMostOnce(t *testing.T) {
 	}
 }
 
-func TestAComparisonRunsTheScenariosThatAreNamed(t *testing.T) {
+func TestBenchCompareRunsTheScenariosThatAreNamed(t *testing.T) {
 	own := filepath.Join(t.TempDir(), "own.yaml")
 	text := "name: mine\ntitle: Mine\nfaults:\n  - {at: 1s, for: 1s, kind: kill, nodes: leader}\n"
 	need.OK(t, os.WriteFile(own, []byte(text), 0o600))
@@ -101,7 +101,7 @@ func TestAComparisonRunsTheScenariosThatAreNamed(t *testing.T) {
 	expect.That(t, slices.Equal(p.Modes, []scenario.Mode{scenario.AP}), "modes %q, want ap once", p.Modes)
 }
 
-func TestAScenarioMustFitIntoTheLength(t *testing.T) {
+func TestBenchCompareRefusesAScenarioThatDoesNotFitIntoTheLength(t *testing.T) {
 	late := filepath.Join(t.TempDir(), "late.yaml")
 	text := "name: late\ntitle: Late\nfaults:\n  - {at: 8s, for: 4s, kind: kill, nodes: leader}\n"
 	need.OK(t, os.WriteFile(late, []byte(text), 0o600))
@@ -113,7 +113,7 @@ func TestAScenarioMustFitIntoTheLength(t *testing.T) {
 		"exit %d, said %q, want %d and that it does not fit", code, stderr, cli.ExitUsage)
 }
 
-func TestTheScenariosThatWouldRunAreListed(t *testing.T) {
+func TestBenchCompareListsTheScenariosThatWouldRun(t *testing.T) {
 	stdout, stderr, code := bench(t, "compare", "--list", "--quick")
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	expect.That(t, code == cli.ExitOK && len(lines) == 4 && strings.HasPrefix(lines[1], "steady ") && strings.HasSuffix(lines[1], "Steady state"),
@@ -121,7 +121,7 @@ func TestTheScenariosThatWouldRunAreListed(t *testing.T) {
 	expect.That(t, expect.Err(os.Stat("rollcall-comparison")) != nil, "there is a report, want nothing but the list")
 }
 
-func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {
+func TestBenchCompareRemovesWhatItMadeForItsData(t *testing.T) {
 	parent := t.TempDir()
 	dir, remove, err := temporaryData(filepath.Join(parent, "a", "b"))
 	need.OK(t, err)
@@ -131,7 +131,7 @@ func TestWhatABenchMadeForItsDataIsRemoved(t *testing.T) {
 	expect.That(t, err == nil && len(left) == 0, "%v are left, %v, want nothing", left, err)
 }
 
-func TestAReportIsMadeAnewFromItsRawFile(t *testing.T) {
+func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Rounds: 1, Datacenters: 1}
 	r := reports.New(&trial.Comparison{

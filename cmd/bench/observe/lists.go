@@ -1,0 +1,100 @@
+package observe
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// lastList is the newest list of a node.
+type lastList struct {
+	asked time.Time // when it was asked for; zero: there is none
+	trial.List
+}
+
+const (
+	registryPath = "/eureka/v2/apps"
+	// listShare bounds the share of the time that reading a node's lists takes, one in listShare: large registries are
+	// read less often.
+	listShare = 10
+)
+
+// follow fetches a node's list, as an unmodified client does, again and again, and judges it by the book. The nodes
+// are asked in turn, not all at once.
+func (o *Observer) follow(ctx context.Context, node int) {
+	asker, reader := o.asker(node), newListReader()
+	turn := o.config.Every * time.Duration(node) / time.Duration(len(o.config.Nodes))
+	if !wire.Pause(ctx, turn) {
+		return
+	}
+	repeat(ctx, o.config.Every, func() (pause time.Duration) {
+		asked := time.Now()
+		list, work := o.list(ctx, node, asker, reader)
+		if ctx.Err() == nil {
+			o.addList(lastList{asked, list})
+		}
+		return (listShare - 1) * work
+	})
+}
+
+// list fetches and judges one list. work is the part of the time that was spent reading, not waiting for the node.
+func (o *Observer) list(ctx context.Context, node int, a *asker, reader *listReader) (list trial.List, work time.Duration) {
+	asked := time.Now()
+	resp, err := a.find(ctx, registryPath)
+	answered := time.Now()
+	list = trial.List{Node: node, Failed: true}
+	if err == nil {
+		if listing, err := reader.registry(resp.body); err == nil {
+			list = o.config.Book.Judge(node, listing, asked, answered)
+		}
+		work = time.Since(resp.firstByte)
+	}
+	list.Asked, list.Answered = o.at(asked), o.at(answered)
+	return list, work
+}
+
+func (o *Observer) addList(l lastList) {
+	o.add(func(t *trial.Trial) {
+		t.Lists = append(t.Lists, l.List)
+		o.lists[l.Node] = l
+	})
+}
+
+// versionKey is the metadata key under which clients of a trial write the version of a registration.
+const versionKey = "n"
+
+// listReader reads Eureka's documents for the ids and versions of their instances. One goroutine uses it.
+type listReader struct {
+	listing truth.Listing
+	names   map[string]string // ids that were seen, so that they are allocated once
+}
+
+func newListReader() *listReader {
+	return &listReader{listing: make(truth.Listing), names: make(map[string]string)}
+}
+
+// registry reads the document of all applications. The result is valid until the next call.
+func (l *listReader) registry(document []byte) (truth.Listing, error) {
+	clear(l.listing)
+	return l.listing, eureka.EachInstance(document, versionKey, l.add)
+}
+
+// instance reads the document of one instance. The result is valid until the next call.
+func (l *listReader) instance(document []byte) (truth.Listing, error) {
+	clear(l.listing)
+	return l.listing, eureka.OneInstance(document, versionKey, l.add)
+}
+
+func (l *listReader) add(id, version []byte) {
+	name, ok := l.names[string(id)]
+	if !ok {
+		name = string(id)
+		l.names[name] = name
+	}
+	l.listing[name], _ = strconv.ParseInt(string(version), 10, 64) // not ours: the document has no version
+}

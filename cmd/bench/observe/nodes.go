@@ -1,0 +1,191 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+)
+
+const (
+	// retryEvery is the pause before a node that does not respond is asked again for its stream of changes.
+	retryEvery = 50 * time.Millisecond
+	// streamPatience is longer than a client's longest pause between two tries: after so long a try the client begins
+	// anew with its shortest.
+	streamPatience = 10 * time.Second
+)
+
+// watch follows a node's stream of changes, and goes on after every interruption.
+func (o *Observer) watch(ctx context.Context, node int) {
+	c := newClient(&http.Client{Transport: insistent{o.http.Transport}}, streamPatience, "http://"+o.config.Nodes[node])
+	repeat(ctx, retryEvery, func() time.Duration {
+		_ = c.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error { // the node ends it, and repeat begins it anew
+			o.changed(node, e, time.Now())
+			return nil
+		})
+		return 0
+	})
+}
+
+// changed records an event of a node's stream.
+func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
+	switch e := e.(type) {
+	case client.WatchStart:
+		o.sightings.recordStreamStart(node)
+	case client.WatchReset:
+		o.sightings.skip(node)
+	case client.WatchChange:
+		o.sightings.recordWatch(node, e.ID, at)
+		if e.Why == "evicted" {
+			alive := o.config.Book.Alive(e.ID)
+			o.add(func(t *trial.Trial) {
+				t.Evictions = append(t.Evictions, trial.Eviction{At: o.at(at), Node: node, ID: e.ID, Alive: alive})
+			})
+		}
+	}
+}
+
+// insistent sends a request again at once if a node does not respond: package client, which spares the servers, would
+// notice a node that is back only after seconds.
+type insistent struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (i insistent) RoundTrip(req *http.Request) (*http.Response, error) {
+	for {
+		resp, err := i.RoundTripper.RoundTrip(req)
+		if err == nil && resp.StatusCode < http.StatusInternalServerError {
+			return resp, nil
+		}
+		if err == nil {
+			resp.Body.Close()
+		}
+		if !wire.Pause(req.Context(), retryEvery) {
+			return nil, context.Cause(req.Context())
+		}
+	}
+}
+
+// leaderEvery is the interval at which a node is asked for its leader.
+const leaderEvery = 100 * time.Millisecond
+
+// leaders asks a node for its leader, and records every change. A node that does not respond knows no leader.
+func (o *Observer) leaders(ctx context.Context, node int) {
+	if o.config.Mode != scenario.CP {
+		return
+	}
+	asker := o.asker(node)
+	var last *trial.Leader
+	repeat(ctx, leaderEvery, func() time.Duration {
+		l := trial.Leader{At: o.at(time.Now()), Node: node, Leader: -1}
+		l.Leader, l.Term = o.leader(ctx, asker)
+		if ctx.Err() != nil || last != nil && last.Leader == l.Leader && last.Term == l.Term {
+			return 0
+		}
+		last = &l
+		o.add(func(t *trial.Trial) { t.Leaders = append(t.Leaders, l) })
+		return 0
+	})
+}
+
+// leader is the number of the leader that a node knows, -1 if it knows none, and its term.
+func (o *Observer) leader(ctx context.Context, a *asker) (leader int, term uint64) {
+	var status client.Status
+	resp, err := a.find(ctx, "/v1/rollcall/status")
+	if err != nil || json.Unmarshal(resp.body, &status) != nil {
+		return -1, 0
+	}
+	return slices.Index(o.config.Names, status.Leader), status.Term
+}
+
+// replicator records the figures of a node's replicator every second, if the node has one that sends.
+func (o *Observer) replicator(ctx context.Context, node int) {
+	asker := o.asker(node)
+	repeat(ctx, time.Second, func() time.Duration {
+		at := time.Now()
+		resp, err := asker.find(ctx, "/metrics")
+		if err != nil {
+			return 0
+		}
+		if r, sends := replication(resp.body); sends {
+			r.At, r.Node = o.at(at), node
+			o.add(func(t *trial.Trial) { t.Replicator = append(t.Replicator, r) })
+		}
+		return 0
+	})
+}
+
+// replication reads the figures of all peers from a node's metrics; sends is false if there are none.
+func replication(metrics []byte) (r trial.Replication, sends bool) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
+	if err != nil {
+		return trial.Replication{}, false
+	}
+	values := func(name string) []float64 {
+		var all []float64
+		for _, m := range families["rollcall_replication_"+name].GetMetric() {
+			all = append(all, m.GetCounter().GetValue()+m.GetGauge().GetValue()) // each is one of them, the other is 0
+		}
+		sends = sends || len(all) > 0
+		return all
+	}
+	r = trial.Replication{
+		Accepted:   sum(values("accepted_tasks_total")),
+		Merged:     sum(values("overridden_tasks_total")),
+		Dropped:    sum(values("queue_overflows_total")) + sum(values("expired_tasks_total")) + sum(values("permanent_errors_total")),
+		Sent:       sum(values("successful_executions_total")),
+		Errors:     sum(values("transient_errors_total")) + sum(values("congestion_issues_total")),
+		Batch:      most(values("batch_size")),
+		Queued:     sum(values("acceptor_queue_size")) + sum(values("reprocess_queue_size")) + sum(values("queue_size")),
+		LagChanges: most(values("lag_changes")),
+		LagSeconds: most(values("lag_seconds")),
+	}
+	return r, sends
+}
+
+func sum(values []float64) float64 {
+	total := 0.0
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
+
+// most is the greatest of values that are not negative; 0 of none.
+func most(values []float64) float64 {
+	greatest := 0.0
+	for _, v := range values {
+		greatest = max(greatest, v)
+	}
+	return greatest
+}
+
+// usage records every second what a node's process has used, with the heartbeats that were answered until then.
+func (o *Observer) usage(ctx context.Context, node int) {
+	if o.config.Usage == nil {
+		return
+	}
+	repeat(ctx, time.Second, func() time.Duration {
+		at := time.Now()
+		u, err := o.config.Usage(node)
+		if err != nil {
+			return 0 // between two processes of the node there is none
+		}
+		u.At, u.Node, u.Instances = o.at(at), node, o.config.Book.Expected()
+		if o.config.Renewals != nil {
+			u.Renewals = o.config.Renewals()
+		}
+		o.add(func(t *trial.Trial) { t.Usage = append(t.Usage, u) })
+		return 0
+	})
+}
