@@ -243,12 +243,6 @@ func TestVersionIsPrinted(t *testing.T) {
 	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, `"version": "unknown"`), "exit %d, printed %s", code, stdout)
 }
 
-func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
-	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--http-plain")
-	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, "plain: true # flag\n") && strings.Contains(stdout, "election-timeout: 1s # default\n"),
-		"exit %d, %s, printed\n%s", code, stderr, stdout)
-}
-
 func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)

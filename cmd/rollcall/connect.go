@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -118,20 +119,20 @@ func (c *connection) tls() (*tls.Config, error) {
 	if (c.cert == "") != (c.key == "") {
 		return nil, errors.New("--cert and --key belong together; give both or none")
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.ca != "" {
-		pool, err := readPool(c.ca)
+		pool, err := config.ReadPool(c.ca)
 		if err != nil {
 			return nil, fmt.Errorf("--ca: %w", err)
 		}
-		config.RootCAs = pool
+		trust.RootCAs = pool
 	}
 	if c.cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 		if err != nil {
 			return nil, fmt.Errorf("--cert and --key: %w", err)
 		}
-		config.Certificates = []tls.Certificate{pair}
+		trust.Certificates = []tls.Certificate{pair}
 	}
-	return config, nil
+	return trust, nil
 }

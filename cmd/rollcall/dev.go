@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
@@ -54,16 +55,16 @@ func newDevCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.nodes, "nodes", 3, "nodes of each datacenter")
-	f.StringVar(&o.mode, "mode", modeCP, "how operations are ordered: cp or ap")
+	f.StringVar(&o.mode, "mode", config.CP, "how operations are ordered: cp or ap")
 	f.IntVar(&o.dcs, "dcs", 1, "datacenters")
 	f.IntVar(&o.httpPort, "http-port", 8761, "HTTP port of the first node")
-	f.StringVar(&o.data, "data", dataOfMode(modeCP), "directory of the nodes' data and logs; in mode ap "+dataOfMode(modeAP))
+	f.StringVar(&o.data, "data", dataOfMode(config.CP), "directory of the nodes' data and logs; in mode ap "+dataOfMode(config.AP))
 	return cmd
 }
 
 // dataOfMode is where the nodes' data is unless --data says otherwise: a node's directory belongs to one mode.
 func dataOfMode(mode string) string {
-	if mode == modeAP {
+	if mode == config.AP {
 		return "data/ap"
 	}
 	return "data"
@@ -80,7 +81,7 @@ const clusterPortsBelow = 1000
 
 func (o devOptions) validate() error {
 	var errs []error
-	errs = append(errs, cli.OneOf("--mode", o.mode, modes))
+	errs = append(errs, cli.OneOf("--mode", o.mode, config.Modes))
 	if o.dcs < 1 || o.dcs > maxDCs {
 		errs = append(errs, fmt.Errorf("--dcs: %d is not a number from 1 to %d", o.dcs, maxDCs))
 	}
@@ -103,7 +104,7 @@ func (o devOptions) plan() []*localcluster.Node {
 				Name: "node" + strconv.Itoa(number), Datacenter: localcluster.DatacenterName(dc), Mode: o.mode,
 				HTTP: localcluster.Address(port),
 			}
-			if o.mode == modeCP {
+			if o.mode == config.CP {
 				n.Cluster = localcluster.Address(port - clusterPortsBelow)
 			}
 			n.PutBelow(filepath.Join(o.dataOf(dc), n.Name))

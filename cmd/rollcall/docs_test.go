@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -33,7 +34,7 @@ func document(t *testing.T, path string) string {
 func referenceTable() string {
 	var b strings.Builder
 	b.WriteString("| Key | Type | Default | Limits | Taken over | Meaning |\n|---|---|---|---|---|---|\n")
-	for _, s := range defaultConfig().settings() {
+	for _, s := range config.Default().Settings() {
 		value := s.String()
 		if value != "" {
 			value = "`" + value + "`"
@@ -59,7 +60,7 @@ func TestTheReferenceOfSettingsIsComplete(t *testing.T) {
 func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
 	shared := &cobra.Command{}
 	new(connection).addFlags(shared)
-	addConfigFlags(shared.Flags())
+	config.AddFlags(shared.Flags())
 	for _, lack := range cli.Undocumented(newRootCommand(), document(t, cliPage), shared.Flags()) {
 		t.Errorf("%s: %s", cliPage, lack)
 	}

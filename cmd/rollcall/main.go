@@ -14,15 +14,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	err := newRootCommand().ExecuteContext(ctx)
-	last := newLogQueue(os.Stderr) // which may block, but not the end of the process
+	last := logging.NewQueue(os.Stderr) // which may block, but not the end of the process
 	code := cli.ExitCode(last, "rollcall", err)
-	last.flush(logFlushLimit)
+	last.Flush(logging.FlushLimit)
 	os.Exit(code)
 }
 

@@ -1,15 +1,12 @@
-package main
+package config
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
-	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,18 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
-
-// The modes.
-const (
-	modeCP = "cp"
-	modeAP = "ap"
-)
-
-var modes = []string{modeCP, modeAP}
-
-// nodeName is what a name may look like: it is part of test.dial's flag form and of a server id
-// (package store holds the same rule, for its directories).
-var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 // Validate reports every mistake at once, each with the key to change and what would be right.
 func (c *Config) Validate() error {
@@ -51,7 +36,7 @@ func (c *Config) validateNode() error {
 	if c.Store.DataDir == "" {
 		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))
 	}
-	if c.Mode == modeAP && c.HTTPD.Reads != httpd.ReadsStale {
+	if c.Mode == AP && c.HTTPD.Reads != httpd.ReadsStale {
 		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node answers by what it has: stale", c.HTTPD.Reads))
 	}
 	if c.NodeName != "" && !nodeName.MatchString(c.NodeName) {
@@ -88,22 +73,6 @@ func (c *Config) validateBatches() error {
 		return fmt.Errorf("limits.in-flight-bytes: %d is below %d, which a batch of limits.batch-bytes may need", l.InFlightBytes, least)
 	}
 	return nil
-}
-
-// name is the node's name, by default the first label of the host's.
-func (c *Config) name() (string, error) {
-	if c.NodeName != "" {
-		return c.NodeName, nil
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("node.name: not given, and the host name is unknown: %w", err)
-	}
-	host, _, _ = strings.Cut(host, ".")
-	if !nodeName.MatchString(host) {
-		return "", fmt.Errorf("node.name: not given, and the host name %q cannot serve as one", host)
-	}
-	return host, nil
 }
 
 func (c *Config) validateAddresses() error {
@@ -143,15 +112,6 @@ func checkHost(host string) error {
 		return fmt.Errorf("http.hosts: %q is not the name of a host, without a scheme or a port", host)
 	}
 	return nil
-}
-
-// served are the names under which the HTTP listener is addressed, beside localhost and addresses. Only a
-// listener on loopback knows them all; nil: they are not known.
-func (c *HTTPConfig) served() []string {
-	if !loopback(c.Addr) {
-		return nil
-	}
-	return append([]string{c.Advertise}, c.Hosts...)
 }
 
 // checkDialable wants an address that another node can dial.
@@ -231,72 +191,11 @@ func checkProfiler(addr string) error {
 	return nil
 }
 
-// warn says what is allowed and yet probably not meant.
-func (c *Config) warn(log *slog.Logger) {
+// Warn says what is allowed and yet probably not meant.
+func (c *Config) Warn(log *slog.Logger) {
 	c.warnExposed(log)
 	if c.Store.Settings.Threshold == registry.Whole {
 		log.Warn("nothing is ever evicted: the threshold leaves a round no share of the registry",
 			"key", "self-preservation.renewal-percent-threshold", "value", c.Store.Settings.Threshold)
 	}
-}
-
-// widestKey is the widest mode of a private key's file: owner writes, group reads.
-const widestKey fs.FileMode = 0o640
-
-func (c *Config) validateTLS() error {
-	h, n := &c.HTTP.TLS, &c.Store.TLS
-	var errs []error
-	if (h.Cert == "") != (h.Key == "") {
-		errs = append(errs, errors.New("http.tls: cert and key belong together; give both or none"))
-	}
-	if h.ClientCA != "" && h.Cert == "" {
-		errs = append(errs, errors.New("http.tls.client-ca: needs http.tls.cert and http.tls.key"))
-	}
-	if given := countGiven(n.Cert, n.Key, n.CA); given != 0 && given != 3 {
-		errs = append(errs, errors.New("cluster.tls: cert, key and ca belong together; give all three or none"))
-	}
-	return errors.Join(append(errs,
-		checkFile("http.tls.cert", h.Cert),
-		checkKeyFile("http.tls.key", h.Key),
-		checkFile("http.tls.client-ca", h.ClientCA),
-		checkFile("cluster.tls.cert", n.Cert),
-		checkKeyFile("cluster.tls.key", n.Key),
-		checkFile("cluster.tls.ca", n.CA),
-	)...)
-}
-
-func countGiven(texts ...string) int {
-	n := 0
-	for _, t := range texts {
-		if t != "" {
-			n++
-		}
-	}
-	return n
-}
-
-// checkFile wants a file where one is named.
-func checkFile(name, path string) error {
-	if path == "" {
-		return nil
-	}
-	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-// checkKeyFile refuses a private key that others than owner and group could read.
-func checkKeyFile(name, path string) error {
-	if err := checkFile(name, path); err != nil || path == "" {
-		return err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if mode := info.Mode().Perm(); mode&^widestKey != 0 {
-		return fmt.Errorf("%s: %s has mode %#o, wider than %#o; chmod it", name, path, mode, widestKey)
-	}
-	return nil
 }

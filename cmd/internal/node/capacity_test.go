@@ -1,22 +1,25 @@
-package main
+package node
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // limited starts a node with some limits and returns its URL.
-func limited(t *testing.T, change func(*Quota)) (url string) {
+func limited(t *testing.T, change func(*capacity.Quota)) (url string) {
 	t.Helper()
 	c := oneNode(t)
 	change(&c.Quota)
-	n := need.Got(openNode(c, quiet))(t)
+	n := need.Got(open(c, "test", quiet))(t)
 	stop := started(t, n)
 	t.Cleanup(func() {
 		expect.OK(t, stop())
@@ -35,7 +38,7 @@ func answers(t *testing.T, method, url, body string, want int, says string) (tex
 }
 
 func TestSessionsBeyondTheirLimitAreRefusedUntilOneIsDestroyed(t *testing.T) {
-	url := limited(t, func(l *Quota) { l.Sessions = 3 })
+	url := limited(t, func(l *capacity.Quota) { l.Sessions = 3 })
 	var made struct{ ID string }
 	for range 3 {
 		text := answers(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "")
@@ -50,7 +53,7 @@ func TestSessionsBeyondTheirLimitAreRefusedUntilOneIsDestroyed(t *testing.T) {
 }
 
 func TestKeysBeyondTheBytesOfTheStateAreRefusedAndCanBeDeleted(t *testing.T) {
-	url := limited(t, func(l *Quota) { l.StateBytes = 100 << 10 })
+	url := limited(t, func(l *capacity.Quota) { l.StateBytes = 100 << 10 })
 	value := strings.Repeat("x", 20<<10)
 	for i := range 5 {
 		answers(t, "PUT", fmt.Sprintf("%s/v1/kv/k%d", url, i), value, http.StatusOK, "true")
@@ -66,7 +69,7 @@ func TestKeysBeyondTheBytesOfTheStateAreRefusedAndCanBeDeleted(t *testing.T) {
 }
 
 func TestNodesBeyondTheirLimitAreRefusedAndThoseThereAreNot(t *testing.T) {
-	url := limited(t, func(l *Quota) { l.Nodes = 2 })
+	url := limited(t, func(l *capacity.Quota) { l.Nodes = 2 })
 	register := url + "/v1/catalog/register"
 	node := func(name string) string { return fmt.Sprintf(`{"Node":%q,"Address":"10.0.0.1"}`, name) }
 	for _, name := range []string{"a", "b"} {
@@ -79,7 +82,7 @@ func TestNodesBeyondTheirLimitAreRefusedAndThoseThereAreNot(t *testing.T) {
 }
 
 func TestLocksAndNodesBeyondTheBytesOfTheStateAreRefusedAndWhatIsThereGoesOn(t *testing.T) {
-	url := limited(t, func(l *Quota) { l.StateBytes = 200 << 10 })
+	url := limited(t, func(l *capacity.Quota) { l.StateBytes = 200 << 10 })
 	var made [2]struct{ ID string }
 	for i := range made {
 		need.OK(t, json.Unmarshal([]byte(answers(t, "PUT", url+"/v1/session/create", "{}", http.StatusOK, "ID")), &made[i]))
@@ -126,4 +129,59 @@ func TestLocksAndNodesBeyondTheBytesOfTheStateAreRefusedAndWhatIsThereGoesOn(t *
 	}
 	answers(t, "PUT", lock("another", holder), "", http.StatusOK, `"acquired":true`)
 	answers(t, "PUT", register, node("first", 5000), http.StatusOK, "true")
+}
+
+// call makes a request and returns what was answered.
+func call(t *testing.T, method, url, body string) (status int, text string) {
+	t.Helper()
+	r := need.Got(http.NewRequest(method, url, strings.NewReader(body)))(t)
+	r.Header.Set("Content-Type", "application/json")
+	resp := need.Got(http.DefaultClient.Do(r))(t)
+	defer resp.Body.Close()
+	b := need.Got(io.ReadAll(resp.Body))(t)
+	return resp.StatusCode, string(b)
+}
+
+func TestANodeWhoseDiskIsNearlyFullRefusesWhatAddsAndNothingElse(t *testing.T) {
+	c := oneNode(t)
+	n := need.Got(open(c, "test", quiet))(t)
+	var free atomic.Int64
+	free.Store(int64(c.MinFree))
+	n.disk.Free = func(string) (int64, error) { return free.Load(), nil }
+	defer started(t, n)()
+	url := "http://" + n.listeners[0].Addr().String()
+	awaitReady(t, url)
+	const instance = `{"instance":{"instanceId":"i","app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"name":"MyOwn"}}}`
+	if status, text := call(t, "POST", url+"/eureka/apps/A", instance); status != http.StatusNoContent {
+		t.Fatalf("register: %d %s", status, text)
+	}
+	if status, text := call(t, "PUT", url+"/v1/kv/k", "v"); status != http.StatusOK {
+		t.Fatalf("put: %d %s", status, text)
+	}
+	free.Store(int64(c.MinFree) - 1)
+	n.disk.Measure()
+	for _, tt := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"POST", "/eureka/apps/A", instance, http.StatusInsufficientStorage},
+		{"PUT", "/v1/kv/other", "v", http.StatusInsufficientStorage},
+		{"PUT", "/v1/session/create", "{}", http.StatusInsufficientStorage},
+		{"PUT", "/eureka/apps/A/i", "", http.StatusOK},
+		{"GET", "/eureka/apps/A/i", "", http.StatusOK},
+		{"GET", "/v1/kv/k", "", http.StatusOK},
+		{"GET", "/readyz", "", http.StatusOK},
+		{"DELETE", "/v1/kv/k", "", http.StatusOK},
+		{"DELETE", "/eureka/apps/A/i", "", http.StatusOK},
+	} {
+		status, text := call(t, tt.method, url+tt.path, tt.body)
+		if status != tt.want || tt.want == http.StatusInsufficientStorage && strings.HasPrefix(tt.path, "/v1") && !strings.Contains(text, "data.min-free") {
+			t.Errorf("%s %s: %d %q, want %d", tt.method, tt.path, status, text, tt.want)
+		}
+	}
+	free.Store(int64(c.MinFree))
+	n.disk.Measure()
+	if status, text := call(t, "POST", url+"/eureka/apps/A", instance); status != http.StatusNoContent {
+		t.Errorf("register, when there is room again: %d %s", status, text)
+	}
 }

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/cmd/probe"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/replication"
@@ -33,8 +34,9 @@ type engine struct {
 	leaderDiskFull func(context.Context) bool
 }
 
-// engineEnv is what both engines need.
-type engineEnv struct {
+// setup is what both engines are made of.
+type setup struct {
+	*config.Config
 	name    string
 	http    string   // the node's address for clients
 	own     []string // all addresses that are known to be the node's
@@ -44,28 +46,28 @@ type engineEnv struct {
 	diskFull func() bool
 }
 
-// openEngine opens the data directory by which mode the settings say: from here on nobody asks.
-func (c *Config) openEngine(env engineEnv) (*engine, error) {
-	if c.Mode == modeAP {
-		return c.openLocal(env)
+// openEngine opens the data directory in the mode that the settings name. Only what is made here depends on the mode.
+func (s setup) openEngine() (*engine, error) {
+	if s.Mode == config.AP {
+		return s.openLocal()
 	}
-	return c.openRaft(env)
+	return s.openRaft()
 }
 
 // openRaft makes the engine of a node of a cluster.
-func (c *Config) openRaft(env engineEnv) (*engine, error) {
-	p := &peers{datacenter: c.Datacenter, node: env.name}
-	config := c.storeConfig(env)
-	config.Spares = p.spares
-	config.Answer = p.answer
-	raft, err := consensus.Open(config)
+func (s setup) openRaft() (*engine, error) {
+	p := &peers{datacenter: s.Datacenter, node: s.name}
+	c := s.storeConfig()
+	c.Spares = p.spares
+	c.Answer = p.answer
+	raft, err := consensus.Open(c)
 	if err != nil {
 		return nil, err
 	}
 	p.ask = raft.AskLeader
 	p.sends = raft.Leader
-	service := planted(env.name, raft)
-	err = c.openPeers(p, env, service, func() string {
+	service := planted(s.name, raft)
+	err = s.openPeers(p, service, func() string {
 		v, _ := raft.View(context.Background(), registry.Stale) // never fails
 		return v.Epoch()
 	})
@@ -74,7 +76,7 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 	}
 	run := func(ctx context.Context) error {
 		return together(ctx, raft.Run, func(ctx context.Context) {
-			c.lead(ctx, raft, p, env)
+			s.lead(ctx, raft, p)
 		})
 	}
 	return &engine{
@@ -84,49 +86,49 @@ func (c *Config) openRaft(env engineEnv) (*engine, error) {
 }
 
 // lead does beside the store what only a leader does: it sends to the peers and probes services.
-func (c *Config) lead(ctx context.Context, raft *consensus.Raft, p *peers, env engineEnv) {
+func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	var both sync.WaitGroup
 	defer both.Wait()
 	both.Go(func() {
-		raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { p.send(ctx, env.log) })
+		raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { p.send(ctx, s.log) })
 	})
-	if c.Checks.Probes {
-		prober := c.prober(raft, env)
+	if s.Checks.Probes {
+		prober := s.prober(raft)
 		both.Go(func() { raft.WhileLeading(ctx, prober.Run) })
 	}
 }
 
 // prober makes what runs the HTTP and TCP checks of services.
-func (c *Config) prober(raft *consensus.Raft, env engineEnv) *probe.Prober {
+func (s setup) prober(raft *consensus.Raft) *probe.Prober {
 	return probe.New(probe.Config{
 		Registry: raft,
 		Watch:    func() (<-chan struct{}, func()) { return raft.Coordination().WatchCatalog("") },
-		Rules:    c.Checks.Rules,
-		Log:      env.log,
-		Metrics:  env.metrics,
+		Rules:    s.Checks.Rules,
+		Log:      s.log,
+		Metrics:  s.metrics,
 	})
 }
 
 // openLocal makes the engine of a node without consensus: once it has what the others have, it sends
 // to all peers.
-func (c *Config) openLocal(env engineEnv) (*engine, error) {
-	p := &peers{datacenter: c.Datacenter, node: env.name}
-	config := c.storeConfig(env)
-	config.Spares = p.spares
-	config.Age = p.age
+func (s setup) openLocal() (*engine, error) {
+	p := &peers{datacenter: s.Datacenter, node: s.name}
+	c := s.storeConfig()
+	c.Spares = p.spares
+	c.Age = p.age
 	copied := make(chan struct{})
-	config.Copy = func(ctx context.Context) error {
+	c.Copy = func(ctx context.Context) error {
 		defer close(copied)
 		return p.replicator.Copy(ctx)
 	}
-	node, err := local.Open(config)
+	node, err := local.Open(c)
 	if err != nil {
 		return nil, err
 	}
 	p.ask = p.answer
 	p.sends = func() string { return "" }
-	service := planted(env.name, node)
-	if err := c.openPeers(p, env, service, func() string {
+	service := planted(s.name, node)
+	if err := s.openPeers(p, service, func() string {
 		id, _ := node.Identity()
 		return id
 	}); err != nil {
@@ -136,40 +138,40 @@ func (c *Config) openLocal(env engineEnv) (*engine, error) {
 		return together(ctx, node.Run, func(ctx context.Context) {
 			select {
 			case <-copied:
-				p.send(ctx, env.log)
+				p.send(ctx, s.log)
 			case <-ctx.Done():
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{env.name, env.http, c.Datacenter, p.replicator, node}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.name, s.http, s.Datacenter, p.replicator, node}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
 }
 
 // storeConfig is the settings of the store, and what is none of them.
-func (c *Config) storeConfig(env engineEnv) store.Config {
-	s := c.Store
-	s.Node, s.Datacenter, s.HTTPAdvertise = env.name, c.Datacenter, env.http
-	s.DiskFull, s.Log, s.Metrics = env.diskFull, env.log, env.metrics
-	s.Settings = c.leases()
-	return s
+func (s setup) storeConfig() store.Config {
+	c := s.Store
+	c.Node, c.Datacenter, c.HTTPAdvertise = s.name, s.Datacenter, s.http
+	c.DiskFull, c.Log, c.Metrics = s.diskFull, s.log, s.metrics
+	c.Settings = s.Leases()
+	return c
 }
 
 // openPeers makes the replicator of a node.
-func (c *Config) openPeers(p *peers, env engineEnv, service registry.Service, sender func() string) error {
-	configs, err := c.peers(env.own...)
+func (s setup) openPeers(p *peers, service registry.Service, sender func() string) error {
+	configs, err := s.Peers(s.own...)
 	if err != nil {
 		return err
 	}
 	p.replicator, err = replication.New(replication.Config{
 		Service:    service,
-		Datacenter: c.Datacenter,
-		Node:       env.name,
-		HTTP:       env.http,
+		Datacenter: s.Datacenter,
+		Node:       s.name,
+		HTTP:       s.http,
 		Sender:     sender,
-		Consensus:  c.Mode == modeCP,
+		Consensus:  s.Mode == config.CP,
 		Peers:      configs,
-		Repair:     c.Replication.Repair,
-		Log:        env.log,
-		Metrics:    env.metrics,
+		Repair:     s.Replication.Repair,
+		Log:        s.log,
+		Metrics:    s.metrics,
 	})
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
@@ -19,19 +21,19 @@ import (
 type node struct {
 	log         *slog.Logger
 	metrics     *prometheus.Registry
-	room        *room
+	disk        *capacity.Disk
 	runStore    func(context.Context) error // see engine.run
 	listeners   []listener                  // the first one serves the HTTP API
 	connections *httpd.Connections          // of the HTTP API
 	handler     *httpd.Handler              // of the HTTP API
 	draining    *atomic.Bool                // set when the node shuts down: it is not ready any more
 	limits      shutdownLimits
-	apply       func(*Config) // takes over what can change while the node runs (see reloaded)
+	apply       func(*config.Config) // takes over what can change while the node runs (see reloaded)
 }
 
-// openNode binds the ports first: they fail at once, and before the data directory was touched.
-func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
-	name, err := c.name()
+// open binds the ports first: they fail at once, and before the data directory was touched.
+func open(c *config.Config, version string, log *slog.Logger) (_ *node, err error) {
+	name, err := c.Name()
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -45,7 +47,7 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 			err = errors.Join(err, abandon(n.runStore))
 		}
 	}()
-	c.warn(n.log)
+	c.Warn(n.log)
 	metrics := newMetrics()
 	n.metrics = metrics
 	port, err := n.openHTTP(c, metrics)
@@ -55,36 +57,32 @@ func openNode(c *Config, log *slog.Logger) (_ *node, err error) {
 	if err := n.openProfiler(c.PProfAddr); err != nil {
 		return nil, err
 	}
-	env := engineEnv{name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: metrics}
-	env.own = []string{env.http, c.HTTP.Addr, port.Addr().String()}
-	n.room = &room{dir: c.Store.DataDir, least: c.MinFree, free: freeBytes, log: n.log}
-	env.diskFull = n.room.low.Load
-	e, err := c.openEngine(env)
+	s := setup{Config: c, name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: metrics}
+	s.own = []string{s.http, c.HTTP.Addr, port.Addr().String()}
+	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
+	s.diskFull = n.disk.Low
+	e, err := s.openEngine()
 	if err != nil {
 		return nil, err
 	}
-	n.room.leader = e.leaderDiskFull
-	n.room.look()
-	metrics.MustRegister(n.room.figures()...)
-	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.room.run, new(idleMemory).run) }
-	q := quota{&c.Quota, e.service, e.coordination}
-	e.service = roomyService{e.service, n.room, q}
-	if e.coordination != nil {
-		e.coordination = roomyCoordination{e.coordination, n.room, q}
-	}
-	return n, n.handle(c, name, e, metrics)
+	n.disk.LeaderLow = e.leaderDiskFull
+	n.disk.Measure()
+	metrics.MustRegister(n.disk.Metrics()...)
+	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.disk.Run, new(idleMemory).run) }
+	e.service, e.coordination = capacity.Limit(n.disk, &c.Quota, e.service, e.coordination)
+	return n, n.handle(c, name, version, e)
 }
 
 // openHTTP binds the HTTP port; handle says later what is served on it.
-func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener, error) {
-	pair, err := c.HTTP.TLS.open(func(err error) { n.log.Warn("the changed certificate cannot be used", "err", err) })
+func (n *node) openHTTP(c *config.Config, metrics prometheus.Registerer) (net.Listener, error) {
+	pair, err := openHTTPCertificate(&c.HTTP.TLS, func(err error) { n.log.Warn("the changed certificate cannot be used", "err", err) })
 	if err != nil {
 		return nil, err
 	}
 	server := httpd.NewServer(c.HTTP.Addr, nil, n.log)
 	if pair != nil {
 		metrics.MustRegister(pair.expiry())
-		if server.TLSConfig, err = c.HTTP.TLS.config(pair); err != nil {
+		if server.TLSConfig, err = tlsConfig(&c.HTTP.TLS, pair); err != nil {
 			return nil, err
 		}
 	}
@@ -99,16 +97,17 @@ func (n *node) openHTTP(c *Config, metrics prometheus.Registerer) (net.Listener,
 }
 
 // handle puts the routes behind the HTTP port.
-func (n *node) handle(c *Config, name string, e *engine, metrics *prometheus.Registry) error {
-	config := c.httpConfig(name, n.log, metrics)
-	config.Service, config.Cluster, config.Members = drainingService{e.service, n.draining}, e.cluster, e.members
-	config.Peers, config.EurekaSender = e.peers, e.peers.replicator.EurekaSender
-	config.Coordination = e.coordination
-	handler, err := httpd.New(config)
+func (n *node) handle(c *config.Config, name, version string, e *engine) error {
+	h := httpConfig(c)
+	h.Node, h.Version, h.Log, h.Metrics = name, version, n.log, n.metrics
+	h.Service, h.Cluster, h.Members = drainingService{e.service, n.draining}, e.cluster, e.members
+	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
+	h.Coordination = e.coordination
+	handler, err := httpd.New(h)
 	if err != nil {
 		return err
 	}
-	n.apply = func(c *Config) {
+	n.apply = func(c *config.Config) {
 		handler.SetRateLimit(c.HTTPD.RateLimit)
 		e.setSyncDelay(c.Store.Test.SyncDelay)
 	}
@@ -136,12 +135,11 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// httpConfig is the settings of the HTTP API, and what is none of them.
-func (c *Config) httpConfig(name string, log *slog.Logger, metrics *prometheus.Registry) httpd.Config {
+// httpConfig is the settings of the HTTP API, those included that other settings decide.
+func httpConfig(c *config.Config) httpd.Config {
 	h := c.HTTPD
-	h.Node, h.Datacenter, h.Version, h.Hosts = name, c.Datacenter, version, c.HTTP.served()
-	h.Log, h.Metrics = log, metrics
-	h.WithoutConsensus = c.Mode == modeAP
+	h.Datacenter, h.Hosts = c.Datacenter, c.HTTP.Served()
+	h.WithoutConsensus = c.Mode == config.AP
 	if !h.WithoutConsensus {
 		h.WaitWhenEmpty = 0 // the cluster knows what there is
 	}

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"crypto/ecdsa"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -88,9 +89,9 @@ func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing
 
 func TestHTTPRefusesTLSBelow12AndStrangers(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), 1)
-	settings := HTTPTLSConfig{Cert: cert, Key: key, ClientCA: cert}
-	pair := need.Got(settings.open(nil))(t)
-	config := need.Got(settings.config(pair))(t)
+	settings := config.HTTPTLSConfig{Cert: cert, Key: key, ClientCA: cert}
+	pair := need.Got(openHTTPCertificate(&settings, nil))(t)
+	config := need.Got(tlsConfig(&settings, pair))(t)
 	expect.That(t, config.MinVersion == tls.VersionTLS12 && config.ClientAuth == tls.RequireAndVerifyClientCert && config.ClientCAs != nil,
 		"least version %#x, client certificates %v", config.MinVersion, config.ClientAuth)
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"crypto/tls"
@@ -16,8 +16,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
-// peers translates the settings; own are the addresses of this node, which is no peer of itself.
-func (c *Config) peers(own ...string) ([]replication.PeerConfig, error) {
+// Peers translates the settings; own are the addresses of this node, which is no peer of itself.
+func (c *Config) Peers(own ...string) ([]replication.PeerConfig, error) {
 	r := &c.Replication
 	trust, err := r.TLS.open()
 	if err != nil {
@@ -55,8 +55,8 @@ func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.
 	return p
 }
 
-// leases decide how leases end, if this node leads. The policies for links that are cut have one form in the state.
-func (c *Config) leases() registry.Settings {
+// Leases decide how leases end, if this node leads. The policies for links that are cut have one form in the state.
+func (c *Config) Leases() registry.Settings {
 	s := c.Store.Settings
 	given, _ := setting.ParseMap(s.OnCut) // Validate has read it
 	policies := make(map[string]replication.CutPolicy, len(given))
@@ -83,29 +83,6 @@ func parseTimeout(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// open reads the files; nil if none is configured.
-func (c *ReplicationTLSConfig) open() (*tls.Config, error) {
-	if c.CA == "" && c.Cert == "" {
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.CA != "" {
-		pool, err := readPool(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("replication.tls.ca: %w", err)
-		}
-		config.RootCAs = pool
-	}
-	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			return nil, fmt.Errorf("replication.tls.cert and replication.tls.key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
-}
-
 // ReplicationConfig is to whom changes are carried, and how.
 type ReplicationConfig struct {
 	Nodes       []string          `key:"replication.nodes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
@@ -122,19 +99,12 @@ type ReplicationConfig struct {
 	TLS ReplicationTLSConfig
 }
 
-// ReplicationTLSConfig is how peers with https URLs are trusted, and what they are shown.
-type ReplicationTLSConfig struct {
-	CA   string `key:"replication.tls.ca" help:"PEM file with the authorities of the peers' certificates; empty: the system's"`
-	Cert string `key:"replication.tls.cert" help:"PEM file with the certificate that is shown to peers that ask for one"`
-	Key  string `key:"replication.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
-}
-
 func (c *Config) validateReplication() error {
 	r := &c.Replication
 	errs := []error{
 		checkFile("replication.tls.ca", r.TLS.CA),
 		checkFile("replication.tls.cert", r.TLS.Cert),
-		checkKeyFile("replication.tls.key", r.TLS.Key),
+		CheckKeyFile("replication.tls.key", r.TLS.Key),
 		c.validateNodes(),
 		c.validatePeerNames(),
 		c.validateNamed(),
@@ -153,7 +123,7 @@ func (c *Config) validateReplication() error {
 
 func (c *Config) validateNodes() error {
 	var errs []error
-	if c.Mode != modeAP && len(c.Replication.Nodes) > 0 {
+	if c.Mode != AP && len(c.Replication.Nodes) > 0 {
 		errs = append(errs, errors.New("replication.nodes: is for mode ap; in mode cp the nodes of a datacenter find each other by cluster.join"))
 	}
 	for _, u := range c.Replication.Nodes {

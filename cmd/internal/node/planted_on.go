@@ -1,6 +1,6 @@
 //go:build planted
 
-package main
+package node
 
 import (
 	"context"

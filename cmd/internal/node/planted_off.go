@@ -1,6 +1,6 @@
 //go:build !planted
 
-package main
+package node
 
 import "github.com/seed-20419f34/rollcall/fsm/registry"
 
