@@ -73,9 +73,9 @@ func TestEveryExitCodeIsDocumented(t *testing.T) {
 			expect.That(t, strings.Contains(text, fmt.Sprintf("\n| %d | ", code)), "%s has no row for exit code %d", path, code)
 		}
 	}
-	for _, code := range []int{cli.ExitUsage, exitLost, exitNotAcquired, exitGuard, exitCannotRun, exitNoCommand} {
+	for _, code := range []int{cli.ExitUsage, exitLost, exitNotAcquired, exitRollcall, exitCannotRun, exitNoCommand} {
 		_, section, _ := strings.Cut(document(t, cliPage), "\n## rollcall lock\n")
-		expect.That(t, strings.Contains(section, fmt.Sprintf("\n| %d | ", code)) && strings.Contains(guardHelp, fmt.Sprintf("\n  %-3d  ", code)),
+		expect.That(t, strings.Contains(section, fmt.Sprintf("\n| %d | ", code)) && strings.Contains(holdingHelp, fmt.Sprintf("\n  %-3d  ", code)),
 			"the section of lock in %s, or its help, has no row for exit code %d", cliPage, code)
 	}
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,15 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// parseKey splits APP/ID at the first slash: ids may contain further ones.
-func parseKey(text string) (registry.Key, error) {
-	app, id, ok := strings.Cut(text, "/")
-	if !ok || app == "" || id == "" {
-		return registry.Key{}, fmt.Errorf("%q does not name an instance; write APP/ID, as ls shows them", text)
-	}
-	return registry.NewKey(app, id), nil
-}
 
 func newCancelCommand() *cobra.Command {
 	var c connection
@@ -209,45 +196,10 @@ type explanation struct{ client.Explanation }
 func (e explanation) Table() [][]string {
 	rows := [][]string{{e.Summary}, {}, {"TIME", "EVENT", "TIMES", "DETAILS", "BY", "REASON"}}
 	for _, h := range e.History {
-		rows = append(rows, []string{clockTime(h.At), h.What, count(h.Times), h.Text, h.Author, h.Reason})
+		rows = append(rows, []string{clockTime(h.At), h.What, number(h.Times), h.Text, h.Author, h.Reason})
 	}
 	return rows
 }
-
-// operator is the flags of commands whose author the cluster remembers.
-type operator struct{ author, reason string }
-
-func (o *operator) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.author, "author", "", "the author (default: USER@HOST)")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why")
-}
-
-func (o *operator) act() registry.Act {
-	return registry.Act{Author: cmp.Or(o.author, whoami()), Reason: o.reason}
-}
-
-// whoami is user@host, as far as this machine knows them.
-func whoami() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
-}
-
-// clockTime shows ms since the epoch; "" for none.
-func clockTime(ms int64) string {
-	if ms == 0 {
-		return ""
-	}
-	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
-}
-
-// lasting shows a number of ms as a duration.
-func lasting(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
 func newPruneCommand() *cobra.Command {
 	var c connection

@@ -65,16 +65,6 @@ func (e keyEntry) Table() [][]string {
 	}
 }
 
-func number(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// unlessZero is a number, "" for 0.
-func unlessZero(n uint64) string {
-	if n == 0 {
-		return ""
-	}
-	return number(n)
-}
-
 // shortValue shows the beginning of a value, if it is text that keeps a line; else its length.
 func shortValue(value []byte) string {
 	const longest = 80

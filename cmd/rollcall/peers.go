@@ -124,7 +124,7 @@ func (p peerTables) Table() [][]string {
 	rows := [][]string{{"NAME", "KIND", "STATE", "LAG(CHANGES)", "LAG(TIME)", "LAST SUCCESS", "REASON"}}
 	for _, peer := range p.Peers.Peers {
 		rows = append(rows, []string{
-			peer.Name, peer.Kind, peer.State, strconv.FormatUint(peer.LagChanges, 10), lasting(peer.LagMS), clockTime(peer.LastSuccess), peer.Reason,
+			peer.Name, peer.Kind, peer.State, strconv.FormatUint(peer.LagChanges, 10), duration(peer.LagMS), clockTime(peer.LastSuccess), peer.Reason,
 		})
 	}
 	rows = append(rows, p.incoming()...)
@@ -142,7 +142,7 @@ func (p peerTables) incoming() [][]string {
 		}
 		heard, link := "never", "up"
 		if in.HeardMS != nil {
-			heard = lasting(*in.HeardMS) + " ago"
+			heard = duration(*in.HeardMS) + " ago"
 		}
 		if in.Cut {
 			link = "cut"
@@ -157,7 +157,7 @@ func (p peerTables) senders() [][]string {
 	rows := [][]string{{}, {"SENDER", "DATACENTER", "HEARD", "LATE BY", "LATE", "REFUSED"}}
 	for _, s := range p.Senders {
 		rows = append(rows, []string{
-			s.Sender, s.Datacenter, lasting(s.HeardMS) + " ago", lasting(s.LateMS), strconv.FormatUint(s.Late, 10), strconv.FormatUint(s.Refused, 10),
+			s.Sender, s.Datacenter, duration(s.HeardMS) + " ago", duration(s.LateMS), strconv.FormatUint(s.Late, 10), strconv.FormatUint(s.Refused, 10),
 		})
 	}
 	return unlessEmpty(rows)
@@ -172,14 +172,6 @@ func (p peerTables) repairs() [][]string {
 		}
 	}
 	return unlessEmpty(rows)
-}
-
-// unlessEmpty leaves out a further table that has only a head.
-func unlessEmpty(rows [][]string) [][]string {
-	if len(rows) == 2 {
-		return nil
-	}
-	return rows
 }
 
 // peerDiff is a comparison as two tables: the numbers, and the instances.

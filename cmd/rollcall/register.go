@@ -130,14 +130,6 @@ func (o *registerOptions) instance(app string) (*registry.Instance, error) {
 	return i, nil
 }
 
-func parseStatus(name, word string) (registry.Status, error) {
-	status, ok := registry.ParseStatus(word)
-	if !ok {
-		return 0, fmt.Errorf("%s: %q is not UP, DOWN, STARTING, OUT_OF_SERVICE or UNKNOWN", name, word)
-	}
-	return status, nil
-}
-
 // seconds: the protocol knows whole seconds only.
 func seconds(name string, d time.Duration) (int32, error) {
 	if d < time.Second || d%time.Second != 0 || d/time.Second > math.MaxInt32 {

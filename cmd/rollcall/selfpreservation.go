@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,20 +71,6 @@ func newPreservationHoldCommand() *cobra.Command {
 	return cmd
 }
 
-// longestAct is the longest time that an operator's act may last.
-const longestAct = 168 * time.Hour
-
-// checkFor wants the length of an act.
-func checkFor(d time.Duration) error {
-	switch {
-	case d == 0:
-		return errors.New("--for: is required: how long, such as 30m")
-	case d < time.Second || d > longestAct:
-		return fmt.Errorf("--for: %v is not between 1s and 168h", d)
-	}
-	return nil
-}
-
 // preservation is self-preservation as text: the reason, the state with its numbers, who is overdue,
 // and how it came to this.
 type preservation struct{ client.SelfPreservation }
@@ -97,7 +80,7 @@ func (p preservation) Table() [][]string {
 		{p.Reason},
 		{},
 		{"STATE", "SINCE", "UNTIL", "BY", "NOTE", "WITHHELD"},
-		{p.State, clockTime(p.Since), clockTime(p.Until), p.Author, p.Note, count(p.Withheld)},
+		{p.State, clockTime(p.Since), clockTime(p.Until), p.Author, p.Note, number(p.Withheld)},
 		{},
 		{"APP", "LEASES", "COUNTED", "FRESH", "EXPIRED"},
 	}
@@ -110,7 +93,7 @@ func (p preservation) Table() [][]string {
 }
 
 func figuresRow(name string, f client.Figures) []string {
-	return []string{name, count(f.Leases), count(f.Counted), count(f.Fresh), count(f.Expired)}
+	return []string{name, number(f.Leases), number(f.Counted), number(f.Fresh), number(f.Expired)}
 }
 
 // overdue is a table of the leases that are not fresh, if there are any.
@@ -118,7 +101,7 @@ func (p preservation) overdue() [][]string {
 	rows := [][]string{{}, {"OVERDUE", "SILENT", "ENDS IN"}}
 	for _, a := range p.Applications {
 		for _, o := range a.Overdue {
-			rows = append(rows, []string{registry.NewKey(a.App, o.ID).String(), lasting(o.SilentMS), lasting(o.EndsInMS)})
+			rows = append(rows, []string{registry.NewKey(a.App, o.ID).String(), duration(o.SilentMS), duration(o.EndsInMS)})
 		}
 	}
 	if len(rows) == 2 {
@@ -134,9 +117,7 @@ func (p preservation) transitions() [][]string {
 	}
 	rows := [][]string{{}, {"TIME", "BECAME", "BY", "COUNTED", "FRESH", "EXPIRED", "REASON"}}
 	for _, t := range p.Transitions {
-		rows = append(rows, []string{clockTime(t.At), t.State, t.Author, count(t.Counted), count(t.Fresh), count(t.Expired), t.Reason})
+		rows = append(rows, []string{clockTime(t.At), t.State, t.Author, number(t.Counted), number(t.Fresh), number(t.Expired), t.Reason})
 	}
 	return rows
 }
-
-func count(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

@@ -78,7 +78,7 @@ type memberList []client.NodeStatus
 func (l memberList) Table() [][]string {
 	rows := [][]string{{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED"}}
 	for _, n := range l {
-		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, applied(n)})
+		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, unlessZero(n.Applied)})
 	}
 	return rows
 }
@@ -89,14 +89,6 @@ type removed struct {
 }
 
 func (r removed) Table() [][]string { return [][]string{{"removed", r.Node}} }
-
-// applied is how far a node is; "" if that is not known.
-func applied(n client.NodeStatus) string {
-	if n.Applied == 0 {
-		return ""
-	}
-	return strconv.FormatUint(n.Applied, 10)
-}
 
 func newEventsCommand() *cobra.Command {
 	var c connection

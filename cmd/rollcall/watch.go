@@ -132,14 +132,6 @@ func newLsCommand() *cobra.Command {
 	return cmd
 }
 
-// appOf is the application that the arguments name; "": all.
-func appOf(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
-}
-
 // instanceList is instances in the form of ls, an empty list rather than null. Scripts rely on the
 // names of its JSON members.
 type instanceList []client.Instance
@@ -163,7 +155,7 @@ func owner(i client.Instance) string {
 	if i.UnheardMS == 0 {
 		return i.Datacenter
 	}
-	return i.Datacenter + " (unheard for " + lasting(i.UnheardMS) + ")"
+	return i.Datacenter + " (unheard for " + duration(i.UnheardMS) + ")"
 }
 
 func ports(i client.Instance) string {

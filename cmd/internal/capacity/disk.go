@@ -2,7 +2,7 @@
 // while the disk is nearly full, or beyond the limits of what is kept. Renewals, cancels, deletes and releases
 // go on, and so do reads. It does not look at requests, whose limits package httpd holds.
 //
-// disk.go measures the disk, quota.go holds the limits, limit.go wraps the services and says which operations add.
+// disk.go measures the disk, quota.go holds the limits, limit.go wraps the services.
 package capacity
 
 import (

@@ -75,22 +75,3 @@ func (s limitedCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Resu
 	}
 	return s.Coordination.Apply(ctx, ops...)
 }
-
-// addsKeys says whether an operation creates a session, or writes or acquires a key.
-func addsKeys(op kv.Op) bool {
-	switch op := op.(type) {
-	case kv.Once:
-		return addsKeys(op.Op)
-	case kv.CreateSession:
-		return true
-	case kv.KeyOp:
-		return op.Verb == kv.Set || op.Verb == kv.CAS || op.Verb == kv.Acquire
-	case kv.Txn:
-		for _, each := range op.Ops {
-			if addsKeys(each) {
-				return true
-			}
-		}
-	}
-	return false
-}

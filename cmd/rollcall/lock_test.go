@@ -101,11 +101,11 @@ func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
 	}{
 		{name: "somebody has it", args: []string{"--try", "--", "echo", "run"}, code: exitNotAcquired, says: "not acquired: held by anna"},
 		{name: "somebody has it for long", args: []string{"--timeout", "2s", "--", "echo", "run"}, code: exitNotAcquired, says: "deadline exceeded"},
-		{name: "no server", args: []string{"--try", "--", "echo", "run"}, addr: "http://127.0.0.1:1", code: exitGuard, says: "connection refused"},
-		{name: "no consensus", args: []string{"--", "echo", "run"}, addr: ap.URL, code: exitGuard, says: "locks need consensus"},
+		{name: "no server", args: []string{"--try", "--", "echo", "run"}, addr: "http://127.0.0.1:1", code: exitRollcall, says: "connection refused"},
+		{name: "no consensus", args: []string{"--", "echo", "run"}, addr: ap.URL, code: exitRollcall, says: "locks need consensus"},
 		{name: "no such command", args: []string{"--", "no-such-command"}, free: true, code: exitNoCommand, says: "not found"},
 		{name: "no such file", args: []string{"--", "./no-such-command"}, free: true, code: exitNoCommand, says: "no such file"},
-		{name: "no program", args: []string{"--", "./guard_test.go"}, free: true, code: exitCannotRun, says: "permission denied"},
+		{name: "no program", args: []string{"--", "./lock_test.go"}, free: true, code: exitCannotRun, says: "permission denied"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFakeLocks(t, &fakeLocks{taken: !tc.free})
