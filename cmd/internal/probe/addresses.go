@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// metadata are services of clouds that hand out credentials to whoever asks from the machine, beside those
-// at link-local addresses.
+// metadata are services of clouds that hand out credentials to every program of the machine, beside those at
+// link-local addresses.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"),   // Amazon
 	netip.MustParseAddr("fd00:ec2::23"),    // Amazon, for pods
@@ -23,15 +23,15 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 var broadcast = netip.MustParseAddr("255.255.255.255")
 
-// guard decides which addresses may be connected to.
-type guard struct{ loopback bool }
+// filter decides which addresses may be connected to.
+type filter struct{ loopback bool }
 
 // reach is what one attempt may connect to.
 type reach struct {
 	rules Rules
-	own   own
-	named bool         // the check names a host as the service does: whatever that resolves to is the service's
-	ips   []netip.Addr // what the service's names resolve to
+	location
+	named bool         // the check names a host as the service does: every address of that name is the service's
+	ips   []netip.Addr // of the service's names
 }
 
 type reachKey struct{}
@@ -39,23 +39,23 @@ type reachKey struct{}
 // allows says why an address must not be connected to; "": it may.
 func (r reach) allows(to netip.AddrPort) string {
 	a := plain(to.Addr())
-	switch mine := slices.Contains(r.own.ports, to.Port()); {
-	case mine && (r.named || slices.Contains(r.ips, a) || r.own.is(a.String())):
+	switch mine := slices.Contains(r.ports, to.Port()); {
+	case mine && (r.named || slices.Contains(r.ips, a) || r.is(a.String())):
 		return ""
 	case r.rules.targets(a, to.Port()):
 		return ""
 	}
-	return notOwn(to.String(), r.own)
+	return notRegistered(to.String(), r.location)
 }
 
 // control is net.Dialer.ControlContext: it sees every address that is connected to, redirects and all
 // addresses of a name included, after it was resolved.
-func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
+func (f filter) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("%q is not an address: %w", address, err)
 	}
-	if why := g.refuses(to.Addr()); why != "" {
+	if why := f.refuses(to.Addr()); why != "" {
 		return fmt.Errorf("%s is not probed: it is %s", to.Addr(), why)
 	}
 	r, ok := ctx.Value(reachKey{}).(reach)
@@ -79,12 +79,12 @@ func plain(a netip.Addr) netip.Addr {
 }
 
 // refuses says what an address is that must not be probed; "": it may be.
-func (g guard) refuses(a netip.Addr) string {
+func (f filter) refuses(a netip.Addr) string {
 	a = plain(a)
 	switch {
 	case a.IsUnspecified():
 		return "unspecified"
-	case a.IsLoopback() && !g.loopback:
+	case a.IsLoopback() && !f.loopback:
 		return "a loopback address, and checks.allow-loopback is not set"
 	case a.IsLinkLocalUnicast():
 		return "link-local"

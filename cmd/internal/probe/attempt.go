@@ -17,11 +17,11 @@ import (
 const (
 	// maxOutput is the longest output of a check, in bytes.
 	maxOutput = 4 << 10
-	// maxHeader is the longest header of an answer, in bytes.
+	// maxHeader is the longest header of a response, in bytes.
 	maxHeader = 64 << 10
 )
 
-// result is what one attempt came to.
+// result is what one attempt found.
 type result struct {
 	status registry.CheckStatus
 	output string
@@ -36,7 +36,7 @@ type caller struct {
 }
 
 func newCaller(rules Rules) *caller {
-	dialer := &net.Dialer{ControlContext: guard{loopback: rules.AllowLoopback}.control}
+	dialer := &net.Dialer{ControlContext: filter{loopback: rules.AllowLoopback}.control}
 	return &caller{rules: rules, dialer: dialer, verified: newClient(dialer, false), skipping: newClient(dialer, true)}
 }
 
@@ -65,15 +65,15 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// noRedirects makes a redirect the answer.
+// noRedirects makes a redirect the response that counts.
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// attempt asks once, what the service registered or the rules allow. ctx bounds it.
-func (c *caller) attempt(ctx context.Context, p *registry.Probe, o own) result {
-	if why := c.rules.refuses(p, o); why != "" {
+// attempt probes once, at an address that the service registered or the rules allow. ctx bounds it.
+func (c *caller) attempt(ctx context.Context, p *registry.Probe, loc location) result {
+	if why := c.rules.refuses(p, loc); why != "" {
 		return result{registry.Critical, why}
 	}
-	ctx = context.WithValue(ctx, reachKey{}, c.reach(ctx, p, o))
+	ctx = context.WithValue(ctx, reachKey{}, c.reach(ctx, p, loc))
 	r := result{status: registry.Critical}
 	var err error
 	if p.HTTP != "" {
@@ -89,13 +89,13 @@ func (c *caller) attempt(ctx context.Context, p *registry.Probe, o own) result {
 }
 
 // reach resolves the names under which the service registered, if the check does not use one of them.
-func (c *caller) reach(ctx context.Context, p *registry.Probe, o own) reach {
+func (c *caller) reach(ctx context.Context, p *registry.Probe, loc location) reach {
 	host, _, _ := address(p)
-	r := reach{rules: c.rules, own: o, named: o.is(host)}
+	r := reach{rules: c.rules, location: loc, named: loc.is(host)}
 	if r.named {
 		return r
 	}
-	for _, name := range o.names() {
+	for _, name := range loc.names() {
 		found, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", name) // one that is not found adds nothing
 		for _, a := range found {
 			r.ips = append(r.ips, plain(a))
@@ -130,7 +130,7 @@ func (c *caller) http(ctx context.Context, p *registry.Probe) (result, error) {
 		return result{}, err
 	}
 	defer resp.Body.Close()
-	// A body that breaks off does not change what the status said.
+	// The status counts, even if the body breaks off.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
 	output := fmt.Sprintf("HTTP %s %s: %s Output: %s", req.Method, req.URL.Redacted(), resp.Status, body)
 	return result{statusOf(resp.StatusCode), output}, nil
@@ -157,7 +157,7 @@ func newRequest(ctx context.Context, p *registry.Probe) (*http.Request, error) {
 	return req, nil
 }
 
-// statusOf is the state that an HTTP status stands for.
+// statusOf is the state of a check after a response with an HTTP status.
 func statusOf(code int) registry.CheckStatus {
 	switch {
 	case code >= 200 && code <= 299:
@@ -168,8 +168,8 @@ func statusOf(code int) registry.CheckStatus {
 	return registry.Critical
 }
 
-// describe is an error without the local port, which is another one each time: outputs that stay the same
-// need no log entry.
+// describe is an error without the local port, which is another one each time: an output that stays the same
+// needs no entry of the log.
 func describe(err error) string {
 	var op *net.OpError
 	if !errors.As(err, &op) {

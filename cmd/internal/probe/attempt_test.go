@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -29,7 +30,7 @@ func attempt(t *testing.T, p *registry.Probe, r Rules) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return newCaller(r).attempt(ctx, p, own{})
+	return newCaller(r).attempt(ctx, p, location{})
 }
 
 // anywhere lets checks address what they like.
@@ -44,7 +45,7 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-func TestTheStatusOfAnAnswerDecides(t *testing.T) {
+func TestAttemptDecidesByTheHTTPStatus(t *testing.T) {
 	tests := []struct {
 		code   int
 		want   registry.CheckStatus
@@ -69,7 +70,7 @@ func TestTheStatusOfAnAnswerDecides(t *testing.T) {
 	}
 }
 
-func TestARequestIsAsTheCheckSays(t *testing.T) {
+func TestAttemptSendsTheRequestOfTheCheck(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	body := make(chan string, 1)
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -87,7 +88,7 @@ func TestARequestIsAsTheCheckSays(t *testing.T) {
 	}
 }
 
-func TestAnOutputIsBoundedAndText(t *testing.T) {
+func TestAttemptBoundsItsOutputAndKeepsItText(t *testing.T) {
 	tests := map[string]string{
 		"long":                      strings.Repeat("x", 3*maxOutput),
 		"cut within a character":    strings.Repeat("é", 3*maxOutput),
@@ -102,7 +103,7 @@ func TestAnOutputIsBoundedAndText(t *testing.T) {
 	}
 }
 
-func TestAPasswordInAURLIsNotShown(t *testing.T) {
+func TestAttemptHidesThePasswordOfAURL(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	for _, address := range []string{s.Listener.Addr().String(), "127.0.0.1:1"} {
 		got := attempt(t, &registry.Probe{HTTP: "http://me:secret@" + address}, lenient)
@@ -110,7 +111,7 @@ func TestAPasswordInAURLIsNotShown(t *testing.T) {
 	}
 }
 
-func TestACertificateIsVerifiedUnlessTheCheckSaysOtherwise(t *testing.T) {
+func TestAttemptVerifiesCertificatesUnlessTheCheckSaysOtherwise(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
@@ -121,7 +122,7 @@ func TestACertificateIsVerifiedUnlessTheCheckSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestATCPCheckPassesIfItConnects(t *testing.T) {
+func TestAttemptByTCPPassesIfItConnects(t *testing.T) {
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	want := result{registry.Passing, "TCP connect " + address + ": Success"}
@@ -131,7 +132,7 @@ func TestATCPCheckPassesIfItConnects(t *testing.T) {
 	expect.That(t, got.status == registry.Critical && got.output == "dial tcp "+address+": connect: connection refused", "after it closed: %+v", got)
 }
 
-func TestARefusedAddressIsNotConnectedTo(t *testing.T) {
+func TestAttemptDoesNotConnectToARefusedAddress(t *testing.T) {
 	asked := false
 	s := serve(t, func(http.ResponseWriter, *http.Request) { asked = true })
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
@@ -148,7 +149,7 @@ func TestARefusedAddressIsNotConnectedTo(t *testing.T) {
 	expect.That(t, !asked, "the service was asked")
 }
 
-func TestARedirectToAnotherHostIsNotFollowed(t *testing.T) {
+func TestAttemptDoesNotFollowARedirectToAnotherHost(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
 	})
@@ -157,7 +158,7 @@ func TestARedirectToAnotherHostIsNotFollowed(t *testing.T) {
 		"got %+v, want it refused", got)
 }
 
-func TestARedirectIsTheAnswerIfTheCheckSaysSo(t *testing.T) {
+func TestAttemptDoesNotFollowRedirectsIfTheCheckSaysSo(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/well" {
 			http.Redirect(w, r, "/well", http.StatusFound)
@@ -170,7 +171,7 @@ func TestARedirectIsTheAnswerIfTheCheckSaysSo(t *testing.T) {
 	}
 }
 
-func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
+func TestAttemptDoesNotUseAProxyOfTheEnvironment(t *testing.T) {
 	proxied := false
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { proxied = true })
 	t.Setenv("HTTP_PROXY", proxy.URL)
@@ -180,17 +181,17 @@ func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	expect.That(t, !proxied && tr.Proxy == nil, "a proxy was used")
 }
 
-func TestAnAttemptEndsWithItsContext(t *testing.T) {
+func TestAttemptEndsWithItsContext(t *testing.T) {
 	block := make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) { <-block })
 	defer close(block)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}, own{})
+	got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}, location{})
 	expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "deadline exceeded"), "got %+v, want it ended by its time-out", got)
 }
 
-func TestAnErrorReadsTheSameEachTime(t *testing.T) {
+func TestAttemptDescribesAnErrorTheSameEachTime(t *testing.T) {
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	hung := make(chan struct{})
 	go func() {
@@ -210,4 +211,29 @@ func TestAnErrorReadsTheSameEachTime(t *testing.T) {
 		"the local port is shown")
 	got := attempt(t, p, lenient)
 	expect.That(t, got.status == registry.Critical && !strings.Contains(got.output, "->"), "got %+v", got)
+}
+
+// The addresses of names are known only when a probe connects.
+func TestAttemptConnectsOnlyToWhatItsServiceRegistered(t *testing.T) {
+	asked := 0
+	s := serve(t, func(http.ResponseWriter, *http.Request) { asked++ })
+	at := netip.MustParseAddrPort(s.Listener.Addr().String())
+	rules := Rules{AllowLoopback: true}
+	for _, tc := range []struct {
+		name, host string
+		loc        location
+		want       registry.CheckStatus
+	}{
+		{"the name that was registered", "localhost", location{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
+		{"a name of the address that was registered", "localhost", location{[]string{"127.0.0.1", "::1"}, []uint16{at.Port()}}, registry.Passing},
+		{"an address of the name that was registered", "127.0.0.1", location{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
+		{"a name of another address", "localhost", location{[]string{"10.9.9.9"}, []uint16{at.Port()}}, registry.Critical},
+		{"an address of another name", "127.0.0.1", location{[]string{"nowhere.invalid"}, []uint16{at.Port()}}, registry.Critical},
+		{"another port", "127.0.0.1", location{[]string{"127.0.0.1"}, []uint16{1}}, registry.Critical},
+	} {
+		before := asked
+		got := newCaller(rules).attempt(t.Context(), &registry.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
+		expect.That(t, got.status == tc.want && (got.status == registry.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == registry.Passing),
+			"%s: %+v, asked: %v", tc.name, got, asked > before)
+	}
 }

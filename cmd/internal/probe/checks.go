@@ -11,41 +11,42 @@ import (
 // ref names a check.
 type ref struct{ node, id string }
 
-// owner is what checks belong to: an instance, or (no key) a node.
-type owner struct {
+// subject is what a check is about: an instance, or (no key) a node.
+type subject struct {
 	key  registry.Key
 	node string
 }
 
-// service is whose share of the places an attempt takes.
-func (o owner) service() string {
-	if o.key == (registry.Key{}) {
-		return "node " + o.node
+// service names the service, or the node, in whose share of the places an attempt counts.
+func (s subject) service() string {
+	if s.key == (registry.Key{}) {
+		return "node " + s.node
 	}
-	return "service " + o.key.App
+	return "service " + s.key.App
 }
 
-// check is a check that is probed. While an attempt runs, its tally belongs to the attempt.
+// check is a check that is probed. It waits in the schedule, is queued for a place of its service, or has an attempt
+// under way, to which its tally belongs meanwhile.
 type check struct {
 	ref
-	owner   owner
-	probe   *registry.Probe
-	own     own    // what its service registered
-	held    string // it is due, and waits for a place of this service; "": it does not
-	runs    string // the service whose place the attempt that runs takes
-	due     time.Time
-	place   int                // in the schedule, if no attempt runs
-	stop    context.CancelFunc // ends the attempt that runs; nil: none does
-	dropped bool               // the attempt that runs is the last
-	tally   tally
+	subject   subject
+	probe     *registry.Probe
+	location  location // that its service registered
+	due       time.Time
+	place     int                // in the schedule, while it waits there
+	queuedFor string             // the service for whose place the check is queued; "": it is not queued
+	runsFor   string             // the service in whose share the attempt under way counts
+	stop      context.CancelFunc // ends the attempt under way; nil: there is none
+	dropped   bool               // the attempt under way is the last
+	tally     tally
 }
 
-// interval is the time from one attempt to the next, and timeout the longest that one takes: what the
-// check says, but no longer than the interval and maxTimeout.
+// interval is the time from one attempt to the next.
 func (c *check) interval() time.Duration {
 	return max(time.Duration(c.probe.Interval)*time.Millisecond, minInterval)
 }
 
+// timeout is the longest time of an attempt: the check's, but no longer than the interval and maxTimeout.
 func (c *check) timeout() time.Duration {
 	timeout := defaultTimeout
 	if c.probe.Timeout > 0 {
@@ -55,16 +56,16 @@ func (c *check) timeout() time.Duration {
 	return min(timeout, c.interval(), maxTimeout)
 }
 
-// schedule is the checks that wait for their time, the first of them on top.
+// schedule is the checks that wait until they are due, the first of them on top.
 type schedule []*check
 
-// add puts a check in.
+// add inserts a check.
 func (s *schedule) add(c *check) { heap.Push(s, c) }
 
-// remove takes a check out that is in.
+// remove removes a check that is in the schedule.
 func (s *schedule) remove(c *check) { heap.Remove(s, c.place) }
 
-// due takes out the first check if its time has come.
+// due removes and returns the first check if it is due.
 func (s *schedule) due(now time.Time) (*check, bool) {
 	if len(*s) == 0 || (*s)[0].due.After(now) {
 		return nil, false
@@ -100,19 +101,19 @@ func (s *schedule) Pop() any {
 	return c
 }
 
-// outputPause is the shortest time between two outputs of a state that stays the same. Bodies hold times
-// and counters, and each that is told is a log entry which wakes readers.
+// outputPause is the shortest time between two outputs that are set while the state stays the same. Bodies hold times
+// and counters, and each output that is set is an entry of the log, which wakes readers.
 const outputPause = time.Minute
 
 // tally counts a check's results in a row.
 type tally struct {
 	successes, failures int32
-	told                time.Time // the newest output
+	setAt               time.Time // when the registry's output was set last
 }
 
-// judge counts a result and returns the state that follows from it. It is not settled before as many
-// results in a row as the probe asks for say the same. A failure never makes a state better.
-func (t *tally) judge(p *registry.Probe, present, found registry.CheckStatus) (status registry.CheckStatus, settled bool) {
+// count counts a result and returns the state that follows from it. The state is decided once as many results in a row
+// as the probe asks for agree. A failure never makes a state better.
+func (t *tally) count(p *registry.Probe, present, found registry.CheckStatus) (status registry.CheckStatus, decided bool) {
 	if found != registry.Critical {
 		t.successes, t.failures = t.successes+1, 0
 		return found, t.successes >= p.SuccessBeforePassing
@@ -131,20 +132,20 @@ func (t *tally) judge(p *registry.Probe, present, found registry.CheckStatus) (s
 	return present, false
 }
 
-// news says whether the registry must be told of a result that is settled. The output of a check that
-// passes is as it was when it began to.
-func (t *tally) news(present *registry.Check, r result, now time.Time) bool {
+// mustSet says whether the check must be set to a result that is decided. A check that passes keeps the output of its
+// first success.
+func (t *tally) mustSet(present *registry.Check, r result, now time.Time) bool {
 	if r.status != present.Status {
 		return true
 	}
-	return r.status != registry.Passing && r.output != present.Output && now.Sub(t.told) >= outputPause
+	return r.status != registry.Passing && r.output != present.Output && now.Sub(t.setAt) >= outputPause
 }
 
 const (
-	// atOnce is how many attempts run at a time: services that hang cost their time-out each.
+	// atOnce is how many attempts run at a time. An attempt at a service that hangs keeps its place until its time-out.
 	atOnce = 100
-	// perService is how many of them may be those of one service (or node), so that one whose checks all
-	// hang does not keep the others from being looked at.
+	// perService is how many of them may be at one service (or node), so that a service whose checks all hang leaves
+	// places to the others.
 	perService = 10
 	// minInterval is the shortest interval, as in Consul's agent.
 	minInterval = time.Second
@@ -152,6 +153,6 @@ const (
 	defaultTimeout = 10 * time.Second
 	// maxTimeout is the longest time-out: an attempt keeps its place for so long.
 	maxTimeout = 30 * time.Second
-	// lookPause is the shortest time between two looks at the registry, which may change by the thousand.
-	lookPause = 100 * time.Millisecond
+	// refreshPause is the shortest time between two reads of the registry, which may change thousands of times a second.
+	refreshPause = 100 * time.Millisecond
 )

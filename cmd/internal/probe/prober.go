@@ -1,12 +1,19 @@
-// Package probe runs the HTTP and TCP checks of services and nodes, on the node that leads: it asks at each
-// check's interval, and tells the registry when the answer changes its state. What is counted is told
-// here (how many equal results change a state); whoever leads next counts anew.
+// Package probe runs the HTTP and TCP checks of services and nodes on the leader: it makes an attempt at each check's
+// interval, and sets the check when the result changes its state. It does not run checks by TTL, which the state
+// machine ends. Results in a row are counted here and not in the state; the next leader counts anew.
 //
-// The addresses come from clients. A server that asked whatever it is told to ask would be their way to
-// its own machine and its cloud's metadata, so what an address resolves to is judged before a connection
-// is made (attempt.go).
+// The addresses come from clients. A server that connected to every address would be the clients' way to its own
+// machine and its cloud's metadata, so the rules check an address after it was resolved and before a connection is
+// made.
 //
 // The rules are those of Consul's agent (agent/checks/check.go).
+//
+//	prober.go     the Prober: its loop, its metrics, and one attempt with what follows from it
+//	leading.go    the checks of one leadership: which there are, and which may run
+//	checks.go     one check: its times, the schedule, and how results in a row are counted
+//	attempt.go    one attempt: the request or connection
+//	rules.go      which addresses and methods a check may use, as the settings say
+//	addresses.go  the addresses that no check may use, and the filter of every connection
 package probe
 
 import (
@@ -32,7 +39,7 @@ type Registry interface {
 // Config is what a Prober needs. Registry and Watch are required.
 type Config struct {
 	Registry Registry
-	// Watch begins to wait for a change of the registry, see registry.Watchers.Join.
+	// Watch starts a wait for a change of the registry, see registry.Watchers.Join.
 	Watch   func() (woken <-chan struct{}, leave func())
 	Rules   Rules
 	Log     *slog.Logger          // nil: discards
@@ -43,12 +50,12 @@ type Config struct {
 type Prober struct {
 	cfg     Config
 	metrics *metrics
-	attempt func(context.Context, *registry.Probe, own) result
+	attempt func(context.Context, *registry.Probe, location) result
 	draw    func(time.Duration) time.Duration // at random, below its argument
-	failing atomic.Bool                       // the registry was not told of the last result, and that was logged
+	failing atomic.Bool                       // the last result was not committed, and that was logged
 }
 
-// New makes a Prober; Run makes it work.
+// New makes a Prober, which does nothing before Run.
 func New(cfg Config) *Prober {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -64,8 +71,8 @@ func New(cfg Config) *Prober {
 	}
 }
 
-// Run probes until ctx ends, which is when the node leads no longer, and returns when the last attempt has
-// ended. epoch is the leadership: what the registry is told after it has no effect.
+// Run probes until ctx ends, with the leadership, and returns when the last attempt has ended. epoch is the
+// leadership's: an operation that is applied after the leadership has no effect.
 func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
@@ -73,9 +80,9 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 	defer p.metrics.oldest.Store(0)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := &leading{p: p, epoch: epoch, checks: map[ref]*check{}, owned: map[owner][]ref{}, of: map[string]int{}, held: map[string][]*check{}, ended: make(chan *check, atOnce)}
-	look := time.NewTimer(0)
-	defer look.Stop()
+	l := &leading{p: p, epoch: epoch, checks: map[ref]*check{}, bySubject: map[subject][]ref{}, attempts: map[string]int{}, queued: map[string][]*check{}, finished: make(chan *check, atOnce)}
+	refresh := time.NewTimer(0)
+	defer refresh.Stop()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var woken <-chan struct{}
@@ -86,14 +93,14 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 		case <-ctx.Done():
 			return
 		case <-woken:
-			look.Reset(lookPause)
+			refresh.Reset(refreshPause)
 			woken = nil
-		case <-look.C:
+		case <-refresh.C:
 			leave()
 			woken, leave = p.cfg.Watch()
-			l.look(ctx)
-		case c := <-l.ended:
-			l.again(c)
+			l.refresh(ctx)
+		case c := <-l.finished:
+			l.reschedule(c)
 		case <-next.C:
 		}
 		l.start(ctx, &attempts)
@@ -139,13 +146,13 @@ func (m *metrics) count(p *registry.Probe, found registry.CheckStatus) {
 	m.runs.WithLabelValues(kind, statusWords[found]).Inc()
 }
 
-// run makes one attempt at a check, and tells the registry if that changed its state.
+// run makes one attempt at a check, and sets the check if that changed its state.
 func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	limited, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
-	found := p.attempt(limited, c.probe, c.own)
+	found := p.attempt(limited, c.probe, c.location)
 	if ctx.Err() != nil {
-		return // the attempt was ended, and says nothing of the service
+		return // the attempt was cut short: its result says nothing about the service
 	}
 	p.metrics.count(c.probe, found.status)
 	view, err := p.cfg.Registry.View(ctx, registry.Stale)
@@ -156,15 +163,15 @@ func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	if !ok {
 		return
 	}
-	status, settled := c.tally.judge(c.probe, present.Status, found.status)
+	status, decided := c.tally.count(c.probe, present.Status, found.status)
 	found.status = status
-	if now := time.Now(); settled && c.tally.news(present, found, now) && p.tell(ctx, c.ref, found, epoch) {
-		c.tally.told = now
+	if now := time.Now(); decided && c.tally.mustSet(present, found, now) && p.setCheck(ctx, c.ref, found, epoch) {
+		c.tally.setAt = now
 	}
 }
 
-// tell has the registry set a check. If that fails the next attempt comes to the same result.
-func (p *Prober) tell(ctx context.Context, c ref, r result, epoch registry.Epoch) bool {
+// setCheck sets a check, and says whether that was committed. If not, the next attempt comes to the same result.
+func (p *Prober) setCheck(ctx context.Context, c ref, r result, epoch registry.Epoch) bool {
 	_, err := p.cfg.Registry.Apply(ctx, registry.FromClient, registry.SetCheck{
 		Node: c.node, Check: c.id, Status: r.status, Output: r.output, Epoch: epoch,
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -20,24 +19,24 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// rig is a registry that leads, services that answer as told, and a Prober, in a bubble of virtual time.
+// rig is a registry that leads, services with given responses, and a Prober, in a bubble of virtual time.
 type rig struct {
 	*registrytest.Memory
 	t      *testing.T
 	prober *Prober
 	epoch  registry.Epoch
 
-	mu      sync.Mutex           // guards the following
-	answers map[string]answering // by URL; none: passing
-	runs    map[string][]time.Duration
-	running int
-	most    int           // attempts at once
-	lingers time.Duration // attempts that were ended
-	begun   time.Time
+	mu        sync.Mutex          // guards the following
+	responses map[string]response // by URL; none: passing
+	runs      map[string][]time.Duration
+	running   int
+	most      int           // attempts at once
+	lingers   time.Duration // attempts that were ended
+	started   time.Time
 }
 
-// answering is how a service answers.
-type answering struct {
+// response is that of a service, and how long it takes.
+type response struct {
 	result
 	takes time.Duration
 }
@@ -46,7 +45,7 @@ func inBubble(t *testing.T, do func(g *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &rig{
 			Memory: registrytest.New(), t: t,
-			answers: map[string]answering{}, runs: map[string][]time.Duration{}, begun: time.Now(),
+			responses: map[string]response{}, runs: map[string][]time.Duration{}, started: time.Now(),
 		}
 		g.epoch = g.Registry.Epoch()
 		g.prober = New(Config{Registry: g, Watch: func() (<-chan struct{}, func()) { return g.Watchers.Join("") }})
@@ -56,7 +55,7 @@ func inBubble(t *testing.T, do func(g *rig)) {
 	})
 }
 
-// lead makes the prober work until the returned function is called, which waits for its end.
+// lead runs the prober until the returned function is called, which waits for its end.
 func (g *rig) lead() (lose func()) {
 	ctx, cancel := context.WithCancel(g.t.Context())
 	var all sync.WaitGroup
@@ -76,8 +75,8 @@ func (g *rig) Apply(ctx context.Context, origin registry.Origin, ops ...registry
 	return results, err
 }
 
-func (g *rig) attempt(ctx context.Context, p *registry.Probe, _ own) result {
-	a := g.begin(p.HTTP)
+func (g *rig) attempt(ctx context.Context, p *registry.Probe, _ location) result {
+	a := g.start(p.HTTP)
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -92,26 +91,26 @@ func (g *rig) attempt(ctx context.Context, p *registry.Probe, _ own) result {
 	}
 }
 
-func (g *rig) begin(url string) answering {
+func (g *rig) start(url string) response {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.runs[url] = append(g.runs[url], time.Since(g.begun))
+	g.runs[url] = append(g.runs[url], time.Since(g.started))
 	g.running++
 	g.most = max(g.most, g.running)
-	return g.answers[url]
+	return g.responses[url]
 }
 
-// counts are how many attempts run, how many have run at once, and how often one of a URL began.
+// counts are how many attempts run, how many have run at once, and how many of a URL have started.
 func (g *rig) counts(url string) (running, most, runs int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.running, g.most, len(g.runs[url])
 }
 
-func (g *rig) answer(url string, status registry.CheckStatus, output string, takes time.Duration) {
+func (g *rig) respond(url string, status registry.CheckStatus, output string, takes time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.answers[url] = answering{result{status, output}, takes}
+	g.responses[url] = response{result{status, output}, takes}
 }
 
 func (g *rig) apply(op registry.Op) {
@@ -158,8 +157,8 @@ func (g *rig) wantStatus(id string, want registry.CheckStatus, output string) {
 	}
 }
 
-// told is what the prober said of checks.
-func (g *rig) told() (sets []registry.SetCheck) {
+// applied are the operations of the prober.
+func (g *rig) applied() (sets []registry.SetCheck) {
 	g.Set(func(m *registrytest.Memory) {
 		for _, op := range m.Applied {
 			if set, ok := op.(registry.SetCheck); ok {
@@ -170,17 +169,15 @@ func (g *rig) told() (sets []registry.SetCheck) {
 	return sets
 }
 
-func (g *rig) tells() int {
-	return len(g.told())
-}
+func (g *rig) sets() int { return len(g.applied()) }
 
-// after waits and lets everything settle that happens at that moment.
+// after waits, and then until everything is done that happens at that moment.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func TestAServiceIsProbedAtItsIntervalFromARandomMoment(t *testing.T) {
+func TestProberProbesAServiceAtItsIntervalFromARandomMoment(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		g.register("a", registry.Probe{Interval: 10_000})
 		lose := g.lead()
@@ -190,16 +187,16 @@ func TestAServiceIsProbedAtItsIntervalFromARandomMoment(t *testing.T) {
 	})
 }
 
-func TestTheRegistryIsToldOfChangesAlone(t *testing.T) {
+func TestProberSetsAChecksStateWhenItChangesAndOnlyThen(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.answer("a", registry.Passing, "fine", 0)
+		g.respond("a", registry.Passing, "fine", 0)
 		g.register("a", registry.Probe{Interval: 10_000})
 		lose := g.lead()
 		defer lose()
 		steps := []struct {
 			status registry.CheckStatus
 			output string
-			tells  int // so far, after an hour
+			sets   int // so far, after an hour
 		}{
 			{registry.Passing, "fine", 1},
 			{registry.Warning, "slow", 2},
@@ -208,35 +205,35 @@ func TestTheRegistryIsToldOfChangesAlone(t *testing.T) {
 			{registry.Passing, "fine again", 5},
 		}
 		for _, s := range steps {
-			g.answer("a", s.status, s.output, 0)
+			g.respond("a", s.status, s.output, 0)
 			after(time.Hour)
 			g.wantStatus("a", s.status, s.output)
-			got := g.tells()
-			need.That(t, got == s.tells, "%+v: told %d times", s, got)
+			got := g.sets()
+			need.That(t, got == s.sets, "%+v: set %d times", s, got)
 		}
-		for _, set := range g.told() {
-			expect.That(t, set.Epoch == g.epoch && !set.TTL, "told %+v, want it under the epoch of the leadership", set)
+		for _, set := range g.applied() {
+			expect.That(t, set.Epoch == g.epoch && !set.TTL, "set %+v, want it under the epoch of the leadership", set)
 		}
 	})
 }
 
-func TestAnOutputThatChangesEachTimeIsToldOnceAMinute(t *testing.T) {
+func TestProberSetsAnOutputThatChangesEachTimeOnceAMinute(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		g.register("a", registry.Probe{Interval: 1000})
 		lose := g.lead()
 		defer lose()
 		for i := range 600 {
-			g.answer("a", registry.Critical, fmt.Sprint(i), 0)
+			g.respond("a", registry.Critical, fmt.Sprint(i), 0)
 			after(time.Second)
 		}
-		got := g.tells()
-		expect.That(t, got >= 9 && got <= 11, "told %d times in ten minutes", got)
+		got := g.sets()
+		expect.That(t, got >= 9 && got <= 11, "set %d times in ten minutes", got)
 	})
 }
 
-func TestResultsAreCounted(t *testing.T) {
+func TestProberCountsResultsInARow(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.answer("a", registry.Passing, "fine", 0)
+		g.respond("a", registry.Passing, "fine", 0)
 		g.register("a", registry.Probe{Interval: 10_000, SuccessBeforePassing: 3, FailuresBeforeCritical: 2})
 		lose := g.lead()
 		defer lose()
@@ -244,7 +241,7 @@ func TestResultsAreCounted(t *testing.T) {
 		g.wantStatus("a", registry.Critical, "")
 		after(10 * time.Second)
 		g.wantStatus("a", registry.Passing, "fine")
-		g.answer("a", registry.Critical, "dead", 0)
+		g.respond("a", registry.Critical, "dead", 0)
 		after(10 * time.Second)
 		g.wantStatus("a", registry.Passing, "fine")
 		after(10 * time.Second)
@@ -252,7 +249,7 @@ func TestResultsAreCounted(t *testing.T) {
 	})
 }
 
-func TestChecksComeAndGoWithTheRegistry(t *testing.T) {
+func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		lose := g.lead()
 		defer lose()
@@ -275,14 +272,14 @@ func TestChecksComeAndGoWithTheRegistry(t *testing.T) {
 		got := testutil.ToFloat64(g.prober.metrics.checks)
 		expect.That(t, got == 1, "%v checks are probed, want 1", got)
 		g.apply(registry.DeregisterCatalog{Service: "late"})
-		after(lookPause)
+		after(refreshPause)
 		runs := len(g.runs["late"])
 		after(time.Minute)
 		expect.That(t, len(g.runs["late"]) == runs, "probed after it was deregistered")
 	})
 }
 
-func TestChecksOfNodesAreProbed(t *testing.T) {
+func TestProberProbesTheChecksOfNodes(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		g.register("other", registry.Probe{Interval: 10_000})
 		lose := g.lead()
@@ -301,12 +298,12 @@ func TestChecksOfNodesAreProbed(t *testing.T) {
 	})
 }
 
-func TestAttemptsAreBoundedInTimeAndNumber(t *testing.T) {
+func TestProberBoundsItsAttemptsInTimeAndNumber(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		const services = 3 * atOnce
 		for i := range services {
 			id := fmt.Sprint(i)
-			g.answer(id, registry.Passing, "", time.Hour) // it hangs
+			g.respond(id, registry.Passing, "", time.Hour) // it hangs
 			g.registerAs("web"+id, id, registry.Probe{Interval: 60_000, Timeout: 5000})
 		}
 		lose := g.lead()
@@ -321,9 +318,9 @@ func TestAttemptsAreBoundedInTimeAndNumber(t *testing.T) {
 	})
 }
 
-func TestNothingRunsOnceLeadershipIsLost(t *testing.T) {
+func TestProberStopsWhenLeadershipIsLost(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.answer("slow", registry.Passing, "", 8*time.Second)
+		g.respond("slow", registry.Passing, "", 8*time.Second)
 		g.register("slow", registry.Probe{Interval: 10_000})
 		lose := g.lead()
 		after(6 * time.Second) // an attempt is under way
@@ -335,7 +332,7 @@ func TestNothingRunsOnceLeadershipIsLost(t *testing.T) {
 		expect.That(t, took == g.lingers && g.running == 0, "it ended after %v with %d attempts, want it to end with the last one", took, g.running)
 		after(time.Hour)
 		g.wantRuns("slow", 5*time.Second)
-		expect.That(t, g.tells() == 0, "told %+v", g.told())
+		expect.That(t, g.sets() == 0, "set %+v", g.applied())
 		lose = g.lead() // and again
 		defer lose()
 		after(14 * time.Second)
@@ -343,9 +340,9 @@ func TestNothingRunsOnceLeadershipIsLost(t *testing.T) {
 	})
 }
 
-func TestAResultThatCouldNotBeToldIsToldLater(t *testing.T) {
+func TestProberRepeatsAResultThatWasNotCommitted(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.answer("a", registry.Passing, "fine", 0)
+		g.respond("a", registry.Passing, "fine", 0)
 		g.register("a", registry.Probe{Interval: 10_000})
 		g.Fail(errors.New("no leader"))
 		lose := g.lead()
@@ -358,46 +355,27 @@ func TestAResultThatCouldNotBeToldIsToldLater(t *testing.T) {
 	})
 }
 
-func TestACheckThatIsReplacedWhileItRunsIsNotToldOfTheOldOne(t *testing.T) {
+func TestProberDropsTheResultOfACheckThatWasReplacedMeanwhile(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.answer("a", registry.Passing, "of the old one", 8*time.Second)
+		g.respond("a", registry.Passing, "of the old one", 8*time.Second)
 		g.register("a", registry.Probe{Interval: 10_000})
 		lose := g.lead()
 		defer lose()
 		after(6 * time.Second)
-		g.answer("a", registry.Passing, "of the new one", 0)
+		g.respond("a", registry.Passing, "of the new one", 0)
 		g.register("a", registry.Probe{Interval: 20_000})
 		after(time.Minute)
-		expect.That(t, g.tells() == 1, "told %+v, want one result", g.told())
+		expect.That(t, g.sets() == 1, "set %+v, want one result", g.applied())
 		g.wantStatus("a", registry.Passing, "of the new one")
 		expect.That(t, len(g.runs["a"]) == 4, "probed at %v, want once in the old way and then every 20 s", g.runs["a"])
 	})
 }
 
-func TestATimeOutIsBounded(t *testing.T) {
-	const hour = 3_600_000
-	for _, tc := range []struct {
-		interval, timeout int64
-		want              time.Duration
-	}{
-		{60_000, 5000, 5 * time.Second},
-		{60_000, 0, 10 * time.Second},
-		{60_000, 10_000 * hour, 30 * time.Second},
-		{60_000, math.MaxInt64, 30 * time.Second},
-		{20_000, 10_000 * hour, 20 * time.Second},
-		{2000, 0, 2 * time.Second},
-		{10, 10_000, time.Second},
-	} {
-		c := check{probe: &registry.Probe{Interval: tc.interval, Timeout: tc.timeout}}
-		expect.Equal(t, c.timeout(), tc.want, "interval %d ms, time-out %d ms: bounded by", tc.interval, tc.timeout)
-	}
-}
-
-func TestChecksThatHangDoNotKeepAnotherServiceFromBeingProbed(t *testing.T) {
+func TestProberKeepsPlacesForOtherServicesWhenTheChecksOfOneHang(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		for i := range 2 * atOnce {
 			id := fmt.Sprint("slow", i)
-			g.answer(id, registry.Passing, "", 100_000*time.Hour)
+			g.respond(id, registry.Passing, "", 100_000*time.Hour)
 			g.registerAs("slow", id, registry.Probe{Interval: 10_000, Timeout: 36_000_000_000})
 		}
 		g.register("well", registry.Probe{Interval: 10_000})
@@ -426,11 +404,11 @@ func TestChecksThatHangDoNotKeepAnotherServiceFromBeingProbed(t *testing.T) {
 	})
 }
 
-func TestServicesThatHangLeaveTheOthersTheirTurn(t *testing.T) {
+func TestProberKeepsTurnsForOtherServicesWhenManyHang(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		for i := range 2 * atOnce {
 			id := fmt.Sprint("slow", i)
-			g.answer(id, registry.Passing, "", 100_000*time.Hour)
+			g.respond(id, registry.Passing, "", 100_000*time.Hour)
 			g.registerAs(id, id, registry.Probe{Interval: 10_000, Timeout: 36_000_000_000})
 		}
 		g.register("well", registry.Probe{Interval: 10_000})

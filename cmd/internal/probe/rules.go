@@ -15,16 +15,16 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// Rules say what checks may ask. A registry stands where it reaches everything, and whoever registers a
-// check makes it ask: so a check addresses what its own service registered, and nothing else that the
-// operator has not named.
+// Rules say which addresses and methods checks may use. A registry reaches every machine of its network, and a client
+// that registers a check makes the registry connect: so a check addresses what its own service registered, or what
+// the operator has named, and nothing else.
 type Rules struct {
 	AllowLoopback bool     `key:"checks.allow-loopback" default:"true" help:"checks may name loopback addresses of the leader's machine; default: whether http.addr is one. Link-local, multicast and metadata addresses are never probed"`
 	Targets       Targets  `key:"checks.targets" help:"what checks may address beside what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
 	Methods       []string `key:"checks.methods" default:"GET,HEAD" help:"HTTP methods that checks may use"`
 }
 
-// Targets may be addressed by any check.
+// Targets are what every check may address.
 type Targets []Target
 
 // UnmarshalText reads a comma-separated list. Its error names every element that is no target.
@@ -98,21 +98,21 @@ func (t Target) contains(a netip.Addr, port uint16) bool {
 	return (t.Port == 0 || t.Port == port) && t.Addresses.Contains(a)
 }
 
-// own is what a service registered about itself: where it is, and its ports.
-type own struct {
+// location is where a service says it is: the hosts and ports that it registered.
+type location struct {
 	hosts []string
 	ports []uint16
 }
 
-// ownOf collects them; a check of a node, which has no service, has none.
-func ownOf(s *registry.CatalogService, i *registry.Instance) own {
-	var o own
+// locationOf collects them; a check of a node, which has no service, has none.
+func locationOf(s *registry.CatalogService, i *registry.Instance) location {
+	var l location
 	add := func(host string, port int32) {
-		if host != "" && !slices.Contains(o.hosts, host) {
-			o.hosts = append(o.hosts, host)
+		if host != "" && !slices.Contains(l.hosts, host) {
+			l.hosts = append(l.hosts, host)
 		}
-		if port > 0 && port <= 65535 && !slices.Contains(o.ports, uint16(port)) {
-			o.ports = append(o.ports, uint16(port))
+		if port > 0 && port <= 65535 && !slices.Contains(l.ports, uint16(port)) {
+			l.ports = append(l.ports, uint16(port))
 		}
 	}
 	if i != nil {
@@ -120,7 +120,7 @@ func ownOf(s *registry.CatalogService, i *registry.Instance) own {
 		add(i.IPAddr, 0)
 	}
 	if s == nil {
-		return o
+		return l
 	}
 	add(s.Address, s.Port)
 	for _, t := range s.Tagged {
@@ -132,40 +132,40 @@ func ownOf(s *registry.CatalogService, i *registry.Instance) own {
 			add("", p.Port)
 		}
 	}
-	return o
+	return l
 }
 
-// is says whether one of the hosts is written like this.
-func (o own) is(host string) bool {
-	return slices.ContainsFunc(o.hosts, func(own string) bool { return strings.EqualFold(own, host) })
+// is says whether one of the hosts is written like host.
+func (l location) is(host string) bool {
+	return slices.ContainsFunc(l.hosts, func(each string) bool { return strings.EqualFold(each, host) })
 }
 
-func (o own) String() string {
-	if len(o.hosts) == 0 {
+func (l location) String() string {
+	if len(l.hosts) == 0 {
 		return "nothing"
 	}
 	ports := "no port"
-	if len(o.ports) > 0 {
-		ports = strings.Trim(fmt.Sprint(o.ports), "[]")
+	if len(l.ports) > 0 {
+		ports = strings.Trim(fmt.Sprint(l.ports), "[]")
 	}
-	return strings.Join(o.hosts, ", ") + " with " + ports
+	return strings.Join(l.hosts, ", ") + " with " + ports
 }
 
 // names are the hosts that are not addresses.
-func (o own) names() []string {
-	return slices.DeleteFunc(slices.Clone(o.hosts), func(host string) bool {
+func (l location) names() []string {
+	return slices.DeleteFunc(slices.Clone(l.hosts), func(host string) bool {
 		_, err := netip.ParseAddr(host)
 		return err == nil
 	})
 }
 
-// Refuses says in words why a probe of a service's check (s and i nil: of a node's) must not run; "": it
-// may, as far as that is known before names are resolved.
+// Refuses says in words why a probe of a service's check must not run (s and i nil: of a node's check); "": it may, as
+// far as that is known before names are resolved.
 func (r Rules) Refuses(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string {
-	return r.refuses(p, ownOf(s, i))
+	return r.refuses(p, locationOf(s, i))
 }
 
-func (r Rules) refuses(p *registry.Probe, o own) string {
+func (r Rules) refuses(p *registry.Probe, loc location) string {
 	if why := r.refusesMethod(p); why != "" {
 		return why
 	}
@@ -175,27 +175,27 @@ func (r Rules) refuses(p *registry.Probe, o own) string {
 	}
 	at, err := netip.ParseAddr(host)
 	if err == nil {
-		if why := (guard{loopback: r.AllowLoopback}).refuses(at); why != "" {
+		if why := (filter{loopback: r.AllowLoopback}).refuses(at); why != "" {
 			return fmt.Sprintf("%s is not probed: it is %s", host, why)
 		}
 	}
 	isAddress := err == nil
-	mine := slices.Contains(o.ports, port)
+	mine := slices.Contains(loc.ports, port)
 	switch {
-	case mine && o.is(host):
+	case mine && loc.is(host):
 		return ""
-	case mine && !isAddress && len(o.hosts) > 0, mine && len(o.names()) > 0:
-		return "" // it depends on what names resolve to
+	case mine && !isAddress && len(loc.hosts) > 0, mine && len(loc.names()) > 0:
+		return "" // it depends on the addresses of names
 	case isAddress && r.targets(at, port):
 		return ""
 	case !isAddress && slices.ContainsFunc(r.Targets, func(t Target) bool { return t.Port == 0 || t.Port == port }):
-		return "" // it depends on what the name resolves to
+		return "" // it depends on the addresses of the name
 	}
-	return notOwn(net.JoinHostPort(host, fmt.Sprint(port)), o)
+	return notRegistered(net.JoinHostPort(host, fmt.Sprint(port)), loc)
 }
 
-func notOwn(address string, o own) string {
-	return fmt.Sprintf("%s is not probed: a check addresses what its own service registered (%v), or what checks.targets names", address, o)
+func notRegistered(address string, loc location) string {
+	return fmt.Sprintf("%s is not probed: a check addresses what its own service registered (%v), or what checks.targets names", address, loc)
 }
 
 func (r Rules) refusesMethod(p *registry.Probe) string {

@@ -1,18 +1,15 @@
 package probe
 
 import (
-	"fmt"
-	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestTargetsAreReadAndMistakesNamed(t *testing.T) {
+func TestParseTargetReadsTargetsAndNamesMistakes(t *testing.T) {
 	for _, tc := range []struct {
 		text string
 		in   string // an address and port that it contains
@@ -46,7 +43,7 @@ func TestTargetsAreReadAndMistakesNamed(t *testing.T) {
 	}
 }
 
-func TestACheckAddressesWhatItsServiceRegistered(t *testing.T) {
+func TestRulesLetACheckAddressWhatItsServiceRegistered(t *testing.T) {
 	service := &registry.CatalogService{Address: "10.0.0.5", Port: 8080, Tagged: []registry.TaggedAddress{{Tag: "wan", Address: "shop.example", Port: 443}}, Ports: []byte(`[{"Name":"admin","Port":9000}]`)}
 	instance := &registry.Instance{HostName: "10.0.0.5", IPAddr: "10.0.0.5"}
 	named := &registry.CatalogService{Address: "orders.internal", Port: 8080}
@@ -88,93 +85,5 @@ func TestACheckAddressesWhatItsServiceRegistered(t *testing.T) {
 			got := tt.rules.Refuses(&tt.probe, tt.service, i)
 			expect.That(t, (got == "") == (tt.want == "") && strings.Contains(got, tt.want), "refused as %q, want %q", got, tt.want)
 		})
-	}
-}
-
-// What names resolve to is known only when a probe connects.
-func TestWhatAProbeConnectsToIsItsServicesToo(t *testing.T) {
-	asked := 0
-	s := serve(t, func(http.ResponseWriter, *http.Request) { asked++ })
-	at := netip.MustParseAddrPort(s.Listener.Addr().String())
-	rules := Rules{AllowLoopback: true}
-	for _, tc := range []struct {
-		name, host string
-		own        own
-		want       registry.CheckStatus
-	}{
-		{"the name that was registered", "localhost", own{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
-		{"a name of the address that was registered", "localhost", own{[]string{"127.0.0.1", "::1"}, []uint16{at.Port()}}, registry.Passing},
-		{"an address of the name that was registered", "127.0.0.1", own{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
-		{"a name of another address", "localhost", own{[]string{"10.9.9.9"}, []uint16{at.Port()}}, registry.Critical},
-		{"an address of another name", "127.0.0.1", own{[]string{"nowhere.invalid"}, []uint16{at.Port()}}, registry.Critical},
-		{"another port", "127.0.0.1", own{[]string{"127.0.0.1"}, []uint16{1}}, registry.Critical},
-	} {
-		before := asked
-		got := newCaller(rules).attempt(t.Context(), &registry.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.own)
-		expect.That(t, got.status == tc.want && (got.status == registry.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == registry.Passing),
-			"%s: %+v, asked: %v", tc.name, got, asked > before)
-	}
-}
-
-const (
-	pass = registry.Passing
-	warn = registry.Warning
-	crit = registry.Critical
-)
-
-func TestResultsInARowSettleAState(t *testing.T) {
-	type counts struct{ pass, warn, crit int32 }
-	tests := []struct {
-		name    string
-		counts  counts
-		present registry.CheckStatus
-		results []registry.CheckStatus
-		want    []registry.CheckStatus // the state after each
-	}{
-		{"without counts each result does", counts{}, crit, []registry.CheckStatus{pass, warn, crit, pass}, []registry.CheckStatus{pass, warn, crit, pass}},
-		{"three to pass", counts{pass: 3}, crit, []registry.CheckStatus{pass, pass, pass}, []registry.CheckStatus{crit, crit, pass}},
-		{"a failure between begins anew", counts{pass: 2}, crit, []registry.CheckStatus{pass, crit, pass, pass}, []registry.CheckStatus{crit, crit, crit, pass}},
-		{"warnings count as successes", counts{pass: 2}, crit, []registry.CheckStatus{warn, warn, pass}, []registry.CheckStatus{crit, warn, pass}},
-		{"three to be critical", counts{crit: 3}, pass, []registry.CheckStatus{crit, crit, crit}, []registry.CheckStatus{pass, pass, crit}},
-		{"a success between begins anew", counts{crit: 2}, pass, []registry.CheckStatus{crit, pass, crit, crit}, []registry.CheckStatus{pass, pass, pass, crit}},
-		{"warning before critical", counts{warn: 2, crit: 4}, pass, []registry.CheckStatus{crit, crit, crit, crit}, []registry.CheckStatus{pass, warn, warn, crit}},
-		{"a failure makes nothing better", counts{warn: 1, crit: 3}, crit, []registry.CheckStatus{crit, crit}, []registry.CheckStatus{crit, crit}},
-	}
-	for _, tt := range tests {
-		var tally tally
-		p := &registry.Probe{SuccessBeforePassing: tt.counts.pass, FailuresBeforeWarning: tt.counts.warn, FailuresBeforeCritical: tt.counts.crit}
-		present := tt.present
-		for i, found := range tt.results {
-			if status, settled := tally.judge(p, present, found); settled {
-				present = status
-			}
-			if present != tt.want[i] {
-				t.Errorf("%s: state %d after result %d of %v, want %v", tt.name, present, i+1, tt.results, tt.want)
-				break
-			}
-		}
-	}
-}
-
-func TestOnlyNewsAreTold(t *testing.T) {
-	now := time.Unix(1000, 0)
-	tests := []struct {
-		name    string
-		present registry.Check
-		found   result
-		told    time.Duration // before now
-		want    bool
-	}{
-		{"another state", registry.Check{Status: pass}, result{crit, ""}, 0, true},
-		{"passing with another output", registry.Check{Status: pass, Output: "a"}, result{pass, "b"}, time.Hour, false},
-		{"critical with the same output", registry.Check{Status: crit, Output: "a"}, result{crit, "a"}, time.Hour, false},
-		{"critical with another output", registry.Check{Status: crit, Output: "a"}, result{crit, "b"}, time.Hour, true},
-		{"warning with another output", registry.Check{Status: warn, Output: "a"}, result{warn, "b"}, outputPause, true},
-		{"an output told lately", registry.Check{Status: crit, Output: "a"}, result{crit, "b"}, outputPause - 1, false},
-		{"another state told lately", registry.Check{Status: crit, Output: "a"}, result{warn, "b"}, 0, true},
-	}
-	for _, tt := range tests {
-		tally := tally{told: now.Add(-tt.told)}
-		expect.Equal(t, tally.news(&tt.present, tt.found, now), tt.want, "%s: told", tt.name)
 	}
 }

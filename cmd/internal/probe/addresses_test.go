@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestAddressesOfTheMachineAndItsCloudAreRefused(t *testing.T) {
+func TestFilterRefusesAddressesOfTheMachineAndItsCloud(t *testing.T) {
 	tests := []struct {
 		address  string
 		loopback bool   // allowed
@@ -45,14 +45,14 @@ func TestAddressesOfTheMachineAndItsCloudAreRefused(t *testing.T) {
 		{"255.255.255.255", true, "broadcast"},
 	}
 	for _, tt := range tests {
-		got := guard{loopback: tt.loopback}.refuses(netip.MustParseAddr(tt.address))
+		got := filter{loopback: tt.loopback}.refuses(netip.MustParseAddr(tt.address))
 		expect.That(t, (got == "") == (tt.want == "") && strings.Contains(got, tt.want),
 			"%s (loopback allowed: %v): refused as %q, want %q", tt.address, tt.loopback, got, tt.want)
 	}
 }
 
-func TestAnAddressThatIsNotOneIsRefused(t *testing.T) {
+func TestFilterRefusesATextThatIsNoAddress(t *testing.T) {
 	for _, address := range []string{"", "localhost:80", "10.0.0.1", "/run/socket"} {
-		expect.That(t, (guard{loopback: true}).control(t.Context(), "tcp", address, nil) != nil, "%q: not refused", address)
+		expect.That(t, (filter{loopback: true}).control(t.Context(), "tcp", address, nil) != nil, "%q: not refused", address)
 	}
 }
