@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestWhatAddsIsToldFromWhatDoesNot(t *testing.T) {
+func TestFullDiskRefusesAdditionsByTheirKind(t *testing.T) {
 	write, remove := kv.KeyOp{Verb: kv.Set}, kv.KeyOp{Verb: kv.DeleteTree}
 	for _, tt := range []struct {
 		op   kv.Op
@@ -33,7 +33,7 @@ func TestWhatAddsIsToldFromWhatDoesNot(t *testing.T) {
 	}
 }
 
-func TestWhatOtherServersTellIsTakenThoughTheDiskIsNearlyFull(t *testing.T) {
+func TestFullDiskAcceptsWhatOtherServersSend(t *testing.T) {
 	d := &Disk{Least: 1}
 	d.low.Store(true)
 	expect.OKf(t, d.check(addsToRegistry(registry.FromEureka, registry.Register{})),

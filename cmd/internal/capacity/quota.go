@@ -11,7 +11,7 @@ import (
 
 // Quota bounds what is kept beside instances.
 type Quota struct {
-	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, about, that keys, sessions, locks with their queues, records of deleted keys, remembered answers and nodes of the catalog may take; above it what adds is answered 507, and all else goes on"`
+	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, about, that keys, sessions, locks with their queues, records of deleted keys, remembered results and nodes of the catalog may take; above it what adds is answered 507, and all else goes on"`
 	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; a new one above it is answered 507"`
 	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; a new one above it is answered 507"`
 }
@@ -41,7 +41,7 @@ func (q quota) checkBytes(ctx context.Context) error {
 	if bytes < q.limits.StateBytes {
 		return nil
 	}
-	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered answers take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, q.limits.StateBytes)
+	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered results take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, q.limits.StateBytes)
 }
 
 // checkCatalog refuses a registration that would add a node beyond their limit, or make one larger beyond the limit of

@@ -15,12 +15,12 @@ import (
 // certificate is a key pair in two files that may be replaced at any time.
 type certificate struct {
 	cert, key string
-	// warn is told, once per change, why a changed pair was not taken over.
+	// warn is called once per change with the reason why a changed pair is not used.
 	warn func(error)
 
 	mu      sync.Mutex
 	pair    *tls.Certificate
-	changed [2]time.Time // of the files, when they were last looked at
+	changed [2]time.Time // times of the files when they were checked last
 }
 
 // openCertificate reads the pair for the first time; later failures leave the old pair in use.
@@ -33,8 +33,8 @@ func openCertificate(cert, key string, warn func(error)) (*certificate, error) {
 	return c, c.read(changed)
 }
 
-// get implements tls.Config.GetCertificate. It costs two stats per handshake. Each change of the
-// files is looked at once: a pair that is half replaced is read again when its other half changes.
+// get implements tls.Config.GetCertificate. It costs two stats per handshake. Each change of the files is read once: a
+// pair that is half replaced is read again when its other half changes.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *certificate) read(changed [2]time.Time) error {
 	return nil
 }
 
-// modified says when the files changed last; zero times if one cannot be looked at.
+// modified returns the times at which the files changed last; zero times if one of them is not there.
 func (c *certificate) modified() (at [2]time.Time, err error) {
 	for i, path := range []string{c.cert, c.key} {
 		info, err := os.Stat(path)

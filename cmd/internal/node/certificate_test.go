@@ -50,7 +50,7 @@ func serial(t *testing.T, c *certificate) int64 {
 	return pair.Leaf.SerialNumber.Int64()
 }
 
-func TestARenewedCertificateIsServedWithoutARestart(t *testing.T) {
+func TestCertificateIsServedAnewWithoutARestart(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := openCertificate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil); err == nil {
 		t.Fatal("no error without files")
@@ -63,7 +63,7 @@ func TestARenewedCertificateIsServedWithoutARestart(t *testing.T) {
 	expect.That(t, got == 2, "serves certificate %d after the renewal, want 2", got)
 }
 
-func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing.T) {
+func TestCertificateStaysTheOldOneAndWarnsOnceWhenTheNewOneCannotBeUsed(t *testing.T) {
 	for name, spoil := range map[string]func(cert, key string){
 		"not PEM":                    func(cert, _ string) { writeAt(t, cert, []byte("x"), 3) },
 		"gone":                       func(cert, _ string) { os.Remove(cert) },
@@ -87,7 +87,7 @@ func TestACertificateThatCannotBeUsedLeavesTheOldOneAndIsReportedOnce(t *testing
 	}
 }
 
-func TestHTTPRefusesTLSBelow12AndStrangers(t *testing.T) {
+func TestTLSRefusesVersionsBelow12AndClientsWithoutACertificate(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), 1)
 	settings := config.HTTPTLSConfig{Cert: cert, Key: key, ClientCA: cert}
 	pair := need.Got(openHTTPCertificate(&settings, nil))(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
-// cluster shows the store's nodes to package httpd.
+// cluster is the store's nodes as an httpd.Cluster.
 type cluster struct{ store *consensus.Raft }
 
 // Status implements httpd.Cluster.
@@ -44,7 +44,7 @@ func formatIndex(epoch string, index registry.Index) string {
 	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
 }
 
-// members lets package httpd change the store's nodes.
+// members is the store's nodes as httpd.Members.
 type members struct {
 	store interface {
 		RemoveMember(ctx context.Context, name string) error
@@ -72,11 +72,10 @@ type inTermsOf struct {
 // Is makes errors.Is find the sentinel.
 func (e inTermsOf) Is(target error) bool { return target == e.sentinel }
 
-// Unwrap returns the error in the words of who made it.
+// Unwrap returns the error in the words of the package that made it.
 func (e inTermsOf) Unwrap() error { return e.error }
 
-// nodes shows the nodes of a datacenter without consensus to package httpd: each knows the others as
-// peers.
+// nodes is the nodes of a datacenter without consensus as an httpd.Cluster: each node knows the others as peers.
 type nodes struct {
 	name, http, datacenter string
 	replicator             *replication.Replicator
@@ -100,7 +99,7 @@ func (n nodes) Status(ctx context.Context) api.Status {
 	return status
 }
 
-// peerNode is another node as this one knows it: by its address, and by whether it could be reached.
+// peerNode is another node as this one knows it: its address, and whether it can be reached.
 func peerNode(p api.Peer) api.NodeStatus {
 	n := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
 	if p.State == replication.StateFailing {

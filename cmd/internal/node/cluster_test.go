@@ -13,12 +13,12 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
-// removing is a store that answers every removal alike.
+// removing is a store whose removals all end alike.
 type removing struct{ err error }
 
 func (r removing) RemoveMember(context.Context, string) error { return r.err }
 
-func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
+func TestMembersReturnErrorsInTheTermsOfTheAPI(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  error // of the store
@@ -38,10 +38,10 @@ func TestFailedRemovalsAreGivenInTheTermsOfTheAPI(t *testing.T) {
 	expect.OKf(t, (members{removing{}}).Remove(t.Context(), "n1"), "a removal that succeeded")
 }
 
-func TestANodesIndexIsThatOfItsAnswers(t *testing.T) {
+func TestNodeStatusHasTheIndexOfTheNodesResponses(t *testing.T) {
 	n := consensus.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: 7, Reachable: true}
 	want := api.NodeStatus{ID: "n1", HTTP: "a", Cluster: "b", Role: "leader", Applied: 9, Index: "c0ffee-7"}
 	expect.Equal(t, nodeStatus("c0ffee", n), want, "got")
 	got := nodeStatus("c0ffee", consensus.NodeStatus{ID: "n1", Role: "unreachable"})
-	expect.That(t, got.Index == "", "a node that did not answer is at %q, want no index", got.Index)
+	expect.That(t, got.Index == "", "an unreachable node is at %q, want no index", got.Index)
 }

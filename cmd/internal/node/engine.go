@@ -28,20 +28,20 @@ type engine struct {
 	peers   *peers
 	// coordination is sessions, keys and locks; nil: they need consensus, which this node is without.
 	coordination httpd.Coordination
-	// setSyncDelay is consensus.Raft's or local.Store's.
+	// setSyncDelay slows the disk down for tests: see consensus.Raft and local.Store.
 	setSyncDelay func(time.Duration)
-	// leaderDiskFull is consensus.Raft's; nil in mode ap.
+	// leaderDiskFull says that another node leads and its disk is nearly full; nil in mode ap.
 	leaderDiskFull func(context.Context) bool
 }
 
 // setup is what both engines are made of.
 type setup struct {
 	*config.Config
-	name    string
-	http    string   // the node's address for clients
-	own     []string // all addresses that are known to be the node's
-	log     *slog.Logger
-	metrics *prometheus.Registry
+	name      string
+	http      string   // the node's address for clients
+	addresses []string // all that are known to be the node's
+	log       *slog.Logger
+	metrics   *prometheus.Registry
 	// diskFull says that the disk of the data directory is nearly full.
 	diskFull func() bool
 }
@@ -59,13 +59,13 @@ func (s setup) openRaft() (*engine, error) {
 	p := &peers{datacenter: s.Datacenter, node: s.name}
 	c := s.storeConfig()
 	c.Spares = p.spares
-	c.Answer = p.answer
+	c.Answer = p.reply
 	raft, err := consensus.Open(c)
 	if err != nil {
 		return nil, err
 	}
-	p.ask = raft.AskLeader
-	p.sends = raft.Leader
+	p.call = raft.AskLeader
+	p.sender = raft.Leader
 	service := planted(s.name, raft)
 	err = s.openPeers(p, service, func() string {
 		v, _ := raft.View(context.Background(), registry.Stale) // never fails
@@ -75,7 +75,7 @@ func (s setup) openRaft() (*engine, error) {
 		return nil, errors.Join(err, abandon(raft.Run))
 	}
 	run := func(ctx context.Context) error {
-		return together(ctx, raft.Run, func(ctx context.Context) {
+		return runWith(ctx, raft.Run, func(ctx context.Context) {
 			s.lead(ctx, raft, p)
 		})
 	}
@@ -109,8 +109,8 @@ func (s setup) prober(raft *consensus.Raft) *probe.Prober {
 	})
 }
 
-// openLocal makes the engine of a node without consensus: once it has what the others have, it sends
-// to all peers.
+// openLocal makes the engine of a node without consensus. Once it has copied what the others have, it sends to all
+// peers.
 func (s setup) openLocal() (*engine, error) {
 	p := &peers{datacenter: s.Datacenter, node: s.name}
 	c := s.storeConfig()
@@ -125,8 +125,8 @@ func (s setup) openLocal() (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.ask = p.answer
-	p.sends = func() string { return "" }
+	p.call = p.reply
+	p.sender = func() string { return "" }
 	service := planted(s.name, node)
 	if err := s.openPeers(p, service, func() string {
 		id, _ := node.Identity()
@@ -135,7 +135,7 @@ func (s setup) openLocal() (*engine, error) {
 		return nil, errors.Join(err, abandon(node.Run))
 	}
 	run := func(ctx context.Context) error {
-		return together(ctx, node.Run, func(ctx context.Context) {
+		return runWith(ctx, node.Run, func(ctx context.Context) {
 			select {
 			case <-copied:
 				p.send(ctx, s.log)
@@ -146,7 +146,8 @@ func (s setup) openLocal() (*engine, error) {
 	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.name, s.http, s.Datacenter, p.replicator, node}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
 }
 
-// storeConfig is the settings of the store, and what is none of them.
+// storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside
+// them.
 func (s setup) storeConfig() store.Config {
 	c := s.Store
 	c.Node, c.Datacenter, c.HTTPAdvertise = s.name, s.Datacenter, s.http
@@ -157,7 +158,7 @@ func (s setup) storeConfig() store.Config {
 
 // openPeers makes the replicator of a node.
 func (s setup) openPeers(p *peers, service registry.Service, sender func() string) error {
-	configs, err := s.Peers(s.own...)
+	configs, err := s.Peers(s.addresses...)
 	if err != nil {
 		return err
 	}
@@ -176,16 +177,15 @@ func (s setup) openPeers(p *peers, service registry.Service, sender func() strin
 	return err
 }
 
-// abandon closes what was opened and will not run.
+// abandon closes a store that was opened and will not run.
 func abandon(run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return run(ctx)
 }
 
-// together runs the store, and beside it what works with it, which ends before the store does: what it
-// still has to note needs the store.
-func together(ctx context.Context, run func(context.Context) error, beside ...func(context.Context)) error {
+// runWith runs the store, and beside it what needs the store until its own end, and so ends before the store.
+func runWith(ctx context.Context, run func(context.Context) error, beside ...func(context.Context)) error {
 	inner, stop := context.WithCancel(ctx)
 	outer, stopStore := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStore()
@@ -208,7 +208,7 @@ func together(ctx context.Context, run func(context.Context) error, beside ...fu
 	}
 	select {
 	case <-ended:
-	case <-time.After(besideLimit): // who asks a disk that hangs would keep a node that must not go on
+	case <-time.After(besideLimit): // one of them may wait for a disk that hangs, but the node must not go on
 	}
 	return err
 }
@@ -216,8 +216,8 @@ func together(ctx context.Context, run func(context.Context) error, beside ...fu
 // besideLimit bounds the wait for what works with a store that has failed.
 const besideLimit = 2 * time.Second
 
-// actingService is a registry of which the operator's acts on self-preservation are told to the other
-// nodes of the datacenter: without consensus each node has its own.
+// actingService is a registry that passes operators' acts on self-preservation on to the other nodes of the datacenter:
+// without consensus each node has a self-preservation of its own.
 type actingService struct {
 	registry.Service
 	replicator *replication.Replicator

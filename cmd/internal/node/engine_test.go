@@ -16,11 +16,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAStoreThatFailedIsNotKeptByWhatHangsBesideIt(t *testing.T) {
+func TestRunWithReturnsThoughWorkBesideAFailedStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, never := errors.New("disk broke"), make(chan bool)
 		began := time.Now()
-		err := together(t.Context(),
+		err := runWith(t.Context(),
 			func(context.Context) error { return broken },
 			func(context.Context) { <-never })
 		expect.That(t, errors.Is(err, broken) && time.Since(began) == besideLimit,
@@ -49,7 +49,7 @@ func text(t *testing.T, url string) string {
 	return string(b)
 }
 
-func TestTheLeaderProbesServicesUnlessToldNotTo(t *testing.T) {
+func TestLeaderProbesServicesUnlessProbesAreOff(t *testing.T) {
 	for _, probes := range []bool{true, false} {
 		t.Run(fmt.Sprint(probes), func(t *testing.T) {
 			asked := make(chan struct{}, 1000)

@@ -21,7 +21,7 @@ func (n *node) openProfiler(addr string) error {
 		return err
 	}
 	server := httpd.NewServer(addr, profiles(), n.log)
-	server.WriteTimeout = 0 // a profile takes as long as it is asked to
+	server.WriteTimeout = 0 // a profile takes as long as its request says
 	n.listeners = append(n.listeners, listener{key: "pprof.addr", Listener: l, server: server})
 	return nil
 }
@@ -52,8 +52,8 @@ func (l listener) shutdown(ctx context.Context) error {
 	return err
 }
 
-// listen binds an address. Taken ports are the most frequent reason of a failed start, so the error
-// names the key to change.
+// listen binds an address. A port that is taken is the most frequent reason of a failed start, so the error names the
+// key to change.
 func listen(key, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -16,35 +16,35 @@ func setGC(percent int) {
 }
 
 // The runtime collects garbage when memory is allocated, and else every two minutes: after a burst of large requests
-// an idle node would keep what they took. memoryInterval is the time between two looks, memorySpare how many bytes a
+// an idle node would keep their memory. memoryInterval is the time between two checks, memorySpare how many bytes a
 // node may hold more than after the last time it gave memory back.
 const (
 	memoryInterval = 10 * time.Second
 	memorySpare    = 64 << 20
 )
 
-// idleMemory gives memory back to the system when nothing has been collected from one look to the next.
+// idleMemory gives memory back to the system when no garbage was collected from one check to the next.
 type idleMemory struct {
-	cycles uint64 // of collection, at the last look
-	least  uint64 // bytes that were held after the last time
+	cycles uint64 // of collection, at the last check
+	least  uint64 // bytes held after memory was given back last
 }
 
-// run looks until ctx ends.
+// run checks until ctx ends.
 func (m *idleMemory) run(ctx context.Context) {
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			m.look(memoryNow, debug.FreeOSMemory)
+			m.check(memoryNow, debug.FreeOSMemory)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// look gives memory back if the node is idle and holds much more than it did.
-func (m *idleMemory) look(now func() (held, cycles uint64), free func()) {
+// check gives memory back if the node is idle and holds much more than after the last time.
+func (m *idleMemory) check(now func() (held, cycles uint64), free func()) {
 	held, cycles := now()
 	idle := cycles == m.cycles
 	m.cycles = cycles

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestAnIdleNodeGivesMemoryBack(t *testing.T) {
+func TestIdleMemoryIsGivenBack(t *testing.T) {
 	held, cycles, freed := uint64(500<<20), uint64(1), 0
 	now := func() (uint64, uint64) { return held, cycles }
 	free := func() { freed, held, cycles = freed+1, 200<<20, cycles+1 }
@@ -25,7 +25,7 @@ func TestAnIdleNodeGivesMemoryBack(t *testing.T) {
 		{"idle again", 900 << 20, 0, 2},
 	} {
 		held, cycles = step.held, cycles+step.busy
-		m.look(now, free)
+		m.check(now, free)
 		expect.That(t, freed == step.want, "%s: gave memory back %d times so far, want %d", step.name, freed, step.want)
 	}
 }

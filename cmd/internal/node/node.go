@@ -1,3 +1,17 @@
+// Package node makes a node of its parts and runs it: the store in one of its two modes, the listeners, what a leader
+// does beside the store, and what is done when settings, certificates or the disk change. It holds no rule of the
+// registry, and knows the command line by its settings only.
+//
+//	node.go         the parts of a node, and how they are opened
+//	run.go          how a node starts, serves and ends
+//	engine.go       the store with what works beside it, with consensus and without
+//	peers.go        the replicator, as the HTTP API sees it: calls about peers go to the node that sends
+//	cluster.go      the nodes of the datacenter, as the HTTP API sees them
+//	listener.go     a port and the server behind it; the profiler's
+//	certificate.go  the HTTP listener's certificate, which may be replaced while the node runs
+//	reload.go       settings that are read again at SIGHUP
+//	memory.go       garbage collection, and memory that an idle node gives back
+//	planted_on.go   faults for tests of the comparison, in builds with the tag planted
 package node
 
 import (
@@ -17,7 +31,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// node is the parts of one server, opened and wired, nothing of it running yet.
+// node is the parts of one server, opened and wired. Nothing runs before run.
 type node struct {
 	log         *slog.Logger
 	metrics     *prometheus.Registry
@@ -28,10 +42,11 @@ type node struct {
 	handler     *httpd.Handler              // of the HTTP API
 	draining    *atomic.Bool                // set when the node shuts down: it is not ready any more
 	limits      shutdownLimits
-	apply       func(*config.Config) // takes over what can change while the node runs (see reloaded)
+	apply       func(*config.Config) // applies the settings that can change while the node runs (see reloader)
 }
 
-// open binds the ports first: they fail at once, and before the data directory was touched.
+// open opens and wires the parts of a node. It binds the ports first: a port that is taken fails the start before the
+// data directory is touched.
 func open(c *config.Config, version string, log *slog.Logger) (_ *node, err error) {
 	name, err := c.Name()
 	if err != nil {
@@ -48,17 +63,16 @@ func open(c *config.Config, version string, log *slog.Logger) (_ *node, err erro
 		}
 	}()
 	c.Warn(n.log)
-	metrics := newMetrics()
-	n.metrics = metrics
-	port, err := n.openHTTP(c, metrics)
+	n.metrics = newMetrics()
+	port, err := n.openHTTP(c)
 	if err != nil {
 		return nil, err
 	}
 	if err := n.openProfiler(c.PProfAddr); err != nil {
 		return nil, err
 	}
-	s := setup{Config: c, name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: metrics}
-	s.own = []string{s.http, c.HTTP.Addr, port.Addr().String()}
+	s := setup{Config: c, name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
+	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
 	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
 	s.diskFull = n.disk.Low
 	e, err := s.openEngine()
@@ -67,21 +81,21 @@ func open(c *config.Config, version string, log *slog.Logger) (_ *node, err erro
 	}
 	n.disk.LeaderLow = e.leaderDiskFull
 	n.disk.Measure()
-	metrics.MustRegister(n.disk.Metrics()...)
-	n.runStore = func(ctx context.Context) error { return together(ctx, e.run, n.disk.Run, new(idleMemory).run) }
+	n.metrics.MustRegister(n.disk.Metrics()...)
+	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, n.disk.Run, new(idleMemory).run) }
 	e.service, e.coordination = capacity.Limit(n.disk, &c.Quota, e.service, e.coordination)
 	return n, n.handle(c, name, version, e)
 }
 
-// openHTTP binds the HTTP port; handle says later what is served on it.
-func (n *node) openHTTP(c *config.Config, metrics prometheus.Registerer) (net.Listener, error) {
+// openHTTP binds the HTTP port; handle adds the routes.
+func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
 	pair, err := openHTTPCertificate(&c.HTTP.TLS, func(err error) { n.log.Warn("the changed certificate cannot be used", "err", err) })
 	if err != nil {
 		return nil, err
 	}
 	server := httpd.NewServer(c.HTTP.Addr, nil, n.log)
 	if pair != nil {
-		metrics.MustRegister(pair.expiry())
+		n.metrics.MustRegister(pair.expiry())
 		if server.TLSConfig, err = tlsConfig(&c.HTTP.TLS, pair); err != nil {
 			return nil, err
 		}
@@ -90,7 +104,7 @@ func (n *node) openHTTP(c *config.Config, metrics prometheus.Registerer) (net.Li
 	if err != nil {
 		return nil, err
 	}
-	n.connections = httpd.NewConnections(c.HTTPD.Limits.Connections, c.HTTPD.Limits.PerAddress, metrics)
+	n.connections = httpd.NewConnections(c.HTTPD.Limits.Connections, c.HTTPD.Limits.PerAddress, n.metrics)
 	server.ConnState = n.connections.State
 	n.listeners = append(n.listeners, listener{key: "http.addr", Listener: n.connections.Listener(l), server: server})
 	return l, nil
@@ -113,13 +127,14 @@ func (n *node) handle(c *config.Config, name, version string, e *engine) error {
 	}
 	n.handler = handler
 	n.listeners[0].server.Handler = handler
-	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // they would outlast any patience
+	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // which do not end by themselves
 	if c.HTTP.HeartbeatTakeover {
 		n.listeners[0].handler = handler
 	}
 	return nil
 }
 
+// closePorts releases the ports of a node that will not run.
 func (n *node) closePorts() {
 	for _, l := range n.listeners {
 		l.Close()
@@ -141,7 +156,7 @@ func httpConfig(c *config.Config) httpd.Config {
 	h.Datacenter, h.Hosts = c.Datacenter, c.HTTP.Served()
 	h.WithoutConsensus = c.Mode == config.AP
 	if !h.WithoutConsensus {
-		h.WaitWhenEmpty = 0 // the cluster knows what there is
+		h.WaitWhenEmpty = 0 // an empty registry is what the cluster has agreed on
 	}
 	if c.Checks.Probes {
 		h.RefuseProbe = c.Checks.Rules.Refuses

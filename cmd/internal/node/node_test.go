@@ -17,23 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAThresholdThatKeepsEverythingIsWarnedOf(t *testing.T) {
-	for _, tc := range []struct {
-		threshold registry.Share
-		warned    bool
-	}{{registry.Whole, true}, {999_000, false}, {0, false}, {850_000, false}} {
-		c := oneNode(t)
-		c.Store.Settings.Threshold = tc.threshold
-		var said bytes.Buffer
-		n, err := open(c, "test", slog.New(slog.NewTextHandler(&said, nil)))
-		need.That(t, err == nil, "threshold %v: %v, want it allowed", tc.threshold, err)
-		expect.OK(t, started(t, n)())
-		got := strings.Contains(said.String(), "nothing is ever evicted")
-		expect.That(t, got == tc.warned, "threshold %v: warned %v, want %v:\n%s", tc.threshold, got, tc.warned, &said)
-	}
-}
-
-// oneNode is a node that founds a cluster by itself.
+// oneNode is the settings of a node that founds a cluster by itself.
 func oneNode(t *testing.T) *config.Config {
 	t.Helper()
 	c := config.Default()
@@ -47,7 +31,7 @@ func oneNode(t *testing.T) *config.Config {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// started runs a node until the returned function is called, which gives its result.
+// started runs a node until the returned function is called, which returns the result of run.
 func started(t *testing.T, n *node) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -68,7 +52,7 @@ func status(url string) int {
 	return resp.StatusCode
 }
 
-// awaitReady waits until a node may serve.
+// awaitReady waits until a node is ready.
 func awaitReady(t *testing.T, url string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second) // it takes some 100 ms
@@ -83,7 +67,7 @@ func awaitReady(t *testing.T, url string) {
 	}
 }
 
-func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
+func TestOpenNamesATakenPortWithItsKeyBeforeItTouchesTheData(t *testing.T) {
 	taken := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	for _, tc := range []struct {
@@ -104,7 +88,7 @@ func TestATakenPortIsNamedWithItsKeyBeforeTheDataIsTouched(t *testing.T) {
 	}
 }
 
-func TestAFailedStartLeavesNothingOpen(t *testing.T) {
+func TestOpenClosesEverythingWhenItFails(t *testing.T) {
 	tests := []struct {
 		name  string
 		wrong func(*config.Config)
@@ -127,5 +111,21 @@ func TestAFailedStartLeavesNothingOpen(t *testing.T) {
 				expect.OK(t, abandon(n.runStore))
 			})
 		}
+	}
+}
+
+func TestNodeWarnsOfAThresholdThatKeepsEverything(t *testing.T) {
+	for _, tc := range []struct {
+		threshold registry.Share
+		warned    bool
+	}{{registry.Whole, true}, {999_000, false}, {0, false}, {850_000, false}} {
+		c := oneNode(t)
+		c.Store.Settings.Threshold = tc.threshold
+		var said bytes.Buffer
+		n, err := open(c, "test", slog.New(slog.NewTextHandler(&said, nil)))
+		need.That(t, err == nil, "threshold %v: %v, want it allowed", tc.threshold, err)
+		expect.OK(t, started(t, n)())
+		got := strings.Contains(said.String(), "nothing is ever evicted")
+		expect.That(t, got == tc.warned, "threshold %v: warned %v, want %v:\n%s", tc.threshold, got, tc.warned, &said)
 	}
 }

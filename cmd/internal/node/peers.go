@@ -16,15 +16,15 @@ import (
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
-// peers shows a node's replicator to package httpd. What only the sending node knows, the others ask
-// of it.
+// peers is a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other nodes call it
+// for what only the sending node knows.
 type peers struct {
 	datacenter, node string
 	replicator       *replication.Replicator
-	// ask has the node that sends answer a question.
-	ask func(ctx context.Context, question []byte) ([]byte, error)
-	// sends is the node that sends; "": every node, or it is not known.
-	sends func() string
+	// call sends a call to the node that sends to the peers, and returns its reply.
+	call func(ctx context.Context, call []byte) ([]byte, error)
+	// sender is the node that sends to the peers; "": every node, or it is not known.
+	sender func() string
 }
 
 // send sends to the peers until ctx ends.
@@ -42,14 +42,14 @@ func (p *peers) age() time.Duration { return p.replicator.Age() }
 
 // Receive implements httpd.Peers, as the next three do.
 func (p *peers) Receive(ctx context.Context, message []byte) ([]byte, error) {
-	answer, err := p.replicator.Receive(ctx, message)
-	return answer, peerRefusal(err)
+	reply, err := p.replicator.Receive(ctx, message)
+	return reply, peerRefusal(err)
 }
 
 // Compare implements httpd.Peers.
 func (p *peers) Compare(ctx context.Context, message []byte) ([]byte, error) {
-	answer, err := p.replicator.Compare(ctx, message)
-	return answer, peerRefusal(err)
+	reply, err := p.replicator.Compare(ctx, message)
+	return reply, peerRefusal(err)
 }
 
 // State implements httpd.Peers.
@@ -64,30 +64,30 @@ func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error
 // Cut implements httpd.Peers.
 func (p *peers) Cut(server string) time.Duration { return p.replicator.Cut(server) }
 
-// question is what a node asks the one that sends.
-type question struct {
+// call is what a node asks of the node that sends.
+type call struct {
 	Do   string `json:"do"` // status, diff or repair
 	Peer string `json:"peer,omitempty"`
 }
 
-// reply is the answer. Errors travel as the status that they have in HTTP.
+// reply is the reply to a call. Errors travel as the status that they have in HTTP.
 type reply struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 	Status int             `json:"status,omitempty"`
 	Error  string          `json:"error,omitempty"`
 }
 
-// Status implements httpd.Peers. If the node that sends cannot be asked, this one tells what it knows. Of what
-// was received each node tells for itself.
+// Status implements httpd.Peers. If the node that sends cannot be called, the status is what this node knows. Each node
+// adds what it has received itself.
 func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 	var s api.Peers
-	body, err := p.put(ctx, question{Do: "status"})
+	body, err := p.callSender(ctx, call{Do: "status"})
 	var refused *httpd.PeerRefusal
 	switch {
 	case errors.As(err, &refused):
 		return s, err
 	case err != nil:
-		s = p.sent()
+		s = p.status()
 	default:
 		if s, err = documentOf[api.Peers](body); err != nil {
 			return s, err
@@ -99,31 +99,31 @@ func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 
 // Diff implements httpd.Peers.
 func (p *peers) Diff(ctx context.Context, peer string) (api.PeerDiff, error) {
-	return p.compare(ctx, question{Do: "diff", Peer: peer})
+	return p.compare(ctx, call{Do: "diff", Peer: peer})
 }
 
 // Repair implements httpd.Peers.
 func (p *peers) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
-	return p.compare(ctx, question{Do: "repair", Peer: peer})
+	return p.compare(ctx, call{Do: "repair", Peer: peer})
 }
 
-func (p *peers) compare(ctx context.Context, q question) (api.PeerDiff, error) {
-	body, err := p.put(ctx, q)
+func (p *peers) compare(ctx context.Context, c call) (api.PeerDiff, error) {
+	body, err := p.callSender(ctx, c)
 	if err != nil {
 		return api.PeerDiff{}, err
 	}
 	return documentOf[api.PeerDiff](body)
 }
 
-// documentOf decodes what the node that sends says.
-func documentOf[T any](answer []byte) (document T, err error) {
-	if err := json.Unmarshal(answer, &document); err != nil {
-		return document, fmt.Errorf("answer of the node that sends: %w", err)
+// documentOf decodes the body of a reply, or a reply.
+func documentOf[T any](body []byte) (document T, err error) {
+	if err := json.Unmarshal(body, &document); err != nil {
+		return document, fmt.Errorf("reply of the node that sends: %w", err)
 	}
 	return document, nil
 }
 
-// Pause implements httpd.Peers: it is a fact of the state, whoever sends.
+// Pause implements httpd.Peers. A pause is part of the state, so any node can set it.
 func (p *peers) Pause(ctx context.Context, peer string, paused bool, by registry.Act) error {
 	return peerRefusal(p.replicator.Pause(ctx, peer, paused, by))
 }
@@ -133,17 +133,17 @@ func (p *peers) Forget(ctx context.Context, sender string, by registry.Act) erro
 	return peerRefusal(p.replicator.Forget(ctx, sender, by))
 }
 
-// put has a question answered by the node that sends.
-func (p *peers) put(ctx context.Context, q question) (json.RawMessage, error) {
-	text, err := json.Marshal(q)
+// callSender sends a call to the node that sends, and returns the body of the reply.
+func (p *peers) callSender(ctx context.Context, c call) (json.RawMessage, error) {
+	text, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := p.ask(ctx, text)
+	encoded, err := p.call(ctx, text)
 	if err != nil {
 		return nil, err
 	}
-	r, err := documentOf[reply](answer)
+	r, err := documentOf[reply](encoded)
 	if err != nil {
 		return nil, err
 	}
@@ -153,13 +153,13 @@ func (p *peers) put(ctx context.Context, q question) (json.RawMessage, error) {
 	return r.Body, nil
 }
 
-// answer answers a question on the node that sends.
-func (p *peers) answer(ctx context.Context, text []byte) ([]byte, error) {
-	var q question
-	if err := json.Unmarshal(text, &q); err != nil {
-		return nil, fmt.Errorf("question about peers: %w", err)
+// reply replies to a call, on the node that sends.
+func (p *peers) reply(ctx context.Context, text []byte) ([]byte, error) {
+	var c call
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("call about peers: %w", err)
 	}
-	body, err := p.look(ctx, q)
+	body, err := p.perform(ctx, c)
 	if err == nil {
 		return json.Marshal(reply{Body: body})
 	}
@@ -170,19 +170,19 @@ func (p *peers) answer(ctx context.Context, text []byte) ([]byte, error) {
 	return json.Marshal(reply{Status: refused.Status, Error: refused.Text})
 }
 
-func (p *peers) look(ctx context.Context, q question) (json.RawMessage, error) {
-	switch q.Do {
+func (p *peers) perform(ctx context.Context, c call) (json.RawMessage, error) {
+	switch c.Do {
 	case "diff":
-		return marshalled(p.replicator.Diff(ctx, q.Peer))
+		return marshalled(p.replicator.Diff(ctx, c.Peer))
 	case "repair":
-		return marshalled(p.replicator.Repair(ctx, q.Peer))
+		return marshalled(p.replicator.Repair(ctx, c.Peer))
 	}
-	return json.Marshal(p.sent())
+	return json.Marshal(p.status())
 }
 
-// sent is how far this node is with what it sends.
-func (p *peers) sent() api.Peers {
-	return api.Peers{Datacenter: p.datacenter, Node: p.node, Sender: p.sends(), Peers: p.replicator.Status()}
+// status is how far this node is with what it sends.
+func (p *peers) status() api.Peers {
+	return api.Peers{Datacenter: p.datacenter, Node: p.node, Sender: p.sender(), Peers: p.replicator.Status()}
 }
 
 func marshalled(d api.PeerDiff, err error) (json.RawMessage, error) {
@@ -192,8 +192,7 @@ func marshalled(d api.PeerDiff, err error) (json.RawMessage, error) {
 	return json.Marshal(d)
 }
 
-// peerRefusal is an error of replication in the terms of HTTP; those of registry.Service stay as they
-// are.
+// peerRefusal is an error of replication in the terms of HTTP. Errors of registry.Service stay as they are.
 func peerRefusal(err error) error {
 	statuses := []struct {
 		of     error

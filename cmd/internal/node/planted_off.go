@@ -4,5 +4,5 @@ package node
 
 import "github.com/seed-20419f34/rollcall/fsm/registry"
 
-// planted is the service itself: faults are planted by builds with the tag of that name only.
+// planted returns the service itself: only builds with the tag planted have faults.
 func planted(_ string, service registry.Service) registry.Service { return service }

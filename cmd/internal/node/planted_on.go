@@ -14,11 +14,11 @@ import (
 // plantedEnv names the fault that every node of a program built with the tag planted has: what the
 // comparison must find.
 //
-//	local-reads            linearizable reads are answered from the node's own state
+//	local-reads            linearizable reads read the node's own state
 //	discard:NODE:PREFIX    the node discards what servers send it about instances whose id begins so
 const plantedEnv = "ROLLCALL_PLANTED"
 
-// planted is a node's service with the fault that the environment asks for.
+// planted returns a node's service with the fault that the environment names.
 func planted(node string, service registry.Service) registry.Service {
 	fault := os.Getenv(plantedEnv)
 	switch kind, rest, _ := strings.Cut(fault, ":"); kind {
@@ -34,11 +34,11 @@ func planted(node string, service registry.Service) registry.Service {
 			return discarding{service, prefix}
 		}
 	}
-	// Going on without the fault would let a test of the checkers pass for nothing.
+	// Without the fault a test of the checkers would pass for no reason.
 	panic(fmt.Sprintf("%s is %q; it must be local-reads or discard:NODE:PREFIX", plantedEnv, fault))
 }
 
-// localReads is a registry that calls linearizable what this node has.
+// localReads is a registry whose linearizable reads are stale.
 type localReads struct{ registry.Service }
 
 // View implements registry.Service.
@@ -46,8 +46,8 @@ func (s localReads) View(ctx context.Context, _ registry.Consistency) (*registry
 	return s.Service.View(ctx, registry.Stale)
 }
 
-// discarding is a registry that answers done to what servers send about some instances, and does nothing:
-// the sender believes it, and whatever repair or start-up copy brings is thrown away as well.
+// discarding is a registry that discards what servers send about some instances, repairs and copies at the start
+// included, and returns Done for it, so that the sender does not send it again.
 type discarding struct {
 	registry.Service
 	prefix string // of the instances' ids

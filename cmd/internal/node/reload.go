@@ -19,14 +19,14 @@ type reloader struct {
 	running config.Config // what the node runs with
 }
 
-// hangups returns where SIGHUP arrives, which ends the process otherwise, until stop is called.
+// hangups returns a channel where SIGHUP arrives until stop is called. Without it SIGHUP ends the process.
 func hangups() (hup <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	return c, func() { signal.Stop(c) }
 }
 
-// during reloads at each signal while do runs, and returns its error.
+// during runs do, reloads at each signal meanwhile, and returns do's error.
 func (r *reloader) during(ctx context.Context, hup <-chan os.Signal, do func(context.Context) error) error {
 	done, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var reloading sync.WaitGroup
@@ -48,15 +48,15 @@ func (r *reloader) run(ctx context.Context, hup <-chan os.Signal) {
 	}
 }
 
-// reload takes over what can change while the node runs, and says what cannot. Settings with a
-// mistake leave everything as it is.
+// reload applies the settings that can change while the node runs, and logs which cannot. Settings with a mistake change
+// nothing.
 func (r *reloader) reload() {
 	s, err := r.load()
 	if err != nil {
 		r.log.Error("the settings were not read again, the old ones hold", "err", err)
 		return
 	}
-	now, later := r.takeOver(s.Config)
+	now, later := r.merge(s.Config)
 	r.apply(&r.running)
 	r.log.Info("the settings were read again", "changed", now)
 	if len(later) > 0 {
@@ -64,9 +64,9 @@ func (r *reloader) reload() {
 	}
 }
 
-// takeOver lists the keys that differ from what runs: those that hold from now on, and those that need
-// a restart.
-func (r *reloader) takeOver(c *config.Config) (now, later []string) {
+// merge sets the settings that can change to what was read. It lists the keys that differed: those that hold from now on,
+// and those that need a restart.
+func (r *reloader) merge(c *config.Config) (now, later []string) {
 	read := c.Settings()
 	for i, running := range r.running.Settings() {
 		switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
+func TestReloadAppliesWhatCanChangeAndNothingElse(t *testing.T) {
 	before := *config.Default()
 	limited, slow := before, before
 	slow.Store.Test.SyncDelay = time.Second
@@ -37,7 +37,7 @@ func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
 		{name: "the limiter", load: func() (config.Loaded, error) { return config.Loaded{Config: &limited}, nil },
 			want: []config.Config{limited},
 			says: []string{"level=INFO", "rate-limiter.burst-size"}},
-		{name: "the disk's delay", load: func() (config.Loaded, error) { return config.Loaded{Config: &slow}, nil },
+		{name: "the delay of syncs", load: func() (config.Loaded, error) { return config.Loaded{Config: &slow}, nil },
 			want: []config.Config{slow},
 			says: []string{"level=INFO", "changed=[test.sync-delay]"}},
 		{name: "something else", load: func() (config.Loaded, error) { return config.Loaded{Config: &other}, nil },
@@ -59,7 +59,7 @@ func TestAReloadTakesOverWhatCanChangeAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAReloadComparesWithTheOneBefore(t *testing.T) {
+func TestReloadComparesWithTheOneBefore(t *testing.T) {
 	c := *config.Default()
 	c.HTTPD.RateLimit.BurstSize = 5
 	var said bytes.Buffer
@@ -70,7 +70,7 @@ func TestAReloadComparesWithTheOneBefore(t *testing.T) {
 	expect.That(t, strings.Contains(said.String(), "changed=[]"), "a second reload says %q, want that nothing has changed", &said)
 }
 
-func TestASignalReachesTheReloader(t *testing.T) {
+func TestReloadFollowsASignal(t *testing.T) {
 	hup, stop := hangups()
 	defer stop()
 	reloaded := make(chan bool)
@@ -90,7 +90,7 @@ func refuses(url string) bool {
 	return false
 }
 
-func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
+func TestReloadTurnsTheRateLimiterOnAndOffWhileTheNodeRuns(t *testing.T) {
 	c := oneNode(t)
 	n := need.Got(open(c, "test", quiet))(t)
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
@@ -114,11 +114,11 @@ func TestTheRateLimiterIsTurnedOnAndOffWhileTheNodeRuns(t *testing.T) {
 		{name: "a mistake changes nothing", file: "rate-limiter: {enabled: perhaps}", refuses: true},
 		{name: "off again", file: "rate-limiter: {enabled: false}"},
 	} {
-		// The second reload of the step before may read now: it must not find half a file.
+		// The second reload of the step before may read now, and must not find half a file.
 		next := file + ".next"
 		need.OK(t, errors.Join(os.WriteFile(next, []byte(step.file), 0o600), os.Rename(next, file)))
 		hup <- syscall.SIGHUP
-		hup <- syscall.SIGHUP // is taken when the first one has taken effect
+		hup <- syscall.SIGHUP // accepted once the first one has taken effect
 		expect.Equal(t, refuses(url), step.refuses, "%s: fetches are refused:", step.name)
 	}
 	cancel()

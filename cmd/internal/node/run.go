@@ -22,7 +22,7 @@ type Options struct {
 	Load    func() (config.Loaded, error) // reads the settings again, after SIGHUP
 	Version string                        // of the program
 	Log     *slog.Logger
-	Metrics prometheus.Collector // shown beside the node's
+	Metrics prometheus.Collector // of the process, shown beside the node's
 }
 
 // Run runs a node until ctx ends or the node must not go on.
@@ -39,17 +39,17 @@ func Run(ctx context.Context, o Options) error {
 	return r.during(ctx, hup, n.run)
 }
 
-// shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service
-// managers and dev lose patience.
+// shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service managers and dev kill the
+// process.
 type shutdownLimits struct {
-	linger time.Duration // for clients that send one request after the other to be told by an answer that it was the last
+	linger time.Duration // until every client that sends one request after the other has had a last response
 	drain  time.Duration // for requests under way: they take milliseconds, unless the cluster is in trouble
 	store  time.Duration // to hand over leadership and save a snapshot, both of which may be impossible
-	answer time.Duration // for requests that waited until the store answered them by its end
+	late   time.Duration // for requests under way that fail only with the end of the store
 }
 
 func defaultShutdownLimits() shutdownLimits {
-	return shutdownLimits{linger: 250 * time.Millisecond, drain: 2 * time.Second, store: 7 * time.Second, answer: 500 * time.Millisecond}
+	return shutdownLimits{linger: 250 * time.Millisecond, drain: 2 * time.Second, store: 7 * time.Second, late: 500 * time.Millisecond}
 }
 
 // run serves until ctx ends (nil, or an error if the shutdown failed) or a part of the node fails.
@@ -65,7 +65,7 @@ func (n *node) run(ctx context.Context) error {
 	select {
 	case err := <-stored:
 		n.closeListeners()
-		if errors.Is(err, disk.ErrDamaged) { // as at the start, where it would be refused
+		if errors.Is(err, disk.ErrDamaged) { // the same error as at a start
 			return err
 		}
 		return cli.Fatal(fmt.Errorf("the node stopped, because going on could lose data: %w", err))
@@ -82,40 +82,40 @@ func (n *node) run(ctx context.Context) error {
 	stopStore()
 	err := n.awaitStore(stored)
 	if late {
-		n.endRequests()
+		n.finishRequests()
 	}
 	return err
 }
 
-// linger makes every answer the last one of its connection, and waits until all connections have had it, or
-// for limit. A connection that is closed while a request is on its way gives its client an error instead.
+// linger makes every response the last one of its connection, and waits until all connections have had it, or for
+// limit. Without it a request that is on its way while its connection is closed would fail.
 func (n *node) linger(limit time.Duration) {
 	if n.handler == nil {
-		return // it was not opened as a whole
+		return // the node serves no API, as in some tests
 	}
 	n.handler.Drain()
-	end := time.NewTimer(limit)
-	defer end.Stop()
-	look := time.NewTicker(max(limit/50, time.Millisecond))
-	defer look.Stop()
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	poll := time.NewTicker(max(limit/50, time.Millisecond))
+	defer poll.Stop()
 	for n.connections.Count() > 0 {
 		select {
-		case <-look.C:
-		case <-end.C:
+		case <-poll.C:
+		case <-timeout.C:
 			return
 		}
 	}
 }
 
-// endRequests ends what is under way after the store has answered whoever still waited for it.
-func (n *node) endRequests() {
-	if err := n.drain(n.limits.answer); err != nil {
+// finishRequests waits for the requests that the end of the store has completed, and cuts off the others.
+func (n *node) finishRequests() {
+	if err := n.drain(n.limits.late); err != nil {
 		n.log.Warn("requests were cut off", "err", err)
 		n.closeListeners()
 	}
 }
 
-// awaitStore gives up in the end: a crash is something that the data directory survives.
+// awaitStore waits for the end of the store, within a limit: the data directory survives a crash.
 func (n *node) awaitStore(stored <-chan error) error {
 	timer := time.NewTimer(n.limits.store)
 	defer timer.Stop()
@@ -127,7 +127,7 @@ func (n *node) awaitStore(stored <-chan error) error {
 	}
 }
 
-// drain stops accepting and waits for the requests under way. It cuts none off.
+// drain stops accepting connections and waits for the requests under way. It cuts none off.
 func (n *node) drain(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -149,8 +149,8 @@ func (n *node) closeListeners() {
 	}
 }
 
-// drainingService is a registry that is not ready any more once the node shuts down, so that load
-// balancers leave before the port closes.
+// drainingService is a registry that is not ready any more once the node shuts down, so that load balancers turn away
+// before the port closes.
 type drainingService struct {
 	registry.Service
 	draining *atomic.Bool

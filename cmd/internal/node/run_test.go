@@ -17,17 +17,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestANodeServesUntilItIsToldToStop(t *testing.T) {
+func TestNodeServesUntilItIsStopped(t *testing.T) {
 	n := need.Got(open(oneNode(t), "test", quiet))(t)
 	stop := started(t, n)
 	url := "http://" + n.listeners[0].Addr().String()
 	awaitReady(t, url)
 	err := stop()
 	expect.That(t, err == nil, "run: %v, want nil after a stop", err)
-	expect.Equal(t, status(url+"/healthz"), 0, "it still answers:")
+	expect.Equal(t, status(url+"/healthz"), 0, "it still responds:")
 }
 
-func TestWatchesEndWithTheNode(t *testing.T) {
+func TestNodeEndsItsWatches(t *testing.T) {
 	for _, takeover := range []bool{true, false} {
 		c := oneNode(t)
 		c.HTTP.HeartbeatTakeover = takeover
@@ -56,23 +56,23 @@ func fakeNode(t *testing.T, store func(context.Context) error, h http.Handler) *
 	}
 }
 
-func TestAStoreThatMustNotGoOnClosesTheListenersAndIsFatal(t *testing.T) {
+func TestNodeClosesItsListenersAndFailsWhenTheStoreMustNotGoOn(t *testing.T) {
 	broken := errors.New("disk broke")
 	n := fakeNode(t, func(context.Context) error { return broken }, nil)
 	err := n.run(t.Context())
 	expect.That(t, errors.Is(err, broken) && cli.ExitCode(io.Discard, "rollcall", err) == cli.ExitFatal,
 		"run: %v, want the store's error as a fatal one", err)
-	expect.Equal(t, status("http://"+n.listeners[0].Addr().String()), 0, "it still answers:")
+	expect.Equal(t, status("http://"+n.listeners[0].Addr().String()), 0, "it still responds:")
 }
 
-func TestAListenerThatFailsEndsTheNode(t *testing.T) {
+func TestNodeEndsWhenAListenerFails(t *testing.T) {
 	n := fakeNode(t, func(ctx context.Context) error { <-ctx.Done(); return nil }, nil)
 	n.listeners[0].Close()
 	err := n.run(t.Context())
 	expect.That(t, err != nil && strings.Contains(err.Error(), "http.addr"), "run: %v, want an error that names http.addr", err)
 }
 
-func TestRequestsUnderWayAreAnsweredByAStoreThatStillRuns(t *testing.T) {
+func TestShutdownCompletesRequestsWhileTheStoreStillRuns(t *testing.T) {
 	arrived, stopping := make(chan bool), make(chan bool)
 	var storeRuns atomic.Bool
 	storeRuns.Store(true)
@@ -91,24 +91,24 @@ func TestRequestsUnderWayAreAnsweredByAStoreThatStillRuns(t *testing.T) {
 			}
 		}))
 	stop := started(t, n)
-	answer := make(chan int, 1)
-	go func() { answer <- status("http://" + n.listeners[0].Addr().String()) }()
+	response := make(chan int, 1)
+	go func() { response <- status("http://" + n.listeners[0].Addr().String()) }()
 	<-arrived
 	n.listeners[0].server.RegisterOnShutdown(func() { close(stopping) })
 	expect.OKf(t, stop(), "run")
-	expect.Equal(t, <-answer, http.StatusOK, "the request was answered with")
+	expect.Equal(t, <-response, http.StatusOK, "the response is")
 }
 
-// asked sends a request to a node, waits until its handler has it, and returns where the answer's
-// status will be, 0 if the connection is cut.
-func asked(n *node, arrived <-chan bool) <-chan int {
-	answer := make(chan int, 1)
-	go func() { answer <- status("http://" + n.listeners[0].Addr().String()) }()
+// requested sends a request to a node, waits until its handler has it, and returns a channel for the status of the
+// response, 0 if the connection is cut.
+func requested(n *node, arrived <-chan bool) <-chan int {
+	response := make(chan int, 1)
+	go func() { response <- status("http://" + n.listeners[0].Addr().String()) }()
 	<-arrived
-	return answer
+	return response
 }
 
-func TestARequestThatWaitsForTheStoreIsAnsweredWhenTheStoreEnds(t *testing.T) {
+func TestShutdownCompletesRequestsThatWaitForTheEndOfTheStore(t *testing.T) {
 	arrived, ended := make(chan bool), make(chan bool)
 	n := fakeNode(t,
 		func(ctx context.Context) error {
@@ -121,30 +121,30 @@ func TestARequestThatWaitsForTheStoreIsAnsweredWhenTheStoreEnds(t *testing.T) {
 			<-ended
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}))
-	n.limits.drain, n.limits.answer = time.Millisecond, 10*time.Second // the latter ends with the answer
+	n.limits.drain, n.limits.late = time.Millisecond, 10*time.Second // the second ends with the response
 	stop := started(t, n)
-	answer := asked(n, arrived)
+	response := requested(n, arrived)
 	expect.OKf(t, stop(), "run")
-	expect.Equal(t, <-answer, http.StatusServiceUnavailable, "the request was answered with")
+	expect.Equal(t, <-response, http.StatusServiceUnavailable, "the response is")
 }
 
-func TestNothingThatHangsKeepsANodeFromEnding(t *testing.T) {
+func TestShutdownEndsThoughAStoreAndARequestHang(t *testing.T) {
 	arrived, never := make(chan bool), make(chan bool)
 	n := fakeNode(t,
 		func(context.Context) error { <-never; return nil },
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(arrived); <-never }))
 	t.Cleanup(func() { close(never) })
-	n.limits = shutdownLimits{drain: time.Millisecond, store: time.Millisecond, answer: time.Millisecond}
+	n.limits = shutdownLimits{drain: time.Millisecond, store: time.Millisecond, late: time.Millisecond}
 	stop := started(t, n)
-	answer := asked(n, arrived)
+	response := requested(n, arrived)
 	err := stop()
 	expect.That(t, err != nil && strings.Contains(err.Error(), "store did not close"), "run: %v, want an error that names the store", err)
-	got := <-answer
-	expect.That(t, got == 0, "the request was answered with %d, want a cut connection", got)
+	got := <-response
+	expect.That(t, got == 0, "the response is %d, want a cut connection", got)
 }
 
-func TestAShutdownEndsBeforeServiceManagersLosePatience(t *testing.T) {
+func TestShutdownEndsBeforeServiceManagersKillTheProcess(t *testing.T) {
 	l := defaultShutdownLimits()
-	total := l.drain + l.store + l.answer
+	total := l.drain + l.store + l.late
 	expect.That(t, total < localcluster.StopWithin, "a shutdown may take %v, dev kills after %v", total, localcluster.StopWithin)
 }
