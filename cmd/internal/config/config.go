@@ -1,3 +1,13 @@
+// Package config is the configuration of a server: its settings, how they are read from flags, environment and file, how
+// they are validated, and how they are shown. It opens nothing but files that settings name, and starts nothing.
+//
+//	config.go    every setting that is not of another package; the node's name
+//	load.go      flags, environment, file and defaults, merged
+//	file.go      the YAML file
+//	validate.go  mistakes, each with the key to change; what is allowed and warned of
+//	peers.go     settings of replication, and the peers that they name
+//	tls.go       files of certificates, keys and authorities
+//	show.go      the settings as YAML, each with its source
 package config
 
 import (
@@ -15,16 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// turnOn turns on all switches of a section.
-func (c *Config) turnOn(section string) {
-	for _, s := range setting.Of(c) {
-		if strings.HasPrefix(s.Key, section) && s.Kind() == "bool" {
-			s.Value.SetBool(true)
-		}
-	}
-}
-
-// Config is everything that can be set for a server, each a row: its tags are its key in the file, from which the flag
+// Config is everything that can be set for a server. The tags of a setting are its key in the file, from which the flag
 // and the environment variable follow, its default, its bounds and its help (see package setting). The reference table of
 // docs/operations.md is made of them.
 type Config struct {
@@ -50,7 +51,7 @@ type Config struct {
 	GCPercent int    `key:"gc.percent" default:"200" min:"0" help:"heap growth in percent between collections; 0: leave it to GOGC"`
 }
 
-// HTTPConfig is where clients are served.
+// HTTPConfig is the listener for clients.
 type HTTPConfig struct {
 	Addr      string   `key:"http.addr" default:"127.0.0.1:8761" help:"address that serves the HTTP API"`
 	Advertise string   `key:"http.advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
@@ -68,19 +69,19 @@ type HTTPTLSConfig struct {
 	ClientCA string `key:"http.tls.client-ca" help:"PEM file with the authorities of client certificates; if given, clients must present one"`
 }
 
-// ChecksConfig is what is done about the checks that services are registered with through Consul's API.
+// ChecksConfig is for the checks of services that are registered through Consul's API.
 type ChecksConfig struct {
 	Probes bool `key:"checks.probes" default:"true" help:"mode cp: the leader runs HTTP and TCP checks; false: they stay as clients set them"`
 	Rules  probe.Rules
 }
 
-// Default is what holds where nothing was set.
+// Default returns the settings' defaults.
 func Default() *Config {
 	c := setting.Default[Config]()
 	return &c
 }
 
-// Settings are the rows of the configuration, sorted by key.
+// Settings lists the settings, sorted by key.
 func (c *Config) Settings() []setting.Setting {
 	all := setting.Of(c)
 	slices.SortFunc(all, func(a, b setting.Setting) int { return cmp.Compare(a.Key, b.Key) })
@@ -93,10 +94,11 @@ const (
 	AP = "ap"
 )
 
+// Modes are all modes.
 var Modes = []string{CP, AP}
 
-// nodeName is what a name may look like: it is part of test.dial's flag form and of a server id
-// (package store holds the same rule, for its directories).
+// nodeName is the form of a name, which is a part of test.dial's flag form and of a server id (package store has the same
+// rule, for its directories).
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 // Name is the node's name, by default the first label of the host's.
@@ -115,8 +117,8 @@ func (c *Config) Name() (string, error) {
 	return host, nil
 }
 
-// Served are the names under which the HTTP listener is addressed, beside localhost and addresses. Only a
-// listener on loopback knows them all; nil: they are not known.
+// Served lists the names under which the HTTP listener is addressed, beside localhost and addresses. All of them are
+// known for a listener on loopback only; nil: they are not known.
 func (c *HTTPConfig) Served() []string {
 	if !loopback(c.Addr) {
 		return nil

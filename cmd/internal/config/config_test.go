@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-func TestLeasesEndAsTheRegistryWouldByDefault(t *testing.T) {
+func TestDefaultLeasesAreThoseOfTheRegistry(t *testing.T) {
 	expect.Equal(t, Default().Leases(), registry.DefaultSettings(), "got")
 }
 
@@ -31,7 +31,7 @@ func TestSettingsOfLeasesReachTheRegistry(t *testing.T) {
 	expect.Equal(t, s.Leases(), want, "got")
 }
 
-func TestAThresholdOfZeroIsAccepted(t *testing.T) {
+func TestSettingsOfLeasesAcceptAThresholdOfZero(t *testing.T) {
 	s := need.Got(loadWith(t, []string{"--data-dir=d", "--self-preservation-renewal-percent-threshold=0", "--self-preservation-enabled=false"}, nil, ""))(t)
 	got := s.Leases()
 	expect.That(t, got.Threshold == 0 && !got.SelfPreservation, "got %+v, want a threshold of 0 without self-preservation", got)
@@ -45,7 +45,7 @@ func rows(t *testing.T, check func(*testing.T, setting.Setting)) {
 	}
 }
 
-func TestEverySettingHasAHelpAndNamesOfItsOwn(t *testing.T) {
+func TestSettingHasAHelpAndNamesOfItsOwn(t *testing.T) {
 	seen := make(map[string]string)
 	rows(t, func(t *testing.T, s setting.Setting) {
 		for _, name := range []string{"--" + s.Flag(), s.Env()} {
@@ -58,7 +58,7 @@ func TestEverySettingHasAHelpAndNamesOfItsOwn(t *testing.T) {
 }
 
 // A default or a bound that cannot be parsed panics, in this test at the latest.
-func TestTheDefaultOfEverySettingIsWithinItsBounds(t *testing.T) {
+func TestSettingHasADefaultWithinItsBounds(t *testing.T) {
 	rows(t, func(t *testing.T, s setting.Setting) {
 		expect.OKf(t, s.Check(), "its default")
 		for _, bound := range []string{s.Min, s.Max} {
@@ -76,7 +76,7 @@ func TestTheDefaultOfEverySettingIsWithinItsBounds(t *testing.T) {
 	})
 }
 
-func TestEverySettingSurvivesItsTextForm(t *testing.T) {
+func TestSettingSurvivesItsTextForm(t *testing.T) {
 	rows(t, func(t *testing.T, s setting.Setting) {
 		again := s
 		again.Value = reflect.New(s.Value.Type()).Elem()
@@ -85,6 +85,6 @@ func TestEverySettingSurvivesItsTextForm(t *testing.T) {
 	})
 }
 
-func TestEnvironmentVariablesAreSpeltAsDocumented(t *testing.T) {
+func TestSettingHasTheEnvironmentVariableOfTheDocuments(t *testing.T) {
 	expect.Equal(t, (setting.Setting{Key: "http.tls.client-ca"}).Env(), "ROLLCALL_HTTP_TLS_CLIENT_CA", "got")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestMistakesNameTheirPlace(t *testing.T) {
+func TestLoadNamesThePlaceOfEveryMistake(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -36,8 +36,8 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 		{name: "negative population", args: []string{"--self-preservation-min-instances=-1"}, want: []string{`"-1" is not a number, zero or more`}},
 		{name: "expectation of half a second", args: []string{"--eureka-compat-expected-client-renewal-interval=500ms"}, want: []string{`"500ms" is not a whole number of 1s`}},
 		{name: "one in each source",
-			args: []string{"--commit-in-flight=two"}, env: map[string]string{"ROLLCALL_HTTP_PLAIN": "maybe"}, file: "test: {dial: nowhere}\n",
-			want: []string{`environment variable ROLLCALL_HTTP_PLAIN: "maybe" is not true or false`, `flag --commit-in-flight: "two" is not a number`, `c.yaml:1: test.dial: "nowhere" is not of the form name=address`}},
+			args: []string{"--commit-in-flight=two"}, env: map[string]string{"ROLLCALL_HTTP_PLAIN": "perhaps"}, file: "test: {dial: nowhere}\n",
+			want: []string{`environment variable ROLLCALL_HTTP_PLAIN: "perhaps" is not true or false`, `flag --commit-in-flight: "two" is not a number`, `c.yaml:1: test.dial: "nowhere" is not of the form name=address`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := loadWith(t, append(tc.args, "--data-dir=d"), tc.env, tc.file)
@@ -51,7 +51,7 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 	}
 }
 
-func TestAMissingFileIsAMistake(t *testing.T) {
+func TestLoadNamesAMissingFile(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	AddFlags(flags)
 	missing := filepath.Join(t.TempDir(), "missing.yaml")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// source says where a setting came from.
+// source is where a setting came from.
 type source string
 
 // The sources, strongest first.
@@ -22,28 +23,29 @@ const (
 	fromDefault source = "default"
 )
 
-// Loaded is a loaded configuration and the source of each of its keys, by name.
+// Loaded is a loaded configuration and where each of its settings came from.
 type Loaded struct {
 	*Config
-	sources map[string]source
-	Cluster map[string]string // what the cluster has, by key; nil: it was not asked
+	Cluster map[string]string // the settings that the cluster has, by key; nil: they are not known
+	sources map[string]source // by key
 }
 
-// inputs are the places that settings are loaded from.
+// Inputs are the places that settings are loaded from.
 type Inputs struct {
 	flags *pflag.FlagSet               // with AddFlags
 	env   func(string) (string, bool)  // os.LookupEnv
 	read  func(string) ([]byte, error) // os.ReadFile
 }
 
+// FromProcess is the inputs of this process.
 func FromProcess(flags *pflag.FlagSet) Inputs {
 	return Inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile}
 }
 
 const configFlag = "config"
 
-// AddFlags adds --config and one flag per key. The flags hold text; Load parses it, so that
-// all mistakes can be reported at once.
+// AddFlags adds --config and one flag per setting. The flags hold text, which Load parses, so that all mistakes can be
+// reported at once.
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, "", "YAML file with settings; each of its keys is also a flag and an environment variable")
 	for _, each := range Default().Settings() {
@@ -72,8 +74,8 @@ func (f *textFlag) Set(text string) error {
 	return nil
 }
 
-// Load merges flags, environment, file and defaults, in this order, and validates the result. The
-// error joins every mistake found.
+// Load merges flags, environment, file and defaults, the strongest first, and validates the result. The error joins all
+// mistakes.
 func Load(in Inputs) (Loaded, error) {
 	s := Loaded{Config: Default(), sources: make(map[string]source)}
 	var errs []error
@@ -89,19 +91,28 @@ func Load(in Inputs) (Loaded, error) {
 		s.sources[each.Key] = src
 	}
 	if len(errs) > 0 {
-		// Validating what was only partly understood would report mistakes that nobody made.
+		// Validating settings that were only partly understood would report mistakes that are none.
 		return s, errors.Join(errs...)
 	}
 	if s.EurekaCompat {
 		s.turnOn("eureka-compat.")
 	}
 	if s.Mode == AP && s.sources["reads.eureka"] == fromDefault {
-		s.HTTPD.Reads = httpd.ReadsStale // there is nothing else
+		s.HTTPD.Reads = httpd.ReadsStale // mode ap offers no other
 	}
 	if s.sources["checks.allow-loopback"] == fromDefault {
-		s.Checks.Rules.AllowLoopback = loopback(s.HTTP.Addr) // clients of this machine alone may name it
+		s.Checks.Rules.AllowLoopback = loopback(s.HTTP.Addr) // only clients of this machine can register such checks then
 	}
 	return s, s.Validate()
+}
+
+// turnOn turns on all switches of a section.
+func (c *Config) turnOn(section string) {
+	for _, s := range setting.Of(c) {
+		if strings.HasPrefix(s.Key, section) && s.Kind() == "bool" {
+			s.Value.SetBool(true)
+		}
+	}
 }
 
 // resolve sets one setting from its strongest source. An empty environment variable counts as not set,
@@ -119,6 +130,7 @@ func resolve(s setting.Setting, in Inputs, file fileValues) (source, error) {
 	return fromDefault, nil
 }
 
+// prefix adds to an error, if it is one, what it is about.
 func prefix(what string, err error) error {
 	if err == nil {
 		return nil

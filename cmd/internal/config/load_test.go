@@ -29,7 +29,7 @@ func loadWith(t *testing.T, args []string, env map[string]string, file string) (
 	})
 }
 
-func TestTheStrongestSourceDecides(t *testing.T) {
+func TestLoadPrefersTheStrongestSource(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -56,7 +56,7 @@ func TestTheStrongestSourceDecides(t *testing.T) {
 	}
 }
 
-func TestEveryTypeOfValueIsReadFromEverySource(t *testing.T) {
+func TestLoadReadsEveryTypeOfValueFromEverySource(t *testing.T) {
 	want := *Default()
 	want.Store.DataDir = "d"
 	want.HTTP.Plain = true
@@ -104,12 +104,12 @@ test:
 	}
 }
 
-func TestListsAndMapsMayBeGivenInParts(t *testing.T) {
+func TestFlagsOfListsAndMapsMayBeGivenInParts(t *testing.T) {
 	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1", "--cluster-join=b:2", "--test-dial=x=a:1", "--test-dial=y=b:2"}, nil, ""))(t)
 	expect.That(t, len(s.Store.Join) == 2 && len(s.Store.Test.Dial) == 2, "got %v and %v, want two of each", s.Store.Join, s.Store.Test.Dial)
 }
 
-func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
+func TestLoadTurnsAllOfEurekaCompatOnByOneSwitch(t *testing.T) {
 	four := []string{"doubled-lease", "eviction-timer", "expectation", "read-only-cache"}
 	for _, tc := range []struct {
 		name string
@@ -133,7 +133,7 @@ func TestOneSwitchTurnsTheFourOfCompatibilityOn(t *testing.T) {
 	}
 }
 
-func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
+func TestLoadAllowsProbesOfLoopbackIfTheAPIIsServedThereUnlessSet(t *testing.T) {
 	tests := []struct {
 		args []string
 		want bool
@@ -151,9 +151,16 @@ func TestLoopbackIsProbedIfTheAPIIsServedThereUnlessSet(t *testing.T) {
 	}
 }
 
-func TestReadsInModeAPAreStaleUnlessSomebodyAsksForMore(t *testing.T) {
+func TestLoadMakesReadsStaleInModeAPAndRefusesOthers(t *testing.T) {
 	s, err := loadWith(t, []string{"--data-dir", "d", "--mode", "ap"}, nil, "")
 	expect.That(t, err == nil && s.HTTPD.Reads == "stale", "reads.eureka is %q, %v", s.HTTPD.Reads, err)
 	_, err = loadWith(t, []string{"--data-dir", "d", "--mode", "ap", "--reads-eureka", "linearizable"}, nil, "")
 	expect.That(t, err != nil, "linearizable reads are accepted")
+}
+
+func TestLoadNamesATargetOfChecksThatIsNone(t *testing.T) {
+	_, err := loadWith(t, []string{"--data-dir=d", "--checks-targets=10.0.0.0/8:*,10.0.0.0/8,nowhere:80"}, nil, "")
+	for _, want := range []string{`flag --checks-targets: "10.0.0.0/8" has no port`, `"nowhere:80" does not begin with a CIDR`} {
+		expect.ErrorSays(t, err, want, "got")
+	}
 }

@@ -16,7 +16,23 @@ import (
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
-// Peers translates the settings; own are the addresses of this node, which is no peer of itself.
+// ReplicationConfig is which peers changes are sent to, and how.
+type ReplicationConfig struct {
+	Nodes       []string          `key:"replication.nodes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
+	Datacenters map[string]string `key:"replication.datacenters" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
+	Eureka      map[string]string `key:"replication.eureka" help:"Netflix Eureka servers by a name for each, with the service URL, such as http://user:password@10.0.0.9:8761/eureka"`
+
+	Rates    map[string]string `key:"replication.rates" help:"by peer: the most tasks per second that are sent to it; not given: no limit"`
+	Timeouts map[string]string `key:"replication.timeouts" help:"by peer: a replication.read-timeout of its own"`
+	Single   []string          `key:"replication.single" help:"Eureka servers that get one call per item instead of batches"`
+
+	replication.Flow
+	replication.Repair
+
+	TLS ReplicationTLSConfig
+}
+
+// Peers translates the settings of replication. own are the addresses of this node, which is no peer of itself.
 func (c *Config) Peers(own ...string) ([]replication.PeerConfig, error) {
 	r := &c.Replication
 	trust, err := r.TLS.open()
@@ -45,7 +61,7 @@ func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.
 	for _, u := range urls {
 		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
 	}
-	// What is said of this peer alone was checked by Validate.
+	// Validate has checked the settings of single peers.
 	if text, ok := r.Rates[name]; ok {
 		p.Rate, _ = parseRate(text)
 	}
@@ -55,7 +71,8 @@ func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.
 	return p
 }
 
-// Leases decide how leases end, if this node leads. The policies for links that are cut have one form in the state.
+// Leases returns the settings by which leases end if this node leads. The policies for links that are cut have one form
+// in the state, however they are written.
 func (c *Config) Leases() registry.Settings {
 	s := c.Store.Settings
 	given, _ := setting.ParseMap(s.OnCut) // Validate has read it
@@ -81,22 +98,6 @@ func parseTimeout(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration with its unit, such as 500ms or 2s", text)
 	}
 	return d, nil
-}
-
-// ReplicationConfig is to whom changes are carried, and how.
-type ReplicationConfig struct {
-	Nodes       []string          `key:"replication.nodes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
-	Datacenters map[string]string `key:"replication.datacenters" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
-	Eureka      map[string]string `key:"replication.eureka" help:"Netflix Eureka servers by a name for each, with the service URL, such as http://user:password@10.0.0.9:8761/eureka"`
-
-	Rates    map[string]string `key:"replication.rates" help:"by peer: the most tasks per second that are sent to it; not given: no limit"`
-	Timeouts map[string]string `key:"replication.timeouts" help:"by peer: a replication.read-timeout of its own"`
-	Single   []string          `key:"replication.single" help:"Eureka servers that get one call per item instead of batches"`
-
-	replication.Flow
-	replication.Repair
-
-	TLS ReplicationTLSConfig
 }
 
 func (c *Config) validateReplication() error {
@@ -184,7 +185,7 @@ func (c *Config) validateNamed() error {
 	return errors.Join(errs...)
 }
 
-// has says whether there is a peer of a name; local: nodes of the own datacenter count too.
+// has says whether there is a peer of a name; local: nodes of this datacenter count, too.
 func (r *ReplicationConfig) has(name string, local bool) bool {
 	_, dc := r.Datacenters[name]
 	_, eureka := r.Eureka[name]
@@ -207,7 +208,7 @@ func checkURL(key, text string) error {
 	return nil
 }
 
-// checkBaseURL is checkURL for a Rollcall node: what follows the host is known.
+// checkBaseURL is checkURL for a Rollcall node, whose URL has no path.
 func checkBaseURL(key, text string) error {
 	if err := checkURL(key, text); err != nil {
 		return err

@@ -40,7 +40,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
 			c.Replication.Eureka = map[string]string{"dc2": "http://h:2"}
 		}, want: "replication.eureka: dc2: is the name of a datacenter too"},
-		{name: "policy for nobody", change: func(c *Config) { c.Store.Settings.OnCut = "dc9=keep" }, want: "replication.on-cut: dc9: there is no peer of that name"},
+		{name: "policy for no peer", change: func(c *Config) { c.Store.Settings.OnCut = "dc9=keep" }, want: "replication.on-cut: dc9: there is no peer of that name"},
 		{name: "unknown policy", change: func(c *Config) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
 			c.Store.Settings.OnCut = "dc2=keep-for:ever"
@@ -51,7 +51,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 		}, want: "replication.rates: dc2: \"fast\" is not a number"},
 		{name: "queue below a batch", change: func(c *Config) { c.Replication.Queue = 10 }, want: "replication.queue: 10 is below replication.batch-size, 250"},
 		{name: "batch too large", change: func(c *Config) { c.Replication.BatchSize = 5000 }, want: "replication.batch-size: 5000 is above 1000"},
-		{name: "nobody is waited for", change: func(c *Config) { c.Replication.CopyWait = 0 }, want: "replication.copy-wait: 0s is below 1ms"},
+		{name: "no time for the copy", change: func(c *Config) { c.Replication.CopyWait = 0 }, want: "replication.copy-wait: 0s is below 1ms"},
 		{name: "half a certificate", change: func(c *Config) { c.Replication.TLS.Cert = "/dev/null" }, want: "replication.tls: cert and key belong together"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestValidateNamesThePeer(t *testing.T) {
 	}
 }
 
-func TestPeersAreWhatTheSettingsSayWithoutTheNodeItself(t *testing.T) {
+func TestPeersAreThoseOfTheSettingsWithoutTheNodeItself(t *testing.T) {
 	c := validConfig()
 	c.Mode = AP
 	c.Replication.Nodes = []string{"http://10.0.0.1:8761", "http://10.0.0.2:8761/"}

@@ -11,9 +11,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// Write prints the settings as a file that would load to the same, with their sources as comments;
-// those left at their defaults only if all is set. Secrets are not printed: of files only the names, of
-// URLs everything but the password.
+// Write prints the settings as a file that would load to the same, with their sources as comments; settings with their
+// defaults only if all is set. Secrets are not printed: of files only the names, of URLs all but the password.
 func (s Loaded) Write(w io.Writer, all bool) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, each := range s.Config.Settings() {
@@ -34,6 +33,7 @@ func (s Loaded) Write(w io.Writer, all bool) error {
 	return enc.Encode(root)
 }
 
+// add adds a setting to the sections of the file.
 func (s Loaded) add(root *yaml.Node, each setting.Setting, src source) error {
 	value := scalar(each.String())
 	if shown := redact(each); shown != nil {
@@ -55,7 +55,7 @@ func (s Loaded) add(root *yaml.Node, each setting.Setting, src source) error {
 	return nil
 }
 
-// difference says that the cluster has another value; "" if it has not, or was not asked.
+// difference says that the cluster has another value; "" if the values are equal, or the cluster's is not known.
 func (s Loaded) difference(each setting.Setting) string {
 	text, shared := s.Cluster[each.Key]
 	if !shared {
@@ -64,7 +64,7 @@ func (s Loaded) difference(each setting.Setting) string {
 	cluster := *s.Config
 	for _, other := range setting.Of(&cluster) {
 		if other.Key == each.Key && other.Set(text) == nil && cluster.Leases() == s.Leases() {
-			return "" // though it may be written in another way
+			return "" // though the text may be another
 		}
 	}
 	return ", but the cluster has " + cli.Printable(text)
@@ -84,8 +84,8 @@ func child(n *yaml.Node, name string) *yaml.Node {
 
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
-// redact returns a text, a list or a map of the settings as it may be shown: without the passwords in its URLs. Nil: it is none of
-// them, and may be shown as it is written.
+// redact returns a text, a list or a map as it may be shown: without the passwords of its URLs. Nil: the setting is of
+// another kind, and may be shown as it is written.
 func redact(s setting.Setting) any {
 	switch s.Kind() {
 	case "text":

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-func TestPasswordsOfPeersAreNotShown(t *testing.T) {
+func TestWriteHidesThePasswordsOfPeers(t *testing.T) {
 	s, err := loadWith(t, []string{"--data-dir", "d", "--replication-eureka", "old=http://user:secret@h:8761/eureka",
 		"--replication-datacenters", "dc2=http://user:secret@h:1 http://user:secret@h:2"}, nil, "")
 	need.OK(t, err)
@@ -21,7 +21,7 @@ func TestPasswordsOfPeersAreNotShown(t *testing.T) {
 		"it prints\n%s", out.String())
 }
 
-func TestShowPrintsWhatIsSetAndWhereItCameFrom(t *testing.T) {
+func TestWritePrintsWhatIsSetWithItsSource(t *testing.T) {
 	s, err := loadWith(t,
 		[]string{"--data-dir=/var/lib/rollcall", "--test-dial=n2=127.0.0.1:9"},
 		map[string]string{"ROLLCALL_RAFT_HEARTBEAT_TIMEOUT": "700ms"},
@@ -41,7 +41,7 @@ test:
 	expect.That(t, out.String() == want, "got\n%s\nwant\n%s", out.String(), want)
 }
 
-func TestEffectiveSettingsLoadToTheSame(t *testing.T) {
+func TestWritePrintsAFileThatLoadsToTheSame(t *testing.T) {
 	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1,b:2", "--test-dial=x=a:1", "--log-level=debug"}, nil, ""))(t)
 	var out bytes.Buffer
 	need.OK(t, s.Write(&out, true))

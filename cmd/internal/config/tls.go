@@ -9,6 +9,13 @@ import (
 	"os"
 )
 
+// ReplicationTLSConfig is the trust in peers with https URLs, and the certificate that they are shown.
+type ReplicationTLSConfig struct {
+	CA   string `key:"replication.tls.ca" help:"PEM file with the authorities of the peers' certificates; empty: the system's"`
+	Cert string `key:"replication.tls.cert" help:"PEM file with the certificate that is shown to peers that ask for one"`
+	Key  string `key:"replication.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
+}
+
 // open reads the files; nil if none is configured.
 func (c *ReplicationTLSConfig) open() (*tls.Config, error) {
 	if c.CA == "" && c.Cert == "" {
@@ -30,13 +37,6 @@ func (c *ReplicationTLSConfig) open() (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
-}
-
-// ReplicationTLSConfig is how peers with https URLs are trusted, and what they are shown.
-type ReplicationTLSConfig struct {
-	CA   string `key:"replication.tls.ca" help:"PEM file with the authorities of the peers' certificates; empty: the system's"`
-	Cert string `key:"replication.tls.cert" help:"PEM file with the certificate that is shown to peers that ask for one"`
-	Key  string `key:"replication.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
 }
 
 // widestKey is the widest mode of a private key's file: owner writes, group reads.
@@ -74,7 +74,7 @@ func countGiven(texts ...string) int {
 	return n
 }
 
-// checkFile wants a file where one is named.
+// checkFile wants the file that a setting names; an empty path names none.
 func checkFile(name, path string) error {
 	if path == "" {
 		return nil
@@ -85,7 +85,7 @@ func checkFile(name, path string) error {
 	return nil
 }
 
-// CheckKeyFile refuses a private key that others than owner and group could read.
+// CheckKeyFile refuses a private key that is readable beyond its owner and group. An empty path names none.
 func CheckKeyFile(name, path string) error {
 	if err := checkFile(name, path); err != nil || path == "" {
 		return err
@@ -100,6 +100,7 @@ func CheckKeyFile(name, path string) error {
 	return nil
 }
 
+// ReadPool reads the certificates of authorities from a PEM file.
 func ReadPool(path string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(path)
 	if err != nil {

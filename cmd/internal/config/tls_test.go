@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
+func TestValidateRefusesKeyFilesThatOthersCanRead(t *testing.T) {
 	for _, tc := range []struct {
 		mode os.FileMode
 		ok   bool

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// Validate reports every mistake at once, each with the key to change and what would be right.
+// Validate reports all mistakes at once, each with the key to change and what would be right.
 func (c *Config) Validate() error {
 	return errors.Join(
 		setting.Check(c),
@@ -37,7 +37,7 @@ func (c *Config) validateNode() error {
 		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))
 	}
 	if c.Mode == AP && c.HTTPD.Reads != httpd.ReadsStale {
-		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node answers by what it has: stale", c.HTTPD.Reads))
+		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node reads its own state: stale", c.HTTPD.Reads))
 	}
 	if c.NodeName != "" && !nodeName.MatchString(c.NodeName) {
 		errs = append(errs, fmt.Errorf("node.name: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.NodeName))
@@ -45,7 +45,7 @@ func (c *Config) validateNode() error {
 	return errors.Join(errs...)
 }
 
-// validateExpect: a node that waits for others it is not told of would wait for ever.
+// validateExpect refuses a node that would wait for ever, for others whose addresses it does not know.
 func (c *Config) validateExpect() error {
 	if c.Store.BootstrapExpect > 1 && len(c.Store.Join) == 0 {
 		return fmt.Errorf("cluster.join: is required with cluster.bootstrap-expect %d: the node-to-node addresses of the nodes to wait for", c.Store.BootstrapExpect)
@@ -66,7 +66,7 @@ func (c *Config) validateRaft() error {
 	return errors.Join(errs...)
 }
 
-// validateBatches: two of the largest batches, decoded, must fit into what is kept for bodies under way.
+// validateBatches wants room for two of the largest batches, decoded, among the bodies under way.
 func (c *Config) validateBatches() error {
 	l := &c.HTTPD.Limits
 	if least := 16 * l.BatchBytes; l.InFlightBytes < least {
@@ -125,7 +125,7 @@ func checkDialable(name, addr string) error {
 	return nil
 }
 
-// checkAdvertise: an address that stands for all interfaces tells others nothing.
+// checkAdvertise wants an address that others can dial: one that stands for all interfaces is none.
 func checkAdvertise(section, addr, advertise string) error {
 	switch {
 	case advertise != "":
@@ -149,8 +149,8 @@ func loopback(addr string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// validateExposure keeps listeners without TLS on loopback, unless the operator says otherwise, and
-// the profiler there in any case.
+// validateExposure keeps listeners without TLS on loopback, unless the operator says otherwise, and the profiler there
+// in any case.
 func (c *Config) validateExposure() error {
 	return errors.Join(
 		checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "" || c.HTTP.Plain, "http.tls.cert and http.tls.key"),
@@ -166,7 +166,7 @@ func checkExposed(section, addr string, allowed bool, remedy string) error {
 	return fmt.Errorf("%s.addr: %q can be reached from other machines without TLS; set %s, or listen on 127.0.0.1, or say %[1]s.plain: true", section, addr, remedy)
 }
 
-// warnExposed says what an address that others reach means as long as nobody is asked who he is.
+// warnExposed warns of an address that other machines reach, as long as clients are not authenticated.
 func (c *Config) warnExposed(log *slog.Logger) {
 	if loopback(c.HTTP.Addr) {
 		return
@@ -191,7 +191,7 @@ func checkProfiler(addr string) error {
 	return nil
 }
 
-// Warn says what is allowed and yet probably not meant.
+// Warn logs what is allowed and yet probably not meant.
 func (c *Config) Warn(log *slog.Logger) {
 	c.warnExposed(log)
 	if c.Store.Settings.Threshold == registry.Whole {

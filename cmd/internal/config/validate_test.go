@@ -41,9 +41,9 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "all interfaces, advertised", change: func(c *Config) {
 			c.Store.ClusterAddr, c.Store.ClusterAdvertise, c.ClusterPlain = "0.0.0.0:7761", "10.0.0.1:7761", true
 		}},
-		{name: "advertised to nobody", change: func(c *Config) { c.Store.ClusterAdvertise = "[::]:7761" }, want: "cluster.advertise: "},
-		{name: "joining nobody", change: func(c *Config) { c.Store.Join = []string{":7761"} }, want: "cluster.join: "},
-		{name: "dialling nobody", change: func(c *Config) { c.Store.Test.Dial = map[string]string{"n2": "x"} }, want: "test.dial: n2: "},
+		{name: "advertised for all interfaces", change: func(c *Config) { c.Store.ClusterAdvertise = "[::]:7761" }, want: "cluster.advertise: "},
+		{name: "joining without a host", change: func(c *Config) { c.Store.Join = []string{":7761"} }, want: "cluster.join: "},
+		{name: "dialling without a port", change: func(c *Config) { c.Store.Test.Dial = map[string]string{"n2": "x"} }, want: "test.dial: n2: "},
 		{name: "waiting for strangers", change: func(c *Config) { c.Store.BootstrapExpect = 3 }, want: "cluster.join: is required"},
 		{name: "waiting for none", change: func(c *Config) { c.Store.BootstrapExpect = 0 }, want: "cluster.bootstrap-expect: 0 is below 1"},
 		{name: "nothing in flight", change: func(c *Config) { c.Store.InFlight = 0 }, want: "commit.in-flight: 0 is below 1"},
@@ -93,7 +93,7 @@ func TestValidateReportsEveryMistakeAtOnce(t *testing.T) {
 	expect.That(t, got == 5, "%d lines, want one for each of 5 mistakes:\n%v", got, err)
 }
 
-func TestListenersStayOnLoopbackUnlessTLSOrPlain(t *testing.T) {
+func TestValidateKeepsListenersOnLoopbackUnlessTLSOrPlain(t *testing.T) {
 	const wide, local = "10.0.0.1:1", "127.0.0.1:1"
 	for _, tc := range []struct {
 		name   string
@@ -127,14 +127,7 @@ func TestListenersStayOnLoopbackUnlessTLSOrPlain(t *testing.T) {
 	}
 }
 
-func TestATargetOfChecksThatIsNoneIsNamed(t *testing.T) {
-	_, err := loadWith(t, []string{"--data-dir=d", "--checks-targets=10.0.0.0/8:*,10.0.0.0/8,nowhere:80"}, nil, "")
-	for _, want := range []string{`flag --checks-targets: "10.0.0.0/8" has no port`, `"nowhere:80" does not begin with a CIDR`} {
-		expect.ErrorSays(t, err, want, "got")
-	}
-}
-
-func TestAnAddressThatOthersReachIsWarnedOf(t *testing.T) {
+func TestWarnOfAnAddressThatOthersReach(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)
