@@ -2,17 +2,12 @@ package localcluster
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -54,7 +49,7 @@ func listen(t *testing.T, port int) net.Listener {
 }
 
 // Children that start meanwhile have copies of what is open in this process.
-func TestClaimedPortsCanBeListenedOnAtOnceWhileChildrenStart(t *testing.T) {
+func TestClaimPortsReturnsPortsToListenOnAtOnceWhileChildrenStart(t *testing.T) {
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for range 4 {
@@ -98,7 +93,7 @@ func TestClaimedPortsCanBeListenedOnAtOnceWhileChildrenStart(t *testing.T) {
 	wg.Wait()
 }
 
-func TestProcessesHavePortsOfTheirOwn(t *testing.T) {
+func TestClaimPortsReturnsOtherPortsInEachProcess(t *testing.T) {
 	const processes, each = 4, 500
 	given := make(map[int]bool)
 	for range processes {
@@ -127,7 +122,7 @@ func mustPort(t *testing.T, text string) int {
 	return p
 }
 
-func TestAPortOnWhichSomebodyListensIsNotClaimed(t *testing.T) {
+func TestClaimRefusesAPortOnWhichAProcessListens(t *testing.T) {
 	got := need.Got(ClaimPorts(1))(t)
 	listen(t, got[0])
 	claims.Lock()
@@ -135,7 +130,7 @@ func TestAPortOnWhichSomebodyListensIsNotClaimed(t *testing.T) {
 	release(got[0]) // so that what remains in the way is the listener
 	if held, err := claim(got[0]); err == nil {
 		held.Close()
-		t.Errorf("port %d was claimed although somebody listens on it", got[0])
+		t.Errorf("port %d was claimed although a process listens on it", got[0])
 	}
 }
 
@@ -145,7 +140,7 @@ func release(port int) {
 	delete(claims.held, port)
 }
 
-func TestPortsAroundOneAreClaimedTogether(t *testing.T) {
+func TestClaimPortClaimsPortsAtDistancesTogether(t *testing.T) {
 	first := need.Got(ClaimPort(1, 2, 3, -1000, 0))(t)
 	claims.Lock()
 	defer claims.Unlock()
@@ -158,73 +153,7 @@ func TestPortsAroundOneAreClaimedTogether(t *testing.T) {
 	expect.That(t, claims.held[first+3] == nil && len(claims.held) == before, "what could be claimed of a group was kept, though the group could not")
 }
 
-func TestPortsThatCannotBeHadAreAnError(t *testing.T) {
+func TestClaimPortFailsOutsideTheRange(t *testing.T) {
 	p, err := ClaimPort(highest)
 	expect.That(t, err != nil, "got port %d beside one above %d", p, highest)
-}
-
-// shell starts a process that is a shell script.
-func shell(t *testing.T, script string) *Process {
-	t.Helper()
-	p := need.Got(Start(filepath.Join(t.TempDir(), "log"), nil, "/bin/sh", "-c", script))(t)
-	t.Cleanup(p.Kill)
-	return p
-}
-
-func TestAProcessIsStoppedByEndingItsInput(t *testing.T) {
-	p := shell(t, "cat >/dev/null")
-	expect.That(t, !p.Ended(), "it has ended before it was told to")
-	p.Stop()
-	err := p.Err()
-	expect.That(t, err == nil, "it ended with %v, want it to end by itself", err)
-}
-
-func TestAPausedProcessGoesOnOrIsKilled(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		end  func(*Process) error
-		want string // of the error; "": none
-	}{
-		{name: "resumed and stopped", end: func(p *Process) error { defer p.Stop(); return p.Resume() }},
-		{name: "killed", end: func(p *Process) error { p.Kill(); return nil }, want: "ended: signal: killed"},
-	} {
-		p := shell(t, "cat >/dev/null")
-		need.OKf(t, errors.Join(p.Pause(), tc.end(p)), "%s", tc.name)
-		if err := p.Err(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
-		}
-	}
-}
-
-func TestAProcessThatHasEndedSaysHowAndWhatItPrintedLast(t *testing.T) {
-	p := shell(t, "echo first; echo last words; exit 7")
-	const want = "ended: exit status 7; the end of "
-	if err := p.Err(); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "  last words") {
-		t.Errorf("got %v, want %q and the last words", err, want)
-	}
-	for name, err := range map[string]error{"signal": p.Signal(syscall.SIGTERM), "pause": p.Pause()} {
-		expect.That(t, err != nil && strings.Contains(err.Error(), want), "%s: %v, want how it ended", name, err)
-	}
-}
-
-func TestLastLinesOfALongLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	need.OK(t, os.WriteFile(path, []byte(strings.Repeat("x\n", 100_000)+"a\nb\n"), 0o600))
-	expect.Equal(t, LastLines(path, 3), "  x\n  a\n  b", "got")
-}
-
-func TestAProgramEndsWithItsParentOnlyIfAsked(t *testing.T) {
-	asked := func(string) (string, bool) { return "1", true }
-	notAsked := func(string) (string, bool) { return "", false }
-
-	r, w := io.Pipe()
-	ctx, cancel := UntilParentEnds(t.Context(), asked, r)
-	defer cancel()
-	expect.That(t, ctx.Err() == nil, "it ended while its parent lives")
-	w.Close()
-	<-ctx.Done()
-
-	ctx, cancel = UntilParentEnds(t.Context(), notAsked, strings.NewReader(""))
-	defer cancel()
-	expect.That(t, ctx.Err() == nil, "it ended with its input although nobody asked for that")
 }
