@@ -25,6 +25,7 @@ func parseKey(text string) (registry.Key, error) {
 	return registry.NewKey(app, id), nil
 }
 
+// parseStatus reads a status that an argument or flag of this name holds.
 func parseStatus(name, word string) (registry.Status, error) {
 	status, ok := registry.ParseStatus(word)
 	if !ok {
@@ -41,7 +42,7 @@ func appOf(args []string) string {
 	return args[0]
 }
 
-// longestAct is the longest time that an operator's act may last.
+// longestAct is the longest time that an operator's act can last.
 const longestAct = 168 * time.Hour
 
 // checkFor wants the length of an act.
@@ -67,7 +68,7 @@ func checkSession(ttl, lockDelay time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// noneIfZero is a lock-delay for the client, where 0 means the default.
+// noneIfZero translates a lock-delay for the client, to which 0 means the default.
 func noneIfZero(lockDelay time.Duration) time.Duration {
 	if lockDelay == 0 {
 		return -1
@@ -75,7 +76,7 @@ func noneIfZero(lockDelay time.Duration) time.Duration {
 	return lockDelay
 }
 
-// operator is the flags of commands whose author the cluster remembers.
+// operator is the flags of commands whose author and reason the cluster remembers.
 type operator struct{ author, reason string }
 
 func (o *operator) addFlags(cmd *cobra.Command) {
@@ -87,7 +88,7 @@ func (o *operator) act() registry.Act {
 	return registry.Act{Author: cmp.Or(o.author, whoami()), Reason: o.reason}
 }
 
-// whoami is user@host, as far as this machine knows them.
+// whoami is USER@HOST, as far as this machine knows them.
 func whoami() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil {

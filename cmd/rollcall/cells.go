@@ -33,7 +33,7 @@ func rounded(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(time.Second).String()
 }
 
-// unlessEmpty leaves out a further table that has only a head.
+// unlessEmpty is the rows of a further table, nil if it has only a head.
 func unlessEmpty(rows [][]string) [][]string {
 	if len(rows) == 2 {
 		return nil

@@ -16,11 +16,11 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 )
 
-// Exit codes of commands that run another one, which has nearly all codes for itself: those that
-// timeout(1) and env(1) use, and one more.
+// Exit codes of commands that run another command, which has nearly all codes for itself: those of timeout(1) and env(1),
+// and one more.
 const (
 	exitLost        = 123 // the lock was lost, and the command was ended
-	exitNotAcquired = 124 // the lock was not to be had in time
+	exitNotAcquired = 124 // the lock was not acquired in time
 	exitRollcall    = 125 // rollcall itself failed; the command was not run
 	exitCannotRun   = 126 // the command was found, but cannot be run
 	exitNoCommand   = 127 // there is no such command
@@ -45,23 +45,23 @@ type child struct {
 	process *os.Process
 }
 
-// run starts the command and waits until it has ended, by itself or because what is held was lost. The
-// error is its exit status, nil if that is 0.
+// run starts the command and waits until it has ended, by itself or because what is held was lost. The error is its exit
+// status, nil for 0.
 func (c *child) run(path string, args []string, cmd *cobra.Command, env []string) error {
-	child := exec.Command(path, args[1:]...)
-	child.Args[0] = args[0]
-	child.Env = env
-	child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	child.SysProcAttr = childAttributes(c.group)
+	command := exec.Command(path, args[1:]...)
+	command.Args[0] = args[0]
+	command.Env = env
+	command.Stdin, command.Stdout, command.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	command.SysProcAttr = childAttributes(c.group)
 	if !c.held.Valid() {
 		return cli.ExitStatus{Code: exitLost, Err: c.held.Err()}
 	}
-	if err := child.Start(); err != nil {
+	if err := command.Start(); err != nil {
 		return cannotRun(err)
 	}
-	c.process = child.Process
+	c.process = command.Process
 	ended := make(chan error, 1)
-	go func() { ended <- child.Wait() }()
+	go func() { ended <- command.Wait() }()
 	return c.await(ended)
 }
 
@@ -90,15 +90,15 @@ func (c *child) await(ended <-chan error) error {
 	}
 }
 
-// sweep kills what the command has left behind in its group.
+// sweep kills the processes that the command has left behind in its group.
 func (c *child) sweep() {
 	if c.group {
 		c.signal(syscall.SIGKILL)
 	}
 }
 
-// signal reaches the whole process group, if the command has one, and wakes what is stopped, so that it
-// can act. It may have ended meanwhile.
+// signal signals the process group of the command, or the command alone if it has none, and wakes stopped processes, so
+// that they can act. They may have ended meanwhile.
 func (c *child) signal(s syscall.Signal) {
 	target := c.process.Pid
 	if c.group {
@@ -111,8 +111,8 @@ func (c *child) signal(s syscall.Signal) {
 	}
 }
 
-// forwardedSignals are those that are passed on to the command. One that shares the terminal gets the
-// terminal's own signals from there, and stops and goes on together with rollcall.
+// forwardedSignals are the signals that are passed on to the command. A command that shares the terminal gets the
+// terminal's signals from there, and stops and resumes together with rollcall.
 func forwardedSignals(foreground bool) []os.Signal {
 	if foreground {
 		return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}

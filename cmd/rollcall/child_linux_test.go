@@ -19,7 +19,7 @@ import (
 func startLock(t *testing.T, f *fakeLocks, script string) (process *exec.Cmd, command int, out io.Reader) {
 	t.Helper()
 	process = exec.Command(os.Args[0], "lock", "demo", "--addr", f.URL, "--", "sh", "-c", script)
-	process.Stderr = os.Stderr // a file: what the command leaves behind keeps nobody waiting
+	process.Stderr = os.Stderr // a file: processes that the command leaves behind do not keep Wait waiting
 	pipe := need.Got(process.StdoutPipe())(t)
 	need.OK(t, process.Start())
 	overdue := time.AfterFunc(time.Minute, func() { process.Process.Kill() })
@@ -29,20 +29,20 @@ func startLock(t *testing.T, f *fakeLocks, script string) (process *exec.Cmd, co
 	return process, command, reader
 }
 
-func TestSignalsReachTheCommandAndTheLockIsReleasedAfterIt(t *testing.T) {
+func TestLockPassesSignalsToTheCommandAndReleasesAfterIt(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		script string
 		signal syscall.Signal
 		code   int
 	}{
-		{name: "a command that takes its leave", script: `sleep 600 & trap "kill $!; exit 5" INT; echo $$; wait`, signal: syscall.SIGINT, code: 5},
+		{name: "a command that handles it", script: `sleep 600 & trap "kill $!; exit 5" INT; echo $$; wait`, signal: syscall.SIGINT, code: 5},
 		{name: "a command that does not", script: "echo $$; exec sleep 600", signal: syscall.SIGTERM, code: exitSignal + int(syscall.SIGTERM)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFakeLocks(t, new(fakeLocks))
 			process, _, _ := startLock(t, f, tc.script)
-			process.Process.Signal(syscall.SIGTSTP) // a stopped rollcall could not hear of the lock's end
+			process.Process.Signal(syscall.SIGTSTP) // a stopped rollcall would not see that the lock is lost
 			process.Process.Signal(tc.signal)
 			process.Wait()
 			expect.Equal(t, process.ProcessState.ExitCode(), tc.code, "exit code")
@@ -52,7 +52,7 @@ func TestSignalsReachTheCommandAndTheLockIsReleasedAfterIt(t *testing.T) {
 	}
 }
 
-func TestNoCommandOutlivesRollcallThatIsKilled(t *testing.T) {
+func TestLockKillsTheCommandWhenRollcallIsKilled(t *testing.T) {
 	becomeSubreaper(t)
 	f := newFakeLocks(t, new(fakeLocks))
 	process, command, _ := startLock(t, f, "echo $$; exec sleep 600")
@@ -65,7 +65,7 @@ func TestNoCommandOutlivesRollcallThatIsKilled(t *testing.T) {
 	expect.That(t, err == nil && status.Signal() == syscall.SIGKILL, "the command ended with %#x, %v, want that it was killed", status, err)
 }
 
-func TestAWaitIsGivenUpWithItsSignal(t *testing.T) {
+func TestLockStopsWaitingAtASignal(t *testing.T) {
 	f := newFakeLocks(t, &fakeLocks{taken: true})
 	process := exec.Command(os.Args[0], "lock", "demo", "--addr", f.URL, "--verbose", "--", "true")
 	said := need.Got(process.StderrPipe())(t)

@@ -20,17 +20,16 @@ func newConfigShowCommand() *cobra.Command {
 	var effective bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Print the settings as YAML, each with where it came from (flag, env, file or default)",
-		Long: "Prints the settings as YAML, each with where it came from: flag, env, file or default. With\n" +
-			"--effective and --addr, those that decide how leases end are compared with what the leader brought\n" +
-			"to the cluster.",
+		Short: "Print the settings as YAML, each with its source (flag, env, file or default)",
+		Long: "Prints the settings as YAML, each with its source: flag, env, file or default. With --effective\n" +
+			"and --addr, those that decide how leases end are compared with the cluster's.",
 		Example: "  rollcall config show --config rollcall.yaml\n" +
 			"  rollcall config show --effective --config rollcall.yaml\n" +
 			"  rollcall config show --effective --config rollcall.yaml --addr http://127.0.0.1:8761",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.addr != "" && !effective {
-				return cli.Usage(errors.New("--addr: give --effective too: the cluster's settings are compared with all"))
+				return cli.Usage(errors.New("--addr: give --effective too: the cluster's settings are compared with all of them"))
 			}
 			s, err := config.Load(config.FromProcess(cmd.Flags()))
 			if err != nil {
@@ -50,7 +49,7 @@ func newConfigShowCommand() *cobra.Command {
 	return cmd
 }
 
-// settings asks the cluster for the settings that it shares.
+// settings fetches the settings that the nodes of the cluster share.
 func (c *connection) settings(ctx context.Context) (client.Settings, error) {
 	cl, err := c.client(nil)
 	if err != nil {

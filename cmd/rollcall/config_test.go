@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestSettingsThatDifferFromTheClustersAreMarked(t *testing.T) {
+func TestConfigShowMarksSettingsThatDifferFromTheClusters(t *testing.T) {
 	s := newFakeServer(t, 200, `{"self-preservation.enabled":true,"self-preservation.renewal-percent-threshold":0.850,"self-preservation.min-instances":20,
 		"self-preservation.max-duration":"60m","eureka-compat.expectation":true,"replication.on-cut":"dc2=keep-for:1h0m0s","unknown.key":1}`)
 	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir=d", "--addr", s.URL,
@@ -28,13 +28,13 @@ func TestSettingsThatDifferFromTheClustersAreMarked(t *testing.T) {
 	expect.Deep(t, marked, want, "marked")
 }
 
-func TestSettingsAreNotComparedWithAClusterThatCannotBeAsked(t *testing.T) {
+func TestConfigShowFailsWhenTheClusterCannotBeAsked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
 		code int
 		says string
 	}{
-		"nobody there":        {args: []string{"--effective", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "read the cluster's settings"},
+		"no server there":        {args: []string{"--effective", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "read the cluster's settings"},
 		"no URL":              {args: []string{"--effective", "--addr", "ftp://a"}, code: cli.ExitUsage, says: "--addr"},
 		"without --effective": {args: []string{"--addr", "127.0.0.1:1"}, code: cli.ExitUsage, says: "give --effective too"},
 	} {

@@ -125,8 +125,8 @@ func (o devOptions) dataOf(dc int) string {
 	return filepath.Join(o.data, localcluster.DatacenterName(dc))
 }
 
-// checkPorts finds the ports that other processes hold, before any node is started, so that a
-// cluster comes up whole or not at all.
+// checkPorts finds ports that other processes use, before the first node is started: a cluster starts as a whole or not
+// at all.
 func checkPorts(nodes []*localcluster.Node) error {
 	var errs []error
 	for _, n := range nodes {
@@ -136,7 +136,7 @@ func checkPorts(nodes []*localcluster.Node) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w\nuse other ports with --http-port (node-to-node ports lie %d below the HTTP ports), or stop what holds these", err, clusterPortsBelow)
+		return fmt.Errorf("%w\nuse other ports with --http-port (node-to-node ports lie %d below the HTTP ports), or stop the programs that use these", err, clusterPortsBelow)
 	}
 	return nil
 }
@@ -149,8 +149,8 @@ func checkPort(addr, what, node string) error {
 	return l.Close()
 }
 
-// checkData refuses a directory that holds clusters of another size: its nodes would look for each
-// other in vain, or not at all.
+// checkData refuses a directory that holds clusters of another size: their nodes would wait for others that are not
+// started, or not know those that are.
 func (o devOptions) checkData() error {
 	for dc := 1; dc <= o.dcs; dc++ {
 		found, err := countNodes(o.dataOf(dc))
@@ -212,7 +212,7 @@ func nodeLine(n *localcluster.Node) string {
 	return fmt.Sprintf("node=%s dc=%s http=%s pid=%d", strings.TrimPrefix(n.Name, "node"), n.Datacenter, n.HTTP, n.Pid())
 }
 
-// supervise reports nodes that die. It returns nil when ctx has ended, and an error when all are dead.
+// supervise reports nodes that die. It returns nil when ctx has ended, and an error when all nodes are dead.
 func supervise(ctx context.Context, nodes []*localcluster.Node, out io.Writer) error {
 	deaths := make(chan *localcluster.Node, len(nodes)) // room for all, so that no goroutine waits
 	for _, n := range nodes {

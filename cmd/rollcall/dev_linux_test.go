@@ -45,7 +45,7 @@ func killedDev(t *testing.T, before func(node int)) (node int) {
 	return node
 }
 
-func TestNoNodeOutlivesDevThatIsKilled(t *testing.T) {
+func TestDevEndsItsNodesWhenItIsKilled(t *testing.T) {
 	becomeSubreaper(t)
 	for _, tc := range []struct {
 		name   string

@@ -165,7 +165,7 @@ func TestDevEndsWhenNoNodeIsLeft(t *testing.T) {
 	expect.That(t, supervise(t.Context(), shells(t, "exit 1", "exit 1"), io.Discard) != nil, "no error")
 }
 
-func TestANodeThatDiesBeforeTheClusterIsReadyFailsTheStart(t *testing.T) {
+func TestDevFailsWhenANodeDiesBeforeTheClusterIsReady(t *testing.T) {
 	err := localcluster.AwaitReady(t.Context(), shells(t, untilStopped, "echo no such disk; exit 1"))
 	expect.That(t, err != nil && strings.Contains(err.Error(), "node2") && strings.Contains(err.Error(), "no such disk"),
 		"got %v, want the node and its last words", err)

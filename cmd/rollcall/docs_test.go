@@ -44,7 +44,7 @@ func referenceTable() string {
 	return b.String()
 }
 
-func TestTheReferenceOfSettingsIsComplete(t *testing.T) {
+func TestReferenceOfSettingsIsComplete(t *testing.T) {
 	text := document(t, operations)
 	before, rest, ok := strings.Cut(text, tableStart)
 	table, after, ok2 := strings.Cut(rest, tableEnd)
@@ -57,7 +57,7 @@ func TestTheReferenceOfSettingsIsComplete(t *testing.T) {
 	need.OK(t, os.WriteFile(operations, []byte(before+tableStart+want+tableEnd+after), 0o644))
 }
 
-func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
+func TestDocumentsHaveEveryCommandWithItsExamplesAndFlags(t *testing.T) {
 	shared := &cobra.Command{}
 	new(connection).addFlags(shared)
 	config.AddFlags(shared.Flags())
@@ -66,7 +66,7 @@ func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
 	}
 }
 
-func TestEveryExitCodeIsDocumented(t *testing.T) {
+func TestDocumentsHaveEveryExitCode(t *testing.T) {
 	for _, path := range []string{operations, cliPage} {
 		text := document(t, path)
 		for _, code := range []int{cli.ExitOK, cli.ExitError, cli.ExitUsage, cli.ExitFatal} {

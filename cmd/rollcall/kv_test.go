@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestAWatchOfKeysTellsWhatChanged(t *testing.T) {
+func TestKVWatchPrintsWhatChanged(t *testing.T) {
 	states := [][]client.Entry{
 		{{Key: "b", ModifyIndex: 5, Value: []byte("blue\n")}, {Key: "c", ModifyIndex: 6}},
 		{{Key: "a", ModifyIndex: 7, Value: []byte{0}}, {Key: "b", ModifyIndex: 8, Session: "s1"}, {Key: "c", ModifyIndex: 6}},
@@ -37,7 +37,7 @@ T  deleted   b  -  -
 	expect.That(t, got == want, "got\n%swant\n%s", got, want)
 }
 
-func TestAWatchOfKeysIsALinePerChangeInJSON(t *testing.T) {
+func TestKVWatchPrintsALinePerChangeInJSON(t *testing.T) {
 	var out strings.Builder
 	p := keyPrinter{out: &out, form: cli.JSON}
 	for _, state := range [][]client.Entry{{{Key: "a", ModifyIndex: 5, Value: []byte("x")}}, nil} {

@@ -20,16 +20,16 @@ import (
 
 // holdingHelp is what lock and semaphore have in common.
 const holdingHelp = `
-The command has a process group of its own, gets the signals that rollcall gets, and finds its
-holding in the environment: ROLLCALL_FENCE is the token that says to whoever it writes to that it
-still holds (rollcall kv put --fence), ROLLCALL_SESSION is the session. If the holding is lost,
-because the cluster could not be reached for --ttl or rollcall was paused for so long, the command
-gets SIGTERM, and SIGKILL after --grace. On Linux it is killed if rollcall is.
+The command has a process group of its own and gets the signals that rollcall gets. In its
+environment ROLLCALL_SESSION is the session, and ROLLCALL_FENCE the fencing token, by which a write
+depends on what is held (rollcall kv put --fence). What is held is lost if the cluster could not be
+reached, or rollcall was paused, for --ttl. The command gets SIGTERM then, and SIGKILL after
+--grace. On Linux it is killed if rollcall is.
 
 Exit codes: the command's own (128+N if signal N ended it), or
   2    the command line is wrong
-  123  the holding was lost, and the command was ended
-  124  it was not acquired: somebody else has it (--try), or --timeout has passed
+  123  what was held was lost, and the command was ended
+  124  it was not acquired: another session has it (--try), or --timeout has passed
   125  the cluster could not be reached, or refused; the command was not run
   126  the command cannot be run
   127  there is no such command`
@@ -39,8 +39,8 @@ func newLockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock NAME -- COMMAND [ARG ...]",
 		Short: "Run a command while holding a lock (mode cp)",
-		Long: "Waits for a lock, in the order in which waiters came, runs a command while holding it, and gives it\n" +
-			"to the next. ROLLCALL_LOCK is its name.\n" + holdingHelp,
+		Long: "Waits for a lock in a queue, runs a command while holding it, and releases it to the next in the\n" +
+			"queue. ROLLCALL_LOCK is its name.\n" + holdingHelp,
 		Example: "  rollcall lock demo -- sleep 5\n" +
 			"  rollcall lock nightly --try -- ./backup.sh --full\n" +
 			"  rollcall lock db --timeout 1m --ttl 30s -- sh -c 'echo my token is $ROLLCALL_FENCE'",
@@ -61,9 +61,9 @@ func newSemaphoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "semaphore NAME --limit N -- COMMAND [ARG ...]",
 		Short: "Run a command while holding one of N permits (mode cp)",
-		Long: "Waits for one of the --limit permits of a semaphore, in the order in which waiters came, runs a\n" +
-			"command while holding it, and gives it to the next. The first to acquire fixes the limit until the\n" +
-			"semaphore is neither held nor waited for. ROLLCALL_SEMAPHORE is its name.\n" + holdingHelp,
+		Long: "Waits for one of the --limit permits of a semaphore in a queue, runs a command while holding it, and\n" +
+			"releases it to the next in the queue. The first to acquire fixes the limit until the semaphore is\n" +
+			"neither held nor waited for. ROLLCALL_SEMAPHORE is its name.\n" + holdingHelp,
 		Example: "  rollcall semaphore reports --limit 3 -- ./report.sh\n" +
 			"  rollcall semaphore reports --limit 3 --try -- ./report.sh",
 		Args: commandArgs,
@@ -97,11 +97,11 @@ func (h *holding) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&h.try, "try", false, "do not wait at all")
 	f.DurationVar(&h.ttl, "ttl", client.DefaultSessionTTL, "how long it is held without a renewal, which is sent three times as often")
 	f.DurationVar(&h.lockDelay, "lock-delay", client.DefaultLockDelay, "for how long it stays unavailable if rollcall dies; at most 1m")
-	f.StringVar(&h.value, "value", "", "what others are shown of the holder (default: USER@HOST:PID)")
-	f.BoolVar(&h.recipe, "recipe", false, "keep it in keys, as Consul's clients do, so that they take part; there is no queue then")
+	f.StringVar(&h.value, "value", "", "the text that others see as the holder (default: USER@HOST:PID)")
+	f.BoolVar(&h.recipe, "recipe", false, "hold it by keys, as Consul's clients do, so that they can compete for it; there is no queue then")
 	f.DurationVar(&h.grace, "grace", 5*time.Second, "time between SIGTERM and SIGKILL when it is lost")
 	f.BoolVar(&h.foreground, "foreground", false, "let the command use the terminal; only it, not its children, is ended then")
-	f.BoolVarP(&h.verbose, "verbose", "v", false, "say on standard error what is waited for, acquired and released")
+	f.BoolVarP(&h.verbose, "verbose", "v", false, "log waits, acquisitions and releases to standard error")
 }
 
 func (h *holding) validate() error {
@@ -129,7 +129,7 @@ func commandArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// log says what happens on standard error: failures only, unless asked for more.
+// log returns a logger to standard error, of failures only unless --verbose is given.
 func (h *holding) log(w io.Writer) *slog.Logger {
 	level := slog.LevelWarn
 	if h.verbose {
@@ -141,7 +141,8 @@ func (h *holding) log(w io.Writer) *slog.Logger {
 // acquirer acquires what is to be held.
 type acquirer func(context.Context, *client.Client, client.LockOptions) (*client.Held, error)
 
-// run acquires name, runs the command and gives name back. variable is told the command as its name's.
+// run acquires what the first argument names, runs the command and releases it. variable is the environment variable for
+// the name.
 func (h *holding) run(cmd *cobra.Command, args []string, variable string, acquire acquirer) error {
 	if err := h.validate(); err != nil {
 		return cli.Usage(err)
@@ -155,8 +156,8 @@ func (h *holding) run(cmd *cobra.Command, args []string, variable string, acquir
 	if err != nil {
 		return err
 	}
-	// From here on a signal ends the wait or the command, and then this process, not the lock alone. A
-	// stopped rollcall could not end the command, so Ctrl-Z does nothing.
+	// From here on a signal ends the wait or the command, and then this process. Ctrl-Z does nothing, because a stopped
+	// rollcall could not end the command.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwardedSignals(h.foreground)...)
 	defer signal.Stop(signals)
@@ -190,7 +191,7 @@ func (h *holding) acquire(ctx context.Context, cl *client.Client, name string, a
 	})
 }
 
-// notAcquired is the exit status of a wait that ended with nothing.
+// notAcquired is the exit status of a wait that ended without a lock.
 func (h *holding) notAcquired(ctx context.Context, signals <-chan os.Signal, err error) error {
 	switch {
 	case ctx.Err() != nil:

@@ -14,10 +14,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// fakeLocks is a server of locks and semaphores that nobody else wants, or that somebody else has.
+// fakeLocks is a server of locks and semaphores that are free, or that another session holds.
 type fakeLocks struct {
 	*httptest.Server
-	taken bool // somebody else has everything
+	taken bool // another session holds every lock
 	ends  bool // a session has ended when it is renewed
 
 	mu    sync.Mutex
@@ -64,7 +64,7 @@ func (f *fakeLocks) called() []string {
 	return slices.DeleteFunc(slices.Clone(f.calls), func(c string) bool { return strings.HasSuffix(c, "/renew") })
 }
 
-func TestACommandRunsWhileItsLockIsHeld(t *testing.T) {
+func TestLockRunsTheCommandWhileItHolds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		args   []string
@@ -89,7 +89,7 @@ func TestACommandRunsWhileItsLockIsHeld(t *testing.T) {
 	}
 }
 
-func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
+func TestLockDoesNotRunTheCommandUnlessItHolds(t *testing.T) {
 	ap := newFakeServer(t, http.StatusNotImplemented, `{"error":"locks need consensus"}`)
 	for _, tc := range []struct {
 		name string
@@ -99,8 +99,8 @@ func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
 		code int
 		says string
 	}{
-		{name: "somebody has it", args: []string{"--try", "--", "echo", "run"}, code: exitNotAcquired, says: "not acquired: held by anna"},
-		{name: "somebody has it for long", args: []string{"--timeout", "2s", "--", "echo", "run"}, code: exitNotAcquired, says: "deadline exceeded"},
+		{name: "held", args: []string{"--try", "--", "echo", "run"}, code: exitNotAcquired, says: "not acquired: held by anna"},
+		{name: "held for long", args: []string{"--timeout", "2s", "--", "echo", "run"}, code: exitNotAcquired, says: "deadline exceeded"},
 		{name: "no server", args: []string{"--try", "--", "echo", "run"}, addr: "http://127.0.0.1:1", code: exitRollcall, says: "connection refused"},
 		{name: "no consensus", args: []string{"--", "echo", "run"}, addr: ap.URL, code: exitRollcall, says: "locks need consensus"},
 		{name: "no such command", args: []string{"--", "no-such-command"}, free: true, code: exitNoCommand, says: "not found"},
@@ -121,14 +121,14 @@ func TestACommandDoesNotRunWithoutItsLock(t *testing.T) {
 	}
 }
 
-func TestACommandEndsWhenItsLockIsLost(t *testing.T) {
+func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		command string
 	}{
-		{name: "one that can be asked", command: "exec sleep 600"},
-		{name: "one that is deaf", command: `trap "" TERM; while :; do sleep 600; done`},
-		{name: "one that ends with success", command: `trap "exit 0" TERM; sleep 600 & wait`},
+		{name: "a command that obeys SIGTERM", command: "exec sleep 600"},
+		{name: "a command that ignores SIGTERM", command: `trap "" TERM; while :; do sleep 600; done`},
+		{name: "a command that ends with success", command: `trap "exit 0" TERM; sleep 600 & wait`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFakeLocks(t, &fakeLocks{ends: true})
@@ -136,7 +136,7 @@ func TestACommandEndsWhenItsLockIsLost(t *testing.T) {
 			_, stderr, code := rollcall(t, "lock", "demo", "--addr", f.URL, "--ttl", "1s", "--grace", "100ms", "--", "sh", "-c", tc.command)
 			expect.That(t, code == exitLost && strings.Contains(stderr, "lost"), "exit %d, said %q, want exit %d", code, stderr, exitLost)
 			took := time.Since(start)
-			expect.That(t, took <= time.Minute, "it took %v, as if nobody had ended the command", took)
+			expect.That(t, took <= time.Minute, "it took %v, as if the command had not been ended", took)
 		})
 	}
 }

@@ -12,10 +12,10 @@ import (
 )
 
 func newSelfPreservationCommand() *cobra.Command {
-	cmd := newPreservationStatusCommand("self-preservation", "Say whether evictions are withheld and why, or decide it")
+	cmd := newPreservationStatusCommand("self-preservation", "Show whether evictions are withheld and why, or decide it")
 	cmd.Example = "  rollcall self-preservation\n  rollcall self-preservation -o json"
 	cmd.AddCommand(
-		newPreservationStatusCommand("status", "Say whether evictions are withheld, and why"),
+		newPreservationStatusCommand("status", "Show whether evictions are withheld, and why"),
 		newPreservationReleaseCommand(),
 		newPreservationHoldCommand(),
 	)
@@ -40,8 +40,8 @@ func newPreservationReleaseCommand() *cobra.Command {
 	cmd := c.command(&cobra.Command{
 		Use:   "release",
 		Short: "Let evictions go on",
-		Long: "Ends self-preservation that is on or held: leases that have ended are evicted. It cannot come on\n" +
-			"again by itself until enough leases were fresh once.",
+		Long: "Ends self-preservation that is on or held: leases that have ended are evicted. It does not turn on\n" +
+			"by itself again before enough leases have been fresh once.",
 		Example: `  rollcall self-preservation release --reason "the twelve hosts are gone for good"`,
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		p, err := cl.ReleaseSelfPreservation(ctx, o.act())
@@ -71,8 +71,8 @@ func newPreservationHoldCommand() *cobra.Command {
 	return cmd
 }
 
-// preservation is self-preservation as text: the reason, the state with its numbers, who is overdue,
-// and how it came to this.
+// preservation is self-preservation as text: the reason, the state with its numbers, the leases that are overdue, and the
+// transitions.
 type preservation struct{ client.SelfPreservation }
 
 func (p preservation) Table() [][]string {
@@ -110,7 +110,7 @@ func (p preservation) overdue() [][]string {
 	return rows
 }
 
-// transitions is a table of what happened, newest first, if anything did.
+// transitions is a table of the transitions, newest first, if there were any.
 func (p preservation) transitions() [][]string {
 	if len(p.Transitions) == 0 {
 		return nil

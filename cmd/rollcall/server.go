@@ -19,7 +19,7 @@ func newServerCommand() *cobra.Command {
 		Short: "Run one node",
 		Long: "Runs one node until SIGTERM or Ctrl-C. Every flag but --config is a key of the file with dashes\n" +
 			"for dots, and an environment variable too; docs/operations.md lists them. Order: flag,\n" +
-			"environment, file, default. SIGHUP makes it read them again and take over rate-limiter.*\n" +
+			"environment, file, default. After SIGHUP the node reads them again and applies rate-limiter.*\n" +
 			"and test.sync-delay.",
 		Example: "  rollcall server --data-dir /var/lib/rollcall\n" +
 			"  rollcall server --config /etc/rollcall.yaml",
@@ -34,7 +34,7 @@ func newServerCommand() *cobra.Command {
 			defer cancel()
 			queue := logging.NewQueue(cmd.ErrOrStderr())
 			defer queue.Flush(logging.FlushLimit)
-			stdlog.SetOutput(queue) // of libraries that know no better
+			stdlog.SetOutput(queue) // for libraries that know no other log
 			return node.Run(ctx, node.Options{Config: s.Config, Load: load, Version: version, Log: logging.New(queue, s.LogLevel, s.LogFormat), Metrics: queue.Dropped})
 		},
 	}

@@ -30,8 +30,8 @@ func newSessionCreateCommand() *cobra.Command {
 	cmd := c.command(&cobra.Command{
 		Use:   "create",
 		Short: "Create a session and print its id",
-		Long: "Creates a session, which ends when it is not renewed for --ttl. Its locks and keys then stay\n" +
-			"unavailable until --lock-delay has passed.",
+		Long: "Creates a session, which ends when it is not renewed for --ttl. Its locks and keys stay unavailable\n" +
+			"then until --lock-delay has passed.",
 		Example: "  rollcall session create\n" +
 			"  rollcall session create --name nightly --ttl 30s --lock-delay 5s --behavior delete",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
@@ -45,7 +45,7 @@ func newSessionCreateCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.Name, "name", "", "a name, for people")
 	cmd.Flags().DurationVar(&o.TTL, "ttl", client.DefaultSessionTTL, "how long it lasts without a renewal")
 	cmd.Flags().DurationVar(&lockDelay, "lock-delay", client.DefaultLockDelay, "for how long its locks and keys stay unavailable when it ends by itself; at most 1m")
-	cmd.Flags().StringVar(&behavior, "behavior", "release", "the fate of the keys that it holds: release or delete")
+	cmd.Flags().StringVar(&behavior, "behavior", "release", "what happens to the keys that it holds when it ends: release or delete")
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func newSessionDestroyCommand() *cobra.Command {
 	})
 }
 
-// sessionDone says what became of a session.
+// sessionDone is what was done to a session.
 type sessionDone struct {
 	Done    string `json:"done"`
 	Session string `json:"session"`

@@ -63,9 +63,9 @@ func newMembersRemoveCommand() *cobra.Command {
 	var c connection
 	return c.command(&cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take a node out of the cluster for good",
-		Long: "Takes a node out of the cluster for good. Its data directory is of no use any more; its name is\n" +
-			"free for a node with an empty one. A node that still runs stops by itself.",
+		Short: "Remove a node from the cluster for good",
+		Long: "Removes a node from the cluster for good. Its data directory is of no use any more. Its name is free for\n" +
+			"a node with an empty one. If the node still runs, it stops by itself.",
 		Example: "  rollcall members remove node3",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		return removed{args[0]}, cl.RemoveMember(ctx, args[0])
@@ -83,7 +83,7 @@ func (l memberList) Table() [][]string {
 	return rows
 }
 
-// removed names the node that was taken out.
+// removed is a node that was removed.
 type removed struct {
 	Node string `json:"removed"`
 }
@@ -94,7 +94,7 @@ func newEventsCommand() *cobra.Command {
 	var c connection
 	return c.command(&cobra.Command{
 		Use:     "events",
-		Short:   "Show the latest registrations and cancels (evictions are among them), newest first",
+		Short:   "Show the latest registrations and cancels, evictions among them, newest first",
 		Example: "  rollcall events",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		events, err := cl.Events(ctx)
@@ -102,7 +102,7 @@ func newEventsCommand() *cobra.Command {
 	})
 }
 
-// recentEvents is both queues as one table.
+// recentEvents is registrations and cancels as one table.
 type recentEvents struct{ client.Events }
 
 func (e recentEvents) Table() [][]string {

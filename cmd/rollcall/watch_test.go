@@ -96,7 +96,7 @@ func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
 		"exit %d, printed\n%s\nwant a start and\n%s", code, stdout, want)
 }
 
-func TestAWatchEndsWhenNobodyReads(t *testing.T) {
+func TestWatchEndsWhenItsOutputFails(t *testing.T) {
 	broken := errors.New("broken pipe")
 	p := watchPrinter{out: failing{broken}, errs: io.Discard, now: time.Now}
 	for _, form := range []cli.Output{cli.Table, cli.JSON} {
