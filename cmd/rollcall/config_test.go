@@ -34,7 +34,7 @@ func TestConfigShowFailsWhenTheClusterCannotBeAsked(t *testing.T) {
 		code int
 		says string
 	}{
-		"no server there":        {args: []string{"--effective", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "read the cluster's settings"},
+		"no server there":     {args: []string{"--effective", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "read the cluster's settings"},
 		"no URL":              {args: []string{"--effective", "--addr", "ftp://a"}, code: cli.ExitUsage, says: "--addr"},
 		"without --effective": {args: []string{"--addr", "127.0.0.1:1"}, code: cli.ExitUsage, says: "give --effective too"},
 	} {
