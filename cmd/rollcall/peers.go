@@ -140,14 +140,14 @@ func (p peerTables) incoming() [][]string {
 		if in == nil {
 			continue
 		}
-		heard, link := "never", "up"
+		lastHeard, link := "never", "up"
 		if in.HeardMS != nil {
-			heard = duration(*in.HeardMS) + " ago"
+			lastHeard = duration(*in.HeardMS) + " ago"
 		}
 		if in.Cut {
 			link = "cut"
 		}
-		rows = append(rows, []string{peer.Name, strconv.Itoa(in.Instances), heard, link, in.OnCut, strconv.Itoa(in.Kept)})
+		rows = append(rows, []string{peer.Name, strconv.Itoa(in.Instances), lastHeard, link, in.OnCut, strconv.Itoa(in.Kept)})
 	}
 	return unlessEmpty(rows)
 }

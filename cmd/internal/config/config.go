@@ -55,7 +55,7 @@ type Config struct {
 type HTTPConfig struct {
 	Addr      string   `key:"http.addr" default:"127.0.0.1:8761" help:"address that serves the HTTP API"`
 	Advertise string   `key:"http.advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
-	Hosts     []string `key:"http.hosts" help:"names under which a listener on loopback is served, beside localhost, addresses and that of http.advertise; another one is answered 421"`
+	Hosts     []string `key:"http.hosts" help:"names under which a listener on loopback is served, beside localhost, addresses and that of http.advertise; requests for another one get 421"`
 	TLS       HTTPTLSConfig
 	Plain     bool `key:"http.plain" help:"allow http.addr to be reached from other machines without TLS, which a mesh or a proxy may add: its traffic can be read and changed on its way"`
 	// HeartbeatTakeover is explained in docs/adr/0007.

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/local"
 )
 
-// engine is what orders a node's operations and replicates them, in either mode. Nothing of it runs yet.
+// engine is what orders a node's operations and replicates them, in either mode. Nothing runs before run.
 type engine struct {
 	service registry.Service
 	run     func(context.Context) error // until ctx ends (nil), or the node must not go on
@@ -85,7 +85,7 @@ func (s setup) openRaft() (*engine, error) {
 	}, nil
 }
 
-// lead does beside the store what only a leader does: it sends to the peers and probes services.
+// lead does beside the store what only a leader does: it sends to the peers and runs probes.
 func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	var both sync.WaitGroup
 	defer both.Wait()
@@ -184,7 +184,8 @@ func abandon(run func(context.Context) error) error {
 	return run(ctx)
 }
 
-// runWith runs the store, and beside it what needs the store until its own end, and so ends before the store.
+// runWith runs the store, and beside it what works with the store. The latter ends first, because its last operations
+// need the store.
 func runWith(ctx context.Context, run func(context.Context) error, beside ...func(context.Context)) error {
 	inner, stop := context.WithCancel(ctx)
 	outer, stopStore := context.WithCancel(context.WithoutCancel(ctx))

@@ -34,8 +34,8 @@ func (p *peers) send(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-func (p *peers) spares(dc string, heard time.Duration, ok bool) bool {
-	return p.replicator.Spares(dc, heard, ok)
+func (p *peers) spares(dc string, silence time.Duration, ok bool) bool {
+	return p.replicator.Spares(dc, silence, ok)
 }
 
 func (p *peers) age() time.Duration { return p.replicator.Age() }
