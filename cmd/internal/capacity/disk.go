@@ -25,7 +25,7 @@ type Disk struct {
 	Dir       string
 	Least     int64                           // bytes; 0: any will do
 	Free      func(dir string) (int64, error) // of a directory's disk; nil: asks the system
-	LeaderLow func(context.Context) bool      // says that another node leads and its disk is nearly full; nil: no node leads
+	LeaderLow func(context.Context) bool      // says that another node leads and its disk is nearly full; nil in mode ap
 	Log       *slog.Logger
 
 	free      atomic.Int64 // bytes, by the last measurement that succeeded
