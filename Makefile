@@ -27,7 +27,7 @@ clients:
 # The integration tests have the machine to themselves: the leases of their clusters are a few seconds
 # long. Their processes have the race detector, too. What takes longest and waits most begins first.
 test: clients
-	$(GO) test -race -shuffle=on -timeout 20m ./store ./cmd/rollcall $$($(GO) list ./... | grep -v '/integration$$')
+	$(GO) test -race -shuffle=on -timeout 20m ./store/consensus ./cmd/rollcall ./cmd/internal/node $$($(GO) list ./... | grep -v '/integration$$')
 	@$(call each,$(GO) test -race -shuffle=on ./...)
 	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 	ROLLCALL_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 30m ./integration
@@ -40,7 +40,7 @@ check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags planted ./cmd/rollcall
+	$(GO) vet -tags planted ./cmd/internal/node
 	$(GO) tool staticcheck ./...
 	@staticcheck=$(call tool,staticcheck); $(call each,$(GO) vet ./... && "$$staticcheck" ./...)
 	$(GO) test -run 'TestImports|TestStateMachine|TestModule' .

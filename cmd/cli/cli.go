@@ -1,5 +1,5 @@
-// Package cli is what the command lines of Rollcall's programs have in common: how commands are grouped, what
-// they exit with, and in which forms they print what they found.
+// Package cli is what the command lines of Rollcall's programs have in common: groups of commands, exit codes, and the
+// forms of output. It has no command itself, and calls no cluster.
 package cli
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Where commands that talk to a cluster find it.
+// The servers that commands call unless --addr names others.
 const (
 	AddrEnv     = "ROLLCALL_ADDR" // in the environment
 	DefaultAddr = "http://127.0.0.1:8761"
@@ -50,7 +50,7 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// OneOf is an error if the value of a flag is none of the words that are possible.
+// OneOf is an error if the value of a flag is none of the words.
 func OneOf(flag, value string, words []string) error {
 	if slices.Contains(words, value) {
 		return nil
@@ -61,7 +61,7 @@ func OneOf(flag, value string, words []string) error {
 // Exit codes of every command; docs/operations.md explains them.
 const (
 	ExitOK    = 0
-	ExitError = 1 // what was asked for could not be done, or its outcome is unknown
+	ExitError = 1 // the command failed, or its outcome is unknown
 	ExitUsage = 2 // the command line or the configuration is wrong; nothing was tried
 	ExitFatal = 3 // a server stopped by itself, because going on could have lost or forked data
 )
@@ -82,13 +82,13 @@ type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }
 
-// ExitStatus is an exit code of its own, as of a command that was run.
+// ExitStatus is another exit code, such as that of a command that was run.
 type ExitStatus struct {
 	Code int
-	Err  error // nil: there is nothing to say about it
+	Err  error // nil: none is printed
 }
 
-// Error says why, or at least with which code.
+// Error is Err's text, or the code.
 func (e ExitStatus) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)

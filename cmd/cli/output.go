@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Output is the form in which a command prints what it found: table or json.
+// Output is the form in which a command prints its result: table or json.
 type Output string
 
 // The forms.
@@ -24,12 +24,12 @@ func (o *Output) AddFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP((*string)(o), "output", "o", string(Table), "form of the output: table or json")
 }
 
-// Validate names the forms that there are.
+// Validate refuses other forms, and names these.
 func (o Output) Validate() error {
 	return OneOf("--output", string(o), []string{string(Table), string(JSON)})
 }
 
-// Print writes value as JSON, or as the table that it knows how to make.
+// Print writes value as JSON or as its table.
 func (o Output) Print(w io.Writer, value Tabler) error {
 	if o == JSON {
 		return PrintJSON(w, value)
@@ -45,8 +45,8 @@ func PrintJSON(w io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
-// Tabler is what can be shown as a table: rows of cells, the first of them the head. An empty row
-// ends a table; what follows is another one, with columns of its own.
+// Tabler is a value that can be shown as a table: rows of cells, the first of them the head. After an empty row another
+// table follows, with columns of its own.
 type Tabler interface{ Table() [][]string }
 
 // PrintTable aligns the columns of rows.
@@ -62,8 +62,8 @@ func PrintTable(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Printable keeps what services put into the registry from driving the terminal or breaking the
-// table; an empty cell becomes a dash, so that columns can be cut by white space.
+// Printable replaces control characters, by which a service could drive the terminal or break the table. An empty cell
+// becomes a dash, so that columns can be cut by white space.
 func Printable(cell string) string {
 	if cell == "" {
 		return "-"

@@ -1,6 +1,8 @@
 // Package localcluster runs clusters of server processes on 127.0.0.1, whose links can be cut: for `rollcall dev`,
 // the benchmarks, the comparison of the modes and the integration tests. It knows the servers from outside, by
 // their settings and by HTTP, and not what is measured or tested.
+//
+// node.go is a server and its settings, process.go its process, ports.go free ports, proxy.go the links.
 package localcluster
 
 import (
@@ -8,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -31,8 +32,7 @@ const (
 // ReadyWithin bounds the start of a cluster, data directories that must be read again included.
 const ReadyWithin = time.Minute
 
-// Node is one server: addresses, a directory and settings for good, and the process that serves it at the
-// moment.
+// Node is one server: addresses, a directory and settings that stay, and the process of the moment.
 type Node struct {
 	*Process   // the newest; nil: none was started
 	Name       string
@@ -66,8 +66,8 @@ func (n *Node) PutBelow(dir string) {
 	n.Dir, n.LogFile = filepath.Join(dir, "data"), filepath.Join(dir, "log")
 }
 
-// Introduce tells the node, by its settings, of the nodes of all datacenters, which it reaches at the addresses
-// given. The node itself is among them.
+// Introduce adds the nodes of all datacenters, at the addresses given, to the node's settings. The node itself is among
+// them.
 func (n *Node) Introduce(all []*Node) {
 	if n.Settings == nil {
 		n.Settings = make(map[string]string)
@@ -95,8 +95,8 @@ func (n *Node) Introduce(all []*Node) {
 	n.Settings["cluster.bootstrap-expect"] = strconv.Itoa(len(cluster))
 }
 
-// Arguments are the command line of the node's process: every key of the configuration file is a flag, with
-// dashes for dots.
+// Arguments are the command line of the node's process. Every key of the configuration file is a flag, with dashes for
+// dots.
 func (n *Node) Arguments() []string {
 	settings := map[string]string{
 		"mode":       n.Mode,
@@ -116,7 +116,7 @@ func (n *Node) Arguments() []string {
 	return append(args, n.Args...)
 }
 
-// Start starts a process of the node by a command, which its arguments are added to. The caller ends it.
+// Start starts a process of the node by a command, to which it adds the node's arguments. The caller stops the process.
 func (n *Node) Start(command ...string) (err error) {
 	if n.Running() {
 		return fmt.Errorf("%s is not started: it runs", n.Name)
@@ -128,11 +128,11 @@ func (n *Node) Start(command ...string) (err error) {
 	return nil
 }
 
-// Running says whether the node has a process that has not ended; a paused one has not.
+// Running says whether the node has a process that has not ended. A paused process has not ended.
 func (n *Node) Running() bool { return n.Process != nil && !n.Process.Ended() }
 
-// AwaitReady waits until the node may serve and, if asked for, reads on it are linearizable, which it can answer
-// only when it knows a leader and has caught up. It returns an error when ctx or the process has ended before.
+// AwaitReady waits until the node is ready and, if linearizable is set, responds to a linearizable read, for which it must
+// know a leader and have caught up. It returns an error when ctx or the process ends first.
 func (n *Node) AwaitReady(ctx context.Context, linearizable bool) error {
 	const every = 5 * time.Millisecond
 	for process := n.Process; ; {
@@ -158,7 +158,7 @@ func (n *Node) ready(ctx context.Context, linearizable bool) error {
 	return err
 }
 
-// ok asks a node, which has 10 s to answer 200.
+// ok requests a path, and returns an error unless the node responds with 200 within 10 s.
 func (n *Node) ok(ctx context.Context, path string) error {
 	const longest = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -183,7 +183,7 @@ func (n *Node) ok(ctx context.Context, path string) error {
 	return nil
 }
 
-// End ends the node as a service manager does, by SIGTERM, and waits for its end, which must be a proper one.
+// End terminates the node as a service manager does, by SIGTERM, and waits until its process has ended, with exit code 0.
 func (n *Node) End(ctx context.Context) error {
 	if n.Process == nil {
 		return fmt.Errorf("%s was not started", n.Name)
@@ -202,7 +202,7 @@ func (n *Node) End(ctx context.Context) error {
 	return nil
 }
 
-// StopAll ends the processes of nodes at the same time and waits for them.
+// StopAll stops the processes of nodes at the same time, and returns when all have ended.
 func StopAll(nodes []*Node) {
 	var stops sync.WaitGroup
 	for _, n := range nodes {
@@ -213,8 +213,8 @@ func StopAll(nodes []*Node) {
 	stops.Wait()
 }
 
-// LayOut finds ports for the nodes of datacenters, which are numbered throughout, and directories below dir. They
-// know nothing of each other yet.
+// LayOut claims ports for the nodes of datacenters, which are numbered throughout, and names directories below dir. The
+// nodes are not introduced to each other.
 func LayOut(dir, mode string, dcs, nodesEach int) ([]*Node, error) {
 	ports, err := ClaimPorts(2 * dcs * nodesEach)
 	if err != nil {
@@ -232,8 +232,7 @@ func LayOut(dir, mode string, dcs, nodesEach int) ([]*Node, error) {
 	return nodes, nil
 }
 
-// AwaitReady waits until every node may serve and knows a leader if it is to have one. ctx bounds it, and
-// ReadyWithin.
+// AwaitReady waits until every node is ready and, in mode cp, knows a leader, for ReadyWithin at most.
 func AwaitReady(ctx context.Context, nodes []*Node) error {
 	ctx, cancel := WithinReady(ctx)
 	defer cancel()
@@ -247,100 +246,4 @@ func AwaitReady(ctx context.Context, nodes []*Node) error {
 // WithinReady bounds the wait for something that was started.
 func WithinReady(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, ReadyWithin, fmt.Errorf("not ready after %v", ReadyWithin))
-}
-
-// Claimed ports are in [lowest, highest). Linux takes ports for outgoing connections from 32,768 on. From 10,000
-// to there Consul's package of this name takes the ports for Consul's own tests, which run beside ours, and it
-// looks at ports by listening on them.
-const (
-	lowest  = 2_000
-	highest = 10_000
-)
-
-// attempts is how many ports are tried for one that is wanted.
-const attempts = 1000
-
-// claims are this process's, by port. A claim is a UDP socket of the same number: it is in nobody's way, the
-// system gives it to one process only, and takes it back when that ends, however it ends.
-var claims = struct {
-	sync.Mutex
-	held map[int]net.PacketConn
-}{held: make(map[int]net.PacketConn)}
-
-// ClaimPorts returns n ports of 127.0.0.1 that are nobody else's, in this process or another that asks here, until
-// the process ends.
-//
-// A port that was merely seen free is no such port. Another process may see it free, too; an outgoing connection
-// may take it between two starts of the server; and a look by listening may be in its own way, because a child
-// process that is started at that moment has a copy of the listener until it runs its program. So ports are
-// claimed, for as long as the process lives; they lie below the range from which the system takes ports for
-// outgoing connections; and to look is to dial.
-func ClaimPorts(n int) ([]int, error) {
-	var all []int
-	for range n {
-		p, err := ClaimPort()
-		if err != nil {
-			return nil, fmt.Errorf("port %d of %d: %w", len(all)+1, n, err)
-		}
-		all = append(all, p)
-	}
-	return all, nil
-}
-
-// ClaimPort claims a port and those at the given distances from it, for a server that derives its ports from
-// one. It returns the one.
-func ClaimPort(distances ...int) (int, error) {
-	claims.Lock()
-	defer claims.Unlock()
-	for range attempts {
-		first := lowest + rand.IntN(highest-lowest)
-		if claimAll(first, distances) {
-			return first, nil
-		}
-	}
-	return 0, fmt.Errorf("no free port of %s between %d and %d in %d attempts", loopback, lowest, highest, attempts)
-}
-
-const loopback = "127.0.0.1"
-
-// claimAll claims all or nothing.
-func claimAll(first int, distances []int) bool {
-	claimed := make(map[int]net.PacketConn)
-	for _, d := range append([]int{0}, distances...) {
-		port := first + d
-		if _, again := claimed[port]; again {
-			continue
-		}
-		held, err := claim(port)
-		if err != nil {
-			for _, c := range claimed {
-				c.Close()
-			}
-			return false
-		}
-		claimed[port] = held
-	}
-	for port, c := range claimed {
-		claims.held[port] = c
-	}
-	return true
-}
-
-// claim claims a port on which nobody listens.
-func claim(port int) (net.PacketConn, error) {
-	if port < lowest || port >= highest {
-		return nil, fmt.Errorf("port %d is not between %d and %d", port, lowest, highest)
-	}
-	addr := net.JoinHostPort(loopback, strconv.Itoa(port))
-	held, err := net.ListenPacket("udp", addr)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := net.Dial("tcp", addr)
-	if err == nil {
-		conn.Close()
-		held.Close()
-		return nil, fmt.Errorf("port %d is in use", port)
-	}
-	return held, nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// StopWithin is how long a process may take to stop by itself before it is killed.
+// StopWithin is the time that a process has to stop by itself before it is killed.
 const StopWithin = 10 * time.Second
 
 // Process is a child process. A program of Rollcall ends when this process does.
@@ -25,8 +25,8 @@ type Process struct {
 	err   error         // of the process; valid once done is closed
 }
 
-// Start starts a program; what it prints is added to the file log. The caller ends it. env is added to the
-// environment of this process.
+// Start starts a program, which appends its output to the file log. env is added to the environment of this process. The
+// caller stops the process.
 func Start(log string, env []string, program string, args ...string) (*Process, error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o700); err != nil {
 		return nil, err
@@ -75,8 +75,7 @@ func (p *Process) State() *os.ProcessState {
 	return p.cmd.ProcessState
 }
 
-// Err waits for the end of the process. It is nil after exit code 0, and otherwise says what the process was
-// and what it printed last.
+// Err waits for the end of the process. It is nil after exit code 0, and otherwise the process's obituary.
 func (p *Process) Err() error {
 	<-p.done
 	if p.err == nil {
@@ -107,14 +106,14 @@ func (p *Process) Pause() error {
 // Resume wakes a paused process.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
-// Kill ends the process as kill -9 does, also one that is paused, and waits until it is gone.
+// Kill ends the process as kill -9 does, even if it is paused, and waits until it has ended.
 func (p *Process) Kill() {
 	p.cmd.Process.Kill() // an error says that it has ended already
 	<-p.done
 	p.stdin.Close()
 }
 
-// Stop asks the process to end by closing its standard input, and kills it if it does not within StopWithin.
+// Stop makes the process end by closing its standard input, and kills it after StopWithin.
 func (p *Process) Stop() {
 	p.stdin.Close()
 	timer := time.NewTimer(StopWithin)
@@ -171,7 +170,7 @@ func UntilParentEnds(ctx context.Context, env func(string) (string, bool), stdin
 		return ctx, cancel
 	}
 	go func() {
-		// Nobody waits for this goroutine: a read of standard input cannot be interrupted.
+		// Its end is not awaited: a read of standard input cannot be interrupted.
 		defer cancel()
 		io.Copy(io.Discard, stdin)
 	}()

@@ -12,8 +12,7 @@ func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGCONT}
 }
 
-// AwaitStopped returns when every thread of a child that was sent SIGSTOP has stopped: until then some go on
-// answering.
+// AwaitStopped returns when every thread of a child that was sent SIGSTOP has stopped: until then some still respond.
 func AwaitStopped(pid int) error {
 	const byPID, stopped, leaveIt = 1, 2, 0x1000000 // waitid(2): P_PID, WSTOPPED, WNOWAIT
 	for {

@@ -33,11 +33,11 @@ type Proxy struct {
 	closing context.Context // ends when the proxy stops
 	close   context.CancelFunc
 
-	mu    sync.Mutex
-	cut   [2]bool
-	delay time.Duration     // of every byte, one way
-	held  chan struct{}     // closed when bytes may pass again; nil: they may
-	conns map[net.Conn]bool // both ends of every pair
+	mu      sync.Mutex
+	cut     [2]bool           // by direction
+	latency time.Duration     // added to every byte, one way
+	held    chan struct{}     // closed when bytes may pass again; nil: they may
+	conns   map[net.Conn]bool // both ends of every pair
 }
 
 // StartProxy starts a proxy for target. The caller stops it.
@@ -96,8 +96,8 @@ func (p *Proxy) Heal() {
 	}
 }
 
-// Hold keeps the bytes of both directions back, on present and future connections, as a network does
-// that drops packets which the kernels send again.
+// Hold keeps the bytes of both directions back, on present and future connections, as a network does that drops packets
+// until the kernels send them again.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,11 +116,11 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Delay makes the bytes of future connections take so much longer, each way.
+// Delay adds a latency to the bytes of future connections, each way.
 func (p *Proxy) Delay(by time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.delay = by
+	p.latency = by
 }
 
 // closeConns closes all connections; the caller holds mu.
@@ -150,28 +150,29 @@ func (p *Proxy) serve(near net.Conn) {
 		return
 	}
 	defer far.Close()
-	delay, ok := p.own(near, far)
+	latency, ok := p.track(near, far)
 	if !ok {
 		return
 	}
-	defer p.disown(near, far)
+	defer p.untrack(near, far)
 	var back sync.WaitGroup
-	back.Go(func() { p.pump(near, far, Back, delay) })
-	p.pump(far, near, There, delay)
+	back.Go(func() { p.pump(near, far, Back, latency) })
+	p.pump(far, near, There, latency)
 	back.Wait()
 }
 
-// own remembers connections to be closed, and says how slow they are and whether they may be used.
-func (p *Proxy) own(conns ...net.Conn) (delay time.Duration, ok bool) {
+// track remembers connections to be closed. It returns their latency, and whether the proxy still runs.
+func (p *Proxy) track(conns ...net.Conn) (latency time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, conn := range conns {
 		p.conns[conn] = true
 	}
-	return p.delay, p.closing.Err() == nil
+	return p.latency, p.closing.Err() == nil
 }
 
-func (p *Proxy) disown(conns ...net.Conn) {
+// untrack forgets connections that have been closed.
+func (p *Proxy) untrack(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, conn := range conns {
@@ -180,13 +181,13 @@ func (p *Proxy) disown(conns ...net.Conn) {
 }
 
 // pump copies until either side is closed, and then closes both.
-func (p *Proxy) pump(to, from net.Conn, d Direction, delay time.Duration) {
+func (p *Proxy) pump(to, from net.Conn, d Direction, latency time.Duration) {
 	defer to.Close()
 	defer from.Close()
 	var w io.Writer = sieve{p, to, d}
-	if delay > 0 {
-		late := newLateWriter(w, delay)
-		defer late.end()
+	if latency > 0 {
+		late := newLateWriter(w, latency)
+		defer late.close()
 		w = late
 	}
 	io.Copy(w, from) // any error is an end of the connection
@@ -215,23 +216,24 @@ func (s sieve) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// lateWriter writes what it is given a while later, as a long way does.
+// lateWriter writes after a latency, as a long line does.
 type lateWriter struct {
-	delay time.Duration
-	way   chan parcel
-	done  chan struct{}
+	latency time.Duration
+	queue   chan parcel
+	done    chan struct{}
 }
 
+// parcel is bytes and when they are due at the other end.
 type parcel struct {
 	due time.Time
 	b   []byte
 }
 
-func newLateWriter(to io.Writer, delay time.Duration) *lateWriter {
-	w := &lateWriter{delay: delay, way: make(chan parcel, 1024), done: make(chan struct{})}
+func newLateWriter(to io.Writer, latency time.Duration) *lateWriter {
+	w := &lateWriter{latency: latency, queue: make(chan parcel, 1024), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		for p := range w.way {
+		for p := range w.queue {
 			time.Sleep(time.Until(p.due))
 			to.Write(p.b) // an error shows on the connection
 		}
@@ -241,21 +243,22 @@ func newLateWriter(to io.Writer, delay time.Duration) *lateWriter {
 
 // Write implements io.Writer.
 func (w *lateWriter) Write(b []byte) (int, error) {
-	w.way <- parcel{time.Now().Add(w.delay), bytes.Clone(b)}
+	w.queue <- parcel{time.Now().Add(w.latency), bytes.Clone(b)}
 	return len(b), nil
 }
 
-// end waits until everything has arrived.
-func (w *lateWriter) end() {
-	close(w.way)
+// close waits until every parcel has arrived.
+func (w *lateWriter) close() {
+	close(w.queue)
 	<-w.done
 }
 
-// Links are the proxies between nodes, by who connects and to whom; nil where a node is reached directly.
+// Links are the proxies between nodes, by the node that connects and the one it connects to; nil where a node is reached
+// directly.
 type Links [][]*Proxy
 
-// StartLinks starts a proxy for each pair of nodes that are to have one. After an error those that were started
-// are returned, too. The caller stops them.
+// StartLinks starts a proxy for each pair of nodes that between chooses. After an error the proxies that were started are
+// returned, too. The caller stops them.
 func StartLinks(nodes []*Node, between func(from, to *Node) bool) (Links, error) {
 	links := make(Links, len(nodes))
 	for i, from := range nodes {
@@ -278,7 +281,7 @@ func StartLinks(nodes []*Node, between func(from, to *Node) bool) (Links, error)
 	return links, nil
 }
 
-// Introduce tells each node of all, at the addresses of the proxies where there are some.
+// Introduce introduces all nodes to each, at the addresses of the proxies where there are some.
 func (l Links) Introduce(nodes []*Node) {
 	for i, n := range nodes {
 		all := slices.Clone(nodes)
@@ -323,7 +326,7 @@ func (l Links) Heal() { l.Each(func(_, _ int, p *Proxy) { p.Heal() }) }
 // Stop stops all proxies.
 func (l Links) Stop() { l.Each(func(_, _ int, p *Proxy) { p.Stop() }) }
 
-// Sent is how many bytes a node has sent to others through proxies: what it asked and what it answered.
+// Sent is how many bytes a node has sent to others through proxies, requests and responses.
 func (l Links) Sent(node int) int64 {
 	var n int64
 	l.Each(func(from, to int, p *Proxy) {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// echoServer answers with what it gets.
+// echoServer sends back every byte.
 func echoServer(t *testing.T) (addr string) {
 	t.Helper()
 	l := need.Got(net.Listen("tcp", Address(0)))(t)
@@ -59,7 +59,7 @@ func echoed(t *testing.T, conn net.Conn, patience time.Duration) error {
 	return err
 }
 
-func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
+func TestProxyCarriesNothingFromCutToHeal(t *testing.T) {
 	const (
 		patience = 10 * time.Second
 		silence  = 50 * time.Millisecond
@@ -86,7 +86,7 @@ func TestACutProxyCarriesNothingUntilItIsHealed(t *testing.T) {
 	expect.OKf(t, echoed(t, dialTest(t, p.Addr()), patience), "after the cut")
 }
 
-func TestAStoppedProxyClosesItsConnections(t *testing.T) {
+func TestProxyClosesItsConnectionsWhenItStops(t *testing.T) {
 	p := need.Got(StartProxy(echoServer(t)))(t)
 	conn := dialTest(t, p.Addr())
 	need.OK(t, echoed(t, conn, 10*time.Second))
@@ -108,7 +108,7 @@ func linkedNodes(t *testing.T) ([]*Node, Links) {
 	return nodes, links
 }
 
-func TestANodeSeesTheOthersThroughProxiesAndItselfAsItIs(t *testing.T) {
+func TestLinksIntroduceTheOthersByProxiesAndTheNodeItselfDirectly(t *testing.T) {
 	nodes, links := linkedNodes(t)
 	links.Introduce(nodes)
 	for _, tc := range []struct {
@@ -126,7 +126,7 @@ func TestANodeSeesTheOthersThroughProxiesAndItselfAsItIs(t *testing.T) {
 	}
 }
 
-func TestANodeHasSentWhatItAskedAndWhatItAnswered(t *testing.T) {
+func TestLinksCountRequestsAndResponsesOfANode(t *testing.T) {
 	_, links := linkedNodes(t)
 	links[0][1].carried[There].Store(1)
 	links[0][1].carried[Back].Store(10)

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// fakeServer answers every request alike and records it.
+// fakeServer responds to all requests alike, and records them.
 type fakeServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -59,7 +59,7 @@ func rollcall(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-func TestCommandsSendWhatTheyAreAskedTo(t *testing.T) {
+func TestCommandsSendTheirRequests(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		args   []string
@@ -153,7 +153,7 @@ func TestRegisterSendsItsFlags(t *testing.T) {
 	}
 }
 
-func TestTheNextServerIsTriedWhenOneIsDown(t *testing.T) {
+func TestCommandsTryTheNextServerWhenOneIsDown(t *testing.T) {
 	down, up := newFakeServer(t, 503, ""), newFakeServer(t, 200, "{}")
 	t.Setenv(cli.AddrEnv, down.URL+","+strings.TrimPrefix(up.URL, "http://"))
 	_, stderr, code := rollcall(t, "status")
@@ -162,7 +162,7 @@ func TestTheNextServerIsTriedWhenOneIsDown(t *testing.T) {
 		"asked the first %d times and the second %d times, want once each", len(down.requests), len(up.requests))
 }
 
-func TestExitCodesTellMistakesFromFailures(t *testing.T) {
+func TestCommandsExitWithCodesOfMistakesAndFailures(t *testing.T) {
 	s := newFakeServer(t, 404, `{"error":"there is none"}`)
 	for _, tc := range []struct {
 		name string
@@ -174,7 +174,7 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 		{name: "unknown member", args: []string{"members", "remove", "n9", "--addr", s.URL}, code: cli.ExitError, says: `remove node "n9": the cluster has no such node`},
 		{name: "no member", args: []string{"members", "remove"}, code: cli.ExitUsage, says: "accepts 1 arg"},
 		{name: "unknown subcommand of members", args: []string{"members", "n9"}, code: cli.ExitUsage, says: "unknown command"},
-		{name: "nobody there", args: []string{"status", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "connection refused"},
+		{name: "no server there", args: []string{"status", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "connection refused"},
 		{name: "unknown command", args: []string{"frobnicate"}, code: cli.ExitUsage, says: "unknown command"},
 		{name: "unknown subcommand", args: []string{"config", "frobnicate"}, code: cli.ExitUsage, says: "unknown command"},
 		{name: "unknown flag", args: []string{"status", "--frobnicate"}, code: cli.ExitUsage, says: "unknown flag"},
@@ -192,22 +192,22 @@ func TestExitCodesTellMistakesFromFailures(t *testing.T) {
 		{name: "neither status nor --delete", args: []string{"override", "a/b"}, code: cli.ExitUsage, says: "or --delete"},
 		{name: "override for no time", args: []string{"override", "a/b", "UP", "--for", "1ms"}, code: cli.ExitUsage, says: "--for: 1ms is not between 1s and 168h"},
 		{name: "end an override later", args: []string{"override", "a/b", "--delete", "--for", "1m"}, code: cli.ExitUsage, says: "--delete ends one"},
-		{name: "quarantine for ever", args: []string{"quarantine", "a/b"}, code: cli.ExitUsage, says: "--for: is required"},
+		{name: "quarantine without a time", args: []string{"quarantine", "a/b"}, code: cli.ExitUsage, says: "--for: is required"},
 		{name: "quarantine for too long", args: []string{"quarantine", "a/b", "--for", "169h"}, code: cli.ExitUsage, says: "--for: 169h0m0s is not between"},
 		{name: "end a quarantine later", args: []string{"quarantine", "a/b", "--end", "--for", "1m"}, code: cli.ExitUsage, says: "not both"},
 		{name: "hold for ever", args: []string{"self-preservation", "hold"}, code: cli.ExitUsage, says: "--for: is required"},
 		{name: "drain in no time", args: []string{"drain", "a/b", "--timeout", "0s"}, code: cli.ExitUsage, says: "--timeout: 0s leaves no time for the nodes"},
 		{name: "drain backwards", args: []string{"drain", "a/b", "--settle", "-1s"}, code: cli.ExitUsage, says: "--settle: -1s is negative"},
 		{name: "explain nothing", args: []string{"explain", "a"}, code: cli.ExitUsage, says: "write APP/ID"},
-		{name: "explain a stranger", args: []string{"explain", "a/b", "--addr", s.URL}, code: cli.ExitError, says: "explain A/b: not registered, and nothing is remembered of it"},
-		{name: "drain a stranger", args: []string{"drain", "a/b", "--addr", s.URL}, code: cli.ExitError, says: "A/b: not registered"},
+		{name: "explain an unknown instance", args: []string{"explain", "a/b", "--addr", s.URL}, code: cli.ExitError, says: "explain A/b: not registered, and nothing is remembered of it"},
+		{name: "drain an unknown instance", args: []string{"drain", "a/b", "--addr", s.URL}, code: cli.ExitError, says: "A/b: not registered"},
 		{name: "watch what is not offered", args: []string{"watch", "--addr", s.URL}, code: cli.ExitError, says: "404 Not Found"},
 		{name: "watch two applications", args: []string{"watch", "a", "b"}, code: cli.ExitUsage, says: "accepts at most 1 arg"},
 		{name: "override with another word", args: []string{"override", "a/b", "ON"}, code: cli.ExitUsage, says: "STATUS"},
 		{name: "server without a data directory", args: []string{"server"}, code: cli.ExitUsage, says: "data.dir"},
 		{name: "configuration with a mistake", args: []string{"config", "show", "--mode", "ca"}, code: cli.ExitUsage, says: "mode"},
 		{name: "kv get of nothing", args: []string{"kv", "get", "a", "--addr", s.URL}, code: cli.ExitError, says: `get key "a": no such key`},
-		{name: "kv get of what is fresh enough for nobody", args: []string{"kv", "get", "a", "--consistency", "leader"}, code: cli.ExitUsage, says: "--consistency"},
+		{name: "kv get with a consistency of lists", args: []string{"kv", "get", "a", "--consistency", "leader"}, code: cli.ExitUsage, says: "--consistency"},
 		{name: "kv put without a value", args: []string{"kv", "put", "a"}, code: cli.ExitUsage, says: "accepts 2 arg"},
 		{name: "kv put with two conditions", args: []string{"kv", "put", "a", "b", "--cas", "1", "--acquire", "s"}, code: cli.ExitUsage, says: "give one of --cas, --acquire and --release"},
 		{name: "kv put with a lock and no token", args: []string{"kv", "put", "a", "b", "--fence-lock", "l"}, code: cli.ExitUsage, says: "--fence: is required"},
@@ -243,13 +243,7 @@ func TestVersionIsPrinted(t *testing.T) {
 	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, `"version": "unknown"`), "exit %d, printed %s", code, stdout)
 }
 
-func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
-	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--http-plain")
-	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, "plain: true # flag\n") && strings.Contains(stdout, "election-timeout: 1s # default\n"),
-		"exit %d, %s, printed\n%s", code, stderr, stdout)
-}
-
-func TestAnAuthorityOfTheServersCanBeGiven(t *testing.T) {
+func TestCommandsTrustAGivenAuthority(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") }))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()

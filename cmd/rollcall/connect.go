@@ -15,20 +15,21 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// connection is the flags of every command that talks to a cluster.
+// connection is the flags of every command that calls a cluster.
 type connection struct {
 	addr          string
 	ca, cert, key string
 	consistency   string
-	fresh         []string // what consistency may be; nil: what the client takes
+	fresh         []string // values of consistency; nil: those that the client accepts
 	out           cli.Output
 }
 
-// command completes a command that asks a cluster for something and prints it. What ask returns beside an error is not printed.
+// command completes a command that asks a cluster for something and prints it. After an error of ask nothing is printed.
 func (c *connection) command(cmd *cobra.Command, args cobra.PositionalArgs, ask func(context.Context, *client.Client, []string) (cli.Tabler, error)) *cobra.Command {
 	cmd.Args = cli.Args(args)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -62,7 +63,7 @@ func (c *connection) addFlags(cmd *cobra.Command) {
 	c.out.AddFlag(cmd)
 }
 
-// addServerFlags adds the flags that say whom to talk to.
+// addServerFlags adds the flags that name the servers and say how they are trusted.
 func (c *connection) addServerFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.addr, "addr", "", "servers, separated by commas and tried in order (environment: "+cli.AddrEnv+"; default "+cli.DefaultAddr+")")
 	f.StringVar(&c.ca, "ca", "", "PEM file with the authority of the servers' certificates, if the system does not know it")
@@ -113,25 +114,25 @@ func (c *connection) servers(env string) []string {
 	return servers
 }
 
-// tls is how servers are trusted, and how they know this client.
+// tls is the trust in servers, and the certificate that they are shown.
 func (c *connection) tls() (*tls.Config, error) {
 	if (c.cert == "") != (c.key == "") {
 		return nil, errors.New("--cert and --key belong together; give both or none")
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.ca != "" {
-		pool, err := readPool(c.ca)
+		pool, err := config.ReadPool(c.ca)
 		if err != nil {
 			return nil, fmt.Errorf("--ca: %w", err)
 		}
-		config.RootCAs = pool
+		trust.RootCAs = pool
 	}
 	if c.cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 		if err != nil {
 			return nil, fmt.Errorf("--cert and --key: %w", err)
 		}
-		config.Certificates = []tls.Certificate{pair}
+		trust.Certificates = []tls.Certificate{pair}
 	}
-	return config, nil
+	return trust, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 )
 
@@ -54,16 +55,16 @@ func newDevCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.nodes, "nodes", 3, "nodes of each datacenter")
-	f.StringVar(&o.mode, "mode", modeCP, "how operations are ordered: cp or ap")
+	f.StringVar(&o.mode, "mode", config.CP, "how operations are ordered: cp or ap")
 	f.IntVar(&o.dcs, "dcs", 1, "datacenters")
 	f.IntVar(&o.httpPort, "http-port", 8761, "HTTP port of the first node")
-	f.StringVar(&o.data, "data", dataOfMode(modeCP), "directory of the nodes' data and logs; in mode ap "+dataOfMode(modeAP))
+	f.StringVar(&o.data, "data", dataOfMode(config.CP), "directory of the nodes' data and logs; in mode ap "+dataOfMode(config.AP))
 	return cmd
 }
 
 // dataOfMode is where the nodes' data is unless --data says otherwise: a node's directory belongs to one mode.
 func dataOfMode(mode string) string {
-	if mode == modeAP {
+	if mode == config.AP {
 		return "data/ap"
 	}
 	return "data"
@@ -80,7 +81,7 @@ const clusterPortsBelow = 1000
 
 func (o devOptions) validate() error {
 	var errs []error
-	errs = append(errs, cli.OneOf("--mode", o.mode, modes))
+	errs = append(errs, cli.OneOf("--mode", o.mode, config.Modes))
 	if o.dcs < 1 || o.dcs > maxDCs {
 		errs = append(errs, fmt.Errorf("--dcs: %d is not a number from 1 to %d", o.dcs, maxDCs))
 	}
@@ -103,7 +104,7 @@ func (o devOptions) plan() []*localcluster.Node {
 				Name: "node" + strconv.Itoa(number), Datacenter: localcluster.DatacenterName(dc), Mode: o.mode,
 				HTTP: localcluster.Address(port),
 			}
-			if o.mode == modeCP {
+			if o.mode == config.CP {
 				n.Cluster = localcluster.Address(port - clusterPortsBelow)
 			}
 			n.PutBelow(filepath.Join(o.dataOf(dc), n.Name))
@@ -124,8 +125,8 @@ func (o devOptions) dataOf(dc int) string {
 	return filepath.Join(o.data, localcluster.DatacenterName(dc))
 }
 
-// checkPorts finds the ports that other processes hold, before any node is started, so that a
-// cluster comes up whole or not at all.
+// checkPorts finds ports that other processes use, before the first node is started: a cluster starts as a whole or not
+// at all.
 func checkPorts(nodes []*localcluster.Node) error {
 	var errs []error
 	for _, n := range nodes {
@@ -135,7 +136,7 @@ func checkPorts(nodes []*localcluster.Node) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w\nuse other ports with --http-port (node-to-node ports lie %d below the HTTP ports), or stop what holds these", err, clusterPortsBelow)
+		return fmt.Errorf("%w\nuse other ports with --http-port (node-to-node ports lie %d below the HTTP ports), or stop the programs that use these", err, clusterPortsBelow)
 	}
 	return nil
 }
@@ -148,8 +149,8 @@ func checkPort(addr, what, node string) error {
 	return l.Close()
 }
 
-// checkData refuses a directory that holds clusters of another size: its nodes would look for each
-// other in vain, or not at all.
+// checkData refuses a directory that holds clusters of another size: their nodes would wait for others that are not
+// started, or not know those that are.
 func (o devOptions) checkData() error {
 	for dc := 1; dc <= o.dcs; dc++ {
 		found, err := countNodes(o.dataOf(dc))
@@ -211,7 +212,7 @@ func nodeLine(n *localcluster.Node) string {
 	return fmt.Sprintf("node=%s dc=%s http=%s pid=%d", strings.TrimPrefix(n.Name, "node"), n.Datacenter, n.HTTP, n.Pid())
 }
 
-// supervise reports nodes that die. It returns nil when ctx has ended, and an error when all are dead.
+// supervise reports nodes that die. It returns nil when ctx has ended, and an error when all nodes are dead.
 func supervise(ctx context.Context, nodes []*localcluster.Node, out io.Writer) error {
 	deaths := make(chan *localcluster.Node, len(nodes)) // room for all, so that no goroutine waits
 	for _, n := range nodes {

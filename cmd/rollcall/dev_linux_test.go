@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -30,7 +31,7 @@ func becomeSubreaper(t *testing.T) {
 func killedDev(t *testing.T, before func(node int)) (node int) {
 	t.Helper()
 	ports := need.Got(localcluster.ClaimPorts(1))(t)
-	dev := exec.Command(os.Args[0], "dev", "--mode", modeAP, "--nodes", "1", "--http-port", strconv.Itoa(ports[0]), "--data", filepath.Join(t.TempDir(), "data"))
+	dev := exec.Command(os.Args[0], "dev", "--mode", config.AP, "--nodes", "1", "--http-port", strconv.Itoa(ports[0]), "--data", filepath.Join(t.TempDir(), "data"))
 	out := need.Got(dev.StdoutPipe())(t)
 	need.OK(t, dev.Start())
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "ready"; {
@@ -44,7 +45,7 @@ func killedDev(t *testing.T, before func(node int)) (node int) {
 	return node
 }
 
-func TestNoNodeOutlivesDevThatIsKilled(t *testing.T) {
+func TestDevEndsItsNodesWhenItIsKilled(t *testing.T) {
 	becomeSubreaper(t)
 	for _, tc := range []struct {
 		name   string

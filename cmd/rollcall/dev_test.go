@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -47,7 +50,7 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 // TestDevKeepsTheDataOfTheModesApart, since a node refuses a directory of the other mode.
 func TestDevKeepsTheDataOfTheModesApart(t *testing.T) {
 	dirs := map[string]string{}
-	for _, mode := range []string{modeCP, modeAP} {
+	for _, mode := range []string{config.CP, config.AP} {
 		for _, n := range (devOptions{nodes: 3, mode: mode, dcs: 2, httpPort: 8761, data: dataOfMode(mode)}).plan() {
 			of, taken := dirs[n.Dir]
 			expect.That(t, !taken, "%s is a node's directory in mode %s and in mode %s", n.Dir, of, mode)
@@ -57,7 +60,7 @@ func TestDevKeepsTheDataOfTheModesApart(t *testing.T) {
 }
 
 func TestDevLaysOutPortsAndDirectories(t *testing.T) {
-	got := devOptions{nodes: 2, mode: modeCP, dcs: 2, httpPort: 8761, data: "data"}.plan()
+	got := devOptions{nodes: 2, mode: config.CP, dcs: 2, httpPort: 8761, data: "data"}.plan()
 	want := []string{
 		"node1 dc1 127.0.0.1:8761 127.0.0.1:7761 data/node1/data",
 		"node2 dc1 127.0.0.1:8762 127.0.0.1:7762 data/node2/data",
@@ -69,19 +72,26 @@ func TestDevLaysOutPortsAndDirectories(t *testing.T) {
 	}
 }
 
+// configured loads the settings of a node's process.
+func configured(t *testing.T, n *localcluster.Node) config.Loaded {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	need.OK(t, flags.Parse(n.Arguments()[1:]))
+	return need.Got(config.Load(config.FromProcess(flags)))(t)
+}
+
 func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
-	o := devOptions{nodes: 3, mode: modeCP, dcs: 3, httpPort: 8761, data: "data"}
+	o := devOptions{nodes: 3, mode: config.CP, dcs: 3, httpPort: 8761, data: "data"}
 	nodes := o.plan()
-	s, err := loadWith(t, nodes[1].Arguments()[1:], nil, "")
-	need.OK(t, err)
+	s := configured(t, nodes[1])
 	if s.NodeName != "node2" || s.HTTP.Addr != nodes[1].HTTP || s.Store.ClusterAddr != nodes[1].Cluster || s.Store.BootstrapExpect != 3 ||
 		len(s.Store.Join) != 3 || s.Store.DataDir != "data/node2/data" || s.Datacenter != "dc1" || len(s.Replication.Datacenters) != 2 ||
 		s.Replication.Datacenters["dc3"] != "http://127.0.0.1:8961 http://127.0.0.1:8962 http://127.0.0.1:8963" {
 		t.Errorf("got %+v", s.Config)
 	}
-	o.mode = modeAP
-	s, err = loadWith(t, o.plan()[8].Arguments()[1:], nil, "")
-	need.OK(t, err)
+	o.mode = config.AP
+	s = configured(t, o.plan()[8])
 	expect.That(t, s.Datacenter == "dc3" && len(s.Replication.Nodes) == 3 && s.Replication.Nodes[2] == "http://127.0.0.1:8963" && len(s.Store.Join) == 0,
 		"got %+v", s.Config)
 }
@@ -155,7 +165,7 @@ func TestDevEndsWhenNoNodeIsLeft(t *testing.T) {
 	expect.That(t, supervise(t.Context(), shells(t, "exit 1", "exit 1"), io.Discard) != nil, "no error")
 }
 
-func TestANodeThatDiesBeforeTheClusterIsReadyFailsTheStart(t *testing.T) {
+func TestDevFailsWhenANodeDiesBeforeTheClusterIsReady(t *testing.T) {
 	err := localcluster.AwaitReady(t.Context(), shells(t, untilStopped, "echo no such disk; exit 1"))
 	expect.That(t, err != nil && strings.Contains(err.Error(), "node2") && strings.Contains(err.Error(), "no such disk"),
 		"got %v, want the node and its last words", err)

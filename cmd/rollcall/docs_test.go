@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -33,7 +34,7 @@ func document(t *testing.T, path string) string {
 func referenceTable() string {
 	var b strings.Builder
 	b.WriteString("| Key | Type | Default | Limits | Taken over | Meaning |\n|---|---|---|---|---|---|\n")
-	for _, s := range defaultConfig().settings() {
+	for _, s := range config.Default().Settings() {
 		value := s.String()
 		if value != "" {
 			value = "`" + value + "`"
@@ -43,7 +44,7 @@ func referenceTable() string {
 	return b.String()
 }
 
-func TestTheReferenceOfSettingsIsComplete(t *testing.T) {
+func TestReferenceOfSettingsIsComplete(t *testing.T) {
 	text := document(t, operations)
 	before, rest, ok := strings.Cut(text, tableStart)
 	table, after, ok2 := strings.Cut(rest, tableEnd)
@@ -56,25 +57,25 @@ func TestTheReferenceOfSettingsIsComplete(t *testing.T) {
 	need.OK(t, os.WriteFile(operations, []byte(before+tableStart+want+tableEnd+after), 0o644))
 }
 
-func TestEveryCommandIsDocumentedWithItsExamplesAndFlags(t *testing.T) {
+func TestDocumentsHaveEveryCommandWithItsExamplesAndFlags(t *testing.T) {
 	shared := &cobra.Command{}
 	new(connection).addFlags(shared)
-	addConfigFlags(shared.Flags())
+	config.AddFlags(shared.Flags())
 	for _, lack := range cli.Undocumented(newRootCommand(), document(t, cliPage), shared.Flags()) {
 		t.Errorf("%s: %s", cliPage, lack)
 	}
 }
 
-func TestEveryExitCodeIsDocumented(t *testing.T) {
+func TestDocumentsHaveEveryExitCode(t *testing.T) {
 	for _, path := range []string{operations, cliPage} {
 		text := document(t, path)
 		for _, code := range []int{cli.ExitOK, cli.ExitError, cli.ExitUsage, cli.ExitFatal} {
 			expect.That(t, strings.Contains(text, fmt.Sprintf("\n| %d | ", code)), "%s has no row for exit code %d", path, code)
 		}
 	}
-	for _, code := range []int{cli.ExitUsage, exitLost, exitNotAcquired, exitGuard, exitCannotRun, exitNoCommand} {
+	for _, code := range []int{cli.ExitUsage, exitLost, exitNotAcquired, exitRollcall, exitCannotRun, exitNoCommand} {
 		_, section, _ := strings.Cut(document(t, cliPage), "\n## rollcall lock\n")
-		expect.That(t, strings.Contains(section, fmt.Sprintf("\n| %d | ", code)) && strings.Contains(guardHelp, fmt.Sprintf("\n  %-3d  ", code)),
+		expect.That(t, strings.Contains(section, fmt.Sprintf("\n| %d | ", code)) && strings.Contains(holdingHelp, fmt.Sprintf("\n  %-3d  ", code)),
 			"the section of lock in %s, or its help, has no row for exit code %d", cliPage, code)
 	}
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,15 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/cli"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// parseKey splits APP/ID at the first slash: ids may contain further ones.
-func parseKey(text string) (registry.Key, error) {
-	app, id, ok := strings.Cut(text, "/")
-	if !ok || app == "" || id == "" {
-		return registry.Key{}, fmt.Errorf("%q does not name an instance; write APP/ID, as ls shows them", text)
-	}
-	return registry.NewKey(app, id), nil
-}
 
 func newCancelCommand() *cobra.Command {
 	var c connection
@@ -37,7 +24,7 @@ func newCancelCommand() *cobra.Command {
 	})
 }
 
-// done says what became of one instance.
+// done is what was done to one instance.
 type done struct {
 	Done   string `json:"done"`
 	App    string `json:"app"`
@@ -61,8 +48,8 @@ func newQuarantineCommand() *cobra.Command {
 	cmd := c.instanceCommand(&cobra.Command{
 		Use:   "quarantine APP/ID --for DURATION | quarantine APP/ID --end",
 		Short: "Hide an instance from every list for a time, or list it again",
-		Long: "Hides an instance from every list for a time, while its heartbeats are accepted: no client calls it,\n" +
-			"and it does not notice. An instance that registers again meanwhile is hidden again.",
+		Long: "Hides an instance from every list for a time, so that no client calls it. Its heartbeats are accepted\n" +
+			"meanwhile, and it does not notice. If it registers again, it stays hidden.",
 		Example: "  rollcall quarantine ORDERS/orders-1 --for 10m --reason \"heap dump\"\n" +
 			"  rollcall quarantine ORDERS/orders-1 --end",
 	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
@@ -97,32 +84,32 @@ func checkQuarantine(d time.Duration, end bool) error {
 func newDrainCommand() *cobra.Command {
 	var c connection
 	var o operator
-	var settle, timeout time.Duration
+	var pollTime, timeout time.Duration
 	cmd := c.instanceCommand(&cobra.Command{
 		Use:   "drain APP/ID",
 		Short: "Take an instance out of service, and return when it may be stopped",
-		Long: "Overrides an instance's status with OUT_OF_SERVICE, waits until every node of the cluster has\n" +
-			"applied that, and then for the time that polling clients need to fetch it. Afterwards no client\n" +
-			"calls the instance any more. The override stays until it is deleted.",
+		Long: "Overrides an instance's status with OUT_OF_SERVICE. It waits until every node of the cluster has\n" +
+			"applied the override, and then until polling clients have fetched it. Afterwards no client calls the\n" +
+			"instance any more. The override stays until it is deleted.",
 		Example: "  rollcall drain ORDERS/orders-1\n" +
 			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
 	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
-		if err := checkDrain(settle, timeout); err != nil {
+		if err := checkDrain(pollTime, timeout); err != nil {
 			return nil, cli.Usage(err)
 		}
-		ctx, cancel := context.WithTimeout(ctx, timeout+settle)
+		ctx, cancel := context.WithTimeout(ctx, timeout+pollTime)
 		defer cancel()
-		return done{Done: "drained", App: key.App, ID: key.ID, Status: registry.OutOfService.String()}, cl.Drain(ctx, key, settle, o.act())
+		return done{Done: "drained", App: key.App, ID: key.ID, Status: registry.OutOfService.String()}, cl.Drain(ctx, key, pollTime, o.act())
 	})
 	o.addFlags(cmd)
-	cmd.Flags().DurationVar(&settle, "settle", 30*time.Second, "time for polling clients, after every node has applied it")
+	cmd.Flags().DurationVar(&pollTime, "settle", 30*time.Second, "time for polling clients, after every node has applied it")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "longest time to wait for the nodes, before --settle begins")
 	return cmd
 }
 
-func checkDrain(settle, timeout time.Duration) error {
-	if settle < 0 {
-		return fmt.Errorf("--settle: %v is negative", settle)
+func checkDrain(pollTime, timeout time.Duration) error {
+	if pollTime < 0 {
+		return fmt.Errorf("--settle: %v is negative", pollTime)
 	}
 	if timeout <= 0 {
 		return fmt.Errorf("--timeout: %v leaves no time for the nodes", timeout)
@@ -171,7 +158,7 @@ func (o *overrideOptions) check(args []string) error {
 	return checkFor(o.length)
 }
 
-// override sets the status that the second argument names, or ends an override if there is none.
+// override sets the status that the second argument names. Without one it ends an override.
 func (o *overrideOptions) override(ctx context.Context, cl *client.Client, args []string) (done, error) {
 	key, err := parseKey(args[0])
 	if err != nil {
@@ -203,51 +190,16 @@ func newExplainCommand() *cobra.Command {
 	})
 }
 
-// explanation is what is known of an instance as text: the summary, then the history.
+// explanation is what the cluster knows of an instance, as text: the summary, then the history.
 type explanation struct{ client.Explanation }
 
 func (e explanation) Table() [][]string {
 	rows := [][]string{{e.Summary}, {}, {"TIME", "EVENT", "TIMES", "DETAILS", "BY", "REASON"}}
 	for _, h := range e.History {
-		rows = append(rows, []string{clockTime(h.At), h.What, count(h.Times), h.Text, h.Author, h.Reason})
+		rows = append(rows, []string{clockTime(h.At), h.What, number(h.Times), h.Text, h.Author, h.Reason})
 	}
 	return rows
 }
-
-// operator is the flags of commands whose author the cluster remembers.
-type operator struct{ author, reason string }
-
-func (o *operator) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.author, "author", "", "the author (default: USER@HOST)")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why")
-}
-
-func (o *operator) act() registry.Act {
-	return registry.Act{Author: cmp.Or(o.author, whoami()), Reason: o.reason}
-}
-
-// whoami is user@host, as far as this machine knows them.
-func whoami() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
-}
-
-// clockTime shows ms since the epoch; "" for none.
-func clockTime(ms int64) string {
-	if ms == 0 {
-		return ""
-	}
-	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
-}
-
-// lasting shows a number of ms as a duration.
-func lasting(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
 func newPruneCommand() *cobra.Command {
 	var c connection
@@ -257,8 +209,8 @@ func newPruneCommand() *cobra.Command {
 		Use:   "prune --not-passing",
 		Short: "Remove the instances that are not passing",
 		Long: "Removes the instances that are not passing, of one service or of all, and prints them: dead ones that\n" +
-			"were never cancelled. It works through any node, and a removed instance stays away until it registers again.\n" +
-			"Instances in quarantine stay. Look with --dry-run first.",
+			"were never canceled. It works through any node. A removed instance stays away until it registers again.\n" +
+			"Instances in quarantine stay. Use --dry-run first.",
 		Example: "  rollcall prune --not-passing --dry-run\n" +
 			"  rollcall prune --not-passing --service orders",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {

@@ -39,43 +39,33 @@ func (c *connection) addConsistency(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.consistency, "consistency", "", "linearizable or stale (default: linearizable)")
 }
 
-// keyEntry is a key's entry in JSON. Scripts rely on its members' names.
-type keyEntry struct {
+// keyPair is a key with its value in JSON. Scripts rely on its members' names.
+type keyPair struct {
 	Key         string `json:"key"`
 	Value       []byte `json:"value"` // base64
 	Flags       uint64 `json:"flags"`
-	Session     string `json:"session,omitempty"` // absent: nobody holds it
+	Session     string `json:"session,omitempty"` // absent: no session holds the key
 	LockIndex   uint64 `json:"lock_index"`
 	CreateIndex uint64 `json:"create_index"`
 	ModifyIndex uint64 `json:"modify_index"`
-	Fence       uint64 `json:"fence,omitempty"` // of a single entry that somebody holds
+	Fence       uint64 `json:"fence,omitempty"` // of a single pair whose key is held
 }
 
-func newKeyEntry(e client.Entry) keyEntry {
-	return keyEntry{
+func newKeyPair(e client.Entry) keyPair {
+	return keyPair{
 		Key: e.Key, Value: append([]byte{}, e.Value...), Flags: e.Flags, Session: e.Session,
 		LockIndex: e.LockIndex, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, Fence: e.Fence,
 	}
 }
 
-func (e keyEntry) Table() [][]string {
+func (e keyPair) Table() [][]string {
 	return [][]string{
 		{"KEY", "FLAGS", "INDEX", "CREATED", "LOCKED", "SESSION", "FENCE", "VALUE"},
 		{e.Key, number(e.Flags), number(e.ModifyIndex), number(e.CreateIndex), number(e.LockIndex), e.Session, unlessZero(e.Fence), shortValue(e.Value)},
 	}
 }
 
-func number(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// unlessZero is a number, "" for 0.
-func unlessZero(n uint64) string {
-	if n == 0 {
-		return ""
-	}
-	return number(n)
-}
-
-// shortValue shows the beginning of a value, if it is text that keeps a line; else its length.
+// shortValue shows the beginning of a value that is text of one line, and the length of another one.
 func shortValue(value []byte) string {
 	const longest = 80
 	text := string(value)
@@ -95,7 +85,7 @@ func newKVGetCommand() *cobra.Command {
 		Use:   "get KEY",
 		Short: "Print a key's value, byte by byte",
 		Long: "Prints a key's value and nothing else, not even an end of line. With --detail or -o json it shows\n" +
-			"the whole entry: flags, indexes, and the key's holder. A key that is not there is an error.",
+			"the flags, the indexes and the key's holder, too. A key that is not there is an error.",
 		Example: "  rollcall kv get config/colour\n" +
 			"  rollcall kv get config/colour --detail\n" +
 			"  rollcall kv get config/colour -o json",
@@ -110,7 +100,7 @@ func newKVGetCommand() *cobra.Command {
 				return err
 			}
 			if detail || c.out == cli.JSON {
-				return c.out.Print(cmd.OutOrStdout(), newKeyEntry(e))
+				return c.out.Print(cmd.OutOrStdout(), newKeyPair(e))
 			}
 			_, err = cmd.OutOrStdout().Write(e.Value)
 			return err
@@ -118,7 +108,7 @@ func newKVGetCommand() *cobra.Command {
 	}
 	c.addFlags(cmd)
 	c.addConsistency(cmd)
-	cmd.Flags().BoolVar(&detail, "detail", false, "show the whole entry")
+	cmd.Flags().BoolVar(&detail, "detail", false, "show flags, indexes and holder, too")
 	return cmd
 }
 
@@ -150,8 +140,8 @@ func newKVDelCommand() *cobra.Command {
 		case !conditional:
 			return result, cl.KV().Delete(ctx, key)
 		}
-		gone, err := cl.KV().DeleteCAS(ctx, key, cas)
-		if err == nil && !gone {
+		deleted, err := cl.KV().DeleteCAS(ctx, key, cas)
+		if err == nil && !deleted {
 			err = fmt.Errorf("%s was not deleted: its index is not %d", key, cas)
 		}
 		return result, err
@@ -191,13 +181,13 @@ func listKeys(ctx context.Context, keys client.KV, prefix string, names bool, se
 	found, err := keys.List(ctx, prefix)
 	list := make(keyList, 0, len(found))
 	for _, e := range found {
-		list = append(list, newKeyEntry(e))
+		list = append(list, newKeyPair(e))
 	}
 	return list, err
 }
 
 // keyList is keys in the form of ls, an empty list rather than null.
-type keyList []keyEntry
+type keyList []keyPair
 
 func (l keyList) Table() [][]string {
 	rows := [][]string{{"KEY", "BYTES", "FLAGS", "INDEX", "SESSION"}}
@@ -207,7 +197,7 @@ func (l keyList) Table() [][]string {
 	return rows
 }
 
-// keyNames is the names alone: no head, so that they can be handed on.
+// keyNames is the names alone, without a head, for pipes.
 type keyNames []string
 
 func (l keyNames) Table() [][]string {
@@ -259,7 +249,7 @@ type putOptions struct {
 func (o *putOptions) addFlags(f *pflag.FlagSet) {
 	f.Uint64Var(&o.flags, "flags", 0, "a number that is stored with the key, for programs' own use")
 	f.Uint64Var(&o.cas, "cas", 0, "write only if the key's index is this; 0: if there is no such key")
-	f.StringVar(&o.acquire, "acquire", "", "a session, which becomes the holder unless another one is")
+	f.StringVar(&o.acquire, "acquire", "", "a session, which becomes the holder unless another one holds the key")
 	f.StringVar(&o.release, "release", "", "a session, which must be the holder and ceases to be it")
 	f.Uint64Var(&o.fence, "fence", 0, "token of an acquisition that must still last: of this key, or of what the next flags name")
 	f.StringVar(&o.fenceKey, "fence-key", "", "the key whose acquisition --fence means")
@@ -287,7 +277,7 @@ func (o *putOptions) write(f *pflag.FlagSet, key string) (client.Write, error) {
 	return w, err
 }
 
-// fenceOf is the acquisition that must last; nil: none.
+// fenceOf is the acquisition that must still last; nil: none.
 func (o *putOptions) fenceOf(f *pflag.FlagSet, key string) (*kv.Fence, error) {
 	fence := &kv.Fence{Kind: kv.Key, Name: key, Index: kv.Index(o.fence)}
 	names := 0
@@ -311,7 +301,7 @@ func (o *putOptions) fenceOf(f *pflag.FlagSet, key string) (*kv.Fence, error) {
 	return fence, nil
 }
 
-// word says what a write that was done has done.
+// word names what a write that succeeded has done.
 func (o *putOptions) word() string {
 	switch {
 	case o.acquire != "":
@@ -346,7 +336,7 @@ func readArgument(text string, stdin io.Reader) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// keyDone says what became of a key.
+// keyDone is what was done to a key.
 type keyDone struct {
 	Done  string `json:"done"`
 	Key   string `json:"key"`
@@ -368,7 +358,7 @@ func newKVWatchCommand() *cobra.Command {
 		Use:   "watch KEY",
 		Short: "Print a key as it is and then every change of it, or of all that begin with it, until Ctrl-C",
 		Long: "Prints a line for the key as it is, and then one for every change, until Ctrl-C: when it came, what\n" +
-			"it was, the key, its index and its value. Changes in short order may be told as the last of them.",
+			"it was, the key, its index and its value. Of changes in short order only the last may be printed.",
 		Example: "  rollcall kv watch config/colour\n" +
 			"  rollcall kv watch config/ --prefix -o json",
 		Args: cli.Args(cobra.ExactArgs(1)),
@@ -403,30 +393,30 @@ type keyPrinter struct {
 	known   []client.Entry // by key
 }
 
-// tree prints what differs from what is known; both are in byte order.
+// tree prints the differences between the known state and the present one; both are in byte order.
 func (p *keyPrinter) tree(now []client.Entry) error {
 	old := p.known
 	var errs error
-	tell := func(what string, e client.Entry) {
+	report := func(what string, e client.Entry) {
 		if errs == nil {
 			errs = p.print(what, e)
 		}
 	}
 	for _, e := range now {
 		for len(old) > 0 && old[0].Key < e.Key {
-			tell("deleted", client.Entry{Key: old[0].Key})
+			report("deleted", client.Entry{Key: old[0].Key})
 			old = old[1:]
 		}
-		before, wasThere := client.Entry{}, len(old) > 0 && old[0].Key == e.Key
-		if wasThere {
+		before, existed := client.Entry{}, len(old) > 0 && old[0].Key == e.Key
+		if existed {
 			before, old = old[0], old[1:]
 		}
-		if !wasThere || before.ModifyIndex != e.ModifyIndex {
-			tell(p.change(before, e), e)
+		if !existed || before.ModifyIndex != e.ModifyIndex {
+			report(p.change(before, e), e)
 		}
 	}
 	for _, e := range old {
-		tell("deleted", client.Entry{Key: e.Key})
+		report("deleted", client.Entry{Key: e.Key})
 	}
 	p.known, p.started = now, true
 	return errs
@@ -448,14 +438,14 @@ func (p *keyPrinter) change(before, now client.Entry) string {
 // keyLine is a change in JSON. Scripts rely on its members' names.
 type keyLine struct {
 	Event string `json:"event"` // present, written, acquired, released or deleted
-	keyEntry
+	keyPair
 }
 
 func (p *keyPrinter) print(what string, e client.Entry) error {
 	if p.form == cli.JSON {
 		enc := json.NewEncoder(p.out)
 		enc.SetEscapeHTML(false)
-		return enc.Encode(keyLine{what, newKeyEntry(e)})
+		return enc.Encode(keyLine{what, newKeyPair(e)})
 	}
 	value := "-"
 	if what != "deleted" {

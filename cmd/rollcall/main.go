@@ -1,6 +1,12 @@
-// Command rollcall is the registry's one binary: the server, a local cluster for development, and
-// the operator's commands. It is the only place that wires the packages together; docs/cli.md shows
-// every command and docs/operations.md every setting.
+// Command rollcall is the registry's one binary: the server, a local cluster for development, and the operator's commands.
+// The commands are clients of a cluster; cmd/internal/node makes a server of the packages. docs/cli.md shows every command
+// and docs/operations.md every setting.
+//
+//	main.go, server.go, dev.go, config.go         the program, and the commands about servers of this machine
+//	status.go, peers.go, selfpreservation.go      the cluster
+//	instance.go, register.go, watch.go            instances: acts on one, registration, lists and changes
+//	kv.go, session.go, lock.go, child.go          keys, sessions, and commands that run while something is held
+//	connect.go, arguments.go, cells.go            what commands share: the client, arguments and flags, cells of tables
 package main
 
 import (
@@ -14,15 +20,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	err := newRootCommand().ExecuteContext(ctx)
-	last := newLogQueue(os.Stderr) // which may block, but not the end of the process
+	last := logging.NewQueue(os.Stderr) // which may block without keeping the process from ending
 	code := cli.ExitCode(last, "rollcall", err)
-	last.flush(logFlushLimit)
+	last.Flush(logging.FlushLimit)
 	os.Exit(code)
 }
 
@@ -75,7 +82,7 @@ func newVersionCommand() *cobra.Command {
 	return cmd
 }
 
-// build is what is known about the program.
+// build is the program's version and what built it.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
@@ -84,11 +91,11 @@ type build struct {
 
 func (b build) Table() [][]string { return [][]string{{"rollcall", b.Version, b.Go, b.Platform}} }
 
-// newBenchCommand says where the benchmarks are, which were commands of this program.
+// newBenchCommand names the program of the benchmarks, which were commands of this one.
 func newBenchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "bench",
-		Short:              "Says where the benchmarks are: rollcall-bench",
+		Short:              "Name the program of the benchmarks: rollcall-bench",
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {

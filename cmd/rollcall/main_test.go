@@ -4,8 +4,6 @@ import (
 	"os"
 	"slices"
 	"testing"
-
-	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // TestMain lets the tests' own program be what dev and lock start: a node; or dev itself.
@@ -14,28 +12,4 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	os.Exit(m.Run())
-}
-
-func TestAnIdleNodeGivesMemoryBack(t *testing.T) {
-	held, cycles, freed := uint64(500<<20), uint64(1), 0
-	now := func() (uint64, uint64) { return held, cycles }
-	free := func() { freed, held, cycles = freed+1, 200<<20, cycles+1 }
-	var m idleMemory
-	for _, step := range []struct {
-		name string
-		held uint64
-		busy uint64
-		want int
-	}{
-		{"it was collected lately", 500 << 20, 1, 0},
-		{"idle with much", 500 << 20, 0, 1},
-		{"idle with as much as before", 200 << 20, 0, 1},
-		{"idle with little more", 260 << 20, 0, 1},
-		{"busy with much", 900 << 20, 3, 1},
-		{"idle again", 900 << 20, 0, 2},
-	} {
-		held, cycles = step.held, cycles+step.busy
-		m.look(now, free)
-		expect.That(t, freed == step.want, "%s: gave memory back %d times so far, want %d", step.name, freed, step.want)
-	}
 }

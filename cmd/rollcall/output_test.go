@@ -63,7 +63,7 @@ func samplePreservation() preservation {
 	}}
 }
 
-func TestTables(t *testing.T) {
+func TestCommandsPrintTables(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		value cli.Tabler
@@ -135,7 +135,7 @@ ORDERS  orders-1  UP      h     10.0.0.1  1970-01-01T00:00:01Z  1970-01-01T00:00
 	}
 }
 
-func TestJSON(t *testing.T) {
+func TestCommandsPrintJSON(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		value cli.Tabler

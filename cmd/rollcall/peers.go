@@ -12,10 +12,10 @@ import (
 )
 
 func newPeersCommand() *cobra.Command {
-	cmd := newPeersStatusCommand("peers", "Say how replication to other servers is, compare with one, or act on it")
+	cmd := newPeersStatusCommand("peers", "Show the replication to other servers, compare with one, or act on it")
 	cmd.Example = "  rollcall peers\n  rollcall peers -o json"
 	cmd.AddCommand(
-		newPeersStatusCommand("status", "Say how replication to other servers is"),
+		newPeersStatusCommand("status", "Show the replication to other servers"),
 		newPeersDiffCommand(),
 		newPeersRepairCommand(),
 		newPeersPauseCommand(),
@@ -49,7 +49,7 @@ func newPeersStatusCommand(use, short string) *cobra.Command {
 func newPeersDiffCommand() *cobra.Command {
 	return newPeersCompareCommand(&cobra.Command{
 		Use:     "diff NAME",
-		Short:   "Say what a peer has otherwise than it should, and change nothing",
+		Short:   "Show the instances that a peer has otherwise than it should",
 		Example: "  rollcall peers diff dc2",
 	}, (*client.Client).PeerDiff)
 }
@@ -57,10 +57,10 @@ func newPeersDiffCommand() *cobra.Command {
 func newPeersRepairCommand() *cobra.Command {
 	return newPeersCompareCommand(&cobra.Command{
 		Use:   "repair NAME",
-		Short: "Send a peer what it lacks now",
-		Long: "Compares with a peer and sends it what it lacks or has older, and the removal of what it should not\n" +
-			"have. A Eureka server, which cannot be compared with, is sent everything. Servers repair by\n" +
-			"themselves; this command does it at once.",
+		Short: "Send a peer at once what it lacks",
+		Long: "Compares with a peer, and sends it the instances that it lacks or has older and the removals of those\n" +
+			"that it should not have. A Eureka server cannot be compared with, and is sent everything. Servers\n" +
+			"repair by themselves; this command does it at once.",
 		Example: "  rollcall peers repair dc2",
 	}, (*client.Client).RepairPeer)
 }
@@ -81,8 +81,8 @@ func newPeersPauseCommand() *cobra.Command {
 	return newPeersActCommand(&cobra.Command{
 		Use:   "pause NAME",
 		Short: "Send nothing to a peer until it is resumed",
-		Long: "Stops the sending to a peer, on the node that does it. Nothing is lost: changes made meanwhile are\n" +
-			"sent after `rollcall peers resume`. Changes from the peer are still accepted.",
+		Long: "Stops sending to a peer. Nothing is lost: changes made meanwhile are sent after\n" +
+			"`rollcall peers resume`. Changes from the peer are still accepted.",
 		Example: `  rollcall peers pause dc2 --reason "its registry is being rebuilt"`,
 	}, "paused", (*client.Client).PausePeer)
 }
@@ -98,15 +98,15 @@ func newPeersResumeCommand() *cobra.Command {
 func newPeersForgetCommand() *cobra.Command {
 	return newPeersActCommand(&cobra.Command{
 		Use:   "forget SENDER",
-		Short: "Forget what is known of a sender's clock, so that it is heard again",
+		Short: "Forget a sender's clock, so that its messages are accepted again",
 		Long: "Forgets the clock of a server that sends to this one, as `rollcall peers` lists it. Its next message\n" +
-			"counts as its first: no message of it is late or ahead of time any more. In mode cp the whole cluster\n" +
-			"forgets it, in mode ap the node that is asked. It changes nothing of what was registered.",
+			"counts as its first: none is late or ahead of time any more. In mode cp the whole cluster forgets the\n" +
+			"clock, in mode ap the node at --addr. No registration changes.",
 		Example: "  rollcall peers forget n2.902c570f70f5",
 	}, "forgotten", (*client.Client).ForgetSender)
 }
 
-// newPeersActCommand completes a command that acts on a peer; did is what it has done then.
+// newPeersActCommand completes a command that acts on a peer; did is the word for it afterwards.
 func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client, context.Context, string, registry.Act) error) *cobra.Command {
 	var c connection
 	var o operator
@@ -116,15 +116,15 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 	})
 }
 
-// peerTables is the state of replication as up to four tables: what is sent, what comes and from whom, what was
-// repaired.
+// peerTables is the state of replication as up to four tables: the peers, the servers that send, their clocks, and the
+// repairs.
 type peerTables struct{ client.Peers }
 
 func (p peerTables) Table() [][]string {
 	rows := [][]string{{"NAME", "KIND", "STATE", "LAG(CHANGES)", "LAG(TIME)", "LAST SUCCESS", "REASON"}}
 	for _, peer := range p.Peers.Peers {
 		rows = append(rows, []string{
-			peer.Name, peer.Kind, peer.State, strconv.FormatUint(peer.LagChanges, 10), lasting(peer.LagMS), clockTime(peer.LastSuccess), peer.Reason,
+			peer.Name, peer.Kind, peer.State, strconv.FormatUint(peer.LagChanges, 10), duration(peer.LagMS), clockTime(peer.LastSuccess), peer.Reason,
 		})
 	}
 	rows = append(rows, p.incoming()...)
@@ -140,14 +140,14 @@ func (p peerTables) incoming() [][]string {
 		if in == nil {
 			continue
 		}
-		heard, link := "never", "up"
+		lastHeard, link := "never", "up"
 		if in.HeardMS != nil {
-			heard = lasting(*in.HeardMS) + " ago"
+			lastHeard = duration(*in.HeardMS) + " ago"
 		}
 		if in.Cut {
 			link = "cut"
 		}
-		rows = append(rows, []string{peer.Name, strconv.Itoa(in.Instances), heard, link, in.OnCut, strconv.Itoa(in.Kept)})
+		rows = append(rows, []string{peer.Name, strconv.Itoa(in.Instances), lastHeard, link, in.OnCut, strconv.Itoa(in.Kept)})
 	}
 	return unlessEmpty(rows)
 }
@@ -157,7 +157,7 @@ func (p peerTables) senders() [][]string {
 	rows := [][]string{{}, {"SENDER", "DATACENTER", "HEARD", "LATE BY", "LATE", "REFUSED"}}
 	for _, s := range p.Senders {
 		rows = append(rows, []string{
-			s.Sender, s.Datacenter, lasting(s.HeardMS) + " ago", lasting(s.LateMS), strconv.FormatUint(s.Late, 10), strconv.FormatUint(s.Refused, 10),
+			s.Sender, s.Datacenter, duration(s.HeardMS) + " ago", duration(s.LateMS), strconv.FormatUint(s.Late, 10), strconv.FormatUint(s.Refused, 10),
 		})
 	}
 	return unlessEmpty(rows)
@@ -172,14 +172,6 @@ func (p peerTables) repairs() [][]string {
 		}
 	}
 	return unlessEmpty(rows)
-}
-
-// unlessEmpty leaves out a further table that has only a head.
-func unlessEmpty(rows [][]string) [][]string {
-	if len(rows) == 2 {
-		return nil
-	}
-	return rows
 }
 
 // peerDiff is a comparison as two tables: the numbers, and the instances.
@@ -197,7 +189,7 @@ func (d peerDiff) Table() [][]string {
 	return append(rows, unlessEmpty(items)...)
 }
 
-// actedOnPeer says what was done.
+// actedOnPeer is what was done to a peer.
 type actedOnPeer struct {
 	Done string `json:"done"`
 	Peer string `json:"peer"`

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestCommandsAboutPeersSendWhatTheyAreAskedTo(t *testing.T) {
+func TestPeersCommandsSendTheirRequests(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		args   []string
@@ -38,7 +38,7 @@ func TestCommandsAboutPeersSendWhatTheyAreAskedTo(t *testing.T) {
 	}
 }
 
-func TestCommandsAboutPeersThatFailSayWhy(t *testing.T) {
+func TestPeersCommandsSayWhyTheyFail(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		args   []string
@@ -64,7 +64,7 @@ func TestCommandsAboutPeersThatFailSayWhy(t *testing.T) {
 	}
 }
 
-func TestPeersAreShownWithWhatComesAndWhatWasRepaired(t *testing.T) {
+func TestPeersShowsSendersAndRepairs(t *testing.T) {
 	heard := int64(41000)
 	found := peerTables{client.Peers{Peers: []client.Peer{
 		{Name: "127.0.0.1:8762", Kind: "node", State: "ok", LastSuccess: 1000},

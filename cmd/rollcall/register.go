@@ -58,11 +58,11 @@ func newRegisterCommand() *cobra.Command {
 	return cmd
 }
 
-// farewell bounds the cancel at the end of --heartbeat, all servers together.
-const farewell = 10 * time.Second
+// cancelLimit bounds the cancel at the end of --heartbeat, all servers together.
+const cancelLimit = 10 * time.Second
 
-// keepAlive keeps the instance registered until ctx ends, which cancels it. A first registration that
-// the cluster refuses as malformed or forbidden ends it at once.
+// keepAlive keeps the instance registered until ctx ends, and cancels it then. It returns at once if the cluster refuses
+// the first registration as malformed or forbidden.
 func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instance, out io.Writer) error {
 	r, err := cl.StartRegistration(client.RegistrationConfig{Instance: instance})
 	if err != nil {
@@ -73,7 +73,7 @@ func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instan
 		fmt.Fprintf(out, "registered %s\n", instance.Key())
 		<-ctx.Done()
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 	defer cancel()
 	if err := errors.Join(registered, r.Deregister(bounded)); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (o *registerOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.heartbeat, "heartbeat", false, "keep the instance alive until Ctrl-C, then cancel it")
 }
 
-// instance is what the options say, completed by what this machine is called.
+// instance is the instance of the options, completed by the names of this machine.
 func (o *registerOptions) instance(app string) (*registry.Instance, error) {
 	status, err := parseStatus("--status", o.status)
 	lease, err2 := seconds("--lease", o.lease)
@@ -130,15 +130,7 @@ func (o *registerOptions) instance(app string) (*registry.Instance, error) {
 	return i, nil
 }
 
-func parseStatus(name, word string) (registry.Status, error) {
-	status, ok := registry.ParseStatus(word)
-	if !ok {
-		return 0, fmt.Errorf("%s: %q is not UP, DOWN, STARTING, OUT_OF_SERVICE or UNKNOWN", name, word)
-	}
-	return status, nil
-}
-
-// seconds: the protocol knows whole seconds only.
+// seconds refuses fractions of a second, which the protocol does not know.
 func seconds(name string, d time.Duration) (int32, error) {
 	if d < time.Second || d%time.Second != 0 || d/time.Second > math.MaxInt32 {
 		return 0, fmt.Errorf("%s: %v is not a whole number of seconds", name, d)

@@ -3,22 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/cli"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd"
-	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/replication"
-	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -71,9 +63,9 @@ func newMembersRemoveCommand() *cobra.Command {
 	var c connection
 	return c.command(&cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take a node out of the cluster for good",
-		Long: "Takes a node out of the cluster for good. Its data directory is of no use any more; its name is\n" +
-			"free for a node with an empty one. A node that still runs stops by itself.",
+		Short: "Remove a node from the cluster for good",
+		Long: "Removes a node from the cluster for good. Its data directory is of no use any more. Its name is free for\n" +
+			"a node with an empty one. If the node still runs, it stops by itself.",
 		Example: "  rollcall members remove node3",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		return removed{args[0]}, cl.RemoveMember(ctx, args[0])
@@ -86,31 +78,23 @@ type memberList []client.NodeStatus
 func (l memberList) Table() [][]string {
 	rows := [][]string{{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED"}}
 	for _, n := range l {
-		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, applied(n)})
+		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, unlessZero(n.Applied)})
 	}
 	return rows
 }
 
-// removed names the node that was taken out.
+// removed is a node that was removed.
 type removed struct {
 	Node string `json:"removed"`
 }
 
 func (r removed) Table() [][]string { return [][]string{{"removed", r.Node}} }
 
-// applied is how far a node is; "" if that is not known.
-func applied(n client.NodeStatus) string {
-	if n.Applied == 0 {
-		return ""
-	}
-	return strconv.FormatUint(n.Applied, 10)
-}
-
 func newEventsCommand() *cobra.Command {
 	var c connection
 	return c.command(&cobra.Command{
 		Use:     "events",
-		Short:   "Show the latest registrations and cancels (evictions are among them), newest first",
+		Short:   "Show the latest registrations and cancels, evictions among them, newest first",
 		Example: "  rollcall events",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		events, err := cl.Events(ctx)
@@ -118,7 +102,7 @@ func newEventsCommand() *cobra.Command {
 	})
 }
 
-// recentEvents is both queues as one table.
+// recentEvents is registrations and cancels as one table.
 type recentEvents struct{ client.Events }
 
 func (e recentEvents) Table() [][]string {
@@ -139,112 +123,4 @@ func (e recentEvents) Table() [][]string {
 		rows = append(rows, []string{time.UnixMilli(ev.At).UTC().Format(time.RFC3339), ev.what, ev.App, ev.ID})
 	}
 	return rows
-}
-
-// cluster shows the store's nodes to package httpd.
-type cluster struct{ store *consensus.Raft }
-
-// Status implements httpd.Cluster.
-func (c cluster) Status(ctx context.Context) api.Status {
-	s := c.store.Status(ctx)
-	status := api.Status{Mode: modeCP, ClusterID: s.ClusterID, Leader: s.Leader, Term: s.Term}
-	for _, n := range s.Nodes {
-		status.Nodes = append(status.Nodes, nodeStatus(s.ClusterID, n))
-	}
-	for _, f := range s.Foreign {
-		status.Foreign = append(status.Foreign, api.ForeignNode(f))
-	}
-	return status
-}
-
-func nodeStatus(epoch string, n consensus.NodeStatus) api.NodeStatus {
-	shown := api.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied}
-	if n.Reachable {
-		shown.Index = formatIndex(epoch, n.Index)
-	}
-	return shown
-}
-
-// formatIndex is the form of an index on the wire.
-func formatIndex(epoch string, index registry.Index) string {
-	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
-}
-
-// members lets package httpd change the store's nodes.
-type members struct {
-	store interface {
-		RemoveMember(ctx context.Context, name string) error
-	}
-}
-
-// Remove implements httpd.Members.
-func (m members) Remove(ctx context.Context, name string) error {
-	err := m.store.RemoveMember(ctx, name)
-	switch {
-	case errors.Is(err, consensus.ErrUnknownMember):
-		return inTermsOf{err, httpd.ErrUnknownMember}
-	case errors.Is(err, consensus.ErrMembership):
-		return inTermsOf{err, httpd.ErrMembership}
-	}
-	return err
-}
-
-// inTermsOf is an error that another package knows as a sentinel of its own.
-type inTermsOf struct {
-	error
-	sentinel error
-}
-
-// Is makes errors.Is find the sentinel.
-func (e inTermsOf) Is(target error) bool { return target == e.sentinel }
-
-// Unwrap returns the error in the words of who made it.
-func (e inTermsOf) Unwrap() error { return e.error }
-
-// drainingService is a registry that is not ready any more once the node shuts down, so that load
-// balancers leave before the port closes.
-type drainingService struct {
-	registry.Service
-	draining *atomic.Bool
-}
-
-// Health implements registry.Service.
-func (s drainingService) Health() registry.Health {
-	h := s.Service.Health()
-	h.Ready = h.Ready && !s.draining.Load()
-	return h
-}
-
-// nodes shows the nodes of a datacenter without consensus to package httpd: each knows the others as
-// peers.
-type nodes struct {
-	name, http, datacenter string
-	replicator             *replication.Replicator
-	service                registry.Service
-}
-
-// Status implements httpd.Cluster.
-func (n nodes) Status(ctx context.Context) api.Status {
-	status := api.Status{Mode: modeAP, ClusterID: n.datacenter}
-	own := api.NodeStatus{ID: n.name, HTTP: n.http, Role: "serving"}
-	if v, err := n.service.View(ctx, registry.Stale); err == nil {
-		own.Index, own.Applied = formatIndex(v.Epoch(), v.Index()), uint64(v.Index())
-	}
-	status.Nodes = append(status.Nodes, own)
-	for _, p := range n.replicator.Status() {
-		if p.Kind == "node" {
-			status.Nodes = append(status.Nodes, peerNode(p))
-		}
-	}
-	slices.SortFunc(status.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.HTTP, b.HTTP) })
-	return status
-}
-
-// peerNode is another node as this one knows it: by its address, and by whether it could be reached.
-func peerNode(p api.Peer) api.NodeStatus {
-	n := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
-	if p.State == replication.StateFailing {
-		n.Role = "unreachable"
-	}
-	return n
 }

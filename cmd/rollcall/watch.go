@@ -25,8 +25,8 @@ func newWatchCommand() *cobra.Command {
 		Use:   "watch [APP]",
 		Short: "Print every change as it happens, of one application or of all, until Ctrl-C",
 		Long: "Prints a line for every change, until Ctrl-C: the time, the kind of change, the instance, its\n" +
-			"status and why. It fails over between the servers and goes on where it was. If changes may have\n" +
-			"been missed, standard error says so.",
+			"status and the reason. It fails over between the servers and goes on where it was. If changes may\n" +
+			"have been missed, standard error says so.",
 		Example: "  rollcall watch\n" +
 			"  rollcall watch ORDERS -o json\n" +
 			"  rollcall watch --index a1f79bff3c19188a-42",
@@ -132,14 +132,6 @@ func newLsCommand() *cobra.Command {
 	return cmd
 }
 
-// appOf is the application that the arguments name; "": all.
-func appOf(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
-}
-
 // instanceList is instances in the form of ls, an empty list rather than null. Scripts rely on the
 // names of its JSON members.
 type instanceList []client.Instance
@@ -158,12 +150,12 @@ func (l instanceList) Table() [][]string {
 	return rows
 }
 
-// owner is the datacenter of an instance, "" for the cluster's own, and how long its link is cut.
+// owner is the datacenter of an instance, "" for the cluster's own, and for how long its link has been cut.
 func owner(i client.Instance) string {
 	if i.UnheardMS == 0 {
 		return i.Datacenter
 	}
-	return i.Datacenter + " (unheard for " + lasting(i.UnheardMS) + ")"
+	return i.Datacenter + " (unheard for " + duration(i.UnheardMS) + ")"
 }
 
 func ports(i client.Instance) string {

@@ -96,7 +96,7 @@ func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
 		"exit %d, printed\n%s\nwant a start and\n%s", code, stdout, want)
 }
 
-func TestAWatchEndsWhenNobodyReads(t *testing.T) {
+func TestWatchEndsWhenItsOutputFails(t *testing.T) {
 	broken := errors.New("broken pipe")
 	p := watchPrinter{out: failing{broken}, errs: io.Discard, now: time.Now}
 	for _, form := range []cli.Output{cli.Table, cli.JSON} {
@@ -109,22 +109,3 @@ func TestAWatchEndsWhenNobodyReads(t *testing.T) {
 type failing struct{ error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.error }
-
-func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
-	var requests []string
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests = append(requests, r.Method+" "+r.URL.RequestURI())
-		io.WriteString(w, `{"index":"e-7","nodes":[{"id":"n1","index":"e-7"}]}`)
-	}))
-	defer s.Close()
-	stdout, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--author=me", "--addr", s.URL)
-	expect.That(t, code == cli.ExitOK && stdout == "drained  ORDERS/orders-1  OUT_OF_SERVICE\n", "exit %d, printed %q and %q", code, stdout, stderr)
-	want := []string{"PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=me&value=OUT_OF_SERVICE", "GET /v1/rollcall/status"}
-	expect.That(t, strings.Join(requests, "\n") == strings.Join(want, "\n"), "sent %q, want %q", requests, want)
-}
-
-func TestDrainNamesTheNodeThatIsMissing(t *testing.T) {
-	s := newFakeServer(t, 200, `{"index":"e-7","nodes":[{"id":"n1","index":"e-7"},{"id":"n2","cluster":"10.0.0.2:7761","role":"unreachable"}]}`)
-	_, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--timeout=2s", "--addr", s.URL)
-	expect.That(t, code == cli.ExitError && strings.Contains(stderr, "n2 (10.0.0.2:7761) is unreachable"), "exit %d, said %q", code, stderr)
-}

@@ -1,0 +1,116 @@
+// Package capacity keeps a node from taking more than it has room for: it refuses what its clients want to add
+// while the disk is nearly full, or beyond the limits of what is kept. Renewals, cancels, deletes and releases
+// go on, and so do reads. It does not look at requests, whose limits package httpd holds.
+//
+// disk.go measures the disk, quota.go holds the limits, limit.go wraps the services.
+package capacity
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Disk measures how much the disk of the data directory has left. With less than Least the node refuses what its
+// clients want to add, before it must stop. In mode cp all nodes also go by the leader's disk, which every write
+// reaches.
+type Disk struct {
+	Dir       string
+	Least     int64                           // bytes; 0: any will do
+	Free      func(dir string) (int64, error) // of a directory's disk; nil: asks the system
+	LeaderLow func(context.Context) bool      // says that another node leads and its disk is nearly full; nil in mode ap
+	Log       *slog.Logger
+
+	free      atomic.Int64 // bytes, by the last measurement that succeeded
+	low       atomic.Bool  // free is below Least
+	leaderLow atomic.Bool  // what LeaderLow said last
+
+	mu      sync.Mutex // held while measuring
+	failing bool       // the last measurement failed, and that was logged
+}
+
+// interval is the time between two measurements.
+const interval = time.Second
+
+// Low says whether this node's disk is nearly full.
+func (d *Disk) Low() bool { return d.low.Load() }
+
+// Run measures until ctx ends.
+func (d *Disk) Run(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			d.Measure()
+			if d.LeaderLow != nil {
+				d.leaderLow.Store(d.LeaderLow(ctx))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Measure asks how much is left, and logs it when additions are refused or accepted from now on.
+func (d *Disk) Measure() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ask := d.Free
+	if ask == nil {
+		ask = freeBytes
+	}
+	free, err := ask(d.Dir)
+	if err != nil {
+		if !d.failing {
+			d.Log.Warn("cannot tell how much room the disk has left", "err", err)
+		}
+		d.failing = true
+		return
+	}
+	d.failing = false
+	d.free.Store(free)
+	low := free < d.Least
+	if d.low.Swap(low) == low {
+		return
+	}
+	if low {
+		d.Log.Warn("the disk is nearly full: additions of clients are refused", "free", free, "data.min-free", d.Least)
+		return
+	}
+	d.Log.Info("the disk has room again", "free", free)
+}
+
+// check refuses an operation that adds something while this node's or the leader's disk is nearly full.
+func (d *Disk) check(adds bool) error {
+	switch {
+	case !adds || !d.low.Load() && !d.leaderLow.Load():
+		return nil
+	case !d.low.Load():
+		return fmt.Errorf("%w: the disk of the leader has less left than its data.min-free wants; what is there can be read, renewed and removed", registry.ErrFull)
+	}
+	return fmt.Errorf("%w: the disk of this node has %d bytes left, and data.min-free wants %d; what is there can be read, renewed and removed", registry.ErrFull, d.free.Load(), d.Least)
+}
+
+// Metrics are the room that is left, and whether additions are refused.
+func (d *Disk) Metrics() []prometheus.Collector {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "rollcall", Subsystem: "data", Name: name, Help: help}, value)
+	}
+	return []prometheus.Collector{
+		gauge("free_bytes", "Room that the disk of the data directory has left.", func() float64 { return float64(d.free.Load()) }),
+		gauge("full", "1 while that is less than data.min-free, and additions are refused.", func() float64 {
+			if d.low.Load() {
+				return 1
+			}
+			return 0
+		}),
+	}
+}

@@ -1,0 +1,77 @@
+package capacity
+
+import (
+	"context"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// Limit returns a node's services with additions refused while the disk is nearly full or a limit is reached.
+// coordination is nil if the node has none, and then so is the one that is returned.
+func Limit(disk *Disk, limits *Quota, service registry.Service, coordination httpd.Coordination) (registry.Service, httpd.Coordination) {
+	q := quota{limits, service, coordination}
+	if coordination != nil {
+		coordination = limitedCoordination{coordination, disk, q}
+	}
+	return limitedService{service, disk, q}, coordination
+}
+
+// limitedService is a registry that accepts no additions while the disk is nearly full, and no nodes of the catalog
+// beyond their limits.
+type limitedService struct {
+	registry.Service
+	disk  *Disk
+	quota quota
+}
+
+// Apply implements registry.Service.
+func (s limitedService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	for _, op := range ops {
+		adds := addsToRegistry(origin, op)
+		if err := s.disk.check(adds); err != nil {
+			return nil, err
+		}
+		if !adds {
+			continue
+		}
+		if err := s.quota.checkCatalog(ctx, op); err != nil {
+			return nil, err
+		}
+	}
+	return s.Service.Apply(ctx, origin, ops...)
+}
+
+// addsToRegistry says whether a client wants to add something. A server's registrations do not count: they share a
+// batch with renewals and cancels, which would be refused with them.
+func addsToRegistry(origin registry.Origin, op registry.Op) bool {
+	if origin.Replicated() {
+		return false
+	}
+	switch op.(type) {
+	case registry.Register, registry.UpdateMetadata, registry.RegisterCatalog:
+		return true
+	}
+	return false
+}
+
+// limitedCoordination is the same for sessions, keys and locks.
+type limitedCoordination struct {
+	httpd.Coordination
+	disk  *Disk
+	quota quota
+}
+
+// Apply implements kv.Service.
+func (s limitedCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
+	for _, op := range ops {
+		if err := s.disk.check(addsKeys(op)); err != nil {
+			return nil, err
+		}
+		if err := s.quota.checkCoordination(ctx, op); err != nil {
+			return nil, err
+		}
+	}
+	return s.Coordination.Apply(ctx, ops...)
+}

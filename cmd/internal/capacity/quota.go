@@ -1,0 +1,113 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// Quota bounds what is kept beside instances.
+type Quota struct {
+	StateBytes int64 `key:"limits.state-bytes" default:"1073741824" min:"1" help:"most bytes, about, that keys, sessions, locks with their queues, records of deleted keys, remembered results and nodes of the catalog may take; above it what adds gets 507, and all else goes on"`
+	Sessions   int   `key:"limits.sessions" default:"100000" min:"1" help:"mode cp: most sessions; a new one above it gets 507"`
+	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; a new one above it gets 507"`
+}
+
+// quota holds a node to the limits. It reads this node's copy of the state: operations that are under way meanwhile may
+// go beyond them.
+type quota struct {
+	limits       *Quota
+	service      registry.Service
+	coordination httpd.Coordination // nil: there is none
+}
+
+// checkBytes refuses an operation that adds when keys, sessions, locks and nodes take too many bytes already.
+func (q quota) checkBytes(ctx context.Context) error {
+	catalog, err := q.service.View(ctx, registry.Stale)
+	if err != nil {
+		return err
+	}
+	bytes := int64(catalog.CatalogBytes())
+	if q.coordination != nil {
+		keys, err := q.coordination.View(ctx, registry.Stale)
+		if err != nil {
+			return err
+		}
+		bytes += int64(keys.Bytes())
+	}
+	if bytes < q.limits.StateBytes {
+		return nil
+	}
+	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered results take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, q.limits.StateBytes)
+}
+
+// checkCatalog refuses a registration that would add a node beyond their limit, or make one larger beyond the limit of
+// bytes.
+func (q quota) checkCatalog(ctx context.Context, op registry.Op) error {
+	catalog, ok := op.(registry.RegisterCatalog)
+	if !ok {
+		return nil
+	}
+	v, err := q.service.View(ctx, registry.Stale)
+	if err != nil {
+		return err
+	}
+	if catalog.Node != nil && v.NodeCount() >= q.limits.Nodes {
+		if _, exists := v.Node(catalog.Node.Name); !exists {
+			return fmt.Errorf("%w: the catalog has %d nodes, and limits.nodes is %d; those that are there can be registered again and removed", registry.ErrFull, v.NodeCount(), q.limits.Nodes)
+		}
+	}
+	if v.CatalogGrowth(catalog) <= 0 {
+		return nil
+	}
+	return q.checkBytes(ctx)
+}
+
+// checkCoordination refuses an operation that adds beyond the limit of bytes or of sessions.
+func (q quota) checkCoordination(ctx context.Context, op kv.Op) error {
+	v, err := q.coordination.View(ctx, registry.Stale)
+	if err != nil || !growsCoordination(v, op) {
+		return err
+	}
+	if err := q.checkBytes(ctx); err != nil {
+		return err
+	}
+	if once, ok := op.(kv.Once); ok {
+		op = once.Op
+	}
+	if _, ok := op.(kv.CreateSession); ok && v.SessionCount() >= q.limits.Sessions {
+		return fmt.Errorf("%w: there are %d sessions, and limits.sessions is %d; those that are there can be renewed and destroyed", registry.ErrFull, v.SessionCount(), q.limits.Sessions)
+	}
+	return nil
+}
+
+// growsCoordination says whether an operation may add to what is kept. A session that acquires again what it holds or
+// waits for adds nothing.
+func growsCoordination(v *kv.View, op kv.Op) bool {
+	if acquire, ok := op.(kv.AcquirePermit); ok {
+		return !v.Stands(acquire.Kind, acquire.Name, acquire.Session)
+	}
+	return addsKeys(op)
+}
+
+// addsKeys says whether an operation creates a session, or writes or acquires a key.
+func addsKeys(op kv.Op) bool {
+	switch op := op.(type) {
+	case kv.Once:
+		return addsKeys(op.Op)
+	case kv.CreateSession:
+		return true
+	case kv.KeyOp:
+		return op.Verb == kv.Set || op.Verb == kv.CAS || op.Verb == kv.Acquire
+	case kv.Txn:
+		for _, each := range op.Ops {
+			if addsKeys(each) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+// Package config is the configuration of a server: its settings, how they are read from flags, environment and file, how
+// they are validated, and how they are shown. It opens nothing but files that settings name, and starts nothing.
+//
+//	config.go    every setting that is not of another package; the node's name
+//	load.go      flags, environment, file and defaults, merged
+//	file.go      the YAML file
+//	validate.go  mistakes, each with the key to change; what is allowed and warned of
+//	peers.go     settings of replication, and the peers that they name
+//	tls.go       files of certificates, keys and authorities
+//	show.go      the settings as YAML, each with its source
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
+	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// Config is everything that can be set for a server. The tags of a setting are its key in the file, from which the flag
+// and the environment variable follow, its default, its bounds and its help (see package setting). The reference table of
+// docs/operations.md is made of them.
+type Config struct {
+	Mode       string `key:"mode" default:"cp" words:"cp ap" help:"how operations are ordered: cp (by Raft, in a cluster) or ap (by each node for itself, as Eureka does)"`
+	Datacenter string `key:"datacenter" default:"dc1" help:"name of the datacenter that this node belongs to; unique among those that replicate to each other"`
+	NodeName   string `key:"node.name" help:"the node's name, unique in its cluster and bound to its data directory; empty: the host name"`
+
+	HTTP         HTTPConfig
+	HTTPD        httpd.Config
+	ClusterPlain bool `key:"cluster.plain" help:"allow cluster.addr to be reached from other machines without TLS: every machine that reaches it can take part in the consensus"`
+	Store        store.Config
+	MinFree      int64 `key:"data.min-free" default:"67108864" min:"0" help:"bytes that the disk of data.dir must have left; with less, the node (in mode cp all nodes, if it leads) answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
+	Quota        capacity.Quota
+	Checks       ChecksConfig
+	Replication  ReplicationConfig
+
+	// EurekaCompat brings upstream's behaviour back, for comparison.
+	EurekaCompat bool `key:"eureka-compat.all" help:"turn on eureka-compat.doubled-lease, .eviction-timer, .expectation and .read-only-cache: leases end, and are kept, as a stock Eureka server does it"`
+
+	PProfAddr string `key:"pprof.addr" help:"loopback address that serves /debug/pprof/; empty: none"`
+	LogLevel  string `key:"log.level" default:"info" words:"debug info warn error" help:"what is logged, to standard error"`
+	LogFormat string `key:"log.format" default:"text" words:"text json" help:"how it is written"`
+	GCPercent int    `key:"gc.percent" default:"200" min:"0" help:"heap growth in percent between collections; 0: leave it to GOGC"`
+}
+
+// HTTPConfig is the listener for clients.
+type HTTPConfig struct {
+	Addr      string   `key:"http.addr" default:"127.0.0.1:8761" help:"address that serves the HTTP API"`
+	Advertise string   `key:"http.advertise" help:"address at which clients reach the HTTP API, shown by status; empty: http.addr"`
+	Hosts     []string `key:"http.hosts" help:"names under which a listener on loopback is served, beside localhost, addresses and that of http.advertise; requests for another one get 421"`
+	TLS       HTTPTLSConfig
+	Plain     bool `key:"http.plain" help:"allow http.addr to be reached from other machines without TLS, which a mesh or a proxy may add: its traffic can be read and changed on its way"`
+	// HeartbeatTakeover is explained in docs/adr/0007.
+	HeartbeatTakeover bool `key:"http.heartbeat-takeover" default:"true" help:"read connections that carry heartbeats, without TLS, without net/http: the same responses for less CPU"`
+}
+
+// HTTPTLSConfig names the files of the HTTP listener's TLS.
+type HTTPTLSConfig struct {
+	Cert     string `key:"http.tls.cert" help:"PEM file with the server's certificate chain; read again when it changes"`
+	Key      string `key:"http.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
+	ClientCA string `key:"http.tls.client-ca" help:"PEM file with the authorities of client certificates; if given, clients must present one"`
+}
+
+// ChecksConfig is for the checks of services that are registered through Consul's API.
+type ChecksConfig struct {
+	Probes bool `key:"checks.probes" default:"true" help:"mode cp: the leader runs HTTP and TCP checks; false: they stay as clients set them"`
+	Rules  probe.Rules
+}
+
+// Default returns the settings' defaults.
+func Default() *Config {
+	c := setting.Default[Config]()
+	return &c
+}
+
+// Settings lists the settings, sorted by key.
+func (c *Config) Settings() []setting.Setting {
+	all := setting.Of(c)
+	slices.SortFunc(all, func(a, b setting.Setting) int { return cmp.Compare(a.Key, b.Key) })
+	return all
+}
+
+// The modes.
+const (
+	CP = "cp"
+	AP = "ap"
+)
+
+// Modes are all modes.
+var Modes = []string{CP, AP}
+
+// nodeName is the form of a name, which is a part of test.dial's flag form and of a server id (package store has the same
+// rule, for its directories).
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+
+// Name is the node's name, by default the first label of the host's.
+func (c *Config) Name() (string, error) {
+	if c.NodeName != "" {
+		return c.NodeName, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("node.name: not given, and the host name is unknown: %w", err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	if !nodeName.MatchString(host) {
+		return "", fmt.Errorf("node.name: not given, and the host name %q cannot serve as one", host)
+	}
+	return host, nil
+}
+
+// Served lists the names under which the HTTP listener is addressed, beside localhost and addresses. All of them are
+// known for a listener on loopback only; nil: they are not known.
+func (c *HTTPConfig) Served() []string {
+	if !loopback(c.Addr) {
+		return nil
+	}
+	return append([]string{c.Advertise}, c.Hosts...)
+}

@@ -1,0 +1,161 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-20419f34/rollcall/internal/setting"
+)
+
+func readConfigFile(in Inputs) (fileValues, error) {
+	path, err := in.flags.GetString(configFlag)
+	if err != nil || path == "" {
+		return nil, err
+	}
+	data, err := in.read(path)
+	if err != nil {
+		return nil, fmt.Errorf("flag --%s: %w", configFlag, err)
+	}
+	return parseConfigFile(path, data)
+}
+
+// fileValue is one key of the file, in the form that Setting.Set parses, and where it stands.
+type fileValue struct {
+	text string
+	file string
+	line int
+}
+
+func (v fileValue) place(name string) string { return fmt.Sprintf("%s:%d: %s", v.file, v.line, name) }
+
+type fileValues map[string]fileValue
+
+// parseConfigFile reads the YAML of a configuration file. Its error joins every key that is unknown,
+// given twice or of the wrong shape, each with its line.
+func parseConfigFile(path string, data []byte) (fileValues, error) {
+	root, err := singleDocument(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if root == nil {
+		return nil, nil
+	}
+	p := fileParser{file: path, kinds: make(map[string]string), values: make(fileValues)}
+	for _, s := range setting.Of(new(Config)) {
+		p.kinds[s.Key] = s.Kind()
+	}
+	p.section("", root)
+	return p.values, errors.Join(p.errs...)
+}
+
+// singleDocument returns the root of the only document; nil if there is none.
+func singleDocument(data []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one YAML document; give one")
+	}
+	return doc.Content[0], nil
+}
+
+type fileParser struct {
+	file   string
+	kinds  map[string]string // of every known key
+	values fileValues
+	errs   []error
+}
+
+func (p *fileParser) fail(n *yaml.Node, format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf("%s:%d: %s", p.file, n.Line, fmt.Sprintf(format, args...)))
+}
+
+// section reads a mapping whose keys begin with prefix.
+func (p *fileParser) section(prefix string, n *yaml.Node) {
+	if isNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		p.fail(n, "%s is a section: it holds keys, not a value", sectionName(prefix))
+		return
+	}
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := prefix+n.Content[i].Value, n.Content[i+1]
+		if seen[name] {
+			p.fail(n.Content[i], "key %s is given twice", name)
+			continue
+		}
+		seen[name] = true
+		p.key(name, n.Content[i], value)
+	}
+}
+
+func sectionName(prefix string) string {
+	if prefix == "" {
+		return "the file"
+	}
+	return strings.TrimSuffix(prefix, ".")
+}
+
+func (p *fileParser) key(name string, at, value *yaml.Node) {
+	switch kind, known := p.kinds[name]; {
+	case known:
+		p.leaf(name, kind, value)
+	case p.isSection(name):
+		p.section(name+".", value)
+	default:
+		p.fail(at, "unknown key %s", name)
+	}
+}
+
+func (p *fileParser) isSection(name string) bool {
+	for known := range p.kinds {
+		if strings.HasPrefix(known, name+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// leaf reads a value. Lists and maps may also be given in their flag form, as one text.
+func (p *fileParser) leaf(name, kind string, n *yaml.Node) {
+	switch {
+	case isNull(n): // "key:" with nothing behind it leaves the default
+	case n.Kind == yaml.ScalarNode:
+		p.values[name] = fileValue{n.Value, p.file, n.Line}
+	case kind == "list" && n.Kind == yaml.SequenceNode:
+		p.joined(name, n, func(c []*yaml.Node) string { return c[0].Value }, 1)
+	case kind == "map" && n.Kind == yaml.MappingNode:
+		p.joined(name, n, func(c []*yaml.Node) string { return c[0].Value + "=" + c[1].Value }, 2)
+	default:
+		p.fail(n, "key %s wants a %s", name, kind)
+	}
+}
+
+// joined turns the elements of a list or map, step nodes each, into the flag form.
+func (p *fileParser) joined(name string, n *yaml.Node, text func([]*yaml.Node) string, step int) {
+	var parts []string
+	for i := 0; i+step <= len(n.Content); i += step {
+		elem := n.Content[i : i+step]
+		for _, c := range elem {
+			if c.Kind != yaml.ScalarNode || strings.ContainsAny(c.Value, ",=") {
+				p.fail(c, "key %s wants plain addresses and names", name)
+				return
+			}
+		}
+		parts = append(parts, text(elem))
+	}
+	p.values[name] = fileValue{strings.Join(parts, ","), p.file, n.Line}
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

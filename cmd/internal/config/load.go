@@ -1,0 +1,139 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+)
+
+// source is where a setting came from.
+type source string
+
+// The sources, strongest first.
+const (
+	fromFlag    source = "flag"
+	fromEnv     source = "env"
+	fromFile    source = "file"
+	fromDefault source = "default"
+)
+
+// Loaded is a loaded configuration and where each of its settings came from.
+type Loaded struct {
+	*Config
+	Cluster map[string]string // the settings that the cluster has, by key; nil: they are not known
+	sources map[string]source // by key
+}
+
+// Inputs are the places that settings are loaded from.
+type Inputs struct {
+	flags *pflag.FlagSet               // with AddFlags
+	env   func(string) (string, bool)  // os.LookupEnv
+	read  func(string) ([]byte, error) // os.ReadFile
+}
+
+// FromProcess is the inputs of this process.
+func FromProcess(flags *pflag.FlagSet) Inputs {
+	return Inputs{flags: flags, env: os.LookupEnv, read: os.ReadFile}
+}
+
+const configFlag = "config"
+
+// AddFlags adds --config and one flag per setting. The flags hold text, which Load parses, so that all mistakes can be
+// reported at once.
+func AddFlags(flags *pflag.FlagSet) {
+	flags.String(configFlag, "", "YAML file with settings; each of its keys is also a flag and an environment variable")
+	for _, each := range Default().Settings() {
+		v := &textFlag{kind: each.Kind(), text: each.String()}
+		f := flags.VarPF(v, each.Flag(), "", each.Help)
+		if v.kind == "bool" {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// textFlag is a flag whose text is parsed later. A list or map may be given in parts.
+type textFlag struct {
+	kind, text string
+	given      bool
+}
+
+func (f *textFlag) String() string { return f.text }
+func (f *textFlag) Type() string   { return f.kind }
+
+func (f *textFlag) Set(text string) error {
+	if f.given && (f.kind == "list" || f.kind == "map") {
+		text = f.text + "," + text
+	}
+	f.text, f.given = text, true
+	return nil
+}
+
+// Load merges flags, environment, file and defaults, the strongest first, and validates the result. The error joins all
+// mistakes.
+func Load(in Inputs) (Loaded, error) {
+	s := Loaded{Config: Default(), sources: make(map[string]source)}
+	var errs []error
+	file, err := readConfigFile(in)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, each := range s.Config.Settings() {
+		src, err := resolve(each, in, file)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		s.sources[each.Key] = src
+	}
+	if len(errs) > 0 {
+		// Validating settings that were only partly understood would report mistakes that are none.
+		return s, errors.Join(errs...)
+	}
+	if s.EurekaCompat {
+		s.turnOn("eureka-compat.")
+	}
+	if s.Mode == AP && s.sources["reads.eureka"] == fromDefault {
+		s.HTTPD.Reads = httpd.ReadsStale // mode ap offers no other
+	}
+	if s.sources["checks.allow-loopback"] == fromDefault {
+		s.Checks.Rules.AllowLoopback = loopback(s.HTTP.Addr) // only clients of this machine can register such checks then
+	}
+	return s, s.Validate()
+}
+
+// turnOn turns on all switches of a section.
+func (c *Config) turnOn(section string) {
+	for _, s := range setting.Of(c) {
+		if strings.HasPrefix(s.Key, section) && s.Kind() == "bool" {
+			s.Value.SetBool(true)
+		}
+	}
+}
+
+// resolve sets one setting from its strongest source. An empty environment variable counts as not set,
+// because container files cannot leave one out.
+func resolve(s setting.Setting, in Inputs, file fileValues) (source, error) {
+	if in.flags.Changed(s.Flag()) {
+		return fromFlag, prefix("flag --"+s.Flag(), s.Set(in.flags.Lookup(s.Flag()).Value.String()))
+	}
+	if text, ok := in.env(s.Env()); ok && text != "" {
+		return fromEnv, prefix("environment variable "+s.Env(), s.Set(text))
+	}
+	if v, ok := file[s.Key]; ok {
+		return fromFile, prefix(v.place(s.Key), s.Set(v.text))
+	}
+	return fromDefault, nil
+}
+
+// prefix adds to an error, if it is one, what it is about.
+func prefix(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,229 @@
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/replication"
+)
+
+// ReplicationConfig is which peers changes are sent to, and how.
+type ReplicationConfig struct {
+	Nodes       []string          `key:"replication.nodes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
+	Datacenters map[string]string `key:"replication.datacenters" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
+	Eureka      map[string]string `key:"replication.eureka" help:"Netflix Eureka servers by a name for each, with the service URL, such as http://user:password@10.0.0.9:8761/eureka"`
+
+	Rates    map[string]string `key:"replication.rates" help:"by peer: the most tasks per second that are sent to it; not given: no limit"`
+	Timeouts map[string]string `key:"replication.timeouts" help:"by peer: a replication.read-timeout of its own"`
+	Single   []string          `key:"replication.single" help:"Eureka servers that get one call per item instead of batches"`
+
+	replication.Flow
+	replication.Repair
+
+	TLS ReplicationTLSConfig
+}
+
+// Peers translates the settings of replication. own are the addresses of this node, which is no peer of itself.
+func (c *Config) Peers(own ...string) ([]replication.PeerConfig, error) {
+	r := &c.Replication
+	trust, err := r.TLS.open()
+	if err != nil {
+		return nil, err
+	}
+	var peers []replication.PeerConfig
+	for _, u := range r.Nodes {
+		if host := hostOf(u); !slices.Contains(own, host) {
+			peers = append(peers, r.peer(replication.Node, host, trust, u))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Datacenters)) {
+		peers = append(peers, r.peer(replication.Datacenter, name, trust, strings.Fields(r.Datacenters[name])...))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Eureka)) {
+		p := r.peer(replication.Eureka, name, trust, r.Eureka[name])
+		p.Single = slices.Contains(r.Single, name)
+		peers = append(peers, p)
+	}
+	return peers, nil
+}
+
+func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.Config, urls ...string) replication.PeerConfig {
+	p := replication.PeerConfig{Name: name, Kind: kind, TLS: trust, Flow: r.Flow}
+	for _, u := range urls {
+		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
+	}
+	// Validate has checked the settings of single peers.
+	if text, ok := r.Rates[name]; ok {
+		p.Rate, _ = parseRate(text)
+	}
+	if text, ok := r.Timeouts[name]; ok {
+		p.ReadTimeout, _ = parseTimeout(text)
+	}
+	return p
+}
+
+// Leases returns the settings by which leases end if this node leads. The policies for links that are cut have one form
+// in the state, however they are written.
+func (c *Config) Leases() registry.Settings {
+	s := c.Store.Settings
+	given, _ := setting.ParseMap(s.OnCut) // Validate has read it
+	policies := make(map[string]replication.CutPolicy, len(given))
+	for name, text := range given {
+		policies[name], _ = replication.ParseCutPolicy(text)
+	}
+	s.OnCut = replication.OnCut(policies)
+	return s
+}
+
+func parseRate(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is not a number of tasks per second, such as 5000", text)
+	}
+	return n, nil
+}
+
+func parseTimeout(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is not a duration with its unit, such as 500ms or 2s", text)
+	}
+	return d, nil
+}
+
+func (c *Config) validateReplication() error {
+	r := &c.Replication
+	errs := []error{
+		checkFile("replication.tls.ca", r.TLS.CA),
+		checkFile("replication.tls.cert", r.TLS.Cert),
+		CheckKeyFile("replication.tls.key", r.TLS.Key),
+		c.validateNodes(),
+		c.validatePeerNames(),
+		c.validateNamed(),
+	}
+	if r.Queue < r.BatchSize {
+		errs = append(errs, fmt.Errorf("replication.queue: %d is below replication.batch-size, %d", r.Queue, r.BatchSize))
+	}
+	if (r.TLS.Cert == "") != (r.TLS.Key == "") {
+		errs = append(errs, errors.New("replication.tls: cert and key belong together; give both or none"))
+	}
+	if !nodeName.MatchString(c.Datacenter) {
+		errs = append(errs, fmt.Errorf("datacenter: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.Datacenter))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateNodes() error {
+	var errs []error
+	if c.Mode != AP && len(c.Replication.Nodes) > 0 {
+		errs = append(errs, errors.New("replication.nodes: is for mode ap; in mode cp the nodes of a datacenter find each other by cluster.join"))
+	}
+	for _, u := range c.Replication.Nodes {
+		errs = append(errs, checkBaseURL("replication.nodes", u))
+	}
+	return errors.Join(errs...)
+}
+
+// validatePeerNames checks the names and URLs of other datacenters and Eureka servers.
+func (c *Config) validatePeerNames() error {
+	r := &c.Replication
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(r.Datacenters)) {
+		key := "replication.datacenters: " + name
+		errs = append(errs, checkPeerName(key, name))
+		if name == c.Datacenter {
+			errs = append(errs, fmt.Errorf("%s: is this node's own datacenter", key))
+		}
+		urls := strings.Fields(r.Datacenters[name])
+		if len(urls) == 0 {
+			errs = append(errs, fmt.Errorf("%s: has no URL", key))
+		}
+		for _, u := range urls {
+			errs = append(errs, checkBaseURL(key, u))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Eureka)) {
+		key := "replication.eureka: " + name
+		errs = append(errs, checkPeerName(key, name), checkURL(key, r.Eureka[name]))
+		if _, twice := r.Datacenters[name]; twice || name == c.Datacenter {
+			errs = append(errs, fmt.Errorf("%s: is the name of a datacenter too", key))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validateNamed checks the settings of single peers.
+func (c *Config) validateNamed() error {
+	r := &c.Replication
+	onCut, _ := setting.ParseMap(c.Store.Settings.OnCut)
+	var errs []error
+	named := func(key string, values map[string]string, local bool, check func(string) error) {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if !r.has(name, local) {
+				errs = append(errs, fmt.Errorf("%s: %s: there is no peer of that name", key, name))
+			}
+			errs = append(errs, prefix(key+": "+name, check(values[name])))
+		}
+	}
+	named("replication.on-cut", onCut, false, func(text string) error { _, err := replication.ParseCutPolicy(text); return err })
+	named("replication.rates", r.Rates, true, func(text string) error { _, err := parseRate(text); return err })
+	named("replication.timeouts", r.Timeouts, true, func(text string) error { _, err := parseTimeout(text); return err })
+	for _, name := range r.Single {
+		if _, ok := r.Eureka[name]; !ok {
+			errs = append(errs, fmt.Errorf("replication.single: %s: there is no Eureka server of that name", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// has says whether there is a peer of a name; local: nodes of this datacenter count, too.
+func (r *ReplicationConfig) has(name string, local bool) bool {
+	_, dc := r.Datacenters[name]
+	_, eureka := r.Eureka[name]
+	return dc || eureka || local && slices.ContainsFunc(r.Nodes, func(u string) bool { return hostOf(u) == name })
+}
+
+func checkPeerName(key, name string) error {
+	if nodeName.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("%s: is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", key)
+}
+
+// checkURL wants an absolute HTTP URL. The text may hold a password, so errors do not repeat it.
+func checkURL(key, text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%s: is not a URL of the form http://host:port or https://host:port", key)
+	}
+	return nil
+}
+
+// checkBaseURL is checkURL for a Rollcall node, whose URL has no path.
+func checkBaseURL(key, text string) error {
+	if err := checkURL(key, text); err != nil {
+		return err
+	}
+	if u, _ := url.Parse(text); strings.Trim(u.Path, "/") != "" {
+		return fmt.Errorf("%s: %q has a path; give scheme, host and port only", key, u.Redacted())
+	}
+	return nil
+}
+
+// hostOf is the host and port of a URL that was checked.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}

@@ -1,0 +1,201 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+)
+
+// Validate reports all mistakes at once, each with the key to change and what would be right.
+func (c *Config) Validate() error {
+	return errors.Join(
+		setting.Check(c),
+		c.validateNode(),
+		c.validateAddresses(),
+		c.validateExposure(),
+		c.validateTLS(),
+		c.validateExpect(),
+		c.validateRaft(),
+		c.validateReplication(),
+		c.validateBatches(),
+	)
+}
+
+func (c *Config) validateNode() error {
+	var errs []error
+	if c.Store.DataDir == "" {
+		errs = append(errs, errors.New("data.dir: is required: the directory that holds the node's state"))
+	}
+	if c.Mode == AP && c.HTTPD.Reads != httpd.ReadsStale {
+		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node reads its own state: stale", c.HTTPD.Reads))
+	}
+	if c.NodeName != "" && !nodeName.MatchString(c.NodeName) {
+		errs = append(errs, fmt.Errorf("node.name: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.NodeName))
+	}
+	return errors.Join(errs...)
+}
+
+// validateExpect refuses a node that would wait for ever, for others whose addresses it does not know.
+func (c *Config) validateExpect() error {
+	if c.Store.BootstrapExpect > 1 && len(c.Store.Join) == 0 {
+		return fmt.Errorf("cluster.join: is required with cluster.bootstrap-expect %d: the node-to-node addresses of the nodes to wait for", c.Store.BootstrapExpect)
+	}
+	return nil
+}
+
+// validateRaft holds the rules of hashicorp/raft (ValidateConfig), in the words of our keys.
+func (c *Config) validateRaft() error {
+	r := &c.Store
+	var errs []error
+	if r.LeaseTimeout > r.HeartbeatTimeout {
+		errs = append(errs, fmt.Errorf("raft.lease-timeout: %v is longer than raft.heartbeat-timeout %v", r.LeaseTimeout, r.HeartbeatTimeout))
+	}
+	if r.ElectionTimeout < r.HeartbeatTimeout {
+		errs = append(errs, fmt.Errorf("raft.election-timeout: %v is shorter than raft.heartbeat-timeout %v", r.ElectionTimeout, r.HeartbeatTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// validateBatches wants room for two of the largest batches, decoded, among the bodies under way.
+func (c *Config) validateBatches() error {
+	l := &c.HTTPD.Limits
+	if least := 16 * l.BatchBytes; l.InFlightBytes < least {
+		return fmt.Errorf("limits.in-flight-bytes: %d is below %d, which a batch of limits.batch-bytes may need", l.InFlightBytes, least)
+	}
+	return nil
+}
+
+func (c *Config) validateAddresses() error {
+	errs := []error{
+		checkAddr("http.addr", c.HTTP.Addr),
+		checkAddr("cluster.addr", c.Store.ClusterAddr),
+		checkAdvertise("http", c.HTTP.Addr, c.HTTP.Advertise),
+		checkAdvertise("cluster", c.Store.ClusterAddr, c.Store.ClusterAdvertise),
+	}
+	for _, host := range c.HTTP.Hosts {
+		errs = append(errs, checkHost(host))
+	}
+	for _, addr := range c.Store.Join {
+		errs = append(errs, checkDialable("cluster.join", addr))
+	}
+	for _, node := range slices.Sorted(maps.Keys(c.Store.Test.Dial)) {
+		errs = append(errs, checkDialable("test.dial: "+node, c.Store.Test.Dial[node]))
+	}
+	return errors.Join(errs...)
+}
+
+// checkAddr wants host:port with a port by number; the host may be empty, for all interfaces.
+func checkAddr(name, addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%s: %q is not an address of the form host:port", name, addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%s: %q has no port number from 0 to 65535", name, addr)
+	}
+	return nil
+}
+
+// checkHost wants the name of a host alone.
+func checkHost(host string) error {
+	if strings.ContainsAny(host, ":/[]") {
+		return fmt.Errorf("http.hosts: %q is not the name of a host, without a scheme or a port", host)
+	}
+	return nil
+}
+
+// checkDialable wants an address that another node can dial.
+func checkDialable(name, addr string) error {
+	if err := checkAddr(name, addr); err != nil {
+		return err
+	}
+	if allInterfaces(addr) {
+		return fmt.Errorf("%s: %q names no host that can be dialled", name, addr)
+	}
+	return nil
+}
+
+// checkAdvertise wants an address that others can dial: one that stands for all interfaces is none.
+func checkAdvertise(section, addr, advertise string) error {
+	switch {
+	case advertise != "":
+		return checkDialable(section+".advertise", advertise)
+	case checkAddr("", addr) == nil && allInterfaces(addr):
+		return fmt.Errorf("%s.advertise: is required, because %s.addr %q names no host that others can dial", section, section, addr)
+	}
+	return nil
+}
+
+func allInterfaces(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// loopback says whether a listener on addr is out of reach of other machines.
+func loopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// validateExposure keeps listeners without TLS on loopback, unless the operator says otherwise, and the profiler there
+// in any case.
+func (c *Config) validateExposure() error {
+	return errors.Join(
+		checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "" || c.HTTP.Plain, "http.tls.cert and http.tls.key"),
+		checkExposed("cluster", c.Store.ClusterAddr, c.Store.TLS.Cert != "" || c.ClusterPlain, "cluster.tls.cert, cluster.tls.key and cluster.tls.ca"),
+		checkProfiler(c.PProfAddr),
+	)
+}
+
+func checkExposed(section, addr string, allowed bool, remedy string) error {
+	if allowed || checkAddr("", addr) != nil || loopback(addr) {
+		return nil
+	}
+	return fmt.Errorf("%s.addr: %q can be reached from other machines without TLS; set %s, or listen on 127.0.0.1, or say %[1]s.plain: true", section, addr, remedy)
+}
+
+// warnExposed warns of an address that other machines reach, as long as clients are not authenticated.
+func (c *Config) warnExposed(log *slog.Logger) {
+	if loopback(c.HTTP.Addr) {
+		return
+	}
+	if c.HTTP.TLS.ClientCA != "" {
+		log.Warn("there is no authentication yet: every client with a certificate of http.tls.client-ca may read and change everything in the registry", "http.addr", c.HTTP.Addr)
+		return
+	}
+	log.Warn("there is no authentication yet: every client that can reach http.addr may read and change everything in the registry, with TLS too", "http.addr", c.HTTP.Addr)
+}
+
+func checkProfiler(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	if err := checkAddr("pprof.addr", addr); err != nil {
+		return err
+	}
+	if !loopback(addr) {
+		return fmt.Errorf("pprof.addr: %q is not loopback; profiles show memory, so listen on 127.0.0.1 and tunnel to it", addr)
+	}
+	return nil
+}
+
+// Warn logs what is allowed and yet probably not meant.
+func (c *Config) Warn(log *slog.Logger) {
+	c.warnExposed(log)
+	if c.Store.Settings.Threshold == registry.Whole {
+		log.Warn("nothing is ever evicted: the threshold leaves a round no share of the registry",
+			"key", "self-preservation.renewal-percent-threshold", "value", c.Store.Settings.Threshold)
+	}
+}

@@ -1,0 +1,116 @@
+// Package logging writes a server's log without ever making its writer wait.
+package logging
+
+import (
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// New returns a logger of a level and format that the settings name. They were validated.
+func New(w io.Writer, level, format string) *slog.Logger {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	o := &slog.HandlerOptions{Level: levels[level]}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// queueBytes bounds the lines that wait to be written. Further lines are dropped: a log without a reader must cost
+// neither memory nor time.
+const queueBytes = 1 << 20
+
+// FlushLimit bounds the wait for the last lines at the end of the process.
+const FlushLimit = time.Second
+
+// Queue is a writer in front of one that may block for ever, as standard error does when it is a pipe without a
+// reader. A write into the queue does not wait. A line that does not fit is dropped and counted. One goroutine
+// writes the lines, each with one call, in their order; it starts with the first line and ends when the queue is
+// empty, or never, if the writer blocks for ever.
+type Queue struct {
+	Dropped prometheus.Counter // lines
+
+	to      io.Writer
+	mu      sync.Mutex
+	lines   [][]byte      // that the goroutine has not fetched yet
+	bytes   int           // of all lines that are not written yet
+	writing bool          // the goroutine runs
+	idle    chan struct{} // closed when every line is written; nil: there was none yet
+}
+
+// NewQueue makes an empty queue.
+func NewQueue(to io.Writer) *Queue {
+	return &Queue{to: to, Dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "rollcall", Subsystem: "log", Name: "dropped_total",
+		Help: "Lines of the log that were dropped, because standard error takes none.",
+	})}
+}
+
+// Write implements io.Writer for one line. It never fails.
+func (q *Queue) Write(line []byte) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.bytes+len(line) > queueBytes {
+		q.Dropped.Inc()
+		return len(line), nil
+	}
+	q.lines = append(q.lines, slices.Clone(line))
+	q.bytes += len(line)
+	if !q.writing {
+		q.writing = true
+		q.idle = make(chan struct{})
+		go q.writeAll()
+	}
+	return len(line), nil
+}
+
+// writeAll writes lines until none is left.
+func (q *Queue) writeAll() {
+	for {
+		lines := q.next()
+		if lines == nil {
+			return
+		}
+		for _, line := range lines {
+			_, err := q.to.Write(line)
+			if err != nil {
+				q.Dropped.Inc()
+			}
+			q.mu.Lock()
+			q.bytes -= len(line)
+			q.mu.Unlock()
+		}
+	}
+}
+
+// next fetches the lines that wait; nil: there are none, the queue is idle, and the next write starts the goroutine again.
+func (q *Queue) next() [][]byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	lines := q.lines
+	q.lines = nil
+	if lines == nil {
+		q.writing = false
+		close(q.idle)
+	}
+	return lines
+}
+
+// Flush waits until every line was written, for at most limit.
+func (q *Queue) Flush(limit time.Duration) {
+	q.mu.Lock()
+	idle := q.idle
+	q.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-time.After(limit):
+	}
+}

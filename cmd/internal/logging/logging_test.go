@@ -1,0 +1,62 @@
+package logging
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// blockedWriter blocks until it is opened.
+type blockedWriter struct {
+	opened chan struct{}
+
+	mu    sync.Mutex
+	lines []string
+}
+
+func (w *blockedWriter) Write(line []byte) (int, error) {
+	<-w.opened
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, string(line))
+	return len(line), nil
+}
+
+func TestQueueDoesNotWaitForABlockedWriterAndCountsTheDroppedLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &blockedWriter{opened: make(chan struct{})}
+		q := NewQueue(w)
+		log := slog.New(slog.NewTextHandler(q, nil))
+		start := time.Now()
+		const lines = 300
+		for i := range lines {
+			log.Info("a line", "number", i, "pad", strings.Repeat("x", queueBytes/lines))
+		}
+		q.Flush(FlushLimit)
+		took := time.Since(start)
+		expect.That(t, took <= FlushLimit, "%d lines and a flush took %v, want %v at most", lines, took, FlushLimit)
+		dropped := int(testutil.ToFloat64(q.Dropped))
+		expect.That(t, dropped != 0 && dropped <= lines/2, "%d of %d lines were dropped, want those that are above the bound", dropped, lines)
+
+		close(w.opened)
+		q.Flush(time.Hour)
+		for i, line := range w.lines {
+			need.That(t, strings.Contains(line, fmt.Sprintf("number=%d ", i)), "line %d is %.60s, want the lines in their order", i, line)
+		}
+		got := len(w.lines)
+		expect.That(t, got == lines-dropped, "%d lines were written after the end of the block, want %d", got, lines-dropped)
+		log.Info("the last one")
+		q.Flush(time.Hour)
+		last := w.lines[len(w.lines)-1]
+		expect.That(t, strings.Contains(last, "the last one"), "the last line is %q after a flush", last)
+	})
+}

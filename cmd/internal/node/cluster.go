@@ -1,0 +1,109 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/store/consensus"
+)
+
+// cluster is the store's nodes as an httpd.Cluster.
+type cluster struct{ store *consensus.Raft }
+
+// Status implements httpd.Cluster.
+func (c cluster) Status(ctx context.Context) api.Status {
+	s := c.store.Status(ctx)
+	status := api.Status{Mode: config.CP, ClusterID: s.ClusterID, Leader: s.Leader, Term: s.Term}
+	for _, n := range s.Nodes {
+		status.Nodes = append(status.Nodes, nodeStatus(s.ClusterID, n))
+	}
+	for _, f := range s.Foreign {
+		status.Foreign = append(status.Foreign, api.ForeignNode(f))
+	}
+	return status
+}
+
+func nodeStatus(epoch string, n consensus.NodeStatus) api.NodeStatus {
+	shown := api.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied}
+	if n.Reachable {
+		shown.Index = formatIndex(epoch, n.Index)
+	}
+	return shown
+}
+
+// formatIndex is the form of an index on the wire.
+func formatIndex(epoch string, index registry.Index) string {
+	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
+}
+
+// members is the store's nodes as httpd.Members.
+type members struct {
+	store interface {
+		RemoveMember(ctx context.Context, name string) error
+	}
+}
+
+// Remove implements httpd.Members.
+func (m members) Remove(ctx context.Context, name string) error {
+	err := m.store.RemoveMember(ctx, name)
+	switch {
+	case errors.Is(err, consensus.ErrUnknownMember):
+		return inTermsOf{err, httpd.ErrUnknownMember}
+	case errors.Is(err, consensus.ErrMembership):
+		return inTermsOf{err, httpd.ErrMembership}
+	}
+	return err
+}
+
+// inTermsOf is an error that another package knows as a sentinel of its own.
+type inTermsOf struct {
+	error
+	sentinel error
+}
+
+// Is makes errors.Is find the sentinel.
+func (e inTermsOf) Is(target error) bool { return target == e.sentinel }
+
+// Unwrap returns the error in the words of the package that made it.
+func (e inTermsOf) Unwrap() error { return e.error }
+
+// nodes is the nodes of a datacenter without consensus as an httpd.Cluster: each node knows the others as peers.
+type nodes struct {
+	name, http, datacenter string
+	replicator             *replication.Replicator
+	service                registry.Service
+}
+
+// Status implements httpd.Cluster.
+func (n nodes) Status(ctx context.Context) api.Status {
+	status := api.Status{Mode: config.AP, ClusterID: n.datacenter}
+	own := api.NodeStatus{ID: n.name, HTTP: n.http, Role: "serving"}
+	if v, err := n.service.View(ctx, registry.Stale); err == nil {
+		own.Index, own.Applied = formatIndex(v.Epoch(), v.Index()), uint64(v.Index())
+	}
+	status.Nodes = append(status.Nodes, own)
+	for _, p := range n.replicator.Status() {
+		if p.Kind == "node" {
+			status.Nodes = append(status.Nodes, peerNode(p))
+		}
+	}
+	slices.SortFunc(status.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.HTTP, b.HTTP) })
+	return status
+}
+
+// peerNode is another node as this one knows it: its address, and whether it can be reached.
+func peerNode(p api.Peer) api.NodeStatus {
+	n := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
+	if p.State == replication.StateFailing {
+		n.Role = "unreachable"
+	}
+	return n
+}

@@ -1,0 +1,239 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus"
+	"github.com/seed-20419f34/rollcall/store/local"
+)
+
+// engine is what orders a node's operations and replicates them, in either mode. Nothing runs before run.
+type engine struct {
+	service registry.Service
+	run     func(context.Context) error // until ctx ends (nil), or the node must not go on
+	cluster httpd.Cluster
+	members httpd.Members // nil: nodes are not members of anything
+	peers   *peers
+	// coordination is sessions, keys and locks; nil: they need consensus, which this node is without.
+	coordination httpd.Coordination
+	// setSyncDelay slows the disk down for tests: see consensus.Raft and local.Store.
+	setSyncDelay func(time.Duration)
+	// leaderDiskFull says that another node leads and its disk is nearly full; nil in mode ap.
+	leaderDiskFull func(context.Context) bool
+}
+
+// setup is what both engines are made of.
+type setup struct {
+	*config.Config
+	name      string
+	http      string   // the node's address for clients
+	addresses []string // all that are known to be the node's
+	log       *slog.Logger
+	metrics   *prometheus.Registry
+	// diskFull says that the disk of the data directory is nearly full.
+	diskFull func() bool
+}
+
+// openEngine opens the data directory in the mode that the settings name. Only what is made here depends on the mode.
+func (s setup) openEngine() (*engine, error) {
+	if s.Mode == config.AP {
+		return s.openLocal()
+	}
+	return s.openRaft()
+}
+
+// openRaft makes the engine of a node of a cluster.
+func (s setup) openRaft() (*engine, error) {
+	p := &peers{datacenter: s.Datacenter, node: s.name}
+	c := s.storeConfig()
+	c.Spares = p.spares
+	c.Answer = p.reply
+	raft, err := consensus.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	p.call = raft.AskLeader
+	p.sender = raft.Leader
+	service := planted(s.name, raft)
+	err = s.openPeers(p, service, func() string {
+		v, _ := raft.View(context.Background(), registry.Stale) // never fails
+		return v.Epoch()
+	})
+	if err != nil {
+		return nil, errors.Join(err, abandon(raft.Run))
+	}
+	run := func(ctx context.Context) error {
+		return runWith(ctx, raft.Run, func(ctx context.Context) {
+			s.lead(ctx, raft, p)
+		})
+	}
+	return &engine{
+		service: service, run: run, cluster: cluster{raft}, members: members{raft}, peers: p,
+		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull,
+	}, nil
+}
+
+// lead does beside the store what only a leader does: it sends to the peers and runs probes.
+func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() {
+		raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { p.send(ctx, s.log) })
+	})
+	if s.Checks.Probes {
+		prober := s.prober(raft)
+		both.Go(func() { raft.WhileLeading(ctx, prober.Run) })
+	}
+}
+
+// prober makes what runs the HTTP and TCP checks of services.
+func (s setup) prober(raft *consensus.Raft) *probe.Prober {
+	return probe.New(probe.Config{
+		Registry: raft,
+		Watch:    func() (<-chan struct{}, func()) { return raft.Coordination().WatchCatalog("") },
+		Rules:    s.Checks.Rules,
+		Log:      s.log,
+		Metrics:  s.metrics,
+	})
+}
+
+// openLocal makes the engine of a node without consensus. Once it has copied what the others have, it sends to all
+// peers.
+func (s setup) openLocal() (*engine, error) {
+	p := &peers{datacenter: s.Datacenter, node: s.name}
+	c := s.storeConfig()
+	c.Spares = p.spares
+	c.Age = p.age
+	copied := make(chan struct{})
+	c.Copy = func(ctx context.Context) error {
+		defer close(copied)
+		return p.replicator.Copy(ctx)
+	}
+	node, err := local.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	p.call = p.reply
+	p.sender = func() string { return "" }
+	service := planted(s.name, node)
+	if err := s.openPeers(p, service, func() string {
+		id, _ := node.Identity()
+		return id
+	}); err != nil {
+		return nil, errors.Join(err, abandon(node.Run))
+	}
+	run := func(ctx context.Context) error {
+		return runWith(ctx, node.Run, func(ctx context.Context) {
+			select {
+			case <-copied:
+				p.send(ctx, s.log)
+			case <-ctx.Done():
+			}
+		})
+	}
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.name, s.http, s.Datacenter, p.replicator, node}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
+}
+
+// storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside
+// them.
+func (s setup) storeConfig() store.Config {
+	c := s.Store
+	c.Node, c.Datacenter, c.HTTPAdvertise = s.name, s.Datacenter, s.http
+	c.DiskFull, c.Log, c.Metrics = s.diskFull, s.log, s.metrics
+	c.Settings = s.Leases()
+	return c
+}
+
+// openPeers makes the replicator of a node.
+func (s setup) openPeers(p *peers, service registry.Service, sender func() string) error {
+	configs, err := s.Peers(s.addresses...)
+	if err != nil {
+		return err
+	}
+	p.replicator, err = replication.New(replication.Config{
+		Service:    service,
+		Datacenter: s.Datacenter,
+		Node:       s.name,
+		HTTP:       s.http,
+		Sender:     sender,
+		Consensus:  s.Mode == config.CP,
+		Peers:      configs,
+		Repair:     s.Replication.Repair,
+		Log:        s.log,
+		Metrics:    s.metrics,
+	})
+	return err
+}
+
+// abandon closes a store that was opened and will not run.
+func abandon(run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return run(ctx)
+}
+
+// runWith runs the store, and beside it what works with the store. The latter ends first, because its last operations
+// need the store.
+func runWith(ctx context.Context, run func(context.Context) error, beside ...func(context.Context)) error {
+	inner, stop := context.WithCancel(ctx)
+	outer, stopStore := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStore()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer stopStore()
+		var all sync.WaitGroup
+		for _, run := range beside {
+			all.Go(func() { run(inner) })
+		}
+		all.Wait()
+		<-inner.Done()
+	}()
+	err := run(outer)
+	stop()
+	if err == nil {
+		<-ended
+		return nil
+	}
+	select {
+	case <-ended:
+	case <-time.After(besideLimit): // one of them may wait for a disk that hangs, but the node must not go on
+	}
+	return err
+}
+
+// besideLimit bounds the wait for what works with a store that has failed.
+const besideLimit = 2 * time.Second
+
+// actingService is a registry that passes operators' acts on self-preservation on to the other nodes of the datacenter:
+// without consensus each node has a self-preservation of its own.
+type actingService struct {
+	registry.Service
+	replicator *replication.Replicator
+}
+
+// Apply implements registry.Service.
+func (s actingService) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	results, err := s.Service.Apply(ctx, origin, ops...)
+	if err != nil || origin != registry.FromClient {
+		return results, err
+	}
+	for i, op := range ops {
+		if act, ok := op.(registry.SelfPreservation); ok && results[i].Outcome == registry.Done {
+			s.replicator.Act(act)
+		}
+	}
+	return results, nil
+}

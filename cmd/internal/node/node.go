@@ -1,0 +1,165 @@
+// Package node makes a node of its parts and runs it: the store in one of its two modes, the listeners, what a leader
+// does beside the store, and what is done when settings, certificates or the disk change. It holds no rule of the
+// registry, and knows the command line by its settings only.
+//
+//	node.go         the parts of a node, and how they are opened
+//	run.go          how a node starts, serves and ends
+//	engine.go       the store with what works beside it, with consensus and without
+//	peers.go        the replicator, as the HTTP API sees it: calls about peers go to the node that sends
+//	cluster.go      the nodes of the datacenter, as the HTTP API sees them
+//	listener.go     a port and the server behind it; the profiler's
+//	certificate.go  the HTTP listener's certificate, which may be replaced while the node runs
+//	reload.go       settings that are read again at SIGHUP
+//	memory.go       garbage collection, and memory that an idle node gives back
+//	planted_on.go   faults for tests of the comparison, in builds with the tag planted
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+// node is the parts of one server, opened and wired. Nothing runs before run.
+type node struct {
+	log         *slog.Logger
+	metrics     *prometheus.Registry
+	disk        *capacity.Disk
+	runStore    func(context.Context) error // see engine.run
+	listeners   []listener                  // the first one serves the HTTP API
+	connections *httpd.Connections          // of the HTTP API
+	handler     *httpd.Handler              // of the HTTP API
+	draining    *atomic.Bool                // set when the node shuts down: it is not ready any more
+	limits      shutdownLimits
+	apply       func(*config.Config) // applies the settings that can change while the node runs (see reloader)
+}
+
+// open opens and wires the parts of a node. It binds the ports first: a port that is taken fails the start before the
+// data directory is touched.
+func open(c *config.Config, version string, log *slog.Logger) (_ *node, err error) {
+	name, err := c.Name()
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	n := &node{log: log.With("node", name), draining: new(atomic.Bool), limits: defaultShutdownLimits()}
+	defer func() {
+		if err == nil {
+			return
+		}
+		n.closePorts()
+		if n.runStore != nil {
+			err = errors.Join(err, abandon(n.runStore))
+		}
+	}()
+	c.Warn(n.log)
+	n.metrics = newMetrics()
+	port, err := n.openHTTP(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.openProfiler(c.PProfAddr); err != nil {
+		return nil, err
+	}
+	s := setup{Config: c, name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
+	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
+	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
+	s.diskFull = n.disk.Low
+	e, err := s.openEngine()
+	if err != nil {
+		return nil, err
+	}
+	n.disk.LeaderLow = e.leaderDiskFull
+	n.disk.Measure()
+	n.metrics.MustRegister(n.disk.Metrics()...)
+	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, n.disk.Run, new(idleMemory).run) }
+	e.service, e.coordination = capacity.Limit(n.disk, &c.Quota, e.service, e.coordination)
+	return n, n.handle(c, name, version, e)
+}
+
+// openHTTP binds the HTTP port; handle adds the routes.
+func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
+	pair, err := openHTTPCertificate(&c.HTTP.TLS, func(err error) { n.log.Warn("the changed certificate cannot be used", "err", err) })
+	if err != nil {
+		return nil, err
+	}
+	server := httpd.NewServer(c.HTTP.Addr, nil, n.log)
+	if pair != nil {
+		n.metrics.MustRegister(pair.expiry())
+		if server.TLSConfig, err = tlsConfig(&c.HTTP.TLS, pair); err != nil {
+			return nil, err
+		}
+	}
+	l, err := listen("http.addr", c.HTTP.Addr)
+	if err != nil {
+		return nil, err
+	}
+	n.connections = httpd.NewConnections(c.HTTPD.Limits.Connections, c.HTTPD.Limits.PerAddress, n.metrics)
+	server.ConnState = n.connections.State
+	n.listeners = append(n.listeners, listener{key: "http.addr", Listener: n.connections.Listener(l), server: server})
+	return l, nil
+}
+
+// handle puts the routes behind the HTTP port.
+func (n *node) handle(c *config.Config, name, version string, e *engine) error {
+	h := httpConfig(c)
+	h.Node, h.Version, h.Log, h.Metrics = name, version, n.log, n.metrics
+	h.Service, h.Cluster, h.Members = drainingService{e.service, n.draining}, e.cluster, e.members
+	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
+	h.Coordination = e.coordination
+	handler, err := httpd.New(h)
+	if err != nil {
+		return err
+	}
+	n.apply = func(c *config.Config) {
+		handler.SetRateLimit(c.HTTPD.RateLimit)
+		e.setSyncDelay(c.Store.Test.SyncDelay)
+	}
+	n.handler = handler
+	n.listeners[0].server.Handler = handler
+	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // which do not end by themselves
+	if c.HTTP.HeartbeatTakeover {
+		n.listeners[0].handler = handler
+	}
+	return nil
+}
+
+// closePorts releases the ports of a node that will not run.
+func (n *node) closePorts() {
+	for _, l := range n.listeners {
+		l.Close()
+	}
+}
+
+func newMetrics() *prometheus.Registry {
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return metrics
+}
+
+// httpConfig is the settings of the HTTP API, those included that other settings decide.
+func httpConfig(c *config.Config) httpd.Config {
+	h := c.HTTPD
+	h.Datacenter, h.Hosts = c.Datacenter, c.HTTP.Served()
+	h.WithoutConsensus = c.Mode == config.AP
+	if !h.WithoutConsensus {
+		h.WaitWhenEmpty = 0 // an empty registry is what the cluster has agreed on
+	}
+	if c.Checks.Probes {
+		h.RefuseProbe = c.Checks.Rules.Refuses
+	}
+	return h
+}

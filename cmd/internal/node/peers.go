@@ -1,0 +1,215 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication"
+)
+
+// peers is a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other nodes call it
+// for what only the sending node knows.
+type peers struct {
+	datacenter, node string
+	replicator       *replication.Replicator
+	// call sends a call to the node that sends to the peers, and returns its reply.
+	call func(ctx context.Context, call []byte) ([]byte, error)
+	// sender is the node that sends to the peers; "": every node, or it is not known.
+	sender func() string
+}
+
+// send sends to the peers until ctx ends.
+func (p *peers) send(ctx context.Context, log *slog.Logger) {
+	if err := p.replicator.Run(ctx); err != nil && ctx.Err() == nil {
+		log.Error("the replication to peers has ended", "err", err)
+	}
+}
+
+func (p *peers) spares(dc string, silence time.Duration, ok bool) bool {
+	return p.replicator.Spares(dc, silence, ok)
+}
+
+func (p *peers) age() time.Duration { return p.replicator.Age() }
+
+// Receive implements httpd.Peers, as the next three do.
+func (p *peers) Receive(ctx context.Context, message []byte) ([]byte, error) {
+	reply, err := p.replicator.Receive(ctx, message)
+	return reply, peerRefusal(err)
+}
+
+// Compare implements httpd.Peers.
+func (p *peers) Compare(ctx context.Context, message []byte) ([]byte, error) {
+	reply, err := p.replicator.Compare(ctx, message)
+	return reply, peerRefusal(err)
+}
+
+// State implements httpd.Peers.
+func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error {
+	err := p.replicator.State(ctx, datacenter, w)
+	if errors.Is(err, registry.ErrNoLeader) {
+		return &httpd.PeerRefusal{Status: http.StatusServiceUnavailable, Text: "this node is not ready itself; copy from another one, or later"}
+	}
+	return peerRefusal(err)
+}
+
+// Cut implements httpd.Peers.
+func (p *peers) Cut(server string) time.Duration { return p.replicator.Cut(server) }
+
+// call is what a node asks of the node that sends.
+type call struct {
+	Do   string `json:"do"` // status, diff or repair
+	Peer string `json:"peer,omitempty"`
+}
+
+// reply is the reply to a call. Errors travel as the status that they have in HTTP.
+type reply struct {
+	Body   json.RawMessage `json:"body,omitempty"`
+	Status int             `json:"status,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+// Status implements httpd.Peers. If the node that sends cannot be called, the status is what this node knows. Each node
+// adds what it has received itself.
+func (p *peers) Status(ctx context.Context) (api.Peers, error) {
+	var s api.Peers
+	body, err := p.callSender(ctx, call{Do: "status"})
+	var refused *httpd.PeerRefusal
+	switch {
+	case errors.As(err, &refused):
+		return s, err
+	case err != nil:
+		s = p.status()
+	default:
+		if s, err = documentOf[api.Peers](body); err != nil {
+			return s, err
+		}
+	}
+	s.Receiver, s.Senders = p.node, p.replicator.Senders()
+	return s, nil
+}
+
+// Diff implements httpd.Peers.
+func (p *peers) Diff(ctx context.Context, peer string) (api.PeerDiff, error) {
+	return p.compare(ctx, call{Do: "diff", Peer: peer})
+}
+
+// Repair implements httpd.Peers.
+func (p *peers) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
+	return p.compare(ctx, call{Do: "repair", Peer: peer})
+}
+
+func (p *peers) compare(ctx context.Context, c call) (api.PeerDiff, error) {
+	body, err := p.callSender(ctx, c)
+	if err != nil {
+		return api.PeerDiff{}, err
+	}
+	return documentOf[api.PeerDiff](body)
+}
+
+// documentOf decodes the body of a reply, or a reply.
+func documentOf[T any](body []byte) (document T, err error) {
+	if err := json.Unmarshal(body, &document); err != nil {
+		return document, fmt.Errorf("reply of the node that sends: %w", err)
+	}
+	return document, nil
+}
+
+// Pause implements httpd.Peers. A pause is part of the state, so any node can set it.
+func (p *peers) Pause(ctx context.Context, peer string, paused bool, by registry.Act) error {
+	return peerRefusal(p.replicator.Pause(ctx, peer, paused, by))
+}
+
+// Forget implements httpd.Peers.
+func (p *peers) Forget(ctx context.Context, sender string, by registry.Act) error {
+	return peerRefusal(p.replicator.Forget(ctx, sender, by))
+}
+
+// callSender sends a call to the node that sends, and returns the body of the reply.
+func (p *peers) callSender(ctx context.Context, c call) (json.RawMessage, error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := p.call(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	r, err := documentOf[reply](encoded)
+	if err != nil {
+		return nil, err
+	}
+	if r.Status != 0 {
+		return nil, &httpd.PeerRefusal{Status: r.Status, Text: r.Error}
+	}
+	return r.Body, nil
+}
+
+// reply replies to a call, on the node that sends.
+func (p *peers) reply(ctx context.Context, text []byte) ([]byte, error) {
+	var c call
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("call about peers: %w", err)
+	}
+	body, err := p.perform(ctx, c)
+	if err == nil {
+		return json.Marshal(reply{Body: body})
+	}
+	var refused *httpd.PeerRefusal
+	if !errors.As(peerRefusal(err), &refused) {
+		refused = &httpd.PeerRefusal{Status: http.StatusServiceUnavailable, Text: err.Error()}
+	}
+	return json.Marshal(reply{Status: refused.Status, Error: refused.Text})
+}
+
+func (p *peers) perform(ctx context.Context, c call) (json.RawMessage, error) {
+	switch c.Do {
+	case "diff":
+		return marshalled(p.replicator.Diff(ctx, c.Peer))
+	case "repair":
+		return marshalled(p.replicator.Repair(ctx, c.Peer))
+	}
+	return json.Marshal(p.status())
+}
+
+// status is how far this node is with what it sends.
+func (p *peers) status() api.Peers {
+	return api.Peers{Datacenter: p.datacenter, Node: p.node, Sender: p.sender(), Peers: p.replicator.Status()}
+}
+
+func marshalled(d api.PeerDiff, err error) (json.RawMessage, error) {
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(d)
+}
+
+// peerRefusal is an error of replication in the terms of HTTP. Errors of registry.Service stay as they are.
+func peerRefusal(err error) error {
+	statuses := []struct {
+		of     error
+		status int
+	}{
+		{replication.ErrMalformed, http.StatusBadRequest},
+		{replication.ErrStranger, http.StatusForbidden},
+		{replication.ErrAhead, http.StatusConflict},
+		{replication.ErrUnknownPeer, http.StatusNotFound},
+		{replication.ErrUnknownSender, http.StatusNotFound},
+		{replication.ErrNoDigests, http.StatusConflict},
+		{replication.ErrNotSending, http.StatusServiceUnavailable},
+	}
+	for _, s := range statuses {
+		if errors.Is(err, s.of) {
+			return &httpd.PeerRefusal{Status: s.status, Text: err.Error()}
+		}
+	}
+	return err
+}

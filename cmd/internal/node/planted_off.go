@@ -1,0 +1,8 @@
+//go:build !planted
+
+package node
+
+import "github.com/seed-20419f34/rollcall/fsm/registry"
+
+// planted returns the service itself: only builds with the tag planted have faults.
+func planted(_ string, service registry.Service) registry.Service { return service }

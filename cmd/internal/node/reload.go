@@ -1,0 +1,82 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+)
+
+// reloader reads the settings of a running node again.
+type reloader struct {
+	load    func() (config.Loaded, error)
+	apply   func(*config.Config)
+	log     *slog.Logger
+	running config.Config // what the node runs with
+}
+
+// hangups returns a channel where SIGHUP arrives until stop is called. Without it SIGHUP ends the process.
+func hangups() (hup <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c, func() { signal.Stop(c) }
+}
+
+// during runs do, reloads at each signal meanwhile, and returns do's error.
+func (r *reloader) during(ctx context.Context, hup <-chan os.Signal, do func(context.Context) error) error {
+	done, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var reloading sync.WaitGroup
+	reloading.Go(func() { r.run(done, hup) })
+	defer reloading.Wait()
+	defer cancel()
+	return do(ctx)
+}
+
+// run reloads at each signal until ctx ends.
+func (r *reloader) run(ctx context.Context, hup <-chan os.Signal) {
+	for {
+		select {
+		case <-hup:
+			r.reload()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload applies the settings that can change while the node runs, and logs which cannot. Settings with a mistake change
+// nothing.
+func (r *reloader) reload() {
+	s, err := r.load()
+	if err != nil {
+		r.log.Error("the settings were not read again, the old ones hold", "err", err)
+		return
+	}
+	now, later := r.merge(s.Config)
+	r.apply(&r.running)
+	r.log.Info("the settings were read again", "changed", now)
+	if len(later) > 0 {
+		r.log.Warn("settings have changed that need a restart", "keys", later)
+	}
+}
+
+// merge sets the settings that can change to what was read. It lists the keys that differed: those that hold from now on,
+// and those that need a restart.
+func (r *reloader) merge(c *config.Config) (now, later []string) {
+	read := c.Settings()
+	for i, running := range r.running.Settings() {
+		switch {
+		case running.String() == read[i].String():
+		case running.Reload:
+			running.Value.Set(read[i].Value)
+			now = append(now, running.Key)
+		default:
+			later = append(later, running.Key)
+		}
+	}
+	return now, later
+}

@@ -1,0 +1,164 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// Options are what a node is run with. All fields are required.
+type Options struct {
+	Config  *config.Config
+	Load    func() (config.Loaded, error) // reads the settings again, after SIGHUP
+	Version string                        // of the program
+	Log     *slog.Logger
+	Metrics prometheus.Collector // of the process, shown beside the node's
+}
+
+// Run runs a node until ctx ends or the node must not go on.
+func Run(ctx context.Context, o Options) error {
+	hup, stop := hangups()
+	defer stop()
+	setGC(o.Config.GCPercent)
+	n, err := open(o.Config, o.Version, o.Log)
+	if err != nil {
+		return err
+	}
+	n.metrics.MustRegister(o.Metrics)
+	r := reloader{load: o.Load, apply: n.apply, log: n.log, running: *o.Config}
+	return r.during(ctx, hup, n.run)
+}
+
+// shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service managers and dev kill the
+// process.
+type shutdownLimits struct {
+	linger time.Duration // until every client that sends one request after the other has had a last response
+	drain  time.Duration // for requests under way: they take milliseconds, unless the cluster is in trouble
+	store  time.Duration // to hand over leadership and save a snapshot, both of which may be impossible
+	late   time.Duration // for requests under way that fail only with the end of the store
+}
+
+func defaultShutdownLimits() shutdownLimits {
+	return shutdownLimits{linger: 250 * time.Millisecond, drain: 2 * time.Second, store: 7 * time.Second, late: 500 * time.Millisecond}
+}
+
+// run serves until ctx ends (nil, or an error if the shutdown failed) or a part of the node fails.
+func (n *node) run(ctx context.Context) error {
+	storeCtx, stopStore := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStore()
+	stored := make(chan error, 1)
+	go func() { stored <- n.runStore(storeCtx) }()
+	served := make(chan error, len(n.listeners))
+	for _, l := range n.listeners {
+		go func() { served <- l.serve() }()
+	}
+	select {
+	case err := <-stored:
+		n.closeListeners()
+		if errors.Is(err, disk.ErrDamaged) { // the same error as at a start
+			return err
+		}
+		return cli.Fatal(fmt.Errorf("the node stopped, because going on could lose data: %w", err))
+	case err := <-served:
+		n.closeListeners()
+		stopStore()
+		return errors.Join(err, n.awaitStore(stored))
+	case <-ctx.Done():
+	}
+	n.log.Info("shutting down")
+	n.draining.Store(true)
+	n.linger(n.limits.linger)
+	late := n.drain(n.limits.drain) != nil
+	stopStore()
+	err := n.awaitStore(stored)
+	if late {
+		n.finishRequests()
+	}
+	return err
+}
+
+// linger makes every response the last one of its connection, and waits until all connections have had it, or for
+// limit. Without it a request that is on its way while its connection is closed would fail.
+func (n *node) linger(limit time.Duration) {
+	if n.handler == nil {
+		return // the node serves no API, as in some tests
+	}
+	n.handler.Drain()
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	poll := time.NewTicker(max(limit/50, time.Millisecond))
+	defer poll.Stop()
+	for n.connections.Count() > 0 {
+		select {
+		case <-poll.C:
+		case <-timeout.C:
+			return
+		}
+	}
+}
+
+// finishRequests waits for the requests that the end of the store has completed, and cuts off the others.
+func (n *node) finishRequests() {
+	if err := n.drain(n.limits.late); err != nil {
+		n.log.Warn("requests were cut off", "err", err)
+		n.closeListeners()
+	}
+}
+
+// awaitStore waits for the end of the store, within a limit: the data directory survives a crash.
+func (n *node) awaitStore(stored <-chan error) error {
+	timer := time.NewTimer(n.limits.store)
+	defer timer.Stop()
+	select {
+	case err := <-stored:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("the store did not close within %v", n.limits.store)
+	}
+}
+
+// drain stops accepting connections and waits for the requests under way. It cuts none off.
+func (n *node) drain(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var errs []error
+	for _, l := range n.listeners {
+		if err := l.shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", l.key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *node) closeListeners() {
+	for _, l := range n.listeners {
+		l.server.Close()
+		if l.handler != nil {
+			l.handler.Close()
+		}
+	}
+}
+
+// drainingService is a registry that is not ready any more once the node shuts down, so that load balancers turn away
+// before the port closes.
+type drainingService struct {
+	registry.Service
+	draining *atomic.Bool
+}
+
+// Health implements registry.Service.
+func (s drainingService) Health() registry.Health {
+	h := s.Service.Health()
+	h.Ready = h.Ready && !s.draining.Load()
+	return h
+}

@@ -1,0 +1,97 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+)
+
+// metadata are services of clouds that hand out credentials to every program of the machine, beside those at
+// link-local addresses.
+var metadata = []netip.Addr{
+	netip.MustParseAddr("fd00:ec2::254"),   // Amazon
+	netip.MustParseAddr("fd00:ec2::23"),    // Amazon, for pods
+	netip.MustParseAddr("168.63.129.16"),   // Azure
+	netip.MustParseAddr("100.100.100.200"), // Alibaba
+}
+
+// nat64 is the well-known prefix (RFC 6052) behind which IPv4 addresses are reached from IPv6.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+var broadcast = netip.MustParseAddr("255.255.255.255")
+
+// filter decides which addresses may be connected to.
+type filter struct{ loopback bool }
+
+// reach is what one attempt may connect to.
+type reach struct {
+	rules Rules
+	location
+	named bool         // the check names a host as the service does: every address of that name is the service's
+	ips   []netip.Addr // of the service's names
+}
+
+type reachKey struct{}
+
+// allows says why an address must not be connected to; "": it may.
+func (r reach) allows(to netip.AddrPort) string {
+	a := plain(to.Addr())
+	switch mine := slices.Contains(r.ports, to.Port()); {
+	case mine && (r.named || slices.Contains(r.ips, a) || r.is(a.String())):
+		return ""
+	case r.rules.targets(a, to.Port()):
+		return ""
+	}
+	return notRegistered(to.String(), r.location)
+}
+
+// control is net.Dialer.ControlContext: it sees every address that is connected to, redirects and all
+// addresses of a name included, after it was resolved.
+func (f filter) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not an address: %w", address, err)
+	}
+	if why := f.refuses(to.Addr()); why != "" {
+		return fmt.Errorf("%s is not probed: it is %s", to.Addr(), why)
+	}
+	r, ok := ctx.Value(reachKey{}).(reach)
+	if !ok {
+		return fmt.Errorf("%s is not probed: no rule says which targets may be", to)
+	}
+	if why := r.allows(to); why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// plain is the address that another form of it stands for.
+func plain(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	if nat64.Contains(a) {
+		b := a.As16()
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return a
+}
+
+// refuses says what an address is that must not be probed; "": it may be.
+func (f filter) refuses(a netip.Addr) string {
+	a = plain(a)
+	switch {
+	case a.IsUnspecified():
+		return "unspecified"
+	case a.IsLoopback() && !f.loopback:
+		return "a loopback address, and checks.allow-loopback is not set"
+	case a.IsLinkLocalUnicast():
+		return "link-local"
+	case a.IsMulticast(), a == broadcast:
+		return "multicast or broadcast"
+	case slices.Contains(metadata, a):
+		return "a cloud's metadata service"
+	}
+	return ""
+}

@@ -1,0 +1,239 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is far more than an attempt on loopback takes.
+const patience = 30 * time.Second
+
+func attempt(t *testing.T, p *registry.Probe, r Rules) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return newCaller(r).attempt(ctx, p, location{})
+}
+
+// anywhere lets checks address what they like.
+var anywhere = []Target{{Addresses: netip.MustParsePrefix("0.0.0.0/0")}, {Addresses: netip.MustParsePrefix("::/0")}}
+
+var lenient = Rules{AllowLoopback: true, Targets: anywhere, Methods: []string{"GET", "POST"}}
+
+func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestAttemptDecidesByTheHTTPStatus(t *testing.T) {
+	tests := []struct {
+		code   int
+		want   registry.CheckStatus
+		output string
+	}{
+		{200, registry.Passing, "200 OK Output: fine"},
+		{299, registry.Passing, "299 status code 299 Output: fine"},
+		{204, registry.Passing, "204 No Content Output: "},
+		{429, registry.Warning, "429 Too Many Requests Output: fine"},
+		{304, registry.Critical, "304 Not Modified Output: "},
+		{404, registry.Critical, "404 Not Found Output: fine"},
+		{500, registry.Critical, "500 Internal Server Error Output: fine"},
+	}
+	for _, tt := range tests {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tt.code)
+			io.WriteString(w, "fine")
+		})
+		got := attempt(t, &registry.Probe{HTTP: s.URL + "/health"}, lenient)
+		want := result{tt.want, "HTTP GET " + s.URL + "/health: " + tt.output}
+		expect.Equal(t, got, want, "status %d: got", tt.code)
+	}
+}
+
+func TestAttemptSendsTheRequestOfTheCheck(t *testing.T) {
+	seen := make(chan *http.Request, 1)
+	body := make(chan string, 1)
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		body <- string(b)
+		seen <- r
+	})
+	got := attempt(t, &registry.Probe{HTTP: s.URL, Method: "POST", Body: "ping", Header: []registry.Pair{
+		{Key: "Host", Value: "shop.example"}, {Key: "X-Token", Value: "a"}, {Key: "Accept", Value: "application/json"},
+	}}, lenient)
+	need.That(t, got.status == registry.Passing, "got %+v", got)
+	r := <-seen
+	if b := <-body; r.Method != "POST" || b != "ping" || r.Host != "shop.example" || r.Header.Get("X-Token") != "a" || r.Header.Get("Accept") != "application/json" {
+		t.Errorf("the service was asked %s for host %s with %v and body %q", r.Method, r.Host, r.Header, b)
+	}
+}
+
+func TestAttemptBoundsItsOutputAndKeepsItText(t *testing.T) {
+	tests := map[string]string{
+		"long":                      strings.Repeat("x", 3*maxOutput),
+		"cut within a character":    strings.Repeat("é", 3*maxOutput),
+		"not text":                  "\xff\xfe",
+		"a character cut in itself": "é"[:1],
+	}
+	for name, body := range tests {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+		got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
+		expect.That(t, len(got.output) <= maxOutput && utf8.ValidString(got.output) && got.status == registry.Passing,
+			"%s: status %d, %d bytes of output, valid UTF-8: %v", name, got.status, len(got.output), utf8.ValidString(got.output))
+	}
+}
+
+func TestAttemptHidesThePasswordOfAURL(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for _, address := range []string{s.Listener.Addr().String(), "127.0.0.1:1"} {
+		got := attempt(t, &registry.Probe{HTTP: "http://me:secret@" + address}, lenient)
+		expect.That(t, !strings.Contains(got.output, "secret"), "output %q", got.output)
+	}
+}
+
+func TestAttemptVerifiesCertificatesUnlessTheCheckSaysOtherwise(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	for skip, want := range map[bool]registry.CheckStatus{false: registry.Critical, true: registry.Passing} {
+		got := attempt(t, &registry.Probe{HTTP: s.URL, SkipVerify: skip}, lenient)
+		expect.That(t, got.status == want, "skipping verification %v: got %+v, want status %d", skip, got, want)
+	}
+}
+
+func TestAttemptByTCPPassesIfItConnects(t *testing.T) {
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
+	address := l.Addr().String()
+	want := result{registry.Passing, "TCP connect " + address + ": Success"}
+	expect.Equal(t, attempt(t, &registry.Probe{TCP: address}, lenient), want, "got")
+	l.Close()
+	got := attempt(t, &registry.Probe{TCP: address}, lenient)
+	expect.That(t, got.status == registry.Critical && got.output == "dial tcp "+address+": connect: connection refused", "after it closed: %+v", got)
+}
+
+func TestAttemptDoesNotConnectToARefusedAddress(t *testing.T) {
+	asked := false
+	s := serve(t, func(http.ResponseWriter, *http.Request) { asked = true })
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	for _, p := range []*registry.Probe{
+		{HTTP: s.URL},
+		{HTTP: "http://localhost:" + port},
+		{HTTP: "http://[::ffff:127.0.0.1]:" + port},
+		{TCP: s.Listener.Addr().String()},
+		{TCP: "localhost:" + port},
+	} {
+		got := attempt(t, p, Rules{Targets: anywhere})
+		expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "checks.allow-loopback"), "%+v: got %+v, want it refused", p, got)
+	}
+	expect.That(t, !asked, "the service was asked")
+}
+
+func TestAttemptDoesNotFollowARedirectToAnotherHost(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
+	})
+	got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
+	expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "a redirect to another host is not followed"),
+		"got %+v, want it refused", got)
+}
+
+func TestAttemptDoesNotFollowRedirectsIfTheCheckSaysSo(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/well" {
+			http.Redirect(w, r, "/well", http.StatusFound)
+		}
+	})
+	for disabled, want := range map[bool]registry.CheckStatus{false: registry.Passing, true: registry.Critical} {
+		got := attempt(t, &registry.Probe{HTTP: s.URL, NoRedirects: disabled}, lenient)
+		expect.That(t, got.status == want && disabled == strings.Contains(got.output, "302 Found"),
+			"redirects disabled %v: got %+v, want status %d", disabled, got, want)
+	}
+}
+
+func TestAttemptDoesNotUseAProxyOfTheEnvironment(t *testing.T) {
+	proxied := false
+	proxy := serve(t, func(http.ResponseWriter, *http.Request) { proxied = true })
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("http_proxy", proxy.URL)
+	attempt(t, &registry.Probe{HTTP: "http://169.254.169.254/"}, lenient)
+	tr := newCaller(lenient).verified.Transport.(*http.Transport)
+	expect.That(t, !proxied && tr.Proxy == nil, "a proxy was used")
+}
+
+func TestAttemptEndsWithItsContext(t *testing.T) {
+	block := make(chan struct{})
+	s := serve(t, func(http.ResponseWriter, *http.Request) { <-block })
+	defer close(block)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}, location{})
+	expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "deadline exceeded"), "got %+v, want it ended by its time-out", got)
+}
+
+func TestAttemptDescribesAnErrorTheSameEachTime(t *testing.T) {
+	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
+	hung := make(chan struct{})
+	go func() {
+		defer close(hung)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.(*net.TCPConn).SetLinger(0) // a reset: the error names both ends
+			conn.Close()
+		}
+	}()
+	defer func() { l.Close(); <-hung }()
+	p := &registry.Probe{HTTP: "http://" + l.Addr().String()}
+	expect.That(t, strings.Count(describe(&net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 5}, Addr: &net.TCPAddr{Port: 6}, Err: io.EOF}), ":5") <= 0,
+		"the local port is shown")
+	got := attempt(t, p, lenient)
+	expect.That(t, got.status == registry.Critical && !strings.Contains(got.output, "->"), "got %+v", got)
+}
+
+// The addresses of names are known only when a probe connects.
+func TestAttemptConnectsOnlyToWhatItsServiceRegistered(t *testing.T) {
+	asked := 0
+	s := serve(t, func(http.ResponseWriter, *http.Request) { asked++ })
+	at := netip.MustParseAddrPort(s.Listener.Addr().String())
+	rules := Rules{AllowLoopback: true}
+	for _, tc := range []struct {
+		name, host string
+		loc        location
+		want       registry.CheckStatus
+	}{
+		{"the name that was registered", "localhost", location{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
+		{"a name of the address that was registered", "localhost", location{[]string{"127.0.0.1", "::1"}, []uint16{at.Port()}}, registry.Passing},
+		{"an address of the name that was registered", "127.0.0.1", location{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
+		{"a name of another address", "localhost", location{[]string{"10.9.9.9"}, []uint16{at.Port()}}, registry.Critical},
+		{"an address of another name", "127.0.0.1", location{[]string{"nowhere.invalid"}, []uint16{at.Port()}}, registry.Critical},
+		{"another port", "127.0.0.1", location{[]string{"127.0.0.1"}, []uint16{1}}, registry.Critical},
+	} {
+		before := asked
+		got := newCaller(rules).attempt(t.Context(), &registry.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
+		expect.That(t, got.status == tc.want && (got.status == registry.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == registry.Passing),
+			"%s: %+v, asked: %v", tc.name, got, asked > before)
+	}
+}

@@ -1,0 +1,185 @@
+// Package probe runs the HTTP and TCP checks of services and nodes on the leader: it makes an attempt at each check's
+// interval, and sets the check when the result changes its state. It does not run checks by TTL, which the state
+// machine ends. Results in a row are counted here and not in the state; the next leader counts anew.
+//
+// The addresses come from clients. A server that connected to every address would be the clients' way to its own
+// machine and its cloud's metadata, so the rules check an address after it was resolved and before a connection is
+// made.
+//
+// The rules are those of Consul's agent (agent/checks/check.go).
+//
+//	prober.go     the Prober: its loop, its metrics, and one attempt with what follows from it
+//	leading.go    the checks of one leadership: which there are, and which may run
+//	checks.go     one check: its times, the schedule, and how results in a row are counted
+//	attempt.go    one attempt: the request or connection
+//	rules.go      which addresses and methods a check may use, as the settings say
+//	addresses.go  the addresses that no check may use, and the filter of every connection
+package probe
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Registry is what a Prober needs of registry.Service.
+type Registry interface {
+	Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error)
+	View(ctx context.Context, read registry.Consistency) (*registry.View, error)
+}
+
+// Config is what a Prober needs. Registry and Watch are required.
+type Config struct {
+	Registry Registry
+	// Watch starts a wait for a change of the registry, see registry.Watchers.Join.
+	Watch   func() (woken <-chan struct{}, leave func())
+	Rules   Rules
+	Log     *slog.Logger          // nil: discards
+	Metrics prometheus.Registerer // nil: none
+}
+
+// Prober runs the checks that have a Probe.
+type Prober struct {
+	cfg     Config
+	metrics *metrics
+	attempt func(context.Context, *registry.Probe, location) result
+	draw    func(time.Duration) time.Duration // at random, below its argument
+	failing atomic.Bool                       // the last result was not committed, and that was logged
+}
+
+// New makes a Prober, which does nothing before Run.
+func New(cfg Config) *Prober {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = prometheus.NewRegistry()
+	}
+	return &Prober{
+		cfg:     cfg,
+		metrics: newMetrics(cfg.Metrics),
+		attempt: newCaller(cfg.Rules).attempt,
+		draw:    func(d time.Duration) time.Duration { return rand.N(d) },
+	}
+}
+
+// Run probes until ctx ends, with the leadership, and returns when the last attempt has ended. epoch is the
+// leadership's: an operation that is applied after the leadership has no effect.
+func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
+	var attempts sync.WaitGroup
+	defer attempts.Wait()
+	defer p.metrics.checks.Set(0)
+	defer p.metrics.oldest.Store(0)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l := &leading{p: p, epoch: epoch, checks: map[ref]*check{}, bySubject: map[subject][]ref{}, attempts: map[string]int{}, queued: map[string][]*check{}, finished: make(chan *check, atOnce)}
+	refresh := time.NewTimer(0)
+	defer refresh.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var woken <-chan struct{}
+	leave := func() {}
+	defer func() { leave() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-woken:
+			refresh.Reset(refreshPause)
+			woken = nil
+		case <-refresh.C:
+			leave()
+			woken, leave = p.cfg.Watch()
+			l.refresh(ctx)
+		case c := <-l.finished:
+			l.reschedule(c)
+		case <-next.C:
+		}
+		l.start(ctx, &attempts)
+		p.metrics.oldest.Store(l.oldest())
+		next.Reset(l.pause())
+	}
+}
+
+// metrics are the figures of a Prober.
+type metrics struct {
+	checks prometheus.Gauge
+	oldest atomic.Int64 // see leading.oldest
+	runs   *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	add := promauto.With(reg)
+	m := &metrics{
+		checks: add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_probe_checks", Help: "Checks that this node probes; 0 unless it leads."}),
+		runs: add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_probe_runs_total",
+			Help: "Probes that this node ran as leader, by kind (http, tcp) and what they found, before anything was counted."}, []string{"kind", "result"}),
+	}
+	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_probe_queue_age_seconds",
+		Help: "How long the check that has waited longest for a free place is overdue; near 0 unless many services hang."}, m.queueAge)
+	return m
+}
+
+func (m *metrics) queueAge() float64 {
+	oldest := m.oldest.Load()
+	if oldest == 0 {
+		return 0
+	}
+	return max(time.Since(time.Unix(0, oldest)).Seconds(), 0)
+}
+
+var statusWords = [...]string{registry.Passing: "passing", registry.Warning: "warning", registry.Critical: "critical"}
+
+func (m *metrics) count(p *registry.Probe, found registry.CheckStatus) {
+	kind := "tcp"
+	if p.HTTP != "" {
+		kind = "http"
+	}
+	m.runs.WithLabelValues(kind, statusWords[found]).Inc()
+}
+
+// run makes one attempt at a check, and sets the check if that changed its state.
+func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
+	limited, cancel := context.WithTimeout(ctx, c.timeout())
+	defer cancel()
+	found := p.attempt(limited, c.probe, c.location)
+	if ctx.Err() != nil {
+		return // the attempt was cut short: its result says nothing about the service
+	}
+	p.metrics.count(c.probe, found.status)
+	view, err := p.cfg.Registry.View(ctx, registry.Stale)
+	if err != nil {
+		return
+	}
+	present, ok := view.CheckOn(c.node, c.id)
+	if !ok {
+		return
+	}
+	status, decided := c.tally.count(c.probe, present.Status, found.status)
+	found.status = status
+	if now := time.Now(); decided && c.tally.mustSet(present, found, now) && p.setCheck(ctx, c.ref, found, epoch) {
+		c.tally.setAt = now
+	}
+}
+
+// setCheck sets a check, and says whether that was committed. If not, the next attempt comes to the same result.
+func (p *Prober) setCheck(ctx context.Context, c ref, r result, epoch registry.Epoch) bool {
+	_, err := p.cfg.Registry.Apply(ctx, registry.FromClient, registry.SetCheck{
+		Node: c.node, Check: c.id, Status: r.status, Output: r.output, Epoch: epoch,
+	})
+	if err != nil && ctx.Err() == nil && !p.failing.Swap(true) {
+		p.cfg.Log.Warn("the result of a check was not committed", "node", c.node, "check", c.id, "err", err)
+	}
+	if err == nil {
+		p.failing.Store(false)
+	}
+	return err == nil
+}

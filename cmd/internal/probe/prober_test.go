@@ -1,0 +1,421 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// rig is a registry that leads, services with given responses, and a Prober, in a bubble of virtual time.
+type rig struct {
+	*registrytest.Memory
+	t      *testing.T
+	prober *Prober
+	epoch  registry.Epoch
+
+	mu        sync.Mutex          // guards the following
+	responses map[string]response // by URL; none: passing
+	runs      map[string][]time.Duration
+	running   int
+	most      int           // attempts at once
+	lingers   time.Duration // attempts that were ended
+	started   time.Time
+}
+
+// response is that of a service, and how long it takes.
+type response struct {
+	result
+	takes time.Duration
+}
+
+func inBubble(t *testing.T, do func(g *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rig{
+			Memory: registrytest.New(), t: t,
+			responses: map[string]response{}, runs: map[string][]time.Duration{}, started: time.Now(),
+		}
+		g.epoch = g.Registry.Epoch()
+		g.prober = New(Config{Registry: g, Watch: func() (<-chan struct{}, func()) { return g.Watchers.Join("") }})
+		g.prober.attempt = g.attempt
+		g.prober.draw = func(d time.Duration) time.Duration { return d / 2 }
+		do(g)
+	})
+}
+
+// lead runs the prober until the returned function is called, which waits for its end.
+func (g *rig) lead() (lose func()) {
+	ctx, cancel := context.WithCancel(g.t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { g.prober.Run(ctx, g.epoch) })
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// Apply is Memory's, of which every operation must be done.
+func (g *rig) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	results, err := g.Memory.Apply(ctx, origin, ops...)
+	for i, r := range results {
+		expect.That(g.t, r.Outcome == registry.Done, "%+v: %v", ops[i], r.Outcome)
+	}
+	return results, err
+}
+
+func (g *rig) attempt(ctx context.Context, p *registry.Probe, _ location) result {
+	a := g.start(p.HTTP)
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.running--
+	}()
+	select {
+	case <-time.After(a.takes):
+		return a.result
+	case <-ctx.Done():
+		time.Sleep(g.lingers)
+		return result{registry.Critical, ctx.Err().Error()}
+	}
+}
+
+func (g *rig) start(url string) response {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.runs[url] = append(g.runs[url], time.Since(g.started))
+	g.running++
+	g.most = max(g.most, g.running)
+	return g.responses[url]
+}
+
+// counts are how many attempts run, how many have run at once, and how many of a URL have started.
+func (g *rig) counts(url string) (running, most, runs int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running, g.most, len(g.runs[url])
+}
+
+func (g *rig) respond(url string, status registry.CheckStatus, output string, takes time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.responses[url] = response{result{status, output}, takes}
+}
+
+func (g *rig) apply(op registry.Op) {
+	g.t.Helper()
+	if _, err := g.Apply(g.t.Context(), registry.FromClient, op); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// register adds a service with one check, whose URL is the service's id.
+func (g *rig) register(id string, p registry.Probe) {
+	g.t.Helper()
+	g.registerAs("web", id, p)
+}
+
+func (g *rig) registerAs(service, id string, p registry.Probe) {
+	g.t.Helper()
+	p.HTTP = id
+	g.apply(registry.RegisterCatalog{
+		Service: &registry.CatalogService{Name: service, ID: id, WeightPassing: 1, WeightWarning: 1},
+		Instance: &registry.Instance{
+			App: strings.ToUpper(service), InstanceID: id, HostName: "10.0.0.1", IPAddr: "10.0.0.1", Status: registry.Up,
+			DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 30, Duration: 90,
+		},
+		Checks: []*registry.Check{{ID: "service:" + id, Name: id, Service: id, Status: registry.Critical, Type: "http", Probe: &p}},
+	})
+}
+
+func (g *rig) wantRuns(url string, want ...time.Duration) {
+	g.t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !slices.Equal(g.runs[url], want) {
+		g.t.Errorf("%s was probed at %v, want %v", url, g.runs[url], want)
+	}
+}
+
+func (g *rig) wantStatus(id string, want registry.CheckStatus, output string) {
+	g.t.Helper()
+	v, _ := g.View(g.t.Context(), registry.Stale)
+	c, ok := v.CheckOn("", "service:"+id)
+	if !ok || c.Status != want || c.Output != output {
+		g.t.Errorf("check of %s: %+v, want status %d and output %q", id, c, want, output)
+	}
+}
+
+// applied are the operations of the prober.
+func (g *rig) applied() (sets []registry.SetCheck) {
+	g.Set(func(m *registrytest.Memory) {
+		for _, op := range m.Applied {
+			if set, ok := op.(registry.SetCheck); ok {
+				sets = append(sets, set)
+			}
+		}
+	})
+	return sets
+}
+
+func (g *rig) sets() int { return len(g.applied()) }
+
+// after waits, and then until everything is done that happens at that moment.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestProberProbesAServiceAtItsIntervalFromARandomMoment(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.register("a", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(31 * time.Second)
+		g.wantRuns("a", 5*time.Second, 15*time.Second, 25*time.Second)
+	})
+}
+
+func TestProberSetsAChecksStateWhenItChangesAndOnlyThen(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.respond("a", registry.Passing, "fine", 0)
+		g.register("a", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		steps := []struct {
+			status registry.CheckStatus
+			output string
+			sets   int // so far, after an hour
+		}{
+			{registry.Passing, "fine", 1},
+			{registry.Warning, "slow", 2},
+			{registry.Critical, "dead", 3},
+			{registry.Critical, "very dead", 4},
+			{registry.Passing, "fine again", 5},
+		}
+		for _, s := range steps {
+			g.respond("a", s.status, s.output, 0)
+			after(time.Hour)
+			g.wantStatus("a", s.status, s.output)
+			got := g.sets()
+			need.That(t, got == s.sets, "%+v: set %d times", s, got)
+		}
+		for _, set := range g.applied() {
+			expect.That(t, set.Epoch == g.epoch && !set.TTL, "set %+v, want it under the epoch of the leadership", set)
+		}
+	})
+}
+
+func TestProberSetsAnOutputThatChangesEachTimeOnceAMinute(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.register("a", registry.Probe{Interval: 1000})
+		lose := g.lead()
+		defer lose()
+		for i := range 600 {
+			g.respond("a", registry.Critical, fmt.Sprint(i), 0)
+			after(time.Second)
+		}
+		got := g.sets()
+		expect.That(t, got >= 9 && got <= 11, "set %d times in ten minutes", got)
+	})
+}
+
+func TestProberCountsResultsInARow(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.respond("a", registry.Passing, "fine", 0)
+		g.register("a", registry.Probe{Interval: 10_000, SuccessBeforePassing: 3, FailuresBeforeCritical: 2})
+		lose := g.lead()
+		defer lose()
+		after(20 * time.Second) // two attempts
+		g.wantStatus("a", registry.Critical, "")
+		after(10 * time.Second)
+		g.wantStatus("a", registry.Passing, "fine")
+		g.respond("a", registry.Critical, "dead", 0)
+		after(10 * time.Second)
+		g.wantStatus("a", registry.Passing, "fine")
+		after(10 * time.Second)
+		g.wantStatus("a", registry.Critical, "dead")
+	})
+}
+
+func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		lose := g.lead()
+		defer lose()
+		after(time.Second)
+		g.register("late", registry.Probe{Interval: 10_000})
+		after(10 * time.Second) // at 6.1 s: noticed after 0.1 s at most
+		if runs := g.runs["late"]; len(runs) != 1 || runs[0] < 6*time.Second || runs[0] > 6100*time.Millisecond {
+			t.Errorf("a service that came later was probed at %v", runs)
+		}
+		g.register("late", registry.Probe{Interval: 10_000}) // the same again
+		after(10 * time.Second)
+		if runs := g.runs["late"]; len(runs) != 2 || runs[1]-runs[0] != 10*time.Second {
+			t.Errorf("after it was registered again as it was, it was probed at %v", runs)
+		}
+		g.register("late", registry.Probe{Interval: 2000})
+		after(10 * time.Second)
+		if runs := g.runs["late"]; len(runs) < 6 || runs[3]-runs[2] != 2*time.Second {
+			t.Errorf("with another interval it was probed at %v", runs)
+		}
+		got := testutil.ToFloat64(g.prober.metrics.checks)
+		expect.That(t, got == 1, "%v checks are probed, want 1", got)
+		g.apply(registry.DeregisterCatalog{Service: "late"})
+		after(refreshPause)
+		runs := len(g.runs["late"])
+		after(time.Minute)
+		expect.That(t, len(g.runs["late"]) == runs, "probed after it was deregistered")
+	})
+}
+
+func TestProberProbesTheChecksOfNodes(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.register("other", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(time.Second)
+		g.apply(registry.RegisterCatalog{Checks: []*registry.Check{{ID: "disk", Name: "disk", Status: registry.Critical, Type: "http", Probe: &registry.Probe{HTTP: "disk", Interval: 10_000}}}})
+		after(10 * time.Second)
+		expect.That(t, len(g.runs["disk"]) == 1, "probed at %v, want once", g.runs["disk"])
+		v, _ := g.View(t.Context(), registry.Stale)
+		c, ok := v.CheckOn("", "disk")
+		expect.That(t, ok && c.Status == registry.Passing, "the check is %+v, want it passing", c)
+		g.apply(registry.DeregisterCatalog{Check: "disk"})
+		after(time.Minute)
+		expect.That(t, len(g.runs["disk"]) == 1 && len(g.runs["other"]) >= 6,
+			"after it went it was probed at %v, another one at %v", g.runs["disk"], g.runs["other"])
+	})
+}
+
+func TestProberBoundsItsAttemptsInTimeAndNumber(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		const services = 3 * atOnce
+		for i := range services {
+			id := fmt.Sprint(i)
+			g.respond(id, registry.Passing, "", time.Hour) // it hangs
+			g.registerAs("web"+id, id, registry.Probe{Interval: 60_000, Timeout: 5000})
+		}
+		lose := g.lead()
+		defer lose()
+		after(5 * time.Minute)
+		expect.That(t, g.most == atOnce, "%d attempts ran at once, want %d", g.most, atOnce)
+		for i := range services {
+			runs := len(g.runs[fmt.Sprint(i)])
+			expect.That(t, runs >= 4, "service %d was probed %d times in five minutes", i, runs)
+		}
+		g.wantStatus("0", registry.Critical, context.DeadlineExceeded.Error())
+	})
+}
+
+func TestProberStopsWhenLeadershipIsLost(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.respond("slow", registry.Passing, "", 8*time.Second)
+		g.register("slow", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		after(6 * time.Second) // an attempt is under way
+		need.That(t, g.running == 1, "%d attempts run, want 1", g.running)
+		g.lingers = time.Second
+		lost := time.Now()
+		lose()
+		took := time.Since(lost)
+		expect.That(t, took == g.lingers && g.running == 0, "it ended after %v with %d attempts, want it to end with the last one", took, g.running)
+		after(time.Hour)
+		g.wantRuns("slow", 5*time.Second)
+		expect.That(t, g.sets() == 0, "set %+v", g.applied())
+		lose = g.lead() // and again
+		defer lose()
+		after(14 * time.Second)
+		g.wantStatus("slow", registry.Passing, "")
+	})
+}
+
+func TestProberRepeatsAResultThatWasNotCommitted(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.respond("a", registry.Passing, "fine", 0)
+		g.register("a", registry.Probe{Interval: 10_000})
+		g.Fail(errors.New("no leader"))
+		lose := g.lead()
+		defer lose()
+		after(20 * time.Second)
+		g.wantStatus("a", registry.Critical, "")
+		g.Fail(nil)
+		after(10 * time.Second)
+		g.wantStatus("a", registry.Passing, "fine")
+	})
+}
+
+func TestProberDropsTheResultOfACheckThatWasReplacedMeanwhile(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		g.respond("a", registry.Passing, "of the old one", 8*time.Second)
+		g.register("a", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(6 * time.Second)
+		g.respond("a", registry.Passing, "of the new one", 0)
+		g.register("a", registry.Probe{Interval: 20_000})
+		after(time.Minute)
+		expect.That(t, g.sets() == 1, "set %+v, want one result", g.applied())
+		g.wantStatus("a", registry.Passing, "of the new one")
+		expect.That(t, len(g.runs["a"]) == 4, "probed at %v, want once in the old way and then every 20 s", g.runs["a"])
+	})
+}
+
+func TestProberKeepsPlacesForOtherServicesWhenTheChecksOfOneHang(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		for i := range 2 * atOnce {
+			id := fmt.Sprint("slow", i)
+			g.respond(id, registry.Passing, "", 100_000*time.Hour)
+			g.registerAs("slow", id, registry.Probe{Interval: 10_000, Timeout: 36_000_000_000})
+		}
+		g.register("well", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(46 * time.Second)
+		g.wantRuns("well", 5*time.Second, 15*time.Second, 25*time.Second, 35*time.Second, 45*time.Second)
+		_, most, _ := g.counts("well")
+		expect.That(t, most <= perService+1, "%d attempts ran at once, want %d of the slow service", most, perService)
+		// 200 checks, 10 places, 10 s each.
+		after(5 * time.Minute)
+		age := g.prober.metrics.queueAge()
+		expect.That(t, age >= 60 && age <= 300, "the queue is %v s old", age)
+		for i := range 2 * atOnce {
+			id := fmt.Sprint("slow", i)
+			_, _, runs := g.counts(id)
+			expect.That(t, runs != 0, "%s was not probed in five minutes", id)
+		}
+		for i := range 2 * atOnce { // one that waits for a place may go
+			g.apply(registry.DeregisterCatalog{Service: fmt.Sprint("slow", i)})
+		}
+		after(time.Minute)
+		running, _, _ := g.counts("well")
+		age = g.prober.metrics.queueAge()
+		expect.That(t, age <= 0 && running <= 0, "after they went the queue is %v s old, and %d attempts run", age, running)
+	})
+}
+
+func TestProberKeepsTurnsForOtherServicesWhenManyHang(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		for i := range 2 * atOnce {
+			id := fmt.Sprint("slow", i)
+			g.respond(id, registry.Passing, "", 100_000*time.Hour)
+			g.registerAs(id, id, registry.Probe{Interval: 10_000, Timeout: 36_000_000_000})
+		}
+		g.register("well", registry.Probe{Interval: 10_000})
+		lose := g.lead()
+		defer lose()
+		after(2 * time.Minute)
+		_, _, runs := g.counts("well")
+		expect.That(t, runs >= 4, "probed %d times in two minutes", runs)
+	})
+}

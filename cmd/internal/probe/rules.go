@@ -1,0 +1,241 @@
+package probe
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+)
+
+// Rules say which addresses and methods checks may use. A registry reaches every machine of its network, and a client
+// that registers a check makes the registry connect: so a check addresses what its own service registered, or what
+// the operator has named, and nothing else.
+type Rules struct {
+	AllowLoopback bool     `key:"checks.allow-loopback" default:"true" help:"checks may name loopback addresses of the leader's machine; default: whether http.addr is one. Link-local, multicast and metadata addresses are never probed"`
+	Targets       Targets  `key:"checks.targets" help:"what checks may address beside what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
+	Methods       []string `key:"checks.methods" default:"GET,HEAD" help:"HTTP methods that checks may use"`
+}
+
+// Targets are what every check may address.
+type Targets []Target
+
+// UnmarshalText reads a comma-separated list. Its error names every element that is no target.
+func (t *Targets) UnmarshalText(text []byte) error {
+	var all Targets
+	var errs []error
+	for _, each := range setting.SplitList(string(text)) {
+		target, err := ParseTarget(each)
+		all, errs = append(all, target), append(errs, err)
+	}
+	*t = all
+	return errors.Join(errs...)
+}
+
+// String is the inverse of UnmarshalText.
+func (t Targets) String() string {
+	texts := make([]string, len(t))
+	for i, target := range t {
+		texts[i] = target.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// Target is a set of addresses, at one port or (0) at any.
+type Target struct {
+	Addresses netip.Prefix
+	Port      uint16
+}
+
+// ParseTarget reads CIDR:port, with * for any port and brackets around IPv6: 10.0.0.0/8:*, [fd00::/8]:443.
+// A single address stands for itself.
+func ParseTarget(text string) (Target, error) {
+	at := strings.LastIndexByte(text, ':')
+	if at < 0 {
+		return Target{}, fmt.Errorf("%q has no port; write 10.0.0.0/8:8080, or 10.0.0.0/8:* for any", text)
+	}
+	var t Target
+	if port := text[at+1:]; port != "*" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return Target{}, fmt.Errorf("%q has no port from 1 to 65535, or * for any", text)
+		}
+		t.Port = uint16(n)
+	}
+	addresses := strings.TrimSuffix(strings.TrimPrefix(text[:at], "["), "]")
+	if a, err := netip.ParseAddr(addresses); err == nil {
+		t.Addresses = netip.PrefixFrom(a, a.BitLen())
+		return t, nil
+	}
+	p, err := netip.ParsePrefix(addresses)
+	if err != nil {
+		return Target{}, fmt.Errorf("%q does not begin with a CIDR such as 10.0.0.0/8 or [fd00::/8]", text)
+	}
+	t.Addresses = p.Masked()
+	return t, nil
+}
+
+// String is the inverse of ParseTarget.
+func (t Target) String() string {
+	addresses, port := t.Addresses.String(), "*"
+	if t.Addresses.Addr().Is6() {
+		addresses = "[" + addresses + "]"
+	}
+	if t.Port != 0 {
+		port = fmt.Sprint(t.Port)
+	}
+	return addresses + ":" + port
+}
+
+func (t Target) contains(a netip.Addr, port uint16) bool {
+	return (t.Port == 0 || t.Port == port) && t.Addresses.Contains(a)
+}
+
+// location is where a service says it is: the hosts and ports that it registered.
+type location struct {
+	hosts []string
+	ports []uint16
+}
+
+// locationOf collects them; a check of a node, which has no service, has none.
+func locationOf(s *registry.CatalogService, i *registry.Instance) location {
+	var l location
+	add := func(host string, port int32) {
+		if host != "" && !slices.Contains(l.hosts, host) {
+			l.hosts = append(l.hosts, host)
+		}
+		if port > 0 && port <= 65535 && !slices.Contains(l.ports, uint16(port)) {
+			l.ports = append(l.ports, uint16(port))
+		}
+	}
+	if i != nil {
+		add(i.HostName, 0)
+		add(i.IPAddr, 0)
+	}
+	if s == nil {
+		return l
+	}
+	add(s.Address, s.Port)
+	for _, t := range s.Tagged {
+		add(t.Address, t.Port)
+	}
+	var named []struct{ Port int32 }
+	if json.Unmarshal(s.Ports, &named) == nil { // as the client gave it
+		for _, p := range named {
+			add("", p.Port)
+		}
+	}
+	return l
+}
+
+// is says whether one of the hosts is written like host.
+func (l location) is(host string) bool {
+	return slices.ContainsFunc(l.hosts, func(each string) bool { return strings.EqualFold(each, host) })
+}
+
+func (l location) String() string {
+	if len(l.hosts) == 0 {
+		return "nothing"
+	}
+	ports := "no port"
+	if len(l.ports) > 0 {
+		ports = strings.Trim(fmt.Sprint(l.ports), "[]")
+	}
+	return strings.Join(l.hosts, ", ") + " with " + ports
+}
+
+// names are the hosts that are not addresses.
+func (l location) names() []string {
+	return slices.DeleteFunc(slices.Clone(l.hosts), func(host string) bool {
+		_, err := netip.ParseAddr(host)
+		return err == nil
+	})
+}
+
+// Refuses says in words why a probe of a service's check must not run (s and i nil: of a node's check); "": it may, as
+// far as that is known before names are resolved.
+func (r Rules) Refuses(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string {
+	return r.refuses(p, locationOf(s, i))
+}
+
+func (r Rules) refuses(p *registry.Probe, loc location) string {
+	if why := r.refusesMethod(p); why != "" {
+		return why
+	}
+	host, port, why := address(p)
+	if why != "" {
+		return why
+	}
+	at, err := netip.ParseAddr(host)
+	if err == nil {
+		if why := (filter{loopback: r.AllowLoopback}).refuses(at); why != "" {
+			return fmt.Sprintf("%s is not probed: it is %s", host, why)
+		}
+	}
+	isAddress := err == nil
+	mine := slices.Contains(loc.ports, port)
+	switch {
+	case mine && loc.is(host):
+		return ""
+	case mine && !isAddress && len(loc.hosts) > 0, mine && len(loc.names()) > 0:
+		return "" // it depends on the addresses of names
+	case isAddress && r.targets(at, port):
+		return ""
+	case !isAddress && slices.ContainsFunc(r.Targets, func(t Target) bool { return t.Port == 0 || t.Port == port }):
+		return "" // it depends on the addresses of the name
+	}
+	return notRegistered(net.JoinHostPort(host, fmt.Sprint(port)), loc)
+}
+
+func notRegistered(address string, loc location) string {
+	return fmt.Sprintf("%s is not probed: a check addresses what its own service registered (%v), or what checks.targets names", address, loc)
+}
+
+func (r Rules) refusesMethod(p *registry.Probe) string {
+	methods := r.Methods
+	if methods == nil {
+		methods = setting.Default[Rules]().Methods
+	}
+	if p.HTTP == "" || p.Method == "" || slices.ContainsFunc(methods, func(m string) bool { return strings.EqualFold(m, p.Method) }) {
+		return ""
+	}
+	return fmt.Sprintf("method %.20q is not used by checks; checks.methods allows %s", p.Method, strings.Join(methods, " and "))
+}
+
+func (r Rules) targets(a netip.Addr, port uint16) bool {
+	a = plain(a)
+	return slices.ContainsFunc(r.Targets, func(t Target) bool { return t.contains(a, port) })
+}
+
+// address is the host and port that a probe names, or why it names none.
+func address(p *registry.Probe) (host string, port uint16, why string) {
+	text := p.TCP
+	if p.HTTP != "" {
+		u, err := url.Parse(p.HTTP)
+		standard := map[string]string{"http": "80", "https": "443"}
+		if err != nil || standard[u.Scheme] == "" || u.Hostname() == "" {
+			return "", 0, "its URL is not of the form http://host:port/path"
+		}
+		text = net.JoinHostPort(u.Hostname(), firstOf(u.Port(), standard[u.Scheme]))
+	}
+	host, digits, err := net.SplitHostPort(text)
+	n, bad := strconv.ParseUint(digits, 10, 16)
+	if err != nil || bad != nil || host == "" {
+		return "", 0, fmt.Sprintf("%.100q is not of the form host:port", text)
+	}
+	return host, uint16(n), ""
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

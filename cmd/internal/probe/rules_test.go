@@ -1,0 +1,89 @@
+package probe
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
+
+func TestParseTargetReadsTargetsAndNamesMistakes(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		in   string // an address and port that it contains
+		out  string
+		err  string
+	}{
+		{text: "10.0.0.0/8:*", in: "10.1.2.3:22", out: "11.0.0.1:22"},
+		{text: "10.0.0.0/8:8080", in: "10.1.2.3:8080", out: "10.1.2.3:22"},
+		{text: "10.0.0.7:80", in: "10.0.0.7:80", out: "10.0.0.8:80"},
+		{text: "[fd00::/8]:443", in: "[fd12::1]:443", out: "[fe12::1]:443"},
+		{text: "[fd00::1]:*", in: "[fd00::1]:1", out: "[fd00::2]:1"},
+		{text: "10.0.0.0/8", err: "no port"},
+		{text: "10.0.0.0/8:0", err: "no port from 1 to 65535"},
+		{text: "10.0.0.0/99:80", err: "does not begin with a CIDR"},
+		{text: "example.com:80", err: "does not begin with a CIDR"},
+	} {
+		target, err := ParseTarget(tc.text)
+		if tc.err != "" {
+			expect.ErrorSays(t, err, tc.err, "%s:", tc.text)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tc.text, err)
+			continue
+		}
+		again, err := ParseTarget(target.String())
+		expect.That(t, err == nil && again == target, "%s is written %s, which is read as %v, %v", tc.text, target, again, err)
+		in, out := netip.MustParseAddrPort(tc.in), netip.MustParseAddrPort(tc.out)
+		expect.That(t, target.contains(in.Addr(), in.Port()) && !target.contains(out.Addr(), out.Port()),
+			"%s contains %s: %v, and %s: %v", tc.text, in, target.contains(in.Addr(), in.Port()), out, target.contains(out.Addr(), out.Port()))
+	}
+}
+
+func TestRulesLetACheckAddressWhatItsServiceRegistered(t *testing.T) {
+	service := &registry.CatalogService{Address: "10.0.0.5", Port: 8080, Tagged: []registry.TaggedAddress{{Tag: "wan", Address: "shop.example", Port: 443}}, Ports: []byte(`[{"Name":"admin","Port":9000}]`)}
+	instance := &registry.Instance{HostName: "10.0.0.5", IPAddr: "10.0.0.5"}
+	named := &registry.CatalogService{Address: "orders.internal", Port: 8080}
+	tests := []struct {
+		name    string
+		probe   registry.Probe
+		service *registry.CatalogService
+		rules   Rules
+		want    string // part of the refusal; "": none
+	}{
+		{name: "its own port", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health"}, service: service},
+		{name: "HEAD", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "HEAD"}, service: service},
+		{name: "by TCP", probe: registry.Probe{TCP: "10.0.0.5:8080"}, service: service},
+		{name: "a tagged address", probe: registry.Probe{HTTP: "https://shop.example/health"}, service: service},
+		{name: "a further port", probe: registry.Probe{TCP: "10.0.0.5:9000"}, service: service},
+		{name: "by the name that it registered", probe: registry.Probe{HTTP: "http://Orders.internal:8080/health"}, service: named},
+		{name: "by an address, which its name may resolve to", probe: registry.Probe{HTTP: "http://10.0.0.9:8080/health"}, service: named},
+		{name: "by a name, which may resolve to its address", probe: registry.Probe{HTTP: "http://orders:8080/health"}, service: service},
+		{name: "another port", probe: registry.Probe{TCP: "10.0.0.5:22"}, service: service, want: "10.0.0.5:22 is not probed: a check addresses what its own service registered (10.0.0.5, shop.example with 8080 443 9000), or what checks.targets names"},
+		{name: "another port of its name", probe: registry.Probe{TCP: "orders.internal:22"}, service: named, want: "checks.targets"},
+		{name: "another address", probe: registry.Probe{HTTP: "http://10.0.0.6/"}, service: service, want: "10.0.0.6:80 is not probed"},
+		{name: "a node's check", probe: registry.Probe{TCP: "10.0.0.5:8080"}, want: "(nothing)"},
+		{name: "a target", probe: registry.Probe{TCP: "10.0.0.5:8080"}, rules: Rules{Targets: []Target{{Addresses: netip.MustParsePrefix("10.0.0.0/8")}}}},
+		{name: "a name that may be a target", probe: registry.Probe{TCP: "db.internal:5432"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}},
+		{name: "a name at no target's port", probe: registry.Probe{TCP: "db.internal:22"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}, want: "checks.targets"},
+		{name: "POST", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, want: `method "POST" is not used by checks; checks.methods allows GET and HEAD`},
+		{name: "POST, allowed", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, rules: Rules{Methods: []string{"POST"}}},
+		{name: "a metadata service that it registered", probe: registry.Probe{HTTP: "http://169.254.169.254/"}, service: &registry.CatalogService{Address: "169.254.169.254", Port: 80}, want: "link-local"},
+		{name: "loopback that it registered", probe: registry.Probe{HTTP: "http://127.0.0.1:80/"}, service: &registry.CatalogService{Address: "127.0.0.1", Port: 80}, want: "checks.allow-loopback"},
+		{name: "another scheme", probe: registry.Probe{HTTP: "file:///etc/passwd"}, service: service, want: "not of the form http://host:port/path"},
+		{name: "no port", probe: registry.Probe{TCP: "10.0.0.5"}, service: service, want: "not of the form host:port"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var i *registry.Instance
+			if tt.service == service {
+				i = instance
+			}
+			got := tt.rules.Refuses(&tt.probe, tt.service, i)
+			expect.That(t, (got == "") == (tt.want == "") && strings.Contains(got, tt.want), "refused as %q, want %q", got, tt.want)
+		})
+	}
+}

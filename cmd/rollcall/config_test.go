@@ -1,0 +1,51 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+func TestConfigShowMarksSettingsThatDifferFromTheClusters(t *testing.T) {
+	s := newFakeServer(t, 200, `{"self-preservation.enabled":true,"self-preservation.renewal-percent-threshold":0.850,"self-preservation.min-instances":20,
+		"self-preservation.max-duration":"60m","eureka-compat.expectation":true,"replication.on-cut":"dc2=keep-for:1h0m0s","unknown.key":1}`)
+	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir=d", "--addr", s.URL,
+		"--replication-datacenters=dc2=http://10.1.0.1:8761,dc3=http://10.1.0.2:8761", "--replication-on-cut=dc2=keep-for:60m,dc3=keep")
+	need.That(t, code == cli.ExitOK, "exit %d: %s", code, stderr)
+	if want := "GET /v1/rollcall/settings"; len(s.requests) != 1 || s.requests[0] != want {
+		t.Errorf("sent %q, want %q", s.requests, want)
+	}
+	var marked []string
+	for line := range strings.Lines(stdout) {
+		if strings.Contains(line, "the cluster has") {
+			marked = append(marked, strings.TrimSpace(line))
+		}
+	}
+	want := []string{"expectation: false # default, but the cluster has true", "min-instances: 10 # default, but the cluster has 20"}
+	expect.Deep(t, marked, want, "marked")
+}
+
+func TestConfigShowFailsWhenTheClusterCannotBeAsked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no server there":     {args: []string{"--effective", "--addr", "127.0.0.1:1"}, code: cli.ExitError, says: "read the cluster's settings"},
+		"no URL":              {args: []string{"--effective", "--addr", "ftp://a"}, code: cli.ExitUsage, says: "--addr"},
+		"without --effective": {args: []string{"--addr", "127.0.0.1:1"}, code: cli.ExitUsage, says: "give --effective too"},
+	} {
+		stdout, stderr, code := rollcall(t, append([]string{"config", "show", "--data-dir=d"}, tc.args...)...)
+		expect.That(t, code == tc.code && strings.Contains(stderr, tc.says) && stdout == "",
+			"%s: exit %d, said %q, printed %q, want exit %d and %q", name, code, stderr, stdout, tc.code, tc.says)
+	}
+}
+
+func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
+	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--http-plain")
+	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, "plain: true # flag\n") && strings.Contains(stdout, "election-timeout: 1s # default\n"),
+		"exit %d, %s, printed\n%s", code, stderr, stdout)
+}

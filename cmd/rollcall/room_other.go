@@ -1,8 +1,0 @@
-//go:build !linux && !darwin
-
-package main
-
-import "math"
-
-// freeBytes knows nothing of the disk here.
-func freeBytes(string) (int64, error) { return math.MaxInt64, nil }
