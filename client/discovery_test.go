@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -245,15 +246,18 @@ func TestWhereNobodyHasPlaceForAWatcherEverythingIsFetchedOncePerInterval(t *tes
 		for range 20 {
 			pass(DefaultRefreshInterval)
 			age := d.Age()
-			expect.That(t, age <= DefaultRefreshInterval+longestRetry, "the list is %v old", age)
+			expect.That(t, age <= DefaultRefreshInterval+wait.LongestRetry, "the list is %v old", age)
 		}
 		fetches := strings.Count(s.got(), "full")
 		expect.That(t, fetches >= 15 && fetches <= 21, "%d fetches in 20 intervals", fetches)
 		s.instead("/v1/rollcall/watch", nil)
-		pass(longestRetry)
+		pass(wait.LongestRetry)
 		expect.That(t, d.Status().Source == SourceWatch, "the status is %+v, want a watch", d.Status())
 	})
 }
+
+// streamSilence is how long a stream may be silent.
+const streamSilence = 45 * time.Second
 
 func TestASilentStreamIsLeftForAnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -261,9 +265,9 @@ func TestASilentStreamIsLeftForAnotherServer(t *testing.T) {
 		a, b := newListServer(known, true), newListServer(known, true)
 		a.marks = -1
 		d := discover(t, DiscoveryConfig{}, a, b)
-		pass(watchSilence - 1)
-		if b.wantAsked(t, "before", ""); d.Age() != watchSilence-1 {
-			t.Errorf("the list is %v old, want %v", d.Age(), watchSilence-1)
+		pass(streamSilence - 1)
+		if b.wantAsked(t, "before", ""); d.Age() != streamSilence-1 {
+			t.Errorf("the list is %v old, want %v", d.Age(), streamSilence-1)
 		}
 		pass(time.Second)
 		b.wantAsked(t, "after the silence", "watch@e-1")
@@ -333,14 +337,14 @@ func TestTheFirstListIsTriedForMoreOften(t *testing.T) {
 		d := discover(t, DiscoveryConfig{}, s)
 		pass(time.Minute)
 		tries := len(strings.Fields(s.got()))
-		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, longestRetry)
+		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, wait.LongestRetry)
 		err := d.Ready(within(t, time.Second))
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "connection refused"),
 			"Ready: %v, want the end of its context and the connection refused", err)
 		status := d.Status()
 		expect.That(t, status.Source == SourceNone && status.Age == 0 && status.Err != nil && d.Snapshot().Len() == 0, "the status is %+v", status)
 		s.revive()
-		pass(longestRetry)
+		pass(wait.LongestRetry)
 		expect.OK(t, d.Ready(t.Context()))
 	})
 }
@@ -363,7 +367,7 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 			s.got()
 			s.restart("f")
 			s.hangUp()
-			pass(tc.lag + shortestRetry + longestRetry) // in which a fetch is on its way
+			pass(tc.lag + wait.ShortestRetry + wait.LongestRetry) // in which a fetch is on its way
 			d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
 			expect.Equal(t, d.Status().Held, 3, "instances held:")
 			s.put(orders("o1", registry.Down))
@@ -373,14 +377,14 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 				d.wantList(t, "after what is told", "ORDERS/o1=DOWN ORDERS/o3=UP")
 				expect.Equal(t, d.Status().Held, 1, "after what is told there are held")
 			}
-			pass(DefaultGuardHold - tc.lag - shortestRetry - longestRetry - 1)
+			pass(DefaultGuardHold - tc.lag - wait.ShortestRetry - wait.LongestRetry - 1)
 			expect.That(t, strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP"), "the list is %q before the time is up", words(d.Snapshot()))
-			pass(shortestRetry + longestRetry)
+			pass(wait.ShortestRetry + wait.LongestRetry)
 			d.wantList(t, "in the end", "ORDERS/o1=DOWN")
 			s.wantAsked(t, "meanwhile", tc.asked)
 			pass(DefaultRefreshInterval)
 			s.wantAsked(t, "after that", tc.after)
-			guarded := testutil.ToFloat64(d.client.metrics.guarded)
+			guarded := testutil.ToFloat64(d.client.metrics.lists.Guarded)
 			expect.That(t, guarded >= 3, "%v answers were not believed, want 3", guarded)
 		})
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -46,7 +48,7 @@ func awaitAll(ctx context.Context, look func(context.Context) error) error {
 		if late == nil || ctx.Err() == nil {
 			late = behind // not that the question itself was cut off
 		}
-		if !wait(ctx, drainPoll) {
+		if !wait.For(ctx, drainPoll) {
 			return fmt.Errorf("%w: %w", late, context.Cause(ctx))
 		}
 	}
@@ -54,7 +56,7 @@ func awaitAll(ctx context.Context, look func(context.Context) error) error {
 
 // settleDown waits for the time that clients need to fetch that an instance is out of service.
 func settleDown(ctx context.Context, key registry.Key, settle time.Duration) error {
-	if !wait(ctx, settle) {
+	if !wait.For(ctx, settle) {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE everywhere, but clients may not have fetched it yet: %w", key, context.Cause(ctx))
 	}
 	return nil
@@ -102,16 +104,9 @@ func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*
 	if n.HTTP == "" { // the node that was asked could not reach it
 		return nil, errors.New("it is " + n.Role)
 	}
-	q := own(http.MethodGet, "apps").with("app", key.App, "consistency", "stale")
-	a, err := c.try(ctx, c.servers.sibling(n.HTTP), q)
-	if err == nil {
-		err = q.failure(a)
-	}
+	q := transport.Own(http.MethodGet, "apps").With("app", key.App, "consistency", "stale")
+	shown, err := transport.AskAt[[]Instance](ctx, c.cluster, c.cluster.Sibling(n.HTTP), q)
 	if err != nil {
-		return nil, err
-	}
-	var shown []Instance
-	if err := a.decode(&shown); err != nil {
 		return nil, err
 	}
 	for _, i := range shown {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
@@ -51,7 +52,7 @@ func (h *Held) Release(ctx context.Context) error {
 			defer h.endSession(ctx)
 			return giveBack(ctx, ErrLost, func() (bool, error) { return h.protocol.release(ctx, h.fence) })
 		})
-		return annotate(err, "release %s", []any{h.permit})
+		return wait.Annotate(err, "release %s", []any{h.permit})
 	})
 }
 
@@ -70,7 +71,7 @@ func (h *Held) begin() error {
 // leave gives back what was not lost, once it may.
 func (h *Held) leave(ctx context.Context) error {
 	if h.permit.until != nil {
-		if err := await(ctx, h.permit.until, "release %s: it is in use", h.permit); err != nil {
+		if err := wait.Until(ctx, h.permit.until, "release %s: it is in use", h.permit); err != nil {
 			return err
 		}
 	}
@@ -116,7 +117,7 @@ func (e *ending) do(ctx context.Context, what string, end func() error) error {
 		e.err = end()
 		return e.err
 	}
-	if err := await(ctx, done, what); err != nil {
+	if err := wait.Until(ctx, done, what); err != nil {
 		return err
 	}
 	return e.err
@@ -172,7 +173,7 @@ func (o *opening) stop(context.Context) error {
 
 // leave waits until the caller has told the cluster that it gives up.
 func (o *opening) leave(ctx context.Context) error {
-	return await(ctx, o.ended, "give up what was being acquired")
+	return wait.Until(ctx, o.ended, "give up what was being acquired")
 }
 
 // protocol is how a session gets one lock or permit, and gives it back. It is used by one goroutine at a

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 )
 
 // keeper renews a session until it is closed or lost. Lost means that the session may have ended: its
@@ -37,7 +39,7 @@ func (c *Client) keep(ctx context.Context, o SessionOptions) (*keeper, error) {
 		return nil, err
 	}
 	ttl := o.ttl()
-	k := &keeper{client: c, session: s.ID, ttl: ttl, stopped: make(chan struct{}), deadline: a.sent.Add(ttl), server: a.server}
+	k := &keeper{client: c, session: s.ID, ttl: ttl, stopped: make(chan struct{}), deadline: a.Sent.Add(ttl), server: a.Server}
 	k.ctx, k.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	k.route, k.reroute = context.WithCancel(k.ctx)
 	go k.run()
@@ -85,20 +87,20 @@ func (k *keeper) report(failed bool, err error) {
 
 // sleep waits until something is due, and says whether the session is still kept.
 func (k *keeper) sleep(d time.Duration) bool {
-	return wait(k.ctx, min(d, k.remains())) && k.valid()
+	return wait.For(k.ctx, min(d, k.remains())) && k.valid()
 }
 
 func (k *keeper) renew() error {
 	ctx, cancel := context.WithTimeout(k.ctx, k.remains())
 	defer cancel()
 	// A try that takes long leaves time for others.
-	_, a, err := k.client.renewSession(ctx, k.session, min(k.client.timeout, k.ttl/6))
+	_, a, err := k.client.renewSession(ctx, k.session, min(k.client.cluster.Timeout(), k.ttl/6))
 	if err != nil {
 		k.follow("")
 		return err
 	}
-	k.follow(a.server)
-	k.extend(a.sent)
+	k.follow(a.Server)
+	k.extend(a.Sent)
 	return nil
 }
 
@@ -210,7 +212,7 @@ func (k *keeper) stop(ctx context.Context) error {
 
 // await waits for the end of its goroutines.
 func (k *keeper) await(ctx context.Context) error {
-	return await(ctx, k.stopped, "wait for the renewals of session %q to end", k.session)
+	return wait.Until(ctx, k.stopped, "wait for the renewals of session %q to end", k.session)
 }
 
 // close is finish and await. The error is how the session was lost before; nil: it was not.
@@ -269,7 +271,7 @@ func giveBack(ctx context.Context, lost error, once func() (bool, error)) error 
 			return err
 		}
 		repeated = repeated || errors.Is(err, ErrUnknownOutcome)
-		if !wait(ctx, retryPause(failures)) {
+		if !wait.For(ctx, wait.Retry(failures)) {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -142,8 +143,8 @@ func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
 		unknown bool
 	}{
 		{name: "an unknown session", first: always(500, `raft apply failed: invalid session "s"`), says: `invalid session "s"`},
-		{name: "no leader", first: always(500, noLeader)},
-		{name: "a node that shuts down", first: always(500, shuttingDown)},
+		{name: "no leader", first: always(500, "No cluster leader")},
+		{name: "a node that shuts down", first: always(500, "this node is shutting down; ask another one")},
 		{name: "an unknown outcome", first: always(504, "", "X-Rollcall-Outcome", "unknown"), says: "outcome unknown", unknown: true},
 		{name: "no consensus", first: always(501, "needs consensus"), says: "needs consensus"},
 	} {
@@ -159,7 +160,7 @@ func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
 			}
 		})
 	}
-	err := (servers{"a": always(500, noLeader)}).client(t, "a").KV().Put(t.Context(), "a", nil)
+	err := (servers{"a": always(500, "No cluster leader")}).client(t, "a").KV().Put(t.Context(), "a", nil)
 	expect.That(t, !errors.Is(err, ErrUnknownOutcome), "without a leader: %v, want an outcome that is known", err)
 }
 
@@ -189,7 +190,7 @@ func keyAt(index, value string) func(*http.Request) (*http.Response, error) {
 // blocks is a server that waits for a change until its time, to which it adds a part, is up.
 func blocks(then func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
-		if !wait(r.Context(), blockFor+blockFor/16) {
+		if !wait.For(r.Context(), blockFor+blockFor/16) {
 			return nil, r.Context().Err()
 		}
 		return then(r)
@@ -199,7 +200,7 @@ func blocks(then func(*http.Request) (*http.Response, error)) func(*http.Request
 func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &keyServer{turns: []func(*http.Request) (*http.Response, error){
-			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), unreachable, always(500, noLeader), keyAt("9", "Yg=="),
+			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), unreachable, always(500, "No cluster leader"), keyAt("9", "Yg=="),
 			keyAt("3", "Yw=="), // the cluster has lost its data
 		}}
 		var told []string

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 )
 
 // part is something that a client started, and that ends with it: a Registration, a Discovery, what is
@@ -21,16 +23,13 @@ type part interface {
 
 // lifecycle is what a client has to end.
 type lifecycle struct {
-	life context.Context // ends when the transport is closed; its cause is ErrClosed
-	end  context.CancelCauseFunc
-
 	mu     sync.Mutex
 	parts  map[part]struct{}
 	closed chan struct{} // closed when Close is done; nil before it began
 	result error         // of Close
 }
 
-// adopt takes a part that is about to start. ErrClosed: Close has begun, so it must not.
+// adopt adds a part that is about to start. ErrClosed: Close has begun, so it must not start.
 func (l *lifecycle) adopt(p part) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +43,7 @@ func (l *lifecycle) adopt(p part) error {
 	return nil
 }
 
-// drop forgets a part that ended before the client.
+// drop removes a part that ended before the client.
 func (l *lifecycle) drop(p part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,9 +63,9 @@ const closeGrace = 100 * time.Millisecond
 // called more than once: later calls wait for the first, and return what it returned, unless their
 // own ctx ends first. The error joins what could not be told the cluster, where it ends by itself.
 func (c *Client) Close(ctx context.Context) error {
-	parts, first := c.beginClose()
+	parts, first := c.startClose()
 	if !first {
-		if err := await(ctx, c.closed, "wait for the client to close"); err != nil {
+		if err := wait.Until(ctx, c.closed, "wait for the client to close"); err != nil {
 			return err
 		}
 		return c.result
@@ -75,14 +74,13 @@ func (c *Client) Close(ctx context.Context) error {
 	stopped, stopping := together(ctx, parts, part.stop)
 	_, leaving := together(ctx, stopped, part.leave)
 	c.result = errors.Join(stopping, leaving)
-	c.end(ErrClosed)
-	c.endHTTP()
+	c.cluster.Close()
 	c.metrics.close()
 	return c.result
 }
 
-// beginClose returns the parts, to the first who asks.
-func (l *lifecycle) beginClose() (parts []part, first bool) {
+// startClose returns the parts to the first caller.
+func (l *lifecycle) startClose() (parts []part, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil {
@@ -92,8 +90,8 @@ func (l *lifecycle) beginClose() (parts []part, first bool) {
 	return slices.Collect(maps.Keys(l.parts)), true
 }
 
-// together does something with all parts at the same time. It returns those that are done with it, and
-// joins what fails; it does not wait for a part that is caught in a function of its user after ctx has
+// together does something with all parts at the same time. It returns those for which that is done, and
+// joins their errors; it does not wait for a part that is caught in a function of its user after ctx has
 // ended.
 func together(ctx context.Context, parts []part, do func(part, context.Context) error) (done []part, err error) {
 	type result struct {
@@ -104,18 +102,32 @@ func together(ctx context.Context, parts []part, do func(part, context.Context) 
 	for _, p := range parts {
 		go func() { results <- result{p, do(p, ctx)} }()
 	}
-	ended, late := ctx.Done(), (<-chan time.Time)(nil)
+	over, late := ctx.Done(), (<-chan time.Time)(nil)
 	var errs []error
 	for len(done) < len(parts) {
 		select {
 		case r := <-results:
 			done, errs = append(done, r.part), append(errs, r.err)
-		case <-ended:
-			ended, late = nil, time.After(closeGrace)
+		case <-over:
+			over, late = nil, time.After(closeGrace)
 		case <-late:
 			errs = append(errs, fmt.Errorf("%d of %d parts did not end: %w", len(parts)-len(done), len(parts), context.Cause(ctx)))
 			return done, errors.Join(errs...)
 		}
 	}
 	return done, errors.Join(errs...)
+}
+
+// gaugers returns the parts that have gauges at this moment. They are asked without the client's lock,
+// for which they may be waiting with a lock of their own.
+func (l *lifecycle) gaugers() []gauger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []gauger
+	for p := range l.parts {
+		if g, ok := p.(gauger); ok {
+			all = append(all, g)
+		}
+	}
+	return all
 }

@@ -61,23 +61,28 @@ func takes(d time.Duration) func(context.Context) error {
 	}
 }
 
-// observed is a registry that notes when metrics go.
+// observed is a registry that records when metrics are removed, and whether the transport was closed before.
 type observed struct {
 	*prometheus.Registry
 	steps *steps
+	life  context.Context // of the transport
 }
 
-func (o observed) Unregister(c prometheus.Collector) bool {
+func (o *observed) Unregister(c prometheus.Collector) bool {
+	if o.life.Err() != nil {
+		o.steps.add("transport")
+	}
 	o.steps.add("metrics")
 	return o.Registry.Unregister(c)
 }
 
-// staged is a client that notes what Close does.
+// staged is a client that records what Close does.
 func staged(t *testing.T) (*Client, *steps) {
 	t.Helper()
 	s := new(steps)
-	c := need.Got(New(Config{Servers: urlsOf("a"), HTTPClient: &http.Client{Transport: servers{"a": silent}}, Registerer: observed{prometheus.NewRegistry(), s}}))(t)
-	c.endHTTP = func() { s.add("transport") }
+	o := &observed{Registry: prometheus.NewRegistry(), steps: s}
+	c := need.Got(New(Config{Servers: urlsOf("a"), HTTPClient: &http.Client{Transport: servers{"a": silent}}, Registerer: o}))(t)
+	o.life = c.cluster.Life()
 	return c, s
 }
 
@@ -92,7 +97,7 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 		c, s := staged(t)
 		var sent error
 		quick := &actor{steps: s, name: "quick", leaving: func(ctx context.Context) error {
-			sent = c.life.Err() // it has to reach the cluster
+			sent = c.cluster.Life().Err() // it has to reach the cluster
 			return nil
 		}}
 		quick.join(t, c)
@@ -101,8 +106,8 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 		need.OK(t, c.Close(t.Context()))
 		expect.Equal(t, s.String(), "stop quick, stop slow, leave quick, leave slow, transport, metrics", "did")
 		expect.Equal(t, time.Since(start), 2*time.Second, "all parts together took")
-		expect.That(t, sent == nil && errors.Is(context.Cause(c.life), ErrClosed),
-			"the transport was closed before a part left (%v), or was not (%v)", sent, context.Cause(c.life))
+		expect.That(t, sent == nil && errors.Is(context.Cause(c.cluster.Life()), ErrClosed),
+			"the transport was closed before a part left (%v), or was not (%v)", sent, context.Cause(c.cluster.Life()))
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
@@ -120,7 +122,7 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 		if err == nil {
 			return held, nil
 		}
-		if p.Try || hopeless(err) || !wait(ctx, retryPause(failures)) {
+		if p.Try || hopeless(err) || !wait.For(ctx, wait.Retry(failures)) {
 			return nil, fmt.Errorf("acquire %s: %w", p, begun.reason(ctx, err))
 		}
 		if errors.Is(err, ErrLost) {
@@ -130,11 +132,6 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 			c.log.Warn("not acquired, trying again", kindName(p.kind), p.Name, "err", err)
 		}
 	}
-}
-
-// hopeless says that another try would fare no better.
-func hopeless(err error) bool {
-	return refused(err) || offersNone(err) || errors.Is(err, ErrLimit) || errors.Is(err, ErrKeyConflict)
 }
 
 func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
@@ -233,8 +230,8 @@ func (c *Client) Leader(ctx context.Context, name string) (Holder, error) {
 // CheckFence asks whether an acquisition lasts, by session or, if that is "", by whomever. The answer
 // is true of a moment between question and answer; a Write that carries the fence is safer.
 func (c *Client) CheckFence(ctx context.Context, f kv.Fence, session string) (FenceState, error) {
-	q := own(http.MethodGet, "fence", f.Name).with("index", fenceText(f), "kind", kindName(f.Kind), "session", session)
-	return ask[FenceState](ctx, c, q, "check the fence of %s %q", kindName(f.Kind), f.Name)
+	q := transport.Own(http.MethodGet, "fence", f.Name).With("index", fenceText(f), "kind", kindName(f.Kind), "session", session)
+	return transport.Ask[FenceState](ctx, c.cluster, q, "check the fence of %s %q", kindName(f.Kind), f.Name)
 }
 
 // setFence adds to the query of a write of a key the acquisition that must last.

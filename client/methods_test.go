@@ -159,7 +159,7 @@ func TestEveryMethodSaysWhatBecameOfItsCall(t *testing.T) {
 			{name: "no leader there, done elsewhere", first: always(503, ""), second: good},
 			{name: "refused everywhere", first: always(503, `{"error":"only n3 would be left"}`), second: always(503, ""), says: "503 Service Unavailable: only n3 would be left"},
 			{name: "not offered", first: always(501, `{"error":"needs consensus"}`), says: "501 Not Implemented: needs consensus"},
-			{name: "the server does not know", first: always(504, "", outcomeHeader, "unknown"), want: ErrUnknownOutcome},
+			{name: "the server does not know", first: always(504, "", "X-Rollcall-Outcome", "unknown"), want: ErrUnknownOutcome},
 			{name: "nobody there, not there elsewhere", first: unreachable, second: missing, want: m.missing, says: map[bool]string{true: "404"}[m.missing == nil]},
 			{name: "nobody", first: unreachable, second: unreachable, says: "connection refused"},
 			{name: "cut off, done elsewhere", first: cutOff, second: good},

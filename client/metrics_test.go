@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -79,7 +80,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
 	adopted(t, c, "orders", 1)
-	c.metrics.request("register", "ok", 0)
+	_ = c.Renew(t.Context(), key, 0)
 	problems := need.Got(testutil.GatherAndLint(r))(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
@@ -166,17 +167,19 @@ func TestTheClientsPageListsTheMetrics(t *testing.T) {
 }
 
 func TestServersInQuarantineAreCounted(t *testing.T) {
-	c := need.Got(New(Config{Servers: []string{"http://a", "http://b"}, Registerer: prometheus.NewRegistry()}))(t)
-	want := func(n float64) {
-		t.Helper()
-		expect.Equal(t, testutil.ToFloat64(c.metrics.quarantined), n, "servers in quarantine:")
-	}
-	want(0)
-	first := c.servers.order()[0]
-	c.servers.failed(first)
-	want(1)
-	c.servers.answered(first)
-	want(0)
+	synctest.Test(t, func(t *testing.T) {
+		c, r := counting(t, servers{"a": unreachable, "b": always(200, "")}, "a", "b")
+		want := func(n int) {
+			t.Helper()
+			text := fmt.Sprintf("# HELP %[1]s Servers that are asked last because they gave no answer.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n", "rollcall_client_servers_quarantined", n)
+			expect.OK(t, testutil.GatherAndCompare(r, strings.NewReader(text), "rollcall_client_servers_quarantined"))
+		}
+		want(0)
+		need.OK(t, c.Renew(t.Context(), key, 0))
+		want(1)
+		time.Sleep(time.Second)
+		want(0)
+	})
 }
 
 func TestOfTwoPartsWithOneSeriesTheGreaterValueIsShown(t *testing.T) {
@@ -291,16 +294,26 @@ func TestTriesAreCountedByWhatTheyDo(t *testing.T) {
 		"kv":                func(ctx context.Context, c *Client) { _, _ = c.KV().Get(ctx, "a/b") },
 		"session":           func(ctx context.Context, c *Client) { _ = c.DestroySession(ctx, "s1") },
 		"watch": func(ctx context.Context, c *Client) {
-			_, _, _ = c.send(ctx, serverAt("a"), own(http.MethodGet, "watch"))
+			_, _, _ = c.cluster.OpenStream(ctx, c.cluster.Known()[0], transport.Own(http.MethodGet, "watch"))
 		},
-		"delta": func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofEureka(http.MethodGet, "apps", "delta")) },
-		"vip":   func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofEureka(http.MethodGet, "svips", "orders")) },
+		"delta": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, transport.Eureka(http.MethodGet, "apps", "delta"), "")
+		},
+		"vip": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, transport.Eureka(http.MethodGet, "svips", "orders"), "")
+		},
 		"instance": func(ctx context.Context, c *Client) {
-			_, _ = c.do(ctx, ofEureka(http.MethodGet, "apps", "delta", "orders-1"))
+			_, _ = c.cluster.Perform(ctx, transport.Eureka(http.MethodGet, "apps", "delta", "orders-1"), "")
 		},
-		"metadata":  func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofInstance(http.MethodPut, key, "metadata")) },
-		"lock":      func(ctx context.Context, c *Client) { _, _ = c.do(ctx, own(http.MethodPut, "locks", "a")) },
-		"semaphore": func(ctx context.Context, c *Client) { _, _ = c.do(ctx, own(http.MethodPut, "semaphores", "a")) },
+		"metadata": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, ofInstance(http.MethodPut, key, "metadata"), "")
+		},
+		"lock": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, transport.Own(http.MethodPut, "locks", "a"), "")
+		},
+		"semaphore": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, transport.Own(http.MethodPut, "semaphores", "a"), "")
+		},
 		"instances": func(ctx context.Context, c *Client) { _, _ = c.List(ctx, "") },
 	} {
 		c, r := counting(t, servers{"a": always(400, "")}, "a")
@@ -321,7 +334,7 @@ func TestTriesAreCountedByWhatBecomesOfThem(t *testing.T) {
 		{name: "moved", server: always(307, ""), within: time.Minute, want: "renew 3xx 1"},
 		{name: "no such instance", server: always(404, ""), within: time.Minute, want: "renew 4xx 1"},
 		{name: "no leader", server: always(503, ""), within: time.Minute, want: "renew 5xx 1"},
-		{name: "unknown", server: always(504, "", outcomeHeader, "unknown"), within: time.Minute, want: "renew unknown 1"},
+		{name: "unknown", server: always(504, "", "X-Rollcall-Outcome", "unknown"), within: time.Minute, want: "renew unknown 1"},
 		{name: "nobody there", server: unreachable, within: time.Minute, want: "renew unreachable 1"},
 		{name: "cut off", server: cutOff, within: time.Minute, want: "renew unreachable 1"},
 		{name: "no trust", server: unauthorized, within: time.Minute, want: "renew unreachable 1"},
@@ -344,7 +357,7 @@ func TestATryThatCloseCutsOffIsCountedAsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := counting(t, servers{"a": silent}, "a")
 		kept := prometheus.NewRegistry()
-		kept.MustRegister(c.metrics.requests)
+		kept.MustRegister(c.cluster.Collectors()...)
 		ended := make(chan error)
 		go func() { ended <- c.Renew(t.Context(), key, 0) }()
 		synctest.Wait()

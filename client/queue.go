@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
@@ -27,13 +29,13 @@ type queue struct {
 // take waits until the session has the permit, and returns its token. A request that is repeated
 // leaves the permit, or the place in the queue, where it is.
 func (q queue) take(ctx context.Context) (kv.Fence, error) {
-	ctx, cancel := either(ctx, q.keeper.ctx)
+	ctx, cancel := wait.Either(ctx, q.keeper.ctx)
 	defer cancel()
-	index, err := q.wait(ctx)
+	index, err := q.await(ctx)
 	return kv.Fence{Kind: q.permit.kind, Name: q.permit.Name, Index: index}, err
 }
 
-func (q queue) wait(ctx context.Context) (kv.Index, error) {
+func (q queue) await(ctx context.Context) (kv.Index, error) {
 	k, p := q.keeper, q.permit
 	if fence, done, err := q.peek(ctx); done || err != nil {
 		return fence, err
@@ -58,7 +60,7 @@ func (q queue) wait(ctx context.Context) (kv.Index, error) {
 			continue // the server's time was up
 		}
 		cut = err != nil
-		if !wait(ctx, retryPause(failures)) {
+		if !wait.For(ctx, wait.Retry(failures)) {
 			return 0, context.Cause(ctx)
 		}
 		failures++
@@ -115,37 +117,37 @@ func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 	k, p := q.keeper, q.permit
 	ctx, cancel := k.routed(ctx)
 	defer cancel()
-	acquire := ofPermit(http.MethodPut, p.kind, p.Name).or(ErrNoSession).with("session", k.session)
+	acquire := ofPermit(http.MethodPut, p.kind, p.Name).Or(ErrNoSession).With("session", k.session)
 	if p.kind == kv.Semaphore {
-		acquire = acquire.with("limit", strconv.Itoa(p.limit))
+		acquire = acquire.With("limit", strconv.Itoa(p.limit))
 	}
 	if d > 0 {
-		acquire = acquire.with("wait", d.String())
+		acquire = acquire.With("wait", d.String())
 	}
-	acquire.body, acquire.raw = append([]byte{}, p.Value...), true
-	acquire.patience = d + k.client.timeout
-	got, a, err := askWhole[api.Acquired](ctx, k.client, acquire, "")
-	if a.status == http.StatusConflict {
+	acquire.Body, acquire.Raw = append([]byte{}, p.Value...), true
+	acquire.Patience = d + k.client.cluster.Timeout()
+	got, a, err := transport.AskWhole[api.Acquired](ctx, k.client.cluster, acquire, "")
+	if a.Status == http.StatusConflict {
 		err = fmt.Errorf("%w: %w", ErrLimit, err)
 	}
 	return got, err
 }
 
 func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
-	release := ofPermit(http.MethodDelete, q.permit.kind, q.permit.Name).with("session", q.keeper.session)
+	release := ofPermit(http.MethodDelete, q.permit.kind, q.permit.Name).With("session", q.keeper.session)
 	if fence.Index != 0 {
-		release = release.with("fence", fenceText(fence))
+		release = release.With("fence", fenceText(fence))
 	}
-	doc, a, err := askWhole[api.Released](ctx, q.keeper.client, release, "")
-	if a.status == http.StatusNotFound {
-		return a.repeated, nil // the session has ended
+	doc, a, err := transport.AskWhole[api.Released](ctx, q.keeper.client.cluster, release, "")
+	if a.Status == http.StatusNotFound {
+		return a.Repeated, nil // the session has ended
 	}
-	return err == nil && (doc.Released || a.repeated), err
+	return err == nil && (doc.Released || a.Repeated), err
 }
 
 // ofPermit is a call about the permits of one name, or without one about all of a kind.
-func ofPermit(method string, k kv.Kind, name ...string) *call {
-	return own(method, append([]string{kindName(k) + "s"}, name...)...)
+func ofPermit(method string, k kv.Kind, name ...string) *transport.Call {
+	return transport.Own(method, append([]string{kindName(k) + "s"}, name...)...)
 }
 
 // Locks returns the locks that somebody holds or waits for, by name.
@@ -157,7 +159,7 @@ func (c *Client) Semaphores(ctx context.Context) ([]Permits, error) {
 }
 
 func (c *Client) permits(ctx context.Context, k kv.Kind) ([]Permits, error) {
-	return ask[[]Permits](ctx, c, c.reading(ofPermit(http.MethodGet, k)), "list the %ss", kindName(k))
+	return transport.Ask[[]Permits](ctx, c.cluster, c.cluster.Reading(ofPermit(http.MethodGet, k)), "list the %ss", kindName(k))
 }
 
 // Lock returns who holds a lock and who waits for it; nobody if there is no such lock.
@@ -171,8 +173,8 @@ func (c *Client) Semaphore(ctx context.Context, name string) (Permits, error) {
 }
 
 func (c *Client) permit(ctx context.Context, k kv.Kind, name string) (Permits, error) {
-	p, a, err := askWhole[Permits](ctx, c, c.reading(ofPermit(http.MethodGet, k, name)), "read %s %q", kindName(k), name)
-	if a.status == http.StatusNotFound {
+	p, a, err := transport.AskWhole[Permits](ctx, c.cluster, c.cluster.Reading(ofPermit(http.MethodGet, k, name)), "read %s %q", kindName(k), name)
+	if a.Status == http.StatusNotFound {
 		return Permits{Name: name}, nil
 	}
 	return p, err

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
@@ -51,7 +52,7 @@ type claim struct {
 
 // persist makes attempts until one has it. The first read of an attempt waits for a change behind an index.
 func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, behind uint64) (claim, error)) (kv.Fence, error) {
-	ctx, cancel := either(ctx, r.keeper.ctx)
+	ctx, cancel := wait.Either(ctx, r.keeper.ctx)
 	defer cancel()
 	var last claim
 	for failures := 0; ; {
@@ -73,7 +74,7 @@ func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, b
 		} else {
 			failures = 0
 		}
-		if pause := r.pause(next, failures); pause > 0 && !wait(ctx, pause) {
+		if pause := r.pause(next, failures); pause > 0 && !wait.For(ctx, pause) {
 			return kv.Fence{}, context.Cause(ctx)
 		}
 	}
@@ -83,7 +84,7 @@ func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, b
 func (r recipe) pause(c claim, failures int) time.Duration {
 	switch {
 	case failures > 0:
-		return retryPause(failures - 1)
+		return wait.Retry(failures - 1)
 	case c.behind == 0:
 		return lockDelayPause + rand.N(lockDelayPause)
 	}

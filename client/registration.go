@@ -118,7 +118,7 @@ func newRegistration(c *Client, config RegistrationConfig, bucket *ratelimit.Buc
 		stopped: make(chan struct{}), wake: make(chan struct{}, 1), answers: make(chan registry.Status),
 		turn: newTurn(), asking: newTurn(),
 	}
-	r.life, r.end = context.WithCancelCause(c.life)
+	r.life, r.end = context.WithCancelCause(c.cluster.Life())
 	return r
 }
 

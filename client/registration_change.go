@@ -3,12 +3,12 @@ package client
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -112,14 +112,14 @@ func (s *registrationState) satisfy() {
 // heartbeats is the first of a Registration's loops: it registers the instance, and renews its lease
 // once per interval from when the last renewal was sent.
 func (r *Registration) heartbeats() {
-	trouble := trouble{log: r.log}
+	outage := &wait.Outage{Log: r.log}
 	for failures := 0; ; {
 		sent := time.Now()
 		err := r.beat()
 		if r.life.Err() != nil {
 			return
 		}
-		trouble.tellTrouble(err, "heartbeat")
+		report(outage, err, "heartbeat")
 		if err == nil {
 			r.verify()
 		}
@@ -129,7 +129,7 @@ func (r *Registration) heartbeats() {
 		} else {
 			pause = beatPause(r.Interval(), failures)
 		}
-		if !wait(r.life, pause) {
+		if !wait.For(r.life, pause) {
 			return
 		}
 	}
@@ -181,26 +181,9 @@ func beatOutcome(err error) string {
 	return "failed"
 }
 
-// trouble logs changes between success and failure, not each failure. It is for one goroutine at a time.
-type trouble struct {
-	log     *slog.Logger
-	failing bool
-}
-
-// report logs that failures begin, with the error, or end. about are attributes of both.
-func (t *trouble) report(err error, begin, end string, about ...any) {
-	switch failing := err != nil; {
-	case failing && !t.failing:
-		t.log.Warn(begin, append(about, "err", err)...)
-	case !failing && t.failing:
-		t.log.Info(end, about...)
-	}
-	t.failing = err != nil
-}
-
-// tellTrouble is report of what the cluster is told.
-func (t *trouble) tellTrouble(err error, what string) {
-	t.report(err, "the cluster could not be told, trying again", "the cluster can be told again", "what", what)
+// report logs that the cluster cannot be told of the instance, or can again.
+func report(o *wait.Outage, err error, what string) {
+	o.Report(err, "the cluster could not be told, trying again", "the cluster can be told again", "what", what)
 }
 
 // Why an instance is registered, as the metrics have it.
@@ -233,11 +216,11 @@ func (r *Registration) tell(ctx context.Context, i *registry.Instance, why strin
 	a, err := r.client.register(ctx, i)
 	if err != nil {
 		r.client.metrics.registrations.WithLabelValues(why, "failed").Inc()
-		r.state.unregistered(i, err, a.repeated || errors.Is(err, ErrUnknownOutcome))
+		r.state.unregistered(i, err, a.Repeated || errors.Is(err, ErrUnknownOutcome))
 		return err
 	}
 	r.client.metrics.registrations.WithLabelValues(why, "ok").Inc()
-	lease := leaseOf(i, a.header.Get(clampedHeader))
+	lease := leaseOf(i, a.Header.Get(clampedHeader))
 	r.state.registered(i, sent, lease)
 	r.log.Info("registered", "why", why, "status", i.Status.String(), "renewed_every", lease.interval)
 	return nil
@@ -279,7 +262,7 @@ func (t turn) give() { <-t }
 // A check asks Health first, in a goroutine of its own, and goes on when that has answered. If Health is
 // still busy with the one before, the check does without it.
 func (r *Registration) replicate() {
-	trouble := &trouble{log: r.log}
+	outage := &wait.Outage{Log: r.log}
 	check, token := time.NewTimer(r.config.ReplicationDelay), newStoppedTimer()
 	defer check.Stop()
 	defer token.Stop()
@@ -291,14 +274,14 @@ func (r *Registration) replicate() {
 		case <-check.C:
 			check.Reset(next)
 			if !r.askHealth() {
-				r.update(trouble)
+				r.update(outage)
 			}
 		case status := <-r.answers:
 			r.state.judge(status)
-			r.update(trouble)
+			r.update(outage)
 		case <-r.wake:
 			if demanded, waiting := r.state.demand(); demanded {
-				r.update(trouble)
+				r.update(outage)
 				check.Reset(next)
 			} else if waiting {
 				token.Reset(r.bucket.Wait(r.config.ReplicationBurst, r.rate))
@@ -310,11 +293,11 @@ func (r *Registration) replicate() {
 }
 
 // update registers what has changed, with all that waits for a token.
-func (r *Registration) update(trouble *trouble) {
+func (r *Registration) update(outage *wait.Outage) {
 	r.state.satisfy()
 	err := r.register(r.life, whyChanged, r.state.changed)
 	if r.life.Err() == nil {
-		trouble.tellTrouble(err, "update")
+		report(outage, err, "update")
 	}
 }
 

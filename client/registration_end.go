@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
@@ -23,7 +25,7 @@ func (r *Registration) Deregister(ctx context.Context) error {
 // stop ends both loops, which cuts off what they are waiting for, and waits for them.
 func (r *Registration) stop(ctx context.Context) error {
 	r.end(ErrClosed)
-	return await(ctx, r.stopped, "wait for the heartbeats of %s to end", r.key)
+	return wait.Until(ctx, r.stopped, "wait for the heartbeats of %s to end", r.key)
 }
 
 // leave says farewell once, for whoever comes first; the others wait for that.
@@ -74,7 +76,7 @@ var errStatusSet = errors.New("the status was set meanwhile")
 // stays OUT_OF_SERVICE in any case. A server that does not list it, or shows a status that an operator
 // forced upon it, is not waited for: it shows nothing that a report could change.
 func (r *Registration) Drain(ctx context.Context, settle time.Duration) error {
-	ctx, cancel := either(ctx, r.state.startDraining(r.life))
+	ctx, cancel := wait.Either(ctx, r.state.startDraining(r.life))
 	defer cancel()
 	if err := r.tellDrained(ctx); err != nil {
 		return fmt.Errorf("drain %s: the cluster does not know that it is OUT_OF_SERVICE: %w", r.key, err)
@@ -93,7 +95,7 @@ func (r *Registration) tellDrained(ctx context.Context) error {
 		if err == nil || refused(err) {
 			return err
 		}
-		if !wait(ctx, retryPause(failures)) {
+		if !wait.For(ctx, wait.Retry(failures)) {
 			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
 	}
@@ -128,29 +130,25 @@ func (c *Client) shownDrained(ctx context.Context, n NodeStatus, key registry.Ke
 
 // showingEureka is showing for stock Eureka servers, which know nothing of each other that could be asked.
 func (c *Client) showingEureka(ctx context.Context, key registry.Key) error {
-	servers := c.servers.order()
+	servers := c.cluster.Known()
 	var late []string
 	for _, s := range servers {
 		if err := c.shownDrainedEureka(ctx, s, key); err != nil {
-			late = append(late, fmt.Sprintf("%s: %v", s.url, err))
+			late = append(late, fmt.Sprintf("%s: %v", s.URL, err))
 		}
 	}
 	return lagging(late, len(servers))
 }
 
-func (c *Client) shownDrainedEureka(ctx context.Context, s *server, key registry.Key) error {
-	q := ofInstance(http.MethodGet, key)
-	a, err := c.try(ctx, s, q)
-	if err == nil {
-		err = q.failure(a)
-	}
+func (c *Client) shownDrainedEureka(ctx context.Context, s *transport.Server, key registry.Key) error {
+	a, err := c.cluster.PerformAt(ctx, s, ofInstance(http.MethodGet, key))
 	switch {
 	case errors.Is(err, ErrNotRegistered):
 		return nil
 	case err != nil:
 		return err
 	}
-	lease, err := eureka.DecodeInstance(a.body, eureka.Format{})
+	lease, err := eureka.DecodeInstance(a.Body, eureka.Format{})
 	if err != nil {
 		return err
 	}

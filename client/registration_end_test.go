@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -61,7 +62,7 @@ func TestOnlyWhatWasNeverRegisteredIsNotCanceled(t *testing.T) {
 		{"nothing done", always(503, ""), false},
 		{"never sent", unreachable, false},
 		{"cut off", cutOff, true},
-		{"outcome unknown", always(504, "", outcomeHeader, "unknown"), true},
+		{"outcome unknown", always(504, "", "X-Rollcall-Outcome", "unknown"), true},
 		{"under way", silent, true},
 	} {
 		registered(t, row.name, func(t *testing.T, s *registrar) {
@@ -336,7 +337,7 @@ func TestADrainIsToldAsSoonAsAServerCanBeReached(t *testing.T) {
 		time.AfterFunc(20*time.Second, func() { s.fails(0) })
 		need.OK(t, r.Drain(t.Context(), 0))
 		took := time.Since(s.start)
-		expect.That(t, took >= 21*time.Second && took <= 21*time.Second+longestRetry, "drained at %v, want within %v of 21s", took, longestRetry)
+		expect.That(t, took >= 21*time.Second && took <= 21*time.Second+wait.LongestRetry, "drained at %v, want within %v of 21s", took, wait.LongestRetry)
 	})
 }
 

@@ -136,3 +136,31 @@ func wantSays(t *testing.T, err error, words string) {
 	t.Helper()
 	expect.That(t, (err == nil) == (words == "") && (err == nil || strings.Contains(err.Error(), words)), "got %v, want %q", err, words)
 }
+
+func urlsOf(hosts ...string) []string {
+	var urls []string
+	for _, h := range hosts {
+		urls = append(urls, "http://"+h)
+	}
+	return urls
+}
+
+// endless is a server whose response begins, and then says nothing until its request ends.
+func endless(r *http.Request) (*http.Response, error) {
+	resp, err := answered(200, "")
+	resp.Body = io.NopCloser(open{r.Context()})
+	return resp, err
+}
+
+// contextWithin ends after d; with 0 it is canceled after a second.
+func contextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	if d > 0 {
+		return context.WithTimeout(t.Context(), d)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	timer := time.AfterFunc(time.Second, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}

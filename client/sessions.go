@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
@@ -35,15 +37,15 @@ func (c *Client) CreateSession(ctx context.Context, o SessionOptions) (Session, 
 }
 
 // createSession also returns the answer, which says when the session was asked for.
-func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, answer, error) {
+func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, transport.Response, error) {
 	body, err := json.Marshal(o.request())
 	if err != nil {
-		return Session{}, answer{}, err
+		return Session{}, transport.Response{}, err
 	}
 	// A session that an earlier try created holds nothing and ends by itself.
-	q := own(http.MethodPost, "sessions")
-	q.body = body
-	return askWhole[Session](ctx, c, q, "create a session")
+	q := transport.Own(http.MethodPost, "sessions")
+	q.Body = body
+	return transport.AskWhole[Session](ctx, c.cluster, q, "create a session")
 }
 
 func (o SessionOptions) request() api.SessionRequest {
@@ -74,37 +76,34 @@ func (c *Client) RenewSession(ctx context.Context, id string) (Session, error) {
 }
 
 // renewSession also returns the answer. patience bounds one try; 0: the client's timeout.
-func (c *Client) renewSession(ctx context.Context, id string, patience time.Duration) (Session, answer, error) {
+func (c *Client) renewSession(ctx context.Context, id string, patience time.Duration) (Session, transport.Response, error) {
 	q := ofSession(http.MethodPut, id, "renew")
-	q.patience = patience
-	return askWhole[Session](ctx, c, q, "renew session %q", id)
+	q.Patience = patience
+	return transport.AskWhole[Session](ctx, c.cluster, q, "renew session %q", id)
 }
 
 // Session returns a session. ErrNoSession: it has ended, or never was.
 func (c *Client) Session(ctx context.Context, id string) (Session, error) {
-	return ask[Session](ctx, c, c.reading(ofSession(http.MethodGet, id)), "read session %q", id)
+	return transport.Ask[Session](ctx, c.cluster, c.cluster.Reading(ofSession(http.MethodGet, id)), "read session %q", id)
 }
 
 // Sessions returns all sessions, by id.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
-	return ask[[]Session](ctx, c, c.reading(own(http.MethodGet, "sessions")), "list the sessions")
+	return transport.Ask[[]Session](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "sessions")), "list the sessions")
 }
 
 // DestroySession ends a session. What it held is free after its lock-delay. ErrNoSession: it has ended
 // already, or never was.
 func (c *Client) DestroySession(ctx context.Context, id string) error {
 	q := ofSession(http.MethodDelete, id)
-	q.removes = true
-	_, err := c.tell(ctx, q, "destroy session %q", id)
+	q.Removes = true
+	_, err := c.cluster.Perform(ctx, q, "destroy session %q", id)
 	return err
 }
 
-func ofSession(method, id string, act ...string) *call {
-	return own(method, append([]string{"sessions", id}, act...)...).or(ErrNoSession)
+func ofSession(method, id string, act ...string) *transport.Call {
+	return transport.Own(method, append([]string{"sessions", id}, act...)...).Or(ErrNoSession)
 }
-
-// noSession says that an operation failed because its session has ended.
-func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
 
 // KeptSession is a session that is renewed every third of its TTL until it is closed, for keys that are
 // acquired with it (Write.Acquire). Safe for concurrent use. It must be closed; Client.Close does it, too.
@@ -150,7 +149,7 @@ func (s *KeptSession) Err() error { return s.err() }
 func (s *KeptSession) Close(ctx context.Context) error {
 	return s.ending.do(ctx, "", func() error {
 		defer s.client.drop(s)
-		return annotate(s.give(ctx, s.destroy), "close session %q", []any{s.session})
+		return wait.Annotate(s.give(ctx, s.destroy), "close session %q", []any{s.session})
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -234,7 +235,7 @@ func TestAWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 		c := need.Got(New(Config{HTTPClient: &http.Client{Transport: network}, Source: source}))(t)
 		err := c.Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return errEnough })
 		took := time.Since(start)
-		expect.That(t, err == errEnough && took <= 2*longestRetry, "got %v after %v, want the new server's stream", err, took)
+		expect.That(t, err == errEnough && took <= 2*wait.LongestRetry, "got %v after %v, want the new server's stream", err, took)
 	})
 }
 
@@ -257,11 +258,11 @@ func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
 		j := newJournal()
 		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(within(t, time.Hour), WatchConfig{}, nil))
 		for i := 1; i < len(j.times); i++ {
-			pause, longest := j.times[i]-j.times[i-1], min(shortestRetry<<min(i-1, 10), longestRetry)
+			pause, longest := j.times[i]-j.times[i-1], min(wait.ShortestRetry<<min(i-1, 10), wait.LongestRetry)
 			expect.That(t, pause < longest, "pause %d is %v, want less than %v", i, pause, longest)
 		}
 		// On average a pause is half of the longest one.
-		fewest, most := int(time.Hour/longestRetry), 3*int(time.Hour/longestRetry)
+		fewest, most := int(time.Hour/wait.LongestRetry), 3*int(time.Hour/wait.LongestRetry)
 		expect.That(t, len(j.times) >= fewest && len(j.times) <= most, "%d tries in an hour, want %d to %d", len(j.times), fewest, most)
 	})
 }
@@ -273,7 +274,7 @@ type ticking struct {
 }
 
 func (b ticking) Read(p []byte) (int, error) {
-	if !wait(b.ctx, b.every) {
+	if !wait.For(b.ctx, b.every) {
 		return 0, b.ctx.Err()
 	}
 	return copy(p, ": nothing happens\n\n"), nil

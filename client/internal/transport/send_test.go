@@ -1,4 +1,4 @@
-package client
+package transport
 
 import (
 	"compress/gzip"
@@ -24,6 +24,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -57,19 +58,19 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){"before the answer": silent, "within the answer": endless} {
 		inBubble(t, name, func(t *testing.T) {
 			j := newJournal()
-			c := servers{"a": j.around(server), "b": j.around(always(200, ""))}.client(t, "a", "b")
+			c := servers{"a": j.around(server), "b": j.around(always(200, ""))}.cluster(t, "a", "b")
 			result := make(chan error)
-			go func() { result <- c.Cancel(context.Background(), key) }()
+			go func() { result <- c.cancel(context.Background()) }()
 			synctest.Wait()
-			need.OK(t, c.Close(t.Context()))
+			c.Close()
 			err := <-result
 			expect.That(t, errors.Is(err, ErrClosed) && errors.Is(err, ErrUnknownOutcome),
 				"a write that was under way: %v, want that the client is closed and the outcome unknown", err)
-			if err := c.Renew(t.Context(), key, 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
+			if err := c.renew(t.Context()); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 				t.Errorf("a write after it: %v, want that the client is closed, and no more", err)
 			}
 			expect.Equal(t, len(j.lines), 1, "requests until and after Close:")
-			expect.Equal(t, c.servers.quarantined(), 0, "servers in quarantine because of Close:")
+			expect.Equal(t, c.Quarantined(), 0, "servers in quarantine because of Close:")
 		})
 	}
 }
@@ -86,23 +87,23 @@ func TestWhatShowsThatTheClientWasClosedIsNotTheReason(t *testing.T) {
 
 func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watch := &call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, accept: "text/event-stream"}
+		watch := &Call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, Accept: "text/event-stream"}
 		c := servers{"a": func(r *http.Request) (*http.Response, error) {
-			expect.Equal(t, r.Header.Get("Accept"), watch.accept, "Accept:")
+			expect.Equal(t, r.Header.Get("Accept"), watch.Accept, "Accept:")
 			return endless(r)
-		}}.client(t, "a")
-		resp, done, err := c.send(t.Context(), serverAt("a"), watch)
+		}}.cluster(t, "a")
+		body, _, err := c.OpenStream(t.Context(), serverAt("a"), watch)
 		need.OK(t, err)
-		defer done()
+		defer body.Close()
 		result := make(chan error)
 		go func() {
-			_, err := resp.Body.Read(make([]byte, 1))
+			_, err := body.Read(make([]byte, 1))
 			result <- err
 		}()
 		time.Sleep(time.Hour) // nothing but its caller and the client bounds it
-		need.OK(t, c.Close(t.Context()))
+		c.Close()
 		expect.ErrorIs(t, <-result, ErrClosed, "the stream ended with")
-		_, _, err = c.send(t.Context(), serverAt("a"), watch)
+		_, _, err = c.OpenStream(t.Context(), serverAt("a"), watch)
 		expect.ErrorIs(t, err, ErrClosed, "another one:")
 	})
 }
@@ -111,42 +112,21 @@ func TestAnErrorOfAuthEndsTheCall(t *testing.T) {
 	j := newJournal()
 	s := servers{"a": j.around(always(200, "")), "b": j.around(always(200, ""))}
 	broken := errors.New("no token")
-	c, err := New(Config{Servers: urlsOf("a", "b"), HTTPClient: &http.Client{Transport: s},
-		Auth: BearerAuth(func(context.Context) (string, error) { return "", broken })})
-	need.OK(t, err)
-	err = c.Renew(t.Context(), key, 0)
+	c := newCluster(Config{Servers: urlsOf("a", "b"), HTTPClient: &http.Client{Transport: s},
+		Auth: func(*http.Request) error { return broken }})
+	err := c.renew(t.Context())
 	expect.That(t, errors.Is(err, broken) && !errors.Is(err, ErrUnknownOutcome) && strings.Count(err.Error(), "no token") == 1,
 		"got %v, want the error once, and that nothing happened", err)
-	expect.That(t, len(j.lines) == 0 && c.servers.quarantined() == 0,
-		"%d requests were sent and %d servers put in quarantine, want none", len(j.lines), c.servers.quarantined())
-}
-
-func TestAuthOfTheConfigurationStandsAboveTheURLs(t *testing.T) {
-	for name, tc := range map[string]struct {
-		auth Auth
-		want string
-	}{
-		"of the URL": {nil, "Basic dTpw"},
-		"basic":      {BasicAuth("v", "q"), "Basic djpx"},
-		"bearer":     {BearerAuth(func(context.Context) (string, error) { return "t0ken", nil }), "Bearer t0ken"},
-	} {
-		var got string
-		s := servers{"a": func(r *http.Request) (*http.Response, error) {
-			got = r.Header.Get("Authorization")
-			return answered(200, "")
-		}}
-		c := need.Got(New(Config{Servers: []string{"http://u:p@a"}, HTTPClient: &http.Client{Transport: s}, Auth: tc.auth}))(t)
-		need.OK(t, c.Renew(t.Context(), key, 0))
-		expect.Equal(t, got, tc.want, "%s: signed with", name)
-	}
+	expect.That(t, len(j.lines) == 0 && c.Quarantined() == 0,
+		"%d requests were sent and %d servers put in quarantine, want none", len(j.lines), c.Quarantined())
 }
 
 func TestNoErrorShowsAPassword(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"unreachable": unreachable, "cut off": cutOff, "refused": always(400, "no"), "no leader": always(503, ""), "foreign": always(404, "<html>"),
 	} {
-		c := need.Got(New(Config{Servers: []string{"http://user:secret@a"}, HTTPClient: &http.Client{Transport: servers{"a": server}}}))(t)
-		_, err := c.Status(t.Context())
+		c := newCluster(Config{Servers: []string{"http://user:secret@a"}, HTTPClient: &http.Client{Transport: servers{"a": server}}})
+		_, err := c.status(t.Context())
 		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret") && !strings.Contains(err.Error(), "user"),
 			"%s: %v, want an error without user and password", name, err)
 	}
@@ -167,11 +147,11 @@ func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, trust 
 }
 
 // connected returns a client of a configuration, which is closed at the end.
-func connected(t *testing.T, c Config) *Client {
+func connected(t *testing.T, c Config) *Cluster {
 	t.Helper()
-	client := need.Got(New(c))(t)
-	t.Cleanup(func() { _ = client.Close(context.WithoutCancel(t.Context())) })
-	return client
+	cluster := newCluster(c)
+	t.Cleanup(cluster.Close)
+	return cluster
 }
 
 func TestTLSIsSpokenAsConfigured(t *testing.T) {
@@ -189,7 +169,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 		"nothing is configured":               {nil, "certificate"},
 	} {
 		c := connected(t, Config{Servers: []string{s.URL}, TLS: tc.trust})
-		_, err := c.do(t.Context(), &call{method: http.MethodGet, eureka: true, path: []string{"apps"}})
+		_, err := c.do(t.Context(), &Call{method: http.MethodGet, eureka: true, path: []string{"apps"}})
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v, want %q", name, err, tc.says)
 		}
@@ -199,28 +179,29 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 	}
 	// Whoever is not trusted is not told anything.
 	c := connected(t, Config{Servers: []string{s.URL}, TLS: &tls.Config{Certificates: trust.Certificates}})
-	err := c.Cancel(t.Context(), key)
+	err := c.cancel(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Cancel: %v, want an error that is no unknown outcome", err)
 }
 
 func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
 	s, trust := secured(t, func(http.ResponseWriter, *http.Request) {})
 	before := trust.Clone()
-	need.OK(t, connected(t, Config{Servers: []string{s.URL}, TLS: trust}).Renew(t.Context(), key, 0))
+	need.OK(t, connected(t, Config{Servers: []string{s.URL}, TLS: trust}).renew(t.Context()))
 	expect.That(t, slices.Equal(trust.NextProtos, before.NextProtos), "its protocols are %v now, want %v", trust.NextProtos, before.NextProtos)
 }
 
 func TestAnswersAreAskedForInGzip(t *testing.T) {
+	const text = `{"applications":{}}`
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expect.Equal(t, r.Header.Get("Accept-Encoding"), "gzip", "Accept-Encoding:")
 		w.Header().Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(w)
-		fmt.Fprint(z, `{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}`)
+		fmt.Fprint(z, text)
 		z.Close()
 	}))
 	defer s.Close()
-	apps, err := connected(t, Config{Servers: []string{s.URL}}).Apps(t.Context())
-	expect.That(t, err == nil && len(apps) == 0, "Apps: %v, %v, want none and no error", apps, err)
+	a, err := connected(t, Config{Servers: []string{s.URL}}).fetch(t.Context(), "apps")
+	expect.That(t, err == nil && string(a.Body) == text, "got %s, %v, want %s and no error", a.Body, err, text)
 }
 
 func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
@@ -235,10 +216,10 @@ func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
 		a := httptest.NewServer(mux)
 		b := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		c := connected(t, Config{Servers: []string{a.URL, b.URL}, InOrder: true})
-		expect.OKf(t, c.Renew(t.Context(), key, 0), "%d, and the other server's answer", status)
-		if there.Load() != 1 || target.Load() != 0 || c.servers.quarantined() != 1 {
+		expect.OKf(t, c.renew(t.Context()), "%d, and the other server's answer", status)
+		if there.Load() != 1 || target.Load() != 0 || c.Quarantined() != 1 {
 			t.Errorf("%d: asked %d times and followed %d times, %d servers in quarantine, want 1, 0 and 1",
-				status, there.Load(), target.Load(), c.servers.quarantined())
+				status, there.Load(), target.Load(), c.Quarantined())
 		}
 		a.Close()
 		b.Close()
@@ -298,7 +279,7 @@ func TestManyCallsAtOnceKeepTheirConnections(t *testing.T) {
 		var g sync.WaitGroup
 		for range many {
 			g.Go(func() {
-				expect.OK(t, c.Renew(t.Context(), key, 0))
+				expect.OK(t, c.renew(t.Context()))
 			})
 		}
 		g.Wait()
@@ -312,10 +293,10 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 	s, connections := counted(t, func(http.ResponseWriter, *http.Request) {})
 	transport := &http.Transport{}
 	given, own := connected(t, Config{Servers: []string{s.URL}, HTTPClient: &http.Client{Transport: transport}}), connected(t, Config{Servers: []string{s.URL}})
-	for _, c := range []*Client{given, own} {
-		need.OK(t, c.Renew(t.Context(), key, 0))
+	for _, c := range []*Cluster{given, own} {
+		need.OK(t, c.renew(t.Context()))
 	}
-	need.OK(t, given.Close(t.Context()))
+	given.Close()
 	if r, err := (&http.Client{Transport: transport}).Get(s.URL); err != nil {
 		t.Error(err)
 	} else {
@@ -324,7 +305,7 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 	made, _ := connections.count()
 	expect.That(t, made == 2, "%d connections were made, want 2: the given client's is to stay", made)
 	transport.CloseIdleConnections()
-	need.OK(t, own.Close(t.Context()))
+	own.Close()
 	select {
 	case <-connections.last:
 	case <-time.After(idleTimeout / 3):
@@ -340,11 +321,11 @@ func TestAProgramMayReplaceTheStandardTransport(t *testing.T) {
 	http.DefaultTransport = servers{}
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
-	expect.OK(t, connected(t, Config{Servers: []string{s.URL}}).Renew(t.Context(), key, 0))
+	expect.OK(t, connected(t, Config{Servers: []string{s.URL}}).renew(t.Context()))
 }
 
 // dialing is a client whose connections are made by dial.
-func dialing(t *testing.T, dial func(ctx context.Context) (net.Conn, error)) *Client {
+func dialing(t *testing.T, dial func(ctx context.Context) (net.Conn, error)) *Cluster {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
 	return connected(t, Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: transport}})
@@ -357,9 +338,9 @@ func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
 		took    time.Duration
 	}{
 		"nobody answers the dial": {dial: func(ctx context.Context) (net.Conn, error) {
-			wait(ctx, dialTimeout)
+			wait.For(ctx, dialTimeout)
 			return nil, errors.New("timeout")
-		}, took: DefaultTimeout},
+		}, took: usualTimeout},
 		"the dial fails": {dial: func(context.Context) (net.Conn, error) { return nil, errors.New("no route") }},
 		"the connection is cut": {dial: func(context.Context) (net.Conn, error) {
 			here, there := net.Pipe()
@@ -377,12 +358,12 @@ func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
 				}
 			}()
 			return here, nil
-		}, unknown: true, took: DefaultTimeout},
+		}, unknown: true, took: usualTimeout},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c := dialing(t, tc.dial)
 			start := time.Now()
-			err := c.Cancel(t.Context(), key)
+			err := c.cancel(t.Context())
 			expect.That(t, err != nil && errors.Is(err, ErrUnknownOutcome) == tc.unknown, "Cancel: %v, want an unknown outcome: %v", err, tc.unknown)
 			expect.Equal(t, time.Since(start), tc.took, "took")
 			time.Sleep(dialTimeout) // the transport lets an attempt go on
@@ -395,9 +376,9 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	listener := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := connected(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
 	result := make(chan error)
-	go func() { result <- c.Cancel(t.Context(), key) }()
+	go func() { result <- c.cancel(t.Context()) }()
 	conn := need.Got(listener.Accept())(t) // and no word of TLS
-	need.OK(t, c.Close(t.Context()))
+	c.Close()
 	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 		t.Errorf("got %v, want that the client is closed, and no unknown outcome", err)
 	}
@@ -413,7 +394,7 @@ func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []net.Conn
 		slow := newDials(func(ctx context.Context, _, _ string) (net.Conn, error) {
-			if !wait(ctx, time.Second) {
+			if !wait.For(ctx, time.Second) {
 				return nil, context.Cause(ctx)
 			}
 			here, there := net.Pipe()
@@ -454,7 +435,7 @@ func trickling(n int, pause time.Duration) func(*http.Request) (*http.Response, 
 				return 0, io.EOF
 			}
 			left--
-			if !wait(r.Context(), pause) {
+			if !wait.For(r.Context(), pause) {
 				return 0, r.Context().Err()
 			}
 			return copy(p, " "), nil
@@ -465,7 +446,7 @@ func trickling(n int, pause time.Duration) func(*http.Request) (*http.Response, 
 func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 	second := always(200, "")
 	late := func(r *http.Request) (*http.Response, error) {
-		if !wait(r.Context(), 5*time.Second-1) {
+		if !wait.For(r.Context(), 5*time.Second-1) {
 			return nil, r.Context().Err()
 		}
 		return trickling(1, 5*time.Second-1)(r)
@@ -478,15 +459,15 @@ func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 	}{
 		{name: "at once", first: second, took: 0},
 		{name: "it begins late and pauses long", first: late, took: 10*time.Second - 2},
-		{name: "it never begins", first: silent, took: 5 * time.Second, says: "no answer within 5s"},
-		{name: "it begins and stops", first: endless, took: 5 * time.Second, says: "nothing more of the answer within 5s"},
+		{name: "it never begins", first: silent, took: 5 * time.Second, says: "no response within 5s"},
+		{name: "it begins and stops", first: endless, took: 5 * time.Second, says: "nothing more of the response within 5s"},
 		{name: "slow, but it goes on", first: trickling(10, 4*time.Second), took: 40 * time.Second},
-		{name: "it goes on for ever", first: trickling(1000, 4*time.Second), took: 55 * time.Second, says: "no whole answer within 55s"},
+		{name: "it goes on for ever", first: trickling(1000, 4*time.Second), took: 55 * time.Second, says: "no whole response within 55s"},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			c := servers{"a": tc.first, "b": unreachable}.client(t, "a", "b")
+			c := servers{"a": tc.first, "b": unreachable}.cluster(t, "a", "b")
 			start := time.Now()
-			_, err := c.do(t.Context(), &call{method: http.MethodGet, path: []string{"v1"}})
+			_, err := c.do(t.Context(), &Call{method: http.MethodGet, path: []string{"v1"}})
 			expect.Equal(t, time.Since(start), tc.took, "took")
 			expect.That(t, (err != nil) == (tc.says != ""), "got %v, want an error: %v", err, tc.says != "")
 			if tc.says != "" && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.says)) {

@@ -1,4 +1,4 @@
-package client
+package transport
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // directory is a ServerSource in memory.
@@ -26,7 +26,7 @@ type directory struct {
 }
 
 func (d *directory) look(ctx context.Context) ([]string, error) {
-	if !wait(ctx, d.take) {
+	if !wait.For(ctx, d.take) {
 		return nil, ctx.Err()
 	}
 	d.mu.Lock()
@@ -42,15 +42,13 @@ func (d *directory) set(err error, hosts ...string) {
 }
 
 // client returns one that looks its servers up, and what it logs.
-func (d *directory) client(t *testing.T, network servers, given ...string) (*Client, *bytes.Buffer) {
+func (d *directory) cluster(t *testing.T, network servers, given ...string) (*Cluster, *bytes.Buffer) {
 	t.Helper()
 	var logged bytes.Buffer
-	c, err := New(Config{
+	return newCluster(Config{
 		Servers: urlsOf(given...), InOrder: true, Source: d.look, HTTPClient: &http.Client{Transport: network},
 		Log: slog.New(slog.NewTextHandler(&logged, nil)),
-	})
-	need.OK(t, err)
-	return c, &logged
+	}), &logged
 }
 
 func (d *directory) expect(t *testing.T, when string, want int) {
@@ -58,23 +56,23 @@ func (d *directory) expect(t *testing.T, when string, want int) {
 	expect.That(t, d.asked == want, "%s: the source was asked %d times, want %d", when, d.asked, want)
 }
 
-func beat(t *testing.T, c *Client) {
+func beat(t *testing.T, c *Cluster) {
 	t.Helper()
-	expect.OK(t, c.Renew(t.Context(), key, 0))
+	expect.OK(t, c.renew(t.Context()))
 }
 
 func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, j := &directory{hosts: []string{"b"}}, newJournal()
-		c, _ := d.client(t, servers{"a": always(200, ""), "b": j.around(always(200, ""))}, "a")
-		time.Sleep(SourceInterval - 1)
+		c, _ := d.cluster(t, servers{"a": always(200, ""), "b": j.around(always(200, ""))}, "a")
+		time.Sleep(sourceInterval - 1)
 		beat(t, c)
 		d.expect(t, "before the interval", 0)
 		time.Sleep(time.Nanosecond)
 		beat(t, c)
 		d.expect(t, "after the interval", 1)
 		expect.That(t, len(j.lines) == 1, "the call that looked the servers up did not go to the new one")
-		time.Sleep(SourceInterval - 1)
+		time.Sleep(sourceInterval - 1)
 		beat(t, c)
 		d.expect(t, "before the next interval", 1)
 		time.Sleep(time.Nanosecond)
@@ -86,7 +84,7 @@ func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
 func TestServersThatAreNotGivenAreLookedUpByTheFirstCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{hosts: []string{"a"}, take: time.Second}
-		c, _ := d.client(t, servers{"a": always(200, "")})
+		c, _ := d.cluster(t, servers{"a": always(200, "")})
 		var g sync.WaitGroup
 		for range 10 {
 			g.Go(func() { beat(t, c) })
@@ -101,8 +99,8 @@ func TestServersThatAreNotGivenAreLookedUpByTheFirstCall(t *testing.T) {
 func TestOtherCallsGoOnWithTheOldServersWhileOneLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{hosts: []string{"a"}, take: time.Second}
-		c, _ := d.client(t, servers{"a": always(200, "")}, "a")
-		time.Sleep(SourceInterval)
+		c, _ := d.cluster(t, servers{"a": always(200, "")}, "a")
+		time.Sleep(sourceInterval)
 		go beat(t, c)
 		synctest.Wait()
 		start := time.Now()
@@ -135,8 +133,8 @@ func TestWithoutAnAnswerTheServersAreLookedUpAndTheNewOnesAskedOnce(t *testing.T
 					return next(r)
 				}
 			}
-			c, _ := d.client(t, servers{"a": note(unreachable), "b": note(unreachable), "c": note(always(200, ""))}, "a")
-			err := c.Renew(t.Context(), key, 0)
+			c, _ := d.cluster(t, servers{"a": note(unreachable), "b": note(unreachable), "c": note(always(200, ""))}, "a")
+			err := c.renew(t.Context())
 			expect.That(t, (err != nil) == tc.fails, "Renew: %v, want an error: %v", err, tc.fails)
 			expect.Equal(t, strings.Join(asked, ", "), tc.want, "asked")
 			d.expect(t, "one call", 1)
@@ -153,20 +151,20 @@ func TestASourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			d := &directory{}
-			c, logged := d.client(t, servers{"a": always(200, "")}, "a")
+			c, logged := d.cluster(t, servers{"a": always(200, "")}, "a")
 			fail(d)
 			for range 3 {
-				time.Sleep(SourceInterval)
+				time.Sleep(sourceInterval)
 				start := time.Now()
 				beat(t, c)
 				took := time.Since(start)
-				expect.That(t, took <= DefaultTimeout, "a call took %v because of its source, want %v at most", took, DefaultTimeout)
+				expect.That(t, took <= usualTimeout, "a call took %v because of its source, want %v at most", took, usualTimeout)
 			}
 			n := strings.Count(logged.String(), "could not be looked up")
 			expect.That(t, n == 1 && !strings.Contains(logged.String(), "secret"), "logged %d times and:\n%swant one line without a password", n, logged)
 			d.take = 0
 			d.set(nil, "a")
-			time.Sleep(SourceInterval)
+			time.Sleep(sourceInterval)
 			beat(t, c)
 			n = strings.Count(logged.String(), "looked up again")
 			expect.That(t, n == 1, "logged:\n%swant that it works again", logged)
@@ -178,12 +176,12 @@ func TestWithoutAnyServerTheErrorOfTheSourceIsTheCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no such host")
 		d := &directory{err: broken}
-		c, _ := d.client(t, servers{"a": always(200, "")})
-		if err := c.Renew(t.Context(), key, 0); !errors.Is(err, broken) || errors.Is(err, ErrUnknownOutcome) {
+		c, _ := d.cluster(t, servers{"a": always(200, "")})
+		if err := c.renew(t.Context()); !errors.Is(err, broken) || errors.Is(err, ErrUnknownOutcome) {
 			t.Errorf("Renew: %v, want the source's error, and that nothing happened", err)
 		}
 		d.set(nil)
-		expect.ErrorIs(t, c.Renew(t.Context(), key, 0), errNoServer, "Renew:")
+		expect.ErrorIs(t, c.renew(t.Context()), errNoServer, "Renew:")
 		d.set(nil, "a")
 		beat(t, c)
 		d.expect(t, "three calls", 3)
@@ -192,10 +190,10 @@ func TestWithoutAnyServerTheErrorOfTheSourceIsTheCalls(t *testing.T) {
 
 func TestWhoGivesUpDoesNotDecideForThoseWhoWaitForTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, logged := (&directory{hosts: []string{"a"}, take: 2 * time.Second}).client(t, servers{"a": always(200, "")})
+		c, logged := (&directory{hosts: []string{"a"}, take: 2 * time.Second}).cluster(t, servers{"a": always(200, "")})
 		hasty := within(t, time.Second)
 		first := make(chan error, 1)
-		go func() { first <- c.Renew(hasty, key, 0) }()
+		go func() { first <- c.renew(hasty) }()
 		synctest.Wait()
 		beat(t, c)
 		expect.ErrorIs(t, <-first, context.DeadlineExceeded, "who gave up got")
@@ -206,18 +204,18 @@ func TestWhoGivesUpDoesNotDecideForThoseWhoWaitForTheSource(t *testing.T) {
 func TestCloseEndsAWaitForTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{take: time.Hour}
-		c, _ := d.client(t, servers{})
+		c, _ := d.cluster(t, servers{})
 		results := make(chan error, 2)
 		for range 2 {
-			go func() { results <- c.Cancel(t.Context(), key) }()
+			go func() { results <- c.cancel(t.Context()) }()
 		}
 		synctest.Wait()
-		need.OK(t, c.Close(t.Context()))
+		c.Close()
 		for range 2 {
 			expect.ErrorIs(t, <-results, ErrClosed, "got")
 		}
 		d.take = 0
-		expect.ErrorIs(t, c.Renew(t.Context(), key, 0), ErrClosed, "a call afterwards:")
+		expect.ErrorIs(t, c.renew(t.Context()), ErrClosed, "a call afterwards:")
 		d.expect(t, "after Close", 0)
 	})
 }
@@ -225,20 +223,19 @@ func TestCloseEndsAWaitForTheSource(t *testing.T) {
 func TestASourceThatPanicsKeepsNobodyElseWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		c, err := New(Config{Source: func(context.Context) ([]string, error) {
+		c := newCluster(Config{Source: func(context.Context) ([]string, error) {
 			if calls++; calls == 1 {
 				time.Sleep(time.Second)
 				panic("broken")
 			}
 			return urlsOf("a"), nil
 		}, HTTPClient: &http.Client{Transport: servers{"a": always(200, "")}}})
-		need.OK(t, err)
 		go func() {
 			defer func() { _ = recover() }()
-			_ = c.Renew(t.Context(), key, 0)
+			_ = c.renew(t.Context())
 		}()
 		synctest.Wait()
-		expect.ErrorIs(t, c.Renew(t.Context(), key, 0), errSourcePanicked, "who waited got")
+		expect.ErrorIs(t, c.renew(t.Context()), errSourcePanicked, "who waited got")
 		beat(t, c)
 	})
 }
@@ -268,7 +265,7 @@ func TestAServersURLSaysWhereEurekaAndRollcallAre(t *testing.T) {
 			t.Errorf("%s: %v", tc.given, err)
 			continue
 		}
-		expect.That(t, s.url == tc.own && s.eureka == tc.eureka, "%s: own %s, Eureka's %s, want %s and %s", tc.given, s.url, s.eureka, tc.own, tc.eureka)
+		expect.That(t, s.URL == tc.own && s.eureka == tc.eureka, "%s: own %s, Eureka's %s, want %s and %s", tc.given, s.URL, s.eureka, tc.own, tc.eureka)
 	}
 }
 
@@ -289,7 +286,7 @@ func TestUserAndPasswordOfAURLAreSentAndNotShown(t *testing.T) {
 		user, password, _ := r.BasicAuth()
 		expect.That(t, user == tc.user && password == tc.password,
 			"%s: signed as %s with %s, want %s with %s", tc.given, user, password, tc.user, tc.password)
-		expect.That(t, s.url == "http://a" && s.eureka == "http://a/eureka", "%s is called %s and %s, want no user in either", tc.given, s.url, s.eureka)
+		expect.That(t, s.URL == "http://a" && s.eureka == "http://a/eureka", "%s is called %s and %s, want no user in either", tc.given, s.URL, s.eureka)
 	}
 }
 
@@ -335,7 +332,7 @@ func FuzzServerURL(f *testing.F) {
 			}
 			return
 		}
-		for _, shown := range []string{s.url, s.eureka} {
+		for _, shown := range []string{s.URL, s.eureka} {
 			again, err := parseServer(shown)
 			switch {
 			case err != nil:

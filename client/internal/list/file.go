@@ -1,4 +1,4 @@
-package client
+package list
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
@@ -20,7 +21,7 @@ import (
 // lastKnownVersion is the version of the file's format.
 const lastKnownVersion = 1
 
-// lastKnown is the last list on disk, opt-in by DiscoveryConfig.File: JSON of Eureka's (the answer to
+// lastKnown is the last list on disk, opt-in by Config.File: JSON of Eureka's (the response to
 // GET apps) beside when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole,
 // by a rename. Format: docs/formats/client-list.md.
 type lastKnown struct {
@@ -36,7 +37,7 @@ type lastKnownFile struct {
 }
 
 // save replaces the file. app is the application that the list is of; "": all.
-func (f lastKnown) save(app string, s *Snapshot, upToDate time.Time) error {
+func (f lastKnown) save(app string, s *List, upToDate time.Time) error {
 	text, err := encodeLastKnown(strings.ToUpper(app), s, upToDate)
 	if err == nil {
 		err = replaceFile(f.path, text)
@@ -47,7 +48,7 @@ func (f lastKnown) save(app string, s *Snapshot, upToDate time.Time) error {
 	return nil
 }
 
-func encodeLastKnown(app string, s *Snapshot, upToDate time.Time) ([]byte, error) {
+func encodeLastKnown(app string, s *List, upToDate time.Time) ([]byte, error) {
 	text, err := json.Marshal(lastKnownFile{
 		Version: lastKnownVersion, App: app, UpToDate: upToDate.UnixMilli(),
 		List: eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, s.HashCode(), leasesOf(s)),
@@ -56,7 +57,7 @@ func encodeLastKnown(app string, s *Snapshot, upToDate time.Time) ([]byte, error
 }
 
 // leasesOf yields the instances of a list as Eureka's documents show them.
-func leasesOf(s *Snapshot) iter.Seq[*registry.Lease] {
+func leasesOf(s *List) iter.Seq[*registry.Lease] {
 	return func(yield func(*registry.Lease) bool) {
 		for i := range s.All() {
 			if !yield(&registry.Lease{Instance: i, Interval: i.RenewalInterval, Duration: i.Duration}) {
@@ -67,9 +68,9 @@ func leasesOf(s *Snapshot) iter.Seq[*registry.Lease] {
 }
 
 // load reads the file. fs.ErrNotExist: there is none yet. Any other error names the file and what is
-// wrong with it (damaged, of another application, of a newer version). A time in the future, which is
-// what a clock that was set back makes of it, counts as now.
-func (f lastKnown) load(app string) (s *Snapshot, upToDate time.Time, err error) {
+// wrong with it (damaged, of another application, of a newer version). A time in the future, as after a
+// clock was set back, counts as now.
+func (f lastKnown) load(app string) (s *List, upToDate time.Time, err error) {
 	text, err := os.ReadFile(f.path)
 	if err == nil {
 		s, upToDate, err = readLastKnown(text, strings.ToUpper(app))
@@ -83,7 +84,7 @@ func (f lastKnown) load(app string) (s *Snapshot, upToDate time.Time, err error)
 	return s, upToDate, nil
 }
 
-func readLastKnown(text []byte, app string) (*Snapshot, time.Time, error) {
+func readLastKnown(text []byte, app string) (*List, time.Time, error) {
 	file, err := decodeLastKnown(text)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -123,16 +124,16 @@ func decodeLastKnown(text []byte) (file lastKnownFile, err error) {
 }
 
 // decodeList reads Eureka's document of applications, whose hash must fit.
-func decodeList(document []byte) (*Snapshot, error) {
+func decodeList(document []byte) (*List, error) {
 	apps, err := eureka.DecodeApplications(document)
 	if err != nil {
 		return nil, err
 	}
-	edit := new(Snapshot).edit()
+	edit := new(List).edit()
 	for _, l := range apps.Leases {
-		edit.put(l.Instance)
+		edit.set(l.Instance)
 	}
-	s := edit.snapshot()
+	s := edit.list()
 	if s.HashCode() != apps.HashCode {
 		return nil, fmt.Errorf("its list has the hash %q and says %q", s.HashCode(), apps.HashCode)
 	}
@@ -147,85 +148,75 @@ func named(app string) string {
 	return "application " + app
 }
 
-// listFile keeps a Discovery's list on disk, by a goroutine of its own: a slow disk keeps nobody waiting.
-type listFile struct {
-	of   *Discovery
-	disk lastKnown
-	wake chan struct{} // the list may have changed
+// saver keeps a Keeper's list on disk, by a goroutine of its own: no refresh waits for a slow disk.
+type saver struct {
+	keeper *Keeper
+	disk   lastKnown
+	wake   chan struct{} // the list may have changed
 
 	// Of the goroutine.
-	saved   *Snapshot // what is on disk; nil: nothing, or nothing of use
-	asOf    time.Time // of what is on disk
+	saved   *List     // the list on disk; nil: there is none, or none of use
+	asOf    time.Time // of the list on disk
 	failing bool
 }
 
-func newListFile(d *Discovery) *listFile {
-	return &listFile{of: d, disk: lastKnown{path: d.config.File}, wake: make(chan struct{}, 1)}
+func newSaver(k *Keeper) *saver {
+	return &saver{keeper: k, disk: lastKnown{path: k.config.File}, wake: make(chan struct{}, 1)}
 }
 
-// restore begins with what is on disk, if that is of use.
+// restore begins with the list on disk, if that is of use.
 func (r *refresher) restore() {
 	list, asOf, err := r.file.disk.load(r.config.App)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return
 	case err != nil:
-		r.client.log.Warn("the list of instances on disk is of no use, starting without one", "app", r.config.App, "err", err)
+		r.config.Log.Warn("the list of instances on disk is of no use, starting without one", "app", r.config.App, "err", err)
 		return
 	}
 	r.file.saved, r.file.asOf = list, asOf
 	r.publish(list)
-	r.came(SourceFile, "", asOf)
+	r.date(File, "", asOf)
 }
 
-// changed says that there may be something to save.
-func (f *listFile) changed() {
+// request has the list saved if it differs from the file's.
+func (f *saver) request() {
 	select {
 	case f.wake <- struct{}{}:
-	default: // it will look
+	default: // an earlier request waits
 	}
 }
 
 // run saves the list after changes, once per interval at most, and at the end if it is newer than the file.
-func (f *listFile) run(ctx context.Context) {
+func (f *saver) run(ctx context.Context) {
 	for alive := true; alive; {
 		select {
 		case <-f.wake:
-			list, asOf := f.of.dated()
+			list, asOf := f.keeper.dated()
 			if list != f.saved {
 				f.save(list, asOf)
 			}
-			alive = wait(ctx, f.of.config.Interval)
+			alive = wait.For(ctx, f.keeper.config.Interval)
 		case <-ctx.Done():
 			alive = false
 		}
 	}
-	if list, asOf := f.of.dated(); list != f.saved || asOf.After(f.asOf) {
+	if list, asOf := f.keeper.dated(); list != f.saved || asOf.After(f.asOf) {
 		f.save(list, asOf)
 	}
 }
 
-// dated is the list and when it was up to date; nil before there is one.
-func (d *Discovery) dated() (*Snapshot, time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.asOf.IsZero() {
-		return nil, time.Time{}
-	}
-	return d.list.Load(), d.asOf
-}
-
 // save replaces the file. What fails is tried again after an interval.
-func (f *listFile) save(list *Snapshot, asOf time.Time) {
-	err := f.disk.save(f.of.config.App, list, asOf)
-	switch log := f.of.client.log; {
+func (f *saver) save(list *List, asOf time.Time) {
+	err := f.disk.save(f.keeper.config.App, list, asOf)
+	switch log := f.keeper.config.Log; {
 	case err != nil && !f.failing:
-		log.Warn("the list of instances cannot be saved, trying again", "app", f.of.config.App, "err", err)
+		log.Warn("the list of instances cannot be saved, trying again", "app", f.keeper.config.App, "err", err)
 	case err == nil && f.failing:
-		log.Info("the list of instances is saved again", "app", f.of.config.App, "file", f.disk.path)
+		log.Info("the list of instances is saved again", "app", f.keeper.config.App, "file", f.disk.path)
 	}
 	if f.failing = err != nil; f.failing {
-		f.changed()
+		f.request()
 		return
 	}
 	f.saved, f.asOf = list, asOf

@@ -236,14 +236,14 @@ func (r *Registration) verify() {
 
 // find is the instance as the cluster shows it; nil: it does not.
 func (r *Registration) find() (*registry.Instance, error) {
-	a, err := r.client.tell(r.life, r.client.reading(ofInstance(http.MethodGet, r.key)), "")
+	a, err := r.client.cluster.Perform(r.life, r.client.cluster.Reading(ofInstance(http.MethodGet, r.key)), "")
 	if errors.Is(err, ErrNotRegistered) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	lease, err := eureka.DecodeInstance(a.body, eureka.Format{})
+	lease, err := eureka.DecodeInstance(a.Body, eureka.Format{})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package client
+package list
 
 import (
 	"bytes"
@@ -6,12 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +30,7 @@ const lastKnownGolden = "testdata/client-list-v1.json"
 var savedAt = time.UnixMilli(1767225600123)
 
 // savedList has what instances can have.
-func savedList() *Snapshot {
+func savedList() *List {
 	return listOf(
 		listed("LEDGER", "ledger-1", withStatus(registry.OutOfService), func(i *registry.Instance) { i.Overridden = registry.OutOfService }),
 		listed("ORDERS", "orders-1", withVIPs("orders,orders-v2", "orders-s"), func(i *registry.Instance) {
@@ -61,7 +59,7 @@ func (f lastKnown) written(t testing.TB, content string) lastKnown {
 	return f
 }
 
-func (f lastKnown) saved(t testing.TB, app string, s *Snapshot, upToDate time.Time) lastKnown {
+func (f lastKnown) saved(t testing.TB, app string, s *List, upToDate time.Time) lastKnown {
 	t.Helper()
 	need.OK(t, f.save(app, s, upToDate))
 	return f
@@ -73,7 +71,7 @@ func (f lastKnown) content(t testing.TB) string {
 }
 
 // checkLoads compares what a file is loaded as.
-func checkLoads(t *testing.T, f lastKnown, app string, want *Snapshot, wantTime time.Time) {
+func checkLoads(t *testing.T, f lastKnown, app string, want *List, wantTime time.Time) {
 	t.Helper()
 	got, upToDate, err := f.load(app)
 	need.OK(t, err)
@@ -90,8 +88,8 @@ func TestLastKnownListIsLoadedAsItWasSaved(t *testing.T) {
 	f := newLastKnown(t).saved(t, "", savedList(), savedAt.Add(999*time.Microsecond))
 	checkLoads(t, f, "", savedList(), savedAt)
 
-	f.saved(t, "", new(Snapshot), savedAt.Add(time.Second))
-	checkLoads(t, f, "", new(Snapshot), savedAt.Add(time.Second))
+	f.saved(t, "", new(List), savedAt.Add(time.Second))
+	checkLoads(t, f, "", new(List), savedAt.Add(time.Second))
 
 	f.saved(t, "orders", listOf(listed("ORDERS", "1")), savedAt)
 	checkLoads(t, f, "Orders", listOf(listed("ORDERS", "1")), savedAt)
@@ -143,7 +141,7 @@ func TestLastKnownListIsReplacedAsAWhole(t *testing.T) {
 	old := need.Got(os.Open(f.path))(t)
 	defer old.Close()
 	before := f.content(t)
-	f.saved(t, "", new(Snapshot), savedAt)
+	f.saved(t, "", new(List), savedAt)
 	var kept bytes.Buffer
 	need.Got(kept.ReadFrom(old))(t)
 	expect.That(t, kept.String() == before, "the file was written over: a crash in the middle would leave half a list")
@@ -210,7 +208,7 @@ func FuzzLoadLastKnown(f *testing.F) {
 	}
 	f.Add(`{"version":2}`)
 	f.Add(`{"version":1,"app":"","up_to_date":1,"list":{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}}`)
-	save := func(t *testing.T, s *Snapshot, upToDate time.Time) string {
+	save := func(t *testing.T, s *List, upToDate time.Time) string {
 		text, err := encodeLastKnown("", s, upToDate)
 		need.OKf(t, err, "what was loaded cannot be saved")
 		return string(text)
@@ -247,140 +245,4 @@ func BenchmarkLoadLastKnown(b *testing.B) {
 			b.Fatal(fmt.Errorf("load: %w", err))
 		}
 	}
-}
-
-// savedAs is the list in a file, as words; "none" if there is none.
-func savedAs(t *testing.T, path string) string {
-	t.Helper()
-	s, _, err := lastKnown{path}.load("")
-	if err != nil {
-		return "none"
-	}
-	return words(s)
-}
-
-func TestAListBeginsWithTheOneOnDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "list")
-		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		before := discover(t, DiscoveryConfig{File: path}, s)
-		pass(time.Minute)
-		need.OK(t, before.Close(t.Context()))
-		s.kill()
-		pass(time.Hour)
-		var told heard
-		d := discover(t, DiscoveryConfig{File: path, OnChange: told.each}, s)
-		need.OK(t, d.Ready(t.Context()))
-		status := d.Status()
-		// It was heard of 15 s before the end at the earliest.
-		expect.That(t, status.Source == SourceFile && status.Server == "" && status.Age >= time.Hour && status.Age <= time.Hour+15*time.Second,
-			"the status is %+v, want a file of an hour", status)
-		d.wantList(t, "without a server", "ORDERS/o1=UP")
-		pass(time.Minute)
-		age := d.Age()
-		expect.That(t, age >= time.Hour+time.Minute, "a minute later it is %v old", age)
-		s.put(orders("o2", registry.Up))
-		s.revive()
-		pass(longestRetry)
-		d.wantList(t, "with a server", "ORDERS/o1=UP ORDERS/o2=UP")
-		told.want(t, "", "ORDERS/o1=UP", "ORDERS/o1=UP ORDERS/o2=UP")
-		status = d.Status()
-		expect.That(t, status.Source == SourceWatch, "the status is %+v, want a watch", status)
-	})
-}
-
-func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "list")
-		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		d := discover(t, DiscoveryConfig{File: path}, s)
-		synctest.Wait()
-		first := "ORDERS/o1=UP"
-		s.put(orders("o2", registry.Up))
-		pass(time.Second)
-		expect.Equal(t, savedAs(t, path), first, "after the first list there is saved")
-		s.put(orders("o3", registry.Up))
-		pass(DefaultRefreshInterval - time.Second - 1)
-		expect.Equal(t, savedAs(t, path), first, "before the interval is over there is saved")
-		pass(1)
-		expect.Equal(t, savedAs(t, path), s.words(""), "after the interval there is saved")
-		need.OK(t, os.Remove(path))
-		pass(10 * DefaultRefreshInterval)
-		expect.Equal(t, savedAs(t, path), "none", "although nothing has changed, there is saved")
-		s.put(orders("o4", registry.Up))
-		pass(1)
-		s.put(orders("o5", registry.Up))
-		pass(1)
-		need.OK(t, d.Close(t.Context()))
-		expect.Equal(t, savedAs(t, path), s.words(""), "at the end there is saved")
-	})
-}
-
-func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "list")
-		discover(t, DiscoveryConfig{File: path}, newListServer(newListModel("", orders("o1", registry.Up)), false))
-		pass(time.Second)
-		need.OK(t, os.Remove(path))
-		pass(10 * DefaultRefreshInterval)
-		expect.Equal(t, savedAs(t, path), "none", "although nothing has changed, there is saved")
-	})
-}
-
-func TestADamagedListOnDiskIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "list")
-		need.OK(t, os.WriteFile(path, []byte(`{"version":1,`), 0o600))
-		s := newListServer(newListModel("e"), true)
-		s.kill()
-		c := clientOf(t, s)
-		var log logged
-		c.log = slog.New(slog.NewTextHandler(&log, nil))
-		d := need.Got(c.StartDiscovery(DiscoveryConfig{File: path}))(t)
-		synctest.Wait()
-		expect.That(t, d.Status().Source == SourceNone && strings.Contains(log.String(), "of no use") && strings.Contains(log.String(), "damaged"),
-			"the status is %+v, the log %q", d.Status(), log.String())
-		s.revive()
-		pass(longestRetry)
-		expect.Equal(t, savedAs(t, path), "", "saved")
-	})
-}
-
-func TestAListThatCannotBeSavedIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "later")
-		path := filepath.Join(dir, "list")
-		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		c := clientOf(t, s)
-		var log logged
-		c.log = slog.New(slog.NewTextHandler(&log, nil))
-		need.Got(c.StartDiscovery(DiscoveryConfig{File: path}))(t)
-		pass(5 * DefaultRefreshInterval)
-		need.OK(t, os.Mkdir(dir, 0o700))
-		pass(DefaultRefreshInterval)
-		expect.Equal(t, savedAs(t, path), "ORDERS/o1=UP", "saved")
-		for text, want := range map[string]int{"cannot be saved": 1, "saved again": 1} {
-			got := strings.Count(log.String(), text)
-			expect.That(t, got == want, "the log says %d times %q, want %d; %s", got, text, want, log.String())
-		}
-	})
-}
-
-// logged is a log in memory.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

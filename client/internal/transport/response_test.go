@@ -1,7 +1,6 @@
-package client
+package transport
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -24,11 +23,11 @@ const (
 )
 
 func TestAServerThatIsNotRollcallIsToldFromOneThatLacksTheThing(t *testing.T) {
-	status, keys := own(http.MethodGet, "status"), ofKey(http.MethodGet, "a")
-	eureka := &call{method: http.MethodGet, eureka: true, path: []string{"apps", "A"}}
+	status, keys := Own(http.MethodGet, "status"), Consul(http.MethodGet, "kv", "a")
+	eureka := &Call{method: http.MethodGet, eureka: true, path: []string{"apps", "A"}}
 	for _, tc := range []struct {
 		name   string
-		call   *call
+		call   *Call
 		status int
 		body   string
 		header []string
@@ -51,38 +50,9 @@ func TestAServerThatIsNotRollcallIsToldFromOneThatLacksTheThing(t *testing.T) {
 		{name: "a server that works", call: status, status: 200, body: `{}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, err := servers{"a": always(tc.status, tc.body, tc.header...)}.client(t, "a").do(t.Context(), tc.call)
-			if got := errors.Is(err, ErrNeedsRollcall); got != tc.want || !tc.want && (err != nil || a.status != tc.status) {
-				t.Errorf("got status %d and %v, want that it is not Rollcall: %v", a.status, err, tc.want)
-			}
-		})
-	}
-}
-
-func TestWhatNeedsRollcallSaysSoAtOnce(t *testing.T) {
-	for name, do := range map[string]func(context.Context, *Client) error{
-		"status":  func(ctx context.Context, c *Client) error { _, err := c.Status(ctx); return err },
-		"explain": func(ctx context.Context, c *Client) error { _, err := c.Explain(ctx, key); return err },
-		"key":     func(ctx context.Context, c *Client) error { _, err := c.KV().Get(ctx, "a"); return err },
-		"put":     func(ctx context.Context, c *Client) error { return c.KV().Put(ctx, "a", nil) },
-		"session": func(ctx context.Context, c *Client) error { return c.DestroySession(ctx, "s1") },
-		"member":  func(ctx context.Context, c *Client) error { return c.RemoveMember(ctx, "n1") },
-		"lock": func(ctx context.Context, c *Client) error {
-			_, err := c.AcquireLock(ctx, LockOptions{Name: "a"})
-			return err
-		},
-		"watched key": func(ctx context.Context, c *Client) error {
-			return c.KV().Watch(ctx, "a", func(*Entry) error { return nil })
-		},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			c := servers{"a": always(404, springAnswer), "b": always(404, netflixAnswer)}.client(t, "a", "b")
-			start := time.Now()
-			err := do(t.Context(), c)
-			expect.That(t, errors.Is(err, ErrNeedsRollcall) && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotRegistered) && !errors.Is(err, ErrNoKey),
-				"got %v, want that it needs Rollcall, and nothing else", err)
-			if took := time.Since(start); took != 0 || c.servers.quarantined() != 0 {
-				t.Errorf("took %v, with %d servers in quarantine afterwards, want neither", took, c.servers.quarantined())
+			a, err := servers{"a": always(tc.status, tc.body, tc.header...)}.cluster(t, "a").do(t.Context(), tc.call)
+			if got := errors.Is(err, ErrNeedsRollcall); got != tc.want || !tc.want && (err != nil || a.Status != tc.status) {
+				t.Errorf("got status %d and %v, want that it is not Rollcall: %v", a.Status, err, tc.want)
 			}
 		})
 	}
@@ -90,21 +60,19 @@ func TestWhatNeedsRollcallSaysSoAtOnce(t *testing.T) {
 
 func TestAmongServersOfBothKindsRollcallIsFoundOnce(t *testing.T) {
 	j := newJournal()
-	c := servers{"a": j.around(always(404, springAnswer)), "b": always(200, `{}`)}.client(t, "a", "b")
+	c := servers{"a": j.around(always(404, springAnswer)), "b": always(200, `{}`)}.cluster(t, "a", "b")
 	for range 3 {
-		need.Got(c.Status(t.Context()))(t)
+		need.Got(c.status(t.Context()))(t)
 	}
 	expect.Equal(t, len(j.lines), 1, "requests at the server that is not Rollcall:")
 }
 
 // TestOneServerThatIsNotRollcallProvesNothing: the others may answer the next time.
 func TestOneServerThatIsNotRollcallProvesNothing(t *testing.T) {
-	_, err := servers{"a": always(404, "<html>"), "b": unreachable}.client(t, "a", "b").Status(t.Context())
+	_, err := servers{"a": always(404, "<html>"), "b": unreachable}.cluster(t, "a", "b").status(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrNeedsRollcall) && strings.Contains(err.Error(), "http://a"),
 		"Status: %v, want an error that names both servers and is not ErrNeedsRollcall", err)
 }
-
-var key = registry.NewKey("orders", "orders-1")
 
 func TestAWriteHasThreeOutcomes(t *testing.T) {
 	unknown := always(504, "", "X-Rollcall-Outcome", "unknown")
@@ -115,12 +83,12 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 		status        int   // of the StatusError; 0: none; negative: any other error
 	}{
 		{name: "done", first: always(200, ""), second: cutOff},
-		{name: "unknown instance", first: always(404, ""), second: cutOff, want: ErrNotRegistered},
+		{name: "unknown instance", first: always(404, ""), second: cutOff, want: errMissing},
 		{name: "refused", first: always(400, "no"), second: always(200, ""), status: 400},
 		{name: "no leader there, done elsewhere", first: always(503, ""), second: always(200, "")},
 		{name: "no leader anywhere", first: always(503, ""), second: always(503, ""), status: 503},
 		{name: "nobody listens there, done elsewhere", first: unreachable, second: always(200, "")},
-		{name: "nobody listens there, unknown instance elsewhere", first: unreachable, second: always(404, ""), want: ErrNotRegistered},
+		{name: "nobody listens there, unknown instance elsewhere", first: unreachable, second: always(404, ""), want: errMissing},
 		{name: "the server does not know", first: unknown, second: always(200, ""), want: ErrUnknownOutcome},
 		{name: "cut off, done elsewhere", first: cutOff, second: always(200, "")},
 		{name: "cut off, nobody elsewhere", first: cutOff, second: unreachable, want: ErrUnknownOutcome},
@@ -136,9 +104,9 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 		{name: "no answer anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			err := servers{"a": tc.first, "b": tc.second}.client(t, "a", "b").Cancel(t.Context(), key)
+			err := servers{"a": tc.first, "b": tc.second}.cluster(t, "a", "b").cancel(t.Context())
 			expect.That(t, tc.want == nil || errors.Is(err, tc.want), "Cancel: %v, want %v", err, tc.want)
-			var status *StatusError
+			var status *Refusal
 			if tc.status > 0 && (!errors.As(err, &status) || status.Status != tc.status || errors.Is(err, ErrUnknownOutcome)) {
 				t.Errorf("Cancel: %v, want a plain status %d", err, tc.status)
 			}
@@ -159,19 +127,19 @@ func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
 		{name: "all", path: []string{"apps"}, wants: 200},
 		{name: "the changes, where 403 says to fetch all", path: []string{"apps", "delta"}, wants: 403},
 	} {
-		c := servers{"a": always(403, ""), "b": always(200, "{}")}.client(t, "a", "b")
-		a, err := c.do(t.Context(), ofEureka(http.MethodGet, tc.path...))
-		expect.That(t, err == nil && a.status == tc.wants, "%s: %d, %v, want %d", tc.name, a.status, err, tc.wants)
+		c := servers{"a": always(403, ""), "b": always(200, "{}")}.cluster(t, "a", "b")
+		a, err := c.do(t.Context(), Eureka(http.MethodGet, tc.path...))
+		expect.That(t, err == nil && a.Status == tc.wants, "%s: %d, %v, want %d", tc.name, a.Status, err, tc.wants)
 	}
-	var status *StatusError
-	if _, err := (servers{"a": always(403, "")}).client(t, "a").Apps(t.Context()); !errors.As(err, &status) || status.Status != 403 {
+	var status *Refusal
+	if _, err := (servers{"a": always(403, "")}).cluster(t, "a").fetch(t.Context(), "apps"); !errors.As(err, &status) || status.Status != 403 {
 		t.Errorf("from no server: %v, want the refusal", err)
 	}
 }
 
 func TestAFailedReadIsNeverAnUnknownOutcome(t *testing.T) {
-	_, err := servers{"a": cutOff, "b": unreachable}.client(t, "a", "b").Apps(t.Context())
-	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Apps: %v, want an error that is not an unknown outcome", err)
+	_, err := servers{"a": cutOff, "b": unreachable}.cluster(t, "a", "b").fetch(t.Context(), "apps")
+	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "fetch: %v, want an error that is not an unknown outcome", err)
 }
 
 func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
@@ -183,9 +151,9 @@ func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
 		}
 		return answered(200, "")
 	}
-	c := servers{"a": j.around(flaky), "b": always(200, "")}.client(t, "a", "b")
+	c := servers{"a": j.around(flaky), "b": always(200, "")}.cluster(t, "a", "b")
 	for range 3 {
-		need.OK(t, c.Renew(t.Context(), key, 0))
+		need.OK(t, c.renew(t.Context()))
 		down = false
 	}
 	expect.Equal(t, len(j.lines), 1, "how often the first server was asked, before the second one answered:")
@@ -193,23 +161,16 @@ func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
 
 func TestASilentServerCostsOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := servers{"a": silent, "b": always(200, "")}.client(t, "a", "b")
+		c := servers{"a": silent, "b": always(200, "")}.cluster(t, "a", "b")
 		start := time.Now()
-		need.OK(t, c.Renew(t.Context(), key, 0))
-		expect.Equal(t, time.Since(start), DefaultTimeout, "took")
+		need.OK(t, c.renew(t.Context()))
+		expect.Equal(t, time.Since(start), usualTimeout, "took")
 	})
 }
 
 func TestIDsAreEscapedAsOneSegment(t *testing.T) {
 	j := newJournal()
-	c := servers{"a": j.around(always(200, ""))}.client(t, "a")
-	need.OK(t, c.SetStatus(t.Context(), registry.NewKey("orders", "a/b c?#:1"), registry.OutOfService))
+	c := servers{"a": j.around(always(200, ""))}.cluster(t, "a")
+	need.Got(c.Perform(t.Context(), EurekaInstance(http.MethodPut, registry.NewKey("orders", "a/b c?#:1"), "status"), ""))(t)
 	expect.Equal(t, j.String(), "PUT /eureka/apps/ORDERS/a%2Fb%20c%3F%23:1/status", "got")
-}
-
-func TestConfigReportsEveryMistake(t *testing.T) {
-	_, err := New(Config{Servers: []string{"127.0.0.1:8761", "ftp://a"}, Timeout: -1})
-	joined, ok := err.(interface{ Unwrap() []error })
-	expect.That(t, ok && len(joined.Unwrap()) == 3, "got %v, want three mistakes", err)
-	expect.That(t, expect.Err(New(Config{})) != nil, "no error without servers")
 }

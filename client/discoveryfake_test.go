@@ -270,7 +270,7 @@ func (s *listServer) got() string {
 
 func (s *listServer) document(text []byte) (*http.Response, error) {
 	if s.rollcall {
-		return answered(200, string(text), indexHeader, s.at())
+		return answered(200, string(text), "X-Rollcall-Index", s.at())
 	}
 	return answered(200, string(text))
 }

@@ -1,12 +1,10 @@
-package client
+package list
 
 import (
 	"cmp"
 	"fmt"
 	"iter"
 	"maps"
-	"net"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -40,13 +38,13 @@ func withVIPs(vip, secure string) func(*registry.Instance) {
 	return func(i *registry.Instance) { i.VIP, i.SecureVIP = vip, secure }
 }
 
-// listOf is a Snapshot of instances.
-func listOf(instances ...*registry.Instance) *Snapshot {
-	edit := new(Snapshot).edit()
+// listOf is a List of instances.
+func listOf(instances ...*registry.Instance) *List {
+	edit := new(List).edit()
 	for _, i := range instances {
-		edit.put(i)
+		edit.set(i)
 	}
-	return edit.snapshot()
+	return edit.list()
 }
 
 // keysOf returns the keys of instances, as text.
@@ -58,20 +56,20 @@ func keysOf(instances iter.Seq[*registry.Instance]) []string {
 	return keys
 }
 
-func TestZeroSnapshotIsTheEmptyList(t *testing.T) {
-	var s Snapshot
+func TestZeroListIsEmpty(t *testing.T) {
+	var s List
 	if s.Len() != 0 || len(s.Apps()) != 0 || keysOf(s.All()) != nil || s.HashCode() != "" ||
 		s.App("orders") != nil || s.VIP("orders") != nil || s.SecureVIP("orders") != nil || s.Instance(registry.NewKey("orders", "1")) != nil {
-		t.Errorf("the zero Snapshot has something: %+v", s)
+		t.Errorf("the zero List has something: %+v", s)
 	}
 	next := s.edit()
-	next.put(listed("ORDERS", "1"))
-	if got := next.snapshot().Len(); got != 1 || s.Len() != 0 {
-		t.Errorf("after an instance was put: %d instances, and %d in the zero Snapshot; want 1 and 0", got, s.Len())
+	next.set(listed("ORDERS", "1"))
+	if got := next.list().Len(); got != 1 || s.Len() != 0 {
+		t.Errorf("after an instance was put: %d instances, and %d in the zero List; want 1 and 0", got, s.Len())
 	}
 }
 
-func TestSnapshotListsWhatIsUp(t *testing.T) {
+func TestListFindsInstancesThatAreUp(t *testing.T) {
 	s := listOf(
 		listed("ORDERS", "2"), listed("ORDERS", "1"),
 		listed("ORDERS", "3", withStatus(registry.OutOfService)),
@@ -108,43 +106,43 @@ func TestSnapshotListsWhatIsUp(t *testing.T) {
 	}
 }
 
-func TestAppendingToAListOfASnapshotDoesNotReachIt(t *testing.T) {
+func TestListIsNotReachedByAnAppend(t *testing.T) {
 	s := listOf(listed("ORDERS", "1"), listed("ORDERS", "2"), listed("ORDERS", "3"))
 	edit := s.edit()
 	edit.remove(registry.NewKey("orders", "2"))
-	s = edit.snapshot()
+	s = edit.list()
 	_ = append(s.App("ORDERS")[:2:2], listed("X", "1"))
 	up := s.App("ORDERS")
 	expect.That(t, cap(up) == len(up), "the list has room for %d instances more: two callers that append would write to the same place", cap(up)-len(up))
 }
 
-func TestEditWithoutDifferenceReturnsTheSameSnapshot(t *testing.T) {
+func TestEditWithoutDifferenceReturnsTheSameList(t *testing.T) {
 	one, two := listed("ORDERS", "1"), listed("ORDERS", "2")
 	s := listOf(one)
 	tests := []struct {
 		name string
-		edit func(e *snapshotEdit) (changed bool)
+		edit func(e *edit) (changed bool)
 		want bool
 	}{
-		{"nothing", func(*snapshotEdit) bool { return false }, false},
-		{"an equal instance is put", func(e *snapshotEdit) bool { return e.put(listed("ORDERS", "1")) }, false},
-		{"what is not there is removed", func(e *snapshotEdit) bool { return e.remove(two.Key()) }, false},
-		{"an instance is put and removed", func(e *snapshotEdit) bool { return e.put(two) && e.remove(two.Key()) }, true},
-		{"an instance is removed and put", func(e *snapshotEdit) bool { return e.remove(one.Key()) && e.put(listed("ORDERS", "1")) }, true},
-		{"an instance is changed there and back", func(e *snapshotEdit) bool {
-			return e.put(listed("ORDERS", "1", withStatus(registry.Down))) && e.put(listed("ORDERS", "1"))
+		{"nothing", func(*edit) bool { return false }, false},
+		{"an equal instance is put", func(e *edit) bool { return e.set(listed("ORDERS", "1")) }, false},
+		{"what is not there is removed", func(e *edit) bool { return e.remove(two.Key()) }, false},
+		{"an instance is put and removed", func(e *edit) bool { return e.set(two) && e.remove(two.Key()) }, true},
+		{"an instance is removed and put", func(e *edit) bool { return e.remove(one.Key()) && e.set(listed("ORDERS", "1")) }, true},
+		{"an instance is changed there and back", func(e *edit) bool {
+			return e.set(listed("ORDERS", "1", withStatus(registry.Down))) && e.set(listed("ORDERS", "1"))
 		}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			edit := s.edit()
 			expect.Equal(t, tt.edit(edit), tt.want, "changed is")
-			expect.That(t, edit.snapshot() == s, "another Snapshot, want the same")
+			expect.That(t, edit.list() == s, "another List, want the same")
 		})
 	}
 }
 
-func TestAnyFieldOfAnInstanceIsAChange(t *testing.T) {
+func TestEditTakesAnyFieldOfAnInstanceForAChange(t *testing.T) {
 	one := func() *registry.Instance {
 		return listed("ORDERS", "1", func(i *registry.Instance) {
 			i.DataCenter = registry.DataCenter{Name: registry.Amazon, Metadata: []registry.Pair{{Key: "ami-id", Value: "a"}}}
@@ -195,11 +193,11 @@ func otherValue(t *testing.T, field reflect.Value) reflect.Value {
 	panic("not reached")
 }
 
-// snapshotModel is a list of instances, done simply.
-type snapshotModel map[registry.Key]*registry.Instance
+// listModel is a list of instances, done simply.
+type listModel map[registry.Key]*registry.Instance
 
-// check compares all that can be asked of a Snapshot.
-func (m snapshotModel) check(t *rapid.T, s *Snapshot) {
+// check compares all that can be asked of a List.
+func (m listModel) check(t *rapid.T, s *List) {
 	t.Helper()
 	all := slices.SortedFunc(maps.Values(m), func(a, b *registry.Instance) int {
 		return cmp.Or(strings.Compare(a.App, b.App), strings.Compare(a.ID(), b.ID()))
@@ -212,11 +210,11 @@ func (m snapshotModel) check(t *rapid.T, s *Snapshot) {
 		apps = append(apps, i.App)
 	}
 	need.Slice(t, s.Apps(), slices.Compact(apps), "applications")
-	for _, name := range snapshotNames {
+	for _, name := range listNames {
 		m.checkList(t, "application "+name, s.App(name), all, func(i *registry.Instance) bool { return i.App == strings.ToUpper(name) })
 		m.checkList(t, "VIP "+name, s.VIP(name), all, func(i *registry.Instance) bool { return hasAddress(i.VIP, name) })
 		m.checkList(t, "secure VIP "+name, s.SecureVIP(name), all, func(i *registry.Instance) bool { return hasAddress(i.SecureVIP, name) })
-		for _, id := range snapshotNames {
+		for _, id := range listNames {
 			key := registry.NewKey(name, id)
 			need.Deep(t, s.Instance(key), m[key], "%s is", key)
 		}
@@ -224,7 +222,7 @@ func (m snapshotModel) check(t *rapid.T, s *Snapshot) {
 	m.checkHash(t, s)
 }
 
-func (m snapshotModel) checkList(t *rapid.T, what string, got, all []*registry.Instance, belongs func(*registry.Instance) bool) {
+func (m listModel) checkList(t *rapid.T, what string, got, all []*registry.Instance, belongs func(*registry.Instance) bool) {
 	t.Helper()
 	var want []*registry.Instance
 	for _, i := range all {
@@ -251,7 +249,7 @@ func hasAddress(list, address string) bool {
 }
 
 // checkHash compares the hash with that of a server that has the same instances.
-func (m snapshotModel) checkHash(t *rapid.T, s *Snapshot) {
+func (m listModel) checkHash(t *rapid.T, s *List) {
 	server := registry.New()
 	index := int64(0)
 	for _, i := range m {
@@ -261,32 +259,32 @@ func (m snapshotModel) checkHash(t *rapid.T, s *Snapshot) {
 	need.Equal(t, s.HashCode(), server.View().HashCode(), "the hash is the server's:")
 }
 
-var snapshotNames = []string{"a", "B", "ab", "ä"}
+var listNames = []string{"a", "B", "ab", "ä"}
 
 func drawInstance(t *rapid.T) *registry.Instance {
-	name := rapid.SampledFrom(snapshotNames)
+	name := rapid.SampledFrom(listNames)
 	vips := rapid.SampledFrom([]string{"", "a", "A,b", "ab , ä", ",a,,A", "b"})
 	return listed(strings.ToUpper(name.Draw(t, "app")), name.Draw(t, "id"), withVIPs(vips.Draw(t, "vip"), vips.Draw(t, "secure vip")),
 		withStatus(rapid.SampledFrom([]registry.Status{registry.Up, registry.Up, registry.Down, registry.Starting, registry.OutOfService, registry.Unknown}).Draw(t, "status")))
 }
 
-// TestSnapshotsEqualTheModel edits at random and compares every Snapshot with the model of its moment,
+// TestListsEqualTheModel edits at random and compares every List with the model of its moment,
 // again after all later edits.
-func TestSnapshotsEqualTheModel(t *testing.T) {
+func TestListsEqualTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		model := make(snapshotModel)
-		s := new(Snapshot)
+		model := make(listModel)
+		s := new(List)
 		type moment struct {
-			model snapshotModel
-			s     *Snapshot
+			model listModel
+			s     *List
 		}
 		var moments []moment
 		for range rapid.IntRange(1, 8).Draw(t, "edits") {
 			edit := s.edit()
 			for range rapid.IntRange(0, 12).Draw(t, "changes") {
-				snapshotChange(t, model, edit)
+				drawChange(t, model, edit)
 			}
-			s = edit.snapshot()
+			s = edit.list()
 			moments = append(moments, moment{maps.Clone(model), s})
 		}
 		for _, m := range moments {
@@ -295,8 +293,8 @@ func TestSnapshotsEqualTheModel(t *testing.T) {
 	})
 }
 
-// snapshotChange makes one change in both.
-func snapshotChange(t *rapid.T, model snapshotModel, edit *snapshotEdit) {
+// drawChange makes one change in both.
+func drawChange(t *rapid.T, model listModel, edit *edit) {
 	i := drawInstance(t)
 	was, there := model[i.Key()]
 	if rapid.IntRange(0, 2).Draw(t, "remove") == 0 {
@@ -308,7 +306,7 @@ func snapshotChange(t *rapid.T, model snapshotModel, edit *snapshotEdit) {
 	if want {
 		model[i.Key()] = i
 	}
-	need.Equal(t, edit.put(i), want, "put of %s: changed is", i.Key())
+	need.Equal(t, edit.set(i), want, "put of %s: changed is", i.Key())
 }
 
 // manyInstances are count instances, of applications of size.
@@ -323,8 +321,8 @@ func manyInstances(count, size int) []*registry.Instance {
 	return instances
 }
 
-// BenchmarkSnapshotEdit is one change of one of 10,000 instances.
-func BenchmarkSnapshotEdit(b *testing.B) {
+// BenchmarkListEdit is one change of one of 10,000 instances.
+func BenchmarkListEdit(b *testing.B) {
 	for _, size := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("apps of %d", size), func(b *testing.B) {
 			instances := manyInstances(10_000, size)
@@ -334,15 +332,15 @@ func BenchmarkSnapshotEdit(b *testing.B) {
 				i := *instances[n*7919%len(instances)]
 				i.LastDirty += int64(n) + 1
 				edit := s.edit()
-				edit.put(&i)
-				s = edit.snapshot()
+				edit.set(&i)
+				s = edit.list()
 			}
 		})
 	}
 }
 
-// BenchmarkSnapshotApp asks for one application of 100, in lower case.
-func BenchmarkSnapshotApp(b *testing.B) {
+// BenchmarkListApp asks for one application of 100, in lower case.
+func BenchmarkListApp(b *testing.B) {
 	s := listOf(manyInstances(10_000, 100)...)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -350,88 +348,11 @@ func BenchmarkSnapshotApp(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshotBuild is the first list of 10,000 instances.
-func BenchmarkSnapshotBuild(b *testing.B) {
+// BenchmarkListBuild is the first list of 10,000 instances.
+func BenchmarkListBuild(b *testing.B) {
 	instances := manyInstances(10_000, 100)
 	b.ReportAllocs()
 	for b.Loop() {
 		listOf(instances...)
-	}
-}
-
-func TestAnInstanceOfThisMachineCanBeRegistered(t *testing.T) {
-	i := NewInstance("Orders", 8080)
-	expect.OK(t, checkInstance(i))
-	host, err := os.Hostname()
-	if err != nil {
-		t.Skipf("this machine has no name: %v", err)
-	}
-	expect.Equal(t, i.ID(), host+":orders:8080", "its id is")
-	if i.App != "ORDERS" || i.VIP != "orders" || i.HostName != host || i.Status != registry.Up || i.RenewalInterval != 30 || i.Duration != 90 ||
-		i.Port != (registry.Port{Number: 8080, Enabled: true}) {
-		t.Errorf("it is %+v", i)
-	}
-	expect.That(t, net.ParseIP(i.IPAddr) != nil, "its address is %q", i.IPAddr)
-}
-
-func TestAnInstanceWithoutAPortDoesNotListen(t *testing.T) {
-	i := NewInstance("orders", 0)
-	expect.That(t, !i.Port.Enabled && strings.HasSuffix(i.ID(), ":orders:0"), "it is %+v", i)
-}
-
-func withZone(zone string) func(*registry.Instance) {
-	return func(i *registry.Instance) { i.Metadata = []registry.Pair{{Key: "zone", Value: zone}} }
-}
-
-func TestZoneOfAnInstance(t *testing.T) {
-	amazon := func(zone string) func(*registry.Instance) {
-		return func(i *registry.Instance) {
-			i.DataCenter = registry.DataCenter{Name: registry.Amazon, Metadata: []registry.Pair{{Key: "availability-zone", Value: zone}}}
-		}
-	}
-	tests := []struct {
-		name   string
-		change []func(*registry.Instance)
-		want   string
-	}{
-		{"it says none", nil, ""},
-		{"in its metadata", []func(*registry.Instance){withZone("eu-1a")}, "eu-1a"},
-		{"Amazon's", []func(*registry.Instance){amazon("us-east-1c")}, "us-east-1c"},
-		{"its metadata counts more than Amazon's", []func(*registry.Instance){amazon("us-east-1c"), withZone("eu-1a")}, "eu-1a"},
-		{"an empty entry is none", []func(*registry.Instance){amazon("us-east-1c"), withZone("")}, "us-east-1c"},
-		{"another data center's metadata does not count", []func(*registry.Instance){amazon("us-east-1c"), func(i *registry.Instance) {
-			i.DataCenter.Name = registry.MyOwn
-		}}, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			expect.Equal(t, ZoneOf(listed("ORDERS", "1", tt.change...)), tt.want, "zone")
-		})
-	}
-}
-
-func TestPreferZone(t *testing.T) {
-	a1, a2, b, none := listed("ORDERS", "1", withZone("a")), listed("ORDERS", "2", withZone("a")), listed("ORDERS", "3", withZone("b")), listed("ORDERS", "4")
-	tests := []struct {
-		name      string
-		zone      string
-		instances []*registry.Instance
-		want      []*registry.Instance
-	}{
-		{"those of the zone, in their order", "a", []*registry.Instance{a2, b, a1, none}, []*registry.Instance{a2, a1}},
-		{"in another case", "A", []*registry.Instance{a1, b}, []*registry.Instance{a1}},
-		{"all where the zone has none", "c", []*registry.Instance{a1, b, none}, []*registry.Instance{a1, b, none}},
-		{"all without a zone, not those without one", "", []*registry.Instance{a1, none}, []*registry.Instance{a1, none}},
-		{"all are in the zone", "a", []*registry.Instance{a1, a2}, []*registry.Instance{a1, a2}},
-		{"of none", "a", nil, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			given := slices.Clone(tt.instances)
-			if got := PreferZone(tt.zone, tt.instances); !slices.Equal(got, tt.want) {
-				t.Errorf("got %v, want %v", keysOf(slices.Values(got)), keysOf(slices.Values(tt.want)))
-			}
-			expect.That(t, slices.Equal(given, tt.instances), "the list that was given was changed")
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package client
+package transport
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // serversOf is a serverList of hosts.
 func serversOf(t *testing.T, inOrder bool, hosts ...string) *serverList {
 	t.Helper()
-	l := newServers(Config{Servers: urlsOf(hosts...), InOrder: inOrder})
+	l := newServerList(urlsOf(hosts...), inOrder)
 	need.Equal(t, len(l.order()), len(hosts), "servers in the list:")
 	return l
 }
@@ -30,15 +30,15 @@ func urlsOf(hosts ...string) []string {
 	return urls
 }
 
-func serverAt(host string) *server {
-	return &server{url: "http://" + host, eureka: "http://" + host + "/eureka"}
+func serverAt(host string) *Server {
+	return &Server{URL: "http://" + host, eureka: "http://" + host + "/eureka"}
 }
 
 // hosts are those of a list in order, such as "a b c".
 func (l *serverList) hosts() string {
 	var hosts []string
 	for _, s := range l.order() {
-		hosts = append(hosts, strings.TrimPrefix(s.url, "http://"))
+		hosts = append(hosts, strings.TrimPrefix(s.URL, "http://"))
 	}
 	return strings.Join(hosts, " ")
 }
@@ -48,7 +48,7 @@ func TestServersAreAskedAsTheyFare(t *testing.T) {
 		return func(l *serverList) { l.failed(serverAt(host)) }
 	}
 	answer := func(host string) func(*serverList) {
-		return func(l *serverList) { l.answered(serverAt(host)) }
+		return func(l *serverList) { l.responded(serverAt(host)) }
 	}
 	unavailable := func(host string, seconds time.Duration) func(*serverList) {
 		return func(l *serverList) { l.unavailable(serverAt(host), seconds*time.Second) }
@@ -104,14 +104,14 @@ func TestAnOldAndANewListSayWhetherTheyDiffer(t *testing.T) {
 }
 
 func TestANewPasswordIsUsedAndTheQuarantineKept(t *testing.T) {
-	l := newServers(Config{Servers: []string{"http://u:old@a", "http://b"}, InOrder: true})
+	l := newServerList([]string{"http://u:old@a", "http://b"}, true)
 	l.failed(serverAt("a"))
 	need.Got(l.replace([]string{"http://u:new@a", "http://b"}))(t)
 	all := l.order()
 	r := &http.Request{Header: make(http.Header)}
 	need.OK(t, all[1].sign(r, nil))
 	_, password, _ := r.BasicAuth()
-	expect.That(t, all[1].url == "http://a" && password == "new", "asked last: %s with password %q, want http://a with the new one", all[1].url, password)
+	expect.That(t, all[1].URL == "http://a" && password == "new", "asked last: %s with password %q, want http://a with the new one", all[1].URL, password)
 }
 
 func TestClientsSpreadOverTheServers(t *testing.T) {
@@ -125,7 +125,7 @@ func TestClientsSpreadOverTheServers(t *testing.T) {
 			need.That(t, again == was, "asks %s after %s, although nothing happened", again, was)
 		}
 		l.failed(serverAt(was))
-		l.answered(l.order()[0])
+		l.responded(l.order()[0])
 		now, _, _ := strings.Cut(l.hosts(), " ")
 		second[was+now]++
 	}
@@ -138,9 +138,9 @@ func TestClientsSpreadOverTheServers(t *testing.T) {
 // stayAway is how long a list stays with a server that it turned to because its favourite had failed.
 func stayAway(l *serverList) time.Duration {
 	l.failed(serverAt("a"))
-	l.answered(serverAt("b"))
+	l.responded(serverAt("b"))
 	start := time.Now()
-	for l.order()[0].url == "http://b" {
+	for l.order()[0].URL == "http://b" {
 		time.Sleep(time.Second)
 	}
 	return time.Since(start)
@@ -162,7 +162,7 @@ func TestASessionThatEndsWhileTheFirstServerIsInQuarantineStaysAway(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		l := serversOf(t, true, "a", "b")
 		l.failed(serverAt("a"))
-		l.answered(serverAt("b"))
+		l.responded(serverAt("b"))
 		for range 3600 {
 			time.Sleep(time.Second)
 			l.failed(serverAt("a"))
@@ -177,7 +177,7 @@ func TestASessionThatEndsPicksAnyServer(t *testing.T) {
 		picked := make(map[string]int)
 		for range 100 {
 			time.Sleep(30*time.Minute + 1)
-			picked[l.order()[0].url]++
+			picked[l.order()[0].URL]++
 		}
 		expect.That(t, len(picked) == 3, "100 sessions were with %v, want all three servers", picked)
 	})
@@ -204,7 +204,7 @@ func TestTheQuarantineDoublesWithJitterAndAnyAnswerEndsIt(t *testing.T) {
 			for i, length := range quarantinesOf(l, len(most)) {
 				seen[i] = append(seen[i], length)
 			}
-			l.answered(serverAt("a"))
+			l.responded(serverAt("a"))
 			again := quarantinesOf(l, 1)[0]
 			need.That(t, again <= time.Second, "after an answer it lasts %v, want 1 s at most", again)
 		}
@@ -240,15 +240,15 @@ func TestServersWithoutALeaderAreAskedLastForTheTimeTheyName(t *testing.T) {
 		{name: "a date", header: "Wed, 21 Oct 2015 07:28:00 GMT", want: time.Second},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			c := servers{"a": always(503, "", "Retry-After", tc.header), "b": always(200, "")}.client(t, "a", "b")
+			c := servers{"a": always(503, "", "Retry-After", tc.header), "b": always(200, "")}.cluster(t, "a", "b")
 			for range 3 { // never more than that
 				c.servers.pick(time.Now())
-				need.OK(t, c.Renew(t.Context(), key, 0))
-				expect.That(t, c.servers.quarantined() == 1, "it is not asked last")
+				need.OK(t, c.renew(t.Context()))
+				expect.That(t, c.Quarantined() == 1, "it is not asked last")
 				time.Sleep(tc.want - 1)
-				expect.That(t, c.servers.quarantined() == 1, "it is not asked last for %v", tc.want)
+				expect.That(t, c.Quarantined() == 1, "it is not asked last for %v", tc.want)
 				time.Sleep(time.Nanosecond)
-				expect.That(t, c.servers.quarantined() == 0, "it is asked last for more than %v", tc.want)
+				expect.That(t, c.Quarantined() == 0, "it is asked last for more than %v", tc.want)
 			}
 		})
 	}
@@ -257,21 +257,21 @@ func TestServersWithoutALeaderAreAskedLastForTheTimeTheyName(t *testing.T) {
 func TestAnElectionCostsACallerNoTime(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		call func(context.Context, *Client) error
+		call func(context.Context, *Cluster) error
 		none func(*http.Request) (*http.Response, error)
 	}{
-		{name: "Eureka", none: always(503, "", "Retry-After", "1"), call: func(ctx context.Context, c *Client) error {
-			_, err := c.Apps(ctx)
+		{name: "Eureka", none: always(503, "", "Retry-After", "1"), call: func(ctx context.Context, c *Cluster) error {
+			_, err := c.fetch(ctx, "apps")
 			return err
 		}},
-		{name: "keys", none: always(500, "No cluster leader"), call: func(ctx context.Context, c *Client) error {
-			_, err := c.KV().Get(ctx, "k")
+		{name: "keys", none: always(500, "No cluster leader"), call: func(ctx context.Context, c *Cluster) error {
+			_, err := c.Perform(ctx, Consul(http.MethodGet, "kv", "k"), "")
 			return err
 		}},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			j := newJournal()
-			c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.client(t, "a", "b", "c")
+			c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.cluster(t, "a", "b", "c")
 			start := time.Now()
 			for n := 1; n <= 20; n++ {
 				need.That(t, tc.call(t.Context(), c) != nil, "no error without a leader")
@@ -283,43 +283,32 @@ func TestAnElectionCostsACallerNoTime(t *testing.T) {
 }
 
 func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
-	waiting := &call{method: http.MethodPut, path: []string{"v1", "rollcall", "locks", "demo"}, patience: time.Hour, write: true}
+	waiting := &Call{method: http.MethodPut, path: []string{"v1", "rollcall", "locks", "demo"}, Patience: time.Hour, Write: true}
 	for _, tc := range []struct {
 		name   string
-		call   *call
+		call   *Call
 		within time.Duration // 0: the caller goes away
 		want   int           // servers in quarantine
 	}{
-		{name: "the caller goes away", call: &call{method: http.MethodGet, path: []string{"v1"}}, want: 0},
+		{name: "the caller goes away", call: &Call{method: http.MethodGet, path: []string{"v1"}}, want: 0},
 		{name: "the caller has no time for a wait", call: waiting, within: 10 * time.Minute, want: 0},
-		{name: "the caller never has much time", call: &call{method: http.MethodGet, path: []string{"v1"}}, within: time.Second, want: 1},
+		{name: "the caller never has much time", call: &Call{method: http.MethodGet, path: []string{"v1"}}, within: time.Second, want: 1},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			c := servers{"a": silent, "b": silent}.client(t, "a", "b")
+			c := servers{"a": silent, "b": silent}.cluster(t, "a", "b")
 			ctx, cancel := contextWithin(t, tc.within)
 			defer cancel()
 			expect.ErrorIs(t, expect.Err(c.do(ctx, tc.call)), ctx.Err(), "got")
-			expect.Equal(t, c.servers.quarantined(), tc.want, "servers in quarantine:")
+			expect.Equal(t, c.Quarantined(), tc.want, "servers in quarantine:")
 		})
 	}
 }
 
 func TestASiblingIsSpokenToAsThePresentServer(t *testing.T) {
-	s := newServers(Config{Servers: []string{"https://u:p@a:1/prefix/eureka"}, InOrder: true}).sibling("10.0.0.2:8761")
+	s := newServerList([]string{"https://u:p@a:1/prefix/eureka"}, true).sibling("10.0.0.2:8761")
 	r := &http.Request{Header: make(http.Header)}
 	need.OK(t, s.sign(r, nil))
 	user, _, _ := r.BasicAuth()
-	expect.Equal(t, fmt.Sprint(s.url, " ", s.eureka, " ", user), "https://10.0.0.2:8761 https://10.0.0.2:8761/eureka u", "got")
-	expect.Equal(t, newServers(Config{}).sibling("b:1").url, "http://b:1", "without any server:")
-}
-
-func TestSetServersTakesEffectWithTheNextCall(t *testing.T) {
-	j := newJournal()
-	c := servers{"a": unreachable, "b": j.around(always(200, ""))}.client(t, "a")
-	need.OK(t, c.SetServers([]string{"http://b"}))
-	err := c.Renew(t.Context(), key, 0)
-	expect.That(t, err == nil && len(j.lines) == 1, "Renew: %v after %d requests of the new server", err, len(j.lines))
-	err = c.SetServers([]string{"nonsense", "ftp://u:secret@x"})
-	expect.That(t, err != nil && strings.Contains(err.Error(), "nonsense") && strings.Contains(err.Error(), "ftp") && !strings.Contains(err.Error(), "secret"),
-		"got %v, want both mistakes and no password", err)
+	expect.Equal(t, fmt.Sprint(s.URL, " ", s.eureka, " ", user), "https://10.0.0.2:8761 https://10.0.0.2:8761/eureka u", "got")
+	expect.Equal(t, newServerList(nil, false).sibling("b:1").URL, "http://b:1", "without any server:")
 }

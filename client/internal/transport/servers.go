@@ -1,7 +1,8 @@
-package client
+package transport
 
 import (
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -9,41 +10,42 @@ import (
 	"time"
 )
 
-// sessionLength is how long a client stays with a server that answers, give or take half of it. Then it picks
+// usualStay is how long a client stays with a server that responds, give or take half of it. Then it picks
 // anew, so that after an outage clients go back, and spread over the servers again. (Upstream's
 // com.netflix.discovery.shared.transport.decorator.SessionedEurekaHttpClient.)
-const sessionLength = 20 * time.Minute
+const usualStay = 20 * time.Minute
 
-// serverList says whom to ask, and remembers who gave no answer. Safe for concurrent use.
+// serverList is the servers, in the order in which they are to be asked; those that failed are remembered. Safe
+// for concurrent use.
 type serverList struct {
 	inOrder bool
 
 	mu      sync.Mutex
-	all     []*standing // as given
-	current *standing   // who is stayed with; nil: whoever answers next
-	until   time.Time   // the end of the session
+	all     []*standing // as given, each once
+	current *standing   // the one of all that the client stays with; nil: the next that responds will be it
+	until   time.Time   // the end of the stay
 }
 
-// standing is what is remembered of a server.
+// standing is a server and how it fared.
 type standing struct {
-	*server
+	*Server
 	quarantine
 }
 
-// newServers takes servers that Config.Validate has accepted.
-func newServers(c Config) *serverList {
-	l := &serverList{inOrder: c.InOrder}
-	if len(c.Servers) > 0 {
-		_, _ = l.replace(c.Servers) // they are valid
+// newServerList returns a list of servers that CheckServers has accepted; it may be empty.
+func newServerList(urls []string, inOrder bool) *serverList {
+	l := &serverList{inOrder: inOrder}
+	if len(urls) > 0 {
+		_, _ = l.replace(urls) // they are valid
 	}
 	return l
 }
 
-// order returns whom to ask, the best first: the current one, then the others, and at the end those in
-// quarantine, whose time is over first before the rest. Nobody is left out, so that a client whose servers
+// order returns the servers, the best first: the current one, then the others, and at the end those in
+// quarantine, by the end of their quarantines. No server is left out, so that a client whose servers
 // are all in quarantine asks them all the same; upstream, where quarantine excludes, has to clear it for
 // that when it holds two thirds of them.
-func (l *serverList) order() []*server {
+func (l *serverList) order() []*Server {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -52,16 +54,16 @@ func (l *serverList) order() []*server {
 	}
 	all := l.preferred()
 	slices.SortStableFunc(all, func(a, b *standing) int { return a.quarantine.compare(b.quarantine, now) })
-	servers := make([]*server, len(all))
+	servers := make([]*Server, len(all))
 	for i, s := range all {
-		servers[i] = s.server
+		servers[i] = s.Server
 	}
 	return servers
 }
 
-// pick begins a session: with the first server or with any, but with none in quarantine.
+// pick begins a stay: with the first server or with any, but with none in quarantine.
 func (l *serverList) pick(now time.Time) {
-	l.until = now.Add(sessionLength/2 + rand.N(sessionLength+1))
+	l.until = now.Add(usualStay/2 + rand.N(usualStay+1))
 	fit := slices.DeleteFunc(slices.Clone(l.all), func(s *standing) bool { return s.holds(now) })
 	switch {
 	case len(fit) == 0:
@@ -87,9 +89,9 @@ func (l *serverList) preferred() []*standing {
 	return slices.Insert(others, 0, l.current)
 }
 
-// answered notes that a server did. It is stayed with if nobody else is.
-func (l *serverList) answered(by *server) {
-	l.note(by, func(s *standing) {
+// responded ends a server's quarantine. The client stays with it if it stays with no other.
+func (l *serverList) responded(one *Server) {
+	l.update(one, func(s *standing) {
 		s.clear()
 		if l.current == nil {
 			l.current = s
@@ -97,80 +99,80 @@ func (l *serverList) answered(by *server) {
 	})
 }
 
-// failed notes that a server gave no answer.
-func (l *serverList) failed(at *server) {
-	l.note(at, func(s *standing) {
+// failed begins the quarantine of a server that did not respond.
+func (l *serverList) failed(one *Server) {
+	l.update(one, func(s *standing) {
 		s.extend(time.Now())
-		l.leave(s)
+		l.turnFrom(s)
 	})
 }
 
-// unavailable notes that a server answered that it cannot serve for d, as all of them do while there is no
-// leader. That says nothing bad of it.
-func (l *serverList) unavailable(at *server, d time.Duration) {
-	l.note(at, func(s *standing) {
+// unavailable begins the quarantine of a server that responded that it cannot serve for d, as all of them do while
+// there is no leader. That says nothing bad of it.
+func (l *serverList) unavailable(one *Server, d time.Duration) {
+	l.update(one, func(s *standing) {
 		s.set(time.Now(), d)
-		l.leave(s)
+		l.turnFrom(s)
 	})
 }
 
-// unfit notes that a server answers, but not what was asked.
-func (l *serverList) unfit(at *server) { l.note(at, l.leave) }
+// unfit ends the stay with a server that responds, but not with what was asked.
+func (l *serverList) unfit(one *Server) { l.update(one, l.turnFrom) }
 
-func (l *serverList) leave(s *standing) {
+func (l *serverList) turnFrom(s *standing) {
 	if l.current == s {
 		l.current = nil
 	}
 }
 
-// note does something to what is remembered of a server, unless that was replaced.
-func (l *serverList) note(of *server, do func(*standing)) {
+// update changes the standing of a server, unless the server was replaced.
+func (l *serverList) update(one *Server, change func(*standing)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.find(of); s != nil {
-		do(s)
+	if s := l.find(one); s != nil {
+		change(s)
 	}
 }
 
-func (l *serverList) find(one *server) *standing {
+func (l *serverList) find(one *Server) *standing {
 	for _, s := range l.all {
-		if s.eureka == one.eureka {
+		if s.same(one) {
 			return s
 		}
 	}
 	return nil
 }
 
-// replace takes other servers, and says whether they are others. Those that stay keep what is remembered
-// of them; one that is given twice is one. The error joins every mistake; nothing has changed then.
+// replace replaces the servers, and says whether the new ones are others. Those that stay keep their standing; one that is
+// given twice is one. The error joins every mistake; nothing has changed then.
 func (l *serverList) replace(urls []string) (changed bool, err error) {
-	given, err := parseServers(urls)
-	if err != nil {
-		return false, err
+	given, errs := parseServers(urls)
+	if len(errs) > 0 {
+		return false, errors.Join(errs...)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []*standing
 	for _, one := range given {
-		if slices.ContainsFunc(all, func(s *standing) bool { return s.eureka == one.eureka }) {
+		if slices.ContainsFunc(all, func(s *standing) bool { return s.same(one) }) {
 			continue
 		}
-		s := &standing{server: one}
+		s := &standing{Server: one}
 		if known := l.find(one); known != nil {
 			s.quarantine = known.quarantine
 		}
 		all = append(all, s)
 	}
-	changed = !slices.EqualFunc(all, l.all, func(a, b *standing) bool { return a.eureka == b.eureka })
+	changed = !slices.EqualFunc(all, l.all, func(a, b *standing) bool { return a.same(b.Server) })
 	stayed := l.current
 	l.all, l.current = all, nil
 	if stayed != nil {
-		l.current = l.find(stayed.server)
+		l.current = l.find(stayed.Server)
 	}
 	return changed, nil
 }
 
-// quarantined is how many servers are asked last because they gave no answer.
+// quarantined is how many servers are asked last because they did not respond.
 func (l *serverList) quarantined() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,21 +197,21 @@ func (l *serverList) names() []string {
 	defer l.mu.Unlock()
 	var names []string
 	for _, s := range l.all {
-		names = append(names, s.url)
+		names = append(names, s.URL)
 	}
 	return names
 }
 
-// sibling is the server of another address (host:port) of the same cluster: it is spoken to as the present
-// one is, which is one that the cluster's addresses were asked of.
-func (l *serverList) sibling(address string) *server {
+// sibling is the server of another address (host:port) of the same cluster: it is asked as the present server is, which
+// has just named that address.
+func (l *serverList) sibling(address string) *Server {
 	scheme, auth := "http", Auth(nil)
 	if present := l.order(); len(present) > 0 {
-		scheme, _, _ = strings.Cut(present[0].url, "://")
+		scheme, _, _ = strings.Cut(present[0].URL, "://")
 		auth = present[0].auth
 	}
 	url := scheme + "://" + address
-	return &server{url: url, eureka: url + "/eureka", auth: auth}
+	return &Server{URL: url, eureka: url + "/eureka", auth: auth}
 }
 
 // quarantine is the time for which a server is asked last. The zero quarantine is over.
@@ -227,7 +229,7 @@ func (q *quarantine) holds(now time.Time) bool { return now.Before(q.until) }
 func (q *quarantine) clear() { *q = quarantine{} }
 
 // extend begins the next quarantine. Failures within one are those of calls that were under way together,
-// or that had nobody else to ask, and say nothing new.
+// or that had no other server to ask, and say nothing new.
 func (q *quarantine) extend(now time.Time) {
 	if q.holds(now) {
 		return
@@ -260,8 +262,8 @@ func (q quarantine) compare(other quarantine, now time.Time) int {
 	return 0
 }
 
-// retryAfter is for how long a server that cannot serve is asked last, when it says so (d; 0: it does not).
-// A server that wants more is one of a proxy that knows no better.
+// retryAfter is for how long a server that cannot serve is asked last, when its response says so (d; 0: it does not).
+// A response that wants more is of a proxy that knows no better.
 func retryAfter(d time.Duration) time.Duration {
 	const usual, longest = time.Second, 5 * time.Second
 	return min(cmp.Or(d, usual), longest)
