@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -101,81 +100,6 @@ func (h *Held) abandon(ctx context.Context) {
 	h.endSession(ctx)
 }
 
-// ending is what is done once: who asks again waits for it, and gets what came of it.
-type ending struct {
-	mu   sync.Mutex
-	done chan struct{} // closed when it is done; nil before it began
-	err  error         // what came of it
-}
-
-// do does it if nobody did before, and returns what came of it. ctx bounds the wait for somebody else, which
-// is named what in the error.
-func (e *ending) do(ctx context.Context, what string, end func() error) error {
-	done, first := e.begin()
-	if first {
-		defer close(done)
-		e.err = end()
-		return e.err
-	}
-	if err := wait.Until(ctx, done, what); err != nil {
-		return err
-	}
-	return e.err
-}
-
-func (e *ending) begin() (done chan struct{}, first bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if first = e.done == nil; first {
-		e.done = make(chan struct{})
-	}
-	return e.done, first
-}
-
-// opening is something that is being acquired for the caller: a part until there is one to take its
-// place, so that Close ends it as well.
-type opening struct {
-	client *Client
-	cancel context.CancelCauseFunc
-	ended  chan struct{}
-}
-
-// acquiring returns a context that ends with ctx, and with ErrClosed when the client is closed. The caller
-// must end the opening.
-func (c *Client) acquiring(ctx context.Context) (context.Context, *opening, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	o := &opening{client: c, cancel: cancel, ended: make(chan struct{})}
-	if err := c.adopt(o); err != nil {
-		cancel(nil)
-		return nil, nil, err
-	}
-	return ctx, o, nil
-}
-
-func (o *opening) end() {
-	o.client.drop(o)
-	o.cancel(nil)
-	close(o.ended)
-}
-
-// reason is why it failed: that the client was closed rather than what came of that.
-func (o *opening) reason(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), ErrClosed) {
-		return ErrClosed
-	}
-	return err
-}
-
-func (o *opening) stop(context.Context) error {
-	o.cancel(ErrClosed)
-	return nil
-}
-
-// leave waits until the caller has told the cluster that it gives up.
-func (o *opening) leave(ctx context.Context) error {
-	return wait.Until(ctx, o.ended, "give up what was being acquired")
-}
-
 // protocol is how a session gets one lock or permit, and gives it back. It is used by one goroutine at a
 // time, but for watch.
 type protocol interface {
@@ -190,15 +114,4 @@ type protocol interface {
 type watched interface {
 	// watch returns nil when ctx has ended, and otherwise why the lock is not held any more.
 	watch(ctx context.Context) error
-}
-
-// protocol chooses Rollcall's own locks, or Consul's recipes.
-func (p permit) protocol(k *keeper) protocol {
-	switch {
-	case !p.Recipe:
-		return queue{k, p}
-	case p.kind == kv.Semaphore:
-		return &semaphoreRecipe{recipe: newRecipe(k, p)}
-	}
-	return lockRecipe{newRecipe(k, p)}
 }

@@ -297,3 +297,6 @@ func (c keptContext) Err() error {
 	c.keeper.valid()
 	return c.Context.Err()
 }
+
+// farewell bounds what is told the cluster when a lock is given up or back, all servers together.
+const farewell = 5 * time.Second

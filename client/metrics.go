@@ -139,3 +139,10 @@ func (m *metrics) readings() map[series]reading {
 	}
 	return all
 }
+
+// Why an instance is registered, as the metrics have it.
+const (
+	whyFirst    = "first"
+	whyNotFound = "not_found"
+	whyChanged  = "changed"
+)

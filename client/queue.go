@@ -144,38 +144,3 @@ func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
 	}
 	return err == nil && (doc.Released || a.Repeated), err
 }
-
-// ofPermit is a call about the permits of one name, or without one about all of a kind.
-func ofPermit(method string, k kv.Kind, name ...string) *transport.Call {
-	return transport.Own(method, append([]string{kindName(k) + "s"}, name...)...)
-}
-
-// Locks returns the locks that somebody holds or waits for, by name.
-func (c *Client) Locks(ctx context.Context) ([]Permits, error) { return c.permits(ctx, kv.Lock) }
-
-// Semaphores returns the semaphores that somebody holds or waits for, by name.
-func (c *Client) Semaphores(ctx context.Context) ([]Permits, error) {
-	return c.permits(ctx, kv.Semaphore)
-}
-
-func (c *Client) permits(ctx context.Context, k kv.Kind) ([]Permits, error) {
-	return transport.Ask[[]Permits](ctx, c.cluster, c.cluster.Reading(ofPermit(http.MethodGet, k)), "list the %ss", kindName(k))
-}
-
-// Lock returns who holds a lock and who waits for it; nobody if there is no such lock.
-func (c *Client) Lock(ctx context.Context, name string) (Permits, error) {
-	return c.permit(ctx, kv.Lock, name)
-}
-
-// Semaphore returns who holds a semaphore and who waits for it; nobody if there is no such semaphore.
-func (c *Client) Semaphore(ctx context.Context, name string) (Permits, error) {
-	return c.permit(ctx, kv.Semaphore, name)
-}
-
-func (c *Client) permit(ctx context.Context, k kv.Kind, name string) (Permits, error) {
-	p, a, err := transport.AskWhole[Permits](ctx, c.cluster, c.cluster.Reading(ofPermit(http.MethodGet, k, name)), "read %s %q", kindName(k), name)
-	if a.Status == http.StatusNotFound {
-		return Permits{Name: name}, nil
-	}
-	return p, err
-}

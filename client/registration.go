@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -218,42 +217,6 @@ func (c RegistrationConfig) rate() int64 {
 	return max(1, int64(time.Minute.Seconds()*float64(c.ReplicationBurst)/c.ReplicationInterval.Seconds()))
 }
 
-// clampedHeader says of a registration which lease times were out of the server's bounds, and what it
-// took instead, as "renewalIntervalInSecs=3600, durationInSecs=86400".
-const clampedHeader = "X-Rollcall-Lease-Clamped"
-
-// leaseTimes are an instance's, as they hold.
-type leaseTimes struct {
-	interval time.Duration // between two heartbeats
-	duration time.Duration // that the instance lives after the last one
-}
-
-// leaseOf is what a server makes of an instance's lease: the instance's own times, or defaults, within
-// our bounds, unless clamped (the header of that name) says that it took others.
-func leaseOf(i *registry.Instance, clamped string) leaseTimes {
-	interval, duration := parseClamped(clamped)
-	interval, duration, _ = registry.ClampLease(cmp.Or(interval, i.RenewalInterval), cmp.Or(duration, i.Duration))
-	return leaseTimes{time.Duration(interval) * time.Second, time.Duration(duration) * time.Second}
-}
-
-// parseClamped reads the header's times, in seconds. 0: it does not say, or nothing that makes sense.
-func parseClamped(header string) (interval, duration int32) {
-	for part := range strings.SplitSeq(header, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		seconds, err := strconv.ParseInt(value, 10, 32)
-		if err != nil || seconds <= 0 {
-			continue
-		}
-		switch name {
-		case "renewalIntervalInSecs":
-			interval = int32(seconds)
-		case "durationInSecs":
-			duration = int32(seconds)
-		}
-	}
-	return interval, duration
-}
-
 // setMetadata replaces entries where they are and appends what is new. The list that was given stays as
 // it is.
 func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
@@ -272,4 +235,37 @@ func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
 // deleteMetadata returns another list.
 func deleteMetadata(pairs []registry.Pair, keys []string) []registry.Pair {
 	return slices.DeleteFunc(slices.Clone(pairs), func(p registry.Pair) bool { return slices.Contains(keys, p.Key) })
+}
+
+// register sends what take says is due, if there is anything. Registrations go one after the other, and
+// each asks what is due when its turn has come: the later one always carries the newest state.
+func (r *Registration) register(ctx context.Context, why string, take func() []*registry.Instance) error {
+	if err := r.turn.take(ctx); err != nil {
+		return err
+	}
+	defer r.turn.give()
+	if r.life.Err() != nil { // ctx may learn of it later
+		return context.Cause(r.life)
+	}
+	for _, i := range take() {
+		if err := r.tell(ctx, i, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Registration) tell(ctx context.Context, i *registry.Instance, why string) error {
+	sent := time.Now()
+	a, err := r.client.register(ctx, i)
+	if err != nil {
+		r.client.metrics.registrations.WithLabelValues(why, "failed").Inc()
+		r.state.unregistered(i, err, a.Repeated || errors.Is(err, ErrUnknownOutcome))
+		return err
+	}
+	r.client.metrics.registrations.WithLabelValues(why, "ok").Inc()
+	lease := leaseOf(i, a.Header.Get(clampedHeader))
+	r.state.registered(i, sent, lease)
+	r.log.Info("registered", "why", why, "status", i.Status.String(), "renewed_every", lease.interval)
+	return nil
 }

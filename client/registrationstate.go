@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
 // registrationState is what is to be told of an instance, and what the cluster has been told. Safe for
@@ -217,39 +218,6 @@ func (s statuses) bar(wanted registry.Status) bool {
 	return false
 }
 
-// verify looks once at what the cluster made of the first registration. A process that ended without a
-// cancel may have left the instance behind, and the cluster then answers 204 and keeps what it has: the
-// whole of it if it is newer by its lastDirtyTimestamp, as after a clock that was set back; its status if
-// it was drained (see registrationState.steps). Renewals would keep that alive for ever. What is found
-// is registered anew, so that it takes effect. A look that fails is repeated after the next heartbeat.
-func (r *Registration) verify() {
-	if now := r.state.facts(); now.told == nil || now.looked {
-		return
-	}
-	found, err := r.find()
-	if err != nil || !r.state.verified(found) {
-		return
-	}
-	// What fails here is left to the next heartbeat, which is answered 404 then.
-	_ = r.register(r.life, whyChanged, r.state.changed)
-}
-
-// find is the instance as the cluster shows it; nil: it does not.
-func (r *Registration) find() (*registry.Instance, error) {
-	a, err := r.client.cluster.Perform(r.life, r.client.cluster.Reading(ofInstance(http.MethodGet, r.key)), "")
-	if errors.Is(err, ErrNotRegistered) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	lease, err := eureka.DecodeInstance(a.Body, eureka.Format{})
-	if err != nil {
-		return nil, err
-	}
-	return lease.Instance, nil
-}
-
 // verified takes what the cluster shows, and says whether it has to be told again.
 func (s *registrationState) verified(shown *registry.Instance) (again bool) {
 	s.mu.Lock()
@@ -274,4 +242,114 @@ func (s *registrationState) verified(shown *registry.Instance) (again bool) {
 		s.looked = true
 	}
 	return s.dirty()
+}
+
+// errStatusSet ends a Drain.
+var errStatusSet = errors.New("the status was set meanwhile")
+
+// clampedHeader says of a registration which lease times were out of the server's bounds, and what it
+// took instead, as "renewalIntervalInSecs=3600, durationInSecs=86400".
+const clampedHeader = "X-Rollcall-Lease-Clamped"
+
+// leaseTimes are an instance's, as they hold.
+type leaseTimes struct {
+	interval time.Duration // between two heartbeats
+	duration time.Duration // that the instance lives after the last one
+}
+
+// leaseOf is what a server makes of an instance's lease: the instance's own times, or defaults, within
+// our bounds, unless clamped (the header of that name) says that it took others.
+func leaseOf(i *registry.Instance, clamped string) leaseTimes {
+	interval, duration := parseClamped(clamped)
+	interval, duration, _ = registry.ClampLease(cmp.Or(interval, i.RenewalInterval), cmp.Or(duration, i.Duration))
+	return leaseTimes{time.Duration(interval) * time.Second, time.Duration(duration) * time.Second}
+}
+
+// parseClamped reads the header's times, in seconds. 0: it does not say, or nothing that makes sense.
+func parseClamped(header string) (interval, duration int32) {
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		seconds, err := strconv.ParseInt(value, 10, 32)
+		if err != nil || seconds <= 0 {
+			continue
+		}
+		switch name {
+		case "renewalIntervalInSecs":
+			interval = int32(seconds)
+		case "durationInSecs":
+			duration = int32(seconds)
+		}
+	}
+	return interval, duration
+}
+
+// differs makes a change, unless it changes nothing.
+func (s *registrationState) differs(how func(i *registry.Instance)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if would := *s.instance; !alters(&would, how) {
+		return false
+	}
+	s.change(how)
+	return true
+}
+
+// alters applies a change to an instance, and says whether it is another one then.
+func alters(i *registry.Instance, how func(i *registry.Instance)) bool {
+	status, metadata := i.Status, i.Metadata
+	how(i)
+	return i.Status != status || !slices.Equal(i.Metadata, metadata)
+}
+
+// judge takes what Health said, unless the instance began to drain while it was asked.
+func (s *registrationState) judge(status registry.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain == nil && status != s.instance.Status {
+		s.change(func(i *registry.Instance) { i.Status = status })
+	}
+}
+
+// startDraining takes the instance out of service, and keeps Health from being asked. What it returns
+// ends with life, or when the status is set.
+func (s *registrationState) startDraining(life context.Context) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain == nil {
+		s.drain, s.endDrain = context.WithCancelCause(life)
+	}
+	if s.instance.Status != registry.OutOfService {
+		s.change(func(i *registry.Instance) { i.Status = registry.OutOfService })
+	}
+	return s.drain
+}
+
+func (s *registrationState) stopDraining() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain != nil {
+		s.endDrain(errStatusSet)
+		s.drain = nil
+	}
+}
+
+// want notes an update on demand, which has its token or waits for one.
+func (s *registrationState) want(atOnce bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.demanded, s.waiting = s.demanded || atOnce, !atOnce
+}
+
+// demand says what want noted since the last satisfy. What a heartbeat brought meanwhile waits no more.
+func (s *registrationState) demand() (demanded, waiting bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.demanded, s.waiting && s.dirty()
+}
+
+// satisfy notes that an update is about to take what is wanted so far.
+func (s *registrationState) satisfy() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.demanded, s.waiting = false, false
 }
