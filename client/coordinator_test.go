@@ -35,10 +35,10 @@ type coordinator struct {
 	mislay func(*http.Request) bool
 	calls  []string // METHOD path, values of sessions' ids included
 
-	entries map[string]*Entry            // keys
-	delays  map[string]time.Time         // until when a key cannot be acquired
-	answers map[string]func() keysAnswer // by Idempotency-Key
-	changed chan struct{}                // closed at the next change of a key
+	entries   map[string]*Entry            // keys
+	delays    map[string]time.Time         // until when a key cannot be acquired
+	responses map[string]func() keysAnswer // by Idempotency-Key
+	changed   chan struct{}                // closed at the next change of a key
 }
 
 type fakeSession struct {
@@ -56,7 +56,7 @@ type fakeHolder struct {
 func newCoordinator(t *testing.T) *coordinator {
 	return &coordinator{
 		t: t, sessions: make(map[string]*fakeSession), index: 40, entries: make(map[string]*Entry), delays: make(map[string]time.Time),
-		answers: make(map[string]func() keysAnswer), changed: make(chan struct{}),
+		responses: make(map[string]func() keysAnswer), changed: make(chan struct{}),
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *coordinator) destroy(id string) (int, any) {
 	if s.holds(id) >= 0 || s.locked(id) {
 		s.t.Errorf("session %s was destroyed while it held the lock, which leaves a lock-delay", id)
 	}
-	s.end(id)
+	s.endSession(id)
 	return 200, map[string]bool{"destroyed": true}
 }
 
@@ -196,12 +196,12 @@ func (s *coordinator) destroy(id string) (int, any) {
 func (s *coordinator) expire() {
 	for id, session := range s.sessions {
 		if time.Since(session.renewed) >= session.ttl {
-			s.end(id)
+			s.endSession(id)
 		}
 	}
 }
 
-func (s *coordinator) end(id string) {
+func (s *coordinator) endSession(id string) {
 	s.bereave(id)
 	delete(s.sessions, id)
 	s.queue = slices.DeleteFunc(s.queue, func(q string) bool { return q == id })
@@ -220,9 +220,9 @@ func (s *coordinator) acquire(r *http.Request, q url.Values, value string, limit
 		s.t.Errorf("limit %d", limit)
 	}
 	for end := time.Now().Add(patience); ; {
-		status, document, done := s.take(id, value, limit, patience > 0)
+		status, document, done := s.grant(id, value, limit, patience > 0)
 		if done || r.Context().Err() != nil || !time.Now().Before(end) {
-			s.leave(id)
+			s.leaveQueue(id)
 			return status, document
 		}
 		select {
@@ -232,13 +232,13 @@ func (s *coordinator) acquire(r *http.Request, q url.Values, value string, limit
 	}
 }
 
-func (s *coordinator) leave(id string) {
+func (s *coordinator) leaveQueue(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = slices.DeleteFunc(s.queue, func(q string) bool { return q == id })
 }
 
-func (s *coordinator) take(id, value string, limit int, queue bool) (status int, document any, done bool) {
+func (s *coordinator) grant(id, value string, limit int, queue bool) (status int, document any, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -341,7 +341,7 @@ func (k *coordinator) read(r *http.Request, key string, q url.Values) keysAnswer
 	patience, _ := time.ParseDuration(q.Get("wait"))
 	over := time.After(patience)
 	for {
-		a, changed := k.look(key, q.Has("recurse"))
+		a, changed := k.readKeys(key, q.Has("recurse"))
 		if a.index != behind {
 			return a
 		}
@@ -356,8 +356,8 @@ func (k *coordinator) read(r *http.Request, key string, q url.Values) keysAnswer
 	}
 }
 
-// look is a read that does not wait.
-func (k *coordinator) look(key string, recurse bool) (keysAnswer, <-chan struct{}) {
+// readKeys is a read that does not wait.
+func (k *coordinator) readKeys(key string, recurse bool) (keysAnswer, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
@@ -382,13 +382,13 @@ func (k *coordinator) look(key string, recurse bool) (keysAnswer, <-chan struct{
 func (k *coordinator) writeOnce(r *http.Request, key string, q url.Values, body []byte) keysAnswer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	once := cmp.Or(r.Header.Get("Idempotency-Key"), fmt.Sprint(len(k.answers)))
-	if was := k.answers[once]; was != nil {
+	once := cmp.Or(r.Header.Get("Idempotency-Key"), fmt.Sprint(len(k.responses)))
+	if was := k.responses[once]; was != nil {
 		return was()
 	}
 	k.expire()
 	a := k.write(r.Method, key, q, body)
-	k.answers[once] = func() keysAnswer { return a }
+	k.responses[once] = func() keysAnswer { return a }
 	return a
 }
 
@@ -463,8 +463,8 @@ func (k *coordinator) bereave(session string) {
 	}
 }
 
-// put writes a key as anybody may.
-func (k *coordinator) put(key, value string, flags uint64) {
+// setKey writes a key as any client may.
+func (k *coordinator) setKey(key, value string, flags uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.write("PUT", key, url.Values{"flags": {fmt.Sprint(flags)}}, []byte(value))
@@ -485,7 +485,7 @@ func (k *coordinator) entry(key string) Entry {
 func (k *coordinator) kill(session string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.end(session)
+	k.endSession(session)
 }
 
 // names are the keys there are.

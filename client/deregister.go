@@ -13,29 +13,29 @@ import (
 // registered any more is no error.
 func (r *Registration) Deregister(ctx context.Context) error {
 	defer r.client.drop(r)
-	return errors.Join(r.stop(ctx), r.leave(ctx))
+	return errors.Join(r.stop(ctx), r.withdraw(ctx))
 }
 
 // stop ends both loops, which cuts off what they are waiting for, and waits for them.
 func (r *Registration) stop(ctx context.Context) error {
-	r.end(ErrClosed)
+	r.cancel(ErrClosed)
 	return wait.Until(ctx, r.stopped, "wait for the heartbeats of %s to end", r.key)
 }
 
-// leave says farewell once, for whoever comes first; the others wait for that.
-func (r *Registration) leave(ctx context.Context) error {
-	return r.ending.do(ctx, fmt.Sprintf("wait until %s is canceled", r.key), func() error {
+// withdraw cancels the instance once, for the first caller; the others wait for that.
+func (r *Registration) withdraw(ctx context.Context) error {
+	return r.left.do(ctx, fmt.Sprintf("wait until %s is canceled", r.key), func() error {
 		return errors.Join(r.unregister(ctx), r.awaitHealth(ctx))
 	})
 }
 
-// unregister cancels the instance if it may be there. It keeps the turn of registrations, so that none
-// comes after it.
+// unregister cancels the instance if the cluster may have it. It keeps the turn of registrations, so that no registration
+// follows.
 func (r *Registration) unregister(ctx context.Context) error {
-	if err := r.turn.take(ctx); err != nil {
+	if err := r.turn.acquire(ctx); err != nil {
 		return fmt.Errorf("cancel %s: %w", r.key, err)
 	}
-	if r.config.Stay || r.state.facts().gone {
+	if r.config.Stay || r.state.facts().absent {
 		return nil
 	}
 	if err := r.client.Cancel(ctx, r.key); err != nil && !errors.Is(err, ErrNotRegistered) {
@@ -45,13 +45,13 @@ func (r *Registration) unregister(ctx context.Context) error {
 	return nil
 }
 
-// awaitHealth waits for the callback. It comes last, so that one which hangs does not keep the instance
+// awaitHealth waits for the callback. It comes last, so that a callback which hangs does not keep the instance
 // registered.
 func (r *Registration) awaitHealth(ctx context.Context) error {
-	if r.asking.try() {
+	if r.healthTurn.tryAcquire() {
 		return nil
 	}
-	if err := r.asking.take(ctx); err != nil {
+	if err := r.healthTurn.acquire(ctx); err != nil {
 		return fmt.Errorf("wait for the health callback of %s to return: %w", r.key, err)
 	}
 	return nil

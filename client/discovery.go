@@ -177,7 +177,7 @@ func (d *Discovery) Status() DiscoveryStatus {
 
 // OnChange calls each after every change of the list, with the list before and after it, in order, from
 // one goroutine; changes in short order may be told as one. It should return soon: until it has, it is
-// told of nothing more, but nothing else waits, not even others who are told. The first change that is
+// told of nothing more, but nothing else waits, not even other such functions. The first change that is
 // told is the first after OnChange. stop ends it, without waiting for a call that is under way, so that each
 // may call it; Close waits.
 func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
@@ -280,8 +280,8 @@ func (d *Discovery) stop(ctx context.Context) error {
 	return nil
 }
 
-// leave implements part: no server knows of a Discovery.
-func (d *Discovery) leave(context.Context) error { return nil }
+// withdraw implements part: no server knows of a Discovery.
+func (d *Discovery) withdraw(context.Context) error { return nil }
 
 // gauges implements gauger.
 func (d *Discovery) gauges(emit func(desc *prometheus.Desc, value float64, labels ...string)) {

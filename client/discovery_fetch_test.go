@@ -18,14 +18,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// heard is what a function was told, as lists before and after.
-type heard struct {
+// recorder is what a function was told, as lists before and after.
+type recorder struct {
 	before, after []string
 	entered       chan struct{} // takes a value at every call, if there is one
 	release       chan struct{} // lets each call return, if there is one
 }
 
-func (h *heard) each(old, new *Snapshot) {
+func (h *recorder) each(old, new *Snapshot) {
 	h.before, h.after = append(h.before, words(old)), append(h.after, words(new))
 	if h.entered != nil {
 		h.entered <- struct{}{}
@@ -36,7 +36,7 @@ func (h *heard) each(old, new *Snapshot) {
 }
 
 // want compares with the lists that follow on each other.
-func (h *heard) want(t *testing.T, lists ...string) {
+func (h *recorder) want(t *testing.T, lists ...string) {
 	t.Helper()
 	if len(lists) == 0 {
 		lists = []string{""}
@@ -47,13 +47,13 @@ func (h *heard) want(t *testing.T, lists ...string) {
 
 func TestEveryChangeIsToldWithTheListsBeforeAndAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var first, late heard
+		var first, late recorder
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{OnChange: first.each}, s)
 		synctest.Wait()
 		d.OnChange(late.each)
 		synctest.Wait()
-		s.put(orders("o1", registry.Down))
+		s.set(orders("o1", registry.Down))
 		synctest.Wait()
 		s.remove(orders("o1", registry.Down))
 		synctest.Wait()
@@ -64,14 +64,14 @@ func TestEveryChangeIsToldWithTheListsBeforeAndAfter(t *testing.T) {
 
 func TestWhoIsSlowIsToldOfManyChangesAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow, quick := heard{release: make(chan struct{})}, heard{}
+		slow, quick := recorder{release: make(chan struct{})}, recorder{}
 		s := newListServer(newListModel("e"), true)
 		d := discover(t, DiscoveryConfig{OnChange: slow.each}, s)
 		d.OnChange(quick.each)
 		synctest.Wait()
 		want := []string{""}
 		for n := range 4 {
-			s.put(orders(fmt.Sprint(n), registry.Up))
+			s.set(orders(fmt.Sprint(n), registry.Up))
 			synctest.Wait()
 			want = append(want, s.words(""))
 		}
@@ -85,14 +85,14 @@ func TestWhoIsSlowIsToldOfManyChangesAsOne(t *testing.T) {
 
 func TestWhoIsStoppedIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := heard{entered: make(chan struct{}), release: make(chan struct{})}
+		told := recorder{entered: make(chan struct{}), release: make(chan struct{})}
 		s := newListServer(newListModel("e"), true)
 		d := discover(t, DiscoveryConfig{}, s)
 		synctest.Wait()
 		stop := d.OnChange(told.each)
-		s.put(orders("o1", registry.Up))
+		s.set(orders("o1", registry.Up))
 		<-told.entered
-		s.put(orders("o2", registry.Up))
+		s.set(orders("o2", registry.Up))
 		stop() // does not wait for the call under way
 		close(told.release)
 		stop()
@@ -113,7 +113,7 @@ func TestWithinACallItCanBeStopped(t *testing.T) {
 			stop()
 		})
 		for n := range 3 {
-			s.put(orders(fmt.Sprint(n), registry.Up))
+			s.set(orders(fmt.Sprint(n), registry.Up))
 			synctest.Wait()
 		}
 		expect.That(t, calls == 1, "it is told %d times, want once", calls)
@@ -122,7 +122,7 @@ func TestWithinACallItCanBeStopped(t *testing.T) {
 
 func TestAFunctionThatHangsKeepsNobodyFromClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hangs := heard{release: make(chan struct{})}
+		hangs := recorder{release: make(chan struct{})}
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{OnChange: hangs.each}, s)
 		synctest.Wait()
@@ -147,7 +147,7 @@ func TestWhoStoppedItselfIsWaitedFor(t *testing.T) {
 			stop()
 			<-release
 		})
-		s.put(orders("o1", registry.Up))
+		s.set(orders("o1", registry.Up))
 		synctest.Wait()
 		closed := make(chan error, 1)
 		go func() { closed <- d.Close(context.Background()) }()
@@ -164,7 +164,7 @@ func TestWhoStoppedItselfIsWaitedFor(t *testing.T) {
 
 func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told, late heard
+		var told, late recorder
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{OnChange: told.each}, s)
 		synctest.Wait()
@@ -172,7 +172,7 @@ func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
 			need.OK(t, d.Close(t.Context()))
 		}
 		d.OnChange(late.each)
-		s.put(orders("o2", registry.Up))
+		s.set(orders("o2", registry.Up))
 		pass(time.Hour)
 		told.want(t, "", "ORDERS/o1=UP")
 		late.want(t)
@@ -220,7 +220,7 @@ func TestAServerThatTheClientHasNoMoreIsNotWatchedAnyMore(t *testing.T) {
 		pass(20 * time.Second) // which a mark comes within
 		b.wantAsked(t, "when it is the only one", "watch@e-1")
 		a.hangUp()
-		known.put(orders("o2", registry.Up))
+		known.set(orders("o2", registry.Up))
 		synctest.Wait()
 		d.wantList(t, "after that", known.words(""))
 		a.wantAsked(t, "after that", "")

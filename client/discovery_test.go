@@ -67,8 +67,8 @@ func TestAListFollowsItsServer(t *testing.T) {
 				name string
 				do   func()
 			}{
-				{"after a registration", func() { known.put(orders("o2", registry.Starting)) }},
-				{"after a change of status", func() { known.put(orders("o2", registry.Up)) }},
+				{"after a registration", func() { known.set(orders("o2", registry.Starting)) }},
+				{"after a change of status", func() { known.set(orders("o2", registry.Up)) }},
 				{"after a removal", func() { known.remove(orders("o2", registry.Up)) }},
 			} {
 				change.do()
@@ -114,7 +114,7 @@ func TestAListGoesOnAtAnotherServer(t *testing.T) {
 			a.kill()
 			pass(time.Second)
 			b.wantAsked(t, "after the first one's end", tc.asked)
-			b.put(orders("o4", registry.Up))
+			b.set(orders("o4", registry.Up))
 			pass(DefaultRefreshInterval)
 			d.wantList(t, "after the failover", b.words(""))
 			status := d.Status()
@@ -133,7 +133,7 @@ func TestAListIsWatchedAsSoonAsAServerCanBe(t *testing.T) {
 		stock.kill()
 		pass(DefaultRefreshInterval)
 		rollcall.wantAsked(t, "after the stock server's end", "delta full watch@e-1")
-		rollcall.put(orders("o2", registry.Up))
+		rollcall.set(orders("o2", registry.Up))
 		synctest.Wait()
 		d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP")
 	})
@@ -145,7 +145,7 @@ func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
 		goes func(s *listServer)
 	}{
 		{name: "another hash", goes: func(s *listServer) { s.lies("UP_7_") }},
-		{name: "a delta that lacks a change", goes: func(s *listServer) { s.forget() }},
+		{name: "a delta that lacks a change", goes: func(s *listServer) { s.loseHistory() }},
 		{name: "deltas are disabled", goes: func(s *listServer) { s.instead("/apps/delta", always(403, "")) }},
 		{name: "no deltas at all", goes: func(s *listServer) { s.instead("/apps/delta", always(404, "")) }},
 		{name: "a document of nothing", goes: func(s *listServer) {
@@ -158,7 +158,7 @@ func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()
 			s.wantAsked(t, "at first", "full")
-			s.put(orders("o3", registry.Up))
+			s.set(orders("o3", registry.Up))
 			tc.goes(s)
 			for range 2 {
 				pass(DefaultRefreshInterval)
@@ -190,15 +190,15 @@ func TestAWatchThatLostItsWayFetchesEverything(t *testing.T) {
 	}{
 		{name: "too old an index", goes: func(s *listServer) {
 			s.remove(orders("o2", registry.Up))
-			s.forget()
+			s.loseHistory()
 		}, asks: "watch@e-3 full watch@e-5"},
 		{name: "a cluster that lost everything", goes: func(s *listServer) {
 			s.restart("f")
-			s.put(orders("o1", registry.Up), orders("o2", registry.Down))
+			s.set(orders("o1", registry.Up), orders("o2", registry.Down))
 		}, asks: "watch@e-3 full watch@f-2"},
 		{name: "a cluster that has gone back", goes: func(s *listServer) {
 			s.restart("e")
-			s.put(orders("o1", registry.Up), orders("o2", registry.Down))
+			s.set(orders("o1", registry.Up), orders("o2", registry.Down))
 		}, asks: "watch@e-3"},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestAServerThatCannotBeWatchedIsFetchedFrom(t *testing.T) {
 			s.instead("/v1/rollcall/watch", answer)
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()
-			s.put(orders("o2", registry.Up))
+			s.set(orders("o2", registry.Up))
 			pass(DefaultRefreshInterval)
 			d.wantList(t, "after an interval", s.words(""))
 			s.wantAsked(t, "until then", "full watch@e-1 delta")
@@ -293,7 +293,7 @@ func TestAListAgesWhileNobodyCanBeReached(t *testing.T) {
 			d.wantList(t, "after an hour", "ORDERS/o1=UP")
 			fetches := strings.Count(s.got(), "full")
 			expect.That(t, fetches <= 1+int(time.Hour/DefaultRefreshInterval), "everything was asked for %d times, want once per interval at most", fetches)
-			s.put(orders("o2", registry.Up))
+			s.set(orders("o2", registry.Up))
 			s.revive()
 			pass(10 * DefaultRefreshInterval)
 			d.wantList(t, "when it is back", "ORDERS/o1=UP ORDERS/o2=UP")
@@ -370,7 +370,7 @@ func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
 			pass(tc.lag + wait.ShortestRetry + wait.LongestRetry) // in which a fetch is on its way
 			d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
 			expect.Equal(t, d.Status().Held, 3, "instances held:")
-			s.put(orders("o1", registry.Down))
+			s.set(orders("o1", registry.Down))
 			s.remove(orders("o2", registry.Up))
 			pass(tc.lag)
 			if tc.rollcall { // a removal that is told of is believed

@@ -37,7 +37,7 @@ type listChange struct {
 
 func newListModel(epoch string, instances ...*registry.Instance) *listModel {
 	l := &listModel{epoch: epoch, live: make(map[registry.Key]*registry.Instance), news: make(chan struct{})}
-	l.put(instances...)
+	l.set(instances...)
 	return l
 }
 
@@ -52,7 +52,7 @@ func billing(id string) *registry.Instance {
 	return i
 }
 
-func (l *listModel) put(instances ...*registry.Instance) {
+func (l *listModel) set(instances ...*registry.Instance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, i := range instances {
@@ -90,8 +90,8 @@ func (l *listModel) restart(epoch string) {
 	clear(l.live)
 }
 
-// forget makes every index up to now too old to go on from.
-func (l *listModel) forget() {
+// loseHistory makes every index up to now too old to go on from.
+func (l *listModel) loseHistory() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes, l.index = nil, l.index+1

@@ -40,7 +40,7 @@
 // # Failures
 //
 // A call goes to the server that the client stays with, and on to the others while none answers. Servers
-// that gave no answer are asked last for a while; nobody is left out. A call ends when every server was
+// that gave no answer are asked last for a while; none is left out. A call ends when every server was
 // asked once, or its context ends. What runs in the background tries on, and so does what waits: for a
 // lock, for leadership, for a change.
 //

@@ -16,10 +16,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// drainPoll is the time between two looks at the cluster's nodes.
+// drainPoll is the time between two questions to the cluster's nodes.
 const drainPoll = 200 * time.Millisecond
 
-// Drain takes an instance out of service for good, whoever keeps it registered (a service that wants to
+// Drain takes an instance out of service for good, whichever process keeps it registered (a service that wants to
 // end calls Registration.Drain): it overrides its status with OUT_OF_SERVICE,
 // waits until every node of the cluster has applied that, and then for the time that polling clients
 // need to fetch it (settle; stock clients fetch every 30 s). by is as of Override.
@@ -35,14 +35,14 @@ func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Durati
 	if err != nil {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE, but not everywhere yet: %w", key, err)
 	}
-	return settleDown(ctx, key, settle)
+	return awaitFetches(ctx, key, settle)
 }
 
-// awaitAll waits until look finds nobody who does not show yet that an instance is out of service.
-func awaitAll(ctx context.Context, look func(context.Context) error) error {
+// awaitAll waits until ask names no server that does not show yet that an instance is out of service.
+func awaitAll(ctx context.Context, ask func(context.Context) error) error {
 	var late error
 	for {
-		behind := look(ctx)
+		behind := ask(ctx)
 		if behind == nil || refused(behind) {
 			return behind
 		}
@@ -55,8 +55,8 @@ func awaitAll(ctx context.Context, look func(context.Context) error) error {
 	}
 }
 
-// settleDown waits for the time that clients need to fetch that an instance is out of service.
-func settleDown(ctx context.Context, key registry.Key, settle time.Duration) error {
+// awaitFetches waits for the time that clients need to fetch that an instance is out of service.
+func awaitFetches(ctx context.Context, key registry.Key, settle time.Duration) error {
 	if !wait.For(ctx, settle) {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE everywhere, but clients may not have fetched it yet: %w", key, context.Cause(ctx))
 	}
@@ -85,12 +85,12 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 	return lagging(late, len(status.Nodes))
 }
 
-// lateNode says which node keeps others waiting, and why.
+// lateNode names a node that is waited for, and says why.
 func lateNode(n NodeStatus, err error) string {
 	return fmt.Sprintf("%s (%s): %v", n.ID, cmp.Or(n.HTTP, n.Cluster), err)
 }
 
-// drained asks a node whether it knows of an instance's override, or does not show it at all. The
+// drained is nil if a node knows of an instance's override, or does not show the instance at all. The
 // status itself says less: an instance that reports DOWN stays so.
 func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) error {
 	i, err := c.shownAt(ctx, n, key)
@@ -100,7 +100,7 @@ func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) er
 	return err
 }
 
-// shownAt is what a node shows of an instance by itself; nil: it does not list it.
+// shownAt returns an instance as a node itself shows it; nil: the node does not list it.
 func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*Instance, error) {
 	if n.HTTP == "" { // the node that was asked could not reach it
 		return nil, errors.New("it is " + n.Role)
@@ -148,18 +148,18 @@ func parseIndex(text string) (epoch string, index uint64, ok bool) {
 func (r *Registration) Drain(ctx context.Context, settle time.Duration) error {
 	ctx, cancel := wait.Either(ctx, r.state.startDraining(r.life))
 	defer cancel()
-	if err := r.tellDrained(ctx); err != nil {
+	if err := r.sendDrained(ctx); err != nil {
 		return fmt.Errorf("drain %s: the cluster does not know that it is OUT_OF_SERVICE: %w", r.key, err)
 	}
 	err := awaitAll(ctx, func(ctx context.Context) error { return r.client.showing(ctx, r.key) })
 	if err != nil {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE, but not everywhere yet: %w", r.key, err)
 	}
-	return settleDown(ctx, r.key, settle)
+	return awaitFetches(ctx, r.key, settle)
 }
 
-// tellDrained registers the instance as it is now, without a token, and tries again until ctx ends.
-func (r *Registration) tellDrained(ctx context.Context) error {
+// sendDrained registers the instance as it is now, without a token, and tries again until ctx ends.
+func (r *Registration) sendDrained(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		err := r.register(ctx, whyChanged, r.state.changed)
 		if err == nil || refused(err) {
@@ -171,7 +171,7 @@ func (r *Registration) tellDrained(ctx context.Context) error {
 	}
 }
 
-// showing names the servers that still show an instance in service; nil if none does.
+// showing is an error that names the servers that still show an instance in service; nil if none does.
 func (c *Client) showing(ctx context.Context, key registry.Key) error {
 	status, err := c.Status(ctx)
 	if errors.Is(err, ErrNeedsRollcall) {
@@ -189,7 +189,7 @@ func (c *Client) showing(ctx context.Context, key registry.Key) error {
 	return lagging(late, len(status.Nodes))
 }
 
-// shownDrained asks a node of Rollcall what it shows by itself.
+// shownDrained is nil if a node of Rollcall itself does not show an instance in service.
 func (c *Client) shownDrained(ctx context.Context, n NodeStatus, key registry.Key) error {
 	i, err := c.shownAt(ctx, n, key)
 	if err != nil || i == nil {
@@ -198,7 +198,7 @@ func (c *Client) shownDrained(ctx context.Context, n NodeStatus, key registry.Ke
 	return inService(i.Status, i.Overridden)
 }
 
-// showingEureka is showing for stock Eureka servers, which know nothing of each other that could be asked.
+// showingEureka is showing for stock Eureka servers, which cannot be asked for each other.
 func (c *Client) showingEureka(ctx context.Context, key registry.Key) error {
 	servers := c.cluster.Known()
 	var late []string
@@ -229,7 +229,7 @@ func (c *Client) shownDrainedEureka(ctx context.Context, s *transport.Server, ke
 	return inService(lease.Instance.Status.String(), forced)
 }
 
-// inService says that a status is not OUT_OF_SERVICE, unless an operator forced another one ("": none).
+// inService is an error if a status is not OUT_OF_SERVICE, unless an operator forced another one ("": none).
 func inService(status, forced string) error {
 	if status == registry.OutOfService.String() || forced != "" && forced != registry.OutOfService.String() {
 		return nil
@@ -237,7 +237,7 @@ func inService(status, forced string) error {
 	return fmt.Errorf("shows it as %s", status)
 }
 
-// lagging joins what servers say that are not as far as they should be; nil if there are none.
+// lagging joins the reports of late servers; nil if there are none.
 func lagging(late []string, servers int) error {
 	switch {
 	case len(late) > 0:

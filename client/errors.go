@@ -24,7 +24,7 @@ var (
 	ErrNoSession = errors.New("no such session")
 	// ErrNotAcquired: the lock or semaphore is held by others.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until nobody does.
+	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until it is not in use.
 	ErrLimit = errors.New("the semaphore has another limit")
 	// ErrKeyConflict: a key that LockOptions.Recipe needs is in use for something else. Delete it, or
 	// choose another name.
@@ -34,20 +34,20 @@ var (
 	ErrLost = errors.New("lost")
 	// ErrReleased: a lock or permit was given back by Release, a session ended by Close.
 	ErrReleased = errors.New("released")
-	// ErrNoLeader: nobody leads the election at the moment.
+	// ErrNoLeader: the election has no leader at the moment.
 	ErrNoLeader = errors.New("nobody leads")
 	// ErrClosed: the Client, or the part of it that was asked, was closed.
 	ErrClosed = transport.ErrClosed
 	// ErrNeedsRollcall: the server does not know Rollcall's own API. It is a stock Eureka server, which
 	// has registration and discovery only.
 	ErrNeedsRollcall = transport.ErrNeedsRollcall
-	// ErrUnknownOutcome: nobody knows whether the write took effect. Repeat it, or read.
+	// ErrUnknownOutcome: it is not known whether the write took effect. Repeat it, or read.
 	ErrUnknownOutcome = transport.ErrUnknownOutcome
 )
 
 // StatusError is an answer that is neither what was asked for nor one of the errors above.
 type StatusError struct {
-	Server  string // base URL of who answered
+	Server  string // base URL of the server that answered
 	Status  int    // of HTTP
 	Message string // what the server says about it; may be empty
 }

@@ -14,12 +14,12 @@ const (
 	// DefaultGuardShare is the share of the known instances (of one application, or of all) of which a
 	// full answer may lack no more than that.
 	DefaultGuardShare = 0.5
-	// DefaultGuardHold is a lease's default duration: whoever is alive has registered again by then.
+	// DefaultGuardHold is a lease's default duration: every living instance has registered again by then.
 	DefaultGuardHold = 90 * time.Second
 )
 
 // Guard keeps instances in the list that a full answer suddenly lacks: a server that has just been
-// restarted with nothing, or one that cannot see the others, must not take everybody's address away. It
+// restarted with nothing, or one that cannot see the others, must not take every address away. It
 // judges full answers only. A removal that the server tells of (a delta's DELETED, a watch's event) is
 // believed at once, however many there are.
 //

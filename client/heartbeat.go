@@ -11,24 +11,24 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// verify looks once at what the cluster made of the first registration. A process that ended without a
-// cancel may have left the instance behind, and the cluster then answers 204 and keeps what it has: the
-// whole of it if it is newer by its lastDirtyTimestamp, as after a clock that was set back; its status if
-// it was drained (see registrationState.steps). Renewals would keep that alive for ever. What is found
-// is registered anew, so that it takes effect. A look that fails is repeated after the next heartbeat.
+// verify looks the instance up once, after the first registration. A process that ended without a
+// cancel may have left the instance behind, and the cluster then responds with 204 and keeps its own copy: the
+// whole of it if that is newer by its lastDirtyTimestamp, as after a clock was set back; its status if
+// it was drained (see registrationState.steps). Renewals would keep that copy alive for ever. So the instance
+// is registered anew, and takes effect. A lookup that fails is repeated after the next heartbeat.
 func (r *Registration) verify() {
-	if now := r.state.facts(); now.told == nil || now.looked {
+	if now := r.state.facts(); now.acked == nil || now.checked {
 		return
 	}
 	found, err := r.find()
 	if err != nil || !r.state.verified(found) {
 		return
 	}
-	// What fails here is left to the next heartbeat, which is answered 404 then.
+	// A failure is left to the next heartbeat, whose response is 404 then.
 	_ = r.register(r.life, whyChanged, r.state.changed)
 }
 
-// find is the instance as the cluster shows it; nil: it does not.
+// find returns the instance as the cluster shows it; nil: it does not.
 func (r *Registration) find() (*registry.Instance, error) {
 	a, err := r.client.cluster.Perform(r.life, r.client.cluster.Reading(ofInstance(http.MethodGet, r.key)), "")
 	if errors.Is(err, ErrNotRegistered) {
@@ -84,12 +84,12 @@ func beatPause(interval time.Duration, failures int) time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// beat does what is due: the first registration, or a renewal, which says the newest state's version, told or not. A
-// cluster that knows nothing or something older answers 404, and is told.
+// beat does what is due: the first registration, or a renewal, which carries the newest state's version, acknowledged or
+// not. A cluster that knows no instance or an older state responds with 404, and gets a registration.
 func (r *Registration) beat() error {
 	now := r.state.facts()
-	dirty, told := now.instance.LastDirty, now.told
-	if told == nil {
+	dirty, acked := now.instance.LastDirty, now.acked
+	if acked == nil {
 		return r.register(r.life, whyFirst, r.state.first)
 	}
 	sent := time.Now()
@@ -99,9 +99,9 @@ func (r *Registration) beat() error {
 	case err == nil:
 		r.state.renewed(sent)
 	case errors.Is(err, ErrNotRegistered):
-		return r.register(r.life, whyNotFound, func() []*registry.Instance { return r.state.missed(dirty, told) })
+		return r.register(r.life, whyNotFound, func() []*registry.Instance { return r.state.missed(dirty, acked) })
 	default:
-		r.state.unheard(err)
+		r.state.renewalFailed(err)
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func beatOutcome(err error) string {
 	return "failed"
 }
 
-// report logs that the cluster cannot be told of the instance, or can again.
+// report logs that the instance cannot be registered or renewed, or can again.
 func report(o *wait.Outage, err error, what string) {
 	o.Report(err, "the cluster could not be told, trying again", "the cluster can be told again", "what", what)
 }

@@ -14,13 +14,13 @@ import (
 // A process that was paused for longer than the TTL holds nothing any more when it goes on, and
 // Context, Err and Valid say so at the first look: they compare the time, by the monotonic clock. (That
 // clock stands still while a machine is suspended.) What was looked at before the pause may still be
-// under way after it; whoever must be sure hands Fence to what it writes to.
+// under way after it; a holder that must be sure hands Fence to what it writes to.
 type Held struct {
 	*keeper
 	permit   permit
 	protocol protocol
 	fence    kv.Fence
-	ending   ending
+	released once // the release
 }
 
 // Fence is the acquisition: its Index is the token, which grows with each acquisition of the same name.
@@ -33,7 +33,7 @@ func (h *Held) Session() string { return h.session }
 // Context ends when the lock is lost or released; context.Cause says which (ErrLost, ErrReleased). It
 // has the values of the context that the lock was acquired with, not its end. A context that is derived
 // from it does not look at the clock by itself: in a process that was paused it ends a moment later.
-func (h *Held) Context() context.Context { return h.kept() }
+func (h *Held) Context() context.Context { return h.heldContext() }
 
 // Valid says whether the lock is held.
 func (h *Held) Valid() bool { return h.valid() }
@@ -45,9 +45,9 @@ func (h *Held) Err() error { return h.err() }
 // ends, or until the lock would end by itself. What it returns first it returns always; a later call
 // waits for the first, unless its own ctx ends before. ErrLost: the lock was not held any more.
 func (h *Held) Release(ctx context.Context) error {
-	return h.ending.do(ctx, "", func() error {
+	return h.released.do(ctx, "", func() error {
 		defer h.client.drop(h)
-		err := h.give(ctx, func(ctx context.Context) error {
+		err := h.giveUp(ctx, func(ctx context.Context) error {
 			defer h.endSession(ctx)
 			return giveBack(ctx, ErrLost, func() (bool, error) { return h.protocol.release(ctx, h.fence) })
 		})
@@ -55,20 +55,20 @@ func (h *Held) Release(ctx context.Context) error {
 	})
 }
 
-// begin makes it a part of the client. The error says that it cannot be held.
-func (h *Held) begin() error {
+// join makes the lock a part of the client. The error says that the lock cannot be held.
+func (h *Held) join() error {
 	var watch func(context.Context) error
 	if w, ok := h.protocol.(watched); ok {
 		watch = w.watch
 	}
-	if err := h.hold(kindName(h.permit.kind), watch); err != nil {
+	if err := h.startHolding(kindName(h.permit.kind), watch); err != nil {
 		return err
 	}
 	return h.client.adopt(h)
 }
 
-// leave gives back what was not lost, once it may.
-func (h *Held) leave(ctx context.Context) error {
+// withdraw gives the lock back unless it was lost, when permit.until allows that.
+func (h *Held) withdraw(ctx context.Context) error {
 	if h.permit.until != nil {
 		if err := wait.Until(ctx, h.permit.until, "release %s: it is in use", h.permit); err != nil {
 			return err
@@ -88,12 +88,12 @@ func (h *Held) endSession(ctx context.Context) {
 	}
 }
 
-// abandon leaves the queue, and gives back what it may have been given meanwhile: a session that ends
-// with it would leave a lock-delay behind.
+// abandon leaves the queue, and gives back the lock that the session may have got meanwhile: a session that ends
+// as a holder would leave a lock-delay behind.
 func (h *Held) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	_ = h.close(ctx, ErrReleased) // it does not matter whether it was lost
+	_ = h.close(ctx, ErrReleased) // it does not matter whether the session was lost
 	if _, err := h.protocol.release(ctx, kv.Fence{}); err != nil {
 		h.client.log.Info("queue not left", "session", h.session, "err", err)
 	}
@@ -103,9 +103,9 @@ func (h *Held) abandon(ctx context.Context) {
 // protocol is how a session gets one lock or permit, and gives it back. It is used by one goroutine at a
 // time, but for watch.
 type protocol interface {
-	// take waits until the session has it, and returns the acquisition. It may have it also after an error.
-	take(ctx context.Context) (kv.Fence, error)
-	// release gives it back, in one try, and says whether the session had it. Without an Index it leaves the
+	// acquire waits until the session has the permit, and returns the acquisition. The session may have it also after an error.
+	acquire(ctx context.Context) (kv.Fence, error)
+	// release gives the permit back, in one try, and says whether the session had it. Without an Index the session leaves the
 	// queue as well.
 	release(ctx context.Context, fence kv.Fence) (bool, error)
 }

@@ -304,9 +304,9 @@ func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
 // TestWhatIsReleasedHasNoGoroutines: who releases waits for what looks after the lock.
 func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := need.Got(servers{"a": newCoordinator(t).answer}.client(t, "a").keep(t.Context(), SessionOptions{}))(t)
+		k := need.Got(servers{"a": newCoordinator(t).answer}.client(t, "a").newKeeper(t.Context(), SessionOptions{}))(t)
 		ended := false
-		if err := k.hold("lock", func(ctx context.Context) error {
+		if err := k.startHolding("lock", func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended = true
@@ -316,7 +316,7 @@ func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
 		}
 		err := k.close(t.Context(), ErrReleased)
 		expect.That(t, err == nil && ended, "closed with %v, ended %v, want it to wait", err, ended)
-		expect.ErrorIs(t, k.hold("lock", func(context.Context) error { panic("started") }), ErrReleased, "holding after its end:")
+		expect.ErrorIs(t, k.startHolding("lock", func(context.Context) error { panic("started") }), ErrReleased, "holding after its end:")
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 // acquired with it (Write.Acquire). Safe for concurrent use. It must be closed; Client.Close does it, too.
 type KeptSession struct {
 	*keeper
-	ending ending
+	closed once // the end of the session
 }
 
 // KeepSession creates a session and keeps it alive. ctx bounds the creation, and gives its values to
@@ -22,16 +22,16 @@ func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSessio
 	if err != nil {
 		return nil, fmt.Errorf("keep a session: %w", err)
 	}
-	defer begun.end()
-	k, err := c.keep(ctx, o)
+	defer begun.finish()
+	k, err := c.newKeeper(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("keep a session: %w", begun.reason(ctx, err))
 	}
 	s := &KeptSession{keeper: k}
-	if err := s.begin(); err != nil {
+	if err := s.join(); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 		defer cancel()
-		return nil, fmt.Errorf("keep a session: %w", errors.Join(err, s.give(ctx, s.destroy)))
+		return nil, fmt.Errorf("keep a session: %w", errors.Join(err, s.giveUp(ctx, s.destroy)))
 	}
 	return s, nil
 }
@@ -41,7 +41,7 @@ func (s *KeptSession) ID() string { return s.session }
 
 // Context ends when the session is lost or closed; context.Cause says which (ErrLost, ErrReleased). Like
 // Held.Context it looks at the clock whenever it is asked.
-func (s *KeptSession) Context() context.Context { return s.kept() }
+func (s *KeptSession) Context() context.Context { return s.heldContext() }
 
 // Err is nil while the session is kept, and then says why it is not: ErrLost or ErrReleased.
 func (s *KeptSession) Err() error { return s.err() }
@@ -50,22 +50,22 @@ func (s *KeptSession) Err() error { return s.err() }
 // until the session would end by itself. Later calls return what the first returned. ErrLost: it had
 // ended before.
 func (s *KeptSession) Close(ctx context.Context) error {
-	return s.ending.do(ctx, "", func() error {
+	return s.closed.do(ctx, "", func() error {
 		defer s.client.drop(s)
-		return wait.Annotate(s.give(ctx, s.destroy), "close session %q", []any{s.session})
+		return wait.Annotate(s.giveUp(ctx, s.destroy), "close session %q", []any{s.session})
 	})
 }
 
-// begin makes it a part of the client. The error says that it cannot be kept.
-func (s *KeptSession) begin() error {
-	if err := s.hold("session", nil); err != nil {
+// join makes the session a part of the client. The error says that it cannot be kept.
+func (s *KeptSession) join() error {
+	if err := s.startHolding("session", nil); err != nil {
 		return err
 	}
 	return s.client.adopt(s)
 }
 
-// leave ends what was not lost.
-func (s *KeptSession) leave(ctx context.Context) error {
+// withdraw ends the session unless it was lost.
+func (s *KeptSession) withdraw(ctx context.Context) error {
 	if err := s.Close(ctx); !errors.Is(err, ErrLost) {
 		return err
 	}

@@ -29,12 +29,12 @@ type Entry struct {
 	Key         string
 	Value       []byte
 	Flags       uint64 // free for use
-	Session     string // the holder's; "": nobody holds the key
+	Session     string // the holder's; "": the key is not held
 	LockIndex   uint64 // how often it was acquired by a new holder
 	CreateIndex uint64
 	ModifyIndex uint64 // what CAS compares
-	// Fence is the token of the holder's acquisition, of entries that Get and Watch return; 0: nobody
-	// holds the key.
+	// Fence is the token of the holder's acquisition, of entries that Get and Watch return; 0: the key is
+	// not held.
 	Fence uint64 `json:"-"`
 }
 
@@ -54,7 +54,7 @@ type Write struct {
 // Written is the outcome of a write that was tried.
 type Written struct {
 	OK    bool   // false: the condition did not hold, and nothing was changed
-	Fence uint64 // token of the key's acquisition, after Acquire; where Write.Fence did not hold, of who holds now; 0: none
+	Fence uint64 // token of the key's acquisition, after Acquire; where Write.Fence did not hold, of the present holder; 0: none
 }
 
 // Get returns a key's entry. ErrNoKey: there is none.
@@ -109,7 +109,7 @@ func ofKey(method, key string) *transport.Call {
 	return transport.Consul(method, "kv", key)
 }
 
-// Put writes a key's value, whatever it was and whoever holds it.
+// Put writes a key's value, whatever it was and whichever session holds the key.
 func (k KV) Put(ctx context.Context, key string, value []byte) error {
 	_, err := k.Write(ctx, Write{Key: key, Value: value})
 	return err
@@ -157,7 +157,7 @@ func (w Write) query() url.Values {
 	return q
 }
 
-// Delete removes a key, whoever holds it; one that is absent stays so.
+// Delete removes a key, whichever session holds it; one that is absent stays so.
 func (k KV) Delete(ctx context.Context, key string) error {
 	_, err := k.remove(ctx, key, nil)
 	return err

@@ -17,8 +17,8 @@ import (
 type part interface {
 	// stop ends its timers and goroutines, and waits for them until ctx ends.
 	stop(ctx context.Context) error
-	// leave tells the cluster that it is over. It comes after stop.
-	leave(ctx context.Context) error
+	// withdraw ends at the cluster what the part did there. It comes after stop.
+	withdraw(ctx context.Context) error
 }
 
 // lifecycle is what a client has to end.
@@ -72,7 +72,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	defer close(c.closed)
 	stopped, stopping := together(ctx, parts, part.stop)
-	_, leaving := together(ctx, stopped, part.leave)
+	_, leaving := together(ctx, stopped, part.withdraw)
 	c.result = errors.Join(stopping, leaving)
 	c.cluster.Close()
 	c.metrics.close()
@@ -132,20 +132,20 @@ func (l *lifecycle) gaugers() []gauger {
 	return all
 }
 
-// ending is what is done once: who asks again waits for it, and gets what came of it.
-type ending struct {
+// once is something that is done once: a later caller waits for it, and gets its error.
+type once struct {
 	mu   sync.Mutex
 	done chan struct{} // closed when it is done; nil before it began
-	err  error         // what came of it
+	err  error         // its result; valid when done is closed
 }
 
-// do does it if nobody did before, and returns what came of it. ctx bounds the wait for somebody else, which
+// do calls act in the first call, and returns its error in all. ctx bounds the wait for the first caller, which
 // is named what in the error.
-func (e *ending) do(ctx context.Context, what string, end func() error) error {
-	done, first := e.begin()
+func (e *once) do(ctx context.Context, what string, act func() error) error {
+	done, first := e.claim()
 	if first {
 		defer close(done)
-		e.err = end()
+		e.err = act()
 		return e.err
 	}
 	if err := wait.Until(ctx, done, what); err != nil {
@@ -154,7 +154,7 @@ func (e *ending) do(ctx context.Context, what string, end func() error) error {
 	return e.err
 }
 
-func (e *ending) begin() (done chan struct{}, first bool) {
+func (e *once) claim() (done chan struct{}, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if first = e.done == nil; first {
@@ -163,19 +163,19 @@ func (e *ending) begin() (done chan struct{}, first bool) {
 	return e.done, first
 }
 
-// opening is something that is being acquired for the caller: a part until there is one to take its
-// place, so that Close ends it as well.
+// opening is something that is being acquired for the caller: a part until the acquired part replaces it, so that Close
+// ends it as well.
 type opening struct {
-	client *Client
-	cancel context.CancelCauseFunc
-	ended  chan struct{}
+	client   *Client
+	cancel   context.CancelCauseFunc
+	finished chan struct{}
 }
 
 // acquiring returns a context that ends with ctx, and with ErrClosed when the client is closed. The caller
-// must end the opening.
+// must finish the opening.
 func (c *Client) acquiring(ctx context.Context) (context.Context, *opening, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	o := &opening{client: c, cancel: cancel, ended: make(chan struct{})}
+	o := &opening{client: c, cancel: cancel, finished: make(chan struct{})}
 	if err := c.adopt(o); err != nil {
 		cancel(nil)
 		return nil, nil, err
@@ -183,13 +183,13 @@ func (c *Client) acquiring(ctx context.Context) (context.Context, *opening, erro
 	return ctx, o, nil
 }
 
-func (o *opening) end() {
+func (o *opening) finish() {
 	o.client.drop(o)
 	o.cancel(nil)
-	close(o.ended)
+	close(o.finished)
 }
 
-// reason is why it failed: that the client was closed rather than what came of that.
+// reason is why the opening failed: that the client was closed rather than an error that followed from that.
 func (o *opening) reason(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), ErrClosed) {
 		return ErrClosed
@@ -202,18 +202,18 @@ func (o *opening) stop(context.Context) error {
 	return nil
 }
 
-// leave waits until the caller has told the cluster that it gives up.
-func (o *opening) leave(ctx context.Context) error {
-	return wait.Until(ctx, o.ended, "give up what was being acquired")
+// withdraw waits until the caller has given up at the cluster.
+func (o *opening) withdraw(ctx context.Context) error {
+	return wait.Until(ctx, o.finished, "give up what was being acquired")
 }
 
-// turn is held by one at a time, who may wait for the network meanwhile.
+// turn is held by one goroutine at a time, which may wait for the network meanwhile.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
 
-// take waits until it is free, or returns why ctx ended.
-func (t turn) take(ctx context.Context) error {
+// acquire waits until the turn is free, or returns why ctx ended.
+func (t turn) acquire(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -225,8 +225,8 @@ func (t turn) take(ctx context.Context) error {
 	}
 }
 
-// try takes it if it is free.
-func (t turn) try() bool {
+// tryAcquire acquires the turn if it is free.
+func (t turn) tryAcquire() bool {
 	select {
 	case t <- struct{}{}:
 		return true
@@ -235,4 +235,4 @@ func (t turn) try() bool {
 	}
 }
 
-func (t turn) give() { <-t }
+func (t turn) release() { <-t }

@@ -37,13 +37,15 @@ func (s *steps) String() string {
 
 // actor is a part that notes what becomes of it; stopping and leaving may be nil.
 type actor struct {
-	steps             *steps
-	name              string
-	stopping, leaving func(context.Context) error
+	steps                 *steps
+	name                  string
+	stopping, withdrawing func(context.Context) error
 }
 
-func (a *actor) stop(ctx context.Context) error  { return a.act(ctx, "stop "+a.name, a.stopping) }
-func (a *actor) leave(ctx context.Context) error { return a.act(ctx, "leave "+a.name, a.leaving) }
+func (a *actor) stop(ctx context.Context) error { return a.act(ctx, "stop "+a.name, a.stopping) }
+func (a *actor) withdraw(ctx context.Context) error {
+	return a.act(ctx, "leave "+a.name, a.withdrawing)
+}
 
 func (a *actor) act(ctx context.Context, step string, do func(context.Context) error) error {
 	defer a.steps.add(step)
@@ -96,12 +98,12 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := staged(t)
 		var sent error
-		quick := &actor{steps: s, name: "quick", leaving: func(ctx context.Context) error {
+		quick := &actor{steps: s, name: "quick", withdrawing: func(ctx context.Context) error {
 			sent = c.cluster.Life().Err() // it has to reach the cluster
 			return nil
 		}}
 		quick.join(t, c)
-		(&actor{steps: s, name: "slow", stopping: takes(time.Second), leaving: takes(time.Second)}).join(t, c)
+		(&actor{steps: s, name: "slow", stopping: takes(time.Second), withdrawing: takes(time.Second)}).join(t, c)
 		start := time.Now()
 		need.OK(t, c.Close(t.Context()))
 		expect.Equal(t, s.String(), "stop quick, stop slow, leave quick, leave slow, transport, metrics", "did")
@@ -121,7 +123,7 @@ func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
 	}{
 		{name: "when it is stopped", hangs: &actor{name: "x", stopping: takes(time.Hour)},
 			want: "stop good, leave good, transport, metrics", took: 10*time.Second + closeGrace, says: "1 of 2 parts did not end"},
-		{name: "when it leaves", hangs: &actor{name: "x", leaving: takes(time.Hour)},
+		{name: "when it leaves", hangs: &actor{name: "x", withdrawing: takes(time.Hour)},
 			want: "stop good, stop x, leave good, transport, metrics", took: 10*time.Second + closeGrace, says: "1 of 2 parts did not end"},
 		{name: "until its time is up", hangs: &actor{name: "x", stopping: func(ctx context.Context) error {
 			<-ctx.Done()
@@ -154,7 +156,7 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := staged(t)
 		broken := errors.New("not canceled")
-		(&actor{steps: s, name: "a", stopping: takes(time.Minute), leaving: func(context.Context) error { return broken }}).join(t, c)
+		(&actor{steps: s, name: "a", stopping: takes(time.Minute), withdrawing: func(context.Context) error { return broken }}).join(t, c)
 		results := make(chan error, 2)
 		for range 2 {
 			go func() { results <- c.Close(t.Context()) }()

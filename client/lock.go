@@ -10,8 +10,8 @@ import (
 )
 
 // AcquireLock waits for a lock until it has it or ctx ends, in the order in which waiters came, and
-// keeps it until Release or Client.Close. It creates a session of its own for that, so who holds a lock
-// and acquires it again waits for itself. While no server can be reached it tries on, unless
+// keeps it until Release or Client.Close. It creates a session of its own for that, so a holder that
+// acquires the lock again waits for itself. While no server can be reached it tries on, unless
 // LockOptions.Try is set.
 //
 // Locks are those of Rollcall's own API, unless LockOptions.Recipe is set. ErrNotAcquired: see
@@ -30,7 +30,7 @@ func (c *Client) AcquireSemaphore(ctx context.Context, o SemaphoreOptions) (*Hel
 	return c.acquire(ctx, permit{kind: kv.Semaphore, limit: o.Limit, LockOptions: o.LockOptions})
 }
 
-// acquire acquires with one session after the other: one that ends while it waits gives its place away.
+// acquire acquires with one session after the other: a session that ends while it waits loses its place.
 func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 	if p.Name == "" {
 		return nil, fmt.Errorf("acquire a %s: no name is given", kindName(p.kind))
@@ -39,7 +39,7 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acquire %s: %w", p, err)
 	}
-	defer begun.end()
+	defer begun.finish()
 	for failures := 0; ; failures++ {
 		held, err := c.acquireOnce(ctx, p)
 		if err == nil {
@@ -58,13 +58,13 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 }
 
 func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
-	k, err := c.keep(ctx, p.session())
+	k, err := c.newKeeper(ctx, p.session())
 	if err != nil {
 		return nil, err
 	}
 	h := &Held{keeper: k, permit: p, protocol: p.protocol(k)}
-	if h.fence, err = h.protocol.take(ctx); err == nil {
-		err = h.begin()
+	if h.fence, err = h.protocol.acquire(ctx); err == nil {
+		err = h.join()
 	}
 	if err != nil {
 		h.abandon(ctx)
@@ -92,7 +92,7 @@ func (c *Client) Elect(ctx context.Context, o LockOptions, lead func(ctx context
 	}
 }
 
-// term waits for leadership and leads. again says that it was lost before lead returned.
+// term waits for leadership and leads. again says that leadership was lost before lead returned.
 func (c *Client) term(ctx context.Context, o LockOptions, lead func(context.Context, *Held) error) (again bool, err error) {
 	returned := make(chan struct{})
 	h, err := c.acquire(ctx, permit{kind: kv.Lock, LockOptions: o, until: returned})
@@ -117,7 +117,7 @@ func (c *Client) term(ctx context.Context, o LockOptions, lead func(context.Cont
 	return false, err
 }
 
-// lead calls it with a context that ends with leadership and with ctx.
+// lead calls the caller's function with a context that ends with leadership and with ctx.
 func (h *Held) lead(ctx context.Context, lead func(context.Context, *Held) error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -132,7 +132,7 @@ func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 		time.AfterFunc(time.Second, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.end("s2")
+			s.endSession("s2")
 		})
 		time.AfterFunc(20*time.Second, func() { first.Release(context.Background()) })
 		second := lockOf(t, c)

@@ -32,8 +32,8 @@ type gaugedPart struct {
 	mu     sync.Mutex
 }
 
-func (p *gaugedPart) stop(context.Context) error  { return nil }
-func (p *gaugedPart) leave(context.Context) error { return nil }
+func (p *gaugedPart) stop(context.Context) error     { return nil }
+func (p *gaugedPart) withdraw(context.Context) error { return nil }
 
 func (p *gaugedPart) gauges(emit func(*prometheus.Desc, float64, ...string)) {
 	p.mu.Lock()
@@ -44,7 +44,7 @@ func (p *gaugedPart) gauges(emit func(*prometheus.Desc, float64, ...string)) {
 	emit(listAge, p.value, p.app)
 }
 
-func (p *gaugedPart) end() {
+func (p *gaugedPart) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.client.drop(p)
@@ -128,7 +128,7 @@ func TestGaugesAreThoseOfTheParts(t *testing.T) {
 		expect.OK(t, testutil.GatherAndCompare(r, strings.NewReader(head+text), "rollcall_client_list_age_seconds"))
 	}
 	want("rollcall_client_list_age_seconds{app=\"orders\"} 1\nrollcall_client_list_age_seconds{app=\"payments\"} 2\n")
-	orders.end()
+	orders.finish()
 	want("rollcall_client_list_age_seconds{app=\"payments\"} 2\n")
 }
 
@@ -209,7 +209,7 @@ func TestMetricsAreReadWhilePartsComeAndGo(t *testing.T) {
 			for range 200 {
 				p := &gaugedPart{client: c, app: app}
 				expect.OK(t, c.adopt(p))
-				p.end()
+				p.finish()
 			}
 		})
 	}
@@ -227,7 +227,7 @@ func TestAPartMayEndWhileAnotherIsAskedForItsGauges(t *testing.T) {
 	payments := adopted(t, c, "payments", 1)
 	adopted(t, c, "orders", 1).asked = func() {
 		done := make(chan struct{})
-		go func() { payments.end(); close(done) }()
+		go func() { payments.finish(); close(done) }()
 		select {
 		case <-done:
 		case <-time.After(10 * time.Second):

@@ -14,7 +14,7 @@ import (
 
 // Override forces an instance's status, whatever its heartbeats say (DOWN and STARTING that it
 // reports win), for a time or, with 0, until EndOverride; then it has the status that it reported
-// last. by says who and why: an author of at most 128 bytes and a reason of at most 512.
+// last. by is the author and the reason: an author of at most 128 bytes and a reason of at most 512.
 // It returns the index of the change. ErrNotRegistered: the cluster has no such instance.
 func (c *Client) Override(ctx context.Context, key registry.Key, status registry.Status, by registry.Act, d time.Duration) (index string, err error) {
 	return c.act(ctx, "override", key, signed(ownInstance(http.MethodPut, key, "override").With("value", status.String()), by, d))
@@ -75,7 +75,7 @@ func (c *Client) List(ctx context.Context, app string) ([]Instance, error) {
 }
 
 // Quarantined returns the instances in quarantine, of one application or, with "", of all, sorted by
-// application and id. Explain says who put one there, and why.
+// application and id. Explain says by whom and why.
 func (c *Client) Quarantined(ctx context.Context, app string) ([]Instance, error) {
 	q := c.cluster.Reading(transport.Own(http.MethodGet, "apps").With("quarantined", "true", "app", app))
 	all, err := transport.Ask[[]Instance](ctx, c.cluster, q, "read the quarantined instances")

@@ -15,21 +15,21 @@ import (
 // LockOptions say which lock to acquire and how. Name is required; every other field has a default.
 type LockOptions struct {
 	Name string
-	// Value is shown with the holder, to people and to those who wait; at most 4 KiB.
+	// Value is shown with the holder, to people and to waiters; at most 4 KiB.
 	Value []byte
 	// TTL is how long the lock lasts without a renewal; it is renewed every third of that. 0:
 	// DefaultSessionTTL.
 	TTL time.Duration
-	// LockDelay is for how long nobody gets the lock when its holder died; see SessionOptions.
+	// LockDelay is for how long no session gets the lock when its holder died; see SessionOptions.
 	LockDelay time.Duration
-	// Try does not wait: ErrNotAcquired if somebody else holds the lock or waits for it.
+	// Try does not wait: ErrNotAcquired if another session holds the lock or waits for it.
 	Try bool
 	// Recipe keeps the lock or permit in keys, as Consul's own clients and tools do, so that they see it
 	// and take part: a lock is the key lock/NAME, acquired with a session, whose value is lock:TIME while
 	// it is held and unlock:TIME afterwards; a semaphore is the contenders' keys semaphore/NAME/SESSION
 	// and the holders' list semaphore/NAME/.lock, which is changed by check-and-set. Value is not kept
-	// then. Those who wait have no queue: whoever is first after a release gets it. A permit has no
-	// lock-delay: whoever comes next takes the dead out of the list. Fence is that of the key (of the
+	// then. Waiters have no queue: the first after a release gets it. A permit has no
+	// lock-delay: the next contender takes the dead out of the list. Fence is that of the key (of the
 	// contender's key for a permit). Without Recipe Rollcall's own locks are used, which know nothing of
 	// the keys. Source: github.com/hashicorp/consul/api, lock.go and semaphore.go.
 	Recipe bool
@@ -38,7 +38,7 @@ type LockOptions struct {
 // SemaphoreOptions say which semaphore to acquire a permit of, and how.
 type SemaphoreOptions struct {
 	LockOptions
-	// Limit is the number of permits, at least 1. Who comes first fixes it until nobody holds a permit or
+	// Limit is the number of permits, at least 1. The first contender fixes it until no session holds a permit or
 	// waits for one; others get ErrLimit.
 	Limit int
 }
@@ -81,8 +81,8 @@ func kindName(k kv.Kind) string {
 	return "key"
 }
 
-// Leader returns who leads an election, which is who holds the lock of that name (not the key of
-// LockOptions.Recipe). ErrNoLeader: nobody does.
+// Leader returns the leader of an election, which is the holder of the lock of that name (not of the key of
+// LockOptions.Recipe). ErrNoLeader: there is none.
 func (c *Client) Leader(ctx context.Context, name string) (Holder, error) {
 	p, err := c.Lock(ctx, name)
 	if err == nil && len(p.Holders) == 0 {
@@ -94,7 +94,7 @@ func (c *Client) Leader(ctx context.Context, name string) (Holder, error) {
 	return p.Holders[0], nil
 }
 
-// CheckFence asks whether an acquisition lasts, by session or, if that is "", by whomever. The answer
+// CheckFence asks whether an acquisition lasts, by session or, if that is "", by any. The answer
 // is true of a moment between question and answer; a Write that carries the fence is safer.
 func (c *Client) CheckFence(ctx context.Context, f kv.Fence, session string) (FenceState, error) {
 	q := transport.Own(http.MethodGet, "fence", f.Name).With("index", fenceText(f), "kind", kindName(f.Kind), "session", session)
@@ -116,10 +116,10 @@ func ofPermit(method string, k kv.Kind, name ...string) *transport.Call {
 	return transport.Own(method, append([]string{kindName(k) + "s"}, name...)...)
 }
 
-// Locks returns the locks that somebody holds or waits for, by name.
+// Locks returns the locks that are held or waited for, by name.
 func (c *Client) Locks(ctx context.Context) ([]Permits, error) { return c.permits(ctx, kv.Lock) }
 
-// Semaphores returns the semaphores that somebody holds or waits for, by name.
+// Semaphores returns the semaphores that are held or waited for, by name.
 func (c *Client) Semaphores(ctx context.Context) ([]Permits, error) {
 	return c.permits(ctx, kv.Semaphore)
 }
@@ -128,12 +128,12 @@ func (c *Client) permits(ctx context.Context, k kv.Kind) ([]Permits, error) {
 	return transport.Ask[[]Permits](ctx, c.cluster, c.cluster.Reading(ofPermit(http.MethodGet, k)), "list the %ss", kindName(k))
 }
 
-// Lock returns who holds a lock and who waits for it; nobody if there is no such lock.
+// Lock returns the holder of a lock and its waiters; none if there is no such lock.
 func (c *Client) Lock(ctx context.Context, name string) (Permits, error) {
 	return c.permit(ctx, kv.Lock, name)
 }
 
-// Semaphore returns who holds a semaphore and who waits for it; nobody if there is no such semaphore.
+// Semaphore returns the holders of a semaphore and its waiters; none if there is no such semaphore.
 func (c *Client) Semaphore(ctx context.Context, name string) (Permits, error) {
 	return c.permit(ctx, kv.Semaphore, name)
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// queueWait is how long one request waits in a lock's queue at most. Who asks again after that is the
-// queue's last, so it is as long as servers offer; who fell silent is found out by the renewals.
+// queueWait is how long one request waits in a lock's queue at most. A session that asks again after that is the
+// queue's last, so the wait is as long as servers offer; a server that fell silent is found out by the renewals.
 const queueWait = 10 * time.Minute
 
-// queue is the protocol of Rollcall's own locks: the servers keep who waits in order.
+// queue is the protocol of Rollcall's own locks: the servers keep the waiters in order.
 type queue struct {
 	keeper *keeper
 	permit permit
 }
 
-// take waits until the session has the permit, and returns its token. A request that is repeated
+// acquire waits until the session has the permit, and returns its token. A request that is repeated
 // leaves the permit, or the place in the queue, where it is.
-func (q queue) take(ctx context.Context) (kv.Fence, error) {
+func (q queue) acquire(ctx context.Context) (kv.Fence, error) {
 	ctx, cancel := wait.Either(ctx, q.keeper.ctx)
 	defer cancel()
 	index, err := q.await(ctx)
@@ -79,7 +79,7 @@ func (p permit) patience(ctx context.Context) time.Duration {
 	return min(queueWait, max(time.Until(deadline), time.Millisecond))
 }
 
-// peek tells the log who is in the way before the session joins the queue, if anybody reads that.
+// peek logs the holders before the session joins the queue, if the log has that level.
 func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err error) {
 	k, p := q.keeper, q.permit
 	if p.Try || !k.client.log.Enabled(ctx, slog.LevelInfo) {
@@ -90,7 +90,7 @@ func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err err
 	case err != nil && hopeless(err):
 		return 0, false, err
 	case err != nil:
-		return 0, false, nil // the next request will say it
+		return 0, false, nil // the next request returns it
 	case a.Acquired:
 		return kv.Index(a.Fence), k.valid(), nil
 	}

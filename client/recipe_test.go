@@ -179,7 +179,7 @@ func TestKeysOfOtherUseAreConflicts(t *testing.T) {
 		{name: "another limit, and nobody holds or waits", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":3,"Holders":{"dead":true}}`, flags: semaphoreFlags},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
-			k.put(tc.key, tc.value, tc.flags)
+			k.setKey(tc.key, tc.value, tc.flags)
 			h, err := byRecipe(t.Context(), c, tc.limit, LockOptions{})
 			expect.ErrorIs(t, err, tc.want, "got")
 			if err == nil {
@@ -228,11 +228,11 @@ func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
 		harm  func(k *coordinator, h *Held)
 		says  error
 	}{
-		{name: "the key was deleted", harm: func(k *coordinator, _ *Held) { k.remove("lock/demo") }, says: errTaken},
-		{name: "the key was released by hand", harm: func(k *coordinator, h *Held) { k.free("lock/demo", h.Session()) }, says: errTaken},
+		{name: "the key was deleted", harm: func(k *coordinator, _ *Held) { k.remove("lock/demo") }, says: errKeyLost},
+		{name: "the key was released by hand", harm: func(k *coordinator, h *Held) { k.free("lock/demo", h.Session()) }, says: errKeyLost},
 		{name: "the list was deleted", limit: 2, harm: func(k *coordinator, _ *Held) { k.remove("semaphore/demo/.lock") }, says: errPruned},
-		{name: "the list lacks it", limit: 2, harm: func(k *coordinator, _ *Held) { k.put("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
-		{name: "the list is none", limit: 2, harm: func(k *coordinator, _ *Held) { k.put("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
+		{name: "the list lacks it", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
+		{name: "the list is none", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
 		{name: "the contender's key was deleted", limit: 2, harm: func(k *coordinator, h *Held) { k.remove("semaphore/demo/" + h.Session()) }, says: errPruned},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {

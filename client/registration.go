@@ -72,14 +72,14 @@ type Registration struct {
 	rate   int64             // its tokens per minute
 	state  *registrationState
 
-	life    context.Context // of the loops; its cause is ErrClosed
-	end     context.CancelCauseFunc
-	stopped chan struct{}        // closed when the loops have ended
-	wake    chan struct{}        // the replicator has an update on demand
-	answers chan registry.Status // of Health
-	turn    turn                 // to register
-	asking  turn                 // to ask Health
-	ending  ending               // the farewell
+	life       context.Context // of the loops; its cause is ErrClosed
+	cancel     context.CancelCauseFunc
+	stopped    chan struct{}        // closed when the loops have ended
+	wake       chan struct{}        // the replicator has an update on demand
+	reported   chan registry.Status // of Health
+	turn       turn                 // held by the registration under way
+	healthTurn turn                 // held by the call of Health under way
+	left       once                 // the cancel at the end
 }
 
 // StartRegistration starts to keep an instance registered, until Deregister or Client.Close. It does not
@@ -94,7 +94,7 @@ func (c *Client) StartRegistration(config RegistrationConfig) (*Registration, er
 	}
 	r := newRegistration(c, config.withDefaults(), bucket)
 	if err := c.adopt(r); err != nil {
-		r.end(err)
+		r.cancel(err)
 		return nil, fmt.Errorf("start a registration: %w", err)
 	}
 	var loops sync.WaitGroup
@@ -114,10 +114,10 @@ func newRegistration(c *Client, config RegistrationConfig, bucket *ratelimit.Buc
 		log:    c.log.With("instance", key.String()),
 		bucket: bucket, rate: config.rate(),
 		state:   newRegistrationState(config.Instance),
-		stopped: make(chan struct{}), wake: make(chan struct{}, 1), answers: make(chan registry.Status),
-		turn: newTurn(), asking: newTurn(),
+		stopped: make(chan struct{}), wake: make(chan struct{}, 1), reported: make(chan registry.Status),
+		turn: newTurn(), healthTurn: newTurn(),
 	}
-	r.life, r.end = context.WithCancelCause(c.cluster.Life())
+	r.life, r.cancel = context.WithCancelCause(c.cluster.Life())
 	return r
 }
 
@@ -153,11 +153,11 @@ func (r *Registration) Interval() time.Duration { return r.state.facts().lease.i
 
 // LastHeartbeat is when the last heartbeat that the cluster took was sent, a registration included; the
 // zero Time if there was none.
-func (r *Registration) LastHeartbeat() time.Time { return r.state.facts().heard }
+func (r *Registration) LastHeartbeat() time.Time { return r.state.facts().lastHeartbeat }
 
 // Healthy is nil while the cluster has heard of the instance within its lease's duration, and then says
 // for how long it has not, and why. It is meant for a liveness or readiness probe that wants to know of
-// it; a service that nobody hears of may serve all the same.
+// it; a service that the cluster does not hear of may serve all the same.
 func (r *Registration) Healthy() error { return r.state.health() }
 
 // gauges implements gauger.
@@ -237,30 +237,30 @@ func deleteMetadata(pairs []registry.Pair, keys []string) []registry.Pair {
 	return slices.DeleteFunc(slices.Clone(pairs), func(p registry.Pair) bool { return slices.Contains(keys, p.Key) })
 }
 
-// register sends what take says is due, if there is anything. Registrations go one after the other, and
+// register sends what due returns, if there is anything. Registrations go one after the other, and
 // each asks what is due when its turn has come: the later one always carries the newest state.
-func (r *Registration) register(ctx context.Context, why string, take func() []*registry.Instance) error {
-	if err := r.turn.take(ctx); err != nil {
+func (r *Registration) register(ctx context.Context, why string, due func() []*registry.Instance) error {
+	if err := r.turn.acquire(ctx); err != nil {
 		return err
 	}
-	defer r.turn.give()
+	defer r.turn.release()
 	if r.life.Err() != nil { // ctx may learn of it later
 		return context.Cause(r.life)
 	}
-	for _, i := range take() {
-		if err := r.tell(ctx, i, why); err != nil {
+	for _, i := range due() {
+		if err := r.send(ctx, i, why); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Registration) tell(ctx context.Context, i *registry.Instance, why string) error {
+func (r *Registration) send(ctx context.Context, i *registry.Instance, why string) error {
 	sent := time.Now()
 	a, err := r.client.register(ctx, i)
 	if err != nil {
 		r.client.metrics.registrations.WithLabelValues(why, "failed").Inc()
-		r.state.unregistered(i, err, a.Repeated || errors.Is(err, ErrUnknownOutcome))
+		r.state.registrationFailed(i, err, a.Repeated || errors.Is(err, ErrUnknownOutcome))
 		return err
 	}
 	r.client.metrics.registrations.WithLabelValues(why, "ok").Inc()

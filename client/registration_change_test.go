@@ -183,7 +183,7 @@ func TestHeartbeatsAreCountedByOutcome(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(15 * time.Second)
-		s.forget()
+		s.loseLeases()
 		time.Sleep(10 * time.Second)
 		s.fails(503)
 		time.Sleep(5500 * time.Millisecond)
@@ -209,7 +209,7 @@ func TestARegistrationThatOvertakesTheAnswerToAHeartbeatIsNotRepeated(t *testing
 		s.does(http.MethodPut, s.slowly(3*time.Second))
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
-		s.forget()
+		s.loseLeases()
 		time.Sleep(6 * time.Second) // the heartbeat of 10 s is on its way back with a 404
 		r.SetMetadata(pair("v", "1"))
 		time.Sleep(4 * time.Second)
@@ -339,9 +339,9 @@ func TestWhatIsSoAlreadyIsNoChange(t *testing.T) {
 
 func TestAChangeThatHasATokenIsToldAtOnceWhateverComesAfterIt(t *testing.T) {
 	s := newRegistrationState(orders1())
-	s.want(true)
-	s.want(false)
-	demanded, waiting := s.demand()
+	s.requestUpdate(true)
+	s.requestUpdate(false)
+	demanded, waiting := s.request()
 	expect.That(t, demanded && waiting, "demanded: %v, waiting: %v, want both", demanded, waiting)
 }
 

@@ -28,7 +28,7 @@ func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
 	}{
 		{name: "what is registered", want: []string{"0s POST UP", "5s DELETE"}},
 		{name: "but not what is to stay", set: func(c *config) { c.Stay = true }, want: []string{"0s POST UP"}},
-		{name: "what is not there any more", then: func(s *registrar) { s.forget() }, want: []string{"0s POST UP", "5s DELETE"}},
+		{name: "what is not there any more", then: func(s *registrar) { s.loseLeases() }, want: []string{"0s POST UP", "5s DELETE"}},
 		{name: "not while the server fails", then: func(s *registrar) { s.does(http.MethodDelete, always(500, "")) }, want: []string{"0s POST UP", "5s DELETE"}, says: "500"},
 	} {
 		registered(t, row.name, func(t *testing.T, s *registrar) {

@@ -131,7 +131,7 @@ func (s *registrar) fails(status int) {
 	s.does(http.MethodPut, instead)
 }
 
-func (s *registrar) forget() {
+func (s *registrar) loseLeases() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stored = nil
@@ -222,7 +222,7 @@ func TestAnUnknownInstanceIsRegisteredAgainAsANewState(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.register(t)
 		time.Sleep(15 * time.Second)
-		s.forget()
+		s.loseLeases()
 		time.Sleep(20 * time.Second)
 		s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "20s POST UP", "30s PUT")
 		expect.That(t, len(s.dirty) == 2 && s.dirty[0] < s.dirty[1], "lastDirtyTimestamps of the registrations: %v, want two, the second one later", s.dirty)

@@ -14,31 +14,30 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// registrationState is what is to be told of an instance, and what the cluster has been told. Safe for
+// registrationState is the instance as it is to be registered, and as the cluster has it as far as is known. Safe for
 // concurrent use; it sends nothing.
 type registrationState struct {
 	started time.Time
 
 	mu sync.Mutex
 	registrationFacts
-	failure error         // of the last try; nil: it went well
-	tries   chan struct{} // closed after each try, and replaced
-	// endDrain is of the drain.
-	endDrain context.CancelCauseFunc
-	// demanded: an update that has its token is to run. waiting: one that has not, is.
-	demanded, waiting bool
+	failure  error                   // of the last try; nil: it went well
+	tries    chan struct{}           // closed after each try, and replaced
+	endDrain context.CancelCauseFunc // ends drain; nil before the first
+	// granted: an update on demand has its token and is to run. waiting: one waits for its token.
+	granted, waiting bool
 }
 
 // registrationFacts are what is known at one moment.
 type registrationFacts struct {
-	instance *registry.Instance // as it is to be known; replaced with each change, never changed
-	told     *registry.Instance // what the cluster took last; nil: nothing yet
-	gone     bool               // nothing that was sent can have taken effect, so there is nothing to cancel
-	maybe    statuses           // under which the cluster may have it
-	looked   bool               // at what it made of the first registration
-	lease    leaseTimes
-	heard    time.Time       // when the last heartbeat was sent that the cluster took
-	drain    context.Context // alive while the instance drains; nil: it does not
+	instance      *registry.Instance // as it is to be registered; replaced with each change, never changed
+	acked         *registry.Instance // newest registration that the cluster has acknowledged; nil before the first
+	absent        bool               // no registration that was sent can have taken effect, so there is nothing to cancel
+	possible      statuses           // statuses that the cluster may have, after calls of unknown outcome
+	checked       bool               // the instance was looked up after its first registration, which has taken effect or is repeated
+	lease         leaseTimes         // as the server took it; before that as we ask for it
+	lastHeartbeat time.Time          // when the last heartbeat that the cluster acknowledged was sent; zero before the first
+	drain         context.Context    // alive while the instance drains; nil: it does not
 }
 
 // facts are those of this moment.
@@ -50,15 +49,15 @@ func (s *registrationState) facts() registrationFacts {
 
 func newRegistrationState(i *registry.Instance) *registrationState {
 	s := &registrationState{started: time.Now(), tries: make(chan struct{})}
-	s.registrationFacts = registrationFacts{instance: i, gone: true, lease: leaseOf(i, "")}
+	s.registrationFacts = registrationFacts{instance: i, absent: true, lease: leaseOf(i, "")}
 	if i.LastDirty == 0 {
 		s.change(func(*registry.Instance) {})
 	}
 	return s
 }
 
-// change makes another state of the instance, newer than what is known of it. The caller has the mutex,
-// or nobody else knows the state yet.
+// change makes another state of the instance, newer than any that is known. The caller has the mutex,
+// or has just made the registrationState.
 func (s *registrationState) change(how func(i *registry.Instance)) {
 	changed := *s.instance
 	how(&changed)
@@ -66,17 +65,17 @@ func (s *registrationState) change(how func(i *registry.Instance)) {
 	s.instance = &changed
 }
 
-// first is what to register if nothing was yet.
+// first is what to register if no registration was acknowledged yet.
 func (s *registrationState) first() []*registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told != nil {
+	if s.acked != nil {
 		return nil
 	}
 	return s.steps()
 }
 
-// changed is what to register if there is anything that the cluster was not told.
+// changed is what to register if the cluster has not acknowledged the newest state.
 func (s *registrationState) changed() []*registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,16 +86,16 @@ func (s *registrationState) changed() []*registry.Instance {
 }
 
 func (s *registrationState) dirty() bool {
-	return s.told == nil || s.told.LastDirty < s.instance.LastDirty
+	return s.acked == nil || s.acked.LastDirty < s.instance.LastDirty
 }
 
 // missed is what to register after the cluster did not find the instance in the version of a renewal,
-// which was sent when told was the last that it took: the newest state, as a new one. If a registration
-// of that version was taken meanwhile, it is found now.
-func (s *registrationState) missed(dirty int64, told *registry.Instance) []*registry.Instance {
+// which was sent when acked was the newest registration: the newest state, as a new one. If a registration
+// of that version was acknowledged meanwhile, it is found now.
+func (s *registrationState) missed(dirty int64, acked *registry.Instance) []*registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told != told && s.told.LastDirty >= dirty {
+	if s.acked != acked && s.acked.LastDirty >= dirty {
 		return nil
 	}
 	s.change(func(*registry.Instance) {})
@@ -107,7 +106,7 @@ func (s *registrationState) missed(dirty int64, told *registry.Instance) []*regi
 // keeps an instance UP that registers itself as OUT_OF_SERVICE, and the other way round (upstream's
 // com.netflix.eureka.registry.rule.LeaseExistsRule), unless it was STARTING in between.
 func (s *registrationState) steps() []*registry.Instance {
-	if !s.maybe.bar(s.instance.Status) {
+	if !s.possible.bar(s.instance.Status) {
 		return []*registry.Instance{s.instance}
 	}
 	wanted := s.instance.Status
@@ -117,63 +116,63 @@ func (s *registrationState) steps() []*registry.Instance {
 	return []*registry.Instance{between, s.instance}
 }
 
-// registered notes that the cluster took a registration.
+// registered records that the cluster acknowledged a registration.
 func (s *registrationState) registered(i *registry.Instance, sent time.Time, lease leaseTimes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told, s.gone, s.lease = i, false, lease
-	s.maybe = statuses(0).with(i.Status)
-	s.heardAt(sent)
+	s.acked, s.absent, s.lease = i, false, lease
+	s.possible = statuses(0).with(i.Status)
+	s.recordHeartbeat(sent)
 }
 
-// renewed notes that the cluster took a heartbeat.
+// renewed records that the cluster acknowledged a renewal.
 func (s *registrationState) renewed(sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heardAt(sent)
+	s.recordHeartbeat(sent)
 }
 
-func (s *registrationState) heardAt(sent time.Time) {
-	if sent.After(s.heard) {
-		s.heard = sent
+func (s *registrationState) recordHeartbeat(sent time.Time) {
+	if sent.After(s.lastHeartbeat) {
+		s.lastHeartbeat = sent
 	}
-	s.failed(nil)
+	s.finishTry(nil)
 }
 
-// unregistered notes that a registration failed; maybe: it may have taken effect all the same.
-func (s *registrationState) unregistered(i *registry.Instance, err error, maybe bool) {
+// registrationFailed records that a registration failed; possible: it may have taken effect all the same.
+func (s *registrationState) registrationFailed(i *registry.Instance, err error, possible bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if maybe {
-		s.gone = false
-		s.maybe = s.maybe.with(i.Status)
+	if possible {
+		s.absent = false
+		s.possible = s.possible.with(i.Status)
 	}
-	s.failed(err)
+	s.finishTry(err)
 }
 
-// unheard notes that a heartbeat failed.
-func (s *registrationState) unheard(err error) {
+// renewalFailed records that a renewal failed.
+func (s *registrationState) renewalFailed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed(err)
+	s.finishTry(err)
 }
 
-// failed ends a try, and lets those know who wait for its result.
-func (s *registrationState) failed(err error) {
+// finishTry ends a try, and wakes the callers that wait for its result.
+func (s *registrationState) finishTry(err error) {
 	s.failure = err
 	close(s.tries)
 	s.tries = make(chan struct{})
 }
 
-// outcome says whether the cluster ever took the instance, and else what is closed after the next try and
+// outcome says whether the cluster ever acknowledged the instance, and else which channel is closed after the next try and
 // how the last one failed.
 func (s *registrationState) outcome() (done bool, next <-chan struct{}, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told != nil, s.tries, s.failure
+	return s.acked != nil, s.tries, s.failure
 }
 
-// silence is how long the cluster has not heard of the instance: since the start if it never did.
+// silence is how long the cluster has acknowledged no heartbeat: since the start if it never did.
 func (s *registrationState) silence() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,19 +180,19 @@ func (s *registrationState) silence() time.Duration {
 }
 
 func (s *registrationState) silent() time.Duration {
-	if s.heard.IsZero() {
+	if s.lastHeartbeat.IsZero() {
 		return time.Since(s.started)
 	}
-	return time.Since(s.heard)
+	return time.Since(s.lastHeartbeat)
 }
 
 // health is nil while the lease is alive as far as is known here.
 func (s *registrationState) health() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, why := s.instance.Key(), cmp.Or(s.failure, errors.New("no answer yet"))
+	key, why := s.instance.Key(), cmp.Or(s.failure, errors.New("no response yet"))
 	switch {
-	case s.heard.IsZero():
+	case s.lastHeartbeat.IsZero():
 		return fmt.Errorf("the cluster has not heard of %s in the %v since the start: %w", key, s.silent(), why)
 	case s.silent() > s.lease.duration:
 		return fmt.Errorf("the cluster has not heard of %s for %v, and its lease is %v: %w", key, s.silent(), s.lease.duration, why)
@@ -207,7 +206,7 @@ type statuses uint8
 func (s statuses) with(one registry.Status) statuses { return s | 1<<one }
 
 // bar says that an instance cannot get a status at once, because the cluster may have it under the
-// other one of the two that keep each other out.
+// other one of two statuses that exclude each other.
 func (s statuses) bar(wanted registry.Status) bool {
 	switch wanted {
 	case registry.Up:
@@ -218,28 +217,28 @@ func (s statuses) bar(wanted registry.Status) bool {
 	return false
 }
 
-// verified takes what the cluster shows, and says whether it has to be told again.
+// verified compares with what the cluster shows, and says whether the instance has to be registered again.
 func (s *registrationState) verified(shown *registry.Instance) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case shown == nil: // hidden from lists, or evicted, which the next renewal finds out
-		s.looked = true
-	case shown.LastDirty != 0 && shown.LastDirty < s.told.LastDirty:
-		// A server that lags; the next look will tell.
+		s.checked = true
+	case shown.LastDirty != 0 && shown.LastDirty < s.acked.LastDirty:
+		// A server that lags; the next lookup decides.
 	case shown.LastDirty > s.instance.LastDirty:
-		s.looked = true
-		s.maybe = s.maybe.with(shown.Status)
+		s.checked = true
+		s.possible = s.possible.with(shown.Status)
 		newer := *s.instance
 		newer.LastDirty = shown.LastDirty
 		s.instance = &newer
 		s.change(func(*registry.Instance) {})
-	case shown.Overridden == registry.Unknown && statuses(0).with(shown.Status).bar(s.told.Status):
-		s.looked = true
-		s.maybe = s.maybe.with(shown.Status)
+	case shown.Overridden == registry.Unknown && statuses(0).with(shown.Status).bar(s.acked.Status):
+		s.checked = true
+		s.possible = s.possible.with(shown.Status)
 		s.change(func(*registry.Instance) {})
 	default:
-		s.looked = true
+		s.checked = true
 	}
 	return s.dirty()
 }
@@ -301,8 +300,8 @@ func alters(i *registry.Instance, how func(i *registry.Instance)) bool {
 	return i.Status != status || !slices.Equal(i.Metadata, metadata)
 }
 
-// judge takes what Health said, unless the instance began to drain while it was asked.
-func (s *registrationState) judge(status registry.Status) {
+// setHealth sets the status that Health returned, unless the instance began to drain while Health was asked.
+func (s *registrationState) setHealth(status registry.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drain == nil && status != s.instance.Status {
@@ -333,23 +332,24 @@ func (s *registrationState) stopDraining() {
 	}
 }
 
-// want notes an update on demand, which has its token or waits for one.
-func (s *registrationState) want(atOnce bool) {
+// requestUpdate records an update on demand, which has its token or waits for one.
+func (s *registrationState) requestUpdate(atOnce bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.demanded, s.waiting = s.demanded || atOnce, !atOnce
+	s.granted, s.waiting = s.granted || atOnce, !atOnce
 }
 
-// demand says what want noted since the last satisfy. What a heartbeat brought meanwhile waits no more.
-func (s *registrationState) demand() (demanded, waiting bool) {
+// request says what requestUpdate recorded since the last clearRequest. A change that a heartbeat registered meanwhile
+// waits no more.
+func (s *registrationState) request() (granted, waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.demanded, s.waiting && s.dirty()
+	return s.granted, s.waiting && s.dirty()
 }
 
-// satisfy notes that an update is about to take what is wanted so far.
-func (s *registrationState) satisfy() {
+// clearRequest is called when an update is about to register everything that was requested.
+func (s *registrationState) clearRequest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.demanded, s.waiting = false, false
+	s.granted, s.waiting = false, false
 }

@@ -28,7 +28,7 @@ func (r *Registration) DeleteMetadata(keys ...string) (atOnce bool) {
 
 func (r *Registration) change(how func(i *registry.Instance)) (atOnce bool) {
 	if !r.state.differs(how) {
-		_, waiting := r.state.demand()
+		_, waiting := r.state.request()
 		return !waiting
 	}
 	return r.announce()
@@ -37,8 +37,8 @@ func (r *Registration) change(how func(i *registry.Instance)) (atOnce bool) {
 // replicate is the second loop of a Registration, upstream's InstanceInfoReplicator: it registers what
 // has changed, at its checks and on demand.
 //
-// A check asks Health first, in a goroutine of its own, and goes on when that has answered. If Health is
-// still busy with the one before, the check does without it.
+// A check asks Health first, in a goroutine of its own, and goes on when that has returned. If Health is
+// still busy with the check before, this one does without it.
 func (r *Registration) replicate() {
 	outage := &wait.Outage{Log: r.log}
 	check, token := time.NewTimer(r.config.ReplicationDelay), newStoppedTimer()
@@ -54,11 +54,11 @@ func (r *Registration) replicate() {
 			if !r.askHealth() {
 				r.update(outage)
 			}
-		case status := <-r.answers:
-			r.state.judge(status)
+		case status := <-r.reported:
+			r.state.setHealth(status)
 			r.update(outage)
 		case <-r.wake:
-			if demanded, waiting := r.state.demand(); demanded {
+			if demanded, waiting := r.state.request(); demanded {
 				r.update(outage)
 				check.Reset(next)
 			} else if waiting {
@@ -70,16 +70,16 @@ func (r *Registration) replicate() {
 	}
 }
 
-// update registers what has changed, with all that waits for a token.
+// update registers what has changed, with every change that waits for a token.
 func (r *Registration) update(outage *wait.Outage) {
-	r.state.satisfy()
+	r.state.clearRequest()
 	err := r.register(r.life, whyChanged, r.state.changed)
 	if r.life.Err() == nil {
 		report(outage, err, "update")
 	}
 }
 
-// announce has a change told on demand: at once if there is a token, else when one comes free.
+// announce requests an update for a change: at once if there is a token, else when one comes free.
 func (r *Registration) announce() (atOnce bool) {
 	if r.life.Err() != nil {
 		return false
@@ -88,35 +88,35 @@ func (r *Registration) announce() (atOnce bool) {
 	if !atOnce {
 		r.client.metrics.limited.Inc()
 	}
-	r.want(atOnce)
+	r.requestUpdate(atOnce)
 	return atOnce
 }
 
-// redeem takes the token that is due. If somebody was faster, the loop waits for the next one.
+// redeem acquires the token that is due. If another change was faster, the loop waits for the next one.
 func (r *Registration) redeem() {
-	if _, waiting := r.state.demand(); waiting {
-		r.want(r.bucket.Acquire(r.config.ReplicationBurst, r.rate))
+	if _, waiting := r.state.request(); waiting {
+		r.requestUpdate(r.bucket.Acquire(r.config.ReplicationBurst, r.rate))
 	}
 }
 
-func (r *Registration) want(atOnce bool) {
-	r.state.want(atOnce)
+func (r *Registration) requestUpdate(atOnce bool) {
+	r.state.requestUpdate(atOnce)
 	select {
 	case r.wake <- struct{}{}:
-	default: // it looks anyway
+	default: // the loop is about to read the request
 	}
 }
 
 // askHealth lets Health say the status for the next check; false: it is not to be asked, or has not
-// answered yet.
+// returned yet.
 func (r *Registration) askHealth() bool {
-	if r.config.Health == nil || r.state.facts().drain != nil || !r.asking.try() {
+	if r.config.Health == nil || r.state.facts().drain != nil || !r.healthTurn.tryAcquire() {
 		return false
 	}
-	go func() { // leave waits for the turn, and so for this
-		defer r.asking.give()
+	go func() { // withdraw waits for the turn, and so for this
+		defer r.healthTurn.release()
 		select {
-		case r.answers <- r.health():
+		case r.reported <- r.health():
 		case <-r.life.Done():
 		}
 	}()

@@ -14,7 +14,7 @@ import (
 const (
 	// DefaultSessionTTL is how long a session lasts without a renewal.
 	DefaultSessionTTL = 15 * time.Second
-	// DefaultLockDelay is for how long nobody gets what a session held that ended by itself.
+	// DefaultLockDelay is for how long no session gets what one held that ended by itself.
 	DefaultLockDelay = 15 * time.Second
 )
 
@@ -33,7 +33,7 @@ func (c *Client) CreateSession(ctx context.Context, o SessionOptions) (Session, 
 	return s, err
 }
 
-// createSession also returns the answer, which says when the session was asked for.
+// createSession also returns the response, which says when the session was asked for.
 func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, transport.Response, error) {
 	body, err := json.Marshal(o.request())
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Client) RenewSession(ctx context.Context, id string) (Session, error) {
 	return s, err
 }
 
-// renewSession also returns the answer. patience bounds one try; 0: the client's timeout.
+// renewSession also returns the response. patience bounds one try; 0: the client's timeout.
 func (c *Client) renewSession(ctx context.Context, id string, patience time.Duration) (Session, transport.Response, error) {
 	q := ofSession(http.MethodPut, id, "renew")
 	q.Patience = patience

@@ -735,14 +735,14 @@ func TestABodyIsClosedWhenNobodyWasReached(t *testing.T) {
 func TestATryThatIsOverTouchesTheBodyNoMore(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	over := &loan{body: body}
-	need.That(t, over.end(), "a body that nobody read cannot be lent again")
+	need.That(t, over.takeBack(), "a body that nobody read cannot be lent again")
 	for _, when := range []string{"before", "after"} {
 		n, err := over.Read(make([]byte, 4))
 		expect.That(t, n == 0 && err != nil, "%s its Close the try that is over read %d bytes, %v", when, n, err)
 		over.Close()
 	}
 	kept := &loan{body: body}
-	kept.settle()
+	kept.handOver()
 	text, err := io.ReadAll(kept)
 	expect.That(t, string(text) == "text" && err == nil, "the next try read %q, %v", text, err)
 	expect.That(t, body.closed == 0, "the body was closed by the try that is over")

@@ -38,8 +38,8 @@ type Cluster struct {
 	endHTTP func() // at the end
 	metrics metrics
 
-	life context.Context // ends with Close; its cause is ErrClosed then
-	end  context.CancelCauseFunc
+	life   context.Context // ends with Close; its cause is ErrClosed then
+	cancel context.CancelCauseFunc
 }
 
 // New returns a Cluster. It sends nothing and starts nothing.
@@ -48,13 +48,13 @@ func New(config Config) *Cluster {
 	c.http, c.endHTTP = config.httpClient()
 	c.lookup = newLookup(config, c.servers)
 	c.metrics = newMetrics(c.Quarantined)
-	c.life, c.end = context.WithCancelCause(context.Background())
+	c.life, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }
 
 // Close cuts off every call under way (ErrClosed), and closes the connections, unless Config.HTTPClient was given.
 func (c *Cluster) Close() {
-	c.end(ErrClosed)
+	c.cancel(ErrClosed)
 	c.endHTTP()
 }
 

@@ -59,9 +59,9 @@ func (c Config) transport() *http.Transport {
 // transport lets an attempt to connect go on for others when its call has ended, and closes only what is
 // idle.
 type dials struct {
-	dial func(ctx context.Context, network, address string) (net.Conn, error)
-	life context.Context
-	end  context.CancelCauseFunc
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	life   context.Context
+	cancel context.CancelCauseFunc
 
 	mu   sync.Mutex
 	open map[*dialed]struct{}
@@ -82,7 +82,7 @@ func newDials(dial func(ctx context.Context, network, address string) (net.Conn,
 		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	d := &dials{dial: dial, open: make(map[*dialed]struct{})}
-	d.life, d.end = context.WithCancelCause(context.Background())
+	d.life, d.cancel = context.WithCancelCause(context.Background())
 	return d
 }
 
@@ -122,7 +122,7 @@ func (c *dialed) Close() error {
 
 // close ends all connections, and lets no other begin.
 func (d *dials) close() {
-	d.end(ErrClosed)
+	d.cancel(ErrClosed)
 	d.mu.Lock()
 	all := d.open
 	d.open = nil

@@ -47,8 +47,8 @@ func (c *Cluster) renew(ctx context.Context) error {
 	return err
 }
 
-// cancel is a write that removes something.
-func (c *Cluster) cancel(ctx context.Context) error {
+// cancelLease is a write that removes something.
+func (c *Cluster) cancelLease(ctx context.Context) error {
 	q := EurekaInstance(http.MethodDelete, key).Or(errMissing)
 	q.Removes = true
 	_, err := c.Perform(ctx, q, "cancel")

@@ -25,7 +25,7 @@ type directory struct {
 	take  time.Duration // how long an answer takes
 }
 
-func (d *directory) look(ctx context.Context) ([]string, error) {
+func (d *directory) list(ctx context.Context) ([]string, error) {
 	if !wait.For(ctx, d.take) {
 		return nil, ctx.Err()
 	}
@@ -46,7 +46,7 @@ func (d *directory) cluster(t *testing.T, network servers, given ...string) (*Cl
 	t.Helper()
 	var logged bytes.Buffer
 	return newCluster(Config{
-		Servers: urlsOf(given...), InOrder: true, Source: d.look, HTTPClient: &http.Client{Transport: network},
+		Servers: urlsOf(given...), InOrder: true, Source: d.list, HTTPClient: &http.Client{Transport: network},
 		Log: slog.New(slog.NewTextHandler(&logged, nil)),
 	}), &logged
 }
@@ -207,7 +207,7 @@ func TestCloseEndsAWaitForTheSource(t *testing.T) {
 		c, _ := d.cluster(t, servers{})
 		results := make(chan error, 2)
 		for range 2 {
-			go func() { results <- c.cancel(t.Context()) }()
+			go func() { results <- c.cancelLease(t.Context()) }()
 		}
 		synctest.Wait()
 		c.Close()

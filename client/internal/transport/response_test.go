@@ -104,7 +104,7 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 		{name: "no answer anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
-			err := servers{"a": tc.first, "b": tc.second}.cluster(t, "a", "b").cancel(t.Context())
+			err := servers{"a": tc.first, "b": tc.second}.cluster(t, "a", "b").cancelLease(t.Context())
 			expect.That(t, tc.want == nil || errors.Is(err, tc.want), "Cancel: %v, want %v", err, tc.want)
 			var status *Refusal
 			if tc.status > 0 && (!errors.As(err, &status) || status.Status != tc.status || errors.Is(err, ErrUnknownOutcome)) {

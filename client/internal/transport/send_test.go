@@ -60,7 +60,7 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 			j := newJournal()
 			c := servers{"a": j.around(server), "b": j.around(always(200, ""))}.cluster(t, "a", "b")
 			result := make(chan error)
-			go func() { result <- c.cancel(context.Background()) }()
+			go func() { result <- c.cancelLease(context.Background()) }()
 			synctest.Wait()
 			c.Close()
 			err := <-result
@@ -179,7 +179,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 	}
 	// Whoever is not trusted is not told anything.
 	c := connected(t, Config{Servers: []string{s.URL}, TLS: &tls.Config{Certificates: trust.Certificates}})
-	err := c.cancel(t.Context())
+	err := c.cancelLease(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Cancel: %v, want an error that is no unknown outcome", err)
 }
 
@@ -234,7 +234,7 @@ type connections struct {
 	last chan struct{} // receives when none is open any more
 }
 
-func (c *connections) note(conn net.Conn, state http.ConnState) {
+func (c *connections) record(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
@@ -260,7 +260,7 @@ func counted(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *connect
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	c := &connections{open: make(map[net.Conn]bool), last: make(chan struct{}, 1000)}
-	s.Config.ConnState = c.note
+	s.Config.ConnState = c.record
 	s.Start()
 	t.Cleanup(s.Close)
 	return s, c
@@ -363,7 +363,7 @@ func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			c := dialing(t, tc.dial)
 			start := time.Now()
-			err := c.cancel(t.Context())
+			err := c.cancelLease(t.Context())
 			expect.That(t, err != nil && errors.Is(err, ErrUnknownOutcome) == tc.unknown, "Cancel: %v, want an unknown outcome: %v", err, tc.unknown)
 			expect.Equal(t, time.Since(start), tc.took, "took")
 			time.Sleep(dialTimeout) // the transport lets an attempt go on
@@ -376,7 +376,7 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	listener := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := connected(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
 	result := make(chan error)
-	go func() { result <- c.cancel(t.Context()) }()
+	go func() { result <- c.cancelLease(t.Context()) }()
 	conn := need.Got(listener.Accept())(t) // and no word of TLS
 	c.Close()
 	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
