@@ -15,7 +15,7 @@ import (
 
 var key = registry.NewKey("orders", "orders-1")
 
-func TestWhatNeedsRollcallSaysSoAtOnce(t *testing.T) {
+func TestCallThatNeedsRollcallSaysSoAtOnce(t *testing.T) {
 	for name, do := range map[string]func(context.Context, *Client) error{
 		"status":  func(ctx context.Context, c *Client) error { _, err := c.Status(ctx); return err },
 		"explain": func(ctx context.Context, c *Client) error { _, err := c.Explain(ctx, key); return err },
@@ -51,7 +51,7 @@ func TestConfigReportsEveryMistake(t *testing.T) {
 	expect.That(t, expect.Err(New(Config{})) != nil, "no error without servers")
 }
 
-func TestAuthOfTheConfigurationStandsAboveTheURLs(t *testing.T) {
+func TestAuthOfTheConfigurationOverridesTheURLs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		auth Auth
 		want string

@@ -45,7 +45,7 @@ func (h *recorder) want(t *testing.T, lists ...string) {
 		"told of the lists %q, then %q; want one after the other of %q", h.before, h.after, lists)
 }
 
-func TestEveryChangeIsToldWithTheListsBeforeAndAfter(t *testing.T) {
+func TestOnChangeGetsTheListsBeforeAndAfterEveryChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first, late recorder
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
@@ -62,7 +62,7 @@ func TestEveryChangeIsToldWithTheListsBeforeAndAfter(t *testing.T) {
 	})
 }
 
-func TestWhoIsSlowIsToldOfManyChangesAsOne(t *testing.T) {
+func TestOnChangeThatIsSlowGetsManyChangesAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, quick := recorder{release: make(chan struct{})}, recorder{}
 		s := newListServer(newListModel("e"), true)
@@ -83,7 +83,7 @@ func TestWhoIsSlowIsToldOfManyChangesAsOne(t *testing.T) {
 	})
 }
 
-func TestWhoIsStoppedIsNotTold(t *testing.T) {
+func TestOnChangeThatIsStoppedIsNotCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := recorder{entered: make(chan struct{}), release: make(chan struct{})}
 		s := newListServer(newListModel("e"), true)
@@ -101,7 +101,7 @@ func TestWhoIsStoppedIsNotTold(t *testing.T) {
 	})
 }
 
-func TestWithinACallItCanBeStopped(t *testing.T) {
+func TestOnChangeCanBeStoppedWithinItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e"), true)
 		d := discover(t, DiscoveryConfig{}, s)
@@ -120,7 +120,7 @@ func TestWithinACallItCanBeStopped(t *testing.T) {
 	})
 }
 
-func TestAFunctionThatHangsKeepsNobodyFromClosing(t *testing.T) {
+func TestOnChangeThatHangsDoesNotKeepADiscoveryFromClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := recorder{release: make(chan struct{})}
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
@@ -136,7 +136,7 @@ func TestAFunctionThatHangsKeepsNobodyFromClosing(t *testing.T) {
 	})
 }
 
-func TestWhoStoppedItselfIsWaitedFor(t *testing.T) {
+func TestOnChangeThatStoppedItselfIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e"), true)
 		d := discover(t, DiscoveryConfig{}, s)
@@ -162,7 +162,7 @@ func TestWhoStoppedItselfIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
+func TestDiscoveryThatIsClosedCallsNoFunctionAndStaysReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told, late recorder
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
@@ -182,7 +182,7 @@ func TestAClosedListTellsNobodyAndStaysReadable(t *testing.T) {
 	})
 }
 
-func TestAListThatNeverWasIsNotReady(t *testing.T) {
+func TestDiscoveryWithoutAListIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e"), true)
 		s.instead("", silent)
@@ -198,7 +198,7 @@ func TestAListThatNeverWasIsNotReady(t *testing.T) {
 	})
 }
 
-func TestWithoutItsDocumentAnInstanceIsGone(t *testing.T) {
+func TestDiscoveryRemovesAnInstanceWhoseChangeHasNoDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up)), true)
 		s.instead("/v1/rollcall/watch", stream(started(2),
@@ -209,7 +209,7 @@ func TestWithoutItsDocumentAnInstanceIsGone(t *testing.T) {
 	})
 }
 
-func TestAServerThatTheClientHasNoMoreIsNotWatchedAnyMore(t *testing.T) {
+func TestDiscoveryLeavesAServerThatTheClientHasNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := newListModel("e", orders("o1", registry.Up))
 		a, b := newListServer(known, true), newListServer(known, true)
@@ -227,7 +227,7 @@ func TestAServerThatTheClientHasNoMoreIsNotWatchedAnyMore(t *testing.T) {
 	})
 }
 
-func TestAServerThatIsCutOffFromItsClusterIsLeft(t *testing.T) {
+func TestDiscoveryLeavesAServerThatIsCutOffFromItsCluster(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		isolated int // servers
@@ -254,7 +254,7 @@ func TestAServerThatIsCutOffFromItsClusterIsLeft(t *testing.T) {
 	}
 }
 
-func TestAServerThatOnlyResetsIsNotAskedForEverythingAllTheTime(t *testing.T) {
+func TestDiscoverySparesAServerThatOnlyResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		s.instead("/v1/rollcall/watch", cut(started(1), wasReset))
@@ -269,7 +269,7 @@ func TestAServerThatOnlyResetsIsNotAskedForEverythingAllTheTime(t *testing.T) {
 	})
 }
 
-func TestADiscoveryIsMeasured(t *testing.T) {
+func TestDiscoveryIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
 		c := clientOf(t, s)
@@ -307,7 +307,7 @@ rollcall_client_refreshes_total{kind="watch",outcome="ok"} 0
 	})
 }
 
-func TestADiscoveryIsConfiguredWithoutMistakes(t *testing.T) {
+func TestDiscoveryConfigReportsEveryMistake(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		config DiscoveryConfig

@@ -37,7 +37,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestAListFollowsItsServer(t *testing.T) {
+func TestDiscoveryFollowsItsServer(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		rollcall bool
@@ -90,7 +90,7 @@ func TestAListFollowsItsServer(t *testing.T) {
 	}
 }
 
-func TestAListGoesOnAtAnotherServer(t *testing.T) {
+func TestDiscoveryGoesOnAtAnotherServer(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		other    bool   // b is of another history
@@ -124,7 +124,7 @@ func TestAListGoesOnAtAnotherServer(t *testing.T) {
 	}
 }
 
-func TestAListIsWatchedAsSoonAsAServerCanBe(t *testing.T) {
+func TestDiscoveryWatchesAsSoonAsAServerCanBeWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stock, rollcall := newListServer(newListModel("", orders("o1", registry.Up)), false), newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{}, stock, rollcall)
@@ -139,7 +139,7 @@ func TestAListIsWatchedAsSoonAsAServerCanBe(t *testing.T) {
 	})
 }
 
-func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
+func TestDiscoveryFetchesEverythingWhereDeltasDoNotLead(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		goes func(s *listServer)
@@ -172,7 +172,7 @@ func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
 	}
 }
 
-func TestADeltaThatWasAppliedIsNoChange(t *testing.T) {
+func TestDiscoveryTakesARepeatedDeltaForNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := discover(t, DiscoveryConfig{}, newListServer(newListModel("", orders("o1", registry.Up)), false))
 		synctest.Wait()
@@ -182,7 +182,7 @@ func TestADeltaThatWasAppliedIsNoChange(t *testing.T) {
 	})
 }
 
-func TestAWatchThatLostItsWayFetchesEverything(t *testing.T) {
+func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		goes func(s *listServer)
@@ -217,7 +217,7 @@ func TestAWatchThatLostItsWayFetchesEverything(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotBeWatchedIsFetchedFrom(t *testing.T) {
+func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
 		"no such route":          always(404, "<html>"),
 		"a page for everything":  always(200, "<html>", "Content-Type", "text/html; charset=utf-8"),
@@ -238,7 +238,7 @@ func TestAServerThatCannotBeWatchedIsFetchedFrom(t *testing.T) {
 	}
 }
 
-func TestWhereNobodyHasPlaceForAWatcherEverythingIsFetchedOncePerInterval(t *testing.T) {
+func TestDiscoveryFetchesOncePerIntervalWhereNoServerHasPlaceForAWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		s.instead("/v1/rollcall/watch", always(503, ""))
@@ -259,7 +259,7 @@ func TestWhereNobodyHasPlaceForAWatcherEverythingIsFetchedOncePerInterval(t *tes
 // streamSilence is how long a stream may be silent.
 const streamSilence = 45 * time.Second
 
-func TestASilentStreamIsLeftForAnotherServer(t *testing.T) {
+func TestDiscoveryLeavesASilentStreamForAnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := newListModel("e", orders("o1", registry.Up))
 		a, b := newListServer(known, true), newListServer(known, true)
@@ -280,7 +280,7 @@ func TestASilentStreamIsLeftForAnotherServer(t *testing.T) {
 	})
 }
 
-func TestAListAgesWhileNobodyCanBeReached(t *testing.T) {
+func TestDiscoveryAgesWhileNoServerCanBeReached(t *testing.T) {
 	for _, rollcall := range []bool{true, false} {
 		inBubble(t, fmt.Sprintf("Rollcall: %v", rollcall), func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up)), rollcall)
@@ -303,7 +303,7 @@ func TestAListAgesWhileNobodyCanBeReached(t *testing.T) {
 	}
 }
 
-func TestFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
+func TestDiscoveryFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = 10 * time.Second
 		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
@@ -330,7 +330,7 @@ func TestFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
 	})
 }
 
-func TestTheFirstListIsTriedForMoreOften(t *testing.T) {
+func TestDiscoveryTriesMoreOftenForItsFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		s.kill()
@@ -349,7 +349,7 @@ func TestTheFirstListIsTriedForMoreOften(t *testing.T) {
 	})
 }
 
-func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
+func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		rollcall bool

@@ -36,7 +36,7 @@ func savedAs(t *testing.T, path string) string {
 	return strings.Join(all, " ")
 }
 
-func TestAListBeginsWithTheOneOnDisk(t *testing.T) {
+func TestDiscoveryFileIsTheFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
@@ -66,7 +66,7 @@ func TestAListBeginsWithTheOneOnDisk(t *testing.T) {
 	})
 }
 
-func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
+func TestDiscoveryFileIsSavedOncePerIntervalAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
@@ -93,7 +93,7 @@ func TestAListIsSavedOncePerIntervalAtMost(t *testing.T) {
 	})
 }
 
-func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
+func TestDiscoveryFileIsNotSavedWithoutAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
 		discover(t, DiscoveryConfig{File: path}, newListServer(newListModel("", orders("o1", registry.Up)), false))
@@ -104,7 +104,7 @@ func TestAListThatDoesNotChangeIsNotSaved(t *testing.T) {
 	})
 }
 
-func TestADamagedListOnDiskIsReplaced(t *testing.T) {
+func TestDiscoveryFileThatIsDamagedIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
 		need.OK(t, os.WriteFile(path, []byte(`{"version":1,`), 0o600))
@@ -123,7 +123,7 @@ func TestADamagedListOnDiskIsReplaced(t *testing.T) {
 	})
 }
 
-func TestAListThatCannotBeSavedIsTriedAgain(t *testing.T) {
+func TestDiscoveryFileThatCannotBeSavedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "later")
 		path := filepath.Join(dir, "list")

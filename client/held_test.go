@@ -99,7 +99,7 @@ func giveUp(ctx context.Context, h holding) error {
 	return h.(*Held).Release(ctx)
 }
 
-func TestTheSecondWaitsForTheFirst(t *testing.T) {
+func TestLockWaitsForItsHolder(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
 		time.AfterFunc(15*time.Minute, func() { first.Release(context.Background()) })
@@ -116,7 +116,7 @@ func TestTheSecondWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
+func TestLockWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		try  bool
@@ -141,7 +141,7 @@ func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
+func TestLockWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, _ *Client, d demo) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
@@ -165,9 +165,9 @@ func TestAWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 	})
 }
 
-// TestAWaitEndsWithItsSession: the server is silent about the wait, and says of a renewal that the session
+// TestLockWaitEndsWithItsSession: the server is silent about the wait, and says of a renewal that the session
 // has ended.
-func TestAWaitEndsWithItsSession(t *testing.T) {
+func TestLockWaitEndsWithItsSession(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
 		k.refusing(func(r *http.Request) (*http.Response, error) {
@@ -189,8 +189,8 @@ func TestAWaitEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// TestHoldersOutliveLostAnswers loses the answer to each write in turn, of one server or of two.
-func TestHoldersOutliveLostAnswers(t *testing.T) {
+// TestLockOutlivesLostResponses loses the answer to each write in turn, of one server or of two.
+func TestLockOutlivesLostResponses(t *testing.T) {
 	for _, d := range append(protocols, demo{name: "one of two permits by recipe", limit: 2, recipe: true}) {
 		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
 			for n := range 10 {
@@ -223,7 +223,7 @@ func TestHoldersOutliveLostAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
+func TestHeldIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		refuse func(*http.Request) (*http.Response, error)
@@ -264,8 +264,8 @@ func lossesOf(c *Client, kind string) float64 {
 	return testutil.ToFloat64(c.metrics.lost.WithLabelValues(kind))
 }
 
-// TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself, or when ctx ends, if that is sooner.
-func TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
+// TestReleaseWithoutServersEndsWhenTheSessionEndsByItself, or when ctx ends, if that is sooner.
+func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		ctx, within time.Duration
@@ -286,8 +286,8 @@ func TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 	}
 }
 
-// TestALockThatSomebodyTookAwayIsLost: the server says so when it is given back.
-func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
+// TestLockWhoseSessionWasEndedIsLost: the server says so when it is given back.
+func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
 		s.mu.Lock()
@@ -301,8 +301,8 @@ func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
 	})
 }
 
-// TestWhatIsReleasedHasNoGoroutines: who releases waits for what looks after the lock.
-func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
+// TestReleaseLeavesNoGoroutines: who releases waits for what looks after the lock.
+func TestReleaseLeavesNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := need.Got(servers{"a": newCoordinator(t).answer}.client(t, "a").newKeeper(t.Context(), SessionOptions{}))(t)
 		ended := false
@@ -320,7 +320,7 @@ func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
 	})
 }
 
-func TestCloseGivesBackWhatIsHeld(t *testing.T) {
+func TestCloseGivesHeldLocksBack(t *testing.T) {
 	for name, acquire := range holdings {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) { // complains of a session that ends with what it holds
 			held := need.Got(acquire(t.Context(), c))(t)
@@ -401,8 +401,8 @@ func TestALostLockIsNoErrorOfClose(t *testing.T) {
 	}
 }
 
-// TestALockIsNotHeldByAClientThatCloses: Close begins when the lock has just been acquired.
-func TestALockIsNotHeldByAClientThatCloses(t *testing.T) {
+// TestCloseKeepsALockFromBeingHeld: Close begins when the lock has just been acquired.
+func TestCloseKeepsALockFromBeingHeld(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
 		closed := make(chan error, 1)
 		var c *Client
@@ -465,7 +465,7 @@ func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *t
 	})
 }
 
-func TestAClosedSessionIsEndedOnce(t *testing.T) {
+func TestKeptSessionIsEndedOnceWhenItIsClosed(t *testing.T) {
 	for name, mislay := range map[string]bool{"and its answer arrives": false, "and its answer is lost": true} {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
 			k.mislay = func(r *http.Request) bool {
@@ -488,7 +488,7 @@ func TestAClosedSessionIsEndedOnce(t *testing.T) {
 	}
 }
 
-func TestASessionThatSomebodyEndedWasLost(t *testing.T) {
+func TestKeptSessionThatWasEndedByAnotherClientIsLost(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		s := keptOf(t, c)
 		k.destroy(s.ID())
@@ -497,8 +497,8 @@ func TestASessionThatSomebodyEndedWasLost(t *testing.T) {
 	})
 }
 
-// TestASecondCloseWaitsForTheFirst, for as long as its context lasts.
-func TestASecondCloseWaitsForTheFirst(t *testing.T) {
+// TestKeptSessionsSecondCloseWaitsForTheFirst, for as long as its context lasts.
+func TestKeptSessionsSecondCloseWaitsForTheFirst(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		s := keptOf(t, c)
 		k.refusing(func(*http.Request) (*http.Response, error) {

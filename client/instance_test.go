@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestAnInstanceOfThisMachineCanBeRegistered(t *testing.T) {
+func TestNewInstanceCanBeRegistered(t *testing.T) {
 	i := NewInstance("Orders", 8080)
 	expect.OK(t, checkInstance(i))
 	host, err := os.Hostname()
@@ -26,7 +26,7 @@ func TestAnInstanceOfThisMachineCanBeRegistered(t *testing.T) {
 	expect.That(t, net.ParseIP(i.IPAddr) != nil, "its address is %q", i.IPAddr)
 }
 
-func TestAnInstanceWithoutAPortDoesNotListen(t *testing.T) {
+func TestNewInstanceWithoutAPortDoesNotListen(t *testing.T) {
 	i := NewInstance("orders", 0)
 	expect.That(t, !i.Port.Enabled && strings.HasSuffix(i.ID(), ":orders:0"), "it is %+v", i)
 }

@@ -31,7 +31,7 @@ func oneKey(sent *kvRequest, status int, body string, header ...string) func(*ht
 	}
 }
 
-func TestAnEntryIsReadWithItsToken(t *testing.T) {
+func TestKVReadsAnEntryWithItsToken(t *testing.T) {
 	var sent kvRequest
 	const document = `[{"LockIndex":1,"Key":"a/b","Flags":16210313421097356768,"Value":"Ymx1ZQ==","Session":"s1","CreateIndex":57,"ModifyIndex":58}]`
 	c := servers{"a": oneKey(&sent, 200, document, "X-Rollcall-Fence", "57")}.client(t, "a")
@@ -42,7 +42,7 @@ func TestAnEntryIsReadWithItsToken(t *testing.T) {
 		"of no key:")
 }
 
-func TestAReadOfKeysAsksForItsConsistency(t *testing.T) {
+func TestKVReadAsksForItsConsistency(t *testing.T) {
 	for consistency, want := range map[string]string{"": "GET /v1/kv/a", "stale": "GET /v1/kv/a?stale=", "linearizable": "GET /v1/kv/a?consistent="} {
 		var sent kvRequest
 		c := servers{"a": oneKey(&sent, 404, "")}.client(t, "a")
@@ -53,7 +53,7 @@ func TestAReadOfKeysAsksForItsConsistency(t *testing.T) {
 	}
 }
 
-func TestAbsentKeysAreAnEmptyList(t *testing.T) {
+func TestKVListsNoAbsentKeys(t *testing.T) {
 	c := servers{"a": always(404, "", "X-Consul-Index", "7")}.client(t, "a")
 	entries, err := c.KV().List(t.Context(), "a")
 	expect.That(t, err == nil && len(entries) == 0, "List: %v, %v, want none", entries, err)
@@ -61,7 +61,7 @@ func TestAbsentKeysAreAnEmptyList(t *testing.T) {
 	expect.That(t, err == nil && len(keys) == 0, "Keys: %v, %v, want none", keys, err)
 }
 
-func TestWritesOfKeysSayTheirConditions(t *testing.T) {
+func TestKVWriteSaysItsConditions(t *testing.T) {
 	index := uint64(0)
 	for _, tc := range []struct {
 		name string
@@ -111,7 +111,7 @@ func TestWritesOfKeysSayTheirConditions(t *testing.T) {
 	}
 }
 
-func TestAWriteWhoseConditionDoesNotHoldIsAnAnswer(t *testing.T) {
+func TestKVWriteWhoseConditionDoesNotHoldIsNoError(t *testing.T) {
 	c := servers{"a": always(200, "false", "X-Rollcall-Fence", "60")}.client(t, "a")
 	w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"})
 	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the token of who holds", w, err)
@@ -119,8 +119,8 @@ func TestAWriteWhoseConditionDoesNotHoldIsAnAnswer(t *testing.T) {
 	expect.That(t, err == nil && !gone, "got %v, %v, want a refusal without an error", gone, err)
 }
 
-// TestAWriteIsRepeatedUnderItsIdempotencyKey: the second server answers as the first one did.
-func TestAWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
+// TestKVWriteIsRepeatedUnderItsIdempotencyKey: the second server answers as the first one did.
+func TestKVWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
 	var first, second kvRequest
 	lost := func(r *http.Request) (*http.Response, error) {
 		oneKey(&first, 200, "true")(r)
@@ -135,7 +135,7 @@ func TestAWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
 	expect.That(t, err == nil && second.once != before, "another write has the same Idempotency-Key %q, %v", second.once, err)
 }
 
-func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
+func TestKVRefusalIsNotTriedElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		first   func(*http.Request) (*http.Response, error)
@@ -197,7 +197,7 @@ func blocks(then func(*http.Request) (*http.Response, error)) func(*http.Request
 	}
 }
 
-func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
+func TestKVWatchPassesEachStateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &keyServer{turns: []func(*http.Request) (*http.Response, error){
 			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), unreachable, always(500, "No cluster leader"), keyAt("9", "Yg=="),
@@ -225,7 +225,7 @@ func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
 	})
 }
 
-func TestAWatchOfATreeReadsAllOfIt(t *testing.T) {
+func TestKVWatchTreeReadsAllOfIt(t *testing.T) {
 	var sent kvRequest
 	c := servers{"a": oneKey(&sent, 200, `[{"Key":"a/1"},{"Key":"a/2"}]`, "X-Consul-Index", "7")}.client(t, "a")
 	err := c.KV().WatchTree(t.Context(), "a/", func(entries []Entry) error {
@@ -235,7 +235,7 @@ func TestAWatchOfATreeReadsAllOfIt(t *testing.T) {
 	expect.That(t, errors.Is(err, errEnough) && sent.line == "GET /v1/kv/a%2F?recurse=", "sent %s, got %v", sent.line, err)
 }
 
-func TestAWatchOfAKeyEnds(t *testing.T) {
+func TestKVWatchEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		server func(*http.Request) (*http.Response, error)

@@ -113,7 +113,7 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 	})
 }
 
-func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
+func TestCloseEndsTheTransportInSpiteOfAPartThatHangs(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		hangs *actor
@@ -173,7 +173,7 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 	})
 }
 
-func TestNothingStartsOnceCloseHasBegun(t *testing.T) {
+func TestCloseKeepsPartsFromStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := staged(t)
 		(&actor{steps: s, name: "a", stopping: takes(time.Minute)}).join(t, c)
@@ -186,7 +186,7 @@ func TestNothingStartsOnceCloseHasBegun(t *testing.T) {
 	})
 }
 
-func TestAPartThatEndedByItselfIsLeftAlone(t *testing.T) {
+func TestCloseLeavesAPartAloneThatEndedByItself(t *testing.T) {
 	c, s := staged(t)
 	c.drop((&actor{steps: s, name: "gone"}).join(t, c))
 	need.OK(t, c.Close(t.Context()))

@@ -137,7 +137,7 @@ var methods = []method{
 		}},
 }
 
-func TestEveryMethodSaysWhatBecameOfItsCall(t *testing.T) {
+func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 	var sent string
 	missing := always(404, `{"error":"no"}`)
 	for _, m := range methods {
@@ -180,8 +180,8 @@ func TestEveryMethodSaysWhatBecameOfItsCall(t *testing.T) {
 	}
 }
 
-// TestNobodyHoldsWhatIsNotThere, nor waits for it.
-func TestNobodyHoldsWhatIsNotThere(t *testing.T) {
+// TestPermitsOfAnAbsentLockAreNone, nor waits for it.
+func TestPermitsOfAnAbsentLockAreNone(t *testing.T) {
 	for path, ask := range map[string]func(context.Context, *Client) (Permits, error){
 		"locks":      func(ctx context.Context, c *Client) (Permits, error) { return c.Lock(ctx, "a/b") },
 		"semaphores": func(ctx context.Context, c *Client) (Permits, error) { return c.Semaphore(ctx, "a/b") },
@@ -194,8 +194,8 @@ func TestNobodyHoldsWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestASelfPreservationThatIsReleasedAlreadyIsNotReleasedTwice, unless an earlier try may have done that.
-func TestASelfPreservationThatIsReleasedAlreadyIsNotReleasedTwice(t *testing.T) {
+// TestSelfPreservationIsNotReleasedTwice, unless an earlier try may have done that.
+func TestSelfPreservationIsNotReleasedTwice(t *testing.T) {
 	off := func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
 			return answered(200, `{"state":"released"}`)
@@ -220,7 +220,7 @@ func drained(indexes ...string) func(*http.Request) (*http.Response, error) {
 	}
 }
 
-func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testing.T) {
+func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndForClients(t *testing.T) {
 	const settle = 30 * time.Second
 	for _, tc := range []struct {
 		name   string
@@ -247,7 +247,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndTheSettleTime(t *testin
 	}
 }
 
-func TestADrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
+func TestDrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		err := servers{"a": drained("e-10")}.client(t, "a").Drain(within(t, time.Second), key, time.Minute, by)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") && errors.Is(err, context.DeadlineExceeded),
@@ -255,7 +255,7 @@ func TestADrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
 	})
 }
 
-func TestAClusterThatStopsAnsweringLeavesTheLaggingNodeInTheError(t *testing.T) {
+func TestDrainErrorNamesTheLaggingNodeWhenTheClusterStopsResponding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lag := drained("e-9")
 		asked := 0
@@ -284,7 +284,7 @@ func aloneNode(shown func() string) func(*http.Request) (*http.Response, error) 
 }
 
 // Nodes without consensus count their changes each by itself, so their indexes say nothing.
-func TestADrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
+func TestDrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
 	const out = `[{"app":"A","id":"other","status":"UP"},{"app":"A","id":"b","status":"OUT_OF_SERVICE","overridden":"OUT_OF_SERVICE"}]`
 	const settle = 30 * time.Second
 	for _, tc := range []struct {
@@ -319,7 +319,7 @@ func TestADrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
 }
 
 // A comparison asks a peer that may be far away for much.
-func TestAComparisonMayTakeMinutes(t *testing.T) {
+func TestPeerDiffMayLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := servers{"a": func(r *http.Request) (*http.Response, error) {
 			select {
@@ -382,7 +382,7 @@ func TestInstancesReadsOneApplication(t *testing.T) {
 		"got %v, %v, want the two of the fixture", got, err)
 }
 
-func TestADocumentThatCannotBeReadIsAnError(t *testing.T) {
+func TestAppsReturnsAnErrorForAnUnreadableDocument(t *testing.T) {
 	c := servers{"a": always(200, "<html>")}.client(t, "a")
 	expect.That(t, expect.Err(c.Apps(t.Context())) != nil, "Apps: no error")
 	expect.That(t, expect.Err(c.Instances(t.Context(), "orders")) != nil, "Instances: no error")

@@ -90,7 +90,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	}
 }
 
-func TestClientsOfOneProcessNeedRegisterersThatTellThemApart(t *testing.T) {
+func TestMetricsOfTwoClientsNeedDifferentRegisterers(t *testing.T) {
 	same := prometheus.NewRegistry()
 	measured(t, same)
 	_, err := New(Config{Servers: []string{"http://a"}, Registerer: same})
@@ -132,7 +132,7 @@ func TestGaugesAreThoseOfTheParts(t *testing.T) {
 	want("rollcall_client_list_age_seconds{app=\"payments\"} 2\n")
 }
 
-func TestWhatMayHappenIsShownFromTheBeginning(t *testing.T) {
+func TestMetricsShowZerosFromTheBeginning(t *testing.T) {
 	r := prometheus.NewRegistry()
 	measured(t, r)
 	for name, want := range map[string]int{
@@ -144,8 +144,8 @@ func TestWhatMayHappenIsShownFromTheBeginning(t *testing.T) {
 	}
 }
 
-// TestTheClientsPageListsTheMetrics compares the names and labels of docs/go-client.md.
-func TestTheClientsPageListsTheMetrics(t *testing.T) {
+// TestMetricsAreListedOnTheClientsPage compares the names and labels of docs/go-client.md.
+func TestMetricsAreListedOnTheClientsPage(t *testing.T) {
 	page := need.Got(os.ReadFile("../docs/go-client.md"))(t)
 	_, table, _ := strings.Cut(string(page), "| Metric `rollcall_client_…`")
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -166,7 +166,7 @@ func TestTheClientsPageListsTheMetrics(t *testing.T) {
 	expect.That(t, slices.Equal(got, want), "the page lists\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
-func TestServersInQuarantineAreCounted(t *testing.T) {
+func TestMetricsCountServersInQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, r := counting(t, servers{"a": unreachable, "b": always(200, "")}, "a", "b")
 		want := func(n int) {
@@ -182,7 +182,7 @@ func TestServersInQuarantineAreCounted(t *testing.T) {
 	})
 }
 
-func TestOfTwoPartsWithOneSeriesTheGreaterValueIsShown(t *testing.T) {
+func TestMetricsShowTheGreaterValueOfTwoPartsWithOneSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
 	for _, value := range []float64{2, 3, 1} {
@@ -221,7 +221,7 @@ func TestMetricsAreReadWhilePartsComeAndGo(t *testing.T) {
 	g.Wait()
 }
 
-func TestAPartMayEndWhileAnotherIsAskedForItsGauges(t *testing.T) {
+func TestMetricsAreReadWhileAPartEnds(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
 	payments := adopted(t, c, "payments", 1)
@@ -237,7 +237,7 @@ func TestAPartMayEndWhileAnotherIsAskedForItsGauges(t *testing.T) {
 	names(t, r)
 }
 
-func TestALabelThatIsNoTextFailsNoScrape(t *testing.T) {
+func TestMetricsShowALabelThatIsNoText(t *testing.T) {
 	r := prometheus.NewRegistry()
 	adopted(t, measured(t, r), "\xff", 1)
 	got := names(t, r)
@@ -273,7 +273,7 @@ func counting(t *testing.T, network servers, hosts ...string) (*Client, *prometh
 	return c, r
 }
 
-func TestTriesAreCountedByWhatTheyDo(t *testing.T) {
+func TestTriesAreCountedByOperation(t *testing.T) {
 	by := registry.Act{Author: "ann", Reason: "test"}
 	for want, do := range map[string]func(context.Context, *Client){
 		"register":          func(ctx context.Context, c *Client) { _ = c.Register(ctx, &registry.Instance{App: "A"}) },
@@ -322,7 +322,7 @@ func TestTriesAreCountedByWhatTheyDo(t *testing.T) {
 	}
 }
 
-func TestTriesAreCountedByWhatBecomesOfThem(t *testing.T) {
+func TestTriesAreCountedByOutcome(t *testing.T) {
 	unauthorized := func(*http.Request) (*http.Response, error) { return nil, errors.New("x509: certificate") }
 	for _, tc := range []struct {
 		name   string
@@ -353,7 +353,7 @@ func TestTriesAreCountedByWhatBecomesOfThem(t *testing.T) {
 	}
 }
 
-func TestATryThatCloseCutsOffIsCountedAsClosed(t *testing.T) {
+func TestTriesThatCloseCutsOffAreCountedAsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := counting(t, servers{"a": silent}, "a")
 		kept := prometheus.NewRegistry()

@@ -58,7 +58,7 @@ func wantStamp(t *testing.T, e Entry, what string) {
 	expect.That(t, found && err == nil && time.Since(at) <= time.Second, "the value is %q, want %s: and the time", e.Value, what)
 }
 
-func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
+func TestRecipeLockIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		h := recipeOf(t, c, 0)
 		time.Sleep(time.Hour)
@@ -74,7 +74,7 @@ func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 	})
 }
 
-func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
+func TestRecipeSemaphoreIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		h := recipeOf(t, c, 3)
 		contender, list := k.entry("semaphore/demo/"+h.Session()), k.entry("semaphore/demo/.lock")
@@ -90,8 +90,8 @@ func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 	})
 }
 
-// TestALockDelayIsWaitedForWithPauses: nobody tells when it is over.
-func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
+// TestRecipeWaitsForALockDelayWithPauses: nobody tells when it is over.
+func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 0)
 		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
@@ -107,9 +107,9 @@ func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
 	})
 }
 
-// TestWhoWasQuickerIsNoLockDelay: somebody has acquired the key before this one does, and released it when
+// TestRecipeTakesAQuickerContenderForNoLockDelay: somebody has acquired the key before this one does, and released it when
 // this one looks why.
-func TestWhoWasQuickerIsNoLockDelay(t *testing.T) {
+func TestRecipeTakesAQuickerContenderForNoLockDelay(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		var tries atomic.Int32
 		k.refusing(func(r *http.Request) (*http.Response, error) {
@@ -136,7 +136,7 @@ func TestWhoWasQuickerIsNoLockDelay(t *testing.T) {
 	})
 }
 
-func TestATryByRecipeDoesNotWait(t *testing.T) {
+func TestRecipeTryDoesNotWait(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		limit int
@@ -163,7 +163,7 @@ func TestATryByRecipeDoesNotWait(t *testing.T) {
 	}
 }
 
-func TestKeysOfOtherUseAreConflicts(t *testing.T) {
+func TestRecipeKeyOfOtherUseIsAConflict(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		limit      int
@@ -191,7 +191,7 @@ func TestKeysOfOtherUseAreConflicts(t *testing.T) {
 	}
 }
 
-func TestALimitOfARecipeStaysWhileAnybodyHoldsOrWaits(t *testing.T) {
+func TestRecipeLimitStaysWhileASessionHoldsOrWaits(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)
 		expect.ErrorIs(t, expect.Err(byRecipe(t.Context(), c, 2, LockOptions{})), ErrLimit, "got")
@@ -202,8 +202,8 @@ func TestALimitOfARecipeStaysWhileAnybodyHoldsOrWaits(t *testing.T) {
 	})
 }
 
-// TestAPermitOfTheDeadGoesToWhoComesNext: the session has ended, and its contender's key with it.
-func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
+// TestRecipePermitOfTheDeadGoesToTheNextContender: the session has ended, and its contender's key with it.
+func TestRecipePermitOfTheDeadGoesToTheNextContender(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first, second := recipeOf(t, c, 2), recipeOf(t, c, 2)
 		start := time.Now()
@@ -220,8 +220,8 @@ func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
 	})
 }
 
-// TestALockByRecipeIsLostWhenItsKeysSaySo: anybody may write or delete keys.
-func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
+// TestRecipeLockIsLostWhenItsKeysSaySo: anybody may write or delete keys.
+func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		limit int
@@ -249,9 +249,9 @@ func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
 	}
 }
 
-// TestNeverMoreThanTheLimitHoldByRecipe has contenders who are answered late, so that they are in each
+// TestRecipeHoldersAreNeverMoreThanTheLimit has contenders who are answered late, so that they are in each
 // other's way, some of whom are killed.
-func TestNeverMoreThanTheLimitHoldByRecipe(t *testing.T) {
+func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {
 		inBubble(t, fmt.Sprintf("limit %d", limit), func(t *testing.T) {
 			const contenders, turns = 8, 6
@@ -294,8 +294,8 @@ func TestNeverMoreThanTheLimitHoldByRecipe(t *testing.T) {
 	}
 }
 
-// TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother: the server says so when it writes.
-func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
+// TestRecipeWaiterWhoseSessionEndsComesBackWithAnother: the server says so when it writes.
+func TestRecipeWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	for _, limit := range []int{0, 1} {
 		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
 			killed := false
@@ -315,9 +315,9 @@ func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	}
 }
 
-// TestAWaiterTellsTheLogOnceOfAnOutage: an outage that takes the session with it is a few lines in the log
+// TestRecipeWaiterLogsAnOutageOnce: an outage that takes the session with it is a few lines in the log
 // and not one for each try, and so is the next.
-func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
+func TestRecipeWaiterLogsAnOutageOnce(t *testing.T) {
 	for _, recipe := range []bool{false, true} {
 		coordinated(t, fmt.Sprintf("recipe %v", recipe), func(t *testing.T, k *coordinator, c *Client) {
 			o := LockOptions{Name: "demo", Recipe: recipe}
@@ -356,8 +356,8 @@ func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
 	}
 }
 
-// TestRecipesReadWhatIsTrueNow: a client that is content with old data must not lock by them.
-func TestRecipesReadWhatIsTrueNow(t *testing.T) {
+// TestRecipeReadsAtLinearizableConsistency: a client that is content with old data must not lock by them.
+func TestRecipeReadsAtLinearizableConsistency(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) { // complains of reads that are not linearizable
 		for _, consistency := range []string{"", "stale", "leader"} {
 			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.answer}}}))(t)
@@ -367,8 +367,8 @@ func TestRecipesReadWhatIsTrueNow(t *testing.T) {
 	})
 }
 
-// TestAContenderWhoseKeyWasDeletedContendsAgain: without it the others take it for dead.
-func TestAContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
+// TestRecipeContenderWhoseKeyWasDeletedContendsAgain: without it the others take it for dead.
+func TestRecipeContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)
 		time.AfterFunc(time.Minute, func() { k.remove("semaphore/demo/s2") })

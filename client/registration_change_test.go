@@ -24,7 +24,7 @@ func former(status registry.Status, dirty time.Time) *registry.Instance {
 	return i
 }
 
-func TestWhatAFormerProcessLeftBehindIsOvercome(t *testing.T) {
+func TestRegistrationReplacesWhatAFormerProcessLeftBehind(t *testing.T) {
 	const up, out = registry.Up, registry.OutOfService
 	for _, row := range []struct {
 		name    string
@@ -52,7 +52,7 @@ func TestWhatAFormerProcessLeftBehindIsOvercome(t *testing.T) {
 	}
 }
 
-func TestALookThatFailsIsRepeatedAfterTheNextHeartbeat(t *testing.T) {
+func TestRegistrationRepeatsAFailedLookupAfterTheNextHeartbeat(t *testing.T) {
 	for name, blind := range map[string]func(*http.Request) (*http.Response, error){
 		"no answer":          unreachable,
 		"nonsense":           always(200, "{"),
@@ -71,7 +71,7 @@ func TestALookThatFailsIsRepeatedAfterTheNextHeartbeat(t *testing.T) {
 	}
 }
 
-func TestTheClusterIsLookedAtOnce(t *testing.T) {
+func TestRegistrationIsLookedUpOnce(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
 		"as it was told":               nil,
 		"hidden":                       always(404, ""),
@@ -119,7 +119,7 @@ func TestAFailingHeartbeatIsTriedAgainSoonerAndSlowerEachTime(t *testing.T) {
 	}
 }
 
-func TestAnOutageWithinALeaseDoesNotEndIt(t *testing.T) {
+func TestHeartbeatsKeepALeaseThroughAnOutage(t *testing.T) {
 	for range 20 { // of the back-off's jitter
 		registered(t, "", func(t *testing.T, s *registrar) {
 			r := s.register(t)
@@ -165,7 +165,7 @@ func TestARefusedHeartbeatIsTriedAgain(t *testing.T) {
 }
 
 // The cluster renews what it has an older state of, so renewals go on although it refuses the newer one.
-func TestALeaseIsRenewedWhileItsNewStateIsRefused(t *testing.T) {
+func TestHeartbeatsRenewALeaseWhileItsNewStateIsRefused(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
@@ -204,7 +204,7 @@ func (s *registrar) slowly(d time.Duration) func(*http.Request) (*http.Response,
 	}
 }
 
-func TestARegistrationThatOvertakesTheAnswerToAHeartbeatIsNotRepeated(t *testing.T) {
+func TestRegistrationThatOvertakesTheResponseToAHeartbeatIsNotRepeated(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, s.slowly(3*time.Second))
 		r := s.register(t)
@@ -217,7 +217,7 @@ func TestARegistrationThatOvertakesTheAnswerToAHeartbeatIsNotRepeated(t *testing
 	})
 }
 
-func TestTheAnswerToAnOldHeartbeatTurnsNoTimeBack(t *testing.T) {
+func TestHeartbeatsResponseThatIsOldSetsNoTimeBack(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, s.slowly(3*time.Second))
 		r := s.register(t)
@@ -267,7 +267,7 @@ func TestTheReplicatorChecksAfter40sAndThenEvery30s(t *testing.T) {
 	})
 }
 
-func TestChangesAreToldAtOnceAsFarAsThereAreTokensAndThenTogether(t *testing.T) {
+func TestReplicatorRegistersChangesAtOnceWhileThereAreTokensAndThenTogether(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationDelay = time.Hour })
 		synctest.Wait()
@@ -295,7 +295,7 @@ func TestChangesAreToldAtOnceAsFarAsThereAreTokensAndThenTogether(t *testing.T) 
 	})
 }
 
-func TestAnUpdateOnDemandPutsTheNextCheckOffByOneInterval(t *testing.T) {
+func TestReplicatorPutsTheNextCheckOffAfterAnUpdateOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newRegistrar(), newSays(registry.Up)
 		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.Health = h.health })
@@ -308,7 +308,7 @@ func TestAnUpdateOnDemandPutsTheNextCheckOffByOneInterval(t *testing.T) {
 	})
 }
 
-func TestAHeartbeatTakesWithItWhatWaitsForAToken(t *testing.T) {
+func TestHeartbeatRegistersTheChangeThatWaitsForAToken(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
@@ -324,7 +324,7 @@ func TestAHeartbeatTakesWithItWhatWaitsForAToken(t *testing.T) {
 	})
 }
 
-func TestWhatIsSoAlreadyIsNoChange(t *testing.T) {
+func TestSetStatusToThePresentOneIsNoChange(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping)
 		time.Sleep(time.Second)
@@ -337,7 +337,7 @@ func TestWhatIsSoAlreadyIsNoChange(t *testing.T) {
 	})
 }
 
-func TestAChangeThatHasATokenIsToldAtOnceWhateverComesAfterIt(t *testing.T) {
+func TestReplicatorRegistersAChangeWithATokenAtOnceWhateverFollows(t *testing.T) {
 	s := newRegistrationState(orders1())
 	s.requestUpdate(true)
 	s.requestUpdate(false)
@@ -345,7 +345,7 @@ func TestAChangeThatHasATokenIsToldAtOnceWhateverComesAfterIt(t *testing.T) {
 	expect.That(t, demanded && waiting, "demanded: %v, waiting: %v, want both", demanded, waiting)
 }
 
-func TestAnIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {
+func TestReplicationIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {
 	for _, row := range []struct {
 		interval time.Duration
 		burst    int
@@ -358,7 +358,7 @@ func TestAnIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T) {
 	}
 }
 
-func TestAFailedUpdateIsRepairedByTheNextCheckWhileHeartbeatsAreBlocked(t *testing.T) {
+func TestReplicatorRepairsAFailedUpdateAtTheNextCheckWhileHeartbeatsAreBlocked(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, silent)
 		r := s.register(t)
@@ -376,7 +376,7 @@ func TestAFailedUpdateIsRepairedByTheNextCheckWhileHeartbeatsAreBlocked(t *testi
 	})
 }
 
-func TestAFailedUpdateIsRepairedByTheNextHeartbeatWhileTheReplicatorIsBlocked(t *testing.T) {
+func TestHeartbeatRepairsAFailedUpdateWhileTheReplicatorIsBlocked(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, func(c *RegistrationConfig) { c.ReplicationDelay, c.ReplicationInterval = time.Hour, time.Hour })
 		time.Sleep(5 * time.Second)
@@ -391,7 +391,7 @@ func TestAFailedUpdateIsRepairedByTheNextHeartbeatWhileTheReplicatorIsBlocked(t 
 	})
 }
 
-func TestAHangingHealthDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T) {
+func TestHealthThatHangsDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, func(c *RegistrationConfig) {
 			c.Health = func(ctx context.Context, _ registry.Status) registry.Status { <-ctx.Done(); return registry.Down }
@@ -412,7 +412,7 @@ func TestAHangingHealthDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T) 
 	})
 }
 
-func TestAPanicOfHealthIsDown(t *testing.T) {
+func TestHealthThatPanicsIsDown(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		var ill atomic.Bool
 		ill.Store(true)
@@ -431,7 +431,7 @@ func TestAPanicOfHealthIsDown(t *testing.T) {
 	})
 }
 
-func TestHealthIsToldTheStatusThatWasReportedLast(t *testing.T) {
+func TestHealthGetsTheStatusThatWasReportedLast(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		var told []string
 		s.register(t, sleeping, func(c *RegistrationConfig) {
@@ -447,7 +447,7 @@ func TestHealthIsToldTheStatusThatWasReportedLast(t *testing.T) {
 }
 
 // Upstream's LeaseExistsRule: a server keeps an instance UP that registers itself as OUT_OF_SERVICE.
-func TestAStatusThatTheServerWouldNotTakeIsReachedByWayOfStarting(t *testing.T) {
+func TestSetStatusReachesAStatusByWayOfStartingWhereTheServerRefusesIt(t *testing.T) {
 	const up, down, out, starting = registry.Up, registry.Down, registry.OutOfService, registry.Starting
 	for _, row := range []struct {
 		name string
@@ -476,7 +476,7 @@ func TestAStatusThatTheServerWouldNotTakeIsReachedByWayOfStarting(t *testing.T) 
 }
 
 // The answer to a change is lost, so nobody knows which status the server has.
-func TestAnUnknownOutcomeOfAChangeOfStatusIsTakenForBoth(t *testing.T) {
+func TestSetStatusOfUnknownOutcomeCountsAsBoth(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })
 		synctest.Wait()

@@ -52,7 +52,7 @@ func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatWasNeverRegisteredIsNotCanceled(t *testing.T) {
+func TestDeregisterSendsNoCancelOnlyIfNothingWasRegistered(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		answer func(*http.Request) (*http.Response, error)
@@ -79,7 +79,7 @@ func TestOnlyWhatWasNeverRegisteredIsNotCanceled(t *testing.T) {
 	}
 }
 
-func TestARegistrationThatEndsBeforeItBeganSendsNothing(t *testing.T) {
+func TestDeregisterBeforeTheFirstRegistrationSendsNothing(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := newRegistration(s.client(t), RegistrationConfig{Instance: orders1()}.withDefaults(), nil)
 		close(r.stopped) // there are no loops
@@ -88,7 +88,7 @@ func TestARegistrationThatEndsBeforeItBeganSendsNothing(t *testing.T) {
 	})
 }
 
-func TestNoRegistrationComesAfterTheCancel(t *testing.T) {
+func TestDeregisterIsFollowedByNoRegistration(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(time.Second)
@@ -127,7 +127,7 @@ func TestDeregisterAndCloseTogetherCancelOnce(t *testing.T) {
 	})
 }
 
-func TestAHangingHealthKeepsTheEndFromNothingAndNoLongerThanTheContext(t *testing.T) {
+func TestDeregisterWaitsForAHangingHealthAsLongAsItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
@@ -148,7 +148,7 @@ func TestAHangingHealthKeepsTheEndFromNothingAndNoLongerThanTheContext(t *testin
 	})
 }
 
-func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
+func TestDeregisterIsBoundedByItsContext(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := need.Got(s.client(t).StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(time.Second)
@@ -158,7 +158,7 @@ func TestTheFarewellIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-func TestTheEndWaitsForBothLoops(t *testing.T) {
+func TestDeregisterWaitsForBothLoops(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, s.slowly(5*time.Second)) // and does not hear that it is cut off
 		c := s.client(t)
@@ -173,7 +173,7 @@ func TestTheEndWaitsForBothLoops(t *testing.T) {
 	})
 }
 
-func TestARefusalAfterATryThatWasCutOffIsCanceledAllTheSame(t *testing.T) {
+func TestDeregisterCancelsAfterARefusalThatFollowedATryOfUnknownOutcome(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPost, always(400, ""))
 		c, err := New(Config{Servers: []string{"http://a", "http://b"}, InOrder: true, HTTPClient: &http.Client{Transport: servers{
@@ -209,7 +209,7 @@ func (s *registrar) rollcallNodes(shown func(node string) string) {
 	})
 }
 
-func TestDrainIsToldAtOnceAndWaitsForEveryNodeAndTheSettleTime(t *testing.T) {
+func TestDrainRegistersAtOnceAndWaitsForEveryNodeAndForClients(t *testing.T) {
 	const settle = 30 * time.Second
 	const up, out = `"status":"UP"`, `"status":"OUT_OF_SERVICE"`
 	for _, row := range []struct {
@@ -295,7 +295,7 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 	}
 }
 
-func TestHealthIsNotAskedWhileTheInstanceDrainsUntilItsStatusIsSet(t *testing.T) {
+func TestDrainKeepsHealthFromBeingAskedUntilTheStatusIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newRegistrar(), newSays(registry.Up)
 		s.rollcallNodes(func(string) string { return "" })
@@ -313,7 +313,7 @@ func TestHealthIsNotAskedWhileTheInstanceDrainsUntilItsStatusIsSet(t *testing.T)
 	})
 }
 
-func TestWhatHealthAnswersAfterTheDrainBeganDoesNotCount(t *testing.T) {
+func TestDrainIgnoresAStatusOfHealthThatComesAfterItsStart(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.rollcallNodes(func(string) string { return "" })
 		r := s.register(t, sleeping, func(c *RegistrationConfig) {
@@ -328,7 +328,7 @@ func TestWhatHealthAnswersAfterTheDrainBeganDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestADrainIsToldAsSoonAsAServerCanBeReached(t *testing.T) {
+func TestDrainRegistersAsSoonAsAServerCanBeReached(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.rollcallNodes(func(string) string { return "" })
 		r := s.register(t, sleeping)
@@ -341,7 +341,7 @@ func TestADrainIsToldAsSoonAsAServerCanBeReached(t *testing.T) {
 	})
 }
 
-func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
+func TestDrainThatIsCutShortIsStillOutOfService(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		cut   func(*registrar, *Registration)
@@ -363,7 +363,7 @@ func TestADrainThatIsCutShortIsStillOutOfService(t *testing.T) {
 	}
 }
 
-func TestADrainThatIsRefusedSaysSo(t *testing.T) {
+func TestDrainThatIsRefusedSaysSo(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping)
 		synctest.Wait()
@@ -374,7 +374,7 @@ func TestADrainThatIsRefusedSaysSo(t *testing.T) {
 	})
 }
 
-func TestWhatAServerShowsDecidesWhetherItIsWaitedFor(t *testing.T) {
+func TestDrainWaitsForAServerByTheStatusThatItShows(t *testing.T) {
 	for _, row := range []struct {
 		status, forced string
 		waits          bool
@@ -391,7 +391,7 @@ func TestWhatAServerShowsDecidesWhetherItIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestNodesAreAskedAsTheUserOfTheServersURL(t *testing.T) {
+func TestDrainAsksNodesAsTheUserOfTheServersURL(t *testing.T) {
 	var user string
 	c, err := New(Config{Servers: []string{"http://anna:secret@a"}, HTTPClient: &http.Client{Transport: servers{
 		"b": func(r *http.Request) (*http.Response, error) {
@@ -404,8 +404,8 @@ func TestNodesAreAskedAsTheUserOfTheServersURL(t *testing.T) {
 	expect.That(t, i == nil && err == nil && user == "anna", "asked as %q, got %v, %v, want anna", user, i, err)
 }
 
-// TestADrainNamesTheNodeThatIsDead: there is no address to ask it at.
-func TestADrainNamesTheNodeThatIsDead(t *testing.T) {
+// TestDrainNamesTheNodeThatIsDead: there is no address to ask it at.
+func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping)
 		synctest.Wait()

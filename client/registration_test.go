@@ -205,7 +205,7 @@ func TestARegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
 	})
 }
 
-func TestIntervalsAreCountedFromWhenAHeartbeatIsSent(t *testing.T) {
+func TestHeartbeatIntervalIsCountedFromWhenItIsSent(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, func(*http.Request) (*http.Response, error) {
 			time.Sleep(4 * time.Second)
@@ -218,7 +218,7 @@ func TestIntervalsAreCountedFromWhenAHeartbeatIsSent(t *testing.T) {
 	})
 }
 
-func TestAnUnknownInstanceIsRegisteredAgainAsANewState(t *testing.T) {
+func TestRegistrationOfAnUnknownInstanceIsRepeatedAsANewState(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.register(t)
 		time.Sleep(15 * time.Second)
@@ -229,7 +229,7 @@ func TestAnUnknownInstanceIsRegisteredAgainAsANewState(t *testing.T) {
 	})
 }
 
-func TestTheGivenInstanceIsLeftAlone(t *testing.T) {
+func TestRegistrationLeavesTheGivenInstanceAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, given := newRegistrar(), orders1()
 		r := s.register(t, func(c *RegistrationConfig) { c.Instance = given })
@@ -242,7 +242,7 @@ func TestTheGivenInstanceIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestApplicationsAreKnownInUpperCase(t *testing.T) {
+func TestRegistrationHasTheApplicationInUpperCase(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, func(c *RegistrationConfig) { c.Instance.App = "orders" })
 		expect.Equal(t, r.Instance().Key(), key, "it is")
@@ -286,7 +286,7 @@ func TestRegisteredEndsWithTheRegistration(t *testing.T) {
 	})
 }
 
-func TestMistakesOfARegistrationAreReportedTogether(t *testing.T) {
+func TestRegistrationConfigReportsEveryMistake(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		config RegistrationConfig
@@ -317,7 +317,7 @@ func TestAClosedClientStartsNoRegistration(t *testing.T) {
 	})
 }
 
-func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
+func TestHealthyAndTheGaugeSayHowLongTheInstanceWasNotHeardOf(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.fails(503)
 		r := s.register(t)
@@ -345,7 +345,7 @@ func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
 	})
 }
 
-func TestTheIntervalIsTheInstancesUnlessTheServerTookAnother(t *testing.T) {
+func TestIntervalIsTheInstancesUnlessTheServerClampedIt(t *testing.T) {
 	for _, row := range []struct {
 		name               string
 		interval, duration int32 // of the instance, seconds
@@ -365,7 +365,7 @@ func TestTheIntervalIsTheInstancesUnlessTheServerTookAnother(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsComeAtTheIntervalThatTheServerTook(t *testing.T) {
+func TestHeartbeatsFollowTheIntervalThatTheServerClamped(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.clamped = "renewalIntervalInSecs=20, durationInSecs=60"
 		r := s.register(t)

@@ -138,7 +138,7 @@ func TestAWatchGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-func TestAChangeIsToldWithItsInstance(t *testing.T) {
+func TestWatchPassesAChangeWithItsInstance(t *testing.T) {
 	const change = `event: change
 data: {"index":"e-6","action":"DELETED","why":"evicted","app":"ORDERS","id":"orders-1","status":"OUT_OF_SERVICE","instance":%s}
 
@@ -280,7 +280,7 @@ func (b ticking) Read(p []byte) (int, error) {
 	return copy(p, ": nothing happens\n\n"), nil
 }
 
-func TestAQuietWatchStaysWithItsServer(t *testing.T) {
+func TestWatchThatIsQuietStaysWithItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
 		quiet := j.around(func(r *http.Request) (*http.Response, error) {

@@ -72,7 +72,7 @@ func build(t *testing.T, list List, target string, cc resolver.ClientConn, optio
 	return b.Build(resolver.Target{URL: *u}, cc, options)
 }
 
-func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
+func TestResolverPassesTheChangesOfItsServiceOnly(t *testing.T) {
 	a, b := instance("o1", "a", 80), instance("o2", "b", 80)
 	mute := with(a, func(i *registry.Instance) { i.Port.Enabled = false })
 	other := with(instance("s1", "s", 80), func(i *registry.Instance) { i.App = "STOCK" })
@@ -126,7 +126,7 @@ func (l *restless) Snapshot() *client.Snapshot {
 	return seen
 }
 
-func TestAChangeDuringTheFirstLookIsNotMissed(t *testing.T) {
+func TestResolverMissesNoChangeDuringTheFirstUpdate(t *testing.T) {
 	list := &restless{fakeList: newFakeList(t, instance("o1", "a", 80)), next: snapshotOf(t, instance("o2", "b", 80))}
 	cc := new(connection)
 	r := need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{}))(t)
@@ -136,7 +136,7 @@ func TestAChangeDuringTheFirstLookIsNotMissed(t *testing.T) {
 	expect.That(t, len(got) != 0 && got[len(got)-1] == "at [b:80]", "told %q; the list ends with b:80", got)
 }
 
-func TestTargetsNameServices(t *testing.T) {
+func TestTargetNamesAService(t *testing.T) {
 	app := instance("o1", "app", 80)
 	vip := with(instance("p1", "vip", 80), func(i *registry.Instance) { i.App, i.VIP = "P", "charges,Payments" })
 	svip := with(instance("q1", "svip", 80), func(i *registry.Instance) {
@@ -172,7 +172,7 @@ func TestTargetsNameServices(t *testing.T) {
 	expect.That(t, list.subscribers() == 0, "%d subscriptions are left", list.subscribers())
 }
 
-func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
+func TestServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
 	list := newFakeList(t, instance("o1", "a", 80))
 	for _, disabled := range []bool{false, true} {
 		cc := new(connection)
@@ -181,17 +181,17 @@ func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
 	}
 }
 
-func TestAServiceConfigThatGRPCRefusesIsToldAtOnce(t *testing.T) {
+func TestServiceConfigThatGRPCRefusesIsReportedAtOnce(t *testing.T) {
 	refused := errors.New("no such policy")
 	expect.ErrorIs(t, expect.Err(build(t, newFakeList(t), "rollcall:///orders", &connection{badly: refused}, resolver.BuildOptions{})), refused, "got")
 }
 
-func TestABuilderNeedsAList(t *testing.T) {
+func TestBuilderNeedsAList(t *testing.T) {
 	_, err := NewBuilder(nil, Config{})
 	expect.That(t, err != nil && err.Error() == "no list is given; give a *client.Discovery", "got %v", err)
 }
 
-func TestWhereAnInstanceSpeaksGRPC(t *testing.T) {
+func TestPortWhereAnInstanceSpeaksGRPC(t *testing.T) {
 	metadata := func(pairs ...registry.Pair) func(*registry.Instance) {
 		return func(i *registry.Instance) { i.Metadata = pairs }
 	}
@@ -484,7 +484,7 @@ func untilAll(t *testing.T, c grpc_health_v1.HealthClient, servers ...*grpcServe
 	}
 }
 
-func TestInstancesAreCalledInTurns(t *testing.T) {
+func TestConnectionCallsInstancesInTurns(t *testing.T) {
 	a, b := startGRPC(t, "o1"), startGRPC(t, "o2")
 	c := dial(t, newFakeList(t, a.instance, b.instance))
 	untilAll(t, c, a, b)
@@ -493,7 +493,7 @@ func TestInstancesAreCalledInTurns(t *testing.T) {
 	expect.Equal(t, a.calls.Load()-before, 50, "of 100 calls one of two instances got")
 }
 
-func TestAnotherServiceConfigReplacesTheTurns(t *testing.T) {
+func TestServiceConfigOfTheClientReplacesTheTurns(t *testing.T) {
 	a, b := startGRPC(t, "o1"), startGRPC(t, "o2")
 	c := dial(t, newFakeList(t, a.instance, b.instance),
 		grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`))
@@ -503,7 +503,7 @@ func TestAnotherServiceConfigReplacesTheTurns(t *testing.T) {
 	}
 }
 
-func TestNoCallGoesToAnInstanceOnceItsEndWasTold(t *testing.T) {
+func TestConnectionCallsNoInstanceAfterItsRemoval(t *testing.T) {
 	ends := []struct {
 		name string
 		end  func(s *grpcServer)
@@ -526,7 +526,7 @@ func TestNoCallGoesToAnInstanceOnceItsEndWasTold(t *testing.T) {
 	}
 }
 
-func TestACallThatAnInstanceHasIsLetFinish(t *testing.T) {
+func TestConnectionLetsACallOfARemovedInstanceFinish(t *testing.T) {
 	leaving, staying := startGRPC(t, "o1"), startGRPC(t, "o2")
 	list := newFakeList(t, leaving.instance)
 	c := dial(t, list)
@@ -541,7 +541,7 @@ func TestACallThatAnInstanceHasIsLetFinish(t *testing.T) {
 	}
 }
 
-func TestWithoutInstancesCallsFailAtOnceOrWait(t *testing.T) {
+func TestConnectionWithoutInstancesFailsCallsAtOnceOrWaits(t *testing.T) {
 	s := startGRPC(t, "o1")
 	list := newFakeList(t)
 	c := dial(t, list)
@@ -560,7 +560,7 @@ func TestWithoutInstancesCallsFailAtOnceOrWait(t *testing.T) {
 	expect.OKf(t, call(t, c, "", grpc.WaitForReady(true)), "after it came back")
 }
 
-func TestACallToATargetThatNamesNothingSaysWhy(t *testing.T) {
+func TestTargetThatNamesNothingSaysWhy(t *testing.T) {
 	b := need.Got(NewBuilder(newFakeList(t), Config{}))(t)
 	conn, err := grpc.NewClient("rollcall://zone/orders", grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	need.OK(t, err)

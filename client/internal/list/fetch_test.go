@@ -57,7 +57,7 @@ func deltaChange(action registry.Action, i *registry.Instance) *registry.Lease {
 	return &registry.Lease{Instance: i, Action: action}
 }
 
-func TestADeltaIsApplied(t *testing.T) {
+func TestDeltaIsApplied(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		changes []*registry.Lease

@@ -61,7 +61,7 @@ func beat(t *testing.T, c *Cluster) {
 	expect.OK(t, c.renew(t.Context()))
 }
 
-func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
+func TestSourceIsAskedAnewAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, j := &directory{hosts: []string{"b"}}, newJournal()
 		c, _ := d.cluster(t, servers{"a": always(200, ""), "b": j.around(always(200, ""))}, "a")
@@ -81,7 +81,7 @@ func TestServersThatAreGivenAreLookedUpAnewAfterTheInterval(t *testing.T) {
 	})
 }
 
-func TestServersThatAreNotGivenAreLookedUpByTheFirstCall(t *testing.T) {
+func TestSourceIsAskedByTheFirstCallWithoutServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{hosts: []string{"a"}, take: time.Second}
 		c, _ := d.cluster(t, servers{"a": always(200, "")})
@@ -96,7 +96,7 @@ func TestServersThatAreNotGivenAreLookedUpByTheFirstCall(t *testing.T) {
 	})
 }
 
-func TestOtherCallsGoOnWithTheOldServersWhileOneLooks(t *testing.T) {
+func TestSourceThatIsAskedKeepsNoOtherCallWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{hosts: []string{"a"}, take: time.Second}
 		c, _ := d.cluster(t, servers{"a": always(200, "")}, "a")
@@ -112,7 +112,7 @@ func TestOtherCallsGoOnWithTheOldServersWhileOneLooks(t *testing.T) {
 	})
 }
 
-func TestWithoutAnAnswerTheServersAreLookedUpAndTheNewOnesAskedOnce(t *testing.T) {
+func TestSourceIsAskedWhenNoServerRespondsAndTheNewOnesAreAskedOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		found []string
@@ -142,7 +142,7 @@ func TestWithoutAnAnswerTheServersAreLookedUpAndTheNewOnesAskedOnce(t *testing.T
 	}
 }
 
-func TestASourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
+func TestSourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
 	for name, fail := range map[string]func(*directory){
 		"an error":     func(d *directory) { d.set(errors.New("no such host")) },
 		"no server":    func(d *directory) { d.set(nil) },
@@ -172,7 +172,7 @@ func TestASourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutAnyServerTheErrorOfTheSourceIsTheCalls(t *testing.T) {
+func TestSourcesErrorIsTheCallsWithoutAnyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no such host")
 		d := &directory{err: broken}
@@ -188,7 +188,7 @@ func TestWithoutAnyServerTheErrorOfTheSourceIsTheCalls(t *testing.T) {
 	})
 }
 
-func TestWhoGivesUpDoesNotDecideForThoseWhoWaitForTheSource(t *testing.T) {
+func TestSourceIsAskedAgainWhenTheCallThatAskedGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, logged := (&directory{hosts: []string{"a"}, take: 2 * time.Second}).cluster(t, servers{"a": always(200, "")})
 		hasty := within(t, time.Second)
@@ -220,7 +220,7 @@ func TestCloseEndsAWaitForTheSource(t *testing.T) {
 	})
 }
 
-func TestASourceThatPanicsKeepsNobodyElseWaiting(t *testing.T) {
+func TestSourceThatPanicsKeepsNoOtherCallWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		c := newCluster(Config{Source: func(context.Context) ([]string, error) {
@@ -240,7 +240,7 @@ func TestASourceThatPanicsKeepsNobodyElseWaiting(t *testing.T) {
 	})
 }
 
-func TestAServersURLSaysWhereEurekaAndRollcallAre(t *testing.T) {
+func TestServerURLSaysWhereEurekaAndRollcallAre(t *testing.T) {
 	for _, tc := range []struct{ given, own, eureka string }{
 		{"http://a:8761", "http://a:8761", "http://a:8761/eureka"},
 		{"http://a:8761/", "http://a:8761", "http://a:8761/eureka"},
@@ -269,7 +269,7 @@ func TestAServersURLSaysWhereEurekaAndRollcallAre(t *testing.T) {
 	}
 }
 
-func TestUserAndPasswordOfAURLAreSentAndNotShown(t *testing.T) {
+func TestServerURLsUserAndPasswordAreSentAndNotShown(t *testing.T) {
 	for _, tc := range []struct{ given, user, password string }{
 		{"http://user:pass@a", "user", "pass"},
 		{"http://user:a:colon@a", "user", "a:colon"}, // where Spring's clients send nothing at all
@@ -290,7 +290,7 @@ func TestUserAndPasswordOfAURLAreSentAndNotShown(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoURLIsReportedWithoutUserAndPassword(t *testing.T) {
+func TestServerURLThatIsNoneIsReportedWithoutUserAndPassword(t *testing.T) {
 	for given, shown := range map[string]string{
 		"127.0.0.1:8761":              `"127.0.0.1:8761" is not a URL such as`,
 		"ftp://a":                     `"ftp://a" is not a URL such as`,

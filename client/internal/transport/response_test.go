@@ -22,7 +22,7 @@ const (
 	rollcallAnswer = `{"error":"no such session"}`
 )
 
-func TestAServerThatIsNotRollcallIsToldFromOneThatLacksTheThing(t *testing.T) {
+func TestResponseOfAServerThatIsNotRollcallIsRecognized(t *testing.T) {
 	status, keys := Own(http.MethodGet, "status"), Consul(http.MethodGet, "kv", "a")
 	eureka := &Call{method: http.MethodGet, eureka: true, path: []string{"apps", "A"}}
 	for _, tc := range []struct {
@@ -58,7 +58,7 @@ func TestAServerThatIsNotRollcallIsToldFromOneThatLacksTheThing(t *testing.T) {
 	}
 }
 
-func TestAmongServersOfBothKindsRollcallIsFoundOnce(t *testing.T) {
+func TestCallFindsRollcallOnceAmongServersOfBothKinds(t *testing.T) {
 	j := newJournal()
 	c := servers{"a": j.around(always(404, springAnswer)), "b": always(200, `{}`)}.cluster(t, "a", "b")
 	for range 3 {
@@ -67,14 +67,14 @@ func TestAmongServersOfBothKindsRollcallIsFoundOnce(t *testing.T) {
 	expect.Equal(t, len(j.lines), 1, "requests at the server that is not Rollcall:")
 }
 
-// TestOneServerThatIsNotRollcallProvesNothing: the others may answer the next time.
-func TestOneServerThatIsNotRollcallProvesNothing(t *testing.T) {
+// TestCallToOneServerThatIsNotRollcallProvesNothing: the others may answer the next time.
+func TestCallToOneServerThatIsNotRollcallProvesNothing(t *testing.T) {
 	_, err := servers{"a": always(404, "<html>"), "b": unreachable}.cluster(t, "a", "b").status(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrNeedsRollcall) && strings.Contains(err.Error(), "http://a"),
 		"Status: %v, want an error that names both servers and is not ErrNeedsRollcall", err)
 }
 
-func TestAWriteHasThreeOutcomes(t *testing.T) {
+func TestWriteHasThreeOutcomes(t *testing.T) {
 	unknown := always(504, "", "X-Rollcall-Outcome", "unknown")
 	for _, tc := range []struct {
 		name          string
@@ -118,7 +118,7 @@ func TestAWriteHasThreeOutcomes(t *testing.T) {
 	}
 }
 
-func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
+func TestCallPassesOverAStockServerThatKeepsItsListsBack(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		path  []string
@@ -137,12 +137,12 @@ func TestAStockServerThatKeepsItsListsBackIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestAFailedReadIsNeverAnUnknownOutcome(t *testing.T) {
+func TestReadThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
 	_, err := servers{"a": cutOff, "b": unreachable}.cluster(t, "a", "b").fetch(t.Context(), "apps")
 	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "fetch: %v, want an error that is not an unknown outcome", err)
 }
 
-func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
+func TestServerThatRespondedIsAskedFirstNextTime(t *testing.T) {
 	j := newJournal()
 	down := true
 	flaky := func(r *http.Request) (*http.Response, error) {
@@ -159,7 +159,7 @@ func TestTheServerThatAnsweredIsAskedFirstNextTime(t *testing.T) {
 	expect.Equal(t, len(j.lines), 1, "how often the first server was asked, before the second one answered:")
 }
 
-func TestASilentServerCostsOneTimeout(t *testing.T) {
+func TestServerThatIsSilentCostsOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := servers{"a": silent, "b": always(200, "")}.cluster(t, "a", "b")
 		start := time.Now()
@@ -168,7 +168,7 @@ func TestASilentServerCostsOneTimeout(t *testing.T) {
 	})
 }
 
-func TestIDsAreEscapedAsOneSegment(t *testing.T) {
+func TestCallEscapesAnIDAsOneSegment(t *testing.T) {
 	j := newJournal()
 	c := servers{"a": j.around(always(200, ""))}.cluster(t, "a")
 	need.Got(c.Perform(t.Context(), EurekaInstance(http.MethodPut, registry.NewKey("orders", "a/b c?#:1"), "status"), ""))(t)

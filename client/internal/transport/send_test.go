@@ -75,7 +75,7 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 	}
 }
 
-func TestWhatShowsThatTheClientWasClosedIsNotTheReason(t *testing.T) {
+func TestCauseOfACallCutOffByCloseIsClose(t *testing.T) {
 	life, end := context.WithCancelCause(context.Background())
 	end(ErrClosed)
 	shown := &url.Error{Op: "Get", URL: "http://a/", Err: net.ErrClosed}
@@ -85,7 +85,7 @@ func TestWhatShowsThatTheClientWasClosedIsNotTheReason(t *testing.T) {
 	expect.Equal(t, withCause(shown, t.Context()), error(shown), "while nothing has ended:")
 }
 
-func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
+func TestStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watch := &Call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, Accept: "text/event-stream"}
 		c := servers{"a": func(r *http.Request) (*http.Response, error) {
@@ -108,7 +108,7 @@ func TestAStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfAuthEndsTheCall(t *testing.T) {
+func TestAuthThatFailsEndsTheCall(t *testing.T) {
 	j := newJournal()
 	s := servers{"a": j.around(always(200, "")), "b": j.around(always(200, ""))}
 	broken := errors.New("no token")
@@ -121,7 +121,7 @@ func TestAnErrorOfAuthEndsTheCall(t *testing.T) {
 		"%d requests were sent and %d servers put in quarantine, want none", len(j.lines), c.Quarantined())
 }
 
-func TestNoErrorShowsAPassword(t *testing.T) {
+func TestErrorsShowNoPassword(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"unreachable": unreachable, "cut off": cutOff, "refused": always(400, "no"), "no leader": always(503, ""), "foreign": always(404, "<html>"),
 	} {
@@ -183,14 +183,14 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Cancel: %v, want an error that is no unknown outcome", err)
 }
 
-func TestTheConfigurationOfTLSIsNotChanged(t *testing.T) {
+func TestTLSConfigurationIsNotChanged(t *testing.T) {
 	s, trust := secured(t, func(http.ResponseWriter, *http.Request) {})
 	before := trust.Clone()
 	need.OK(t, connected(t, Config{Servers: []string{s.URL}, TLS: trust}).renew(t.Context()))
 	expect.That(t, slices.Equal(trust.NextProtos, before.NextProtos), "its protocols are %v now, want %v", trust.NextProtos, before.NextProtos)
 }
 
-func TestAnswersAreAskedForInGzip(t *testing.T) {
+func TestResponsesAreAskedForInGzip(t *testing.T) {
 	const text = `{"applications":{}}`
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expect.Equal(t, r.Header.Get("Accept-Encoding"), "gzip", "Accept-Encoding:")
@@ -204,7 +204,7 @@ func TestAnswersAreAskedForInGzip(t *testing.T) {
 	expect.That(t, err == nil && string(a.Body) == text, "got %s, %v, want %s and no error", a.Body, err, text)
 }
 
-func TestARedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
+func TestRedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
 	for _, status := range []int{301, 302, 307, 308} {
 		var there, target atomic.Int32
 		mux := http.NewServeMux()
@@ -266,7 +266,7 @@ func counted(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *connect
 	return s, c
 }
 
-func TestManyCallsAtOnceKeepTheirConnections(t *testing.T) {
+func TestConnectionsOfManyCallsAtOnceAreKept(t *testing.T) {
 	const many = 40
 	var here sync.WaitGroup
 	s, connections := counted(t, func(http.ResponseWriter, *http.Request) {
@@ -315,7 +315,7 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 	noneLeft(t, before)
 }
 
-func TestAProgramMayReplaceTheStandardTransport(t *testing.T) {
+func TestTransportMayReplaceTheStandardOne(t *testing.T) {
 	standard := http.DefaultTransport
 	defer func() { http.DefaultTransport = standard }()
 	http.DefaultTransport = servers{}
@@ -331,7 +331,7 @@ func dialing(t *testing.T, dial func(ctx context.Context) (net.Conn, error)) *Cl
 	return connected(t, Config{Servers: []string{"http://a"}, HTTPClient: &http.Client{Transport: transport}})
 }
 
-func TestAWriteThatHadNoConnectionDidNotHappen(t *testing.T) {
+func TestWriteWithoutAConnectionDidNotHappen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dial    func(ctx context.Context) (net.Conn, error)
 		unknown bool
@@ -390,7 +390,7 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	noneLeft(t, before)
 }
 
-func TestNoConnectionBeginsOrOutlivesTheClient(t *testing.T) {
+func TestConnectionsDoNotOutliveTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []net.Conn
 		slow := newDials(func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -443,7 +443,7 @@ func trickling(n int, pause time.Duration) func(*http.Request) (*http.Response, 
 	}
 }
 
-func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
+func TestTryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 	second := always(200, "")
 	late := func(r *http.Request) (*http.Response, error) {
 		if !wait.For(r.Context(), 5*time.Second-1) {
@@ -477,7 +477,7 @@ func TestATryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
+func TestResponseThatIsTooLongIsNotRead(t *testing.T) {
 	for length, want := range map[int]bool{9: true, 10: true, 11: false} {
 		got, err := readBounded(strings.NewReader(strings.Repeat("x", length)), 10)
 		expect.That(t, (err == nil) == want && (!want || len(got) == length),

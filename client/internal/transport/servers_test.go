@@ -43,7 +43,7 @@ func (l *serverList) hosts() string {
 	return strings.Join(hosts, " ")
 }
 
-func TestServersAreAskedAsTheyFare(t *testing.T) {
+func TestServerListOrdersServersByHowTheyFared(t *testing.T) {
 	fail := func(host string) func(*serverList) {
 		return func(l *serverList) { l.failed(serverAt(host)) }
 	}
@@ -92,7 +92,7 @@ func TestServersAreAskedAsTheyFare(t *testing.T) {
 	}
 }
 
-func TestAnOldAndANewListSayWhetherTheyDiffer(t *testing.T) {
+func TestServerListSaysWhetherANewOneDiffers(t *testing.T) {
 	l := serversOf(t, true, "a", "b")
 	for _, tc := range []struct {
 		hosts []string
@@ -103,7 +103,7 @@ func TestAnOldAndANewListSayWhetherTheyDiffer(t *testing.T) {
 	}
 }
 
-func TestANewPasswordIsUsedAndTheQuarantineKept(t *testing.T) {
+func TestServerListUsesANewPasswordAndKeepsTheQuarantine(t *testing.T) {
 	l := newServerList([]string{"http://u:old@a", "http://b"}, true)
 	l.failed(serverAt("a"))
 	need.Got(l.replace([]string{"http://u:new@a", "http://b"}))(t)
@@ -114,7 +114,7 @@ func TestANewPasswordIsUsedAndTheQuarantineKept(t *testing.T) {
 	expect.That(t, all[1].URL == "http://a" && password == "new", "asked last: %s with password %q, want http://a with the new one", all[1].URL, password)
 }
 
-func TestClientsSpreadOverTheServers(t *testing.T) {
+func TestServerListsSpreadOverTheServers(t *testing.T) {
 	first, second := make(map[string]int), make(map[string]int)
 	for range 300 {
 		l := serversOf(t, false, "a", "b", "c")
@@ -146,7 +146,7 @@ func stayAway(l *serverList) time.Duration {
 	return time.Since(start)
 }
 
-func TestAClientGoesBackToItsFirstServerWhenItsSessionEnds(t *testing.T) {
+func TestServerListGoesBackToItsFirstServerWhenItsStayEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lengths []time.Duration
 		for range 200 {
@@ -158,7 +158,7 @@ func TestAClientGoesBackToItsFirstServerWhenItsSessionEnds(t *testing.T) {
 	})
 }
 
-func TestASessionThatEndsWhileTheFirstServerIsInQuarantineStaysAway(t *testing.T) {
+func TestServerListStaysAwayWhileTheFirstServerIsInQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := serversOf(t, true, "a", "b")
 		l.failed(serverAt("a"))
@@ -171,7 +171,7 @@ func TestASessionThatEndsWhileTheFirstServerIsInQuarantineStaysAway(t *testing.T
 	})
 }
 
-func TestASessionThatEndsPicksAnyServer(t *testing.T) {
+func TestServerListPicksAnyServerWhenAStayEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := serversOf(t, false, "a", "b", "c")
 		picked := make(map[string]int)
@@ -195,7 +195,7 @@ func quarantinesOf(l *serverList, n int) []time.Duration {
 	return lengths
 }
 
-func TestTheQuarantineDoublesWithJitterAndAnyAnswerEndsIt(t *testing.T) {
+func TestQuarantineDoublesWithJitterAndAnyResponseEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		most := []time.Duration{1, 2, 4, 8, 16, 30, 30}
 		seen := make([][]time.Duration, len(most))
@@ -217,7 +217,7 @@ func TestTheQuarantineDoublesWithJitterAndAnyAnswerEndsIt(t *testing.T) {
 	})
 }
 
-func TestCallsThatFailTogetherAreOneFailure(t *testing.T) {
+func TestQuarantineTakesCallsThatFailTogetherForOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := serversOf(t, true, "a", "b")
 		for range 100 {
@@ -228,7 +228,7 @@ func TestCallsThatFailTogetherAreOneFailure(t *testing.T) {
 	})
 }
 
-func TestServersWithoutALeaderAreAskedLastForTheTimeTheyName(t *testing.T) {
+func TestQuarantineOfAServerWithoutALeaderLastsAsLongAsItSays(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		header string
@@ -254,7 +254,7 @@ func TestServersWithoutALeaderAreAskedLastForTheTimeTheyName(t *testing.T) {
 	}
 }
 
-func TestAnElectionCostsACallerNoTime(t *testing.T) {
+func TestCallDuringAnElectionCostsNoTime(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		call func(context.Context, *Cluster) error
@@ -282,7 +282,7 @@ func TestAnElectionCostsACallerNoTime(t *testing.T) {
 	}
 }
 
-func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
+func TestQuarantineIsNotBegunByACallThatWasInterrupted(t *testing.T) {
 	waiting := &Call{method: http.MethodPut, path: []string{"v1", "rollcall", "locks", "demo"}, Patience: time.Hour, Write: true}
 	for _, tc := range []struct {
 		name   string
@@ -304,7 +304,7 @@ func TestWhatSaysNothingOfAServerLeavesItWhereItIs(t *testing.T) {
 	}
 }
 
-func TestASiblingIsSpokenToAsThePresentServer(t *testing.T) {
+func TestSiblingIsAskedAsThePresentServer(t *testing.T) {
 	s := newServerList([]string{"https://u:p@a:1/prefix/eureka"}, true).sibling("10.0.0.2:8761")
 	r := &http.Request{Header: make(http.Header)}
 	need.OK(t, s.sign(r, nil))
