@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,182 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
-	type config = RegistrationConfig
-	for _, row := range []struct {
-		name string
-		set  func(*config)
-		then func(*registrar) // one second after the start
-		want []string
-		says string // of the error; "": none
-	}{
-		{name: "what is registered", want: []string{"0s POST UP", "5s DELETE"}},
-		{name: "but not what is to stay", set: func(c *config) { c.Stay = true }, want: []string{"0s POST UP"}},
-		{name: "what is not there any more", then: func(s *registrar) { s.loseLeases() }, want: []string{"0s POST UP", "5s DELETE"}},
-		{name: "not while the server fails", then: func(s *registrar) { s.does(http.MethodDelete, always(500, "")) }, want: []string{"0s POST UP", "5s DELETE"}, says: "500"},
-	} {
-		registered(t, row.name, func(t *testing.T, s *registrar) {
-			c := s.client(t)
-			config := config{Instance: orders1()}
-			if row.set != nil {
-				row.set(&config)
-			}
-			r := need.Got(c.StartRegistration(config))(t)
-			time.Sleep(time.Second)
-			if row.then != nil {
-				row.then(s)
-			}
-			time.Sleep(4 * time.Second)
-			for range 2 {
-				wantSays(t, r.Deregister(t.Context()), row.says)
-			}
-			closeWithin(t, c, time.Minute)
-			s.wantVisits(t, row.want...)
-		})
-	}
-}
-
-func TestDeregisterSendsNoCancelOnlyIfNothingWasRegistered(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		answer func(*http.Request) (*http.Response, error)
-		cancel bool
-	}{
-		{"refused", always(400, ""), false},
-		{"nothing done", always(503, ""), false},
-		{"never sent", unreachable, false},
-		{"cut off", cutOff, true},
-		{"outcome unknown", always(504, "", "X-Rollcall-Outcome", "unknown"), true},
-		{"under way", silent, true},
-	} {
-		registered(t, row.name, func(t *testing.T, s *registrar) {
-			s.does(http.MethodPost, row.answer)
-			r := s.register(t)
-			time.Sleep(100 * time.Millisecond)
-			expect.OK(t, r.Deregister(t.Context()))
-			want := []string{"0s POST UP"}
-			if row.cancel {
-				want = append(want, "100ms DELETE")
-			}
-			s.wantVisits(t, want...)
-		})
-	}
-}
-
-func TestDeregisterBeforeTheFirstRegistrationSendsNothing(t *testing.T) {
-	registered(t, "", func(t *testing.T, s *registrar) {
-		r := newRegistration(s.client(t), RegistrationConfig{Instance: orders1()}.withDefaults(), nil)
-		close(r.stopped) // there are no loops
-		expect.OK(t, r.Deregister(t.Context()))
-		s.wantVisits(t)
-	})
-}
-
-func TestDeregisterIsFollowedByNoRegistration(t *testing.T) {
-	registered(t, "", func(t *testing.T, s *registrar) {
-		r := s.register(t)
-		time.Sleep(time.Second)
-		s.does(http.MethodPost, silent)
-		r.SetMetadata(pair("v", "1"))
-		time.Sleep(time.Second)
-		drained := make(chan error)
-		go func() { drained <- r.Drain(t.Context(), 0) }() // waits for its turn
-		synctest.Wait()
-		expect.OK(t, r.Deregister(t.Context()))
-		expect.ErrorIs(t, <-drained, ErrClosed, "the drain ended with")
-		s.does(http.MethodPost, nil)
-		expect.That(t, !r.SetStatus(registry.Down), "a change after the end is said to be told")
-		time.Sleep(time.Hour)
-		s.wantVisits(t, "0s POST UP", "1s POST UP", "2s DELETE")
-	})
-}
-
-func TestDeregisterAndCloseTogetherCancelOnce(t *testing.T) {
-	registered(t, "", func(t *testing.T, s *registrar) {
-		s.does(http.MethodDelete, func(*http.Request) (*http.Response, error) {
-			time.Sleep(time.Second)
-			return answered(200, "")
-		})
-		r := s.register(t)
-		time.Sleep(time.Second)
-		var g sync.WaitGroup
-		for _, end := range []func(context.Context) error{r.Deregister, r.client.Close, r.Deregister} {
-			g.Go(func() {
-				expect.OK(t, end(t.Context()))
-				expect.Equal(t, time.Since(s.start), 2*time.Second, "returned, after the cancel, at")
-			})
-		}
-		g.Wait()
-		s.wantVisits(t, "0s POST UP", "1s DELETE")
-	})
-}
-
-func TestDeregisterWaitsForAHangingHealthAsLongAsItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		defer close(release)
-		s := newRegistrar()
-		c := s.client(t)
-		r, err := c.StartRegistration(RegistrationConfig{
-			Instance: orders1(), ReplicationDelay: time.Second,
-			Health: func(context.Context, registry.Status) registry.Status { <-release; return registry.Up },
-		})
-		need.OK(t, err)
-		time.Sleep(2 * time.Second)
-		err = r.Deregister(within(t, 5*time.Second))
-		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "health callback of ORDERS/orders-1"),
-			"got %v, want that the callback did not return in time", err)
-		s.wantVisits(t, "0s POST UP", "2s DELETE")
-		expect.Equal(t, time.Since(s.start), 7*time.Second, "the end took until")
-		closeWithin(t, c, time.Second)
-	})
-}
-
-func TestDeregisterIsBoundedByItsContext(t *testing.T) {
-	registered(t, "", func(t *testing.T, s *registrar) {
-		r := need.Got(s.client(t).StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
-		time.Sleep(time.Second)
-		s.does(http.MethodDelete, silent)
-		expect.ErrorIs(t, r.Deregister(within(t, 2*time.Second)), context.DeadlineExceeded, "got")
-		expect.Equal(t, time.Since(s.start), 3*time.Second, "it took until")
-	})
-}
-
-func TestDeregisterWaitsForBothLoops(t *testing.T) {
-	registered(t, "", func(t *testing.T, s *registrar) {
-		s.does(http.MethodPut, s.slowly(5*time.Second)) // and does not hear that it is cut off
-		c := s.client(t)
-		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
-		time.Sleep(11 * time.Second)
-		ctx := within(t, time.Second)
-		expect.ErrorSays(t, r.stop(ctx), "heartbeats of ORDERS/orders-1", "while one does not end in time:")
-		if err := r.stop(t.Context()); err != nil || time.Since(s.start) != 15*time.Second {
-			t.Errorf("stopped at %v, %v, want when the heartbeat ends, at 15s", time.Since(s.start), err)
-		}
-		closeWithin(t, c, time.Minute)
-	})
-}
-
-func TestDeregisterCancelsAfterARefusalThatFollowedATryOfUnknownOutcome(t *testing.T) {
-	registered(t, "", func(t *testing.T, s *registrar) {
-		s.does(http.MethodPost, always(400, ""))
-		c, err := New(Config{Servers: []string{"http://a", "http://b"}, InOrder: true, HTTPClient: &http.Client{Transport: servers{
-			"a": func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodPost {
-					return cutOff(r)
-				}
-				return unreachable(r)
-			},
-			"b": s.RoundTrip,
-		}}})
-		need.OK(t, err)
-		need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
-		time.Sleep(100 * time.Millisecond)
-		closeWithin(t, c, time.Minute)
-		s.wantVisits(t, "0s POST UP", "100ms DELETE")
-	})
-}
 
 // rollcallNodes serves what a cluster of Rollcall's says of its nodes, which show what shown returns.
 func (s *registrar) rollcallNodes(shown func(node string) string) {
@@ -417,4 +240,114 @@ func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 		})
 		expect.ErrorSays(t, r.Drain(within(t, time.Second), 0), "n2 (b:7761): it is unreachable", "Drain:")
 	})
+}
+
+// drained is a server of a cluster of two nodes, the second of which goes through indexes.
+func drained(indexes ...string) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPut {
+			return answered(200, `{"index":"e-10"}`)
+		}
+		index := indexes[0]
+		indexes = indexes[min(1, len(indexes)-1):]
+		return answered(200, fmt.Sprintf(`{"nodes":[{"id":"n1","http":"a","role":"leader","index":"e-11"},{"id":"n2","http":"b","cluster":"c","role":"follower","index":%q}]}`, index))
+	}
+}
+
+func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndForClients(t *testing.T) {
+	const settle = 30 * time.Second
+	for _, tc := range []struct {
+		name   string
+		server func(*http.Request) (*http.Response, error)
+		took   time.Duration
+		says   string // "": done
+	}{
+		{name: "all have", server: drained("e-10"), took: settle},
+		{name: "one lags", server: drained("e-9", "e-9", "e-10"), took: settle + 2*drainPoll},
+		{name: "one comes back", server: drained("", "e-12"), took: settle + drainPoll},
+		{name: "one is of another cluster and joins", server: drained("x-12", "e-12"), took: settle + drainPoll},
+		{name: "one never does", server: drained("e-9"), took: time.Minute, says: "n2 (b) is at e-9, before e-10"},
+		{name: "one cannot be reached", server: drained(""), took: time.Minute, says: "n2 (b) is follower"},
+		{name: "an unknown instance", server: always(404, `{"error":"unknown"}`), says: "not registered"},
+		{name: "a cluster without nodes", server: always(200, `{"index":"e-1"}`), took: time.Minute, says: "the cluster names no nodes"},
+		{name: "one lags for a second", server: drained("e-9", "e-9", "e-9", "e-9", "e-9", "e-10"), took: settle + 5*drainPoll},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			start := time.Now()
+			wantSays(t, servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by), tc.says)
+			expect.Equal(t, time.Since(start), tc.took, "took")
+		})
+	}
+}
+
+func TestDrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := servers{"a": drained("e-10")}.client(t, "a").Drain(within(t, time.Second), key, time.Minute, by)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") && errors.Is(err, context.DeadlineExceeded),
+			"got %v, want that the settle time is missing", err)
+	})
+}
+
+func TestDrainErrorNamesTheLaggingNodeWhenTheClusterStopsResponding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lag := drained("e-9")
+		asked := 0
+		c := servers{"a": func(r *http.Request) (*http.Response, error) {
+			if asked++; asked > 2 {
+				return silent(r)
+			}
+			return lag(r)
+		}}.client(t, "a")
+		expect.ErrorSays(t, c.Drain(within(t, time.Second), key, 0, by), "n2 (b) is at e-9", "got")
+	})
+}
+
+// aloneNode is a node without consensus: it accepts acts and names itself and node b; what it shows of
+// the instance is what shown returns.
+func aloneNode(shown func() string) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		switch {
+		case r.Method == http.MethodPut:
+			return answered(200, `{"index":"a1-7"}`)
+		case strings.HasSuffix(r.URL.Path, "/status"):
+			return answered(200, `{"mode":"ap","nodes":[{"id":"n1","http":"a","index":"a1-7"},{"id":"b","http":"b"}]}`)
+		}
+		return answered(200, shown())
+	}
+}
+
+// Nodes without consensus count their changes each by itself, so their indexes say nothing.
+func TestDrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
+	const out = `[{"app":"A","id":"other","status":"UP"},{"app":"A","id":"b","status":"OUT_OF_SERVICE","overridden":"OUT_OF_SERVICE"}]`
+	const settle = 30 * time.Second
+	for _, tc := range []struct {
+		name string
+		b    func(since time.Duration) string // what node b shows
+		says string                           // "": drained
+		took time.Duration
+	}{
+		{name: "both show it", b: func(time.Duration) string { return out }, took: settle},
+		{name: "one does not show it at all", b: func(time.Duration) string { return `[]` }, took: settle},
+		{name: "one shows it as DOWN, which an override leaves", b: func(time.Duration) string { return `[{"id":"b","status":"DOWN","overridden":"OUT_OF_SERVICE"}]` }, took: settle},
+		{name: "one is late", b: func(since time.Duration) string {
+			if since < drainPoll {
+				return `[{"id":"b","status":"UP"}]`
+			}
+			return out
+		}, took: settle + drainPoll},
+		{name: "one never does", b: func(time.Duration) string { return `[{"id":"b","status":"UP"}]` }, says: "b (b): shows it as UP", took: time.Minute},
+		{name: "one cannot be asked", says: "b (b): ", took: time.Minute},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			start := time.Now()
+			s := servers{"a": aloneNode(func() string { return out }), "b": unreachable}
+			if tc.b != nil {
+				s["b"] = aloneNode(func() string { return tc.b(time.Since(start)) })
+			}
+			wantSays(t, s.client(t, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by), tc.says)
+			expect.Equal(t, time.Since(start), tc.took, "took")
+		})
+	}
 }

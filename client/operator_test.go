@@ -3,10 +3,7 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,9 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 var by = registry.Act{Author: "anna@bastion", Reason: "kernel update"}
@@ -208,116 +203,6 @@ func TestSelfPreservationIsNotReleasedTwice(t *testing.T) {
 	expect.That(t, err == nil && got.State == "released", "cut off, released elsewhere: %q, %v", got.State, err)
 }
 
-// drained is a server of a cluster of two nodes, the second of which goes through indexes.
-func drained(indexes ...string) func(*http.Request) (*http.Response, error) {
-	return func(r *http.Request) (*http.Response, error) {
-		if r.Method == http.MethodPut {
-			return answered(200, `{"index":"e-10"}`)
-		}
-		index := indexes[0]
-		indexes = indexes[min(1, len(indexes)-1):]
-		return answered(200, fmt.Sprintf(`{"nodes":[{"id":"n1","http":"a","role":"leader","index":"e-11"},{"id":"n2","http":"b","cluster":"c","role":"follower","index":%q}]}`, index))
-	}
-}
-
-func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndForClients(t *testing.T) {
-	const settle = 30 * time.Second
-	for _, tc := range []struct {
-		name   string
-		server func(*http.Request) (*http.Response, error)
-		took   time.Duration
-		says   string // "": done
-	}{
-		{name: "all have", server: drained("e-10"), took: settle},
-		{name: "one lags", server: drained("e-9", "e-9", "e-10"), took: settle + 2*drainPoll},
-		{name: "one comes back", server: drained("", "e-12"), took: settle + drainPoll},
-		{name: "one is of another cluster and joins", server: drained("x-12", "e-12"), took: settle + drainPoll},
-		{name: "one never does", server: drained("e-9"), took: time.Minute, says: "n2 (b) is at e-9, before e-10"},
-		{name: "one cannot be reached", server: drained(""), took: time.Minute, says: "n2 (b) is follower"},
-		{name: "an unknown instance", server: always(404, `{"error":"unknown"}`), says: "not registered"},
-		{name: "a cluster without nodes", server: always(200, `{"index":"e-1"}`), took: time.Minute, says: "the cluster names no nodes"},
-		{name: "one lags for a second", server: drained("e-9", "e-9", "e-9", "e-9", "e-9", "e-10"), took: settle + 5*drainPoll},
-	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			ctx := within(t, time.Minute)
-			start := time.Now()
-			wantSays(t, servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by), tc.says)
-			expect.Equal(t, time.Since(start), tc.took, "took")
-		})
-	}
-}
-
-func TestDrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		err := servers{"a": drained("e-10")}.client(t, "a").Drain(within(t, time.Second), key, time.Minute, by)
-		expect.That(t, err != nil && strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") && errors.Is(err, context.DeadlineExceeded),
-			"got %v, want that the settle time is missing", err)
-	})
-}
-
-func TestDrainErrorNamesTheLaggingNodeWhenTheClusterStopsResponding(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lag := drained("e-9")
-		asked := 0
-		c := servers{"a": func(r *http.Request) (*http.Response, error) {
-			if asked++; asked > 2 {
-				return silent(r)
-			}
-			return lag(r)
-		}}.client(t, "a")
-		expect.ErrorSays(t, c.Drain(within(t, time.Second), key, 0, by), "n2 (b) is at e-9", "got")
-	})
-}
-
-// aloneNode is a node without consensus: it accepts acts and names itself and node b; what it shows of
-// the instance is what shown returns.
-func aloneNode(shown func() string) func(*http.Request) (*http.Response, error) {
-	return func(r *http.Request) (*http.Response, error) {
-		switch {
-		case r.Method == http.MethodPut:
-			return answered(200, `{"index":"a1-7"}`)
-		case strings.HasSuffix(r.URL.Path, "/status"):
-			return answered(200, `{"mode":"ap","nodes":[{"id":"n1","http":"a","index":"a1-7"},{"id":"b","http":"b"}]}`)
-		}
-		return answered(200, shown())
-	}
-}
-
-// Nodes without consensus count their changes each by itself, so their indexes say nothing.
-func TestDrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
-	const out = `[{"app":"A","id":"other","status":"UP"},{"app":"A","id":"b","status":"OUT_OF_SERVICE","overridden":"OUT_OF_SERVICE"}]`
-	const settle = 30 * time.Second
-	for _, tc := range []struct {
-		name string
-		b    func(since time.Duration) string // what node b shows
-		says string                           // "": drained
-		took time.Duration
-	}{
-		{name: "both show it", b: func(time.Duration) string { return out }, took: settle},
-		{name: "one does not show it at all", b: func(time.Duration) string { return `[]` }, took: settle},
-		{name: "one shows it as DOWN, which an override leaves", b: func(time.Duration) string { return `[{"id":"b","status":"DOWN","overridden":"OUT_OF_SERVICE"}]` }, took: settle},
-		{name: "one is late", b: func(since time.Duration) string {
-			if since < drainPoll {
-				return `[{"id":"b","status":"UP"}]`
-			}
-			return out
-		}, took: settle + drainPoll},
-		{name: "one never does", b: func(time.Duration) string { return `[{"id":"b","status":"UP"}]` }, says: "b (b): shows it as UP", took: time.Minute},
-		{name: "one cannot be asked", says: "b (b): ", took: time.Minute},
-	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			ctx := within(t, time.Minute)
-			start := time.Now()
-			s := servers{"a": aloneNode(func() string { return out }), "b": unreachable}
-			if tc.b != nil {
-				s["b"] = aloneNode(func() string { return tc.b(time.Since(start)) })
-			}
-			wantSays(t, s.client(t, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by), tc.says)
-			expect.Equal(t, time.Since(start), tc.took, "took")
-		})
-	}
-}
-
 // A comparison asks a peer that may be far away for much.
 func TestPeerDiffMayLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -333,69 +218,4 @@ func TestPeerDiffMayLastMinutes(t *testing.T) {
 		expect.That(t, err == nil && got.Apps == 1 && got.Missing == 2 && got.Extra == 3 && len(got.Items) == 1 && got.Items[0] == (DiffedItem{App: "A", ID: "1", What: "older"}),
 			"got %+v, %v", got, err)
 	})
-}
-
-func fixture(t *testing.T, name string) string {
-	t.Helper()
-	return string(need.Got(os.ReadFile("../httpd/eureka/testdata/" + name))(t))
-}
-
-func TestRegisterSendsWhatTheServerReads(t *testing.T) {
-	want := &registry.Instance{
-		InstanceID: "orders-1", HostName: "orders-1.example.com", App: "ORDERS", IPAddr: "10.0.0.11",
-		Status: registry.Starting, Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 8443},
-		CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 10, Duration: 30,
-		Metadata: []registry.Pair{{Key: "zone", Value: "a"}}, VIP: "orders", LastDirty: 1767225599500,
-	}
-	var got *registry.Instance
-	c := servers{"a": func(r *http.Request) (*http.Response, error) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return nil, err
-		}
-		if got, err = eureka.DecodeRegistration(body, eureka.Format{}, "orders"); err != nil {
-			return answered(400, err.Error())
-		}
-		return answered(204, "")
-	}}.client(t, "a")
-	need.OK(t, c.Register(t.Context(), want))
-	expect.Deep(t, got, want, "the server reads")
-}
-
-func TestAppsReadsTheRegistry(t *testing.T) {
-	apps := need.Got(servers{"a": always(200, fixture(t, "apps.json"))}.client(t, "a").Apps(t.Context()))(t)
-	got := make(map[string]int)
-	for _, app := range apps {
-		got[app.Name] = len(app.Leases)
-	}
-	expect.Deep(t, got, map[string]int{"BILLING": 1, "ORDERS": 2}, "got")
-}
-
-func TestInstancesOfAnUnknownApplicationAreNone(t *testing.T) {
-	got, err := servers{"a": always(404, "")}.client(t, "a").Instances(t.Context(), "nobody")
-	expect.That(t, err == nil && len(got) == 0, "got %v, %v, want none and no error", got, err)
-}
-
-func TestInstancesReadsOneApplication(t *testing.T) {
-	got, err := servers{"a": always(200, fixture(t, "application.json"))}.client(t, "a").Instances(t.Context(), "orders")
-	expect.That(t, err == nil && len(got) == 2 && got[0].Key() == registry.NewKey("ORDERS", "orders-1.example.internal:orders:8080"),
-		"got %v, %v, want the two of the fixture", got, err)
-}
-
-func TestAppsReturnsAnErrorForAnUnreadableDocument(t *testing.T) {
-	c := servers{"a": always(200, "<html>")}.client(t, "a")
-	expect.That(t, expect.Err(c.Apps(t.Context())) != nil, "Apps: no error")
-	expect.That(t, expect.Err(c.Instances(t.Context(), "orders")) != nil, "Instances: no error")
-	expect.That(t, expect.Err(c.Status(t.Context())) != nil, "Status: no error")
-}
-
-func TestReadsAskForTheConsistencyThatWasConfigured(t *testing.T) {
-	var query string
-	transport := servers{"a": func(r *http.Request) (*http.Response, error) {
-		query = r.URL.RawQuery
-		return answered(404, "")
-	}}
-	c := need.Got(New(Config{Servers: []string{"http://a/"}, HTTPClient: &http.Client{Transport: transport}, Consistency: "stale"}))(t)
-	need.Got(c.Instances(t.Context(), "orders"))(t)
-	expect.Equal(t, query, "consistency=stale", "query")
 }
