@@ -212,7 +212,7 @@ func (s *coordinator) holds(id string) int {
 	return slices.IndexFunc(s.holders, func(h fakeHolder) bool { return h.session == id })
 }
 
-// acquire waits as the server does, and lets who stops waiting leave the queue.
+// acquire waits as the server does, and lets a waiter that gives up leave the queue.
 func (s *coordinator) acquire(r *http.Request, q url.Values, value string, limit int) (int, any) {
 	id := q.Get("session")
 	patience, _ := time.ParseDuration(q.Get("wait"))
@@ -495,7 +495,7 @@ func (k *coordinator) names() []string {
 	return slices.Sorted(maps.Keys(k.entries))
 }
 
-// remove deletes a key as anybody may.
+// remove deletes a key as any client may.
 func (k *coordinator) remove(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -75,7 +75,7 @@ func TestOnChangeThatIsSlowGetsManyChangesAsOne(t *testing.T) {
 			synctest.Wait()
 			want = append(want, s.words(""))
 		}
-		d.wantList(t, "although somebody is slow", s.words(""))
+		d.wantList(t, "although a function is slow", s.words(""))
 		quick.want(t, want...)
 		close(slow.release)
 		synctest.Wait()
@@ -191,10 +191,10 @@ func TestDiscoveryWithoutAListIsNotReady(t *testing.T) {
 		go func() { waits <- d.Ready(context.Background()) }()
 		synctest.Wait()
 		need.OK(t, d.client.Close(t.Context()))
-		expect.ErrorIs(t, <-waits, ErrClosed, "who waits gets")
-		expect.ErrorIs(t, d.Ready(t.Context()), ErrClosed, "who comes later gets")
-		expect.ErrorIs(t, expect.Err(d.client.StartDiscovery(DiscoveryConfig{})), ErrClosed, "who starts another gets")
-		expect.ErrorIs(t, d.client.Watch(t.Context(), WatchConfig{}, nil), ErrClosed, "who watches gets")
+		expect.ErrorIs(t, <-waits, ErrClosed, "a waiting Ready")
+		expect.ErrorIs(t, d.Ready(t.Context()), ErrClosed, "a later Ready")
+		expect.ErrorIs(t, expect.Err(d.client.StartDiscovery(DiscoveryConfig{})), ErrClosed, "another StartDiscovery")
+		expect.ErrorIs(t, d.client.Watch(t.Context(), WatchConfig{}, nil), ErrClosed, "a Watch")
 	})
 }
 
@@ -233,7 +233,7 @@ func TestDiscoveryLeavesAServerThatIsCutOffFromItsCluster(t *testing.T) {
 		isolated int // servers
 		moves    int // within ten minutes
 	}{
-		{name: "nobody", isolated: 0, moves: 0},
+		{name: "no server", isolated: 0, moves: 0},
 		{name: "one", isolated: 1, moves: 1},
 		{name: "all, which are borne for 45 s, 90 s, 180 s, 360 s", isolated: 2, moves: 4},
 	} {

@@ -34,7 +34,7 @@ type exampleCluster struct {
 	changed   chan struct{} // closed by the next change
 }
 
-// exampleHold is who holds a lock or key.
+// exampleHold is the holder of a lock or key.
 type exampleHold struct {
 	session string
 	fence   int
@@ -361,7 +361,7 @@ func newTLSServer(token string) *httptest.Server {
 	return httptest.NewTLSServer(s.handler())
 }
 
-// instance is one that somebody else registered.
+// instance is one that another process registered.
 func instance(app, id, zone string) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, HostName: id, App: strings.ToUpper(app), IPAddr: "10.0.0.1", Status: registry.Up,

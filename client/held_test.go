@@ -109,7 +109,7 @@ func TestLockWaitsForItsHolder(t *testing.T) {
 		expect.That(t, !first.Valid() && second.Fence().Index > first.Fence().Index,
 			"first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
 		asked := slices.DeleteFunc(k.asked(), func(call string) bool { return strings.HasSuffix(call, "/renew") })
-		// One who holds, and one who waits, with a request a minute each.
+		// A holder and a waiter, with a request a minute each.
 		expect.That(t, len(asked) <= 50, "%d requests in a quarter of an hour, want once a minute and waiter", len(asked))
 		wantReleased(t, second)
 	})
@@ -121,7 +121,7 @@ func TestLockWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 		try  bool
 		want error
 	}{
-		{name: "who only tries", try: true, want: ErrNotAcquired},
+		{name: "a try", try: true, want: ErrNotAcquired},
 		{name: "whose time is up", want: context.DeadlineExceeded},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestHeldIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 		{name: "no server is there", refuse: unreachable, want: 20 * time.Second, says: errNotRenewed},
 		{name: "servers are silent", refuse: silent, want: 20 * time.Second, says: errNotRenewed},
 		{name: "no leader is there", refuse: always(503, ""), want: 20 * time.Second, says: errNotRenewed},
-		{name: "nobody knows the outcome", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
+		{name: "the outcome is unknown", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
 		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 10 * time.Second, says: ErrNoSession},
 	} {
 		for what, acquire := range holdings {
@@ -278,7 +278,7 @@ func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 				k.refusing(silent)
 				start := time.Now()
 				err := giveUp(within(t, tc.ctx), h)
-				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
+				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: no server was reached", err)
 				expect.Equal(t, time.Since(start), tc.within, "took")
 			})
 		}
@@ -300,7 +300,7 @@ func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 	})
 }
 
-// TestReleaseLeavesNoGoroutines: who releases waits for what looks after the lock.
+// TestReleaseLeavesNoGoroutines: a release waits for what watches the lock.
 func TestReleaseLeavesNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := need.Got(servers{"a": newCoordinator(t).answer}.client(t, "a").newKeeper(t.Context(), SessionOptions{}))(t)
@@ -336,7 +336,7 @@ func TestCloseGivesHeldLocksBack(t *testing.T) {
 func TestCloseEndsTheWaitForALock(t *testing.T) {
 	for name, acquire := range holdings {
 		if name == "a session" {
-			continue // nobody waits for one
+			continue // no session waits for one
 		}
 		coordinated(t, name, func(t *testing.T, k *coordinator, _ *Client) {
 			need.Got(acquire(t.Context(), servers{"a": k.answer}.client(t, "a")))(t)
@@ -350,7 +350,7 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 			start := time.Now()
 			expect.OK(t, second.Close(t.Context()))
 			if err := <-waits; !errors.Is(err, ErrClosed) || time.Since(start) > time.Second {
-				t.Errorf("who waited got %v after %v, want %v at once", err, time.Since(start), ErrClosed)
+				t.Errorf("the waiter got %v after %v, want %v at once", err, time.Since(start), ErrClosed)
 			}
 			sessions, _, waiters := k.left()
 			expect.That(t, sessions == 1 && waiters == 0, "%d sessions and %d waiters are left, want the first holder's session", sessions, waiters)
@@ -360,7 +360,7 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 	}
 }
 
-// TestCloseWithoutServersIsBounded: neither a holder nor one who waits keeps Close.
+// TestCloseWithoutServersIsBounded: neither a holder nor a waiter keeps Close.
 func TestCloseWithoutServersIsBounded(t *testing.T) {
 	for name, acquire := range holdings {
 		for when, before := range map[string]time.Duration{"held": time.Minute, "being acquired": 0} {

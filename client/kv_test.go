@@ -114,7 +114,7 @@ func TestKVWriteSaysItsConditions(t *testing.T) {
 func TestKVWriteWhoseConditionDoesNotHoldIsNoError(t *testing.T) {
 	c := servers{"a": always(200, "false", "X-Rollcall-Fence", "60")}.client(t, "a")
 	w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"})
-	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the token of who holds", w, err)
+	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the holder's token", w, err)
 	gone, err := c.KV().DeleteCAS(t.Context(), "a", 1)
 	expect.That(t, err == nil && !gone, "got %v, %v, want a refusal without an error", gone, err)
 }
@@ -242,7 +242,7 @@ func TestKVWatchEnds(t *testing.T) {
 		says   string // "": with its context
 	}{
 		{name: "with its context while it waits", server: silent},
-		{name: "with its context while nobody is there", server: unreachable},
+		{name: "with its context while no server is there", server: unreachable},
 		{name: "with its context while indexes are missing", server: always(200, "[]")},
 		{name: "when it is refused", server: always(400, "Invalid index"), says: "Invalid index"},
 		{name: "without consensus", server: always(501, "needs consensus"), says: "needs consensus"},

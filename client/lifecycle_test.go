@@ -163,7 +163,7 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := c.Close(within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broken) {
-			t.Errorf("who does not want to wait gets %v, want that", err)
+			t.Errorf("a Close that cannot wait returns %v, want that", err)
 		}
 		for range 2 {
 			expect.ErrorIs(t, <-results, broken, "Close, what the part said:")

@@ -297,7 +297,7 @@ func TestElectTakesPartAgainAfterALoss(t *testing.T) {
 func TestElectEndsWithItsContext(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		held bool // by somebody else
+		held bool // by another session
 	}{
 		{name: "while it leads"},
 		{name: "while it waits", held: true},
@@ -413,8 +413,8 @@ func TestCloseWaitsForLead(t *testing.T) {
 		limit time.Duration // of Close
 		told  bool          // the lock is given back in time
 	}{
-		{name: "who returns in time", lasts: 3 * time.Second, limit: 10 * time.Second, told: true},
-		{name: "who does not return in time", lasts: 10 * time.Second, limit: 3 * time.Second},
+		{name: "lead returns in time", lasts: 3 * time.Second, limit: 10 * time.Second, told: true},
+		{name: "lead does not return in time", lasts: 10 * time.Second, limit: 3 * time.Second},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, _ *Client) {
 			var early bool
@@ -450,8 +450,8 @@ func TestLeaderIsTheHolderOfTheLock(t *testing.T) {
 		t.Errorf("got %+v, %v, want the holder", h, err)
 	}
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"nobody ever led":    always(404, `{"error":"nobody holds or waits for it"}`),
-		"a lock-delay is on": always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
+		"there never was a leader": always(404, `{"error":"nobody holds or waits for it"}`),
+		"a lock-delay is on":       always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
 	} {
 		h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo")
 		expect.That(t, errors.Is(err, ErrNoLeader), "%s: %+v, %v, want %v", name, h, err, ErrNoLeader)

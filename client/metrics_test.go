@@ -335,7 +335,7 @@ func TestTriesAreCountedByOutcome(t *testing.T) {
 		{name: "no such instance", server: always(404, ""), within: time.Minute, want: "renew 4xx 1"},
 		{name: "no leader", server: always(503, ""), within: time.Minute, want: "renew 5xx 1"},
 		{name: "unknown", server: always(504, "", "X-Rollcall-Outcome", "unknown"), within: time.Minute, want: "renew unknown 1"},
-		{name: "nobody there", server: unreachable, within: time.Minute, want: "renew unreachable 1"},
+		{name: "unreachable", server: unreachable, within: time.Minute, want: "renew unreachable 1"},
 		{name: "cut off", server: cutOff, within: time.Minute, want: "renew unreachable 1"},
 		{name: "no trust", server: unauthorized, within: time.Minute, want: "renew unreachable 1"},
 		{name: "silent", server: silent, within: time.Minute, want: "renew timeout 1"},

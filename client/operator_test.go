@@ -155,8 +155,8 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 			{name: "refused everywhere", first: always(503, `{"error":"only n3 would be left"}`), second: always(503, ""), says: "503 Service Unavailable: only n3 would be left"},
 			{name: "not offered", first: always(501, `{"error":"needs consensus"}`), says: "501 Not Implemented: needs consensus"},
 			{name: "the server does not know", first: always(504, "", "X-Rollcall-Outcome", "unknown"), want: ErrUnknownOutcome},
-			{name: "nobody there, not there elsewhere", first: unreachable, second: missing, want: m.missing, says: map[bool]string{true: "404"}[m.missing == nil]},
-			{name: "nobody", first: unreachable, second: unreachable, says: "connection refused"},
+			{name: "unreachable, not there elsewhere", first: unreachable, second: missing, want: m.missing, says: map[bool]string{true: "404"}[m.missing == nil]},
+			{name: "no server", first: unreachable, second: unreachable, says: "connection refused"},
 			{name: "cut off, done elsewhere", first: cutOff, second: good},
 		} {
 			got, err := m.do(t.Context(), servers{"a": tc.first, "b": tc.second}.client(t, "a", "b"))
@@ -168,7 +168,7 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 			}
 		}
 		_, err := m.do(t.Context(), servers{"a": cutOff, "b": unreachable}.client(t, "a", "b"))
-		expect.That(t, errors.Is(err, ErrUnknownOutcome) == !m.reads, "%s, cut off, and nobody elsewhere: %v, want an unknown outcome of a write", m.sends, err)
+		expect.That(t, errors.Is(err, ErrUnknownOutcome) == !m.reads, "%s, cut off, and no server elsewhere: %v, want an unknown outcome of a write", m.sends, err)
 		if m.removes {
 			expect.OKf(t, expect.Err(m.do(t.Context(), servers{"a": cutOff, "b": missing}.client(t, "a", "b"))), "%s, cut off, gone elsewhere", m.sends)
 		}
@@ -185,7 +185,7 @@ func TestPermitsOfAnAbsentLockAreNone(t *testing.T) {
 		got, err := ask(t.Context(), servers{"a": j.around(always(200, `{"name":"a/b","limit":3}`))}.client(t, "a"))
 		expect.That(t, err == nil && j.String() == "GET /v1/rollcall/"+path+"/a%2Fb" && got.Name == "a/b" && got.Limit == 3, "sent %s, got %+v, %v", j, got, err)
 		got, err = ask(t.Context(), servers{"a": always(404, `{"error":"nobody holds or waits for it"}`)}.client(t, "a"))
-		expect.That(t, err == nil && got.Name == "a/b" && len(got.Holders) == 0, "of one that nobody holds: %+v, %v, want its name alone", got, err)
+		expect.That(t, err == nil && got.Name == "a/b" && len(got.Holders) == 0, "of one that is not held: %+v, %v, want its name alone", got, err)
 	}
 }
 

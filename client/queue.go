@@ -104,7 +104,7 @@ func holders(a api.Acquired) string {
 	for _, h := range a.Holders {
 		names = append(names, cmp.Or(string(h.Value), h.Session))
 	}
-	return cmp.Or(strings.Join(names, ", "), "others, or nobody until a lock-delay is over")
+	return cmp.Or(strings.Join(names, ", "), "others, or no session until a lock-delay is over")
 }
 
 func notAcquired(holders string) error {

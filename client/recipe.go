@@ -165,7 +165,7 @@ func (l lockRecipe) readHolder(ctx context.Context, behind uint64) (claim, error
 	if err != nil {
 		return claim{}, err
 	}
-	free := claim{holders: "nobody until a lock-delay is over"}
+	free := claim{holders: "no session until a lock-delay is over"}
 	if len(entries) == 0 {
 		return free, nil
 	}

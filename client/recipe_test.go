@@ -90,7 +90,7 @@ func TestRecipeSemaphoreIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 	})
 }
 
-// TestRecipeWaitsForALockDelayWithPauses: nobody tells when it is over.
+// TestRecipeWaitsForALockDelayWithPauses: no server says when it is over.
 func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 0)
@@ -107,7 +107,7 @@ func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 	})
 }
 
-// TestRecipeTakesAQuickerContenderForNoLockDelay: somebody has acquired the key before this one does, and released it when
+// TestRecipeTakesAQuickerContenderForNoLockDelay: another session has acquired the key before, and released it when
 // this one looks why.
 func TestRecipeTakesAQuickerContenderForNoLockDelay(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
@@ -144,7 +144,7 @@ func TestRecipeTryDoesNotWait(t *testing.T) {
 		says  string
 	}{
 		{name: "a lock that is held", held: true, says: "session s1"},
-		{name: "a lock that is delayed", says: "nobody until a lock-delay is over"},
+		{name: "a lock that is delayed", says: "no session until a lock-delay is over"},
 		{name: "a semaphore that is full", limit: 1, held: true, says: "sessions s1"},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
@@ -157,7 +157,7 @@ func TestRecipeTryDoesNotWait(t *testing.T) {
 			expect.That(t, errors.Is(err, ErrNotAcquired) && strings.Contains(err.Error(), tc.says) && time.Since(start) <= 0,
 				"got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
 			expect.That(t, !slices.Contains(k.names(), "semaphore/demo/s2") && len(k.sessions) <= 1,
-				"who tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
+				"the one that tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
 			first.Release(t.Context())
 		})
 	}
@@ -176,7 +176,7 @@ func TestRecipeKeyOfOtherUseIsAConflict(t *testing.T) {
 		{name: "a list with a lock's flags", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":2}`, flags: lockFlags, want: ErrKeyConflict},
 		{name: "a list that is none", limit: 2, key: "semaphore/demo/.lock", value: `{"Holders":["s1"]}`, flags: semaphoreFlags, want: ErrKeyConflict},
 		{name: "an empty list", limit: 2, key: "semaphore/demo/.lock", flags: semaphoreFlags},
-		{name: "another limit, and nobody holds or waits", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":3,"Holders":{"dead":true}}`, flags: semaphoreFlags},
+		{name: "another limit, and no session holds or waits", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":3,"Holders":{"dead":true}}`, flags: semaphoreFlags},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
 			k.setKey(tc.key, tc.value, tc.flags)
@@ -220,7 +220,7 @@ func TestRecipePermitOfTheDeadGoesToTheNextContender(t *testing.T) {
 	})
 }
 
-// TestRecipeLockIsLostWhenItsKeysSaySo: anybody may write or delete keys.
+// TestRecipeLockIsLostWhenItsKeysSaySo: any client may write or delete keys.
 func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -249,7 +249,7 @@ func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 	}
 }
 
-// TestRecipeHoldersAreNeverMoreThanTheLimit has contenders who are answered late, so that they are in each
+// TestRecipeHoldersAreNeverMoreThanTheLimit has contenders that get their responses late, so that they are in each
 // other's way, some of whom are killed.
 func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {

@@ -157,7 +157,7 @@ func TestReplicatorRepairsAFailedUpdateAtTheNextCheckWhileHeartbeatsAreBlocked(t
 		synctest.Wait()
 		s.does(http.MethodPost, nil)
 		time.Sleep(29 * time.Second)
-		need.Equal(t, s.keeps().Meta("v"), "", "the test cannot see who repairs it: before the check the server has v=")
+		need.Equal(t, s.keeps().Meta("v"), "", "the test cannot see what repairs it: before the check the server has v=")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		expect.Equal(t, s.keeps().Meta("v"), "1", "after the check the server has v=")
@@ -264,7 +264,7 @@ func TestSetStatusReachesAStatusByWayOfStartingWhereTheServerRefusesIt(t *testin
 	}
 }
 
-// The answer to a change is lost, so nobody knows which status the server has.
+// The answer to a change is lost, so it is not known which status the server has.
 func TestSetStatusOfUnknownOutcomeCountsAsBoth(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })

@@ -118,7 +118,7 @@ func TestAWatchGoesOnWhereItWas(t *testing.T) {
 			a: stream(started(5), wasReset, changed(31)), words: []string{"start e-5", "reset e-30", "change e-31"}},
 		{name: "an event of another version",
 			a: cut(started(5), "event: weather\nid: e-6\ndata: fine\n\n"), b: stream(started(6), changed(7)), words: []string{"start e-5", "start e-6", "change e-7"}, asks: []string{"index=e-6"}},
-		{name: "nobody listens", a: unreachable, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no process listens", a: unreachable, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "no leader", a: always(503, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "too many watchers", a: always(429, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "no answer", a: silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
@@ -195,7 +195,7 @@ func TestAWatchNeedsRollcall(t *testing.T) {
 		{name: "no server is Rollcall", a: always(404, "<html>"), b: always(405, ""), want: ErrNeedsRollcall},
 		{name: "a page for everything", a: always(200, "<html>", "Content-Type", "text/html"), b: always(404, ""), want: ErrNeedsRollcall},
 		{name: "one is", a: always(404, "<html>"), b: stream(started(5)), want: errEnough},
-		{name: "nobody knows yet", a: always(404, "<html>"), b: unreachable},
+		{name: "it is not known yet", a: always(404, "<html>"), b: unreachable},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			ctx := within(t, time.Minute)
@@ -207,7 +207,7 @@ func TestAWatchNeedsRollcall(t *testing.T) {
 
 func TestAWatchEndsWithItsClient(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
+		"while nothing happens": stream(started(5)), "while no server responds": silent, "while no server is there": unreachable,
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c := servers{"a": server}.client(t, "a")
@@ -241,7 +241,7 @@ func TestAWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 
 func TestAWatchEndsWithItsContext(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
+		"while nothing happens": stream(started(5)), "while no server responds": silent, "while no server is there": unreachable,
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			ctx := within(t, 3*time.Second)

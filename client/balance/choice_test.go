@@ -187,7 +187,7 @@ func TestAvoidedInstanceIsPassedOverForATime(t *testing.T) {
 	tests := []struct {
 		name  string
 		avoid time.Duration
-		want  map[time.Duration][]string // who is asked, by time since the first call
+		want  map[time.Duration][]string // the instances that are asked, by time since the first call
 	}{
 		{name: "by default", want: map[time.Duration][]string{
 			0:                            {"h0:8080", "h1:8080"},

@@ -64,7 +64,7 @@ type inTurn struct{}
 
 func (inTurn) Pick(list []*registry.Instance) *registry.Instance { return list[0] }
 
-// network is a Base in memory: one function per host:port; who has none cannot be connected to.
+// network is a Base in memory: one function per host:port; a host without one cannot be connected to.
 type network struct {
 	hosts map[string]func(*http.Request) (*http.Response, error)
 	mu    sync.Mutex
@@ -85,7 +85,7 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, refused()
 }
 
-// took returns who was asked since it was last called.
+// took returns the hosts that were asked since it was last called.
 func (n *network) took() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -609,13 +609,13 @@ func TestTransportGivesASilentHostItsShareOfTheTime(t *testing.T) {
 				resp.Body.Close()
 				took := time.Since(start)
 				expect.That(t, took == 0 && !slices.ContainsFunc(w.dialled, func(a string) bool { return w.silent[a] }),
-					"the next call took %v and dialled %v, want it to pass over who said nothing", took, w.dialled)
+					"the next call took %v and dialled %v, want it to pass over the silent host", took, w.dialled)
 			})
 		})
 	}
 }
 
-// TestTransportsLastTryConnectsForTheNextCall: where nobody else is left to be tried, a connection that comes too
+// TestTransportsLastTryConnectsForTheNextCall: where no other instance is left to be tried, a connection that comes too
 // late for one call is there for the next.
 func TestTransportsLastTryConnectsForTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -683,7 +683,7 @@ func TestBodyThatStreamsIsSentOnceAlthoughTheFirstInstanceIsDead(t *testing.T) {
 		"the instance got %q, the body was closed %d times; want it sent and closed once", got, body.closed)
 }
 
-// TestBodyThatWasReadIsNotSentAgain: whoever reads it before it connects has used it up.
+// TestBodyThatWasReadIsNotSentAgain: a Base that reads it before it connects has used it up.
 func TestBodyThatWasReadIsNotSentAgain(t *testing.T) {
 	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
 		"h0:8080": func(r *http.Request) (*http.Response, error) {
@@ -735,7 +735,7 @@ func TestBodyIsClosedWhenNoInstanceWasReached(t *testing.T) {
 func TestBodyIsNotTouchedByATryThatIsOver(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	over := &loan{body: body}
-	need.That(t, over.takeBack(), "a body that nobody read cannot be lent again")
+	need.That(t, over.takeBack(), "a body that was not read cannot be lent again")
 	for _, when := range []string{"before", "after"} {
 		n, err := over.Read(make([]byte, 4))
 		expect.That(t, n == 0 && err != nil, "%s its Close the try that is over read %d bytes, %v", when, n, err)

@@ -90,7 +90,7 @@ func TestResolverPassesTheChangesOfItsServiceOnly(t *testing.T) {
 		{name: "another instance of it", instances: []*registry.Instance{other, with(other, func(i *registry.Instance) { i.InstanceID = "s2" })}},
 		{name: "the first", instances: []*registry.Instance{other, a}, want: []string{"at [a:80]"}},
 		{name: "a second", instances: []*registry.Instance{other, a, b}, want: []string{"at [a:80 b:80]"}},
-		{name: "metadata that matters to nobody", instances: []*registry.Instance{a, with(b, func(i *registry.Instance) { i.Metadata = []registry.Pair{{Key: "version", Value: "2"}} })}},
+		{name: "metadata that does not matter", instances: []*registry.Instance{a, with(b, func(i *registry.Instance) { i.Metadata = []registry.Pair{{Key: "version", Value: "2"}} })}},
 		{name: "the same in another place", instances: []*registry.Instance{with(a, func(i *registry.Instance) { i.InstanceID = "o3" }), b}},
 		{name: "one is drained", instances: []*registry.Instance{with(a, func(i *registry.Instance) { i.Status = registry.OutOfService }), b}, want: []string{"at [b:80]"}},
 		{name: "one elsewhere", instances: []*registry.Instance{a}, want: []string{"at [a:80]"}},
@@ -323,7 +323,7 @@ func (s *eurekaServer) discover(t *testing.T) *client.Discovery {
 	return d
 }
 
-// fakeList is a List that changes when it is told to, and has told everybody when set returns.
+// fakeList is a List that set changes; every subscriber was called when set returns.
 type fakeList struct {
 	mu       sync.Mutex
 	snapshot *client.Snapshot
@@ -335,7 +335,7 @@ func newFakeList(t *testing.T, instances ...*registry.Instance) *fakeList {
 	return &fakeList{snapshot: snapshotOf(t, instances...), each: make(map[int]func(old, new *client.Snapshot))}
 }
 
-// snapshotOf is the list of a client that was told of instances: nobody else can make one.
+// snapshotOf is the list of a client whose server has these instances: only a client can make one.
 func snapshotOf(t *testing.T, instances ...*registry.Instance) *client.Snapshot {
 	t.Helper()
 	return newEurekaServer(t, instances...).discover(t).Snapshot()
@@ -365,7 +365,7 @@ func (l *fakeList) set(t *testing.T, instances ...*registry.Instance) {
 	l.change(snapshotOf(t, instances...))()
 }
 
-// change returns what tells those who are subscribed now.
+// change returns a function that calls the present subscribers.
 func (l *fakeList) change(next *client.Snapshot) (tell func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

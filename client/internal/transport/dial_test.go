@@ -71,7 +71,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 	if r := seen.Load(); r == nil || r.ProtoMajor != 2 || len(r.TLS.PeerCertificates) != 1 {
 		t.Errorf("the server saw %v, want HTTP/2 and the client's certificate", r)
 	}
-	// Whoever is not trusted is not told anything.
+	// A server that is not trusted is sent nothing.
 	c := connected(t, Config{Servers: []string{s.URL}, TLS: &tls.Config{Certificates: trust.Certificates}})
 	err := c.cancelLease(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "Cancel: %v, want an error that is no unknown outcome", err)
@@ -217,7 +217,7 @@ func TestWriteWithoutAConnectionDidNotHappen(t *testing.T) {
 		unknown bool
 		took    time.Duration
 	}{
-		"nobody answers the dial": {dial: func(ctx context.Context) (net.Conn, error) {
+		"no process answers the dial": {dial: func(ctx context.Context) (net.Conn, error) {
 			wait.For(ctx, dialTimeout)
 			return nil, errors.New("timeout")
 		}, took: usualTimeout},
@@ -227,7 +227,7 @@ func TestWriteWithoutAConnectionDidNotHappen(t *testing.T) {
 			there.Close()
 			return here, nil
 		}, unknown: true},
-		"nobody answers the request": {dial: func(context.Context) (net.Conn, error) {
+		"no process answers the request": {dial: func(context.Context) (net.Conn, error) {
 			here, there := net.Pipe()
 			go func() { // reads until the client gives up
 				buffer := make([]byte, 1<<10)

@@ -95,12 +95,12 @@ func always(status int, body string, header ...string) func(*http.Request) (*htt
 	return func(*http.Request) (*http.Response, error) { return answered(status, body, header...) }
 }
 
-// unreachable is a server that nobody listens for.
+// unreachable is a server at whose address no process listens.
 func unreachable(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 }
 
-// untrusted is a server whose certificate nobody has signed.
+// untrusted is a server whose certificate no known authority has signed.
 func untrusted(*http.Request) (*http.Response, error) {
 	return nil, &tls.CertificateVerificationError{Err: errors.New("unknown authority")}
 }

@@ -196,7 +196,7 @@ func TestSourceIsAskedAgainWhenTheCallThatAskedGaveUp(t *testing.T) {
 		go func() { first <- c.renew(hasty) }()
 		synctest.Wait()
 		beat(t, c)
-		expect.ErrorIs(t, <-first, context.DeadlineExceeded, "who gave up got")
+		expect.ErrorIs(t, <-first, context.DeadlineExceeded, "the call that gave up got")
 		expect.That(t, !strings.Contains(logged.String(), "could not"), "logged:\n%swant nothing said of the source", logged)
 	})
 }
@@ -235,7 +235,7 @@ func TestSourceThatPanicsKeepsNoOtherCallWaiting(t *testing.T) {
 			_ = c.renew(t.Context())
 		}()
 		synctest.Wait()
-		expect.ErrorIs(t, c.renew(t.Context()), errSourcePanicked, "who waited got")
+		expect.ErrorIs(t, c.renew(t.Context()), errSourcePanicked, "the waiting call got")
 		beat(t, c)
 	})
 }

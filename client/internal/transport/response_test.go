@@ -42,7 +42,7 @@ func TestResponseOfAServerThatIsNotRollcallIsRecognized(t *testing.T) {
 		{name: "Rollcall, by method", call: status, status: 405, body: `{"error":"Method Not Allowed"}`},
 		{name: "Rollcall has no such key", call: keys, status: 404, header: []string{"X-Consul-Index", "7"}},
 		{name: "Eureka's own resources", call: eureka, status: 404, body: springAnswer},
-		{name: "a server that refuses everybody", call: status, status: 403, body: springAnswer},
+		{name: "a server that refuses every client", call: status, status: 403, body: springAnswer},
 		{name: "a server that works", call: status, status: 200, body: `{}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

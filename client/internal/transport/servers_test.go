@@ -47,7 +47,7 @@ func TestServerListOrdersServersByHowTheyFared(t *testing.T) {
 	fail := func(host string) func(*serverList) {
 		return func(l *serverList) { l.failed(serverAt(host)) }
 	}
-	answer := func(host string) func(*serverList) {
+	respond := func(host string) func(*serverList) {
 		return func(l *serverList) { l.responded(serverAt(host)) }
 	}
 	unavailable := func(host string, seconds time.Duration) func(*serverList) {
@@ -65,19 +65,19 @@ func TestServerListOrdersServersByHowTheyFared(t *testing.T) {
 		want  string
 	}{
 		{name: "as given", want: "a b c"},
-		{name: "who failed is last", after: []func(*serverList){fail("a")}, want: "b c a"},
-		{name: "who failed first comes back first", after: []func(*serverList){fail("b"), pass(time.Second - 1), fail("c"), fail("a")}, want: "b a c|b c a"},
-		{name: "all failed, nobody is left out", after: []func(*serverList){fail("c"), pass(500 * time.Millisecond), fail("b"), pass(400 * time.Millisecond), fail("a")}, want: "c b a|b c a|c a b"},
+		{name: "a server that failed is last", after: []func(*serverList){fail("a")}, want: "b c a"},
+		{name: "the server that failed first comes back first", after: []func(*serverList){fail("b"), pass(time.Second - 1), fail("c"), fail("a")}, want: "b a c|b c a"},
+		{name: "all failed, none is left out", after: []func(*serverList){fail("c"), pass(500 * time.Millisecond), fail("b"), pass(400 * time.Millisecond), fail("a")}, want: "c b a|b c a|c a b"},
 		{name: "whose time is over first comes first", after: []func(*serverList){unavailable("a", 2), unavailable("b", 3), unavailable("c", 1)}, want: "c a b"},
-		{name: "who answered is stayed with", after: []func(*serverList){fail("a"), answer("b")}, want: "b c a"},
-		{name: "also when a quarantine is over", after: []func(*serverList){fail("a"), answer("b"), pass(time.Second)}, want: "b a c"},
-		{name: "an answer ends a quarantine", after: []func(*serverList){fail("a"), answer("a")}, want: "a b c"},
-		{name: "another's answer does not move who is content", after: []func(*serverList){answer("c")}, want: "a b c"},
-		{name: "who answers what was not asked is left, not put last", after: []func(*serverList){func(l *serverList) { l.unfit(serverAt("a")) }, answer("c")}, want: "c a b"},
-		{name: "a new list keeps who is stayed with", after: []func(*serverList){fail("a"), answer("b"), set("d", "b", "a")}, want: "b d a"},
-		{name: "a new list may lack who was stayed with", after: []func(*serverList){fail("a"), answer("b"), set("d", "a")}, want: "d a"},
+		{name: "the client stays with a server that responded", after: []func(*serverList){fail("a"), respond("b")}, want: "b c a"},
+		{name: "also when a quarantine is over", after: []func(*serverList){fail("a"), respond("b"), pass(time.Second)}, want: "b a c"},
+		{name: "a response ends a quarantine", after: []func(*serverList){fail("a"), respond("a")}, want: "a b c"},
+		{name: "another's response does not end a stay", after: []func(*serverList){respond("c")}, want: "a b c"},
+		{name: "a server that responds with something else is left, not put last", after: []func(*serverList){func(l *serverList) { l.unfit(serverAt("a")) }, respond("c")}, want: "c a b"},
+		{name: "a new list keeps the stay", after: []func(*serverList){fail("a"), respond("b"), set("d", "b", "a")}, want: "b d a"},
+		{name: "a new list may lack the server of the stay", after: []func(*serverList){fail("a"), respond("b"), set("d", "a")}, want: "d a"},
 		{name: "a server given twice is one", after: []func(*serverList){set("d", "e", "d")}, want: "d e"},
-		{name: "a call of one that is gone", after: []func(*serverList){set("d", "e"), fail("a"), answer("b")}, want: "d e"},
+		{name: "a call of one that is gone", after: []func(*serverList){set("d", "e"), fail("a"), respond("b")}, want: "d e"},
 		{name: "a list with a mistake changes nothing", after: []func(*serverList){func(l *serverList) { _, _ = l.replace([]string{"http://d", "nonsense"}) }}, want: "a b c"},
 		{name: "nor does an empty one", after: []func(*serverList){func(l *serverList) { _, _ = l.replace(nil) }}, want: "a b c"},
 	} {
