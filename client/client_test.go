@@ -63,7 +63,7 @@ func TestAuthOfTheConfigurationOverridesTheURLs(t *testing.T) {
 		var got string
 		s := servers{"a": func(r *http.Request) (*http.Response, error) {
 			got = r.Header.Get("Authorization")
-			return answered(200, "")
+			return responded(200, "")
 		}}
 		c := need.Got(New(Config{Servers: []string{"http://u:p@a"}, HTTPClient: &http.Client{Transport: s}, Auth: tc.auth}))(t)
 		need.OK(t, c.Renew(t.Context(), key, 0))

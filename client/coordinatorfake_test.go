@@ -31,14 +31,14 @@ type coordinator struct {
 	holders  []fakeHolder
 	queue    []string // sessions
 	refuse   func(*http.Request) (*http.Response, error)
-	// mislay performs a request and loses its answer, if it says so.
+	// mislay performs a request and loses its response, if it says so.
 	mislay func(*http.Request) bool
 	calls  []string // METHOD path, values of sessions' ids included
 
-	entries   map[string]*Entry            // keys
-	delays    map[string]time.Time         // until when a key cannot be acquired
-	responses map[string]func() keysAnswer // by Idempotency-Key
-	changed   chan struct{}                // closed at the next change of a key
+	entries   map[string]*Entry              // keys
+	delays    map[string]time.Time           // until when a key cannot be acquired
+	responses map[string]func() keysResponse // by Idempotency-Key
+	changed   chan struct{}                  // closed at the next change of a key
 }
 
 type fakeSession struct {
@@ -56,7 +56,7 @@ type fakeHolder struct {
 func newCoordinator(t *testing.T) *coordinator {
 	return &coordinator{
 		t: t, sessions: make(map[string]*fakeSession), index: 40, entries: make(map[string]*Entry), delays: make(map[string]time.Time),
-		responses: make(map[string]func() keysAnswer), changed: make(chan struct{}),
+		responses: make(map[string]func() keysResponse), changed: make(chan struct{}),
 	}
 }
 
@@ -64,12 +64,12 @@ func newCoordinator(t *testing.T) *coordinator {
 func coordinated(t *testing.T, name string, test func(t *testing.T, k *coordinator, c *Client)) {
 	inBubble(t, name, func(t *testing.T) {
 		k := newCoordinator(t)
-		test(t, k, servers{"a": k.answer}.client(t, "a"))
+		test(t, k, servers{"a": k.respond}.client(t, "a"))
 	})
 }
 
-// answer is one server of the cluster.
-func (s *coordinator) answer(r *http.Request) (*http.Response, error) {
+// respond is one server of the cluster.
+func (s *coordinator) respond(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err // it is not sent
 	}
@@ -83,7 +83,7 @@ func (s *coordinator) answer(r *http.Request) (*http.Response, error) {
 		}
 	}
 	body, _ := io.ReadAll(r.Body)
-	respond := s.respond
+	respond := s.respondJSON
 	if strings.HasPrefix(r.URL.Path, "/v1/kv/") {
 		respond = s.respondKeys
 	}
@@ -104,13 +104,13 @@ func (s *coordinator) asked() []string {
 	return slices.Clone(s.calls)
 }
 
-func (s *coordinator) respond(r *http.Request, body []byte) (*http.Response, error) {
+func (s *coordinator) respondJSON(r *http.Request, body []byte) (*http.Response, error) {
 	status, document := s.serve(r, body)
 	text, err := json.Marshal(document)
 	if err != nil {
 		s.t.Error(err)
 	}
-	return answered(status, string(text))
+	return responded(status, string(text))
 }
 
 func (s *coordinator) serve(r *http.Request, body []byte) (int, any) {
@@ -310,8 +310,8 @@ func (s *coordinator) count(call string) int {
 	return n
 }
 
-// keysAnswer is a status, a text and the values of headers.
-type keysAnswer struct {
+// keysResponse is a status, a text and the values of headers.
+type keysResponse struct {
 	status       int
 	text         string
 	index, fence uint64
@@ -320,7 +320,7 @@ type keysAnswer struct {
 func (k *coordinator) respondKeys(r *http.Request, body []byte) (*http.Response, error) {
 	key := strings.TrimPrefix(r.URL.Path, "/v1/kv/")
 	q := r.URL.Query()
-	var a keysAnswer
+	var a keysResponse
 	switch r.Method {
 	case "GET":
 		k.parameters(q, "recurse", "index", "wait", "consistent")
@@ -329,11 +329,11 @@ func (k *coordinator) respondKeys(r *http.Request, body []byte) (*http.Response,
 		k.parameters(q, "flags", "cas", "acquire", "release")
 		a = k.writeOnce(r, key, q, body)
 	}
-	return answered(a.status, a.text, "X-Consul-Index", fmt.Sprint(max(a.index, 1)), "X-Rollcall-Fence", fmt.Sprint(a.fence))
+	return responded(a.status, a.text, "X-Consul-Index", fmt.Sprint(max(a.index, 1)), "X-Rollcall-Fence", fmt.Sprint(a.fence))
 }
 
 // read waits behind an index as the server does.
-func (k *coordinator) read(r *http.Request, key string, q url.Values) keysAnswer {
+func (k *coordinator) read(r *http.Request, key string, q url.Values) keysResponse {
 	if !q.Has("consistent") {
 		k.t.Errorf("read of %q: not linearizable", key)
 	}
@@ -357,7 +357,7 @@ func (k *coordinator) read(r *http.Request, key string, q url.Values) keysAnswer
 }
 
 // readKeys is a read that does not wait.
-func (k *coordinator) readKeys(key string, recurse bool) (keysAnswer, <-chan struct{}) {
+func (k *coordinator) readKeys(key string, recurse bool) (keysResponse, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
@@ -367,7 +367,7 @@ func (k *coordinator) readKeys(key string, recurse bool) (keysAnswer, <-chan str
 			found = append(found, *k.entries[name])
 		}
 	}
-	a := keysAnswer{status: 404, index: uint64(k.index)}
+	a := keysResponse{status: 404, index: uint64(k.index)}
 	if len(found) > 0 {
 		text, _ := json.Marshal(found)
 		a.status, a.text = 200, string(text)
@@ -379,7 +379,7 @@ func (k *coordinator) readKeys(key string, recurse bool) (keysAnswer, <-chan str
 }
 
 // writeOnce answers a repeated write as it answered the first.
-func (k *coordinator) writeOnce(r *http.Request, key string, q url.Values, body []byte) keysAnswer {
+func (k *coordinator) writeOnce(r *http.Request, key string, q url.Values, body []byte) keysResponse {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	once := cmp.Or(r.Header.Get("Idempotency-Key"), fmt.Sprint(len(k.responses)))
@@ -388,12 +388,12 @@ func (k *coordinator) writeOnce(r *http.Request, key string, q url.Values, body 
 	}
 	k.expire()
 	a := k.write(r.Method, key, q, body)
-	k.responses[once] = func() keysAnswer { return a }
+	k.responses[once] = func() keysResponse { return a }
 	return a
 }
 
-func (k *coordinator) write(method, key string, q url.Values, body []byte) keysAnswer {
-	yes, no := keysAnswer{status: 200, text: "true"}, keysAnswer{status: 200, text: "false"}
+func (k *coordinator) write(method, key string, q url.Values, body []byte) keysResponse {
+	yes, no := keysResponse{status: 200, text: "true"}, keysResponse{status: 200, text: "false"}
 	e := k.entries[key]
 	if method == "DELETE" {
 		delete(k.entries, key)
@@ -409,7 +409,7 @@ func (k *coordinator) write(method, key string, q url.Values, body []byte) keysA
 	is.Flags, _ = strconv.ParseUint(q.Get("flags"), 10, 64)
 	switch {
 	case q.Has("acquire") && k.sessions[q.Get("acquire")] == nil:
-		return keysAnswer{status: 500, text: fmt.Sprintf("raft apply failed: invalid session %q", q.Get("acquire"))}
+		return keysResponse{status: 500, text: fmt.Sprintf("raft apply failed: invalid session %q", q.Get("acquire"))}
 	case q.Has("acquire") && was.Session != "" && was.Session != q.Get("acquire"),
 		q.Has("acquire") && time.Now().Before(k.delays[key]),
 		q.Has("release") && (was.Session == "" || was.Session != q.Get("release")),

@@ -52,9 +52,9 @@ func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
 
 func TestDeregisterSendsNoCancelOnlyIfNothingWasRegistered(t *testing.T) {
 	for _, row := range []struct {
-		name   string
-		answer func(*http.Request) (*http.Response, error)
-		cancel bool
+		name     string
+		response func(*http.Request) (*http.Response, error)
+		cancel   bool
 	}{
 		{"refused", always(400, ""), false},
 		{"nothing done", always(503, ""), false},
@@ -64,7 +64,7 @@ func TestDeregisterSendsNoCancelOnlyIfNothingWasRegistered(t *testing.T) {
 		{"under way", silent, true},
 	} {
 		registered(t, row.name, func(t *testing.T, s *registrar) {
-			s.does(http.MethodPost, row.answer)
+			s.does(http.MethodPost, row.response)
 			r := s.register(t)
 			time.Sleep(100 * time.Millisecond)
 			expect.OK(t, r.Deregister(t.Context()))
@@ -99,7 +99,7 @@ func TestDeregisterIsFollowedByNoRegistration(t *testing.T) {
 		expect.OK(t, r.Deregister(t.Context()))
 		expect.ErrorIs(t, <-drained, ErrClosed, "the drain ended with")
 		s.does(http.MethodPost, nil)
-		expect.That(t, !r.SetStatus(registry.Down), "a change after the end is said to be told")
+		expect.That(t, !r.SetStatus(registry.Down), "a change after the end is said to be registered at once")
 		time.Sleep(time.Hour)
 		s.wantVisits(t, "0s POST UP", "1s POST UP", "2s DELETE")
 	})
@@ -109,7 +109,7 @@ func TestDeregisterAndCloseTogetherCancelOnce(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodDelete, func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
-			return answered(200, "")
+			return responded(200, "")
 		})
 		r := s.register(t)
 		time.Sleep(time.Second)

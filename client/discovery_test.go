@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// recorder is what a function was told, as lists before and after.
+// recorder records the calls of a function, as lists before and after.
 type recorder struct {
 	before, after []string
 	entered       chan struct{} // takes a value at every call, if there is one
@@ -42,7 +42,7 @@ func (h *recorder) want(t *testing.T, lists ...string) {
 		lists = []string{""}
 	}
 	expect.That(t, slices.Equal(h.before, lists[:len(lists)-1]) && slices.Equal(h.after, lists[1:]),
-		"told of the lists %q, then %q; want one after the other of %q", h.before, h.after, lists)
+		"called with the lists %q, then %q; want one after the other of %q", h.before, h.after, lists)
 }
 
 func TestOnChangeGetsTheListsBeforeAndAfterEveryChange(t *testing.T) {
@@ -85,19 +85,19 @@ func TestOnChangeThatIsSlowGetsManyChangesAsOne(t *testing.T) {
 
 func TestOnChangeThatIsStoppedIsNotCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := recorder{entered: make(chan struct{}), release: make(chan struct{})}
+		changes := recorder{entered: make(chan struct{}), release: make(chan struct{})}
 		s := newListServer(newListModel("e"), true)
 		d := discover(t, DiscoveryConfig{}, s)
 		synctest.Wait()
-		stop := d.OnChange(told.each)
+		stop := d.OnChange(changes.each)
 		s.set(orders("o1", registry.Up))
-		<-told.entered
+		<-changes.entered
 		s.set(orders("o2", registry.Up))
 		stop() // does not wait for the call under way
-		close(told.release)
+		close(changes.release)
 		stop()
 		synctest.Wait()
-		told.want(t, "", "ORDERS/o1=UP")
+		changes.want(t, "", "ORDERS/o1=UP")
 	})
 }
 
@@ -116,7 +116,7 @@ func TestOnChangeCanBeStoppedWithinItsCall(t *testing.T) {
 			s.set(orders(fmt.Sprint(n), registry.Up))
 			synctest.Wait()
 		}
-		expect.That(t, calls == 1, "it is told %d times, want once", calls)
+		expect.That(t, calls == 1, "it is called %d times, want once", calls)
 	})
 }
 
@@ -164,9 +164,9 @@ func TestOnChangeThatStoppedItselfIsWaitedFor(t *testing.T) {
 
 func TestDiscoveryThatIsClosedCallsNoFunctionAndStaysReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told, late recorder
+		var changes, late recorder
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		d := discover(t, DiscoveryConfig{OnChange: told.each}, s)
+		d := discover(t, DiscoveryConfig{OnChange: changes.each}, s)
 		synctest.Wait()
 		for range 2 {
 			need.OK(t, d.Close(t.Context()))
@@ -174,7 +174,7 @@ func TestDiscoveryThatIsClosedCallsNoFunctionAndStaysReadable(t *testing.T) {
 		d.OnChange(late.each)
 		s.set(orders("o2", registry.Up))
 		pass(time.Hour)
-		told.want(t, "", "ORDERS/o1=UP")
+		changes.want(t, "", "ORDERS/o1=UP")
 		late.want(t)
 		d.wantList(t, "after Close", "ORDERS/o1=UP")
 		expect.OKf(t, d.Ready(t.Context()), "Ready")

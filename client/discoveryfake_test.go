@@ -175,10 +175,10 @@ func newListServer(l *listModel, rollcall bool) *listServer {
 }
 
 // instead answers for a path; nil: as usual.
-func (s *listServer) instead(path string, answer func(*http.Request) (*http.Response, error)) {
+func (s *listServer) instead(path string, response func(*http.Request) (*http.Response, error)) {
 	s.state.Lock()
 	defer s.state.Unlock()
-	s.faults[path] = answer
+	s.faults[path] = response
 }
 
 // kill makes the server unreachable, and cuts its streams off.
@@ -219,8 +219,8 @@ func (s *listServer) lies(hash string) {
 	s.lie = hash
 }
 
-// answer is the server.
-func (s *listServer) answer(r *http.Request) (*http.Response, error) {
+// respond is the server.
+func (s *listServer) respond(r *http.Request) (*http.Response, error) {
 	path := strings.TrimPrefix(r.URL.Path, "/eureka")
 	s.state.Lock()
 	s.asked, s.times = append(s.asked, wordOf(path, r)), append(s.times, time.Now())
@@ -244,7 +244,7 @@ func (s *listServer) answer(r *http.Request) (*http.Response, error) {
 	case path == "/v1/rollcall/watch" && s.rollcall:
 		return s.stream(r, hangups)
 	}
-	return answered(404, "<html>", "Content-Type", "text/html")
+	return responded(404, "<html>", "Content-Type", "text/html")
 }
 
 func wordOf(path string, r *http.Request) string {
@@ -270,9 +270,9 @@ func (s *listServer) got() string {
 
 func (s *listServer) document(text []byte) (*http.Response, error) {
 	if s.rollcall {
-		return answered(200, string(text), "X-Rollcall-Index", s.at())
+		return responded(200, string(text), "X-Rollcall-Index", s.at())
 	}
-	return answered(200, string(text))
+	return responded(200, string(text))
 }
 
 func (s *listServer) delta(hash string) []byte {
@@ -298,9 +298,9 @@ func (s *listServer) stream(r *http.Request, hangups <-chan struct{}) (*http.Res
 	epoch, at, ok := parseIndex(r.URL.Query().Get("index"))
 	switch {
 	case !ok:
-		return answered(400, `{"error":"the tests watch from an index"}`)
+		return responded(400, `{"error":"the tests watch from an index"}`)
 	case epoch == s.epoch && int(at) > s.index:
-		return answered(400, `{"error":"index has not happened yet"}`)
+		return responded(400, `{"error":"index has not happened yet"}`)
 	}
 	body.at = int(at)
 	body.text = fmt.Sprintf("event: start\nid: %[1]s\ndata: {\"index\":\"%[1]s\"}\n\n", r.URL.Query().Get("index"))
@@ -308,7 +308,7 @@ func (s *listServer) stream(r *http.Request, hangups <-chan struct{}) (*http.Res
 		body.at = s.index
 		body.text += fmt.Sprintf("event: reset\nid: %[1]s\ndata: {\"reason\":\"fetch everything\",\"index\":\"%[1]s\"}\n\n", s.at())
 	}
-	resp, err := answered(200, "", "Content-Type", "text/event-stream")
+	resp, err := responded(200, "", "Content-Type", "text/event-stream")
 	resp.Body = io.NopCloser(body)
 	return resp, err
 }
@@ -396,7 +396,7 @@ func clientOf(t *testing.T, at ...*listServer) *Client {
 	var hosts []string
 	for i, s := range at {
 		host := string(rune('a' + i))
-		network[host] = s.answer
+		network[host] = s.respond
 		hosts = append(hosts, host)
 	}
 	c := network.client(t, hosts...)

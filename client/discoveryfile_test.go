@@ -45,8 +45,8 @@ func TestDiscoveryFileIsTheFirstList(t *testing.T) {
 		need.OK(t, before.Close(t.Context()))
 		s.kill()
 		pass(time.Hour)
-		var told recorder
-		d := discover(t, DiscoveryConfig{File: path, OnChange: told.each}, s)
+		var changes recorder
+		d := discover(t, DiscoveryConfig{File: path, OnChange: changes.each}, s)
 		need.OK(t, d.Ready(t.Context()))
 		status := d.Status()
 		// It was heard of 15 s before the end at the earliest.
@@ -60,7 +60,7 @@ func TestDiscoveryFileIsTheFirstList(t *testing.T) {
 		s.revive()
 		pass(wait.LongestRetry)
 		d.wantList(t, "with a server", "ORDERS/o1=UP ORDERS/o2=UP")
-		told.want(t, "", "ORDERS/o1=UP", "ORDERS/o1=UP ORDERS/o2=UP")
+		changes.want(t, "", "ORDERS/o1=UP", "ORDERS/o1=UP ORDERS/o2=UP")
 		status = d.Status()
 		expect.That(t, status.Source == SourceWatch, "the status is %+v, want a watch", status)
 	})

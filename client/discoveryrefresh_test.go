@@ -218,7 +218,7 @@ func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
 }
 
 func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
-	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
+	for name, response := range map[string]func(*http.Request) (*http.Response, error){
 		"no such route":          always(404, "<html>"),
 		"a page for everything":  always(200, "<html>", "Content-Type", "text/html; charset=utf-8"),
 		"not for this user":      always(403, ""),
@@ -227,7 +227,7 @@ func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-			s.instead("/v1/rollcall/watch", answer)
+			s.instead("/v1/rollcall/watch", response)
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()
 			s.set(orders("o2", registry.Up))
@@ -373,9 +373,9 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 			s.set(orders("o1", registry.Down))
 			s.remove(orders("o2", registry.Up))
 			pass(tc.lag)
-			if tc.rollcall { // a removal that is told of is believed
-				d.wantList(t, "after what is told", "ORDERS/o1=DOWN ORDERS/o3=UP")
-				expect.Equal(t, d.Status().Held, 1, "after what is told there are held")
+			if tc.rollcall { // a removal that the server names is believed
+				d.wantList(t, "after the removal", "ORDERS/o1=DOWN ORDERS/o3=UP")
+				expect.Equal(t, d.Status().Held, 1, "after the removal there are held")
 			}
 			pass(DefaultGuardHold - tc.lag - wait.ShortestRetry - wait.LongestRetry - 1)
 			expect.That(t, strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP"), "the list is %q before the time is up", words(d.Snapshot()))

@@ -20,15 +20,15 @@ import (
 func (s *registrar) rollcallNodes(shown func(node string) string) {
 	s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/v1/rollcall/status" {
-			return answered(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","http":"b"}]}`)
+			return responded(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","http":"b"}]}`)
 		}
 		if want := "/v1/rollcall/apps?app=ORDERS&consistency=stale"; r.URL.RequestURI() != want {
-			return answered(400, "want "+want)
+			return responded(400, "want "+want)
 		}
 		if text := shown(r.URL.Host); text != "" {
-			return answered(200, `[{"app":"ORDERS","id":"orders-2","status":"UP"},{"app":"ORDERS","id":"orders-1",`+text+`}]`)
+			return responded(200, `[{"app":"ORDERS","id":"orders-2","status":"UP"},{"app":"ORDERS","id":"orders-1",`+text+`}]`)
 		}
-		return answered(200, `[]`)
+		return responded(200, `[]`)
 	})
 }
 
@@ -91,7 +91,7 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 		{name: "one does not know it", second: always(404, "")},
 		{name: "an operator forces another status", second: always(200, `{"instance":{"app":"ORDERS","status":"UP","overriddenStatus":"UP"}}`)},
 		{name: "one shows it in service", second: always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`), says: "http://b: shows it as UP"},
-		{name: "one gives no answer", second: unreachable, says: "http://b: "},
+		{name: "one gives no response", second: unreachable, says: "http://b: "},
 		{name: "one answers nonsense", second: always(200, `{`), says: "http://b: "},
 		{name: "one is closed to us", second: always(403, ""), says: "http://b: http://b answered 403"},
 	} {
@@ -101,7 +101,7 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 				case r.Method == http.MethodGet && r.URL.Host == "b" && r.URL.Path == "/eureka/apps/ORDERS/orders-1":
 					return row.second(r)
 				case strings.HasPrefix(r.URL.Path, "/v1/"):
-					return answered(404, "<html>no such page</html>")
+					return responded(404, "<html>no such page</html>")
 				}
 				return s.RoundTrip(r)
 			}
@@ -219,7 +219,7 @@ func TestDrainAsksNodesAsTheUserOfTheServersURL(t *testing.T) {
 	c, err := New(Config{Servers: []string{"http://anna:secret@a"}, HTTPClient: &http.Client{Transport: servers{
 		"b": func(r *http.Request) (*http.Response, error) {
 			user, _, _ = r.BasicAuth()
-			return answered(200, "[]")
+			return responded(200, "[]")
 		},
 	}}})
 	need.OK(t, err)
@@ -234,9 +234,9 @@ func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 		synctest.Wait()
 		s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
 			if r.URL.Path == "/v1/rollcall/status" {
-				return answered(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","cluster":"b:7761","role":"unreachable"}]}`)
+				return responded(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","cluster":"b:7761","role":"unreachable"}]}`)
 			}
-			return answered(200, `[]`)
+			return responded(200, `[]`)
 		})
 		expect.ErrorSays(t, r.Drain(within(t, time.Second), 0), "n2 (b:7761): it is unreachable", "Drain:")
 	})
@@ -246,11 +246,11 @@ func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 func drained(indexes ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPut {
-			return answered(200, `{"index":"e-10"}`)
+			return responded(200, `{"index":"e-10"}`)
 		}
 		index := indexes[0]
 		indexes = indexes[min(1, len(indexes)-1):]
-		return answered(200, fmt.Sprintf(`{"nodes":[{"id":"n1","http":"a","role":"leader","index":"e-11"},{"id":"n2","http":"b","cluster":"c","role":"follower","index":%q}]}`, index))
+		return responded(200, fmt.Sprintf(`{"nodes":[{"id":"n1","http":"a","role":"leader","index":"e-11"},{"id":"n2","http":"b","cluster":"c","role":"follower","index":%q}]}`, index))
 	}
 }
 
@@ -309,11 +309,11 @@ func aloneNode(shown func() string) func(*http.Request) (*http.Response, error) 
 	return func(r *http.Request) (*http.Response, error) {
 		switch {
 		case r.Method == http.MethodPut:
-			return answered(200, `{"index":"a1-7"}`)
+			return responded(200, `{"index":"a1-7"}`)
 		case strings.HasSuffix(r.URL.Path, "/status"):
-			return answered(200, `{"mode":"ap","nodes":[{"id":"n1","http":"a","index":"a1-7"},{"id":"b","http":"b"}]}`)
+			return responded(200, `{"mode":"ap","nodes":[{"id":"n1","http":"a","index":"a1-7"},{"id":"b","http":"b"}]}`)
 		}
-		return answered(200, shown())
+		return responded(200, shown())
 	}
 }
 

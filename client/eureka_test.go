@@ -31,9 +31,9 @@ func TestRegisterSendsWhatTheServerReads(t *testing.T) {
 			return nil, err
 		}
 		if got, err = eureka.DecodeRegistration(body, eureka.Format{}, "orders"); err != nil {
-			return answered(400, err.Error())
+			return responded(400, err.Error())
 		}
-		return answered(204, "")
+		return responded(204, "")
 	}}.client(t, "a")
 	need.OK(t, c.Register(t.Context(), want))
 	expect.Deep(t, got, want, "the server reads")
@@ -70,7 +70,7 @@ func TestReadsAskForTheConsistencyThatWasConfigured(t *testing.T) {
 	var query string
 	transport := servers{"a": func(r *http.Request) (*http.Response, error) {
 		query = r.URL.RawQuery
-		return answered(404, "")
+		return responded(404, "")
 	}}
 	c := need.Got(New(Config{Servers: []string{"http://a/"}, HTTPClient: &http.Client{Transport: transport}, Consistency: "stale"}))(t)
 	need.Got(c.Instances(t.Context(), "orders"))(t)

@@ -71,7 +71,7 @@ func (s *exampleCluster) handler() http.Handler {
 		"PUT /v1/rollcall/locks/{name}":          s.acquire,
 		"DELETE /v1/rollcall/locks/{name}":       s.release,
 		"GET /v1/kv/{key}":                       s.get,
-		"PUT /v1/kv/{key}":                       s.put,
+		"PUT /v1/kv/{key}":                       s.writeKey,
 	} {
 		routes.HandleFunc(pattern, answer)
 	}
@@ -84,13 +84,13 @@ func (s *exampleCluster) handler() http.Handler {
 	})
 }
 
-// change tells of a change. s.mu must be held.
+// change wakes the watchers. s.mu must be held.
 func (s *exampleCluster) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// record adds a change of an instance to what watchers are told. s.mu must be held.
+// record adds a change of an instance to what watchers get. s.mu must be held.
 func (s *exampleCluster) record(action, why string, l *registry.Lease) {
 	index := fmt.Sprintf("demo-%d", len(s.events)+1)
 	s.events = append(s.events, fmt.Sprintf(
@@ -226,13 +226,13 @@ func (s *exampleCluster) status(w http.ResponseWriter, r *http.Request) {
 func (s *exampleCluster) watch(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told := len(s.events)
-	fmt.Sscanf(r.URL.Query().Get("index"), "demo-%d", &told)
+	sent := len(s.events)
+	fmt.Sscanf(r.URL.Query().Get("index"), "demo-%d", &sent)
 	w.Header().Set("Content-Type", "text/event-stream")
-	fmt.Fprintf(w, "event: start\nid: demo-%d\ndata: {\"index\":\"demo-%[1]d\"}\n\n", told)
+	fmt.Fprintf(w, "event: start\nid: demo-%d\ndata: {\"index\":\"demo-%[1]d\"}\n\n", sent)
 	for {
-		for ; told < len(s.events); told++ {
-			io.WriteString(w, s.events[told])
+		for ; sent < len(s.events); sent++ {
+			io.WriteString(w, s.events[sent])
 		}
 		http.NewResponseController(w).Flush()
 		if !s.await(r) {
@@ -273,8 +273,8 @@ func (s *exampleCluster) endSession(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `{"destroyed":true}`)
 }
 
-// take makes a session the holder of what is free, and returns the holder. s.mu must be held.
-func (s *exampleCluster) take(name, session string) exampleHold {
+// grant makes a session the holder of what is free, and returns the holder. s.mu must be held.
+func (s *exampleCluster) grant(name, session string) exampleHold {
 	if _, held := s.fences[name]; !held {
 		s.events = append(s.events, "") // a token is an index
 		s.fences[name] = exampleHold{session: session, fence: len(s.events)}
@@ -287,7 +287,7 @@ func (s *exampleCluster) acquire(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name, session := "lock "+r.PathValue("name"), r.URL.Query().Get("session")
-	for s.take(name, session).session != session {
+	for s.grant(name, session).session != session {
 		if !r.URL.Query().Has("wait") || !s.await(r) {
 			io.WriteString(w, `{"acquired":false}`)
 			return
@@ -331,15 +331,15 @@ func (s *exampleCluster) get(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode([]map[string]any{{"Key": key, "Value": []byte(value), "Session": s.fences["key "+key].session}})
 }
 
-// put writes a key, if its conditions hold.
-func (s *exampleCluster) put(w http.ResponseWriter, r *http.Request) {
+// writeKey writes a key, if its conditions hold.
+func (s *exampleCluster) writeKey(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	key, q := r.PathValue("key"), r.URL.Query()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ok := true
 	if q.Has("acquire") {
-		h := s.take("key "+key, q.Get("acquire"))
+		h := s.grant("key "+key, q.Get("acquire"))
 		ok = h.session == q.Get("acquire")
 		w.Header().Set("X-Rollcall-Fence", strconv.Itoa(h.fence))
 	}

@@ -37,7 +37,7 @@ func (s servers) client(t *testing.T, hosts ...string) *Client {
 	return need.Got(New(Config{Servers: urlsOf(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: s}}))(t)
 }
 
-func answered(status int, body string, header ...string) (*http.Response, error) {
+func responded(status int, body string, header ...string) (*http.Response, error) {
 	h := make(http.Header)
 	for i := 0; i+1 < len(header); i += 2 {
 		h.Set(header[i], header[i+1])
@@ -47,7 +47,7 @@ func answered(status int, body string, header ...string) (*http.Response, error)
 
 // always answers every request alike.
 func always(status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
-	return func(*http.Request) (*http.Response, error) { return answered(status, body, header...) }
+	return func(*http.Request) (*http.Response, error) { return responded(status, body, header...) }
 }
 
 // unreachable is a server at whose address no process listens.
@@ -147,7 +147,7 @@ func urlsOf(hosts ...string) []string {
 
 // endless is a server whose response begins, and then says nothing until its request ends.
 func endless(r *http.Request) (*http.Response, error) {
-	resp, err := answered(200, "")
+	resp, err := responded(200, "")
 	resp.Body = io.NopCloser(open{r.Context()})
 	return resp, err
 }

@@ -47,7 +47,7 @@ func TestRegistrationReplacesWhatAFormerProcessLeftBehind(t *testing.T) {
 
 func TestRegistrationRepeatsAFailedLookupAfterTheNextHeartbeat(t *testing.T) {
 	for name, blind := range map[string]func(*http.Request) (*http.Response, error){
-		"no answer":          unreachable,
+		"no response":        unreachable,
 		"nonsense":           always(200, "{"),
 		"a server that lags": always(200, `{"instance":{"app":"ORDERS","status":"UP","lastDirtyTimestamp":"1"}}`),
 	} {
@@ -65,8 +65,8 @@ func TestRegistrationRepeatsAFailedLookupAfterTheNextHeartbeat(t *testing.T) {
 }
 
 func TestRegistrationIsLookedUpOnce(t *testing.T) {
-	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
-		"as it was told":               nil,
+	for name, response := range map[string]func(*http.Request) (*http.Response, error){
+		"as it was sent":               nil,
 		"hidden":                       always(404, ""),
 		"a document without timestamp": always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`),
 		"forced by an operator":        always(200, `{"instance":{"app":"ORDERS","status":"OUT_OF_SERVICE","overriddenStatus":"OUT_OF_SERVICE"}}`),
@@ -75,8 +75,8 @@ func TestRegistrationIsLookedUpOnce(t *testing.T) {
 			s, looks := newRegistrar(), 0
 			s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
 				looks++
-				if answer != nil {
-					return answer(r)
+				if response != nil {
+					return response(r)
 				}
 				return s.serve(r, nil)
 			})
@@ -188,7 +188,7 @@ func TestHeartbeatsAreCountedByOutcome(t *testing.T) {
 	})
 }
 
-// slowly does with a request what the server does, and brings the answer after a time.
+// slowly does with a request what the server does, and brings the response after a time.
 func (s *registrar) slowly(d time.Duration) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		resp, err := s.serve(r, nil)
@@ -217,6 +217,6 @@ func TestHeartbeatsResponseThatIsOldSetsNoTimeBack(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		r.SetMetadata(pair("v", "1"))
 		time.Sleep(4 * time.Second)
-		expect.Equal(t, r.LastHeartbeat().Sub(s.start), 11*time.Second, "the last heartbeat, when the change was told, is said to be of")
+		expect.Equal(t, r.LastHeartbeat().Sub(s.start), 11*time.Second, "the last heartbeat, when the change was registered, is said to be of")
 	})
 }

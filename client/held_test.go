@@ -147,17 +147,17 @@ func TestLockWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 			if down.Load() {
 				return silent(r)
 			}
-			resp, err := k.answer(r)
+			resp, err := k.respond(r)
 			if down.Load() {
 				return silent(r)
 			}
 			return resp, err
 		}
-		first := d.of(t, servers{"b": k.answer}.client(t, "b"))
+		first := d.of(t, servers{"b": k.respond}.client(t, "b"))
 		time.AfterFunc(time.Second, func() { down.Store(true) })
 		time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
 		start := time.Now()
-		second := d.of(t, servers{"a": a, "b": k.answer}.client(t, "a", "b"))
+		second := d.of(t, servers{"a": a, "b": k.respond}.client(t, "a", "b"))
 		waited := time.Since(start)
 		expect.That(t, waited <= 31*time.Second, "waited %v, want as long as the first held it", waited)
 		wantReleased(t, second)
@@ -188,7 +188,7 @@ func TestLockWaitEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// TestLockOutlivesLostResponses loses the answer to each write in turn, of one server or of two.
+// TestLockOutlivesLostResponses loses the response to each write in turn, of one server or of two.
 func TestLockOutlivesLostResponses(t *testing.T) {
 	for _, d := range append(protocols, demo{name: "one of two permits by recipe", limit: 2, recipe: true}) {
 		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
@@ -201,7 +201,7 @@ func TestLockOutlivesLostResponses(t *testing.T) {
 						}
 						return r.Method != "GET" && writes == n+1
 					}
-					h := d.of(t, servers{"a": k.answer, "b": k.answer}.client(t, hosts...))
+					h := d.of(t, servers{"a": k.respond, "b": k.respond}.client(t, hosts...))
 					if d.recipe {
 						key := k.entry(h.Fence().Name)
 						expect.That(t, key.Session == h.Session() && kv.Index(key.Fence) == h.Fence().Index,
@@ -237,7 +237,7 @@ func TestHeldIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 	} {
 		for what, acquire := range holdings {
 			coordinated(t, what+": "+tc.name, func(t *testing.T, k *coordinator, _ *Client) {
-				c := servers{"a": k.answer, "b": k.answer}.client(t, "a", "b")
+				c := servers{"a": k.respond, "b": k.respond}.client(t, "a", "b")
 				start := time.Now()
 				h := need.Got(acquire(t.Context(), c))(t)
 				time.AfterFunc(6*time.Second, func() { k.refusing(tc.refuse) })
@@ -303,7 +303,7 @@ func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 // TestReleaseLeavesNoGoroutines: a release waits for what watches the lock.
 func TestReleaseLeavesNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := need.Got(servers{"a": newCoordinator(t).answer}.client(t, "a").newKeeper(t.Context(), SessionOptions{}))(t)
+		k := need.Got(servers{"a": newCoordinator(t).respond}.client(t, "a").newKeeper(t.Context(), SessionOptions{}))(t)
 		ended := false
 		if err := k.startHolding("lock", func(ctx context.Context) error {
 			<-ctx.Done()
@@ -339,8 +339,8 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 			continue // no session waits for one
 		}
 		coordinated(t, name, func(t *testing.T, k *coordinator, _ *Client) {
-			need.Got(acquire(t.Context(), servers{"a": k.answer}.client(t, "a")))(t)
-			second := servers{"a": k.answer}.client(t, "a")
+			need.Got(acquire(t.Context(), servers{"a": k.respond}.client(t, "a")))(t)
+			second := servers{"a": k.respond}.client(t, "a")
 			waits := make(chan error, 1)
 			go func() {
 				_, err := acquire(t.Context(), second)
@@ -380,7 +380,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 				start := time.Now()
 				err := c.Close(within(t, 3*time.Second))
 				if took := time.Since(start); took > 3*time.Second+closeGrace || err == nil && before > 0 {
-					t.Errorf("took %v, and returned %v, want 3 s, and what could not be told", took, err)
+					t.Errorf("took %v, and returned %v, want 3 s, and what could not be given back", took, err)
 				}
 				<-ended
 			})
@@ -406,7 +406,7 @@ func TestCloseKeepsALockFromBeingHeld(t *testing.T) {
 		closed := make(chan error, 1)
 		var c *Client
 		slow := func(r *http.Request) (*http.Response, error) {
-			resp, err := k.answer(r)
+			resp, err := k.respond(r)
 			if strings.HasSuffix(r.URL.Path, "/locks/demo") && r.Method == "PUT" {
 				go func() { closed <- c.Close(context.Background()) }()
 				<-r.Context().Done()

@@ -42,7 +42,7 @@ func renewalTimes(next func(*http.Request) (*http.Response, error)) (func(*http.
 
 func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
-		server, times := renewalTimes(k.answer)
+		server, times := renewalTimes(k.respond)
 		s := keptOf(t, servers{"a": server}.client(t, "a"))
 		time.Sleep(25 * time.Second)
 		k.refusing(unreachable)
@@ -60,7 +60,7 @@ func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *t
 }
 
 func TestKeptSessionIsEndedOnceWhenItIsClosed(t *testing.T) {
-	for name, mislay := range map[string]bool{"and its answer arrives": false, "and its answer is lost": true} {
+	for name, mislay := range map[string]bool{"and its response arrives": false, "and its response is lost": true} {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
 			k.mislay = func(r *http.Request) bool {
 				first := mislay && r.Method == "DELETE"

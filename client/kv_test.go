@@ -27,7 +27,7 @@ func oneKey(sent *kvRequest, status int, body string, header ...string) func(*ht
 	return func(r *http.Request) (*http.Response, error) {
 		text, _ := io.ReadAll(r.Body)
 		*sent = kvRequest{r.Method + " " + r.URL.RequestURI(), string(text), r.Header.Get("Content-Type"), r.Header.Get("Idempotency-Key")}
-		return answered(status, body, header...)
+		return responded(status, body, header...)
 	}
 }
 
@@ -170,7 +170,7 @@ type keyServer struct {
 	turns []func(*http.Request) (*http.Response, error)
 }
 
-func (s *keyServer) answer(r *http.Request) (*http.Response, error) {
+func (s *keyServer) respond(r *http.Request) (*http.Response, error) {
 	s.asked = append(s.asked, r.URL.RawQuery)
 	turn := s.turns[0]
 	if len(s.turns) > 1 {
@@ -203,21 +203,21 @@ func TestKVWatchPassesEachStateOnce(t *testing.T) {
 			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), unreachable, always(500, "No cluster leader"), keyAt("9", "Yg=="),
 			keyAt("3", "Yw=="), // the cluster has lost its data
 		}}
-		var told []string
+		var states []string
 		start := time.Now()
-		err := servers{"a": s.answer}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Entry) error {
+		err := servers{"a": s.respond}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Entry) error {
 			if e == nil {
-				told = append(told, "-")
+				states = append(states, "-")
 				return nil
 			}
-			told = append(told, string(e.Value))
+			states = append(states, string(e.Value))
 			if string(e.Value) == "c" {
 				return errEnough
 			}
 			return nil
 		})
 		want := []string{"a", "-", "b", "c"}
-		expect.That(t, errors.Is(err, errEnough) && slices.Equal(told, want), "told %q, %v, want %q", told, err, want)
+		expect.That(t, errors.Is(err, errEnough) && slices.Equal(states, want), "got %q, %v, want %q", states, err, want)
 		expect.Slice(t, s.asked, []string{"", "index=5&wait=1m0s", "index=5&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=9&wait=1m0s"},
 			"asked")
 		took := time.Since(start)
@@ -229,7 +229,7 @@ func TestKVWatchTreeReadsAllOfIt(t *testing.T) {
 	var sent kvRequest
 	c := servers{"a": oneKey(&sent, 200, `[{"Key":"a/1"},{"Key":"a/2"}]`, "X-Consul-Index", "7")}.client(t, "a")
 	err := c.KV().WatchTree(t.Context(), "a/", func(entries []Entry) error {
-		expect.That(t, len(entries) == 2, "told %+v, want two entries", entries)
+		expect.That(t, len(entries) == 2, "got %+v, want two entries", entries)
 		return errEnough
 	})
 	expect.That(t, errors.Is(err, errEnough) && sent.line == "GET /v1/kv/a%2F?recurse=", "sent %s, got %v", sent.line, err)

@@ -41,7 +41,7 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 	})
 }
 
-// TestLockTTLCountsFromWhenARenewalWasSent: the answers of a slow server come when a part of it is over.
+// TestLockTTLCountsFromWhenARenewalWasSent: the responses of a slow server come when a part of it is over.
 func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -53,7 +53,7 @@ func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 	} {
 		coordinated(t, tc.name, func(t *testing.T, s *coordinator, _ *Client) {
 			slow := func(r *http.Request) (*http.Response, error) {
-				resp, err := s.answer(r)
+				resp, err := s.respond(r)
 				time.Sleep(time.Second)
 				return resp, err
 			}
@@ -75,9 +75,9 @@ func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 			if down.Load() {
 				return silent(r)
 			}
-			return s.answer(r)
+			return s.respond(r)
 		}
-		h := lockOf(t, servers{"a": a, "b": s.answer}.client(t, "a", "b"))
+		h := lockOf(t, servers{"a": a, "b": s.respond}.client(t, "a", "b"))
 		time.Sleep(6 * time.Second)
 		down.Store(true)
 		time.Sleep(63 * time.Second)
@@ -408,12 +408,12 @@ func TestElectCountsAResignationAsNoLoss(t *testing.T) {
 // returned.
 func TestCloseWaitsForLead(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		lasts time.Duration // how long lead takes to return
-		limit time.Duration // of Close
-		told  bool          // the lock is given back in time
+		name     string
+		lasts    time.Duration // how long lead takes to return
+		limit    time.Duration // of Close
+		released bool          // the lock is given back in time
 	}{
-		{name: "lead returns in time", lasts: 3 * time.Second, limit: 10 * time.Second, told: true},
+		{name: "lead returns in time", lasts: 3 * time.Second, limit: 10 * time.Second, released: true},
 		{name: "lead does not return in time", lasts: 10 * time.Second, limit: 3 * time.Second},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, _ *Client) {
@@ -421,7 +421,7 @@ func TestCloseWaitsForLead(t *testing.T) {
 			returned := false
 			c := servers{"a": func(r *http.Request) (*http.Response, error) {
 				early = early || r.Method == "DELETE" && !returned
-				return k.answer(r)
+				return k.respond(r)
 			}}.client(t, "a")
 			result := electing(t.Context(), c, func(ctx context.Context, h *Held) error {
 				<-ctx.Done()
@@ -434,12 +434,12 @@ func TestCloseWaitsForLead(t *testing.T) {
 			start := time.Now()
 			err := c.Close(within(t, tc.limit))
 			took, most := time.Since(start), min(tc.lasts, tc.limit)
-			expect.That(t, took <= most+closeGrace && (err == nil) == tc.told, "took %v, and returned %v, want %v", took, err, most)
+			expect.That(t, took <= most+closeGrace && (err == nil) == tc.released, "took %v, and returned %v, want %v", took, err, most)
 			if err := <-result; !errors.Is(err, ErrClosed) || early {
 				t.Errorf("Elect returned %v, given back early %v, want %v", err, early, ErrClosed)
 			}
 			_, holders, _ := k.left()
-			expect.That(t, (holders == 0) == tc.told, "%d holders are left", holders)
+			expect.That(t, (holders == 0) == tc.released, "%d holders are left", holders)
 		})
 	}
 }

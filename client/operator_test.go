@@ -19,13 +19,13 @@ var by = registry.Act{Author: "anna@bastion", Reason: "kernel update"}
 
 // method is a method of the Client that makes one call.
 type method struct {
-	sends   string
-	do      func(context.Context, *Client) (any, error)
-	answer  string // "": {}
-	want    any    // of the answer; nil: the method returns nothing
-	missing error  // what a 404 means; nil: a refusal like any other
-	removes bool   // a 404 after an earlier try is a success
-	reads   bool
+	sends    string
+	do       func(context.Context, *Client) (any, error)
+	response string // "": {}
+	want     any    // of the response; nil: the method returns nothing
+	missing  error  // what a 404 means; nil: a refusal like any other
+	removes  bool   // a 404 after an earlier try is a success
+	reads    bool
 }
 
 // done is a method that returns nothing.
@@ -43,59 +43,59 @@ var methods = []method{
 	{sends: "DELETE /eureka/apps/ORDERS/orders-1/status", missing: ErrNotRegistered,
 		do: done(func(ctx context.Context, c *Client) error { return c.DeleteStatus(ctx, key) })},
 
-	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=anna%40bastion&for=1m0s&reason=kernel+update&value=OUT_OF_SERVICE", answer: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=anna%40bastion&for=1m0s&reason=kernel+update&value=OUT_OF_SERVICE", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
 		do: func(ctx context.Context, c *Client) (any, error) {
 			return c.Override(ctx, key, registry.OutOfService, by, time.Minute)
 		}},
-	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/override?value=UP", answer: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/override?value=UP", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
 		do: func(ctx context.Context, c *Client) (any, error) {
 			return c.Override(ctx, key, registry.Up, registry.Act{}, 0)
 		}},
-	{sends: "DELETE /v1/rollcall/apps/ORDERS/orders-1/override?author=anna%40bastion&reason=kernel+update", answer: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+	{sends: "DELETE /v1/rollcall/apps/ORDERS/orders-1/override?author=anna%40bastion&reason=kernel+update", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
 		do: func(ctx context.Context, c *Client) (any, error) { return c.EndOverride(ctx, key, by) }},
-	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/quarantine?author=anna%40bastion&for=1h0m0s&reason=kernel+update", answer: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/quarantine?author=anna%40bastion&for=1h0m0s&reason=kernel+update", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Quarantine(ctx, key, by, time.Hour) }},
-	{sends: "DELETE /v1/rollcall/apps/ORDERS/orders-1/quarantine?author=anna%40bastion&reason=kernel+update", answer: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+	{sends: "DELETE /v1/rollcall/apps/ORDERS/orders-1/quarantine?author=anna%40bastion&reason=kernel+update", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
 		do: func(ctx context.Context, c *Client) (any, error) { return c.EndQuarantine(ctx, key, by) }},
 	{sends: "GET /v1/rollcall/apps/ORDERS/orders-1/explain", reads: true, missing: ErrNotRegistered,
-		answer: `{"app":"ORDERS","id":"orders-1","state":"gone","removed":{"at":10,"kind":"evicted"}}`, want: Explanation{App: "ORDERS", ID: "orders-1", State: "gone", Removed: &Removed{At: 10, Kind: "evicted"}},
+		response: `{"app":"ORDERS","id":"orders-1","state":"gone","removed":{"at":10,"kind":"evicted"}}`, want: Explanation{App: "ORDERS", ID: "orders-1", State: "gone", Removed: &Removed{At: 10, Kind: "evicted"}},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Explain(ctx, key) }},
-	{sends: "GET /v1/rollcall/apps", reads: true, answer: `[]`, want: []Instance{},
+	{sends: "GET /v1/rollcall/apps", reads: true, response: `[]`, want: []Instance{},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.List(ctx, "") }},
-	{sends: "GET /v1/rollcall/apps?app=orders", reads: true, answer: `[{"app":"ORDERS","id":"o1","datacenter":"dc2","unheard_ms":41000,"metadata":{"zone":"a"}}]`,
+	{sends: "GET /v1/rollcall/apps?app=orders", reads: true, response: `[{"app":"ORDERS","id":"o1","datacenter":"dc2","unheard_ms":41000,"metadata":{"zone":"a"}}]`,
 		want: []Instance{{App: "ORDERS", ID: "o1", Owner: Owner{Datacenter: "dc2", UnheardMS: 41000}, Metadata: map[string]string{"zone": "a"}}},
 		do:   func(ctx context.Context, c *Client) (any, error) { return c.List(ctx, "orders") }},
-	{sends: "GET /v1/rollcall/apps?app=A&quarantined=true", reads: true, answer: `[{"app":"A","id":"1"},{"app":"A","id":"2","quarantined_until":4}]`, want: []Instance{{App: "A", ID: "2", QuarantinedUntil: 4}},
+	{sends: "GET /v1/rollcall/apps?app=A&quarantined=true", reads: true, response: `[{"app":"A","id":"1"},{"app":"A","id":"2","quarantined_until":4}]`, want: []Instance{{App: "A", ID: "2", QuarantinedUntil: 4}},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Quarantined(ctx, "A") }},
-	{sends: "POST /v1/rollcall/prune?not-passing=", answer: `[]`, want: []Pruned{},
+	{sends: "POST /v1/rollcall/prune?not-passing=", response: `[]`, want: []Pruned{},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Prune(ctx, PruneOptions{}) }},
-	{sends: "POST /v1/rollcall/prune?dry-run=&not-passing=&service=orders", reads: true, answer: `[{"app":"ORDERS","id":"o1","node":"m","status":"DOWN","reason":"r"}]`,
+	{sends: "POST /v1/rollcall/prune?dry-run=&not-passing=&service=orders", reads: true, response: `[{"app":"ORDERS","id":"o1","node":"m","status":"DOWN","reason":"r"}]`,
 		want: []Pruned{{App: "ORDERS", ID: "o1", Node: "m", Status: "DOWN", Reason: "r"}},
 		do: func(ctx context.Context, c *Client) (any, error) {
 			return c.Prune(ctx, PruneOptions{Service: "orders", DryRun: true})
 		}},
 
-	{sends: "GET /v1/rollcall/status", reads: true, answer: `{"mode":"ap"}`, want: Status{Mode: "ap"},
+	{sends: "GET /v1/rollcall/status", reads: true, response: `{"mode":"ap"}`, want: Status{Mode: "ap"},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Status(ctx) }},
 	{sends: "GET /v1/rollcall/events", reads: true, want: Events{},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Events(ctx) }},
-	{sends: "GET /v1/rollcall/settings", reads: true, answer: `{"a":true,"b":0.85,"c":1000000,"d":"1h0m0s"}`, want: Settings{"a": "true", "b": "0.85", "c": "1000000", "d": "1h0m0s"},
+	{sends: "GET /v1/rollcall/settings", reads: true, response: `{"a":true,"b":0.85,"c":1000000,"d":"1h0m0s"}`, want: Settings{"a": "true", "b": "0.85", "c": "1000000", "d": "1h0m0s"},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Settings(ctx) }},
 	{sends: "DELETE /v1/rollcall/members/n%2F1", missing: ErrUnknownMember, removes: true,
 		do: done(func(ctx context.Context, c *Client) error { return c.RemoveMember(ctx, "n/1") })},
-	{sends: "GET /v1/rollcall/self-preservation", reads: true, answer: `{"state":"held","figures":{"leases":4}}`, want: SelfPreservation{State: "held", Figures: Figures{Leases: 4}},
+	{sends: "GET /v1/rollcall/self-preservation", reads: true, response: `{"state":"held","figures":{"leases":4}}`, want: SelfPreservation{State: "held", Figures: Figures{Leases: 4}},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.SelfPreservation(ctx) }},
-	{sends: "POST /v1/rollcall/self-preservation/release?author=anna%40bastion&reason=kernel+update", answer: `{"state":"released"}`, want: SelfPreservation{State: "released"},
+	{sends: "POST /v1/rollcall/self-preservation/release?author=anna%40bastion&reason=kernel+update", response: `{"state":"released"}`, want: SelfPreservation{State: "released"},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.ReleaseSelfPreservation(ctx, by) }},
-	{sends: "POST /v1/rollcall/self-preservation/hold?author=anna%40bastion&for=1m0s&reason=kernel+update", answer: `{"state":"held"}`, want: SelfPreservation{State: "held"},
+	{sends: "POST /v1/rollcall/self-preservation/hold?author=anna%40bastion&for=1m0s&reason=kernel+update", response: `{"state":"held"}`, want: SelfPreservation{State: "held"},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.HoldSelfPreservation(ctx, by, time.Minute) }},
 
-	{sends: "GET /v1/rollcall/peers", reads: true, answer: `{"datacenter":"dc1","peers":[{"name":"dc2","cursor":"e-7"}],"senders":[{"sender":"s","late":7}]}`,
+	{sends: "GET /v1/rollcall/peers", reads: true, response: `{"datacenter":"dc1","peers":[{"name":"dc2","cursor":"e-7"}],"senders":[{"sender":"s","late":7}]}`,
 		want: Peers{Datacenter: "dc1", Peers: []Peer{{Name: "dc2", Cursor: "e-7"}}, Senders: []PeerSender{{Sender: "s", Late: 7}}},
 		do:   func(ctx context.Context, c *Client) (any, error) { return c.Peers(ctx) }},
-	{sends: "GET /v1/rollcall/peers/a:1%2Fb/diff", reads: true, answer: `{"apps":1}`, want: PeerDiff{Apps: 1}, missing: ErrUnknownPeer,
+	{sends: "GET /v1/rollcall/peers/a:1%2Fb/diff", reads: true, response: `{"apps":1}`, want: PeerDiff{Apps: 1}, missing: ErrUnknownPeer,
 		do: func(ctx context.Context, c *Client) (any, error) { return c.PeerDiff(ctx, "a:1/b") }},
-	{sends: "POST /v1/rollcall/peers/a:1%2Fb/repair", answer: `{"apps":1}`, want: PeerDiff{Apps: 1}, missing: ErrUnknownPeer,
+	{sends: "POST /v1/rollcall/peers/a:1%2Fb/repair", response: `{"apps":1}`, want: PeerDiff{Apps: 1}, missing: ErrUnknownPeer,
 		do: func(ctx context.Context, c *Client) (any, error) { return c.RepairPeer(ctx, "a:1/b") }},
 	{sends: "POST /v1/rollcall/peers/a:1%2Fb/pause?author=anna%40bastion&reason=kernel+update", missing: ErrUnknownPeer,
 		do: done(func(ctx context.Context, c *Client) error { return c.PausePeer(ctx, "a:1/b", by) })},
@@ -105,28 +105,28 @@ var methods = []method{
 		do: done(func(ctx context.Context, c *Client) error { return c.ForgetSender(ctx, "a:1/b", by) })},
 
 	{sends: "GET /v1/rollcall/sessions", reads: true,
-		answer: `[{"id":"s1","name":"n","node":"m","ttl":"15s","lock_delay":"1s","behavior":"delete","created":1,"age_ms":2,"ends_in_ms":3,"holds":[{"kind":"lock","name":"demo","fence":4}]}]`,
+		response: `[{"id":"s1","name":"n","node":"m","ttl":"15s","lock_delay":"1s","behavior":"delete","created":1,"age_ms":2,"ends_in_ms":3,"holds":[{"kind":"lock","name":"demo","fence":4}]}]`,
 		want: []Session{{ID: "s1", Name: "n", Node: "m", TTL: "15s", LockDelay: "1s", Behavior: "delete", Created: 1, AgeMS: 2, EndsInMS: 3,
 			Holds: []Acquisition{{Kind: "lock", Name: "demo", Fence: 4}}}},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Sessions(ctx) }},
-	{sends: "GET /v1/rollcall/sessions/s1", reads: true, answer: `{"id":"s1"}`, want: Session{ID: "s1"}, missing: ErrNoSession,
+	{sends: "GET /v1/rollcall/sessions/s1", reads: true, response: `{"id":"s1"}`, want: Session{ID: "s1"}, missing: ErrNoSession,
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Session(ctx, "s1") }},
-	{sends: "POST /v1/rollcall/sessions", answer: `{"id":"s1"}`, want: Session{ID: "s1"},
+	{sends: "POST /v1/rollcall/sessions", response: `{"id":"s1"}`, want: Session{ID: "s1"},
 		do: func(ctx context.Context, c *Client) (any, error) {
 			return c.CreateSession(ctx, SessionOptions{TTL: time.Minute})
 		}},
-	{sends: "PUT /v1/rollcall/sessions/s1/renew", answer: `{"id":"s1"}`, want: Session{ID: "s1"}, missing: ErrNoSession,
+	{sends: "PUT /v1/rollcall/sessions/s1/renew", response: `{"id":"s1"}`, want: Session{ID: "s1"}, missing: ErrNoSession,
 		do: func(ctx context.Context, c *Client) (any, error) { return c.RenewSession(ctx, "s1") }},
 	{sends: "DELETE /v1/rollcall/sessions/s1", missing: ErrNoSession, removes: true,
 		do: done(func(ctx context.Context, c *Client) error { return c.DestroySession(ctx, "s1") })},
 	{sends: "GET /v1/rollcall/locks", reads: true,
-		answer: `[{"name":"demo","limit":1,"holders":[{"session":"s1","fence":4,"since":5,"value":"bWU="}],"queue":[{"session":"s2","waited_ms":6,"gives_up_ms":7,"value":null}],"delays_ms":[8]}]`,
+		response: `[{"name":"demo","limit":1,"holders":[{"session":"s1","fence":4,"since":5,"value":"bWU="}],"queue":[{"session":"s2","waited_ms":6,"gives_up_ms":7,"value":null}],"delays_ms":[8]}]`,
 		want: []Permits{{Name: "demo", Limit: 1, Holders: []Holder{{Session: "s1", Fence: 4, Since: 5, Value: []byte("me")}},
 			Queue: []Waiter{{Session: "s2", WaitedMS: 6, LeftMS: 7}}, DelaysMS: []int64{8}}},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Locks(ctx) }},
-	{sends: "GET /v1/rollcall/semaphores", reads: true, answer: `[]`, want: []Permits{},
+	{sends: "GET /v1/rollcall/semaphores", reads: true, response: `[]`, want: []Permits{},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Semaphores(ctx) }},
-	{sends: "GET /v1/rollcall/fence/a%2Fb?index=57&kind=semaphore&session=s1", reads: true, answer: `{"holds":true,"fence":57}`, want: FenceState{Holds: true, Fence: 57},
+	{sends: "GET /v1/rollcall/fence/a%2Fb?index=57&kind=semaphore&session=s1", reads: true, response: `{"holds":true,"fence":57}`, want: FenceState{Holds: true, Fence: 57},
 		do: func(ctx context.Context, c *Client) (any, error) {
 			return c.CheckFence(ctx, kv.Fence{Kind: kv.Semaphore, Name: "a/b", Index: 57}, "s1")
 		}},
@@ -136,12 +136,12 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 	var sent string
 	missing := always(404, `{"error":"no"}`)
 	for _, m := range methods {
-		if m.answer == "" {
-			m.answer = "{}"
+		if m.response == "" {
+			m.response = "{}"
 		}
 		good := func(r *http.Request) (*http.Response, error) {
 			sent = r.Method + " " + r.URL.RequestURI()
-			return answered(200, m.answer)
+			return responded(200, m.response)
 		}
 		for _, tc := range []struct {
 			name          string
@@ -193,9 +193,9 @@ func TestPermitsOfAnAbsentLockAreNone(t *testing.T) {
 func TestSelfPreservationIsNotReleasedTwice(t *testing.T) {
 	off := func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
-			return answered(200, `{"state":"released"}`)
+			return responded(200, `{"state":"released"}`)
 		}
-		return answered(409, `{"error":"self-preservation is off: there is nothing to release"}`)
+		return responded(409, `{"error":"self-preservation is off: there is nothing to release"}`)
 	}
 	_, err := servers{"a": off}.client(t, "a").ReleaseSelfPreservation(t.Context(), by)
 	expect.ErrorSays(t, err, "release self-preservation: http://a answered 409 Conflict: self-preservation is off", "got")
@@ -209,7 +209,7 @@ func TestPeerDiffMayLastMinutes(t *testing.T) {
 		c := servers{"a": func(r *http.Request) (*http.Response, error) {
 			select {
 			case <-time.After(2 * time.Minute): // virtual
-				return answered(200, `{"apps":1,"missing":2,"extra":3,"items":[{"app":"A","id":"1","what":"older"}]}`)
+				return responded(200, `{"apps":1,"missing":2,"extra":3,"items":[{"app":"A","id":"1","what":"older"}]}`)
 			case <-r.Context().Done():
 				return nil, r.Context().Err()
 			}

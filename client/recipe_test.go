@@ -258,7 +258,7 @@ func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 			k := newCoordinator(t)
 			late := func(r *http.Request) (*http.Response, error) {
 				time.Sleep(rand.N(20 * time.Millisecond))
-				resp, err := k.answer(r)
+				resp, err := k.respond(r)
 				time.Sleep(rand.N(20 * time.Millisecond))
 				return resp, err
 			}
@@ -327,7 +327,7 @@ func TestRecipeWaiterLogsAnOutageOnce(t *testing.T) {
 				if down.Load() {
 					return unreachable(r)
 				}
-				return k.answer(r)
+				return k.respond(r)
 			}}.client(t, "a")
 			var log logged
 			waiter.log = slog.New(slog.NewTextHandler(&log, nil))
@@ -360,7 +360,7 @@ func TestRecipeWaiterLogsAnOutageOnce(t *testing.T) {
 func TestRecipeReadsAtLinearizableConsistency(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) { // complains of reads that are not linearizable
 		for _, consistency := range []string{"", "stale", "leader"} {
-			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.answer}}}))(t)
+			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.respond}}}))(t)
 			wantReleased(t, recipeOf(t, c, 0))
 			wantReleased(t, recipeOf(t, c, 2))
 		}

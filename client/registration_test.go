@@ -30,7 +30,7 @@ type registrar struct {
 	visits  []string // as "10s PUT", and of a registration "0s POST UP"
 	dirty   []int64  // lastDirtyTimestamps of the registrations
 	stored  *registry.Instance
-	clamped string // header of its answers to registrations
+	clamped string // header of its responses to registrations
 	// instead is what it does with a method in the place of serving it.
 	instead map[string]func(*http.Request) (*http.Response, error)
 }
@@ -79,23 +79,23 @@ func (s *registrar) serve(r *http.Request, instance *registry.Instance) (*http.R
 	defer s.mu.Unlock()
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/v1/rollcall/"):
-		return answered(404, "")
+		return responded(404, "")
 	case r.Method == http.MethodPost:
 		s.store(instance)
 		if s.clamped != "" {
-			return answered(204, "", clampedHeader, s.clamped)
+			return responded(204, "", clampedHeader, s.clamped)
 		}
-		return answered(204, "")
+		return responded(204, "")
 	case s.stored == nil:
-		return answered(404, "")
+		return responded(404, "")
 	case r.Method == http.MethodDelete:
 		s.stored = nil
 	case r.Method == http.MethodPut && r.URL.Query().Get("lastDirtyTimestamp") > strconv.FormatInt(s.stored.LastDirty, 10):
-		return answered(404, "")
+		return responded(404, "")
 	case r.Method == http.MethodGet:
-		return answered(200, string(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: s.stored}, registry.Stamp{})))
+		return responded(200, string(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: s.stored}, registry.Stamp{})))
 	}
-	return answered(200, "")
+	return responded(200, "")
 }
 
 // store is a registration by a client: an older one changes nothing, and LeaseExistsRule holds.
@@ -209,7 +209,7 @@ func TestHeartbeatIntervalIsCountedFromWhenItIsSent(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, func(*http.Request) (*http.Response, error) {
 			time.Sleep(4 * time.Second)
-			return answered(200, "")
+			return responded(200, "")
 		})
 		r := s.register(t)
 		time.Sleep(35 * time.Second)

@@ -62,7 +62,7 @@ func TestReplicatorRegistersChangesAtOnceWhileThereAreTokensAndThenTogether(t *t
 		synctest.Wait()
 		change := func(value string, atOnce bool) {
 			t.Helper()
-			expect.Equal(t, r.SetMetadata(pair("v", value)), atOnce, "%s: told at once:", value)
+			expect.Equal(t, r.SetMetadata(pair("v", value)), atOnce, "%s: registered at once:", value)
 			synctest.Wait()
 		}
 		change("1", true)
@@ -71,7 +71,7 @@ func TestReplicatorRegistersChangesAtOnceWhileThereAreTokensAndThenTogether(t *t
 		change("3", false) // no change, but it still waits
 		time.Sleep(5 * time.Second)
 		change("4", false)
-		expect.That(t, !r.DeleteMetadata("zone"), "a third change that waits is said to be told at once")
+		expect.That(t, !r.DeleteMetadata("zone"), "a third change that waits is said to be registered at once")
 		expect.Equal(t, s.keeps().Meta("v"), "2", "the server has")
 		time.Sleep(10 * time.Second)
 		s.wantVisits(t, "0s POST UP", "0s POST UP", "0s POST UP", "15s POST UP")
@@ -107,7 +107,7 @@ func TestHeartbeatRegistersTheChangeThatWaitsForAToken(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		expect.Equal(t, s.keeps().Meta("v"), "3", "the server has v=")
-		time.Sleep(10 * time.Second) // a token comes at 20 s, and nothing is left to be told
+		time.Sleep(10 * time.Second) // a token comes at 20 s, and nothing is left to be registered
 		s.wantVisits(t, "0s POST UP", "5s POST UP", "5s POST UP", "10s PUT", "10s POST UP", "20s PUT")
 		expect.That(t, r.SetMetadata(pair("v", "4")), "the token was taken for nothing")
 	})
@@ -119,7 +119,7 @@ func TestSetStatusToThePresentOneIsNoChange(t *testing.T) {
 		time.Sleep(time.Second)
 		before := r.Instance()
 		expect.That(t, r.SetStatus(registry.Up) && r.SetMetadata(pair("zone", "a")) && r.DeleteMetadata("rack") && r.SetMetadata(),
-			"something is said not to be told at once")
+			"something is said not to be registered at once")
 		time.Sleep(time.Minute)
 		s.wantVisits(t, "0s POST UP")
 		expect.That(t, r.Instance() == before, "there is another state of the instance")
@@ -222,16 +222,16 @@ func TestHealthThatPanicsIsDown(t *testing.T) {
 
 func TestHealthGetsTheStatusThatWasReportedLast(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
-		var told []string
+		var statuses []string
 		s.register(t, sleeping, func(c *RegistrationConfig) {
 			c.Health = func(_ context.Context, current registry.Status) registry.Status {
-				told = append(told, current.String())
+				statuses = append(statuses, current.String())
 				return registry.Down
 			}
 		})
 		time.Sleep(75 * time.Second)
 		synctest.Wait()
-		expect.Equal(t, strings.Join(told, " "), "UP DOWN", "told")
+		expect.Equal(t, strings.Join(statuses, " "), "UP DOWN", "got")
 	})
 }
 
@@ -264,7 +264,7 @@ func TestSetStatusReachesAStatusByWayOfStartingWhereTheServerRefusesIt(t *testin
 	}
 }
 
-// The answer to a change is lost, so it is not known which status the server has.
+// The response to a change is lost, so it is not known which status the server has.
 func TestSetStatusOfUnknownOutcomeCountsAsBoth(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })

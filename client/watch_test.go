@@ -33,7 +33,7 @@ func (o open) Read([]byte) (int, error) {
 // stream answers with events and stays open.
 func stream(events ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
-		resp, err := answered(200, "")
+		resp, err := responded(200, "")
 		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(strings.Join(events, "")), open{r.Context()}))
 		return resp, err
 	}
@@ -69,15 +69,15 @@ func (a *asked) around(next func(*http.Request) (*http.Response, error)) func(*h
 	}
 }
 
-// told is what a watch tells, as words.
-type told struct {
+// eventWords records the events of a watch, as words.
+type eventWords struct {
 	words []string
 	until string // the word that ends it
 }
 
 var errEnough = errors.New("enough")
 
-func (l *told) each(event WatchEvent) error {
+func (l *eventWords) each(event WatchEvent) error {
 	var word string
 	switch e := event.(type) {
 	case WatchStart:
@@ -121,14 +121,14 @@ func TestAWatchGoesOnWhereItWas(t *testing.T) {
 		{name: "no process listens", a: unreachable, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "no leader", a: always(503, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "too many watchers", a: always(429, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
-		{name: "no answer", a: silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no response", a: silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "silence", a: stream(started(5), changed(6)), b: stream(started(6)), words: []string{"start e-5", "change e-6", "start e-6"}, asks: []string{"index=e-6"}},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			var b asked
-			got := told{until: tc.words[len(tc.words)-1]}
+			got := eventWords{until: tc.words[len(tc.words)-1]}
 			err := servers{"a": tc.a, "b": b.around(tc.b)}.client(t, "a", "b").Watch(t.Context(), tc.config, got.each)
-			expect.That(t, err == errEnough && reflect.DeepEqual(got.words, tc.words), "told %q, %v, want %q", got.words, err, tc.words)
+			expect.That(t, err == errEnough && reflect.DeepEqual(got.words, tc.words), "got %q, %v, want %q", got.words, err, tc.words)
 			var want []string
 			for _, q := range tc.asks {
 				want = append(want, "/v1/rollcall/watch?"+q)
@@ -170,17 +170,17 @@ data: {"index":"e-6","action":"DELETED","why":"evicted","app":"ORDERS","id":"ord
 
 func TestAWatchThatIsRefusedEnds(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		answer func(*http.Request) (*http.Response, error)
-		says   string
+		name     string
+		response func(*http.Request) (*http.Response, error)
+		says     string
 	}{
-		{name: "a malformed index", answer: always(400, `{"error":"index: no"}`), says: "watch: http://a answered 400 Bad Request: index: no"},
-		{name: "not offered", answer: always(501, ""), says: "501"},
-		{name: "an event that cannot be read", answer: stream("event: change\ndata: {\n\n"), says: `event "change" of http://a`},
-		{name: "an instance that cannot be read", answer: stream("event: change\ndata: {\"app\":\"A\",\"id\":\"b\",\"instance\":1}\n\n"), says: "instance A/b"},
+		{name: "a malformed index", response: always(400, `{"error":"index: no"}`), says: "watch: http://a answered 400 Bad Request: index: no"},
+		{name: "not offered", response: always(501, ""), says: "501"},
+		{name: "an event that cannot be read", response: stream("event: change\ndata: {\n\n"), says: `event "change" of http://a`},
+		{name: "an instance that cannot be read", response: stream("event: change\ndata: {\"app\":\"A\",\"id\":\"b\",\"instance\":1}\n\n"), says: "instance A/b"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := servers{"a": tc.answer}.client(t, "a").Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return nil })
+			err := servers{"a": tc.response}.client(t, "a").Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return nil })
 			expect.That(t, err != nil && strings.Contains(err.Error(), tc.says), "got %v, want %q in it", err, tc.says)
 		})
 	}
@@ -284,7 +284,7 @@ func TestWatchThatIsQuietStaysWithItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
 		quiet := j.around(func(r *http.Request) (*http.Response, error) {
-			resp, err := answered(200, "")
+			resp, err := responded(200, "")
 			resp.Body = io.NopCloser(ticking{r.Context(), 15 * time.Second})
 			return resp, err
 		})
@@ -325,7 +325,7 @@ func TestAWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) 
 	heard := make(chan string)
 	ended := make(chan error, 1)
 	go func() {
-		got := told{until: "change e-7"}
+		got := eventWords{until: "change e-7"}
 		ended <- c.Watch(t.Context(), WatchConfig{}, func(e WatchEvent) error {
 			err := got.each(e)
 			heard <- got.words[len(got.words)-1]

@@ -310,8 +310,8 @@ func BenchmarkPick(b *testing.B) {
 
 // BenchmarkRoundTrip is what a Transport adds to its Base: compare "alone".
 func BenchmarkRoundTrip(b *testing.B) {
-	answer := &http.Response{StatusCode: 200, Body: http.NoBody}
-	base := baseFunc(func(*http.Request) (*http.Response, error) { return answer, nil })
+	response := &http.Response{StatusCode: 200, Body: http.NoBody}
+	base := baseFunc(func(*http.Request) (*http.Response, error) { return response, nil })
 	ten := list(instances("ORDERS", 10)...)
 	avoiding := ten.transport(b, Config{Base: base})
 	avoiding.avoided.add(listed{address: address{"h1", 8080}})

@@ -166,7 +166,7 @@ func TestTransportCallsTheInstancesHostAndPort(t *testing.T) {
 			})
 			resp, err := get(t, list(test.instance).transport(t, Config{Base: base, Host: test.host}), test.url)
 			need.That(t, err == nil && got == test.want, "sent to %s, %v; want %s", got, err, test.want)
-			expect.That(t, resp.Request.URL.String() == test.want, "the answer is of %s, want it to say %s", resp.Request.URL, test.want)
+			expect.That(t, resp.Request.URL.String() == test.want, "the response is of %s, want it to say %s", resp.Request.URL, test.want)
 		})
 	}
 }
@@ -280,8 +280,8 @@ func TestTransportTriesAnotherInstanceIfNothingWasSentOrTheRequestMayBeSentTwice
 		{name: "a POST reset", method: http.MethodPost, first: fails(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), want: 1},
 		{name: "no connection to a proxy", first: fails(&net.OpError{Op: "proxyconnect", Err: refused()}), want: 1},
 		{name: "a bad certificate", first: fails(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), want: 1},
-		{name: "an answer", first: ok, want: 1},
-		{name: "a bad answer", want: 1, first: func(*http.Request) (*http.Response, error) {
+		{name: "a response", first: ok, want: 1},
+		{name: "a bad response", want: 1, first: func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 503, Body: http.NoBody}, nil
 		}},
 	}

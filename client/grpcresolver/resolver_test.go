@@ -33,12 +33,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// connection writes down what it is told.
+// connection records its updates.
 type connection struct {
 	resolver.ClientConn
-	told   []string
-	config *serviceconfig.ParseResult
-	badly  error // what comes of parsing a service config
+	updates []string
+	config  *serviceconfig.ParseResult
+	badly   error // what comes of parsing a service config
 }
 
 func (c *connection) UpdateState(s resolver.State) error {
@@ -46,22 +46,22 @@ func (c *connection) UpdateState(s resolver.State) error {
 	for _, a := range s.Addresses {
 		addresses = append(addresses, a.Addr)
 	}
-	c.told = append(c.told, fmt.Sprintf("at %v", addresses))
+	c.updates = append(c.updates, fmt.Sprintf("at %v", addresses))
 	c.config = s.ServiceConfig
 	return errors.New("asks for another resolution")
 }
 
-func (c *connection) ReportError(err error) { c.told = append(c.told, err.Error()) }
+func (c *connection) ReportError(err error) { c.updates = append(c.updates, err.Error()) }
 
 func (c *connection) ParseServiceConfig(string) *serviceconfig.ParseResult {
 	return &serviceconfig.ParseResult{Err: c.badly}
 }
 
-// take returns what it was told since the last time.
-func (c *connection) take() []string {
-	told := c.told
-	c.told = nil
-	return told
+// received returns the updates since the last call.
+func (c *connection) received() []string {
+	updates := c.updates
+	c.updates = nil
+	return updates
 }
 
 func build(t *testing.T, list List, target string, cc resolver.ClientConn, options resolver.BuildOptions) (resolver.Resolver, error) {
@@ -102,13 +102,13 @@ func TestResolverPassesTheChangesOfItsServiceOnly(t *testing.T) {
 	}
 	for _, s := range steps {
 		list.set(t, s.instances...)
-		expect.Slice(t, cc.take(), s.want, "%s: told", s.name)
+		expect.Slice(t, cc.received(), s.want, "%s: received", s.name)
 	}
 	r.ResolveNow(resolver.ResolveNowOptions{})
 	r.Close()
 	list.set(t, a)
-	if got := cc.take(); got != nil || list.subscribers() != 0 {
-		t.Errorf("after Close: told %q, with %d subscriptions", got, list.subscribers())
+	if got := cc.received(); got != nil || list.subscribers() != 0 {
+		t.Errorf("after Close: received %q, with %d subscriptions", got, list.subscribers())
 	}
 }
 
@@ -132,8 +132,8 @@ func TestResolverMissesNoChangeDuringTheFirstUpdate(t *testing.T) {
 	r := need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{}))(t)
 	list.changed.Wait()
 	r.Close()
-	got := cc.take()
-	expect.That(t, len(got) != 0 && got[len(got)-1] == "at [b:80]", "told %q; the list ends with b:80", got)
+	got := cc.received()
+	expect.That(t, len(got) != 0 && got[len(got)-1] == "at [b:80]", "received %q; the list ends with b:80", got)
 }
 
 func TestTargetNamesAService(t *testing.T) {
@@ -143,14 +143,14 @@ func TestTargetNamesAService(t *testing.T) {
 		i.App, i.SecureVIP, i.SecurePort = "Q", "payments", registry.Port{Number: 443, Enabled: true}
 	})
 	list := newFakeList(t, app, vip, svip)
-	cases := []struct{ target, told, fails string }{
-		{target: "rollcall:///orders", told: "at [app:80]"},
-		{target: "rollcall:///ORDERS", told: "at [app:80]"},
-		{target: "rollcall:orders", told: "at [app:80]"},
-		{target: "rollcall://vip/payments", told: "at [vip:80]"},
-		{target: "rollcall://svip/Payments", told: "at [svip:443]"},
-		{target: "rollcall://vip/orders", told: `no instance of VIP address "orders" is UP`},
-		{target: "rollcall://svip/charges", told: `no instance of secure VIP address "charges" is UP`},
+	cases := []struct{ target, update, fails string }{
+		{target: "rollcall:///orders", update: "at [app:80]"},
+		{target: "rollcall:///ORDERS", update: "at [app:80]"},
+		{target: "rollcall:orders", update: "at [app:80]"},
+		{target: "rollcall://vip/payments", update: "at [vip:80]"},
+		{target: "rollcall://svip/Payments", update: "at [svip:443]"},
+		{target: "rollcall://vip/orders", update: `no instance of VIP address "orders" is UP`},
+		{target: "rollcall://svip/charges", update: `no instance of secure VIP address "charges" is UP`},
 		{target: "rollcall://zone/orders", fails: `target "rollcall://zone/orders" has the unknown authority "zone"; targets are rollcall:///APPLICATION, `},
 		{target: "rollcall://vip:80/orders", fails: `unknown authority "vip:80"`},
 		{target: "rollcall://orders", fails: `target "rollcall://orders" names no service; targets are rollcall:///APPLICATION, `},
@@ -166,7 +166,7 @@ func TestTargetNamesAService(t *testing.T) {
 			}
 			need.OK(t, err)
 			defer r.Close()
-			expect.Slice(t, cc.take(), []string{c.told}, "told")
+			expect.Slice(t, cc.received(), []string{c.update}, "received")
 		})
 	}
 	expect.That(t, list.subscribers() == 0, "%d subscriptions are left", list.subscribers())
@@ -268,7 +268,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // liveness is when a test gives up; it decides nothing else.
 const liveness = 20 * time.Second
 
-// eurekaServer is a stock server that lists what it is told to.
+// eurekaServer is a stock server whose list the test sets.
 type eurekaServer struct {
 	*httptest.Server
 	mu        sync.Mutex
@@ -569,13 +569,13 @@ func TestTargetThatNamesNothingSaysWhy(t *testing.T) {
 	expect.That(t, status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), `unknown authority "zone"`), "got %v", err)
 }
 
-// told is a Discovery whose changes can be waited for: each has reached the connection when it is sent.
-type told struct {
+// awaited is a Discovery whose changes can be waited for: each has reached the connection when it is sent.
+type awaited struct {
 	*client.Discovery
 	changes chan *client.Snapshot
 }
 
-func (d told) OnChange(each func(old, new *client.Snapshot)) (stop func()) {
+func (d awaited) OnChange(each func(old, new *client.Snapshot)) (stop func()) {
 	return d.Discovery.OnChange(func(old, new *client.Snapshot) {
 		each(old, new)
 		d.changes <- new
@@ -585,12 +585,12 @@ func (d told) OnChange(each func(old, new *client.Snapshot)) (stop func()) {
 func TestAConnectionFollowsTheRegistry(t *testing.T) {
 	a, b, next := startGRPC(t, "o1"), startGRPC(t, "o2"), startGRPC(t, "o3")
 	server := newEurekaServer(t, a.instance, b.instance)
-	list := told{Discovery: server.discover(t), changes: make(chan *client.Snapshot, 10)}
+	list := awaited{Discovery: server.discover(t), changes: make(chan *client.Snapshot, 10)}
 	c := dial(t, list)
 	untilAll(t, c, a, b)
 	a.grpc.Stop()
 	server.list(b.instance, next.instance)
-	need.Slice(t, ids((<-list.changes).App("orders")), []string{"o2", "o3"}, "told of")
+	need.Slice(t, ids((<-list.changes).App("orders")), []string{"o2", "o3"}, "received")
 	mustCall(t, c, 100)
 	untilAll(t, c, b, next)
 }

@@ -54,8 +54,8 @@ func TestWriteHasThreeOutcomes(t *testing.T) {
 		{name: "this mode has no such thing", first: always(501, ""), second: always(200, ""), status: 501},
 		{name: "any other failure of the server, done elsewhere", first: always(508, ""), second: always(200, "")},
 		{name: "it is not trusted, no server elsewhere", first: untrusted, second: unreachable, status: -1},
-		{name: "no answer, done elsewhere", first: silent, second: always(200, "")},
-		{name: "no answer anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
+		{name: "no response, done elsewhere", first: silent, second: always(200, "")},
+		{name: "no response anywhere", first: silent, second: silent, want: ErrUnknownOutcome},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			err := servers{"a": tc.first, "b": tc.second}.cluster(t, "a", "b").cancelLease(t.Context())
@@ -84,7 +84,7 @@ func TestServerThatRespondedIsAskedFirstNextTime(t *testing.T) {
 		if down {
 			return unreachable(r)
 		}
-		return answered(200, "")
+		return responded(200, "")
 	}
 	c := servers{"a": j.around(flaky), "b": always(200, "")}.cluster(t, "a", "b")
 	for range 3 {

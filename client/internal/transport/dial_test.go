@@ -96,7 +96,7 @@ func TestRedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
 		a := httptest.NewServer(mux)
 		b := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		c := connected(t, Config{Servers: []string{a.URL, b.URL}, InOrder: true})
-		expect.OKf(t, c.renew(t.Context()), "%d, and the other server's answer", status)
+		expect.OKf(t, c.renew(t.Context()), "%d, and the other server's response", status)
 		if there.Load() != 1 || target.Load() != 0 || c.Quarantined() != 1 {
 			t.Errorf("%d: asked %d times and followed %d times, %d servers in quarantine, want 1, 0 and 1",
 				status, there.Load(), target.Load(), c.Quarantined())

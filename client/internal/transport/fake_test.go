@@ -82,7 +82,7 @@ func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s[r.URL.Host](r)
 }
 
-func answered(status int, body string, header ...string) (*http.Response, error) {
+func responded(status int, body string, header ...string) (*http.Response, error) {
 	h := make(http.Header)
 	for i := 0; i+1 < len(header); i += 2 {
 		h.Set(header[i], header[i+1])
@@ -92,7 +92,7 @@ func answered(status int, body string, header ...string) (*http.Response, error)
 
 // always answers every request alike.
 func always(status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
-	return func(*http.Request) (*http.Response, error) { return answered(status, body, header...) }
+	return func(*http.Request) (*http.Response, error) { return responded(status, body, header...) }
 }
 
 // unreachable is a server at whose address no process listens.

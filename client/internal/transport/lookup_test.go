@@ -22,7 +22,7 @@ type directory struct {
 	hosts []string
 	err   error
 	asked int
-	take  time.Duration // how long an answer takes
+	take  time.Duration // how long a response takes
 }
 
 func (d *directory) list(ctx context.Context) ([]string, error) {

@@ -23,7 +23,7 @@ func (c *Cluster) try(ctx context.Context, s *Server, q *Call) (Response, error)
 		err = q.insufficient(a)
 	}
 	c.metrics.countTry(q.operation(), outcomeOf(a.Status, err), time.Since(sent))
-	c.Grade(ctx, s, q, err)
+	c.RecordOutcome(ctx, s, q, err)
 	if err != nil {
 		return Response{}, err
 	}
@@ -31,8 +31,8 @@ func (c *Cluster) try(ctx context.Context, s *Server, q *Call) (Response, error)
 	return a, nil
 }
 
-// Grade remembers for the next calls what became of a try.
-func (c *Cluster) Grade(ctx context.Context, s *Server, q *Call, err error) {
+// RecordOutcome remembers for the next calls how a server fared in a try.
+func (c *Cluster) RecordOutcome(ctx context.Context, s *Server, q *Call, err error) {
 	var refused *Refusal
 	switch {
 	case err == nil:

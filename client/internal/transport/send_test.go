@@ -32,7 +32,7 @@ func contextWithin(t *testing.T, d time.Duration) (context.Context, context.Canc
 	}
 }
 
-// endless is an answer that begins, and then says nothing until its request ends.
+// endless is a response that begins, and then says nothing until its request ends.
 func endless(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: make(http.Header), Body: io.NopCloser(readerFunc(func([]byte) (int, error) {
 		<-r.Context().Done()
@@ -45,7 +45,7 @@ type readerFunc func(p []byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
-	for name, server := range map[string]func(*http.Request) (*http.Response, error){"before the answer": silent, "within the answer": endless} {
+	for name, server := range map[string]func(*http.Request) (*http.Response, error){"before the response": silent, "within the response": endless} {
 		inBubble(t, name, func(t *testing.T) {
 			j := newJournal()
 			c := servers{"a": j.around(server), "b": j.around(always(200, ""))}.cluster(t, "a", "b")

@@ -206,7 +206,7 @@ func TestQuarantineDoublesWithJitterAndAnyResponseEndsIt(t *testing.T) {
 			}
 			l.responded(serverAt("a"))
 			again := quarantinesOf(l, 1)[0]
-			need.That(t, again <= time.Second, "after an answer it lasts %v, want 1 s at most", again)
+			need.That(t, again <= time.Second, "after a response it lasts %v, want 1 s at most", again)
 		}
 		for i, lengths := range seen {
 			longest := most[i] * time.Second

@@ -61,7 +61,7 @@ func (w *Stream) Follow(ctx context.Context, s *transport.Server) error {
 		err = w.read(bounded, s, body, quiet)
 	}
 	if !errors.As(err, new(Final)) && !errors.Is(err, errWithdrawn) {
-		w.Cluster.Grade(ctx, s, &transport.Call{}, err)
+		w.Cluster.RecordOutcome(ctx, s, &transport.Call{}, err)
 	}
 	return err
 }
