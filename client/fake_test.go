@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -53,11 +52,6 @@ func always(status int, body string, header ...string) func(*http.Request) (*htt
 // unreachable is a server at whose address no process listens.
 func unreachable(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-}
-
-// untrusted is a server whose certificate no known authority has signed.
-func untrusted(*http.Request) (*http.Response, error) {
-	return nil, &tls.CertificateVerificationError{Err: errors.New("unknown authority")}
 }
 
 // cutOff is a server that takes a request and dies.

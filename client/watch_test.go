@@ -253,7 +253,7 @@ func TestAWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
+func TestWatchThatFindsNoServerTriesMoreAndMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
 		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(within(t, time.Hour), WatchConfig{}, nil))

@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 // Values of the client's configuration.
@@ -174,10 +173,4 @@ func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// wantSays expects an error with these words, or none without any.
-func wantSays(t *testing.T, err error, words string) {
-	t.Helper()
-	expect.That(t, (err == nil) == (words == "") && (err == nil || strings.Contains(err.Error(), words)), "got %v, want %q", err, words)
 }
