@@ -18,14 +18,14 @@ type KeptSession struct {
 // KeepSession creates a session and keeps it alive. ctx bounds the creation, and gives its values to
 // KeptSession.Context. ErrClosed: the client was closed, or is being closed.
 func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSession, error) {
-	ctx, begun, err := c.acquiring(ctx)
+	ctx, opening, err := c.acquiring(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("keep a session: %w", err)
 	}
-	defer begun.finish()
+	defer opening.finish()
 	k, err := c.newKeeper(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("keep a session: %w", begun.reason(ctx, err))
+		return nil, fmt.Errorf("keep a session: %w", opening.reason(ctx, err))
 	}
 	s := &KeptSession{keeper: k}
 	if err := s.join(); err != nil {

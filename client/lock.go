@@ -35,18 +35,18 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 	if p.Name == "" {
 		return nil, fmt.Errorf("acquire a %s: no name is given", kindName(p.kind))
 	}
-	ctx, begun, err := c.acquiring(ctx)
+	ctx, opening, err := c.acquiring(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("acquire %s: %w", p, err)
 	}
-	defer begun.finish()
+	defer opening.finish()
 	for failures := 0; ; failures++ {
 		held, err := c.acquireOnce(ctx, p)
 		if err == nil {
 			return held, nil
 		}
 		if p.Try || hopeless(err) || !wait.For(ctx, wait.Retry(failures)) {
-			return nil, fmt.Errorf("acquire %s: %w", p, begun.reason(ctx, err))
+			return nil, fmt.Errorf("acquire %s: %w", p, opening.reason(ctx, err))
 		}
 		if errors.Is(err, ErrLost) {
 			failures = 0 // it had a session until now
