@@ -1,16 +1,16 @@
 // Files of this package, from the bottom up:
 //
-//	errors.go, documents.go, instance.go  what callers compare, get and register
-//	client.go, lifecycle.go, metrics.go   a Client, the parts that it ends, and its numbers
-//	eureka.go, operator.go, drain.go      calls about instances, for services and for operators
-//	registration.go, registrationstate.go a Registration, and what it knows of its instance
-//	heartbeat.go, replicator.go           its two loops
-//	deregister.go                         its end
-//	snapshot.go, guard.go, discovery.go   a Discovery, whose list package internal/list keeps
-//	watch.go                              a Watch, whose stream package internal/watch reads
+//	errors.go, documents.go, instance.go    what callers compare, get and register
+//	client.go, lifecycle.go, metrics.go     a Client, the parts that it ends, and its numbers
+//	eureka.go, operator.go, drain.go        calls about instances, for services and for operators
+//	registration.go, registrationstate.go   a Registration, and what it knows of its instance
+//	heartbeat.go, replicator.go             its two loops
+//	deregister.go                           its end
+//	snapshot.go, guard.go, discovery.go     a Discovery, whose list package internal/list keeps
+//	watch.go                                a Watch, whose stream package internal/watch reads
 //	sessions.go, keeper.go, keptsession.go  sessions, and how one is kept
-//	kv.go, permits.go                     keys; locks and semaphores as they are
-//	held.go, queue.go, recipe.go, lock.go a lock that is held, the two protocols to acquire it, and elections
+//	kv.go, permits.go                       keys; locks and semaphores as they are
+//	held.go, queue.go, recipe.go, lock.go   a lock that is held, the two protocols to acquire it, and elections
 //
 // Calls go through package internal/transport; waits and pauses are those of package internal/wait.
 
