@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// benchmarked is a client of a server that answers what it is told to, over a real connection.
+// benchmarked is a client of a server whose handler is given, over a real connection.
 func benchmarked(b *testing.B, handle http.HandlerFunc) *Client {
 	b.Helper()
 	server := httptest.NewServer(handle)

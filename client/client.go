@@ -12,18 +12,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Client talks to the servers of one cluster. Safe for concurrent use.
 type Client struct {
-	servers     *serverList
-	lookup      *lookup // nil: the servers stay as they are
-	http        *http.Client
-	endHTTP     func() // at the end
-	auth        Auth   // nil: as each server's URL says
-	timeout     time.Duration
-	consistency string
+	cluster     *transport.Cluster
+	consistency string // as Config.Consistency
 	log         *slog.Logger
 	metrics     *metrics
 	lifecycle
@@ -35,18 +31,15 @@ func New(c Config) (*Client, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	client := &Client{
-		servers:     newServers(c),
-		timeout:     cmp.Or(c.Timeout, DefaultTimeout),
-		consistency: c.Consistency,
-		auth:        c.Auth,
-		log:         cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-	}
-	client.http, client.endHTTP = c.httpClient()
-	client.lookup = newLookup(c, client.servers, client.timeout, client.log)
-	client.life, client.end = context.WithCancelCause(context.Background())
+	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	client := &Client{consistency: c.Consistency, log: log}
+	client.cluster = transport.New(transport.Config{
+		Servers: c.Servers, Source: transport.Source(c.Source), SourceInterval: SourceInterval, InOrder: c.InOrder,
+		Timeout: cmp.Or(c.Timeout, DefaultTimeout), Consistency: c.Consistency,
+		Auth: transport.Auth(c.Auth), TLS: c.TLS, HTTPClient: c.HTTPClient, Log: log, Refused: statusError,
+	})
 	var err error
-	if client.metrics, err = newMetrics(c.Registerer, client); err != nil {
+	if client.metrics, err = newMetrics(c.Registerer, client.cluster.Collectors(), client.gaugers); err != nil {
 		return nil, err
 	}
 	return client, nil
@@ -55,8 +48,7 @@ func New(c Config) (*Client, error) {
 // SetServers replaces the servers, given as in Config. What is under way ends where it began. The error
 // joins every mistake; nothing has changed then.
 func (c *Client) SetServers(urls []string) error {
-	_, err := c.servers.replace(urls)
-	return err
+	return c.cluster.Replace(urls)
 }
 
 // DefaultTimeout bounds one try at one server. A server answers within 4 s even when it cannot learn
@@ -131,13 +123,8 @@ func BearerAuth(token func(ctx context.Context) (string, error)) Auth {
 // Validate reports every mistake at once.
 func (c Config) Validate() error {
 	var errs []error
-	if len(c.Servers) == 0 && c.Source == nil {
-		errs = append(errs, errNoServer)
-	}
-	for _, s := range c.Servers {
-		if _, err := parseServer(s); err != nil {
-			errs = append(errs, err)
-		}
+	if len(c.Servers) > 0 || c.Source == nil {
+		errs = append(errs, transport.CheckServers(c.Servers)...)
 	}
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout %v is negative", c.Timeout))

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/client/internal/list"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 )
 
 // DefaultRefreshInterval is the time between two fetches (upstream's
@@ -70,17 +73,15 @@ func (c DiscoveryConfig) Validate() error {
 // Discovery is a list of instances that is kept up to date in the background: what is asked of it is
 // answered from memory, also while no server can be reached. Safe for concurrent use.
 type Discovery struct {
-	client *Client
-	config DiscoveryConfig // with its defaults
-	list   atomic.Pointer[Snapshot]
-	ready  chan struct{} // closed when there is a list
-	quit   context.CancelFunc
-	ended  chan struct{} // closed when its goroutines have ended, but for those that call
+	client  *Client
+	app     string // upper case; "": all
+	keeper  *list.Keeper
+	list    atomic.Pointer[Snapshot] // the list that the keeper published last
+	quit    context.CancelFunc
+	stopped chan struct{} // closed when its goroutines have ended, but for those of subscribers
 
 	mu          sync.Mutex
-	status      DiscoveryStatus // but for Age
-	asOf        time.Time       // when the list was known to be up to date; zero: there is none
-	closed      bool
+	closed      bool // no subscriber is added any more
 	subscribers map[*subscriber]struct{}
 }
 
@@ -90,18 +91,20 @@ func (c *Client) StartDiscovery(config DiscoveryConfig) (*Discovery, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("start a discovery: %w", err)
 	}
-	config.App = strings.ToUpper(config.App)
-	config.Interval = cmp.Or(config.Interval, DefaultRefreshInterval)
 	d := &Discovery{
 		client:      c,
-		config:      config,
-		ready:       make(chan struct{}),
-		ended:       make(chan struct{}),
-		status:      DiscoveryStatus{Source: SourceNone},
+		app:         strings.ToUpper(config.App),
+		stopped:     make(chan struct{}),
 		subscribers: make(map[*subscriber]struct{}),
 	}
 	d.list.Store(new(Snapshot))
-	ctx, quit := context.WithCancel(c.life)
+	d.keeper = list.NewKeeper(list.Config{
+		Cluster: c.cluster, Log: c.log, Metrics: c.metrics.lists,
+		App: d.app, Watch: config.Mode == RefreshAuto, Deltas: config.Mode != RefreshFull,
+		Interval: cmp.Or(config.Interval, DefaultRefreshInterval), Guard: config.Guard.withDefaults(), File: config.File,
+		Publish: d.publish,
+	})
+	ctx, quit := context.WithCancel(c.cluster.Life())
 	d.quit = quit
 	if err := c.adopt(d); err != nil {
 		quit()
@@ -110,40 +113,25 @@ func (c *Client) StartDiscovery(config DiscoveryConfig) (*Discovery, error) {
 	if config.OnChange != nil {
 		d.OnChange(config.OnChange)
 	}
-	go d.run(ctx)
+	go func() {
+		defer close(d.stopped)
+		d.keeper.Run(ctx)
+	}()
 	return d, nil
-}
-
-// run keeps the list, and its file, until ctx ends.
-func (d *Discovery) run(ctx context.Context) {
-	defer close(d.ended)
-	r := newRefresher(d)
-	if d.config.File == "" {
-		r.run(ctx)
-		return
-	}
-	r.file = newListFile(d)
-	r.restore()
-	saving, done := context.WithCancel(context.Background())
-	var g sync.WaitGroup
-	g.Go(func() { r.file.run(saving) })
-	r.run(ctx)
-	done()
-	g.Wait()
 }
 
 // Ready waits until there is a list, of a server or from DiscoveryConfig.File. The error is ErrClosed,
 // or why ctx ended together with what failed last.
 func (d *Discovery) Ready(ctx context.Context) error {
 	select {
-	case <-d.ready:
-	case <-d.ended:
+	case <-d.keeper.Ready():
+	case <-d.stopped:
 	case <-ctx.Done():
 	}
 	switch {
-	case isClosed(d.ready):
+	case wait.Closed(d.keeper.Ready()):
 		return nil
-	case isClosed(d.ended):
+	case wait.Closed(d.stopped):
 		return ErrClosed
 	}
 	if failed := d.Status().Err; failed != nil {
@@ -178,15 +166,95 @@ type DiscoveryStatus struct {
 	Err    error         // why the last refresh failed; nil: it did not
 }
 
+// sources are the names of a list's sources.
+var sources = [...]string{list.None: SourceNone, list.File: SourceFile, list.Fetch: SourceFetch, list.Watch: SourceWatch}
+
 // Status returns what it does at present.
 func (d *Discovery) Status() DiscoveryStatus {
+	s := d.keeper.Status()
+	return DiscoveryStatus{Source: sources[s.Source], Server: s.Server, Index: s.Index, Age: s.Age, Held: s.Held, Err: s.Err}
+}
+
+// OnChange calls each after every change of the list, with the list before and after it, in order, from
+// one goroutine; changes in short order may be told as one. It should return soon: until it has, it is
+// told of nothing more, but nothing else waits, not even other such functions. The first change that is
+// told is the first after OnChange. stop ends it, without waiting for a call that is under way, so that each
+// may call it; Close waits.
+func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
+	s := &subscriber{each: each, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	ctx, quit := context.WithCancel(context.Background())
+	s.quit = quit
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	status := d.status
-	if !d.asOf.IsZero() {
-		status.Age = max(0, time.Since(d.asOf)) // a file may be of a clock that was ahead
+	if d.closed {
+		quit()
+		return func() {}
 	}
-	return status
+	d.subscribers[s] = struct{}{}
+	s.known = d.list.Load()
+	go func() {
+		defer d.remove(s)
+		s.run(ctx, d.list.Load)
+	}()
+	return quit
+}
+
+// subscriber is a function that is called with changes, by a goroutine of its own.
+type subscriber struct {
+	each    func(old, new *Snapshot)
+	known   *Snapshot     // the list of the last call, or of OnChange; of the goroutine
+	wake    chan struct{} // there may be a list that is not known
+	quit    context.CancelFunc
+	stopped chan struct{}
+}
+
+// run calls each with changes until ctx ends.
+func (s *subscriber) run(ctx context.Context, list func() *Snapshot) {
+	defer close(s.stopped)
+	for {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return
+		}
+		if next := list(); next != s.known && ctx.Err() == nil {
+			s.each(s.known, next)
+			s.known = next
+		}
+	}
+}
+
+// publish makes a list the present one, and wakes the subscribers.
+func (d *Discovery) publish(l *list.List) {
+	d.list.Store(&Snapshot{*l})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for s := range d.subscribers {
+		select {
+		case s.wake <- struct{}{}:
+		default: // it is awake, and will compare
+		}
+	}
+}
+
+// remove removes a subscriber whose goroutine has ended, so that until then Close waits for it.
+func (d *Discovery) remove(s *subscriber) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.subscribers, s)
+}
+
+// unsubscribe ends all subscriptions, for good, and returns the subscribers that may still be called.
+func (d *Discovery) unsubscribe() []*subscriber {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	var all []*subscriber
+	for s := range d.subscribers {
+		s.quit()
+		all = append(all, s)
+	}
+	return all
 }
 
 // Close ends the Discovery. Its list can be asked for afterwards, and stays as it is. Close waits for
@@ -201,24 +269,24 @@ func (d *Discovery) Close(ctx context.Context) error {
 func (d *Discovery) stop(ctx context.Context) error {
 	d.quit()
 	callers := d.unsubscribe()
-	if err := await(ctx, d.ended, "wait for the discovery to end"); err != nil {
+	if err := wait.Until(ctx, d.stopped, "wait for the discovery to end"); err != nil {
 		return err
 	}
 	for _, s := range callers {
-		if err := await(ctx, s.ended, "wait for a function that was told of a change"); err != nil {
+		if err := wait.Until(ctx, s.stopped, "wait for a function that was told of a change"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leave implements part: no server knows of a Discovery.
-func (d *Discovery) leave(context.Context) error { return nil }
+// withdraw implements part: no server knows of a Discovery.
+func (d *Discovery) withdraw(context.Context) error { return nil }
 
 // gauges implements gauger.
 func (d *Discovery) gauges(emit func(desc *prometheus.Desc, value float64, labels ...string)) {
 	status := d.Status()
-	emit(listAge, status.Age.Seconds(), d.config.App)
-	emit(listInstances, float64(d.Snapshot().Len()), d.config.App)
-	emit(listHeld, float64(status.Held), d.config.App)
+	emit(listAge, status.Age.Seconds(), d.app)
+	emit(listInstances, float64(d.Snapshot().Len()), d.app)
+	emit(listHeld, float64(status.Held), d.app)
 }

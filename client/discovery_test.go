@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -17,371 +18,311 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// wantList compares the present list with words.
-func (d *Discovery) wantList(t *testing.T, when, want string) {
+// recorder records the calls of a function, as lists before and after.
+type recorder struct {
+	before, after []string
+	entered       chan struct{} // takes a value at every call, if there is one
+	release       chan struct{} // lets each call return, if there is one
+}
+
+func (h *recorder) each(old, new *Snapshot) {
+	h.before, h.after = append(h.before, words(old)), append(h.after, words(new))
+	if h.entered != nil {
+		h.entered <- struct{}{}
+	}
+	if h.release != nil {
+		<-h.release
+	}
+}
+
+// want compares with the lists that follow on each other.
+func (h *recorder) want(t *testing.T, lists ...string) {
 	t.Helper()
-	got := words(d.Snapshot())
-	expect.That(t, got == want, "%s the list is %q, want %q; %+v", when, got, want, d.Status())
-}
-
-// wantAsked compares what a server was asked for since the last time.
-func (s *listServer) wantAsked(t *testing.T, when, want string) {
-	t.Helper()
-	expect.Equal(t, s.got(), want, "%s the server is asked for", when)
-}
-
-// pass lets time pass, until all that it brings is done.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-func TestAListFollowsItsServer(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		rollcall bool
-		config   DiscoveryConfig
-		begins   string        // what is asked for at the beginning
-		goesOn   string        // and after each change
-		lag      time.Duration // until a change is in the list
-		source   string
-	}{
-		{name: "Rollcall is watched", rollcall: true, begins: "full watch@e-2", source: SourceWatch},
-		{name: "stock Eureka has deltas", begins: "full", goesOn: "delta", lag: 30 * time.Second, source: SourceFetch},
-		{name: "deltas are wanted", rollcall: true, config: DiscoveryConfig{Mode: RefreshDelta}, begins: "full", goesOn: "delta", lag: 30 * time.Second, source: SourceFetch},
-		{name: "everything is wanted", rollcall: true, config: DiscoveryConfig{Mode: RefreshFull, Interval: time.Second}, begins: "full", goesOn: "full", lag: time.Second, source: SourceFetch},
-		{name: "one application of Rollcall", rollcall: true, config: DiscoveryConfig{App: "orders"}, begins: "ORDERS watch@e-2", source: SourceWatch},
-		{name: "one application of stock Eureka", config: DiscoveryConfig{App: "orders"}, begins: "ORDERS", goesOn: "ORDERS", lag: 30 * time.Second, source: SourceFetch},
-	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			app := strings.ToUpper(tc.config.App)
-			known := newListModel("e", orders("o1", registry.Up), billing("b1"))
-			s := newListServer(known, tc.rollcall)
-			d := discover(t, tc.config, s)
-			need.OK(t, d.Ready(t.Context()))
-			synctest.Wait()
-			d.wantList(t, "at first", known.words(app))
-			s.wantAsked(t, "at first", tc.begins)
-			for _, change := range []struct {
-				name string
-				do   func()
-			}{
-				{"after a registration", func() { known.put(orders("o2", registry.Starting)) }},
-				{"after a change of status", func() { known.put(orders("o2", registry.Up)) }},
-				{"after a removal", func() { known.remove(orders("o2", registry.Up)) }},
-			} {
-				change.do()
-				if tc.lag > 0 {
-					pass(tc.lag - 1)
-					s.wantAsked(t, change.name+", too early,", "")
-					pass(1)
-				}
-				synctest.Wait()
-				d.wantList(t, change.name, known.words(app))
-				s.wantAsked(t, change.name, tc.goesOn)
-			}
-			status := d.Status()
-			expect.That(t, status.Source == tc.source && status.Server == "http://a" && status.Err == nil && status.Held == 0,
-				"the status is %+v, want %s of http://a", status, tc.source)
-			index := d.Status().Index
-			expect.That(t, (index == "e-5") == tc.rollcall, "the index is %q", index)
-		})
+	if len(lists) == 0 {
+		lists = []string{""}
 	}
+	expect.That(t, slices.Equal(h.before, lists[:len(lists)-1]) && slices.Equal(h.after, lists[1:]),
+		"called with the lists %q, then %q; want one after the other of %q", h.before, h.after, lists)
 }
 
-func TestAListGoesOnAtAnotherServer(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		other    bool   // b is of another history
-		rollcall bool   // b is
-		asked    string // of b
-		source   string
-	}{
-		{name: "of one history, where nothing is missed", rollcall: true, asked: "watch@e-2", source: SourceWatch},
-		{name: "of another history, with everything", other: true, rollcall: true, asked: "watch@e-2 full watch@f-3", source: SourceWatch},
-		{name: "from Rollcall to stock Eureka", other: true, asked: "watch@e-2 full", source: SourceFetch},
-	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			one := newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up))
-			a, b := newListServer(one, true), newListServer(one, tc.rollcall)
-			if tc.other {
-				b.listModel = newListModel("f", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up))
-			}
-			d := discover(t, DiscoveryConfig{}, a, b)
-			synctest.Wait()
-			a.wantAsked(t, "at first", "full watch@e-2")
-			a.kill()
-			pass(time.Second)
-			b.wantAsked(t, "after the first one's end", tc.asked)
-			b.put(orders("o4", registry.Up))
-			pass(DefaultRefreshInterval)
-			d.wantList(t, "after the failover", b.words(""))
-			status := d.Status()
-			expect.That(t, status.Source == tc.source && status.Server == "http://b" && status.Err == nil,
-				"the status is %+v, want %s of http://b", status, tc.source)
-		})
-	}
-}
-
-func TestAListIsWatchedAsSoonAsAServerCanBe(t *testing.T) {
+func TestOnChangeGetsTheListsBeforeAndAfterEveryChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stock, rollcall := newListServer(newListModel("", orders("o1", registry.Up)), false), newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		d := discover(t, DiscoveryConfig{}, stock, rollcall)
-		synctest.Wait()
-		stock.wantAsked(t, "at first", "full")
-		stock.kill()
-		pass(DefaultRefreshInterval)
-		rollcall.wantAsked(t, "after the stock server's end", "delta full watch@e-1")
-		rollcall.put(orders("o2", registry.Up))
-		synctest.Wait()
-		d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP")
-	})
-}
-
-func TestWhereDeltasDoNotLeadEverythingIsFetched(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		goes func(s *listServer)
-	}{
-		{name: "another hash", goes: func(s *listServer) { s.lies("UP_7_") }},
-		{name: "a delta that lacks a change", goes: func(s *listServer) { s.forget() }},
-		{name: "deltas are disabled", goes: func(s *listServer) { s.instead("/apps/delta", always(403, "")) }},
-		{name: "no deltas at all", goes: func(s *listServer) { s.instead("/apps/delta", always(404, "")) }},
-		{name: "a document of nothing", goes: func(s *listServer) {
-			s.instead("/apps/delta", always(200, `{"applications":{"apps__hashcode":"UP_2_"}}`))
-		}},
-		{name: "no document", goes: func(s *listServer) { s.instead("/apps/delta", always(200, `<html>`)) }},
-	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
-			d := discover(t, DiscoveryConfig{}, s)
-			synctest.Wait()
-			s.wantAsked(t, "at first", "full")
-			s.put(orders("o3", registry.Up))
-			tc.goes(s)
-			for range 2 {
-				pass(DefaultRefreshInterval)
-				d.wantList(t, "after an interval", s.words(""))
-			}
-			got := s.got()
-			expect.That(t, strings.HasPrefix(got, "delta full delta"), "the server is asked for %q, want a delta, everything at once, and deltas again", got)
-			status := d.Status()
-			expect.That(t, status.Err == nil && status.Age == 0, "the status is %+v, want no error and no age", status)
-		})
-	}
-}
-
-func TestADeltaThatWasAppliedIsNoChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := discover(t, DiscoveryConfig{}, newListServer(newListModel("", orders("o1", registry.Up)), false))
-		synctest.Wait()
-		before := d.Snapshot()
-		pass(10 * DefaultRefreshInterval)
-		expect.That(t, d.Snapshot() == before, "the list is another one, after deltas that repeat what is known")
-	})
-}
-
-func TestAWatchThatLostItsWayFetchesEverything(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		goes func(s *listServer)
-		asks string
-	}{
-		{name: "too old an index", goes: func(s *listServer) {
-			s.remove(orders("o2", registry.Up))
-			s.forget()
-		}, asks: "watch@e-3 full watch@e-5"},
-		{name: "a cluster that lost everything", goes: func(s *listServer) {
-			s.restart("f")
-			s.put(orders("o1", registry.Up), orders("o2", registry.Down))
-		}, asks: "watch@e-3 full watch@f-2"},
-		{name: "a cluster that has gone back", goes: func(s *listServer) {
-			s.restart("e")
-			s.put(orders("o1", registry.Up), orders("o2", registry.Down))
-		}, asks: "watch@e-3"},
-	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), true)
-			d := discover(t, DiscoveryConfig{Guard: Guard{Share: -1}}, s)
-			synctest.Wait()
-			s.wantAsked(t, "at first", "full watch@e-3")
-			s.kill()
-			tc.goes(s)
-			s.revive()
-			pass(2 * DefaultRefreshInterval)
-			got := s.got()
-			expect.That(t, strings.HasPrefix(got, tc.asks), "the server is asked for %q, want %q at the beginning", got, tc.asks)
-			d.wantList(t, "in the end", s.words(""))
-		})
-	}
-}
-
-func TestAServerThatCannotBeWatchedIsFetchedFrom(t *testing.T) {
-	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
-		"no such route":          always(404, "<html>"),
-		"a page for everything":  always(200, "<html>", "Content-Type", "text/html; charset=utf-8"),
-		"not for this user":      always(403, ""),
-		"what cannot be read":    stream("event: change\ndata: {\n\n"),
-		"an index is not wanted": always(400, ""),
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-			s.instead("/v1/rollcall/watch", answer)
-			d := discover(t, DiscoveryConfig{}, s)
-			synctest.Wait()
-			s.put(orders("o2", registry.Up))
-			pass(DefaultRefreshInterval)
-			d.wantList(t, "after an interval", s.words(""))
-			s.wantAsked(t, "until then", "full watch@e-1 delta")
-		})
-	}
-}
-
-func TestWhereNobodyHasPlaceForAWatcherEverythingIsFetchedOncePerInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+		var first, late recorder
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		s.instead("/v1/rollcall/watch", always(503, ""))
-		d := discover(t, DiscoveryConfig{}, s)
-		for range 20 {
-			pass(DefaultRefreshInterval)
-			age := d.Age()
-			expect.That(t, age <= DefaultRefreshInterval+longestRetry, "the list is %v old", age)
-		}
-		fetches := strings.Count(s.got(), "full")
-		expect.That(t, fetches >= 15 && fetches <= 21, "%d fetches in 20 intervals", fetches)
-		s.instead("/v1/rollcall/watch", nil)
-		pass(longestRetry)
-		expect.That(t, d.Status().Source == SourceWatch, "the status is %+v, want a watch", d.Status())
+		d := discover(t, DiscoveryConfig{OnChange: first.each}, s)
+		synctest.Wait()
+		d.OnChange(late.each)
+		synctest.Wait()
+		s.set(orders("o1", registry.Down))
+		synctest.Wait()
+		s.remove(orders("o1", registry.Down))
+		synctest.Wait()
+		first.want(t, "", "ORDERS/o1=UP", "ORDERS/o1=DOWN", "")
+		late.want(t, "ORDERS/o1=UP", "ORDERS/o1=DOWN", "")
 	})
 }
 
-func TestASilentStreamIsLeftForAnotherServer(t *testing.T) {
+func TestOnChangeThatIsSlowGetsManyChangesAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, quick := recorder{release: make(chan struct{})}, recorder{}
+		s := newListServer(newListModel("e"), true)
+		d := discover(t, DiscoveryConfig{OnChange: slow.each}, s)
+		d.OnChange(quick.each)
+		synctest.Wait()
+		want := []string{""}
+		for n := range 4 {
+			s.set(orders(fmt.Sprint(n), registry.Up))
+			synctest.Wait()
+			want = append(want, s.words(""))
+		}
+		d.wantList(t, "although a function is slow", s.words(""))
+		quick.want(t, want...)
+		close(slow.release)
+		synctest.Wait()
+		slow.want(t, "", want[1], want[4])
+	})
+}
+
+func TestOnChangeThatIsStoppedIsNotCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := recorder{entered: make(chan struct{}), release: make(chan struct{})}
+		s := newListServer(newListModel("e"), true)
+		d := discover(t, DiscoveryConfig{}, s)
+		synctest.Wait()
+		stop := d.OnChange(changes.each)
+		s.set(orders("o1", registry.Up))
+		<-changes.entered
+		s.set(orders("o2", registry.Up))
+		stop() // does not wait for the call under way
+		close(changes.release)
+		stop()
+		synctest.Wait()
+		changes.want(t, "", "ORDERS/o1=UP")
+	})
+}
+
+func TestOnChangeCanBeStoppedWithinItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e"), true)
+		d := discover(t, DiscoveryConfig{}, s)
+		synctest.Wait()
+		calls := 0
+		var stop func()
+		stop = d.OnChange(func(_, _ *Snapshot) {
+			calls++
+			stop()
+		})
+		for n := range 3 {
+			s.set(orders(fmt.Sprint(n), registry.Up))
+			synctest.Wait()
+		}
+		expect.That(t, calls == 1, "it is called %d times, want once", calls)
+	})
+}
+
+func TestOnChangeThatHangsDoesNotKeepADiscoveryFromClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := recorder{release: make(chan struct{})}
+		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		d := discover(t, DiscoveryConfig{OnChange: hangs.each}, s)
+		synctest.Wait()
+		ctx := within(t, time.Second)
+		start := time.Now()
+		if err := d.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("Close returns %v after %v, want the end of its context after 1s", err, time.Since(start))
+		}
+		close(hangs.release)
+		expect.OKf(t, d.Close(t.Context()), "Close, when it has returned")
+	})
+}
+
+func TestOnChangeThatStoppedItselfIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e"), true)
+		d := discover(t, DiscoveryConfig{}, s)
+		synctest.Wait()
+		release := make(chan struct{})
+		var stop func()
+		stop = d.OnChange(func(_, _ *Snapshot) {
+			stop()
+			<-release
+		})
+		s.set(orders("o1", registry.Up))
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- d.Close(context.Background()) }()
+		synctest.Wait()
+		select {
+		case err := <-closed:
+			t.Errorf("Close returns %v during a call", err)
+		default:
+		}
+		close(release)
+		expect.OK(t, <-closed)
+	})
+}
+
+func TestDiscoveryThatIsClosedCallsNoFunctionAndStaysReadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes, late recorder
+		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		d := discover(t, DiscoveryConfig{OnChange: changes.each}, s)
+		synctest.Wait()
+		for range 2 {
+			need.OK(t, d.Close(t.Context()))
+		}
+		d.OnChange(late.each)
+		s.set(orders("o2", registry.Up))
+		pass(time.Hour)
+		changes.want(t, "", "ORDERS/o1=UP")
+		late.want(t)
+		d.wantList(t, "after Close", "ORDERS/o1=UP")
+		expect.OKf(t, d.Ready(t.Context()), "Ready")
+		s.wantAsked(t, "in all", "full watch@e-1")
+	})
+}
+
+func TestDiscoveryWithoutAListIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e"), true)
+		s.instead("", silent)
+		d := discover(t, DiscoveryConfig{}, s)
+		waits := make(chan error)
+		go func() { waits <- d.Ready(context.Background()) }()
+		synctest.Wait()
+		need.OK(t, d.client.Close(t.Context()))
+		expect.ErrorIs(t, <-waits, ErrClosed, "a waiting Ready")
+		expect.ErrorIs(t, d.Ready(t.Context()), ErrClosed, "a later Ready")
+		expect.ErrorIs(t, expect.Err(d.client.StartDiscovery(DiscoveryConfig{})), ErrClosed, "another StartDiscovery")
+		expect.ErrorIs(t, d.client.Watch(t.Context(), WatchConfig{}, nil), ErrClosed, "a Watch")
+	})
+}
+
+func TestDiscoveryRemovesAnInstanceWhoseChangeHasNoDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up)), true)
+		s.instead("/v1/rollcall/watch", stream(started(2),
+			"event: change\nid: e-3\ndata: {\"index\":\"e-3\",\"action\":\"MODIFIED\",\"app\":\"ORDERS\",\"id\":\"o1\"}\n\n"))
+		d := discover(t, DiscoveryConfig{}, s)
+		synctest.Wait()
+		d.wantList(t, "after the change", "ORDERS/o2=UP")
+	})
+}
+
+func TestDiscoveryLeavesAServerThatTheClientHasNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := newListModel("e", orders("o1", registry.Up))
 		a, b := newListServer(known, true), newListServer(known, true)
-		a.marks = -1
 		d := discover(t, DiscoveryConfig{}, a, b)
-		pass(watchSilence - 1)
-		if b.wantAsked(t, "before", ""); d.Age() != watchSilence-1 {
-			t.Errorf("the list is %v old, want %v", d.Age(), watchSilence-1)
-		}
-		pass(time.Second)
-		b.wantAsked(t, "after the silence", "watch@e-1")
-		for range 10 {
-			pass(7 * time.Second)
-			age := d.Age()
-			expect.That(t, age <= 15*time.Second, "the list is %v old while its server is heard of", age)
-		}
-		b.wantAsked(t, "after that", "")
+		synctest.Wait()
+		a.wantAsked(t, "at first", "full watch@e-1")
+		need.OK(t, d.client.SetServers([]string{"http://b"}))
+		pass(20 * time.Second) // which a mark comes within
+		b.wantAsked(t, "when it is the only one", "watch@e-1")
+		a.hangUp()
+		known.set(orders("o2", registry.Up))
+		synctest.Wait()
+		d.wantList(t, "after that", known.words(""))
+		a.wantAsked(t, "after that", "")
 	})
 }
 
-func TestAListAgesWhileNobodyCanBeReached(t *testing.T) {
-	for _, rollcall := range []bool{true, false} {
-		inBubble(t, fmt.Sprintf("Rollcall: %v", rollcall), func(t *testing.T) {
-			s := newListServer(newListModel("e", orders("o1", registry.Up)), rollcall)
-			d := discover(t, DiscoveryConfig{}, s)
+func TestDiscoveryLeavesAServerThatIsCutOffFromItsCluster(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		isolated int // servers
+		moves    int // within ten minutes
+	}{
+		{name: "no server", isolated: 0, moves: 0},
+		{name: "one", isolated: 1, moves: 1},
+		{name: "all, which are borne for 45 s, 90 s, 180 s, 360 s", isolated: 2, moves: 4},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			known := newListModel("e", orders("o1", registry.Up))
+			a, b := newListServer(known, true), newListServer(known, true)
+			discover(t, DiscoveryConfig{}, a, b)
 			synctest.Wait()
-			s.kill()
-			pass(time.Hour)
-			expect.Equal(t, d.Age(), time.Hour, "the age of the list is")
-			expect.That(t, d.Status().Err != nil, "the status has no error")
-			d.wantList(t, "after an hour", "ORDERS/o1=UP")
-			fetches := strings.Count(s.got(), "full")
-			expect.That(t, fetches <= 1+int(time.Hour/DefaultRefreshInterval), "everything was asked for %d times, want once per interval at most", fetches)
-			s.put(orders("o2", registry.Up))
-			s.revive()
-			pass(10 * DefaultRefreshInterval)
-			d.wantList(t, "when it is back", "ORDERS/o1=UP ORDERS/o2=UP")
-			status := d.Status()
-			expect.That(t, status.Err == nil && status.Age <= DefaultRefreshInterval, "the status is %+v", status)
+			a.wantAsked(t, "at first", "full watch@e-1")
+			for _, s := range []*listServer{a, b}[:tc.isolated] {
+				s.isolate()
+			}
+			pass(10 * time.Minute)
+			asked := strings.Fields(a.got() + " " + b.got())
+			expect.That(t, len(asked) == tc.moves && !strings.Contains(strings.Join(asked, ""), "full"),
+				"the servers are asked for %q, want %d watches", asked, tc.moves)
 		})
 	}
 }
 
-func TestFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const interval = 10 * time.Second
-		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
-		discover(t, DiscoveryConfig{Interval: interval}, s)
-		synctest.Wait()
-		s.instead("", unreachable)
-		s.got()
-		pass(time.Hour)
-		s.state.Lock()
-		times := s.times
-		s.state.Unlock()
-		longest := interval
-		for i := 1; i < len(times); i++ {
-			longest = min(2*longest, 10*interval)
-			pause := times[i].Sub(times[i-1])
-			expect.That(t, pause >= longest/2 && pause <= longest, "pause %d is %v, want %v to %v", i, pause, longest/2, longest)
-		}
-		expect.That(t, len(times) >= 36, "%d tries in an hour", len(times))
-		s.revive()
-		pass(10 * interval)
-		s.got()
-		pass(10 * interval)
-		s.wantAsked(t, "afterwards", strings.TrimSpace(strings.Repeat("delta ", 10)))
-	})
-}
-
-func TestTheFirstListIsTriedForMoreOften(t *testing.T) {
+func TestDiscoverySparesAServerThatOnlyResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		s.kill()
+		s.instead("/v1/rollcall/watch", cut(started(1), wasReset))
 		d := discover(t, DiscoveryConfig{}, s)
-		pass(time.Minute)
-		tries := len(strings.Fields(s.got()))
-		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, longestRetry)
-		err := d.Ready(within(t, time.Second))
-		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "connection refused"),
-			"Ready: %v, want the end of its context and the connection refused", err)
-		status := d.Status()
-		expect.That(t, status.Source == SourceNone && status.Age == 0 && status.Err != nil && d.Snapshot().Len() == 0, "the status is %+v", status)
-		s.revive()
-		pass(longestRetry)
-		expect.OK(t, d.Ready(t.Context()))
+		pass(10 * time.Minute)
+		// At once, once more, and then after 30 s, 60 s, 120 s and 150 s at least.
+		fetches := strings.Count(s.got(), "full")
+		expect.That(t, fetches >= 4 && fetches <= 7, "%d fetches in ten minutes", fetches)
+		s.instead("/v1/rollcall/watch", nil)
+		pass(10 * DefaultRefreshInterval)
+		expect.That(t, d.Status().Source == SourceWatch && d.Age() <= 15*time.Second, "the status is %+v, want a watch", d.Status())
 	})
 }
 
-func TestASuddenlyEmptyServerDoesNotEmptyTheList(t *testing.T) {
+func TestDiscoveryIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
+		c := clientOf(t, s)
+		r := prometheus.NewRegistry()
+		need.OK(t, r.Register(c.metrics))
+		need.Got(c.StartDiscovery(DiscoveryConfig{}))(t)
+		pass(DefaultRefreshInterval) // a delta
+		s.lies("UP_9_")
+		pass(DefaultRefreshInterval) // a delta of another hash, everything
+		s.lies("")
+		s.instead("", unreachable)
+		pass(DefaultRefreshInterval) // a delta that fails
+		pass(5 * time.Second)
+		const want = `
+# HELP rollcall_client_list_age_seconds Seconds since the list of instances was known to be up to date.
+# TYPE rollcall_client_list_age_seconds gauge
+rollcall_client_list_age_seconds{app=""} 35
+# HELP rollcall_client_list_held_instances Instances that the guard keeps in the list although the last full answer did not have them.
+# TYPE rollcall_client_list_held_instances gauge
+rollcall_client_list_held_instances{app=""} 0
+# HELP rollcall_client_list_instances Instances in the list, whatever their status.
+# TYPE rollcall_client_list_instances gauge
+rollcall_client_list_instances{app=""} 2
+# HELP rollcall_client_refreshes_total Refreshes of the list of instances, by kind and outcome.
+# TYPE rollcall_client_refreshes_total counter
+rollcall_client_refreshes_total{kind="delta",outcome="failed"} 1
+rollcall_client_refreshes_total{kind="delta",outcome="mismatch"} 1
+rollcall_client_refreshes_total{kind="delta",outcome="ok"} 1
+rollcall_client_refreshes_total{kind="full",outcome="failed"} 0
+rollcall_client_refreshes_total{kind="full",outcome="ok"} 2
+rollcall_client_refreshes_total{kind="watch",outcome="failed"} 0
+rollcall_client_refreshes_total{kind="watch",outcome="ok"} 0
+`
+		expect.OK(t, testutil.GatherAndCompare(r, strings.NewReader(want), "rollcall_client_list_age_seconds", "rollcall_client_list_held_instances", "rollcall_client_list_instances", "rollcall_client_refreshes_total"))
+	})
+}
+
+func TestDiscoveryConfigReportsEveryMistake(t *testing.T) {
 	for _, tc := range []struct {
-		name     string
-		rollcall bool
-		lag      time.Duration // until a change is in the list
-		asked    string        // within the time for which instances are held
-		after    string        // in the interval after that
+		name   string
+		config DiscoveryConfig
+		says   []string
 	}{
-		{name: "Rollcall", rollcall: true, asked: "watch@e-3 full watch@f-0 full watch@f-2 full watch@f-2 full watch@f-2"},
-		{name: "stock Eureka", lag: DefaultRefreshInterval, asked: "delta full full full full", after: "delta"},
+		{name: "an unknown mode", config: DiscoveryConfig{Mode: 3}, says: []string{"mode 3"}},
+		{name: "a negative interval", config: DiscoveryConfig{Interval: -1}, says: []string{"interval -1ns"}},
+		{name: "an interval without end", config: DiscoveryConfig{Interval: 25 * time.Hour}, says: []string{"interval 25h0m0s", "24h"}},
+		{name: "all at once", config: DiscoveryConfig{Mode: 9, Interval: -1, Guard: Guard{Share: 2}}, says: []string{"mode 9", "interval", "Guard.Share"}},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), tc.rollcall)
-			d := discover(t, DiscoveryConfig{}, s)
-			synctest.Wait()
-			s.got()
-			s.restart("f")
-			s.hangUp()
-			pass(tc.lag + shortestRetry + longestRetry) // in which a fetch is on its way
-			d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
-			expect.Equal(t, d.Status().Held, 3, "instances held:")
-			s.put(orders("o1", registry.Down))
-			s.remove(orders("o2", registry.Up))
-			pass(tc.lag)
-			if tc.rollcall { // a removal that is told of is believed
-				d.wantList(t, "after what is told", "ORDERS/o1=DOWN ORDERS/o3=UP")
-				expect.Equal(t, d.Status().Held, 1, "after what is told there are held")
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := servers{}.client(t, "a").StartDiscovery(tc.config)
+			for _, want := range tc.says {
+				expect.That(t, err != nil && strings.Contains(err.Error(), want), "got %v, want %q in it", err, want)
 			}
-			pass(DefaultGuardHold - tc.lag - shortestRetry - longestRetry - 1)
-			expect.That(t, strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP"), "the list is %q before the time is up", words(d.Snapshot()))
-			pass(shortestRetry + longestRetry)
-			d.wantList(t, "in the end", "ORDERS/o1=DOWN")
-			s.wantAsked(t, "meanwhile", tc.asked)
-			pass(DefaultRefreshInterval)
-			s.wantAsked(t, "after that", tc.after)
-			guarded := testutil.ToFloat64(d.client.metrics.guarded)
-			expect.That(t, guarded >= 3, "%v answers were not believed, want 3", guarded)
 		})
 	}
 }

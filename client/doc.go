@@ -1,3 +1,19 @@
+// Files of this package, from the bottom up:
+//
+//	errors.go, documents.go, instance.go    what callers compare, get and register
+//	client.go, lifecycle.go, metrics.go     a Client, the parts that it ends, and its numbers
+//	eureka.go, operator.go, drain.go        calls about instances, for services and for operators
+//	registration.go, registrationstate.go   a Registration, and what it knows of its instance
+//	heartbeat.go, replicator.go             its two loops
+//	deregister.go                           its end
+//	snapshot.go, guard.go, discovery.go     a Discovery, whose list package internal/list keeps
+//	watch.go                                a Watch, whose stream package internal/watch reads
+//	sessions.go, keeper.go, keptsession.go  sessions, and how one is kept
+//	kv.go, permits.go                       keys; locks and semaphores as they are
+//	held.go, queue.go, recipe.go, lock.go   a lock that is held, the two protocols to acquire it, and elections
+//
+// Calls go through package internal/transport; waits and pauses are those of package internal/wait.
+
 // Package client is the Go SDK for Rollcall: register a service and keep it registered, find the others
 // in a list that is kept up to date in memory, hold locks and lead elections, read and write keys, and
 // ask the cluster about itself.
@@ -40,7 +56,7 @@
 // # Failures
 //
 // A call goes to the server that the client stays with, and on to the others while none answers. Servers
-// that gave no answer are asked last for a while; nobody is left out. A call ends when every server was
+// that gave no answer are asked last for a while; none is left out. A call ends when every server was
 // asked once, or its context ends. What runs in the background tries on, and so does what waits: for a
 // lock, for leadership, for a change.
 //

@@ -34,9 +34,9 @@ type (
 type (
 	Session     = api.Session     // a session as the cluster shows it
 	Acquisition = api.Acquisition // something that a session holds
-	Permits     = api.Permits     // a lock or semaphore that somebody holds or waits for
-	Holder      = api.Holder      // who holds a permit
-	Waiter      = api.Waiter      // who waits for one
+	Permits     = api.Permits     // a lock or semaphore that is held or waited for
+	Holder      = api.Holder      // a holder of a permit
+	Waiter      = api.Waiter      // a waiter for one
 	FenceState  = api.FenceState  // whether an acquisition lasts
 
 	Peers      = api.Peers      // the replication of a cluster to other servers

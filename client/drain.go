@@ -10,13 +10,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// drainPoll is the time between two looks at the cluster's nodes.
+// drainPoll is the time between two questions to the cluster's nodes.
 const drainPoll = 200 * time.Millisecond
 
-// Drain takes an instance out of service for good, whoever keeps it registered (a service that wants to
+// Drain takes an instance out of service for good, whichever process keeps it registered (a service that wants to
 // end calls Registration.Drain): it overrides its status with OUT_OF_SERVICE,
 // waits until every node of the cluster has applied that, and then for the time that polling clients
 // need to fetch it (settle; stock clients fetch every 30 s). by is as of Override.
@@ -32,29 +35,29 @@ func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Durati
 	if err != nil {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE, but not everywhere yet: %w", key, err)
 	}
-	return settleDown(ctx, key, settle)
+	return awaitFetches(ctx, key, settle)
 }
 
-// awaitAll waits until look finds nobody who does not show yet that an instance is out of service.
-func awaitAll(ctx context.Context, look func(context.Context) error) error {
+// awaitAll waits until ask names no server that does not show yet that an instance is out of service.
+func awaitAll(ctx context.Context, ask func(context.Context) error) error {
 	var late error
 	for {
-		behind := look(ctx)
+		behind := ask(ctx)
 		if behind == nil || refused(behind) {
 			return behind
 		}
 		if late == nil || ctx.Err() == nil {
 			late = behind // not that the question itself was cut off
 		}
-		if !wait(ctx, drainPoll) {
+		if !wait.For(ctx, drainPoll) {
 			return fmt.Errorf("%w: %w", late, context.Cause(ctx))
 		}
 	}
 }
 
-// settleDown waits for the time that clients need to fetch that an instance is out of service.
-func settleDown(ctx context.Context, key registry.Key, settle time.Duration) error {
-	if !wait(ctx, settle) {
+// awaitFetches waits for the time that clients need to fetch that an instance is out of service.
+func awaitFetches(ctx context.Context, key registry.Key, settle time.Duration) error {
+	if !wait.For(ctx, settle) {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE everywhere, but clients may not have fetched it yet: %w", key, context.Cause(ctx))
 	}
 	return nil
@@ -82,12 +85,12 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 	return lagging(late, len(status.Nodes))
 }
 
-// lateNode says which node keeps others waiting, and why.
+// lateNode names a node that is waited for, and says why.
 func lateNode(n NodeStatus, err error) string {
 	return fmt.Sprintf("%s (%s): %v", n.ID, cmp.Or(n.HTTP, n.Cluster), err)
 }
 
-// drained asks a node whether it knows of an instance's override, or does not show it at all. The
+// drained is nil if a node knows of an instance's override, or does not show the instance at all. The
 // status itself says less: an instance that reports DOWN stays so.
 func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) error {
 	i, err := c.shownAt(ctx, n, key)
@@ -97,21 +100,14 @@ func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) er
 	return err
 }
 
-// shownAt is what a node shows of an instance by itself; nil: it does not list it.
+// shownAt returns an instance as a node itself shows it; nil: the node does not list it.
 func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*Instance, error) {
 	if n.HTTP == "" { // the node that was asked could not reach it
 		return nil, errors.New("it is " + n.Role)
 	}
-	q := own(http.MethodGet, "apps").with("app", key.App, "consistency", "stale")
-	a, err := c.try(ctx, c.servers.sibling(n.HTTP), q)
-	if err == nil {
-		err = q.failure(a)
-	}
+	q := transport.Own(http.MethodGet, "apps").With("app", key.App, "consistency", "stale")
+	shown, err := transport.AskAt[[]Instance](ctx, c.cluster, c.cluster.Sibling(n.HTTP), q)
 	if err != nil {
-		return nil, err
-	}
-	var shown []Instance
-	if err := a.decode(&shown); err != nil {
 		return nil, err
 	}
 	for _, i := range shown {
@@ -138,4 +134,116 @@ func parseIndex(text string) (epoch string, index uint64, ok bool) {
 	}
 	index, err := strconv.ParseUint(text[i+1:], 10, 64)
 	return text[:i], index, err == nil
+}
+
+// Drain takes the instance out of service before its end: it reports OUT_OF_SERVICE, waits until every
+// server shows that, and then for the time that clients need to fetch it (settle; stock clients fetch
+// every 30 s, watching ones know at once). Heartbeats go on, and Health is not asked any more. It does
+// not cancel: Deregister or Client.Close does, afterwards.
+//
+// Every node of a Rollcall cluster is asked; of stock Eureka servers those that the client was given. A
+// server that does not answer keeps it waiting until ctx ends; the error then names it. The instance
+// stays OUT_OF_SERVICE in any case. A server that does not list it, or shows a status that an operator
+// forced upon it, is not waited for: it shows nothing that a report could change.
+func (r *Registration) Drain(ctx context.Context, settle time.Duration) error {
+	ctx, cancel := wait.Either(ctx, r.state.startDraining(r.life))
+	defer cancel()
+	if err := r.sendDrained(ctx); err != nil {
+		return fmt.Errorf("drain %s: the cluster does not know that it is OUT_OF_SERVICE: %w", r.key, err)
+	}
+	err := awaitAll(ctx, func(ctx context.Context) error { return r.client.showing(ctx, r.key) })
+	if err != nil {
+		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE, but not everywhere yet: %w", r.key, err)
+	}
+	return awaitFetches(ctx, r.key, settle)
+}
+
+// sendDrained registers the instance as it is now, without a token, and tries again until ctx ends.
+func (r *Registration) sendDrained(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		err := r.register(ctx, whyChanged, r.state.changed)
+		if err == nil || refused(err) {
+			return err
+		}
+		if !wait.For(ctx, wait.Retry(failures)) {
+			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+// showing is an error that names the servers that still show an instance in service; nil if none does.
+func (c *Client) showing(ctx context.Context, key registry.Key) error {
+	status, err := c.Status(ctx)
+	if errors.Is(err, ErrNeedsRollcall) {
+		return c.showingEureka(ctx, key)
+	}
+	if err != nil {
+		return err
+	}
+	var late []string
+	for _, n := range status.Nodes {
+		if err := c.shownDrained(ctx, n, key); err != nil {
+			late = append(late, lateNode(n, err))
+		}
+	}
+	return lagging(late, len(status.Nodes))
+}
+
+// shownDrained is nil if a node of Rollcall itself does not show an instance in service.
+func (c *Client) shownDrained(ctx context.Context, n NodeStatus, key registry.Key) error {
+	i, err := c.shownAt(ctx, n, key)
+	if err != nil || i == nil {
+		return err
+	}
+	return inService(i.Status, i.Overridden)
+}
+
+// showingEureka is showing for stock Eureka servers, which cannot be asked for each other.
+func (c *Client) showingEureka(ctx context.Context, key registry.Key) error {
+	servers := c.cluster.Known()
+	var late []string
+	for _, s := range servers {
+		if err := c.shownDrainedEureka(ctx, s, key); err != nil {
+			late = append(late, fmt.Sprintf("%s: %v", s.URL, err))
+		}
+	}
+	return lagging(late, len(servers))
+}
+
+func (c *Client) shownDrainedEureka(ctx context.Context, s *transport.Server, key registry.Key) error {
+	a, err := c.cluster.PerformAt(ctx, s, ofInstance(http.MethodGet, key))
+	switch {
+	case errors.Is(err, ErrNotRegistered):
+		return nil
+	case err != nil:
+		return err
+	}
+	lease, err := eureka.DecodeInstance(a.Body, eureka.Format{})
+	if err != nil {
+		return err
+	}
+	forced := ""
+	if o := lease.Instance.Overridden; o != registry.Unknown {
+		forced = o.String()
+	}
+	return inService(lease.Instance.Status.String(), forced)
+}
+
+// inService is an error if a status is not OUT_OF_SERVICE, unless an operator forced another one ("": none).
+func inService(status, forced string) error {
+	if status == registry.OutOfService.String() || forced != "" && forced != registry.OutOfService.String() {
+		return nil
+	}
+	return fmt.Errorf("shows it as %s", status)
+}
+
+// lagging joins the reports of late servers; nil if there are none.
+func lagging(late []string, servers int) error {
+	switch {
+	case len(late) > 0:
+		return errors.New(strings.Join(late, ", "))
+	case servers == 0:
+		return errors.New("the cluster names no nodes")
+	}
+	return nil
 }

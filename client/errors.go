@@ -1,12 +1,11 @@
 package client
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
 )
 
 // Errors that a caller can act on.
@@ -25,7 +24,7 @@ var (
 	ErrNoSession = errors.New("no such session")
 	// ErrNotAcquired: the lock or semaphore is held by others.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until nobody does.
+	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until it is not in use.
 	ErrLimit = errors.New("the semaphore has another limit")
 	// ErrKeyConflict: a key that LockOptions.Recipe needs is in use for something else. Delete it, or
 	// choose another name.
@@ -35,24 +34,22 @@ var (
 	ErrLost = errors.New("lost")
 	// ErrReleased: a lock or permit was given back by Release, a session ended by Close.
 	ErrReleased = errors.New("released")
-	// ErrNoLeader: nobody leads the election at the moment.
+	// ErrNoLeader: the election has no leader at the moment.
 	ErrNoLeader = errors.New("nobody leads")
 	// ErrClosed: the Client, or the part of it that was asked, was closed.
-	ErrClosed = errors.New("closed")
+	ErrClosed = transport.ErrClosed
 	// ErrNeedsRollcall: the server does not know Rollcall's own API. It is a stock Eureka server, which
 	// has registration and discovery only.
-	ErrNeedsRollcall = errors.New("the server is not Rollcall, and only Rollcall offers this")
-	// ErrUnknownOutcome: nobody knows whether the write took effect. Repeat it, or read.
-	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrNeedsRollcall = transport.ErrNeedsRollcall
+	// ErrUnknownOutcome: it is not known whether the write took effect. Repeat it, or read.
+	ErrUnknownOutcome = transport.ErrUnknownOutcome
 )
 
 // StatusError is an answer that is neither what was asked for nor one of the errors above.
 type StatusError struct {
-	Server  string // base URL of who answered
+	Server  string // base URL of the server that answered
 	Status  int    // of HTTP
 	Message string // what the server says about it; may be empty
-
-	retryAfter time.Duration // when the server wants to be asked again; 0: it does not say
 }
 
 // Error names server, status and the server's words.
@@ -64,27 +61,33 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// elsewhere says whether another server may do better.
-func (e *StatusError) elsewhere() bool {
-	if e.Status == http.StatusNotImplemented {
-		return false // all servers of a cluster are of one mode
-	}
-	return e.Status >= 300 && e.Status < 400 || e.Status >= 500
+// statusError is the error for users of a refusal.
+func statusError(r transport.Refusal) error {
+	return &StatusError{Server: r.Server, Status: r.Status, Message: r.Message}
 }
 
-// mayHaveWritten says whether a write may have taken effect although this came back. A 503 says that
-// nothing was done, a server that is not Rollcall cannot have done it, and without a connection nothing was
-// sent. A redirect says nothing: stock servers that are not UP answer 307 and do what was asked
-// (com.netflix.eureka.StatusFilter).
-func mayHaveWritten(err error) bool {
-	var status *StatusError
-	if errors.As(err, &status) {
-		return status.Status != http.StatusServiceUnavailable
+// refused says that trying again would bring the same response.
+func refused(err error) bool {
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNeedsRollcall) {
+		return true
 	}
-	if errors.As(err, new(unsent)) || errors.Is(err, ErrNeedsRollcall) {
+	var status *StatusError
+	if !errors.As(err, &status) {
 		return false
 	}
-	var op *net.OpError
-	var certificate *tls.CertificateVerificationError
-	return !(errors.As(err, &op) && op.Op == "dial" || errors.As(err, &certificate))
+	return status.Status >= 400 && status.Status < 500 && status.Status != http.StatusTooManyRequests
+}
+
+// offersNone says that the cluster has no coordination at all.
+func offersNone(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Status == http.StatusNotImplemented
+}
+
+// noSession says that an operation failed because its session has ended.
+func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
+
+// hopeless says that another try to acquire would fare no better.
+func hopeless(err error) bool {
+	return refused(err) || offersNone(err) || errors.Is(err, ErrLimit) || errors.Is(err, ErrKeyConflict)
 }

@@ -3,8 +3,8 @@ package client
 import (
 	"context"
 	"errors"
-	"sync"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
@@ -14,13 +14,13 @@ import (
 // A process that was paused for longer than the TTL holds nothing any more when it goes on, and
 // Context, Err and Valid say so at the first look: they compare the time, by the monotonic clock. (That
 // clock stands still while a machine is suspended.) What was looked at before the pause may still be
-// under way after it; whoever must be sure hands Fence to what it writes to.
+// under way after it; a holder that must be sure hands Fence to what it writes to.
 type Held struct {
 	*keeper
 	permit   permit
 	protocol protocol
 	fence    kv.Fence
-	ending   ending
+	released once // the release
 }
 
 // Fence is the acquisition: its Index is the token, which grows with each acquisition of the same name.
@@ -33,7 +33,7 @@ func (h *Held) Session() string { return h.session }
 // Context ends when the lock is lost or released; context.Cause says which (ErrLost, ErrReleased). It
 // has the values of the context that the lock was acquired with, not its end. A context that is derived
 // from it does not look at the clock by itself: in a process that was paused it ends a moment later.
-func (h *Held) Context() context.Context { return h.kept() }
+func (h *Held) Context() context.Context { return h.heldContext() }
 
 // Valid says whether the lock is held.
 func (h *Held) Valid() bool { return h.valid() }
@@ -45,32 +45,32 @@ func (h *Held) Err() error { return h.err() }
 // ends, or until the lock would end by itself. What it returns first it returns always; a later call
 // waits for the first, unless its own ctx ends before. ErrLost: the lock was not held any more.
 func (h *Held) Release(ctx context.Context) error {
-	return h.ending.do(ctx, "", func() error {
+	return h.released.do(ctx, "", func() error {
 		defer h.client.drop(h)
-		err := h.give(ctx, func(ctx context.Context) error {
+		err := h.giveUp(ctx, func(ctx context.Context) error {
 			defer h.endSession(ctx)
 			return giveBack(ctx, ErrLost, func() (bool, error) { return h.protocol.release(ctx, h.fence) })
 		})
-		return annotate(err, "release %s", []any{h.permit})
+		return wait.Annotate(err, "release %s", []any{h.permit})
 	})
 }
 
-// begin makes it a part of the client. The error says that it cannot be held.
-func (h *Held) begin() error {
+// join makes the lock a part of the client. The error says that the lock cannot be held.
+func (h *Held) join() error {
 	var watch func(context.Context) error
 	if w, ok := h.protocol.(watched); ok {
 		watch = w.watch
 	}
-	if err := h.hold(kindName(h.permit.kind), watch); err != nil {
+	if err := h.startHolding(kindName(h.permit.kind), watch); err != nil {
 		return err
 	}
 	return h.client.adopt(h)
 }
 
-// leave gives back what was not lost, once it may.
-func (h *Held) leave(ctx context.Context) error {
+// withdraw gives the lock back unless it was lost, when permit.until allows that.
+func (h *Held) withdraw(ctx context.Context) error {
 	if h.permit.until != nil {
-		if err := await(ctx, h.permit.until, "release %s: it is in use", h.permit); err != nil {
+		if err := wait.Until(ctx, h.permit.until, "release %s: it is in use", h.permit); err != nil {
 			return err
 		}
 	}
@@ -88,99 +88,24 @@ func (h *Held) endSession(ctx context.Context) {
 	}
 }
 
-// abandon leaves the queue, and gives back what it may have been given meanwhile: a session that ends
-// with it would leave a lock-delay behind.
+// abandon leaves the queue, and gives back the lock that the session may have got meanwhile: a session that ends
+// as a holder would leave a lock-delay behind.
 func (h *Held) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	_ = h.close(ctx, ErrReleased) // it does not matter whether it was lost
+	_ = h.close(ctx, ErrReleased) // it does not matter whether the session was lost
 	if _, err := h.protocol.release(ctx, kv.Fence{}); err != nil {
 		h.client.log.Info("queue not left", "session", h.session, "err", err)
 	}
 	h.endSession(ctx)
 }
 
-// ending is what is done once: who asks again waits for it, and gets what came of it.
-type ending struct {
-	mu   sync.Mutex
-	done chan struct{} // closed when it is done; nil before it began
-	err  error         // what came of it
-}
-
-// do does it if nobody did before, and returns what came of it. ctx bounds the wait for somebody else, which
-// is named what in the error.
-func (e *ending) do(ctx context.Context, what string, end func() error) error {
-	done, first := e.begin()
-	if first {
-		defer close(done)
-		e.err = end()
-		return e.err
-	}
-	if err := await(ctx, done, what); err != nil {
-		return err
-	}
-	return e.err
-}
-
-func (e *ending) begin() (done chan struct{}, first bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if first = e.done == nil; first {
-		e.done = make(chan struct{})
-	}
-	return e.done, first
-}
-
-// opening is something that is being acquired for the caller: a part until there is one to take its
-// place, so that Close ends it as well.
-type opening struct {
-	client *Client
-	cancel context.CancelCauseFunc
-	ended  chan struct{}
-}
-
-// acquiring returns a context that ends with ctx, and with ErrClosed when the client is closed. The caller
-// must end the opening.
-func (c *Client) acquiring(ctx context.Context) (context.Context, *opening, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	o := &opening{client: c, cancel: cancel, ended: make(chan struct{})}
-	if err := c.adopt(o); err != nil {
-		cancel(nil)
-		return nil, nil, err
-	}
-	return ctx, o, nil
-}
-
-func (o *opening) end() {
-	o.client.drop(o)
-	o.cancel(nil)
-	close(o.ended)
-}
-
-// reason is why it failed: that the client was closed rather than what came of that.
-func (o *opening) reason(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), ErrClosed) {
-		return ErrClosed
-	}
-	return err
-}
-
-func (o *opening) stop(context.Context) error {
-	o.cancel(ErrClosed)
-	return nil
-}
-
-// leave waits until the caller has told the cluster that it gives up.
-func (o *opening) leave(ctx context.Context) error {
-	return await(ctx, o.ended, "give up what was being acquired")
-}
-
 // protocol is how a session gets one lock or permit, and gives it back. It is used by one goroutine at a
 // time, but for watch.
 type protocol interface {
-	// take waits until the session has it, and returns the acquisition. It may have it also after an error.
-	take(ctx context.Context) (kv.Fence, error)
-	// release gives it back, in one try, and says whether the session had it. Without an Index it leaves the
+	// acquire waits until the session has the permit, and returns the acquisition. The session may have it also after an error.
+	acquire(ctx context.Context) (kv.Fence, error)
+	// release gives the permit back, in one try, and says whether the session had it. Without an Index the session leaves the
 	// queue as well.
 	release(ctx context.Context, fence kv.Fence) (bool, error)
 }
@@ -189,15 +114,4 @@ type protocol interface {
 type watched interface {
 	// watch returns nil when ctx has ended, and otherwise why the lock is not held any more.
 	watch(ctx context.Context) error
-}
-
-// protocol chooses Rollcall's own locks, or Consul's recipes.
-func (p permit) protocol(k *keeper) protocol {
-	switch {
-	case !p.Recipe:
-		return queue{k, p}
-	case p.kind == kv.Semaphore:
-		return &semaphoreRecipe{recipe: newRecipe(k, p)}
-	}
-	return lockRecipe{newRecipe(k, p)}
 }

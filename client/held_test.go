@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -99,7 +98,7 @@ func giveUp(ctx context.Context, h holding) error {
 	return h.(*Held).Release(ctx)
 }
 
-func TestTheSecondWaitsForTheFirst(t *testing.T) {
+func TestLockWaitsForItsHolder(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
 		time.AfterFunc(15*time.Minute, func() { first.Release(context.Background()) })
@@ -110,19 +109,19 @@ func TestTheSecondWaitsForTheFirst(t *testing.T) {
 		expect.That(t, !first.Valid() && second.Fence().Index > first.Fence().Index,
 			"first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
 		asked := slices.DeleteFunc(k.asked(), func(call string) bool { return strings.HasSuffix(call, "/renew") })
-		// One who holds, and one who waits, with a request a minute each.
+		// A holder and a waiter, with a request a minute each.
 		expect.That(t, len(asked) <= 50, "%d requests in a quarter of an hour, want once a minute and waiter", len(asked))
 		wantReleased(t, second)
 	})
 }
 
-func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
+func TestLockWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		try  bool
 		want error
 	}{
-		{name: "who only tries", try: true, want: ErrNotAcquired},
+		{name: "a try", try: true, want: ErrNotAcquired},
 		{name: "whose time is up", want: context.DeadlineExceeded},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -141,33 +140,33 @@ func TestWhoGivesUpLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
+func TestLockWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, _ *Client, d demo) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
 			if down.Load() {
 				return silent(r)
 			}
-			resp, err := k.answer(r)
+			resp, err := k.respond(r)
 			if down.Load() {
 				return silent(r)
 			}
 			return resp, err
 		}
-		first := d.of(t, servers{"b": k.answer}.client(t, "b"))
+		first := d.of(t, servers{"b": k.respond}.client(t, "b"))
 		time.AfterFunc(time.Second, func() { down.Store(true) })
 		time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
 		start := time.Now()
-		second := d.of(t, servers{"a": a, "b": k.answer}.client(t, "a", "b"))
+		second := d.of(t, servers{"a": a, "b": k.respond}.client(t, "a", "b"))
 		waited := time.Since(start)
 		expect.That(t, waited <= 31*time.Second, "waited %v, want as long as the first held it", waited)
 		wantReleased(t, second)
 	})
 }
 
-// TestAWaitEndsWithItsSession: the server is silent about the wait, and says of a renewal that the session
+// TestLockWaitEndsWithItsSession: the server is silent about the wait, and says of a renewal that the session
 // has ended.
-func TestAWaitEndsWithItsSession(t *testing.T) {
+func TestLockWaitEndsWithItsSession(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
 		k.refusing(func(r *http.Request) (*http.Response, error) {
@@ -189,8 +188,8 @@ func TestAWaitEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// TestHoldersOutliveLostAnswers loses the answer to each write in turn, of one server or of two.
-func TestHoldersOutliveLostAnswers(t *testing.T) {
+// TestLockOutlivesLostResponses loses the response to each write in turn, of one server or of two.
+func TestLockOutlivesLostResponses(t *testing.T) {
 	for _, d := range append(protocols, demo{name: "one of two permits by recipe", limit: 2, recipe: true}) {
 		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
 			for n := range 10 {
@@ -202,7 +201,7 @@ func TestHoldersOutliveLostAnswers(t *testing.T) {
 						}
 						return r.Method != "GET" && writes == n+1
 					}
-					h := d.of(t, servers{"a": k.answer, "b": k.answer}.client(t, hosts...))
+					h := d.of(t, servers{"a": k.respond, "b": k.respond}.client(t, hosts...))
 					if d.recipe {
 						key := k.entry(h.Fence().Name)
 						expect.That(t, key.Session == h.Session() && kv.Index(key.Fence) == h.Fence().Index,
@@ -223,7 +222,7 @@ func TestHoldersOutliveLostAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
+func TestHeldIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		refuse func(*http.Request) (*http.Response, error)
@@ -233,12 +232,12 @@ func TestWhatCannotBeRenewedIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T)
 		{name: "no server is there", refuse: unreachable, want: 20 * time.Second, says: errNotRenewed},
 		{name: "servers are silent", refuse: silent, want: 20 * time.Second, says: errNotRenewed},
 		{name: "no leader is there", refuse: always(503, ""), want: 20 * time.Second, says: errNotRenewed},
-		{name: "nobody knows the outcome", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
+		{name: "the outcome is unknown", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
 		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 10 * time.Second, says: ErrNoSession},
 	} {
 		for what, acquire := range holdings {
 			coordinated(t, what+": "+tc.name, func(t *testing.T, k *coordinator, _ *Client) {
-				c := servers{"a": k.answer, "b": k.answer}.client(t, "a", "b")
+				c := servers{"a": k.respond, "b": k.respond}.client(t, "a", "b")
 				start := time.Now()
 				h := need.Got(acquire(t.Context(), c))(t)
 				time.AfterFunc(6*time.Second, func() { k.refusing(tc.refuse) })
@@ -264,8 +263,8 @@ func lossesOf(c *Client, kind string) float64 {
 	return testutil.ToFloat64(c.metrics.lost.WithLabelValues(kind))
 }
 
-// TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself, or when ctx ends, if that is sooner.
-func TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
+// TestReleaseWithoutServersEndsWhenTheSessionEndsByItself, or when ctx ends, if that is sooner.
+func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		ctx, within time.Duration
@@ -279,15 +278,15 @@ func TestGivingUpWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 				k.refusing(silent)
 				start := time.Now()
 				err := giveUp(within(t, tc.ctx), h)
-				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: nobody was told", err)
+				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: no server was reached", err)
 				expect.Equal(t, time.Since(start), tc.within, "took")
 			})
 		}
 	}
 }
 
-// TestALockThatSomebodyTookAwayIsLost: the server says so when it is given back.
-func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
+// TestLockWhoseSessionWasEndedIsLost: the server says so when it is given back.
+func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
 		s.mu.Lock()
@@ -301,12 +300,12 @@ func TestALockThatSomebodyTookAwayIsLost(t *testing.T) {
 	})
 }
 
-// TestWhatIsReleasedHasNoGoroutines: who releases waits for what looks after the lock.
-func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
+// TestReleaseLeavesNoGoroutines: a release waits for what watches the lock.
+func TestReleaseLeavesNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := need.Got(servers{"a": newCoordinator(t).answer}.client(t, "a").keep(t.Context(), SessionOptions{}))(t)
+		k := need.Got(servers{"a": newCoordinator(t).respond}.client(t, "a").newKeeper(t.Context(), SessionOptions{}))(t)
 		ended := false
-		if err := k.hold("lock", func(ctx context.Context) error {
+		if err := k.startHolding("lock", func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended = true
@@ -316,11 +315,11 @@ func TestWhatIsReleasedHasNoGoroutines(t *testing.T) {
 		}
 		err := k.close(t.Context(), ErrReleased)
 		expect.That(t, err == nil && ended, "closed with %v, ended %v, want it to wait", err, ended)
-		expect.ErrorIs(t, k.hold("lock", func(context.Context) error { panic("started") }), ErrReleased, "holding after its end:")
+		expect.ErrorIs(t, k.startHolding("lock", func(context.Context) error { panic("started") }), ErrReleased, "holding after its end:")
 	})
 }
 
-func TestCloseGivesBackWhatIsHeld(t *testing.T) {
+func TestCloseGivesHeldLocksBack(t *testing.T) {
 	for name, acquire := range holdings {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) { // complains of a session that ends with what it holds
 			held := need.Got(acquire(t.Context(), c))(t)
@@ -337,11 +336,11 @@ func TestCloseGivesBackWhatIsHeld(t *testing.T) {
 func TestCloseEndsTheWaitForALock(t *testing.T) {
 	for name, acquire := range holdings {
 		if name == "a session" {
-			continue // nobody waits for one
+			continue // no session waits for one
 		}
 		coordinated(t, name, func(t *testing.T, k *coordinator, _ *Client) {
-			need.Got(acquire(t.Context(), servers{"a": k.answer}.client(t, "a")))(t)
-			second := servers{"a": k.answer}.client(t, "a")
+			need.Got(acquire(t.Context(), servers{"a": k.respond}.client(t, "a")))(t)
+			second := servers{"a": k.respond}.client(t, "a")
 			waits := make(chan error, 1)
 			go func() {
 				_, err := acquire(t.Context(), second)
@@ -351,7 +350,7 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 			start := time.Now()
 			expect.OK(t, second.Close(t.Context()))
 			if err := <-waits; !errors.Is(err, ErrClosed) || time.Since(start) > time.Second {
-				t.Errorf("who waited got %v after %v, want %v at once", err, time.Since(start), ErrClosed)
+				t.Errorf("the waiter got %v after %v, want %v at once", err, time.Since(start), ErrClosed)
 			}
 			sessions, _, waiters := k.left()
 			expect.That(t, sessions == 1 && waiters == 0, "%d sessions and %d waiters are left, want the first holder's session", sessions, waiters)
@@ -361,7 +360,7 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 	}
 }
 
-// TestCloseWithoutServersIsBounded: neither a holder nor one who waits keeps Close.
+// TestCloseWithoutServersIsBounded: neither a holder nor a waiter keeps Close.
 func TestCloseWithoutServersIsBounded(t *testing.T) {
 	for name, acquire := range holdings {
 		for when, before := range map[string]time.Duration{"held": time.Minute, "being acquired": 0} {
@@ -381,7 +380,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 				start := time.Now()
 				err := c.Close(within(t, 3*time.Second))
 				if took := time.Since(start); took > 3*time.Second+closeGrace || err == nil && before > 0 {
-					t.Errorf("took %v, and returned %v, want 3 s, and what could not be told", took, err)
+					t.Errorf("took %v, and returned %v, want 3 s, and what could not be given back", took, err)
 				}
 				<-ended
 			})
@@ -401,13 +400,13 @@ func TestALostLockIsNoErrorOfClose(t *testing.T) {
 	}
 }
 
-// TestALockIsNotHeldByAClientThatCloses: Close begins when the lock has just been acquired.
-func TestALockIsNotHeldByAClientThatCloses(t *testing.T) {
+// TestCloseKeepsALockFromBeingHeld: Close begins when the lock has just been acquired.
+func TestCloseKeepsALockFromBeingHeld(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
 		closed := make(chan error, 1)
 		var c *Client
 		slow := func(r *http.Request) (*http.Response, error) {
-			resp, err := k.answer(r)
+			resp, err := k.respond(r)
 			if strings.HasSuffix(r.URL.Path, "/locks/demo") && r.Method == "PUT" {
 				go func() { closed <- c.Close(context.Background()) }()
 				<-r.Context().Done()
@@ -418,102 +417,5 @@ func TestALockIsNotHeldByAClientThatCloses(t *testing.T) {
 		expect.ErrorIs(t, expect.Err(c.AcquireLock(t.Context(), LockOptions{Name: "demo"})), ErrClosed, "got")
 		expect.OK(t, <-closed)
 		wantNobody(t, k)
-	})
-}
-
-// keptOf keeps a session of 30 s, or fails the test.
-func keptOf(t *testing.T, c *Client) *KeptSession {
-	t.Helper()
-	return need.Got(c.KeepSession(t.Context(), SessionOptions{Name: "demo", TTL: 30 * time.Second}))(t)
-}
-
-// renewalTimes notes when renewals are sent, since it was made, and passes requests on.
-func renewalTimes(next func(*http.Request) (*http.Response, error)) (func(*http.Request) (*http.Response, error), func() []time.Duration) {
-	start := time.Now()
-	var mu sync.Mutex
-	var times []time.Duration
-	return func(r *http.Request) (*http.Response, error) {
-			if strings.HasSuffix(r.URL.Path, "/renew") {
-				mu.Lock()
-				times = append(times, time.Since(start))
-				mu.Unlock()
-			}
-			return next(r)
-		}, func() []time.Duration {
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(times)
-		}
-}
-
-func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
-		server, times := renewalTimes(k.answer)
-		s := keptOf(t, servers{"a": server}.client(t, "a"))
-		time.Sleep(25 * time.Second)
-		k.refusing(unreachable)
-		time.Sleep(10 * time.Second)
-		k.refusing(nil)
-		time.Sleep(20 * time.Second)
-		var want []time.Duration
-		for _, s := range []time.Duration{10, 20, 30, 33, 36, 46} {
-			want = append(want, s*time.Second)
-		}
-		expect.Slice(t, times(), want, "servers were away from 25 s to 35 s; renewed after")
-		expect.That(t, s.ID() == "s1" && s.Err() == nil && s.Context().Err() == nil, "session %s: %v, want s1 kept", s.ID(), s.Err())
-		expect.OK(t, s.Close(t.Context()))
-	})
-}
-
-func TestAClosedSessionIsEndedOnce(t *testing.T) {
-	for name, mislay := range map[string]bool{"and its answer arrives": false, "and its answer is lost": true} {
-		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
-			k.mislay = func(r *http.Request) bool {
-				first := mislay && r.Method == "DELETE"
-				mislay = mislay && !first
-				return first
-			}
-			s := keptOf(t, c)
-			for range 2 {
-				expect.OKf(t, s.Close(t.Context()), "close")
-			}
-			if sessions, _, _ := k.left(); sessions != 0 || !errors.Is(s.Err(), ErrReleased) || !errors.Is(context.Cause(s.Context()), ErrReleased) {
-				t.Errorf("%d sessions are left, and the session says %v, want none and %v", sessions, s.Err(), ErrReleased)
-			}
-			time.Sleep(time.Hour)
-			expect.Equal(t, k.count("PUT /v1/rollcall/sessions/s1/renew"), 0, "renewals after its end:")
-			expect.That(t, len(c.parts) == 0, "the client still has %d parts, want none", len(c.parts))
-			expect.Equal(t, lossesOf(c, "session"), 0, "losses counted")
-		})
-	}
-}
-
-func TestASessionThatSomebodyEndedWasLost(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
-		s := keptOf(t, c)
-		k.destroy(s.ID())
-		expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
-		expect.Equal(t, lossesOf(c, "session"), 1, "losses counted")
-	})
-}
-
-// TestASecondCloseWaitsForTheFirst, for as long as its context lasts.
-func TestASecondCloseWaitsForTheFirst(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
-		s := keptOf(t, c)
-		k.refusing(func(*http.Request) (*http.Response, error) {
-			time.Sleep(4 * time.Second)
-			return nil, nil
-		})
-		go s.Close(t.Context())
-		synctest.Wait()
-		start := time.Now()
-		ctx := within(t, time.Second)
-		if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("got %v after %v, want the context's end after 1 s", err, time.Since(start))
-		}
-		if err := s.Close(t.Context()); err != nil || time.Since(start) != 4*time.Second {
-			t.Errorf("got %v after %v, want what the first returned after 4 s", err, time.Since(start))
-		}
 	})
 }

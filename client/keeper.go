@@ -6,39 +6,41 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 )
 
 // keeper renews a session until it is closed or lost. Lost means that the session may have ended: its
 // TTL has passed since the last renewal that succeeded was sent, by this process's monotonic clock.
-// The cluster counts from when that renewal arrived, so it lets nobody else in before.
+// The cluster counts from when that renewal arrived, so it gives no other session the lock before.
 type keeper struct {
 	client  *Client
 	session string
 	ttl     time.Duration
 	ctx     context.Context // ends when the session is lost or closed; its cause says which
-	end     context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
 	stopped chan struct{} // closed when run has returned, and tasks with it
 	tasks   sync.WaitGroup
 
 	mu       sync.Mutex
-	kind     string    // of what it holds: session, lock or semaphore; "": nothing yet
+	kind     string    // of what the session holds: session, lock or semaphore; "": nothing yet
 	deadline time.Time // when the session is lost; it has a monotonic reading
-	server   string    // that answered last
-	// route ends when that server gave no answer: whatever else waits for it had better ask another one.
+	server   string    // URL of the server that responded last; "": the last renewal failed
+	// route ends when that server does not respond any more: another call that waits for it had better ask another server.
 	route   context.Context
 	reroute context.CancelFunc
 }
 
-// keep creates a session and keeps it alive. The caller must close the keeper. ctx gives its values to
+// newKeeper creates a session and keeps it alive. The caller must close the keeper. ctx gives its values to
 // the keeper's context, and bounds the creation only.
-func (c *Client) keep(ctx context.Context, o SessionOptions) (*keeper, error) {
+func (c *Client) newKeeper(ctx context.Context, o SessionOptions) (*keeper, error) {
 	s, a, err := c.createSession(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	ttl := o.ttl()
-	k := &keeper{client: c, session: s.ID, ttl: ttl, stopped: make(chan struct{}), deadline: a.sent.Add(ttl), server: a.server}
-	k.ctx, k.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	k := &keeper{client: c, session: s.ID, ttl: ttl, stopped: make(chan struct{}), deadline: a.Sent.Add(ttl), server: a.Server}
+	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	k.route, k.reroute = context.WithCancel(k.ctx)
 	go k.run()
 	return k, nil
@@ -61,7 +63,7 @@ func (k *keeper) keepRenewing() {
 		err := k.renew()
 		switch {
 		case noSession(err):
-			k.end(fmt.Errorf("%w: %w", ErrLost, err))
+			k.cancel(fmt.Errorf("%w: %w", ErrLost, err))
 		case err != nil:
 			pause = k.ttl / 10
 		default:
@@ -77,7 +79,7 @@ func (k *keeper) report(failed bool, err error) {
 	switch {
 	case k.ctx.Err() != nil:
 	case err != nil && !failed:
-		k.client.log.Warn("session not renewed, trying again", "session", k.session, "err", err, "remains", k.remains())
+		k.client.log.Warn("session not renewed, trying again", "session", k.session, "err", err, "remains", k.remaining())
 	case err == nil && failed:
 		k.client.log.Info("session renewed again", "session", k.session)
 	}
@@ -85,25 +87,25 @@ func (k *keeper) report(failed bool, err error) {
 
 // sleep waits until something is due, and says whether the session is still kept.
 func (k *keeper) sleep(d time.Duration) bool {
-	return wait(k.ctx, min(d, k.remains())) && k.valid()
+	return wait.For(k.ctx, min(d, k.remaining())) && k.valid()
 }
 
 func (k *keeper) renew() error {
-	ctx, cancel := context.WithTimeout(k.ctx, k.remains())
+	ctx, cancel := context.WithTimeout(k.ctx, k.remaining())
 	defer cancel()
 	// A try that takes long leaves time for others.
-	_, a, err := k.client.renewSession(ctx, k.session, min(k.client.timeout, k.ttl/6))
+	_, a, err := k.client.renewSession(ctx, k.session, min(k.client.cluster.Timeout(), k.ttl/6))
 	if err != nil {
-		k.follow("")
+		k.setServer("")
 		return err
 	}
-	k.follow(a.server)
-	k.extend(a.sent)
+	k.setServer(a.Server)
+	k.extend(a.Sent)
 	return nil
 }
 
-// follow notes who answered ("": nobody), and ends the route to somebody else.
-func (k *keeper) follow(server string) {
+// setServer sets the server that responded ("": none did), and ends the route to another one.
+func (k *keeper) setServer(server string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if server == k.server {
@@ -121,8 +123,8 @@ func (k *keeper) extend(sent time.Time) {
 	k.deadline = sent.Add(k.ttl)
 }
 
-// routed is ctx until the server that answered last fails to answer a renewal; there are none after the
-// session's end.
+// routed is ctx until the server that responded last does not respond to a renewal; after the session's end there are
+// no renewals.
 func (k *keeper) routed(ctx context.Context) (context.Context, context.CancelFunc) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -134,7 +136,7 @@ func (k *keeper) routed(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() { stop(); cancel() }
 }
 
-func (k *keeper) remains() time.Duration {
+func (k *keeper) remaining() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return time.Until(k.deadline)
@@ -143,10 +145,10 @@ func (k *keeper) remains() time.Duration {
 var errNotRenewed = errors.New("its session was not renewed in time")
 
 // valid says whether the session is kept: it looks at the clock, because no timer has run yet in a
-// process that has just gone on after a pause. Once it was false it stays so.
+// process that has just gone on after a pause. Once valid was false it stays so.
 func (k *keeper) valid() bool {
-	if k.remains() <= 0 {
-		k.end(fmt.Errorf("%w: %w", ErrLost, errNotRenewed))
+	if k.remaining() <= 0 {
+		k.cancel(fmt.Errorf("%w: %w", ErrLost, errNotRenewed))
 	}
 	return k.ctx.Err() == nil
 }
@@ -159,9 +161,9 @@ func (k *keeper) err() error {
 	return context.Cause(k.ctx)
 }
 
-// hold notes of what kind it is that is held from now on, and has watch tell why it is lost although the
-// session lasts; nil: that cannot be. The error says why the session is kept no more.
-func (k *keeper) hold(kind string, watch func(context.Context) error) error {
+// startHolding sets the kind of what is held from now on. watch returns why that is lost although the session lasts;
+// nil: that cannot be. The error says why the session is kept no more.
+func (k *keeper) startHolding(kind string, watch func(context.Context) error) error {
 	if err := k.err(); err != nil {
 		return err
 	}
@@ -176,13 +178,13 @@ func (k *keeper) hold(kind string, watch func(context.Context) error) error {
 	}
 	k.tasks.Go(func() {
 		if err := watch(k.ctx); err != nil {
-			k.end(fmt.Errorf("%w: %w", ErrLost, err))
+			k.cancel(fmt.Errorf("%w: %w", ErrLost, err))
 		}
 	})
 	return nil
 }
 
-// countLost counts what was held and is lost.
+// countLost counts a session, lock or permit that was held and is lost.
 func (k *keeper) countLost() {
 	k.mu.Lock()
 	kind := k.kind
@@ -199,7 +201,7 @@ var errReleasedByClose = fmt.Errorf("%w: the client was %w", ErrReleased, ErrClo
 // passed.
 func (k *keeper) finish(cause error) {
 	k.valid()
-	k.end(cause)
+	k.cancel(cause)
 }
 
 // stop is the client's end.
@@ -210,7 +212,7 @@ func (k *keeper) stop(ctx context.Context) error {
 
 // await waits for the end of its goroutines.
 func (k *keeper) await(ctx context.Context) error {
-	return await(ctx, k.stopped, "wait for the renewals of session %q to end", k.session)
+	return wait.Until(ctx, k.stopped, "wait for the renewals of session %q to end", k.session)
 }
 
 // close is finish and await. The error is how the session was lost before; nil: it was not.
@@ -225,11 +227,11 @@ func (k *keeper) close(ctx context.Context, cause error) error {
 	return nil
 }
 
-// lasts is how long it is of use to tell the cluster that the session is given up: until it ends by itself.
-func (k *keeper) lasts() time.Duration { return max(k.remains(), farewell) }
+// lasts is how long it is of use to give the session up at the cluster: until it ends by itself.
+func (k *keeper) lasts() time.Duration { return max(k.remaining(), farewell) }
 
-// give ends the renewals, and has what is held given back. ErrLost: it was not held any more.
-func (k *keeper) give(ctx context.Context, back func(context.Context) error) error {
+// giveUp ends the renewals, and calls back to give back what is held. ErrLost: it was not held any more.
+func (k *keeper) giveUp(ctx context.Context, back func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, k.lasts())
 	defer cancel()
 	lost := k.close(ctx, ErrReleased)
@@ -254,12 +256,12 @@ func (k *keeper) destroy(ctx context.Context) error {
 	})
 }
 
-// giveBack gives something back, and tries again while nobody knows the outcome. once says whether it was
-// still there; if it was not, the error is lost.
-func giveBack(ctx context.Context, lost error, once func() (bool, error)) error {
+// giveBack gives something back, and tries again while the outcome is unknown. try says whether it was
+// still held; if it was not, the error is lost.
+func giveBack(ctx context.Context, lost error, try func() (bool, error)) error {
 	repeated := false
 	for failures := 0; ; failures++ {
-		was, err := once()
+		was, err := try()
 		switch {
 		case err == nil && (was || repeated):
 			return nil
@@ -269,14 +271,14 @@ func giveBack(ctx context.Context, lost error, once func() (bool, error)) error 
 			return err
 		}
 		repeated = repeated || errors.Is(err, ErrUnknownOutcome)
-		if !wait(ctx, retryPause(failures)) {
+		if !wait.For(ctx, wait.Retry(failures)) {
 			return err
 		}
 	}
 }
 
-// kept is its context for those who hold something.
-func (k *keeper) kept() context.Context { return keptContext{k.ctx, k} }
+// heldContext is the context of what is held.
+func (k *keeper) heldContext() context.Context { return keptContext{k.ctx, k} }
 
 // keptContext is a keeper's context that looks at the clock whenever it is asked.
 type keptContext struct {
@@ -295,3 +297,6 @@ func (c keptContext) Err() error {
 	c.keeper.valid()
 	return c.Context.Err()
 }
+
+// farewell bounds the calls that give a lock up or back, at all servers together.
+const farewell = 5 * time.Second

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
@@ -29,12 +29,12 @@ type Entry struct {
 	Key         string
 	Value       []byte
 	Flags       uint64 // free for use
-	Session     string // the holder's; "": nobody holds the key
+	Session     string // the holder's; "": the key is not held
 	LockIndex   uint64 // how often it was acquired by a new holder
 	CreateIndex uint64
 	ModifyIndex uint64 // what CAS compares
-	// Fence is the token of the holder's acquisition, of entries that Get and Watch return; 0: nobody
-	// holds the key.
+	// Fence is the token of the holder's acquisition, of entries that Get and Watch return; 0: the key is
+	// not held.
 	Fence uint64 `json:"-"`
 }
 
@@ -54,19 +54,19 @@ type Write struct {
 // Written is the outcome of a write that was tried.
 type Written struct {
 	OK    bool   // false: the condition did not hold, and nothing was changed
-	Fence uint64 // token of the key's acquisition, after Acquire; where Write.Fence did not hold, of who holds now; 0: none
+	Fence uint64 // token of the key's acquisition, after Acquire; where Write.Fence did not hold, of the present holder; 0: none
 }
 
 // Get returns a key's entry. ErrNoKey: there is none.
 func (k KV) Get(ctx context.Context, key string) (Entry, error) {
-	entries, a, err := askWhole[[]Entry](ctx, k.client, k.reading(key).or(ErrNoKey), "get key %q", key)
+	entries, a, err := transport.AskWhole[[]Entry](ctx, k.client.cluster, k.reading(key).Or(ErrNoKey), "get key %q", key)
 	if err == nil && len(entries) == 0 {
 		err = fmt.Errorf("get key %q: %w", key, ErrNoKey)
 	}
 	if err != nil {
 		return Entry{}, err
 	}
-	entries[0].Fence = a.fence()
+	entries[0].Fence = fenceOf(a)
 	return entries[0], nil
 }
 
@@ -83,37 +83,33 @@ func (k KV) Keys(ctx context.Context, prefix, separator string) ([]string, error
 
 // listKeys reads what there is of the keys that begin with prefix: their entries, or the keys themselves.
 func listKeys[T any](ctx context.Context, k KV, prefix, form, separator string) ([]T, error) {
-	q := k.reading(prefix).with("separator", separator)
-	q.query.Set(form, "")
-	all, a, err := askWhole[[]T](ctx, k.client, q, "list keys %q", prefix)
-	if a.status == http.StatusNotFound {
+	q := k.reading(prefix).With("separator", separator)
+	q.Query.Set(form, "")
+	all, a, err := transport.AskWhole[[]T](ctx, k.client.cluster, q, "list keys %q", prefix)
+	if a.Status == http.StatusNotFound {
 		return nil, nil
 	}
 	return all, err
 }
 
 // reading is a read of a key, or of those that begin with it.
-func (k KV) reading(key string) *call {
-	q := ofKey(http.MethodGet, key).with()
+func (k KV) reading(key string) *transport.Call {
+	q := ofKey(http.MethodGet, key).With()
 	switch k.consistency {
 	case "stale":
-		q.query.Set("stale", "")
+		q.Query.Set("stale", "")
 	case "linearizable":
-		q.query.Set("consistent", "")
+		q.Query.Set("consistent", "")
 	}
 	return q
 }
 
 // ofKey is a call about a key, which is one segment of the path whatever it contains.
-func ofKey(method, key string) *call {
-	q := &call{method: method, path: []string{"v1", "kv", key}, consul: true}
-	if method != http.MethodGet {
-		q.write, q.once = true, rand.Text()
-	}
-	return q
+func ofKey(method, key string) *transport.Call {
+	return transport.Consul(method, "kv", key)
 }
 
-// Put writes a key's value, whatever it was and whoever holds it.
+// Put writes a key's value, whatever it was and whichever session holds the key.
 func (k KV) Put(ctx context.Context, key string, value []byte) error {
 	_, err := k.Write(ctx, Write{Key: key, Value: value})
 	return err
@@ -130,15 +126,15 @@ func (k KV) CAS(ctx context.Context, key string, value []byte, index uint64) (bo
 // takes effect once all the same.
 func (k KV) Write(ctx context.Context, w Write) (Written, error) {
 	q := ofKey(http.MethodPut, w.Key)
-	q.query, q.body, q.raw = w.query(), w.Value, true
-	if q.body == nil {
-		q.body = []byte{}
+	q.Query, q.Body, q.Raw = w.query(), w.Value, true
+	if q.Body == nil {
+		q.Body = []byte{}
 	}
-	a, err := k.client.tell(ctx, q, "write key %q", w.Key)
+	a, err := k.client.cluster.Perform(ctx, q, "write key %q", w.Key)
 	if err != nil {
 		return Written{}, err
 	}
-	return Written{OK: a.yes(), Fence: a.fence()}, nil
+	return Written{OK: isTrue(a), Fence: fenceOf(a)}, nil
 }
 
 func (w Write) query() url.Values {
@@ -161,7 +157,7 @@ func (w Write) query() url.Values {
 	return q
 }
 
-// Delete removes a key, whoever holds it; one that is absent stays so.
+// Delete removes a key, whichever session holds it; one that is absent stays so.
 func (k KV) Delete(ctx context.Context, key string) error {
 	_, err := k.remove(ctx, key, nil)
 	return err
@@ -180,17 +176,17 @@ func (k KV) DeleteTree(ctx context.Context, prefix string) error {
 
 func (k KV) remove(ctx context.Context, key string, query url.Values) (bool, error) {
 	q := ofKey(http.MethodDelete, key)
-	q.query = query
-	a, err := k.client.tell(ctx, q, "delete key %q", key)
-	return err == nil && a.yes(), err
+	q.Query = query
+	a, err := k.client.cluster.Perform(ctx, q, "delete key %q", key)
+	return err == nil && isTrue(a), err
 }
 
-// yes says whether an answer of Consul's routes is true.
-func (a answer) yes() bool { return strings.TrimSpace(string(a.body)) == "true" }
+// isTrue says whether a response of Consul's routes is true.
+func isTrue(a transport.Response) bool { return strings.TrimSpace(string(a.Body)) == "true" }
 
-// fence is the token that comes with an answer; 0: none.
-func (a answer) fence() uint64 {
-	fence, _ := strconv.ParseUint(a.header.Get("X-Rollcall-Fence"), 10, 64)
+// fenceOf is the token that comes with a response; 0: none.
+func fenceOf(a transport.Response) uint64 {
+	fence, _ := strconv.ParseUint(a.Header.Get("X-Rollcall-Fence"), 10, 64)
 	return fence
 }
 
@@ -229,7 +225,7 @@ type kvWatch struct {
 }
 
 func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
-	trouble := trouble{log: w.kv.client.log}
+	outage := wait.Outage{Log: w.kv.client.log}
 	for failures := 0; ; {
 		entries, index, err := w.ask(ctx)
 		if ctx.Err() != nil {
@@ -238,9 +234,9 @@ func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
 		if refused(err) || offersNone(err) {
 			return fmt.Errorf("watch key %q: %w", w.key, err)
 		}
-		trouble.report(err, "watch of a key was cut, trying again", "watch of a key goes on", "key", w.key)
+		outage.Report(err, "watch of a key was cut, trying again", "watch of a key goes on", "key", w.key)
 		if err != nil {
-			if !wait(ctx, retryPause(failures)) {
+			if !wait.For(ctx, wait.Retry(failures)) {
 				return nil
 			}
 			failures++
@@ -261,33 +257,27 @@ func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
 // its data.
 func (w *kvWatch) ask(ctx context.Context) ([]Entry, uint64, error) {
 	q := w.kv.reading(w.key)
-	maps.Copy(q.query, w.query)
-	q.patience = w.kv.client.timeout
+	maps.Copy(q.Query, w.query)
+	q.Patience = w.kv.client.cluster.Timeout()
 	if w.index > 0 {
-		q = q.with("index", strconv.FormatUint(w.index, 10), "wait", blockFor.String())
-		q.patience += blockFor + blockFor/16
+		q = q.With("index", strconv.FormatUint(w.index, 10), "wait", blockFor.String())
+		q.Patience += blockFor + blockFor/16
 	}
 	if w.routed != nil {
 		routed, cancel := w.routed(ctx)
 		defer cancel()
 		ctx = routed
 	}
-	entries, a, err := askWhole[[]Entry](ctx, w.kv.client, q, "")
-	if err != nil && a.status != http.StatusNotFound {
+	entries, a, err := transport.AskWhole[[]Entry](ctx, w.kv.client.cluster, q, "")
+	if err != nil && a.Status != http.StatusNotFound {
 		return nil, 0, err
 	}
-	index, err := strconv.ParseUint(a.header.Get("X-Consul-Index"), 10, 64)
+	index, err := strconv.ParseUint(a.Header.Get("X-Consul-Index"), 10, 64)
 	if err != nil || index == 0 {
-		return nil, 0, fmt.Errorf("answer of %s: X-Consul-Index %q is not an index", a.server, a.header.Get("X-Consul-Index"))
+		return nil, 0, fmt.Errorf("response of %s: X-Consul-Index %q is not an index", a.Server, a.Header.Get("X-Consul-Index"))
 	}
 	if len(entries) == 1 {
-		entries[0].Fence = a.fence()
+		entries[0].Fence = fenceOf(a)
 	}
 	return entries, index, nil
-}
-
-// offersNone says that the cluster has no coordination at all.
-func offersNone(err error) bool {
-	var status *StatusError
-	return errors.As(err, &status) && status.Status == http.StatusNotImplemented
 }

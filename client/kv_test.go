@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -26,11 +27,11 @@ func oneKey(sent *kvRequest, status int, body string, header ...string) func(*ht
 	return func(r *http.Request) (*http.Response, error) {
 		text, _ := io.ReadAll(r.Body)
 		*sent = kvRequest{r.Method + " " + r.URL.RequestURI(), string(text), r.Header.Get("Content-Type"), r.Header.Get("Idempotency-Key")}
-		return answered(status, body, header...)
+		return responded(status, body, header...)
 	}
 }
 
-func TestAnEntryIsReadWithItsToken(t *testing.T) {
+func TestKVReadsAnEntryWithItsToken(t *testing.T) {
 	var sent kvRequest
 	const document = `[{"LockIndex":1,"Key":"a/b","Flags":16210313421097356768,"Value":"Ymx1ZQ==","Session":"s1","CreateIndex":57,"ModifyIndex":58}]`
 	c := servers{"a": oneKey(&sent, 200, document, "X-Rollcall-Fence", "57")}.client(t, "a")
@@ -41,7 +42,7 @@ func TestAnEntryIsReadWithItsToken(t *testing.T) {
 		"of no key:")
 }
 
-func TestAReadOfKeysAsksForItsConsistency(t *testing.T) {
+func TestKVReadAsksForItsConsistency(t *testing.T) {
 	for consistency, want := range map[string]string{"": "GET /v1/kv/a", "stale": "GET /v1/kv/a?stale=", "linearizable": "GET /v1/kv/a?consistent="} {
 		var sent kvRequest
 		c := servers{"a": oneKey(&sent, 404, "")}.client(t, "a")
@@ -52,7 +53,7 @@ func TestAReadOfKeysAsksForItsConsistency(t *testing.T) {
 	}
 }
 
-func TestAbsentKeysAreAnEmptyList(t *testing.T) {
+func TestKVListsNoAbsentKeys(t *testing.T) {
 	c := servers{"a": always(404, "", "X-Consul-Index", "7")}.client(t, "a")
 	entries, err := c.KV().List(t.Context(), "a")
 	expect.That(t, err == nil && len(entries) == 0, "List: %v, %v, want none", entries, err)
@@ -60,7 +61,7 @@ func TestAbsentKeysAreAnEmptyList(t *testing.T) {
 	expect.That(t, err == nil && len(keys) == 0, "Keys: %v, %v, want none", keys, err)
 }
 
-func TestWritesOfKeysSayTheirConditions(t *testing.T) {
+func TestKVWriteSaysItsConditions(t *testing.T) {
 	index := uint64(0)
 	for _, tc := range []struct {
 		name string
@@ -110,16 +111,16 @@ func TestWritesOfKeysSayTheirConditions(t *testing.T) {
 	}
 }
 
-func TestAWriteWhoseConditionDoesNotHoldIsAnAnswer(t *testing.T) {
+func TestKVWriteWhoseConditionDoesNotHoldIsNoError(t *testing.T) {
 	c := servers{"a": always(200, "false", "X-Rollcall-Fence", "60")}.client(t, "a")
 	w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"})
-	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the token of who holds", w, err)
+	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the holder's token", w, err)
 	gone, err := c.KV().DeleteCAS(t.Context(), "a", 1)
 	expect.That(t, err == nil && !gone, "got %v, %v, want a refusal without an error", gone, err)
 }
 
-// TestAWriteIsRepeatedUnderItsIdempotencyKey: the second server answers as the first one did.
-func TestAWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
+// TestKVWriteIsRepeatedUnderItsIdempotencyKey: the second server answers as the first one did.
+func TestKVWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
 	var first, second kvRequest
 	lost := func(r *http.Request) (*http.Response, error) {
 		oneKey(&first, 200, "true")(r)
@@ -134,7 +135,7 @@ func TestAWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
 	expect.That(t, err == nil && second.once != before, "another write has the same Idempotency-Key %q, %v", second.once, err)
 }
 
-func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
+func TestKVRefusalIsNotTriedElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		first   func(*http.Request) (*http.Response, error)
@@ -142,8 +143,8 @@ func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
 		unknown bool
 	}{
 		{name: "an unknown session", first: always(500, `raft apply failed: invalid session "s"`), says: `invalid session "s"`},
-		{name: "no leader", first: always(500, noLeader)},
-		{name: "a node that shuts down", first: always(500, shuttingDown)},
+		{name: "no leader", first: always(500, "No cluster leader")},
+		{name: "a node that shuts down", first: always(500, "this node is shutting down; ask another one")},
 		{name: "an unknown outcome", first: always(504, "", "X-Rollcall-Outcome", "unknown"), says: "outcome unknown", unknown: true},
 		{name: "no consensus", first: always(501, "needs consensus"), says: "needs consensus"},
 	} {
@@ -159,7 +160,7 @@ func TestRefusalsOfConsulsRoutesAreNotTriedElsewhere(t *testing.T) {
 			}
 		})
 	}
-	err := (servers{"a": always(500, noLeader)}).client(t, "a").KV().Put(t.Context(), "a", nil)
+	err := (servers{"a": always(500, "No cluster leader")}).client(t, "a").KV().Put(t.Context(), "a", nil)
 	expect.That(t, !errors.Is(err, ErrUnknownOutcome), "without a leader: %v, want an outcome that is known", err)
 }
 
@@ -169,7 +170,7 @@ type keyServer struct {
 	turns []func(*http.Request) (*http.Response, error)
 }
 
-func (s *keyServer) answer(r *http.Request) (*http.Response, error) {
+func (s *keyServer) respond(r *http.Request) (*http.Response, error) {
 	s.asked = append(s.asked, r.URL.RawQuery)
 	turn := s.turns[0]
 	if len(s.turns) > 1 {
@@ -189,34 +190,34 @@ func keyAt(index, value string) func(*http.Request) (*http.Response, error) {
 // blocks is a server that waits for a change until its time, to which it adds a part, is up.
 func blocks(then func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
-		if !wait(r.Context(), blockFor+blockFor/16) {
+		if !wait.For(r.Context(), blockFor+blockFor/16) {
 			return nil, r.Context().Err()
 		}
 		return then(r)
 	}
 }
 
-func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
+func TestKVWatchPassesEachStateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &keyServer{turns: []func(*http.Request) (*http.Response, error){
-			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), unreachable, always(500, noLeader), keyAt("9", "Yg=="),
+			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), unreachable, always(500, "No cluster leader"), keyAt("9", "Yg=="),
 			keyAt("3", "Yw=="), // the cluster has lost its data
 		}}
-		var told []string
+		var states []string
 		start := time.Now()
-		err := servers{"a": s.answer}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Entry) error {
+		err := servers{"a": s.respond}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Entry) error {
 			if e == nil {
-				told = append(told, "-")
+				states = append(states, "-")
 				return nil
 			}
-			told = append(told, string(e.Value))
+			states = append(states, string(e.Value))
 			if string(e.Value) == "c" {
 				return errEnough
 			}
 			return nil
 		})
 		want := []string{"a", "-", "b", "c"}
-		expect.That(t, errors.Is(err, errEnough) && slices.Equal(told, want), "told %q, %v, want %q", told, err, want)
+		expect.That(t, errors.Is(err, errEnough) && slices.Equal(states, want), "got %q, %v, want %q", states, err, want)
 		expect.Slice(t, s.asked, []string{"", "index=5&wait=1m0s", "index=5&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=8&wait=1m0s", "index=9&wait=1m0s"},
 			"asked")
 		took := time.Since(start)
@@ -224,24 +225,24 @@ func TestAWatchOfAKeyTellsEachStateOnce(t *testing.T) {
 	})
 }
 
-func TestAWatchOfATreeReadsAllOfIt(t *testing.T) {
+func TestKVWatchTreeReadsAllOfIt(t *testing.T) {
 	var sent kvRequest
 	c := servers{"a": oneKey(&sent, 200, `[{"Key":"a/1"},{"Key":"a/2"}]`, "X-Consul-Index", "7")}.client(t, "a")
 	err := c.KV().WatchTree(t.Context(), "a/", func(entries []Entry) error {
-		expect.That(t, len(entries) == 2, "told %+v, want two entries", entries)
+		expect.That(t, len(entries) == 2, "got %+v, want two entries", entries)
 		return errEnough
 	})
 	expect.That(t, errors.Is(err, errEnough) && sent.line == "GET /v1/kv/a%2F?recurse=", "sent %s, got %v", sent.line, err)
 }
 
-func TestAWatchOfAKeyEnds(t *testing.T) {
+func TestKVWatchEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		server func(*http.Request) (*http.Response, error)
 		says   string // "": with its context
 	}{
 		{name: "with its context while it waits", server: silent},
-		{name: "with its context while nobody is there", server: unreachable},
+		{name: "with its context while no server is there", server: unreachable},
 		{name: "with its context while indexes are missing", server: always(200, "[]")},
 		{name: "when it is refused", server: always(400, "Invalid index"), says: "Invalid index"},
 		{name: "without consensus", server: always(501, "needs consensus"), says: "needs consensus"},

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 )
 
 // part is something that a client started, and that ends with it: a Registration, a Discovery, what is
@@ -15,22 +17,19 @@ import (
 type part interface {
 	// stop ends its timers and goroutines, and waits for them until ctx ends.
 	stop(ctx context.Context) error
-	// leave tells the cluster that it is over. It comes after stop.
-	leave(ctx context.Context) error
+	// withdraw ends at the cluster what the part did there. It comes after stop.
+	withdraw(ctx context.Context) error
 }
 
 // lifecycle is what a client has to end.
 type lifecycle struct {
-	life context.Context // ends when the transport is closed; its cause is ErrClosed
-	end  context.CancelCauseFunc
-
 	mu     sync.Mutex
 	parts  map[part]struct{}
 	closed chan struct{} // closed when Close is done; nil before it began
 	result error         // of Close
 }
 
-// adopt takes a part that is about to start. ErrClosed: Close has begun, so it must not.
+// adopt adds a part that is about to start. ErrClosed: Close has begun, so it must not start.
 func (l *lifecycle) adopt(p part) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +43,7 @@ func (l *lifecycle) adopt(p part) error {
 	return nil
 }
 
-// drop forgets a part that ended before the client.
+// drop removes a part that ended before the client.
 func (l *lifecycle) drop(p part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,25 +63,24 @@ const closeGrace = 100 * time.Millisecond
 // called more than once: later calls wait for the first, and return what it returned, unless their
 // own ctx ends first. The error joins what could not be told the cluster, where it ends by itself.
 func (c *Client) Close(ctx context.Context) error {
-	parts, first := c.beginClose()
+	parts, first := c.startClose()
 	if !first {
-		if err := await(ctx, c.closed, "wait for the client to close"); err != nil {
+		if err := wait.Until(ctx, c.closed, "wait for the client to close"); err != nil {
 			return err
 		}
 		return c.result
 	}
 	defer close(c.closed)
 	stopped, stopping := together(ctx, parts, part.stop)
-	_, leaving := together(ctx, stopped, part.leave)
+	_, leaving := together(ctx, stopped, part.withdraw)
 	c.result = errors.Join(stopping, leaving)
-	c.end(ErrClosed)
-	c.endHTTP()
+	c.cluster.Close()
 	c.metrics.close()
 	return c.result
 }
 
-// beginClose returns the parts, to the first who asks.
-func (l *lifecycle) beginClose() (parts []part, first bool) {
+// startClose returns the parts to the first caller.
+func (l *lifecycle) startClose() (parts []part, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil {
@@ -92,8 +90,8 @@ func (l *lifecycle) beginClose() (parts []part, first bool) {
 	return slices.Collect(maps.Keys(l.parts)), true
 }
 
-// together does something with all parts at the same time. It returns those that are done with it, and
-// joins what fails; it does not wait for a part that is caught in a function of its user after ctx has
+// together does something with all parts at the same time. It returns those for which that is done, and
+// joins their errors; it does not wait for a part that is caught in a function of its user after ctx has
 // ended.
 func together(ctx context.Context, parts []part, do func(part, context.Context) error) (done []part, err error) {
 	type result struct {
@@ -104,14 +102,14 @@ func together(ctx context.Context, parts []part, do func(part, context.Context) 
 	for _, p := range parts {
 		go func() { results <- result{p, do(p, ctx)} }()
 	}
-	ended, late := ctx.Done(), (<-chan time.Time)(nil)
+	over, late := ctx.Done(), (<-chan time.Time)(nil)
 	var errs []error
 	for len(done) < len(parts) {
 		select {
 		case r := <-results:
 			done, errs = append(done, r.part), append(errs, r.err)
-		case <-ended:
-			ended, late = nil, time.After(closeGrace)
+		case <-over:
+			over, late = nil, time.After(closeGrace)
 		case <-late:
 			errs = append(errs, fmt.Errorf("%d of %d parts did not end: %w", len(parts)-len(done), len(parts), context.Cause(ctx)))
 			return done, errors.Join(errs...)
@@ -119,3 +117,122 @@ func together(ctx context.Context, parts []part, do func(part, context.Context) 
 	}
 	return done, errors.Join(errs...)
 }
+
+// gaugers returns the parts that have gauges at this moment. They are asked without the client's lock,
+// for which they may be waiting with a lock of their own.
+func (l *lifecycle) gaugers() []gauger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []gauger
+	for p := range l.parts {
+		if g, ok := p.(gauger); ok {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// once is something that is done once: a later caller waits for it, and gets its error.
+type once struct {
+	mu   sync.Mutex
+	done chan struct{} // closed when it is done; nil before it began
+	err  error         // its result; valid when done is closed
+}
+
+// do calls act in the first call, and returns its error in all. ctx bounds the wait for the first caller, which
+// is named what in the error.
+func (e *once) do(ctx context.Context, what string, act func() error) error {
+	done, first := e.claim()
+	if first {
+		defer close(done)
+		e.err = act()
+		return e.err
+	}
+	if err := wait.Until(ctx, done, what); err != nil {
+		return err
+	}
+	return e.err
+}
+
+func (e *once) claim() (done chan struct{}, first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if first = e.done == nil; first {
+		e.done = make(chan struct{})
+	}
+	return e.done, first
+}
+
+// opening is something that is being acquired for the caller: a part until the acquired part replaces it, so that Close
+// ends it as well.
+type opening struct {
+	client   *Client
+	cancel   context.CancelCauseFunc
+	finished chan struct{}
+}
+
+// acquiring returns a context that ends with ctx, and with ErrClosed when the client is closed. The caller
+// must finish the opening.
+func (c *Client) acquiring(ctx context.Context) (context.Context, *opening, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	o := &opening{client: c, cancel: cancel, finished: make(chan struct{})}
+	if err := c.adopt(o); err != nil {
+		cancel(nil)
+		return nil, nil, err
+	}
+	return ctx, o, nil
+}
+
+func (o *opening) finish() {
+	o.client.drop(o)
+	o.cancel(nil)
+	close(o.finished)
+}
+
+// reason is why the opening failed: that the client was closed rather than an error that followed from that.
+func (o *opening) reason(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}
+
+func (o *opening) stop(context.Context) error {
+	o.cancel(ErrClosed)
+	return nil
+}
+
+// withdraw waits until the caller has given up at the cluster.
+func (o *opening) withdraw(ctx context.Context) error {
+	return wait.Until(ctx, o.finished, "give up what was being acquired")
+}
+
+// turn is held by one goroutine at a time, which may wait for the network meanwhile.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// acquire waits until the turn is free, or returns why ctx ended.
+func (t turn) acquire(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// tryAcquire acquires the turn if it is free.
+func (t turn) tryAcquire() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t turn) release() { <-t }

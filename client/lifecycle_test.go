@@ -37,13 +37,15 @@ func (s *steps) String() string {
 
 // actor is a part that notes what becomes of it; stopping and leaving may be nil.
 type actor struct {
-	steps             *steps
-	name              string
-	stopping, leaving func(context.Context) error
+	steps                 *steps
+	name                  string
+	stopping, withdrawing func(context.Context) error
 }
 
-func (a *actor) stop(ctx context.Context) error  { return a.act(ctx, "stop "+a.name, a.stopping) }
-func (a *actor) leave(ctx context.Context) error { return a.act(ctx, "leave "+a.name, a.leaving) }
+func (a *actor) stop(ctx context.Context) error { return a.act(ctx, "stop "+a.name, a.stopping) }
+func (a *actor) withdraw(ctx context.Context) error {
+	return a.act(ctx, "leave "+a.name, a.withdrawing)
+}
 
 func (a *actor) act(ctx context.Context, step string, do func(context.Context) error) error {
 	defer a.steps.add(step)
@@ -61,23 +63,28 @@ func takes(d time.Duration) func(context.Context) error {
 	}
 }
 
-// observed is a registry that notes when metrics go.
+// observed is a registry that records when metrics are removed, and whether the transport was closed before.
 type observed struct {
 	*prometheus.Registry
 	steps *steps
+	life  context.Context // of the transport
 }
 
-func (o observed) Unregister(c prometheus.Collector) bool {
+func (o *observed) Unregister(c prometheus.Collector) bool {
+	if o.life.Err() != nil {
+		o.steps.add("transport")
+	}
 	o.steps.add("metrics")
 	return o.Registry.Unregister(c)
 }
 
-// staged is a client that notes what Close does.
+// staged is a client that records what Close does.
 func staged(t *testing.T) (*Client, *steps) {
 	t.Helper()
 	s := new(steps)
-	c := need.Got(New(Config{Servers: urlsOf("a"), HTTPClient: &http.Client{Transport: servers{"a": silent}}, Registerer: observed{prometheus.NewRegistry(), s}}))(t)
-	c.endHTTP = func() { s.add("transport") }
+	o := &observed{Registry: prometheus.NewRegistry(), steps: s}
+	c := need.Got(New(Config{Servers: urlsOf("a"), HTTPClient: &http.Client{Transport: servers{"a": silent}}, Registerer: o}))(t)
+	o.life = c.cluster.Life()
 	return c, s
 }
 
@@ -91,22 +98,22 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := staged(t)
 		var sent error
-		quick := &actor{steps: s, name: "quick", leaving: func(ctx context.Context) error {
-			sent = c.life.Err() // it has to reach the cluster
+		quick := &actor{steps: s, name: "quick", withdrawing: func(ctx context.Context) error {
+			sent = c.cluster.Life().Err() // it has to reach the cluster
 			return nil
 		}}
 		quick.join(t, c)
-		(&actor{steps: s, name: "slow", stopping: takes(time.Second), leaving: takes(time.Second)}).join(t, c)
+		(&actor{steps: s, name: "slow", stopping: takes(time.Second), withdrawing: takes(time.Second)}).join(t, c)
 		start := time.Now()
 		need.OK(t, c.Close(t.Context()))
 		expect.Equal(t, s.String(), "stop quick, stop slow, leave quick, leave slow, transport, metrics", "did")
 		expect.Equal(t, time.Since(start), 2*time.Second, "all parts together took")
-		expect.That(t, sent == nil && errors.Is(context.Cause(c.life), ErrClosed),
-			"the transport was closed before a part left (%v), or was not (%v)", sent, context.Cause(c.life))
+		expect.That(t, sent == nil && errors.Is(context.Cause(c.cluster.Life()), ErrClosed),
+			"the transport was closed before a part left (%v), or was not (%v)", sent, context.Cause(c.cluster.Life()))
 	})
 }
 
-func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
+func TestCloseEndsTheTransportInSpiteOfAPartThatHangs(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		hangs *actor
@@ -116,7 +123,7 @@ func TestAPartThatHangsDoesNotKeepTheTransportOpen(t *testing.T) {
 	}{
 		{name: "when it is stopped", hangs: &actor{name: "x", stopping: takes(time.Hour)},
 			want: "stop good, leave good, transport, metrics", took: 10*time.Second + closeGrace, says: "1 of 2 parts did not end"},
-		{name: "when it leaves", hangs: &actor{name: "x", leaving: takes(time.Hour)},
+		{name: "when it leaves", hangs: &actor{name: "x", withdrawing: takes(time.Hour)},
 			want: "stop good, stop x, leave good, transport, metrics", took: 10*time.Second + closeGrace, says: "1 of 2 parts did not end"},
 		{name: "until its time is up", hangs: &actor{name: "x", stopping: func(ctx context.Context) error {
 			<-ctx.Done()
@@ -149,14 +156,14 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := staged(t)
 		broken := errors.New("not canceled")
-		(&actor{steps: s, name: "a", stopping: takes(time.Minute), leaving: func(context.Context) error { return broken }}).join(t, c)
+		(&actor{steps: s, name: "a", stopping: takes(time.Minute), withdrawing: func(context.Context) error { return broken }}).join(t, c)
 		results := make(chan error, 2)
 		for range 2 {
 			go func() { results <- c.Close(t.Context()) }()
 		}
 		synctest.Wait()
 		if err := c.Close(within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broken) {
-			t.Errorf("who does not want to wait gets %v, want that", err)
+			t.Errorf("a Close that cannot wait returns %v, want that", err)
 		}
 		for range 2 {
 			expect.ErrorIs(t, <-results, broken, "Close, what the part said:")
@@ -166,7 +173,7 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 	})
 }
 
-func TestNothingStartsOnceCloseHasBegun(t *testing.T) {
+func TestCloseKeepsPartsFromStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := staged(t)
 		(&actor{steps: s, name: "a", stopping: takes(time.Minute)}).join(t, c)
@@ -179,7 +186,7 @@ func TestNothingStartsOnceCloseHasBegun(t *testing.T) {
 	})
 }
 
-func TestAPartThatEndedByItselfIsLeftAlone(t *testing.T) {
+func TestCloseLeavesAPartAloneThatEndedByItself(t *testing.T) {
 	c, s := staged(t)
 	c.drop((&actor{steps: s, name: "gone"}).join(t, c))
 	need.OK(t, c.Close(t.Context()))

@@ -4,51 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
-	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// farewell bounds what is told the cluster when a lock is given up or back, all servers together.
-const farewell = 5 * time.Second
-
-// LockOptions say which lock to acquire and how. Name is required; every other field has a default.
-type LockOptions struct {
-	Name string
-	// Value is shown with the holder, to people and to those who wait; at most 4 KiB.
-	Value []byte
-	// TTL is how long the lock lasts without a renewal; it is renewed every third of that. 0:
-	// DefaultSessionTTL.
-	TTL time.Duration
-	// LockDelay is for how long nobody gets the lock when its holder died; see SessionOptions.
-	LockDelay time.Duration
-	// Try does not wait: ErrNotAcquired if somebody else holds the lock or waits for it.
-	Try bool
-	// Recipe keeps the lock or permit in keys, as Consul's own clients and tools do, so that they see it
-	// and take part: a lock is the key lock/NAME, acquired with a session, whose value is lock:TIME while
-	// it is held and unlock:TIME afterwards; a semaphore is the contenders' keys semaphore/NAME/SESSION
-	// and the holders' list semaphore/NAME/.lock, which is changed by check-and-set. Value is not kept
-	// then. Those who wait have no queue: whoever is first after a release gets it. A permit has no
-	// lock-delay: whoever comes next takes the dead out of the list. Fence is that of the key (of the
-	// contender's key for a permit). Without Recipe Rollcall's own locks are used, which know nothing of
-	// the keys. Source: github.com/hashicorp/consul/api, lock.go and semaphore.go.
-	Recipe bool
-}
-
-// SemaphoreOptions say which semaphore to acquire a permit of, and how.
-type SemaphoreOptions struct {
-	LockOptions
-	// Limit is the number of permits, at least 1. Who comes first fixes it until nobody holds a permit or
-	// waits for one; others get ErrLimit.
-	Limit int
-}
-
 // AcquireLock waits for a lock until it has it or ctx ends, in the order in which waiters came, and
-// keeps it until Release or Client.Close. It creates a session of its own for that, so who holds a lock
-// and acquires it again waits for itself. While no server can be reached it tries on, unless
+// keeps it until Release or Client.Close. It creates a session of its own for that, so a holder that
+// acquires the lock again waits for itself. While no server can be reached it tries on, unless
 // LockOptions.Try is set.
 //
 // Locks are those of Rollcall's own API, unless LockOptions.Recipe is set. ErrNotAcquired: see
@@ -67,61 +30,23 @@ func (c *Client) AcquireSemaphore(ctx context.Context, o SemaphoreOptions) (*Hel
 	return c.acquire(ctx, permit{kind: kv.Semaphore, limit: o.Limit, LockOptions: o.LockOptions})
 }
 
-// permit is what is to be acquired.
-type permit struct {
-	kind  kv.Kind
-	limit int // of a semaphore
-	LockOptions
-	// until, if not nil, is closed when Client.Close may give it back.
-	until <-chan struct{}
-}
-
-func (p permit) String() string { return fmt.Sprintf("%s %q", kindName(p.kind), p.Name) }
-
-// session is the session that holds it.
-func (p permit) session() SessionOptions {
-	return SessionOptions{
-		Name: p.sessionName(), TTL: p.TTL, LockDelay: p.LockDelay,
-		DeleteKeys: p.Recipe && p.kind == kv.Semaphore, // the contender's key
-	}
-}
-
-// sessionName tells people what a session is for, as far as a session's name may be long.
-func (p permit) sessionName() string {
-	const longest = 255
-	if name := p.String(); len(name) <= longest {
-		return name
-	}
-	return p.Name
-}
-
-func kindName(k kv.Kind) string {
-	switch k {
-	case kv.Lock:
-		return "lock"
-	case kv.Semaphore:
-		return "semaphore"
-	}
-	return "key"
-}
-
-// acquire acquires with one session after the other: one that ends while it waits gives its place away.
+// acquire acquires with one session after the other: a session that ends while it waits loses its place.
 func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 	if p.Name == "" {
 		return nil, fmt.Errorf("acquire a %s: no name is given", kindName(p.kind))
 	}
-	ctx, begun, err := c.acquiring(ctx)
+	ctx, opening, err := c.acquiring(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("acquire %s: %w", p, err)
 	}
-	defer begun.end()
+	defer opening.finish()
 	for failures := 0; ; failures++ {
 		held, err := c.acquireOnce(ctx, p)
 		if err == nil {
 			return held, nil
 		}
-		if p.Try || hopeless(err) || !wait(ctx, retryPause(failures)) {
-			return nil, fmt.Errorf("acquire %s: %w", p, begun.reason(ctx, err))
+		if p.Try || hopeless(err) || !wait.For(ctx, wait.Retry(failures)) {
+			return nil, fmt.Errorf("acquire %s: %w", p, opening.reason(ctx, err))
 		}
 		if errors.Is(err, ErrLost) {
 			failures = 0 // it had a session until now
@@ -132,19 +57,14 @@ func (c *Client) acquire(ctx context.Context, p permit) (*Held, error) {
 	}
 }
 
-// hopeless says that another try would fare no better.
-func hopeless(err error) bool {
-	return refused(err) || offersNone(err) || errors.Is(err, ErrLimit) || errors.Is(err, ErrKeyConflict)
-}
-
 func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
-	k, err := c.keep(ctx, p.session())
+	k, err := c.newKeeper(ctx, p.session())
 	if err != nil {
 		return nil, err
 	}
 	h := &Held{keeper: k, permit: p, protocol: p.protocol(k)}
-	if h.fence, err = h.protocol.take(ctx); err == nil {
-		err = h.begin()
+	if h.fence, err = h.protocol.acquire(ctx); err == nil {
+		err = h.join()
 	}
 	if err != nil {
 		h.abandon(ctx)
@@ -172,7 +92,7 @@ func (c *Client) Elect(ctx context.Context, o LockOptions, lead func(ctx context
 	}
 }
 
-// term waits for leadership and leads. again says that it was lost before lead returned.
+// term waits for leadership and leads. again says that leadership was lost before lead returned.
 func (c *Client) term(ctx context.Context, o LockOptions, lead func(context.Context, *Held) error) (again bool, err error) {
 	returned := make(chan struct{})
 	h, err := c.acquire(ctx, permit{kind: kv.Lock, LockOptions: o, until: returned})
@@ -197,7 +117,7 @@ func (c *Client) term(ctx context.Context, o LockOptions, lead func(context.Cont
 	return false, err
 }
 
-// lead calls it with a context that ends with leadership and with ctx.
+// lead calls the caller's function with a context that ends with leadership and with ctx.
 func (h *Held) lead(ctx context.Context, lead func(context.Context, *Held) error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -217,32 +137,13 @@ func (h *Held) resign(ctx context.Context) {
 	}
 }
 
-// Leader returns who leads an election, which is who holds the lock of that name (not the key of
-// LockOptions.Recipe). ErrNoLeader: nobody does.
-func (c *Client) Leader(ctx context.Context, name string) (Holder, error) {
-	p, err := c.Lock(ctx, name)
-	if err == nil && len(p.Holders) == 0 {
-		err = fmt.Errorf("lock %q: %w", name, ErrNoLeader)
+// protocol chooses Rollcall's own locks, or Consul's recipes.
+func (p permit) protocol(k *keeper) protocol {
+	switch {
+	case !p.Recipe:
+		return queue{k, p}
+	case p.kind == kv.Semaphore:
+		return &semaphoreRecipe{recipe: newRecipe(k, p)}
 	}
-	if err != nil {
-		return Holder{}, fmt.Errorf("find the leader: %w", err)
-	}
-	return p.Holders[0], nil
+	return lockRecipe{newRecipe(k, p)}
 }
-
-// CheckFence asks whether an acquisition lasts, by session or, if that is "", by whomever. The answer
-// is true of a moment between question and answer; a Write that carries the fence is safer.
-func (c *Client) CheckFence(ctx context.Context, f kv.Fence, session string) (FenceState, error) {
-	q := own(http.MethodGet, "fence", f.Name).with("index", fenceText(f), "kind", kindName(f.Kind), "session", session)
-	return ask[FenceState](ctx, c, q, "check the fence of %s %q", kindName(f.Kind), f.Name)
-}
-
-// setFence adds to the query of a write of a key the acquisition that must last.
-func setFence(q url.Values, key string, f kv.Fence) {
-	q.Set("fence", fenceText(f))
-	if f.Kind != kv.Key || f.Name != key {
-		q.Set("fence-"+kindName(f.Kind), f.Name)
-	}
-}
-
-func fenceText(f kv.Fence) string { return strconv.FormatUint(uint64(f.Index), 10) }

@@ -41,8 +41,8 @@ func TestALockIsHeldUntilItIsReleased(t *testing.T) {
 	})
 }
 
-// TestTheTTLCountsFromWhenARenewalWasSent: the answers of a slow server come when a part of it is over.
-func TestTheTTLCountsFromWhenARenewalWasSent(t *testing.T) {
+// TestLockTTLCountsFromWhenARenewalWasSent: the responses of a slow server come when a part of it is over.
+func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		fails time.Duration // when renewals begin to fail
@@ -53,7 +53,7 @@ func TestTheTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 	} {
 		coordinated(t, tc.name, func(t *testing.T, s *coordinator, _ *Client) {
 			slow := func(r *http.Request) (*http.Response, error) {
-				resp, err := s.answer(r)
+				resp, err := s.respond(r)
 				time.Sleep(time.Second)
 				return resp, err
 			}
@@ -75,9 +75,9 @@ func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 			if down.Load() {
 				return silent(r)
 			}
-			return s.answer(r)
+			return s.respond(r)
 		}
-		h := lockOf(t, servers{"a": a, "b": s.answer}.client(t, "a", "b"))
+		h := lockOf(t, servers{"a": a, "b": s.respond}.client(t, "a", "b"))
 		time.Sleep(6 * time.Second)
 		down.Store(true)
 		time.Sleep(63 * time.Second)
@@ -90,9 +90,9 @@ func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 	})
 }
 
-// TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook moves the deadline instead of the clock: no
+// TestLockOfAPausedHolderIsLostAtTheFirstLook moves the deadline instead of the clock: no
 // timer has run, as in a process that has just gone on.
-func TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook(t *testing.T) {
+func TestLockOfAPausedHolderIsLostAtTheFirstLook(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		lost func(*Held) bool
@@ -126,13 +126,13 @@ func TestAHolderThatWasPausedFindsItsLockLostAtTheFirstLook(t *testing.T) {
 	}
 }
 
-func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
+func TestLockWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		first := lockOf(t, c)
 		time.AfterFunc(time.Second, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.end("s2")
+			s.endSession("s2")
 		})
 		time.AfterFunc(20*time.Second, func() { first.Release(context.Background()) })
 		second := lockOf(t, c)
@@ -142,7 +142,7 @@ func TestAWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	})
 }
 
-func TestRefusalsEndTheWait(t *testing.T) {
+func TestLockWaitEndsWithARefusal(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		refuse func(*http.Request) (*http.Response, error)
@@ -180,12 +180,12 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 	})
 }
 
-func TestTheSessionOfALockWithALongNameIsNamedByItAlone(t *testing.T) {
+func TestLockSessionHasTheLocksNameAloneIfThatIsLong(t *testing.T) {
 	long := permit{kind: kv.Lock, LockOptions: LockOptions{Name: strings.Repeat("x", 255)}}
 	expect.Equal(t, long.sessionName(), long.Name, "the name is")
 }
 
-func TestALockTellsItsSessionWhatToBe(t *testing.T) {
+func TestLockSessionHasTheLocksOptions(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		options LockOptions
@@ -238,7 +238,7 @@ func TestElectReturnsWhatLeadReturns(t *testing.T) {
 	}
 }
 
-func TestOneLeadsAtATime(t *testing.T) {
+func TestElectHasOneLeaderAtATime(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		leaders, terms := 0, 0 // the lock guards them
 		lead := func(ctx context.Context, _ *Held) error {
@@ -262,9 +262,9 @@ func TestOneLeadsAtATime(t *testing.T) {
 	})
 }
 
-// TestWhoLosesLeadershipTakesPartAgain, when lead has returned, and not before; until then nothing is
+// TestElectTakesPartAgainAfterALoss, when lead has returned, and not before; until then nothing is
 // given back.
-func TestWhoLosesLeadershipTakesPartAgain(t *testing.T) {
+func TestElectTakesPartAgainAfterALoss(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		start := time.Now()
 		var began, lost []time.Duration
@@ -297,7 +297,7 @@ func TestWhoLosesLeadershipTakesPartAgain(t *testing.T) {
 func TestElectEndsWithItsContext(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		held bool // by somebody else
+		held bool // by another session
 	}{
 		{name: "while it leads"},
 		{name: "while it waits", held: true},
@@ -329,8 +329,8 @@ func TestElectEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestNobodyLeadsWhoseContextHasEnded: it ends in the moment in which the lock is acquired.
-func TestNobodyLeadsWhoseContextHasEnded(t *testing.T) {
+// TestElectDoesNotLeadAfterItsContextHasEnded: it ends in the moment in which the lock is acquired.
+func TestElectDoesNotLeadAfterItsContextHasEnded(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := lockOf(t, c)
@@ -340,7 +340,7 @@ func TestNobodyLeadsWhoseContextHasEnded(t *testing.T) {
 	})
 }
 
-func TestALeaderThatWasPausedFindsItsContextEndedAtTheFirstLook(t *testing.T) {
+func TestElectEndsThePausedLeadersContextAtTheFirstLook(t *testing.T) {
 	for name, look := range map[string]func(context.Context) bool{
 		"Err": func(ctx context.Context) bool { return ctx.Err() != nil },
 		"Done": func(ctx context.Context) bool {
@@ -369,7 +369,7 @@ func TestALeaderThatWasPausedFindsItsContextEndedAtTheFirstLook(t *testing.T) {
 	}
 }
 
-func TestAPanicOfLeadLeavesNoLockBehind(t *testing.T) {
+func TestElectLeavesNoLockBehindAfterAPanicOfLead(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		func() {
 			defer func() {
@@ -391,8 +391,8 @@ func TestElectEndsWhenTheClusterRefuses(t *testing.T) {
 	})
 }
 
-// TestAResignationIsNoLoss: lead released the lock by itself.
-func TestAResignationIsNoLoss(t *testing.T) {
+// TestElectCountsAResignationAsNoLoss: lead released the lock by itself.
+func TestElectCountsAResignationAsNoLoss(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
 			wantReleased(t, h)
@@ -404,24 +404,24 @@ func TestAResignationIsNoLoss(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForWhoLeads, for as long as its context lasts: nothing is given back before lead has
+// TestCloseWaitsForLead, for as long as its context lasts: nothing is given back before lead has
 // returned.
-func TestCloseWaitsForWhoLeads(t *testing.T) {
+func TestCloseWaitsForLead(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		lasts time.Duration // how long lead takes to return
-		limit time.Duration // of Close
-		told  bool          // the lock is given back in time
+		name     string
+		lasts    time.Duration // how long lead takes to return
+		limit    time.Duration // of Close
+		released bool          // the lock is given back in time
 	}{
-		{name: "who returns in time", lasts: 3 * time.Second, limit: 10 * time.Second, told: true},
-		{name: "who does not return in time", lasts: 10 * time.Second, limit: 3 * time.Second},
+		{name: "lead returns in time", lasts: 3 * time.Second, limit: 10 * time.Second, released: true},
+		{name: "lead does not return in time", lasts: 10 * time.Second, limit: 3 * time.Second},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, _ *Client) {
 			var early bool
 			returned := false
 			c := servers{"a": func(r *http.Request) (*http.Response, error) {
 				early = early || r.Method == "DELETE" && !returned
-				return k.answer(r)
+				return k.respond(r)
 			}}.client(t, "a")
 			result := electing(t.Context(), c, func(ctx context.Context, h *Held) error {
 				<-ctx.Done()
@@ -434,24 +434,24 @@ func TestCloseWaitsForWhoLeads(t *testing.T) {
 			start := time.Now()
 			err := c.Close(within(t, tc.limit))
 			took, most := time.Since(start), min(tc.lasts, tc.limit)
-			expect.That(t, took <= most+closeGrace && (err == nil) == tc.told, "took %v, and returned %v, want %v", took, err, most)
+			expect.That(t, took <= most+closeGrace && (err == nil) == tc.released, "took %v, and returned %v, want %v", took, err, most)
 			if err := <-result; !errors.Is(err, ErrClosed) || early {
 				t.Errorf("Elect returned %v, given back early %v, want %v", err, early, ErrClosed)
 			}
 			_, holders, _ := k.left()
-			expect.That(t, (holders == 0) == tc.told, "%d holders are left", holders)
+			expect.That(t, (holders == 0) == tc.released, "%d holders are left", holders)
 		})
 	}
 }
 
-func TestLeaderIsWhoHoldsTheLock(t *testing.T) {
+func TestLeaderIsTheHolderOfTheLock(t *testing.T) {
 	c := servers{"a": always(200, `{"name":"demo","limit":1,"holders":[{"session":"s1","fence":4,"since":5,"value":"bWU="}]}`)}.client(t, "a")
 	if h, err := c.Leader(t.Context(), "demo"); err != nil || h.Session != "s1" || h.Fence != 4 || string(h.Value) != "me" {
 		t.Errorf("got %+v, %v, want the holder", h, err)
 	}
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"nobody ever led":    always(404, `{"error":"nobody holds or waits for it"}`),
-		"a lock-delay is on": always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
+		"there never was a leader": always(404, `{"error":"nobody holds or waits for it"}`),
+		"a lock-delay is on":       always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
 	} {
 		h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo")
 		expect.That(t, errors.Is(err, ErrNoLeader), "%s: %+v, %v, want %v", name, h, err, ErrNoLeader)

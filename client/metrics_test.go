@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -31,8 +32,8 @@ type gaugedPart struct {
 	mu     sync.Mutex
 }
 
-func (p *gaugedPart) stop(context.Context) error  { return nil }
-func (p *gaugedPart) leave(context.Context) error { return nil }
+func (p *gaugedPart) stop(context.Context) error     { return nil }
+func (p *gaugedPart) withdraw(context.Context) error { return nil }
 
 func (p *gaugedPart) gauges(emit func(*prometheus.Desc, float64, ...string)) {
 	p.mu.Lock()
@@ -43,7 +44,7 @@ func (p *gaugedPart) gauges(emit func(*prometheus.Desc, float64, ...string)) {
 	emit(listAge, p.value, p.app)
 }
 
-func (p *gaugedPart) end() {
+func (p *gaugedPart) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.client.drop(p)
@@ -79,7 +80,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
 	adopted(t, c, "orders", 1)
-	c.metrics.request("register", "ok", 0)
+	_ = c.Renew(t.Context(), key, 0)
 	problems := need.Got(testutil.GatherAndLint(r))(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
@@ -89,7 +90,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	}
 }
 
-func TestClientsOfOneProcessNeedRegisterersThatTellThemApart(t *testing.T) {
+func TestMetricsOfTwoClientsNeedDifferentRegisterers(t *testing.T) {
 	same := prometheus.NewRegistry()
 	measured(t, same)
 	_, err := New(Config{Servers: []string{"http://a"}, Registerer: same})
@@ -127,11 +128,11 @@ func TestGaugesAreThoseOfTheParts(t *testing.T) {
 		expect.OK(t, testutil.GatherAndCompare(r, strings.NewReader(head+text), "rollcall_client_list_age_seconds"))
 	}
 	want("rollcall_client_list_age_seconds{app=\"orders\"} 1\nrollcall_client_list_age_seconds{app=\"payments\"} 2\n")
-	orders.end()
+	orders.finish()
 	want("rollcall_client_list_age_seconds{app=\"payments\"} 2\n")
 }
 
-func TestWhatMayHappenIsShownFromTheBeginning(t *testing.T) {
+func TestMetricsShowZerosFromTheBeginning(t *testing.T) {
 	r := prometheus.NewRegistry()
 	measured(t, r)
 	for name, want := range map[string]int{
@@ -143,8 +144,8 @@ func TestWhatMayHappenIsShownFromTheBeginning(t *testing.T) {
 	}
 }
 
-// TestTheClientsPageListsTheMetrics compares the names and labels of docs/go-client.md.
-func TestTheClientsPageListsTheMetrics(t *testing.T) {
+// TestMetricsAreListedOnTheClientsPage compares the names and labels of docs/go-client.md.
+func TestMetricsAreListedOnTheClientsPage(t *testing.T) {
 	page := need.Got(os.ReadFile("../docs/go-client.md"))(t)
 	_, table, _ := strings.Cut(string(page), "| Metric `rollcall_client_…`")
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -165,21 +166,23 @@ func TestTheClientsPageListsTheMetrics(t *testing.T) {
 	expect.That(t, slices.Equal(got, want), "the page lists\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
-func TestServersInQuarantineAreCounted(t *testing.T) {
-	c := need.Got(New(Config{Servers: []string{"http://a", "http://b"}, Registerer: prometheus.NewRegistry()}))(t)
-	want := func(n float64) {
-		t.Helper()
-		expect.Equal(t, testutil.ToFloat64(c.metrics.quarantined), n, "servers in quarantine:")
-	}
-	want(0)
-	first := c.servers.order()[0]
-	c.servers.failed(first)
-	want(1)
-	c.servers.answered(first)
-	want(0)
+func TestMetricsCountServersInQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := counting(t, servers{"a": unreachable, "b": always(200, "")}, "a", "b")
+		want := func(n int) {
+			t.Helper()
+			text := fmt.Sprintf("# HELP %[1]s Servers that are asked last because they gave no answer.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n", "rollcall_client_servers_quarantined", n)
+			expect.OK(t, testutil.GatherAndCompare(r, strings.NewReader(text), "rollcall_client_servers_quarantined"))
+		}
+		want(0)
+		need.OK(t, c.Renew(t.Context(), key, 0))
+		want(1)
+		time.Sleep(time.Second)
+		want(0)
+	})
 }
 
-func TestOfTwoPartsWithOneSeriesTheGreaterValueIsShown(t *testing.T) {
+func TestMetricsShowTheGreaterValueOfTwoPartsWithOneSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
 	for _, value := range []float64{2, 3, 1} {
@@ -206,7 +209,7 @@ func TestMetricsAreReadWhilePartsComeAndGo(t *testing.T) {
 			for range 200 {
 				p := &gaugedPart{client: c, app: app}
 				expect.OK(t, c.adopt(p))
-				p.end()
+				p.finish()
 			}
 		})
 	}
@@ -218,13 +221,13 @@ func TestMetricsAreReadWhilePartsComeAndGo(t *testing.T) {
 	g.Wait()
 }
 
-func TestAPartMayEndWhileAnotherIsAskedForItsGauges(t *testing.T) {
+func TestMetricsAreReadWhileAPartEnds(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
 	payments := adopted(t, c, "payments", 1)
 	adopted(t, c, "orders", 1).asked = func() {
 		done := make(chan struct{})
-		go func() { payments.end(); close(done) }()
+		go func() { payments.finish(); close(done) }()
 		select {
 		case <-done:
 		case <-time.After(10 * time.Second):
@@ -234,7 +237,7 @@ func TestAPartMayEndWhileAnotherIsAskedForItsGauges(t *testing.T) {
 	names(t, r)
 }
 
-func TestALabelThatIsNoTextFailsNoScrape(t *testing.T) {
+func TestMetricsShowALabelThatIsNoText(t *testing.T) {
 	r := prometheus.NewRegistry()
 	adopted(t, measured(t, r), "\xff", 1)
 	got := names(t, r)
@@ -270,7 +273,7 @@ func counting(t *testing.T, network servers, hosts ...string) (*Client, *prometh
 	return c, r
 }
 
-func TestTriesAreCountedByWhatTheyDo(t *testing.T) {
+func TestTriesAreCountedByOperation(t *testing.T) {
 	by := registry.Act{Author: "ann", Reason: "test"}
 	for want, do := range map[string]func(context.Context, *Client){
 		"register":          func(ctx context.Context, c *Client) { _ = c.Register(ctx, &registry.Instance{App: "A"}) },
@@ -291,16 +294,26 @@ func TestTriesAreCountedByWhatTheyDo(t *testing.T) {
 		"kv":                func(ctx context.Context, c *Client) { _, _ = c.KV().Get(ctx, "a/b") },
 		"session":           func(ctx context.Context, c *Client) { _ = c.DestroySession(ctx, "s1") },
 		"watch": func(ctx context.Context, c *Client) {
-			_, _, _ = c.send(ctx, serverAt("a"), own(http.MethodGet, "watch"))
+			_, _, _ = c.cluster.OpenStream(ctx, c.cluster.Known()[0], transport.Own(http.MethodGet, "watch"))
 		},
-		"delta": func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofEureka(http.MethodGet, "apps", "delta")) },
-		"vip":   func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofEureka(http.MethodGet, "svips", "orders")) },
+		"delta": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, transport.Eureka(http.MethodGet, "apps", "delta"), "")
+		},
+		"vip": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, transport.Eureka(http.MethodGet, "svips", "orders"), "")
+		},
 		"instance": func(ctx context.Context, c *Client) {
-			_, _ = c.do(ctx, ofEureka(http.MethodGet, "apps", "delta", "orders-1"))
+			_, _ = c.cluster.Perform(ctx, transport.Eureka(http.MethodGet, "apps", "delta", "orders-1"), "")
 		},
-		"metadata":  func(ctx context.Context, c *Client) { _, _ = c.do(ctx, ofInstance(http.MethodPut, key, "metadata")) },
-		"lock":      func(ctx context.Context, c *Client) { _, _ = c.do(ctx, own(http.MethodPut, "locks", "a")) },
-		"semaphore": func(ctx context.Context, c *Client) { _, _ = c.do(ctx, own(http.MethodPut, "semaphores", "a")) },
+		"metadata": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, ofInstance(http.MethodPut, key, "metadata"), "")
+		},
+		"lock": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, transport.Own(http.MethodPut, "locks", "a"), "")
+		},
+		"semaphore": func(ctx context.Context, c *Client) {
+			_, _ = c.cluster.Perform(ctx, transport.Own(http.MethodPut, "semaphores", "a"), "")
+		},
 		"instances": func(ctx context.Context, c *Client) { _, _ = c.List(ctx, "") },
 	} {
 		c, r := counting(t, servers{"a": always(400, "")}, "a")
@@ -309,7 +322,7 @@ func TestTriesAreCountedByWhatTheyDo(t *testing.T) {
 	}
 }
 
-func TestTriesAreCountedByWhatBecomesOfThem(t *testing.T) {
+func TestTriesAreCountedByOutcome(t *testing.T) {
 	unauthorized := func(*http.Request) (*http.Response, error) { return nil, errors.New("x509: certificate") }
 	for _, tc := range []struct {
 		name   string
@@ -321,8 +334,8 @@ func TestTriesAreCountedByWhatBecomesOfThem(t *testing.T) {
 		{name: "moved", server: always(307, ""), within: time.Minute, want: "renew 3xx 1"},
 		{name: "no such instance", server: always(404, ""), within: time.Minute, want: "renew 4xx 1"},
 		{name: "no leader", server: always(503, ""), within: time.Minute, want: "renew 5xx 1"},
-		{name: "unknown", server: always(504, "", outcomeHeader, "unknown"), within: time.Minute, want: "renew unknown 1"},
-		{name: "nobody there", server: unreachable, within: time.Minute, want: "renew unreachable 1"},
+		{name: "unknown", server: always(504, "", "X-Rollcall-Outcome", "unknown"), within: time.Minute, want: "renew unknown 1"},
+		{name: "unreachable", server: unreachable, within: time.Minute, want: "renew unreachable 1"},
 		{name: "cut off", server: cutOff, within: time.Minute, want: "renew unreachable 1"},
 		{name: "no trust", server: unauthorized, within: time.Minute, want: "renew unreachable 1"},
 		{name: "silent", server: silent, within: time.Minute, want: "renew timeout 1"},
@@ -340,11 +353,11 @@ func TestTriesAreCountedByWhatBecomesOfThem(t *testing.T) {
 	}
 }
 
-func TestATryThatCloseCutsOffIsCountedAsClosed(t *testing.T) {
+func TestTriesThatCloseCutsOffAreCountedAsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := counting(t, servers{"a": silent}, "a")
 		kept := prometheus.NewRegistry()
-		kept.MustRegister(c.metrics.requests)
+		kept.MustRegister(c.cluster.Collectors()...)
 		ended := make(chan error)
 		go func() { ended <- c.Renew(t.Context(), key, 0) }()
 		synctest.Wait()

@@ -7,86 +7,87 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // Override forces an instance's status, whatever its heartbeats say (DOWN and STARTING that it
 // reports win), for a time or, with 0, until EndOverride; then it has the status that it reported
-// last. by says who and why: an author of at most 128 bytes and a reason of at most 512.
+// last. by is the author and the reason: an author of at most 128 bytes and a reason of at most 512.
 // It returns the index of the change. ErrNotRegistered: the cluster has no such instance.
 func (c *Client) Override(ctx context.Context, key registry.Key, status registry.Status, by registry.Act, d time.Duration) (index string, err error) {
-	return c.act(ctx, "override", key, ownInstance(http.MethodPut, key, "override").with("value", status.String()).by(by, d))
+	return c.act(ctx, "override", key, signed(ownInstance(http.MethodPut, key, "override").With("value", status.String()), by, d))
 }
 
 // EndOverride ends an override; where there is none it does nothing. The instance is UNKNOWN until it
 // registers again, which its next heartbeat makes it do. It returns the index of the change.
 // ErrNotRegistered: the cluster has no such instance.
 func (c *Client) EndOverride(ctx context.Context, key registry.Key, by registry.Act) (index string, err error) {
-	return c.act(ctx, "end the override of", key, ownInstance(http.MethodDelete, key, "override").by(by, 0))
+	return c.act(ctx, "end the override of", key, signed(ownInstance(http.MethodDelete, key, "override"), by, 0))
 }
 
 // Quarantine hides an instance from every list for a time (1 s to 168 h), while its heartbeats are
 // accepted. It survives a cancel and registration. by is as of Override. It returns the index of the
 // change. ErrNotRegistered: the cluster has no such instance.
 func (c *Client) Quarantine(ctx context.Context, key registry.Key, by registry.Act, d time.Duration) (index string, err error) {
-	return c.act(ctx, "quarantine", key, ownInstance(http.MethodPut, key, "quarantine").by(by, d))
+	return c.act(ctx, "quarantine", key, signed(ownInstance(http.MethodPut, key, "quarantine"), by, d))
 }
 
 // EndQuarantine lists an instance again. It returns the index of the change. ErrNotRegistered: the
 // cluster has no such instance.
 func (c *Client) EndQuarantine(ctx context.Context, key registry.Key, by registry.Act) (index string, err error) {
-	return c.act(ctx, "end the quarantine of", key, ownInstance(http.MethodDelete, key, "quarantine").by(by, 0))
+	return c.act(ctx, "end the quarantine of", key, signed(ownInstance(http.MethodDelete, key, "quarantine"), by, 0))
 }
 
 // act performs an operator's act on one instance.
-func (c *Client) act(ctx context.Context, operation string, key registry.Key, q *call) (index string, err error) {
-	acted, err := ask[api.Acted](ctx, c, q, operation+" %s", key)
+func (c *Client) act(ctx context.Context, operation string, key registry.Key, q *transport.Call) (index string, err error) {
+	acted, err := transport.Ask[api.Acted](ctx, c.cluster, q, operation+" %s", key)
 	return acted.Index, err
 }
 
-// by adds who, why and for how long; what is not given is left out.
-func (q *call) by(act registry.Act, d time.Duration) *call {
-	q = q.with("author", act.Author, "reason", act.Reason)
+// signed adds author, reason and time to a call; what is not given is left out.
+func signed(q *transport.Call, act registry.Act, d time.Duration) *transport.Call {
+	q = q.With("author", act.Author, "reason", act.Reason)
 	if d != 0 {
-		q = q.with("for", d.String())
+		q = q.With("for", d.String())
 	}
 	return q
 }
 
 // ownInstance is a call about one instance, of Rollcall's own API.
-func ownInstance(method string, key registry.Key, resource string) *call {
-	return own(method, "apps", key.App, key.ID, resource).or(ErrNotRegistered)
+func ownInstance(method string, key registry.Key, resource string) *transport.Call {
+	return transport.Own(method, "apps", key.App, key.ID, resource).Or(ErrNotRegistered)
 }
 
 // Explain says what is known of an instance, also after it is gone. ErrNotRegistered: nothing is
 // remembered of it.
 func (c *Client) Explain(ctx context.Context, key registry.Key) (Explanation, error) {
 	unknown := fmt.Errorf("%w, and nothing is remembered of it", ErrNotRegistered)
-	return ask[Explanation](ctx, c, c.reading(ownInstance(http.MethodGet, key, "explain").or(unknown)), "explain %s", key)
+	return transport.Ask[Explanation](ctx, c.cluster, c.cluster.Reading(ownInstance(http.MethodGet, key, "explain").Or(unknown)), "explain %s", key)
 }
 
 // List returns the listed instances of one application, in any case, or with "" of all, sorted by
 // application and id. Unlike Apps and Instances it says whose they are and when they were last
 // renewed, and is not kept waiting by a rate limit.
 func (c *Client) List(ctx context.Context, app string) ([]Instance, error) {
-	return ask[[]Instance](ctx, c, c.reading(own(http.MethodGet, "apps").with("app", app)), "list the instances")
+	return transport.Ask[[]Instance](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "apps").With("app", app)), "list the instances")
 }
 
 // Quarantined returns the instances in quarantine, of one application or, with "", of all, sorted by
-// application and id. Explain says who put one there, and why.
+// application and id. Explain says by whom and why.
 func (c *Client) Quarantined(ctx context.Context, app string) ([]Instance, error) {
-	q := c.reading(own(http.MethodGet, "apps").with("quarantined", "true", "app", app))
-	all, err := ask[[]Instance](ctx, c, q, "read the quarantined instances")
+	q := c.cluster.Reading(transport.Own(http.MethodGet, "apps").With("quarantined", "true", "app", app))
+	all, err := transport.Ask[[]Instance](ctx, c.cluster, q, "read the quarantined instances")
 	return slices.DeleteFunc(all, func(i Instance) bool { return i.QuarantinedUntil == 0 }), err
 }
 
 // RemoveMember takes a node out of the cluster for good: its data directory is of no use any more,
 // its name is free for a node with an empty one. ErrUnknownMember: there is none of that name.
 func (c *Client) RemoveMember(ctx context.Context, name string) error {
-	q := own(http.MethodDelete, "members", name).or(ErrUnknownMember)
-	q.removes = true
-	_, err := c.tell(ctx, q, "remove node %q", name)
+	q := transport.Own(http.MethodDelete, "members", name).Or(ErrUnknownMember)
+	q.Removes = true
+	_, err := c.cluster.Perform(ctx, q, "remove node %q", name)
 	return err
 }
 
@@ -99,33 +100,33 @@ type PruneOptions struct {
 // Prune removes the instances that are not passing, which are those whose status is not UP, and returns
 // them. Those in quarantine stay: an operator decided what becomes of them.
 func (c *Client) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
-	q := own(http.MethodPost, "prune").with("service", o.Service)
-	q.query.Set("not-passing", "")
-	if q.write = !o.DryRun; o.DryRun {
-		q.query.Set("dry-run", "")
+	q := transport.Own(http.MethodPost, "prune").With("service", o.Service)
+	q.Query.Set("not-passing", "")
+	if q.Write = !o.DryRun; o.DryRun {
+		q.Query.Set("dry-run", "")
 	}
-	return ask[[]Pruned](ctx, c, q, "prune")
+	return transport.Ask[[]Pruned](ctx, c.cluster, q, "prune")
 }
 
 // Settings returns what the present leader brought (GET /v1/rollcall/settings), which may differ from
 // a node's own configuration.
 func (c *Client) Settings(ctx context.Context) (Settings, error) {
-	return ask[Settings](ctx, c, c.reading(own(http.MethodGet, "settings")), "read the cluster's settings")
+	return transport.Ask[Settings](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "settings")), "read the cluster's settings")
 }
 
 // Status asks one node about the cluster.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	return ask[Status](ctx, c, c.reading(own(http.MethodGet, "status")), "")
+	return transport.Ask[Status](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "status")), "")
 }
 
 // Events returns what happened lately.
 func (c *Client) Events(ctx context.Context) (Events, error) {
-	return ask[Events](ctx, c, c.reading(own(http.MethodGet, "events")), "")
+	return transport.Ask[Events](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "events")), "")
 }
 
 // SelfPreservation returns whether evictions are withheld, and why.
 func (c *Client) SelfPreservation(ctx context.Context) (SelfPreservation, error) {
-	return ask[SelfPreservation](ctx, c, c.reading(own(http.MethodGet, "self-preservation")), "")
+	return transport.Ask[SelfPreservation](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "self-preservation")), "")
 }
 
 // ReleaseSelfPreservation lets evictions go on although too few leases are fresh, until that was not
@@ -141,9 +142,9 @@ func (c *Client) HoldSelfPreservation(ctx context.Context, by registry.Act, d ti
 
 // preserve performs an operator's act and returns what holds afterwards.
 func (c *Client) preserve(ctx context.Context, act string, by registry.Act, d time.Duration) (SelfPreservation, error) {
-	p, a, err := askWhole[SelfPreservation](ctx, c, own(http.MethodPost, "self-preservation", act).by(by, d), "%s self-preservation", act)
-	if a.status == http.StatusConflict && a.repeated {
-		return c.SelfPreservation(ctx) // an earlier try did it, as far as anybody can tell
+	p, a, err := transport.AskWhole[SelfPreservation](ctx, c.cluster, signed(transport.Own(http.MethodPost, "self-preservation", act), by, d), "%s self-preservation", act)
+	if a.Status == http.StatusConflict && a.Repeated {
+		return c.SelfPreservation(ctx) // an earlier try did it, as far as can be known
 	}
 	return p, err
 }
@@ -154,7 +155,7 @@ const comparePatience = 3 * time.Minute
 // Peers says how replication to other servers is. A server that replicates nothing refuses with a
 // StatusError of 501.
 func (c *Client) Peers(ctx context.Context) (Peers, error) {
-	return ask[Peers](ctx, c, c.reading(own(http.MethodGet, "peers")), "read the peers")
+	return transport.Ask[Peers](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "peers")), "read the peers")
 }
 
 // PeerDiff compares with a peer and changes nothing. ErrUnknownPeer: there is none of that name.
@@ -169,22 +170,22 @@ func (c *Client) RepairPeer(ctx context.Context, name string) (PeerDiff, error) 
 	return c.compare(ctx, "repair", name, ofPeer(http.MethodPost, name, "repair"))
 }
 
-func (c *Client) compare(ctx context.Context, operation, name string, q *call) (PeerDiff, error) {
-	q.patience = comparePatience
-	return ask[PeerDiff](ctx, c, q, operation+" peer %q", name)
+func (c *Client) compare(ctx context.Context, operation, name string, q *transport.Call) (PeerDiff, error) {
+	q.Patience = comparePatience
+	return transport.Ask[PeerDiff](ctx, c.cluster, q, operation+" peer %q", name)
 }
 
 // PausePeer stops the sending to a peer until ResumePeer, whichever node sends. by is as of Override.
 // ErrUnknownPeer: there is none of that name.
 func (c *Client) PausePeer(ctx context.Context, name string, by registry.Act) error {
-	_, err := c.tell(ctx, ofPeer(http.MethodPost, name, "pause").by(by, 0), "pause peer %q", name)
+	_, err := c.cluster.Perform(ctx, signed(ofPeer(http.MethodPost, name, "pause"), by, 0), "pause peer %q", name)
 	return err
 }
 
 // ResumePeer lets the sending to a peer go on, from where it was paused. by is as of Override.
 // ErrUnknownPeer: there is none of that name.
 func (c *Client) ResumePeer(ctx context.Context, name string, by registry.Act) error {
-	_, err := c.tell(ctx, ofPeer(http.MethodPost, name, "resume").by(by, 0), "resume peer %q", name)
+	_, err := c.cluster.Perform(ctx, signed(ofPeer(http.MethodPost, name, "resume"), by, 0), "resume peer %q", name)
 	return err
 }
 
@@ -192,11 +193,11 @@ func (c *Client) ResumePeer(ctx context.Context, name string, by registry.Act) e
 // the whole cluster, or, without consensus, by the server that answers. by is as of Override.
 // ErrUnknownSender: none of that name was heard.
 func (c *Client) ForgetSender(ctx context.Context, sender string, by registry.Act) error {
-	_, err := c.tell(ctx, ofPeer(http.MethodPost, sender, "forget").or(ErrUnknownSender).by(by, 0), "forget sender %q", sender)
+	_, err := c.cluster.Perform(ctx, signed(ofPeer(http.MethodPost, sender, "forget").Or(ErrUnknownSender), by, 0), "forget sender %q", sender)
 	return err
 }
 
 // ofPeer is a call about one peer.
-func ofPeer(method, name, resource string) *call {
-	return own(method, "peers", name, resource).or(ErrUnknownPeer)
+func ofPeer(method, name, resource string) *transport.Call {
+	return transport.Own(method, "peers", name, resource).Or(ErrUnknownPeer)
 }

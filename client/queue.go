@@ -10,30 +10,32 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// queueWait is how long one request waits in a lock's queue at most. Who asks again after that is the
-// queue's last, so it is as long as servers offer; who fell silent is found out by the renewals.
+// queueWait is how long one request waits in a lock's queue at most. A session that asks again after that is the
+// queue's last, so the wait is as long as servers offer; a server that fell silent is found out by the renewals.
 const queueWait = 10 * time.Minute
 
-// queue is the protocol of Rollcall's own locks: the servers keep who waits in order.
+// queue is the protocol of Rollcall's own locks: the servers keep the waiters in order.
 type queue struct {
 	keeper *keeper
 	permit permit
 }
 
-// take waits until the session has the permit, and returns its token. A request that is repeated
+// acquire waits until the session has the permit, and returns its token. A request that is repeated
 // leaves the permit, or the place in the queue, where it is.
-func (q queue) take(ctx context.Context) (kv.Fence, error) {
-	ctx, cancel := either(ctx, q.keeper.ctx)
+func (q queue) acquire(ctx context.Context) (kv.Fence, error) {
+	ctx, cancel := wait.Either(ctx, q.keeper.ctx)
 	defer cancel()
-	index, err := q.wait(ctx)
+	index, err := q.await(ctx)
 	return kv.Fence{Kind: q.permit.kind, Name: q.permit.Name, Index: index}, err
 }
 
-func (q queue) wait(ctx context.Context) (kv.Index, error) {
+func (q queue) await(ctx context.Context) (kv.Index, error) {
 	k, p := q.keeper, q.permit
 	if fence, done, err := q.peek(ctx); done || err != nil {
 		return fence, err
@@ -58,7 +60,7 @@ func (q queue) wait(ctx context.Context) (kv.Index, error) {
 			continue // the server's time was up
 		}
 		cut = err != nil
-		if !wait(ctx, retryPause(failures)) {
+		if !wait.For(ctx, wait.Retry(failures)) {
 			return 0, context.Cause(ctx)
 		}
 		failures++
@@ -77,7 +79,7 @@ func (p permit) patience(ctx context.Context) time.Duration {
 	return min(queueWait, max(time.Until(deadline), time.Millisecond))
 }
 
-// peek tells the log who is in the way before the session joins the queue, if anybody reads that.
+// peek logs the holders before the session joins the queue, if the log has that level.
 func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err error) {
 	k, p := q.keeper, q.permit
 	if p.Try || !k.client.log.Enabled(ctx, slog.LevelInfo) {
@@ -88,7 +90,7 @@ func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err err
 	case err != nil && hopeless(err):
 		return 0, false, err
 	case err != nil:
-		return 0, false, nil // the next request will say it
+		return 0, false, nil // the next request returns it
 	case a.Acquired:
 		return kv.Index(a.Fence), k.valid(), nil
 	}
@@ -102,7 +104,7 @@ func holders(a api.Acquired) string {
 	for _, h := range a.Holders {
 		names = append(names, cmp.Or(string(h.Value), h.Session))
 	}
-	return cmp.Or(strings.Join(names, ", "), "others, or nobody until a lock-delay is over")
+	return cmp.Or(strings.Join(names, ", "), "others, or no session until a lock-delay is over")
 }
 
 func notAcquired(holders string) error {
@@ -115,65 +117,30 @@ func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 	k, p := q.keeper, q.permit
 	ctx, cancel := k.routed(ctx)
 	defer cancel()
-	acquire := ofPermit(http.MethodPut, p.kind, p.Name).or(ErrNoSession).with("session", k.session)
+	acquire := ofPermit(http.MethodPut, p.kind, p.Name).Or(ErrNoSession).With("session", k.session)
 	if p.kind == kv.Semaphore {
-		acquire = acquire.with("limit", strconv.Itoa(p.limit))
+		acquire = acquire.With("limit", strconv.Itoa(p.limit))
 	}
 	if d > 0 {
-		acquire = acquire.with("wait", d.String())
+		acquire = acquire.With("wait", d.String())
 	}
-	acquire.body, acquire.raw = append([]byte{}, p.Value...), true
-	acquire.patience = d + k.client.timeout
-	got, a, err := askWhole[api.Acquired](ctx, k.client, acquire, "")
-	if a.status == http.StatusConflict {
+	acquire.Body, acquire.Raw = append([]byte{}, p.Value...), true
+	acquire.Patience = d + k.client.cluster.Timeout()
+	got, a, err := transport.AskWhole[api.Acquired](ctx, k.client.cluster, acquire, "")
+	if a.Status == http.StatusConflict {
 		err = fmt.Errorf("%w: %w", ErrLimit, err)
 	}
 	return got, err
 }
 
 func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
-	release := ofPermit(http.MethodDelete, q.permit.kind, q.permit.Name).with("session", q.keeper.session)
+	release := ofPermit(http.MethodDelete, q.permit.kind, q.permit.Name).With("session", q.keeper.session)
 	if fence.Index != 0 {
-		release = release.with("fence", fenceText(fence))
+		release = release.With("fence", fenceText(fence))
 	}
-	doc, a, err := askWhole[api.Released](ctx, q.keeper.client, release, "")
-	if a.status == http.StatusNotFound {
-		return a.repeated, nil // the session has ended
+	doc, a, err := transport.AskWhole[api.Released](ctx, q.keeper.client.cluster, release, "")
+	if a.Status == http.StatusNotFound {
+		return a.Repeated, nil // the session has ended
 	}
-	return err == nil && (doc.Released || a.repeated), err
-}
-
-// ofPermit is a call about the permits of one name, or without one about all of a kind.
-func ofPermit(method string, k kv.Kind, name ...string) *call {
-	return own(method, append([]string{kindName(k) + "s"}, name...)...)
-}
-
-// Locks returns the locks that somebody holds or waits for, by name.
-func (c *Client) Locks(ctx context.Context) ([]Permits, error) { return c.permits(ctx, kv.Lock) }
-
-// Semaphores returns the semaphores that somebody holds or waits for, by name.
-func (c *Client) Semaphores(ctx context.Context) ([]Permits, error) {
-	return c.permits(ctx, kv.Semaphore)
-}
-
-func (c *Client) permits(ctx context.Context, k kv.Kind) ([]Permits, error) {
-	return ask[[]Permits](ctx, c, c.reading(ofPermit(http.MethodGet, k)), "list the %ss", kindName(k))
-}
-
-// Lock returns who holds a lock and who waits for it; nobody if there is no such lock.
-func (c *Client) Lock(ctx context.Context, name string) (Permits, error) {
-	return c.permit(ctx, kv.Lock, name)
-}
-
-// Semaphore returns who holds a semaphore and who waits for it; nobody if there is no such semaphore.
-func (c *Client) Semaphore(ctx context.Context, name string) (Permits, error) {
-	return c.permit(ctx, kv.Semaphore, name)
-}
-
-func (c *Client) permit(ctx context.Context, k kv.Kind, name string) (Permits, error) {
-	p, a, err := askWhole[Permits](ctx, c, c.reading(ofPermit(http.MethodGet, k, name)), "read %s %q", kindName(k), name)
-	if a.status == http.StatusNotFound {
-		return Permits{Name: name}, nil
-	}
-	return p, err
+	return err == nil && (doc.Released || a.Repeated), err
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
@@ -23,8 +24,8 @@ const (
 	semaphoreFlags = 0xe0f69a2baa414de0
 )
 
-// lockDelayPause is how long who meets a lock-delay waits before it tries again, at least: nobody tells
-// when it is over.
+// lockDelayPause is the least pause before the next try during a lock-delay: no server says when the lock-delay
+// is over.
 const lockDelayPause = time.Second
 
 // recipe is what the protocols of Consul's clients have in common.
@@ -34,30 +35,30 @@ type recipe struct {
 	keys   KV
 }
 
-// newRecipe reads keys as they are, whatever the client is content with: who has just acquired a key must
-// see that.
+// newRecipe reads keys as they are, whatever consistency the client is content with: a session that has just acquired a key
+// must see that.
 func newRecipe(k *keeper, p permit) recipe {
 	return recipe{keeper: k, permit: p, keys: KV{client: k.client, consistency: "linearizable"}}
 }
 
-// claim is what came of one attempt.
+// claim is the result of one attempt.
 type claim struct {
 	fence    kv.Fence
-	taken    bool
-	behind   uint64 // the index after which it may be free; 0: nobody has it, but there is a lock-delay
-	modified uint64 // ModifyIndex of a key that nobody has; 0: there is none
-	holders  string // who has it
+	acquired bool
+	behind   uint64 // the index after which the key may be free; 0: no session has it, but there is a lock-delay
+	modified uint64 // ModifyIndex of a key that no session has; 0: there is none
+	holders  string // the sessions that have it, for people
 }
 
-// persist makes attempts until one has it. The first read of an attempt waits for a change behind an index.
+// persist makes attempts until one acquires. The first read of an attempt waits for a change behind an index.
 func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, behind uint64) (claim, error)) (kv.Fence, error) {
-	ctx, cancel := either(ctx, r.keeper.ctx)
+	ctx, cancel := wait.Either(ctx, r.keeper.ctx)
 	defer cancel()
 	var last claim
 	for failures := 0; ; {
 		next, err := attempt(ctx, last.behind)
 		switch {
-		case err == nil && next.taken && r.keeper.valid():
+		case err == nil && next.acquired && r.keeper.valid():
 			return next.fence, nil
 		case ctx.Err() != nil:
 			return kv.Fence{}, context.Cause(ctx)
@@ -73,7 +74,7 @@ func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, b
 		} else {
 			failures = 0
 		}
-		if pause := r.pause(next, failures); pause > 0 && !wait(ctx, pause) {
+		if pause := r.pause(next, failures); pause > 0 && !wait.For(ctx, pause) {
 			return kv.Fence{}, context.Cause(ctx)
 		}
 	}
@@ -83,14 +84,14 @@ func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, b
 func (r recipe) pause(c claim, failures int) time.Duration {
 	switch {
 	case failures > 0:
-		return retryPause(failures - 1)
+		return wait.Retry(failures - 1)
 	case c.behind == 0:
 		return lockDelayPause + rand.N(lockDelayPause)
 	}
 	return 0
 }
 
-// report tells the log who is in the way, when that changes, and the first of several failures.
+// report logs the holders, when they change, and the first of several failures.
 func (r recipe) report(last, next claim, failures int, err error) {
 	switch {
 	case err != nil && failures > 0:
@@ -139,32 +140,32 @@ type lockRecipe struct{ recipe }
 
 func (l lockRecipe) key() string { return "lock/" + l.permit.Name }
 
-func (l lockRecipe) take(ctx context.Context) (kv.Fence, error) { return l.persist(ctx, l.attempt) }
+func (l lockRecipe) acquire(ctx context.Context) (kv.Fence, error) { return l.persist(ctx, l.attempt) }
 
 // attempt is repeated at once when another was quicker, and has released the key again.
 func (l lockRecipe) attempt(ctx context.Context, behind uint64) (claim, error) {
-	seen, err := l.look(ctx, behind)
-	for err == nil && !seen.taken && seen.behind == 0 {
+	seen, err := l.readHolder(ctx, behind)
+	for err == nil && !seen.acquired && seen.behind == 0 {
 		var w Written
 		w, err = l.write(ctx, Write{Key: l.key(), Value: stamped("lock"), Flags: lockFlags, Acquire: l.keeper.session})
 		if err != nil || w.OK {
-			return claim{taken: w.OK, fence: l.fence(w.Fence)}, err
+			return claim{acquired: w.OK, fence: l.fence(w.Fence)}, err
 		}
 		before := seen.modified
-		if seen, err = l.look(ctx, 0); seen.modified == before {
-			break // nobody took it, so there is a lock-delay
+		if seen, err = l.readHolder(ctx, 0); seen.modified == before {
+			break // no session acquired it, so there is a lock-delay
 		}
 	}
 	return seen, err
 }
 
-// look says who has the key.
-func (l lockRecipe) look(ctx context.Context, behind uint64) (claim, error) {
+// readHolder reads the session that has the key.
+func (l lockRecipe) readHolder(ctx context.Context, behind uint64) (claim, error) {
 	entries, index, err := l.read(ctx, l.key(), make(url.Values), behind)
 	if err != nil {
 		return claim{}, err
 	}
-	free := claim{holders: "nobody until a lock-delay is over"}
+	free := claim{holders: "no session until a lock-delay is over"}
 	if len(entries) == 0 {
 		return free, nil
 	}
@@ -174,7 +175,7 @@ func (l lockRecipe) look(ctx context.Context, behind uint64) (claim, error) {
 	case e.Flags != lockFlags:
 		return claim{}, conflict(e, "lock", lockFlags)
 	case e.Session == l.keeper.session:
-		return claim{taken: true, fence: l.fence(e.Fence)}, nil
+		return claim{acquired: true, fence: l.fence(e.Fence)}, nil
 	case e.Session != "":
 		return claim{behind: index, holders: "session " + e.Session}, nil
 	}
@@ -190,14 +191,14 @@ func (l lockRecipe) release(ctx context.Context, _ kv.Fence) (bool, error) {
 	return w.OK, err
 }
 
-var errTaken = errors.New("its key was deleted, or is held by another session")
+var errKeyLost = errors.New("its key was deleted, or is held by another session")
 
-// watch looks after the key: anybody may delete it.
+// watch watches the key, which any client may delete.
 func (l lockRecipe) watch(ctx context.Context) error {
 	w := l.follow(l.key(), make(url.Values))
 	return w.run(ctx, func(entries []Entry) error {
 		if len(entries) == 0 || entries[0].Session != l.keeper.session {
-			return errTaken
+			return errKeyLost
 		}
 		return nil
 	})
@@ -207,7 +208,7 @@ func (l lockRecipe) watch(ctx context.Context) error {
 // and the holders are a list in another one.
 type semaphoreRecipe struct {
 	recipe
-	token uint64 // of the contender's key; 0: there is none yet, as far as anybody knows
+	token uint64 // of the contender's key; 0: there is none yet, as far as is known
 }
 
 // holdersList is the value of the list, in the names of api.Semaphore.
@@ -220,14 +221,14 @@ func (s *semaphoreRecipe) prefix() string    { return "semaphore/" + s.permit.Na
 func (s *semaphoreRecipe) contender() string { return s.prefix() + s.keeper.session }
 func (s *semaphoreRecipe) list() string      { return s.prefix() + ".lock" }
 
-func (s *semaphoreRecipe) take(ctx context.Context) (kv.Fence, error) {
+func (s *semaphoreRecipe) acquire(ctx context.Context) (kv.Fence, error) {
 	return s.persist(ctx, s.attempt)
 }
 
 // attempt is repeated at once when another contender was quicker to change the list.
 func (s *semaphoreRecipe) attempt(ctx context.Context, behind uint64) (claim, error) {
 	for {
-		found, err := s.look(ctx, behind)
+		found, err := s.readContenders(ctx, behind)
 		if err != nil {
 			return claim{}, err
 		}
@@ -239,7 +240,7 @@ func (s *semaphoreRecipe) attempt(ctx context.Context, behind uint64) (claim, er
 			continue
 		}
 		done, err := s.join(ctx, found)
-		if err != nil || done.taken || done.behind > 0 {
+		if err != nil || done.acquired || done.behind > 0 {
 			return done, err
 		}
 		behind = 0
@@ -256,9 +257,9 @@ func (s *semaphoreRecipe) contend(ctx context.Context) error {
 	return err
 }
 
-// join takes a permit if there is one. A claim that says nothing: another contender was quicker.
+// join acquires a permit if there is one. The zero claim: another contender was quicker.
 func (s *semaphoreRecipe) join(ctx context.Context, found contenders) (claim, error) {
-	mine := claim{taken: true, fence: kv.Fence{Kind: kv.Key, Name: s.contender(), Index: kv.Index(s.token)}}
+	mine := claim{acquired: true, fence: kv.Fence{Kind: kv.Key, Name: s.contender(), Index: kv.Index(s.token)}}
 	list, err := found.living(s)
 	switch {
 	case err != nil:
@@ -276,7 +277,7 @@ func (s *semaphoreRecipe) join(ctx context.Context, found contenders) (claim, er
 	return mine, nil
 }
 
-// replace writes the list if nobody has changed it.
+// replace writes the list if it has not changed.
 func (s *semaphoreRecipe) replace(ctx context.Context, list holdersList, modified uint64) (bool, error) {
 	value, err := json.Marshal(list)
 	if err != nil {
@@ -294,7 +295,7 @@ type contenders struct {
 	alive    map[string]bool // sessions that hold a key
 }
 
-func (s *semaphoreRecipe) look(ctx context.Context, behind uint64) (contenders, error) {
+func (s *semaphoreRecipe) readContenders(ctx context.Context, behind uint64) (contenders, error) {
 	entries, index, err := s.read(ctx, s.prefix(), url.Values{"recurse": {""}}, behind)
 	if err != nil {
 		return contenders{}, err
@@ -327,7 +328,7 @@ func (s *semaphoreRecipe) found(entries []Entry) (contenders, error) {
 	return found, nil
 }
 
-// living is the list without those whose sessions have ended. Who finds nobody else sets the limit.
+// living is the list without sessions that have ended. A contender that finds no other sets the limit.
 func (c contenders) living(s *semaphoreRecipe) (holdersList, error) {
 	others := len(c.alive)
 	if c.alive[s.keeper.session] {
@@ -345,7 +346,7 @@ func (c contenders) living(s *semaphoreRecipe) (holdersList, error) {
 	return living, nil
 }
 
-// release takes the session out of the list and removes the contender's key, in this order: who has no key
+// release takes the session out of the list and removes the contender's key, in this order: a session without a key
 // is dead to the others.
 func (s *semaphoreRecipe) release(ctx context.Context, _ kv.Fence) (bool, error) {
 	held, err := s.depart(ctx)
@@ -361,7 +362,7 @@ func (s *semaphoreRecipe) release(ctx context.Context, _ kv.Fence) (bool, error)
 // depart takes the session out of the list, and says whether it was in there.
 func (s *semaphoreRecipe) depart(ctx context.Context) (bool, error) {
 	for {
-		found, err := s.look(ctx, 0)
+		found, err := s.readContenders(ctx, 0)
 		if err != nil {
 			return false, err
 		}
@@ -377,7 +378,7 @@ func (s *semaphoreRecipe) depart(ctx context.Context) (bool, error) {
 
 var errPruned = errors.New("its session was taken out of the list of holders, or its key was deleted")
 
-// watch looks after the list and the contender's key: anybody may change them.
+// watch watches the list and the contender's key, which any client may change.
 func (s *semaphoreRecipe) watch(ctx context.Context) error {
 	w := s.follow(s.prefix(), url.Values{"recurse": {""}})
 	return w.run(ctx, func(entries []Entry) error {

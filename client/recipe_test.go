@@ -58,7 +58,7 @@ func wantStamp(t *testing.T, e Entry, what string) {
 	expect.That(t, found && err == nil && time.Since(at) <= time.Second, "the value is %q, want %s: and the time", e.Value, what)
 }
 
-func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
+func TestRecipeLockIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		h := recipeOf(t, c, 0)
 		time.Sleep(time.Hour)
@@ -74,7 +74,7 @@ func TestALockByRecipeIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 	})
 }
 
-func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
+func TestRecipeSemaphoreIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		h := recipeOf(t, c, 3)
 		contender, list := k.entry("semaphore/demo/"+h.Session()), k.entry("semaphore/demo/.lock")
@@ -90,8 +90,8 @@ func TestASemaphoreByRecipeIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 	})
 }
 
-// TestALockDelayIsWaitedForWithPauses: nobody tells when it is over.
-func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
+// TestRecipeWaitsForALockDelayWithPauses: no server says when it is over.
+func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 0)
 		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
@@ -107,9 +107,9 @@ func TestALockDelayIsWaitedForWithPauses(t *testing.T) {
 	})
 }
 
-// TestWhoWasQuickerIsNoLockDelay: somebody has acquired the key before this one does, and released it when
+// TestRecipeTakesAQuickerContenderForNoLockDelay: another session has acquired the key before, and released it when
 // this one looks why.
-func TestWhoWasQuickerIsNoLockDelay(t *testing.T) {
+func TestRecipeTakesAQuickerContenderForNoLockDelay(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		var tries atomic.Int32
 		k.refusing(func(r *http.Request) (*http.Response, error) {
@@ -136,7 +136,7 @@ func TestWhoWasQuickerIsNoLockDelay(t *testing.T) {
 	})
 }
 
-func TestATryByRecipeDoesNotWait(t *testing.T) {
+func TestRecipeTryDoesNotWait(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		limit int
@@ -144,7 +144,7 @@ func TestATryByRecipeDoesNotWait(t *testing.T) {
 		says  string
 	}{
 		{name: "a lock that is held", held: true, says: "session s1"},
-		{name: "a lock that is delayed", says: "nobody until a lock-delay is over"},
+		{name: "a lock that is delayed", says: "no session until a lock-delay is over"},
 		{name: "a semaphore that is full", limit: 1, held: true, says: "sessions s1"},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
@@ -157,13 +157,13 @@ func TestATryByRecipeDoesNotWait(t *testing.T) {
 			expect.That(t, errors.Is(err, ErrNotAcquired) && strings.Contains(err.Error(), tc.says) && time.Since(start) <= 0,
 				"got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
 			expect.That(t, !slices.Contains(k.names(), "semaphore/demo/s2") && len(k.sessions) <= 1,
-				"who tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
+				"the one that tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
 			first.Release(t.Context())
 		})
 	}
 }
 
-func TestKeysOfOtherUseAreConflicts(t *testing.T) {
+func TestRecipeKeyOfOtherUseIsAConflict(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		limit      int
@@ -176,10 +176,10 @@ func TestKeysOfOtherUseAreConflicts(t *testing.T) {
 		{name: "a list with a lock's flags", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":2}`, flags: lockFlags, want: ErrKeyConflict},
 		{name: "a list that is none", limit: 2, key: "semaphore/demo/.lock", value: `{"Holders":["s1"]}`, flags: semaphoreFlags, want: ErrKeyConflict},
 		{name: "an empty list", limit: 2, key: "semaphore/demo/.lock", flags: semaphoreFlags},
-		{name: "another limit, and nobody holds or waits", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":3,"Holders":{"dead":true}}`, flags: semaphoreFlags},
+		{name: "another limit, and no session holds or waits", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":3,"Holders":{"dead":true}}`, flags: semaphoreFlags},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
-			k.put(tc.key, tc.value, tc.flags)
+			k.setKey(tc.key, tc.value, tc.flags)
 			h, err := byRecipe(t.Context(), c, tc.limit, LockOptions{})
 			expect.ErrorIs(t, err, tc.want, "got")
 			if err == nil {
@@ -191,7 +191,7 @@ func TestKeysOfOtherUseAreConflicts(t *testing.T) {
 	}
 }
 
-func TestALimitOfARecipeStaysWhileAnybodyHoldsOrWaits(t *testing.T) {
+func TestRecipeLimitStaysWhileASessionHoldsOrWaits(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)
 		expect.ErrorIs(t, expect.Err(byRecipe(t.Context(), c, 2, LockOptions{})), ErrLimit, "got")
@@ -202,8 +202,8 @@ func TestALimitOfARecipeStaysWhileAnybodyHoldsOrWaits(t *testing.T) {
 	})
 }
 
-// TestAPermitOfTheDeadGoesToWhoComesNext: the session has ended, and its contender's key with it.
-func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
+// TestRecipePermitOfTheDeadGoesToTheNextContender: the session has ended, and its contender's key with it.
+func TestRecipePermitOfTheDeadGoesToTheNextContender(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first, second := recipeOf(t, c, 2), recipeOf(t, c, 2)
 		start := time.Now()
@@ -220,19 +220,19 @@ func TestAPermitOfTheDeadGoesToWhoComesNext(t *testing.T) {
 	})
 }
 
-// TestALockByRecipeIsLostWhenItsKeysSaySo: anybody may write or delete keys.
-func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
+// TestRecipeLockIsLostWhenItsKeysSaySo: any client may write or delete keys.
+func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		limit int
 		harm  func(k *coordinator, h *Held)
 		says  error
 	}{
-		{name: "the key was deleted", harm: func(k *coordinator, _ *Held) { k.remove("lock/demo") }, says: errTaken},
-		{name: "the key was released by hand", harm: func(k *coordinator, h *Held) { k.free("lock/demo", h.Session()) }, says: errTaken},
+		{name: "the key was deleted", harm: func(k *coordinator, _ *Held) { k.remove("lock/demo") }, says: errKeyLost},
+		{name: "the key was released by hand", harm: func(k *coordinator, h *Held) { k.free("lock/demo", h.Session()) }, says: errKeyLost},
 		{name: "the list was deleted", limit: 2, harm: func(k *coordinator, _ *Held) { k.remove("semaphore/demo/.lock") }, says: errPruned},
-		{name: "the list lacks it", limit: 2, harm: func(k *coordinator, _ *Held) { k.put("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
-		{name: "the list is none", limit: 2, harm: func(k *coordinator, _ *Held) { k.put("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
+		{name: "the list lacks it", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
+		{name: "the list is none", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
 		{name: "the contender's key was deleted", limit: 2, harm: func(k *coordinator, h *Held) { k.remove("semaphore/demo/" + h.Session()) }, says: errPruned},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
@@ -249,16 +249,16 @@ func TestALockByRecipeIsLostWhenItsKeysSaySo(t *testing.T) {
 	}
 }
 
-// TestNeverMoreThanTheLimitHoldByRecipe has contenders who are answered late, so that they are in each
+// TestRecipeHoldersAreNeverMoreThanTheLimit has contenders that get their responses late, so that they are in each
 // other's way, some of whom are killed.
-func TestNeverMoreThanTheLimitHoldByRecipe(t *testing.T) {
+func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {
 		inBubble(t, fmt.Sprintf("limit %d", limit), func(t *testing.T) {
 			const contenders, turns = 8, 6
 			k := newCoordinator(t)
 			late := func(r *http.Request) (*http.Response, error) {
 				time.Sleep(rand.N(20 * time.Millisecond))
-				resp, err := k.answer(r)
+				resp, err := k.respond(r)
 				time.Sleep(rand.N(20 * time.Millisecond))
 				return resp, err
 			}
@@ -294,8 +294,8 @@ func TestNeverMoreThanTheLimitHoldByRecipe(t *testing.T) {
 	}
 }
 
-// TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother: the server says so when it writes.
-func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
+// TestRecipeWaiterWhoseSessionEndsComesBackWithAnother: the server says so when it writes.
+func TestRecipeWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	for _, limit := range []int{0, 1} {
 		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
 			killed := false
@@ -315,9 +315,9 @@ func TestAWaiterByRecipeWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	}
 }
 
-// TestAWaiterTellsTheLogOnceOfAnOutage: an outage that takes the session with it is a few lines in the log
+// TestRecipeWaiterLogsAnOutageOnce: an outage that takes the session with it is a few lines in the log
 // and not one for each try, and so is the next.
-func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
+func TestRecipeWaiterLogsAnOutageOnce(t *testing.T) {
 	for _, recipe := range []bool{false, true} {
 		coordinated(t, fmt.Sprintf("recipe %v", recipe), func(t *testing.T, k *coordinator, c *Client) {
 			o := LockOptions{Name: "demo", Recipe: recipe}
@@ -327,7 +327,7 @@ func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
 				if down.Load() {
 					return unreachable(r)
 				}
-				return k.answer(r)
+				return k.respond(r)
 			}}.client(t, "a")
 			var log logged
 			waiter.log = slog.New(slog.NewTextHandler(&log, nil))
@@ -356,19 +356,19 @@ func TestAWaiterTellsTheLogOnceOfAnOutage(t *testing.T) {
 	}
 }
 
-// TestRecipesReadWhatIsTrueNow: a client that is content with old data must not lock by them.
-func TestRecipesReadWhatIsTrueNow(t *testing.T) {
+// TestRecipeReadsAtLinearizableConsistency: a client that is content with old data must not lock by them.
+func TestRecipeReadsAtLinearizableConsistency(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) { // complains of reads that are not linearizable
 		for _, consistency := range []string{"", "stale", "leader"} {
-			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.answer}}}))(t)
+			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.respond}}}))(t)
 			wantReleased(t, recipeOf(t, c, 0))
 			wantReleased(t, recipeOf(t, c, 2))
 		}
 	})
 }
 
-// TestAContenderWhoseKeyWasDeletedContendsAgain: without it the others take it for dead.
-func TestAContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
+// TestRecipeContenderWhoseKeyWasDeletedContendsAgain: without it the others take it for dead.
+func TestRecipeContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)
 		time.AfterFunc(time.Minute, func() { k.remove("semaphore/demo/s2") })

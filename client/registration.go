@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -73,14 +72,14 @@ type Registration struct {
 	rate   int64             // its tokens per minute
 	state  *registrationState
 
-	life    context.Context // of the loops; its cause is ErrClosed
-	end     context.CancelCauseFunc
-	stopped chan struct{}        // closed when the loops have ended
-	wake    chan struct{}        // the replicator has an update on demand
-	answers chan registry.Status // of Health
-	turn    turn                 // to register
-	asking  turn                 // to ask Health
-	ending  ending               // the farewell
+	life       context.Context // of the loops; its cause is ErrClosed
+	cancel     context.CancelCauseFunc
+	stopped    chan struct{}        // closed when the loops have ended
+	wake       chan struct{}        // the replicator has an update on demand
+	reported   chan registry.Status // of Health
+	turn       turn                 // held by the registration under way
+	healthTurn turn                 // held by the call of Health under way
+	left       once                 // the cancel at the end
 }
 
 // StartRegistration starts to keep an instance registered, until Deregister or Client.Close. It does not
@@ -95,7 +94,7 @@ func (c *Client) StartRegistration(config RegistrationConfig) (*Registration, er
 	}
 	r := newRegistration(c, config.withDefaults(), bucket)
 	if err := c.adopt(r); err != nil {
-		r.end(err)
+		r.cancel(err)
 		return nil, fmt.Errorf("start a registration: %w", err)
 	}
 	var loops sync.WaitGroup
@@ -115,10 +114,10 @@ func newRegistration(c *Client, config RegistrationConfig, bucket *ratelimit.Buc
 		log:    c.log.With("instance", key.String()),
 		bucket: bucket, rate: config.rate(),
 		state:   newRegistrationState(config.Instance),
-		stopped: make(chan struct{}), wake: make(chan struct{}, 1), answers: make(chan registry.Status),
-		turn: newTurn(), asking: newTurn(),
+		stopped: make(chan struct{}), wake: make(chan struct{}, 1), reported: make(chan registry.Status),
+		turn: newTurn(), healthTurn: newTurn(),
 	}
-	r.life, r.end = context.WithCancelCause(c.life)
+	r.life, r.cancel = context.WithCancelCause(c.cluster.Life())
 	return r
 }
 
@@ -154,11 +153,11 @@ func (r *Registration) Interval() time.Duration { return r.state.facts().lease.i
 
 // LastHeartbeat is when the last heartbeat that the cluster took was sent, a registration included; the
 // zero Time if there was none.
-func (r *Registration) LastHeartbeat() time.Time { return r.state.facts().heard }
+func (r *Registration) LastHeartbeat() time.Time { return r.state.facts().lastHeartbeat }
 
 // Healthy is nil while the cluster has heard of the instance within its lease's duration, and then says
 // for how long it has not, and why. It is meant for a liveness or readiness probe that wants to know of
-// it; a service that nobody hears of may serve all the same.
+// it; a service that the cluster does not hear of may serve all the same.
 func (r *Registration) Healthy() error { return r.state.health() }
 
 // gauges implements gauger.
@@ -218,42 +217,6 @@ func (c RegistrationConfig) rate() int64 {
 	return max(1, int64(time.Minute.Seconds()*float64(c.ReplicationBurst)/c.ReplicationInterval.Seconds()))
 }
 
-// clampedHeader says of a registration which lease times were out of the server's bounds, and what it
-// took instead, as "renewalIntervalInSecs=3600, durationInSecs=86400".
-const clampedHeader = "X-Rollcall-Lease-Clamped"
-
-// leaseTimes are an instance's, as they hold.
-type leaseTimes struct {
-	interval time.Duration // between two heartbeats
-	duration time.Duration // that the instance lives after the last one
-}
-
-// leaseOf is what a server makes of an instance's lease: the instance's own times, or defaults, within
-// our bounds, unless clamped (the header of that name) says that it took others.
-func leaseOf(i *registry.Instance, clamped string) leaseTimes {
-	interval, duration := parseClamped(clamped)
-	interval, duration, _ = registry.ClampLease(cmp.Or(interval, i.RenewalInterval), cmp.Or(duration, i.Duration))
-	return leaseTimes{time.Duration(interval) * time.Second, time.Duration(duration) * time.Second}
-}
-
-// parseClamped reads the header's times, in seconds. 0: it does not say, or nothing that makes sense.
-func parseClamped(header string) (interval, duration int32) {
-	for part := range strings.SplitSeq(header, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		seconds, err := strconv.ParseInt(value, 10, 32)
-		if err != nil || seconds <= 0 {
-			continue
-		}
-		switch name {
-		case "renewalIntervalInSecs":
-			interval = int32(seconds)
-		case "durationInSecs":
-			duration = int32(seconds)
-		}
-	}
-	return interval, duration
-}
-
 // setMetadata replaces entries where they are and appends what is new. The list that was given stays as
 // it is.
 func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
@@ -272,4 +235,37 @@ func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
 // deleteMetadata returns another list.
 func deleteMetadata(pairs []registry.Pair, keys []string) []registry.Pair {
 	return slices.DeleteFunc(slices.Clone(pairs), func(p registry.Pair) bool { return slices.Contains(keys, p.Key) })
+}
+
+// register sends what due returns, if there is anything. Registrations go one after the other, and
+// each asks what is due when its turn has come: the later one always carries the newest state.
+func (r *Registration) register(ctx context.Context, why string, due func() []*registry.Instance) error {
+	if err := r.turn.acquire(ctx); err != nil {
+		return err
+	}
+	defer r.turn.release()
+	if r.life.Err() != nil { // ctx may learn of it later
+		return context.Cause(r.life)
+	}
+	for _, i := range due() {
+		if err := r.send(ctx, i, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Registration) send(ctx context.Context, i *registry.Instance, why string) error {
+	sent := time.Now()
+	a, err := r.client.register(ctx, i)
+	if err != nil {
+		r.client.metrics.registrations.WithLabelValues(why, "failed").Inc()
+		r.state.registrationFailed(i, err, a.Repeated || errors.Is(err, ErrUnknownOutcome))
+		return err
+	}
+	r.client.metrics.registrations.WithLabelValues(why, "ok").Inc()
+	lease := leaseOf(i, a.Header.Get(clampedHeader))
+	r.state.registered(i, sent, lease)
+	r.log.Info("registered", "why", why, "status", i.Status.String(), "renewed_every", lease.interval)
+	return nil
 }

@@ -30,7 +30,7 @@ type registrar struct {
 	visits  []string // as "10s PUT", and of a registration "0s POST UP"
 	dirty   []int64  // lastDirtyTimestamps of the registrations
 	stored  *registry.Instance
-	clamped string // header of its answers to registrations
+	clamped string // header of its responses to registrations
 	// instead is what it does with a method in the place of serving it.
 	instead map[string]func(*http.Request) (*http.Response, error)
 }
@@ -79,23 +79,23 @@ func (s *registrar) serve(r *http.Request, instance *registry.Instance) (*http.R
 	defer s.mu.Unlock()
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/v1/rollcall/"):
-		return answered(404, "")
+		return responded(404, "")
 	case r.Method == http.MethodPost:
 		s.store(instance)
 		if s.clamped != "" {
-			return answered(204, "", clampedHeader, s.clamped)
+			return responded(204, "", clampedHeader, s.clamped)
 		}
-		return answered(204, "")
+		return responded(204, "")
 	case s.stored == nil:
-		return answered(404, "")
+		return responded(404, "")
 	case r.Method == http.MethodDelete:
 		s.stored = nil
 	case r.Method == http.MethodPut && r.URL.Query().Get("lastDirtyTimestamp") > strconv.FormatInt(s.stored.LastDirty, 10):
-		return answered(404, "")
+		return responded(404, "")
 	case r.Method == http.MethodGet:
-		return answered(200, string(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: s.stored}, registry.Stamp{})))
+		return responded(200, string(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: s.stored}, registry.Stamp{})))
 	}
-	return answered(200, "")
+	return responded(200, "")
 }
 
 // store is a registration by a client: an older one changes nothing, and LeaseExistsRule holds.
@@ -131,7 +131,7 @@ func (s *registrar) fails(status int) {
 	s.does(http.MethodPut, instead)
 }
 
-func (s *registrar) forget() {
+func (s *registrar) loseLeases() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stored = nil
@@ -205,11 +205,11 @@ func TestARegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
 	})
 }
 
-func TestIntervalsAreCountedFromWhenAHeartbeatIsSent(t *testing.T) {
+func TestHeartbeatIntervalIsCountedFromWhenItIsSent(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, func(*http.Request) (*http.Response, error) {
 			time.Sleep(4 * time.Second)
-			return answered(200, "")
+			return responded(200, "")
 		})
 		r := s.register(t)
 		time.Sleep(35 * time.Second)
@@ -218,18 +218,18 @@ func TestIntervalsAreCountedFromWhenAHeartbeatIsSent(t *testing.T) {
 	})
 }
 
-func TestAnUnknownInstanceIsRegisteredAgainAsANewState(t *testing.T) {
+func TestRegistrationOfAnUnknownInstanceIsRepeatedAsANewState(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.register(t)
 		time.Sleep(15 * time.Second)
-		s.forget()
+		s.loseLeases()
 		time.Sleep(20 * time.Second)
 		s.wantVisits(t, "0s POST UP", "10s PUT", "20s PUT", "20s POST UP", "30s PUT")
 		expect.That(t, len(s.dirty) == 2 && s.dirty[0] < s.dirty[1], "lastDirtyTimestamps of the registrations: %v, want two, the second one later", s.dirty)
 	})
 }
 
-func TestTheGivenInstanceIsLeftAlone(t *testing.T) {
+func TestRegistrationLeavesTheGivenInstanceAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, given := newRegistrar(), orders1()
 		r := s.register(t, func(c *RegistrationConfig) { c.Instance = given })
@@ -242,7 +242,7 @@ func TestTheGivenInstanceIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestApplicationsAreKnownInUpperCase(t *testing.T) {
+func TestRegistrationHasTheApplicationInUpperCase(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, func(c *RegistrationConfig) { c.Instance.App = "orders" })
 		expect.Equal(t, r.Instance().Key(), key, "it is")
@@ -286,7 +286,7 @@ func TestRegisteredEndsWithTheRegistration(t *testing.T) {
 	})
 }
 
-func TestMistakesOfARegistrationAreReportedTogether(t *testing.T) {
+func TestRegistrationConfigReportsEveryMistake(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		config RegistrationConfig
@@ -317,7 +317,7 @@ func TestAClosedClientStartsNoRegistration(t *testing.T) {
 	})
 }
 
-func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
+func TestHealthyAndTheGaugeSayHowLongTheInstanceWasNotHeardOf(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.fails(503)
 		r := s.register(t)
@@ -345,7 +345,7 @@ func TestHealthyAndTheGaugeSayForHowLongNobodyHeardOfTheInstance(t *testing.T) {
 	})
 }
 
-func TestTheIntervalIsTheInstancesUnlessTheServerTookAnother(t *testing.T) {
+func TestIntervalIsTheInstancesUnlessTheServerClampedIt(t *testing.T) {
 	for _, row := range []struct {
 		name               string
 		interval, duration int32 // of the instance, seconds
@@ -365,7 +365,7 @@ func TestTheIntervalIsTheInstancesUnlessTheServerTookAnother(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsComeAtTheIntervalThatTheServerTook(t *testing.T) {
+func TestHeartbeatsFollowTheIntervalThatTheServerClamped(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.clamped = "renewalIntervalInSecs=20, durationInSecs=60"
 		r := s.register(t)

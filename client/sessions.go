@@ -3,11 +3,10 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
@@ -15,7 +14,7 @@ import (
 const (
 	// DefaultSessionTTL is how long a session lasts without a renewal.
 	DefaultSessionTTL = 15 * time.Second
-	// DefaultLockDelay is for how long nobody gets what a session held that ended by itself.
+	// DefaultLockDelay is for how long no session gets what one held that ended by itself.
 	DefaultLockDelay = 15 * time.Second
 )
 
@@ -34,16 +33,16 @@ func (c *Client) CreateSession(ctx context.Context, o SessionOptions) (Session, 
 	return s, err
 }
 
-// createSession also returns the answer, which says when the session was asked for.
-func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, answer, error) {
+// createSession also returns the response, which says when the session was asked for.
+func (c *Client) createSession(ctx context.Context, o SessionOptions) (Session, transport.Response, error) {
 	body, err := json.Marshal(o.request())
 	if err != nil {
-		return Session{}, answer{}, err
+		return Session{}, transport.Response{}, err
 	}
 	// A session that an earlier try created holds nothing and ends by itself.
-	q := own(http.MethodPost, "sessions")
-	q.body = body
-	return askWhole[Session](ctx, c, q, "create a session")
+	q := transport.Own(http.MethodPost, "sessions")
+	q.Body = body
+	return transport.AskWhole[Session](ctx, c.cluster, q, "create a session")
 }
 
 func (o SessionOptions) request() api.SessionRequest {
@@ -73,99 +72,32 @@ func (c *Client) RenewSession(ctx context.Context, id string) (Session, error) {
 	return s, err
 }
 
-// renewSession also returns the answer. patience bounds one try; 0: the client's timeout.
-func (c *Client) renewSession(ctx context.Context, id string, patience time.Duration) (Session, answer, error) {
+// renewSession also returns the response. patience bounds one try; 0: the client's timeout.
+func (c *Client) renewSession(ctx context.Context, id string, patience time.Duration) (Session, transport.Response, error) {
 	q := ofSession(http.MethodPut, id, "renew")
-	q.patience = patience
-	return askWhole[Session](ctx, c, q, "renew session %q", id)
+	q.Patience = patience
+	return transport.AskWhole[Session](ctx, c.cluster, q, "renew session %q", id)
 }
 
 // Session returns a session. ErrNoSession: it has ended, or never was.
 func (c *Client) Session(ctx context.Context, id string) (Session, error) {
-	return ask[Session](ctx, c, c.reading(ofSession(http.MethodGet, id)), "read session %q", id)
+	return transport.Ask[Session](ctx, c.cluster, c.cluster.Reading(ofSession(http.MethodGet, id)), "read session %q", id)
 }
 
 // Sessions returns all sessions, by id.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
-	return ask[[]Session](ctx, c, c.reading(own(http.MethodGet, "sessions")), "list the sessions")
+	return transport.Ask[[]Session](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "sessions")), "list the sessions")
 }
 
 // DestroySession ends a session. What it held is free after its lock-delay. ErrNoSession: it has ended
 // already, or never was.
 func (c *Client) DestroySession(ctx context.Context, id string) error {
 	q := ofSession(http.MethodDelete, id)
-	q.removes = true
-	_, err := c.tell(ctx, q, "destroy session %q", id)
+	q.Removes = true
+	_, err := c.cluster.Perform(ctx, q, "destroy session %q", id)
 	return err
 }
 
-func ofSession(method, id string, act ...string) *call {
-	return own(method, append([]string{"sessions", id}, act...)...).or(ErrNoSession)
-}
-
-// noSession says that an operation failed because its session has ended.
-func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
-
-// KeptSession is a session that is renewed every third of its TTL until it is closed, for keys that are
-// acquired with it (Write.Acquire). Safe for concurrent use. It must be closed; Client.Close does it, too.
-type KeptSession struct {
-	*keeper
-	ending ending
-}
-
-// KeepSession creates a session and keeps it alive. ctx bounds the creation, and gives its values to
-// KeptSession.Context. ErrClosed: the client was closed, or is being closed.
-func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSession, error) {
-	ctx, begun, err := c.acquiring(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("keep a session: %w", err)
-	}
-	defer begun.end()
-	k, err := c.keep(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("keep a session: %w", begun.reason(ctx, err))
-	}
-	s := &KeptSession{keeper: k}
-	if err := s.begin(); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
-		defer cancel()
-		return nil, fmt.Errorf("keep a session: %w", errors.Join(err, s.give(ctx, s.destroy)))
-	}
-	return s, nil
-}
-
-// ID is the session's id.
-func (s *KeptSession) ID() string { return s.session }
-
-// Context ends when the session is lost or closed; context.Cause says which (ErrLost, ErrReleased). Like
-// Held.Context it looks at the clock whenever it is asked.
-func (s *KeptSession) Context() context.Context { return s.kept() }
-
-// Err is nil while the session is kept, and then says why it is not: ErrLost or ErrReleased.
-func (s *KeptSession) Err() error { return s.err() }
-
-// Close ends the session, which frees what it holds after its lock-delay. It tries until ctx ends, or
-// until the session would end by itself. Later calls return what the first returned. ErrLost: it had
-// ended before.
-func (s *KeptSession) Close(ctx context.Context) error {
-	return s.ending.do(ctx, "", func() error {
-		defer s.client.drop(s)
-		return annotate(s.give(ctx, s.destroy), "close session %q", []any{s.session})
-	})
-}
-
-// begin makes it a part of the client. The error says that it cannot be kept.
-func (s *KeptSession) begin() error {
-	if err := s.hold("session", nil); err != nil {
-		return err
-	}
-	return s.client.adopt(s)
-}
-
-// leave ends what was not lost.
-func (s *KeptSession) leave(ctx context.Context) error {
-	if err := s.Close(ctx); !errors.Is(err, ErrLost) {
-		return err
-	}
-	return nil
+func ofSession(method, id string, act ...string) *transport.Call {
+	return transport.Own(method, append([]string{"sessions", id}, act...)...).Or(ErrNoSession)
 }

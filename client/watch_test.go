@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -32,7 +33,7 @@ func (o open) Read([]byte) (int, error) {
 // stream answers with events and stays open.
 func stream(events ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
-		resp, err := answered(200, "")
+		resp, err := responded(200, "")
 		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(strings.Join(events, "")), open{r.Context()}))
 		return resp, err
 	}
@@ -68,15 +69,15 @@ func (a *asked) around(next func(*http.Request) (*http.Response, error)) func(*h
 	}
 }
 
-// told is what a watch tells, as words.
-type told struct {
+// eventWords records the events of a watch, as words.
+type eventWords struct {
 	words []string
 	until string // the word that ends it
 }
 
 var errEnough = errors.New("enough")
 
-func (l *told) each(event WatchEvent) error {
+func (l *eventWords) each(event WatchEvent) error {
 	var word string
 	switch e := event.(type) {
 	case WatchStart:
@@ -117,17 +118,17 @@ func TestAWatchGoesOnWhereItWas(t *testing.T) {
 			a: stream(started(5), wasReset, changed(31)), words: []string{"start e-5", "reset e-30", "change e-31"}},
 		{name: "an event of another version",
 			a: cut(started(5), "event: weather\nid: e-6\ndata: fine\n\n"), b: stream(started(6), changed(7)), words: []string{"start e-5", "start e-6", "change e-7"}, asks: []string{"index=e-6"}},
-		{name: "nobody listens", a: unreachable, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no process listens", a: unreachable, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "no leader", a: always(503, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "too many watchers", a: always(429, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
-		{name: "no answer", a: silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no response", a: silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "silence", a: stream(started(5), changed(6)), b: stream(started(6)), words: []string{"start e-5", "change e-6", "start e-6"}, asks: []string{"index=e-6"}},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			var b asked
-			got := told{until: tc.words[len(tc.words)-1]}
+			got := eventWords{until: tc.words[len(tc.words)-1]}
 			err := servers{"a": tc.a, "b": b.around(tc.b)}.client(t, "a", "b").Watch(t.Context(), tc.config, got.each)
-			expect.That(t, err == errEnough && reflect.DeepEqual(got.words, tc.words), "told %q, %v, want %q", got.words, err, tc.words)
+			expect.That(t, err == errEnough && reflect.DeepEqual(got.words, tc.words), "got %q, %v, want %q", got.words, err, tc.words)
 			var want []string
 			for _, q := range tc.asks {
 				want = append(want, "/v1/rollcall/watch?"+q)
@@ -137,7 +138,7 @@ func TestAWatchGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-func TestAChangeIsToldWithItsInstance(t *testing.T) {
+func TestWatchPassesAChangeWithItsInstance(t *testing.T) {
 	const change = `event: change
 data: {"index":"e-6","action":"DELETED","why":"evicted","app":"ORDERS","id":"orders-1","status":"OUT_OF_SERVICE","instance":%s}
 
@@ -169,17 +170,17 @@ data: {"index":"e-6","action":"DELETED","why":"evicted","app":"ORDERS","id":"ord
 
 func TestAWatchThatIsRefusedEnds(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		answer func(*http.Request) (*http.Response, error)
-		says   string
+		name     string
+		response func(*http.Request) (*http.Response, error)
+		says     string
 	}{
-		{name: "a malformed index", answer: always(400, `{"error":"index: no"}`), says: "watch: http://a answered 400 Bad Request: index: no"},
-		{name: "not offered", answer: always(501, ""), says: "501"},
-		{name: "an event that cannot be read", answer: stream("event: change\ndata: {\n\n"), says: `event "change" of http://a`},
-		{name: "an instance that cannot be read", answer: stream("event: change\ndata: {\"app\":\"A\",\"id\":\"b\",\"instance\":1}\n\n"), says: "instance A/b"},
+		{name: "a malformed index", response: always(400, `{"error":"index: no"}`), says: "watch: http://a answered 400 Bad Request: index: no"},
+		{name: "not offered", response: always(501, ""), says: "501"},
+		{name: "an event that cannot be read", response: stream("event: change\ndata: {\n\n"), says: `event "change" of http://a`},
+		{name: "an instance that cannot be read", response: stream("event: change\ndata: {\"app\":\"A\",\"id\":\"b\",\"instance\":1}\n\n"), says: "instance A/b"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := servers{"a": tc.answer}.client(t, "a").Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return nil })
+			err := servers{"a": tc.response}.client(t, "a").Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return nil })
 			expect.That(t, err != nil && strings.Contains(err.Error(), tc.says), "got %v, want %q in it", err, tc.says)
 		})
 	}
@@ -194,7 +195,7 @@ func TestAWatchNeedsRollcall(t *testing.T) {
 		{name: "no server is Rollcall", a: always(404, "<html>"), b: always(405, ""), want: ErrNeedsRollcall},
 		{name: "a page for everything", a: always(200, "<html>", "Content-Type", "text/html"), b: always(404, ""), want: ErrNeedsRollcall},
 		{name: "one is", a: always(404, "<html>"), b: stream(started(5)), want: errEnough},
-		{name: "nobody knows yet", a: always(404, "<html>"), b: unreachable},
+		{name: "it is not known yet", a: always(404, "<html>"), b: unreachable},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			ctx := within(t, time.Minute)
@@ -206,7 +207,7 @@ func TestAWatchNeedsRollcall(t *testing.T) {
 
 func TestAWatchEndsWithItsClient(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
+		"while nothing happens": stream(started(5)), "while no server responds": silent, "while no server is there": unreachable,
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c := servers{"a": server}.client(t, "a")
@@ -234,13 +235,13 @@ func TestAWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 		c := need.Got(New(Config{HTTPClient: &http.Client{Transport: network}, Source: source}))(t)
 		err := c.Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return errEnough })
 		took := time.Since(start)
-		expect.That(t, err == errEnough && took <= 2*longestRetry, "got %v after %v, want the new server's stream", err, took)
+		expect.That(t, err == errEnough && took <= 2*wait.LongestRetry, "got %v after %v, want the new server's stream", err, took)
 	})
 }
 
 func TestAWatchEndsWithItsContext(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"while nothing happens": stream(started(5)), "while nobody answers": silent, "while nobody is there": unreachable,
+		"while nothing happens": stream(started(5)), "while no server responds": silent, "while no server is there": unreachable,
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			ctx := within(t, 3*time.Second)
@@ -252,16 +253,16 @@ func TestAWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAWatchThatFindsNobodyTriesMoreAndMoreSeldom(t *testing.T) {
+func TestWatchThatFindsNoServerTriesMoreAndMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
 		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(within(t, time.Hour), WatchConfig{}, nil))
 		for i := 1; i < len(j.times); i++ {
-			pause, longest := j.times[i]-j.times[i-1], min(shortestRetry<<min(i-1, 10), longestRetry)
+			pause, longest := j.times[i]-j.times[i-1], min(wait.ShortestRetry<<min(i-1, 10), wait.LongestRetry)
 			expect.That(t, pause < longest, "pause %d is %v, want less than %v", i, pause, longest)
 		}
 		// On average a pause is half of the longest one.
-		fewest, most := int(time.Hour/longestRetry), 3*int(time.Hour/longestRetry)
+		fewest, most := int(time.Hour/wait.LongestRetry), 3*int(time.Hour/wait.LongestRetry)
 		expect.That(t, len(j.times) >= fewest && len(j.times) <= most, "%d tries in an hour, want %d to %d", len(j.times), fewest, most)
 	})
 }
@@ -273,17 +274,17 @@ type ticking struct {
 }
 
 func (b ticking) Read(p []byte) (int, error) {
-	if !wait(b.ctx, b.every) {
+	if !wait.For(b.ctx, b.every) {
 		return 0, b.ctx.Err()
 	}
 	return copy(p, ": nothing happens\n\n"), nil
 }
 
-func TestAQuietWatchStaysWithItsServer(t *testing.T) {
+func TestWatchThatIsQuietStaysWithItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()
 		quiet := j.around(func(r *http.Request) (*http.Response, error) {
-			resp, err := answered(200, "")
+			resp, err := responded(200, "")
 			resp.Body = io.NopCloser(ticking{r.Context(), 15 * time.Second})
 			return resp, err
 		})
@@ -324,7 +325,7 @@ func TestAWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) 
 	heard := make(chan string)
 	ended := make(chan error, 1)
 	go func() {
-		got := told{until: "change e-7"}
+		got := eventWords{until: "change e-7"}
 		ended <- c.Watch(t.Context(), WatchConfig{}, func(e WatchEvent) error {
 			err := got.each(e)
 			heard <- got.words[len(got.words)-1]

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// body hands the body of a request to one try after the other. A try closes what it gets, also when
-// nothing came of it. A body that can be had again is given away; another is lent, and closed for good
+// body hands the body of a request to one try after the other. A try closes the body that it gets, also when
+// it fails. A body that can be had again is given away; another is lent, and closed for good
 // when the last try has done so.
 type body struct {
 	request *http.Request
 	given   bool
-	lent    *loan // to the try at hand; nil: nothing is
+	lent    *loan // to the try at hand; nil: the body was given away, or there is none
 }
 
 // next returns the body of the next try.
@@ -32,12 +32,12 @@ func (b *body) next() (io.ReadCloser, error) {
 }
 
 // again says whether there can be another try: not if a body that can be had only once was read.
-func (b *body) again() bool { return b.lent == nil || b.lent.end() }
+func (b *body) again() bool { return b.lent == nil || b.lent.takeBack() }
 
-// settle leaves the body to the last try.
-func (b *body) settle() {
+// handOver makes the last try the owner of the body.
+func (b *body) handOver() {
 	if b.lent != nil {
-		b.lent.settle()
+		b.lent.handOver()
 	}
 }
 
@@ -53,7 +53,7 @@ type loan struct {
 	body io.ReadCloser
 
 	mu     sync.Mutex
-	read   bool // something may have been taken
+	read   bool // a part of the body may have been read
 	closed bool // the try has closed it
 	state  loanState
 }
@@ -61,16 +61,16 @@ type loan struct {
 type loanState uint8
 
 const (
-	lent    loanState = iota
-	ended             // the body is somebody else's
-	settled           // the body is this try's
+	lent     loanState = iota
+	returned           // the body is another try's, or will be
+	owned              // the body is this try's
 )
 
 // Read implements io.Reader.
 func (l *loan) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	l.read = true
-	over := l.state == ended || l.closed
+	over := l.state == returned || l.closed
 	l.mu.Unlock()
 	if over {
 		return 0, http.ErrBodyReadAfterClose
@@ -81,7 +81,7 @@ func (l *loan) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (l *loan) Close() error {
 	l.mu.Lock()
-	now := !l.closed && l.state == settled
+	now := !l.closed && l.state == owned
 	l.closed = true
 	l.mu.Unlock()
 	if now {
@@ -90,23 +90,23 @@ func (l *loan) Close() error {
 	return nil
 }
 
-// end takes the body back, if nothing was read of it.
-func (l *loan) end() bool {
+// takeBack ends the loan, if nothing was read of the body.
+func (l *loan) takeBack() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.read {
 		return false
 	}
-	l.state = ended
+	l.state = returned
 	return true
 }
 
-// settle leaves the body to the try, for good.
-func (l *loan) settle() {
+// handOver makes the try the owner of the body, for good.
+func (l *loan) handOver() {
 	l.mu.Lock()
 	now := l.closed && l.state == lent
 	if l.state == lent {
-		l.state = settled
+		l.state = owned
 	}
 	l.mu.Unlock()
 	if now {

@@ -28,8 +28,8 @@ type address struct {
 // String returns host:port, as URLs have it.
 func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
 
-// keep returns those of list that are good: list itself if all are, as nearly always.
-func keep(list []*registry.Instance, good func(*registry.Instance) bool) []*registry.Instance {
+// filter returns the instances of list that are good: list itself if all are, as nearly always.
+func filter(list []*registry.Instance, good func(*registry.Instance) bool) []*registry.Instance {
 	bad := slices.IndexFunc(list, func(i *registry.Instance) bool { return !good(i) })
 	if bad < 0 {
 		return list
@@ -65,7 +65,7 @@ type roundRobin struct {
 // turns are those of one list, from a random one on.
 type turns struct {
 	of    identity
-	taken atomic.Uint64
+	count atomic.Uint64
 }
 
 // identity tells a list from others, and from itself after most changes. A change that it does not tell
@@ -84,7 +84,7 @@ func (r *roundRobin) Pick(list []*registry.Instance) *registry.Instance {
 		return list[0]
 	default:
 		of := identity{list[0].Key(), list[n-1].Key(), n}
-		return list[r.turnsOf(of).taken.Add(1)%uint64(n)]
+		return list[r.turnsOf(of).count.Add(1)%uint64(n)]
 	}
 }
 
@@ -95,10 +95,10 @@ func (r *roundRobin) turnsOf(of identity) *turns {
 		if now != nil && now.of == of {
 			return now
 		}
-		begun := &turns{of: of}
-		begun.taken.Store(uint64(rand.Uint32())) // far from where the count would begin anew
-		if place.CompareAndSwap(now, begun) {
-			return begun
+		fresh := &turns{of: of}
+		fresh.count.Store(uint64(rand.Uint32())) // far from where the count would begin anew
+		if place.CompareAndSwap(now, fresh) {
+			return fresh
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (p inZone) Pick(list []*registry.Instance) *registry.Instance {
 // change when something dies; so they are read without a lock, and copied to be changed.
 type avoided struct {
 	time  time.Duration // for which an instance is avoided; not positive: it is not
-	mu    sync.Mutex    // held by who changes until
+	mu    sync.Mutex    // held while until is changed
 	until atomic.Pointer[map[listed]time.Time]
 }
 
@@ -137,7 +137,7 @@ type listed struct {
 	version int64 // lastDirtyTimestamp
 }
 
-// now returns what is avoided at present, which must not be changed. nil: nothing.
+// now returns the instances that are avoided at present, which must not be changed. nil: none is.
 func (a *avoided) now() map[listed]time.Time {
 	until := a.until.Load()
 	if until == nil {
@@ -152,29 +152,29 @@ func (a *avoided) now() map[listed]time.Time {
 	return *until
 }
 
-// note takes what came of a try: who could not be connected to is avoided, who answered is not.
-func (a *avoided) note(who listed, err error) {
+// record is called after a try: an instance that could not be connected to is avoided, one that responded is not.
+func (a *avoided) record(one listed, err error) {
 	switch {
 	case unconnected(err):
-		a.add(who)
+		a.add(one)
 	case err == nil:
-		a.drop(who)
+		a.drop(one)
 	}
 }
 
 // add avoids an instance from now on.
-func (a *avoided) add(who listed) {
-	a.change(func(until map[listed]time.Time) { until[who] = time.Now().Add(a.time) })
+func (a *avoided) add(one listed) {
+	a.change(func(until map[listed]time.Time) { until[one] = time.Now().Add(a.time) })
 }
 
 // drop does not avoid an instance any more: it was connected to after all.
-func (a *avoided) drop(who listed) {
-	if _, is := a.now()[who]; is {
-		a.change(func(until map[listed]time.Time) { delete(until, who) })
+func (a *avoided) drop(one listed) {
+	if _, is := a.now()[one]; is {
+		a.change(func(until map[listed]time.Time) { delete(until, one) })
 	}
 }
 
-// change changes a copy, without what is over, and returns it.
+// change changes a copy, without the entries whose time is over, and returns it.
 func (a *avoided) change(do func(map[listed]time.Time)) map[listed]time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()

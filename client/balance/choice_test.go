@@ -53,14 +53,14 @@ func checkFair(t *testing.T, picked map[string]int, list []*registry.Instance, e
 	expect.That(t, len(picked) == len(list), "picked %v from a list of %d", picked, len(list))
 }
 
-func TestEachOfAListIsPickedEquallyOften(t *testing.T) {
+func TestRoundRobinPicksEachInstanceEquallyOften(t *testing.T) {
 	for n := 1; n <= 7; n++ {
 		list := instances("ORDERS", n)
 		checkFair(t, tally(RoundRobin(), list, 5*n), list, 5)
 	}
 }
 
-func TestTurnsAreFairAmongManyCallers(t *testing.T) {
+func TestRoundRobinIsFairAmongManyCallers(t *testing.T) {
 	const callers, rounds = 10, 500
 	list := instances("ORDERS", 5)
 	p := RoundRobin()
@@ -79,9 +79,9 @@ func TestTurnsAreFairAmongManyCallers(t *testing.T) {
 	checkFair(t, sum, list, rounds)
 }
 
-// TestListsThatAlternateDoNotShareTurns: with a common count each of two lists of an even length would see
+// TestRoundRobinOfAlternatingListsSharesNoTurns: with a common count each of two lists of an even length would see
 // every other turn, and half of its instances.
-func TestListsThatAlternateDoNotShareTurns(t *testing.T) {
+func TestRoundRobinOfAlternatingListsSharesNoTurns(t *testing.T) {
 	orders, stock := instances("ORDERS", 4), instances("STOCK", 2)
 	p := placed(t, 2, orders, stock)
 	ofOrders, ofStock := make(map[string]int), make(map[string]int)
@@ -93,8 +93,8 @@ func TestListsThatAlternateDoNotShareTurns(t *testing.T) {
 	checkFair(t, ofStock, stock, 6)
 }
 
-// TestListsInOnePlaceAreNotPickedFromInStep: what is lost then is the exact turn, not the fairness.
-func TestListsInOnePlaceAreNotPickedFromInStep(t *testing.T) {
+// TestRoundRobinOfListsInOnePlaceIsNotInStep: what is lost then is the exact turn, not the fairness.
+func TestRoundRobinOfListsInOnePlaceIsNotInStep(t *testing.T) {
 	orders, stock := instances("ORDERS", 2), instances("STOCK", 2)
 	p := placed(t, 1, orders, stock)
 	picked := make(map[string]int)
@@ -131,7 +131,7 @@ func placed(t *testing.T, places int, lists ...[]*registry.Instance) Picker {
 	return nil
 }
 
-func TestPickersBeginWithAnyInstance(t *testing.T) {
+func TestRoundRobinBeginsWithAnyInstance(t *testing.T) {
 	list := instances("ORDERS", 4)
 	first := make(map[string]bool)
 	for range 64 {
@@ -140,7 +140,7 @@ func TestPickersBeginWithAnyInstance(t *testing.T) {
 	expect.That(t, len(first) != 1, "64 pickers began with %v", first)
 }
 
-func TestTurnsGoOnFairlyWhenTheListChanges(t *testing.T) {
+func TestRoundRobinGoesOnFairlyWhenTheListChanges(t *testing.T) {
 	all := instances("ORDERS", 4)
 	p := RoundRobin()
 	for _, list := range [][]*registry.Instance{all, all[:3], all[1:], slices.Delete(slices.Clone(all), 1, 2), all} {
@@ -148,7 +148,7 @@ func TestTurnsGoOnFairlyWhenTheListChanges(t *testing.T) {
 	}
 }
 
-func TestNothingIsPickedFromAnEmptyList(t *testing.T) {
+func TestPickersPickNothingFromAnEmptyList(t *testing.T) {
 	for name, p := range map[string]Picker{"RoundRobin": RoundRobin(), "InZone": InZone("a", nil)} {
 		i := p.Pick(nil)
 		expect.That(t, i == nil, "%s picked %+v", name, i)
@@ -160,7 +160,7 @@ type last struct{}
 
 func (last) Pick(list []*registry.Instance) *registry.Instance { return list[len(list)-1] }
 
-func TestInstancesOfTheZoneAreCalledWhileThereIsOne(t *testing.T) {
+func TestInZonePicksInstancesOfTheZoneWhileThereIsOne(t *testing.T) {
 	list := instances("ORDERS", 6, "a", "b", "c")
 	tests := []struct {
 		name string
@@ -182,12 +182,12 @@ func TestInstancesOfTheZoneAreCalledWhileThereIsOne(t *testing.T) {
 	}
 }
 
-// TestADeadInstanceIsPassedOverForATime: from the call that finds it dead on, until the time is over.
-func TestADeadInstanceIsPassedOverForATime(t *testing.T) {
+// TestAvoidedInstanceIsPassedOverForATime: from the call that finds it dead on, until the time is over.
+func TestAvoidedInstanceIsPassedOverForATime(t *testing.T) {
 	tests := []struct {
 		name  string
 		avoid time.Duration
-		want  map[time.Duration][]string // who is asked, by time since the first call
+		want  map[time.Duration][]string // the instances that are asked, by time since the first call
 	}{
 		{name: "by default", want: map[time.Duration][]string{
 			0:                            {"h0:8080", "h1:8080"},
@@ -232,9 +232,9 @@ func sortedKeys(m map[time.Duration][]string) []time.Duration {
 	return keys
 }
 
-// TestWhenAllAreAvoidedAllAreTried: none is worse than another, and the first that is back is used again
+// TestAvoidedInstancesAreTriedWhenAllAreAvoided: none is worse than another, and the first that is back is used again
 // at once, by others too.
-func TestWhenAllAreAvoidedAllAreTried(t *testing.T) {
+func TestAvoidedInstancesAreTriedWhenAllAreAvoided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){}}
 		transport := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}})
@@ -251,8 +251,8 @@ func TestWhenAllAreAvoidedAllAreTried(t *testing.T) {
 	})
 }
 
-// TestAnInstanceThatWasStartedAnewIsNotAvoided: at another address, or registered again at the same.
-func TestAnInstanceThatWasStartedAnewIsNotAvoided(t *testing.T) {
+// TestAvoidedInstanceThatRegistersAnewIsCalled: at another address, or registered again at the same.
+func TestAvoidedInstanceThatRegistersAnewIsCalled(t *testing.T) {
 	for name, start := range map[string]func(i *registry.Instance) (at string){
 		"elsewhere":         func(i *registry.Instance) string { i.Port.Number = 8081; return "h0:8081" },
 		"at the same place": func(i *registry.Instance) string { i.LastDirty++; return "h0:8080" },
@@ -276,8 +276,8 @@ func TestAnInstanceThatWasStartedAnewIsNotAvoided(t *testing.T) {
 	}
 }
 
-// TestWhatIsOverIsForgotten: addresses that will never come back must not pile up.
-func TestWhatIsOverIsForgotten(t *testing.T) {
+// TestAvoidedInstancesAreRemovedWhenTheirTimeIsOver: addresses that will never come back must not pile up.
+func TestAvoidedInstancesAreRemovedWhenTheirTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &avoided{time: time.Second}
 		for port := range uint16(100) {
@@ -310,8 +310,8 @@ func BenchmarkPick(b *testing.B) {
 
 // BenchmarkRoundTrip is what a Transport adds to its Base: compare "alone".
 func BenchmarkRoundTrip(b *testing.B) {
-	answer := &http.Response{StatusCode: 200, Body: http.NoBody}
-	base := baseFunc(func(*http.Request) (*http.Response, error) { return answer, nil })
+	response := &http.Response{StatusCode: 200, Body: http.NoBody}
+	base := baseFunc(func(*http.Request) (*http.Response, error) { return response, nil })
 	ten := list(instances("ORDERS", 10)...)
 	avoiding := ten.transport(b, Config{Base: base})
 	avoiding.avoided.add(listed{address: address{"h1", 8080}})
@@ -350,7 +350,7 @@ func discover(t *testing.T, instances ...*registry.Instance) *client.Discovery {
 	return d
 }
 
-func TestAURLNamesAnApplicationOrAVIPAddress(t *testing.T) {
+func TestTransportFindsAnApplicationOrAVIPAddressByURL(t *testing.T) {
 	orders := instances("ORDERS", 3)
 	secure := registry.Port{Number: 8443, Enabled: true}
 	for _, i := range orders {
@@ -400,7 +400,7 @@ func TestAURLNamesAnApplicationOrAVIPAddress(t *testing.T) {
 	}
 }
 
-func TestAnEmptyListIsSaidToBeSo(t *testing.T) {
+func TestTransportErrorSaysThatTheListIsEmpty(t *testing.T) {
 	transport := need.Got(New(Config{List: discover(t)}))(t)
 	_, err := get(t, transport, "http://orders/")
 	expect.That(t, errors.Is(err, ErrNoInstance) && strings.Contains(err.Error(), "Ready"), "got %v, want ErrNoInstance that says what to wait for", err)

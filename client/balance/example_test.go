@@ -59,7 +59,7 @@ func Example() {
 	// Output: /tea: 12 pieces
 }
 
-// Instances in the own zone are called while there is one.
+// Instances in our own zone are called while there is one.
 func ExampleInZone() {
 	instance := func(id, zone string) *registry.Instance {
 		return &registry.Instance{App: "STOCK", InstanceID: id, Metadata: []registry.Pair{{Key: "zone", Value: zone}}}
@@ -73,7 +73,7 @@ func ExampleInZone() {
 	// 2 others, if there is none: true
 }
 
-// Services that register VIP addresses, in containers whose host names nobody can resolve, over mutual
+// Services that register VIP addresses, in containers whose host names cannot be resolved, over mutual
 // TLS or whatever else a transport does.
 func ExampleConfig() {
 	var instances *client.Discovery // of StartDiscovery

@@ -71,16 +71,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		resp, err := t.try(r, at, &body, t.tries-len(tried))
 		if r.Context().Err() == nil { // else the caller gave up, which says nothing of the instance
-			t.avoided.note(at.listed, err)
+			t.avoided.record(at.listed, err)
 		}
 		if !another(r, err) {
-			body.settle()
+			body.handOver()
 			return resp, err
 		}
 		tried = append(tried, at.address)
 		next, none := t.choose(r.URL, tried)
 		if none != nil || len(tried) == t.tries || !body.again() {
-			body.settle()
+			body.handOver()
 			return nil, gaveUp(r, tried, err)
 		}
 		at = next
@@ -105,14 +105,14 @@ func (t *Transport) try(r *http.Request, at choice, body *body, left int) (*http
 	return t.base.RoundTrip(sent)
 }
 
-// another says whether another instance may be tried after this came of a try: if nothing was sent, or if
+// another says whether another instance may be tried after a try with this error: if nothing was sent, or if
 // the same may be sent twice.
 func another(r *http.Request, err error) bool {
 	return r.Context().Err() == nil && (unconnected(err) || cutOff(err) && repeatable(r))
 }
 
 // repeatable says that a request does the same done twice as done once, by the rules of net/http
-// (http.Transport): by its method, or because it says that somebody sees to that.
+// (http.Transport): by its method, or because its header says so.
 func repeatable(r *http.Request) bool {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -123,13 +123,13 @@ func repeatable(r *http.Request) bool {
 	return key || other
 }
 
-// cutOff says that a connection ended before an answer began, as it does when an instance dies.
+// cutOff says that a connection ended before a response began, as it does when an instance dies.
 func cutOff(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
 }
 
-// gaveUp says that no instance that was tried answered; err is why the last did not.
+// gaveUp is the error of a request to which no instance that was tried responded; err is why the last did not.
 func gaveUp(r *http.Request, tried []address, err error) error {
 	if len(tried) == 1 {
 		return err
@@ -168,8 +168,8 @@ func newBase(dial dialFunc) *http.Transport {
 	}
 }
 
-// within gives a connection up after DefaultConnect, or after the share that its context says. Nobody
-// else does: net/http connects beyond the end of the request, for the next that may need the connection.
+// within gives a connection up after DefaultConnect, or after the share that its context says. net/http
+// does not: it connects beyond the end of the request, for the next that may need the connection.
 func within(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		patience := DefaultConnect
@@ -185,7 +185,7 @@ func within(dial dialFunc) dialFunc {
 // shareKey is where a context has the share of a try.
 type shareKey struct{}
 
-// withShare notes how long a try may take to connect, so that each of those that are left gets its share
+// withShare adds to ctx how long a try may take to connect, so that each of the tries that are left gets its share
 // of the time until the deadline. The last has all of it.
 func withShare(ctx context.Context, left int) context.Context {
 	deadline, ok := ctx.Deadline()
@@ -289,7 +289,7 @@ func (t *Transport) choose(u *url.URL, tried []address) (choice, error) {
 	}
 	list := t.list.Snapshot()
 	up := t.lookup(list, u.Scheme, u.Host)
-	fit := keep(up, func(i *registry.Instance) bool {
+	fit := filter(up, func(i *registry.Instance) bool {
 		at := t.addressOf(i, u.Scheme)
 		return at != address{} && !slices.Contains(tried, at)
 	})
@@ -322,7 +322,7 @@ func (t *Transport) unavoided(list []*registry.Instance, scheme string) []*regis
 	if avoided == nil {
 		return list
 	}
-	rest := keep(list, func(i *registry.Instance) bool {
+	rest := filter(list, func(i *registry.Instance) bool {
 		_, avoid := avoided[t.asListed(i, scheme)]
 		return !avoid
 	})

@@ -64,7 +64,7 @@ type inTurn struct{}
 
 func (inTurn) Pick(list []*registry.Instance) *registry.Instance { return list[0] }
 
-// network is a Base in memory: one function per host:port; who has none cannot be connected to.
+// network is a Base in memory: one function per host:port; a host without one cannot be connected to.
 type network struct {
 	hosts map[string]func(*http.Request) (*http.Response, error)
 	mu    sync.Mutex
@@ -85,7 +85,7 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, refused()
 }
 
-// took returns who was asked since it was last called.
+// took returns the hosts that were asked since it was last called.
 func (n *network) took() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,7 +134,7 @@ func at(id, address string) *registry.Instance {
 	return i
 }
 
-func TestARequestGoesToTheInstancesHostAndPort(t *testing.T) {
+func TestTransportCallsTheInstancesHostAndPort(t *testing.T) {
 	instance := &registry.Instance{
 		App: "ORDERS", InstanceID: "1", HostName: "h", IPAddr: "10.0.0.1",
 		Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 8443, Enabled: true},
@@ -166,7 +166,7 @@ func TestARequestGoesToTheInstancesHostAndPort(t *testing.T) {
 			})
 			resp, err := get(t, list(test.instance).transport(t, Config{Base: base, Host: test.host}), test.url)
 			need.That(t, err == nil && got == test.want, "sent to %s, %v; want %s", got, err, test.want)
-			expect.That(t, resp.Request.URL.String() == test.want, "the answer is of %s, want it to say %s", resp.Request.URL, test.want)
+			expect.That(t, resp.Request.URL.String() == test.want, "the response is of %s, want it to say %s", resp.Request.URL, test.want)
 		})
 	}
 }
@@ -177,7 +177,7 @@ type baseFunc func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestTheHostHeaderIsTheInstancesUnlessTheRequestGivesOne(t *testing.T) {
+func TestTransportSendsTheInstancesHostHeaderUnlessTheRequestGivesOne(t *testing.T) {
 	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host) }))
 	transport := list(instance).transport(t, Config{})
 	address := net.JoinHostPort(instance.HostName, fmt.Sprint(instance.Port.Number))
@@ -196,8 +196,8 @@ func read(t *testing.T, resp *http.Response) string {
 	return string(body)
 }
 
-// TestTheRequestStaysAsItIs: a RoundTripper must not modify it.
-func TestTheRequestStaysAsItIs(t *testing.T) {
+// TestTransportLeavesTheRequestAsItIs: a RoundTripper must not modify it.
+func TestTransportLeavesTheRequestAsItIs(t *testing.T) {
 	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h1:8080": ok}}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/a", strings.NewReader("text"))
 	r.Header.Set("X-A", "b")
@@ -210,7 +210,7 @@ func TestTheRequestStaysAsItIs(t *testing.T) {
 	expect.Slice(t, n.took(), []string{"h0:8080", "h1:8080"}, "asked")
 }
 
-func TestWhoCannotBeCalledIsSaid(t *testing.T) {
+func TestTransportErrorSaysWhyNoInstanceCanBeCalled(t *testing.T) {
 	up := instances("ORDERS", 2)
 	noHost := *up[0]
 	noHost.HostName, noHost.IPAddr = "", ""
@@ -252,11 +252,11 @@ type noPicker struct{}
 
 func (noPicker) Pick([]*registry.Instance) *registry.Instance { return nil }
 
-func TestARequestWithoutURLIsRefused(t *testing.T) {
+func TestTransportRefusesARequestWithoutURL(t *testing.T) {
 	expect.That(t, expect.Err(list().transport(t, Config{}).RoundTrip(&http.Request{})) != nil, "no error")
 }
 
-func TestAnotherInstanceIsTriedIfNothingWasSentOrItMayBeSentTwice(t *testing.T) {
+func TestTransportTriesAnotherInstanceIfNothingWasSentOrTheRequestMayBeSentTwice(t *testing.T) {
 	fails := func(err error) func(*http.Request) (*http.Response, error) {
 		return func(*http.Request) (*http.Response, error) { return nil, err }
 	}
@@ -280,8 +280,8 @@ func TestAnotherInstanceIsTriedIfNothingWasSentOrItMayBeSentTwice(t *testing.T) 
 		{name: "a POST reset", method: http.MethodPost, first: fails(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), want: 1},
 		{name: "no connection to a proxy", first: fails(&net.OpError{Op: "proxyconnect", Err: refused()}), want: 1},
 		{name: "a bad certificate", first: fails(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), want: 1},
-		{name: "an answer", first: ok, want: 1},
-		{name: "a bad answer", want: 1, first: func(*http.Request) (*http.Response, error) {
+		{name: "a response", first: ok, want: 1},
+		{name: "a bad response", want: 1, first: func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 503, Body: http.NoBody}, nil
 		}},
 	}
@@ -298,7 +298,7 @@ func TestAnotherInstanceIsTriedIfNothingWasSentOrItMayBeSentTwice(t *testing.T) 
 	}
 }
 
-func TestAsManyInstancesAreTriedAsAreToBe(t *testing.T) {
+func TestTransportTriesAsManyInstancesAsConfigured(t *testing.T) {
 	for _, test := range []struct{ listed, tries, want int }{
 		{listed: 5, tries: 0, want: DefaultTries},
 		{listed: 5, tries: 1, want: 1},
@@ -321,8 +321,8 @@ func TestAsManyInstancesAreTriedAsAreToBe(t *testing.T) {
 	}
 }
 
-// TestARetryLooksAtTheListAnew: what was removed meanwhile is not tried.
-func TestARetryLooksAtTheListAnew(t *testing.T) {
+// TestTransportRetriesFromThePresentList: what was removed meanwhile is not tried.
+func TestTransportRetriesFromThePresentList(t *testing.T) {
 	all := instances("ORDERS", 3)
 	l := list(all...)
 	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
@@ -337,7 +337,7 @@ func TestARetryLooksAtTheListAnew(t *testing.T) {
 	expect.Slice(t, n.took(), []string{"h0:8080", "h2:8080"}, "the second is not to be asked: asked")
 }
 
-func TestTheEndOfTheContextEndsTheTries(t *testing.T) {
+func TestTransportEndsItsTriesWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
 		"h0:8080": func(*http.Request) (*http.Response, error) {
@@ -355,14 +355,14 @@ func TestTheEndOfTheContextEndsTheTries(t *testing.T) {
 	expect.That(t, avoided == nil, "%v are avoided, although the caller gave up", avoided)
 }
 
-func TestAConfigurationsMistakesAreAllNamed(t *testing.T) {
+func TestTransportConfigReportsEveryMistake(t *testing.T) {
 	_, err := New(Config{Tries: -1})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "no List") && strings.Contains(err.Error(), "tries -1"), "got %v, want both mistakes", err)
 }
 
-// TestWhoIsNotListedIsNeverDialled: as soon as the list is without an instance, nothing connects to it,
+// TestTransportNeverDialsAnInstanceThatIsNotListed: as soon as the list is without an instance, nothing connects to it,
 // and nothing goes over a connection that was kept.
-func TestWhoIsNotListedIsNeverDialled(t *testing.T) {
+func TestTransportNeverDialsAnInstanceThatIsNotListed(t *testing.T) {
 	var late atomic.Int64 // calls that came to the removed instance after its removal
 	var removed atomic.Bool
 	gone, leaving := serve(t, "1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -398,9 +398,9 @@ func TestWhoIsNotListedIsNeverDialled(t *testing.T) {
 	expect.That(t, late.Load() <= 0, "%d calls came to %s after it was removed", late.Load(), gone.URL)
 }
 
-// TestCallsGoOnWhileAnInstanceIsDeadAndListed: with many callers none fails, and the dead one is dialled
+// TestTransportGoesOnWhileAnInstanceIsDeadAndListed: with many callers none fails, and the dead one is dialled
 // once in a while only.
-func TestCallsGoOnWhileAnInstanceIsDeadAndListed(t *testing.T) {
+func TestTransportGoesOnWhileAnInstanceIsDeadAndListed(t *testing.T) {
 	dead, deadInstance := serve(t, "1", http.NotFoundHandler())
 	dead.Close()
 	_, live := serve(t, "2", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -432,7 +432,7 @@ func TestCallsGoOnWhileAnInstanceIsDeadAndListed(t *testing.T) {
 		"the dead instance was dialled %d times in %d calls, want once, or once by each of %d callers", n, callers*calls, callers)
 }
 
-func TestTLSAsksForTheInstancesName(t *testing.T) {
+func TestTransportAsksForTheInstancesNameByTLS(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.TLS.ServerName) }))
 	t.Cleanup(s.Close)
 	instance := at("1", s.URL)
@@ -445,8 +445,8 @@ func TestTLSAsksForTheInstancesName(t *testing.T) {
 	expect.Equal(t, read(t, resp), "example.com", "the handshake asked for")
 }
 
-// TestAnUpgradedConnectionIsTheCallers: what a websocket needs.
-func TestAnUpgradedConnectionIsTheCallers(t *testing.T) {
+// TestTransportLeavesAnUpgradedConnectionToTheCaller: what a websocket needs.
+func TestTransportLeavesAnUpgradedConnectionToTheCaller(t *testing.T) {
 	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -468,8 +468,8 @@ func TestAnUpgradedConnectionIsTheCallers(t *testing.T) {
 	expect.Equal(t, read(t, resp), "hello", "it answered")
 }
 
-// TestAnswersStreamAsTheyCome: each part of a body is there before the next is sent.
-func TestAnswersStreamAsTheyCome(t *testing.T) {
+// TestTransportStreamsResponsesAsTheyCome: each part of a body is there before the next is sent.
+func TestTransportStreamsResponsesAsTheyCome(t *testing.T) {
 	next := make(chan struct{})
 	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for part := range 3 {
@@ -556,9 +556,9 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestAHostThatSaysNothingCostsItsShareOfTheTime: its packets vanish, as those of a machine that lost its
+// TestTransportGivesASilentHostItsShareOfTheTime: its packets vanish, as those of a machine that lost its
 // power do. The call goes on with another instance, soon enough for its deadline.
-func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
+func TestTransportGivesASilentHostItsShareOfTheTime(t *testing.T) {
 	tests := []struct {
 		name    string
 		timeout time.Duration // of a call; 0: none
@@ -609,15 +609,15 @@ func TestAHostThatSaysNothingCostsItsShareOfTheTime(t *testing.T) {
 				resp.Body.Close()
 				took := time.Since(start)
 				expect.That(t, took == 0 && !slices.ContainsFunc(w.dialled, func(a string) bool { return w.silent[a] }),
-					"the next call took %v and dialled %v, want it to pass over who said nothing", took, w.dialled)
+					"the next call took %v and dialled %v, want it to pass over the silent host", took, w.dialled)
 			})
 		})
 	}
 }
 
-// TestTheLastTryConnectsForTheNextCall: where nobody else is left to be tried, a connection that comes too
+// TestTransportsLastTryConnectsForTheNextCall: where no other instance is left to be tried, a connection that comes too
 // late for one call is there for the next.
-func TestTheLastTryConnectsForTheNextCall(t *testing.T) {
+func TestTransportsLastTryConnectsForTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wires{serving: map[string]chan net.Conn{}, slow: time.Second}
 		w.serve(t, "h0:8080", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -632,7 +632,7 @@ func TestTheLastTryConnectsForTheNextCall(t *testing.T) {
 	})
 }
 
-func TestAConnectionIsKeptForTheNextCall(t *testing.T) {
+func TestTransportKeepsAConnectionForTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wires{serving: map[string]chan net.Conn{}}
 		w.serve(t, "h0:8080", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -651,8 +651,8 @@ func TestAConnectionIsKeptForTheNextCall(t *testing.T) {
 	})
 }
 
-// TestABaseWithoutIdleConnectionsIsLeftAlone: not every RoundTripper keeps connections.
-func TestABaseWithoutIdleConnectionsIsLeftAlone(t *testing.T) {
+// TestTransportLeavesABaseWithoutIdleConnectionsAlone: not every RoundTripper keeps connections.
+func TestTransportLeavesABaseWithoutIdleConnectionsAlone(t *testing.T) {
 	list().transport(t, Config{Base: baseFunc(ok)}).CloseIdleConnections()
 }
 
@@ -667,7 +667,7 @@ func (c *content) Close() error {
 	return nil
 }
 
-func TestAStreamIsSentOnceAlthoughTheFirstIsDead(t *testing.T) {
+func TestBodyThatStreamsIsSentOnceAlthoughTheFirstInstanceIsDead(t *testing.T) {
 	var got []string
 	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
 		"h2:8080": func(r *http.Request) (*http.Response, error) {
@@ -683,8 +683,8 @@ func TestAStreamIsSentOnceAlthoughTheFirstIsDead(t *testing.T) {
 		"the instance got %q, the body was closed %d times; want it sent and closed once", got, body.closed)
 }
 
-// TestABodyThatWasReadIsNotSentAgain: whoever reads it before it connects has used it up.
-func TestABodyThatWasReadIsNotSentAgain(t *testing.T) {
+// TestBodyThatWasReadIsNotSentAgain: a Base that reads it before it connects has used it up.
+func TestBodyThatWasReadIsNotSentAgain(t *testing.T) {
 	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
 		"h0:8080": func(r *http.Request) (*http.Response, error) {
 			io.CopyN(io.Discard, r.Body, 1)
@@ -700,7 +700,7 @@ func TestABodyThatWasReadIsNotSentAgain(t *testing.T) {
 		"asked %v, %v, closed %d times; want an error of the first only", asked, err, body.closed)
 }
 
-func TestABodyThatCanBeHadAgainIsAskedForAgain(t *testing.T) {
+func TestBodyThatCanBeHadAgainIsAskedForAgain(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
 			"h0:8080": func(r *http.Request) (*http.Response, error) {
@@ -723,7 +723,7 @@ func TestABodyThatCanBeHadAgainIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestABodyIsClosedWhenNobodyWasReached(t *testing.T) {
+func TestBodyIsClosedWhenNoInstanceWasReached(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
 	_, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: &network{}}).RoundTrip(r)
@@ -731,18 +731,18 @@ func TestABodyIsClosedWhenNobodyWasReached(t *testing.T) {
 	expect.That(t, body.closed == 1, "the body was closed %d times, want once", body.closed)
 }
 
-// TestATryThatIsOverTouchesTheBodyNoMore: a Base may close what it got later, from another goroutine.
-func TestATryThatIsOverTouchesTheBodyNoMore(t *testing.T) {
+// TestBodyIsNotTouchedByATryThatIsOver: a Base may close what it got later, from another goroutine.
+func TestBodyIsNotTouchedByATryThatIsOver(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	over := &loan{body: body}
-	need.That(t, over.end(), "a body that nobody read cannot be lent again")
+	need.That(t, over.takeBack(), "a body that was not read cannot be lent again")
 	for _, when := range []string{"before", "after"} {
 		n, err := over.Read(make([]byte, 4))
 		expect.That(t, n == 0 && err != nil, "%s its Close the try that is over read %d bytes, %v", when, n, err)
 		over.Close()
 	}
 	kept := &loan{body: body}
-	kept.settle()
+	kept.handOver()
 	text, err := io.ReadAll(kept)
 	expect.That(t, string(text) == "text" && err == nil, "the next try read %q, %v", text, err)
 	expect.That(t, body.closed == 0, "the body was closed by the try that is over")

@@ -30,7 +30,7 @@
 //
 // The authority of a connection, which TLS expects in the servers' certificates, is the name of the
 // service as in the target; grpc.WithAuthority gives another one. The list says where instances are, and
-// is not asked who they are. Whether TLS is spoken is for the credentials to say, also with svip.
+// is not asked for their identity. Whether TLS is spoken is for the credentials to say, also with svip.
 //
-// The package is a module of its own, so that whoever needs no gRPC does not get it.
+// The package is a module of its own, so that a program that needs no gRPC does not get it.
 package grpcresolver

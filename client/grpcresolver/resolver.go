@@ -74,7 +74,7 @@ func (b *builder) Build(target resolver.Target, cc resolver.ClientConn, options 
 		}
 	}
 	r := &following{list: b.list, service: service, locate: b.config.locator(service.secure), cc: cc, serviceConfig: config}
-	// Before the first look, so that no change goes unnoticed in between.
+	// Before the first update, so that no change is missed in between.
 	r.stop = b.list.OnChange(func(_, _ *client.Snapshot) { r.update() })
 	r.update()
 	return r, nil
@@ -116,7 +116,7 @@ func parseTarget(target resolver.Target) (service, error) {
 
 const targets = "targets are rollcall:///APPLICATION, rollcall://vip/ADDRESS and rollcall://svip/ADDRESS"
 
-// locator tells where instances speak gRPC.
+// locator says where instances speak gRPC.
 type locator struct {
 	host func(i *registry.Instance) string
 	port func(i *registry.Instance) (port uint16, ok bool)
@@ -171,7 +171,7 @@ func portOf(i *registry.Instance, secure bool) (uint16, bool) {
 	return port, port != 0
 }
 
-// following is a resolver that tells a connection where its service is, whenever that has changed.
+// following is a resolver that gives a connection the addresses of its service, whenever they have changed.
 type following struct {
 	list          List
 	service       service
@@ -181,7 +181,7 @@ type following struct {
 	stop          func()                     // the calls of update after a change
 
 	mu     sync.Mutex
-	told   *resolution // what cc was told last; nil: nothing
+	known  *resolution // the one that cc was given last; nil: none yet
 	closed bool
 }
 
@@ -205,20 +205,20 @@ func (r *following) resolve() *resolution {
 	return &resolution{empty: list.Len() == 0, mute: len(up)}
 }
 
-// update tells the connection where its service is at present, if it knows otherwise. The list is looked
-// at under the lock: of two updates at once, the later one then tells nothing older.
+// update gives the connection the present resolution, if that differs from the last. The list is read
+// under the lock: of two updates at once, the later one then gives nothing older.
 func (r *following) update() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
-	known, found := r.told, r.resolve()
+	known, found := r.known, r.resolve()
 	if known != nil && known.equal(found) {
 		return
 	}
-	r.told = found
-	// A connection that has addresses keeps them in spite of errors: it is told first that they are gone.
+	r.known = found
+	// A connection that has addresses keeps them in spite of errors: it first gets the empty list.
 	if len(found.addresses) > 0 || known != nil && len(known.addresses) > 0 {
 		// The error that this returns asks for another resolution, which would find the same.
 		_ = r.cc.UpdateState(r.state(found.addresses))
@@ -236,7 +236,7 @@ func (r *following) state(addresses []string) resolver.State {
 	return state
 }
 
-// nowhere is why there is nothing to call.
+// nowhere is why there is no instance to call.
 func (r *following) nowhere(found *resolution) error {
 	switch {
 	case found.mute > 0:
@@ -248,11 +248,11 @@ func (r *following) nowhere(found *resolution) error {
 	return fmt.Errorf("no instance of %s is UP", r.service.what)
 }
 
-// ResolveNow implements resolver.Resolver. It does nothing: the connection is told of every change, and
+// ResolveNow implements resolver.Resolver. It does nothing: the connection gets every change, and
 // asking the registry for one that it does not know of yet would cost it a call for each lost connection.
 func (r *following) ResolveNow(resolver.ResolveNowOptions) {}
 
-// Close implements resolver.Resolver. The connection is told nothing afterwards.
+// Close implements resolver.Resolver. The connection gets nothing afterwards.
 func (r *following) Close() {
 	r.stop()
 	r.mu.Lock()

@@ -33,12 +33,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// connection writes down what it is told.
+// connection records its updates.
 type connection struct {
 	resolver.ClientConn
-	told   []string
-	config *serviceconfig.ParseResult
-	badly  error // what comes of parsing a service config
+	updates []string
+	config  *serviceconfig.ParseResult
+	badly   error // what comes of parsing a service config
 }
 
 func (c *connection) UpdateState(s resolver.State) error {
@@ -46,22 +46,22 @@ func (c *connection) UpdateState(s resolver.State) error {
 	for _, a := range s.Addresses {
 		addresses = append(addresses, a.Addr)
 	}
-	c.told = append(c.told, fmt.Sprintf("at %v", addresses))
+	c.updates = append(c.updates, fmt.Sprintf("at %v", addresses))
 	c.config = s.ServiceConfig
 	return errors.New("asks for another resolution")
 }
 
-func (c *connection) ReportError(err error) { c.told = append(c.told, err.Error()) }
+func (c *connection) ReportError(err error) { c.updates = append(c.updates, err.Error()) }
 
 func (c *connection) ParseServiceConfig(string) *serviceconfig.ParseResult {
 	return &serviceconfig.ParseResult{Err: c.badly}
 }
 
-// take returns what it was told since the last time.
-func (c *connection) take() []string {
-	told := c.told
-	c.told = nil
-	return told
+// received returns the updates since the last call.
+func (c *connection) received() []string {
+	updates := c.updates
+	c.updates = nil
+	return updates
 }
 
 func build(t *testing.T, list List, target string, cc resolver.ClientConn, options resolver.BuildOptions) (resolver.Resolver, error) {
@@ -72,7 +72,7 @@ func build(t *testing.T, list List, target string, cc resolver.ClientConn, optio
 	return b.Build(resolver.Target{URL: *u}, cc, options)
 }
 
-func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
+func TestResolverPassesTheChangesOfItsServiceOnly(t *testing.T) {
 	a, b := instance("o1", "a", 80), instance("o2", "b", 80)
 	mute := with(a, func(i *registry.Instance) { i.Port.Enabled = false })
 	other := with(instance("s1", "s", 80), func(i *registry.Instance) { i.App = "STOCK" })
@@ -90,7 +90,7 @@ func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
 		{name: "another instance of it", instances: []*registry.Instance{other, with(other, func(i *registry.Instance) { i.InstanceID = "s2" })}},
 		{name: "the first", instances: []*registry.Instance{other, a}, want: []string{"at [a:80]"}},
 		{name: "a second", instances: []*registry.Instance{other, a, b}, want: []string{"at [a:80 b:80]"}},
-		{name: "metadata that matters to nobody", instances: []*registry.Instance{a, with(b, func(i *registry.Instance) { i.Metadata = []registry.Pair{{Key: "version", Value: "2"}} })}},
+		{name: "metadata that does not matter", instances: []*registry.Instance{a, with(b, func(i *registry.Instance) { i.Metadata = []registry.Pair{{Key: "version", Value: "2"}} })}},
 		{name: "the same in another place", instances: []*registry.Instance{with(a, func(i *registry.Instance) { i.InstanceID = "o3" }), b}},
 		{name: "one is drained", instances: []*registry.Instance{with(a, func(i *registry.Instance) { i.Status = registry.OutOfService }), b}, want: []string{"at [b:80]"}},
 		{name: "one elsewhere", instances: []*registry.Instance{a}, want: []string{"at [a:80]"}},
@@ -102,13 +102,13 @@ func TestConnectionsAreToldOfTheChangesOfTheirServiceOnly(t *testing.T) {
 	}
 	for _, s := range steps {
 		list.set(t, s.instances...)
-		expect.Slice(t, cc.take(), s.want, "%s: told", s.name)
+		expect.Slice(t, cc.received(), s.want, "%s: received", s.name)
 	}
 	r.ResolveNow(resolver.ResolveNowOptions{})
 	r.Close()
 	list.set(t, a)
-	if got := cc.take(); got != nil || list.subscribers() != 0 {
-		t.Errorf("after Close: told %q, with %d subscriptions", got, list.subscribers())
+	if got := cc.received(); got != nil || list.subscribers() != 0 {
+		t.Errorf("after Close: received %q, with %d subscriptions", got, list.subscribers())
 	}
 }
 
@@ -126,31 +126,31 @@ func (l *restless) Snapshot() *client.Snapshot {
 	return seen
 }
 
-func TestAChangeDuringTheFirstLookIsNotMissed(t *testing.T) {
+func TestResolverMissesNoChangeDuringTheFirstUpdate(t *testing.T) {
 	list := &restless{fakeList: newFakeList(t, instance("o1", "a", 80)), next: snapshotOf(t, instance("o2", "b", 80))}
 	cc := new(connection)
 	r := need.Got(build(t, list, "rollcall:///orders", cc, resolver.BuildOptions{}))(t)
 	list.changed.Wait()
 	r.Close()
-	got := cc.take()
-	expect.That(t, len(got) != 0 && got[len(got)-1] == "at [b:80]", "told %q; the list ends with b:80", got)
+	got := cc.received()
+	expect.That(t, len(got) != 0 && got[len(got)-1] == "at [b:80]", "received %q; the list ends with b:80", got)
 }
 
-func TestTargetsNameServices(t *testing.T) {
+func TestTargetNamesAService(t *testing.T) {
 	app := instance("o1", "app", 80)
 	vip := with(instance("p1", "vip", 80), func(i *registry.Instance) { i.App, i.VIP = "P", "charges,Payments" })
 	svip := with(instance("q1", "svip", 80), func(i *registry.Instance) {
 		i.App, i.SecureVIP, i.SecurePort = "Q", "payments", registry.Port{Number: 443, Enabled: true}
 	})
 	list := newFakeList(t, app, vip, svip)
-	cases := []struct{ target, told, fails string }{
-		{target: "rollcall:///orders", told: "at [app:80]"},
-		{target: "rollcall:///ORDERS", told: "at [app:80]"},
-		{target: "rollcall:orders", told: "at [app:80]"},
-		{target: "rollcall://vip/payments", told: "at [vip:80]"},
-		{target: "rollcall://svip/Payments", told: "at [svip:443]"},
-		{target: "rollcall://vip/orders", told: `no instance of VIP address "orders" is UP`},
-		{target: "rollcall://svip/charges", told: `no instance of secure VIP address "charges" is UP`},
+	cases := []struct{ target, update, fails string }{
+		{target: "rollcall:///orders", update: "at [app:80]"},
+		{target: "rollcall:///ORDERS", update: "at [app:80]"},
+		{target: "rollcall:orders", update: "at [app:80]"},
+		{target: "rollcall://vip/payments", update: "at [vip:80]"},
+		{target: "rollcall://svip/Payments", update: "at [svip:443]"},
+		{target: "rollcall://vip/orders", update: `no instance of VIP address "orders" is UP`},
+		{target: "rollcall://svip/charges", update: `no instance of secure VIP address "charges" is UP`},
 		{target: "rollcall://zone/orders", fails: `target "rollcall://zone/orders" has the unknown authority "zone"; targets are rollcall:///APPLICATION, `},
 		{target: "rollcall://vip:80/orders", fails: `unknown authority "vip:80"`},
 		{target: "rollcall://orders", fails: `target "rollcall://orders" names no service; targets are rollcall:///APPLICATION, `},
@@ -166,13 +166,13 @@ func TestTargetsNameServices(t *testing.T) {
 			}
 			need.OK(t, err)
 			defer r.Close()
-			expect.Slice(t, cc.take(), []string{c.told}, "told")
+			expect.Slice(t, cc.received(), []string{c.update}, "received")
 		})
 	}
 	expect.That(t, list.subscribers() == 0, "%d subscriptions are left", list.subscribers())
 }
 
-func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
+func TestServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
 	list := newFakeList(t, instance("o1", "a", 80))
 	for _, disabled := range []bool{false, true} {
 		cc := new(connection)
@@ -181,17 +181,17 @@ func TestTheServiceConfigIsLeftOutWhereItIsNotWanted(t *testing.T) {
 	}
 }
 
-func TestAServiceConfigThatGRPCRefusesIsToldAtOnce(t *testing.T) {
+func TestServiceConfigThatGRPCRefusesIsReportedAtOnce(t *testing.T) {
 	refused := errors.New("no such policy")
 	expect.ErrorIs(t, expect.Err(build(t, newFakeList(t), "rollcall:///orders", &connection{badly: refused}, resolver.BuildOptions{})), refused, "got")
 }
 
-func TestABuilderNeedsAList(t *testing.T) {
+func TestBuilderNeedsAList(t *testing.T) {
 	_, err := NewBuilder(nil, Config{})
 	expect.That(t, err != nil && err.Error() == "no list is given; give a *client.Discovery", "got %v", err)
 }
 
-func TestWhereAnInstanceSpeaksGRPC(t *testing.T) {
+func TestPortWhereAnInstanceSpeaksGRPC(t *testing.T) {
 	metadata := func(pairs ...registry.Pair) func(*registry.Instance) {
 		return func(i *registry.Instance) { i.Metadata = pairs }
 	}
@@ -268,7 +268,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // liveness is when a test gives up; it decides nothing else.
 const liveness = 20 * time.Second
 
-// eurekaServer is a stock server that lists what it is told to.
+// eurekaServer is a stock server whose list the test sets.
 type eurekaServer struct {
 	*httptest.Server
 	mu        sync.Mutex
@@ -323,7 +323,7 @@ func (s *eurekaServer) discover(t *testing.T) *client.Discovery {
 	return d
 }
 
-// fakeList is a List that changes when it is told to, and has told everybody when set returns.
+// fakeList is a List that set changes; every subscriber was called when set returns.
 type fakeList struct {
 	mu       sync.Mutex
 	snapshot *client.Snapshot
@@ -335,7 +335,7 @@ func newFakeList(t *testing.T, instances ...*registry.Instance) *fakeList {
 	return &fakeList{snapshot: snapshotOf(t, instances...), each: make(map[int]func(old, new *client.Snapshot))}
 }
 
-// snapshotOf is the list of a client that was told of instances: nobody else can make one.
+// snapshotOf is the list of a client whose server has these instances: only a client can make one.
 func snapshotOf(t *testing.T, instances ...*registry.Instance) *client.Snapshot {
 	t.Helper()
 	return newEurekaServer(t, instances...).discover(t).Snapshot()
@@ -365,7 +365,7 @@ func (l *fakeList) set(t *testing.T, instances ...*registry.Instance) {
 	l.change(snapshotOf(t, instances...))()
 }
 
-// change returns what tells those who are subscribed now.
+// change returns a function that calls the present subscribers.
 func (l *fakeList) change(next *client.Snapshot) (tell func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -484,7 +484,7 @@ func untilAll(t *testing.T, c grpc_health_v1.HealthClient, servers ...*grpcServe
 	}
 }
 
-func TestInstancesAreCalledInTurns(t *testing.T) {
+func TestConnectionCallsInstancesInTurns(t *testing.T) {
 	a, b := startGRPC(t, "o1"), startGRPC(t, "o2")
 	c := dial(t, newFakeList(t, a.instance, b.instance))
 	untilAll(t, c, a, b)
@@ -493,7 +493,7 @@ func TestInstancesAreCalledInTurns(t *testing.T) {
 	expect.Equal(t, a.calls.Load()-before, 50, "of 100 calls one of two instances got")
 }
 
-func TestAnotherServiceConfigReplacesTheTurns(t *testing.T) {
+func TestServiceConfigOfTheClientReplacesTheTurns(t *testing.T) {
 	a, b := startGRPC(t, "o1"), startGRPC(t, "o2")
 	c := dial(t, newFakeList(t, a.instance, b.instance),
 		grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`))
@@ -503,7 +503,7 @@ func TestAnotherServiceConfigReplacesTheTurns(t *testing.T) {
 	}
 }
 
-func TestNoCallGoesToAnInstanceOnceItsEndWasTold(t *testing.T) {
+func TestConnectionCallsNoInstanceAfterItsRemoval(t *testing.T) {
 	ends := []struct {
 		name string
 		end  func(s *grpcServer)
@@ -526,7 +526,7 @@ func TestNoCallGoesToAnInstanceOnceItsEndWasTold(t *testing.T) {
 	}
 }
 
-func TestACallThatAnInstanceHasIsLetFinish(t *testing.T) {
+func TestConnectionLetsACallOfARemovedInstanceFinish(t *testing.T) {
 	leaving, staying := startGRPC(t, "o1"), startGRPC(t, "o2")
 	list := newFakeList(t, leaving.instance)
 	c := dial(t, list)
@@ -541,7 +541,7 @@ func TestACallThatAnInstanceHasIsLetFinish(t *testing.T) {
 	}
 }
 
-func TestWithoutInstancesCallsFailAtOnceOrWait(t *testing.T) {
+func TestConnectionWithoutInstancesFailsCallsAtOnceOrWaits(t *testing.T) {
 	s := startGRPC(t, "o1")
 	list := newFakeList(t)
 	c := dial(t, list)
@@ -560,7 +560,7 @@ func TestWithoutInstancesCallsFailAtOnceOrWait(t *testing.T) {
 	expect.OKf(t, call(t, c, "", grpc.WaitForReady(true)), "after it came back")
 }
 
-func TestACallToATargetThatNamesNothingSaysWhy(t *testing.T) {
+func TestTargetThatNamesNothingSaysWhy(t *testing.T) {
 	b := need.Got(NewBuilder(newFakeList(t), Config{}))(t)
 	conn, err := grpc.NewClient("rollcall://zone/orders", grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	need.OK(t, err)
@@ -569,13 +569,13 @@ func TestACallToATargetThatNamesNothingSaysWhy(t *testing.T) {
 	expect.That(t, status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), `unknown authority "zone"`), "got %v", err)
 }
 
-// told is a Discovery whose changes can be waited for: each has reached the connection when it is sent.
-type told struct {
+// awaited is a Discovery whose changes can be waited for: each has reached the connection when it is sent.
+type awaited struct {
 	*client.Discovery
 	changes chan *client.Snapshot
 }
 
-func (d told) OnChange(each func(old, new *client.Snapshot)) (stop func()) {
+func (d awaited) OnChange(each func(old, new *client.Snapshot)) (stop func()) {
 	return d.Discovery.OnChange(func(old, new *client.Snapshot) {
 		each(old, new)
 		d.changes <- new
@@ -585,12 +585,12 @@ func (d told) OnChange(each func(old, new *client.Snapshot)) (stop func()) {
 func TestAConnectionFollowsTheRegistry(t *testing.T) {
 	a, b, next := startGRPC(t, "o1"), startGRPC(t, "o2"), startGRPC(t, "o3")
 	server := newEurekaServer(t, a.instance, b.instance)
-	list := told{Discovery: server.discover(t), changes: make(chan *client.Snapshot, 10)}
+	list := awaited{Discovery: server.discover(t), changes: make(chan *client.Snapshot, 10)}
 	c := dial(t, list)
 	untilAll(t, c, a, b)
 	a.grpc.Stop()
 	server.list(b.instance, next.instance)
-	need.Slice(t, ids((<-list.changes).App("orders")), []string{"o2", "o3"}, "told of")
+	need.Slice(t, ids((<-list.changes).App("orders")), []string{"o2", "o3"}, "received")
 	mustCall(t, c, 100)
 	untilAll(t, c, b, next)
 }

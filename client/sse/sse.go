@@ -17,7 +17,7 @@ const Longest = 1 << 20
 // ErrLong ends a stream that is not one of ours.
 var ErrLong = fmt.Errorf("an event is longer than %d bytes", Longest)
 
-// Event is what stood before one empty line of a stream. Its texts are the reader's, until the next call of Next.
+// Event is the lines before one empty line of a stream. Its texts are the reader's, until the next call of Next.
 type Event struct {
 	Name    []byte // of the event; empty: a message
 	Data    []byte // lines joined by line feeds
@@ -27,12 +27,12 @@ type Event struct {
 
 // Reader reads a stream.
 type Reader struct {
-	lines *bufio.Scanner
-	begun bool
-	event Event
+	lines   *bufio.Scanner
+	started bool
+	event   Event
 }
 
-// NewReader returns a reader that takes up to fetch bytes of a stream at once.
+// NewReader returns a reader that reads up to fetch bytes of a stream at once.
 func NewReader(r io.Reader, fetch int) *Reader {
 	s := &Reader{lines: bufio.NewScanner(r)}
 	s.lines.Buffer(make([]byte, 0, fetch), Longest)
@@ -40,15 +40,15 @@ func NewReader(r io.Reader, fetch int) *Reader {
 	return s
 }
 
-// Next returns the next event that has data or an id. What stands after the last empty line
-// is no event: the stream was cut in the middle. The error is io.EOF at the end of the stream.
+// Next returns the next event that has data or an id. Lines after the last empty line
+// are no event: the stream was cut in the middle. The error is io.EOF at the end of the stream.
 func (s *Reader) Next() (Event, error) {
 	e := &s.event
 	e.reset()
 	for s.lines.Scan() {
 		line := s.line()
 		if len(line) > 0 {
-			e.take(line)
+			e.addLine(line)
 			if len(e.Data) > Longest {
 				return Event{}, ErrLong
 			}
@@ -71,10 +71,10 @@ func (s *Reader) Next() (Event, error) {
 // line is the present line, without the byte order mark that the first one may have.
 func (s *Reader) line() []byte {
 	line := s.lines.Bytes()
-	if !s.begun {
+	if !s.started {
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
 	}
-	s.begun = true
+	s.started = true
 	return line
 }
 
@@ -82,9 +82,9 @@ func (e *Event) reset() {
 	e.Name, e.Data, e.ID, e.Comment = e.Name[:0], e.Data[:0], e.ID[:0], e.Comment[:0]
 }
 
-// take reads a line that is not empty. One that begins with a colon is a comment. Unknown fields, and
+// addLine adds a line that is not empty. One that begins with a colon is a comment. Unknown fields, and
 // retry (a watch has its own pauses), mean nothing.
-func (e *Event) take(line []byte) {
+func (e *Event) addLine(line []byte) {
 	field, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(field) {
@@ -105,7 +105,7 @@ func (e *Event) take(line []byte) {
 // must not wait for the next one.
 type lineSplitter struct{ afterCR bool }
 
-// split implements bufio.SplitFunc. What no line end follows is dropped.
+// split implements bufio.SplitFunc. A rest without a line end is dropped.
 func (l *lineSplitter) split(data []byte, _ bool) (advance int, token []byte, err error) {
 	skip := 0
 	if l.afterCR && len(data) > 0 && data[0] == '\n' {

@@ -29,7 +29,7 @@ func readSSE(r io.Reader) (events []texts, err error) {
 	}
 }
 
-func TestStreamsAreReadAsTheStandardSays(t *testing.T) {
+func TestReaderReadsStreamsAsTheStandardSays(t *testing.T) {
 	for _, tc := range []struct {
 		name, stream string
 		want         []texts
@@ -59,7 +59,7 @@ func TestStreamsAreReadAsTheStandardSays(t *testing.T) {
 	}
 }
 
-func TestEventsAreBounded(t *testing.T) {
+func TestReaderBoundsEvents(t *testing.T) {
 	for name, stream := range map[string]string{
 		"a line without end":  "data: " + strings.Repeat("x", Longest),
 		"data of many lines":  strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", Longest/1000+1),
@@ -69,7 +69,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-func TestAnEventIsThereAsSoonAsItsEmptyLineIs(t *testing.T) {
+func TestReaderReturnsAnEventAsSoonAsItsEmptyLineIsRead(t *testing.T) {
 	for name, newline := range map[string]string{"LF": "\n", "CR LF": "\r\n", "CR": "\r"} {
 		t.Run(name, func(t *testing.T) {
 			r, w := io.Pipe()

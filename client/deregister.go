@@ -1,0 +1,58 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+)
+
+// Deregister ends the Registration: it stops the timers and cancels the instance, unless it was never
+// registered or is to Stay. Later calls return what the first returned. An instance that is not
+// registered any more is no error.
+func (r *Registration) Deregister(ctx context.Context) error {
+	defer r.client.drop(r)
+	return errors.Join(r.stop(ctx), r.withdraw(ctx))
+}
+
+// stop ends both loops, which cuts off what they are waiting for, and waits for them.
+func (r *Registration) stop(ctx context.Context) error {
+	r.cancel(ErrClosed)
+	return wait.Until(ctx, r.stopped, "wait for the heartbeats of %s to end", r.key)
+}
+
+// withdraw cancels the instance once, for the first caller; the others wait for that.
+func (r *Registration) withdraw(ctx context.Context) error {
+	return r.left.do(ctx, fmt.Sprintf("wait until %s is canceled", r.key), func() error {
+		return errors.Join(r.unregister(ctx), r.awaitHealth(ctx))
+	})
+}
+
+// unregister cancels the instance if the cluster may have it. It keeps the turn of registrations, so that no registration
+// follows.
+func (r *Registration) unregister(ctx context.Context) error {
+	if err := r.turn.acquire(ctx); err != nil {
+		return fmt.Errorf("cancel %s: %w", r.key, err)
+	}
+	if r.config.Stay || r.state.facts().absent {
+		return nil
+	}
+	if err := r.client.Cancel(ctx, r.key); err != nil && !errors.Is(err, ErrNotRegistered) {
+		return err
+	}
+	r.log.Info("canceled")
+	return nil
+}
+
+// awaitHealth waits for the callback. It comes last, so that a callback which hangs does not keep the instance
+// registered.
+func (r *Registration) awaitHealth(ctx context.Context) error {
+	if r.healthTurn.tryAcquire() {
+		return nil
+	}
+	if err := r.healthTurn.acquire(ctx); err != nil {
+		return fmt.Errorf("wait for the health callback of %s to return: %w", r.key, err)
+	}
+	return nil
+}

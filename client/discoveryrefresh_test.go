@@ -1,0 +1,391 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// wantList compares the present list with words.
+func (d *Discovery) wantList(t *testing.T, when, want string) {
+	t.Helper()
+	got := words(d.Snapshot())
+	expect.That(t, got == want, "%s the list is %q, want %q; %+v", when, got, want, d.Status())
+}
+
+// wantAsked compares what a server was asked for since the last time.
+func (s *listServer) wantAsked(t *testing.T, when, want string) {
+	t.Helper()
+	expect.Equal(t, s.got(), want, "%s the server is asked for", when)
+}
+
+// pass lets time pass, until all that it brings is done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestDiscoveryFollowsItsServer(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		rollcall bool
+		config   DiscoveryConfig
+		begins   string        // what is asked for at the beginning
+		goesOn   string        // and after each change
+		lag      time.Duration // until a change is in the list
+		source   string
+	}{
+		{name: "Rollcall is watched", rollcall: true, begins: "full watch@e-2", source: SourceWatch},
+		{name: "stock Eureka has deltas", begins: "full", goesOn: "delta", lag: 30 * time.Second, source: SourceFetch},
+		{name: "deltas are wanted", rollcall: true, config: DiscoveryConfig{Mode: RefreshDelta}, begins: "full", goesOn: "delta", lag: 30 * time.Second, source: SourceFetch},
+		{name: "everything is wanted", rollcall: true, config: DiscoveryConfig{Mode: RefreshFull, Interval: time.Second}, begins: "full", goesOn: "full", lag: time.Second, source: SourceFetch},
+		{name: "one application of Rollcall", rollcall: true, config: DiscoveryConfig{App: "orders"}, begins: "ORDERS watch@e-2", source: SourceWatch},
+		{name: "one application of stock Eureka", config: DiscoveryConfig{App: "orders"}, begins: "ORDERS", goesOn: "ORDERS", lag: 30 * time.Second, source: SourceFetch},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			app := strings.ToUpper(tc.config.App)
+			known := newListModel("e", orders("o1", registry.Up), billing("b1"))
+			s := newListServer(known, tc.rollcall)
+			d := discover(t, tc.config, s)
+			need.OK(t, d.Ready(t.Context()))
+			synctest.Wait()
+			d.wantList(t, "at first", known.words(app))
+			s.wantAsked(t, "at first", tc.begins)
+			for _, change := range []struct {
+				name string
+				do   func()
+			}{
+				{"after a registration", func() { known.set(orders("o2", registry.Starting)) }},
+				{"after a change of status", func() { known.set(orders("o2", registry.Up)) }},
+				{"after a removal", func() { known.remove(orders("o2", registry.Up)) }},
+			} {
+				change.do()
+				if tc.lag > 0 {
+					pass(tc.lag - 1)
+					s.wantAsked(t, change.name+", too early,", "")
+					pass(1)
+				}
+				synctest.Wait()
+				d.wantList(t, change.name, known.words(app))
+				s.wantAsked(t, change.name, tc.goesOn)
+			}
+			status := d.Status()
+			expect.That(t, status.Source == tc.source && status.Server == "http://a" && status.Err == nil && status.Held == 0,
+				"the status is %+v, want %s of http://a", status, tc.source)
+			index := d.Status().Index
+			expect.That(t, (index == "e-5") == tc.rollcall, "the index is %q", index)
+		})
+	}
+}
+
+func TestDiscoveryGoesOnAtAnotherServer(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		other    bool   // b is of another history
+		rollcall bool   // b is
+		asked    string // of b
+		source   string
+	}{
+		{name: "of one history, where nothing is missed", rollcall: true, asked: "watch@e-2", source: SourceWatch},
+		{name: "of another history, with everything", other: true, rollcall: true, asked: "watch@e-2 full watch@f-3", source: SourceWatch},
+		{name: "from Rollcall to stock Eureka", other: true, asked: "watch@e-2 full", source: SourceFetch},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			one := newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up))
+			a, b := newListServer(one, true), newListServer(one, tc.rollcall)
+			if tc.other {
+				b.listModel = newListModel("f", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up))
+			}
+			d := discover(t, DiscoveryConfig{}, a, b)
+			synctest.Wait()
+			a.wantAsked(t, "at first", "full watch@e-2")
+			a.kill()
+			pass(time.Second)
+			b.wantAsked(t, "after the first one's end", tc.asked)
+			b.set(orders("o4", registry.Up))
+			pass(DefaultRefreshInterval)
+			d.wantList(t, "after the failover", b.words(""))
+			status := d.Status()
+			expect.That(t, status.Source == tc.source && status.Server == "http://b" && status.Err == nil,
+				"the status is %+v, want %s of http://b", status, tc.source)
+		})
+	}
+}
+
+func TestDiscoveryWatchesAsSoonAsAServerCanBeWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stock, rollcall := newListServer(newListModel("", orders("o1", registry.Up)), false), newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		d := discover(t, DiscoveryConfig{}, stock, rollcall)
+		synctest.Wait()
+		stock.wantAsked(t, "at first", "full")
+		stock.kill()
+		pass(DefaultRefreshInterval)
+		rollcall.wantAsked(t, "after the stock server's end", "delta full watch@e-1")
+		rollcall.set(orders("o2", registry.Up))
+		synctest.Wait()
+		d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP")
+	})
+}
+
+func TestDiscoveryFetchesEverythingWhereDeltasDoNotLead(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		goes func(s *listServer)
+	}{
+		{name: "another hash", goes: func(s *listServer) { s.lies("UP_7_") }},
+		{name: "a delta that lacks a change", goes: func(s *listServer) { s.loseHistory() }},
+		{name: "deltas are disabled", goes: func(s *listServer) { s.instead("/apps/delta", always(403, "")) }},
+		{name: "no deltas at all", goes: func(s *listServer) { s.instead("/apps/delta", always(404, "")) }},
+		{name: "a document of nothing", goes: func(s *listServer) {
+			s.instead("/apps/delta", always(200, `{"applications":{"apps__hashcode":"UP_2_"}}`))
+		}},
+		{name: "no document", goes: func(s *listServer) { s.instead("/apps/delta", always(200, `<html>`)) }},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
+			d := discover(t, DiscoveryConfig{}, s)
+			synctest.Wait()
+			s.wantAsked(t, "at first", "full")
+			s.set(orders("o3", registry.Up))
+			tc.goes(s)
+			for range 2 {
+				pass(DefaultRefreshInterval)
+				d.wantList(t, "after an interval", s.words(""))
+			}
+			got := s.got()
+			expect.That(t, strings.HasPrefix(got, "delta full delta"), "the server is asked for %q, want a delta, everything at once, and deltas again", got)
+			status := d.Status()
+			expect.That(t, status.Err == nil && status.Age == 0, "the status is %+v, want no error and no age", status)
+		})
+	}
+}
+
+func TestDiscoveryTakesARepeatedDeltaForNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := discover(t, DiscoveryConfig{}, newListServer(newListModel("", orders("o1", registry.Up)), false))
+		synctest.Wait()
+		before := d.Snapshot()
+		pass(10 * DefaultRefreshInterval)
+		expect.That(t, d.Snapshot() == before, "the list is another one, after deltas that repeat what is known")
+	})
+}
+
+func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		goes func(s *listServer)
+		asks string
+	}{
+		{name: "too old an index", goes: func(s *listServer) {
+			s.remove(orders("o2", registry.Up))
+			s.loseHistory()
+		}, asks: "watch@e-3 full watch@e-5"},
+		{name: "a cluster that lost everything", goes: func(s *listServer) {
+			s.restart("f")
+			s.set(orders("o1", registry.Up), orders("o2", registry.Down))
+		}, asks: "watch@e-3 full watch@f-2"},
+		{name: "a cluster that has gone back", goes: func(s *listServer) {
+			s.restart("e")
+			s.set(orders("o1", registry.Up), orders("o2", registry.Down))
+		}, asks: "watch@e-3"},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), true)
+			d := discover(t, DiscoveryConfig{Guard: Guard{Share: -1}}, s)
+			synctest.Wait()
+			s.wantAsked(t, "at first", "full watch@e-3")
+			s.kill()
+			tc.goes(s)
+			s.revive()
+			pass(2 * DefaultRefreshInterval)
+			got := s.got()
+			expect.That(t, strings.HasPrefix(got, tc.asks), "the server is asked for %q, want %q at the beginning", got, tc.asks)
+			d.wantList(t, "in the end", s.words(""))
+		})
+	}
+}
+
+func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
+	for name, response := range map[string]func(*http.Request) (*http.Response, error){
+		"no such route":          always(404, "<html>"),
+		"a page for everything":  always(200, "<html>", "Content-Type", "text/html; charset=utf-8"),
+		"not for this user":      always(403, ""),
+		"what cannot be read":    stream("event: change\ndata: {\n\n"),
+		"an index is not wanted": always(400, ""),
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+			s.instead("/v1/rollcall/watch", response)
+			d := discover(t, DiscoveryConfig{}, s)
+			synctest.Wait()
+			s.set(orders("o2", registry.Up))
+			pass(DefaultRefreshInterval)
+			d.wantList(t, "after an interval", s.words(""))
+			s.wantAsked(t, "until then", "full watch@e-1 delta")
+		})
+	}
+}
+
+func TestDiscoveryFetchesOncePerIntervalWhereNoServerHasPlaceForAWatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		s.instead("/v1/rollcall/watch", always(503, ""))
+		d := discover(t, DiscoveryConfig{}, s)
+		for range 20 {
+			pass(DefaultRefreshInterval)
+			age := d.Age()
+			expect.That(t, age <= DefaultRefreshInterval+wait.LongestRetry, "the list is %v old", age)
+		}
+		fetches := strings.Count(s.got(), "full")
+		expect.That(t, fetches >= 15 && fetches <= 21, "%d fetches in 20 intervals", fetches)
+		s.instead("/v1/rollcall/watch", nil)
+		pass(wait.LongestRetry)
+		expect.That(t, d.Status().Source == SourceWatch, "the status is %+v, want a watch", d.Status())
+	})
+}
+
+// streamSilence is how long a stream may be silent.
+const streamSilence = 45 * time.Second
+
+func TestDiscoveryLeavesASilentStreamForAnotherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := newListModel("e", orders("o1", registry.Up))
+		a, b := newListServer(known, true), newListServer(known, true)
+		a.marks = -1
+		d := discover(t, DiscoveryConfig{}, a, b)
+		pass(streamSilence - 1)
+		if b.wantAsked(t, "before", ""); d.Age() != streamSilence-1 {
+			t.Errorf("the list is %v old, want %v", d.Age(), streamSilence-1)
+		}
+		pass(time.Second)
+		b.wantAsked(t, "after the silence", "watch@e-1")
+		for range 10 {
+			pass(7 * time.Second)
+			age := d.Age()
+			expect.That(t, age <= 15*time.Second, "the list is %v old while its server is heard of", age)
+		}
+		b.wantAsked(t, "after that", "")
+	})
+}
+
+func TestDiscoveryAgesWhileNoServerCanBeReached(t *testing.T) {
+	for _, rollcall := range []bool{true, false} {
+		inBubble(t, fmt.Sprintf("Rollcall: %v", rollcall), func(t *testing.T) {
+			s := newListServer(newListModel("e", orders("o1", registry.Up)), rollcall)
+			d := discover(t, DiscoveryConfig{}, s)
+			synctest.Wait()
+			s.kill()
+			pass(time.Hour)
+			expect.Equal(t, d.Age(), time.Hour, "the age of the list is")
+			expect.That(t, d.Status().Err != nil, "the status has no error")
+			d.wantList(t, "after an hour", "ORDERS/o1=UP")
+			fetches := strings.Count(s.got(), "full")
+			expect.That(t, fetches <= 1+int(time.Hour/DefaultRefreshInterval), "everything was asked for %d times, want once per interval at most", fetches)
+			s.set(orders("o2", registry.Up))
+			s.revive()
+			pass(10 * DefaultRefreshInterval)
+			d.wantList(t, "when it is back", "ORDERS/o1=UP ORDERS/o2=UP")
+			status := d.Status()
+			expect.That(t, status.Err == nil && status.Age <= DefaultRefreshInterval, "the status is %+v", status)
+		})
+	}
+}
+
+func TestDiscoveryFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 10 * time.Second
+		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
+		discover(t, DiscoveryConfig{Interval: interval}, s)
+		synctest.Wait()
+		s.instead("", unreachable)
+		s.got()
+		pass(time.Hour)
+		s.state.Lock()
+		times := s.times
+		s.state.Unlock()
+		longest := interval
+		for i := 1; i < len(times); i++ {
+			longest = min(2*longest, 10*interval)
+			pause := times[i].Sub(times[i-1])
+			expect.That(t, pause >= longest/2 && pause <= longest, "pause %d is %v, want %v to %v", i, pause, longest/2, longest)
+		}
+		expect.That(t, len(times) >= 36, "%d tries in an hour", len(times))
+		s.revive()
+		pass(10 * interval)
+		s.got()
+		pass(10 * interval)
+		s.wantAsked(t, "afterwards", strings.TrimSpace(strings.Repeat("delta ", 10)))
+	})
+}
+
+func TestDiscoveryTriesMoreOftenForItsFirstList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
+		s.kill()
+		d := discover(t, DiscoveryConfig{}, s)
+		pass(time.Minute)
+		tries := len(strings.Fields(s.got()))
+		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, wait.LongestRetry)
+		err := d.Ready(within(t, time.Second))
+		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "connection refused"),
+			"Ready: %v, want the end of its context and the connection refused", err)
+		status := d.Status()
+		expect.That(t, status.Source == SourceNone && status.Age == 0 && status.Err != nil && d.Snapshot().Len() == 0, "the status is %+v", status)
+		s.revive()
+		pass(wait.LongestRetry)
+		expect.OK(t, d.Ready(t.Context()))
+	})
+}
+
+func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		rollcall bool
+		lag      time.Duration // until a change is in the list
+		asked    string        // within the time for which instances are held
+		after    string        // in the interval after that
+	}{
+		{name: "Rollcall", rollcall: true, asked: "watch@e-3 full watch@f-0 full watch@f-2 full watch@f-2 full watch@f-2"},
+		{name: "stock Eureka", lag: DefaultRefreshInterval, asked: "delta full full full full", after: "delta"},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), tc.rollcall)
+			d := discover(t, DiscoveryConfig{}, s)
+			synctest.Wait()
+			s.got()
+			s.restart("f")
+			s.hangUp()
+			pass(tc.lag + wait.ShortestRetry + wait.LongestRetry) // in which a fetch is on its way
+			d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
+			expect.Equal(t, d.Status().Held, 3, "instances held:")
+			s.set(orders("o1", registry.Down))
+			s.remove(orders("o2", registry.Up))
+			pass(tc.lag)
+			if tc.rollcall { // a removal that the server names is believed
+				d.wantList(t, "after the removal", "ORDERS/o1=DOWN ORDERS/o3=UP")
+				expect.Equal(t, d.Status().Held, 1, "after the removal there are held")
+			}
+			pass(DefaultGuardHold - tc.lag - wait.ShortestRetry - wait.LongestRetry - 1)
+			expect.That(t, strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP"), "the list is %q before the time is up", words(d.Snapshot()))
+			pass(wait.ShortestRetry + wait.LongestRetry)
+			d.wantList(t, "in the end", "ORDERS/o1=DOWN")
+			s.wantAsked(t, "meanwhile", tc.asked)
+			pass(DefaultRefreshInterval)
+			s.wantAsked(t, "after that", tc.after)
+			guarded := testutil.ToFloat64(d.client.metrics.lists.Guarded)
+			expect.That(t, guarded >= 3, "%v answers were not believed, want 3", guarded)
+		})
+	}
+}

@@ -1,0 +1,353 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// rollcallNodes serves what a cluster of Rollcall's says of its nodes, which show what shown returns.
+func (s *registrar) rollcallNodes(shown func(node string) string) {
+	s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path == "/v1/rollcall/status" {
+			return responded(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","http":"b"}]}`)
+		}
+		if want := "/v1/rollcall/apps?app=ORDERS&consistency=stale"; r.URL.RequestURI() != want {
+			return responded(400, "want "+want)
+		}
+		if text := shown(r.URL.Host); text != "" {
+			return responded(200, `[{"app":"ORDERS","id":"orders-2","status":"UP"},{"app":"ORDERS","id":"orders-1",`+text+`}]`)
+		}
+		return responded(200, `[]`)
+	})
+}
+
+func TestDrainRegistersAtOnceAndWaitsForEveryNodeAndForClients(t *testing.T) {
+	const settle = 30 * time.Second
+	const up, out = `"status":"UP"`, `"status":"OUT_OF_SERVICE"`
+	for _, row := range []struct {
+		name  string
+		shows func(node string, since time.Duration) string
+		took  time.Duration
+		says  string // "": done
+	}{
+		{name: "all show it", shows: func(string, time.Duration) string { return out }, took: settle},
+		{name: "one shows it later", took: settle + time.Second, shows: func(node string, since time.Duration) string {
+			if node == "b" && since < time.Second {
+				return up
+			}
+			return out
+		}},
+		{name: "one never does", took: time.Minute, says: "n2 (b): shows it as UP", shows: func(node string, _ time.Duration) string {
+			if node == "b" {
+				return up
+			}
+			return out
+		}},
+		{name: "one does not list it", took: settle, shows: func(node string, _ time.Duration) string {
+			if node == "b" {
+				return ""
+			}
+			return out
+		}},
+		{name: "an operator forces another status", took: settle, shows: func(string, time.Duration) string { return up + `,"overridden":"UP"` }},
+		{name: "an operator took it out already", took: settle, shows: func(string, time.Duration) string { return out + `,"overridden":"OUT_OF_SERVICE"` }},
+	} {
+		registered(t, row.name, func(t *testing.T, s *registrar) {
+			r := s.register(t, sleeping)
+			synctest.Wait()
+			for r.SetMetadata(pair("v", time.Now().String()+r.Instance().Meta("v"))) { // no token is left
+				synctest.Wait()
+			}
+			time.Sleep(time.Second)
+			s.seen("")
+			start := time.Now()
+			s.rollcallNodes(func(node string) string { return row.shows(node, time.Since(start)) })
+			err := r.Drain(within(t, time.Minute), settle)
+			wantSays(t, err, row.says)
+			expect.Equal(t, time.Since(start), row.took, "took")
+			expect.Slice(t, s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}, "registered")
+		})
+	}
+}
+
+func TestDrainAsksStockServersForTheInstance(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		second func(*http.Request) (*http.Response, error) // of apps/ORDERS/orders-1
+		says   string
+	}{
+		{name: "all show it", second: always(200, `{"instance":{"app":"ORDERS","instanceId":"orders-1","status":"OUT_OF_SERVICE"}}`)},
+		{name: "one does not know it", second: always(404, "")},
+		{name: "an operator forces another status", second: always(200, `{"instance":{"app":"ORDERS","status":"UP","overriddenStatus":"UP"}}`)},
+		{name: "one shows it in service", second: always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`), says: "http://b: shows it as UP"},
+		{name: "one gives no response", second: unreachable, says: "http://b: "},
+		{name: "one answers nonsense", second: always(200, `{`), says: "http://b: "},
+		{name: "one is closed to us", second: always(403, ""), says: "http://b: http://b answered 403"},
+	} {
+		registered(t, row.name, func(t *testing.T, s *registrar) {
+			stock := func(r *http.Request) (*http.Response, error) {
+				switch {
+				case r.Method == http.MethodGet && r.URL.Host == "b" && r.URL.Path == "/eureka/apps/ORDERS/orders-1":
+					return row.second(r)
+				case strings.HasPrefix(r.URL.Path, "/v1/"):
+					return responded(404, "<html>no such page</html>")
+				}
+				return s.RoundTrip(r)
+			}
+			c := servers{"a": stock, "b": stock}.client(t, "a", "b")
+			t.Cleanup(func() { closeWithin(t, c, time.Minute) })
+			r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
+			need.OK(t, r.Registered(t.Context()))
+			ctx := within(t, 3*time.Second)
+			if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
+				t.Errorf("got %v, want %q", err, row.says)
+			}
+			expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
+		})
+	}
+}
+
+func TestDrainKeepsHealthFromBeingAskedUntilTheStatusIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newRegistrar(), newSays(registry.Up)
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, func(c *RegistrationConfig) { c.Health = h.health })
+		time.Sleep(41 * time.Second)
+		need.OK(t, r.Drain(t.Context(), 0))
+		time.Sleep(59 * time.Second)
+		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
+		expect.Equal(t, len(s.seen("PUT")), 10, "heartbeats until 100 s, in spite of the drain:")
+		r.SetStatus(registry.Starting)
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		expect.Equal(t, s.keeps().Status, registry.Up, "after a check the server has")
+		expect.Equal(t, fmt.Sprint(h.asked), "[40s 2m10s]", "Health was asked at")
+	})
+}
+
+func TestDrainIgnoresAStatusOfHealthThatComesAfterItsStart(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, sleeping, func(c *RegistrationConfig) {
+			c.Health = func(context.Context, registry.Status) registry.Status {
+				time.Sleep(5 * time.Second)
+				return registry.Up
+			}
+		})
+		time.Sleep(42 * time.Second)
+		need.OK(t, r.Drain(t.Context(), 10*time.Second))
+		expect.Equal(t, s.keeps().Status, registry.OutOfService, "the server has")
+	})
+}
+
+func TestDrainRegistersAsSoonAsAServerCanBeReached(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		s.rollcallNodes(func(string) string { return "" })
+		r := s.register(t, sleeping)
+		time.Sleep(time.Second)
+		s.fails(503)
+		time.AfterFunc(20*time.Second, func() { s.fails(0) })
+		need.OK(t, r.Drain(t.Context(), 0))
+		took := time.Since(s.start)
+		expect.That(t, took >= 21*time.Second && took <= 21*time.Second+wait.LongestRetry, "drained at %v, want within %v of 21s", took, wait.LongestRetry)
+	})
+}
+
+func TestDrainThatIsCutShortIsStillOutOfService(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		cut   func(*registrar, *Registration)
+		wants error
+		says  string
+	}{
+		{"by its context", func(*registrar, *Registration) {}, context.DeadlineExceeded, "clients may not have fetched it yet"},
+		{"by a status", func(_ *registrar, r *Registration) { r.SetStatus(registry.Down) }, errStatusSet, "the status was set meanwhile"},
+		{"by the end", func(_ *registrar, r *Registration) { _ = r.Deregister(context.Background()) }, ErrClosed, "closed"},
+	} {
+		registered(t, row.name, func(t *testing.T, s *registrar) {
+			s.rollcallNodes(func(string) string { return "" })
+			r := s.register(t, sleeping)
+			ctx := within(t, time.Minute)
+			time.AfterFunc(10*time.Second, func() { row.cut(s, r) })
+			err := r.Drain(ctx, time.Hour)
+			expect.That(t, errors.Is(err, row.wants) && strings.Contains(err.Error(), row.says), "got %v, want %v: %q", err, row.wants, row.says)
+		})
+	}
+}
+
+func TestDrainThatIsRefusedSaysSo(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		r := s.register(t, sleeping)
+		synctest.Wait()
+		s.fails(403)
+		var refusal *StatusError
+		err := r.Drain(t.Context(), 0)
+		expect.That(t, errors.As(err, &refusal) && refusal.Status == 403, "got %v, want the refusal", err)
+	})
+}
+
+func TestDrainWaitsForAServerByTheStatusThatItShows(t *testing.T) {
+	for _, row := range []struct {
+		status, forced string
+		waits          bool
+	}{
+		{"OUT_OF_SERVICE", "", false},
+		{"OUT_OF_SERVICE", "OUT_OF_SERVICE", false},
+		{"UP", "", true},
+		{"STARTING", "", true},
+		{"STARTING", "OUT_OF_SERVICE", true},
+		{"UP", "UP", false},
+		{"DOWN", "DOWN", false},
+	} {
+		expect.Equal(t, inService(row.status, row.forced) != nil, row.waits, "%s, forced to %q: waited for:", row.status, row.forced)
+	}
+}
+
+func TestDrainAsksNodesAsTheUserOfTheServersURL(t *testing.T) {
+	var user string
+	c, err := New(Config{Servers: []string{"http://anna:secret@a"}, HTTPClient: &http.Client{Transport: servers{
+		"b": func(r *http.Request) (*http.Response, error) {
+			user, _, _ = r.BasicAuth()
+			return responded(200, "[]")
+		},
+	}}})
+	need.OK(t, err)
+	i, err := c.shownAt(t.Context(), NodeStatus{ID: "n2", HTTP: "b"}, key)
+	expect.That(t, i == nil && err == nil && user == "anna", "asked as %q, got %v, %v, want anna", user, i, err)
+}
+
+// TestDrainNamesTheNodeThatIsDead: there is no address to ask it at.
+func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
+	registered(t, "", func(t *testing.T, s *registrar) {
+		r := s.register(t, sleeping)
+		synctest.Wait()
+		s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/v1/rollcall/status" {
+				return responded(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","cluster":"b:7761","role":"unreachable"}]}`)
+			}
+			return responded(200, `[]`)
+		})
+		expect.ErrorSays(t, r.Drain(within(t, time.Second), 0), "n2 (b:7761): it is unreachable", "Drain:")
+	})
+}
+
+// drained is a server of a cluster of two nodes, the second of which goes through indexes.
+func drained(indexes ...string) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPut {
+			return responded(200, `{"index":"e-10"}`)
+		}
+		index := indexes[0]
+		indexes = indexes[min(1, len(indexes)-1):]
+		return responded(200, fmt.Sprintf(`{"nodes":[{"id":"n1","http":"a","role":"leader","index":"e-11"},{"id":"n2","http":"b","cluster":"c","role":"follower","index":%q}]}`, index))
+	}
+}
+
+func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndForClients(t *testing.T) {
+	const settle = 30 * time.Second
+	for _, tc := range []struct {
+		name   string
+		server func(*http.Request) (*http.Response, error)
+		took   time.Duration
+		says   string // "": done
+	}{
+		{name: "all have", server: drained("e-10"), took: settle},
+		{name: "one lags", server: drained("e-9", "e-9", "e-10"), took: settle + 2*drainPoll},
+		{name: "one comes back", server: drained("", "e-12"), took: settle + drainPoll},
+		{name: "one is of another cluster and joins", server: drained("x-12", "e-12"), took: settle + drainPoll},
+		{name: "one never does", server: drained("e-9"), took: time.Minute, says: "n2 (b) is at e-9, before e-10"},
+		{name: "one cannot be reached", server: drained(""), took: time.Minute, says: "n2 (b) is follower"},
+		{name: "an unknown instance", server: always(404, `{"error":"unknown"}`), says: "not registered"},
+		{name: "a cluster without nodes", server: always(200, `{"index":"e-1"}`), took: time.Minute, says: "the cluster names no nodes"},
+		{name: "one lags for a second", server: drained("e-9", "e-9", "e-9", "e-9", "e-9", "e-10"), took: settle + 5*drainPoll},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			start := time.Now()
+			wantSays(t, servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by), tc.says)
+			expect.Equal(t, time.Since(start), tc.took, "took")
+		})
+	}
+}
+
+func TestDrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := servers{"a": drained("e-10")}.client(t, "a").Drain(within(t, time.Second), key, time.Minute, by)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") && errors.Is(err, context.DeadlineExceeded),
+			"got %v, want that the settle time is missing", err)
+	})
+}
+
+func TestDrainErrorNamesTheLaggingNodeWhenTheClusterStopsResponding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lag := drained("e-9")
+		asked := 0
+		c := servers{"a": func(r *http.Request) (*http.Response, error) {
+			if asked++; asked > 2 {
+				return silent(r)
+			}
+			return lag(r)
+		}}.client(t, "a")
+		expect.ErrorSays(t, c.Drain(within(t, time.Second), key, 0, by), "n2 (b) is at e-9", "got")
+	})
+}
+
+// aloneNode is a node without consensus: it accepts acts and names itself and node b; what it shows of
+// the instance is what shown returns.
+func aloneNode(shown func() string) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		switch {
+		case r.Method == http.MethodPut:
+			return responded(200, `{"index":"a1-7"}`)
+		case strings.HasSuffix(r.URL.Path, "/status"):
+			return responded(200, `{"mode":"ap","nodes":[{"id":"n1","http":"a","index":"a1-7"},{"id":"b","http":"b"}]}`)
+		}
+		return responded(200, shown())
+	}
+}
+
+// Nodes without consensus count their changes each by itself, so their indexes say nothing.
+func TestDrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
+	const out = `[{"app":"A","id":"other","status":"UP"},{"app":"A","id":"b","status":"OUT_OF_SERVICE","overridden":"OUT_OF_SERVICE"}]`
+	const settle = 30 * time.Second
+	for _, tc := range []struct {
+		name string
+		b    func(since time.Duration) string // what node b shows
+		says string                           // "": drained
+		took time.Duration
+	}{
+		{name: "both show it", b: func(time.Duration) string { return out }, took: settle},
+		{name: "one does not show it at all", b: func(time.Duration) string { return `[]` }, took: settle},
+		{name: "one shows it as DOWN, which an override leaves", b: func(time.Duration) string { return `[{"id":"b","status":"DOWN","overridden":"OUT_OF_SERVICE"}]` }, took: settle},
+		{name: "one is late", b: func(since time.Duration) string {
+			if since < drainPoll {
+				return `[{"id":"b","status":"UP"}]`
+			}
+			return out
+		}, took: settle + drainPoll},
+		{name: "one never does", b: func(time.Duration) string { return `[{"id":"b","status":"UP"}]` }, says: "b (b): shows it as UP", took: time.Minute},
+		{name: "one cannot be asked", says: "b (b): ", took: time.Minute},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			start := time.Now()
+			s := servers{"a": aloneNode(func() string { return out }), "b": unreachable}
+			if tc.b != nil {
+				s["b"] = aloneNode(func() string { return tc.b(time.Since(start)) })
+			}
+			wantSays(t, s.client(t, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by), tc.says)
+			expect.Equal(t, time.Since(start), tc.took, "took")
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package client
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+func fixture(t *testing.T, name string) string {
+	t.Helper()
+	return string(need.Got(os.ReadFile("../httpd/eureka/testdata/" + name))(t))
+}
+
+func TestRegisterSendsWhatTheServerReads(t *testing.T) {
+	want := &registry.Instance{
+		InstanceID: "orders-1", HostName: "orders-1.example.com", App: "ORDERS", IPAddr: "10.0.0.11",
+		Status: registry.Starting, Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 8443},
+		CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 10, Duration: 30,
+		Metadata: []registry.Pair{{Key: "zone", Value: "a"}}, VIP: "orders", LastDirty: 1767225599500,
+	}
+	var got *registry.Instance
+	c := servers{"a": func(r *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		if got, err = eureka.DecodeRegistration(body, eureka.Format{}, "orders"); err != nil {
+			return responded(400, err.Error())
+		}
+		return responded(204, "")
+	}}.client(t, "a")
+	need.OK(t, c.Register(t.Context(), want))
+	expect.Deep(t, got, want, "the server reads")
+}
+
+func TestAppsReadsTheRegistry(t *testing.T) {
+	apps := need.Got(servers{"a": always(200, fixture(t, "apps.json"))}.client(t, "a").Apps(t.Context()))(t)
+	got := make(map[string]int)
+	for _, app := range apps {
+		got[app.Name] = len(app.Leases)
+	}
+	expect.Deep(t, got, map[string]int{"BILLING": 1, "ORDERS": 2}, "got")
+}
+
+func TestInstancesOfAnUnknownApplicationAreNone(t *testing.T) {
+	got, err := servers{"a": always(404, "")}.client(t, "a").Instances(t.Context(), "nobody")
+	expect.That(t, err == nil && len(got) == 0, "got %v, %v, want none and no error", got, err)
+}
+
+func TestInstancesReadsOneApplication(t *testing.T) {
+	got, err := servers{"a": always(200, fixture(t, "application.json"))}.client(t, "a").Instances(t.Context(), "orders")
+	expect.That(t, err == nil && len(got) == 2 && got[0].Key() == registry.NewKey("ORDERS", "orders-1.example.internal:orders:8080"),
+		"got %v, %v, want the two of the fixture", got, err)
+}
+
+func TestAppsReturnsAnErrorForAnUnreadableDocument(t *testing.T) {
+	c := servers{"a": always(200, "<html>")}.client(t, "a")
+	expect.That(t, expect.Err(c.Apps(t.Context())) != nil, "Apps: no error")
+	expect.That(t, expect.Err(c.Instances(t.Context(), "orders")) != nil, "Instances: no error")
+	expect.That(t, expect.Err(c.Status(t.Context())) != nil, "Status: no error")
+}
+
+func TestReadsAskForTheConsistencyThatWasConfigured(t *testing.T) {
+	var query string
+	transport := servers{"a": func(r *http.Request) (*http.Response, error) {
+		query = r.URL.RawQuery
+		return responded(404, "")
+	}}
+	c := need.Got(New(Config{Servers: []string{"http://a/"}, HTTPClient: &http.Client{Transport: transport}, Consistency: "stale"}))(t)
+	need.Got(c.Instances(t.Context(), "orders"))(t)
+	expect.Equal(t, query, "consistency=stale", "query")
+}

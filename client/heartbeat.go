@@ -1,0 +1,122 @@
+package client
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// verify looks the instance up once, after the first registration. A process that ended without a
+// cancel may have left the instance behind, and the cluster then responds with 204 and keeps its own copy: the
+// whole of it if that is newer by its lastDirtyTimestamp, as after a clock was set back; its status if
+// it was drained (see registrationState.steps). Renewals would keep that copy alive for ever. So the instance
+// is registered anew, and takes effect. A lookup that fails is repeated after the next heartbeat.
+func (r *Registration) verify() {
+	if now := r.state.facts(); now.acked == nil || now.checked {
+		return
+	}
+	found, err := r.find()
+	if err != nil || !r.state.verified(found) {
+		return
+	}
+	// A failure is left to the next heartbeat, whose response is 404 then.
+	_ = r.register(r.life, whyChanged, r.state.changed)
+}
+
+// find returns the instance as the cluster shows it; nil: it does not.
+func (r *Registration) find() (*registry.Instance, error) {
+	a, err := r.client.cluster.Perform(r.life, r.client.cluster.Reading(ofInstance(http.MethodGet, r.key)), "")
+	if errors.Is(err, ErrNotRegistered) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lease, err := eureka.DecodeInstance(a.Body, eureka.Format{})
+	if err != nil {
+		return nil, err
+	}
+	return lease.Instance, nil
+}
+
+// heartbeats is the first of a Registration's loops: it registers the instance, and renews its lease
+// once per interval from when the last renewal was sent.
+func (r *Registration) heartbeats() {
+	outage := &wait.Outage{Log: r.log}
+	for failures := 0; ; {
+		sent := time.Now()
+		err := r.beat()
+		if r.life.Err() != nil {
+			return
+		}
+		report(outage, err, "heartbeat")
+		if err == nil {
+			r.verify()
+		}
+		pause := time.Until(sent.Add(r.Interval()))
+		if failures++; err == nil {
+			failures = 0
+		} else {
+			pause = beatPause(r.Interval(), failures)
+		}
+		if !wait.For(r.life, pause) {
+			return
+		}
+	}
+}
+
+// beatPause is the time until the next try after so many failures of a heartbeat or registration: at
+// most a tenth of the interval, and twice as much after each failure, up to half the interval; at random
+// in the upper half of that, so that the instances that failed together do not come back together.
+//
+// A lease of three intervals, the usual one, has two left when its first heartbeat fails. In these there
+// are five tries at least, and it outlives each outage that ends half an interval before it would.
+// Upstream's back-off, which doubles the interval itself up to ten of them
+// (com.netflix.discovery.TimedSupervisorTask), would try once, and lose leases in an outage that is much
+// shorter than they are.
+func beatPause(interval time.Duration, failures int) time.Duration {
+	longest := min(interval/10<<min(failures-1, 3), interval/2)
+	return longest/2 + rand.N(longest/2)
+}
+
+// beat does what is due: the first registration, or a renewal, which carries the newest state's version, acknowledged or
+// not. A cluster that knows no instance or an older state responds with 404, and gets a registration.
+func (r *Registration) beat() error {
+	now := r.state.facts()
+	dirty, acked := now.instance.LastDirty, now.acked
+	if acked == nil {
+		return r.register(r.life, whyFirst, r.state.first)
+	}
+	sent := time.Now()
+	err := r.client.Renew(r.life, r.key, dirty)
+	r.client.metrics.heartbeats.WithLabelValues(beatOutcome(err)).Inc()
+	switch {
+	case err == nil:
+		r.state.renewed(sent)
+	case errors.Is(err, ErrNotRegistered):
+		return r.register(r.life, whyNotFound, func() []*registry.Instance { return r.state.missed(dirty, acked) })
+	default:
+		r.state.renewalFailed(err)
+	}
+	return err
+}
+
+func beatOutcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrNotRegistered):
+		return "not_found"
+	}
+	return "failed"
+}
+
+// report logs that the instance cannot be registered or renewed, or can again.
+func report(o *wait.Outage, err error, what string) {
+	o.Report(err, "the cluster could not be told, trying again", "the cluster can be told again", "what", what)
+}

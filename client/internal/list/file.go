@@ -1,0 +1,247 @@
+package list
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// lastKnownVersion is the version of the file's format.
+const lastKnownVersion = 1
+
+// lastKnown is the last list on disk, opt-in by Config.File: JSON of Eureka's (the response to
+// GET apps) beside when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole,
+// by a rename. Format: docs/formats/client-list.md.
+type lastKnown struct {
+	path string
+}
+
+// lastKnownFile is the content of the file.
+type lastKnownFile struct {
+	Version  int             `json:"version"`
+	App      string          `json:"app"`        // upper case; "": all
+	UpToDate int64           `json:"up_to_date"` // Unix ms
+	List     json.RawMessage `json:"list"`       // Eureka's document of applications
+}
+
+// save replaces the file. app is the application that the list is of; "": all.
+func (f lastKnown) save(app string, s *List, upToDate time.Time) error {
+	text, err := encodeLastKnown(strings.ToUpper(app), s, upToDate)
+	if err == nil {
+		err = replaceFile(f.path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("save the list of instances in %s: %w", f.path, err)
+	}
+	return nil
+}
+
+func encodeLastKnown(app string, s *List, upToDate time.Time) ([]byte, error) {
+	text, err := json.Marshal(lastKnownFile{
+		Version: lastKnownVersion, App: app, UpToDate: upToDate.UnixMilli(),
+		List: eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, s.HashCode(), leasesOf(s)),
+	})
+	return append(text, '\n'), err
+}
+
+// leasesOf yields the instances of a list as Eureka's documents show them.
+func leasesOf(s *List) iter.Seq[*registry.Lease] {
+	return func(yield func(*registry.Lease) bool) {
+		for i := range s.All() {
+			if !yield(&registry.Lease{Instance: i, Interval: i.RenewalInterval, Duration: i.Duration}) {
+				return
+			}
+		}
+	}
+}
+
+// load reads the file. fs.ErrNotExist: there is none yet. Any other error names the file and what is
+// wrong with it (damaged, of another application, of a newer version). A time in the future, as after a
+// clock was set back, counts as now.
+func (f lastKnown) load(app string) (s *List, upToDate time.Time, err error) {
+	text, err := os.ReadFile(f.path)
+	if err == nil {
+		s, upToDate, err = readLastKnown(text, strings.ToUpper(app))
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("load the list of instances from %s: %w", f.path, err)
+	}
+	if now := time.Now(); upToDate.After(now) {
+		upToDate = now
+	}
+	return s, upToDate, nil
+}
+
+func readLastKnown(text []byte, app string) (*List, time.Time, error) {
+	file, err := decodeLastKnown(text)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if file.App != app {
+		return nil, time.Time{}, fmt.Errorf("it is of %s, not of %s; each list needs a file of its own", named(file.App), named(app))
+	}
+	s, err := decodeList(file.List)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("it is damaged: %w", err)
+	}
+	return s, time.UnixMilli(file.UpToDate), nil
+}
+
+// decodeLastKnown reads the file but for its list. Every version has its number in the same place.
+func decodeLastKnown(text []byte) (file lastKnownFile, err error) {
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return file, fmt.Errorf("it is damaged: %w", err)
+	}
+	if head.Version > lastKnownVersion {
+		return file, fmt.Errorf("it was written by a newer version of this package: its format is %d, the newest known one %d", head.Version, lastKnownVersion)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	switch err := decoder.Decode(&file); {
+	case err != nil:
+		return file, fmt.Errorf("it is damaged: %w", err)
+	case file.Version != lastKnownVersion:
+		return file, fmt.Errorf("it is damaged: its version is %d", file.Version)
+	case file.UpToDate <= 0:
+		return file, fmt.Errorf("it is damaged: up_to_date is %d", file.UpToDate)
+	}
+	return file, nil
+}
+
+// decodeList reads Eureka's document of applications, whose hash must fit.
+func decodeList(document []byte) (*List, error) {
+	apps, err := eureka.DecodeApplications(document)
+	if err != nil {
+		return nil, err
+	}
+	edit := new(List).edit()
+	for _, l := range apps.Leases {
+		edit.set(l.Instance)
+	}
+	s := edit.list()
+	if s.HashCode() != apps.HashCode {
+		return nil, fmt.Errorf("its list has the hash %q and says %q", s.HashCode(), apps.HashCode)
+	}
+	return s, nil
+}
+
+// named says which instances a list has.
+func named(app string) string {
+	if app == "" {
+		return "all applications"
+	}
+	return "application " + app
+}
+
+// saver keeps a Keeper's list on disk, by a goroutine of its own: no refresh waits for a slow disk.
+type saver struct {
+	keeper *Keeper
+	disk   lastKnown
+	wake   chan struct{} // the list may have changed
+
+	// Of the goroutine.
+	saved   *List     // the list on disk; nil: there is none, or none of use
+	asOf    time.Time // of the list on disk
+	failing bool
+}
+
+func newSaver(k *Keeper) *saver {
+	return &saver{keeper: k, disk: lastKnown{path: k.config.File}, wake: make(chan struct{}, 1)}
+}
+
+// restore begins with the list on disk, if that is of use.
+func (r *refresher) restore() {
+	list, asOf, err := r.file.disk.load(r.config.App)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case err != nil:
+		r.config.Log.Warn("the list of instances on disk is of no use, starting without one", "app", r.config.App, "err", err)
+		return
+	}
+	r.file.saved, r.file.asOf = list, asOf
+	r.publish(list)
+	r.date(File, "", asOf)
+}
+
+// request has the list saved if it differs from the file's.
+func (f *saver) request() {
+	select {
+	case f.wake <- struct{}{}:
+	default: // an earlier request waits
+	}
+}
+
+// run saves the list after changes, once per interval at most, and at the end if it is newer than the file.
+func (f *saver) run(ctx context.Context) {
+	for alive := true; alive; {
+		select {
+		case <-f.wake:
+			list, asOf := f.keeper.dated()
+			if list != f.saved {
+				f.save(list, asOf)
+			}
+			alive = wait.For(ctx, f.keeper.config.Interval)
+		case <-ctx.Done():
+			alive = false
+		}
+	}
+	if list, asOf := f.keeper.dated(); list != f.saved || asOf.After(f.asOf) {
+		f.save(list, asOf)
+	}
+}
+
+// save replaces the file. What fails is tried again after an interval.
+func (f *saver) save(list *List, asOf time.Time) {
+	err := f.disk.save(f.keeper.config.App, list, asOf)
+	switch log := f.keeper.config.Log; {
+	case err != nil && !f.failing:
+		log.Warn("the list of instances cannot be saved, trying again", "app", f.keeper.config.App, "err", err)
+	case err == nil && f.failing:
+		log.Info("the list of instances is saved again", "app", f.keeper.config.App, "file", f.disk.path)
+	}
+	if f.failing = err != nil; f.failing {
+		f.request()
+		return
+	}
+	f.saved, f.asOf = list, asOf
+}
+
+// replaceFile writes a file so that a crash leaves the old one or the new one. Only its owner may read
+// it: metadata of instances may hold secrets.
+func replaceFile(path string, content []byte) error {
+	// A name of its own: a process and its successor may write at the same time.
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(content)
+	if err == nil {
+		// Before the rename, or else a loss of power could leave an empty file under the name. That the
+		// rename itself may be lost does no harm: the old list is a list too.
+		err = tmp.Sync()
+	}
+	err = errors.Join(err, tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
+}

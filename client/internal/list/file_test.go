@@ -1,0 +1,248 @@
+package list
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+var updateLastKnown = flag.Bool("update-list", false, "write the golden file of the last list anew")
+
+// lastKnownGolden is a file of the present version. Another content means that files which exist on
+// disks are not written as they are read: raise the format's version, keep reading this file, and give
+// the new version one of its own.
+const lastKnownGolden = "testdata/client-list-v1.json"
+
+// savedAt is the time of the files of these tests.
+var savedAt = time.UnixMilli(1767225600123)
+
+// savedList has what instances can have.
+func savedList() *List {
+	return listOf(
+		listed("LEDGER", "ledger-1", withStatus(registry.OutOfService), func(i *registry.Instance) { i.Overridden = registry.OutOfService }),
+		listed("ORDERS", "orders-1", withVIPs("orders,orders-v2", "orders-s"), func(i *registry.Instance) {
+			i.SID, i.AppGroup, i.ASG, i.CountryID = "7", "SHOP", "orders-asg", 1
+			i.SecurePort = registry.Port{Number: 8443, Enabled: true}
+			i.RenewalInterval, i.Duration = 10, 30
+			i.Metadata = []registry.Pair{{Key: "zone", Value: "eu-1a"}, {Key: "märk & \"<b>\"", Value: "\U0001F600"}}
+			i.HomePageURL, i.StatusPageURL = "http://orders-1:8080/", "http://orders-1:8080/status"
+			i.HealthCheckURL, i.SecureHealthURL = "http://orders-1:8080/health", "https://orders-1:8443/health"
+		}),
+		listed("ORDERS", "", func(i *registry.Instance) {
+			i.HostName = "orders-2.example.com"
+			i.DataCenter = registry.DataCenter{Name: registry.Amazon, Metadata: []registry.Pair{{Key: "instance-id", Value: "i-0f00ba4"}, {Key: "availability-zone", Value: "us-east-1c"}}}
+		}),
+	)
+}
+
+func newLastKnown(t testing.TB) lastKnown {
+	return lastKnown{path: filepath.Join(t.TempDir(), "orders.json")}
+}
+
+// written is a file with a content.
+func (f lastKnown) written(t testing.TB, content string) lastKnown {
+	t.Helper()
+	need.OK(t, os.WriteFile(f.path, []byte(content), 0o600))
+	return f
+}
+
+func (f lastKnown) saved(t testing.TB, app string, s *List, upToDate time.Time) lastKnown {
+	t.Helper()
+	need.OK(t, f.save(app, s, upToDate))
+	return f
+}
+
+func (f lastKnown) content(t testing.TB) string {
+	t.Helper()
+	return string(need.Got(os.ReadFile(f.path))(t))
+}
+
+// checkLoads compares what a file is loaded as.
+func checkLoads(t *testing.T, f lastKnown, app string, want *List, wantTime time.Time) {
+	t.Helper()
+	got, upToDate, err := f.load(app)
+	need.OK(t, err)
+	if !sameLists(slices.Collect(got.All()), slices.Collect(want.All())) {
+		t.Errorf("loaded %v, want %v", keysOf(got.All()), keysOf(want.All()))
+		for i := range got.All() {
+			t.Logf("got  %+v\nwant %+v", i, want.Instance(i.Key()))
+		}
+	}
+	expect.That(t, upToDate.Equal(wantTime), "up to date at %v, want %v", upToDate, wantTime)
+}
+
+func TestLastKnownListIsLoadedAsItWasSaved(t *testing.T) {
+	f := newLastKnown(t).saved(t, "", savedList(), savedAt.Add(999*time.Microsecond))
+	checkLoads(t, f, "", savedList(), savedAt)
+
+	f.saved(t, "", new(List), savedAt.Add(time.Second))
+	checkLoads(t, f, "", new(List), savedAt.Add(time.Second))
+
+	f.saved(t, "orders", listOf(listed("ORDERS", "1")), savedAt)
+	checkLoads(t, f, "Orders", listOf(listed("ORDERS", "1")), savedAt)
+}
+
+func TestLastKnownListHasItsGoldenForm(t *testing.T) {
+	got := newLastKnown(t).saved(t, "", savedList(), savedAt).content(t)
+	golden := lastKnown{path: lastKnownGolden}
+	if *updateLastKnown {
+		golden.written(t, got)
+	}
+	expect.Equal(t, got, golden.content(t), "the format has changed\ngot")
+	checkLoads(t, golden, "", savedList(), savedAt)
+}
+
+func TestLastKnownListIsForItsOwnerOnly(t *testing.T) {
+	f := newLastKnown(t).written(t, "the one before")
+	need.OK(t, os.Chmod(f.path, 0o644))
+	f.saved(t, "", savedList(), savedAt)
+	expect.Equal(t, need.Got(os.Stat(f.path))(t).Mode().Perm(), 0o600, "mode")
+	checkNothingLeft(t, f)
+}
+
+// checkNothingLeft checks that nothing is beside a file.
+func checkNothingLeft(t *testing.T, f lastKnown) {
+	t.Helper()
+	entries := need.Got(os.ReadDir(filepath.Dir(f.path)))(t)
+	expect.That(t, len(entries) == 1 && entries[0].Name() == filepath.Base(f.path), "the directory has %v, want %s alone", entries, filepath.Base(f.path))
+}
+
+func TestLastKnownListThatCannotBeSavedLeavesTheOneBefore(t *testing.T) {
+	t.Run("no directory", func(t *testing.T) {
+		f := lastKnown{path: filepath.Join(t.TempDir(), "missing", "orders.json")}
+		err := f.save("", savedList(), savedAt)
+		expect.That(t, errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), f.path),
+			"error %v, want one that names %s and that there is no such directory", err, f.path)
+	})
+	t.Run("a directory of that name", func(t *testing.T) {
+		f := newLastKnown(t)
+		need.OK(t, os.MkdirAll(filepath.Join(f.path, "inside"), 0o700))
+		expect.ErrorSays(t, f.save("", savedList(), savedAt), f.path, "got")
+		expect.OKf(t, expect.Err(os.Stat(filepath.Join(f.path, "inside"))), "what was there is gone")
+		checkNothingLeft(t, f)
+	})
+}
+
+func TestLastKnownListIsReplacedAsAWhole(t *testing.T) {
+	f := newLastKnown(t).saved(t, "", savedList(), savedAt)
+	old := need.Got(os.Open(f.path))(t)
+	defer old.Close()
+	before := f.content(t)
+	f.saved(t, "", new(List), savedAt)
+	var kept bytes.Buffer
+	need.Got(kept.ReadFrom(old))(t)
+	expect.That(t, kept.String() == before, "the file was written over: a crash in the middle would leave half a list")
+}
+
+func TestLastKnownListOfTheFutureCountsAsOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock stands still
+		checkLoads(t, newLastKnown(t).saved(t, "", savedList(), time.Now().Add(time.Hour)), "", savedList(), time.Now())
+	})
+}
+
+func TestLastKnownListThatIsNotThere(t *testing.T) {
+	_, _, err := newLastKnown(t).load("")
+	expect.That(t, errors.Is(err, fs.ErrNotExist), "error %v, want fs.ErrNotExist", err)
+}
+
+func TestLastKnownListIsRefused(t *testing.T) {
+	good := newLastKnown(t).saved(t, "orders", listOf(listed("ORDERS", "1")), savedAt).content(t)
+	replace := func(old, new string) string {
+		t.Helper()
+		need.That(t, strings.Contains(good, old), "the file has no %s: %s", old, good)
+		return strings.Replace(good, old, new, 1)
+	}
+	tests := []struct {
+		name    string
+		content string
+		app     string
+		want    string
+	}{
+		{"empty", "", "orders", "damaged: unexpected end"},
+		{"no JSON", "\x00\x01", "orders", "damaged"},
+		{"no object", "[1]", "orders", "damaged"},
+		{"cut off", good[:len(good)-10], "orders", "damaged: unexpected end"},
+		{"something behind it", good + "{}", "orders", "damaged: invalid character '{' after"},
+		{"a newer version", replace(`"version":1`, `"version":2`), "orders", "newer version of this package: its format is 2, the newest known one 1"},
+		{"a newer version with other fields", `{"version":7,"entries":[]}`, "orders", "newer version"},
+		{"no version", replace(`"version":1,`, ""), "orders", "damaged: its version is 0"},
+		{"a version that never was", replace(`"version":1`, `"version":-1`), "orders", "damaged: its version is -1"},
+		{"an unknown field", replace(`"app"`, `"more":1,"app"`), "orders", `damaged: json: unknown field "more"`},
+		{"no time", replace(`"up_to_date":1767225600123,`, ""), "orders", "damaged: up_to_date is 0"},
+		{"no list", `{"version":1,"app":"ORDERS","up_to_date":1}`, "orders", "damaged"},
+		{"a list without applications", replace(`"applications"`, `"apps"`), "orders", `JSON lacks the root key "applications"`},
+		{"a hash that does not fit", replace("UP_1_", "UP_2_"), "orders", `damaged: its list has the hash "UP_1_" and says "UP_2_"`},
+		{"another application", good, "ledger", "it is of application ORDERS, not of application LEDGER"},
+		{"one application instead of all", good, "", "it is of application ORDERS, not of all applications"},
+		{"all applications instead of one", replace(`"app":"ORDERS"`, `"app":""`), "orders", "it is of all applications, not of application ORDERS"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newLastKnown(t).written(t, tt.content)
+			_, _, err := f.load(tt.app)
+			expect.That(t, err != nil && strings.Contains(err.Error(), tt.want) && strings.Contains(err.Error(), f.path),
+				"error %v, want one with %q and %s", err, tt.want, f.path)
+		})
+	}
+}
+
+// FuzzLoadLastKnown: no panic, and what is loaded is saved and loaded as the same.
+func FuzzLoadLastKnown(f *testing.F) {
+	golden := lastKnown{path: lastKnownGolden}.content(f)
+	f.Add(golden)
+	for _, cut := range []int{0, 1, 20, len(golden) / 2, len(golden) - 2} {
+		f.Add(golden[:cut])
+	}
+	f.Add(`{"version":2}`)
+	f.Add(`{"version":1,"app":"","up_to_date":1,"list":{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}}`)
+	save := func(t *testing.T, s *List, upToDate time.Time) string {
+		text, err := encodeLastKnown("", s, upToDate)
+		need.OKf(t, err, "what was loaded cannot be saved")
+		return string(text)
+	}
+	f.Fuzz(func(t *testing.T, content string) {
+		s, upToDate, err := readLastKnown([]byte(content), "")
+		if err != nil {
+			need.That(t, s == nil, "a list beside the error %v", err)
+			return
+		}
+		once := save(t, s, upToDate)
+		again, againUpToDate, err := readLastKnown([]byte(once), "")
+		need.OKf(t, err, "what was loaded and saved is refused")
+		need.That(t, againUpToDate.Equal(upToDate) && slices.Equal(keysOf(again.All()), keysOf(s.All())),
+			"%v of %v, want %v of %v", keysOf(again.All()), againUpToDate, keysOf(s.All()), upToDate)
+		need.Equal(t, save(t, again, againUpToDate), once, "saved as\n%s\nthen as", once)
+	})
+}
+
+// BenchmarkSaveLastKnown saves 10,000 instances.
+func BenchmarkSaveLastKnown(b *testing.B) {
+	s, f := listOf(manyInstances(10_000, 100)...), newLastKnown(b)
+	for b.Loop() {
+		f.saved(b, "", s, savedAt)
+	}
+	b.ReportMetric(float64(len(f.content(b))), "file-B")
+}
+
+// BenchmarkLoadLastKnown loads 10,000 instances.
+func BenchmarkLoadLastKnown(b *testing.B) {
+	f := newLastKnown(b).saved(b, "", listOf(manyInstances(10_000, 100)...), savedAt)
+	for b.Loop() {
+		if _, _, err := f.load(""); err != nil {
+			b.Fatal(fmt.Errorf("load: %w", err))
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package list
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/client/internal/watch"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+var (
+	// errReset: the server does not know what happened after the index; its whole list is needed.
+	errReset = errors.New("changes may have been missed")
+	// errHeld: it is time to ask again for what the guard holds.
+	errHeld = errors.New("instances are held")
+)
+
+// watch follows a server from the list's index on for as long as it can be followed. Another server goes
+// on from there if it is of the same history, so that no full response is needed.
+func (r *refresher) watch(ctx context.Context) step {
+	start := time.Now()
+	err := r.follow(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if time.Since(start) > wait.LongestRetry {
+		r.failures, r.resets = 0, 0
+	}
+	switch {
+	case errors.Is(err, errHeld):
+		return r.fetchFull
+	case errors.Is(err, errReset):
+		return r.reset(ctx)
+	}
+	r.count("watch", err)
+	if errors.Is(err, transport.ErrNeedsRollcall) || errors.As(err, new(watch.Final)) {
+		return r.fallBack(ctx, err)
+	}
+	return r.failOver(ctx, err)
+}
+
+// follow reads the stream of one server until it ends, which is always an error. While something is held
+// that is at the latest after an Interval: a response beside the stream might be older than the stream.
+func (r *refresher) follow(ctx context.Context) error {
+	if r.guard.held() > 0 {
+		bounded, cancel := context.WithTimeoutCause(ctx, r.config.Interval, errHeld)
+		defer cancel()
+		ctx = bounded
+	}
+	r.stream.Index = r.index
+	err := r.stream.Follow(ctx, r.server)
+	r.flush()
+	return err
+}
+
+// apply applies an event. Changes are published when all that came was applied.
+func (r *refresher) apply(e watch.Event) error {
+	switch e := e.(type) {
+	case watch.Start:
+		r.started()
+	case watch.Reset:
+		return errReset
+	case watch.Change:
+		r.change(e)
+	}
+	return nil
+}
+
+// change applies a change. A change without a document removes its instance, of which only the record of the removal
+// is left.
+func (r *refresher) change(c watch.Change) {
+	if r.edit == nil {
+		r.edit = r.list.Load().edit()
+	}
+	r.guard.release(c.Key())
+	if c.Instance == nil || c.Action == registry.ActionDeleted.String() {
+		r.edit.remove(c.Key())
+		return
+	}
+	r.edit.set(c.Instance.Instance)
+}
+
+// started is called when a server took the watch up. It streams at once what happened since the index.
+func (r *refresher) started() {
+	r.count("watch", nil)
+	r.date(Watch, r.server.URL, time.Now())
+	r.setErr(nil)
+	if !r.cutSince.IsZero() {
+		r.config.Log.Info("the list of instances is watched again", "app", r.config.App, "server", r.server.URL, "index", r.index)
+	}
+	r.cutSince, r.unable = time.Time{}, ""
+}
+
+// confirm dates the list when all that came from the server was applied, were it only a mark.
+func (r *refresher) confirm() {
+	r.flush()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status.Source == Watch {
+		r.asOf = time.Now()
+	}
+}
+
+// flush publishes the changes of the stream.
+func (r *refresher) flush() {
+	if r.edit == nil && r.stream.Index == r.index {
+		return
+	}
+	next := r.list.Load()
+	if r.edit != nil {
+		next = r.edit.list()
+	}
+	r.edit, r.index = nil, r.stream.Index
+	r.publish(next)
+	r.save()
+}
+
+// reset fetches everything, because the list's index leads nowhere any more. A server that says so of its
+// own lists must not be asked for them in quick succession.
+func (r *refresher) reset(ctx context.Context) step {
+	r.index = ""
+	r.resets++
+	if r.resets == 1 {
+		return after(ctx, wait.Retry(0), r.fetchFull)
+	}
+	return after(ctx, wait.BackOff(r.config.Interval, r.resets-1), r.fetchFull)
+}
+
+// failOver goes on at another server when a stream was cut off, or could not be had.
+func (r *refresher) failOver(ctx context.Context, err error) step {
+	r.setErr(err)
+	if r.cutSince.IsZero() {
+		r.cutSince = time.Now()
+		r.config.Log.Warn("the list of instances cannot be watched, trying again", "app", r.config.App, "err", err, "index", r.index)
+	}
+	if !wait.For(ctx, r.pause()) {
+		return nil
+	}
+	if lately := r.config.Interval; time.Since(r.cutSince) >= lately && time.Since(r.tried) >= lately {
+		return r.fetchFull // better than nothing, where no server can be watched
+	}
+	if candidates, err := r.config.Cluster.ToWatch(ctx, r.failures); err == nil {
+		r.server = candidates[0]
+	}
+	return r.watch
+}
+
+// fallBack goes on by fetches where a server does not offer a watch, or none from the index, or streams what cannot be
+// read.
+func (r *refresher) fallBack(ctx context.Context, err error) step {
+	if r.server.URL != r.listed {
+		return after(ctx, r.pause(), r.fetchFull) // it may have a list all the same
+	}
+	if r.unable != r.listed {
+		r.config.Log.Info("the server cannot be watched, its list is fetched", "app", r.config.App, "server", r.listed, "err", err)
+	}
+	r.watched, r.cutSince, r.unable = false, time.Time{}, r.listed
+	return r.poll(ctx)
+}

@@ -1,0 +1,138 @@
+package list
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+)
+
+// Config is what a Keeper needs.
+type Config struct {
+	Cluster  *transport.Cluster
+	Log      *slog.Logger
+	Metrics  *Metrics
+	App      string // of one application, upper case; "": all
+	Watch    bool   // the list is watched where the server can be
+	Deltas   bool   // fetches after the first are of deltas where the server has them
+	Interval time.Duration
+	Guard    Guard
+	File     string // "": the list is not kept on disk
+	// Publish is called with every list that differs from the one before, by one goroutine. It must return at once, and
+	// not call the Keeper.
+	Publish func(*List)
+}
+
+// Source is where a list is from.
+type Source uint8
+
+// Sources of a list.
+const (
+	None Source = iota // there is no list yet
+	File               // Config.File
+	Fetch
+	Watch
+)
+
+// Status is what a Keeper does at present. Its fields are those of client.DiscoveryStatus.
+type Status struct {
+	Source Source
+	Server string
+	Index  string
+	Age    time.Duration
+	Held   int
+	Err    error
+}
+
+// Keeper keeps a list of instances up to date. Safe for concurrent use.
+type Keeper struct {
+	config Config
+	list   atomic.Pointer[List]
+	ready  chan struct{} // closed when there is a list
+
+	mu     sync.Mutex
+	status Status    // but for Age
+	asOf   time.Time // when the list was known to be up to date; zero: there is none
+}
+
+// NewKeeper returns a Keeper, which does nothing until Run.
+func NewKeeper(config Config) *Keeper {
+	k := &Keeper{config: config, ready: make(chan struct{})}
+	k.list.Store(new(List))
+	return k
+}
+
+// Run keeps the list, and its file, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	r := newRefresher(k)
+	if k.config.File == "" {
+		r.run(ctx)
+		return
+	}
+	r.file = newSaver(k)
+	r.restore()
+	saving, done := context.WithCancel(context.Background())
+	var g sync.WaitGroup
+	g.Go(func() { r.file.run(saving) })
+	r.run(ctx)
+	done()
+	g.Wait()
+}
+
+// Ready is closed when there is a list.
+func (k *Keeper) Ready() <-chan struct{} { return k.ready }
+
+// Status returns what the Keeper does at present.
+func (k *Keeper) Status() Status {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	status := k.status
+	if !k.asOf.IsZero() {
+		status.Age = max(0, time.Since(k.asOf)) // a file may be of a clock that was ahead
+	}
+	return status
+}
+
+// dated is the list and when it was up to date; nil before there is one.
+func (k *Keeper) dated() (*List, time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.asOf.IsZero() {
+		return nil, time.Time{}
+	}
+	return k.list.Load(), k.asOf
+}
+
+// Metrics are the numbers of all lists of one client.
+type Metrics struct {
+	Refreshes *prometheus.CounterVec // by kind (full, delta, watch) and outcome (ok, failed, mismatch)
+	Guarded   prometheus.Counter     // full responses that the guard did not believe
+}
+
+// NewMetrics shows as 0 what may happen: of a counter that begins with 1 no rate shows the first.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		Refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rollcall_client_refreshes_total", Help: "Refreshes of the list of instances, by kind and outcome.",
+		}, []string{"kind", "outcome"}),
+		Guarded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_client_guarded_lists_total", Help: "Full answers that lacked too many instances to be taken at their word.",
+		}),
+	}
+	for _, kind := range []string{"full", "delta", "watch"} {
+		m.Refreshes.WithLabelValues(kind, "ok")
+		m.Refreshes.WithLabelValues(kind, "failed")
+	}
+	m.Refreshes.WithLabelValues("delta", "mismatch")
+	return m
+}
+
+// Collectors returns the metrics, for a registerer.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.Refreshes, m.Guarded}
+}

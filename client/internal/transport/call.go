@@ -1,0 +1,119 @@
+package transport
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+const jsonType = "application/json"
+
+// Call is one request, to whichever server.
+type Call struct {
+	method string
+	eureka bool // the path is one of Eureka's resources
+	// consul: the route is one of Consul's, where 500 is also the response to what makes no sense.
+	consul bool
+	path   []string // segments, not escaped
+	Query  url.Values
+	Body   []byte // JSON unless Raw is set; nil: none
+	Raw    bool   // Body is bytes
+	Accept string // the type of the response; "": JSON
+	Write  bool   // it changes something
+	// Patience bounds one try; 0: Config.Timeout.
+	Patience time.Duration
+	// once makes a write that must not happen twice safe to repeat: servers respond to it as they responded to
+	// the first one of that text. "": it may happen twice.
+	once    string
+	missing error // what a 404 means; nil: a refusal like any other
+	Removes bool  // a 404 after an earlier try is a success
+}
+
+// Own is a call of Rollcall's own API.
+func Own(method string, path ...string) *Call {
+	return &Call{method: method, path: append([]string{"v1", "rollcall"}, path...), Write: method != http.MethodGet}
+}
+
+// Eureka is a call of Eureka's API.
+func Eureka(method string, path ...string) *Call {
+	return &Call{method: method, eureka: true, path: path, Write: method != http.MethodGet}
+}
+
+// EurekaInstance is a call about one instance, of Eureka's API.
+func EurekaInstance(method string, key registry.Key, resource ...string) *Call {
+	return Eureka(method, append([]string{"apps", key.App, key.ID}, resource...)...)
+}
+
+// Consul is a call of Consul's API, below /v1. A write takes effect once, however often it is tried.
+func Consul(method string, path ...string) *Call {
+	q := &Call{method: method, consul: true, path: append([]string{"v1"}, path...)}
+	if method != http.MethodGet {
+		q.Write, q.once = true, rand.Text()
+	}
+	return q
+}
+
+// With adds parameters, name after value. Those without a value are left out.
+func (q *Call) With(parameters ...string) *Call {
+	if q.Query == nil {
+		q.Query = make(url.Values)
+	}
+	for ; len(parameters) > 0; parameters = parameters[2:] {
+		if parameters[1] != "" {
+			q.Query.Set(parameters[0], parameters[1])
+		}
+	}
+	return q
+}
+
+// Or says what a 404 to a call means.
+func (q *Call) Or(missing error) *Call {
+	q.missing = missing
+	return q
+}
+
+func (q *Call) request(ctx context.Context, s *Server) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, q.method, q.url(s), bytes.NewReader(q.Body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", cmp.Or(q.Accept, jsonType))
+	if q.Body != nil {
+		req.Header.Set("Content-Type", q.contentType())
+	}
+	if q.once != "" {
+		req.Header.Set("Idempotency-Key", q.once)
+	}
+	return req, nil
+}
+
+func (q *Call) contentType() string {
+	if q.Raw {
+		return "application/octet-stream"
+	}
+	return jsonType
+}
+
+// url escapes each segment by itself, because an id may contain a slash.
+func (q *Call) url(s *Server) string {
+	var b strings.Builder
+	if q.eureka {
+		b.WriteString(s.eureka)
+	} else {
+		b.WriteString(s.URL)
+	}
+	for _, segment := range q.path {
+		b.WriteString("/" + url.PathEscape(segment))
+	}
+	if len(q.Query) > 0 {
+		b.WriteString("?" + q.Query.Encode())
+	}
+	return b.String()
+}

@@ -1,0 +1,217 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+)
+
+// Config is what a Cluster needs; it is as client.Config, whose Validate must have accepted it, with its defaults.
+type Config struct {
+	Servers        []string
+	Source         Source // nil: the servers stay as they are
+	SourceInterval time.Duration
+	InOrder        bool
+	Timeout        time.Duration
+	Consistency    string
+	Auth           Auth // nil: as each server's URL says
+	TLS            *tls.Config
+	HTTPClient     *http.Client // nil: one with connections of its own
+	Log            *slog.Logger
+	// Refused makes the error for users of a refusal.
+	Refused func(Refusal) error
+}
+
+// Cluster is the servers of one cluster, and sends calls to them. Safe for concurrent use.
+type Cluster struct {
+	config  Config
+	servers *serverList
+	lookup  *lookup // nil: the servers stay as they are
+	http    *http.Client
+	endHTTP func() // at the end
+	metrics metrics
+
+	life   context.Context // ends with Close; its cause is ErrClosed then
+	cancel context.CancelCauseFunc
+}
+
+// New returns a Cluster. It sends nothing and starts nothing.
+func New(config Config) *Cluster {
+	c := &Cluster{config: config, servers: newServerList(config.Servers, config.InOrder)}
+	c.http, c.endHTTP = config.httpClient()
+	c.lookup = newLookup(config, c.servers)
+	c.metrics = newMetrics(c.Quarantined)
+	c.life, c.cancel = context.WithCancelCause(context.Background())
+	return c
+}
+
+// Close cuts off every call under way (ErrClosed), and closes the connections, unless Config.HTTPClient was given.
+func (c *Cluster) Close() {
+	c.cancel(ErrClosed)
+	c.endHTTP()
+}
+
+// Life ends with Close.
+func (c *Cluster) Life() context.Context { return c.life }
+
+// Timeout is Config.Timeout.
+func (c *Cluster) Timeout() time.Duration { return c.config.Timeout }
+
+// Reading makes a call a read at Config.Consistency.
+func (c *Cluster) Reading(q *Call) *Call { return q.With("consistency", c.config.Consistency) }
+
+// Replace replaces the servers. The error joins every mistake; nothing has changed then.
+func (c *Cluster) Replace(urls []string) error {
+	_, err := c.servers.replace(urls)
+	return err
+}
+
+// Known returns the servers that are known now, the best first, without asking Config.Source.
+func (c *Cluster) Known() []*Server { return c.servers.order() }
+
+// Sibling is the server at another address (host:port) of the cluster.
+func (c *Cluster) Sibling(address string) *Server { return c.servers.sibling(address) }
+
+// Responded says that a server did, where that is known before the end of a try.
+func (c *Cluster) Responded(s *Server) { c.servers.responded(s) }
+
+// Quarantined is how many servers are asked last because they did not respond.
+func (c *Cluster) Quarantined() int { return c.servers.quarantined() }
+
+// Candidates are the servers to ask, the best first; there is at least one.
+func (c *Cluster) Candidates(ctx context.Context) ([]*Server, error) {
+	if c.lookup == nil {
+		return c.servers.order(), nil
+	}
+	ctx, done := wait.Either(ctx, c.life)
+	defer done()
+	if c.servers.empty() {
+		if err := c.lookup.ask(ctx); err != nil {
+			return nil, err
+		}
+	} else {
+		c.lookup.askIfDue(ctx)
+	}
+	return c.servers.order(), nil
+}
+
+// newcomers are servers that the source gives now that those asked did not respond.
+func (c *Cluster) newcomers(ctx context.Context, asked []*Server) []*Server {
+	if c.lookup == nil {
+		return nil
+	}
+	ctx, done := wait.Either(ctx, c.life)
+	defer done()
+	if c.lookup.ask(ctx) != nil {
+		return nil // which it logs
+	}
+	return slices.DeleteFunc(c.servers.order(), func(s *Server) bool { return slices.ContainsFunc(asked, s.same) })
+}
+
+// ToWatch are the servers to watch, the best first, after so many failures in a row; there is at least one.
+// As for a call, the source is asked for others when all may have failed.
+func (c *Cluster) ToWatch(ctx context.Context, failures int) ([]*Server, error) {
+	servers, err := c.Candidates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if failures >= len(servers) {
+		servers = append(c.newcomers(ctx, servers), servers...)
+	}
+	return servers, nil
+}
+
+// Has says whether a server is one of the cluster's still.
+func (c *Cluster) Has(ctx context.Context, s *Server) bool {
+	servers, err := c.Candidates(ctx)
+	return err != nil || slices.ContainsFunc(servers, s.same)
+}
+
+// ServerOf is the server of a response; nil: it is not one of the cluster's any more.
+func (c *Cluster) ServerOf(a Response) *Server {
+	for _, s := range c.servers.order() {
+		if s.URL == a.Server {
+			return s
+		}
+	}
+	return nil
+}
+
+// do sends a call to the best server, and to the others while none responds. An unknown outcome ends
+// it, because a server has spent its time on it already.
+func (c *Cluster) do(ctx context.Context, q *Call) (Response, error) {
+	if c.life.Err() != nil {
+		return Response{}, ErrClosed
+	}
+	servers, err := c.Candidates(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	t := &tour{cluster: c, call: q}
+	a, ok := t.visit(ctx, servers)
+	if !ok && !t.over {
+		a, ok = t.visit(ctx, c.newcomers(ctx, servers))
+	}
+	if !ok {
+		return Response{}, t.failure()
+	}
+	return a, nil
+}
+
+// tour is a call on its way from server to server.
+type tour struct {
+	cluster  *Cluster
+	call     *Call
+	errs     []error // one for each server that was visited
+	possible bool    // a try may have taken effect
+	over     bool    // no other server would do better
+}
+
+// visit asks servers until one responds.
+func (t *tour) visit(ctx context.Context, servers []*Server) (Response, bool) {
+	for _, s := range servers {
+		a, err := t.cluster.try(ctx, s, t.call)
+		if err == nil {
+			a.Repeated = t.possible
+			return a, true
+		}
+		t.possible = t.possible || t.call.Write && t.call.mayHaveWritten(err)
+		t.errs = append(t.errs, err)
+		t.over = ctx.Err() != nil || errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrClosed) || errors.As(err, new(conclusive))
+		if t.over {
+			break
+		}
+	}
+	return Response{}, false
+}
+
+func (t *tour) failure() error {
+	err := errors.Join(unlessAllForeign(t.errs)...)
+	if t.possible && !errors.Is(err, ErrUnknownOutcome) {
+		err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	}
+	return err
+}
+
+// unlessAllForeign hides from errors.Is what ErrNeedsRollcall says of a server, unless all
+// servers are like that: otherwise one that is Rollcall may respond the next time.
+func unlessAllForeign(errs []error) []error {
+	foreign := func(err error) bool { return errors.Is(err, ErrNeedsRollcall) }
+	if !slices.ContainsFunc(errs, func(err error) bool { return !foreign(err) }) {
+		return errs
+	}
+	said := slices.Clone(errs)
+	for i, err := range said {
+		if foreign(err) {
+			said[i] = errors.New(err.Error())
+		}
+	}
+	return said
+}

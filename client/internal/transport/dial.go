@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+)
+
+// Of the client's own transport. Upstream keeps 50 connections per host, each for 45 s.
+const (
+	idlePerHost = 64
+	idleTimeout = 45 * time.Second
+	// An HTTP/2 connection that carries nothing for pingAfter is asked whether it still leads anywhere;
+	// otherwise all calls would go on over one that was cut silently, until TCP notices.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// httpClient is the one that Config asks for, and what to do with it at the end: a given one stays as it
+// is, because other parts of the program may use it.
+func (c Config) httpClient() (client *http.Client, end func()) {
+	if c.HTTPClient != nil {
+		return c.HTTPClient, func() {}
+	}
+	transport := c.transport()
+	dials := newDials(transport.DialContext)
+	transport.DialContext = dials.connect
+	own := &http.Client{
+		Transport: transport,
+		// A redirect would repeat a write at a server that the client was not given; it is a response like others.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return own, func() {
+		own.CloseIdleConnections()
+		dials.close()
+	}
+}
+
+func (c Config) transport() *http.Transport {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	if standard, ok := http.DefaultTransport.(*http.Transport); ok { // a program may have put its own there
+		t = standard.Clone()
+	}
+	if c.TLS != nil {
+		t.TLSClientConfig = c.TLS.Clone()
+	}
+	t.MaxIdleConns = 0 // of all hosts together: as many as they are worth one by one
+	t.MaxIdleConnsPerHost = idlePerHost
+	t.IdleConnTimeout = idleTimeout
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	return t
+}
+
+// dials makes the connections of the client's own transport, and ends them all with the client: a
+// transport lets an attempt to connect go on for others when its call has ended, and closes only what is
+// idle.
+type dials struct {
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	life   context.Context
+	cancel context.CancelCauseFunc
+
+	mu   sync.Mutex
+	open map[*dialed]struct{}
+}
+
+// dialed is a connection that is ended with the client.
+type dialed struct {
+	net.Conn
+	of *dials
+}
+
+// dialTimeout is how long one attempt to connect may go on.
+const dialTimeout = 30 * time.Second
+
+// newDials uses dial; nil: a net.Dialer.
+func newDials(dial func(ctx context.Context, network, address string) (net.Conn, error)) *dials {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	d := &dials{dial: dial, open: make(map[*dialed]struct{})}
+	d.life, d.cancel = context.WithCancelCause(context.Background())
+	return d
+}
+
+// connect is an http.Transport's DialContext.
+func (d *dials) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, done := wait.Either(ctx, d.life)
+	defer done()
+	conn, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &dialed{conn, d}
+	if !d.add(c) {
+		conn.Close()
+		return nil, ErrClosed
+	}
+	return c, nil
+}
+
+func (d *dials) add(c *dialed) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open == nil {
+		return false
+	}
+	d.open[c] = struct{}{}
+	return true
+}
+
+// Close implements net.Conn.
+func (c *dialed) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// close ends all connections, and lets no other begin.
+func (d *dials) close() {
+	d.cancel(ErrClosed)
+	d.mu.Lock()
+	all := d.open
+	d.open = nil
+	d.mu.Unlock()
+	for c := range all {
+		c.Conn.Close()
+	}
+}

@@ -1,0 +1,90 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Errors that users of the client compare. Package client declares them under the same names, and says there what to do.
+var (
+	ErrClosed         = errors.New("closed")
+	ErrNeedsRollcall  = errors.New("the server is not Rollcall, and only Rollcall offers this")
+	ErrUnknownOutcome = errors.New("outcome unknown")
+)
+
+// Refusal is a response that is no success, as an error.
+type Refusal struct {
+	Server     string        // base URL of the server that responded
+	Status     int           // of HTTP
+	Message    string        // what the response says about it; may be empty
+	RetryAfter time.Duration // when the server wants to be asked again; 0: it does not say
+
+	public error // what Config.Refused made of it, for users of the client
+}
+
+// Error is that of the error for users.
+func (r *Refusal) Error() string { return r.public.Error() }
+
+// Unwrap returns the error for users.
+func (r *Refusal) Unwrap() error { return r.public }
+
+// elsewhere says whether another server may do better.
+func (r *Refusal) elsewhere() bool {
+	if r.Status == http.StatusNotImplemented {
+		return false // all servers of a cluster are of one mode
+	}
+	return r.Status >= 300 && r.Status < 400 || r.Status >= 500
+}
+
+// unsent is an error of a call that no server has seen.
+type unsent struct{ error }
+
+// Unwrap returns what was wrong.
+func (u unsent) Unwrap() error { return u.error }
+
+// conclusive is an error that no other server would change.
+type conclusive struct{ error }
+
+// Unwrap returns what was wrong.
+func (c conclusive) Unwrap() error { return c.error }
+
+// mayHaveWritten says whether a write may have taken effect although this came back. A 503 says that
+// nothing was done, a server that is not Rollcall cannot have done it, and without a connection nothing was
+// sent. A redirect says nothing: stock servers that are not UP respond with 307 and do what was asked
+// (com.netflix.eureka.StatusFilter).
+func mayHaveWritten(err error) bool {
+	var refused *Refusal
+	if errors.As(err, &refused) {
+		return refused.Status != http.StatusServiceUnavailable
+	}
+	if errors.As(err, new(unsent)) || errors.Is(err, ErrNeedsRollcall) {
+		return false
+	}
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	return !(errors.As(err, &op) && op.Op == "dial" || errors.As(err, &certificate))
+}
+
+// withCause replaces an error of a call that was cut off by the reason for that: the cause of the first of the
+// contexts that has ended. (A client's life ends before its connections do, and its calls a bit later.)
+func withCause(err error, of ...context.Context) error {
+	for _, ctx := range of {
+		if cause := context.Cause(ctx); cause != nil {
+			return becauseOf(cause, err)
+		}
+	}
+	return err
+}
+
+func becauseOf(cause, err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		return &url.Error{Op: of.Op, URL: of.URL, Err: cause}
+	}
+	return cause
+}

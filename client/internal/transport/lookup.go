@@ -1,0 +1,127 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+)
+
+// Source gives the servers' URLs. An error leaves those that are known.
+type Source func(ctx context.Context) ([]string, error)
+
+// lookup asks a Source when a call needs it. It has no goroutine of its own.
+type lookup struct {
+	source   Source
+	interval time.Duration // for which a result is good
+	servers  *serverList   // which results replace
+	timeout  time.Duration
+	log      *slog.Logger
+
+	mu     sync.Mutex
+	asked  time.Time // when the last result came; the servers that New was given count as one
+	query  *query    // the one under way; nil: there is none
+	outage wait.Outage
+}
+
+// query is one call of the source, for all calls that wait for its result.
+type query struct {
+	done      chan struct{} // closed when err is set
+	err       error
+	abandoned bool // the call that made it was given up, which says nothing of the source
+}
+
+// newLookup returns nil if there is no source.
+func newLookup(c Config, servers *serverList) *lookup {
+	if c.Source == nil {
+		return nil
+	}
+	return &lookup{
+		source: c.Source, interval: c.SourceInterval, servers: servers, timeout: c.Timeout, log: c.Log,
+		asked: time.Now(), outage: wait.Outage{Log: c.Log},
+	}
+}
+
+// askIfDue asks if the last result is old, unless another call does so already. A failure is logged, and
+// leaves the servers that are known.
+func (l *lookup) askIfDue(ctx context.Context) {
+	l.mu.Lock()
+	if l.query != nil || time.Since(l.asked) < l.interval {
+		l.mu.Unlock()
+		return
+	}
+	q := l.newQuery()
+	l.mu.Unlock()
+	l.run(ctx, q)
+}
+
+// ask asks, or waits for the query under way.
+func (l *lookup) ask(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		q := l.query
+		if q == nil {
+			q = l.newQuery()
+			l.mu.Unlock()
+			l.run(ctx, q)
+			return q.err
+		}
+		l.mu.Unlock()
+		select {
+		case <-q.done:
+			if !q.abandoned {
+				return q.err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the servers to be looked up: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// newQuery must be called under the mutex.
+func (l *lookup) newQuery() *query {
+	l.query = &query{done: make(chan struct{}), err: errSourcePanicked}
+	return l.query
+}
+
+var errSourcePanicked = errors.New("the source of the servers panicked")
+
+// run calls the source and ends the query, also when the source panics.
+func (l *lookup) run(ctx context.Context, q *query) {
+	defer l.finish(ctx, q)
+	bounded, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	urls, err := l.source(bounded)
+	if err == nil {
+		err = l.replace(urls)
+	}
+	if err != nil {
+		err = fmt.Errorf("look up the servers: %w", withCause(err, ctx))
+	}
+	q.err = err
+}
+
+func (l *lookup) replace(urls []string) error {
+	changed, err := l.servers.replace(urls)
+	if changed {
+		l.log.Info("the servers are others", "servers", l.servers.names())
+	}
+	return err
+}
+
+// finish wakes the calls that wait for a query.
+func (l *lookup) finish(ctx context.Context, q *query) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q.abandoned = q.err != nil && ctx.Err() != nil
+	if !q.abandoned {
+		l.asked = time.Now()
+		l.outage.Report(q.err, "the servers could not be looked up, those that are known stay", "the servers could be looked up again")
+	}
+	l.query = nil
+	close(q.done)
+}

@@ -1,0 +1,126 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the numbers of tries.
+type metrics struct {
+	requests    *prometheus.HistogramVec // seconds, by operation and outcome
+	quarantined prometheus.GaugeFunc
+}
+
+func newMetrics(quarantined func() int) metrics {
+	return metrics{
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "rollcall_client_request_duration_seconds", Help: "Time that one try at one server took, by operation and outcome.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"operation", "outcome"}),
+		quarantined: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "rollcall_client_servers_quarantined", Help: "Servers that are asked last because they gave no answer.",
+		}, func() float64 { return float64(quarantined()) }),
+	}
+}
+
+// Collectors returns the metrics, for a registerer.
+func (c *Cluster) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{c.metrics.requests, c.metrics.quarantined}
+}
+
+// countTry counts one try at one server.
+func (m metrics) countTry(operation, outcome string, took time.Duration) {
+	m.requests.WithLabelValues(operation, outcome).Observe(took.Seconds())
+}
+
+// operation is what a call does, for the metrics: one of few values, none of which is a name.
+func (q *Call) operation() string {
+	switch {
+	case q.eureka:
+		return q.eurekaOperation()
+	case len(q.path) > 2 && q.path[1] == "rollcall":
+		return q.ownOperation()
+	case len(q.path) > 1:
+		return q.path[1] // of Consul's API
+	}
+	return "other"
+}
+
+func (q *Call) eurekaOperation() string {
+	switch at := q.path[0]; {
+	case at == "vips" || at == "svips":
+		return "vip"
+	case at != "apps" || len(q.path) == 3 && q.method == http.MethodGet:
+		return "instance"
+	case len(q.path) > 3:
+		return q.path[3] // status or metadata
+	}
+	switch {
+	case q.method == http.MethodPost:
+		return "register"
+	case q.method == http.MethodPut:
+		return "renew"
+	case q.method == http.MethodDelete:
+		return "cancel"
+	case len(q.path) == 1:
+		return "apps"
+	case q.path[1] == "delta":
+		return "delta"
+	}
+	return "app"
+}
+
+// ownOperation is the resource, where that does not mean something else in Eureka's API.
+func (q *Call) ownOperation() string {
+	switch resource := q.path[2]; resource {
+	case "sessions":
+		return "session"
+	case "locks":
+		return "lock"
+	case "semaphores":
+		return "semaphore"
+	case "status":
+		return "cluster"
+	case "apps":
+		if len(q.path) > 5 {
+			return q.path[5] // what is done to an instance
+		}
+		return "instances"
+	default:
+		return resource
+	}
+}
+
+// outcomeOf is what became of a try, for the metrics; status is that of a response.
+func outcomeOf(status int, err error) string {
+	var of *Refusal
+	switch {
+	case err == nil:
+		return class(status)
+	case errors.Is(err, ErrClosed):
+		return "closed"
+	case errors.Is(err, ErrUnknownOutcome):
+		return "unknown"
+	case errors.As(err, &of):
+		return class(of.Status)
+	case errors.Is(err, ErrNeedsRollcall):
+		return "4xx"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case isTimeout(err):
+		return "timeout"
+	}
+	return "unreachable"
+}
+
+func class(status int) string { return fmt.Sprintf("%dxx", status/100) }
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}

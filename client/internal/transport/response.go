@@ -1,0 +1,163 @@
+package transport
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// Response is what a server said, if its status is below 500 or there is no use in asking another one.
+type Response struct {
+	Server string // base URL
+	Status int
+	Header http.Header
+	Body   []byte
+	Sent   time.Time // when the try began that brought it
+	// Repeated: an earlier try of the same call, at another server, may have taken effect.
+	Repeated bool
+
+	refused func(Refusal) error // as Config.Refused
+}
+
+// Refusal is the response as an error, nil if it is a success.
+func (a Response) Refusal() *Refusal {
+	if a.Status < 300 {
+		return nil
+	}
+	r := &Refusal{Server: a.Server, Status: a.Status, Message: a.message(), RetryAfter: seconds(a.Header.Get("Retry-After"))}
+	r.public = a.refused(*r)
+	return r
+}
+
+// seconds reads Retry-After; 0: there is none, or it is a date.
+func seconds(text string) time.Duration {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// message is what the server says: the error of Rollcall's own API, or the beginning of a text.
+func (a Response) message() string {
+	var doc api.Error
+	if err := json.Unmarshal(a.Body, &doc); err == nil && doc.Error != "" {
+		return doc.Error
+	}
+	const longest = 300
+	return strings.TrimSpace(string(a.Body[:min(len(a.Body), longest)]))
+}
+
+// decode reads a JSON document.
+func (a Response) decode(into any) error {
+	if err := json.Unmarshal(a.Body, into); err != nil {
+		return fmt.Errorf("response of %s: %w", a.Server, err)
+	}
+	return nil
+}
+
+// longestResponse bounds what is read of a response: some hundred thousand instances.
+const longestResponse = 256 << 20
+
+// readBounded reads everything, unless it is more than longest.
+func readBounded(from io.Reader, longest int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, longest+1))
+	if err == nil && int64(len(text)) > longest {
+		err = conclusive{fmt.Errorf("it is longer than %d bytes", longest)}
+	}
+	return text, err
+}
+
+// outcomeHeader says of a 504 that a write may have taken effect.
+const outcomeHeader = "X-Rollcall-Outcome"
+
+// insufficient is nil for a response that ends the call, be it a refusal, and otherwise says why another server may do
+// better.
+func (q *Call) insufficient(a Response) error {
+	refused := a.Refusal()
+	switch {
+	case a.Header.Get(outcomeHeader) == "unknown":
+		return fmt.Errorf("%s: %w", a.Server, ErrUnknownOutcome)
+	case refused == nil:
+		return nil
+	case q.elsewhere(refused):
+		return refused
+	case q.foreign(a):
+		return fmt.Errorf("%w: %s answered %s %d", ErrNeedsRollcall, a.Server, "/"+strings.Join(q.path, "/"), a.Status)
+	}
+	return nil
+}
+
+// failure turns a response that is no success into an error.
+func (q *Call) failure(a Response) error {
+	switch refusal := a.Refusal(); {
+	case refusal == nil:
+		return nil
+	case a.Status != http.StatusNotFound || q.missing == nil:
+		return refusal
+	case q.Removes && a.Repeated:
+		return nil // an earlier try did it, as far as can be known, and what it removed is not there
+	}
+	return q.missing
+}
+
+// What Consul's routes say with a 500 when nothing was done, and another server may do it.
+const (
+	noLeader     = "No cluster leader"
+	shuttingDown = "this node is shutting down; ask another one"
+)
+
+// unavailable says that a server is, in the form of Consul's routes.
+func (q *Call) unavailable(refused *Refusal) bool {
+	return q.consul && refused.Status == http.StatusInternalServerError && (refused.Message == noLeader || refused.Message == shuttingDown)
+}
+
+// elsewhere says whether another server may do better.
+func (q *Call) elsewhere(refused *Refusal) bool {
+	if q.consul && refused.Status == http.StatusInternalServerError {
+		return q.unavailable(refused)
+	}
+	return refused.elsewhere() || q.gated(refused)
+}
+
+// gated says that a stock Eureka server keeps its lists back, because it has not copied those of its peers
+// yet (com.netflix.eureka.registry.PeerAwareInstanceRegistryImpl.shouldAllowAccess). A delta is refused
+// like that where the whole list is to be fetched, so that one is no reason to ask another server.
+func (q *Call) gated(refused *Refusal) bool {
+	return q.eureka && q.method == http.MethodGet && refused.Status == http.StatusForbidden && q.operation() != "delta"
+}
+
+// mayHaveWritten says whether a write may have taken effect although this came back.
+func (q *Call) mayHaveWritten(err error) bool {
+	var refused *Refusal
+	if errors.As(err, &refused) && q.unavailable(refused) {
+		return false
+	}
+	return mayHaveWritten(err)
+}
+
+// foreign says that a response to a call of Rollcall's own API, or of Consul's, is of a server that does not
+// know that API: it has no such path, or no such method of it. Many responses of Rollcall have the same
+// statuses, and name the thing that does not exist.
+func (q *Call) foreign(a Response) bool {
+	if q.eureka || a.Status != http.StatusNotFound && a.Status != http.StatusMethodNotAllowed {
+		return false
+	}
+	return a.Header.Get("X-Consul-Index") == "" && !ownError(a.Body)
+}
+
+// ownError says whether a body is an error in the form of Rollcall's own API: an object with an error and
+// nothing else. Spring's errors have an error too, beside timestamp, status and path; Netflix's server
+// responds with HTML, as proxies do.
+func ownError(body []byte) bool {
+	var doc map[string]json.RawMessage
+	var text string
+	return json.Unmarshal(body, &doc) == nil && len(doc) == 1 && json.Unmarshal(doc["error"], &text) == nil
+}

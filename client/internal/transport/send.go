@@ -1,0 +1,202 @@
+package transport
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+)
+
+// try makes one try at one server, and remembers how the server fared.
+func (c *Cluster) try(ctx context.Context, s *Server, q *Call) (Response, error) {
+	sent := time.Now()
+	a, err := c.exchange(ctx, s, q)
+	if err == nil {
+		err = q.insufficient(a)
+	}
+	c.metrics.countTry(q.operation(), outcomeOf(a.Status, err), time.Since(sent))
+	c.RecordOutcome(ctx, s, q, err)
+	if err != nil {
+		return Response{}, err
+	}
+	a.Sent = sent
+	return a, nil
+}
+
+// RecordOutcome remembers for the next calls how a server fared in a try.
+func (c *Cluster) RecordOutcome(ctx context.Context, s *Server, q *Call, err error) {
+	var refused *Refusal
+	switch {
+	case err == nil:
+		c.servers.responded(s)
+	case errors.Is(err, ErrClosed), errors.As(err, new(conclusive)), q.interrupted(ctx, c.config.Timeout):
+	case errors.Is(err, ErrNeedsRollcall):
+		c.servers.unfit(s)
+	case errors.As(err, &refused) && (refused.Status == http.StatusServiceUnavailable || q.unavailable(refused)):
+		c.servers.unavailable(s, retryAfter(refused.RetryAfter))
+	default:
+		c.servers.failed(s)
+	}
+}
+
+// interrupted says that a try ended for a reason that says nothing of the server: its caller gave it up, or
+// had time for less than the server was to wait. (A caller that never has much time must get away from a
+// silent server all the same.)
+func (q *Call) interrupted(ctx context.Context, timeout time.Duration) bool {
+	return errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && q.Patience > timeout
+}
+
+// exchange makes a request and reads the response, whatever it is.
+func (c *Cluster) exchange(ctx context.Context, s *Server, q *Call) (Response, error) {
+	ctx, patience := withPatience(ctx, cmp.Or(q.Patience, c.config.Timeout), c.config.Timeout)
+	defer patience.stop()
+	resp, done, err := c.roundTrip(ctx, s, q)
+	if err != nil {
+		return Response{}, err
+	}
+	defer done()
+	defer resp.Body.Close()
+	return c.read(s, resp, patience.reader(resp.Body))
+}
+
+// read reads a response, its body by way of body.
+func (c *Cluster) read(s *Server, resp *http.Response, body io.Reader) (Response, error) {
+	text, err := readBounded(body, longestResponse)
+	if err != nil {
+		return Response{}, fmt.Errorf("read the response of %s: %w", s.URL, err)
+	}
+	return Response{Server: s.URL, Status: resp.StatusCode, Header: resp.Header, Body: text, refused: c.config.Refused}, nil
+}
+
+// OpenStream asks one server for a stream of the type that the call accepts, and returns its body when that begins. ctx and
+// the end of the client (ErrClosed) cut it off, also while it is read; nothing else bounds it. The try counts in the metrics
+// as soon as the response begins. final says that the error is a refusal, which other servers would repeat.
+func (c *Cluster) OpenStream(ctx context.Context, s *Server, q *Call) (body io.ReadCloser, final bool, err error) {
+	began := time.Now()
+	resp, done, err := c.roundTrip(ctx, s, q)
+	status := 0
+	if err == nil {
+		status = resp.StatusCode
+	}
+	c.metrics.countTry(q.operation(), outcomeOf(status, err), time.Since(began))
+	if err != nil {
+		return nil, false, err
+	}
+	if resp.StatusCode == http.StatusOK && q.accepts(resp) {
+		return streamBody{resp.Body, done}, false, nil
+	}
+	defer done()
+	defer resp.Body.Close()
+	return c.noStream(s, q, resp)
+}
+
+// streamBody is the body of a stream, whose end is the end of its request.
+type streamBody struct {
+	io.ReadCloser
+	done context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b streamBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+// accepts says whether a response is of the type that a call accepts: a proxy may have a page for every path that it does
+// not know.
+func (q *Call) accepts(resp *http.Response) bool {
+	given := resp.Header.Get("Content-Type")
+	kind, _, _ := mime.ParseMediaType(given)
+	return given == "" || kind == q.Accept
+}
+
+// longestRefusal bounds what is read of a response that is no stream.
+const longestRefusal = 1 << 20
+
+// noStream is the error of a response that is no stream.
+func (c *Cluster) noStream(s *Server, q *Call, resp *http.Response) (_ io.ReadCloser, final bool, err error) {
+	a, err := c.read(s, resp, io.LimitReader(resp.Body, longestRefusal))
+	if err != nil {
+		return nil, false, err
+	}
+	if err := q.insufficient(a); err != nil {
+		return nil, false, err
+	}
+	refused := a.Refusal()
+	if refused == nil {
+		return nil, false, fmt.Errorf("%w: %s answers with %s", ErrNeedsRollcall, s.URL, resp.Header.Get("Content-Type"))
+	}
+	return nil, refused.Status != http.StatusTooManyRequests, refused
+}
+
+// roundTrip sends a request to one server, and returns its response when that begins. done must be called when the response
+// was read. ctx and the end of the client (ErrClosed) cut it off, also while it is read; nothing else bounds it.
+func (c *Cluster) roundTrip(ctx context.Context, s *Server, q *Call) (resp *http.Response, done context.CancelFunc, err error) {
+	if c.life.Err() != nil {
+		return nil, nil, unsent{fmt.Errorf("%s %s: %w", q.method, s.URL, ErrClosed)}
+	}
+	ctx, done = wait.Either(ctx, c.life)
+	resp, err = c.request(ctx, s, q)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	resp.Body = cutBody{resp.Body, ctx, c.life}
+	return resp, done, nil
+}
+
+func (c *Cluster) request(ctx context.Context, s *Server, q *Call) (*http.Response, error) {
+	connection := &connection{}
+	req, err := q.request(httptrace.WithClientTrace(ctx, connection.trace()), s)
+	if err != nil {
+		return nil, conclusive{unsent{err}}
+	}
+	if err := s.sign(req, c.config.Auth); err != nil {
+		return nil, conclusive{unsent{fmt.Errorf("sign a request of %s: %w", s.URL, err)}}
+	}
+	resp, err := c.http.Do(req)
+	if err == nil {
+		return resp, nil
+	}
+	err = withCause(err, ctx, c.life)
+	if connection.missing() {
+		err = unsent{err}
+	}
+	return nil, err
+}
+
+// connection observes whether a request had one: without, nothing was sent. A transport that says
+// nothing leaves it open.
+type connection struct{ wanted, got atomic.Bool }
+
+func (c *connection) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) { c.wanted.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { c.got.Store(true) },
+	}
+}
+
+func (c *connection) missing() bool { return c.wanted.Load() && !c.got.Load() }
+
+// cutBody is a body whose error says why reading it was cut off.
+type cutBody struct {
+	io.ReadCloser
+	ctx, life context.Context
+}
+
+// Read implements io.Reader.
+func (b cutBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = withCause(err, b.ctx, b.life)
+	}
+	return n, err
+}

@@ -1,0 +1,107 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Server is one of the servers. It never changes.
+type Server struct {
+	URL    string // of Rollcall's own resources, without a slash at the end, user or password; its name for people
+	eureka string // URL of Eureka's resources; its identity in a list
+	auth   Auth   // of the URL's user and password; nil: it has none
+}
+
+// Auth signs a request, in its header. An error keeps the request from being sent.
+type Auth func(r *http.Request) error
+
+// eurekaBases are the paths below which stock servers have Eureka's resources, each before those that it
+// ends with: Netflix's /eureka/v2 (/v2 where the application is mounted as eureka), Spring's /eureka.
+var eurekaBases = [...]string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"}
+
+// parseServer reads the URL of a server. Errors show no user and no password.
+func parseServer(text string) (*Server, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("server %q is not a URL such as http://127.0.0.1:8761", withoutUser(text))
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#") {
+		return nil, fmt.Errorf("server %q has a query or a fragment; give scheme, host and path only", withoutUser(text))
+	}
+	s := &Server{}
+	s.URL, s.eureka = bases(u)
+	if u.User != nil {
+		name := u.User.Username()
+		password, _ := u.User.Password()
+		s.auth = func(r *http.Request) error {
+			r.SetBasicAuth(name, password)
+			return nil
+		}
+	}
+	return s, nil
+}
+
+// bases are the URLs of Rollcall's own resources and of Eureka's.
+func bases(u *url.URL) (own, eureka string) {
+	host, path := u.Scheme+"://"+u.Host, strings.TrimRight(u.EscapedPath(), "/")
+	for _, base := range eurekaBases {
+		if before, is := strings.CutSuffix(path, base); is {
+			return host + strings.TrimRight(before, "/"), host + path
+		}
+	}
+	return host + path, host + path + "/eureka"
+}
+
+// withoutUser hides a possible user and password in a text that may not be a URL.
+func withoutUser(text string) string {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return text
+	}
+	scheme, _, is := strings.Cut(text[:at], "://")
+	if !is || strings.ContainsAny(scheme, ":@/") {
+		return "…" + text[at:]
+	}
+	return scheme + "://…" + text[at:]
+}
+
+// CheckServers returns every mistake in the URLs of the servers; that there are none is one.
+func CheckServers(urls []string) []error {
+	_, errs := parseServers(urls)
+	return errs
+}
+
+// parseServers reads the URLs of all servers, and returns every mistake.
+func parseServers(urls []string) (all []*Server, errs []error) {
+	for _, text := range urls {
+		s, err := parseServer(text)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, s)
+	}
+	if len(urls) == 0 {
+		errs = append(errs, errNoServer)
+	}
+	return all, errs
+}
+
+var errNoServer = errors.New("no server is given; give a URL such as http://127.0.0.1:8761")
+
+// sign adds to a request the name of its sender, by auth or, if that is nil, by the server's URL.
+func (s *Server) sign(r *http.Request, auth Auth) error {
+	if auth == nil {
+		auth = s.auth
+	}
+	if auth == nil {
+		return nil
+	}
+	return auth(r)
+}
+
+// same says whether two are one server.
+func (s *Server) same(other *Server) bool { return s.eureka == other.eureka }

@@ -1,0 +1,314 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// serversOf is a serverList of hosts.
+func serversOf(t *testing.T, inOrder bool, hosts ...string) *serverList {
+	t.Helper()
+	l := newServerList(urlsOf(hosts...), inOrder)
+	need.Equal(t, len(l.order()), len(hosts), "servers in the list:")
+	return l
+}
+
+func urlsOf(hosts ...string) []string {
+	var urls []string
+	for _, h := range hosts {
+		urls = append(urls, "http://"+h)
+	}
+	return urls
+}
+
+func serverAt(host string) *Server {
+	return &Server{URL: "http://" + host, eureka: "http://" + host + "/eureka"}
+}
+
+// hosts are those of a list in order, such as "a b c".
+func (l *serverList) hosts() string {
+	var hosts []string
+	for _, s := range l.order() {
+		hosts = append(hosts, strings.TrimPrefix(s.URL, "http://"))
+	}
+	return strings.Join(hosts, " ")
+}
+
+func TestServerListOrdersServersByHowTheyFared(t *testing.T) {
+	fail := func(host string) func(*serverList) {
+		return func(l *serverList) { l.failed(serverAt(host)) }
+	}
+	respond := func(host string) func(*serverList) {
+		return func(l *serverList) { l.responded(serverAt(host)) }
+	}
+	unavailable := func(host string, seconds time.Duration) func(*serverList) {
+		return func(l *serverList) { l.unavailable(serverAt(host), seconds*time.Second) }
+	}
+	pass := func(d time.Duration) func(*serverList) {
+		return func(*serverList) { time.Sleep(d) }
+	}
+	set := func(hosts ...string) func(*serverList) {
+		return func(l *serverList) { _, _ = l.replace(urlsOf(hosts...)) }
+	}
+	for _, tc := range []struct {
+		name  string
+		after []func(*serverList)
+		want  string
+	}{
+		{name: "as given", want: "a b c"},
+		{name: "a server that failed is last", after: []func(*serverList){fail("a")}, want: "b c a"},
+		{name: "the server that failed first comes back first", after: []func(*serverList){fail("b"), pass(time.Second - 1), fail("c"), fail("a")}, want: "b a c|b c a"},
+		{name: "all failed, none is left out", after: []func(*serverList){fail("c"), pass(500 * time.Millisecond), fail("b"), pass(400 * time.Millisecond), fail("a")}, want: "c b a|b c a|c a b"},
+		{name: "whose time is over first comes first", after: []func(*serverList){unavailable("a", 2), unavailable("b", 3), unavailable("c", 1)}, want: "c a b"},
+		{name: "the client stays with a server that responded", after: []func(*serverList){fail("a"), respond("b")}, want: "b c a"},
+		{name: "also when a quarantine is over", after: []func(*serverList){fail("a"), respond("b"), pass(time.Second)}, want: "b a c"},
+		{name: "a response ends a quarantine", after: []func(*serverList){fail("a"), respond("a")}, want: "a b c"},
+		{name: "another's response does not end a stay", after: []func(*serverList){respond("c")}, want: "a b c"},
+		{name: "a server that responds with something else is left, not put last", after: []func(*serverList){func(l *serverList) { l.unfit(serverAt("a")) }, respond("c")}, want: "c a b"},
+		{name: "a new list keeps the stay", after: []func(*serverList){fail("a"), respond("b"), set("d", "b", "a")}, want: "b d a"},
+		{name: "a new list may lack the server of the stay", after: []func(*serverList){fail("a"), respond("b"), set("d", "a")}, want: "d a"},
+		{name: "a server given twice is one", after: []func(*serverList){set("d", "e", "d")}, want: "d e"},
+		{name: "a call of one that is gone", after: []func(*serverList){set("d", "e"), fail("a"), respond("b")}, want: "d e"},
+		{name: "a list with a mistake changes nothing", after: []func(*serverList){func(l *serverList) { _, _ = l.replace([]string{"http://d", "nonsense"}) }}, want: "a b c"},
+		{name: "nor does an empty one", after: []func(*serverList){func(l *serverList) { _, _ = l.replace(nil) }}, want: "a b c"},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			l := serversOf(t, true, "a", "b", "c")
+			for _, do := range tc.after {
+				do(l)
+			}
+			got := l.hosts()
+			expect.That(t, slices.Contains(strings.Split(tc.want, "|"), got), "asked in the order %s, want %s", got, tc.want)
+		})
+	}
+}
+
+func TestServerListSaysWhetherANewOneDiffers(t *testing.T) {
+	l := serversOf(t, true, "a", "b")
+	for _, tc := range []struct {
+		hosts []string
+		want  bool
+	}{{[]string{"a", "b"}, false}, {[]string{"a", "b", "a"}, false}, {[]string{"b", "a"}, true}, {[]string{"b"}, true}} {
+		got, err := l.replace(urlsOf(tc.hosts...))
+		expect.That(t, got == tc.want && err == nil, "%v: changed %v, %v, want %v", tc.hosts, got, err, tc.want)
+	}
+}
+
+func TestServerListUsesANewPasswordAndKeepsTheQuarantine(t *testing.T) {
+	l := newServerList([]string{"http://u:old@a", "http://b"}, true)
+	l.failed(serverAt("a"))
+	need.Got(l.replace([]string{"http://u:new@a", "http://b"}))(t)
+	all := l.order()
+	r := &http.Request{Header: make(http.Header)}
+	need.OK(t, all[1].sign(r, nil))
+	_, password, _ := r.BasicAuth()
+	expect.That(t, all[1].URL == "http://a" && password == "new", "asked last: %s with password %q, want http://a with the new one", all[1].URL, password)
+}
+
+func TestServerListsSpreadOverTheServers(t *testing.T) {
+	first, second := make(map[string]int), make(map[string]int)
+	for range 300 {
+		l := serversOf(t, false, "a", "b", "c")
+		was, _, _ := strings.Cut(l.hosts(), " ")
+		first[was]++
+		for range 3 {
+			again, _, _ := strings.Cut(l.hosts(), " ")
+			need.That(t, again == was, "asks %s after %s, although nothing happened", again, was)
+		}
+		l.failed(serverAt(was))
+		l.responded(l.order()[0])
+		now, _, _ := strings.Cut(l.hosts(), " ")
+		second[was+now]++
+	}
+	expect.That(t, len(first) == 3 && len(second) == 6, "begins with %v, and then goes to %v, want each server, and then each other one", first, second)
+	for host, n := range first {
+		expect.That(t, n >= 50, "%d of 300 begin with %s, want about 100", n, host)
+	}
+}
+
+// stayAway is how long a list stays with a server that it turned to because its favourite had failed.
+func stayAway(l *serverList) time.Duration {
+	l.failed(serverAt("a"))
+	l.responded(serverAt("b"))
+	start := time.Now()
+	for l.order()[0].URL == "http://b" {
+		time.Sleep(time.Second)
+	}
+	return time.Since(start)
+}
+
+func TestServerListGoesBackToItsFirstServerWhenItsStayEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lengths []time.Duration
+		for range 200 {
+			lengths = append(lengths, stayAway(serversOf(t, true, "a", "b")))
+		}
+		shortest, longest := slices.Min(lengths), slices.Max(lengths)
+		expect.That(t, shortest >= 10*time.Minute && shortest <= 12*time.Minute && longest >= 28*time.Minute && longest <= 30*time.Minute+time.Second,
+			"sessions last from %v to %v, want 10m to 30m", shortest, longest)
+	})
+}
+
+func TestServerListStaysAwayWhileTheFirstServerIsInQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := serversOf(t, true, "a", "b")
+		l.failed(serverAt("a"))
+		l.responded(serverAt("b"))
+		for range 3600 {
+			time.Sleep(time.Second)
+			l.failed(serverAt("a"))
+			need.Equal(t, l.hosts(), "b a", "asked in the order")
+		}
+	})
+}
+
+func TestServerListPicksAnyServerWhenAStayEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := serversOf(t, false, "a", "b", "c")
+		picked := make(map[string]int)
+		for range 100 {
+			time.Sleep(30*time.Minute + 1)
+			picked[l.order()[0].URL]++
+		}
+		expect.That(t, len(picked) == 3, "100 sessions were with %v, want all three servers", picked)
+	})
+}
+
+// quarantinesOf are how long a server is asked last after each of its failures in a row.
+func quarantinesOf(l *serverList, n int) []time.Duration {
+	var lengths []time.Duration
+	for range n {
+		l.failed(serverAt("a"))
+		length := time.Until(l.find(serverAt("a")).quarantine.until)
+		lengths = append(lengths, length)
+		time.Sleep(length)
+	}
+	return lengths
+}
+
+func TestQuarantineDoublesWithJitterAndAnyResponseEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := []time.Duration{1, 2, 4, 8, 16, 30, 30}
+		seen := make([][]time.Duration, len(most))
+		for range 40 {
+			l := serversOf(t, true, "a", "b")
+			for i, length := range quarantinesOf(l, len(most)) {
+				seen[i] = append(seen[i], length)
+			}
+			l.responded(serverAt("a"))
+			again := quarantinesOf(l, 1)[0]
+			need.That(t, again <= time.Second, "after a response it lasts %v, want 1 s at most", again)
+		}
+		for i, lengths := range seen {
+			longest := most[i] * time.Second
+			least, greatest := slices.Min(lengths), slices.Max(lengths)
+			expect.That(t, least >= longest/2 && greatest <= longest && greatest-least >= longest/8,
+				"quarantine %d lasts from %v to %v, want it spread over %v to %v", i+1, least, greatest, longest/2, longest)
+		}
+	})
+}
+
+func TestQuarantineTakesCallsThatFailTogetherForOneFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := serversOf(t, true, "a", "b")
+		for range 100 {
+			l.failed(serverAt("a"))
+		}
+		time.Sleep(time.Second)
+		expect.That(t, l.quarantined() == 0, "a hundred calls that failed at once cost more than the first quarantine")
+	})
+}
+
+func TestQuarantineOfAServerWithoutALeaderLastsAsLongAsItSays(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		header string
+		want   time.Duration
+	}{
+		{name: "none", want: time.Second},
+		{name: "2 s", header: "2", want: 2 * time.Second},
+		{name: "too long", header: "3600", want: 5 * time.Second},
+		{name: "a date", header: "Wed, 21 Oct 2015 07:28:00 GMT", want: time.Second},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			c := servers{"a": always(503, "", "Retry-After", tc.header), "b": always(200, "")}.cluster(t, "a", "b")
+			for range 3 { // never more than that
+				c.servers.pick(time.Now())
+				need.OK(t, c.renew(t.Context()))
+				expect.That(t, c.Quarantined() == 1, "it is not asked last")
+				time.Sleep(tc.want - 1)
+				expect.That(t, c.Quarantined() == 1, "it is not asked last for %v", tc.want)
+				time.Sleep(time.Nanosecond)
+				expect.That(t, c.Quarantined() == 0, "it is asked last for more than %v", tc.want)
+			}
+		})
+	}
+}
+
+func TestCallDuringAnElectionCostsNoTime(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		call func(context.Context, *Cluster) error
+		none func(*http.Request) (*http.Response, error)
+	}{
+		{name: "Eureka", none: always(503, "", "Retry-After", "1"), call: func(ctx context.Context, c *Cluster) error {
+			_, err := c.fetch(ctx, "apps")
+			return err
+		}},
+		{name: "keys", none: always(500, "No cluster leader"), call: func(ctx context.Context, c *Cluster) error {
+			_, err := c.Perform(ctx, Consul(http.MethodGet, "kv", "k"), "")
+			return err
+		}},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			j := newJournal()
+			c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.cluster(t, "a", "b", "c")
+			start := time.Now()
+			for n := 1; n <= 20; n++ {
+				need.That(t, tc.call(t.Context(), c) != nil, "no error without a leader")
+				need.Equal(t, len(j.lines), 3*n, "%d calls ask every server each time: requests", n)
+			}
+			expect.Equal(t, time.Since(start), 0, "20 calls took")
+		})
+	}
+}
+
+func TestQuarantineIsNotBegunByACallThatWasInterrupted(t *testing.T) {
+	waiting := &Call{method: http.MethodPut, path: []string{"v1", "rollcall", "locks", "demo"}, Patience: time.Hour, Write: true}
+	for _, tc := range []struct {
+		name   string
+		call   *Call
+		within time.Duration // 0: the caller goes away
+		want   int           // servers in quarantine
+	}{
+		{name: "the caller goes away", call: &Call{method: http.MethodGet, path: []string{"v1"}}, want: 0},
+		{name: "the caller has no time for a wait", call: waiting, within: 10 * time.Minute, want: 0},
+		{name: "the caller never has much time", call: &Call{method: http.MethodGet, path: []string{"v1"}}, within: time.Second, want: 1},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			c := servers{"a": silent, "b": silent}.cluster(t, "a", "b")
+			ctx, cancel := contextWithin(t, tc.within)
+			defer cancel()
+			expect.ErrorIs(t, expect.Err(c.do(ctx, tc.call)), ctx.Err(), "got")
+			expect.Equal(t, c.Quarantined(), tc.want, "servers in quarantine:")
+		})
+	}
+}
+
+func TestSiblingIsAskedAsThePresentServer(t *testing.T) {
+	s := newServerList([]string{"https://u:p@a:1/prefix/eureka"}, true).sibling("10.0.0.2:8761")
+	r := &http.Request{Header: make(http.Header)}
+	need.OK(t, s.sign(r, nil))
+	user, _, _ := r.BasicAuth()
+	expect.Equal(t, fmt.Sprint(s.URL, " ", s.eureka, " ", user), "https://10.0.0.2:8761 https://10.0.0.2:8761/eureka u", "got")
+	expect.Equal(t, newServerList(nil, false).sibling("b:1").URL, "http://b:1", "without any server:")
+}

@@ -1,0 +1,97 @@
+// Package wait is how the client waits: until a time has passed, until something is done, and between tries that fail.
+//
+// It starts no goroutine, and knows nothing of servers.
+package wait
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// For returns false if ctx ended before d had passed.
+func For(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Until waits until done is closed. The error says what was waited for, and why ctx ended before.
+func Until(ctx context.Context, done <-chan struct{}, what string, args ...any) error {
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if !Closed(done) {
+			return Annotate(context.Cause(ctx), what, args)
+		}
+	}
+	return nil
+}
+
+// Closed says whether a channel is.
+func Closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Annotate says what was to be done when an error came; "": nothing is added.
+func Annotate(err error, what string, args []any) error {
+	if err == nil || what == "" {
+		return err
+	}
+	return fmt.Errorf(what+": %w", append(args, err)...)
+}
+
+// Either returns ctx with a second reason to end: that of other.
+func Either(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}
+
+// ShortestRetry and LongestRetry bound the pause before the next try, which doubles with each failure and is drawn at
+// random below that, so that the watchers of a dead server do not return in step.
+const ShortestRetry, LongestRetry = 100 * time.Millisecond, 5 * time.Second
+
+// Retry is the pause after one more failure than so many in a row.
+func Retry(failures int) time.Duration {
+	return rand.N(min(ShortestRetry<<min(failures, 10), LongestRetry))
+}
+
+// BackOff is the pause after so many failures in a row of what is done once per interval: twice as long at most after each,
+// up to ten intervals, and half of that at least.
+func BackOff(interval time.Duration, failures int) time.Duration {
+	longest := min(interval<<min(failures, 4), 10*interval)
+	return longest/2 + rand.N(longest/2+1)
+}
+
+// Outage logs changes between success and failure, not each failure. It is for one goroutine at a time.
+type Outage struct {
+	Log     *slog.Logger
+	failing bool
+}
+
+// Report logs that failures have begun, with the error, or are over. about are attributes of both.
+func (o *Outage) Report(err error, begun, over string, about ...any) {
+	switch failing := err != nil; {
+	case failing && !o.failing:
+		o.Log.Warn(begun, append(about, "err", err)...)
+	case !failing && o.failing:
+		o.Log.Info(over, about...)
+	}
+	o.failing = err != nil
+}

@@ -1,0 +1,82 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/client/sse"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+)
+
+// Event is a Start, a Change or a Reset. Their fields are those of client.WatchStart, WatchChange and WatchReset.
+type Event any
+
+// Start says that a server took the watch up.
+type Start struct {
+	Index  string // changes after it follow
+	Server string // base URL
+}
+
+// Change is one change of one instance.
+type Change struct {
+	Index    string // of the change
+	Action   string // as registry.Action
+	Why      string
+	App      string // upper case
+	ID       string
+	Status   string          // afterwards; of a deleted instance, before
+	Instance *registry.Lease // nil where only the record of its removal is left
+}
+
+// Reset says that changes may have been missed. Those after Index follow.
+type Reset struct {
+	Index  string
+	Reason string // a sentence
+}
+
+// Key names the instance that changed.
+func (c Change) Key() registry.Key { return registry.Key{App: c.App, ID: c.ID} }
+
+// decodeEvent returns an event and its index; the event is nil if its name is unknown, which is for later versions of this
+// package.
+func decodeEvent(server string, e sse.Event) (event Event, index string, err error) {
+	switch string(e.Name) {
+	case "start":
+		var start api.Start
+		err = json.Unmarshal(e.Data, &start)
+		return Start{Index: start.Index, Server: server}, start.Index, err
+	case "change":
+		var doc api.Change
+		if err := json.Unmarshal(e.Data, &doc); err != nil {
+			return nil, "", err
+		}
+		change, err := changeOf(doc)
+		return change, change.Index, err
+	case "reset":
+		var reset api.Reset
+		err = json.Unmarshal(e.Data, &reset)
+		return Reset{Index: reset.Index, Reason: reset.Reason}, reset.Index, err
+	}
+	return nil, "", nil
+}
+
+// changeOf is a change with the instance that Eureka's document in it describes.
+func changeOf(c api.Change) (Change, error) {
+	change := Change{Index: c.Index, Action: c.Action, Why: c.Why, App: c.App, ID: c.ID, Status: c.Status}
+	if len(c.Instance) == 0 || string(c.Instance) == "null" {
+		return change, nil
+	}
+	lease, err := eureka.DecodeInstance(wrapped(c.Instance), eureka.Format{})
+	if err != nil {
+		return change, fmt.Errorf("instance %s: %w", change.Key(), err)
+	}
+	change.Instance = lease
+	return change, nil
+}
+
+// wrapped is the document of one instance around the object of it.
+func wrapped(instance []byte) []byte {
+	return append(append([]byte(`{"instance":`), instance...), '}')
+}

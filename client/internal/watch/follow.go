@@ -1,0 +1,105 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/transport"
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+)
+
+// Config is what Follow needs.
+type Config struct {
+	Cluster *transport.Cluster
+	Log     *slog.Logger
+	App     string // upper case; "": all
+	Index   string // where to go on; "": from now
+	Each    func(Event) error
+}
+
+// Follow calls Each with every event, as client.Watch does, whose errors it returns.
+func Follow(ctx context.Context, c Config) error {
+	f := &follower{each: c.Each, log: c.Log, foreign: make(map[string]bool)}
+	f.stream = Stream{Cluster: c.Cluster, App: c.App, Index: c.Index, Each: f.pass}
+	alive, done := wait.Either(ctx, c.Cluster.Life())
+	defer done()
+	err := f.run(alive)
+	if err == nil && ctx.Err() == nil {
+		return transport.ErrClosed
+	}
+	return err
+}
+
+// follower is the state of one Follow. It belongs to the goroutine that called it.
+type follower struct {
+	stream  Stream
+	log     *slog.Logger
+	server  *transport.Server // the one that is followed
+	each    func(Event) error
+	foreign map[string]bool // URLs of servers that are not Rollcall, as far as is known
+	failing bool
+}
+
+// run returns nil when ctx has ended.
+func (f *follower) run(ctx context.Context) error {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		start := time.Now()
+		err := f.follow(ctx, failures)
+		if final := (Final{}); errors.As(err, &final) {
+			return final.error
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		f.report(err)
+		if time.Since(start) > wait.LongestRetry {
+			failures = 0
+		}
+		if !wait.For(ctx, wait.Retry(failures)) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// follow follows the best server that may be Rollcall. The error is final if none is.
+func (f *follower) follow(ctx context.Context, failures int) error {
+	candidates, err := f.stream.Cluster.ToWatch(ctx, failures)
+	if err != nil {
+		return err
+	}
+	mayBe := func(s *transport.Server) bool { return !f.foreign[s.URL] }
+	f.server = candidates[max(0, slices.IndexFunc(candidates, mayBe))]
+	err = f.stream.Follow(ctx, f.server)
+	if !errors.Is(err, transport.ErrNeedsRollcall) {
+		return err
+	}
+	f.foreign[f.server.URL] = true
+	if slices.ContainsFunc(candidates, mayBe) {
+		return err
+	}
+	return Final{err}
+}
+
+// pass reports that a server took the watch up, before Each is called with that.
+func (f *follower) pass(e Event) error {
+	if _, started := e.(Start); started {
+		f.report(nil)
+		clear(f.foreign)
+	}
+	return f.each(e)
+}
+
+// report logs changes between success and failure, not each failure.
+func (f *follower) report(err error) {
+	switch failing := err != nil; {
+	case failing && !f.failing:
+		f.log.Warn("watch was cut, trying again", "err", err, "index", f.stream.Index)
+	case !failing && f.failing:
+		f.log.Info("watch goes on", "server", f.server.URL, "index", f.stream.Index)
+	}
+	f.failing = err != nil
+}

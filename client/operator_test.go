@@ -1,0 +1,221 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
+
+var by = registry.Act{Author: "anna@bastion", Reason: "kernel update"}
+
+// method is a method of the Client that makes one call.
+type method struct {
+	sends    string
+	do       func(context.Context, *Client) (any, error)
+	response string // "": {}
+	want     any    // of the response; nil: the method returns nothing
+	missing  error  // what a 404 means; nil: a refusal like any other
+	removes  bool   // a 404 after an earlier try is a success
+	reads    bool
+}
+
+// done is a method that returns nothing.
+func done(do func(context.Context, *Client) error) func(context.Context, *Client) (any, error) {
+	return func(ctx context.Context, c *Client) (any, error) { return nil, do(ctx, c) }
+}
+
+var methods = []method{
+	{sends: "PUT /eureka/apps/ORDERS/orders-1?lastDirtyTimestamp=7", missing: ErrNotRegistered,
+		do: done(func(ctx context.Context, c *Client) error { return c.Renew(ctx, key, 7) })},
+	{sends: "DELETE /eureka/apps/ORDERS/orders-1", missing: ErrNotRegistered, removes: true,
+		do: done(func(ctx context.Context, c *Client) error { return c.Cancel(ctx, key) })},
+	{sends: "PUT /eureka/apps/ORDERS/orders-1/status?value=DOWN", missing: ErrNotRegistered,
+		do: done(func(ctx context.Context, c *Client) error { return c.SetStatus(ctx, key, registry.Down) })},
+	{sends: "DELETE /eureka/apps/ORDERS/orders-1/status", missing: ErrNotRegistered,
+		do: done(func(ctx context.Context, c *Client) error { return c.DeleteStatus(ctx, key) })},
+
+	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=anna%40bastion&for=1m0s&reason=kernel+update&value=OUT_OF_SERVICE", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.Override(ctx, key, registry.OutOfService, by, time.Minute)
+		}},
+	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/override?value=UP", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.Override(ctx, key, registry.Up, registry.Act{}, 0)
+		}},
+	{sends: "DELETE /v1/rollcall/apps/ORDERS/orders-1/override?author=anna%40bastion&reason=kernel+update", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+		do: func(ctx context.Context, c *Client) (any, error) { return c.EndOverride(ctx, key, by) }},
+	{sends: "PUT /v1/rollcall/apps/ORDERS/orders-1/quarantine?author=anna%40bastion&for=1h0m0s&reason=kernel+update", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Quarantine(ctx, key, by, time.Hour) }},
+	{sends: "DELETE /v1/rollcall/apps/ORDERS/orders-1/quarantine?author=anna%40bastion&reason=kernel+update", response: `{"index":"e-7"}`, want: "e-7", missing: ErrNotRegistered,
+		do: func(ctx context.Context, c *Client) (any, error) { return c.EndQuarantine(ctx, key, by) }},
+	{sends: "GET /v1/rollcall/apps/ORDERS/orders-1/explain", reads: true, missing: ErrNotRegistered,
+		response: `{"app":"ORDERS","id":"orders-1","state":"gone","removed":{"at":10,"kind":"evicted"}}`, want: Explanation{App: "ORDERS", ID: "orders-1", State: "gone", Removed: &Removed{At: 10, Kind: "evicted"}},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Explain(ctx, key) }},
+	{sends: "GET /v1/rollcall/apps", reads: true, response: `[]`, want: []Instance{},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.List(ctx, "") }},
+	{sends: "GET /v1/rollcall/apps?app=orders", reads: true, response: `[{"app":"ORDERS","id":"o1","datacenter":"dc2","unheard_ms":41000,"metadata":{"zone":"a"}}]`,
+		want: []Instance{{App: "ORDERS", ID: "o1", Owner: Owner{Datacenter: "dc2", UnheardMS: 41000}, Metadata: map[string]string{"zone": "a"}}},
+		do:   func(ctx context.Context, c *Client) (any, error) { return c.List(ctx, "orders") }},
+	{sends: "GET /v1/rollcall/apps?app=A&quarantined=true", reads: true, response: `[{"app":"A","id":"1"},{"app":"A","id":"2","quarantined_until":4}]`, want: []Instance{{App: "A", ID: "2", QuarantinedUntil: 4}},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Quarantined(ctx, "A") }},
+	{sends: "POST /v1/rollcall/prune?not-passing=", response: `[]`, want: []Pruned{},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Prune(ctx, PruneOptions{}) }},
+	{sends: "POST /v1/rollcall/prune?dry-run=&not-passing=&service=orders", reads: true, response: `[{"app":"ORDERS","id":"o1","node":"m","status":"DOWN","reason":"r"}]`,
+		want: []Pruned{{App: "ORDERS", ID: "o1", Node: "m", Status: "DOWN", Reason: "r"}},
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.Prune(ctx, PruneOptions{Service: "orders", DryRun: true})
+		}},
+
+	{sends: "GET /v1/rollcall/status", reads: true, response: `{"mode":"ap"}`, want: Status{Mode: "ap"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Status(ctx) }},
+	{sends: "GET /v1/rollcall/events", reads: true, want: Events{},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Events(ctx) }},
+	{sends: "GET /v1/rollcall/settings", reads: true, response: `{"a":true,"b":0.85,"c":1000000,"d":"1h0m0s"}`, want: Settings{"a": "true", "b": "0.85", "c": "1000000", "d": "1h0m0s"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Settings(ctx) }},
+	{sends: "DELETE /v1/rollcall/members/n%2F1", missing: ErrUnknownMember, removes: true,
+		do: done(func(ctx context.Context, c *Client) error { return c.RemoveMember(ctx, "n/1") })},
+	{sends: "GET /v1/rollcall/self-preservation", reads: true, response: `{"state":"held","figures":{"leases":4}}`, want: SelfPreservation{State: "held", Figures: Figures{Leases: 4}},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.SelfPreservation(ctx) }},
+	{sends: "POST /v1/rollcall/self-preservation/release?author=anna%40bastion&reason=kernel+update", response: `{"state":"released"}`, want: SelfPreservation{State: "released"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.ReleaseSelfPreservation(ctx, by) }},
+	{sends: "POST /v1/rollcall/self-preservation/hold?author=anna%40bastion&for=1m0s&reason=kernel+update", response: `{"state":"held"}`, want: SelfPreservation{State: "held"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.HoldSelfPreservation(ctx, by, time.Minute) }},
+
+	{sends: "GET /v1/rollcall/peers", reads: true, response: `{"datacenter":"dc1","peers":[{"name":"dc2","cursor":"e-7"}],"senders":[{"sender":"s","late":7}]}`,
+		want: Peers{Datacenter: "dc1", Peers: []Peer{{Name: "dc2", Cursor: "e-7"}}, Senders: []PeerSender{{Sender: "s", Late: 7}}},
+		do:   func(ctx context.Context, c *Client) (any, error) { return c.Peers(ctx) }},
+	{sends: "GET /v1/rollcall/peers/a:1%2Fb/diff", reads: true, response: `{"apps":1}`, want: PeerDiff{Apps: 1}, missing: ErrUnknownPeer,
+		do: func(ctx context.Context, c *Client) (any, error) { return c.PeerDiff(ctx, "a:1/b") }},
+	{sends: "POST /v1/rollcall/peers/a:1%2Fb/repair", response: `{"apps":1}`, want: PeerDiff{Apps: 1}, missing: ErrUnknownPeer,
+		do: func(ctx context.Context, c *Client) (any, error) { return c.RepairPeer(ctx, "a:1/b") }},
+	{sends: "POST /v1/rollcall/peers/a:1%2Fb/pause?author=anna%40bastion&reason=kernel+update", missing: ErrUnknownPeer,
+		do: done(func(ctx context.Context, c *Client) error { return c.PausePeer(ctx, "a:1/b", by) })},
+	{sends: "POST /v1/rollcall/peers/a:1%2Fb/resume?author=anna%40bastion&reason=kernel+update", missing: ErrUnknownPeer,
+		do: done(func(ctx context.Context, c *Client) error { return c.ResumePeer(ctx, "a:1/b", by) })},
+	{sends: "POST /v1/rollcall/peers/a:1%2Fb/forget?author=anna%40bastion&reason=kernel+update", missing: ErrUnknownSender,
+		do: done(func(ctx context.Context, c *Client) error { return c.ForgetSender(ctx, "a:1/b", by) })},
+
+	{sends: "GET /v1/rollcall/sessions", reads: true,
+		response: `[{"id":"s1","name":"n","node":"m","ttl":"15s","lock_delay":"1s","behavior":"delete","created":1,"age_ms":2,"ends_in_ms":3,"holds":[{"kind":"lock","name":"demo","fence":4}]}]`,
+		want: []Session{{ID: "s1", Name: "n", Node: "m", TTL: "15s", LockDelay: "1s", Behavior: "delete", Created: 1, AgeMS: 2, EndsInMS: 3,
+			Holds: []Acquisition{{Kind: "lock", Name: "demo", Fence: 4}}}},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Sessions(ctx) }},
+	{sends: "GET /v1/rollcall/sessions/s1", reads: true, response: `{"id":"s1"}`, want: Session{ID: "s1"}, missing: ErrNoSession,
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Session(ctx, "s1") }},
+	{sends: "POST /v1/rollcall/sessions", response: `{"id":"s1"}`, want: Session{ID: "s1"},
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.CreateSession(ctx, SessionOptions{TTL: time.Minute})
+		}},
+	{sends: "PUT /v1/rollcall/sessions/s1/renew", response: `{"id":"s1"}`, want: Session{ID: "s1"}, missing: ErrNoSession,
+		do: func(ctx context.Context, c *Client) (any, error) { return c.RenewSession(ctx, "s1") }},
+	{sends: "DELETE /v1/rollcall/sessions/s1", missing: ErrNoSession, removes: true,
+		do: done(func(ctx context.Context, c *Client) error { return c.DestroySession(ctx, "s1") })},
+	{sends: "GET /v1/rollcall/locks", reads: true,
+		response: `[{"name":"demo","limit":1,"holders":[{"session":"s1","fence":4,"since":5,"value":"bWU="}],"queue":[{"session":"s2","waited_ms":6,"gives_up_ms":7,"value":null}],"delays_ms":[8]}]`,
+		want: []Permits{{Name: "demo", Limit: 1, Holders: []Holder{{Session: "s1", Fence: 4, Since: 5, Value: []byte("me")}},
+			Queue: []Waiter{{Session: "s2", WaitedMS: 6, LeftMS: 7}}, DelaysMS: []int64{8}}},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Locks(ctx) }},
+	{sends: "GET /v1/rollcall/semaphores", reads: true, response: `[]`, want: []Permits{},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Semaphores(ctx) }},
+	{sends: "GET /v1/rollcall/fence/a%2Fb?index=57&kind=semaphore&session=s1", reads: true, response: `{"holds":true,"fence":57}`, want: FenceState{Holds: true, Fence: 57},
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.CheckFence(ctx, kv.Fence{Kind: kv.Semaphore, Name: "a/b", Index: 57}, "s1")
+		}},
+}
+
+func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
+	var sent string
+	missing := always(404, `{"error":"no"}`)
+	for _, m := range methods {
+		if m.response == "" {
+			m.response = "{}"
+		}
+		good := func(r *http.Request) (*http.Response, error) {
+			sent = r.Method + " " + r.URL.RequestURI()
+			return responded(200, m.response)
+		}
+		for _, tc := range []struct {
+			name          string
+			first, second func(*http.Request) (*http.Response, error)
+			want          error  // nil: done, unless says is set
+			says          string // in the text of the error
+		}{
+			{name: "done", first: good},
+			{name: "not there", first: missing, want: m.missing, says: map[bool]string{true: "404 Not Found: no"}[m.missing == nil]},
+			{name: "no leader there, done elsewhere", first: always(503, ""), second: good},
+			{name: "refused everywhere", first: always(503, `{"error":"only n3 would be left"}`), second: always(503, ""), says: "503 Service Unavailable: only n3 would be left"},
+			{name: "not offered", first: always(501, `{"error":"needs consensus"}`), says: "501 Not Implemented: needs consensus"},
+			{name: "the server does not know", first: always(504, "", "X-Rollcall-Outcome", "unknown"), want: ErrUnknownOutcome},
+			{name: "unreachable, not there elsewhere", first: unreachable, second: missing, want: m.missing, says: map[bool]string{true: "404"}[m.missing == nil]},
+			{name: "no server", first: unreachable, second: unreachable, says: "connection refused"},
+			{name: "cut off, done elsewhere", first: cutOff, second: good},
+		} {
+			got, err := m.do(t.Context(), servers{"a": tc.first, "b": tc.second}.client(t, "a", "b"))
+			switch {
+			case tc.want == nil && tc.says == "":
+				expect.That(t, err == nil && sent == m.sends && reflect.DeepEqual(got, m.want), "%s, %s: sent %s, got %+v, %v, want %+v", m.sends, tc.name, sent, got, err, m.want)
+			case err == nil || !errors.Is(err, tc.want) && tc.want != nil || !strings.Contains(err.Error(), tc.says) || errors.Is(err, ErrUnknownOutcome) && tc.want != ErrUnknownOutcome:
+				t.Errorf("%s, %s: got %v, want %v and %q in it", m.sends, tc.name, err, tc.want, tc.says)
+			}
+		}
+		_, err := m.do(t.Context(), servers{"a": cutOff, "b": unreachable}.client(t, "a", "b"))
+		expect.That(t, errors.Is(err, ErrUnknownOutcome) == !m.reads, "%s, cut off, and no server elsewhere: %v, want an unknown outcome of a write", m.sends, err)
+		if m.removes {
+			expect.OKf(t, expect.Err(m.do(t.Context(), servers{"a": cutOff, "b": missing}.client(t, "a", "b"))), "%s, cut off, gone elsewhere", m.sends)
+		}
+	}
+}
+
+// TestPermitsOfAnAbsentLockAreNone, nor waits for it.
+func TestPermitsOfAnAbsentLockAreNone(t *testing.T) {
+	for path, ask := range map[string]func(context.Context, *Client) (Permits, error){
+		"locks":      func(ctx context.Context, c *Client) (Permits, error) { return c.Lock(ctx, "a/b") },
+		"semaphores": func(ctx context.Context, c *Client) (Permits, error) { return c.Semaphore(ctx, "a/b") },
+	} {
+		j := newJournal()
+		got, err := ask(t.Context(), servers{"a": j.around(always(200, `{"name":"a/b","limit":3}`))}.client(t, "a"))
+		expect.That(t, err == nil && j.String() == "GET /v1/rollcall/"+path+"/a%2Fb" && got.Name == "a/b" && got.Limit == 3, "sent %s, got %+v, %v", j, got, err)
+		got, err = ask(t.Context(), servers{"a": always(404, `{"error":"nobody holds or waits for it"}`)}.client(t, "a"))
+		expect.That(t, err == nil && got.Name == "a/b" && len(got.Holders) == 0, "of one that is not held: %+v, %v, want its name alone", got, err)
+	}
+}
+
+// TestSelfPreservationIsNotReleasedTwice, unless an earlier try may have done that.
+func TestSelfPreservationIsNotReleasedTwice(t *testing.T) {
+	off := func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			return responded(200, `{"state":"released"}`)
+		}
+		return responded(409, `{"error":"self-preservation is off: there is nothing to release"}`)
+	}
+	_, err := servers{"a": off}.client(t, "a").ReleaseSelfPreservation(t.Context(), by)
+	expect.ErrorSays(t, err, "release self-preservation: http://a answered 409 Conflict: self-preservation is off", "got")
+	got, err := servers{"a": cutOff, "b": off}.client(t, "a", "b").ReleaseSelfPreservation(t.Context(), by)
+	expect.That(t, err == nil && got.State == "released", "cut off, released elsewhere: %q, %v", got.State, err)
+}
+
+// A comparison asks a peer that may be far away for much.
+func TestPeerDiffMayLastMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := servers{"a": func(r *http.Request) (*http.Response, error) {
+			select {
+			case <-time.After(2 * time.Minute): // virtual
+				return responded(200, `{"apps":1,"missing":2,"extra":3,"items":[{"app":"A","id":"1","what":"older"}]}`)
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		}}.client(t, "a")
+		got, err := c.PeerDiff(t.Context(), "dc2")
+		expect.That(t, err == nil && got.Apps == 1 && got.Missing == 2 && got.Extra == 3 && len(got.Items) == 1 && got.Items[0] == (DiffedItem{App: "A", ID: "1", What: "older"}),
+			"got %+v, %v", got, err)
+	})
+}

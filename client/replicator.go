@@ -1,0 +1,146 @@
+package client
+
+import (
+	"runtime/debug"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// SetStatus changes the status, and ends a Drain. It says whether the cluster is told at once: if not,
+// the token bucket is empty, and it is told with whatever else changes meanwhile when a token comes
+// free.
+func (r *Registration) SetStatus(s registry.Status) (atOnce bool) {
+	r.state.stopDraining()
+	return r.change(func(i *registry.Instance) { i.Status = s })
+}
+
+// SetMetadata adds or replaces entries of the metadata. It returns what SetStatus returns.
+func (r *Registration) SetMetadata(entries ...registry.Pair) (atOnce bool) {
+	return r.change(func(i *registry.Instance) { i.Metadata = setMetadata(i.Metadata, entries) })
+}
+
+// DeleteMetadata removes entries of the metadata. It returns what SetStatus returns.
+func (r *Registration) DeleteMetadata(keys ...string) (atOnce bool) {
+	return r.change(func(i *registry.Instance) { i.Metadata = deleteMetadata(i.Metadata, keys) })
+}
+
+func (r *Registration) change(how func(i *registry.Instance)) (atOnce bool) {
+	if !r.state.differs(how) {
+		_, waiting := r.state.request()
+		return !waiting
+	}
+	return r.announce()
+}
+
+// replicate is the second loop of a Registration, upstream's InstanceInfoReplicator: it registers what
+// has changed, at its checks and on demand.
+//
+// A check asks Health first, in a goroutine of its own, and goes on when that has returned. If Health is
+// still busy with the check before, this one does without it.
+func (r *Registration) replicate() {
+	outage := &wait.Outage{Log: r.log}
+	check, token := time.NewTimer(r.config.ReplicationDelay), newStoppedTimer()
+	defer check.Stop()
+	defer token.Stop()
+	for {
+		next := r.config.ReplicationInterval
+		select {
+		case <-r.life.Done():
+			return
+		case <-check.C:
+			check.Reset(next)
+			if !r.askHealth() {
+				r.update(outage)
+			}
+		case status := <-r.reported:
+			r.state.setHealth(status)
+			r.update(outage)
+		case <-r.wake:
+			if demanded, waiting := r.state.request(); demanded {
+				r.update(outage)
+				check.Reset(next)
+			} else if waiting {
+				token.Reset(r.bucket.Wait(r.config.ReplicationBurst, r.rate))
+			}
+		case <-token.C:
+			r.redeem()
+		}
+	}
+}
+
+// update registers what has changed, with every change that waits for a token.
+func (r *Registration) update(outage *wait.Outage) {
+	r.state.clearRequest()
+	err := r.register(r.life, whyChanged, r.state.changed)
+	if r.life.Err() == nil {
+		report(outage, err, "update")
+	}
+}
+
+// announce requests an update for a change: at once if there is a token, else when one comes free.
+func (r *Registration) announce() (atOnce bool) {
+	if r.life.Err() != nil {
+		return false
+	}
+	atOnce = r.bucket.Acquire(r.config.ReplicationBurst, r.rate)
+	if !atOnce {
+		r.client.metrics.limited.Inc()
+	}
+	r.requestUpdate(atOnce)
+	return atOnce
+}
+
+// redeem acquires the token that is due. If another change was faster, the loop waits for the next one.
+func (r *Registration) redeem() {
+	if _, waiting := r.state.request(); waiting {
+		r.requestUpdate(r.bucket.Acquire(r.config.ReplicationBurst, r.rate))
+	}
+}
+
+func (r *Registration) requestUpdate(atOnce bool) {
+	r.state.requestUpdate(atOnce)
+	select {
+	case r.wake <- struct{}{}:
+	default: // the loop is about to read the request
+	}
+}
+
+// askHealth lets Health say the status for the next check; false: it is not to be asked, or has not
+// returned yet.
+func (r *Registration) askHealth() bool {
+	if r.config.Health == nil || r.state.facts().drain != nil || !r.healthTurn.tryAcquire() {
+		return false
+	}
+	go func() { // withdraw waits for the turn, and so for this
+		defer r.healthTurn.release()
+		select {
+		case r.reported <- r.health():
+		case <-r.life.Done():
+		}
+	}()
+	return true
+}
+
+// health calls the callback. A panic counts as DOWN.
+func (r *Registration) health() (status registry.Status) {
+	current := r.state.facts().instance.Status
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		status = registry.Down
+		if current != status {
+			r.log.Error("the health callback panicked, so the instance is DOWN", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	return r.config.Health(r.life, current)
+}
+
+func newStoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
