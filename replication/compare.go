@@ -13,7 +13,7 @@ import (
 )
 
 // Compare answers a peer's digests with what differs here. Errors: as Receive.
-func (r *Replicator) Compare(ctx context.Context, message []byte) (answer []byte, err error) {
+func (r *Receiver) Compare(ctx context.Context, message []byte) (answer []byte, err error) {
 	var q wire.Digests
 	if err := wire.Decode(message, &q); err != nil {
 		return nil, err
@@ -26,11 +26,11 @@ func (r *Replicator) Compare(ctx context.Context, message []byte) (answer []byte
 	if all != (q.Owner == "") {
 		return nil, wire.Malformed("owner must be %q from another datacenter, and nothing from a node of the own one", q.Datacenter)
 	}
-	view, err := r.config.Service.View(ctx, registry.Stale)
+	view, err := r.side.Service.View(ctx, registry.Stale)
 	if err != nil {
 		return nil, fmt.Errorf("compare with %s: %w", q.Node, err)
 	}
-	s := scope{view: view, now: r.config.Service.Health().Clock, all: all, owner: q.Owner}
+	s := scope{view: view, now: r.side.Service.Health().Clock, all: all, owner: q.Owner}
 	d := s.differences(&q)
 	return wire.Encode(&d), nil
 }

@@ -15,14 +15,14 @@ import (
 )
 
 func validConfig() Config {
-	return Config{
+	return Config{Side: Side{
 		Service: registrytest.New(), Datacenter: "dc1", Node: "n1",
 		Sender: func() string { return "dc1" },
-	}
+	}}
 }
 
 func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
-	c := Config{
+	c := Config{Side: Side{
 		Datacenter: "dc1", Consensus: true,
 		Peers: []PeerConfig{
 			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1", "ftp://b:1"}},
@@ -31,7 +31,7 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 			{Kind: Eureka, URLs: []string{"http://a:1/eureka", "http://b:1/eureka"}},
 			{Name: "dc1", Kind: Datacenter, Single: true},
 		},
-	}
+	}}
 	_, err := New(c)
 	need.That(t, err != nil, "accepted")
 	for _, want := range []string{
@@ -154,7 +154,7 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 		n2, n3 := datacenter("n2"), datacenter("n3")
 		n2.Kind, n3.Kind = Node, Node
 		elapse(time.Minute)
-		r := replicateAs(t, Config{Service: m}, fars, n2, n3, datacenter("dc2"))
+		r := replicateAs(t, Config{Side: Side{Service: m}}, fars, n2, n3, datacenter("dc2"))
 		defer r.stop()
 		elapse(10 * time.Second)
 		got := r.Age()

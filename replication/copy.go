@@ -27,11 +27,11 @@ var errNotReady = errors.New("not ready to be copied from")
 
 // Copy takes over what the other nodes of the own datacenter have, when this one has started. It
 // returns nil when it has it, when there is no other node, or when none of the others has been ready
-// for Config.CopyWait; else an error, after its tries.
-func (r *Replicator) Copy(ctx context.Context) error {
+// for so long; else an error, after its tries.
+func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 	var others []*copySource
-	for _, p := range r.config.Peers {
-		if p.Kind == Node && !r.config.Consensus {
+	for _, p := range r.side.Peers {
+		if p.Kind == Node && !r.side.Consensus {
 			others = append(others, r.newCopySource(p))
 		}
 	}
@@ -44,18 +44,18 @@ func (r *Replicator) Copy(ctx context.Context) error {
 		}
 	}()
 	for broken := 0; ; {
-		err := r.copyFromAny(ctx, others)
+		err := r.copyFromAny(ctx, others, wait)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errNotReady):
-			r.config.Log.Info("no other node was ready to be copied from", "nodes", len(others), "err", err)
+			r.side.Log.Info("no other node was ready to be copied from", "nodes", len(others), "err", err)
 			return nil
 		}
 		if broken++; broken == copyTries {
 			return fmt.Errorf("copy the state, %d tries: %w", copyTries, err)
 		}
-		r.config.Log.Warn("the copy of the state broke", "err", err)
+		r.side.Log.Warn("the copy of the state broke", "err", err)
 		if err := pause(ctx, copyRetry); err != nil {
 			return err
 		}
@@ -63,8 +63,8 @@ func (r *Replicator) Copy(ctx context.Context) error {
 }
 
 // copyFromAny copies from the first node that is ready, and waits for one for a while.
-func (r *Replicator) copyFromAny(ctx context.Context, others []*copySource) error {
-	deadline := time.Now().Add(r.config.CopyWait)
+func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait time.Duration) error {
+	deadline := time.Now().Add(wait)
 	for {
 		last := errNotReady
 		candidates := 0
@@ -100,13 +100,13 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // copySource is a node to copy from.
 type copySource struct {
-	*Replicator
+	*Receiver
 	calls *rollcallCalls
 	self  bool // it turned out to be this node
 }
 
-func (r *Replicator) newCopySource(p PeerConfig) *copySource {
-	return &copySource{Replicator: r, calls: newRollcallCalls(p)}
+func (r *Receiver) newCopySource(p PeerConfig) *copySource {
+	return &copySource{Receiver: r, calls: newRollcallCalls(p)}
 }
 
 // copy takes over what the node has. errNotReady: it cannot be had there now. Any other error broke the
@@ -117,7 +117,7 @@ func (c *copySource) copy(ctx context.Context) error {
 	// A node that falls silent is given up. The time runs anew with every piece that comes.
 	patience := time.AfterFunc(c.calls.peer.ConnectTimeout+c.calls.peer.ReadTimeout, cancel)
 	defer patience.Stop()
-	target := c.calls.peer.URLs[0] + statePath + "?datacenter=" + url.QueryEscape(c.config.Datacenter)
+	target := c.calls.peer.URLs[0] + statePath + "?datacenter=" + url.QueryEscape(c.side.Datacenter)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, withoutURL(err))
@@ -127,7 +127,7 @@ func (c *copySource) copy(ctx context.Context) error {
 		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, err)
 	}
 	defer state.Close()
-	t := &transfer{Replicator: c.Replicator, from: c.calls.peer.Name, began: time.Now()}
+	t := &transfer{Receiver: c.Receiver, from: c.calls.peer.Name, began: time.Now()}
 	t.frames = bufio.NewReaderSize(&pieces{state, func() { patience.Reset(c.calls.peer.ReadTimeout) }}, 64<<10)
 	err = t.run(ctx)
 	if errors.Is(err, errSelf) {
@@ -137,7 +137,7 @@ func (c *copySource) copy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("from %s: %w", c.calls.peer.Name, err)
 	}
-	c.config.Log.Info("copied the state", "from", c.calls.peer.Name, "items", t.items, "invalid", t.invalid, "took", time.Since(t.began))
+	c.side.Log.Info("copied the state", "from", c.calls.peer.Name, "items", t.items, "invalid", t.invalid, "took", time.Since(t.began))
 	return nil
 }
 
@@ -162,7 +162,7 @@ var errSelf = errors.New("this node itself")
 // transfer is a state on its way here. It is validated as messages are: an item that is not valid is
 // left out.
 type transfer struct {
-	*Replicator
+	*Receiver
 	from    string
 	frames  *bufio.Reader
 	began   time.Time
@@ -178,9 +178,9 @@ func (t *transfer) run(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case s.Datacenter != t.config.Datacenter:
-		return wire.Malformed("a state of datacenter %q; this one is %s", wire.Clip(s.Datacenter), t.config.Datacenter)
-	case s.Node == t.config.Node:
+	case s.Datacenter != t.side.Datacenter:
+		return wire.Malformed("a state of datacenter %q; this one is %s", wire.Clip(s.Datacenter), t.side.Datacenter)
+	case s.Node == t.side.Node:
 		return errSelf
 	}
 	t.ops = append(t.ops, t.overheard(&s.Head)...) // its node was heard
@@ -209,7 +209,7 @@ func (t *transfer) add(item *wire.Item) {
 	}
 	if t.invalid++; t.invalid == 1 {
 		key, _ := keyOf(item.Op)
-		t.config.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
+		t.side.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
 	}
 }
 
@@ -217,7 +217,7 @@ func (t *transfer) add(item *wire.Item) {
 func (t *transfer) flush(ctx context.Context) error {
 	ops := t.ops
 	t.ops = nil
-	if _, err := applyAll(ctx, t.config.Service, registry.Origin{Kind: registry.LocalPeer}, ops); err != nil {
+	if _, err := applyAll(ctx, t.side.Service, registry.Origin{Kind: registry.LocalPeer}, ops); err != nil {
 		return fmt.Errorf("apply %d items: %w", len(ops), err)
 	}
 	return nil

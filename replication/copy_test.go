@@ -17,9 +17,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
+
+// copyWait is for how long the nodes of the tests wait for another one.
+const copyWait = 3 * time.Second
 
 // starting is a node of dc1 that has just started, beside others at these URLs.
 func starting(t testing.TB, urls ...string) *site {
@@ -60,7 +62,7 @@ func TestACopyIsEqual(t *testing.T) {
 	node.Pass(time.Minute)
 	// What this node has of before it stopped is older, and some of it is gone.
 	registerAll(t, node, 1, "4")
-	need.OK(t, node.Copy(context.Background()))
+	need.OK(t, node.Copy(context.Background(), copyWait))
 	equal(t, old, node)
 	expect.Equal(t, node.lease(t, "far").Owner, "dc3", "owner")
 	l := node.lease(t, "1")
@@ -79,7 +81,7 @@ func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
 	var state bytes.Buffer
 	need.OK(t, old.State(context.Background(), "dc1", &state))
 	node.Pass(time.Minute)
-	slow := &transfer{Replicator: node.Replicator, from: "n1", frames: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
+	slow := &transfer{Receiver: node.Receiver, from: "n1", frames: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
 	need.OK(t, slow.run(context.Background()))
 	silent := node.Clock() - node.Newest().LastRenewal(node.lease(t, "3")).Lease
 	expect.That(t, silent >= 20_000 && silent <= 25_000, "renewed %d ms ago, want 20 s or a little more", silent)
@@ -93,7 +95,7 @@ func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 	}
 	old.Perform(t, ops...)
 	node := starting(t, old.server.URL)
-	need.OK(t, node.Copy(context.Background()))
+	need.OK(t, node.Copy(context.Background(), copyWait))
 	equal(t, old, node)
 	node.Set(func(m *registrytest.Memory) {
 		expect.That(t, m.Applies == 4, "%d calls of Apply, want 4", m.Applies)
@@ -103,9 +105,9 @@ func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 func TestANodeAloneHasNothingToCopy(t *testing.T) {
 	node := starting(t)
 	begun := time.Now()
-	need.OK(t, node.Copy(context.Background()))
+	need.OK(t, node.Copy(context.Background(), copyWait))
 	took := time.Since(begun)
-	expect.That(t, took <= setting.Default[Repair]().CopyWait, "it took %v", took)
+	expect.That(t, took <= copyWait, "it took %v", took)
 }
 
 // A node that is listed among its own peers does not copy from itself, whatever its address is there.
@@ -114,12 +116,12 @@ func TestANodeDoesNotCopyFromItself(t *testing.T) {
 	node := newSite()
 	node.become(t, "dc1", "n9", false,
 		PeerConfig{Name: "self", Kind: Node, URLs: []string{node.server.URL}}, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}})
-	need.OK(t, node.Copy(context.Background()))
+	need.OK(t, node.Copy(context.Background(), copyWait))
 	equal(t, old, node)
 
 	alone := newSite()
 	alone.become(t, "dc1", "n9", false, PeerConfig{Name: "self", Kind: Node, URLs: []string{alone.server.URL}})
-	need.OK(t, alone.Copy(context.Background()))
+	need.OK(t, alone.Copy(context.Background(), copyWait))
 	n := len(alone.came(statePath))
 	expect.That(t, n == 1, "it asked itself %d times, want once", n)
 }
@@ -130,7 +132,7 @@ func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
 	stranger.answering(answerWith(403, "not a peer"))
 	registerAll(t, old, 1, "more")
 	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
-	need.OK(t, node.Copy(context.Background()))
+	need.OK(t, node.Copy(context.Background(), copyWait))
 	node.lease(t, "more")
 }
 
@@ -140,7 +142,7 @@ func TestANodeIsWaitedFor(t *testing.T) {
 	old.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	node := starting(t, old.server.URL)
 	copied := make(chan error)
-	go func() { copied <- node.Copy(context.Background()) }()
+	go func() { copied <- node.Copy(context.Background(), copyWait) }()
 	eventually(t, "it asks twice", func() bool { return len(old.came(statePath)) >= 2 })
 	old.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
 	need.OK(t, <-copied)
@@ -153,9 +155,9 @@ func TestNodesThatStartTogetherDoNotWaitForEver(t *testing.T) {
 	other.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	node := starting(t, other.server.URL, closed())
 	begun := time.Now()
-	need.OK(t, node.Copy(context.Background()))
+	need.OK(t, node.Copy(context.Background(), copyWait))
 	took := time.Since(begun)
-	expect.That(t, took >= setting.Default[Repair]().CopyWait/2, "it gave up after %v", took)
+	expect.That(t, took >= copyWait/2, "it gave up after %v", took)
 }
 
 // breaking serves a state that breaks so many times.
@@ -215,7 +217,7 @@ func TestABrokenCopyIsBegunAgain(t *testing.T) {
 			old := running(t, "n1")
 			breaking(old, 1, c.how)
 			node := starting(t, old.server.URL)
-			need.OK(t, node.Copy(context.Background()))
+			need.OK(t, node.Copy(context.Background(), copyWait))
 			n := len(old.came(statePath))
 			expect.That(t, n == 2, "%d tries, want 2", n)
 			equal(t, old, node)
@@ -228,7 +230,7 @@ func TestACopyThatAlwaysBreaksIsAnError(t *testing.T) {
 	old := running(t, "n1")
 	breaking(old, 100, func(w http.ResponseWriter, state []byte) { w.Write(state[:len(state)-1]) })
 	node := starting(t, old.server.URL)
-	err := node.Copy(context.Background())
+	err := node.Copy(context.Background(), copyWait)
 	n := len(old.came(statePath))
 	expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && n == copyTries, "got %v after %d tries, want an unexpected end after %d", err, n, copyTries)
 }
@@ -244,7 +246,7 @@ func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
 	})
 	node := newSite()
 	node.become(t, "dc1", "n9", false, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}, Flow: Flow{ReadTimeout: time.Second}})
-	need.OK(t, node.Copy(context.Background()))
+	need.OK(t, node.Copy(context.Background(), copyWait))
 	equal(t, old, node)
 }
 
@@ -254,7 +256,7 @@ func TestACopyEndsWithItsContext(t *testing.T) {
 	node := starting(t, old.server.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	copied := make(chan error)
-	go func() { copied <- node.Copy(ctx) }()
+	go func() { copied <- node.Copy(ctx, copyWait) }()
 	eventually(t, "it asks", func() bool { return len(old.came(statePath)) == 1 })
 	cancel()
 	err := <-copied
@@ -274,7 +276,7 @@ func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
 		w.Write(bytes.Join(slices.Insert(all, 2, wire.AppendFrame(nil, &bad), wire.AppendFrame(nil, &act)), nil))
 	})
 	node := starting(t, old.server.URL)
-	need.OK(t, node.Copy(context.Background()))
+	need.OK(t, node.Copy(context.Background(), copyWait))
 	n := len(old.came(statePath))
 	expect.That(t, n == 1, "%d tries, want 1", n)
 	equal(t, old, node)
@@ -310,7 +312,7 @@ func FuzzState(f *testing.F) {
 	f.Add(state.Bytes())
 	node := starting(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		tr := &transfer{Replicator: node.Replicator, from: "n1", frames: bufio.NewReader(bytes.NewReader(text)), began: time.Now()}
+		tr := &transfer{Receiver: node.Receiver, from: "n1", frames: bufio.NewReader(bytes.NewReader(text)), began: time.Now()}
 		err := tr.run(context.Background())
 		if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSelf) {
 			t.Fatal(err)

@@ -35,11 +35,11 @@ type eurekaLink struct {
 }
 
 func newEurekaLink(env linkEnv) link {
-	service, err := url.Parse(env.peer.URLs[0])
+	service, err := url.Parse(env.Peer.URLs[0])
 	if err != nil {
 		panic("replication: a peer's URL was not checked: " + err.Error())
 	}
-	l := &eurekaLink{env: env, user: service.User, client: newClient(env.peer)}
+	l := &eurekaLink{env: env, user: service.User, client: newClient(env.Peer)}
 	service.User = nil
 	l.service = service
 	return l
@@ -55,12 +55,12 @@ func (l *eurekaLink) Process(ctx context.Context, t task) batcher.Result {
 // ProcessBatch implements batcher.Processor. Where a part fails the whole is sent again: every item
 // can be repeated.
 func (l *eurekaLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
-	v := l.env.view()
+	v := l.env.View()
 	var all []eurekaPart
 	for _, t := range tasks {
 		all = append(all, partsOf(v, t)...)
 	}
-	if l.env.peer.Single {
+	if l.env.Peer.Single {
 		return l.sendOneByOne(ctx, all)
 	}
 	for some := range slices.Chunk(all, maxEurekaItems) {
@@ -162,14 +162,14 @@ func (l *eurekaLink) compare(_ context.Context, repair bool) (api.PeerDiff, []ta
 	if !repair {
 		return api.PeerDiff{}, nil, ErrNoDigests
 	}
-	v := l.env.view()
+	v := l.env.View()
 	var all []task
 	for lease := range v.All() {
 		if lease.Local() {
 			all = append(all, task{key: lease.Key(), facts: registered, began: true})
 		}
 	}
-	now := l.env.clock()
+	now := l.env.Clock()
 	for rec := range v.Removals() {
 		if rec.Lease.Local() && rec.Lease.Origin != l.env.origin {
 			all = append(all, task{key: rec.Lease.Key(), facts: canceled, remove: v.RemoveOf(rec, now)})

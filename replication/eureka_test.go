@@ -40,9 +40,9 @@ func newEurekaSide(t testing.TB, peer PeerConfig) *eurekaSide {
 	if peer.Name == "" {
 		peer.Name = "old"
 	}
-	config := Config{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	side := Side{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	s.link = newEurekaLink(linkEnv{
-		config: config, peer: peer, view: s.Memory.Newest, clock: s.Memory.Clock,
+		Side: side, Peer: peer,
 		submit:    func(t task) { s.note(func() { s.submitted = append(s.submitted, t) }) },
 		sent:      func(fact string) { s.note(func() { s.sent = append(s.sent, fact) }) },
 		succeeded: func() { s.note(func() { s.successes++ }) },

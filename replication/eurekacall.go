@@ -3,7 +3,6 @@ package replication
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,7 +29,7 @@ func (a eurekaAnswer) ok() bool { return a.status/100 == 2 }
 // ask makes one call below the service URL and reads the whole answer. Its error is a *callError that
 // names the URL without user info.
 func (l *eurekaLink) ask(ctx context.Context, replicated bool, method, target string, body []byte) (eurekaAnswer, error) {
-	p := l.env.peer
+	p := l.env.Peer
 	ctx, cancel := context.WithTimeout(ctx, p.ConnectTimeout+p.ReadTimeout)
 	defer cancel()
 	var connected atomic.Bool
@@ -55,7 +54,7 @@ func (l *eurekaLink) identify(r *http.Request, replicated, body bool) {
 	}
 	r.Header.Set("DiscoveryIdentity-Name", "DefaultServer")
 	r.Header.Set("DiscoveryIdentity-Version", "1.0")
-	if host, _, err := net.SplitHostPort(l.env.config.HTTP); err == nil {
+	if host, _, err := net.SplitHostPort(l.env.HTTP); err == nil {
 		r.Header.Set("DiscoveryIdentity-Id", host)
 	}
 	if replicated {
@@ -66,8 +65,6 @@ func (l *eurekaLink) identify(r *http.Request, replicated, body bool) {
 		r.SetBasicAuth(l.user.Username(), password)
 	}
 }
-
-var errAnswerTooLarge = errors.New("the answer is too large")
 
 func (l *eurekaLink) exchange(r *http.Request) (eurekaAnswer, error) {
 	resp, err := l.client.Do(r)
@@ -141,10 +138,6 @@ func (l *eurekaLink) exchangeBatch(ctx context.Context, body []byte) ([]eureka.I
 	return results, nil
 }
 
-// maxTries bounds how often an answer makes a new task of one: a server that forgets at once what it
-// was told would be told for ever.
-const maxTries = 3
-
 // analyse does what the answers to items ask for: what the server does not know it is told as a
 // registration, and what it has newer is taken over here (upstream: InstanceReplicationTask.handleFailure).
 func (l *eurekaLink) analyse(ctx context.Context, all []eurekaPart, results []eureka.ItemResult) {
@@ -192,7 +185,7 @@ func (l *eurekaLink) tellAgain(t task) bool {
 // call itself was answered.
 func (l *eurekaLink) noteRefused(err error) {
 	if before := l.refuses.Swap(err != nil); !before && err != nil {
-		l.env.config.Log.Warn("a Eureka server refuses an item", "peer", l.env.peer.Name, "err", err)
+		l.env.Log.Warn("a Eureka server refuses an item", "peer", l.env.Peer.Name, "err", err)
 	}
 }
 
@@ -254,7 +247,7 @@ func (l *eurekaLink) takeOver(ctx context.Context, newer []*registry.Instance) e
 	if len(newer) == 0 {
 		return nil
 	}
-	v := l.env.view()
+	v := l.env.View()
 	var ops []registry.Op
 	for _, i := range newer {
 		if ours, ok := v.Find(i.Key()); ok && i.Overridden != registry.Unknown && i.Overridden != ours.Instance.Overridden {
@@ -262,7 +255,7 @@ func (l *eurekaLink) takeOver(ctx context.Context, newer []*registry.Instance) e
 		}
 		ops = append(ops, registry.Register{Instance: i})
 	}
-	if _, err := l.env.config.Service.Apply(ctx, l.env.origin, ops...); err != nil {
+	if _, err := l.env.Service.Apply(ctx, l.env.origin, ops...); err != nil {
 		return fmt.Errorf("take over %d newer instances: %w", len(newer), err)
 	}
 	return nil

@@ -39,11 +39,11 @@ func newCircle(t *testing.T) *circle {
 	t.Helper()
 	c := &circle{Memory: registrytest.New(), fake: newFakeEureka(t)}
 	var err error
-	c.replicator, err = New(Config{
+	c.replicator, err = New(Config{Side: Side{
 		Service: c.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,
 		Sender: func() string { return "cluster" },
 		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, Flow: Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
-	})
+	}})
 	need.OK(t, err)
 	handler, err := httpd.New(httpd.Config{
 		Service: c.Memory, Peers: eurekaPeers{replicator: c.replicator}, EurekaSender: c.replicator.EurekaSender,
@@ -292,7 +292,7 @@ func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
 }
 
 func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
-	r, err := New(Config{
+	r, err := New(Config{Side: Side{
 		Service: registrytest.New(), Datacenter: "dc1", Node: "n1", Sender: func() string { return "c" }, Consensus: true,
 		Peers: []PeerConfig{
 			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://10.0.0.9:8761"}},
@@ -303,7 +303,7 @@ func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
 			{Name: "d", Kind: Eureka, URLs: []string{"http://no-such-host.invalid:8761/eureka"}},
 			{Name: "e", Kind: Eureka, URLs: []string{"http://[2001:db8::1]:8761/eureka"}},
 		},
-	})
+	}})
 	need.OK(t, err)
 	for _, c := range []struct{ name, identity, address, want string }{
 		{"address", "", "10.0.0.1:55555", "a"},

@@ -27,7 +27,7 @@ const (
 // run keeps this node registered with the server, as a client of it. Nothing of the replication
 // depends on that: where it fails it is tried again, and no more.
 func (l *eurekaLink) run(ctx context.Context) error {
-	self := &eurekaSelf{eurekaLink: l, lease: selfLease(ctx, l.env.config.HTTP, time.Now())}
+	self := &eurekaSelf{eurekaLink: l, lease: selfLease(ctx, l.env.HTTP, time.Now())}
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -94,7 +94,7 @@ func (s *eurekaSelf) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
 	if _, err := s.ask(ctx, false, http.MethodDelete, instancePath(s.lease.Key()), nil); err != nil {
-		s.env.config.Log.Debug("this node stays registered with a Eureka server until that evicts it", "peer", s.env.peer.Name, "err", err)
+		s.env.Log.Debug("this node stays registered with a Eureka server until that evicts it", "peer", s.env.Peer.Name, "err", err)
 	}
 }
 
@@ -105,10 +105,10 @@ func (s *eurekaSelf) note(ctx context.Context, err error) {
 	}
 	s.failing = err != nil
 	if s.failing {
-		s.env.config.Log.Warn("this node cannot register with a Eureka server", "peer", s.env.peer.Name, "err", err)
+		s.env.Log.Warn("this node cannot register with a Eureka server", "peer", s.env.Peer.Name, "err", err)
 		return
 	}
-	s.env.config.Log.Info("this node is registered with a Eureka server", "peer", s.env.peer.Name)
+	s.env.Log.Info("this node is registered with a Eureka server", "peer", s.env.Peer.Name)
 }
 
 // selfLease is this node as an instance that listens at an address (host:port).

@@ -12,14 +12,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// EurekaSender is the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may
-// be empty) and an address (host:port): that of the peer with such a host, else "eureka".
-func (r *Replicator) EurekaSender(identity, address string) string {
+// name is that of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
+// and an address (host:port): that of the peer with such a host, else "eureka".
+func (s *eurekaSenders) name(peers []PeerConfig, identity, address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
 	}
-	names := r.eurekas.names(r.config.Peers)
+	names := s.names(peers)
 	for _, known := range []string{identity, host} {
 		if name, ok := names[canonical(known)]; ok {
 			return name

@@ -44,11 +44,11 @@ type session struct {
 }
 
 func newSession(p *peer) *session {
-	state := p.view().Peer(p.Name)
+	state := p.config.View().Peer(p.Name)
 	s := &session{peer: p, from: state.Cursor, found: make(chan finding), ended: make(chan struct{}), why: repairFirst}
 	// A cursor ahead of the list is of a state that was lost.
 	at := max(state.Cursor, p.cursor())
-	known := (state.Known || at > 0) && at <= p.view().Index()
+	known := (state.Known || at > 0) && at <= p.config.View().Index()
 	s.cursor = newCursor(at, known)
 	s.tasks = batcher.New(batcher.Config[registry.Key, task]{
 		Name:      p.Name,
@@ -84,7 +84,7 @@ func (s *session) run(ctx context.Context) error {
 // feed makes tasks, whenever something happens that may need some.
 func (s *session) feed(ctx context.Context) error {
 	defer close(s.ended)
-	s.beat = s.view().Beats()
+	s.beat = s.config.View().Beats()
 	beat := time.NewTicker(s.BatchDelay)
 	defer beat.Stop()
 	permanent := time.NewTicker(permanentBeat)
@@ -145,7 +145,7 @@ func (s *session) queueBacklog() bool {
 	}
 	s.making.Lock()
 	defer s.making.Unlock()
-	v := s.view()
+	v := s.config.View()
 	for room := s.room(); len(s.backlog) > 0 && room > 0; room-- {
 		t := s.backlog[0]
 		s.backlog = s.backlog[1:]
@@ -199,7 +199,7 @@ func (s *session) submit(t task) {
 	s.making.Lock()
 	defer s.making.Unlock()
 	t.first = 0
-	s.queueIfTrue(s.view(), t)
+	s.queueIfTrue(s.config.View(), t)
 }
 
 // read queues some changes, and says whether there are more for which there is room.
@@ -207,7 +207,7 @@ func (s *session) read() (more bool) {
 	s.making.Lock()
 	defer s.making.Unlock()
 	from, known := s.cursor.reading()
-	v := s.view()
+	v := s.config.View()
 	if !known || from.after >= v.Index() {
 		return false
 	}
@@ -221,7 +221,7 @@ func (s *session) read() (more bool) {
 		s.cursor.lose()
 		return true
 	}
-	now := s.clock()
+	now := s.config.Clock()
 	for _, c := range changes {
 		if t, ok := s.tell(v, c, from, now); ok {
 			s.cursor.add(t.first, c.Lease.ChangedLease)
@@ -239,7 +239,7 @@ func (s *session) read() (more bool) {
 // beats queues the heartbeats since the last call. One that finds no room is dropped: the next renewal
 // of its lease brings another.
 func (s *session) beats() {
-	v := s.view()
+	v := s.config.View()
 	after := s.beat
 	if v.Beats() == after {
 		return
@@ -270,7 +270,7 @@ func (s *session) beatPermanent() {
 		return
 	}
 	room := s.room()
-	for l := range s.view().Permanent {
+	for l := range s.config.View().Permanent {
 		if !l.Local() {
 			continue
 		}
@@ -281,27 +281,4 @@ func (s *session) beatPermanent() {
 		room--
 		s.queue(task{key: l.Key(), facts: heartbeat}, l)
 	}
-}
-
-// merge is merge, and keeps the cursor's account.
-func (s *session) merge(older, newer task) task {
-	if older.first != 0 && newer.first != 0 {
-		s.cursor.done(max(older.first, newer.first))
-	}
-	return merge(older, newer)
-}
-
-var dropNames = [...]string{
-	batcher.Expired: "expired", batcher.Overflow: "overflow", batcher.Permanent: "permanent", batcher.Stopped: "stopped",
-}
-
-// givenUp is told by the dispatcher. What the peer refuses is left to the next comparison; everything
-// else is read again, when the dispatcher says that there is room.
-func (s *session) givenUp(_ registry.Key, t task, why batcher.Drop) {
-	s.dropped(dropNames[why])
-	if why == batcher.Permanent {
-		s.cursor.done(t.first)
-		return
-	}
-	s.cursor.giveUp(t.first)
 }

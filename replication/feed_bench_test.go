@@ -33,10 +33,10 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 	}
 	m.Perform(b, registry.AckPeer{Peer: "dc2", Cursor: m.Newest().Index()})
 	measure := func(sends bool) (share float64, sent uint64) {
-		c := Config{
+		c := Config{Side: Side{
 			Service: m, Datacenter: "dc1", Node: "n1", Consensus: true,
 			Sender: func() string { return "dc1" }, Peers: []PeerConfig{datacenter("dc2")},
-		}
+		}}
 		r, err := newReplicator(c, func(env linkEnv) link { return nothing{farLink{env, newFar()}} })
 		if err != nil {
 			b.Fatal(err)
@@ -86,7 +86,7 @@ func BenchmarkFeedOfChanges(b *testing.B) {
 		m.Registry.Apply(m.Stamp(), 1, registry.FromClient, op)
 	}
 	v := m.Newest()
-	p := &peer{PeerConfig: datacenter("dc2"), config: Config{Consensus: true}}
+	p := &peer{PeerConfig: datacenter("dc2"), config: Config{Side: Side{Consensus: true}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		list, err := v.Changes(0, changes)

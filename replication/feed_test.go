@@ -522,7 +522,7 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 		fars := map[string]*far{"n2": known(t, m, "n2"), "dc2": known(t, m, "dc2"), "dc3": known(t, m, "dc3")}
 		node := datacenter("n2")
 		node.Kind = Node
-		r := replicateAs(t, Config{Service: m}, fars, node, datacenter("dc2"), datacenter("dc3"))
+		r := replicateAs(t, Config{Side: Side{Service: m}}, fars, node, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()
 		synctest.Wait()
 		dc2, n3 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Origin{Kind: registry.LocalPeer}
@@ -613,7 +613,7 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 		node.fail(batcher.Congestion)
 		peer := datacenter("n2")
 		peer.Kind = Node
-		r := replicateAs(t, Config{Service: m}, map[string]*far{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
+		r := replicateAs(t, Config{Side: Side{Service: m}}, map[string]*far{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		r.Act(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000})
@@ -717,7 +717,7 @@ func (c course) run(t *testing.T) string {
 	peer := datacenter("dc2")
 	peer.Queue, peer.BatchSize, peer.Workers, peer.Expiry = c.queue, c.batch, c.workers, c.expiry
 	start := func() *replicating {
-		return replicateAs(t, Config{Service: m, Consensus: true, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*far{"dc2": f}, peer)
+		return replicateAs(t, Config{Side: Side{Service: m, Consensus: true}, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*far{"dc2": f}, peer)
 	}
 	r := start()
 	for _, s := range c.steps {

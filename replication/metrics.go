@@ -15,8 +15,6 @@ import (
 type metrics struct {
 	replicator *Replicator
 	waiting    *prometheus.HistogramVec
-	late       *prometheus.CounterVec // by datacenter of the sender, as the next
-	ahead      *prometheus.CounterVec
 	stats      []statMetric
 	figures    []figureMetric
 	byWord     []wordMetric
@@ -47,8 +45,6 @@ func newMetrics(r *Replicator) *metrics {
 			Help:    "Time that the oldest task of a batch had waited when it was sent.",
 			Buckets: []float64{.05, .1, .25, .5, .6, .75, 1, 2.5, 5, 10, 30},
 		}, []string{"peer"}),
-		late:    messageCounter("late_messages_total", "Messages that came more than a minute after the newest of their sender."),
-		ahead:   messageCounter("refused_clocks_total", "Messages that were refused because their sender's clock cannot be right."),
 		stats:   statMetrics(),
 		figures: figureMetrics(),
 		byWord: []wordMetric{
@@ -57,10 +53,6 @@ func newMetrics(r *Replicator) *metrics {
 			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s api.Peer) map[string]uint64 { return s.Repairs }},
 		},
 	}
-}
-
-func messageCounter(name, help string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "rollcall", Subsystem: "replication", Name: name, Help: help}, []string{"datacenter"})
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

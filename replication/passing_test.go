@@ -12,7 +12,7 @@ import (
 func peersOfAllKinds(consensus bool) map[Kind]*peer {
 	peers := make(map[Kind]*peer)
 	for _, kind := range []Kind{Node, Datacenter, Eureka} {
-		peers[kind] = &peer{PeerConfig: PeerConfig{Name: kind.String(), Kind: kind}, config: Config{Consensus: consensus}}
+		peers[kind] = &peer{PeerConfig: PeerConfig{Name: kind.String(), Kind: kind}, config: Config{Side: Side{Consensus: consensus}}}
 	}
 	return peers
 }

@@ -51,7 +51,7 @@ func newPeer(c Config, pc PeerConfig, m *metrics, newLink func(linkEnv) link) *p
 		},
 	}
 	p.link = newLink(linkEnv{
-		config: c, peer: pc, view: p.view, clock: p.clock, submit: p.submit, sent: p.sent,
+		Side: c.Side, Peer: pc, submit: p.submit, sent: p.sent,
 		succeeded: p.succeeded, failed: p.failed, origin: p.origin(),
 	})
 	return p
@@ -65,22 +65,8 @@ func (p *peer) origin() registry.Origin {
 	return registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
 }
 
-// view is the newest state; a stale read never fails.
-func (p *peer) view() *registry.View { return newest(p.config.Service) }
-
-func newest(s registry.Service) *registry.View {
-	v, err := s.View(context.Background(), registry.Stale)
-	if err != nil {
-		panic("replication: a stale view was refused: " + err.Error())
-	}
-	return v
-}
-
-// clock is the lease clock, ms.
-func (p *peer) clock() int64 { return p.config.Service.Health().Clock }
-
 // paused says whether an operator stopped the sending.
-func (p *peer) paused() bool { return p.view().Peer(p.Name).Paused }
+func (p *peer) paused() bool { return p.config.View().Peer(p.Name).Paused }
 
 // poke has the session look at what happened.
 func (p *peer) poke() {

@@ -34,7 +34,8 @@ func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 		l, ok := b.Newest().Find(webKey("web-1"))
 		return ok && l.Instance.Status == registry.Down && same(a, b)
 	})
-	both(a, b, 24*time.Hour)
+	a.Pass(24 * time.Hour)
+	b.Pass(24 * time.Hour)
 	a.Evict()
 	b.Evict()
 	if a.Newest().Total() != 1 || b.Newest().Total() != 1 {

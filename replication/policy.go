@@ -79,20 +79,8 @@ func policyOf(v *registry.View, peer string) CutPolicy {
 	return CutPolicy{Keep: true}
 }
 
-// The silence after which a link counts as cut. A Rollcall peer is heard at least every few seconds; a
-// Eureka server when it has something to replicate, or renews its own registration.
-const (
-	datacenterCut = 15 * time.Second
-	eurekaCut     = 90 * time.Second
-)
-
 // Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
-func (r *Replicator) Cut(dc string) time.Duration {
-	if p := r.remote(dc); p != nil && p.Kind == Datacenter {
-		return datacenterCut
-	}
-	return eurekaCut
-}
+func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }
 
 // remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
 func (r *Replicator) remote(dc string) *peer {
@@ -112,17 +100,15 @@ func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 	if p == nil || !p.cut(heard, ok) {
 		return false
 	}
-	c := policyOf(p.view(), dc)
+	c := policyOf(p.config.View(), dc)
 	return c.Keep && (c.For == 0 || ok && heard <= c.For)
 }
 
 // cut says whether a peer's link counts as cut. A Eureka server that takes what is sent to it is there,
 // and has nothing to say.
 func (p *peer) cut(heard time.Duration, ok bool) bool {
-	if p.Kind == Eureka {
-		return (!ok || heard > eurekaCut) && p.failing()
-	}
-	return !ok || heard > datacenterCut
+	silent := !ok || heard > p.CutAfter()
+	return silent && (p.Kind != Eureka || p.failing())
 }
 
 // Age is the time since the node of the own datacenter that was silent longest was last reached; 0 if

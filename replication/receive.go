@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -20,10 +22,43 @@ const contactEvery = 1000
 // the next comparison.
 const maxEntities = wire.MaxMessage / 2
 
+// Errors that a caller can act on, beside wire.ErrMalformed and those of registry.Service.
+var (
+	// ErrStranger: a message of a datacenter that is no peer of this one.
+	ErrStranger = errors.New("not a peer")
+	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
+	ErrAhead = errors.New("the sender's clock cannot be right")
+	// ErrUnknownSender: the clock of no sender of that name is known.
+	ErrUnknownSender = errors.New("no such sender")
+)
+
+// Receiver answers the Rollcall servers that send to this one. Safe for concurrent use.
+type Receiver struct {
+	side        Side
+	judgements  judgements
+	late, ahead *prometheus.CounterVec // by datacenter of the sender
+}
+
+// newReceiver is the receiver of a side.
+func newReceiver(side Side) *Receiver {
+	return &Receiver{
+		side: side, judgements: judgements{of: make(map[senderName]judgement)},
+		late:  messageCounter("late_messages_total", "Messages that came more than a minute after the newest of their sender."),
+		ahead: messageCounter("refused_clocks_total", "Messages that were refused because their sender's clock cannot be right."),
+	}
+}
+
+func messageCounter(name, help string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "rollcall", Subsystem: "replication", Name: name, Help: help}, []string{"datacenter"})
+}
+
+// Metrics are those of what was received.
+func (r *Receiver) Metrics() []prometheus.Collector { return []prometheus.Collector{r.late, r.ahead} }
+
 // Receive applies a message of a Rollcall peer and returns the answer. Errors: ErrMalformed,
 // ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
 // message can be sent again.
-func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte, err error) {
+func (r *Receiver) Receive(ctx context.Context, message []byte) (answer []byte, err error) {
 	var m wire.Message
 	if err := wire.Decode(message, &m); err != nil {
 		return nil, err
@@ -32,25 +67,25 @@ func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte
 	if err != nil {
 		return nil, err
 	}
-	view, err := r.config.Service.View(ctx, registry.Stale)
+	view, err := r.side.Service.View(ctx, registry.Stale)
 	if err != nil {
 		return nil, fmt.Errorf("receive from %s: %w", m.Node, err)
 	}
 	in := r.intakeOf(view, &m, origin)
 	r.judgements.note(view, senderName{origin.DC, m.Sender}, in.late, in.ahead > 0)
 	if in.ahead > 0 {
-		r.metrics.ahead.WithLabelValues(m.Datacenter).Inc()
+		r.ahead.WithLabelValues(m.Datacenter).Inc()
 		return nil, fmt.Errorf("%w: that of sender %s has gone on for %v longer than has passed here since it was last heard; if it is right, the sender is to send in another incarnation",
 			ErrAhead, m.Sender, (time.Duration(in.ahead) * time.Millisecond).Round(time.Second))
 	}
 	if in.late > tooLate {
-		r.metrics.late.WithLabelValues(m.Datacenter).Inc()
+		r.late.WithLabelValues(m.Datacenter).Inc()
 	}
 	if err := r.take(ctx, origin, in); err != nil {
 		return nil, fmt.Errorf("apply %d items of %s: %w", len(m.Items), m.Node, err)
 	}
-	r.config.Log.Debug("message of a peer", "from", m.Node, "datacenter", m.Datacenter, "sequence", m.Sequence, "items", len(m.Items), "late_ms", in.late)
-	if view, err = r.config.Service.View(ctx, registry.Stale); err != nil {
+	r.side.Log.Debug("message of a peer", "from", m.Node, "datacenter", m.Datacenter, "sequence", m.Sequence, "items", len(m.Items), "late_ms", in.late)
+	if view, err = r.side.Service.View(ctx, registry.Stale); err != nil {
 		return nil, fmt.Errorf("answer %s: %w", m.Node, err)
 	}
 	if origin.Kind == registry.LocalPeer {
@@ -60,19 +95,19 @@ func (r *Replicator) Receive(ctx context.Context, message []byte) (answer []byte
 }
 
 // originOf is what a datacenter's items are applied as, if it may send here.
-func (r *Replicator) originOf(datacenter, node string) (registry.Origin, error) {
-	if datacenter != r.config.Datacenter {
-		for _, p := range r.config.Peers {
+func (r *Receiver) originOf(datacenter, node string) (registry.Origin, error) {
+	if datacenter != r.side.Datacenter {
+		for _, p := range r.side.Peers {
 			if p.Kind == Datacenter && p.Name == datacenter {
 				return registry.Origin{Kind: registry.RemoteDC, DC: datacenter}, nil
 			}
 		}
-		return registry.Origin{}, fmt.Errorf("datacenter %q: %w of %s", wire.Clip(datacenter), ErrStranger, r.config.Datacenter)
+		return registry.Origin{}, fmt.Errorf("datacenter %q: %w of %s", wire.Clip(datacenter), ErrStranger, r.side.Datacenter)
 	}
 	switch {
-	case r.config.Consensus:
+	case r.side.Consensus:
 		return registry.Origin{}, fmt.Errorf("datacenter %q: %w, it is this one, whose nodes agree by consensus", datacenter, ErrStranger)
-	case node == r.config.Node:
+	case node == r.side.Node:
 		return registry.Origin{}, fmt.Errorf("node %q: %w, it is this one, or has its name", node, ErrStranger)
 	}
 	return registry.Origin{Kind: registry.LocalPeer}, nil
@@ -91,7 +126,7 @@ type intake struct {
 
 // intakeOf are the operations of a message, the contacts first. Items that are not valid have their
 // results already.
-func (r *Replicator) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin) *intake {
+func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin) *intake {
 	in := &intake{results: make([]wire.Result, len(m.Items))}
 	in.late, in.ahead = view.Timing(origin.DC, m.Sender, m.Incarnation, m.Clock, r.now(view))
 	for _, contact := range r.contacts(view, &m.Head, origin, in.late) {
@@ -99,7 +134,7 @@ func (r *Replicator) intakeOf(view *registry.View, m *wire.Message, origin regis
 	}
 	c := wire.Context{Late: in.late}
 	if origin.Kind != registry.LocalPeer {
-		c.Here = r.config.Datacenter
+		c.Here = r.side.Datacenter
 	}
 	for n := range m.Items {
 		op, err := m.Items[n].Check(c)
@@ -116,9 +151,9 @@ func (r *Replicator) intakeOf(view *registry.View, m *wire.Message, origin regis
 }
 
 // now is the present moment of the lease clock, and of the wall clock or that of the newest operation.
-func (r *Replicator) now(view *registry.View) registry.Stamp {
+func (r *Receiver) now(view *registry.View) registry.Stamp {
 	now := view.Stamp()
-	return registry.Stamp{Lease: max(now.Lease, r.config.Service.Health().Clock), Wall: max(now.Wall, time.Now().UnixMilli())}
+	return registry.Stamp{Lease: max(now.Lease, r.side.Service.Health().Clock), Wall: max(now.Wall, time.Now().UnixMilli())}
 }
 
 func (in *intake) add(item int, op registry.Op) {
@@ -128,12 +163,12 @@ func (in *intake) add(item int, op registry.Op) {
 
 // contacts note that a message came: of its sender, and, of a node of the own datacenter, of those that
 // it heard itself.
-func (r *Replicator) contacts(view *registry.View, h *wire.Head, origin registry.Origin, late int64) []registry.Op {
+func (r *Receiver) contacts(view *registry.View, h *wire.Head, origin registry.Origin, late int64) []registry.Op {
 	if !contactDue(view, h, origin, late) {
 		return nil
 	}
 	contacts := []registry.Op{registry.Contact{
-		DC: origin.DC, Sender: h.Sender, Incarnation: h.Incarnation, Clock: h.Clock, Cut: r.Cut(origin.DC).Milliseconds(), Age: late,
+		DC: origin.DC, Sender: h.Sender, Incarnation: h.Incarnation, Clock: h.Clock, Cut: r.side.Cut(origin.DC).Milliseconds(), Age: late,
 	}}
 	if origin.Kind != registry.LocalPeer || late > 0 {
 		return contacts
@@ -161,11 +196,11 @@ func contactDue(view *registry.View, h *wire.Head, origin registry.Origin, late 
 const overheardLater = 1000
 
 // overheard are the contacts that a node of the own datacenter tells of, of this node's peers.
-func (r *Replicator) overheard(h *wire.Head) []registry.Op {
+func (r *Receiver) overheard(h *wire.Head) []registry.Op {
 	var contacts []registry.Op
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
-		if r.remote(dc) != nil {
-			contacts = append(contacts, registry.Contact{DC: dc, Cut: r.Cut(dc).Milliseconds(), Age: wire.Later(h.Heard[dc], overheardLater)})
+		if r.side.Remote(dc) != nil {
+			contacts = append(contacts, registry.Contact{DC: dc, Cut: r.side.Cut(dc).Milliseconds(), Age: wire.Later(h.Heard[dc], overheardLater)})
 		}
 	}
 	return contacts
@@ -173,10 +208,10 @@ func (r *Replicator) overheard(h *wire.Head) []registry.Op {
 
 // ignored says of which datacenters what a node of the own one heard is not noted: links are kept of this node's
 // peers only, so that nobody fills the state with names. Empty: there are none.
-func (r *Replicator) ignored(h *wire.Head) string {
+func (r *Receiver) ignored(h *wire.Head) string {
 	var others []string
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
-		if dc != r.config.Datacenter && r.remote(dc) == nil {
+		if dc != r.side.Datacenter && r.side.Remote(dc) == nil {
 			others = append(others, wire.Clip(dc))
 		}
 	}
@@ -211,53 +246,24 @@ func told(view *registry.View, op registry.Op, late int64) bool {
 }
 
 // take applies the operations of a message, together.
-func (r *Replicator) take(ctx context.Context, origin registry.Origin, in *intake) error {
+func (r *Receiver) take(ctx context.Context, origin registry.Origin, in *intake) error {
 	if len(in.ops) == 0 {
 		return nil
 	}
-	applied, err := applyAll(ctx, r.config.Service, origin, in.ops)
+	applied, err := applyAll(ctx, r.side.Service, origin, in.ops)
 	in.applied = applied
 	return err
 }
 
-// Outcomes of operations that were left out.
-const (
-	tooLarge   registry.Outcome = 255 // no log entry can hold it
-	unreadable registry.Outcome = 254 // this datacenter's leader, of another build, does not know it
-)
-
-// applyAll applies operations in order. One that is too large, or that the leader cannot read, is left
-// out, with an outcome that says so.
-func applyAll(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
-	results, err := service.Apply(ctx, origin, ops...)
-	left := tooLarge
-	switch {
-	case errors.Is(err, registry.ErrUnreadable):
-		left = unreadable
-	case !errors.Is(err, registry.ErrTooLarge):
-		return results, err
-	}
-	if len(ops) == 1 {
-		return []registry.Result{{Outcome: left}}, nil
-	}
-	half := len(ops) / 2
-	first, err := applyAll(ctx, service, origin, ops[:half])
-	if err != nil {
-		return nil, err
-	}
-	second, err := applyAll(ctx, service, origin, ops[half:])
-	return append(first, second...), err
-}
-
 // answerTo says what became of each item.
-func (r *Replicator) answerTo(view *registry.View, in *intake) []byte {
-	e := &entities{view: view, now: r.config.Service.Health().Clock, left: maxEntities, asked: in.ops}
+func (r *Receiver) answerTo(view *registry.View, in *intake) []byte {
+	e := &entities{view: view, now: r.side.Service.Health().Clock, left: maxEntities, asked: in.ops}
 	for n, item := range in.items {
 		if item >= 0 {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
 		}
 	}
-	return wire.Encode(&wire.Answer{Datacenter: r.config.Datacenter, Node: r.config.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
+	return wire.Encode(&wire.Answer{Datacenter: r.side.Datacenter, Node: r.side.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
 }
 
 // entities makes results with what is stored here, as long as there is room in the answer.
@@ -347,17 +353,4 @@ func (e *entities) room(op registry.Op) wire.Item {
 	}
 	e.left -= item.Size()
 	return item
-}
-
-// keyOf is the instance that an item's operation is about; ok is false if it is about none.
-func keyOf(op registry.Op) (key registry.Key, ok bool) {
-	switch op := op.(type) {
-	case registry.Replica:
-		return op.Instance.Key(), true
-	case registry.Renew:
-		return op.Key, true
-	case registry.Remove:
-		return op.Key, true
-	}
-	return registry.Key{}, false
 }

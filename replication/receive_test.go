@@ -35,7 +35,7 @@ func TestChangesFlowBothWaysWithoutEcho(t *testing.T) {
 
 func flow(t *testing.T, from, to *site) {
 	t.Helper()
-	id, other := "of "+from.config.Node, "also of "+from.config.Node
+	id, other := "of "+from.side.Node, "also of "+from.side.Node
 	act := registry.Act{Author: "ann", Reason: "disk"}
 	for _, step := range []struct {
 		name string
@@ -88,10 +88,10 @@ func flow(t *testing.T, from, to *site) {
 
 // ownerAt is whom the instances of one site belong to at the other.
 func ownerAt(from, to *site) string {
-	if from.config.Datacenter == to.config.Datacenter {
+	if from.side.Datacenter == to.side.Datacenter {
 		return ""
 	}
-	return from.config.Datacenter
+	return from.side.Datacenter
 }
 
 func TestAHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
@@ -377,7 +377,7 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 	a.Perform(t, registry.Contact{DC: "dc9", Cut: 15_000})
 	silent := func(s *site) time.Duration {
 		l, ok := s.Newest().Link("dc9")
-		need.That(t, ok, "%s has not heard of dc9", s.config.Node)
+		need.That(t, ok, "%s has not heard of dc9", s.side.Node)
 		return time.Duration(s.Clock()-l.Heard) * time.Millisecond
 	}
 	for range 20 {
@@ -392,7 +392,7 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 	}
 	for _, s := range []*site{a, b} {
 		d := silent(s)
-		expect.That(t, d >= 20*time.Second && d <= 25*time.Second, "at %s dc9 is silent for %v, want 20 s or a little more", s.config.Node, d)
+		expect.That(t, d >= 20*time.Second && d <= 25*time.Second, "at %s dc9 is silent for %v, want 20 s or a little more", s.side.Node, d)
 	}
 }
 
@@ -440,7 +440,7 @@ func TestStrangersAreRefused(t *testing.T) {
 			_, err := e.at.Receive(context.Background(), message(e.datacenter, e.node))
 			expect.That(t, errors.Is(err, ErrStranger) == e.stranger, "a message: got %v, want ErrStranger: %v", err, e.stranger)
 			q := wire.Digests{Datacenter: e.datacenter, Node: e.node}
-			if e.datacenter != e.at.config.Datacenter {
+			if e.datacenter != e.at.side.Datacenter {
 				q.Owner = e.datacenter
 			}
 			if _, err = e.at.Compare(context.Background(), wire.Encode(&q)); errors.Is(err, ErrStranger) != e.stranger {
@@ -490,7 +490,7 @@ func TestAnItemTooLargeOrUnknownToTheLeaderSpoilsNoOther(t *testing.T) {
 func oneItemIsLeftOut(t *testing.T, cause error) {
 	t.Helper()
 	a, b := twoDatacenters(t)
-	b.config.Service = choosy{b.Memory, 1000, cause}
+	b.side.Service = choosy{b.Memory, 1000, cause}
 	var items []registry.Op
 	for n := range 7 {
 		i := instance("ORDERS", fmt.Sprint(n), 1)

@@ -104,11 +104,11 @@ func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 		for _, s := range []*site{a, b} {
 			s.lease(t, "canceled")
 			if l := s.lease(t, "lives"); l.Instance.Overridden != registry.OutOfService {
-				t.Errorf("at %s it has lost what the operator decided: %+v", s.config.Node, l.Instance)
+				t.Errorf("at %s it has lost what the operator decided: %+v", s.side.Node, l.Instance)
 			}
 			for _, id := range []string{"web-1", "web-2"} {
 				if l, ok := s.Newest().Find(webKey(id)); !ok || s == a && l.Service == nil {
-					t.Errorf("reduced %t: %s at %s: %+v, want it as it registered", reduced, id, s.config.Node, l)
+					t.Errorf("reduced %t: %s at %s: %+v, want it as it registered", reduced, id, s.side.Node, l)
 				}
 			}
 		}
@@ -153,7 +153,7 @@ func afterTheDead(t *testing.T, forgotten bool) (a, b *site) {
 
 func TestANodeThatWasDownForgetsTheDeadWithItsCopy(t *testing.T) {
 	a, b := afterTheDead(t, false)
-	need.OK(t, b.Copy(context.Background()))
+	need.OK(t, b.Copy(context.Background(), copyWait))
 	b.without(t, "dead")
 	b.without(t, "canceled")
 	b.lease(t, "alive")

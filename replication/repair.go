@@ -66,7 +66,7 @@ func (s *session) compare(ctx context.Context, reason string) {
 
 // find compares, for a repair.
 func (s *session) find(ctx context.Context, reason string) finding {
-	f := finding{reason: reason, view: s.view()}
+	f := finding{reason: reason, view: s.config.View()}
 	f.diff, f.tasks, f.err = s.link.compare(ctx, true)
 	if errors.Is(f.err, ErrNoDigests) {
 		f.diff, f.err = api.PeerDiff{Missing: live(f.tasks)}, nil

@@ -9,15 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -25,28 +21,19 @@ import (
 var (
 	// ErrMalformed: a message cannot be read. Its text says what is wrong.
 	ErrMalformed = wire.ErrMalformed
-	// ErrStranger: a message of a datacenter that is no peer of this one.
-	ErrStranger = errors.New("not a peer")
-	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
-	ErrAhead = errors.New("the sender's clock cannot be right")
 	// ErrUnknownPeer: there is no peer of that name.
 	ErrUnknownPeer = errors.New("no such peer")
-	// ErrUnknownSender: the clock of no sender of that name is known.
-	ErrUnknownSender = errors.New("no such sender")
-	// ErrNotSending: this node does not send now; another one, or nobody, does.
+	// ErrNotSending: this node does not send now; another one, or none, does.
 	ErrNotSending = errors.New("this node does not send")
-	// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
-	ErrNoDigests = errors.New("not offered for Eureka servers")
 )
 
 // Replicator is a node's side of all replication. Safe for concurrent use.
 type Replicator struct {
+	*Receiver
 	config  Config
 	peers   []*peer
 	metrics *metrics
 	eurekas eurekaSenders
-
-	judgements judgements
 }
 
 // New checks the configuration, every mistake at once. It starts nothing.
@@ -57,22 +44,23 @@ func newReplicator(c Config, newLink func(linkEnv) link) (*Replicator, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	c.incarnation = newIncarnation()
-	r := &Replicator{config: c, judgements: judgements{of: make(map[senderName]judgement)}}
+	c.Incarnation = newIncarnation()
+	r := &Replicator{Receiver: newReceiver(c.Side), config: c}
 	m := newMetrics(r)
 	r.metrics = m
 	for _, p := range c.Peers {
 		r.peers = append(r.peers, newPeer(c, p, m, newLink))
 	}
 	if c.Metrics != nil {
-		c.Metrics.MustRegister(m, m.waiting, m.late, m.ahead)
+		c.Metrics.MustRegister(m, m.waiting)
+		c.Metrics.MustRegister(r.Metrics()...)
 	}
 	return r, nil
 }
 
 // newLink makes the link of a peer's kind.
 func newLink(env linkEnv) link {
-	if env.peer.Kind == Eureka {
+	if env.Peer.Kind == Eureka {
 		return newEurekaLink(env)
 	}
 	return newRollcallLink(env)
@@ -81,9 +69,9 @@ func newLink(env linkEnv) link {
 // Run sends to all peers until ctx ends: with consensus, for one leadership; else for as long as the
 // node runs. It returns nil then, or registry.ErrClosed.
 func (r *Replicator) Run(ctx context.Context) error {
-	r.config.incarnation.draw()
+	r.config.Incarnation.draw()
 	g, ctx := errgroup.WithContext(ctx)
-	after := newest(r.config.Service).Index()
+	after := r.config.View().Index()
 	g.Go(func() error { return r.watch(ctx, after) })
 	g.Go(func() error { return r.acknowledge(ctx) })
 	for _, p := range r.peers {
@@ -105,7 +93,7 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, registry.ErrTooOld):
-			after = newest(r.config.Service).Index()
+			after = r.config.View().Index()
 		case err != nil:
 			return fmt.Errorf("wait for changes after %d: %w", after, err)
 		default:
@@ -115,6 +103,12 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 			p.poke()
 		}
 	}
+}
+
+// Copy takes over what the other nodes of this datacenter have, when this one has started, as
+// Receiver.Copy does.
+func (r *Replicator) Copy(ctx context.Context) error {
+	return r.Receiver.Copy(ctx, r.config.CopyWait)
 }
 
 // Act tells the other nodes of the own datacenter an operator's act that is in no list.
@@ -162,6 +156,12 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 	return nil
 }
 
+// EurekaSender is the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may
+// be empty) and an address (host:port): that of the peer with such a host, else "eureka".
+func (r *Replicator) EurekaSender(identity, address string) string {
+	return r.eurekas.name(r.config.Peers, identity, address)
+}
+
 func (r *Replicator) peer(name string) (*peer, error) {
 	for _, p := range r.peers {
 		if p.Name == name {
@@ -182,49 +182,4 @@ func (r *Replicator) session(name string) (*session, error) {
 		return nil, p.notSending()
 	}
 	return s, nil
-}
-
-// newClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
-func newClient(p PeerConfig) *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: p.ConnectTimeout}).DialContext,
-			TLSClientConfig:     p.TLS,
-			TLSHandshakeTimeout: p.ConnectTimeout,
-			MaxIdleConnsPerHost: p.Workers + 1,
-			IdleConnTimeout:     30 * time.Second,
-		},
-		// A redirect is no answer: upstream's replication client follows none.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// callError is a call without a usable answer, and what that means for its tasks.
-type callError struct {
-	result batcher.Result
-	err    error
-}
-
-func (e *callError) Error() string { return e.err.Error() }
-func (e *callError) Unwrap() error { return e.err }
-
-// resultOf is what an error of a call means for its tasks.
-func resultOf(err error) batcher.Result {
-	if e, ok := errors.AsType[*callError](err); ok {
-		return e.result
-	}
-	return batcher.PermanentError
-}
-
-// failureOf says what a failed exchange means: a server that could be reached and did not answer in time
-// is busy, anything else of the network is a failure of the network (upstream tells them apart by the
-// words "read timed out").
-func failureOf(err error, connected bool) batcher.Result {
-	if errors.Is(err, errAnswerTooLarge) {
-		return batcher.PermanentError
-	}
-	if timeout, ok := errors.AsType[net.Error](err); connected && ok && timeout.Timeout() {
-		return batcher.Congestion
-	}
-	return batcher.TransientError
 }

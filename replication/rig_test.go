@@ -86,7 +86,7 @@ type farLink struct {
 	far *far
 }
 
-func (l farLink) url() string { return l.env.peer.URLs[0] }
+func (l farLink) url() string { return l.env.Peer.URLs[0] }
 
 func (l farLink) run(ctx context.Context) error {
 	l.far.set(func(f *far) { f.runs++ })
@@ -143,7 +143,7 @@ func (l farLink) take(t task) {
 		}
 		return
 	}
-	lease, ok := l.env.view().Find(t.key)
+	lease, ok := l.env.View().Find(t.key)
 	if !ok {
 		return
 	}
@@ -179,7 +179,7 @@ func (l farLink) compare(ctx context.Context, repair bool) (api.PeerDiff, []task
 	var d api.PeerDiff
 	var tasks []task
 	here := make(map[registry.Key]bool)
-	for lease := range l.env.view().All() {
+	for lease := range l.env.View().All() {
 		here[lease.Key()] = true
 		if c, ok := l.far.has[lease.Key()]; lease.Local() && (!ok || c != copyOf(lease)) {
 			d.Missing++
@@ -225,7 +225,7 @@ func datacenter(name string) PeerConfig {
 // replicate runs a Replicator of a datacenter with consensus. fars are by name of the peer.
 func replicate(t testing.TB, m registry.Service, fars map[string]*far, peers ...PeerConfig) *replicating {
 	t.Helper()
-	return replicateAs(t, Config{Service: m, Consensus: true}, fars, peers...)
+	return replicateAs(t, Config{Side: Side{Service: m, Consensus: true}}, fars, peers...)
 }
 
 func replicateAs(t testing.TB, c Config, fars map[string]*far, peers ...PeerConfig) *replicating {
@@ -233,7 +233,7 @@ func replicateAs(t testing.TB, c Config, fars map[string]*far, peers ...PeerConf
 	c.Datacenter, c.Node, c.Peers = "dc1", "n1", peers
 	c.Sender = func() string { return "dc1" }
 	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, fars[env.peer.Name]} }))(t)
+	r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, fars[env.Peer.Name]} }))(t)
 	run := &replicating{Replicator: r, t: t}
 	run.start()
 	return run

@@ -33,7 +33,7 @@ type rollcallLink struct {
 
 func newRollcallLink(env linkEnv) link {
 	return &rollcallLink{
-		env: env, calls: newRollcallCalls(env.peer), log: env.config.Log.With("peer", env.peer.Name), every: keepAlive,
+		env: env, calls: newRollcallCalls(env.Peer), log: env.Log.With("peer", env.Peer.Name), every: keepAlive,
 	}
 }
 
@@ -68,9 +68,9 @@ func (l *rollcallLink) silence() time.Duration {
 
 // head is what the next message begins with.
 func (l *rollcallLink) head() wire.Head {
-	h := headOf(l.env.config, l.env.clock())
-	if l.env.peer.Kind == Node {
-		h.Heard = heard(l.env.config, l.env.view(), h.Clock)
+	h := headOf(&l.env.Side, l.env.Clock())
+	if l.env.Peer.Kind == Node {
+		h.Heard = heard(&l.env.Side, l.env.View(), h.Clock)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,16 +79,16 @@ func (l *rollcallLink) head() wire.Head {
 	return h
 }
 
-func headOf(c Config, clock int64) wire.Head {
+func headOf(s *Side, clock int64) wire.Head {
 	return wire.Head{
-		Datacenter: c.Datacenter, Node: c.Node, Sender: c.Sender(), Incarnation: c.incarnation.now(), Clock: clock,
+		Datacenter: s.Datacenter, Node: s.Node, Sender: s.Sender(), Incarnation: s.Incarnation.now(), Clock: clock,
 	}
 }
 
 // heard is how long ago (ms) this node heard each peer that is no node of its datacenter.
-func heard(c Config, v *registry.View, now int64) map[string]int64 {
+func heard(s *Side, v *registry.View, now int64) map[string]int64 {
 	ages := make(map[string]int64)
-	for _, p := range c.Peers {
+	for _, p := range s.Peers {
 		if p.Kind == Node {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
@@ -318,4 +320,25 @@ func TestWhatComesHomeIsNotLost(t *testing.T) {
 	a.tell(t, aTask)
 	got := a.lease(t, "1").Instance.LastDirty
 	expect.That(t, got == 9, "timestamp %d, want that of the peer's", got)
+}
+
+func BenchmarkBatchOfHeartbeats(b *testing.B) {
+	near, far := twoDatacenters(b)
+	var tasks []task
+	var ops []registry.Op
+	for n := range setting.Default[Flow]().BatchSize {
+		i := instance("ORDERS", fmt.Sprintf("orders-%03d.example.com:orders:8080", n), 1_700_000_000_000)
+		ops = append(ops, registry.Register{Instance: i})
+		tasks = append(tasks, task{key: i.Key(), facts: heartbeat})
+	}
+	near.Perform(b, ops...)
+	near.tellChanges(b, 0)
+	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[Flow]().BatchSize)...)) // as one that knows all
+	b.ReportAllocs()
+	for b.Loop() {
+		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
+			b.Fatal(result)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(tasks)), "ns/heartbeat")
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,14 +111,6 @@ func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCal
 		err = fmt.Errorf("%w: %w", errSlow, err)
 	}
 	return nil, &callError{result, fmt.Errorf("POST %s: %w", withoutUser(target), err)}
-}
-
-// withoutURL is an error of a call without the URL, which may hold a password.
-func withoutURL(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // exchange makes a call and reads the whole answer, which must be one of success.

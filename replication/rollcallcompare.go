@@ -20,8 +20,8 @@ const digestPath = messagePath + "/digest"
 // peer lists the applications that differ, part by part, so that neither side has more at a time than
 // a part of them.
 func (l *rollcallLink) compare(ctx context.Context, repair bool) (api.PeerDiff, []task, error) {
-	s := scope{view: l.env.view(), now: l.env.clock(), all: l.env.peer.Kind == Node}
-	c := comparison{scope: s, consensus: l.env.config.Consensus}
+	s := scope{view: l.env.View(), now: l.env.Clock(), all: l.env.Peer.Kind == Node}
+	c := comparison{scope: s, consensus: l.env.Consensus}
 	digests := s.digests()
 	apps := slices.Sorted(maps.Keys(digests))
 	for q, more := l.question(apps, digests, ""), true; more; {
@@ -48,10 +48,10 @@ func (l *rollcallLink) compare(ctx context.Context, repair bool) (api.PeerDiff, 
 // question asks about the applications after one: as many of the own ones as a message holds.
 func (l *rollcallLink) question(apps []string, digests map[string]registry.Digest, after string) *wire.Digests {
 	q := &wire.Digests{
-		Datacenter: l.env.config.Datacenter, Node: l.env.config.Node, After: after, Apps: make(map[string]registry.Digest),
+		Datacenter: l.env.Datacenter, Node: l.env.Node, After: after, Apps: make(map[string]registry.Digest),
 	}
-	if l.env.peer.Kind == Datacenter {
-		q.Owner = l.env.config.Datacenter
+	if l.env.Peer.Kind == Datacenter {
+		q.Owner = l.env.Datacenter
 	}
 	begin, found := slices.BinarySearch(apps, after)
 	if found {

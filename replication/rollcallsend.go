@@ -89,8 +89,8 @@ func (l *rollcallLink) bringHome(ctx context.Context, results []wire.Result) err
 	if len(ops) == 0 {
 		return nil
 	}
-	if _, err := applyAll(ctx, l.env.config.Service, l.env.origin, ops); err != nil {
-		return fmt.Errorf("take over %d instances that %s has newer: %w", len(ops), l.env.peer.Name, err)
+	if _, err := applyAll(ctx, l.env.Service, l.env.origin, ops); err != nil {
+		return fmt.Errorf("take over %d instances that %s has newer: %w", len(ops), l.env.Peer.Name, err)
 	}
 	return nil
 }
@@ -103,8 +103,8 @@ func (l *rollcallLink) returned(item *wire.Item) registry.Op {
 		return nil
 	}
 	var c wire.Context
-	if l.env.peer.Kind == Datacenter {
-		c.Here = l.env.config.Datacenter
+	if l.env.Peer.Kind == Datacenter {
+		c.Here = l.env.Datacenter
 	}
 	op, err := item.Check(c)
 	if err != nil {
@@ -128,7 +128,7 @@ type tell struct {
 // tells are what there is to say of tasks now. Nothing is said of an instance that is gone: its removal
 // is a task of its own.
 func (l *rollcallLink) tells(tasks []task) []tell {
-	view, now := l.env.view(), l.env.clock()
+	view, now := l.env.View(), l.env.Clock()
 	tells := make([]tell, 0, len(tasks))
 	for _, t := range tasks {
 		if op, fact := opOf(view, now, t); op != nil {
@@ -172,4 +172,19 @@ func cutTells(tells []tell) [][]tell {
 		parts = append(parts, tells[begin:])
 	}
 	return parts
+}
+
+// tooLate is by how much (ms) a message may be older than the newest of its sender before that one begins
+// another incarnation. No message is on its way for as long: what is newer was not said by this sender, or
+// its clock went back.
+const tooLate = 60_000
+
+// judged has the sender begin another incarnation if a peer takes for too late, or ahead, what it said in
+// the one of a head.
+func (l *rollcallLink) judged(head wire.Head, late int64, ahead bool) {
+	if late <= tooLate && !ahead || l.env.Incarnation.now() != head.Incarnation {
+		return
+	}
+	l.env.Incarnation.draw()
+	l.log.Warn("the peer knows another clock of this sender, which begins to send anew", "late_ms", late, "ahead", ahead)
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -87,8 +85,8 @@ func (j *judgements) forget(name string) {
 }
 
 // Senders are the servers whose clocks are known, by datacenter and name.
-func (r *Replicator) Senders() []api.PeerSender {
-	v := newest(r.config.Service)
+func (r *Receiver) Senders() []api.PeerSender {
+	v := r.side.View()
 	now := r.now(v).Lease
 	at := map[senderName]int{}
 	senders := []api.PeerSender{} // JSON shows an empty list, not null
@@ -101,7 +99,7 @@ func (r *Replicator) Senders() []api.PeerSender {
 		at[name] = len(senders)
 		found := r.judgements.get(name)
 		senders = append(senders, api.PeerSender{
-			Sender: s.Name, Datacenter: cmp.Or(s.DC, r.config.Datacenter), HeardMS: heard,
+			Sender: s.Name, Datacenter: cmp.Or(s.DC, r.side.Datacenter), HeardMS: heard,
 			LateMS: found.late, Late: found.lates, Refused: found.refuse,
 		})
 	}
@@ -114,11 +112,11 @@ func (r *Replicator) Senders() []api.PeerSender {
 // Forget forgets what is known of a sender's clock, so that its next message counts as its first. With
 // consensus the whole datacenter forgets it, else this node. Errors: ErrMalformed, ErrUnknownSender, or
 // registry.Service's.
-func (r *Replicator) Forget(ctx context.Context, sender string, by registry.Act) error {
+func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) error {
 	if !wire.ValidName(sender) {
 		return fmt.Errorf("%w: %q cannot be a sender: its name has 1 to %d bytes and no control characters", ErrMalformed, wire.Clip(sender), wire.MaxName)
 	}
-	results, err := r.config.Service.Apply(ctx, registry.FromClient, registry.ForgetSender{Sender: sender, By: by})
+	results, err := r.side.Service.Apply(ctx, registry.FromClient, registry.ForgetSender{Sender: sender, By: by})
 	if err != nil {
 		return fmt.Errorf("forget sender %s: %w", sender, err)
 	}
@@ -127,34 +125,4 @@ func (r *Replicator) Forget(ctx context.Context, sender string, by registry.Act)
 	}
 	r.judgements.forget(sender)
 	return nil
-}
-
-// incarnation is the number by which receivers tell what this sender says now from what it said before its
-// clock may have gone back: with its process, its leadership, or an older copy of its data.
-type incarnation struct{ number atomic.Uint64 }
-
-func newIncarnation() *incarnation {
-	i := new(incarnation)
-	i.draw()
-	return i
-}
-
-func (i *incarnation) now() uint64 { return i.number.Load() }
-
-// draw begins another incarnation.
-func (i *incarnation) draw() { i.number.Store(rand.Uint64() | 1) }
-
-// tooLate is by how much (ms) a message may be older than the newest of its sender before that one begins
-// another incarnation. No message is on its way for as long: what is newer was not said by this sender, or
-// its clock went back.
-const tooLate = 60_000
-
-// judged has the sender begin another incarnation if a peer takes for too late, or ahead, what it said in
-// the one of a head.
-func (l *rollcallLink) judged(head wire.Head, late int64, ahead bool) {
-	if late <= tooLate && !ahead || l.env.config.incarnation.now() != head.Incarnation {
-		return
-	}
-	l.env.config.incarnation.draw()
-	l.log.Warn("the peer knows another clock of this sender, which begins to send anew", "late_ms", late, "ahead", ahead)
 }

@@ -172,7 +172,7 @@ func TestASenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 				restored := need.Got(registry.Thaw(copied))(t)
 				m.Registry, m.Passed = restored, 0
 			})
-			a.config.incarnation.draw() // its process began anew
+			a.side.Incarnation.draw() // its process began anew
 			registerAll(t, a, 1, "after")
 			a.tellChanges(t, 0)
 			b.lease(t, "after")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,13 +17,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
 // site is a Rollcall server: a registry, what it answers its peers, and its links to them.
 type site struct {
 	*registrytest.Memory
-	*Replicator
+	*Receiver
 	server *httptest.Server
 	links  map[string]*rollcallLink
 
@@ -93,16 +95,15 @@ func statusFor(err error) int {
 // become gives the site its part and its peers.
 func (s *site) become(t testing.TB, datacenter, node string, consensus bool, peers ...PeerConfig) {
 	t.Helper()
-	var err error
-	s.Replicator, err = New(Config{
+	for i := range peers {
+		setting.Fill(&peers[i].Flow)
+	}
+	s.Receiver = newReceiver(Side{
 		Service: s.Memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
-		Sender: func() string { return "of " + node },
+		Sender: func() string { return "of " + node }, Log: slog.New(slog.DiscardHandler), Incarnation: newIncarnation(),
 	})
-	need.OK(t, err)
-	for _, p := range s.config.Peers {
-		if p.Kind != Eureka {
-			s.links[p.Name] = s.linkTo(p)
-		}
+	for _, p := range peers {
+		s.links[p.Name] = s.linkTo(p)
 	}
 	t.Cleanup(func() {
 		s.server.Close()
@@ -123,7 +124,7 @@ func (s *site) linkTo(p PeerConfig) *rollcallLink {
 		what()
 	}
 	return newRollcallLink(linkEnv{
-		config: s.config, peer: p, view: s.Newest, clock: s.Clock, origin: origin,
+		Side: s.side, Peer: p, origin: origin,
 		submit:    func(t task) { note(func() { s.tasks = append(s.tasks, t) }) },
 		sent:      func(fact string) { note(func() { s.told[fact]++ }) },
 		succeeded: func() {},
@@ -223,7 +224,7 @@ func (s *site) lease(t testing.TB, id string) *registry.Lease {
 	t.Helper()
 	l, ok := s.Newest().Find(ordersID(id))
 	if !ok {
-		t.Fatalf("%s is not at %s", ordersID(id), s.config.Node)
+		t.Fatalf("%s is not at %s", ordersID(id), s.side.Node)
 	}
 	return l
 }
@@ -232,7 +233,7 @@ func (s *site) lease(t testing.TB, id string) *registry.Lease {
 func (s *site) without(t testing.TB, id string) {
 	t.Helper()
 	if l, ok := s.Newest().Find(ordersID(id)); ok {
-		t.Fatalf("%s is at %s: %+v", ordersID(id), s.config.Node, l)
+		t.Fatalf("%s is at %s: %+v", ordersID(id), s.side.Node, l)
 	}
 }
 
@@ -251,12 +252,12 @@ func equal(t rapid.TB, a, b *site) {
 		if there[key] != sum {
 			l, _ := a.Newest().Find(key)
 			m, _ := b.Newest().Find(key)
-			t.Errorf("%s: %s has %+v of %+v\n%s has %+v", key, a.config.Node, l, l.Instance, b.config.Node, m)
+			t.Errorf("%s: %s has %+v of %+v\n%s has %+v", key, a.side.Node, l, l.Instance, b.side.Node, m)
 		}
 		delete(there, key)
 	}
 	for key := range there {
-		t.Errorf("%s is at %s only", key, b.config.Node)
+		t.Errorf("%s is at %s only", key, b.side.Node)
 	}
 }
 

@@ -16,24 +16,24 @@ const statePath = messagePath + "/state"
 // State writes everything, for the start-up copy of a node of the own datacenter that names itself: a
 // head that says how many items follow, the instances, and the records of removals, each a frame of its own. Errors before the first byte: ErrStranger; registry.ErrNoLeader while this node
 // is not ready itself.
-func (r *Replicator) State(ctx context.Context, datacenter string, w io.Writer) error {
+func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) error {
 	if _, err := r.originOf(datacenter, ""); err != nil {
 		return err
 	}
-	if datacenter != r.config.Datacenter {
-		return fmt.Errorf("datacenter %q: %w that copies the state, those are the nodes of %s", wire.Clip(datacenter), ErrStranger, r.config.Datacenter)
+	if datacenter != r.side.Datacenter {
+		return fmt.Errorf("datacenter %q: %w that copies the state, those are the nodes of %s", wire.Clip(datacenter), ErrStranger, r.side.Datacenter)
 	}
-	health := r.config.Service.Health()
+	health := r.side.Service.Health()
 	if !health.Ready {
-		return fmt.Errorf("%s is not ready: %w", r.config.Node, registry.ErrNoLeader)
+		return fmt.Errorf("%s is not ready: %w", r.side.Node, registry.ErrNoLeader)
 	}
-	view, err := r.config.Service.View(ctx, registry.Stale)
+	view, err := r.side.Service.View(ctx, registry.Stale)
 	if err != nil {
 		return fmt.Errorf("read the state: %w", err)
 	}
-	head := headOf(r.config, health.Clock)
+	head := headOf(&r.side, health.Clock)
 	head.Incarnation = 0 // whoever knows it can speak in this node's name
-	head.Heard = heard(r.config, view, health.Clock)
+	head.Heard = heard(&r.side, view, health.Clock)
 	s := stateWriter{ctx: ctx, w: w}
 	s.write(&wire.State{Head: head, Items: count(view.All()) + count(view.Removals())})
 	s.instances(view, health.Clock)

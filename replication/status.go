@@ -26,7 +26,7 @@ const (
 
 // Status is the state of every peer, in the order of the configuration.
 func (r *Replicator) Status() []api.Peer {
-	v := newest(r.config.Service)
+	v := r.config.View()
 	now := r.config.Service.Health().Clock
 	belonging := r.belonging(v, now)
 	statuses := make([]api.Peer, len(r.peers))

@@ -1,12 +1,9 @@
 package replication
 
 import (
-	"context"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
 // facts are what a task tells a peer of one instance.
@@ -77,100 +74,6 @@ func earlier(a, b registry.Index) registry.Index {
 	return a
 }
 
-// link transmits to one peer.
-type link interface {
-	batcher.Processor[task]
-	// run does what is to be done beside tasks, until ctx ends: it keeps the link known to be alive.
-	run(ctx context.Context) error
-	// compare compares with the peer. With repair it returns the tasks that make the peer equal too.
-	// ErrNoDigests: it cannot; then the tasks, with repair, are everything.
-	compare(ctx context.Context, repair bool) (api.PeerDiff, []task, error)
-	// url is the one in use, without user info.
-	url() string
-}
-
-// actor is a link that also tells an operator's act that is in no change list: those to nodes of the
-// own datacenter.
-type actor interface {
-	act(ctx context.Context, op registry.SelfPreservation) batcher.Result
-}
-
-// linkEnv is what a link needs.
-type linkEnv struct {
-	config Config
-	peer   PeerConfig
-	// view is the newest state of this node, and clock the lease clock (ms).
-	view  func() *registry.View
-	clock func() int64
-	// submit queues a task, such as the Register that an answer of 404 asks for.
-	submit func(task)
-	// sent counts a fact that the peer took ("register", "heartbeat", "cancel", "override").
-	sent func(fact string)
-	// succeeded and failed note the end of a call, for the status; failed takes a sentence.
-	succeeded func()
-	failed    func(err error)
-	// origin is what the peer's own instances, which it sends back as newer, are applied as.
-	origin registry.Origin
-}
-
-// transmission is the link, as the dispatcher sees it: it brings the ages of removals up to date.
-type transmission struct{ *peer }
-
-// Process implements batcher.Processor.
-func (t transmission) Process(ctx context.Context, one task) batcher.Result {
-	return t.link.Process(ctx, t.aged([]task{one})[0])
-}
-
-// ProcessBatch implements batcher.Processor.
-func (t transmission) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
-	return t.link.ProcessBatch(ctx, t.aged(tasks))
-}
-
-func (t transmission) aged(tasks []task) []task {
-	now := time.Now()
-	aged := make([]task, len(tasks))
-	oldest := now
-	for i, one := range tasks {
-		if one.queued.Before(oldest) {
-			oldest = one.queued
-		}
-		one.remove.Age += now.Sub(one.asOf).Milliseconds()
-		aged[i] = one
-	}
-	t.metrics.waited(t.Name, now.Sub(oldest))
-	return aged
-}
-
-// newActs is the dispatcher of operators' acts: in single-item form, without delay. Of two that wait the
-// newer one counts.
-func newActs(p *peer, a actor) *batcher.Dispatcher[struct{}, registry.SelfPreservation] {
-	return batcher.New(batcher.Config[struct{}, registry.SelfPreservation]{
-		Name: p.Name + " acts", Processor: acting{a}, WorkloadSize: 1,
-		CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay, Backoff: p.Backoff,
-	})
-}
-
-// acting is a link that tells acts.
-type acting struct{ actor }
-
-// Process implements batcher.Processor.
-func (a acting) Process(ctx context.Context, op registry.SelfPreservation) batcher.Result {
-	return a.act(ctx, op)
-}
-
-// ProcessBatch implements batcher.Processor; in single-item form nobody calls it.
-func (a acting) ProcessBatch(ctx context.Context, ops []registry.SelfPreservation) batcher.Result {
-	for _, op := range ops {
-		if result := a.act(ctx, op); result != batcher.Success {
-			return result
-		}
-	}
-	return batcher.Success
-}
-
-// tellAct queues an operator's act.
-func (s *session) tellAct(op registry.SelfPreservation) {
-	if s.acts != nil {
-		s.acts.Process(struct{}{}, op, time.Now().Add(s.Expiry))
-	}
-}
+// maxTries bounds how often an answer makes a new task of one: a server that forgets at once what it
+// was told would be told for ever.
+const maxTries = 3

@@ -160,16 +160,18 @@ func (c *Config) openPeers(p *peers, env engineEnv, service registry.Service, se
 		return err
 	}
 	p.replicator, err = replication.New(replication.Config{
-		Service:    service,
-		Datacenter: c.Datacenter,
-		Node:       env.name,
-		HTTP:       env.http,
-		Sender:     sender,
-		Consensus:  c.Mode == modeCP,
-		Peers:      configs,
-		Repair:     c.Replication.Repair,
-		Log:        env.log,
-		Metrics:    env.metrics,
+		Side: replication.Side{
+			Service:    service,
+			Datacenter: c.Datacenter,
+			Node:       env.name,
+			HTTP:       env.http,
+			Sender:     sender,
+			Consensus:  c.Mode == modeCP,
+			Peers:      configs,
+			Log:        env.log,
+		},
+		Repair:  c.Replication.Repair,
+		Metrics: env.metrics,
 	})
 	return err
 }
