@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -137,7 +138,7 @@ type comparison struct {
 	scope     scope
 	consensus bool // this side knows all of its datacenter
 	diff      api.PeerDiff
-	tasks     []task
+	tasks     []link.Task
 
 	app     string                            // of the last difference
 	records map[registry.Key]registry.Removal // nil: not needed yet
@@ -203,7 +204,7 @@ func (c *comparison) addOwn(key registry.Key, what string) {
 	if what != copyNewer {
 		c.diff.Missing++
 	}
-	c.tasks = append(c.tasks, task{key: key, facts: registered})
+	c.tasks = append(c.tasks, link.Task{Key: key, Facts: link.Registered})
 }
 
 // addTheirs adds an instance that only the peer has, unless it is here too and merely not compared, or
@@ -224,7 +225,7 @@ func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
 	c.note(key, copyExtra)
 	c.diff.Extra++
 	if ok {
-		c.tasks = append(c.tasks, task{key: key, facts: canceled, remove: remove})
+		c.tasks = append(c.tasks, link.Task{Key: key, Facts: link.Canceled, Remove: remove})
 	}
 }
 

@@ -17,15 +17,16 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // settle lets changes become old enough to be compared.
 func settle(a, b *site) { both(a, b, 11*time.Second) }
 
-func (s *site) diff(t testing.TB, repair bool) (api.PeerDiff, []task) {
+func (s *site) diff(t testing.TB, repair bool) (api.PeerDiff, []link.Task) {
 	t.Helper()
-	d, tasks, err := s.only().compare(context.Background(), repair)
+	d, tasks, err := s.only().Compare(context.Background(), repair)
 	need.OK(t, err)
 	return d, tasks
 }
@@ -115,8 +116,8 @@ func TestADatacenterRepairsItsOwn(t *testing.T) {
 // A node may not have heard of what another one of its datacenter sends.
 func TestANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
 	a, b := newSite(), newSite()
-	a.become(t, "dc1", "n1", false, PeerConfig{Name: "dc2", Kind: Datacenter, URLs: []string{b.server.URL}})
-	b.become(t, "dc2", "n4", true, PeerConfig{Name: "dc1", Kind: Datacenter, URLs: []string{a.server.URL}})
+	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{b.server.URL}})
+	b.become(t, "dc2", "n4", true, link.PeerConfig{Name: "dc1", Kind: link.Datacenter, URLs: []string{a.server.URL}})
 	registerAll(t, a, 1, "canceled", "pruned", "evicted")
 	a.tellChanges(t, 0)
 	cancelAll(t, a, "pruned")
@@ -323,7 +324,7 @@ func TestABadAnswerToDigestsIsAnError(t *testing.T) {
 				impatient(a)
 			}
 			b.answering(c.fail)
-			d, tasks, err := a.only().compare(context.Background(), true)
+			d, tasks, err := a.only().Compare(context.Background(), true)
 			expect.That(t, err != nil && strings.Contains(err.Error(), c.says) && len(tasks) == 0 && d.Apps == 0,
 				"got %v, %+v, %d tasks; want an error that says %q", err, d, len(tasks), c.says)
 		})
@@ -338,7 +339,7 @@ func TestAnAnswerMustBeAboutTheQuestion(t *testing.T) {
 		asked++
 		return answers(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Entry{"ORDERS": nil}, More: true})))(w, r)
 	})
-	_, _, err := a.only().compare(context.Background(), true)
+	_, _, err := a.only().Compare(context.Background(), true)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "was not asked about") && asked == 2,
 		"got %v after %d questions, want an error after 2", err, asked)
 }

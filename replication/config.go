@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // Repair is when nodes compare and copy what they have. Spans that are left at zero mean their defaults.
@@ -20,7 +21,7 @@ type Repair struct {
 
 // Config is what a Replicator needs.
 type Config struct {
-	Side
+	link.Side
 	Repair
 	Metrics prometheus.Registerer
 }
@@ -55,11 +56,11 @@ func (c Config) validate() error {
 	}
 	names := make(map[string]bool)
 	for i, p := range c.Peers {
-		for _, err := range p.mistakes(&c.Side) {
-			errs = append(errs, fmt.Errorf("peer %s: %w", p.label(i), err))
+		for _, err := range p.Mistakes(&c.Side) {
+			errs = append(errs, fmt.Errorf("peer %s: %w", p.Label(i), err))
 		}
 		if p.Name != "" && names[p.Name] {
-			errs = append(errs, fmt.Errorf("peer %s: another peer has this name", p.label(i)))
+			errs = append(errs, fmt.Errorf("peer %s: another peer has this name", p.Label(i)))
 		}
 		names[p.Name] = true
 	}

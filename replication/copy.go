@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -31,7 +32,7 @@ var errNotReady = errors.New("not ready to be copied from")
 func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 	var others []*copySource
 	for _, p := range r.side.Peers {
-		if p.Kind == Node && !r.side.Consensus {
+		if p.Kind == link.Node && !r.side.Consensus {
 			others = append(others, r.newCopySource(p))
 		}
 	}
@@ -105,7 +106,7 @@ type copySource struct {
 	self  bool // it turned out to be this node
 }
 
-func (r *Receiver) newCopySource(p PeerConfig) *copySource {
+func (r *Receiver) newCopySource(p link.PeerConfig) *copySource {
 	return &copySource{Receiver: r, calls: newRollcallCalls(p)}
 }
 
@@ -120,7 +121,7 @@ func (c *copySource) copy(ctx context.Context) error {
 	target := c.calls.peer.URLs[0] + statePath + "?datacenter=" + url.QueryEscape(c.side.Datacenter)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, withoutURL(err))
+		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, link.WithoutURL(err))
 	}
 	state, err := c.calls.begin(r)
 	if err != nil {
@@ -208,7 +209,7 @@ func (t *transfer) add(item *wire.Item) {
 		return
 	}
 	if t.invalid++; t.invalid == 1 {
-		key, _ := keyOf(item.Op)
+		key, _ := link.KeyOf(item.Op)
 		t.side.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
 	}
 }
@@ -217,7 +218,7 @@ func (t *transfer) add(item *wire.Item) {
 func (t *transfer) flush(ctx context.Context) error {
 	ops := t.ops
 	t.ops = nil
-	if _, err := applyAll(ctx, t.side.Service, registry.Origin{Kind: registry.LocalPeer}, ops); err != nil {
+	if _, err := link.ApplyAll(ctx, t.side.Service, registry.Origin{Kind: registry.LocalPeer}, ops); err != nil {
 		return fmt.Errorf("apply %d items: %w", len(ops), err)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -27,9 +28,9 @@ const copyWait = 3 * time.Second
 func starting(t testing.TB, urls ...string) *site {
 	t.Helper()
 	s := newSite()
-	var peers []PeerConfig
+	var peers []link.PeerConfig
 	for n, u := range urls {
-		peers = append(peers, PeerConfig{Name: fmt.Sprint("peer-", n), Kind: Node, URLs: []string{u}})
+		peers = append(peers, link.PeerConfig{Name: fmt.Sprint("peer-", n), Kind: link.Node, URLs: []string{u}})
 	}
 	s.become(t, "dc1", "n9", false, peers...)
 	return s
@@ -39,7 +40,7 @@ func starting(t testing.TB, urls ...string) *site {
 func running(t testing.TB, node string) *site {
 	t.Helper()
 	s := newSite()
-	s.become(t, "dc1", node, false, PeerConfig{Name: "dc3", Kind: Datacenter, URLs: []string{closed()}})
+	s.become(t, "dc1", node, false, link.PeerConfig{Name: "dc3", Kind: link.Datacenter, URLs: []string{closed()}})
 	registerAll(t, s, 1, "1", "2", "3", "4")
 	s.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService, By: registry.Act{Author: "ann"}, For: 600_000})
 	s.Perform(t, registry.Quarantine{Key: ordersID("2"), For: 600_000})
@@ -57,8 +58,8 @@ func TestACopyIsEqual(t *testing.T) {
 	old := running(t, "n1")
 	old.Pass(20 * time.Second)
 	node := newSite()
-	node.become(t, "dc1", "n9", false, PeerConfig{Name: "old", Kind: Node, URLs: []string{old.server.URL}},
-		PeerConfig{Name: "dc3", Kind: Datacenter, URLs: []string{closed()}})
+	node.become(t, "dc1", "n9", false, link.PeerConfig{Name: "old", Kind: link.Node, URLs: []string{old.server.URL}},
+		link.PeerConfig{Name: "dc3", Kind: link.Datacenter, URLs: []string{closed()}})
 	node.Pass(time.Minute)
 	// What this node has of before it stopped is older, and some of it is gone.
 	registerAll(t, node, 1, "4")
@@ -115,12 +116,12 @@ func TestANodeDoesNotCopyFromItself(t *testing.T) {
 	old := running(t, "n1")
 	node := newSite()
 	node.become(t, "dc1", "n9", false,
-		PeerConfig{Name: "self", Kind: Node, URLs: []string{node.server.URL}}, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}})
+		link.PeerConfig{Name: "self", Kind: link.Node, URLs: []string{node.server.URL}}, link.PeerConfig{Name: "n1", Kind: link.Node, URLs: []string{old.server.URL}})
 	need.OK(t, node.Copy(context.Background(), copyWait))
 	equal(t, old, node)
 
 	alone := newSite()
-	alone.become(t, "dc1", "n9", false, PeerConfig{Name: "self", Kind: Node, URLs: []string{alone.server.URL}})
+	alone.become(t, "dc1", "n9", false, link.PeerConfig{Name: "self", Kind: link.Node, URLs: []string{alone.server.URL}})
 	need.OK(t, alone.Copy(context.Background(), copyWait))
 	n := len(alone.came(statePath))
 	expect.That(t, n == 1, "it asked itself %d times, want once", n)
@@ -245,7 +246,7 @@ func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
 		<-released
 	})
 	node := newSite()
-	node.become(t, "dc1", "n9", false, PeerConfig{Name: "n1", Kind: Node, URLs: []string{old.server.URL}, Flow: Flow{ReadTimeout: time.Second}})
+	node.become(t, "dc1", "n9", false, link.PeerConfig{Name: "n1", Kind: link.Node, URLs: []string{old.server.URL}, Flow: link.Flow{ReadTimeout: time.Second}})
 	need.OK(t, node.Copy(context.Background(), copyWait))
 	equal(t, old, node)
 }

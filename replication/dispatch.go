@@ -6,14 +6,15 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // merge is merge, and keeps the cursor's account.
-func (s *session) merge(older, newer task) task {
-	if older.first != 0 && newer.first != 0 {
-		s.cursor.done(max(older.first, newer.first))
+func (s *session) merge(older, newer link.Task) link.Task {
+	if older.First != 0 && newer.First != 0 {
+		s.cursor.done(max(older.First, newer.First))
 	}
-	return merge(older, newer)
+	return link.Merge(older, newer)
 }
 
 var dropNames = [...]string{
@@ -22,37 +23,37 @@ var dropNames = [...]string{
 
 // givenUp is told by the dispatcher. What the peer refuses is left to the next comparison; everything
 // else is read again, when the dispatcher says that there is room.
-func (s *session) givenUp(_ registry.Key, t task, why batcher.Drop) {
+func (s *session) givenUp(_ registry.Key, t link.Task, why batcher.Drop) {
 	s.dropped(dropNames[why])
 	if why == batcher.Permanent {
-		s.cursor.done(t.first)
+		s.cursor.done(t.First)
 		return
 	}
-	s.cursor.giveUp(t.first)
+	s.cursor.giveUp(t.First)
 }
 
 // transmission is the link, as the dispatcher sees it: it brings the ages of removals up to date.
 type transmission struct{ *peer }
 
 // Process implements batcher.Processor.
-func (t transmission) Process(ctx context.Context, one task) batcher.Result {
-	return t.link.Process(ctx, t.aged([]task{one})[0])
+func (t transmission) Process(ctx context.Context, one link.Task) batcher.Result {
+	return t.link.Process(ctx, t.aged([]link.Task{one})[0])
 }
 
 // ProcessBatch implements batcher.Processor.
-func (t transmission) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
+func (t transmission) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
 	return t.link.ProcessBatch(ctx, t.aged(tasks))
 }
 
-func (t transmission) aged(tasks []task) []task {
+func (t transmission) aged(tasks []link.Task) []link.Task {
 	now := time.Now()
-	aged := make([]task, len(tasks))
+	aged := make([]link.Task, len(tasks))
 	oldest := now
 	for i, one := range tasks {
-		if one.queued.Before(oldest) {
-			oldest = one.queued
+		if one.Queued.Before(oldest) {
+			oldest = one.Queued
 		}
-		one.remove.Age += now.Sub(one.asOf).Milliseconds()
+		one.Remove.Age += now.Sub(one.AsOf).Milliseconds()
 		aged[i] = one
 	}
 	t.metrics.waited(t.Name, now.Sub(oldest))
@@ -61,7 +62,7 @@ func (t transmission) aged(tasks []task) []task {
 
 // newActs is the dispatcher of operators' acts: in single-item form, without delay. Of two that wait the
 // newer one counts.
-func newActs(p *peer, a actor) *batcher.Dispatcher[struct{}, registry.SelfPreservation] {
+func newActs(p *peer, a link.Actor) *batcher.Dispatcher[struct{}, registry.SelfPreservation] {
 	return batcher.New(batcher.Config[struct{}, registry.SelfPreservation]{
 		Name: p.Name + " acts", Processor: acting{a}, WorkloadSize: 1,
 		CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay, Backoff: p.Backoff,
@@ -69,17 +70,17 @@ func newActs(p *peer, a actor) *batcher.Dispatcher[struct{}, registry.SelfPreser
 }
 
 // acting is a link that tells acts.
-type acting struct{ actor }
+type acting struct{ link.Actor }
 
 // Process implements batcher.Processor.
 func (a acting) Process(ctx context.Context, op registry.SelfPreservation) batcher.Result {
-	return a.act(ctx, op)
+	return a.Act(ctx, op)
 }
 
 // ProcessBatch implements batcher.Processor; in single-item form nobody calls it.
 func (a acting) ProcessBatch(ctx context.Context, ops []registry.SelfPreservation) batcher.Result {
 	for _, op := range ops {
-		if result := a.act(ctx, op); result != batcher.Success {
+		if result := a.Act(ctx, op); result != batcher.Success {
 			return result
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // A Eureka server is told what it would be told by a server of its own kind (upstream:
@@ -27,34 +28,34 @@ const (
 
 // eurekaLink transmits to one Eureka server. Safe for concurrent use.
 type eurekaLink struct {
-	env     linkEnv
+	env     link.Env
 	service *url.URL // without user info and without a slash at the end
 	user    *url.Userinfo
 	client  *http.Client
 	refuses atomic.Bool // the last answers refused something: it was logged
 }
 
-func newEurekaLink(env linkEnv) link {
+func newEurekaLink(env link.Env) link.Link {
 	service, err := url.Parse(env.Peer.URLs[0])
 	if err != nil {
 		panic("replication: a peer's URL was not checked: " + err.Error())
 	}
-	l := &eurekaLink{env: env, user: service.User, client: newClient(env.Peer)}
+	l := &eurekaLink{env: env, user: service.User, client: link.NewClient(env.Peer)}
 	service.User = nil
 	l.service = service
 	return l
 }
 
-func (l *eurekaLink) url() string { return l.service.String() }
+func (l *eurekaLink) URL() string { return l.service.String() }
 
 // Process implements batcher.Processor.
-func (l *eurekaLink) Process(ctx context.Context, t task) batcher.Result {
-	return l.ProcessBatch(ctx, []task{t})
+func (l *eurekaLink) Process(ctx context.Context, t link.Task) batcher.Result {
+	return l.ProcessBatch(ctx, []link.Task{t})
 }
 
 // ProcessBatch implements batcher.Processor. Where a part fails the whole is sent again: every item
 // can be repeated.
-func (l *eurekaLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
+func (l *eurekaLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
 	v := l.env.View()
 	var all []eurekaPart
 	for _, t := range tasks {
@@ -74,7 +75,7 @@ func (l *eurekaLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Res
 // eurekaPart is an item of a batch, or a call, and the task that it is a part of.
 type eurekaPart struct {
 	eureka.Item
-	task task
+	task link.Task
 }
 
 // fact is the word of the status for what an item tells.
@@ -94,21 +95,21 @@ func (t eurekaPart) fact() string {
 // asks for it. Of one that is gone there is nothing to tell; its removal is a task of its own. What is
 // in quarantine is taken from a server that knows no such thing, and comes back by the 404 that
 // answers the next heartbeat after it.
-func partsOf(v *registry.View, t task) []eurekaPart {
-	if t.facts&canceled != 0 {
+func partsOf(v *registry.View, t link.Task) []eurekaPart {
+	if t.Facts&link.Canceled != 0 {
 		return []eurekaPart{cancelOf(t)}
 	}
-	l, ok := v.Find(t.key)
+	l, ok := v.Find(t.Key)
 	switch {
 	case !ok:
 		return nil
-	case l.Quarantine != nil && t.facts&(registered|overridden) == 0:
+	case l.Quarantine != nil && t.Facts&(link.Registered|link.Overridden) == 0:
 		return nil
 	case l.Quarantine != nil:
 		return []eurekaPart{cancelOf(t)}
-	case t.facts&registered != 0:
+	case t.Facts&link.Registered != 0:
 		return registeredParts(v, l, t)
-	case t.facts&overridden != 0:
+	case t.Facts&link.Overridden != 0:
 		return []eurekaPart{overrideOf(l, t)}
 	}
 	beat := eurekaItem(eureka.Heartbeat, t, l)
@@ -120,12 +121,12 @@ func partsOf(v *registry.View, t task) []eurekaPart {
 // outlives a registration, so it is told after it where it may be another one: that of an earlier
 // life, or one that was changed. An override that the client's own DOWN or STARTING is stronger than
 // is shown only if the instance registers after it.
-func registeredParts(v *registry.View, l *registry.Lease, t task) []eurekaPart {
+func registeredParts(v *registry.View, l *registry.Lease, t link.Task) []eurekaPart {
 	register := eurekaItem(eureka.Register, t, l)
 	shown := *l
 	shown.RenewedAt = v.LastRenewal(l)
 	register.Lease = &shown
-	if !t.began && t.facts&overridden == 0 {
+	if !t.NewLife && t.Facts&link.Overridden == 0 {
 		return []eurekaPart{register}
 	}
 	all := []eurekaPart{register, overrideOf(l, t)}
@@ -135,19 +136,19 @@ func registeredParts(v *registry.View, l *registry.Lease, t task) []eurekaPart {
 	return all
 }
 
-func eurekaItem(action eureka.ItemAction, t task, l *registry.Lease) eurekaPart {
+func eurekaItem(action eureka.ItemAction, t link.Task, l *registry.Lease) eurekaPart {
 	i := l.Instance
 	return eurekaPart{task: t, Item: eureka.Item{
-		Action: action, App: t.key.App, ID: t.key.ID, LastDirty: i.LastDirty, Status: i.Status, HasStatus: true,
+		Action: action, App: t.Key.App, ID: t.Key.ID, LastDirty: i.LastDirty, Status: i.Status, HasStatus: true,
 	}}
 }
 
-func cancelOf(t task) eurekaPart {
-	return eurekaPart{task: t, Item: eureka.Item{Action: eureka.Cancel, App: t.key.App, ID: t.key.ID}}
+func cancelOf(t link.Task) eurekaPart {
+	return eurekaPart{task: t, Item: eureka.Item{Action: eureka.Cancel, App: t.Key.App, ID: t.Key.ID}}
 }
 
 // overrideOf tells the override, or that there is none and what the status is instead.
-func overrideOf(l *registry.Lease, t task) eurekaPart {
+func overrideOf(l *registry.Lease, t link.Task) eurekaPart {
 	if l.Instance.Overridden == registry.Unknown {
 		return eurekaItem(eureka.DeleteStatusOverride, t, l)
 	}
@@ -156,26 +157,26 @@ func overrideOf(l *registry.Lease, t task) eurekaPart {
 	return set
 }
 
-// compare tells everything, for a server that cannot be compared with: what is here and belongs to
+// Compare tells everything, for a server that cannot be compared with: what is here and belongs to
 // this datacenter, and what was removed here.
-func (l *eurekaLink) compare(_ context.Context, repair bool) (api.PeerDiff, []task, error) {
+func (l *eurekaLink) Compare(_ context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	if !repair {
-		return api.PeerDiff{}, nil, ErrNoDigests
+		return api.PeerDiff{}, nil, link.ErrNoDigests
 	}
 	v := l.env.View()
-	var all []task
+	var all []link.Task
 	for lease := range v.All() {
 		if lease.Local() {
-			all = append(all, task{key: lease.Key(), facts: registered, began: true})
+			all = append(all, link.Task{Key: lease.Key(), Facts: link.Registered, NewLife: true})
 		}
 	}
 	now := l.env.Clock()
 	for rec := range v.Removals() {
-		if rec.Lease.Local() && rec.Lease.Origin != l.env.origin {
-			all = append(all, task{key: rec.Lease.Key(), facts: canceled, remove: v.RemoveOf(rec, now)})
+		if rec.Lease.Local() && rec.Lease.Origin != l.env.Origin {
+			all = append(all, link.Task{Key: rec.Lease.Key(), Facts: link.Canceled, Remove: v.RemoveOf(rec, now)})
 		}
 	}
-	return api.PeerDiff{}, all, ErrNoDigests
+	return api.PeerDiff{}, all, link.ErrNoDigests
 }
 
 // instancePath is an instance's resource below the service URL.
@@ -190,14 +191,14 @@ func (l *eurekaLink) sendOneByOne(ctx context.Context, all []eurekaPart) batcher
 	for n := range all {
 		answer, err := l.call(ctx, all[n])
 		if err != nil {
-			l.env.failed(err)
-			if resultOf(err) != batcher.PermanentError {
-				return resultOf(err)
+			l.env.Failed(err)
+			if link.ResultOf(err) != batcher.PermanentError {
+				return link.ResultOf(err)
 			}
 			result = batcher.PermanentError
 			continue
 		}
-		l.env.succeeded()
+		l.env.Succeeded()
 		l.analyse(ctx, all[n:n+1], []eureka.ItemResult{answer})
 	}
 	return result
@@ -223,7 +224,7 @@ func (l *eurekaLink) call(ctx context.Context, t eurekaPart) (eureka.ItemResult,
 
 // callOf is the call of a client that an item stands for.
 func callOf(t eurekaPart) (method, target string, body []byte) {
-	target = instancePath(t.task.key)
+	target = instancePath(t.task.Key)
 	dirty := strconv.FormatInt(t.LastDirty, 10)
 	switch t.Action {
 	case eureka.Register:

@@ -2,9 +2,11 @@ package replication
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +15,12 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // eurekaSide is a registry of ours with a link to a Eureka server, without a dispatcher: a test hands
@@ -27,27 +31,27 @@ type eurekaSide struct {
 	log  *strings.Builder
 
 	mu        sync.Mutex
-	submitted []task
+	submitted []link.Task
 	sent      []string
 	successes int
 	failures  []string
 }
 
-func newEurekaSide(t testing.TB, peer PeerConfig) *eurekaSide {
+func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
 	s := &eurekaSide{Memory: registrytest.New(), log: &strings.Builder{}}
 	setting.Fill(&peer.Flow)
-	peer.Kind = Eureka
+	peer.Kind = link.Eureka
 	if peer.Name == "" {
 		peer.Name = "old"
 	}
-	side := Side{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
-	s.link = newEurekaLink(linkEnv{
+	side := link.Side{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	s.link = newEurekaLink(link.Env{
 		Side: side, Peer: peer,
-		submit:    func(t task) { s.note(func() { s.submitted = append(s.submitted, t) }) },
-		sent:      func(fact string) { s.note(func() { s.sent = append(s.sent, fact) }) },
-		succeeded: func() { s.note(func() { s.successes++ }) },
-		failed:    func(err error) { s.note(func() { s.failures = append(s.failures, err.Error()) }) },
-		origin:    registry.Origin{Kind: registry.RemoteDC, DC: peer.Name},
+		Submit:    func(t link.Task) { s.note(func() { s.submitted = append(s.submitted, t) }) },
+		Sent:      func(fact string) { s.note(func() { s.sent = append(s.sent, fact) }) },
+		Succeeded: func() { s.note(func() { s.successes++ }) },
+		Failed:    func(err error) { s.note(func() { s.failures = append(s.failures, err.Error()) }) },
+		Origin:    registry.Origin{Kind: registry.RemoteDC, DC: peer.Name},
 	}).(*eurekaLink)
 	t.Cleanup(s.link.client.CloseIdleConnections)
 	return s
@@ -60,7 +64,7 @@ func (s *eurekaSide) note(what func()) {
 }
 
 // tell transmits tasks, which must succeed, and those that the answers ask for.
-func (s *eurekaSide) tell(t testing.TB, tasks ...task) {
+func (s *eurekaSide) tell(t testing.TB, tasks ...link.Task) {
 	t.Helper()
 	for rounds := 0; len(tasks) > 0; rounds++ {
 		need.That(t, rounds <= 20, "answers ask for more and more tasks: %+v", tasks)
@@ -102,33 +106,33 @@ func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		ops  []registry.Op // after a registration
-		task task
+		task link.Task
 		want []string // action, status, override, dirty
 	}{
-		{"registered", nil, task{facts: registered}, []string{"Register UP  1000"}},
-		{"registered in a life that the server may not know", nil, task{facts: registered, began: true},
+		{"registered", nil, link.Task{Facts: link.Registered}, []string{"Register UP  1000"}},
+		{"registered in a life that the server may not know", nil, link.Task{Facts: link.Registered, NewLife: true},
 			[]string{"Register UP  1000", "DeleteStatusOverride UP  1000"}},
-		{"registered anew, with an override", []registry.Op{override}, task{facts: registered, began: true},
+		{"registered anew, with an override", []registry.Op{override}, link.Task{Facts: link.Registered, NewLife: true},
 			[]string{"Register OUT_OF_SERVICE  1000", "StatusUpdate OUT_OF_SERVICE  1000"}},
-		{"registered and overridden", []registry.Op{override}, task{facts: registered | overridden},
+		{"registered and overridden", []registry.Op{override}, link.Task{Facts: link.Registered | link.Overridden},
 			[]string{"Register OUT_OF_SERVICE  1000", "StatusUpdate OUT_OF_SERVICE  1000"}},
-		{"down is stronger than the override", []registry.Op{override, register(down)}, task{facts: registered | overridden},
+		{"down is stronger than the override", []registry.Op{override, register(down)}, link.Task{Facts: link.Registered | link.Overridden},
 			[]string{"Register DOWN  2000", "StatusUpdate OUT_OF_SERVICE  2000", "Register DOWN  2000"}},
-		{"overridden", []registry.Op{override}, task{facts: overridden}, []string{"StatusUpdate OUT_OF_SERVICE  1000"}},
+		{"overridden", []registry.Op{override}, link.Task{Facts: link.Overridden}, []string{"StatusUpdate OUT_OF_SERVICE  1000"}},
 		{"an override deleted", []registry.Op{override, registry.DeleteOverride{Key: key("ORDERS", "i1"), LastDirty: 3000}},
-			task{facts: overridden}, []string{"DeleteStatusOverride UNKNOWN  3000"}},
-		{"renewed", nil, task{facts: heartbeat}, []string{"Heartbeat UP  1000"}},
-		{"renewed under an override", []registry.Op{override}, task{facts: heartbeat}, []string{"Heartbeat OUT_OF_SERVICE OUT_OF_SERVICE 1000"}},
-		{"canceled", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, task{facts: canceled}, []string{"Cancel   0"}},
-		{"gone, and its cancel is another task", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, task{facts: registered}, nil},
-		{"registered in quarantine", []registry.Op{hide}, task{facts: registered | overridden}, []string{"Cancel   0"}},
-		{"renewed in quarantine", []registry.Op{hide}, task{facts: heartbeat}, nil},
+			link.Task{Facts: link.Overridden}, []string{"DeleteStatusOverride UNKNOWN  3000"}},
+		{"renewed", nil, link.Task{Facts: link.Heartbeat}, []string{"Heartbeat UP  1000"}},
+		{"renewed under an override", []registry.Op{override}, link.Task{Facts: link.Heartbeat}, []string{"Heartbeat OUT_OF_SERVICE OUT_OF_SERVICE 1000"}},
+		{"canceled", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Canceled}, []string{"Cancel   0"}},
+		{"gone, and its cancel is another task", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Registered}, nil},
+		{"registered in quarantine", []registry.Op{hide}, link.Task{Facts: link.Registered | link.Overridden}, []string{"Cancel   0"}},
+		{"renewed in quarantine", []registry.Op{hide}, link.Task{Facts: link.Heartbeat}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFakeEureka(t)
-			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 			s.Perform(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
-			c.task.key = key("orders", "i1")
+			c.task.Key = key("orders", "i1")
 			if got := s.link.Process(t.Context(), c.task); got != batcher.Success {
 				t.Fatalf("result %d, failures %q", got, s.failures)
 			}
@@ -146,24 +150,24 @@ func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
 
 func TestAnOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 	k := key("ORDERS", "i1")
 	steps := []struct {
 		name string
 		op   registry.Op
-		told facts
+		told link.Facts
 		want string
 	}{
-		{"registered", register(instance("ORDERS", "i1", 1000)), registered, "ORDERS/i1 UP 1000"},
-		{"out of service", registry.SetOverride{Key: k, Status: registry.OutOfService}, overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
-		{"registered again", register(instance("ORDERS", "i1", 2000)), registered, "ORDERS/i1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE"},
-		{"deleted", registry.DeleteOverride{Key: k, Fallback: registry.Down, LastDirty: 2500}, overridden, "ORDERS/i1 DOWN 2500"},
-		{"up again", register(instance("ORDERS", "i1", 3000)), registered, "ORDERS/i1 UP 3000"},
-		{"canceled", registry.Cancel{Key: k}, canceled, ""},
+		{"registered", register(instance("ORDERS", "i1", 1000)), link.Registered, "ORDERS/i1 UP 1000"},
+		{"out of service", registry.SetOverride{Key: k, Status: registry.OutOfService}, link.Overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+		{"registered again", register(instance("ORDERS", "i1", 2000)), link.Registered, "ORDERS/i1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE"},
+		{"deleted", registry.DeleteOverride{Key: k, Fallback: registry.Down, LastDirty: 2500}, link.Overridden, "ORDERS/i1 DOWN 2500"},
+		{"up again", register(instance("ORDERS", "i1", 3000)), link.Registered, "ORDERS/i1 UP 3000"},
+		{"canceled", registry.Cancel{Key: k}, link.Canceled, ""},
 	}
 	for _, step := range steps {
 		s.Perform(t, step.op)
-		s.tell(t, task{key: k, facts: step.told})
+		s.tell(t, link.Task{Key: k, Facts: step.told})
 		need.Equal(t, f.show(), step.want, "%s: the Eureka server has", step.name)
 	}
 	expect.Slice(t, s.sent, []string{"register", "override", "register", "override", "register", "cancel"}, "counted as sent:")
@@ -174,9 +178,9 @@ func TestANewLifeEndsTheOverrideOfAnOldOneAtAEurekaServer(t *testing.T) {
 	f := newFakeEureka(t)
 	f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 500), 204)
 	f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
-	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered, began: true})
+	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
 	f.has(t, "ORDERS/i1 UP 1000")
 }
 
@@ -186,19 +190,19 @@ func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
 		for _, c := range []struct {
 			name string
 			ops  []registry.Op
-			fact facts
+			fact link.Facts
 			want string
 		}{
-			{"heartbeat", nil, heartbeat, "ORDERS/i1 UP 1000"},
-			{"heartbeat under an override", []registry.Op{override}, heartbeat, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
-			{"override set", []registry.Op{override}, overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
-			{"override deleted", []registry.Op{override, registry.DeleteOverride{Key: key("ORDERS", "i1"), Fallback: registry.Up, LastDirty: 1000}}, overridden, "ORDERS/i1 UP 1000"},
+			{"heartbeat", nil, link.Heartbeat, "ORDERS/i1 UP 1000"},
+			{"heartbeat under an override", []registry.Op{override}, link.Heartbeat, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+			{"override set", []registry.Op{override}, link.Overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+			{"override deleted", []registry.Op{override, registry.DeleteOverride{Key: key("ORDERS", "i1"), Fallback: registry.Up, LastDirty: 1000}}, link.Overridden, "ORDERS/i1 UP 1000"},
 		} {
 			t.Run(c.name+map[bool]string{true: " by single calls"}[single], func(t *testing.T) {
 				f := newFakeEureka(t)
-				s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: single})
+				s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Single: single})
 				s.Perform(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
-				s.tell(t, task{key: key("ORDERS", "i1"), facts: c.fact})
+				s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: c.fact})
 				f.has(t, c.want)
 			})
 		}
@@ -207,16 +211,16 @@ func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
 
 func TestAServerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 	calls := 0
 	f.failWith(func(w http.ResponseWriter, r *http.Request) bool {
 		calls++
 		return answerWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
 	})
-	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered, began: true})
-	expect.That(t, calls == 1+maxTries && strings.Contains(s.log.String(), "ORDERS/i1"),
-		"%d calls, log %q; want %d calls, and a line about ORDERS/i1", calls, s.log, 1+maxTries)
+	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
+	expect.That(t, calls == 1+link.MaxTries && strings.Contains(s.log.String(), "ORDERS/i1"),
+		"%d calls, log %q; want %d calls, and a line about ORDERS/i1", calls, s.log, 1+link.MaxTries)
 }
 
 func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
@@ -229,12 +233,12 @@ func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
 			f := newFakeEureka(t)
 			f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 5000), 204)
 			f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
-			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: c.single})
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Single: c.single})
 			s.Perform(t, register(instance("ORDERS", "i1", 1000)), registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
 			if c.hide {
 				f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			}
-			s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat})
+			s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			s.has(t, "ORDERS", "i1", "OUT_OF_SERVICE overridden OUT_OF_SERVICE")
 			l, _ := s.Memory.Newest().Find(key("ORDERS", "i1"))
 			expect.That(t, l.Instance.LastDirty == 5000 && l.Owner == "old", "taken over: lastDirty %d, owner %q; want 5000, old", l.Instance.LastDirty, l.Owner)
@@ -252,10 +256,10 @@ func TestAnAnswerOf409WithoutAnInstanceThatIsNewerBringsOurs(t *testing.T) {
 			if c.has != nil {
 				f.clientCall(t, "POST", "/apps/ORDERS", c.has, 204)
 			}
-			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
-			need.Equal(t, s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: heartbeat}), batcher.Success, "result")
+			need.Equal(t, s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}), batcher.Success, "result")
 			f.failWith(nil)
 			s.tell(t, s.submitted...)
 			f.has(t, "ORDERS/i1 UP 1000")
@@ -272,10 +276,10 @@ func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFakeEureka(t)
-			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(answerWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
-			s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat})
+			s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			if v := s.Memory.Newest(); v.Index() != 1 || v.Len() != 1 {
 				t.Errorf("after the answer the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
 			}
@@ -286,12 +290,12 @@ func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
 
 func TestABatchNeverHasMoreThan250Items(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
-	var tasks []task
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
+	var tasks []link.Task
 	for n := range 250 {
 		i := instance("ORDERS", "i"+string(rune('a'+n%26))+strings.Repeat("x", n/26), 1000)
 		s.Perform(t, register(i))
-		tasks = append(tasks, task{key: i.Key(), facts: registered, began: true})
+		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered, NewLife: true})
 	}
 	s.tell(t, tasks...)
 	batches, _ := f.received()
@@ -302,13 +306,13 @@ func TestABatchNeverHasMoreThan250Items(t *testing.T) {
 // Large instances make a document large long before it has 250 items.
 func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
-	var tasks []task
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
+	var tasks []link.Task
 	for n := range 80 {
 		i := instance("ORDERS", "i"+strings.Repeat("x", n), 1000)
 		i.Metadata = []registry.Pair{{Key: "large", Value: strings.Repeat("y", 60<<10)}}
 		s.Perform(t, register(i))
-		tasks = append(tasks, task{key: i.Key(), facts: registered})
+		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered})
 	}
 	s.tell(t, tasks...)
 	batches, _ := f.received()
@@ -322,18 +326,18 @@ func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 
 func TestARepairTellsAEurekaServerEverything(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 	theirs := instance("BILLING", "b1", 1000)
 	s.Perform(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)), registry.Cancel{Key: key("ORDERS", "i2")})
-	need.Got(s.Memory.Apply(t.Context(), s.link.env.origin, register(theirs)))(t)
+	need.Got(s.Memory.Apply(t.Context(), s.link.env.Origin, register(theirs)))(t)
 	others := instance("LEDGER", "l1", 1000)
 	dc2 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
 	need.Got(s.Memory.Apply(t.Context(), dc2, register(others), registry.Cancel{Key: others.Key()}))(t)
-	if _, _, err := s.link.compare(t.Context(), false); !errors.Is(err, ErrNoDigests) {
+	if _, _, err := s.link.Compare(t.Context(), false); !errors.Is(err, link.ErrNoDigests) {
 		t.Fatalf("comparison: %v, want ErrNoDigests", err)
 	}
-	_, tasks, err := s.link.compare(t.Context(), true)
-	need.ErrorIs(t, err, ErrNoDigests, "repair:")
+	_, tasks, err := s.link.Compare(t.Context(), true)
+	need.ErrorIs(t, err, link.ErrNoDigests, "repair:")
 	s.tell(t, tasks...)
 	want := []string{"Register ORDERS/i1", "DeleteStatusOverride ORDERS/i1", "Cancel ORDERS/i2"}
 	got := f.actions()
@@ -343,7 +347,7 @@ func TestARepairTellsAEurekaServerEverything(t *testing.T) {
 // The node registers as one server registers with another, and goes when it stops sending.
 func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 	stop := runLink(t, s.link)
 	eventually(t, "the node is registered", func() bool { return strings.HasPrefix(f.show(), "EUREKA/127.0.0.1:rollcall:8761 UP") })
 	stop()
@@ -360,7 +364,7 @@ func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
 
 func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 	self := &eurekaSelf{eurekaLink: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
 	for _, before := range []func(){func() {}, func() {}, f.forget} {
 		before()
@@ -378,14 +382,75 @@ func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
 }
 
 // runLink runs what a link does beside tasks, until the function that it returns is called.
-func runLink(t testing.TB, l link) (stop func()) {
+func runLink(t testing.TB, l link.Link) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- l.run(ctx) }()
+	go func() { ended <- l.Run(ctx) }()
 	return func() {
 		t.Helper()
 		cancel()
 		err := <-ended
 		expect.That(t, err == nil, "run ended with %v, want nil", err)
 	}
+}
+
+// The file is a batch as Netflix's own server writes it. What we tell of the same instances is the
+// same, key by key, but for times that each server has for itself.
+func TestOurItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
+	body := need.Got(os.ReadFile("testdata/eureka-batch.json"))(t)
+	items := need.Got(eureka.DecodeBatch(body))(t)
+	theirs := looseItems(t, body)
+	for n, i := range items {
+		t.Run(i.Action.String()+" "+i.ID, func(t *testing.T) {
+			f := newFakeEureka(t)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
+			k := key(i.App, i.ID)
+			in := instance(i.App, i.ID, i.LastDirty)
+			if i.Lease != nil {
+				in = i.Lease.Instance
+			}
+			s.Perform(t, register(in))
+			told := link.Task{Key: k, Facts: link.Registered}
+			switch i.Action {
+			case eureka.Heartbeat:
+				told.Facts = link.Heartbeat
+				if i.Overridden != registry.Unknown {
+					s.Perform(t, registry.SetOverride{Key: k, Status: i.Overridden})
+				}
+			case eureka.StatusUpdate:
+				told.Facts = link.Overridden
+				s.Perform(t, registry.SetOverride{Key: k, Status: i.Status})
+			case eureka.DeleteStatusOverride:
+				told.Facts = link.Overridden
+				s.Perform(t, registry.SetOverride{Key: k, Status: registry.Down}, registry.DeleteOverride{Key: k, Fallback: i.Status})
+			case eureka.Cancel:
+				told.Facts = link.Canceled
+			}
+			got := s.link.Process(t.Context(), told)
+			need.That(t, got == 0, "result %d, failures %q", got, s.failures)
+			batches, _ := f.received()
+			expect.Deep(t, looseItems(t, []byte(batches[0].Body))[0], theirs[n], "told as")
+		})
+	}
+}
+
+// looseItems are the items of a batch as they are written, without the times of the server.
+func looseItems(t testing.TB, body []byte) []map[string]any {
+	t.Helper()
+	var list struct {
+		Items []map[string]any `json:"replicationList"`
+	}
+	need.OK(t, json.Unmarshal(body, &list))
+	for _, i := range list.Items {
+		instance, ok := i["instanceInfo"].(map[string]any)
+		if !ok {
+			continue
+		}
+		instance["lastUpdatedTimestamp"] = "its own"
+		lease := instance["leaseInfo"].(map[string]any)
+		for _, name := range []string{"registrationTimestamp", "lastRenewalTimestamp", "serviceUpTimestamp"} {
+			lease[name] = "its own"
+		}
+	}
+	return list.Items
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // maxEurekaAnswer bounds what is read of a Eureka server's answer: 250 instances at their largest.
@@ -34,14 +35,14 @@ func (l *eurekaLink) ask(ctx context.Context, replicated bool, method, target st
 	defer cancel()
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	r, err := http.NewRequestWithContext(ctx, method, l.url()+target, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, l.URL()+target, bytes.NewReader(body))
 	if err != nil {
-		return eurekaAnswer{}, &callError{batcher.PermanentError, err}
+		return eurekaAnswer{}, &link.CallError{batcher.PermanentError, err}
 	}
 	l.identify(r, replicated, len(body) > 0)
 	answer, err := l.exchange(r)
 	if err != nil {
-		return eurekaAnswer{}, &callError{failureOf(err, connected.Load()), err}
+		return eurekaAnswer{}, &link.CallError{link.FailureOf(err, connected.Load()), err}
 	}
 	return answer, nil
 }
@@ -77,7 +78,7 @@ func (l *eurekaLink) exchange(r *http.Request) (eurekaAnswer, error) {
 		return eurekaAnswer{}, fmt.Errorf("%s %s: the answer broke off: %w", r.Method, r.URL, err)
 	}
 	if len(body) > maxEurekaAnswer {
-		return eurekaAnswer{}, fmt.Errorf("%s %s: %w", r.Method, r.URL, errAnswerTooLarge)
+		return eurekaAnswer{}, fmt.Errorf("%s %s: %w", r.Method, r.URL, link.ErrAnswerTooLarge)
 	}
 	return eurekaAnswer{resp.StatusCode, body}, nil
 }
@@ -88,7 +89,7 @@ func refusedCall(method, target string, a eurekaAnswer) error {
 	if a.status == http.StatusServiceUnavailable {
 		result = batcher.Congestion
 	}
-	return &callError{result, fmt.Errorf("%s %s was answered %d %s", method, target, a.status, http.StatusText(a.status))}
+	return &link.CallError{result, fmt.Errorf("%s %s was answered %d %s", method, target, a.status, http.StatusText(a.status))}
 }
 
 // batchPath ends in a slash, as upstream's own servers write it.
@@ -110,15 +111,15 @@ func (l *eurekaLink) sendBatch(ctx context.Context, all []eurekaPart) batcher.Re
 	}
 	results, err := l.exchangeBatch(ctx, body)
 	if err != nil {
-		l.env.failed(err)
-		return resultOf(err)
+		l.env.Failed(err)
+		return link.ResultOf(err)
 	}
 	if len(results) != len(all) {
 		// Nobody can tell which answer belongs to which item. The next heartbeats will show what is missing.
-		l.env.failed(fmt.Errorf("%d items were answered by %d results", len(all), len(results)))
+		l.env.Failed(fmt.Errorf("%d items were answered by %d results", len(all), len(results)))
 		return batcher.Success
 	}
-	l.env.succeeded()
+	l.env.Succeeded()
 	l.analyse(ctx, all, results)
 	return batcher.Success
 }
@@ -147,7 +148,7 @@ func (l *eurekaLink) analyse(ctx context.Context, all []eurekaPart, results []eu
 		t, r := all[n], results[n]
 		switch {
 		case r.Status/100 == 2, r.Status == http.StatusNotFound && t.Action == eureka.Cancel:
-			l.env.sent(t.fact())
+			l.env.Sent(t.fact())
 			continue
 		case r.Status == http.StatusNotFound && t.Action != eureka.Register:
 			if l.tellAgain(t.task) {
@@ -162,7 +163,7 @@ func (l *eurekaLink) analyse(ctx context.Context, all []eurekaPart, results []eu
 			refused = err
 			continue
 		}
-		refused = fmt.Errorf("%s of %s was answered %d %s", t.Action, t.task.key, r.Status, http.StatusText(r.Status))
+		refused = fmt.Errorf("%s of %s was answered %d %s", t.Action, t.task.Key, r.Status, http.StatusText(r.Status))
 	}
 	if err := l.takeOver(ctx, newer); err != nil {
 		refused = err
@@ -171,13 +172,13 @@ func (l *eurekaLink) analyse(ctx context.Context, all []eurekaPart, results []eu
 }
 
 // tellAgain has the server told the whole instance. It is false if that was tried too often.
-func (l *eurekaLink) tellAgain(t task) bool {
-	if t.tries >= maxTries {
+func (l *eurekaLink) tellAgain(t link.Task) bool {
+	if t.Tries >= link.MaxTries {
 		return false
 	}
-	t.tries++
-	t.facts = registered // it brings an override along, and a server that forgot the instance forgot its override
-	l.env.submit(t)
+	t.Tries++
+	t.Facts = link.Registered // it brings an override along, and a server that forgot the instance forgot its override
+	l.env.Submit(t)
 	return true
 }
 
@@ -195,7 +196,7 @@ func (l *eurekaLink) newer(ctx context.Context, t eurekaPart, r eureka.ItemResul
 	theirs := r.Lease
 	if theirs == nil {
 		var err error
-		if theirs, err = l.fetch(ctx, t.task.key); err != nil {
+		if theirs, err = l.fetch(ctx, t.task.Key); err != nil {
 			return nil, err
 		}
 		if theirs == nil || theirs.Instance.LastDirty <= t.LastDirty {
@@ -203,7 +204,7 @@ func (l *eurekaLink) newer(ctx context.Context, t eurekaPart, r eureka.ItemResul
 			return nil, nil
 		}
 	}
-	i, err := registrable(t.task.key, theirs)
+	i, err := registrable(t.task.Key, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +256,7 @@ func (l *eurekaLink) takeOver(ctx context.Context, newer []*registry.Instance) e
 		}
 		ops = append(ops, registry.Register{Instance: i})
 	}
-	if _, err := l.env.Service.Apply(ctx, l.env.origin, ops...); err != nil {
+	if _, err := l.env.Service.Apply(ctx, l.env.Origin, ops...); err != nil {
 		return fmt.Errorf("take over %d newer instances: %w", len(newer), err)
 	}
 	return nil

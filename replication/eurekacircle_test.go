@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // circle is a node of ours and a Eureka server that replicate to each other, ours all the time, and the
@@ -39,10 +40,10 @@ func newCircle(t *testing.T) *circle {
 	t.Helper()
 	c := &circle{Memory: registrytest.New(), fake: newFakeEureka(t)}
 	var err error
-	c.replicator, err = New(Config{Side: Side{
+	c.replicator, err = New(Config{Side: link.Side{
 		Service: c.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,
 		Sender: func() string { return "cluster" },
-		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, Flow: Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
+		Peers:  []link.PeerConfig{{Name: "old", Kind: link.Eureka, URLs: []string{c.fake.service()}, Flow: link.Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
 	}})
 	need.OK(t, err)
 	handler, err := httpd.New(httpd.Config{
@@ -292,16 +293,16 @@ func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
 }
 
 func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
-	r, err := New(Config{Side: Side{
+	r, err := New(Config{Side: link.Side{
 		Service: registrytest.New(), Datacenter: "dc1", Node: "n1", Sender: func() string { return "c" }, Consensus: true,
-		Peers: []PeerConfig{
-			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://10.0.0.9:8761"}},
-			{Name: "a", Kind: Eureka, URLs: []string{"http://u:p@10.0.0.1:8761/eureka"}},
-			{Name: "b", Kind: Eureka, URLs: []string{"http://10.0.0.2:8761/eureka"}},
-			{Name: "b2", Kind: Eureka, URLs: []string{"http://10.0.0.2:8762/eureka"}},
-			{Name: "c", Kind: Eureka, URLs: []string{"http://localhost:8761/eureka"}},
-			{Name: "d", Kind: Eureka, URLs: []string{"http://no-such-host.invalid:8761/eureka"}},
-			{Name: "e", Kind: Eureka, URLs: []string{"http://[2001:db8::1]:8761/eureka"}},
+		Peers: []link.PeerConfig{
+			{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://10.0.0.9:8761"}},
+			{Name: "a", Kind: link.Eureka, URLs: []string{"http://u:p@10.0.0.1:8761/eureka"}},
+			{Name: "b", Kind: link.Eureka, URLs: []string{"http://10.0.0.2:8761/eureka"}},
+			{Name: "b2", Kind: link.Eureka, URLs: []string{"http://10.0.0.2:8762/eureka"}},
+			{Name: "c", Kind: link.Eureka, URLs: []string{"http://localhost:8761/eureka"}},
+			{Name: "d", Kind: link.Eureka, URLs: []string{"http://no-such-host.invalid:8761/eureka"}},
+			{Name: "e", Kind: link.Eureka, URLs: []string{"http://[2001:db8::1]:8761/eureka"}},
 		},
 	}})
 	need.OK(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // answerWith answers in the place of a server.
@@ -86,10 +87,10 @@ func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 			if c.name == "hang" { // and takes both
 				connect, read = time.Second, 100*time.Millisecond
 			}
-			s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Flow: Flow{ConnectTimeout: connect, ReadTimeout: read}})
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Flow: link.Flow{ConnectTimeout: connect, ReadTimeout: read}})
 			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 			f.failWith(c.fail)
-			got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
+			got := s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 			expect.That(t, got == c.want && len(s.failures) == 1 && strings.Contains(s.failures[0], c.says) && len(s.sent)+s.successes == 0,
 				"result %d, failures %q, sent %q; want %d and one failure with %q", got, s.failures, s.sent, c.want, c.says)
 		})
@@ -101,24 +102,24 @@ func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
 	need.OK(t, err)
 	defer silent.Close()
 	for _, url := range []string{"https://u:secret@" + silent.Addr().String() + "/eureka", "http://u:secret@127.0.0.1:1/eureka", "http://u:secret@no-such-host.invalid/eureka"} {
-		s := newEurekaSide(t, PeerConfig{URLs: []string{url}, Flow: Flow{ConnectTimeout: 100 * time.Millisecond}})
+		s := newEurekaSide(t, link.PeerConfig{URLs: []string{url}, Flow: link.Flow{ConnectTimeout: 100 * time.Millisecond}})
 		s.Perform(t, register(instance("ORDERS", "i1", 1000)))
-		got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
+		got := s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 		expect.That(t, got == batcher.TransientError && len(s.failures) == 1, "%s: result %d, failures %q; want a transient error", url, got, s.failures)
-		text := strings.Join(append(s.failures, s.link.url(), s.log.String()), " ")
+		text := strings.Join(append(s.failures, s.link.URL(), s.log.String()), " ")
 		expect.That(t, !strings.Contains(text, "secret"), "%s: the password is shown: %s", url, text)
 	}
 }
 
 func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 	s.Perform(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
 	f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":500},{"statusCode":404}]}`)))
-	result := s.link.ProcessBatch(t.Context(), []task{
-		{key: key("ORDERS", "i1"), facts: registered}, {key: key("ORDERS", "i2"), facts: heartbeat},
+	result := s.link.ProcessBatch(t.Context(), []link.Task{
+		{Key: key("ORDERS", "i1"), Facts: link.Registered}, {Key: key("ORDERS", "i2"), Facts: link.Heartbeat},
 	})
-	expect.That(t, result == batcher.Success && len(s.submitted) == 1 && s.submitted[0].key.ID == "i2" && s.submitted[0].facts == registered,
+	expect.That(t, result == batcher.Success && len(s.submitted) == 1 && s.submitted[0].Key.ID == "i2" && s.submitted[0].Facts == link.Registered,
 		"result %d, then told %+v; want success, and the registration of i2", result, s.submitted)
 	expect.That(t, strings.Contains(s.log.String(), "Register of ORDERS/i1 was answered 500"), "log %q does not name the item that was refused", s.log)
 }
@@ -127,7 +128,7 @@ func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 // every action, with every field that an instance can have.
 func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
 	full := instance("ORDERS", "i1", 1000)
 	full.SID, full.AppGroup, full.ASG = "7", "SHOP", "orders-v1"
 	full.HomePageURL, full.StatusPageURL, full.HealthCheckURL, full.SecureHealthURL = "http://h/", "http://h/s", "http://h/h", "https://h/h"
@@ -135,9 +136,9 @@ func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	full.Metadata = []registry.Pair{{Key: "zone", Value: "a"}, {Key: `odd "key"`, Value: "ä\n"}}
 	s.Perform(t, register(full), register(instance("ORDERS", "i2", 1000)), registry.SetOverride{Key: key("ORDERS", "i2"), Status: registry.Down})
 	s.tell(t,
-		task{key: key("ORDERS", "i1"), facts: registered, began: true}, task{key: key("ORDERS", "i2"), facts: registered | overridden},
-		task{key: key("ORDERS", "i3"), facts: canceled})
-	s.tell(t, task{key: key("ORDERS", "i1"), facts: heartbeat}, task{key: key("ORDERS", "i2"), facts: heartbeat})
+		link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true}, link.Task{Key: key("ORDERS", "i2"), Facts: link.Registered | link.Overridden},
+		link.Task{Key: key("ORDERS", "i3"), Facts: link.Canceled})
+	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}, link.Task{Key: key("ORDERS", "i2"), Facts: link.Heartbeat})
 	batches, _ := f.received()
 	for _, b := range batches {
 		expect.That(t, b.Items != nil, "the server cannot read %s", b.Body)
@@ -154,9 +155,9 @@ func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
 	f := newFakeEureka(t)
 	f.user = "us:pass"
-	s := newEurekaSide(t, PeerConfig{URLs: []string{strings.Replace(f.service(), "://", "://us:pass@", 1)}})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{strings.Replace(f.service(), "://", "://us:pass@", 1)}})
 	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
-	s.tell(t, task{key: key("ORDERS", "i1"), facts: registered})
+	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 	batches, _ := f.received()
 	need.That(t, len(batches) == 1, "%d batches arrived with the password of the URL, want 1", len(batches))
 	for name, want := range map[string]string{
@@ -169,17 +170,17 @@ func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
 
 func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
 	f := newFakeEureka(t)
-	s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: true})
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Single: true})
 	id := "host:a#1.[3.?]!"
 	i := instance("ORDERS", id, 1000)
 	k := i.Key()
 	s.Perform(t, register(i))
-	s.tell(t, task{key: k, facts: registered, began: true})
+	s.tell(t, link.Task{Key: k, Facts: link.Registered, NewLife: true})
 	s.Perform(t, registry.SetOverride{Key: k, Status: registry.OutOfService})
-	s.tell(t, task{key: k, facts: overridden})
-	s.tell(t, task{key: k, facts: heartbeat})
+	s.tell(t, link.Task{Key: k, Facts: link.Overridden})
+	s.tell(t, link.Task{Key: k, Facts: link.Heartbeat})
 	s.Perform(t, registry.Cancel{Key: k})
-	s.tell(t, task{key: k, facts: canceled})
+	s.tell(t, link.Task{Key: k, Facts: link.Canceled})
 	path := "/eureka/apps/ORDERS/host:a%231.%5B3.%3F%5D%21"
 	want := []string{
 		"POST /eureka/apps/ORDERS",
@@ -199,10 +200,10 @@ func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
 func TestASingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
 	for status, want := range map[int]batcher.Result{400: batcher.PermanentError, 500: batcher.PermanentError, 503: batcher.Congestion} {
 		f := newFakeEureka(t)
-		s := newEurekaSide(t, PeerConfig{URLs: []string{f.service()}, Single: true})
+		s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Single: true})
 		s.Perform(t, register(instance("ORDERS", "i1", 1000)))
 		f.failWith(answerWith(status, ""))
-		got := s.link.Process(t.Context(), task{key: key("ORDERS", "i1"), facts: registered})
+		got := s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 		expect.That(t, got == want && len(s.failures) == 1, "answered %d: result %d, failures %q; want %d", status, got, s.failures, want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // Eureka servers register with one another, as an application of this name, and show a peer as
@@ -24,9 +25,9 @@ const (
 	leaveLimit   = time.Second // for the last call, when the node stops sending
 )
 
-// run keeps this node registered with the server, as a client of it. Nothing of the replication
+// Run keeps this node registered with the server, as a client of it. Nothing of the replication
 // depends on that: where it fails it is tried again, and no more.
-func (l *eurekaLink) run(ctx context.Context) error {
+func (l *eurekaLink) Run(ctx context.Context) error {
 	self := &eurekaSelf{eurekaLink: l, lease: selfLease(ctx, l.env.HTTP, time.Now())}
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -138,7 +139,7 @@ func ipOf(ctx context.Context, host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return host
 	}
-	ctx, cancel := context.WithTimeout(ctx, setting.Default[Flow]().ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, setting.Default[link.Flow]().ConnectTimeout)
 	defer cancel()
 	addresses, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil || len(addresses) == 0 {

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // name is that of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 // and an address (host:port): that of the peer with such a host, else "eureka".
-func (s *eurekaSenders) name(peers []PeerConfig, identity, address string) string {
+func (s *eurekaSenders) name(peers []link.PeerConfig, identity, address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
@@ -48,7 +49,7 @@ type knownSenders struct {
 
 // names returns the servers by their hosts and addresses. While one caller looks them up the others go
 // on with what was known, and wait only if that is nothing.
-func (s *eurekaSenders) names(peers []PeerConfig) map[string]string {
+func (s *eurekaSenders) names(peers []link.PeerConfig) map[string]string {
 	before := s.known.Load()
 	if before != nil && time.Since(before.at) < lookupEvery {
 		return before.names
@@ -69,7 +70,7 @@ func (s *eurekaSenders) names(peers []PeerConfig) map[string]string {
 
 // lookupSenders looks all Eureka servers up. Of several with one host or address the first counts; a
 // host that cannot be looked up keeps the addresses it had.
-func lookupSenders(peers []PeerConfig, before *knownSenders) map[string]string {
+func lookupSenders(peers []link.PeerConfig, before *knownSenders) map[string]string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupLimit)
 	defer cancel()
 	names := map[string]string{}
@@ -79,7 +80,7 @@ func lookupSenders(peers []PeerConfig, before *knownSenders) map[string]string {
 		}
 	}
 	for _, p := range peers {
-		if p.Kind != Eureka {
+		if p.Kind != link.Eureka {
 			continue
 		}
 		service, err := url.Parse(p.URLs[0])

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // errPaused ends a session whose peer was paused.
@@ -25,7 +26,7 @@ type session struct {
 	*peer
 	from   registry.Index // the cursor in the state at the beginning
 	cursor *cursor
-	tasks  *batcher.Dispatcher[registry.Key, task]
+	tasks  *batcher.Dispatcher[registry.Key, link.Task]
 	acts   *batcher.Dispatcher[struct{}, registry.SelfPreservation] // to nodes only
 
 	// making is held while tasks are made of a view and queued, so that none of an older view is queued
@@ -36,7 +37,7 @@ type session struct {
 	ended chan struct{} // closed when nobody takes what is found any more
 	// The following belong to the feed.
 	beat       registry.Beat // up to which renewals were queued
-	backlog    []task        // of repairs, that did not find room yet
+	backlog    []link.Task   // of repairs, that did not find room yet
 	comparing  bool
 	compared   time.Time // when the last comparison began
 	why        string    // why the cursor is unknown
@@ -50,18 +51,18 @@ func newSession(p *peer) *session {
 	at := max(state.Cursor, p.cursor())
 	known := (state.Known || at > 0) && at <= p.config.View().Index()
 	s.cursor = newCursor(at, known)
-	s.tasks = batcher.New(batcher.Config[registry.Key, task]{
+	s.tasks = batcher.New(batcher.Config[registry.Key, link.Task]{
 		Name:      p.Name,
 		Processor: transmission{p},
 		Merge:     s.merge,
-		Done:      func(_ registry.Key, t task) { s.cursor.done(t.first) },
+		Done:      func(_ registry.Key, t link.Task) { s.cursor.done(t.First) },
 		Dropped:   s.givenUp,
 
 		MaxBufferSize: p.Queue, WorkloadSize: p.BatchSize, WorkerCount: p.Workers, MaxBatchingDelay: p.BatchDelay,
 		CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay,
 		Backoff: p.Backoff, Rate: p.Rate,
 	})
-	if a, ok := p.link.(actor); ok && p.Kind == Node {
+	if a, ok := p.link.(link.Actor); ok && p.Kind == link.Node {
 		s.acts = newActs(p, a)
 	}
 	return s
@@ -74,7 +75,7 @@ func (s *session) run(ctx context.Context) error {
 	if s.acts != nil {
 		g.Go(func() error { return s.acts.Run(ctx, 0) })
 	}
-	g.Go(func() error { return s.link.run(ctx) })
+	g.Go(func() error { return s.link.Run(ctx) })
 	g.Go(func() error { return s.feed(ctx) })
 	err := g.Wait()
 	s.comparison.Wait()
@@ -160,10 +161,10 @@ func (s *session) queueBacklog() bool {
 
 // queueIfTrue queues a task that was made without a view, unless it is not true any more: what came
 // meanwhile is in the change list and was, or will be, queued by that.
-func (s *session) queueIfTrue(v *registry.View, t task) {
-	l, live := v.Find(t.key)
-	if live == (t.facts&canceled != 0) {
-		s.cursor.done(t.first)
+func (s *session) queueIfTrue(v *registry.View, t link.Task) {
+	l, live := v.Find(t.Key)
+	if live == (t.Facts&link.Canceled != 0) {
+		s.cursor.done(t.First)
 		return
 	}
 	s.queue(t, l)
@@ -171,34 +172,34 @@ func (s *session) queueIfTrue(v *registry.View, t task) {
 
 // queue hands a task to the dispatcher. Its first change was added to the cursor's. l is nil for what is
 // removed.
-func (s *session) queue(t task, l *registry.Lease) {
-	t.queued, t.asOf = time.Now(), time.Now()
-	s.tasks.Process(t.key, t, t.queued.Add(s.expiry(t, l)))
+func (s *session) queue(t link.Task, l *registry.Lease) {
+	t.Queued, t.AsOf = time.Now(), time.Now()
+	s.tasks.Process(t.Key, t, t.Queued.Add(s.expiry(t, l)))
 }
 
 // expiry is how long a task is of use (upstream: PeerEurekaNode): heartbeats until the next one is due,
 // and so are registrations, which a heartbeat would bring about again. Those are not given up before
 // other changes, however short their interval: they would be read again and again while the queue is
 // longer than that.
-func (s *session) expiry(t task, l *registry.Lease) time.Duration {
+func (s *session) expiry(t link.Task, l *registry.Lease) time.Duration {
 	if l == nil {
 		return s.Expiry
 	}
 	interval := time.Duration(l.Interval) * time.Second
 	switch {
-	case t.facts == heartbeat:
+	case t.Facts == link.Heartbeat:
 		return interval
-	case t.facts&registered != 0:
+	case t.Facts&link.Registered != 0:
 		return max(interval, s.Expiry)
 	}
 	return s.Expiry
 }
 
 // submit queues what an answer of the peer asks for.
-func (s *session) submit(t task) {
+func (s *session) submit(t link.Task) {
 	s.making.Lock()
 	defer s.making.Unlock()
-	t.first = 0
+	t.First = 0
 	s.queueIfTrue(s.config.View(), t)
 }
 
@@ -224,7 +225,7 @@ func (s *session) read() (more bool) {
 	now := s.config.Clock()
 	for _, c := range changes {
 		if t, ok := s.tell(v, c, from, now); ok {
-			s.cursor.add(t.first, c.Lease.ChangedLease)
+			s.cursor.add(t.First, c.Lease.ChangedLease)
 			s.queue(t, c.Lease)
 		}
 	}
@@ -249,13 +250,13 @@ func (s *session) beats() {
 		return // they are found when the peer answers again
 	}
 	s.beat = v.Beats()
-	for l := range v.RenewedAfter(after, s.Kind == Node) {
+	for l := range v.RenewedAfter(after, s.Kind == link.Node) {
 		if room == 0 {
 			s.dropped(dropNames[batcher.Overflow])
 			continue
 		}
 		room--
-		s.queue(task{key: l.Key(), facts: heartbeat}, l)
+		s.queue(link.Task{Key: l.Key(), Facts: link.Heartbeat}, l)
 	}
 }
 
@@ -266,7 +267,7 @@ const permanentBeat = registry.DefaultRenewalInterval * time.Second
 // beatPermanent queues heartbeats, for a Eureka server, of the own datacenter's instances that have no
 // lease. Nobody renews them here; other Rollcall servers know that they do not end.
 func (s *session) beatPermanent() {
-	if s.Kind != Eureka {
+	if s.Kind != link.Eureka {
 		return
 	}
 	room := s.room()
@@ -279,6 +280,6 @@ func (s *session) beatPermanent() {
 			continue
 		}
 		room--
-		s.queue(task{key: l.Key(), facts: heartbeat}, l)
+		s.queue(link.Task{Key: l.Key(), Facts: link.Heartbeat}, l)
 	}
 }

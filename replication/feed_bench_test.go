@@ -10,13 +10,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // nothing is a link that takes everything at once, so that what is measured is what comes before it.
 type nothing struct{ farLink }
 
-func (l nothing) ProcessBatch(context.Context, []task) batcher.Result {
-	l.env.succeeded()
+func (l nothing) ProcessBatch(context.Context, []link.Task) batcher.Result {
+	l.env.Succeeded()
 	return batcher.Success
 }
 
@@ -33,11 +34,11 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 	}
 	m.Perform(b, registry.AckPeer{Peer: "dc2", Cursor: m.Newest().Index()})
 	measure := func(sends bool) (share float64, sent uint64) {
-		c := Config{Side: Side{
+		c := Config{Side: link.Side{
 			Service: m, Datacenter: "dc1", Node: "n1", Consensus: true,
-			Sender: func() string { return "dc1" }, Peers: []PeerConfig{datacenter("dc2")},
+			Sender: func() string { return "dc1" }, Peers: []link.PeerConfig{datacenter("dc2")},
 		}}
-		r, err := newReplicator(c, func(env linkEnv) link { return nothing{farLink{env, newFar()}} })
+		r, err := newReplicator(c, func(env link.Env) link.Link { return nothing{farLink{env, newFar()}} })
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -86,7 +87,7 @@ func BenchmarkFeedOfChanges(b *testing.B) {
 		m.Registry.Apply(m.Stamp(), 1, registry.FromClient, op)
 	}
 	v := m.Newest()
-	p := &peer{PeerConfig: datacenter("dc2"), config: Config{Side: Side{Consensus: true}}}
+	p := &peer{PeerConfig: datacenter("dc2"), config: Config{Side: link.Side{Consensus: true}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		list, err := v.Changes(0, changes)

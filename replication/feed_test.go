@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 func registers(from, to int) []registry.Op {
@@ -59,7 +60,7 @@ func known(t testing.TB, m *registrytest.Memory, name string) *far {
 }
 
 // feeding replicates to dc2, which has the first n instances and is tuned before it begins.
-func feeding(t *testing.T, n int, tune func(*PeerConfig, *far), do func(t *testing.T, m *registrytest.Memory, f *far, r *replicating)) {
+func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *far), do func(t *testing.T, m *registrytest.Memory, f *far, r *replicating)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, n)...)
@@ -142,7 +143,7 @@ func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 }
 
 func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
-	feeding(t, 1, func(peer *PeerConfig, f *far) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		f.delay = 100 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
@@ -159,7 +160,7 @@ func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
 }
 
 func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
-	feeding(t, 1, func(peer *PeerConfig, f *far) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		f.delay = 10 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers, peer.BatchDelay = 10, 10, 1, time.Minute
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
@@ -170,7 +171,7 @@ func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
 }
 
 func TestChangesOverflowAndAreReadAgain(t *testing.T) {
-	feeding(t, 1, func(peer *PeerConfig, f *far) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		f.delay = time.Second
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
@@ -179,7 +180,7 @@ func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 		synctest.Wait()
 		// What answers ask for knows of no room.
 		for i := range 15 {
-			r.peers[0].sending().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, task{facts: heartbeat}, time.Time{})
+			r.peers[0].sending().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, link.Task{Facts: link.Heartbeat}, time.Time{})
 		}
 		synctest.Wait()
 		got := r.only().Dropped["overflow"]
@@ -230,7 +231,7 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 }
 
 func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
-	feeding(t, 1, func(peer *PeerConfig, f *far) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		peer.NetworkDelay, peer.MaxDelay = time.Hour, time.Hour
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		f.fail(batcher.TransientError)
@@ -335,7 +336,7 @@ func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 600)...)
 		f := newFar()
-		f.result = func(tasks []task) batcher.Result {
+		f.result = func(tasks []link.Task) batcher.Result {
 			if tasks == nil {
 				return batcher.Success // it can be compared with
 			}
@@ -436,9 +437,9 @@ func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		refuses := true
-		f.result = func(tasks []task) batcher.Result {
+		f.result = func(tasks []link.Task) batcher.Result {
 			for _, one := range tasks {
-				if refuses && one.key == ordersKey(5) {
+				if refuses && one.Key == ordersKey(5) {
 					return batcher.PermanentError
 				}
 			}
@@ -509,7 +510,7 @@ func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
 		synctest.Wait()
 		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
 		synctest.Wait()
-		r.peers[0].submit(task{key: ordersKey(1), facts: registered})
+		r.peers[0].submit(link.Task{Key: ordersKey(1), Facts: link.Registered})
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
@@ -521,8 +522,8 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 		m.Perform(t, registers(0, 1)...)
 		fars := map[string]*far{"n2": known(t, m, "n2"), "dc2": known(t, m, "dc2"), "dc3": known(t, m, "dc3")}
 		node := datacenter("n2")
-		node.Kind = Node
-		r := replicateAs(t, Config{Side: Side{Service: m}}, fars, node, datacenter("dc2"), datacenter("dc3"))
+		node.Kind = link.Node
+		r := replicateAs(t, Config{Side: link.Side{Service: m}}, fars, node, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()
 		synctest.Wait()
 		dc2, n3 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Origin{Kind: registry.LocalPeer}
@@ -536,12 +537,12 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 		applyAs(t, m, dc2, registry.Remove{Key: billing.Key(), Kind: registry.Canceled, Life: 1, LastDirty: 1})
 		applyAs(t, m, n3, registry.Remove{Key: registry.NewKey("USERS", "u-1"), Kind: registry.Canceled, Life: 1, LastDirty: 1})
 		elapse(time.Second)
-		var got []facts
+		var got []link.Facts
 		for _, one := range fars["n2"].heard().tasks {
-			expect.Equal(t, one.key, billing.Key(), "the node was told of")
-			got = append(got, one.facts)
+			expect.Equal(t, one.Key, billing.Key(), "the node was told of")
+			got = append(got, one.Facts)
 		}
-		want := []facts{registered, heartbeat, canceled}
+		want := []link.Facts{link.Registered, link.Heartbeat, link.Canceled}
 		expect.That(t, slices.Equal(got, want), "the node was told %b, want %b", got, want)
 		for _, name := range []string{"dc2", "dc3"} {
 			tasks := fars[name].heard().tasks
@@ -560,33 +561,33 @@ func TestARemovalIsToldWithItsAge(t *testing.T) {
 		f.fail(batcher.Success)
 		elapse(5 * time.Second)
 		tasks := f.heard().tasks
-		expect.That(t, len(tasks) == 1 && tasks[0].remove.Age >= 40_000 && tasks[0].remove.Age <= 45_000,
+		expect.That(t, len(tasks) == 1 && tasks[0].Remove.Age >= 40_000 && tasks[0].Remove.Age <= 45_000,
 			"told %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
 	})
 }
 
 func TestExpiryIsByTheRenewalInterval(t *testing.T) {
-	s := &session{peer: &peer{PeerConfig: PeerConfig{Flow: Flow{Expiry: 30 * time.Second}}}}
+	s := &session{peer: &peer{PeerConfig: link.PeerConfig{Flow: link.Flow{Expiry: 30 * time.Second}}}}
 	for _, tt := range []struct {
 		name     string
-		facts    facts
+		facts    link.Facts
 		interval int32
 		want     time.Duration
 	}{
-		{"a heartbeat", heartbeat, 10, 10 * time.Second},
-		{"a registration", registered, 90, 90 * time.Second},
-		{"a registration of one that renews often", registered, 1, 30 * time.Second},
-		{"an override", overridden, 90, 30 * time.Second},
+		{"a heartbeat", link.Heartbeat, 10, 10 * time.Second},
+		{"a registration", link.Registered, 90, 90 * time.Second},
+		{"a registration of one that renews often", link.Registered, 1, 30 * time.Second},
+		{"an override", link.Overridden, 90, 30 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			expect.Equal(t, s.expiry(task{facts: tt.facts}, &registry.Lease{Interval: tt.interval}), tt.want, "got")
+			expect.Equal(t, s.expiry(link.Task{Facts: tt.facts}, &registry.Lease{Interval: tt.interval}), tt.want, "got")
 		})
 	}
-	expect.Equal(t, s.expiry(task{facts: canceled}, nil), 30*time.Second, "a removal: got")
+	expect.Equal(t, s.expiry(link.Task{Facts: link.Canceled}, nil), 30*time.Second, "a removal: got")
 }
 
 func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
-	feeding(t, 200, func(peer *PeerConfig, f *far) {
+	feeding(t, 200, func(peer *link.PeerConfig, f *far) {
 		peer.Queue = 50
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		f.fail(batcher.TransientError)
@@ -612,8 +613,8 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 		node, remote := newFar(), newFar()
 		node.fail(batcher.Congestion)
 		peer := datacenter("n2")
-		peer.Kind = Node
-		r := replicateAs(t, Config{Side: Side{Service: m}}, map[string]*far{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
+		peer.Kind = link.Node
+		r := replicateAs(t, Config{Side: link.Side{Service: m}}, map[string]*far{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		r.Act(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000})
@@ -717,7 +718,7 @@ func (c course) run(t *testing.T) string {
 	peer := datacenter("dc2")
 	peer.Queue, peer.BatchSize, peer.Workers, peer.Expiry = c.queue, c.batch, c.workers, c.expiry
 	start := func() *replicating {
-		return replicateAs(t, Config{Side: Side{Service: m, Consensus: true}, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*far{"dc2": f}, peer)
+		return replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*far{"dc2": f}, peer)
 	}
 	r := start()
 	for _, s := range c.steps {

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -71,17 +72,17 @@ func (s *server) failWith(fail http.HandlerFunc) {
 }
 
 // runPair has two servers replicate to each other until the test ends.
-func runPair(t testing.TB, kind Kind) (a, b *server) {
+func runPair(t testing.TB, kind link.Kind) (a, b *server) {
 	t.Helper()
 	a, b = newServer(), newServer()
 	start := func(s *server, datacenter, node, name string, to *server) {
-		c := Config{Side: Side{
-			Service: s.Memory, Datacenter: datacenter, Node: node, Consensus: kind == Datacenter, Sender: func() string { return "of " + node },
-			Peers: []PeerConfig{{Name: name, Kind: kind, URLs: []string{to.http.URL}, Flow: Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
+		c := Config{Side: link.Side{
+			Service: s.Memory, Datacenter: datacenter, Node: node, Consensus: kind == link.Datacenter, Sender: func() string { return "of " + node },
+			Peers: []link.PeerConfig{{Name: name, Kind: kind, URLs: []string{to.http.URL}, Flow: link.Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
 		}}
 		s.Replicator = need.Got(New(c))(t)
 	}
-	if kind == Node {
+	if kind == link.Node {
 		start(a, "dc1", "n1", "b", b)
 		start(b, "dc1", "n2", "a", a)
 	} else {
@@ -154,7 +155,7 @@ func same(a, b *server) bool {
 
 // Two whole replicators: changes flow both ways at once, are there once, and then there is silence.
 func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
-	for _, kind := range []Kind{Node, Datacenter} {
+	for _, kind := range []link.Kind{link.Node, link.Datacenter} {
 		t.Run(kind.String(), func(t *testing.T) {
 			a, b := runPair(t, kind)
 			const each = 300
@@ -199,7 +200,7 @@ func TestAPeerThatWasAwayCatchesUp(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, b := runPair(t, Datacenter)
+			a, b := runPair(t, link.Datacenter)
 			a.register(t, 1, "1", "2", "3")
 			eventually(t, "the peer has them", func() bool { return same(a, b) })
 			c.away(b)

@@ -11,13 +11,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // peer is one receiver: what is configured, its link, and what is known of it over all sessions.
 type peer struct {
-	PeerConfig
+	link.PeerConfig
 	config  Config
-	link    link
+	link    link.Link
 	metrics *metrics
 	log     *slog.Logger
 	poked   chan struct{} // something happened that its session should look at
@@ -40,7 +41,7 @@ type record struct {
 	since                  time.Time
 }
 
-func newPeer(c Config, pc PeerConfig, m *metrics, newLink func(linkEnv) link) *peer {
+func newPeer(c Config, pc link.PeerConfig, m *metrics, newLink func(link.Env) link.Link) *peer {
 	p := &peer{
 		PeerConfig: pc, config: c, metrics: m,
 		log:   c.Log.With("peer", pc.Name),
@@ -50,16 +51,16 @@ func newPeer(c Config, pc PeerConfig, m *metrics, newLink func(linkEnv) link) *p
 			since: time.Now(),
 		},
 	}
-	p.link = newLink(linkEnv{
-		Side: c.Side, Peer: pc, submit: p.submit, sent: p.sent,
-		succeeded: p.succeeded, failed: p.failed, origin: p.origin(),
+	p.link = newLink(link.Env{
+		Side: c.Side, Peer: pc, Submit: p.submit, Sent: p.sent,
+		Succeeded: p.succeeded, Failed: p.failed, Origin: p.origin(),
 	})
 	return p
 }
 
 // origin is what the peer's own instances are applied as.
 func (p *peer) origin() registry.Origin {
-	if p.Kind == Node {
+	if p.Kind == link.Node {
 		return registry.Origin{Kind: registry.LocalPeer}
 	}
 	return registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
@@ -133,7 +134,7 @@ func (p *peer) notSending() error {
 }
 
 // submit queues what an answer of the peer asks for.
-func (p *peer) submit(t task) {
+func (p *peer) submit(t link.Task) {
 	if s := p.sending(); s != nil {
 		s.submit(t)
 	}

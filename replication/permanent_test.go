@@ -9,6 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // web is a service that was registered through Consul's API, with a check.
@@ -23,7 +24,7 @@ func web(id string) registry.RegisterCatalog {
 func webKey(id string) registry.Key { return registry.NewKey("WEB", id) }
 
 func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
-	a, b := runPair(t, Datacenter)
+	a, b := runPair(t, link.Datacenter)
 	a.Perform(t, web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
 	eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
 	l, _ := b.Newest().Find(webKey("web-1"))
@@ -57,7 +58,7 @@ func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
 		m.Perform(t, registers(0, 1)...)
 		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: instance("WEB", "theirs", 1), Life: 1, Permanent: true})
 		fars := map[string]*far{"old": known(t, m, "old"), "dc2": known(t, m, "dc2")}
-		old := PeerConfig{Name: "old", Kind: Eureka, URLs: []string{"http://old:8761/eureka"}}
+		old := link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}}
 		r := replicate(t, m, fars, old, datacenter("dc2"))
 		defer r.stop()
 		elapse(time.Second)
@@ -79,7 +80,7 @@ func TestAEurekaServerThatLacksAnInstanceWithoutALeaseGetsIt(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, web("web-1"))
 		f := known(t, m, "old")
-		r := replicate(t, m, map[string]*far{"old": f}, PeerConfig{Name: "old", Kind: Eureka, URLs: []string{"http://old:8761/eureka"}})
+		r := replicate(t, m, map[string]*far{"old": f}, link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}})
 		defer r.stop()
 		elapse(time.Second)
 		f.set(func(f *far) { clear(f.has) })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // CutPolicy says what becomes of a peer's instances whose time has passed while its link is cut. What holds
@@ -85,7 +86,7 @@ func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }
 // remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
 func (r *Replicator) remote(dc string) *peer {
 	for _, p := range r.peers {
-		if p.Kind != Node && p.Name == dc {
+		if p.Kind != link.Node && p.Name == dc {
 			return p
 		}
 	}
@@ -108,7 +109,7 @@ func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 // and has nothing to say.
 func (p *peer) cut(heard time.Duration, ok bool) bool {
 	silent := !ok || heard > p.CutAfter()
-	return silent && (p.Kind != Eureka || p.failing())
+	return silent && (p.Kind != link.Eureka || p.failing())
 }
 
 // Age is the time since the node of the own datacenter that was silent longest was last reached; 0 if
@@ -116,7 +117,7 @@ func (p *peer) cut(heard time.Duration, ok bool) bool {
 func (r *Replicator) Age() time.Duration {
 	var age time.Duration
 	for _, p := range r.peers {
-		if p.Kind == Node {
+		if p.Kind == link.Node {
 			age = max(age, p.silence())
 		}
 	}
@@ -130,7 +131,7 @@ type share struct{ instances, kept int }
 func (r *Replicator) belonging(v *registry.View, now int64) map[string]share {
 	shares := make(map[string]share)
 	for _, p := range r.peers {
-		if p.Kind != Node {
+		if p.Kind != link.Node {
 			shares[p.Name] = share{}
 		}
 	}
@@ -153,7 +154,7 @@ func (r *Replicator) belonging(v *registry.View, now int64) map[string]share {
 
 // incoming is what is known of a datacenter that sends; nil of nodes of the own one.
 func (p *peer) incoming(v *registry.View, now int64, s share) *api.Incoming {
-	if p.Kind == Node {
+	if p.Kind == link.Node {
 		return nil
 	}
 	in := &api.Incoming{Instances: s.instances, OnCut: policyOf(v, p.Name).String(), Kept: s.kept}

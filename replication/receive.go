@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -34,13 +35,13 @@ var (
 
 // Receiver answers the Rollcall servers that send to this one. Safe for concurrent use.
 type Receiver struct {
-	side        Side
+	side        link.Side
 	judgements  judgements
 	late, ahead *prometheus.CounterVec // by datacenter of the sender
 }
 
 // newReceiver is the receiver of a side.
-func newReceiver(side Side) *Receiver {
+func newReceiver(side link.Side) *Receiver {
 	return &Receiver{
 		side: side, judgements: judgements{of: make(map[senderName]judgement)},
 		late:  messageCounter("late_messages_total", "Messages that came more than a minute after the newest of their sender."),
@@ -98,7 +99,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (answer []byte, 
 func (r *Receiver) originOf(datacenter, node string) (registry.Origin, error) {
 	if datacenter != r.side.Datacenter {
 		for _, p := range r.side.Peers {
-			if p.Kind == Datacenter && p.Name == datacenter {
+			if p.Kind == link.Datacenter && p.Name == datacenter {
 				return registry.Origin{Kind: registry.RemoteDC, DC: datacenter}, nil
 			}
 		}
@@ -250,7 +251,7 @@ func (r *Receiver) take(ctx context.Context, origin registry.Origin, in *intake)
 	if len(in.ops) == 0 {
 		return nil
 	}
-	applied, err := applyAll(ctx, r.side.Service, origin, in.ops)
+	applied, err := link.ApplyAll(ctx, r.side.Service, origin, in.ops)
 	in.applied = applied
 	return err
 }
@@ -282,7 +283,7 @@ func (e *entities) record(key registry.Key) (rec registry.Removal, ok bool) {
 		e.records = make(map[registry.Key]registry.Removal)
 		asked := make(map[registry.Key]bool)
 		for _, op := range e.asked {
-			if key, ok := keyOf(op); ok {
+			if key, ok := link.KeyOf(op); ok {
 				asked[key] = true
 			}
 		}
@@ -298,7 +299,7 @@ func (e *entities) record(key registry.Key) (rec registry.Removal, ok bool) {
 
 // resultOf is the result of an item.
 func (e *entities) resultOf(op registry.Op, outcome registry.Outcome) wire.Result {
-	key, ok := keyOf(op)
+	key, ok := link.KeyOf(op)
 	if !ok {
 		return wire.Result{Status: wire.Done} // an operator's act, which fits the state here or does not
 	}
@@ -311,9 +312,9 @@ func (e *entities) resultOf(op registry.Op, outcome registry.Outcome) wire.Resul
 		return e.older(key)
 	case registry.Refused:
 		return e.gone(key)
-	case tooLarge:
+	case link.TooLarge:
 		return wire.Result{Status: wire.Invalid, Error: "larger than an operation may be"}
-	case unreadable:
+	case link.Unreadable:
 		return wire.Result{Status: wire.Invalid, Error: "the leader here runs another version and does not know it"}
 	}
 	return wire.Result{Status: wire.Done}

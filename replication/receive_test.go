@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -103,7 +104,7 @@ func TestAHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 	a.Pass(5 * time.Second) // for which the task waits
 	b.Pass(5 * time.Second)
 	index := b.Newest().Index()
-	a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 	silent := b.Clock() - b.Newest().LastRenewal(b.lease(t, "1")).Lease
 	expect.That(t, silent >= 5000 && silent <= 10_000, "renewed %d ms ago, want 5 s or a little more", silent)
 	expect.Equal(t, b.Newest().Index(), index, "a renewal took index")
@@ -124,7 +125,7 @@ func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
 			}
 			before := a.taken("register")
 			a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
-			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			expect.Equal(t, b.lease(t, "1").Instance.LastDirty, 5, "timestamp")
 			got := [2]int{a.taken("heartbeat"), a.taken("register") - before}
 			expect.That(t, got == [2]int{0, 1}, "counted %v, want one register alone", got)
@@ -135,7 +136,7 @@ func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
 func TestAPeerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
-	a.tell(t, task{key: ordersID("1"), facts: heartbeat, tries: maxTries})
+	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat, Tries: link.MaxTries})
 	b.without(t, "1")
 }
 
@@ -152,7 +153,7 @@ func TestWhatThePeerHasNewerComesHome(t *testing.T) {
 			b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
 			a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 7)})
 			b.Perform(t, registry.Register{Instance: instance("ORDERS", "2", 7)})
-			a.tell(t, task{key: ordersID("1"), facts: registered}, task{key: ordersID("2"), facts: heartbeat})
+			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
 			l := a.lease(t, "1")
 			expect.That(t, l.Instance.LastDirty == 7 && l.Instance.Overridden == registry.OutOfService && l.Owner == "",
 				"got %+v of %+v, want both halves, and the owner that it had", l, l.Instance)
@@ -182,7 +183,7 @@ func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
 	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
 	a.tellChanges(t, 0)
 	b.Perform(t, registry.Cancel{Key: ordersID("1")}, registry.Cancel{Key: ordersID("2")})
-	a.tell(t, task{key: ordersID("1"), facts: registered}, task{key: ordersID("2"), facts: heartbeat})
+	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
 	for _, id := range []string{"1", "2"} {
 		a.without(t, id)
 		b.without(t, id)
@@ -233,11 +234,11 @@ func TestReplaysChangeNothing(t *testing.T) {
 			tellAll(registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
 			tellAll(registry.SetOverride{Key: ordersID("1"), Status: registry.Down})
 			tellAll(registry.Renew{Key: ordersID("1")})
-			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			tellAll(registry.DeleteOverride{Key: ordersID("1"), Fallback: registry.Up})
 			tellAll(registry.Cancel{Key: ordersID("2")})
 			both(a, b, 30*time.Second)
-			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			old := b.came(messagePath)
 
 			index := b.Newest().Index()
@@ -252,7 +253,7 @@ func TestReplaysChangeNothing(t *testing.T) {
 			// nobody can tell from here.
 			now := b.Newest().LastRenewal(b.lease(t, "1")).Lease
 			expect.That(t, now <= renewed+20_500, "renewed at %d, was %d", now, renewed)
-			a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			renewed = b.Newest().LastRenewal(b.lease(t, "1")).Lease
 			heard, _ := b.Newest().Link("dc1")
 			both(a, b, 20*time.Second)
@@ -276,7 +277,7 @@ func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 	hold := registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: by}
 	send := func(op registry.SelfPreservation) {
 		t.Helper()
-		if result := a.only().act(context.Background(), op); result != 0 {
+		if result := a.only().Act(context.Background(), op); result != 0 {
 			t.Fatalf("result %d: %v", result, a.noted())
 		}
 	}
@@ -295,7 +296,7 @@ func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 	p = b.Newest().Preservation()
 	need.That(t, p.State == registry.PreservationReleased, "got %+v, want released", p)
 	both(a, b, 30*time.Second)
-	a.tell(t, task{key: ordersID("1"), facts: heartbeat})
+	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 	transitions := len(b.Newest().Transitions())
 	expect.That(t, transitions == 3, "%d transitions, want held, longer and released", transitions)
 	need.Got(b.Receive(context.Background(), held.body))(t)
@@ -336,7 +337,7 @@ func TestAMessageIsOneApply(t *testing.T) {
 	var first registry.Op
 	b.Set(func(m *registrytest.Memory) { applies, first = m.Applies, m.Applied[0] })
 	contact, ok := first.(registry.Contact)
-	expect.That(t, applies == 1 && ok && contact.DC == "dc1" && contact.Cut == datacenterCut.Milliseconds(),
+	expect.That(t, applies == 1 && ok && contact.DC == "dc1" && contact.Cut == link.DatacenterCut.Milliseconds(),
 		"%d calls of Apply, the first operation %+v; want one that begins with a contact of dc1", applies, first)
 }
 
@@ -369,9 +370,9 @@ func TestContactsAreNotedOncePerSecond(t *testing.T) {
 // dead link alive.
 func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 	a, b := newSite(), newSite()
-	far := PeerConfig{Name: "dc9", Kind: Datacenter, URLs: []string{"http://127.0.0.1:1"}}
-	a.become(t, "dc1", "n1", false, PeerConfig{Name: "b", Kind: Node, URLs: []string{b.server.URL}}, far)
-	b.become(t, "dc1", "n2", false, PeerConfig{Name: "a", Kind: Node, URLs: []string{a.server.URL}}, far)
+	far := link.PeerConfig{Name: "dc9", Kind: link.Datacenter, URLs: []string{"http://127.0.0.1:1"}}
+	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "b", Kind: link.Node, URLs: []string{b.server.URL}}, far)
+	b.become(t, "dc1", "n2", false, link.PeerConfig{Name: "a", Kind: link.Node, URLs: []string{a.server.URL}}, far)
 	a.Pass(time.Minute)
 	b.Pass(time.Minute)
 	a.Perform(t, registry.Contact{DC: "dc9", Cut: 15_000})

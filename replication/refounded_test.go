@@ -9,6 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // refound has a site of two datacenters begin with an empty registry, as a cluster whose data was lost.
@@ -16,7 +17,7 @@ func refound(t testing.TB, a, b *site) *site {
 	t.Helper()
 	a.server.Close()
 	anew := newSite()
-	anew.become(t, "dc1", "n1", true, PeerConfig{Name: "dc2", Kind: Datacenter, URLs: []string{b.server.URL}})
+	anew.become(t, "dc1", "n1", true, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{b.server.URL}})
 	return anew
 }
 
@@ -182,7 +183,7 @@ func TestANodeThatWasDownBringsNobodyBackElsewhere(t *testing.T) {
 // compareAndRepair is a site's comparison with its one peer.
 func (s *site) compareAndRepair(t testing.TB) {
 	t.Helper()
-	_, tasks, err := s.only().compare(context.Background(), true)
+	_, tasks, err := s.only().Compare(context.Background(), true)
 	need.OK(t, err)
 	s.tell(t, tasks...)
 }

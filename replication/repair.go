@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // repairRetry is the time after a comparison that failed, where nothing can be sent without it.
@@ -26,7 +27,7 @@ type finding struct {
 	reason string
 	view   *registry.View // from before the comparison
 	diff   api.PeerDiff
-	tasks  []task
+	tasks  []link.Task
 	err    error
 	queued chan struct{} // closed when the tasks are taken; nil: nobody waits
 }
@@ -39,7 +40,7 @@ func (s *session) untilDigest() time.Duration {
 
 // digest compares with the peer, if it can be, and if nothing else is to be done first.
 func (s *session) digest(ctx context.Context) {
-	if s.Kind == Eureka || s.comparing || len(s.backlog) > 0 {
+	if s.Kind == link.Eureka || s.comparing || len(s.backlog) > 0 {
 		return
 	}
 	s.compare(ctx, repairDigest)
@@ -67,18 +68,18 @@ func (s *session) compare(ctx context.Context, reason string) {
 // find compares, for a repair.
 func (s *session) find(ctx context.Context, reason string) finding {
 	f := finding{reason: reason, view: s.config.View()}
-	f.diff, f.tasks, f.err = s.link.compare(ctx, true)
-	if errors.Is(f.err, ErrNoDigests) {
+	f.diff, f.tasks, f.err = s.link.Compare(ctx, true)
+	if errors.Is(f.err, link.ErrNoDigests) {
 		f.diff, f.err = api.PeerDiff{Missing: live(f.tasks)}, nil
 	}
 	return f
 }
 
 // live is how many tasks tell of instances that are there.
-func live(tasks []task) int {
+func live(tasks []link.Task) int {
 	n := 0
 	for _, t := range tasks {
-		if t.facts&canceled == 0 {
+		if t.Facts&link.Canceled == 0 {
 			n++
 		}
 	}
@@ -97,7 +98,7 @@ func (s *session) take(f finding) {
 	if f.reason == repairFirst || f.reason == repairTooOld {
 		// The cursor stays unknown until all of it was transmitted.
 		for i := range f.tasks {
-			f.tasks[i].first = everything
+			f.tasks[i].First = everything
 			s.cursor.add(everything, f.view.Stamp().Lease)
 		}
 		s.cursor.found(f.view)

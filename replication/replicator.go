@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -39,12 +40,12 @@ type Replicator struct {
 // New checks the configuration, every mistake at once. It starts nothing.
 func New(c Config) (*Replicator, error) { return newReplicator(c, newLink) }
 
-func newReplicator(c Config, newLink func(linkEnv) link) (*Replicator, error) {
+func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
-	c.Incarnation = newIncarnation()
+	c.Incarnation = link.NewIncarnation()
 	r := &Replicator{Receiver: newReceiver(c.Side), config: c}
 	m := newMetrics(r)
 	r.metrics = m
@@ -59,8 +60,8 @@ func newReplicator(c Config, newLink func(linkEnv) link) (*Replicator, error) {
 }
 
 // newLink makes the link of a peer's kind.
-func newLink(env linkEnv) link {
-	if env.Peer.Kind == Eureka {
+func newLink(env link.Env) link.Link {
+	if env.Peer.Kind == link.Eureka {
 		return newEurekaLink(env)
 	}
 	return newRollcallLink(env)
@@ -69,7 +70,7 @@ func newLink(env linkEnv) link {
 // Run sends to all peers until ctx ends: with consensus, for one leadership; else for as long as the
 // node runs. It returns nil then, or registry.ErrClosed.
 func (r *Replicator) Run(ctx context.Context) error {
-	r.config.Incarnation.draw()
+	r.config.Incarnation.Draw()
 	g, ctx := errgroup.WithContext(ctx)
 	after := r.config.View().Index()
 	g.Go(func() error { return r.watch(ctx, after) })
@@ -127,7 +128,7 @@ func (r *Replicator) Diff(ctx context.Context, peer string) (api.PeerDiff, error
 	if err != nil {
 		return api.PeerDiff{}, err
 	}
-	d, _, err := s.link.compare(ctx, false)
+	d, _, err := s.link.Compare(ctx, false)
 	return d, err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -21,7 +22,7 @@ const keepAlive = 5 * time.Second
 // rollcallLink transmits to Rollcall servers: a node of the own datacenter, or another datacenter, of
 // which any node will do.
 type rollcallLink struct {
-	env   linkEnv
+	env   link.Env
 	calls *rollcallCalls
 	log   *slog.Logger
 	every time.Duration // keepAlive
@@ -31,18 +32,18 @@ type rollcallLink struct {
 	sent     time.Time // when the last message was begun
 }
 
-func newRollcallLink(env linkEnv) link {
+func newRollcallLink(env link.Env) link.Link {
 	return &rollcallLink{
 		env: env, calls: newRollcallCalls(env.Peer), log: env.Log.With("peer", env.Peer.Name), every: keepAlive,
 	}
 }
 
-// url implements link.
-func (l *rollcallLink) url() string { return l.calls.inUse() }
+// URL implements link.
+func (l *rollcallLink) URL() string { return l.calls.inUse() }
 
-// run implements link: it sends an empty message at first, and whenever nothing else was sent for a
+// Run implements link: it sends an empty message at first, and whenever nothing else was sent for a
 // while.
-func (l *rollcallLink) run(ctx context.Context) error {
+func (l *rollcallLink) Run(ctx context.Context) error {
 	defer l.calls.client.CloseIdleConnections()
 	due := time.NewTimer(0)
 	defer due.Stop()
@@ -69,7 +70,7 @@ func (l *rollcallLink) silence() time.Duration {
 // head is what the next message begins with.
 func (l *rollcallLink) head() wire.Head {
 	h := headOf(&l.env.Side, l.env.Clock())
-	if l.env.Peer.Kind == Node {
+	if l.env.Peer.Kind == link.Node {
 		h.Heard = heard(&l.env.Side, l.env.View(), h.Clock)
 	}
 	l.mu.Lock()
@@ -79,17 +80,17 @@ func (l *rollcallLink) head() wire.Head {
 	return h
 }
 
-func headOf(s *Side, clock int64) wire.Head {
+func headOf(s *link.Side, clock int64) wire.Head {
 	return wire.Head{
-		Datacenter: s.Datacenter, Node: s.Node, Sender: s.Sender(), Incarnation: s.Incarnation.now(), Clock: clock,
+		Datacenter: s.Datacenter, Node: s.Node, Sender: s.Sender(), Incarnation: s.Incarnation.Now(), Clock: clock,
 	}
 }
 
 // heard is how long ago (ms) this node heard each peer that is no node of its datacenter.
-func heard(s *Side, v *registry.View, now int64) map[string]int64 {
+func heard(s *link.Side, v *registry.View, now int64) map[string]int64 {
 	ages := make(map[string]int64)
 	for _, p := range s.Peers {
-		if p.Kind == Node {
+		if p.Kind == link.Node {
 			continue
 		}
 		if known, ok := v.Link(p.Name); ok {
@@ -100,13 +101,13 @@ func heard(s *Side, v *registry.View, now int64) map[string]int64 {
 }
 
 // Process implements batcher.Processor.
-func (l *rollcallLink) Process(ctx context.Context, one task) batcher.Result {
-	return l.ProcessBatch(ctx, []task{one})
+func (l *rollcallLink) Process(ctx context.Context, one link.Task) batcher.Result {
+	return l.ProcessBatch(ctx, []link.Task{one})
 }
 
 // ProcessBatch implements batcher.Processor. The messages of one batch go one after the other; one that
 // fails has those before it sent again with it, which changes nothing there.
-func (l *rollcallLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
+func (l *rollcallLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
 	for _, part := range cutTells(l.tells(tasks)) {
 		if result := l.send(ctx, part); result != batcher.Success {
 			return result
@@ -115,7 +116,7 @@ func (l *rollcallLink) ProcessBatch(ctx context.Context, tasks []task) batcher.R
 	return batcher.Success
 }
 
-// act implements actor.
-func (l *rollcallLink) act(ctx context.Context, op registry.SelfPreservation) batcher.Result {
+// Act implements actor.
+func (l *rollcallLink) Act(ctx context.Context, op registry.SelfPreservation) batcher.Result {
 	return l.send(ctx, []tell{{item: wire.ItemOf(op)}})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -22,8 +23,8 @@ import (
 func sender(t testing.TB, urls ...string) *site {
 	t.Helper()
 	s := newSite()
-	s.become(t, "dc1", "n1", true, PeerConfig{
-		Name: "dc2", Kind: Datacenter, URLs: urls, Flow: Flow{ConnectTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second},
+	s.become(t, "dc1", "n1", true, link.PeerConfig{
+		Name: "dc2", Kind: link.Datacenter, URLs: urls, Flow: link.Flow{ConnectTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second},
 	})
 	s.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
 	return s
@@ -39,14 +40,14 @@ func impatient(s *site) {
 func receiver(t testing.TB) *site {
 	t.Helper()
 	s := newSite()
-	s.become(t, "dc2", "n4", true, PeerConfig{Name: "dc1", Kind: Datacenter, URLs: []string{"http://127.0.0.1:1"}})
+	s.become(t, "dc2", "n4", true, link.PeerConfig{Name: "dc1", Kind: link.Datacenter, URLs: []string{"http://127.0.0.1:1"}})
 	return s
 }
 
 // closed is a URL at which nobody listens: no listener of another test is given such a port.
 func closed() string { return "http://127.0.0.1:1" }
 
-var aTask = task{key: ordersID("1"), facts: registered}
+var aTask = link.Task{Key: ordersID("1"), Facts: link.Registered}
 
 func answers(text string) func(http.ResponseWriter, *http.Request) bool {
 	return answerWith(http.StatusOK, text)
@@ -159,7 +160,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 				t.Fatalf("result %d after %d calls: %v", got, c.calls, near.noted())
 			}
 			far.lease(t, "1")
-			u := near.only().url()
+			u := near.only().URL()
 			expect.That(t, u == far.server.URL, "%s is in use, want %s", u, far.server.URL)
 			before := len(bad.came(messagePath))
 			near.tell(t, aTask)
@@ -189,7 +190,7 @@ func TestUserInfoIsSentAndNotShown(t *testing.T) {
 	expect.That(t, user == "ann" && password == "secret", "sent %q and %q", user, password)
 	far.server.Close()
 	near.only().Process(context.Background(), aTask)
-	shown := near.only().url() + fmt.Sprint(near.noted())
+	shown := near.only().URL() + fmt.Sprint(near.noted())
 	expect.That(t, len(near.noted()) != 0 && !strings.Contains(shown, "secret") && !strings.Contains(shown, "ann"), "shown: %s", shown)
 }
 
@@ -197,12 +198,12 @@ func TestThereIsNothingToSayOfWhatIsGone(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
 	gone := ordersID("gone")
-	for _, f := range []facts{registered, overridden, heartbeat} {
-		near.tell(t, task{key: gone, facts: f})
+	for _, f := range []link.Facts{link.Registered, link.Overridden, link.Heartbeat} {
+		near.tell(t, link.Task{Key: gone, Facts: f})
 	}
 	n := len(far.came(messagePath))
 	expect.That(t, n == 0, "%d messages, want none", n)
-	near.tell(t, task{key: gone, facts: registered}, aTask)
+	near.tell(t, link.Task{Key: gone, Facts: link.Registered}, aTask)
 	n = len(far.came(messagePath))
 	expect.That(t, n == 1, "%d messages, want one of the other", n)
 }
@@ -212,8 +213,8 @@ func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
 	near := sender(t, far.server.URL)
 	near.Perform(t, registry.Register{Instance: instance("ORDERS", "2", 1)})
 	remove := registry.Remove{Key: ordersID("3"), Kind: registry.Canceled, Life: 1}
-	near.tell(t, aTask, task{key: ordersID("2"), facts: overridden}, task{key: ordersID("3"), facts: canceled, remove: remove})
-	near.tell(t, task{key: ordersID("1"), facts: heartbeat})
+	near.tell(t, aTask, link.Task{Key: ordersID("2"), Facts: link.Overridden}, link.Task{Key: ordersID("3"), Facts: link.Canceled, Remove: remove})
+	near.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 	for _, fact := range []string{"register", "override", "cancel", "heartbeat"} {
 		n := near.taken(fact)
 		expect.That(t, n == 1, "%d of %s, want 1", n, fact)
@@ -223,12 +224,12 @@ func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
 func TestALargeBatchIsCut(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
-	var tasks []task
+	var tasks []link.Task
 	for n := range 9 {
 		i := instance("ORDERS", fmt.Sprint("big-", n), 1)
 		i.HomePageURL = strings.Repeat("<", 1<<20)
 		near.Perform(t, registry.Register{Instance: i})
-		tasks = append(tasks, task{key: i.Key(), facts: registered})
+		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered})
 	}
 	near.tell(t, tasks...)
 	came := far.came(messagePath)
@@ -324,16 +325,16 @@ func TestWhatComesHomeIsNotLost(t *testing.T) {
 
 func BenchmarkBatchOfHeartbeats(b *testing.B) {
 	near, far := twoDatacenters(b)
-	var tasks []task
+	var tasks []link.Task
 	var ops []registry.Op
-	for n := range setting.Default[Flow]().BatchSize {
+	for n := range setting.Default[link.Flow]().BatchSize {
 		i := instance("ORDERS", fmt.Sprintf("orders-%03d.example.com:orders:8080", n), 1_700_000_000_000)
 		ops = append(ops, registry.Register{Instance: i})
-		tasks = append(tasks, task{key: i.Key(), facts: heartbeat})
+		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Heartbeat})
 	}
 	near.Perform(b, ops...)
 	near.tellChanges(b, 0)
-	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[Flow]().BatchSize)...)) // as one that knows all
+	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[link.Flow]().BatchSize)...)) // as one that knows all
 	b.ReportAllocs()
 	for b.Loop() {
 		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {

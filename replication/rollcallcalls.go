@@ -14,20 +14,21 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // rollcallCalls makes calls to a peer that can be reached at several URLs: the one that answered last,
 // and if it cannot, the others in turn.
 type rollcallCalls struct {
-	peer   PeerConfig
+	peer   link.PeerConfig
 	client *http.Client
 
 	mu sync.Mutex
 	at int // of peer.URLs, the one in use
 }
 
-func newRollcallCalls(p PeerConfig) *rollcallCalls {
-	return &rollcallCalls{peer: p, client: newClient(p)}
+func newRollcallCalls(p link.PeerConfig) *rollcallCalls {
+	return &rollcallCalls{peer: p, client: link.NewClient(p)}
 }
 
 func (c *rollcallCalls) current() int {
@@ -43,7 +44,7 @@ func (c *rollcallCalls) use(at int) {
 }
 
 // inUse is the URL in use, without user info.
-func (c *rollcallCalls) inUse() string { return withoutUser(c.peer.URLs[c.current()]) }
+func (c *rollcallCalls) inUse() string { return link.WithoutUser(c.peer.URLs[c.current()]) }
 
 // rollcallCall is a call to be made.
 type rollcallCall struct {
@@ -67,13 +68,13 @@ func (c *rollcallCalls) post(ctx context.Context, call rollcallCall) ([]byte, er
 			c.use(at)
 			return answer, nil
 		case ctx.Err() != nil:
-			return nil, &callError{batcher.TransientError, ctx.Err()}
+			return nil, &link.CallError{batcher.TransientError, ctx.Err()}
 		case errors.Is(err, errSlow):
 			c.use(at + 1)
 			return nil, err
-		case resultOf(err) == batcher.PermanentError:
+		case link.ResultOf(err) == batcher.PermanentError:
 			return nil, err
-		case resultOf(err) == batcher.Congestion:
+		case link.ResultOf(err) == batcher.Congestion:
 			busy = err
 		default:
 			failed = err
@@ -96,21 +97,21 @@ func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCal
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(call.body))
 	if err != nil {
-		return nil, &callError{batcher.PermanentError, withoutURL(err)}
+		return nil, &link.CallError{batcher.PermanentError, link.WithoutURL(err)}
 	}
 	r.Header.Set("Content-Type", "application/octet-stream")
 	answer, err := c.exchange(r, call.limit)
 	if err == nil {
 		return answer, nil
 	}
-	if _, known := errors.AsType[*callError](err); known {
+	if _, known := errors.AsType[*link.CallError](err); known {
 		return nil, err
 	}
-	result := failureOf(err, connected.Load())
+	result := link.FailureOf(err, connected.Load())
 	if result == batcher.Congestion {
 		err = fmt.Errorf("%w: %w", errSlow, err)
 	}
-	return nil, &callError{result, fmt.Errorf("POST %s: %w", withoutUser(target), err)}
+	return nil, &link.CallError{result, fmt.Errorf("POST %s: %w", link.WithoutUser(target), err)}
 }
 
 // exchange makes a call and reads the whole answer, which must be one of success.
@@ -122,7 +123,7 @@ func (c *rollcallCalls) exchange(r *http.Request, limit int64) ([]byte, error) {
 	defer body.Close()
 	answer, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err == nil && int64(len(answer)) > limit {
-		return nil, &callError{batcher.PermanentError, fmt.Errorf("POST %s: the answer has more than %d bytes", r.URL.Path, limit)}
+		return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("POST %s: the answer has more than %d bytes", r.URL.Path, limit)}
 	}
 	return answer, err
 }
@@ -131,7 +132,7 @@ func (c *rollcallCalls) exchange(r *http.Request, limit int64) ([]byte, error) {
 func (c *rollcallCalls) begin(r *http.Request) (io.ReadCloser, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, link.WithoutURL(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
@@ -148,7 +149,7 @@ func refusal(r *http.Request, resp *http.Response) error {
 	if resp.StatusCode == http.StatusConflict {
 		err = fmt.Errorf("%w: %w", errConflict, err)
 	}
-	return &callError{meaning(resp.StatusCode), err}
+	return &link.CallError{meaning(resp.StatusCode), err}
 }
 
 // errConflict: the peer does not believe this sender's clock.

@@ -10,24 +10,25 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // digestPath is the endpoint of comparisons.
 const digestPath = messagePath + "/digest"
 
-// compare implements link. Between datacenters the own instances are compared, between nodes all. The
+// Compare implements link. Between datacenters the own instances are compared, between nodes all. The
 // peer lists the applications that differ, part by part, so that neither side has more at a time than
 // a part of them.
-func (l *rollcallLink) compare(ctx context.Context, repair bool) (api.PeerDiff, []task, error) {
-	s := scope{view: l.env.View(), now: l.env.Clock(), all: l.env.Peer.Kind == Node}
+func (l *rollcallLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
+	s := scope{view: l.env.View(), now: l.env.Clock(), all: l.env.Peer.Kind == link.Node}
 	c := comparison{scope: s, consensus: l.env.Consensus}
 	digests := s.digests()
 	apps := slices.Sorted(maps.Keys(digests))
 	for q, more := l.question(apps, digests, ""), true; more; {
 		a, err := l.ask(ctx, q)
 		if err != nil {
-			l.env.failed(err)
+			l.env.Failed(err)
 			return api.PeerDiff{}, nil, err
 		}
 		c.add(a.Apps)
@@ -38,7 +39,7 @@ func (l *rollcallLink) compare(ctx context.Context, repair bool) (api.PeerDiff, 
 		more = after != ""
 		q = l.question(apps, digests, after)
 	}
-	l.env.succeeded()
+	l.env.Succeeded()
 	if !repair {
 		c.tasks = nil
 	}
@@ -50,7 +51,7 @@ func (l *rollcallLink) question(apps []string, digests map[string]registry.Diges
 	q := &wire.Digests{
 		Datacenter: l.env.Datacenter, Node: l.env.Node, After: after, Apps: make(map[string]registry.Digest),
 	}
-	if l.env.Peer.Kind == Datacenter {
+	if l.env.Peer.Kind == link.Datacenter {
 		q.Owner = l.env.Datacenter
 	}
 	begin, found := slices.BinarySearch(apps, after)
@@ -80,15 +81,15 @@ func (l *rollcallLink) ask(ctx context.Context, q *wire.Digests) (*wire.Differen
 	}
 	var a wire.Differences
 	if err := wire.Decode(text, &a); err != nil {
-		return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer to digests cannot be read: %w", err)}
+		return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("the answer to digests cannot be read: %w", err)}
 	}
 	for app := range a.Apps {
 		if !q.Covers(app) {
-			return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer to digests tells of %q, which was not asked about", wire.Clip(app))}
+			return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("the answer to digests tells of %q, which was not asked about", wire.Clip(app))}
 		}
 	}
 	if a.More && len(a.Apps) == 0 {
-		return nil, &callError{batcher.PermanentError, errors.New("the answer to digests has more, and nothing before it")}
+		return nil, &link.CallError{batcher.PermanentError, errors.New("the answer to digests has more, and nothing before it")}
 	}
 	return &a, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -15,18 +16,18 @@ import (
 func (l *rollcallLink) send(ctx context.Context, tells []tell) batcher.Result {
 	results, err := l.exchange(ctx, tells)
 	if err != nil {
-		l.env.failed(err)
-		return resultOf(err)
+		l.env.Failed(err)
+		return link.ResultOf(err)
 	}
 	if refused := firstRefused(tells, results); refused != nil {
-		l.env.failed(refused)
+		l.env.Failed(refused)
 		return batcher.PermanentError
 	}
 	if err := l.bringHome(ctx, results); err != nil {
-		l.env.failed(err)
+		l.env.Failed(err)
 		return batcher.TransientError
 	}
-	l.env.succeeded()
+	l.env.Succeeded()
 	for n, t := range tells {
 		l.follow(t, results[n])
 	}
@@ -46,11 +47,11 @@ func (l *rollcallLink) exchange(ctx context.Context, tells []tell) ([]wire.Resul
 	}
 	var a wire.Answer
 	if err := wire.Decode(text, &a); err != nil {
-		return nil, &callError{batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err)}
+		return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err)}
 	}
 	l.judged(m.Head, a.Late, false)
 	if len(a.Results) != len(tells) {
-		return nil, &callError{batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(tells), len(a.Results))}
+		return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(tells), len(a.Results))}
 	}
 	return a.Results, nil
 }
@@ -62,7 +63,7 @@ func firstRefused(tells []tell, results []wire.Result) error {
 		switch result.Status {
 		case wire.Done, wire.Missing, wire.Older, wire.Gone:
 		default:
-			return fmt.Errorf("%s of %s was answered %d: %s", tells[n].fact, tells[n].task.key, result.Status, wire.Clip(result.Error))
+			return fmt.Errorf("%s of %s was answered %d: %s", tells[n].fact, tells[n].task.Key, result.Status, wire.Clip(result.Error))
 		}
 	}
 	return nil
@@ -72,9 +73,9 @@ func firstRefused(tells []tell, results []wire.Result) error {
 func (l *rollcallLink) follow(t tell, result wire.Result) {
 	switch {
 	case result.Status == wire.Done && t.fact != "":
-		l.env.sent(t.fact)
-	case result.Status == wire.Missing && t.task.tries < maxTries:
-		l.env.submit(task{key: t.task.key, facts: registered, tries: t.task.tries + 1})
+		l.env.Sent(t.fact)
+	case result.Status == wire.Missing && t.task.Tries < link.MaxTries:
+		l.env.Submit(link.Task{Key: t.task.Key, Facts: link.Registered, Tries: t.task.Tries + 1})
 	}
 }
 
@@ -89,7 +90,7 @@ func (l *rollcallLink) bringHome(ctx context.Context, results []wire.Result) err
 	if len(ops) == 0 {
 		return nil
 	}
-	if _, err := applyAll(ctx, l.env.Service, l.env.origin, ops); err != nil {
+	if _, err := link.ApplyAll(ctx, l.env.Service, l.env.Origin, ops); err != nil {
 		return fmt.Errorf("take over %d instances that %s has newer: %w", len(ops), l.env.Peer.Name, err)
 	}
 	return nil
@@ -103,12 +104,12 @@ func (l *rollcallLink) returned(item *wire.Item) registry.Op {
 		return nil
 	}
 	var c wire.Context
-	if l.env.Peer.Kind == Datacenter {
+	if l.env.Peer.Kind == link.Datacenter {
 		c.Here = l.env.Datacenter
 	}
 	op, err := item.Check(c)
 	if err != nil {
-		key, _ := keyOf(item.Op)
+		key, _ := link.KeyOf(item.Op)
 		l.log.Warn("the peer sent back what is not valid", "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
 		return nil
 	}
@@ -120,14 +121,14 @@ const maxItem = wire.MaxMessage - 64<<10
 
 // tell is what a message says of a task.
 type tell struct {
-	task task
+	task link.Task
 	fact string // as linkEnv.sent; empty: not counted
 	item wire.Item
 }
 
 // tells are what there is to say of tasks now. Nothing is said of an instance that is gone: its removal
 // is a task of its own.
-func (l *rollcallLink) tells(tasks []task) []tell {
+func (l *rollcallLink) tells(tasks []link.Task) []tell {
 	view, now := l.env.View(), l.env.Clock()
 	tells := make([]tell, 0, len(tasks))
 	for _, t := range tasks {
@@ -139,21 +140,21 @@ func (l *rollcallLink) tells(tasks []task) []tell {
 }
 
 // opOf is what a task says at a moment of the lease clock; nil: nothing.
-func opOf(view *registry.View, now int64, t task) (op registry.Op, fact string) {
-	if t.facts&canceled != 0 {
-		return t.remove, "cancel"
+func opOf(view *registry.View, now int64, t link.Task) (op registry.Op, fact string) {
+	if t.Facts&link.Canceled != 0 {
+		return t.Remove, "cancel"
 	}
-	lease, ok := view.Find(t.key)
+	lease, ok := view.Find(t.Key)
 	switch {
 	case !ok:
 		return nil, ""
-	case t.facts&registered != 0:
+	case t.Facts&link.Registered != 0:
 		return view.ReplicaOf(lease, now), "register"
-	case t.facts&overridden != 0:
+	case t.Facts&link.Overridden != 0:
 		return view.ReplicaOf(lease, now), "override"
 	}
 	v := lease.Version()
-	return registry.Renew{Key: t.key, Life: v.Life, LastDirty: v.LastDirty, Age: view.Age(lease, now)}, "heartbeat"
+	return registry.Renew{Key: t.Key, Life: v.Life, LastDirty: v.LastDirty, Age: view.Age(lease, now)}, "heartbeat"
 }
 
 // cutTells cuts what is to be said into messages that receivers accept. One that alone is too large
@@ -182,9 +183,9 @@ const tooLate = 60_000
 // judged has the sender begin another incarnation if a peer takes for too late, or ahead, what it said in
 // the one of a head.
 func (l *rollcallLink) judged(head wire.Head, late int64, ahead bool) {
-	if late <= tooLate && !ahead || l.env.Incarnation.now() != head.Incarnation {
+	if late <= tooLate && !ahead || l.env.Incarnation.Now() != head.Incarnation {
 		return
 	}
-	l.env.Incarnation.draw()
+	l.env.Incarnation.Draw()
 	l.log.Warn("the peer knows another clock of this sender, which begins to send anew", "late_ms", late, "ahead", ahead)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -99,7 +100,7 @@ func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
 // Links are kept of peers, which the configuration names; a node could make up others without end.
 func TestWhatIsOverheardOfStrangersIsNotNotedAndTheAnswerSaysSo(t *testing.T) {
 	_, b := twoNodes(t)
-	b.become(t, "dc1", "n2", false, PeerConfig{Name: "a", Kind: Node, URLs: []string{"http://a"}}, PeerConfig{Name: "dc2", Kind: Datacenter, URLs: []string{"http://c"}})
+	b.become(t, "dc1", "n2", false, link.PeerConfig{Name: "a", Kind: link.Node, URLs: []string{"http://a"}}, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://c"}})
 	for round := range 3 {
 		heard := map[string]int64{"dc1": 5, "dc2": 500}
 		for n := range 900 {
@@ -147,7 +148,7 @@ func TestAMessageInAnothersNameMakesNobodyDeaf(t *testing.T) {
 			for range 3 {
 				both(a, b, 20*time.Second)
 				a.Perform(t, registry.Renew{Key: ordersID("before"), LastDirty: 1})
-				a.tell(t, task{key: ordersID("before"), facts: heartbeat})
+				a.tell(t, link.Task{Key: ordersID("before"), Facts: link.Heartbeat})
 			}
 			b.Evict()
 			b.lease(t, "before")
@@ -172,7 +173,7 @@ func TestASenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 				restored := need.Got(registry.Thaw(copied))(t)
 				m.Registry, m.Passed = restored, 0
 			})
-			a.side.Incarnation.draw() // its process began anew
+			a.side.Incarnation.Draw() // its process began anew
 			registerAll(t, a, 1, "after")
 			a.tellChanges(t, 0)
 			b.lease(t, "after")

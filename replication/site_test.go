@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // site is a Rollcall server: a registry, what it answers its peers, and its links to them.
@@ -31,7 +32,7 @@ type site struct {
 	mu       sync.Mutex
 	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
 	requests []recorded                                        // that came
-	tasks    []task                                            // that answers asked for
+	tasks    []link.Task                                       // that answers asked for
 	told     map[string]int                                    // facts that peers took
 	failures []error
 }
@@ -93,14 +94,14 @@ func statusFor(err error) int {
 }
 
 // become gives the site its part and its peers.
-func (s *site) become(t testing.TB, datacenter, node string, consensus bool, peers ...PeerConfig) {
+func (s *site) become(t testing.TB, datacenter, node string, consensus bool, peers ...link.PeerConfig) {
 	t.Helper()
 	for i := range peers {
 		setting.Fill(&peers[i].Flow)
 	}
-	s.Receiver = newReceiver(Side{
+	s.Receiver = newReceiver(link.Side{
 		Service: s.Memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
-		Sender: func() string { return "of " + node }, Log: slog.New(slog.DiscardHandler), Incarnation: newIncarnation(),
+		Sender: func() string { return "of " + node }, Log: slog.New(slog.DiscardHandler), Incarnation: link.NewIncarnation(),
 	})
 	for _, p := range peers {
 		s.links[p.Name] = s.linkTo(p)
@@ -113,9 +114,9 @@ func (s *site) become(t testing.TB, datacenter, node string, consensus bool, pee
 	})
 }
 
-func (s *site) linkTo(p PeerConfig) *rollcallLink {
+func (s *site) linkTo(p link.PeerConfig) *rollcallLink {
 	origin := registry.Origin{Kind: registry.LocalPeer}
-	if p.Kind == Datacenter {
+	if p.Kind == link.Datacenter {
 		origin = registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
 	}
 	note := func(what func()) {
@@ -123,12 +124,12 @@ func (s *site) linkTo(p PeerConfig) *rollcallLink {
 		defer s.mu.Unlock()
 		what()
 	}
-	return newRollcallLink(linkEnv{
-		Side: s.side, Peer: p, origin: origin,
-		submit:    func(t task) { note(func() { s.tasks = append(s.tasks, t) }) },
-		sent:      func(fact string) { note(func() { s.told[fact]++ }) },
-		succeeded: func() {},
-		failed:    func(err error) { note(func() { s.failures = append(s.failures, err) }) },
+	return newRollcallLink(link.Env{
+		Side: s.side, Peer: p, Origin: origin,
+		Submit:    func(t link.Task) { note(func() { s.tasks = append(s.tasks, t) }) },
+		Sent:      func(fact string) { note(func() { s.told[fact]++ }) },
+		Succeeded: func() {},
+		Failed:    func(err error) { note(func() { s.failures = append(s.failures, err) }) },
 	}).(*rollcallLink)
 }
 
@@ -144,8 +145,8 @@ func (s *site) only() *rollcallLink {
 func twoDatacenters(t testing.TB) (a, b *site) {
 	t.Helper()
 	a, b = newSite(), newSite()
-	a.become(t, "dc1", "n1", true, PeerConfig{Name: "dc2", Kind: Datacenter, URLs: []string{b.server.URL}})
-	b.become(t, "dc2", "n4", true, PeerConfig{Name: "dc1", Kind: Datacenter, URLs: []string{a.server.URL}})
+	a.become(t, "dc1", "n1", true, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{b.server.URL}})
+	b.become(t, "dc2", "n4", true, link.PeerConfig{Name: "dc1", Kind: link.Datacenter, URLs: []string{a.server.URL}})
 	return a, b
 }
 
@@ -153,13 +154,13 @@ func twoDatacenters(t testing.TB) (a, b *site) {
 func twoNodes(t testing.TB) (a, b *site) {
 	t.Helper()
 	a, b = newSite(), newSite()
-	a.become(t, "dc1", "n1", false, PeerConfig{Name: "b", Kind: Node, URLs: []string{b.server.URL}})
-	b.become(t, "dc1", "n2", false, PeerConfig{Name: "a", Kind: Node, URLs: []string{a.server.URL}})
+	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "b", Kind: link.Node, URLs: []string{b.server.URL}})
+	b.become(t, "dc1", "n2", false, link.PeerConfig{Name: "a", Kind: link.Node, URLs: []string{a.server.URL}})
 	return a, b
 }
 
 // tell sends tasks, which must succeed, and then those that the answers ask for.
-func (s *site) tell(t testing.TB, tasks ...task) {
+func (s *site) tell(t testing.TB, tasks ...link.Task) {
 	t.Helper()
 	for len(tasks) > 0 {
 		if result := s.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
@@ -176,16 +177,16 @@ func (s *site) tellChanges(t testing.TB, after registry.Index) {
 	t.Helper()
 	v := s.Newest()
 	changes := need.Got(v.Changes(after, 0))(t)
-	var tasks []task
+	var tasks []link.Task
 	for _, c := range changes {
 		switch {
 		case c.Kind == registry.Canceled || c.Kind == registry.Evicted:
 			if c.Lease.Origin.Kind == registry.Client {
 				rec, _ := v.Removal(c.Lease.Key())
-				tasks = append(tasks, task{key: c.Lease.Key(), facts: canceled, first: c.Index, remove: v.RemoveOf(rec, s.Clock())})
+				tasks = append(tasks, link.Task{Key: c.Lease.Key(), Facts: link.Canceled, First: c.Index, Remove: v.RemoveOf(rec, s.Clock())})
 			}
 		case c.Lease.ByClient > after:
-			tasks = append(tasks, task{key: c.Lease.Key(), facts: registered, first: c.Index})
+			tasks = append(tasks, link.Task{Key: c.Lease.Key(), Facts: link.Registered, First: c.Index})
 		}
 	}
 	s.tell(t, tasks...)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // The states of a peer.
@@ -41,7 +42,7 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 	lag, since := p.lag(v, now)
 	stats := p.stats()
 	status := api.Peer{
-		Name: p.Name, Kind: p.Kind.String(), URL: p.link.url(),
+		Name: p.Name, Kind: p.Kind.String(), URL: p.link.URL(),
 		Cursor:     p.shownCursor(v),
 		LagChanges: lag,
 		Pending:    stats.AcceptorQueueSize + stats.ReprocessQueueSize + stats.QueueSize,
@@ -51,7 +52,7 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 		status.LagMS = max(0, now-since)
 	}
 	for _, u := range p.URLs {
-		status.URLs = append(status.URLs, withoutUser(u))
+		status.URLs = append(status.URLs, link.WithoutUser(u))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus"
 	"github.com/seed-20419f34/rollcall/store/local"
@@ -160,7 +161,7 @@ func (c *Config) openPeers(p *peers, env engineEnv, service registry.Service, se
 		return err
 	}
 	p.replicator, err = replication.New(replication.Config{
-		Side: replication.Side{
+		Side: link.Side{
 			Service:    service,
 			Datacenter: c.Datacenter,
 			Node:       env.name,

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // peers shows a node's replicator to package httpd. What only the sending node knows, the others ask
@@ -204,7 +205,7 @@ func peerRefusal(err error) error {
 		{replication.ErrAhead, http.StatusConflict},
 		{replication.ErrUnknownPeer, http.StatusNotFound},
 		{replication.ErrUnknownSender, http.StatusNotFound},
-		{replication.ErrNoDigests, http.StatusConflict},
+		{link.ErrNoDigests, http.StatusConflict},
 		{replication.ErrNotSending, http.StatusServiceUnavailable},
 	}
 	for _, s := range statuses {

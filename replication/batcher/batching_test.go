@@ -186,7 +186,7 @@ func TestWorkersRequestStaysOpenWhenAllHasExpired(t *testing.T) {
 	})
 }
 
-func TestWhatWasMergedExpiresWithTheLaterOfBoth(t *testing.T) {
+func TestMergedTaskExpiresWithTheLaterOfBoth(t *testing.T) {
 	never := time.Duration(0)
 	for _, row := range []struct {
 		name         string
@@ -215,7 +215,7 @@ func TestWhatWasMergedExpiresWithTheLaterOfBoth(t *testing.T) {
 	}
 }
 
-func TestNobodyIsHandedWhatNobodyAskedFor(t *testing.T) {
+func TestWorkersGetOnlyTheWorkThatTheyAskedFor(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{WorkerCount: 2, WorkloadSize: 2, Merge: join},
 			answer{after: 5 * time.Second}, answer{after: 6 * time.Second})
@@ -274,7 +274,7 @@ func TestOverflowOfABlockedTaskLetsItsIDGoOn(t *testing.T) {
 	})
 }
 
-func TestNothingMovesWhileNothingHappens(t *testing.T) {
+func TestIdleDispatcherDoesNothing(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{}, answer{after: 3 * time.Hour})
 		r.submit("a1")
@@ -306,7 +306,7 @@ func TestAcceptorIsNotWokenByTasksThatMakeNothingDue(t *testing.T) {
 	}
 }
 
-func TestCallerNeverWaits(t *testing.T) {
+func TestProcessNeverBlocksItsCaller(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{MaxBufferSize: 2, WorkerCount: 1}, answer{after: time.Hour})
 		for range 100 {

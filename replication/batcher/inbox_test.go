@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestAcceptorIsWokenByWhatCameWhileItWorked(t *testing.T) {
+func TestAcceptorIsWokenByTasksThatCameWhileItWorked(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		patience int // that it goes to sleep with
@@ -28,7 +28,7 @@ func TestAcceptorIsWokenByWhatCameWhileItWorked(t *testing.T) {
 	}
 }
 
-func TestInboxKeepsNothingThatWasTaken(t *testing.T) {
+func TestInboxKeepsNothingAfterASwap(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		tasks int
@@ -42,8 +42,8 @@ func TestInboxKeepsNothingThatWasTaken(t *testing.T) {
 			for range row.tasks {
 				b.accept(&holder[string, string]{id: "a"})
 			}
-			m := b.take(mail[string, string]{})
-			b.take(m)
+			m := b.swap(mail[string, string]{})
+			b.swap(m)
 			expect.Equal(t, cap(b.left.accepted) > 0, row.reuse, "the slice is used again:")
 			kept := b.left.accepted[:cap(b.left.accepted)]
 			expect.That(t, !slices.ContainsFunc(kept, func(h *holder[string, string]) bool { return h != nil }), "tasks that were taken are still referred to")

@@ -76,7 +76,7 @@ func TestRetriedTaskNeedsNoNewDelay(t *testing.T) {
 	})
 }
 
-func TestNothingIsHandedOutDuringAPauseAndTheAcceptorSleepsThroughIt(t *testing.T) {
+func TestPauseHandsOutNothingAndTheAcceptorSleepsThroughIt(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second}, answer{result: Congestion})
 		r.submit("a1")
@@ -258,7 +258,7 @@ func TestPartOfASplitBatchMeetsAllOtherResults(t *testing.T) {
 	}
 }
 
-func TestWhatIsGivenBackGoesToTheHeadInItsOldOrder(t *testing.T) {
+func TestTasksGivenBackGoToTheHeadInTheirOldOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{WorkloadSize: 3, WorkerCount: 1}, answer{after: time.Second, result: TransientError})
 		r.submit("a1 b1 c1")
@@ -327,7 +327,7 @@ func TestExpiredTaskThatIsGivenBackIsDropped(t *testing.T) {
 	})
 }
 
-func TestRetryDoesNotProlongALife(t *testing.T) {
+func TestRetryDoesNotProlongTheLifeOfATask(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{}, slices.Repeat([]answer{{result: Congestion}}, 10)...)
 		r.until(3*time.Second, "a1")

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// rig is a dispatcher in a bubble, with a receiver that is told what to answer. A task is a string
+// rig is a dispatcher in a bubble, with a receiver whose results a test sets. A task is a string
 // such as "a1", whose id is what stands before the first digit.
 type rig struct {
 	*Dispatcher[string, string]
@@ -57,9 +57,9 @@ func idle(t *testing.T, c Config[string, string], answers ...answer) *rig {
 	r := &rig{t: t, start: time.Now(), answers: answers}
 	c.Name = "dc2"
 	c.Processor = r
-	c.Done = func(id, task string) { r.note(&r.done, id, task, task) }
+	c.Done = func(id, task string) { r.record(&r.done, id, task, task) }
 	c.Dropped = func(id, task string, why Drop) {
-		r.note(&r.dropped, id, task, task+" "+[]string{"expired", "overflow", "permanent", "stopped"}[why])
+		r.record(&r.dropped, id, task, task+" "+[]string{"expired", "overflow", "permanent", "stopped"}[why])
 	}
 	r.Dispatcher = New(c)
 	return r
@@ -86,7 +86,7 @@ func (r *rig) run(drain time.Duration) (ended <-chan struct{}) {
 	return done
 }
 
-func (r *rig) note(list *[]string, id, task, text string) {
+func (r *rig) record(list *[]string, id, task, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	expect.That(r.t, id == name(task), "%q came with id %q", task, id)

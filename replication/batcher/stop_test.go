@@ -14,8 +14,8 @@ func (r *rig) wantEnd(ended <-chan struct{}, at time.Duration) {
 	<-ended
 	expect.Equal(r.t, time.Since(r.start), at, "Run returned after")
 	s := r.Stats()
-	settled := s.SuccessfulExecutions + s.OverriddenTasks + s.ExpiredTasks + s.QueueOverflows + s.PermanentErrors + s.StoppedTasks
-	if s.AcceptedTasks != settled || s.QueueSize+s.InFlight+s.AcceptorQueueSize+s.ReprocessQueueSize != 0 {
+	finished := s.SuccessfulExecutions + s.OverriddenTasks + s.ExpiredTasks + s.QueueOverflows + s.PermanentErrors + s.StoppedTasks
+	if s.AcceptedTasks != finished || s.QueueSize+s.InFlight+s.AcceptorQueueSize+s.ReprocessQueueSize != 0 {
 		r.t.Errorf("not every task is accounted for: %+v", s)
 	}
 	if got := r.Room(); got != r.config.MaxBufferSize {
@@ -23,7 +23,7 @@ func (r *rig) wantEnd(ended <-chan struct{}, at time.Duration) {
 	}
 }
 
-func TestStopDropsWhatIsPending(t *testing.T) {
+func TestStopDropsPendingTasks(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := idle(t, Config[string, string]{})
 		ended := r.run(0)
@@ -50,7 +50,7 @@ func TestStopWithoutDrainEndsTransmissionsUnderWay(t *testing.T) {
 	})
 }
 
-func TestStopDropsWhatIsLeftOfASplitBatch(t *testing.T) {
+func TestStopDropsTheRestOfASplitBatch(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := idle(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, answer{result: PermanentError}, answer{after: time.Minute})
 		ended := r.run(0)
@@ -62,7 +62,7 @@ func TestStopDropsWhatIsLeftOfASplitBatch(t *testing.T) {
 	})
 }
 
-func TestDrainSendsWhatIsPendingWithoutDelay(t *testing.T) {
+func TestDrainSendsPendingTasksWithoutDelay(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := idle(t, Config[string, string]{})
 		ended := r.run(5 * time.Second)
@@ -73,7 +73,7 @@ func TestDrainSendsWhatIsPendingWithoutDelay(t *testing.T) {
 	})
 }
 
-func TestDrainSendsWhatComesWhileThereIsTime(t *testing.T) {
+func TestDrainSendsTasksThatComeWhileThereIsTime(t *testing.T) {
 	in(t, func(t *testing.T) {
 		slow := answer{after: time.Second}
 		r := idle(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, slow, slow, slow)

@@ -1,4 +1,4 @@
-package replication
+package link
 
 import (
 	"crypto/tls"
@@ -56,16 +56,16 @@ type Flow struct {
 	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's answer (peerNodeReadTimeoutMs)"`
 }
 
-// label names the peer at a place of the configuration.
-func (p PeerConfig) label(place int) string {
+// Label names the peer at a place of the configuration.
+func (p PeerConfig) Label(place int) string {
 	if p.Name == "" {
 		return fmt.Sprintf("number %d", place+1)
 	}
 	return p.Name
 }
 
-// mistakes are what is wrong with the peer for itself.
-func (p PeerConfig) mistakes(s *Side) []error {
+// Mistakes are what is wrong with the peer for itself.
+func (p PeerConfig) Mistakes(s *Side) []error {
 	var errs []error
 	wrong := func(is bool, format string, args ...any) {
 		if is {
@@ -102,8 +102,8 @@ func checkURL(text string) error {
 	return nil
 }
 
-// withoutUser is a URL as it may be shown.
-func withoutUser(text string) string {
+// WithoutUser is a URL as it may be shown.
+func WithoutUser(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return ""
@@ -115,14 +115,14 @@ func withoutUser(text string) string {
 // The silence after which a link counts as cut. A Rollcall peer is heard at least every few seconds; a
 // Eureka server when it has something to replicate, or renews its own registration.
 const (
-	datacenterCut = 15 * time.Second
+	DatacenterCut = 15 * time.Second
 	eurekaCut     = 90 * time.Second
 )
 
 // CutAfter is how long a datacenter or Eureka server may be silent before its link counts as cut.
 func (p *PeerConfig) CutAfter() time.Duration {
 	if p.Kind == Datacenter {
-		return datacenterCut
+		return DatacenterCut
 	}
 	return eurekaCut
 }

@@ -1,4 +1,4 @@
-package replication
+package link
 
 import (
 	"context"
@@ -9,18 +9,18 @@ import (
 
 // Outcomes of operations that were left out.
 const (
-	tooLarge   registry.Outcome = 255 // no log entry can hold it
-	unreadable registry.Outcome = 254 // this datacenter's leader, of another build, does not know it
+	TooLarge   registry.Outcome = 255 // no log entry can hold it
+	Unreadable registry.Outcome = 254 // this datacenter's leader, of another build, does not know it
 )
 
-// applyAll applies operations in order. One that is too large, or that the leader cannot read, is left
+// ApplyAll applies operations in order. One that is too large, or that the leader cannot read, is left
 // out, with an outcome that says so.
-func applyAll(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
+func ApplyAll(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
 	results, err := service.Apply(ctx, origin, ops...)
-	left := tooLarge
+	left := TooLarge
 	switch {
 	case errors.Is(err, registry.ErrUnreadable):
-		left = unreadable
+		left = Unreadable
 	case !errors.Is(err, registry.ErrTooLarge):
 		return results, err
 	}
@@ -28,16 +28,16 @@ func applyAll(ctx context.Context, service registry.Service, origin registry.Ori
 		return []registry.Result{{Outcome: left}}, nil
 	}
 	half := len(ops) / 2
-	first, err := applyAll(ctx, service, origin, ops[:half])
+	first, err := ApplyAll(ctx, service, origin, ops[:half])
 	if err != nil {
 		return nil, err
 	}
-	second, err := applyAll(ctx, service, origin, ops[half:])
+	second, err := ApplyAll(ctx, service, origin, ops[half:])
 	return append(first, second...), err
 }
 
-// keyOf is the instance that an item's operation is about; ok is false if it is about none.
-func keyOf(op registry.Op) (key registry.Key, ok bool) {
+// KeyOf is the instance that an item's operation is about; ok is false if it is about none.
+func KeyOf(op registry.Op) (key registry.Key, ok bool) {
 	switch op := op.(type) {
 	case registry.Replica:
 		return op.Instance.Key(), true

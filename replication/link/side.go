@@ -1,4 +1,4 @@
-package replication
+package link
 
 import (
 	"context"
@@ -62,13 +62,13 @@ func (s *Side) Cut(dc string) time.Duration {
 // clock may have gone back: with its process, its leadership, or an older copy of its data.
 type incarnation struct{ number atomic.Uint64 }
 
-func newIncarnation() *incarnation {
+func NewIncarnation() *incarnation {
 	i := new(incarnation)
-	i.draw()
+	i.Draw()
 	return i
 }
 
-func (i *incarnation) now() uint64 { return i.number.Load() }
+func (i *incarnation) Now() uint64 { return i.number.Load() }
 
-// draw begins another incarnation.
-func (i *incarnation) draw() { i.number.Store(rand.Uint64() | 1) }
+// Draw begins another incarnation.
+func (i *incarnation) Draw() { i.number.Store(rand.Uint64() | 1) }

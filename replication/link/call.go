@@ -1,4 +1,4 @@
-package replication
+package link
 
 import (
 	"errors"
@@ -10,10 +10,10 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-var errAnswerTooLarge = errors.New("the answer is too large")
+var ErrAnswerTooLarge = errors.New("the answer is too large")
 
-// newClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
-func newClient(p PeerConfig) *http.Client {
+// NewClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
+func NewClient(p PeerConfig) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: p.ConnectTimeout}).DialContext,
@@ -27,29 +27,29 @@ func newClient(p PeerConfig) *http.Client {
 	}
 }
 
-// callError is a call without a usable answer, and what that means for its tasks.
-type callError struct {
-	result batcher.Result
-	err    error
+// CallError is a call without a usable answer, and what that means for its tasks.
+type CallError struct {
+	Result batcher.Result
+	Err    error
 }
 
-func (e *callError) Error() string { return e.err.Error() }
+func (e *CallError) Error() string { return e.Err.Error() }
 
-func (e *callError) Unwrap() error { return e.err }
+func (e *CallError) Unwrap() error { return e.Err }
 
-// resultOf is what an error of a call means for its tasks.
-func resultOf(err error) batcher.Result {
-	if e, ok := errors.AsType[*callError](err); ok {
-		return e.result
+// ResultOf is what an error of a call means for its tasks.
+func ResultOf(err error) batcher.Result {
+	if e, ok := errors.AsType[*CallError](err); ok {
+		return e.Result
 	}
 	return batcher.PermanentError
 }
 
-// failureOf says what a failed exchange means: a server that could be reached and did not answer in time
+// FailureOf says what a failed exchange means: a server that could be reached and did not answer in time
 // is busy, anything else of the network is a failure of the network (upstream tells them apart by the
 // words "read timed out").
-func failureOf(err error, connected bool) batcher.Result {
-	if errors.Is(err, errAnswerTooLarge) {
+func FailureOf(err error, connected bool) batcher.Result {
+	if errors.Is(err, ErrAnswerTooLarge) {
 		return batcher.PermanentError
 	}
 	if timeout, ok := errors.AsType[net.Error](err); connected && ok && timeout.Timeout() {
@@ -58,8 +58,8 @@ func failureOf(err error, connected bool) batcher.Result {
 	return batcher.TransientError
 }
 
-// withoutURL is an error of a call without the URL, which may hold a password.
-func withoutURL(err error) error {
+// WithoutURL is an error of a call without the URL, which may hold a password.
+func WithoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
 	}
