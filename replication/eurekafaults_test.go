@@ -15,48 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// answerWith answers in the place of a server.
-func answerWith(status int, body string) func(http.ResponseWriter, *http.Request) bool {
-	return func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		w.Write([]byte(body))
-		return true
-	}
-}
-
-func onlyBatches(fail func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
-	return func(w http.ResponseWriter, r *http.Request) bool {
-		return strings.Contains(r.URL.Path, "/batch") && fail(w, r)
-	}
-}
-
-func hang(_ http.ResponseWriter, r *http.Request) bool {
-	<-r.Context().Done()
-	return true
-}
-
-// cutOff answers with half of what it announces.
-func cutOff(w http.ResponseWriter, _ *http.Request) bool {
-	w.Header().Set("Content-Length", "1000")
-	w.Write([]byte(`{"responseList":[{"statusCode":200`))
-	http.NewResponseController(w).Flush()
-	panic(http.ErrAbortHandler)
-}
-
-func drop(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
-
 func formatDirty(i fakeItem) string { return strconv.FormatInt(int64(i.LastDirty), 10) }
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-
-	deadline := time.Now().Add(20 * time.Second)
-	for !holds() {
-		need.That(t, !time.Now().After(deadline), "not within 20 s: %s", what)
-		time.Sleep(5 * time.Millisecond)
-	}
-}
 
 func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 	for _, c := range []struct {

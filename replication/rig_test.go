@@ -285,12 +285,3 @@ func applyAs(t testing.TB, m *registrytest.Memory, origin registry.Origin, ops .
 	t.Helper()
 	need.Got(m.Apply(context.Background(), origin, ops...))(t)
 }
-
-// instance is one that says of itself what a client has to say.
-func instance(app, id string, dirty int64) *registry.Instance {
-	return &registry.Instance{
-		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up,
-		Port: registry.Port{Number: 8080, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
-		CountryID: 1, VIP: "orders", LastDirty: dirty,
-	}
-}

@@ -1,0 +1,61 @@
+package replication
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// answerWith answers in the place of a server.
+func answerWith(status int, body string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		w.Write([]byte(body))
+		return true
+	}
+}
+
+func onlyBatches(fail func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		return strings.Contains(r.URL.Path, "/batch") && fail(w, r)
+	}
+}
+
+func hang(_ http.ResponseWriter, r *http.Request) bool {
+	<-r.Context().Done()
+	return true
+}
+
+// cutOff answers with half of what it announces.
+func cutOff(w http.ResponseWriter, _ *http.Request) bool {
+	w.Header().Set("Content-Length", "1000")
+	w.Write([]byte(`{"responseList":[{"statusCode":200`))
+	http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+func drop(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+
+	deadline := time.Now().Add(20 * time.Second)
+	for !holds() {
+		need.That(t, !time.Now().After(deadline), "not within 20 s: %s", what)
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// instance is one that says of itself what a client has to say.
+func instance(app, id string, dirty int64) *registry.Instance {
+	return &registry.Instance{
+		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up,
+		Port: registry.Port{Number: 8080, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
+		CountryID: 1, VIP: "orders", LastDirty: dirty,
+	}
+}
