@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -53,7 +55,7 @@ func wantDiff(t testing.TB, got api.PeerDiff, missing, extra int, want ...string
 func registerAll(t testing.TB, s *site, dirty int64, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		s.Perform(t, registry.Register{Instance: instance("ORDERS", id, dirty)})
+		s.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", id, dirty)})
 	}
 }
 
@@ -142,7 +144,7 @@ func TestNodesBecomeEqual(t *testing.T) {
 	registerAll(t, b, 1, "there")
 	registerAll(t, a, 5, "older", "both")
 	b.Perform(t, registry.Quarantine{Key: ordersID("both"), For: 600_000})
-	tie := *instance("ORDERS", "tie", 3)
+	tie := *peertest.Instance("ORDERS", "tie", 3)
 	a.Perform(t, registry.Register{Instance: &tie})
 	other := tie
 	other.VIP = "other"
@@ -228,7 +230,7 @@ func TestLargeDifferencesAreTakenInParts(t *testing.T) {
 	var ops []registry.Op
 	for app := range apps {
 		for n := range each {
-			ops = append(ops, registry.Register{Instance: instance(fmt.Sprintf("APP-%02d", app), fmt.Sprint(n), 1)})
+			ops = append(ops, registry.Register{Instance: peertest.Instance(fmt.Sprintf("APP-%02d", app), fmt.Sprint(n), 1)})
 		}
 	}
 	a.Perform(t, ops...)
@@ -249,7 +251,7 @@ func TestOneApplicationIsNeverCutInParts(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var ops []registry.Op
 	for n := range maxDigestEntries + 2 {
-		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
+		ops = append(ops, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1)})
 	}
 	a.Perform(t, ops...)
 	need.Got(b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops[1:]...))(t)
@@ -263,7 +265,7 @@ func TestTheListOfDifferencesIsBounded(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var ops []registry.Op
 	for n := range maxDiffItems + 5 {
-		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
+		ops = append(ops, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1)})
 	}
 	a.Perform(t, ops...)
 	settle(a, b)
@@ -312,8 +314,8 @@ func TestABadAnswerToDigestsIsAnError(t *testing.T) {
 		fail func(http.ResponseWriter, *http.Request) bool
 		says string
 	}{
-		{"503", answerWith(503, "no leader"), "no leader"},
-		{"hangs", hang, "no answer in time"},
+		{"503", peertest.AnswerWith(503, "no leader"), "no leader"},
+		{"hangs", peertest.Hang, "no answer in time"},
 		{"garbage", answers("<html>"), "the answer to digests cannot be read"},
 		{"more of nothing", answers(string(wire.Encode(&wire.Differences{More: true}))), "has more, and nothing before it"},
 	} {
@@ -402,7 +404,7 @@ func TestAnyTwoSitesBecomeEqual(t *testing.T) {
 					dirty += rapid.Int64Range(0, 1).Draw(rt, "newer")
 					switch rapid.IntRange(0, 6).Draw(rt, "what") {
 					case 0, 1:
-						i := instance("ORDERS", key.ID, dirty)
+						i := peertest.Instance("ORDERS", key.ID, dirty)
 						i.VIP = fmt.Sprint(n)
 						s.Perform(t, registry.Register{Instance: i})
 					case 2:

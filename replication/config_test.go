@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -176,8 +178,8 @@ func TestAStatusTellsWhatComesIn(t *testing.T) {
 		m.Perform(t, registers(0, 1)...)
 		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"},
 			registry.Contact{DC: "dc2", Cut: 15000},
-			registry.Replica{Instance: instance("BILLING", "b-1", 1), Life: 1},
-			registry.Replica{Instance: instance("BILLING", "b-2", 1), Life: 1})
+			registry.Replica{Instance: peertest.Instance("BILLING", "b-1", 1), Life: 1},
+			registry.Replica{Instance: peertest.Instance("BILLING", "b-2", 1), Life: 1})
 		f := newFar()
 		r := replicate(t, m, map[string]*far{"dc2": f, "dc3": newFar()}, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()

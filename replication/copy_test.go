@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -48,7 +50,7 @@ func running(t testing.TB, node string) *site {
 	registerAll(t, s, 1, "3")
 	cancelAll(t, s, "4")
 	if _, err := s.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc3"},
-		registry.Contact{DC: "dc3", Cut: 15_000}, registry.Register{Instance: instance("ORDERS", "far", 1)}); err != nil {
+		registry.Contact{DC: "dc3", Cut: 15_000}, registry.Register{Instance: peertest.Instance("ORDERS", "far", 1)}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -73,7 +75,7 @@ func TestACopyIsEqual(t *testing.T) {
 	expect.That(t, rest >= 575_000 && rest <= 580_000, "the override lasts %d ms, want 580 s less what the copy took", rest)
 	link, ok := node.Newest().Link("dc3")
 	expect.That(t, ok && node.Clock()-link.Heard >= 20_000, "got link %+v, %v; want that dc3 was heard 20 s ago, or a little more", link, ok)
-	need.Got(node.Apply(context.Background(), registry.Origin{Kind: registry.LocalPeer}, registry.Replica{Instance: instance("ORDERS", "4", 1), Life: 1}))(t)
+	need.Got(node.Apply(context.Background(), registry.Origin{Kind: registry.LocalPeer}, registry.Replica{Instance: peertest.Instance("ORDERS", "4", 1), Life: 1}))(t)
 	node.without(t, "4")
 }
 
@@ -92,7 +94,7 @@ func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 	old := running(t, "n1")
 	var ops []registry.Op
 	for n := range 3 * copyChunk {
-		ops = append(ops, registry.Register{Instance: instance("PRICES", fmt.Sprint(n), 1)})
+		ops = append(ops, registry.Register{Instance: peertest.Instance("PRICES", fmt.Sprint(n), 1)})
 	}
 	old.Perform(t, ops...)
 	node := starting(t, old.server.URL)
@@ -130,7 +132,7 @@ func TestANodeDoesNotCopyFromItself(t *testing.T) {
 func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
 	busy, stranger, old := running(t, "n1"), running(t, "n2"), running(t, "n3")
 	busy.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
-	stranger.answering(answerWith(403, "not a peer"))
+	stranger.answering(peertest.AnswerWith(403, "not a peer"))
 	registerAll(t, old, 1, "more")
 	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
 	need.OK(t, node.Copy(context.Background(), copyWait))
@@ -144,7 +146,7 @@ func TestANodeIsWaitedFor(t *testing.T) {
 	node := starting(t, old.server.URL)
 	copied := make(chan error)
 	go func() { copied <- node.Copy(context.Background(), copyWait) }()
-	eventually(t, "it asks twice", func() bool { return len(old.came(statePath)) >= 2 })
+	peertest.Eventually(t, "it asks twice", func() bool { return len(old.came(statePath)) >= 2 })
 	old.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
 	need.OK(t, <-copied)
 	equal(t, old, node)
@@ -253,12 +255,12 @@ func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
 
 func TestACopyEndsWithItsContext(t *testing.T) {
 	old := running(t, "n1")
-	old.answering(hang)
+	old.answering(peertest.Hang)
 	node := starting(t, old.server.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	copied := make(chan error)
 	go func() { copied <- node.Copy(ctx, copyWait) }()
-	eventually(t, "it asks", func() bool { return len(old.came(statePath)) == 1 })
+	peertest.Eventually(t, "it asks", func() bool { return len(old.came(statePath)) == 1 })
 	cancel()
 	err := <-copied
 	expect.That(t, errors.Is(err, context.Canceled), "got %v, want that it was canceled", err)
@@ -271,7 +273,7 @@ func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
 		var head wire.State
 		expect.OK(t, wire.ReadFrame(bytes.NewReader(all[0]), &head))
 		head.Items += 2
-		bad := wire.ItemOf(registry.Replica{Instance: instance("ORDERS", "bad", 1)})
+		bad := wire.ItemOf(registry.Replica{Instance: peertest.Instance("ORDERS", "bad", 1)})
 		act := wire.ItemOf(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
 		all[0] = wire.AppendFrame(nil, &head)
 		w.Write(bytes.Join(slices.Insert(all, 2, wire.AppendFrame(nil, &bad), wire.AppendFrame(nil, &act)), nil))

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -57,9 +59,9 @@ func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
 
 func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	m := registrytest.New()
-	m.Perform(t, registry.Register{Instance: instance("A", "1", 1)}, registry.Register{Instance: instance("A", "2", 1)})
+	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "1", 1)}, registry.Register{Instance: peertest.Instance("A", "2", 1)})
 	m.Pass(time.Minute)
-	m.Perform(t, registry.Register{Instance: instance("A", "young", 1)}) // which a comparison leaves out
+	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "young", 1)}) // which a comparison leaves out
 	c := newCursor(0, false)
 	_, known := c.reading()
 	need.That(t, !known, "known from the beginning")

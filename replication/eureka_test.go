@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -87,20 +88,13 @@ func (s *eurekaSide) has(t testing.TB, app, id, want string) {
 	expect.Equal(t, got, want, "%s/%s here is", app, id)
 }
 
-func (f *fakeEureka) has(t testing.TB, want ...string) {
-	t.Helper()
-	if got := f.show(); got != strings.Join(want, "\n") {
-		t.Errorf("the Eureka server has\n%s\nwant\n%s", got, strings.Join(want, "\n"))
-	}
-}
-
 func key(app, id string) registry.Key { return registry.NewKey(app, id) }
 
 func register(i *registry.Instance) registry.Op { return registry.Register{Instance: i} }
 
 func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
 	override := registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.OutOfService}
-	down := instance("ORDERS", "i1", 2000)
+	down := peertest.Instance("ORDERS", "i1", 2000)
 	down.Status = registry.Down
 	hide := registry.Quarantine{Key: key("ORDERS", "i1"), For: 60_000}
 	for _, c := range []struct {
@@ -129,15 +123,15 @@ func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
 		{"renewed in quarantine", []registry.Op{hide}, link.Task{Facts: link.Heartbeat}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFakeEureka(t)
-			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-			s.Perform(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
+			f := peertest.NewEureka(t)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+			s.Perform(t, append([]registry.Op{register(peertest.Instance("ORDERS", "i1", 1000))}, c.ops...)...)
 			c.task.Key = key("orders", "i1")
 			if got := s.link.Process(t.Context(), c.task); got != batcher.Success {
 				t.Fatalf("result %d, failures %q", got, s.failures)
 			}
 			var got []string
-			batches, _ := f.received()
+			batches, _ := f.Received()
 			for _, b := range batches {
 				for _, i := range b.Items {
 					got = append(got, strings.Join([]string{i.Action, i.Status, i.Overridden, formatDirty(i)}, " "))
@@ -149,8 +143,8 @@ func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
 }
 
 func TestAnOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	k := key("ORDERS", "i1")
 	steps := []struct {
 		name string
@@ -158,30 +152,30 @@ func TestAnOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 		told link.Facts
 		want string
 	}{
-		{"registered", register(instance("ORDERS", "i1", 1000)), link.Registered, "ORDERS/i1 UP 1000"},
+		{"registered", register(peertest.Instance("ORDERS", "i1", 1000)), link.Registered, "ORDERS/i1 UP 1000"},
 		{"out of service", registry.SetOverride{Key: k, Status: registry.OutOfService}, link.Overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
-		{"registered again", register(instance("ORDERS", "i1", 2000)), link.Registered, "ORDERS/i1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE"},
+		{"registered again", register(peertest.Instance("ORDERS", "i1", 2000)), link.Registered, "ORDERS/i1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE"},
 		{"deleted", registry.DeleteOverride{Key: k, Fallback: registry.Down, LastDirty: 2500}, link.Overridden, "ORDERS/i1 DOWN 2500"},
-		{"up again", register(instance("ORDERS", "i1", 3000)), link.Registered, "ORDERS/i1 UP 3000"},
+		{"up again", register(peertest.Instance("ORDERS", "i1", 3000)), link.Registered, "ORDERS/i1 UP 3000"},
 		{"canceled", registry.Cancel{Key: k}, link.Canceled, ""},
 	}
 	for _, step := range steps {
 		s.Perform(t, step.op)
 		s.tell(t, link.Task{Key: k, Facts: step.told})
-		need.Equal(t, f.show(), step.want, "%s: the Eureka server has", step.name)
+		need.Equal(t, f.Show(), step.want, "%s: the Eureka server has", step.name)
 	}
 	expect.Slice(t, s.sent, []string{"register", "override", "register", "override", "register", "cancel"}, "counted as sent:")
 }
 
 // A life that began while the server knew an older one must not inherit that one's override.
 func TestANewLifeEndsTheOverrideOfAnOldOneAtAEurekaServer(t *testing.T) {
-	f := newFakeEureka(t)
-	f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 500), 204)
-	f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
+	f := peertest.NewEureka(t)
+	f.ClientCall(t, "POST", "/apps/ORDERS", peertest.ClientOf("ORDERS", "i1", 500), 204)
+	f.ClientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
 	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
-	f.has(t, "ORDERS/i1 UP 1000")
+	f.Has(t, "ORDERS/i1 UP 1000")
 }
 
 func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
@@ -199,24 +193,24 @@ func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
 			{"override deleted", []registry.Op{override, registry.DeleteOverride{Key: key("ORDERS", "i1"), Fallback: registry.Up, LastDirty: 1000}}, link.Overridden, "ORDERS/i1 UP 1000"},
 		} {
 			t.Run(c.name+map[bool]string{true: " by single calls"}[single], func(t *testing.T) {
-				f := newFakeEureka(t)
-				s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Single: single})
-				s.Perform(t, append([]registry.Op{register(instance("ORDERS", "i1", 1000))}, c.ops...)...)
+				f := peertest.NewEureka(t)
+				s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: single})
+				s.Perform(t, append([]registry.Op{register(peertest.Instance("ORDERS", "i1", 1000))}, c.ops...)...)
 				s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: c.fact})
-				f.has(t, c.want)
+				f.Has(t, c.want)
 			})
 		}
 	}
 }
 
 func TestAServerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
 	calls := 0
-	f.failWith(func(w http.ResponseWriter, r *http.Request) bool {
+	f.FailWith(func(w http.ResponseWriter, r *http.Request) bool {
 		calls++
-		return answerWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
+		return peertest.AnswerWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
 	})
 	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
 	expect.That(t, calls == 1+link.MaxTries && strings.Contains(s.log.String(), "ORDERS/i1"),
@@ -230,13 +224,13 @@ func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
 		hide   bool // the answer of 409 does not show the instance
 	}{{"batch", false, false}, {"batch without the instance", false, true}, {"single calls", true, false}} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFakeEureka(t)
-			f.clientCall(t, "POST", "/apps/ORDERS", clientOf("ORDERS", "i1", 5000), 204)
-			f.clientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
-			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Single: c.single})
-			s.Perform(t, register(instance("ORDERS", "i1", 1000)), registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
+			f := peertest.NewEureka(t)
+			f.ClientCall(t, "POST", "/apps/ORDERS", peertest.ClientOf("ORDERS", "i1", 5000), 204)
+			f.ClientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: c.single})
+			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)), registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
 			if c.hide {
-				f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
+				f.FailWith(peertest.OnlyBatches(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			}
 			s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			s.has(t, "ORDERS", "i1", "OUT_OF_SERVICE overridden OUT_OF_SERVICE")
@@ -249,20 +243,20 @@ func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
 func TestAnAnswerOf409WithoutAnInstanceThatIsNewerBringsOurs(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		has  *fakeInstance
-	}{{"it has none", nil}, {"it has an older one", clientOf("ORDERS", "i1", 500)}} {
+		has  *peertest.EurekaInstance
+	}{{"it has none", nil}, {"it has an older one", peertest.ClientOf("ORDERS", "i1", 500)}} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFakeEureka(t)
+			f := peertest.NewEureka(t)
 			if c.has != nil {
-				f.clientCall(t, "POST", "/apps/ORDERS", c.has, 204)
+				f.ClientCall(t, "POST", "/apps/ORDERS", c.has, 204)
 			}
-			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
-			f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":409}]}`)))
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
+			f.FailWith(peertest.OnlyBatches(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			need.Equal(t, s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}), batcher.Success, "result")
-			f.failWith(nil)
+			f.FailWith(nil)
 			s.tell(t, s.submitted...)
-			f.has(t, "ORDERS/i1 UP 1000")
+			f.Has(t, "ORDERS/i1 UP 1000")
 		})
 	}
 }
@@ -275,10 +269,10 @@ func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
 		{"another application", `{"instanceId":"i1","app":"X","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFakeEureka(t)
-			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
-			f.failWith(answerWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
+			f := peertest.NewEureka(t)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
+			f.FailWith(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
 			s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			if v := s.Memory.Newest(); v.Index() != 1 || v.Len() != 1 {
 				t.Errorf("after the answer the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
@@ -289,33 +283,33 @@ func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
 }
 
 func TestABatchNeverHasMoreThan250Items(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	var tasks []link.Task
 	for n := range 250 {
-		i := instance("ORDERS", "i"+string(rune('a'+n%26))+strings.Repeat("x", n/26), 1000)
+		i := peertest.Instance("ORDERS", "i"+string(rune('a'+n%26))+strings.Repeat("x", n/26), 1000)
 		s.Perform(t, register(i))
 		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered, NewLife: true})
 	}
 	s.tell(t, tasks...)
-	batches, _ := f.received()
+	batches, _ := f.Received()
 	expect.That(t, len(batches) == 2 && len(batches[0].Items) == 250 && len(batches[1].Items) == 250,
 		"500 items came in %d batches, want 2 of 250", len(batches))
 }
 
 // Large instances make a document large long before it has 250 items.
 func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	var tasks []link.Task
 	for n := range 80 {
-		i := instance("ORDERS", "i"+strings.Repeat("x", n), 1000)
+		i := peertest.Instance("ORDERS", "i"+strings.Repeat("x", n), 1000)
 		i.Metadata = []registry.Pair{{Key: "large", Value: strings.Repeat("y", 60<<10)}}
 		s.Perform(t, register(i))
 		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered})
 	}
 	s.tell(t, tasks...)
-	batches, _ := f.received()
+	batches, _ := f.Received()
 	items := 0
 	for _, b := range batches {
 		items += len(b.Items)
@@ -325,12 +319,12 @@ func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 }
 
 func TestARepairTellsAEurekaServerEverything(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-	theirs := instance("BILLING", "b1", 1000)
-	s.Perform(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)), registry.Cancel{Key: key("ORDERS", "i2")})
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	theirs := peertest.Instance("BILLING", "b1", 1000)
+	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)), register(peertest.Instance("ORDERS", "i2", 1000)), registry.Cancel{Key: key("ORDERS", "i2")})
 	need.Got(s.Memory.Apply(t.Context(), s.link.env.Origin, register(theirs)))(t)
-	others := instance("LEDGER", "l1", 1000)
+	others := peertest.Instance("LEDGER", "l1", 1000)
 	dc2 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
 	need.Got(s.Memory.Apply(t.Context(), dc2, register(others), registry.Cancel{Key: others.Key()}))(t)
 	if _, _, err := s.link.Compare(t.Context(), false); !errors.Is(err, link.ErrNoDigests) {
@@ -340,19 +334,19 @@ func TestARepairTellsAEurekaServerEverything(t *testing.T) {
 	need.ErrorIs(t, err, link.ErrNoDigests, "repair:")
 	s.tell(t, tasks...)
 	want := []string{"Register ORDERS/i1", "DeleteStatusOverride ORDERS/i1", "Cancel ORDERS/i2"}
-	got := f.actions()
+	got := f.Actions()
 	expect.That(t, slices.Equal(got, want), "a repair sent %q, want %q: what is ours, and nothing of the server's own or another datacenter's", got, want)
 }
 
 // The node registers as one server registers with another, and goes when it stops sending.
 func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-	stop := runLink(t, s.link)
-	eventually(t, "the node is registered", func() bool { return strings.HasPrefix(f.show(), "EUREKA/127.0.0.1:rollcall:8761 UP") })
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	stop := peertest.Run(t, s.link.Run)
+	peertest.Eventually(t, "the node is registered", func() bool { return strings.HasPrefix(f.Show(), "EUREKA/127.0.0.1:rollcall:8761 UP") })
 	stop()
-	f.has(t)
-	_, calls := f.received()
+	f.Has(t)
+	_, calls := f.Received()
 	for _, c := range calls {
 		if c.Replicated || c.Header.Get("DiscoveryIdentity-Name") != "DefaultServer" {
 			t.Errorf("%s: replicated %v, identity %q; want a client's call of a server", c.What, c.Replicated, c.Header.Get("DiscoveryIdentity-Name"))
@@ -363,35 +357,22 @@ func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
 }
 
 func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	self := &eurekaSelf{eurekaLink: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
-	for _, before := range []func(){func() {}, func() {}, f.forget} {
+	for _, before := range []func(){func() {}, func() {}, f.Forget} {
 		before()
 		need.OK(t, self.beat(t.Context()))
-		got := f.show()
+		got := f.Show()
 		expect.That(t, strings.HasPrefix(got, "EUREKA/rollcall.invalid:rollcall:8761 UP"), "the server has %q, want this node", got)
 	}
-	_, calls := f.received()
+	_, calls := f.Received()
 	var what []string
 	for _, c := range calls {
 		method, _, _ := strings.Cut(c.What, " ")
 		what = append(what, method)
 	}
 	expect.Slice(t, what, []string{"POST", "PUT", "PUT", "POST"}, "calls")
-}
-
-// runLink runs what a link does beside tasks, until the function that it returns is called.
-func runLink(t testing.TB, l link.Link) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	return func() {
-		t.Helper()
-		cancel()
-		err := <-ended
-		expect.That(t, err == nil, "run ended with %v, want nil", err)
-	}
 }
 
 // The file is a batch as Netflix's own server writes it. What we tell of the same instances is the
@@ -402,10 +383,10 @@ func TestOurItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 	theirs := looseItems(t, body)
 	for n, i := range items {
 		t.Run(i.Action.String()+" "+i.ID, func(t *testing.T) {
-			f := newFakeEureka(t)
-			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
+			f := peertest.NewEureka(t)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 			k := key(i.App, i.ID)
-			in := instance(i.App, i.ID, i.LastDirty)
+			in := peertest.Instance(i.App, i.ID, i.LastDirty)
 			if i.Lease != nil {
 				in = i.Lease.Instance
 			}
@@ -428,7 +409,7 @@ func TestOurItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 			}
 			got := s.link.Process(t.Context(), told)
 			need.That(t, got == 0, "result %d, failures %q", got, s.failures)
-			batches, _ := f.received()
+			batches, _ := f.Received()
 			expect.Deep(t, looseItems(t, []byte(batches[0].Body))[0], theirs[n], "told as")
 		})
 	}

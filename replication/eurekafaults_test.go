@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -15,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-func formatDirty(i fakeItem) string { return strconv.FormatInt(int64(i.LastDirty), 10) }
+func formatDirty(i peertest.EurekaItem) string { return strconv.FormatInt(int64(i.LastDirty), 10) }
 
 func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 	for _, c := range []struct {
@@ -24,31 +26,31 @@ func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 		want batcher.Result
 		says string
 	}{
-		{"503", answerWith(503, ""), batcher.Congestion, "503"},
-		{"hang", hang, batcher.Congestion, "exceeded"},
-		{"closes at once", drop, batcher.TransientError, "EOF"},
-		{"closes in the middle", cutOff, batcher.TransientError, "broke off"},
-		{"400", answerWith(400, ""), batcher.PermanentError, "400"},
-		{"401", answerWith(401, ""), batcher.PermanentError, "401"},
-		{"429", answerWith(429, ""), batcher.PermanentError, "429"},
-		{"500", answerWith(500, "oops"), batcher.PermanentError, "500"},
+		{"503", peertest.AnswerWith(503, ""), batcher.Congestion, "503"},
+		{"hang", peertest.Hang, batcher.Congestion, "exceeded"},
+		{"closes at once", peertest.Drop, batcher.TransientError, "EOF"},
+		{"closes in the middle", peertest.CutOff, batcher.TransientError, "broke off"},
+		{"400", peertest.AnswerWith(400, ""), batcher.PermanentError, "400"},
+		{"401", peertest.AnswerWith(401, ""), batcher.PermanentError, "401"},
+		{"429", peertest.AnswerWith(429, ""), batcher.PermanentError, "429"},
+		{"500", peertest.AnswerWith(500, "oops"), batcher.PermanentError, "500"},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 			return true
 		}, batcher.PermanentError, "307"},
-		{"garbage", answerWith(200, "<html>"), batcher.PermanentError, "cannot be read"},
-		{"too few answers", answerWith(200, `{"responseList":[]}`), batcher.Success, "1 items were answered by 0 results"},
+		{"garbage", peertest.AnswerWith(200, "<html>"), batcher.PermanentError, "cannot be read"},
+		{"too few answers", peertest.AnswerWith(200, `{"responseList":[]}`), batcher.Success, "1 items were answered by 0 results"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFakeEureka(t)
+			f := peertest.NewEureka(t)
 			connect, read := 20*time.Second, 20*time.Second
 			if c.name == "hang" { // and takes both
 				connect, read = time.Second, 100*time.Millisecond
 			}
-			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Flow: link.Flow{ConnectTimeout: connect, ReadTimeout: read}})
-			s.Perform(t, register(instance("ORDERS", "i1", 1000)))
-			f.failWith(c.fail)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Flow: link.Flow{ConnectTimeout: connect, ReadTimeout: read}})
+			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
+			f.FailWith(c.fail)
 			got := s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 			expect.That(t, got == c.want && len(s.failures) == 1 && strings.Contains(s.failures[0], c.says) && len(s.sent)+s.successes == 0,
 				"result %d, failures %q, sent %q; want %d and one failure with %q", got, s.failures, s.sent, c.want, c.says)
@@ -62,7 +64,7 @@ func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
 	defer silent.Close()
 	for _, url := range []string{"https://u:secret@" + silent.Addr().String() + "/eureka", "http://u:secret@127.0.0.1:1/eureka", "http://u:secret@no-such-host.invalid/eureka"} {
 		s := newEurekaSide(t, link.PeerConfig{URLs: []string{url}, Flow: link.Flow{ConnectTimeout: 100 * time.Millisecond}})
-		s.Perform(t, register(instance("ORDERS", "i1", 1000)))
+		s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
 		got := s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 		expect.That(t, got == batcher.TransientError && len(s.failures) == 1, "%s: result %d, failures %q; want a transient error", url, got, s.failures)
 		text := strings.Join(append(s.failures, s.link.URL(), s.log.String()), " ")
@@ -71,10 +73,10 @@ func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
 }
 
 func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-	s.Perform(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
-	f.failWith(onlyBatches(answerWith(200, `{"responseList":[{"statusCode":500},{"statusCode":404}]}`)))
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)), register(peertest.Instance("ORDERS", "i2", 1000)))
+	f.FailWith(peertest.OnlyBatches(peertest.AnswerWith(200, `{"responseList":[{"statusCode":500},{"statusCode":404}]}`)))
 	result := s.link.ProcessBatch(t.Context(), []link.Task{
 		{Key: key("ORDERS", "i1"), Facts: link.Registered}, {Key: key("ORDERS", "i2"), Facts: link.Heartbeat},
 	})
@@ -86,38 +88,38 @@ func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 // The real server's decoder refuses a batch for one thing that it does not know. What we send, it reads:
 // every action, with every field that an instance can have.
 func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}})
-	full := instance("ORDERS", "i1", 1000)
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	full := peertest.Instance("ORDERS", "i1", 1000)
 	full.SID, full.AppGroup, full.ASG = "7", "SHOP", "orders-v1"
 	full.HomePageURL, full.StatusPageURL, full.HealthCheckURL, full.SecureHealthURL = "http://h/", "http://h/s", "http://h/h", "https://h/h"
 	full.SecureVIP, full.SecurePort = "orders-s", registry.Port{Number: 8443, Enabled: true}
 	full.Metadata = []registry.Pair{{Key: "zone", Value: "a"}, {Key: `odd "key"`, Value: "ä\n"}}
-	s.Perform(t, register(full), register(instance("ORDERS", "i2", 1000)), registry.SetOverride{Key: key("ORDERS", "i2"), Status: registry.Down})
+	s.Perform(t, register(full), register(peertest.Instance("ORDERS", "i2", 1000)), registry.SetOverride{Key: key("ORDERS", "i2"), Status: registry.Down})
 	s.tell(t,
 		link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true}, link.Task{Key: key("ORDERS", "i2"), Facts: link.Registered | link.Overridden},
 		link.Task{Key: key("ORDERS", "i3"), Facts: link.Canceled})
 	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}, link.Task{Key: key("ORDERS", "i2"), Facts: link.Heartbeat})
-	batches, _ := f.received()
+	batches, _ := f.Received()
 	for _, b := range batches {
 		expect.That(t, b.Items != nil, "the server cannot read %s", b.Body)
 		for _, i := range b.Items {
-			if i.Instance != nil && i.Instance.lacks() != "" {
-				t.Errorf("the instance of %s lacks %s", b.Body, i.Instance.lacks())
+			if i.Instance != nil && i.Instance.Lacks() != "" {
+				t.Errorf("the instance of %s lacks %s", b.Body, i.Instance.Lacks())
 			}
 		}
 	}
-	f.has(t, "ORDERS/i1 UP 1000", "ORDERS/i2 DOWN 1000 overridden DOWN")
+	f.Has(t, "ORDERS/i1 UP 1000", "ORDERS/i2 DOWN 1000 overridden DOWN")
 	expect.That(t, len(s.submitted)+len(s.failures) == 0, "the answers asked for %+v, failures %q; want none", s.submitted, s.failures)
 }
 
 func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
-	f := newFakeEureka(t)
-	f.user = "us:pass"
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{strings.Replace(f.service(), "://", "://us:pass@", 1)}})
-	s.Perform(t, register(instance("ORDERS", "i1", 1000)))
+	f := peertest.NewEureka(t)
+	f.User = "us:pass"
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{strings.Replace(f.Service(), "://", "://us:pass@", 1)}})
+	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
 	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
-	batches, _ := f.received()
+	batches, _ := f.Received()
 	need.That(t, len(batches) == 1, "%d batches arrived with the password of the URL, want 1", len(batches))
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "Accept": "application/json", "DiscoveryIdentity-Name": "DefaultServer",
@@ -128,10 +130,10 @@ func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
 }
 
 func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
-	f := newFakeEureka(t)
-	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Single: true})
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: true})
 	id := "host:a#1.[3.?]!"
-	i := instance("ORDERS", id, 1000)
+	i := peertest.Instance("ORDERS", id, 1000)
 	k := i.Key()
 	s.Perform(t, register(i))
 	s.tell(t, link.Task{Key: k, Facts: link.Registered, NewLife: true})
@@ -148,7 +150,7 @@ func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
 		"PUT " + path + "?lastDirtyTimestamp=1000&overriddenstatus=OUT_OF_SERVICE&status=OUT_OF_SERVICE",
 		"DELETE " + path,
 	}
-	_, calls := f.received()
+	_, calls := f.Received()
 	for n, c := range calls {
 		expect.That(t, n < len(want) && c.What == want[n] && c.Replicated && c.Status/100 == 2,
 			"call %d: %s, replicated %v, answered %d; want %s", n, c.What, c.Replicated, c.Status, want[min(n, len(want)-1)])
@@ -158,10 +160,10 @@ func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
 
 func TestASingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
 	for status, want := range map[int]batcher.Result{400: batcher.PermanentError, 500: batcher.PermanentError, 503: batcher.Congestion} {
-		f := newFakeEureka(t)
-		s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.service()}, Single: true})
-		s.Perform(t, register(instance("ORDERS", "i1", 1000)))
-		f.failWith(answerWith(status, ""))
+		f := peertest.NewEureka(t)
+		s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: true})
+		s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
+		f.FailWith(peertest.AnswerWith(status, ""))
 		got := s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 		expect.That(t, got == want && len(s.failures) == 1, "answered %d: result %d, failures %q; want %d", status, got, s.failures, want)
 	}

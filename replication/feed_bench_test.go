@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -29,7 +31,7 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 	m := registrytest.New()
 	handles := make([]registry.Handle, leases)
 	for i := range handles {
-		i1 := instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)
+		i1 := peertest.Instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)
 		handles[i] = m.Registry.Apply(m.Stamp(), 1, registry.FromClient, registry.Register{Instance: i1}).Handle
 	}
 	m.Perform(b, registry.AckPeer{Peer: "dc2", Cursor: m.Newest().Index()})

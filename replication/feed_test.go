@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -23,7 +25,7 @@ import (
 func registers(from, to int) []registry.Op {
 	var ops []registry.Op
 	for i := from; i < to; i++ {
-		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)})
+		ops = append(ops, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)})
 	}
 	return ops
 }
@@ -527,9 +529,9 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 		defer r.stop()
 		synctest.Wait()
 		dc2, n3 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Origin{Kind: registry.LocalPeer}
-		billing := instance("BILLING", "b-1", 1)
+		billing := peertest.Instance("BILLING", "b-1", 1)
 		applyAs(t, m, dc2, registry.Replica{Instance: billing, Life: 1})
-		applyAs(t, m, n3, registry.Replica{Instance: instance("USERS", "u-1", 1), Life: 1})
+		applyAs(t, m, n3, registry.Replica{Instance: peertest.Instance("USERS", "u-1", 1), Life: 1})
 		elapse(time.Second)
 		applyAs(t, m, dc2, registry.Renew{Key: billing.Key(), LastDirty: 1, Life: 1})
 		applyAs(t, m, n3, registry.Renew{Key: ordersKey(0), LastDirty: 1, Life: 1})
@@ -742,7 +744,7 @@ func (c course) run(t *testing.T) string {
 		case stepWait:
 			elapse(s.pause)
 		default:
-			m.Perform(t, registry.Register{Instance: instance(key.App, key.ID, m.Clock())})
+			m.Perform(t, registry.Register{Instance: peertest.Instance(key.App, key.ID, m.Clock())})
 		}
 	}
 	f.fail(batcher.Success)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -126,7 +128,7 @@ func (s *server) changes(t testing.TB) (n int) {
 func (s *server) register(t testing.TB, dirty int64, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		s.Perform(t, registry.Register{Instance: instance("ORDERS", id, dirty)})
+		s.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", id, dirty)})
 	}
 }
 
@@ -163,14 +165,14 @@ func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
 				a.register(t, 1, fmt.Sprint("a-", n))
 				b.register(t, 1, fmt.Sprint("b-", n))
 			}
-			eventually(t, "both have all", func() bool { return a.Newest().Total() == 2*each && same(a, b) })
+			peertest.Eventually(t, "both have all", func() bool { return a.Newest().Total() == 2*each && same(a, b) })
 			for n := range each / 2 {
 				a.cancel(t, fmt.Sprint("a-", n))
 				b.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", fmt.Sprint("b-", n)), Status: registry.OutOfService})
 			}
-			eventually(t, "both have what is left", func() bool { return a.Newest().Total() == each+each/2 && same(a, b) })
+			peertest.Eventually(t, "both have what is left", func() bool { return a.Newest().Total() == each+each/2 && same(a, b) })
 
-			eventually(t, "nothing is left to say", func() bool { return idle(a) && idle(b) })
+			peertest.Eventually(t, "nothing is left to say", func() bool { return idle(a) && idle(b) })
 			index := [2]registry.Index{a.Newest().Index(), b.Newest().Index()}
 			sent := [2]int{a.changes(t), b.changes(t)}
 			for range 3 { // comparisons take nothing up again
@@ -202,23 +204,23 @@ func TestAPeerThatWasAwayCatchesUp(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := runPair(t, link.Datacenter)
 			a.register(t, 1, "1", "2", "3")
-			eventually(t, "the peer has them", func() bool { return same(a, b) })
+			peertest.Eventually(t, "the peer has them", func() bool { return same(a, b) })
 			c.away(b)
 			a.register(t, 2, "1")
 			a.cancel(t, "2")
 			b.register(t, 1, "theirs")
-			eventually(t, "the other way is open", func() bool {
+			peertest.Eventually(t, "the other way is open", func() bool {
 				_, ok := a.Newest().Find(registry.NewKey("ORDERS", "theirs"))
 				return ok
 			})
-			eventually(t, "it fails", func() bool { return a.Status()[0].LastError != nil })
+			peertest.Eventually(t, "it fails", func() bool { return a.Status()[0].LastError != nil })
 			b.failWith(nil)
 			if c.name == "garbage" { // that is nothing to wait for, so a comparison finds it
 				a.Pass(11 * time.Second)
 				b.Pass(11 * time.Second)
 				need.Got(a.Repair(context.Background(), "dc2"))(t)
 			}
-			eventually(t, "both are equal", func() bool { return same(a, b) })
+			peertest.Eventually(t, "both are equal", func() bool { return same(a, b) })
 		})
 	}
 }

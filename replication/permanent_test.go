@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -16,7 +18,7 @@ import (
 func web(id string) registry.RegisterCatalog {
 	return registry.RegisterCatalog{
 		Service:  &registry.CatalogService{Name: "web", ID: id},
-		Instance: instance("WEB", id, 0),
+		Instance: peertest.Instance("WEB", id, 0),
 		Checks:   []*registry.Check{{ID: "check-" + id, Service: id}},
 	}
 }
@@ -26,12 +28,12 @@ func webKey(id string) registry.Key { return registry.NewKey("WEB", id) }
 func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 	a, b := runPair(t, link.Datacenter)
 	a.Perform(t, web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
-	eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
+	peertest.Eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
 	l, _ := b.Newest().Find(webKey("web-1"))
 	expect.That(t, l.Permanent && l.Service == nil && l.Owner == "dc1" && l.Instance.Status == registry.OutOfService,
 		"told as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
 	a.Perform(t, registry.DeleteOverride{Key: webKey("web-1")}, registry.SetCheck{Check: "check-web-1", Status: registry.Critical})
-	eventually(t, "its check's state is told", func() bool {
+	peertest.Eventually(t, "its check's state is told", func() bool {
 		l, ok := b.Newest().Find(webKey("web-1"))
 		return ok && l.Instance.Status == registry.Down && same(a, b)
 	})
@@ -47,7 +49,7 @@ func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 		expect.That(t, err == nil && d.Apps == 0, "compared: %+v, %v; want no difference", d, err)
 	}
 	a.Perform(t, registry.DeregisterCatalog{Service: "web-1"})
-	eventually(t, "it is gone there", func() bool { return b.Newest().Total() == 0 })
+	peertest.Eventually(t, "it is gone there", func() bool { return b.Newest().Total() == 0 })
 }
 
 // A Eureka server gives every instance a lease, which somebody must renew.
@@ -56,7 +58,7 @@ func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, web("web-1"), web("web-2"))
 		m.Perform(t, registers(0, 1)...)
-		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: instance("WEB", "theirs", 1), Life: 1, Permanent: true})
+		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: peertest.Instance("WEB", "theirs", 1), Life: 1, Permanent: true})
 		fars := map[string]*far{"old": known(t, m, "old"), "dc2": known(t, m, "dc2")}
 		old := link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}}
 		r := replicate(t, m, fars, old, datacenter("dc2"))

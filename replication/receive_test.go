@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -43,7 +45,7 @@ func flow(t *testing.T, from, to *site) {
 		ops  []registry.Op
 		has  func(l *registry.Lease) bool
 	}{
-		{"register", []registry.Op{registry.Register{Instance: instance("ORDERS", id, 1)}, registry.Register{Instance: instance("ORDERS", other, 1)}},
+		{"register", []registry.Op{registry.Register{Instance: peertest.Instance("ORDERS", id, 1)}, registry.Register{Instance: peertest.Instance("ORDERS", other, 1)}},
 			func(l *registry.Lease) bool { return l.Instance.Status == registry.Up && l.Life == 1 }},
 		{"override", []registry.Op{registry.SetOverride{Key: ordersID(id), Status: registry.OutOfService, By: act, For: 60_000}},
 			func(l *registry.Lease) bool {
@@ -59,7 +61,7 @@ func flow(t *testing.T, from, to *site) {
 			}},
 		{"metadata", []registry.Op{registry.UpdateMetadata{Key: ordersID(id), Pairs: []registry.Pair{{Key: "a", Value: "b"}}}},
 			func(l *registry.Lease) bool { return l.Instance.Meta("a") == "b" }},
-		{"register again", []registry.Op{registry.Cancel{Key: ordersID(id)}, registry.Register{Instance: instance("ORDERS", id, 9)}},
+		{"register again", []registry.Op{registry.Cancel{Key: ordersID(id)}, registry.Register{Instance: peertest.Instance("ORDERS", id, 9)}},
 			func(l *registry.Lease) bool { return l.Life == 1 && l.Instance.LastDirty == 9 }},
 	} {
 		before := from.Newest().Index()
@@ -80,7 +82,7 @@ func flow(t *testing.T, from, to *site) {
 	from.Perform(t, registry.Cancel{Key: ordersID(other)})
 	from.tellChanges(t, before)
 	to.without(t, other)
-	from.Perform(t, registry.Register{Instance: instance("ORDERS", other, 2)})
+	from.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", other, 2)})
 	from.tellChanges(t, before)
 	equal(t, from, to)
 	got := [3]int{from.taken("register"), from.taken("cancel"), from.taken("heartbeat")}
@@ -97,7 +99,7 @@ func ownerAt(from, to *site) string {
 
 func TestAHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	a.tellChanges(t, 0)
 	both(a, b, 20*time.Second)
 	a.Perform(t, registry.Renew{Key: ordersID("1")})
@@ -120,11 +122,11 @@ func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := twoDatacenters(t)
 			if c.there > 0 {
-				a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", c.there)})
+				a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", c.there)})
 				a.tellChanges(t, 0)
 			}
 			before := a.taken("register")
-			a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
+			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)})
 			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			expect.Equal(t, b.lease(t, "1").Instance.LastDirty, 5, "timestamp")
 			got := [2]int{a.taken("heartbeat"), a.taken("register") - before}
@@ -135,7 +137,7 @@ func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
 
 func TestAPeerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 5)})
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)})
 	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat, Tries: link.MaxTries})
 	b.without(t, "1")
 }
@@ -147,12 +149,12 @@ func TestWhatThePeerHasNewerComesHome(t *testing.T) {
 	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
 		t.Run(kind.name, func(t *testing.T) {
 			a, b := kind.sites(t)
-			a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 			a.tellChanges(t, 0)
 			// Meanwhile each side has changed a half that the other one does not know of.
 			b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
-			a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 7)})
-			b.Perform(t, registry.Register{Instance: instance("ORDERS", "2", 7)})
+			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 7)})
+			b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "2", 7)})
 			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
 			l := a.lease(t, "1")
 			expect.That(t, l.Instance.LastDirty == 7 && l.Instance.Overridden == registry.OutOfService && l.Owner == "",
@@ -167,7 +169,7 @@ func TestWhatThePeerHasNewerComesHome(t *testing.T) {
 // A client may change at one datacenter what belongs to another.
 func TestAChangeElsewhereLeavesTheOwner(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	a.tellChanges(t, 0)
 	before := b.Newest().Index()
 	b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService},
@@ -180,7 +182,7 @@ func TestAChangeElsewhereLeavesTheOwner(t *testing.T) {
 
 func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
 	a, b := twoNodes(t)
-	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 	a.tellChanges(t, 0)
 	b.Perform(t, registry.Cancel{Key: ordersID("1")}, registry.Cancel{Key: ordersID("2")})
 	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
@@ -192,7 +194,7 @@ func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
 
 func TestALeaseThatEndedIsNotTakenOver(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	a.Pass(5 * time.Minute)
 	a.tellChanges(t, 0)
 	b.without(t, "1")
@@ -201,7 +203,7 @@ func TestALeaseThatEndedIsNotTakenOver(t *testing.T) {
 
 func TestAnEvictionIsRefusedByWhoeverHeardTheClient(t *testing.T) {
 	a, b := twoDatacenters(t)
-	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 	a.tellChanges(t, 0)
 	both(a, b, time.Minute)
 	b.Perform(t, registry.Renew{Key: ordersID("1")})
@@ -231,7 +233,7 @@ func TestReplaysChangeNothing(t *testing.T) {
 				a.tellChanges(t, before)
 				both(a, b, 2*time.Second)
 			}
-			tellAll(registry.Register{Instance: instance("ORDERS", "1", 1)}, registry.Register{Instance: instance("ORDERS", "2", 1)})
+			tellAll(registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 			tellAll(registry.SetOverride{Key: ordersID("1"), Status: registry.Down})
 			tellAll(registry.Renew{Key: ordersID("1")})
 			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
@@ -272,7 +274,7 @@ func TestReplaysChangeNothing(t *testing.T) {
 
 func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 	a, b := twoNodes(t)
-	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	by := registry.Act{Author: "ann", Reason: "cut"}
 	hold := registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: by}
 	send := func(op registry.SelfPreservation) {
@@ -309,7 +311,7 @@ func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
 	a, b := twoDatacenters(t)
 	head := a.only().head()
 	good := func(id string) registry.Replica {
-		return registry.Replica{Instance: instance("ORDERS", id, 1), Life: 1}
+		return registry.Replica{Instance: peertest.Instance("ORDERS", id, 1), Life: 1}
 	}
 	bad := good("2")
 	bad.Life = 0
@@ -330,7 +332,7 @@ func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
 func TestAMessageIsOneApply(t *testing.T) {
 	a, b := twoDatacenters(t)
 	for n := range 20 {
-		a.Perform(t, registry.Register{Instance: instance("ORDERS", fmt.Sprint(n), 1)})
+		a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1)})
 	}
 	a.tellChanges(t, 0)
 	var applies int
@@ -494,7 +496,7 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 	b.side.Service = choosy{b.Memory, 1000, cause}
 	var items []registry.Op
 	for n := range 7 {
-		i := instance("ORDERS", fmt.Sprint(n), 1)
+		i := peertest.Instance("ORDERS", fmt.Sprint(n), 1)
 		if n == 4 {
 			i.HomePageURL = strings.Repeat("x", 1001)
 		}
@@ -520,7 +522,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var items []registry.Op
 	for n := range 12 {
-		i := instance("ORDERS", fmt.Sprint(n), 9)
+		i := peertest.Instance("ORDERS", fmt.Sprint(n), 9)
 		i.HomePageURL = strings.Repeat("x", 900_000)
 		b.Perform(t, registry.Register{Instance: i})
 		items = append(items, registry.Renew{Key: i.Key(), Life: 1, LastDirty: 1})

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -26,7 +28,7 @@ func sender(t testing.TB, urls ...string) *site {
 	s.become(t, "dc1", "n1", true, link.PeerConfig{
 		Name: "dc2", Kind: link.Datacenter, URLs: urls, Flow: link.Flow{ConnectTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second},
 	})
-	s.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	s.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	return s
 }
 
@@ -50,7 +52,7 @@ func closed() string { return "http://127.0.0.1:1" }
 var aTask = link.Task{Key: ordersID("1"), Facts: link.Registered}
 
 func answers(text string) func(http.ResponseWriter, *http.Request) bool {
-	return answerWith(http.StatusOK, text)
+	return peertest.AnswerWith(http.StatusOK, text)
 }
 
 // answersOf has a peer answer with these results.
@@ -76,18 +78,18 @@ func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 		says string
 	}{
 		{"none", nil, batcher.Success, ""},
-		{"503", answerWith(503, "no leader"), batcher.Congestion, "503 Service Unavailable no leader"},
-		{"hangs", hang, batcher.Congestion, "no answer in time"},
-		{"closes at once", drop, batcher.TransientError, "EOF"},
-		{"closes in the middle", cutOff, batcher.TransientError, "EOF"},
-		{"400", answerWith(400, "version 1 is not known here"), batcher.PermanentError, "version 1 is not known here"},
-		{"not a peer there", answerWith(403, "not a peer"), batcher.Congestion, "403 Forbidden not a peer"},
-		{"not known who", answerWith(401, ""), batcher.Congestion, "401"},
-		{"a version without replication", answerWith(404, ""), batcher.Congestion, "404"},
-		{"no peers at all", answerWith(501, "replicates nothing"), batcher.Congestion, "replicates nothing"},
-		{"413", answerWith(413, ""), batcher.PermanentError, "413"},
-		{"500", answerWith(500, ""), batcher.PermanentError, "500"},
-		{"a redirect", answerWith(302, ""), batcher.PermanentError, "302"},
+		{"503", peertest.AnswerWith(503, "no leader"), batcher.Congestion, "503 Service Unavailable no leader"},
+		{"hangs", peertest.Hang, batcher.Congestion, "no answer in time"},
+		{"closes at once", peertest.Drop, batcher.TransientError, "EOF"},
+		{"closes in the middle", peertest.CutOff, batcher.TransientError, "EOF"},
+		{"400", peertest.AnswerWith(400, "version 1 is not known here"), batcher.PermanentError, "version 1 is not known here"},
+		{"not a peer there", peertest.AnswerWith(403, "not a peer"), batcher.Congestion, "403 Forbidden not a peer"},
+		{"not known who", peertest.AnswerWith(401, ""), batcher.Congestion, "401"},
+		{"a version without replication", peertest.AnswerWith(404, ""), batcher.Congestion, "404"},
+		{"no peers at all", peertest.AnswerWith(501, "replicates nothing"), batcher.Congestion, "replicates nothing"},
+		{"413", peertest.AnswerWith(413, ""), batcher.PermanentError, "413"},
+		{"500", peertest.AnswerWith(500, ""), batcher.PermanentError, "500"},
+		{"a redirect", peertest.AnswerWith(302, ""), batcher.PermanentError, "302"},
 		{"garbage", answers("<html>"), batcher.PermanentError, "the answer cannot be read: malformed message"},
 		{"too few results", answersOf(), batcher.PermanentError, "1 items were answered by 0 results"},
 		{"too many results", answersOf(wire.Result{Status: 200}, wire.Result{Status: 200}), batcher.PermanentError, "answered by 2 results"},
@@ -100,7 +102,7 @@ func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 			}
 			return true
 		}, batcher.PermanentError, "more than 8388608 bytes"},
-		{"what is newer, but not valid", answersOf(wire.Result{Status: 409, Stored: wire.ItemOf(registry.Replica{Instance: instance("ORDERS", "1", 2)})}), batcher.Success, ""},
+		{"what is newer, but not valid", answersOf(wire.Result{Status: 409, Stored: wire.ItemOf(registry.Replica{Instance: peertest.Instance("ORDERS", "1", 2)})}), batcher.Success, ""},
 		{"what nobody asked for", answersOf(wire.Result{Status: 200, Stored: wire.ItemOf(registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -119,12 +121,12 @@ func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 
 func TestAnEndedCallIsTriedAgain(t *testing.T) {
 	far := receiver(t)
-	far.answering(hang)
+	far.answering(peertest.Hang)
 	near := sender(t, far.server.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan batcher.Result)
 	go func() { result <- near.only().Process(ctx, aTask) }()
-	eventually(t, "the call arrives", func() bool { return len(far.came(messagePath)) == 1 })
+	peertest.Eventually(t, "the call arrives", func() bool { return len(far.came(messagePath)) == 1 })
 	cancel()
 	expect.Equal(t, <-result, batcher.TransientError, "result")
 }
@@ -136,10 +138,10 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 		calls int                                           // until it is there
 	}{
 		{"nobody listens", nil, 1},
-		{"closes", drop, 1},
-		{"503", answerWith(503, ""), 1},
-		{"has another configuration", answerWith(403, ""), 1},
-		{"hangs", hang, 2}, // one call has the time of one answer
+		{"closes", peertest.Drop, 1},
+		{"503", peertest.AnswerWith(503, ""), 1},
+		{"has another configuration", peertest.AnswerWith(403, ""), 1},
+		{"hangs", peertest.Hang, 2}, // one call has the time of one answer
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bad, far := receiver(t), receiver(t)
@@ -172,7 +174,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 
 func TestBusyCountsMoreThanUnreachable(t *testing.T) {
 	far := receiver(t)
-	far.answering(answerWith(503, ""))
+	far.answering(peertest.AnswerWith(503, ""))
 	near := sender(t, closed(), far.server.URL, closed())
 	expect.Equal(t, near.only().Process(context.Background(), aTask), batcher.Congestion, "result")
 }
@@ -211,7 +213,7 @@ func TestThereIsNothingToSayOfWhatIsGone(t *testing.T) {
 func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
-	near.Perform(t, registry.Register{Instance: instance("ORDERS", "2", 1)})
+	near.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 	remove := registry.Remove{Key: ordersID("3"), Kind: registry.Canceled, Life: 1}
 	near.tell(t, aTask, link.Task{Key: ordersID("2"), Facts: link.Overridden}, link.Task{Key: ordersID("3"), Facts: link.Canceled, Remove: remove})
 	near.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
@@ -226,7 +228,7 @@ func TestALargeBatchIsCut(t *testing.T) {
 	near := sender(t, far.server.URL)
 	var tasks []link.Task
 	for n := range 9 {
-		i := instance("ORDERS", fmt.Sprint("big-", n), 1)
+		i := peertest.Instance("ORDERS", fmt.Sprint("big-", n), 1)
 		i.HomePageURL = strings.Repeat("<", 1<<20)
 		near.Perform(t, registry.Register{Instance: i})
 		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered})
@@ -280,15 +282,15 @@ func TestALinkIsKeptAlive(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
 	near.only().every = time.Hour
-	stop := runLink(t, near.only())
-	eventually(t, "the far side hears of the link", func() bool {
+	stop := peertest.Run(t, near.only().Run)
+	peertest.Eventually(t, "the far side hears of the link", func() bool {
 		_, ok := far.Newest().Link("dc1")
 		return ok
 	})
 	stop()
 	near.only().every = 20 * time.Millisecond
-	defer runLink(t, near.only())()
-	eventually(t, "another message", func() bool { return len(far.came(messagePath)) >= 2 })
+	defer peertest.Run(t, near.only().Run)()
+	peertest.Eventually(t, "another message", func() bool { return len(far.came(messagePath)) >= 2 })
 	for _, r := range far.came(messagePath) {
 		var m wire.Message
 		err := wire.Decode(r.body, &m)
@@ -313,8 +315,8 @@ func TestMessagesAreNumbered(t *testing.T) {
 // What comes back while this side has no leader is sent again with its task.
 func TestWhatComesHomeIsNotLost(t *testing.T) {
 	a, b := twoDatacenters(t)
-	b.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 9)})
-	a.Perform(t, registry.Register{Instance: instance("ORDERS", "1", 1)})
+	b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 9)})
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	a.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
 	expect.Equal(t, a.only().Process(context.Background(), aTask), batcher.TransientError, "result")
 	a.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
@@ -328,7 +330,7 @@ func BenchmarkBatchOfHeartbeats(b *testing.B) {
 	var tasks []link.Task
 	var ops []registry.Op
 	for n := range setting.Default[link.Flow]().BatchSize {
-		i := instance("ORDERS", fmt.Sprintf("orders-%03d.example.com:orders:8080", n), 1_700_000_000_000)
+		i := peertest.Instance("ORDERS", fmt.Sprintf("orders-%03d.example.com:orders:8080", n), 1_700_000_000_000)
 		ops = append(ops, registry.Register{Instance: i})
 		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Heartbeat})
 	}

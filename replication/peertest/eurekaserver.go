@@ -1,4 +1,4 @@
-package replication
+package peertest
 
 import (
 	"bytes"
@@ -14,19 +14,19 @@ import (
 	"testing"
 )
 
-// fakeEureka is a Netflix Eureka server under /eureka: it takes clients and peers, and is a peer and a
-// client itself (fakepeer_test.go). One key of a batch that it does not know, one action that is not
+// Eureka is a Netflix Eureka server under /eureka: it takes clients and peers, and is a peer and a
+// client itself (eurekaclient.go). One key of a batch that it does not know, one action that is not
 // written exactly, and the whole batch is 400 and has no effect.
-type fakeEureka struct {
+type Eureka struct {
 	*httptest.Server
 	client *http.Client // for what it sends itself
 
-	mu       sync.Mutex
-	registry fakeRegistry
-	pending  []fakeItem                                    // what its clients did, for its peer
+	Mu       sync.Mutex
+	Registry fakeRegistry
+	Pending  []EurekaItem                                  // what its clients did, for its peer
 	batches  []fakeBatch                                   // that it was sent, refused ones included
 	calls    []fakeCall                                    // all others
-	user     string                                        // user:password that it asks for; "": nothing
+	User     string                                        // user:password that it asks for; "": nothing
 	fail     func(http.ResponseWriter, *http.Request) bool // answers in its place, if it returns true
 }
 
@@ -34,7 +34,7 @@ type fakeEureka struct {
 type fakeBatch struct {
 	Header http.Header
 	Body   string
-	Items  []fakeItem
+	Items  []EurekaItem
 }
 
 type fakeCall struct {
@@ -45,15 +45,15 @@ type fakeCall struct {
 	Status     int
 }
 
-// fakeItem is an element of replicationList.
-type fakeItem struct {
-	App        string        `json:"appName"`
-	ID         string        `json:"id"`
-	LastDirty  fakeNumber    `json:"lastDirtyTimestamp,omitempty"`
-	Overridden string        `json:"overriddenStatus,omitempty"`
-	Status     string        `json:"status,omitempty"`
-	Instance   *fakeInstance `json:"instanceInfo,omitempty"`
-	Action     string        `json:"action"`
+// EurekaItem is an element of replicationList.
+type EurekaItem struct {
+	App        string          `json:"appName"`
+	ID         string          `json:"id"`
+	LastDirty  fakeNumber      `json:"lastDirtyTimestamp,omitempty"`
+	Overridden string          `json:"overriddenStatus,omitempty"`
+	Status     string          `json:"status,omitempty"`
+	Instance   *EurekaInstance `json:"instanceInfo,omitempty"`
+	Action     string          `json:"action"`
 }
 
 // fakeNumber is ms since the epoch as a number, text also read.
@@ -63,13 +63,13 @@ func (n *fakeNumber) UnmarshalJSON(text []byte) error { return (*fakeTime)(n).Un
 
 // fakeResponse is an element of responseList.
 type fakeResponse struct {
-	Status   int           `json:"statusCode"`
-	Instance *fakeInstance `json:"responseEntity,omitempty"`
+	Status   int             `json:"statusCode"`
+	Instance *EurekaInstance `json:"responseEntity,omitempty"`
 }
 
-func newFakeEureka(t testing.TB) *fakeEureka {
-	f := &fakeEureka{client: &http.Client{Timeout: fakeReadTimeout}}
-	f.forget()
+func NewEureka(t testing.TB) *Eureka {
+	f := &Eureka{client: &http.Client{Timeout: fakeReadTimeout}}
+	f.Forget()
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(func() {
 		f.client.CloseIdleConnections()
@@ -79,36 +79,36 @@ func newFakeEureka(t testing.TB) *fakeEureka {
 }
 
 // service is its URL as peers are configured with it.
-func (f *fakeEureka) service() string { return f.URL + "/eureka" }
+func (f *Eureka) Service() string { return f.URL + "/eureka" }
 
 // forget empties the registry, as a restart does.
-func (f *fakeEureka) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.registry = fakeRegistry{apps: map[string]map[string]*fakeInstance{}, overrides: map[string]string{}}
-	f.pending = nil
+func (f *Eureka) Forget() {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	f.Registry = fakeRegistry{Apps: map[string]map[string]*EurekaInstance{}, overrides: map[string]string{}}
+	f.Pending = nil
 }
 
 // failWith has all requests answered by something else; nil ends that.
-func (f *fakeEureka) failWith(fail func(http.ResponseWriter, *http.Request) bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *Eureka) FailWith(fail func(http.ResponseWriter, *http.Request) bool) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	f.fail = fail
 }
 
 // ServeHTTP implements http.Handler.
-func (f *fakeEureka) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *Eureka) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	f.mu.Lock()
+	f.Mu.Lock()
 	fail := f.fail
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	if fail != nil && fail(w, r) {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if user, password, _ := r.BasicAuth(); f.user != "" && user+":"+password != f.user {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if user, password, _ := r.BasicAuth(); f.User != "" && user+":"+password != f.User {
 		w.WriteHeader(401)
 		return
 	}
@@ -119,18 +119,18 @@ func (f *fakeEureka) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/apps/" && r.Method == "GET":
 		f.list(w, f.all())
 	case path == "/apps/delta" && r.Method == "GET":
-		f.list(w, f.registry.recent)
+		f.list(w, f.Registry.recent)
 	default:
 		f.single(w, r, path, body)
 	}
 }
 
 // batch is PeerReplicationResource.batchReplication.
-func (f *fakeEureka) batch(w http.ResponseWriter, r *http.Request, body []byte) {
+func (f *Eureka) batch(w http.ResponseWriter, r *http.Request, body []byte) {
 	var list struct {
-		Items []fakeItem `json:"replicationList"`
+		Items []EurekaItem `json:"replicationList"`
 	}
-	err := decodeStrictly(body, &list)
+	err := DecodeStrictly(body, &list)
 	for _, i := range list.Items {
 		if !slices.Contains([]string{"Register", "Heartbeat", "Cancel", "StatusUpdate", "DeleteStatusOverride"}, i.Action) {
 			err = io.ErrUnexpectedEOF
@@ -150,35 +150,35 @@ func (f *fakeEureka) batch(w http.ResponseWriter, r *http.Request, body []byte) 
 }
 
 // item is PeerReplicationResource.dispatch.
-func (f *fakeEureka) item(i fakeItem) fakeResponse {
+func (f *Eureka) item(i EurekaItem) fakeResponse {
 	switch i.Action {
 	case "Register":
 		if i.Instance == nil {
 			return fakeResponse{Status: 500}
 		}
-		if i.Instance.lacks() == "" {
-			f.registry.register(*i.Instance, true)
+		if i.Instance.Lacks() == "" {
+			f.Registry.register(*i.Instance, true)
 		}
 		return fakeResponse{Status: 200} // also where it was refused
 	case "Heartbeat":
-		status, newer := f.registry.renew(i.App, i.ID, fakeTime(i.LastDirty), i.Overridden, true)
+		status, newer := f.Registry.renew(i.App, i.ID, fakeTime(i.LastDirty), i.Overridden, true)
 		return fakeResponse{Status: status, Instance: newer}
 	case "Cancel":
-		return fakeResponse{Status: f.registry.cancel(i.App, i.ID)}
+		return fakeResponse{Status: f.Registry.cancel(i.App, i.ID)}
 	case "StatusUpdate":
 		if i.Status == "" {
 			return fakeResponse{Status: 500}
 		}
-		return fakeResponse{Status: f.registry.setOverride(i.App, i.ID, i.Status, fakeTime(i.LastDirty))}
+		return fakeResponse{Status: f.Registry.setOverride(i.App, i.ID, i.Status, fakeTime(i.LastDirty))}
 	}
 	if i.LastDirty == 0 {
 		return fakeResponse{Status: 500}
 	}
-	return fakeResponse{Status: f.registry.deleteOverride(i.App, i.ID, i.Status, fakeTime(i.LastDirty))}
+	return fakeResponse{Status: f.Registry.deleteOverride(i.App, i.ID, i.Status, fakeTime(i.LastDirty))}
 }
 
 // single is a call of a client, or of a peer that sends no batches.
-func (f *fakeEureka) single(w http.ResponseWriter, r *http.Request, path string, body []byte) {
+func (f *Eureka) single(w http.ResponseWriter, r *http.Request, path string, body []byte) {
 	replicated := r.Header.Get("x-netflix-discovery-replication") == "true"
 	query := r.URL.Query()
 	dirty, err := strconv.ParseInt(query.Get("lastDirtyTimestamp"), 10, 64)
@@ -190,8 +190,8 @@ func (f *fakeEureka) single(w http.ResponseWriter, r *http.Request, path string,
 	for n := range segments {
 		segments[n], _ = pathUnescape(segments[n])
 	}
-	status, shown := 405, (*fakeInstance)(nil)
-	var item fakeItem
+	status, shown := 405, (*EurekaInstance)(nil)
+	var item EurekaItem
 	switch app, id := segments[0], segments[min(1, len(segments)-1)]; {
 	case len(segments) == 1 && r.Method == "POST":
 		item.Action = "Register"
@@ -201,27 +201,27 @@ func (f *fakeEureka) single(w http.ResponseWriter, r *http.Request, path string,
 		}
 		item.App, item.ID = app, id
 	case len(segments) == 2 && r.Method == "PUT":
-		item = fakeItem{Action: "Heartbeat", App: app, ID: id}
-		status, shown = f.registry.renew(app, id, fakeTime(dirty), query.Get("overriddenstatus"), replicated)
+		item = EurekaItem{Action: "Heartbeat", App: app, ID: id}
+		status, shown = f.Registry.renew(app, id, fakeTime(dirty), query.Get("overriddenstatus"), replicated)
 	case len(segments) == 2 && r.Method == "DELETE":
-		item = fakeItem{Action: "Cancel", App: app, ID: id}
-		status = f.registry.cancel(app, id)
+		item = EurekaItem{Action: "Cancel", App: app, ID: id}
+		status = f.Registry.cancel(app, id)
 	case len(segments) == 2 && r.Method == "GET":
-		if shown = f.registry.find(app, id); shown != nil {
+		if shown = f.Registry.find(app, id); shown != nil {
 			status = 200
 		} else {
 			status = 404
 		}
 	case len(segments) == 3 && r.Method == "PUT":
-		item = fakeItem{Action: "StatusUpdate", App: app, ID: id}
-		status = f.registry.setOverride(app, id, query.Get("value"), fakeTime(dirty))
+		item = EurekaItem{Action: "StatusUpdate", App: app, ID: id}
+		status = f.Registry.setOverride(app, id, query.Get("value"), fakeTime(dirty))
 	case len(segments) == 3 && r.Method == "DELETE":
-		item = fakeItem{Action: "DeleteStatusOverride", App: app, ID: id}
+		item = EurekaItem{Action: "DeleteStatusOverride", App: app, ID: id}
 		fallback := query.Get("value")
 		if fallback == "" {
 			fallback = "UNKNOWN"
 		}
-		status = f.registry.deleteOverride(app, id, fallback, fakeTime(dirty))
+		status = f.Registry.deleteOverride(app, id, fallback, fakeTime(dirty))
 	}
 	f.calls = append(f.calls, fakeCall{
 		What: r.Method + " " + r.URL.String(), Header: r.Header, Body: string(body), Replicated: replicated, Status: status,
@@ -237,36 +237,36 @@ func (f *fakeEureka) single(w http.ResponseWriter, r *http.Request, path string,
 }
 
 // registerCall is ApplicationResource.addInstance.
-func (f *fakeEureka) registerCall(app string, body []byte, replicated bool) (int, *fakeInstance) {
+func (f *Eureka) registerCall(app string, body []byte, replicated bool) (int, *EurekaInstance) {
 	var document struct {
-		Instance *fakeInstance `json:"instance"`
+		Instance *EurekaInstance `json:"instance"`
 	}
-	if decodeStrictly(body, &document) != nil || document.Instance == nil || document.Instance.lacks() != "" || !strings.EqualFold(document.Instance.App, app) {
+	if DecodeStrictly(body, &document) != nil || document.Instance == nil || document.Instance.Lacks() != "" || !strings.EqualFold(document.Instance.App, app) {
 		return 400, nil
 	}
 	submitted := *document.Instance
-	submitted.Status = f.registry.register(*document.Instance, replicated).Status
+	submitted.Status = f.Registry.register(*document.Instance, replicated).Status
 	return 204, &submitted
 }
 
-func (f *fakeEureka) all() []*fakeInstance {
-	var all []*fakeInstance
-	for _, app := range slices.Sorted(maps.Keys(f.registry.apps)) {
-		for _, id := range slices.Sorted(maps.Keys(f.registry.apps[app])) {
-			all = append(all, f.registry.apps[app][id])
+func (f *Eureka) all() []*EurekaInstance {
+	var all []*EurekaInstance
+	for _, app := range slices.Sorted(maps.Keys(f.Registry.Apps)) {
+		for _, id := range slices.Sorted(maps.Keys(f.Registry.Apps[app])) {
+			all = append(all, f.Registry.Apps[app][id])
 		}
 	}
 	return all
 }
 
-func (f *fakeEureka) list(w http.ResponseWriter, all []*fakeInstance) {
+func (f *Eureka) list(w http.ResponseWriter, all []*EurekaInstance) {
 	type application struct {
-		Name     string          `json:"name"`
-		Instance []*fakeInstance `json:"instance"`
+		Name     string            `json:"name"`
+		Instance []*EurekaInstance `json:"instance"`
 	}
 	var apps []application
 	for _, i := range all {
-		apps = append(apps, application{i.App, []*fakeInstance{i}})
+		apps = append(apps, application{i.App, []*EurekaInstance{i}})
 	}
 	answerJSON(w, 200, map[string]any{"applications": map[string]any{"versions__delta": "1", "apps__hashcode": "", "application": apps}})
 }
@@ -278,9 +278,9 @@ func answerJSON(w http.ResponseWriter, status int, document any) {
 }
 
 // show is the registry as a text, one line per instance, sorted.
-func (f *fakeEureka) show() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *Eureka) Show() string {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	var lines []string
 	for _, i := range f.all() {
 		line := i.App + "/" + i.id() + " " + i.Status + " " + strconv.FormatInt(int64(i.LastDirty), 10)
@@ -293,9 +293,9 @@ func (f *fakeEureka) show() string {
 }
 
 // actions are those of all items that it was sent, in order, as "Action app/id".
-func (f *fakeEureka) actions() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *Eureka) Actions() []string {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	var all []string
 	for _, b := range f.batches {
 		for _, i := range b.Items {
@@ -306,10 +306,18 @@ func (f *fakeEureka) actions() []string {
 }
 
 // received clears what it was sent and returns it.
-func (f *fakeEureka) received() ([]fakeBatch, []fakeCall) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *Eureka) Received() ([]fakeBatch, []fakeCall) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	batches, calls := f.batches, f.calls
 	f.batches, f.calls = nil, nil
 	return batches, calls
+}
+
+// Has checks the lines of Show.
+func (f *Eureka) Has(t testing.TB, want ...string) {
+	t.Helper()
+	if got := f.Show(); got != strings.Join(want, "\n") {
+		t.Errorf("the Eureka server has\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
 }

@@ -1,17 +1,21 @@
-package replication
+// Package peertest has peers for tests of links: a fake Eureka server, written from the description of the
+// protocol, and the faults that a server may have. It shares no code with the links.
+package peertest
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // answerWith answers in the place of a server.
-func answerWith(status int, body string) func(http.ResponseWriter, *http.Request) bool {
+func AnswerWith(status int, body string) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -20,28 +24,28 @@ func answerWith(status int, body string) func(http.ResponseWriter, *http.Request
 	}
 }
 
-func onlyBatches(fail func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
+func OnlyBatches(fail func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		return strings.Contains(r.URL.Path, "/batch") && fail(w, r)
 	}
 }
 
-func hang(_ http.ResponseWriter, r *http.Request) bool {
+func Hang(_ http.ResponseWriter, r *http.Request) bool {
 	<-r.Context().Done()
 	return true
 }
 
 // cutOff answers with half of what it announces.
-func cutOff(w http.ResponseWriter, _ *http.Request) bool {
+func CutOff(w http.ResponseWriter, _ *http.Request) bool {
 	w.Header().Set("Content-Length", "1000")
 	w.Write([]byte(`{"responseList":[{"statusCode":200`))
 	http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
 }
 
-func drop(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
+func Drop(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
 
-func eventually(t testing.TB, what string, holds func() bool) {
+func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 
 	deadline := time.Now().Add(20 * time.Second)
@@ -52,10 +56,23 @@ func eventually(t testing.TB, what string, holds func() bool) {
 }
 
 // instance is one that says of itself what a client has to say.
-func instance(app, id string, dirty int64) *registry.Instance {
+func Instance(app, id string, dirty int64) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up,
 		Port: registry.Port{Number: 8080, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
 		CountryID: 1, VIP: "orders", LastDirty: dirty,
+	}
+}
+
+// Run runs what a link does beside tasks, until the function that it returns is called.
+func Run(t testing.TB, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		err := <-ended
+		expect.That(t, err == nil, "run ended with %v, want nil", err)
 	}
 }
