@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/replication/eurekapeer"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -34,7 +36,7 @@ type Replicator struct {
 	config  Config
 	peers   []*peer
 	metrics *metrics
-	eurekas eurekaSenders
+	eurekas eurekapeer.Senders
 }
 
 // New checks the configuration, every mistake at once. It starts nothing.
@@ -62,7 +64,7 @@ func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, err
 // newLink makes the link of a peer's kind.
 func newLink(env link.Env) link.Link {
 	if env.Peer.Kind == link.Eureka {
-		return newEurekaLink(env)
+		return eurekapeer.New(env)
 	}
 	return newRollcallLink(env)
 }
@@ -160,7 +162,7 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 // EurekaSender is the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may
 // be empty) and an address (host:port): that of the peer with such a host, else "eureka".
 func (r *Replicator) EurekaSender(identity, address string) string {
-	return r.eurekas.name(r.config.Peers, identity, address)
+	return r.eurekas.Name(r.config.Peers, identity, address)
 }
 
 func (r *Replicator) peer(name string) (*peer, error) {

@@ -1,4 +1,4 @@
-package replication
+package eurekapeer
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // name is that of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 // and an address (host:port): that of the peer with such a host, else "eureka".
-func (s *eurekaSenders) name(peers []link.PeerConfig, identity, address string) string {
+func (s *Senders) Name(peers []link.PeerConfig, identity, address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
@@ -37,7 +37,7 @@ const (
 )
 
 // eurekaSenders knows Eureka servers by their hosts and addresses. The zero value is ready for use.
-type eurekaSenders struct {
+type Senders struct {
 	known  atomic.Pointer[knownSenders]
 	lookup sync.Mutex // held by the one caller who looks up
 }
@@ -49,7 +49,7 @@ type knownSenders struct {
 
 // names returns the servers by their hosts and addresses. While one caller looks them up the others go
 // on with what was known, and wait only if that is nothing.
-func (s *eurekaSenders) names(peers []link.PeerConfig) map[string]string {
+func (s *Senders) names(peers []link.PeerConfig) map[string]string {
 	before := s.known.Load()
 	if before != nil && time.Since(before.at) < lookupEvery {
 		return before.names

@@ -1,4 +1,4 @@
-package replication
+package eurekapeer
 
 import (
 	"encoding/json"
@@ -46,7 +46,7 @@ func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
 		peer.Name = "old"
 	}
 	side := link.Side{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
-	s.link = newEurekaLink(link.Env{
+	s.link = New(link.Env{
 		Side: side, Peer: peer,
 		Submit:    func(t link.Task) { s.note(func() { s.submitted = append(s.submitted, t) }) },
 		Sent:      func(fact string) { s.note(func() { s.sent = append(s.sent, fact) }) },

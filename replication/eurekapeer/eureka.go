@@ -1,4 +1,4 @@
-package replication
+package eurekapeer
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type eurekaLink struct {
 	refuses atomic.Bool // the last answers refused something: it was logged
 }
 
-func newEurekaLink(env link.Env) link.Link {
+func New(env link.Env) link.Link {
 	service, err := url.Parse(env.Peer.URLs[0])
 	if err != nil {
 		panic("replication: a peer's URL was not checked: " + err.Error())
