@@ -1,8 +1,6 @@
 package replication
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -37,32 +35,4 @@ func (c Config) withDefaults() Config {
 		setting.Fill(&c.Peers[i].Flow)
 	}
 	return c
-}
-
-// validate reports every mistake at once.
-func (c Config) validate() error {
-	var errs []error
-	if c.Service == nil {
-		errs = append(errs, errors.New("there is no Service"))
-	}
-	if c.Datacenter == "" {
-		errs = append(errs, errors.New("the own datacenter must have a name (Datacenter)"))
-	}
-	if c.Node == "" {
-		errs = append(errs, errors.New("the own node must have a name (Node)"))
-	}
-	if c.Sender == nil {
-		errs = append(errs, errors.New("there is no Sender"))
-	}
-	names := make(map[string]bool)
-	for i, p := range c.Peers {
-		for _, err := range p.Mistakes(&c.Side) {
-			errs = append(errs, fmt.Errorf("peer %s: %w", p.Label(i), err))
-		}
-		if p.Name != "" && names[p.Name] {
-			errs = append(errs, fmt.Errorf("peer %s: another peer has this name", p.Label(i)))
-		}
-		names[p.Name] = true
-	}
-	return errors.Join(errs...)
 }

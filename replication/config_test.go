@@ -7,14 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 func validConfig() Config {

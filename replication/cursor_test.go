@@ -4,14 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 func TestCursorStaysBelowWhatWaits(t *testing.T) {

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 // nothing is a link that takes everything at once, so that what is measured is what comes before it.

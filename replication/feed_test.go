@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -20,6 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 func registers(from, to int) []registry.Op {

@@ -4,11 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 // peersOfAllKinds are what a change is looked at for.

@@ -6,28 +6,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
-
-// web is a service that was registered through Consul's API, with a check.
-func web(id string) registry.RegisterCatalog {
-	return registry.RegisterCatalog{
-		Service:  &registry.CatalogService{Name: "web", ID: id},
-		Instance: peertest.Instance("WEB", id, 0),
-		Checks:   []*registry.Check{{ID: "check-" + id, Service: id}},
-	}
-}
 
 func webKey(id string) registry.Key { return registry.NewKey("WEB", id) }
 
 func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 	a, b := runPair(t, link.Datacenter)
-	a.Perform(t, web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
+	a.Perform(t, peertest.Web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
 	peertest.Eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
 	l, _ := b.Newest().Find(webKey("web-1"))
 	expect.That(t, l.Permanent && l.Service == nil && l.Owner == "dc1" && l.Instance.Status == registry.OutOfService,
@@ -56,7 +46,7 @@ func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
-		m.Perform(t, web("web-1"), web("web-2"))
+		m.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
 		m.Perform(t, registers(0, 1)...)
 		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: peertest.Instance("WEB", "theirs", 1), Life: 1, Permanent: true})
 		fars := map[string]*far{"old": known(t, m, "old"), "dc2": known(t, m, "dc2")}
@@ -80,7 +70,7 @@ func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
 func TestAEurekaServerThatLacksAnInstanceWithoutALeaseGetsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
-		m.Perform(t, web("web-1"))
+		m.Perform(t, peertest.Web("web-1"))
 		f := known(t, m, "old")
 		r := replicate(t, m, map[string]*far{"old": f}, link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}})
 		defer r.stop()

@@ -10,13 +10,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-20419f34/rollcall/replication/eurekapeer"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/eurekapeer"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -24,15 +24,23 @@ import (
 var (
 	// ErrMalformed: a message cannot be read. Its text says what is wrong.
 	ErrMalformed = wire.ErrMalformed
+	// ErrStranger: a message of a datacenter that is no peer of this one.
+	ErrStranger = rollcallpeer.ErrStranger
+	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
+	ErrAhead = rollcallpeer.ErrAhead
+	// ErrUnknownSender: the clock of no sender of that name is known.
+	ErrUnknownSender = rollcallpeer.ErrUnknownSender
 	// ErrUnknownPeer: there is no peer of that name.
 	ErrUnknownPeer = errors.New("no such peer")
 	// ErrNotSending: this node does not send now; another one, or none, does.
 	ErrNotSending = errors.New("this node does not send")
+	// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
+	ErrNoDigests = link.ErrNoDigests
 )
 
 // Replicator is a node's side of all replication. Safe for concurrent use.
 type Replicator struct {
-	*Receiver
+	*rollcallpeer.Receiver
 	config  Config
 	peers   []*peer
 	metrics *metrics
@@ -43,12 +51,12 @@ type Replicator struct {
 func New(c Config) (*Replicator, error) { return newReplicator(c, newLink) }
 
 func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, error) {
-	if err := c.validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
 	c.Incarnation = link.NewIncarnation()
-	r := &Replicator{Receiver: newReceiver(c.Side), config: c}
+	r := &Replicator{Receiver: rollcallpeer.NewReceiver(c.Side), config: c}
 	m := newMetrics(r)
 	r.metrics = m
 	for _, p := range c.Peers {
@@ -66,7 +74,7 @@ func newLink(env link.Env) link.Link {
 	if env.Peer.Kind == link.Eureka {
 		return eurekapeer.New(env)
 	}
-	return newRollcallLink(env)
+	return rollcallpeer.New(env)
 }
 
 // Run sends to all peers until ctx ends: with consensus, for one leadership; else for as long as the

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication"
-	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // peers shows a node's replicator to package httpd. What only the sending node knows, the others ask
@@ -205,7 +204,7 @@ func peerRefusal(err error) error {
 		{replication.ErrAhead, http.StatusConflict},
 		{replication.ErrUnknownPeer, http.StatusNotFound},
 		{replication.ErrUnknownSender, http.StatusNotFound},
-		{link.ErrNoDigests, http.StatusConflict},
+		{replication.ErrNoDigests, http.StatusConflict},
 		{replication.ErrNotSending, http.StatusServiceUnavailable},
 	}
 	for _, s := range statuses {

@@ -37,12 +37,12 @@ func (l *eurekaLink) ask(ctx context.Context, replicated bool, method, target st
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	r, err := http.NewRequestWithContext(ctx, method, l.URL()+target, bytes.NewReader(body))
 	if err != nil {
-		return eurekaAnswer{}, &link.CallError{batcher.PermanentError, err}
+		return eurekaAnswer{}, link.Failed(batcher.PermanentError, err)
 	}
 	l.identify(r, replicated, len(body) > 0)
 	answer, err := l.exchange(r)
 	if err != nil {
-		return eurekaAnswer{}, &link.CallError{link.FailureOf(err, connected.Load()), err}
+		return eurekaAnswer{}, link.Failed(link.FailureOf(err, connected.Load()), err)
 	}
 	return answer, nil
 }
@@ -89,7 +89,7 @@ func refusedCall(method, target string, a eurekaAnswer) error {
 	if a.status == http.StatusServiceUnavailable {
 		result = batcher.Congestion
 	}
-	return &link.CallError{result, fmt.Errorf("%s %s was answered %d %s", method, target, a.status, http.StatusText(a.status))}
+	return link.Failed(result, fmt.Errorf("%s %s was answered %d %s", method, target, a.status, http.StatusText(a.status)))
 }
 
 // batchPath ends in a slash, as upstream's own servers write it.

@@ -27,6 +27,9 @@ func NewClient(p PeerConfig) *http.Client {
 	}
 }
 
+// Failed is a CallError.
+func Failed(result batcher.Result, err error) error { return &CallError{result, err} }
+
 // CallError is a call without a usable answer, and what that means for its tasks.
 type CallError struct {
 	Result batcher.Result

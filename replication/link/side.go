@@ -2,6 +2,8 @@ package link
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
@@ -26,6 +28,34 @@ type Side struct {
 	Log       *slog.Logger // nil: discards
 	// Incarnation is that of this sender; replication.New draws it.
 	Incarnation *incarnation
+}
+
+// Validate reports every mistake at once.
+func (s *Side) Validate() error {
+	var errs []error
+	if s.Service == nil {
+		errs = append(errs, errors.New("there is no Service"))
+	}
+	if s.Datacenter == "" {
+		errs = append(errs, errors.New("the own datacenter must have a name (Datacenter)"))
+	}
+	if s.Node == "" {
+		errs = append(errs, errors.New("the own node must have a name (Node)"))
+	}
+	if s.Sender == nil {
+		errs = append(errs, errors.New("there is no Sender"))
+	}
+	names := make(map[string]bool)
+	for i, p := range s.Peers {
+		for _, err := range p.mistakes(s) {
+			errs = append(errs, fmt.Errorf("peer %s: %w", p.label(i), err))
+		}
+		if p.Name != "" && names[p.Name] {
+			errs = append(errs, fmt.Errorf("peer %s: another peer has this name", p.label(i)))
+		}
+		names[p.Name] = true
+	}
+	return errors.Join(errs...)
 }
 
 // View is the newest state of this node; a stale read never fails.

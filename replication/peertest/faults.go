@@ -76,3 +76,12 @@ func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 		expect.That(t, err == nil, "run ended with %v, want nil", err)
 	}
 }
+
+// Web is a service that was registered through Consul's API, with a check.
+func Web(id string) registry.RegisterCatalog {
+	return registry.RegisterCatalog{
+		Service:  &registry.CatalogService{Name: "web", ID: id},
+		Instance: Instance("WEB", id, 0),
+		Checks:   []*registry.Check{{ID: "check-" + id, Service: id}},
+	}
+}

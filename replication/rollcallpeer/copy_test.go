@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"bufio"
@@ -13,13 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -317,7 +316,7 @@ func FuzzState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		tr := &transfer{Receiver: node.Receiver, from: "n1", frames: bufio.NewReader(bytes.NewReader(text)), began: time.Now()}
 		err := tr.run(context.Background())
-		if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSelf) {
+		if err != nil && !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSelf) {
 			t.Fatal(err)
 		}
 	})

@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"cmp"
@@ -110,11 +110,11 @@ func (r *Receiver) Senders() []api.PeerSender {
 }
 
 // Forget forgets what is known of a sender's clock, so that its next message counts as its first. With
-// consensus the whole datacenter forgets it, else this node. Errors: ErrMalformed, ErrUnknownSender, or
+// consensus the whole datacenter forgets it, else this node. Errors: wire.ErrMalformed, ErrUnknownSender, or
 // registry.Service's.
 func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) error {
 	if !wire.ValidName(sender) {
-		return fmt.Errorf("%w: %q cannot be a sender: its name has 1 to %d bytes and no control characters", ErrMalformed, wire.Clip(sender), wire.MaxName)
+		return fmt.Errorf("%w: %q cannot be a sender: its name has 1 to %d bytes and no control characters", wire.ErrMalformed, wire.Clip(sender), wire.MaxName)
 	}
 	results, err := r.side.Service.Apply(ctx, registry.FromClient, registry.ForgetSender{Sender: sender, By: by})
 	if err != nil {

@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"context"
@@ -41,7 +41,7 @@ type Receiver struct {
 }
 
 // newReceiver is the receiver of a side.
-func newReceiver(side link.Side) *Receiver {
+func NewReceiver(side link.Side) *Receiver {
 	return &Receiver{
 		side: side, judgements: judgements{of: make(map[senderName]judgement)},
 		late:  messageCounter("late_messages_total", "Messages that came more than a minute after the newest of their sender."),
@@ -56,7 +56,7 @@ func messageCounter(name, help string) *prometheus.CounterVec {
 // Metrics are those of what was received.
 func (r *Receiver) Metrics() []prometheus.Collector { return []prometheus.Collector{r.late, r.ahead} }
 
-// Receive applies a message of a Rollcall peer and returns the answer. Errors: ErrMalformed,
+// Receive applies a message of a Rollcall peer and returns the answer. Errors: wire.ErrMalformed,
 // ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
 // message can be sent again.
 func (r *Receiver) Receive(ctx context.Context, message []byte) (answer []byte, err error) {

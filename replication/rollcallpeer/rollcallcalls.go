@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"bytes"
@@ -68,7 +68,7 @@ func (c *rollcallCalls) post(ctx context.Context, call rollcallCall) ([]byte, er
 			c.use(at)
 			return answer, nil
 		case ctx.Err() != nil:
-			return nil, &link.CallError{batcher.TransientError, ctx.Err()}
+			return nil, link.Failed(batcher.TransientError, ctx.Err())
 		case errors.Is(err, errSlow):
 			c.use(at + 1)
 			return nil, err
@@ -97,7 +97,7 @@ func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCal
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(call.body))
 	if err != nil {
-		return nil, &link.CallError{batcher.PermanentError, link.WithoutURL(err)}
+		return nil, link.Failed(batcher.PermanentError, link.WithoutURL(err))
 	}
 	r.Header.Set("Content-Type", "application/octet-stream")
 	answer, err := c.exchange(r, call.limit)
@@ -111,7 +111,7 @@ func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCal
 	if result == batcher.Congestion {
 		err = fmt.Errorf("%w: %w", errSlow, err)
 	}
-	return nil, &link.CallError{result, fmt.Errorf("POST %s: %w", link.WithoutUser(target), err)}
+	return nil, link.Failed(result, fmt.Errorf("POST %s: %w", link.WithoutUser(target), err))
 }
 
 // exchange makes a call and reads the whole answer, which must be one of success.
@@ -123,7 +123,7 @@ func (c *rollcallCalls) exchange(r *http.Request, limit int64) ([]byte, error) {
 	defer body.Close()
 	answer, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err == nil && int64(len(answer)) > limit {
-		return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("POST %s: the answer has more than %d bytes", r.URL.Path, limit)}
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("POST %s: the answer has more than %d bytes", r.URL.Path, limit))
 	}
 	return answer, err
 }
@@ -149,7 +149,7 @@ func refusal(r *http.Request, resp *http.Response) error {
 	if resp.StatusCode == http.StatusConflict {
 		err = fmt.Errorf("%w: %w", errConflict, err)
 	}
-	return &link.CallError{meaning(resp.StatusCode), err}
+	return link.Failed(meaning(resp.StatusCode), err)
 }
 
 // errConflict: the peer does not believe this sender's clock.

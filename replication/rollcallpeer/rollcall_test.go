@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"bytes"
@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 

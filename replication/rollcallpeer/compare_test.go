@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"context"
@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/replication/peertest"
-
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -20,6 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -364,7 +363,7 @@ func TestBadQuestionsAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.at.Compare(context.Background(), c.body)
-			expect.That(t, errors.Is(err, ErrMalformed) && strings.Contains(err.Error(), c.says), "got %v, want ErrMalformed that says %q", err, c.says)
+			expect.That(t, errors.Is(err, wire.ErrMalformed) && strings.Contains(err.Error(), c.says), "got %v, want wire.ErrMalformed that says %q", err, c.says)
 		})
 	}
 }
@@ -375,7 +374,7 @@ func FuzzDigests(f *testing.F) {
 	registerAll(f, b, 1, "1")
 	f.Add(wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "A", Until: "Z", Apps: map[string]registry.Digest{"ORDERS": {Count: 1, Sum: 255}}}))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if _, err := b.Compare(context.Background(), body); err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrStranger) {
+		if _, err := b.Compare(context.Background(), body); err != nil && !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, ErrStranger) {
 			t.Fatal(err)
 		}
 	})

@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"context"
@@ -81,15 +81,15 @@ func (l *rollcallLink) ask(ctx context.Context, q *wire.Digests) (*wire.Differen
 	}
 	var a wire.Differences
 	if err := wire.Decode(text, &a); err != nil {
-		return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("the answer to digests cannot be read: %w", err)}
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests cannot be read: %w", err))
 	}
 	for app := range a.Apps {
 		if !q.Covers(app) {
-			return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("the answer to digests tells of %q, which was not asked about", wire.Clip(app))}
+			return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests tells of %q, which was not asked about", wire.Clip(app)))
 		}
 	}
 	if a.More && len(a.Apps) == 0 {
-		return nil, &link.CallError{batcher.PermanentError, errors.New("the answer to digests has more, and nothing before it")}
+		return nil, link.Failed(batcher.PermanentError, errors.New("the answer to digests has more, and nothing before it"))
 	}
 	return &a, nil
 }

@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 // refound has a site of two datacenters begin with an empty registry, as a cluster whose data was lost.
@@ -26,7 +27,7 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	a, b := twoDatacenters(t)
 	ids := []string{"1", "2", "3", "4", "5"}
 	registerAll(t, a, 1, ids...)
-	a.Perform(t, web("web-1"))
+	a.Perform(t, peertest.Web("web-1"))
 	a.tellChanges(t, 0)
 	settle(a, b)
 
@@ -40,7 +41,7 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	n := b.Newest().Total()
 	need.That(t, n == 6, "%d are left at dc2, want 6", n)
 	registerAll(t, a, 1, ids[:3]...)
-	a.Perform(t, web("web-1"))
+	a.Perform(t, peertest.Web("web-1"))
 	a.tellChanges(t, 0)
 	settle(a, b)
 	a.repair(t)
@@ -59,7 +60,7 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	b.Evict()
 	b.without(t, "4")
 	b.lease(t, "5")
-	_, ok := b.Newest().Find(webKey("web-1"))
+	_, ok := b.Newest().Find(registry.NewKey("WEB", "web-1"))
 	expect.That(t, ok, "the service of Consul's API is not at dc2 any more")
 }
 
@@ -76,9 +77,9 @@ func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 			again(a, id, 9)
 		}
 		for range 3 {
-			a.Perform(t, web("web-1"), registry.DeregisterCatalog{Service: "web-1"}, web("web-2"), registry.DeregisterCatalog{Service: "web-2"})
+			a.Perform(t, peertest.Web("web-1"), registry.DeregisterCatalog{Service: "web-1"}, peertest.Web("web-2"), registry.DeregisterCatalog{Service: "web-2"})
 		}
-		a.Perform(t, web("web-1"), web("web-2"))
+		a.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
 		a.Perform(t, registry.SetOverride{Key: ordersID("lives"), Status: registry.OutOfService})
 		a.tellChanges(t, 0)
 		settle(a, b)
@@ -97,7 +98,7 @@ func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 		for _, id := range []string{"canceled", "lives"} {
 			again(a, id, 9)
 		}
-		a.Perform(t, web("web-1"), web("web-2"))
+		a.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
 		a.tellChanges(t, 0)
 		a.tellChanges(t, 0)
 		settle(a, b)
@@ -108,7 +109,7 @@ func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 				t.Errorf("at %s it has lost what the operator decided: %+v", s.side.Node, l.Instance)
 			}
 			for _, id := range []string{"web-1", "web-2"} {
-				if l, ok := s.Newest().Find(webKey(id)); !ok || s == a && l.Service == nil {
+				if l, ok := s.Newest().Find(registry.NewKey("WEB", id)); !ok || s == a && l.Service == nil {
 					t.Errorf("reduced %t: %s at %s: %+v, want it as it registered", reduced, id, s.side.Node, l)
 				}
 			}

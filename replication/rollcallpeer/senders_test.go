@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"context"
@@ -70,9 +70,9 @@ func TestOnlyASenderThatWasHeardCanBeForgotten(t *testing.T) {
 		says   string
 	}{
 		{"n9", ErrUnknownSender, `no such sender: nothing was heard of "n9"`},
-		{"", ErrMalformed, "1 to 255 bytes"},
-		{strings.Repeat("n", 256), ErrMalformed, "1 to 255 bytes"},
-		{"n9\n", ErrMalformed, "control characters"},
+		{"", wire.ErrMalformed, "1 to 255 bytes"},
+		{strings.Repeat("n", 256), wire.ErrMalformed, "1 to 255 bytes"},
+		{"n9\n", wire.ErrMalformed, "control characters"},
 	} {
 		err := b.Forget(context.Background(), e.sender, registry.Act{})
 		expect.That(t, errors.Is(err, e.want) && strings.Contains(err.Error(), e.says), "%.20q: got %v, want %v that says %q", e.sender, err, e.want, e.says)
@@ -130,7 +130,7 @@ func TestAMessageInAnothersNameMakesNobodyDeaf(t *testing.T) {
 		forge func(*wire.Head)
 		want  error // nil: it is taken
 	}{
-		{"a clock of 2^63-1", func(h *wire.Head) { h.Clock = 1<<63 - 1 }, ErrMalformed},
+		{"a clock of 2^63-1", func(h *wire.Head) { h.Clock = 1<<63 - 1 }, wire.ErrMalformed},
 		{"years ahead, of an incarnation of its own", func(h *wire.Head) { h.Clock, h.Incarnation = 9*365*24*3600*1000, 77 }, nil},
 		{"years ahead, of the incarnation itself", func(h *wire.Head) { h.Clock = 9 * 365 * 24 * 3600 * 1000 }, ErrAhead},
 		{"as far ahead as is believed", func(h *wire.Head) { h.Clock += 9 * 60 * 1000 }, nil},

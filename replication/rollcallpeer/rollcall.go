@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type rollcallLink struct {
 	sent     time.Time // when the last message was begun
 }
 
-func newRollcallLink(env link.Env) link.Link {
+func New(env link.Env) link.Link {
 	return &rollcallLink{
 		env: env, calls: newRollcallCalls(env.Peer), log: env.Log.With("peer", env.Peer.Name), every: keepAlive,
 	}

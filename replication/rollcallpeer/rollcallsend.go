@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"context"
@@ -47,11 +47,11 @@ func (l *rollcallLink) exchange(ctx context.Context, tells []tell) ([]wire.Resul
 	}
 	var a wire.Answer
 	if err := wire.Decode(text, &a); err != nil {
-		return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err)}
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err))
 	}
 	l.judged(m.Head, a.Late, false)
 	if len(a.Results) != len(tells) {
-		return nil, &link.CallError{batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(tells), len(a.Results))}
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(tells), len(a.Results)))
 	}
 	return a.Results, nil
 }

@@ -56,16 +56,16 @@ type Flow struct {
 	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's answer (peerNodeReadTimeoutMs)"`
 }
 
-// Label names the peer at a place of the configuration.
-func (p PeerConfig) Label(place int) string {
+// label names the peer at a place of the configuration.
+func (p PeerConfig) label(place int) string {
 	if p.Name == "" {
 		return fmt.Sprintf("number %d", place+1)
 	}
 	return p.Name
 }
 
-// Mistakes are what is wrong with the peer for itself.
-func (p PeerConfig) Mistakes(s *Side) []error {
+// mistakes are what is wrong with the peer for itself.
+func (p PeerConfig) mistakes(s *Side) []error {
 	var errs []error
 	wrong := func(is bool, format string, args ...any) {
 		if is {

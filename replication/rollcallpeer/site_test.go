@@ -1,4 +1,4 @@
-package replication
+package rollcallpeer
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // site is a Rollcall server: a registry, what it answers its peers, and its links to them.
@@ -83,7 +84,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 
 func statusFor(err error) int {
 	switch {
-	case errors.Is(err, ErrMalformed):
+	case errors.Is(err, wire.ErrMalformed):
 		return http.StatusBadRequest
 	case errors.Is(err, ErrStranger):
 		return http.StatusForbidden
@@ -99,7 +100,7 @@ func (s *site) become(t testing.TB, datacenter, node string, consensus bool, pee
 	for i := range peers {
 		setting.Fill(&peers[i].Flow)
 	}
-	s.Receiver = newReceiver(link.Side{
+	s.Receiver = NewReceiver(link.Side{
 		Service: s.Memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
 		Sender: func() string { return "of " + node }, Log: slog.New(slog.DiscardHandler), Incarnation: link.NewIncarnation(),
 	})
@@ -124,7 +125,7 @@ func (s *site) linkTo(p link.PeerConfig) *rollcallLink {
 		defer s.mu.Unlock()
 		what()
 	}
-	return newRollcallLink(link.Env{
+	return New(link.Env{
 		Side: s.side, Peer: p, Origin: origin,
 		Submit:    func(t link.Task) { note(func() { s.tasks = append(s.tasks, t) }) },
 		Sent:      func(fact string) { note(func() { s.told[fact]++ }) },
