@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 const (
@@ -14,29 +15,29 @@ const (
 
 // acknowledge has the state keep the cursors that moved, all in one operation per second. What fails is
 // acknowledged the next time.
-func (r *Replicator) acknowledge(ctx context.Context) error {
+func acknowledge(ctx context.Context, side *link.Side, peers []*peer) error {
 	tick := time.NewTicker(acknowledgeEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			r.acknowledgeOnce(ctx)
+			acknowledgeOnce(ctx, side, peers)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-func (r *Replicator) acknowledgeLast(ctx context.Context) {
+func acknowledgeLast(ctx context.Context, side *link.Side, peers []*peer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAcknowledge)
 	defer cancel()
-	r.acknowledgeOnce(ctx)
+	acknowledgeOnce(ctx, side, peers)
 }
 
-func (r *Replicator) acknowledgeOnce(ctx context.Context) {
+func acknowledgeOnce(ctx context.Context, side *link.Side, peers []*peer) {
 	var ops []registry.Op
 	cursors := make(map[*peer]registry.Index)
-	for _, p := range r.peers {
+	for _, p := range peers {
 		if to, ok := p.moved(); ok {
 			cursors[p] = to
 			ops = append(ops, registry.AckPeer{Peer: p.Name, Cursor: to})
@@ -45,8 +46,8 @@ func (r *Replicator) acknowledgeOnce(ctx context.Context) {
 	if len(ops) == 0 {
 		return
 	}
-	if _, err := r.config.Service.Apply(ctx, registry.FromClient, ops...); err != nil {
-		r.config.Log.Debug("cursors were not acknowledged", "err", err)
+	if _, err := side.Service.Apply(ctx, registry.FromClient, ops...); err != nil {
+		side.Log.Debug("cursors were not acknowledged", "err", err)
 		return
 	}
 	for p, to := range cursors {

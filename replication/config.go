@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -9,6 +10,26 @@ import (
 
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// Errors that a caller can act on, beside those of registry.Service.
+var (
+	// ErrMalformed: a message cannot be read. Its text says what is wrong.
+	ErrMalformed = wire.ErrMalformed
+	// ErrStranger: a message of a datacenter that is no peer of this one.
+	ErrStranger = rollcallpeer.ErrStranger
+	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
+	ErrAhead = rollcallpeer.ErrAhead
+	// ErrUnknownSender: the clock of no sender of that name is known.
+	ErrUnknownSender = rollcallpeer.ErrUnknownSender
+	// ErrUnknownPeer: there is no peer of that name.
+	ErrUnknownPeer = errors.New("no such peer")
+	// ErrNotSending: this node does not send now; another one, or none, does.
+	ErrNotSending = errors.New("this node does not send")
+	// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
+	ErrNoDigests = link.ErrNoDigests
 )
 
 // Repair is when nodes compare and copy what they have. Spans that are left at zero mean their defaults.

@@ -72,16 +72,16 @@ func (c *cursor) read(from place, upto registry.Index, clock int64, all bool) {
 	}
 }
 
-// lose says that the list does not tell any more what the peer lacks.
-func (c *cursor) lose() {
+// markUnknown says that the list does not tell any more what the peer lacks.
+func (c *cursor) markUnknown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = false
 }
 
-// found says that a comparison found what the peer lacks of a view, and that tasks which tell it wait.
+// compared says that a comparison found what the peer lacks of a view, and that tasks which tell it wait.
 // Reading goes on after what was compared: what had changed only lately was not.
-func (c *cursor) found(view *registry.View) {
+func (c *cursor) compared(view *registry.View) {
 	now := view.Stamp().Lease
 	settled := view.SettledIndex(now)
 	c.mu.Lock()

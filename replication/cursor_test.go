@@ -67,7 +67,7 @@ func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	repair := func() {
 		c.add(everything, 0)
 		c.add(everything, 0)
-		c.found(m.Newest())
+		c.compared(m.Newest())
 	}
 	repair()
 	if at, known := c.reading(); !known || at.after != 2 {

@@ -97,7 +97,7 @@ func BenchmarkFeedOfChanges(b *testing.B) {
 		}
 		told := 0
 		for _, c := range list {
-			if _, ok := p.tell(v, c, place{}, 0); ok {
+			if _, ok := p.taskOf(v, c, place{}, 0); ok {
 				told++
 			}
 		}

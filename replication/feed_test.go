@@ -181,7 +181,7 @@ func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 		synctest.Wait()
 		// What answers ask for knows of no room.
 		for i := range 15 {
-			r.peers[0].sending().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, link.Task{Facts: link.Heartbeat}, time.Time{})
+			r.peers[0].currentFeed().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, link.Task{Facts: link.Heartbeat}, time.Time{})
 		}
 		synctest.Wait()
 		got := r.only().Dropped["overflow"]
@@ -568,7 +568,7 @@ func TestARemovalIsToldWithItsAge(t *testing.T) {
 }
 
 func TestExpiryIsByTheRenewalInterval(t *testing.T) {
-	s := &session{peer: &peer{PeerConfig: link.PeerConfig{Flow: link.Flow{Expiry: 30 * time.Second}}}}
+	s := &feed{peer: &peer{PeerConfig: link.PeerConfig{Flow: link.Flow{Expiry: 30 * time.Second}}}}
 	for _, tt := range []struct {
 		name     string
 		facts    link.Facts

@@ -9,23 +9,23 @@ import (
 // to all peers; what a remote datacenter sent goes to the nodes of the own one; what another node of the
 // own datacenter sent goes nowhere. So everything is told once, and nothing comes back.
 
-// tell makes a task of a change that is to be told; ok is false if it is not, or was before. now is the
+// taskOf makes a task of a change that the peer should get; ok is false if it should not, or has it. now is the
 // lease clock, ms.
-func (p *peer) tell(v *registry.View, c registry.Change, from place, now int64) (t link.Task, ok bool) {
+func (p *peer) taskOf(v *registry.View, c registry.Change, from place, now int64) (t link.Task, ok bool) {
 	switch c.Kind {
 	case registry.Canceled, registry.Evicted:
-		if !p.tellsRemoval(c) {
+		if !p.sendsRemoval(c) {
 			return link.Task{}, false
 		}
 		// A reduced record does not know when it was registered.
 		rec := registry.Removal{Kind: c.Kind, Full: c.Lease.Registered > 0, Lease: c.Lease}
 		return link.Task{Key: c.Lease.Key(), Facts: link.Canceled, First: c.Index, Remove: v.RemoveOf(rec, now)}, true
 	default:
-		return p.tellLive(c.Lease, from)
+		return p.taskOfLive(c.Lease, from)
 	}
 }
 
-func (p *peer) tellLive(l *registry.Lease, from place) (t link.Task, ok bool) {
+func (p *peer) taskOfLive(l *registry.Lease, from place) (t link.Task, ok bool) {
 	marks := []registry.Index{l.ByClient}
 	if p.Kind == link.Node {
 		marks = append(marks, l.ByRemote)
@@ -61,10 +61,10 @@ func oldestAfter(after registry.Index, changes ...registry.Index) registry.Index
 	return oldest
 }
 
-// tellsRemoval: evictions are told only where one node decides them for its whole datacenter, which has
+// sendsRemoval: evictions are told only where one node decides them for its whole datacenter, which has
 // the last word on its own instances only. Nodes without consensus, and Eureka servers, evict for
 // themselves.
-func (p *peer) tellsRemoval(c registry.Change) bool {
+func (p *peer) sendsRemoval(c registry.Change) bool {
 	if c.Kind == registry.Evicted {
 		return p.config.Consensus && p.Kind == link.Datacenter && c.Lease.Local()
 	}

@@ -64,7 +64,7 @@ func TestWhoIsToldOfALiveInstance(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.lease.Instance = peertest.Instance("ORDERS", "orders-1", 1)
 			for kind, p := range peersOfAllKinds(true) {
-				got, ok := p.tell(nil, registry.Change{Index: 13, Lease: &tt.lease}, place{after: cursor}, 0)
+				got, ok := p.taskOf(nil, registry.Change{Index: 13, Lease: &tt.lease}, place{after: cursor}, 0)
 				expect.That(t, ok == (tt.want[kind] != 0) && got.Facts == tt.want[kind], "%s: told %b (%v), want %b", kind, got.Facts, ok, tt.want[kind])
 			}
 		})
@@ -75,7 +75,7 @@ func TestATaskHoldsTheCursorBeforeTheFirstChangeItTells(t *testing.T) {
 	lease := registry.Lease{Instance: peertest.Instance("ORDERS", "orders-1", 1), ByClient: 15, ByRemote: 18, Described: 12, Overrode: 15}
 	p := peersOfAllKinds(true)[link.Eureka]
 	for after, want := range map[registry.Index]registry.Index{10: 12, 12: 15, 14: 15} {
-		got, _ := p.tell(nil, registry.Change{Index: 18, Lease: &lease}, place{after: after}, 0)
+		got, _ := p.taskOf(nil, registry.Change{Index: 18, Lease: &lease}, place{after: after}, 0)
 		expect.That(t, got.First == want, "after %d: first %d, want %d", after, got.First, want)
 	}
 }
@@ -84,7 +84,7 @@ func TestWhichLivesAreNewToThePeer(t *testing.T) {
 	lease := registry.Lease{Instance: peertest.Instance("ORDERS", "orders-1", 1), ByClient: 12, Described: 12, BeganLease: 5000}
 	p := peersOfAllKinds(true)[link.Eureka]
 	for clock, want := range map[int64]bool{0: true, 4999: true, 5000: true, 5001: false} {
-		got, _ := p.tell(nil, registry.Change{Index: 12, Lease: &lease}, place{clock: clock}, 0)
+		got, _ := p.taskOf(nil, registry.Change{Index: 12, Lease: &lease}, place{clock: clock}, 0)
 		expect.That(t, got.NewLife == want, "everything known as of %d: new is %v, want %v", clock, got.NewLife, want)
 	}
 }
@@ -111,7 +111,7 @@ func TestWhoIsToldOfARemoval(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := &registry.Lease{Instance: peertest.Instance("ORDERS", "orders-1", 1), Origin: tt.origin, Owner: tt.owner}
 			for kind, p := range peersOfAllKinds(tt.consensus) {
-				expect.Equal(t, p.tellsRemoval(registry.Change{Index: 12, Lease: l, Kind: tt.kind}), tt.want[kind], "%s: told is", kind)
+				expect.Equal(t, p.sendsRemoval(registry.Change{Index: 12, Lease: l, Kind: tt.kind}), tt.want[kind], "%s: told is", kind)
 			}
 		})
 	}

@@ -80,31 +80,6 @@ func policyOf(v *registry.View, peer string) CutPolicy {
 	return CutPolicy{Keep: true}
 }
 
-// Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
-func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }
-
-// remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
-func (r *Replicator) remote(dc string) *peer {
-	for _, p := range r.peers {
-		if p.Kind != link.Node && p.Name == dc {
-			return p
-		}
-	}
-	return nil
-}
-
-// Spares says whether leases of another datacenter, whose time has passed, stay for now: its link is
-// cut, and that is the policy that holds in the cluster. Heard is how long ago (lease clock) it was last
-// heard; ok is false if it never was.
-func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
-	p := r.remote(dc)
-	if p == nil || !p.cut(heard, ok) {
-		return false
-	}
-	c := policyOf(p.config.View(), dc)
-	return c.Keep && (c.For == 0 || ok && heard <= c.For)
-}
-
 // cut says whether a peer's link counts as cut. A Eureka server that takes what is sent to it is there,
 // and has nothing to say.
 func (p *peer) cut(heard time.Duration, ok bool) bool {
@@ -112,25 +87,13 @@ func (p *peer) cut(heard time.Duration, ok bool) bool {
 	return silent && (p.Kind != link.Eureka || p.failing())
 }
 
-// Age is the time since the node of the own datacenter that was silent longest was last reached; 0 if
-// there is none.
-func (r *Replicator) Age() time.Duration {
-	var age time.Duration
-	for _, p := range r.peers {
-		if p.Kind == link.Node {
-			age = max(age, p.silence())
-		}
-	}
-	return age
-}
-
 // share is what belongs to a datacenter: instances, and those of them whose time has passed.
 type share struct{ instances, kept int }
 
 // belonging counts what belongs to each datacenter, if any is a peer.
-func (r *Replicator) belonging(v *registry.View, now int64) map[string]share {
+func belonging(peers []*peer, v *registry.View, now int64) map[string]share {
 	shares := make(map[string]share)
-	for _, p := range r.peers {
+	for _, p := range peers {
 		if p.Kind != link.Node {
 			shares[p.Name] = share{}
 		}

@@ -1,4 +1,4 @@
-// Package replication carries a registry's changes to its peers: nodes of the own datacenter (without
+// Package replication carries a registry's changes to its peers: nodes of the same datacenter (without
 // consensus), other datacenters, and Netflix Eureka servers. It reads the registry's change list, keeps
 // a durable cursor per peer, and repairs by digest what the list no longer tells; a batching dispatcher
 // per peer (package batcher) sends. It also answers what peers of the same kind send here. It orders
@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,25 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/eurekapeer"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
-	"github.com/seed-20419f34/rollcall/replication/wire"
-)
-
-// Errors that a caller can act on, beside those of registry.Service.
-var (
-	// ErrMalformed: a message cannot be read. Its text says what is wrong.
-	ErrMalformed = wire.ErrMalformed
-	// ErrStranger: a message of a datacenter that is no peer of this one.
-	ErrStranger = rollcallpeer.ErrStranger
-	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
-	ErrAhead = rollcallpeer.ErrAhead
-	// ErrUnknownSender: the clock of no sender of that name is known.
-	ErrUnknownSender = rollcallpeer.ErrUnknownSender
-	// ErrUnknownPeer: there is no peer of that name.
-	ErrUnknownPeer = errors.New("no such peer")
-	// ErrNotSending: this node does not send now; another one, or none, does.
-	ErrNotSending = errors.New("this node does not send")
-	// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
-	ErrNoDigests = link.ErrNoDigests
 )
 
 // Replicator is a node's side of all replication. Safe for concurrent use.
@@ -43,7 +25,6 @@ type Replicator struct {
 	*rollcallpeer.Receiver
 	config  Config
 	peers   []*peer
-	metrics *metrics
 	eurekas eurekapeer.Senders
 }
 
@@ -57,13 +38,12 @@ func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, err
 	c = c.withDefaults()
 	c.Incarnation = link.NewIncarnation()
 	r := &Replicator{Receiver: rollcallpeer.NewReceiver(c.Side), config: c}
-	m := newMetrics(r)
-	r.metrics = m
+	waiting := newWaiting()
 	for _, p := range c.Peers {
-		r.peers = append(r.peers, newPeer(c, p, m, newLink))
+		r.peers = append(r.peers, newPeer(c, p, waiting, newLink))
 	}
 	if c.Metrics != nil {
-		c.Metrics.MustRegister(m, m.waiting)
+		c.Metrics.MustRegister(newMetrics(r.peers, r.Status), waiting)
 		c.Metrics.MustRegister(r.Metrics()...)
 	}
 	return r, nil
@@ -84,7 +64,7 @@ func (r *Replicator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	after := r.config.View().Index()
 	g.Go(func() error { return r.watch(ctx, after) })
-	g.Go(func() error { return r.acknowledge(ctx) })
+	g.Go(func() error { return acknowledge(ctx, &r.config.Side, r.peers) })
 	for _, p := range r.peers {
 		g.Go(func() error {
 			p.run(ctx)
@@ -92,7 +72,7 @@ func (r *Replicator) Run(ctx context.Context) error {
 		})
 	}
 	err := g.Wait()
-	r.acknowledgeLast(ctx)
+	acknowledgeLast(ctx, &r.config.Side, r.peers)
 	return err
 }
 
@@ -111,7 +91,7 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 			after = c.View.Index()
 		}
 		for _, p := range r.peers {
-			p.poke()
+			p.wake()
 		}
 	}
 }
@@ -122,11 +102,11 @@ func (r *Replicator) Copy(ctx context.Context) error {
 	return r.Receiver.Copy(ctx, r.config.CopyWait)
 }
 
-// Act tells the other nodes of the own datacenter an operator's act that is in no list.
+// Act sends the other nodes of this datacenter an operator's act that is in no change list.
 func (r *Replicator) Act(op registry.SelfPreservation) {
 	for _, p := range r.peers {
-		if s := p.sending(); s != nil {
-			s.tellAct(op)
+		if f := p.currentFeed(); f != nil {
+			f.sendAct(op)
 		}
 	}
 }
@@ -134,22 +114,22 @@ func (r *Replicator) Act(op registry.SelfPreservation) {
 // Diff compares with a peer and changes nothing. Errors: ErrUnknownPeer, ErrNotSending, ErrNoDigests, or the
 // transport's.
 func (r *Replicator) Diff(ctx context.Context, peer string) (api.PeerDiff, error) {
-	s, err := r.session(peer)
+	f, err := r.feed(peer)
 	if err != nil {
 		return api.PeerDiff{}, err
 	}
-	d, _, err := s.link.Compare(ctx, false)
+	d, _, err := f.link.Compare(ctx, false)
 	return d, err
 }
 
 // Repair compares with a peer and sends what it lacks; for a Eureka server, everything. It returns when the
 // comparison is done and what differs is queued. Errors: as Diff.
 func (r *Replicator) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
-	s, err := r.session(peer)
+	f, err := r.feed(peer)
 	if err != nil {
 		return api.PeerDiff{}, err
 	}
-	return s.repair(ctx)
+	return f.repair(ctx)
 }
 
 // Pause stops the sending to a peer, or resumes it, whichever node does it now or later. Errors:
@@ -163,7 +143,7 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 	if err != nil {
 		return fmt.Errorf("pause %s: %w", peer, err)
 	}
-	p.poke()
+	p.wake()
 	return nil
 }
 
@@ -182,15 +162,65 @@ func (r *Replicator) peer(name string) (*peer, error) {
 	return nil, fmt.Errorf("%w: %q", ErrUnknownPeer, name)
 }
 
-// session is a peer's present one.
-func (r *Replicator) session(name string) (*session, error) {
+// feed is a peer's current one.
+func (r *Replicator) feed(name string) (*feed, error) {
 	p, err := r.peer(name)
 	if err != nil {
 		return nil, err
 	}
-	s := p.sending()
-	if s == nil {
+	f := p.currentFeed()
+	if f == nil {
 		return nil, p.notSending()
 	}
-	return s, nil
+	return f, nil
+}
+
+// Status is the state of every peer, in the order of the configuration.
+func (r *Replicator) Status() []api.Peer {
+	v := r.config.View()
+	now := r.config.Service.Health().Clock
+	belonging := belonging(r.peers, v, now)
+	statuses := make([]api.Peer, len(r.peers))
+	for i, p := range r.peers {
+		statuses[i] = p.status(v, now)
+		statuses[i].Incoming = p.incoming(v, now, belonging[p.Name])
+	}
+	return statuses
+}
+
+// Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
+func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }
+
+// remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
+func (r *Replicator) remote(dc string) *peer {
+	for _, p := range r.peers {
+		if p.Kind != link.Node && p.Name == dc {
+			return p
+		}
+	}
+	return nil
+}
+
+// Spares says whether leases of another datacenter, whose time has passed, stay for now: its link is
+// cut, and that is the policy that holds in the cluster. Heard is how long ago (lease clock) it was last
+// heard; ok is false if it never was.
+func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
+	p := r.remote(dc)
+	if p == nil || !p.cut(heard, ok) {
+		return false
+	}
+	c := policyOf(p.config.View(), dc)
+	return c.Keep && (c.For == 0 || ok && heard <= c.For)
+}
+
+// Age is the time since the node of the own datacenter that was silent longest was last reached; 0 if
+// there is none.
+func (r *Replicator) Age() time.Duration {
+	var age time.Duration
+	for _, p := range r.peers {
+		if p.Kind == link.Node {
+			age = max(age, p.silence())
+		}
+	}
+	return age
 }

@@ -25,19 +25,6 @@ const (
 	lagTold    = 5 * time.Second // what waits no longer needs no reason
 )
 
-// Status is the state of every peer, in the order of the configuration.
-func (r *Replicator) Status() []api.Peer {
-	v := r.config.View()
-	now := r.config.Service.Health().Clock
-	belonging := r.belonging(v, now)
-	statuses := make([]api.Peer, len(r.peers))
-	for i, p := range r.peers {
-		statuses[i] = p.status(v, now)
-		statuses[i].Incoming = p.incoming(v, now, belonging[p.Name])
-	}
-	return statuses
-}
-
 func (p *peer) status(v *registry.View, now int64) api.Peer {
 	lag, since := p.lag(v, now)
 	stats := p.stats()
@@ -77,11 +64,11 @@ func (p *peer) state(kept registry.PeerState, s api.Peer) (word, reason string) 
 	switch {
 	case kept.Paused:
 		return StatePaused, sentence(pausedBy(kept.By), waitingSince(s))
-	case p.session == nil:
+	case p.feed == nil:
 		return StateIdle, "another node of this datacenter sends, or none"
 	case p.record.failing:
 		return StateFailing, sentence(s.LastError.Text, waitingSince(s))
-	case p.session.lost():
+	case p.feed.cursorUnknown():
 		return StateOK, "everything is compared, because what the peer knows cannot be told from the change list"
 	case s.LagMS >= lagTold.Milliseconds():
 		return StateOK, waitingSince(s)
@@ -135,11 +122,11 @@ func (p *peer) shownCursor(v *registry.View) string {
 func (p *peer) lag(v *registry.View, now int64) (changes uint64, since int64) {
 	kept := v.Peer(p.Name)
 	from, known, queued := place{after: kept.Cursor, upto: kept.Cursor}, kept.Known, 0
-	s := p.sending()
+	f := p.currentFeed()
 	switch {
-	case s != nil:
-		from, known = s.cursor.reading()
-		queued, since = s.cursor.queued()
+	case f != nil:
+		from, known = f.cursor.reading()
+		queued, since = f.cursor.queued()
 	case !kept.Paused:
 		return 0, 0
 	}
@@ -161,7 +148,7 @@ func (p *peer) unread(v *registry.View, from place, now int64) (changes int, sin
 		return v.Total(), 0
 	}
 	for _, c := range list {
-		if _, ok := p.tell(v, c, from, now); !ok {
+		if _, ok := p.taskOf(v, c, from, now); !ok {
 			continue
 		}
 		if changes == 0 {
@@ -170,10 +157,4 @@ func (p *peer) unread(v *registry.View, from place, now int64) (changes int, sin
 		changes++
 	}
 	return changes, since
-}
-
-// lost says that the session does not know yet what the peer lacks.
-func (s *session) lost() bool {
-	_, known := s.cursor.reading()
-	return !known
 }
