@@ -65,7 +65,7 @@ func (p PeerConfig) label(place int) string {
 }
 
 // mistakes are what is wrong with the peer for itself.
-func (p PeerConfig) mistakes(s *Side) []error {
+func (p PeerConfig) mistakes(datacenter string, consensus bool) []error {
 	var errs []error
 	wrong := func(is bool, format string, args ...any) {
 		if is {
@@ -73,9 +73,9 @@ func (p PeerConfig) mistakes(s *Side) []error {
 		}
 	}
 	wrong(p.Name == "", "Name is missing")
-	wrong(p.Name == s.Datacenter && p.Kind != Node, "it has the name of the own datacenter")
+	wrong(p.Name == datacenter && p.Kind != Node, "it has the name of the own datacenter")
 	wrong(p.Kind > Eureka, "Kind is %d: it must be Node, Datacenter or Eureka", p.Kind)
-	wrong(p.Kind == Node && s.Consensus, "the nodes of a datacenter with consensus do not replicate to each other")
+	wrong(p.Kind == Node && consensus, "the nodes of a datacenter with consensus do not replicate to each other")
 	wrong(p.Single && p.Kind != Eureka, "Single is for Eureka servers only")
 	wrong(len(p.URLs) == 0, "URLs is empty")
 	wrong(p.Kind == Eureka && len(p.URLs) > 1, "it has %d URLs: each Eureka server is a peer of its own", len(p.URLs))

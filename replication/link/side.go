@@ -47,7 +47,7 @@ func (s *Side) Validate() error {
 	}
 	names := make(map[string]bool)
 	for i, p := range s.Peers {
-		for _, err := range p.mistakes(s) {
+		for _, err := range p.mistakes(s.Datacenter, s.Consensus) {
 			errs = append(errs, fmt.Errorf("peer %s: %w", p.label(i), err))
 		}
 		if p.Name != "" && names[p.Name] {

@@ -2,8 +2,6 @@ package rollcallpeer
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -12,29 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
-
-// Compare answers a peer's digests with what differs here. Errors: as Receive.
-func (r *Receiver) Compare(ctx context.Context, message []byte) (answer []byte, err error) {
-	var q wire.Digests
-	if err := wire.Decode(message, &q); err != nil {
-		return nil, err
-	}
-	origin, err := r.originOf(q.Datacenter, q.Node)
-	if err != nil {
-		return nil, err
-	}
-	all := origin.Kind == registry.LocalPeer
-	if all != (q.Owner == "") {
-		return nil, wire.Malformed("owner must be %q from another datacenter, and nothing from a node of the own one", q.Datacenter)
-	}
-	view, err := r.side.Service.View(ctx, registry.Stale)
-	if err != nil {
-		return nil, fmt.Errorf("compare with %s: %w", q.Node, err)
-	}
-	s := scope{view: view, now: r.side.Service.Health().Clock, all: all, owner: q.Owner}
-	d := s.differences(&q)
-	return wire.Encode(&d), nil
-}
 
 // maxDigestEntries bounds the instances of one answer, but for an application with more.
 const maxDigestEntries = 20_000
@@ -169,9 +144,9 @@ func (c *comparison) addApp(app string, own []*registry.Lease, entries []wire.En
 		delete(theirs, id)
 		switch {
 		case !ok:
-			c.addOwn(l.Key(), copyMissing)
+			c.addOurs(l.Key(), copyMissing)
 		case e.Sum != l.Sum():
-			c.addOwn(l.Key(), judge(l.Version(), e.Version))
+			c.addOurs(l.Key(), compareVersions(l.Version(), e.Version))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(theirs)) {
@@ -180,7 +155,7 @@ func (c *comparison) addApp(app string, own []*registry.Lease, entries []wire.En
 }
 
 // judge says what a peer's copy of another sum is.
-func judge(own, theirs registry.Version) string {
+func compareVersions(own, theirs registry.Version) string {
 	life := cmp.Compare(theirs.Life, own.Life)
 	said := cmp.Or(life, cmp.Compare(theirs.LastDirty, own.LastDirty))
 	decided := cmp.Or(life, cmp.Compare(theirs.Edit, own.Edit))
@@ -196,8 +171,8 @@ func judge(own, theirs registry.Version) string {
 // addOwn adds an instance of this side. What a node has newer comes with that node's own comparison;
 // another datacenter compares its own instances only, and sends back what it has newer of this one's
 // when it is told the older.
-func (c *comparison) addOwn(key registry.Key, what string) {
-	c.note(key, what)
+func (c *comparison) addOurs(key registry.Key, what string) {
+	c.list(key, what)
 	if what == copyNewer && c.scope.all {
 		return
 	}
@@ -219,10 +194,10 @@ func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
 	}
 	remove, ok := c.removal(key, version, rec, known)
 	if !ok && c.scope.all {
-		c.note(key, copyNewer)
+		c.list(key, copyNewer)
 		return
 	}
-	c.note(key, copyExtra)
+	c.list(key, copyExtra)
 	c.diff.Extra++
 	if ok {
 		c.tasks = append(c.tasks, link.Task{Key: key, Facts: link.Canceled, Remove: remove})
@@ -263,7 +238,7 @@ func (c *comparison) record(key registry.Key) (rec registry.Removal, ok bool) {
 }
 
 // note tells one instance that differs.
-func (c *comparison) note(key registry.Key, what string) {
+func (c *comparison) list(key registry.Key, what string) {
 	if c.app != key.App {
 		c.app = key.App
 		c.diff.Apps++

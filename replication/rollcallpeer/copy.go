@@ -102,12 +102,12 @@ func pause(ctx context.Context, d time.Duration) error {
 // copySource is a node to copy from.
 type copySource struct {
 	*Receiver
-	calls *rollcallCalls
+	calls *calls
 	self  bool // it turned out to be this node
 }
 
 func (r *Receiver) newCopySource(p link.PeerConfig) *copySource {
-	return &copySource{Receiver: r, calls: newRollcallCalls(p)}
+	return &copySource{Receiver: r, calls: newCalls(p)}
 }
 
 // copy takes over what the node has. errNotReady: it cannot be had there now. Any other error broke the
@@ -184,7 +184,7 @@ func (t *transfer) run(ctx context.Context) error {
 	case s.Node == t.side.Node:
 		return errSelf
 	}
-	t.ops = append(t.ops, t.overheard(&s.Head)...) // its node was heard
+	t.ops = append(t.ops, overheard(&t.side, &s.Head)...) // its node was heard
 	for t.items < s.Items {
 		var item wire.Item
 		if err := wire.ReadFrame(t.frames, &item); err != nil {

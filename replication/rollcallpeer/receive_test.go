@@ -384,7 +384,7 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 	}
 	for range 20 {
 		for _, way := range []struct {
-			link *rollcallLink
+			link *Link
 			to   *site
 		}{{a.links["b"], b}, {b.links["a"], a}} {
 			body := write(way.link.head())

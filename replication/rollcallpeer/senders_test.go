@@ -90,10 +90,10 @@ func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
 		}
 		b.Pass(time.Millisecond)
 	}
-	if n := len(b.judgements.of); n > maxJudged {
+	if n := len(b.clockRecords.of); n > maxJudged {
 		t.Errorf("%d senders' messages are counted, want at most %d", n, maxJudged)
 	}
-	found := b.judgements.get(senderName{"", head.Sender})
+	found := b.clockRecords.get(senderName{"", head.Sender})
 	expect.That(t, found.lates == 1, "the last sender: %+v, want one late message", found)
 }
 

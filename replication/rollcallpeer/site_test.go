@@ -28,7 +28,7 @@ type site struct {
 	*registrytest.Memory
 	*Receiver
 	server *httptest.Server
-	links  map[string]*rollcallLink
+	links  map[string]*Link
 
 	mu       sync.Mutex
 	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
@@ -45,7 +45,7 @@ type recorded struct {
 }
 
 func newSite() *site {
-	s := &site{Memory: registrytest.New(), links: make(map[string]*rollcallLink), told: make(map[string]int)}
+	s := &site{Memory: registrytest.New(), links: make(map[string]*Link), told: make(map[string]int)}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
 	return s
 }
@@ -115,7 +115,7 @@ func (s *site) become(t testing.TB, datacenter, node string, consensus bool, pee
 	})
 }
 
-func (s *site) linkTo(p link.PeerConfig) *rollcallLink {
+func (s *site) linkTo(p link.PeerConfig) *Link {
 	origin := registry.Origin{Kind: registry.LocalPeer}
 	if p.Kind == link.Datacenter {
 		origin = registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
@@ -131,11 +131,11 @@ func (s *site) linkTo(p link.PeerConfig) *rollcallLink {
 		Sent:      func(fact string) { note(func() { s.told[fact]++ }) },
 		Succeeded: func() {},
 		Failed:    func(err error) { note(func() { s.failures = append(s.failures, err) }) },
-	}).(*rollcallLink)
+	}).(*Link)
 }
 
 // only is the one link of a site.
-func (s *site) only() *rollcallLink {
+func (s *site) only() *Link {
 	for _, l := range s.links {
 		return l
 	}

@@ -10,9 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// statePath is the endpoint of the start-up copy.
-const statePath = messagePath + "/state"
-
 // State writes everything, for the start-up copy of a node of the own datacenter that names itself: a
 // head that says how many items follow, the instances, and the records of removals, each a frame of its own. Errors before the first byte: ErrStranger; registry.ErrNoLeader while this node
 // is not ready itself.

@@ -17,9 +17,9 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// rollcallCalls makes calls to a peer that can be reached at several URLs: the one that answered last,
+// calls makes calls to a peer that can be reached at several URLs: the one that answered last,
 // and if it cannot, the others in turn.
-type rollcallCalls struct {
+type calls struct {
 	peer   link.PeerConfig
 	client *http.Client
 
@@ -27,27 +27,27 @@ type rollcallCalls struct {
 	at int // of peer.URLs, the one in use
 }
 
-func newRollcallCalls(p link.PeerConfig) *rollcallCalls {
-	return &rollcallCalls{peer: p, client: link.NewClient(p)}
+func newCalls(p link.PeerConfig) *calls {
+	return &calls{peer: p, client: link.NewClient(p)}
 }
 
-func (c *rollcallCalls) current() int {
+func (c *calls) current() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
 }
 
-func (c *rollcallCalls) use(at int) {
+func (c *calls) use(at int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = at % len(c.peer.URLs)
 }
 
 // inUse is the URL in use, without user info.
-func (c *rollcallCalls) inUse() string { return link.WithoutUser(c.peer.URLs[c.current()]) }
+func (c *calls) inUse() string { return link.WithoutUser(c.peer.URLs[c.current()]) }
 
-// rollcallCall is a call to be made.
-type rollcallCall struct {
+// call is a call to be made.
+type call struct {
 	path     string
 	body     []byte
 	limit    int64 // bytes of the answer
@@ -57,7 +57,7 @@ type rollcallCall struct {
 // post makes a call and returns the answer. A node that cannot be reached, or is
 // busy, is passed over for the next one; one that does not answer in time has taken the time there
 // was, and the next call begins with another. The error is a *callError.
-func (c *rollcallCalls) post(ctx context.Context, call rollcallCall) ([]byte, error) {
+func (c *calls) post(ctx context.Context, call call) ([]byte, error) {
 	first := c.current()
 	var busy, failed error
 	for n := range c.peer.URLs {
@@ -90,7 +90,7 @@ func (c *rollcallCalls) post(ctx context.Context, call rollcallCall) ([]byte, er
 var errSlow = errors.New("no answer in time")
 
 // try makes a call to one URL.
-func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCall) ([]byte, error) {
+func (c *calls) try(ctx context.Context, target string, call call) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.peer.ConnectTimeout+time.Duration(call.patience)*c.peer.ReadTimeout)
 	defer cancel()
 	var connected atomic.Bool
@@ -115,7 +115,7 @@ func (c *rollcallCalls) try(ctx context.Context, target string, call rollcallCal
 }
 
 // exchange makes a call and reads the whole answer, which must be one of success.
-func (c *rollcallCalls) exchange(r *http.Request, limit int64) ([]byte, error) {
+func (c *calls) exchange(r *http.Request, limit int64) ([]byte, error) {
 	body, err := c.begin(r)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (c *rollcallCalls) exchange(r *http.Request, limit int64) ([]byte, error) {
 }
 
 // begin makes a call, and returns its answer if it is one of success.
-func (c *rollcallCalls) begin(r *http.Request) (io.ReadCloser, error) {
+func (c *calls) begin(r *http.Request) (io.ReadCloser, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
 		return nil, link.WithoutURL(err)
@@ -165,3 +165,12 @@ func meaning(status int) batcher.Result {
 	}
 	return batcher.PermanentError
 }
+
+// messagePath is the endpoint of messages; those of digests and of the state are below it.
+const messagePath = "/v1/rollcall/replication"
+
+// digestPath is the endpoint of comparisons.
+const digestPath = messagePath + "/digest"
+
+// statePath is the endpoint of the start-up copy.
+const statePath = messagePath + "/state"

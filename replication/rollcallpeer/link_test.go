@@ -256,12 +256,12 @@ func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
 		{"as many as a message has, and one", make([]int, wire.MaxItems+1), []int{wire.MaxItems, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var tells []tell
+			var tells []part
 			for _, size := range c.sizes {
-				tells = append(tells, tell{item: wire.ItemOf(registry.Remove{Owner: strings.Repeat("x", size)})})
+				tells = append(tells, part{item: wire.ItemOf(registry.Remove{Owner: strings.Repeat("x", size)})})
 			}
 			var got []int
-			for _, part := range cutTells(tells) {
+			for _, part := range cutParts(tells) {
 				got = append(got, len(part))
 				m := wire.Message{Items: make([]wire.Item, len(part))}
 				for n := range part {

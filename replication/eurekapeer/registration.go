@@ -27,8 +27,8 @@ const (
 
 // Run keeps this node registered with the server, as a client of it. Nothing of the replication
 // depends on that: where it fails it is tried again, and no more.
-func (l *eurekaLink) Run(ctx context.Context) error {
-	self := &eurekaSelf{eurekaLink: l, lease: selfLease(ctx, l.env.HTTP, time.Now())}
+func (l *Link) Run(ctx context.Context) error {
+	self := &registration{Link: l, lease: selfLease(ctx, l.env.HTTP, time.Now())}
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -48,48 +48,48 @@ func (l *eurekaLink) Run(ctx context.Context) error {
 	}
 }
 
-// eurekaSelf is this node's own registration. It belongs to run.
-type eurekaSelf struct {
-	*eurekaLink
+// registration is this node's own registration. It belongs to run.
+type registration struct {
+	*Link
 	lease      *registry.Lease
 	registered bool
-	unheard    bool // the answer to a registration was not heard: it may have been made
+	possible   bool // the answer to a registration was not heard: it may have been made
 	failing    bool
 }
 
 // beat renews the registration, or makes it.
-func (s *eurekaSelf) beat(ctx context.Context) error {
+func (s *registration) beat(ctx context.Context) error {
 	if s.registered {
 		i := s.lease.Instance
 		target := instancePath(i.Key()) + "?status=" + i.Status.String() + "&lastDirtyTimestamp=" + strconv.FormatInt(i.LastDirty, 10)
-		answer, err := s.ask(ctx, false, http.MethodPut, target, nil)
-		if err != nil || answer.ok() {
+		resp, err := s.ask(ctx, false, http.MethodPut, target, nil)
+		if err != nil || resp.ok() {
 			return err
 		}
 		s.registered = false
-		if answer.status != http.StatusNotFound {
-			return refusedCall(http.MethodPut, target, answer)
+		if resp.status != http.StatusNotFound {
+			return refusedCall(http.MethodPut, target, resp)
 		}
 	}
 	return s.register(ctx)
 }
 
-func (s *eurekaSelf) register(ctx context.Context) error {
+func (s *registration) register(ctx context.Context) error {
 	const target = "/apps/" + serverApp
-	answer, err := s.ask(ctx, false, http.MethodPost, target, eureka.AppendInstanceDocument(nil, eureka.Format{}, s.lease, s.lease.RenewedAt))
-	if s.unheard = err != nil; s.unheard {
+	resp, err := s.ask(ctx, false, http.MethodPost, target, eureka.AppendInstanceDocument(nil, eureka.Format{}, s.lease, s.lease.RenewedAt))
+	if s.possible = err != nil; s.possible {
 		return err
 	}
-	if !answer.ok() {
-		return refusedCall(http.MethodPost, target, answer)
+	if !resp.ok() {
+		return refusedCall(http.MethodPost, target, resp)
 	}
 	s.registered = true
 	return nil
 }
 
 // leave cancels the registration after ctx has ended; who is gone without a word is evicted in time.
-func (s *eurekaSelf) leave(ctx context.Context) {
-	if !s.registered && !s.unheard {
+func (s *registration) leave(ctx context.Context) {
+	if !s.registered && !s.possible {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
@@ -100,7 +100,7 @@ func (s *eurekaSelf) leave(ctx context.Context) {
 }
 
 // note logs once per change of state.
-func (s *eurekaSelf) note(ctx context.Context, err error) {
+func (s *registration) note(ctx context.Context, err error) {
 	if ctx.Err() != nil || s.failing == (err != nil) {
 		return
 	}

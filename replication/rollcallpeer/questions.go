@@ -14,13 +14,10 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// digestPath is the endpoint of comparisons.
-const digestPath = messagePath + "/digest"
-
 // Compare implements link. Between datacenters the own instances are compared, between nodes all. The
 // peer lists the applications that differ, part by part, so that neither side has more at a time than
 // a part of them.
-func (l *rollcallLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
+func (l *Link) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	s := scope{view: l.env.View(), now: l.env.Clock(), all: l.env.Peer.Kind == link.Node}
 	c := comparison{scope: s, consensus: l.env.Consensus}
 	digests := s.digests()
@@ -47,7 +44,7 @@ func (l *rollcallLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, 
 }
 
 // question asks about the applications after one: as many of the own ones as a message holds.
-func (l *rollcallLink) question(apps []string, digests map[string]registry.Digest, after string) *wire.Digests {
+func (l *Link) question(apps []string, digests map[string]registry.Digest, after string) *wire.Digests {
 	q := &wire.Digests{
 		Datacenter: l.env.Datacenter, Node: l.env.Node, After: after, Apps: make(map[string]registry.Digest),
 	}
@@ -74,8 +71,8 @@ const digestPatience = 6
 
 // ask sends a question. The answer says nothing about applications that were not asked about, so the
 // questions that follow come to an end.
-func (l *rollcallLink) ask(ctx context.Context, q *wire.Digests) (*wire.Differences, error) {
-	text, err := l.calls.post(ctx, rollcallCall{digestPath, wire.Encode(q), wire.MaxCompared, digestPatience})
+func (l *Link) ask(ctx context.Context, q *wire.Digests) (*wire.Differences, error) {
+	text, err := l.calls.post(ctx, call{digestPath, wire.Encode(q), wire.MaxCompared, digestPatience})
 	if err != nil {
 		return nil, err
 	}

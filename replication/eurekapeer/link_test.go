@@ -27,7 +27,7 @@ import (
 // the tasks over itself.
 type eurekaSide struct {
 	*registrytest.Memory
-	link *eurekaLink
+	link *Link
 	log  *strings.Builder
 
 	mu        sync.Mutex
@@ -52,7 +52,7 @@ func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
 		Succeeded: func() { s.note(func() { s.successes++ }) },
 		Failed:    func(err error) { s.note(func() { s.failures = append(s.failures, err.Error()) }) },
 		Origin:    registry.Origin{Kind: registry.RemoteDC, DC: peer.Name},
-	}).(*eurekaLink)
+	}).(*Link)
 	t.Cleanup(s.link.client.CloseIdleConnections)
 	return s
 }
@@ -312,7 +312,7 @@ func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 	items := 0
 	for _, b := range batches {
 		items += len(b.Items)
-		expect.That(t, len(b.Body) <= maxEurekaDocument, "a document of %d items has %d bytes, want at most %d", len(b.Items), len(b.Body), maxEurekaDocument)
+		expect.That(t, len(b.Body) <= maxDocument, "a document of %d items has %d bytes, want at most %d", len(b.Items), len(b.Body), maxDocument)
 	}
 	expect.That(t, items == 80, "%d items arrived, want 80", items)
 }
@@ -358,7 +358,7 @@ func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
 func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
-	self := &eurekaSelf{eurekaLink: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
+	self := &registration{Link: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
 	for _, before := range []func(){func() {}, func() {}, f.Forget} {
 		before()
 		need.OK(t, self.beat(t.Context()))
