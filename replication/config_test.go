@@ -37,12 +37,12 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 	_, err := New(c)
 	need.That(t, err != nil, "accepted")
 	for _, want := range []string{
-		"there is no Service", "the own node must have a name (Node)", "there is no Sender",
+		"there is no Service", "this node must have a name (Node)", "there is no Sender",
 		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: another peer has this name",
 		"peer n2: the nodes of a datacenter with consensus do not replicate to each other",
 		`peer n2: URL "http://a:1/" must have no slash at its end`,
 		"peer number 4: Name is missing", "peer number 4: it has 2 URLs: each Eureka server is a peer of its own",
-		"peer dc1: it has the name of the own datacenter", "peer dc1: Single is for Eureka servers only", "peer dc1: URLs is empty",
+		"peer dc1: it has the name of this datacenter", "peer dc1: Single is for Eureka servers only", "peer dc1: URLs is empty",
 	} {
 		expect.That(t, strings.Contains(err.Error(), want), "does not say %q:\n%v", want, err)
 	}

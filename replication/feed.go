@@ -369,7 +369,7 @@ func (f *feed) sendAct(op registry.SelfPreservation) {
 	}
 }
 
-// cursorUnknown says that the list does not tell what the peer lacks.
+// cursorUnknown says that the list does not show what the peer lacks.
 func (f *feed) cursorUnknown() bool {
 	_, known := f.cursor.reading()
 	return !known

@@ -5,9 +5,9 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// What is passed on to whom. Who sent something decides it: what a client of the own datacenter did goes
-// to all peers; what a remote datacenter sent goes to the nodes of the own one; what another node of the
-// own datacenter sent goes nowhere. So everything is told once, and nothing comes back.
+// The sender of a change decides which peers get it: changes of this datacenter's clients go to all peers;
+// those that a remote datacenter sent go to the nodes of this datacenter; those that another node of this
+// datacenter sent go nowhere. So every change is sent once, and nothing comes back.
 
 // taskOf makes a task of a change that the peer should get; ok is false if it should not, or has it. now is the
 // lease clock, ms.
@@ -44,7 +44,7 @@ func (p *peer) taskOfLive(l *registry.Lease, from place) (t link.Task, ok bool) 
 	if t.Facts == 0 {
 		t.Facts = link.Registered // such as a quarantine, which is a part of the whole state
 	}
-	// Whoever starts anew after a part of this was told must find the rest.
+	// A feed that starts anew after a part of this was sent must find the rest.
 	t.First = oldestAfter(from.after, l.Described, l.Overrode, first)
 	t.NewLife = l.BeganLease >= from.clock
 	return t, true
@@ -61,7 +61,7 @@ func oldestAfter(after registry.Index, changes ...registry.Index) registry.Index
 	return oldest
 }
 
-// sendsRemoval: evictions are told only where one node decides them for its whole datacenter, which has
+// sendsRemoval: evictions are sent only where one node decides them for its whole datacenter, which has
 // the last word on its own instances only. Nodes without consensus, and Eureka servers, evict for
 // themselves.
 func (p *peer) sendsRemoval(c registry.Change) bool {

@@ -80,8 +80,8 @@ func policyOf(v *registry.View, peer string) CutPolicy {
 	return CutPolicy{Keep: true}
 }
 
-// cut says whether a peer's link counts as cut. A Eureka server that takes what is sent to it is there,
-// and has nothing to say.
+// cut says whether a peer's link counts as cut. A Eureka server that accepts what is sent to it is
+// there, and has nothing to say.
 func (p *peer) cut(heard time.Duration, ok bool) bool {
 	silent := !ok || heard > p.CutAfter()
 	return silent && (p.Kind != link.Eureka || p.failing())
@@ -115,7 +115,7 @@ func belonging(peers []*peer, v *registry.View, now int64) map[string]share {
 	return shares
 }
 
-// incoming is what is known of a datacenter that sends; nil of nodes of the own one.
+// incoming is what is known of a datacenter that sends; nil of nodes of this one.
 func (p *peer) incoming(v *registry.View, now int64, s share) *api.Incoming {
 	if p.Kind == link.Node {
 		return nil

@@ -1,8 +1,23 @@
 // Package replication carries a registry's changes to its peers: nodes of the same datacenter (without
 // consensus), other datacenters, and Netflix Eureka servers. It reads the registry's change list, keeps
-// a durable cursor per peer, and repairs by digest what the list no longer tells; a batching dispatcher
-// per peer (package batcher) sends. It also answers what peers of the same kind send here. It orders
-// nothing and stores nothing by itself: all goes through registry.Service.
+// a durable cursor per peer, and repairs by digest what the list no longer shows. It orders nothing and stores
+// nothing by itself: all goes through registry.Service. How a kind of peer is spoken with it does not know: that
+// are the links of packages rollcallpeer and eurekapeer, which also have what answers peers that send here; a
+// batching dispatcher per peer (package batcher) hands the tasks to a link. Its files, from the top:
+//
+//	replicator.go  the side of a node: what the rest of the server calls
+//	config.go      settings, and the errors of calls
+//	metrics.go     the figures of all peers
+//	status.go      the state of a peer, in words and numbers
+//	acknowledge.go the cursors in the state
+//	sending.go     a peer and its feeds, one after the other
+//	feed.go        from the change list to tasks, for one peer
+//	passing.go     which changes which peers get
+//	repair.go      comparisons with a peer, beside its feed
+//	dispatch.go    how tasks and operators' acts go from a dispatcher to a link
+//	cursor.go      how far a peer has the change list
+//	policy.go      instances of a peer whose link is cut
+//	peer.go        what is known and counted of a peer
 package replication
 
 import (
@@ -96,8 +111,8 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 	}
 }
 
-// Copy takes over what the other nodes of this datacenter have, when this one has started, as
-// Receiver.Copy does.
+// Copy copies what the other nodes of this datacenter have, when this one has started, as Receiver.Copy
+// does.
 func (r *Replicator) Copy(ctx context.Context) error {
 	return r.Receiver.Copy(ctx, r.config.CopyWait)
 }
@@ -213,7 +228,7 @@ func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 	return c.Keep && (c.For == 0 || ok && heard <= c.For)
 }
 
-// Age is the time since the node of the own datacenter that was silent longest was last reached; 0 if
+// Age is the time since the node of this datacenter that was silent longest was last reached; 0 if
 // there is none.
 func (r *Replicator) Age() time.Duration {
 	var age time.Duration

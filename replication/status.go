@@ -77,13 +77,13 @@ func (p *peer) state(kept registry.PeerState, s api.Peer) (word, reason string) 
 }
 
 func sentence(parts ...string) string {
-	var told []string
+	var said []string
 	for _, part := range parts {
 		if part != "" {
-			told = append(told, part)
+			said = append(said, part)
 		}
 	}
-	return strings.Join(told, "; ")
+	return strings.Join(said, "; ")
 }
 
 func pausedBy(by registry.Act) string {
@@ -140,8 +140,8 @@ func (p *peer) lag(v *registry.View, now int64) (changes uint64, since int64) {
 	return uint64(queued + unread), since
 }
 
-// unread is how many changes are to be told that were not read yet, and the lease clock (ms) of the
-// oldest. If the list does not tell any more, it is everything.
+// unread is how many changes are to be sent that were not read yet, and the lease clock (ms) of the
+// oldest. If the list no longer reaches back, it is everything.
 func (p *peer) unread(v *registry.View, from place, now int64) (changes int, since int64) {
 	list, err := v.Changes(from.upto, lagCounted)
 	if err != nil {

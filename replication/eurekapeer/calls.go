@@ -1,3 +1,14 @@
+// Package eurekapeer is the link to a Netflix Eureka server, and knows by which name such a server is known that sends
+// here. A Eureka server gets what a server of its own kind would send it (upstream: PeerEurekaNode,
+// ReplicationTaskProcessor): the same documents, and nothing beyond them, because it drops a whole batch over one key
+// that it does not know. What Eureka servers send here it does not serve: package httpd/eurekaroutes does.
+//
+//	parts.go        what a task becomes
+//	calls.go        the link, and one call
+//	sending.go      batches, single calls, and everything for a repair
+//	replies.go      what responses ask for
+//	registration.go this node as an instance of the application EUREKA
+//	senders.go      which peer a server is that sends here
 package eurekapeer
 
 import (
@@ -21,7 +32,7 @@ type Link struct {
 	service *url.URL // without user info and without a slash at the end
 	user    *url.Userinfo
 	client  *http.Client
-	refuses atomic.Bool // the last answers refused something: it was logged
+	refuses atomic.Bool // the last responses refused something: it was logged
 }
 
 func New(env link.Env) link.Link {
@@ -99,12 +110,12 @@ func (l *Link) exchange(r *http.Request) (response, error) {
 		return response{}, fmt.Errorf("%s %s: the answer broke off: %w", r.Method, r.URL, err)
 	}
 	if len(body) > maxResponse {
-		return response{}, fmt.Errorf("%s %s: %w", r.Method, r.URL, link.ErrAnswerTooLarge)
+		return response{}, fmt.Errorf("%s %s: %w", r.Method, r.URL, link.ErrResponseTooLarge)
 	}
 	return response{resp.StatusCode, body}, nil
 }
 
-// refusedCall is an answer that is not one of success.
+// refusedCall is the error of a response that is not one of success.
 func refusedCall(method, target string, r response) error {
 	result := batcher.PermanentError
 	if r.status == http.StatusServiceUnavailable {

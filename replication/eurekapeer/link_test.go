@@ -361,7 +361,7 @@ func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
 	self := &registration{Link: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
 	for _, before := range []func(){func() {}, func() {}, f.Forget} {
 		before()
-		need.OK(t, self.beat(t.Context()))
+		need.OK(t, self.renew(t.Context()))
 		got := f.Show()
 		expect.That(t, strings.HasPrefix(got, "EUREKA/rollcall.invalid:rollcall:8761 UP"), "the server has %q, want this node", got)
 	}

@@ -16,7 +16,7 @@ type part struct {
 	task link.Task
 }
 
-// fact is the word of the status for what an item tells.
+// fact is the word of the status for what an item says.
 func (t part) fact() string {
 	switch t.Action {
 	case eureka.Register:
@@ -29,10 +29,10 @@ func (t part) fact() string {
 	return "override"
 }
 
-// partsOf is what the server is to be told of an instance, in order: its present state as far as the task
-// asks for it. Of one that is gone there is nothing to tell; its removal is a task of its own. What is
-// in quarantine is taken from a server that knows no such thing, and comes back by the 404 that
-// answers the next heartbeat after it.
+// partsOf is what the server is to get of an instance, in order: its present state as far as the task asks
+// for it. Of one that was removed there is nothing; its removal is a task of its own. An instance in
+// quarantine is canceled at the server, which knows no such thing, and comes back by the 404 to the next
+// heartbeat after it.
 func partsOf(v *registry.View, t link.Task) []part {
 	if t.Facts&link.Canceled != 0 {
 		return []part{cancelOf(t)}
@@ -55,8 +55,8 @@ func partsOf(v *registry.View, t link.Task) []part {
 	return []part{beat}
 }
 
-// registeredParts tells what a client says of itself. The override that the server has for the name
-// outlives a registration, so it is told after it where it may be another one: that of an earlier
+// registeredParts is what a client says of itself. The override that the server has for the name
+// outlives a registration, so it is sent after it where it may be another one: that of an earlier
 // life, or one that was changed. An override that the client's own DOWN or STARTING is stronger than
 // is shown only if the instance registers after it.
 func registeredParts(v *registry.View, l *registry.Lease, t link.Task) []part {
@@ -85,7 +85,7 @@ func cancelOf(t link.Task) part {
 	return part{task: t, Item: eureka.Item{Action: eureka.Cancel, App: t.Key.App, ID: t.Key.ID}}
 }
 
-// overrideOf tells the override, or that there is none and what the status is instead.
+// overrideOf is the override, or that there is none and what the status is instead.
 func overrideOf(l *registry.Lease, t link.Task) part {
 	if l.Instance.Overridden == registry.Unknown {
 		return itemOf(eureka.DeleteStatusOverride, t, l)

@@ -22,7 +22,7 @@ const serverApp = "EUREKA"
 const (
 	selfInterval = registry.DefaultRenewalInterval * time.Second
 	selfRetry    = 5 * time.Second
-	leaveLimit   = time.Second // for the last call, when the node stops sending
+	cancelLimit  = time.Second // for the last call, when the node stops sending
 )
 
 // Run keeps this node registered with the server, as a client of it. Nothing of the replication
@@ -34,12 +34,12 @@ func (l *Link) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			self.leave(ctx)
+			self.cancel(ctx)
 			return nil
 		case <-next.C:
 		}
-		err := self.beat(ctx)
-		self.note(ctx, err)
+		err := self.renew(ctx)
+		self.logChange(ctx, err)
 		if err != nil {
 			next.Reset(selfRetry)
 		} else {
@@ -53,12 +53,12 @@ type registration struct {
 	*Link
 	lease      *registry.Lease
 	registered bool
-	possible   bool // the answer to a registration was not heard: it may have been made
+	possible   bool // the response to a registration was lost: it may have been made
 	failing    bool
 }
 
-// beat renews the registration, or makes it.
-func (s *registration) beat(ctx context.Context) error {
+// renew renews the registration, or makes it.
+func (s *registration) renew(ctx context.Context) error {
 	if s.registered {
 		i := s.lease.Instance
 		target := instancePath(i.Key()) + "?status=" + i.Status.String() + "&lastDirtyTimestamp=" + strconv.FormatInt(i.LastDirty, 10)
@@ -87,20 +87,20 @@ func (s *registration) register(ctx context.Context) error {
 	return nil
 }
 
-// leave cancels the registration after ctx has ended; who is gone without a word is evicted in time.
-func (s *registration) leave(ctx context.Context) {
+// cancel cancels the registration after ctx has ended; a node that dies without it is evicted in time.
+func (s *registration) cancel(ctx context.Context) {
 	if !s.registered && !s.possible {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 	defer cancel()
 	if _, err := s.ask(ctx, false, http.MethodDelete, instancePath(s.lease.Key()), nil); err != nil {
 		s.env.Log.Debug("this node stays registered with a Eureka server until that evicts it", "peer", s.env.Peer.Name, "err", err)
 	}
 }
 
-// note logs once per change of state.
-func (s *registration) note(ctx context.Context, err error) {
+// logChange logs once per change of state.
+func (s *registration) logChange(ctx context.Context, err error) {
 	if ctx.Err() != nil || s.failing == (err != nil) {
 		return
 	}
@@ -134,7 +134,7 @@ func selfLease(ctx context.Context, address string, now time.Time) *registry.Lea
 	}
 }
 
-// ipOf is the address of a host, for what shows one; the host itself if it cannot be told.
+// ipOf is the address of a host, for what shows one; the host itself if it is not known.
 func ipOf(ctx context.Context, host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return host

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// follow does what the answers to items ask for: what the server does not know it is told as a
-// registration, and what it has newer is taken over here (upstream: InstanceReplicationTask.handleFailure).
+// follow does what the results of items ask for: what the server does not know is sent as a registration,
+// and what it has newer is registered here (upstream: InstanceReplicationTask.handleFailure).
 func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResult) {
 	var refused error
 	var newer []*registry.Instance
@@ -42,7 +42,7 @@ func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResu
 	l.logRefused(refused)
 }
 
-// registerAgain has the server told the whole instance. It is false if that was tried too often.
+// registerAgain sends the server the whole instance. It is false if that was tried too often.
 func (l *Link) registerAgain(t link.Task) bool {
 	if t.Tries >= link.MaxTries {
 		return false
@@ -54,7 +54,7 @@ func (l *Link) registerAgain(t link.Task) bool {
 }
 
 // logRefused logs what was refused, once per change of state. Whatever it was, it is not sent again; the
-// call itself was answered.
+// call itself succeeded.
 func (l *Link) logRefused(err error) {
 	if before := l.refuses.Swap(err != nil); !before && err != nil {
 		l.env.Log.Warn("a Eureka server refuses an item", "peer", l.env.Peer.Name, "err", err)
@@ -62,7 +62,7 @@ func (l *Link) logRefused(err error) {
 }
 
 // newer returns the server's instance if it is newer than the one here. A server that says so without
-// showing its own is asked for it; one whose own is not newer is told ours.
+// showing its own is asked for it; one whose own is not newer gets ours.
 func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*registry.Instance, error) {
 	theirs := r.Lease
 	if theirs == nil {

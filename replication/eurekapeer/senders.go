@@ -30,7 +30,7 @@ func (s *Senders) Name(peers []link.PeerConfig, identity, address string) string
 }
 
 // The names of servers' hosts are looked up again after a while, because addresses move. A server waits
-// 200 ms for the answer to its batch, so nobody is kept waiting for long.
+// 200 ms for the response to its batch, so no lookup may take long.
 const (
 	lookupEvery = time.Minute
 	lookupLimit = 100 * time.Millisecond
@@ -39,7 +39,7 @@ const (
 // eurekaSenders knows Eureka servers by their hosts and addresses. The zero value is ready for use.
 type Senders struct {
 	known  atomic.Pointer[knownSenders]
-	lookup sync.Mutex // held by the one caller who looks up
+	lookup sync.Mutex // held by the one caller that looks up
 }
 
 type knownSenders struct {
@@ -75,7 +75,7 @@ func lookupSenders(peers []link.PeerConfig, before *knownSenders) map[string]str
 	defer cancel()
 	names := map[string]string{}
 	add := func(address, name string) {
-		if _, taken := names[canonical(address)]; !taken {
+		if _, known := names[canonical(address)]; !known {
 			names[canonical(address)] = name
 		}
 	}

@@ -43,7 +43,7 @@ func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Resu
 	return batcher.Success
 }
 
-// Compare tells everything, for a server that cannot be compared with: what is here and belongs to
+// Compare finds everything, for a server that cannot be compared with: what is here and belongs to
 // this datacenter, and what was removed here.
 func (l *Link) Compare(_ context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	if !repair {
@@ -66,7 +66,7 @@ func (l *Link) Compare(_ context.Context, repair bool) (api.PeerDiff, []link.Tas
 }
 
 // sendOneByOne makes one call per item, those of clients with the mark of replication, for servers that
-// take no batches. A refusal is final where the server will not tell more about it.
+// take no batches. A refusal is final where the server will not say more about it.
 func (l *Link) sendOneByOne(ctx context.Context, all []part) batcher.Result {
 	result := batcher.Success
 	for n := range all {
@@ -85,7 +85,7 @@ func (l *Link) sendOneByOne(ctx context.Context, all []part) batcher.Result {
 	return result
 }
 
-// call makes the call of one item. What is answered as to an item of a batch comes back as such.
+// call makes the call of one item. A response as to an item of a batch comes back as its result.
 func (l *Link) call(ctx context.Context, t part) (eureka.ItemResult, error) {
 	method, target, body := callOf(t)
 	resp, err := l.ask(ctx, true, method, target, body)
@@ -106,8 +106,8 @@ func (l *Link) call(ctx context.Context, t part) (eureka.ItemResult, error) {
 // batchPath ends in a slash, as upstream's own servers write it.
 const batchPath = "/peerreplication/batch/"
 
-// sendBatch sends one document, in parts where it would get too large, and does what the answer asks
-// for.
+// sendBatch sends one document, in parts where it would get too large, and does what the response
+// asks for.
 func (l *Link) sendBatch(ctx context.Context, all []part) batcher.Result {
 	items := make([]eureka.Item, len(all))
 	for n := range all {
@@ -126,7 +126,7 @@ func (l *Link) sendBatch(ctx context.Context, all []part) batcher.Result {
 		return link.ResultOf(err)
 	}
 	if len(results) != len(all) {
-		// Nobody can tell which answer belongs to which item. The next heartbeats will show what is missing.
+		// Which result belongs to which item is not known. The next heartbeats will show what is missing.
 		l.env.Failed(fmt.Errorf("%d items were answered by %d results", len(all), len(results)))
 		return batcher.Success
 	}

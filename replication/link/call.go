@@ -10,7 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-var ErrAnswerTooLarge = errors.New("the answer is too large")
+// ErrResponseTooLarge: a response is larger than its bound.
+var ErrResponseTooLarge = errors.New("the answer is too large")
 
 // NewClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
 func NewClient(p PeerConfig) *http.Client {
@@ -22,7 +23,7 @@ func NewClient(p PeerConfig) *http.Client {
 			MaxIdleConnsPerHost: p.Workers + 1,
 			IdleConnTimeout:     30 * time.Second,
 		},
-		// A redirect is no answer: upstream's replication client follows none.
+		// A redirect is no response that counts: upstream's replication client follows none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -30,7 +31,7 @@ func NewClient(p PeerConfig) *http.Client {
 // Failed is a CallError.
 func Failed(result batcher.Result, err error) error { return &CallError{result, err} }
 
-// CallError is a call without a usable answer, and what that means for its tasks.
+// CallError is a call without a usable response, and what that means for its tasks.
 type CallError struct {
 	Result batcher.Result
 	Err    error
@@ -48,11 +49,11 @@ func ResultOf(err error) batcher.Result {
 	return batcher.PermanentError
 }
 
-// FailureOf says what a failed exchange means: a server that could be reached and did not answer in time
-// is busy, anything else of the network is a failure of the network (upstream tells them apart by the
-// words "read timed out").
+// FailureOf says what a failed exchange means: a server that could be reached and did not respond in time
+// is busy, anything else of the network is a failure of the network (upstream distinguishes them by
+// the words "read timed out").
 func FailureOf(err error, connected bool) batcher.Result {
-	if errors.Is(err, ErrAnswerTooLarge) {
+	if errors.Is(err, ErrResponseTooLarge) {
 		return batcher.PermanentError
 	}
 	if timeout, ok := errors.AsType[net.Error](err); connected && ok && timeout.Timeout() {

@@ -1,3 +1,13 @@
+// Package link is what a connection to a peer of any kind has in common: what a peer is, what this side of the
+// connection is, the tasks that are sent, and what a failed call means for them. It speaks with no peer itself: the
+// links are in packages rollcallpeer and eurekapeer.
+//
+//	link.go the interface of links, and what they need
+//	task.go tasks, and how two of one instance merge
+//	peer.go a peer as it is configured
+//	side.go this node, its datacenter and its peers
+//	call.go the HTTP client, and what errors of calls mean
+//	apply.go operations that peers sent
 package link
 
 import (
@@ -24,8 +34,8 @@ type Link interface {
 	URL() string
 }
 
-// Actor is a link that also tells an operator's act that is in no change list: those to nodes of the
-// own datacenter.
+// Actor is a link that also sends an operator's act that is in no change list: those to nodes of this
+// datacenter.
 type Actor interface {
 	Act(ctx context.Context, op registry.SelfPreservation) batcher.Result
 }
@@ -34,9 +44,9 @@ type Actor interface {
 type Env struct {
 	Side
 	Peer PeerConfig
-	// Submit queues a task, such as the Register that an answer of 404 asks for.
+	// Submit queues a task, such as the Register that a reply of 404 asks for.
 	Submit func(Task)
-	// Sent counts a fact that the peer took ("register", "heartbeat", "cancel", "override").
+	// Sent counts a fact that the peer accepted ("register", "heartbeat", "cancel", "override").
 	Sent func(fact string)
 	// Succeeded and Failed record the end of a call, for the status; the error of Failed is a sentence.
 	Succeeded func()

@@ -14,14 +14,14 @@ type Kind uint8
 
 // The kinds.
 const (
-	Node       Kind = iota // a node of the own datacenter, without consensus
+	Node       Kind = iota // a node of the same datacenter, without consensus
 	Datacenter             // another Rollcall datacenter
 	Eureka                 // a Netflix Eureka server, a datacenter of its own
 )
 
 var kindNames = [...]string{Node: "node", Datacenter: "datacenter", Eureka: "eureka"}
 
-// String returns the word used in answers.
+// String returns the word used in documents.
 func (k Kind) String() string { return kindNames[k] }
 
 // PeerConfig is one peer. Zero numbers mean their defaults.
@@ -42,7 +42,7 @@ type PeerConfig struct {
 
 // Flow is how tasks go to a peer. Numbers and spans that are left at zero mean their defaults.
 type Flow struct {
-	// BatchSize: upstream's servers take 250, and a Rollcall peer 8 MiB.
+	// BatchSize: upstream's servers accept 250, and a Rollcall peer 8 MiB.
 	BatchSize       int           `key:"replication.batch-size" default:"250" min:"1" max:"1000" help:"most tasks of one batch"`
 	BatchDelay      time.Duration `key:"replication.batch-delay" default:"500ms" min:"1ms" help:"how long a task waits for others, from its first submission; a full batch goes at once (maxBatchingDelay)"`
 	Queue           int           `key:"replication.queue" default:"10000" min:"1" help:"most pending tasks per peer (maxElementsInPeerReplicationPool)"`
@@ -73,7 +73,7 @@ func (p PeerConfig) mistakes(datacenter string, consensus bool) []error {
 		}
 	}
 	wrong(p.Name == "", "Name is missing")
-	wrong(p.Name == datacenter && p.Kind != Node, "it has the name of the own datacenter")
+	wrong(p.Name == datacenter && p.Kind != Node, "it has the name of this datacenter")
 	wrong(p.Kind > Eureka, "Kind is %d: it must be Node, Datacenter or Eureka", p.Kind)
 	wrong(p.Kind == Node && consensus, "the nodes of a datacenter with consensus do not replicate to each other")
 	wrong(p.Single && p.Kind != Eureka, "Single is for Eureka servers only")

@@ -17,7 +17,7 @@ type Side struct {
 	Service    registry.Service
 	Datacenter string // this node's
 	Node       string // this node's name
-	// HTTP is this node's address for clients, host:port: what Eureka servers are told.
+	// HTTP is this node's address for clients, host:port: what Eureka servers are shown.
 	HTTP string
 	// Sender names whose lease clock Health.Clock shows: a cluster's id (CP), or the node's server id (AP).
 	Sender func() string
@@ -27,7 +27,7 @@ type Side struct {
 	Peers     []PeerConfig
 	Log       *slog.Logger // nil: discards
 	// Incarnation is that of this sender; replication.New draws it.
-	Incarnation *incarnation
+	Incarnation *Incarnation
 }
 
 // Validate reports every mistake at once.
@@ -37,10 +37,10 @@ func (s *Side) Validate() error {
 		errs = append(errs, errors.New("there is no Service"))
 	}
 	if s.Datacenter == "" {
-		errs = append(errs, errors.New("the own datacenter must have a name (Datacenter)"))
+		errs = append(errs, errors.New("this datacenter must have a name (Datacenter)"))
 	}
 	if s.Node == "" {
-		errs = append(errs, errors.New("the own node must have a name (Node)"))
+		errs = append(errs, errors.New("this node must have a name (Node)"))
 	}
 	if s.Sender == nil {
 		errs = append(errs, errors.New("there is no Sender"))
@@ -88,17 +88,19 @@ func (s *Side) Cut(dc string) time.Duration {
 	return eurekaCut
 }
 
-// incarnation is the number by which receivers tell what this sender says now from what it said before its
-// clock may have gone back: with its process, its leadership, or an older copy of its data.
-type incarnation struct{ number atomic.Uint64 }
+// Incarnation is the number by which receivers distinguish what this sender says now from what it said
+// before its clock may have gone back: with its process, its leadership, or an older copy of its data.
+type Incarnation struct{ number atomic.Uint64 }
 
-func NewIncarnation() *incarnation {
-	i := new(incarnation)
+// NewIncarnation draws the first one.
+func NewIncarnation() *Incarnation {
+	i := new(Incarnation)
 	i.Draw()
 	return i
 }
 
-func (i *incarnation) Now() uint64 { return i.number.Load() }
+// Now is the present number.
+func (i *Incarnation) Now() uint64 { return i.number.Load() }
 
-// Draw begins another incarnation.
-func (i *incarnation) Draw() { i.number.Store(rand.Uint64() | 1) }
+// Draw starts another incarnation.
+func (i *Incarnation) Draw() { i.number.Store(rand.Uint64() | 1) }

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Facts are what a task tells a peer of one instance.
+// Facts are what a task says of one instance.
 type Facts uint8
 
 const (
@@ -16,28 +16,28 @@ const (
 	Canceled                     // it was removed; alone
 )
 
-// Task is what a peer is to be told of one instance. All but a removal is read from the registry when
+// Task is what a peer is to get of one instance. All but a removal is read from the registry when
 // it is sent, so that the newest state goes and the queue holds no copies. Its id in the dispatcher is
 // its key: there is one task per instance, and none while one is on its way (upstream's id has the
 // action in it, so that a Register can overtake the Cancel of its instance).
 type Task struct {
 	Key   registry.Key
 	Facts Facts
-	// first is the oldest change that the task tells, 0 if it tells none (a heartbeat): the cursor stays
+	// First is the oldest change in the task, 0 if there is none (a heartbeat): the cursor stays
 	// below it until the task was transmitted.
 	First registry.Index
-	// began: the instance's life began after the cursor, so that a Eureka server may know an older one.
+	// NewLife: the instance's life started after the cursor, so that a Eureka server may know an older one.
 	NewLife bool
-	// remove is the removal, with canceled.
+	// Remove is the removal, with canceled.
 	Remove registry.Remove
-	// tries counts how often an answer made a new task of this one.
+	// Tries counts how often a reply made a new task of this one.
 	Tries int
-	// queued is when the task, or the oldest that was merged into it, was queued; asOf is when remove was
+	// Queued is when the task, or the oldest that was merged into it, was queued; AsOf is when Remove was
 	// right.
 	Queued, AsOf time.Time
 }
 
-// Merge is the task that tells what two tasks of one instance do, of which newer was made later: a
+// Merge is the task that says what two tasks of one instance do, of which newer was made later: a
 // cancel clears everything before it, a registration clears a cancel and a heartbeat, and a heartbeat
 // is dropped beside anything else, for all of that renews as well.
 func Merge(older, newer Task) Task {
@@ -58,7 +58,7 @@ func Merge(older, newer Task) Task {
 	return older.with(newer, live)
 }
 
-// with is merged, with what two tasks have in common whatever they tell.
+// with is merged, with what all merged tasks have.
 func (older Task) with(newer, merged Task) Task {
 	merged.First = Earlier(older.First, newer.First)
 	merged.Tries = max(older.Tries, newer.Tries)
@@ -74,6 +74,6 @@ func Earlier(a, b registry.Index) registry.Index {
 	return a
 }
 
-// MaxTries bounds how often an answer makes a new task of one: a server that forgets at once what it
-// was told would be told for ever.
+// MaxTries bounds how often a reply makes a new task of one: a server that loses at once what it gets
+// would get it for ever.
 const MaxTries = 3

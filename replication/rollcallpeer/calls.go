@@ -1,3 +1,26 @@
+// Package rollcallpeer speaks with Rollcall servers, both ways (docs/protocol/replication.md): it has the link to a node
+// of this datacenter or to another datacenter, and answers those that send here. Which changes a peer gets it does not
+// decide: package replication does.
+//
+// Sending:
+//
+//	link.go      the link, and what every message starts with
+//	parts.go     what tasks become, and how they are cut into messages
+//	sending.go   messages, and what replies ask for
+//	questions.go comparisons, as the server that asks
+//	calls.go     calls to one of several URLs
+//	copy.go      the start-up copy, at the node that starts
+//
+// Receiving:
+//
+//	receive.go   messages and comparisons of peers
+//	contacts.go  contacts with peers, and acts that came before
+//	results.go   what became of each item
+//	clocks.go    messages of senders whose clocks cannot be right
+//	senders.go   the senders, as operators see them
+//	state.go     the start-up copy, at the node that has the state
+//
+// Both: compare.go, what differs between two sets of instances.
 package rollcallpeer
 
 import (
@@ -17,7 +40,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// calls makes calls to a peer that can be reached at several URLs: the one that answered last,
+// calls makes calls to a peer that can be reached at several URLs: the one that responded last,
 // and if it cannot, the others in turn.
 type calls struct {
 	peer   link.PeerConfig
@@ -50,23 +73,23 @@ func (c *calls) inUse() string { return link.WithoutUser(c.peer.URLs[c.current()
 type call struct {
 	path     string
 	body     []byte
-	limit    int64 // bytes of the answer
-	patience int   // the answer may take so many times the read timeout
+	limit    int64 // bytes of the response
+	patience int   // the response may take so many times the read timeout
 }
 
-// post makes a call and returns the answer. A node that cannot be reached, or is
-// busy, is passed over for the next one; one that does not answer in time has taken the time there
-// was, and the next call begins with another. The error is a *callError.
+// post makes a call and returns the body of the response. A node that cannot be reached, or is busy, is
+// passed over for the next one; one that does not respond in time has used up the time there was, and the
+// next call starts with another. The error is a link.CallError.
 func (c *calls) post(ctx context.Context, call call) ([]byte, error) {
 	first := c.current()
 	var busy, failed error
 	for n := range c.peer.URLs {
 		at := (first + n) % len(c.peer.URLs)
-		answer, err := c.try(ctx, c.peer.URLs[at]+call.path, call)
+		body, err := c.try(ctx, c.peer.URLs[at]+call.path, call)
 		switch {
 		case err == nil:
 			c.use(at)
-			return answer, nil
+			return body, nil
 		case ctx.Err() != nil:
 			return nil, link.Failed(batcher.TransientError, ctx.Err())
 		case errors.Is(err, errSlow):
@@ -86,7 +109,7 @@ func (c *calls) post(ctx context.Context, call call) ([]byte, error) {
 	return nil, failed
 }
 
-// errSlow: there was no answer in time.
+// errSlow: there was no response in time.
 var errSlow = errors.New("no answer in time")
 
 // try makes a call to one URL.
@@ -100,9 +123,9 @@ func (c *calls) try(ctx context.Context, target string, call call) ([]byte, erro
 		return nil, link.Failed(batcher.PermanentError, link.WithoutURL(err))
 	}
 	r.Header.Set("Content-Type", "application/octet-stream")
-	answer, err := c.exchange(r, call.limit)
+	body, err := c.exchange(r, call.limit)
 	if err == nil {
-		return answer, nil
+		return body, nil
 	}
 	if _, known := errors.AsType[*link.CallError](err); known {
 		return nil, err
@@ -114,22 +137,22 @@ func (c *calls) try(ctx context.Context, target string, call call) ([]byte, erro
 	return nil, link.Failed(result, fmt.Errorf("POST %s: %w", link.WithoutUser(target), err))
 }
 
-// exchange makes a call and reads the whole answer, which must be one of success.
+// exchange makes a call and reads the whole response, which must be one of success.
 func (c *calls) exchange(r *http.Request, limit int64) ([]byte, error) {
-	body, err := c.begin(r)
+	reader, err := c.open(r)
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close()
-	answer, err := io.ReadAll(io.LimitReader(body, limit+1))
-	if err == nil && int64(len(answer)) > limit {
+	defer reader.Close()
+	body, err := io.ReadAll(io.LimitReader(reader, limit+1))
+	if err == nil && int64(len(body)) > limit {
 		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("POST %s: the answer has more than %d bytes", r.URL.Path, limit))
 	}
-	return answer, err
+	return body, err
 }
 
-// begin makes a call, and returns its answer if it is one of success.
-func (c *calls) begin(r *http.Request) (io.ReadCloser, error) {
+// open makes a call, and returns the body of its response if it is one of success.
+func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
 		return nil, link.WithoutURL(err)
@@ -141,7 +164,7 @@ func (c *calls) begin(r *http.Request) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// refusal is an answer of another status than 200, with the sentence that came with it.
+// refusal is the error of a response of another status than 200, with the sentence that came with it.
 func refusal(r *http.Request, resp *http.Response) error {
 	const sentence = 300
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, sentence))
@@ -155,8 +178,8 @@ func refusal(r *http.Request, resp *http.Response) error {
 // errConflict: the peer does not believe this sender's clock.
 var errConflict = errors.New("conflict")
 
-// meaning is what a status says of the tasks. A node that takes nothing of this sender, because it was
-// not told of it yet or is of an older version, does not refuse these tasks: they wait, and dividing
+// meaning is what a status says of the tasks. A node that accepts nothing of this sender, because it was
+// not configured with it yet or is of an older version, does not refuse these tasks: they wait, and dividing
 // them would only ask it more often.
 func meaning(status int) batcher.Result {
 	switch status {

@@ -11,15 +11,15 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// maxDigestEntries bounds the instances of one answer, but for an application with more.
-const maxDigestEntries = 20_000
+// maxListed bounds the instances of one reply, but for an application with more.
+const maxListed = 20_000
 
 // scope is what two servers compare: the instances of one of them, or all.
 type scope struct {
 	view  *registry.View
 	now   int64 // lease clock, ms
 	all   bool
-	owner string // as registry.View.Settled; "": the own datacenter
+	owner string // as registry.View.Settled; "": this datacenter
 }
 
 // digests are those of all applications.
@@ -38,26 +38,26 @@ func (s scope) digests() map[string]registry.Digest {
 func (s scope) holds(l *registry.Lease) bool { return s.all || l.Owner == s.owner }
 
 // differences are the applications that the asker has otherwise, in the order of their names, as many
-// as an answer holds. Each comes with all its instances, those too that are too young to be compared:
+// as a reply holds. Each comes with all its instances, those too that are too young to be compared:
 // the asker is to know that they are here.
 func (s scope) differences(q *wire.Digests) wire.Differences {
-	a := wire.Differences{Apps: make(map[string][]wire.Entry)}
+	a := wire.Differences{Apps: make(map[string][]wire.Copy)}
 	differ := s.differing(q)
 	sizes := make(map[string]int, len(differ))
 	s.each(differ, func(l *registry.Lease) { sizes[l.Instance.App]++ })
 	total := 0
 	for n, app := range differ {
-		if n > 0 && total+sizes[app] > maxDigestEntries {
+		if n > 0 && total+sizes[app] > maxListed {
 			a.More = true
 			differ = differ[:n]
 			break
 		}
 		total += sizes[app]
-		a.Apps[app] = make([]wire.Entry, 0, sizes[app])
+		a.Apps[app] = make([]wire.Copy, 0, sizes[app])
 	}
 	s.each(differ, func(l *registry.Lease) {
 		app := l.Instance.App
-		a.Apps[app] = append(a.Apps[app], wire.Entry{ID: l.Instance.ID(), Version: l.Version(), Sum: l.Sum()})
+		a.Apps[app] = append(a.Apps[app], wire.Copy{ID: l.Instance.ID(), Version: l.Version(), Sum: l.Sum()})
 	})
 	return a
 }
@@ -92,12 +92,12 @@ func (s scope) each(apps []string, do func(*registry.Lease)) {
 	}
 }
 
-// maxDiffItems is how many of the instances that differ are told one by one.
+// maxDiffItems is how many of the instances that differ are listed one by one.
 const maxDiffItems = 1000
 
-// settling is how long (ms of lease clock) a removal may be on its way before the peer's copy counts as
+// removalGrace is how long (ms of lease clock) a removal may be on its way before the peer's copy counts as
 // one too many; registry.View.Settled gives changes as long.
-const settling = 10_000
+const removalGrace = 10_000
 
 // What the peer's copy of an instance is.
 const (
@@ -119,26 +119,26 @@ type comparison struct {
 	records map[registry.Key]registry.Removal // nil: not needed yet
 }
 
-// add takes in a part of the peer's answer: applications that come after those before.
-func (c *comparison) add(apps map[string][]wire.Entry) {
-	own := make(map[string][]*registry.Lease, len(apps))
+// add compares with a part of the peer's reply: applications that come after those before.
+func (c *comparison) add(apps map[string][]wire.Copy) {
+	ours := make(map[string][]*registry.Lease, len(apps))
 	for l := range c.scope.view.Settled(c.scope.now, c.scope.all, c.scope.owner) {
 		if _, ok := apps[l.Instance.App]; ok {
-			own[l.Instance.App] = append(own[l.Instance.App], l)
+			ours[l.Instance.App] = append(ours[l.Instance.App], l)
 		}
 	}
 	for _, app := range slices.Sorted(maps.Keys(apps)) {
-		c.addApp(app, own[app], apps[app])
+		c.addApp(app, ours[app], apps[app])
 	}
 }
 
 // addApp compares the instances of an application.
-func (c *comparison) addApp(app string, own []*registry.Lease, entries []wire.Entry) {
-	theirs := make(map[string]wire.Entry, len(entries))
+func (c *comparison) addApp(app string, ours []*registry.Lease, entries []wire.Copy) {
+	theirs := make(map[string]wire.Copy, len(entries))
 	for _, e := range entries {
 		theirs[e.ID] = e
 	}
-	for _, l := range own {
+	for _, l := range ours {
 		id := l.Instance.ID()
 		e, ok := theirs[id]
 		delete(theirs, id)
@@ -154,11 +154,11 @@ func (c *comparison) addApp(app string, own []*registry.Lease, entries []wire.En
 	}
 }
 
-// judge says what a peer's copy of another sum is.
-func compareVersions(own, theirs registry.Version) string {
-	life := cmp.Compare(theirs.Life, own.Life)
-	said := cmp.Or(life, cmp.Compare(theirs.LastDirty, own.LastDirty))
-	decided := cmp.Or(life, cmp.Compare(theirs.Edit, own.Edit))
+// compareVersions says what a peer's copy of another sum is.
+func compareVersions(ours, theirs registry.Version) string {
+	life := cmp.Compare(theirs.Life, ours.Life)
+	said := cmp.Or(life, cmp.Compare(theirs.LastDirty, ours.LastDirty))
+	decided := cmp.Or(life, cmp.Compare(theirs.Edit, ours.Edit))
 	switch {
 	case said <= 0 && decided <= 0 && said+decided < 0:
 		return copyOlder
@@ -168,9 +168,9 @@ func compareVersions(own, theirs registry.Version) string {
 	return copyDifferent
 }
 
-// addOwn adds an instance of this side. What a node has newer comes with that node's own comparison;
+// addOurs adds an instance of this side. What a node has newer comes with that node's own comparison;
 // another datacenter compares its own instances only, and sends back what it has newer of this one's
-// when it is told the older.
+// when it gets the older.
 func (c *comparison) addOurs(key registry.Key, what string) {
 	c.list(key, what)
 	if what == copyNewer && c.scope.all {
@@ -189,7 +189,7 @@ func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
 		return
 	}
 	rec, known := c.record(key)
-	if known && c.scope.now-rec.Lease.ChangedLease < settling {
+	if known && c.scope.now-rec.Lease.ChangedLease < removalGrace {
 		return
 	}
 	remove, ok := c.removal(key, version, rec, known)
@@ -204,12 +204,12 @@ func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
 	}
 }
 
-// removal is what removes the peer's copy; ok is false if this side cannot say that it should go. A
-// cancel is versioned, and so is right whoever tells it. Without one only a datacenter that agrees by
-// consensus knows that it does not have an instance: a node alone may merely not have heard of it, and
-// its datacenter's copy elsewhere ends by itself when nobody renews it. Nor does a cluster know it that was
-// founded anew (registry.View.TellsAbsence). Of what has no record here the last renewal is not known either:
-// whoever heard its client at all keeps it.
+// removal is what removes the peer's copy; ok is false if this side cannot say that it should be removed. A
+// cancel is versioned, and so is right from any node. Without a cancel only a datacenter that agrees by
+// consensus knows that it does not have an instance: a node alone may merely not have got it, and its
+// datacenter's copy elsewhere ends by itself when no client renews it. Nor does a cluster know it that was
+// founded anew (registry.View.TellsAbsence). Of an instance without a record here the last renewal is not
+// known either: a server that heard its client at all keeps it.
 func (c *comparison) removal(key registry.Key, version registry.Version, rec registry.Removal, known bool) (remove registry.Remove, ok bool) {
 	recorded := known
 	if known {
@@ -237,7 +237,7 @@ func (c *comparison) record(key registry.Key) (rec registry.Removal, ok bool) {
 	return rec, ok
 }
 
-// note tells one instance that differs.
+// list lists one instance that differs.
 func (c *comparison) list(key registry.Key, what string) {
 	if c.app != key.App {
 		c.app = key.App

@@ -249,7 +249,7 @@ func TestLargeDifferencesAreTakenInParts(t *testing.T) {
 func TestOneApplicationIsNeverCutInParts(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var ops []registry.Op
-	for n := range maxDigestEntries + 2 {
+	for n := range maxListed + 2 {
 		ops = append(ops, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1)})
 	}
 	a.Perform(t, ops...)
@@ -338,7 +338,7 @@ func TestAnAnswerMustBeAboutTheQuestion(t *testing.T) {
 	asked := 0
 	b.answering(func(w http.ResponseWriter, r *http.Request) bool {
 		asked++
-		return answers(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Entry{"ORDERS": nil}, More: true})))(w, r)
+		return answers(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Copy{"ORDERS": nil}, More: true})))(w, r)
 	})
 	_, _, err := a.only().Compare(context.Background(), true)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "was not asked about") && asked == 2,
@@ -359,7 +359,7 @@ func TestBadQuestionsAreRefused(t *testing.T) {
 		{"no node", b, wire.Encode(&wire.Digests{Datacenter: "dc1"}), "datacenter and node"},
 		{"no owner", b, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1"}), `owner must be "dc1"`},
 		{"another owner", b, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc2"}), `owner is "dc2"`},
-		{"an owner between nodes", n, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n9", Owner: "dc1"}), "nothing from a node of the own one"},
+		{"an owner between nodes", n, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n9", Owner: "dc1"}), "nothing from a node of the same one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.at.Compare(context.Background(), c.body)

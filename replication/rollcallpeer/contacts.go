@@ -11,11 +11,11 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// contactEvery is how often (ms of the sender's lease clock) a peer that sends is noted as heard.
+// contactEvery is how often (ms of the sender's lease clock) a contact with a peer that sends is recorded.
 const contactEvery = 1000
 
-// contacts note that a message came: of its sender, and, of a node of the own datacenter, of those that
-// it heard itself.
+// contacts record that a message came: of its sender, and, of a node of this datacenter, of the peers
+// that this node heard itself.
 func contacts(side *link.Side, view *registry.View, h *wire.Head, origin registry.Origin, late int64) []registry.Op {
 	if !contactDue(view, h, origin, late) {
 		return nil
@@ -29,8 +29,8 @@ func contacts(side *link.Side, view *registry.View, h *wire.Head, origin registr
 	return append(all, overheard(side, h)...)
 }
 
-// contactDue says whether a second of the sender's clock has passed since it was last noted, or it never
-// was. What is late is no sign of life, unless it is of an incarnation that was silent while another spoke.
+// contactDue says whether a second of the sender's clock has passed since its last contact, or there was
+// none. What is late is no sign of life, unless it is of an incarnation that was silent while another spoke.
 func contactDue(view *registry.View, h *wire.Head, origin registry.Origin, late int64) bool {
 	known, last, ok := view.Sender(origin.DC, h.Sender, h.Incarnation)
 	if late > 0 {
@@ -45,10 +45,10 @@ func contactDue(view *registry.View, h *wire.Head, origin registry.Origin, late 
 }
 
 // overheardLater is added (ms) to the age of what another node heard. It is more than a message is on
-// its way: with less, two nodes that tell each other of a link would keep it alive for ever.
+// its way: with less, two nodes that report a link to each other would keep it alive for ever.
 const overheardLater = 1000
 
-// overheard are the contacts that a node of the own datacenter tells of, of this node's peers.
+// overheard are the contacts that a node of this datacenter reports, with peers of this node.
 func overheard(side *link.Side, h *wire.Head) []registry.Op {
 	var all []registry.Op
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
@@ -59,8 +59,8 @@ func overheard(side *link.Side, h *wire.Head) []registry.Op {
 	return all
 }
 
-// ignored says of which datacenters what a node of the own one heard is not noted: links are kept of this node's
-// peers only, so that nobody fills the state with names. Empty: there are none.
+// ignored names the datacenters that a node of this one heard and that are not recorded: links are kept of this
+// node's peers only, so that no node fills the state with names. Empty: there are none.
 func ignored(side *link.Side, h *wire.Head) string {
 	var others []string
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
@@ -85,8 +85,8 @@ const (
 	actsExpire = 10_000
 )
 
-// told says that an operator's act has been heard here before, or was overtaken: unlike everything
-// else that is sent twice, it would take effect twice.
+// repeatedAct says that an operator's act came here before, or was overtaken: unlike everything else that
+// is sent twice, it would take effect twice.
 func repeatedAct(view *registry.View, op registry.Op, late int64) bool {
 	act, ok := op.(registry.SelfPreservation)
 	if !ok {

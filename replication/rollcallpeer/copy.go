@@ -26,7 +26,7 @@ const (
 // errNotReady: a node has no state to give, now or at all.
 var errNotReady = errors.New("not ready to be copied from")
 
-// Copy takes over what the other nodes of the own datacenter have, when this one has started. It
+// Copy copies what the other nodes of this datacenter have, when this one has started. It
 // returns nil when it has it, when there is no other node, or when none of the others has been ready
 // for so long; else an error, after its tries.
 func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
@@ -110,7 +110,7 @@ func (r *Receiver) newCopySource(p link.PeerConfig) *copySource {
 	return &copySource{Receiver: r, calls: newCalls(p)}
 }
 
-// copy takes over what the node has. errNotReady: it cannot be had there now. Any other error broke the
+// copy copies what the node has. errNotReady: it cannot be had there now. Any other error broke the
 // transfer: a part of it may have been applied, which is no harm.
 func (c *copySource) copy(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -123,12 +123,12 @@ func (c *copySource) copy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, link.WithoutURL(err))
 	}
-	state, err := c.calls.begin(r)
+	state, err := c.calls.open(r)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, err)
 	}
 	defer state.Close()
-	t := &transfer{Receiver: c.Receiver, from: c.calls.peer.Name, began: time.Now()}
+	t := &transfer{Receiver: c.Receiver, from: c.calls.peer.Name, started: time.Now()}
 	t.frames = bufio.NewReaderSize(&pieces{state, func() { patience.Reset(c.calls.peer.ReadTimeout) }}, 64<<10)
 	err = t.run(ctx)
 	if errors.Is(err, errSelf) {
@@ -138,11 +138,11 @@ func (c *copySource) copy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("from %s: %w", c.calls.peer.Name, err)
 	}
-	c.side.Log.Info("copied the state", "from", c.calls.peer.Name, "items", t.items, "invalid", t.invalid, "took", time.Since(t.began))
+	c.side.Log.Info("copied the state", "from", c.calls.peer.Name, "items", t.items, "invalid", t.invalid, "took", time.Since(t.started))
 	return nil
 }
 
-// pieces tells of every piece that is read.
+// pieces calls came after every piece that is read.
 type pieces struct {
 	io.Reader
 	came func()
@@ -157,7 +157,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// errSelf: the node that answered is the one that asked.
+// errSelf: the node that responded is the one that asked.
 var errSelf = errors.New("this node itself")
 
 // transfer is a state on its way here. It is validated as messages are: an item that is not valid is
@@ -166,7 +166,7 @@ type transfer struct {
 	*Receiver
 	from    string
 	frames  *bufio.Reader
-	began   time.Time
+	started time.Time
 	items   int
 	invalid int
 	ops     []registry.Op
@@ -200,10 +200,10 @@ func (t *transfer) run(ctx context.Context) error {
 	return t.flush(ctx)
 }
 
-// add takes an item up. Its ages are as of the beginning of the transfer.
+// add adds an item to those that are applied next. Its ages are as of the start of the transfer.
 func (t *transfer) add(item *wire.Item) {
 	t.items++
-	op, err := item.Check(wire.Context{Late: time.Since(t.began).Milliseconds()})
+	op, err := item.Check(wire.Context{Late: time.Since(t.started).Milliseconds()})
 	if _, isAct := op.(registry.SelfPreservation); err == nil && !isAct {
 		t.ops = append(t.ops, op)
 		return
@@ -214,7 +214,7 @@ func (t *transfer) add(item *wire.Item) {
 	}
 }
 
-// flush applies what was taken up.
+// flush applies the items that were added.
 func (t *transfer) flush(ctx context.Context) error {
 	ops := t.ops
 	t.ops = nil

@@ -83,7 +83,7 @@ func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
 	var state bytes.Buffer
 	need.OK(t, old.State(context.Background(), "dc1", &state))
 	node.Pass(time.Minute)
-	slow := &transfer{Receiver: node.Receiver, from: "n1", frames: bufio.NewReader(&state), began: time.Now().Add(-20 * time.Second)}
+	slow := &transfer{Receiver: node.Receiver, from: "n1", frames: bufio.NewReader(&state), started: time.Now().Add(-20 * time.Second)}
 	need.OK(t, slow.run(context.Background()))
 	silent := node.Clock() - node.Newest().LastRenewal(node.lease(t, "3")).Lease
 	expect.That(t, silent >= 20_000 && silent <= 25_000, "renewed %d ms ago, want 20 s or a little more", silent)
@@ -314,7 +314,7 @@ func FuzzState(f *testing.F) {
 	f.Add(state.Bytes())
 	node := starting(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		tr := &transfer{Receiver: node.Receiver, from: "n1", frames: bufio.NewReader(bytes.NewReader(text)), began: time.Now()}
+		tr := &transfer{Receiver: node.Receiver, from: "n1", frames: bufio.NewReader(bytes.NewReader(text)), started: time.Now()}
 		err := tr.run(context.Background())
 		if err != nil && !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSelf) {
 			t.Fatal(err)

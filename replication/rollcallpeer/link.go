@@ -10,11 +10,11 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// keepAlive is how long nothing may be sent before an empty message is: a peer that hears nothing takes
-// the link for cut.
+// keepAlive is how long nothing may be sent before an empty message is: to a peer that hears nothing
+// the link counts as cut.
 const keepAlive = 5 * time.Second
 
-// Link transmits to Rollcall servers: a node of the own datacenter, or another datacenter, of
+// Link transmits to Rollcall servers: a node of this datacenter, or another datacenter, of
 // which any node will do.
 type Link struct {
 	env   link.Env
@@ -24,9 +24,10 @@ type Link struct {
 
 	mu       sync.Mutex
 	sequence uint64
-	sent     time.Time // when the last message was begun
+	sent     time.Time // when the last message was started
 }
 
+// New is the link of a peer.
 func New(env link.Env) link.Link {
 	return &Link{
 		env: env, calls: newCalls(env.Peer), log: env.Log.With("peer", env.Peer.Name), every: keepAlive,
@@ -36,14 +37,14 @@ func New(env link.Env) link.Link {
 // URL implements link.
 func (l *Link) URL() string { return l.calls.inUse() }
 
-// silence is the time since a message was last begun; very long if none ever was.
+// silence is the time since a message was last started; very long if none ever was.
 func (l *Link) silence() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Since(l.sent)
 }
 
-// head is what the next message begins with.
+// head is what the next message starts with.
 func (l *Link) head() wire.Head {
 	h := headOf(&l.env.Side, l.env.Clock())
 	if l.env.Peer.Kind == link.Node {
@@ -56,6 +57,7 @@ func (l *Link) head() wire.Head {
 	return h
 }
 
+// headOf is the head of a message at a moment of the lease clock, without its sequence.
 func headOf(s *link.Side, clock int64) wire.Head {
 	return wire.Head{
 		Datacenter: s.Datacenter, Node: s.Node, Sender: s.Sender(), Incarnation: s.Incarnation.Now(), Clock: clock,

@@ -9,7 +9,7 @@ import (
 // maxItem bounds the items of one message (bytes), which leaves room for its head.
 const maxItem = wire.MaxMessage - 64<<10
 
-// tell is what a message says of a task.
+// part is what a message says of a task.
 type part struct {
 	task link.Task
 	fact string // as link.Env.Sent; empty: not counted

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// Compare implements link. Between datacenters the own instances are compared, between nodes all. The
+// Compare implements link. Between datacenters this datacenter's instances are compared, between nodes all. The
 // peer lists the applications that differ, part by part, so that neither side has more at a time than
 // a part of them.
 func (l *Link) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
@@ -43,7 +43,7 @@ func (l *Link) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.T
 	return c.diff, c.tasks, nil
 }
 
-// question asks about the applications after one: as many of the own ones as a message holds.
+// question asks about the applications after one: as many of ours as a message holds.
 func (l *Link) question(apps []string, digests map[string]registry.Digest, after string) *wire.Digests {
 	q := &wire.Digests{
 		Datacenter: l.env.Datacenter, Node: l.env.Node, After: after, Apps: make(map[string]registry.Digest),
@@ -51,25 +51,25 @@ func (l *Link) question(apps []string, digests map[string]registry.Digest, after
 	if l.env.Peer.Kind == link.Datacenter {
 		q.Owner = l.env.Datacenter
 	}
-	begin, found := slices.BinarySearch(apps, after)
+	first, found := slices.BinarySearch(apps, after)
 	if found {
-		begin++
+		first++
 	}
-	end := min(begin+wire.MaxApps, len(apps))
-	for _, app := range apps[begin:end] {
+	last := min(first+wire.MaxApps, len(apps))
+	for _, app := range apps[first:last] {
 		q.Apps[app] = digests[app]
 	}
-	if end < len(apps) {
-		q.Until = apps[end-1]
+	if last < len(apps) {
+		q.Until = apps[last-1]
 	}
 	return q
 }
 
-// digestPatience is how many times longer than that to a message the answer to digests may take: it is
-// no delivery that somebody waits for, and a busy peer has to look through all that it has.
+// digestPatience is how many times longer than that to a message the reply to digests may take: no
+// delivery waits for it, and a busy peer has to go through all that it has.
 const digestPatience = 6
 
-// ask sends a question. The answer says nothing about applications that were not asked about, so the
+// ask sends a question. The reply says nothing about applications that were not asked about, so the
 // questions that follow come to an end.
 func (l *Link) ask(ctx context.Context, q *wire.Digests) (*wire.Differences, error) {
 	text, err := l.calls.post(ctx, call{digestPath, wire.Encode(q), wire.MaxCompared, digestPatience})

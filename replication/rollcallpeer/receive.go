@@ -23,7 +23,7 @@ var (
 	ErrUnknownSender = errors.New("no such sender")
 )
 
-// Receiver answers the Rollcall servers that send to this one. Safe for concurrent use.
+// Receiver replies to the Rollcall servers that send to this one. Safe for concurrent use.
 type Receiver struct {
 	side         link.Side
 	clockRecords clockRecords
@@ -46,10 +46,10 @@ func messageCounter(name, help string) *prometheus.CounterVec {
 // Metrics are those of what was received.
 func (r *Receiver) Metrics() []prometheus.Collector { return []prometheus.Collector{r.late, r.ahead} }
 
-// Receive applies a message of a Rollcall peer and returns the answer. Errors: wire.ErrMalformed,
+// Receive applies a message of a Rollcall peer and returns the reply. Errors: wire.ErrMalformed,
 // ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
 // message can be sent again.
-func (r *Receiver) Receive(ctx context.Context, message []byte) (answer []byte, err error) {
+func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, err error) {
 	var m wire.Message
 	if err := wire.Decode(message, &m); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (answer []byte, 
 	return r.replyTo(view, in), nil
 }
 
-// Compare answers a peer's digests with what differs here. Errors: as Receive.
-func (r *Receiver) Compare(ctx context.Context, message []byte) (answer []byte, err error) {
+// Compare replies to a peer's digests with what differs here. Errors: as Receive.
+func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, err error) {
 	var q wire.Digests
 	if err := wire.Decode(message, &q); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (answer []byte, 
 	}
 	all := origin.Kind == registry.LocalPeer
 	if all != (q.Owner == "") {
-		return nil, wire.Malformed("owner must be %q from another datacenter, and nothing from a node of the own one", q.Datacenter)
+		return nil, wire.Malformed("owner must be %q from another datacenter, and nothing from a node of the same one", q.Datacenter)
 	}
 	view, err := r.side.Service.View(ctx, registry.Stale)
 	if err != nil {
@@ -133,7 +133,7 @@ type intake struct {
 	ahead   int64 // ms, as registry.View.Timing
 	ops     []registry.Op
 	items   []int  // per op, the item that asked for it; -1: none did
-	ignored string // as ignored
+	ignored string // as function ignored
 	results []wire.Result
 	applied []registry.Result // per op
 }
@@ -175,7 +175,7 @@ func (in *intake) add(item int, op registry.Op) {
 	in.ops = append(in.ops, op)
 }
 
-// take applies the operations of a message, together.
+// apply applies the operations of a message, together.
 func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake) error {
 	if len(in.ops) == 0 {
 		return nil
@@ -185,9 +185,9 @@ func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake
 	return err
 }
 
-// answerTo says what became of each item.
+// replyTo says what became of each item.
 func (r *Receiver) replyTo(view *registry.View, in *intake) []byte {
-	e := &resultMaker{view: view, now: r.side.Service.Health().Clock, left: maxEntities, asked: in.ops}
+	e := &resultMaker{view: view, now: r.side.Service.Health().Clock, left: maxStored, asked: in.ops}
 	for n, item := range in.items {
 		if item >= 0 {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)

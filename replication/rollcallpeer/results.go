@@ -6,11 +6,11 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// maxEntities bounds (bytes) the instances that go back with an answer: what does not fit is found by
+// maxStored bounds (bytes) the instances that go back with a reply: what does not fit is found by
 // the next comparison.
-const maxEntities = wire.MaxMessage / 2
+const maxStored = wire.MaxMessage / 2
 
-// resultMaker makes results with what is stored here, as long as there is room in the answer.
+// resultMaker makes results with what is stored here, as long as there is room in the reply.
 type resultMaker struct {
 	view    *registry.View
 	now     int64 // lease clock, ms
@@ -20,7 +20,7 @@ type resultMaker struct {
 }
 
 // record is that of an instance's removal. The first call finds those of all that was asked about, for
-// that takes a walk over all records.
+// that is a walk over all records.
 func (e *resultMaker) record(key registry.Key) (rec registry.Removal, ok bool) {
 	if e.records == nil {
 		e.records = make(map[registry.Key]registry.Removal)
@@ -80,7 +80,7 @@ func (e *resultMaker) older(key registry.Key) wire.Result {
 	return wire.Result{Status: wire.Older, Stored: e.stored(e.view.ReplicaOf(l, e.now))}
 }
 
-// gone is the result where the instance was removed, or its lease has ended.
+// removed is the result where the instance was removed, or its lease has ended.
 func (e *resultMaker) removed(key registry.Key) wire.Result {
 	rec, ok := e.record(key)
 	if !ok {
@@ -89,7 +89,7 @@ func (e *resultMaker) removed(key registry.Key) wire.Result {
 	return wire.Result{Status: wire.Gone, Stored: e.stored(e.view.RemoveOf(rec, e.now))}
 }
 
-// room is what is stored here, if there is room for it.
+// stored is what is stored here, if there is room for it.
 func (e *resultMaker) stored(op registry.Op) wire.Item {
 	item := wire.ItemOf(op)
 	if item.Size() > e.left {

@@ -27,7 +27,7 @@ func (r *Receiver) Senders() []api.PeerSender {
 		found := r.clockRecords.get(name)
 		senders = append(senders, api.PeerSender{
 			Sender: s.Name, Datacenter: cmp.Or(s.DC, r.side.Datacenter), HeardMS: heard,
-			LateMS: found.late, Late: found.lates, Refused: found.refuse,
+			LateMS: found.late, Late: found.lates, Refused: found.refused,
 		})
 	}
 	slices.SortFunc(senders, func(a, b api.PeerSender) int {
@@ -50,6 +50,6 @@ func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) e
 	if results[0].Outcome == registry.NotFound {
 		return fmt.Errorf("%w: nothing was heard of %q", ErrUnknownSender, sender)
 	}
-	r.clockRecords.forget(sender)
+	r.clockRecords.drop(sender)
 	return nil
 }

@@ -83,15 +83,15 @@ func TestOnlyASenderThatWasHeardCanBeForgotten(t *testing.T) {
 func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
 	a, b := twoNodes(t)
 	head := a.only().head()
-	for n := range maxJudged + 500 {
+	for n := range maxClockRecords + 500 {
 		for _, clock := range []int64{1_000_000, 1} {
 			head.Sender, head.Clock = fmt.Sprint("made-up-", n), clock
 			need.Got(b.Receive(context.Background(), write(head)))(t)
 		}
 		b.Pass(time.Millisecond)
 	}
-	if n := len(b.clockRecords.of); n > maxJudged {
-		t.Errorf("%d senders' messages are counted, want at most %d", n, maxJudged)
+	if n := len(b.clockRecords.of); n > maxClockRecords {
+		t.Errorf("%d senders' messages are counted, want at most %d", n, maxClockRecords)
 	}
 	found := b.clockRecords.get(senderName{"", head.Sender})
 	expect.That(t, found.lates == 1, "the last sender: %+v, want one late message", found)

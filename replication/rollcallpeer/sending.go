@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// send sends a message and does what its answer asks for. Items that the peer refuses make all of it
+// send sends a message and does what its reply asks for. Items that the peer refuses make all of it
 // permanent, so that the dispatcher finds them.
 func (l *Link) send(ctx context.Context, parts []part) batcher.Result {
 	results, err := l.exchange(ctx, parts)
@@ -35,7 +35,7 @@ func (l *Link) send(ctx context.Context, parts []part) batcher.Result {
 	return batcher.Success
 }
 
-// exchange sends a message and reads its answer. The error is a *callError.
+// exchange sends a message and reads its reply. The error is a link.CallError.
 func (l *Link) exchange(ctx context.Context, parts []part) ([]wire.Result, error) {
 	m := wire.Message{Head: l.head(), Items: make([]wire.Item, len(parts))}
 	for n, t := range parts {
@@ -97,7 +97,7 @@ func (l *Link) applyReturned(ctx context.Context, results []wire.Result) error {
 	return nil
 }
 
-// returned is the operation of an item that came back; nil if there is none to apply.
+// returnedOp is the operation of an item that came back; nil if there is none to apply.
 func (l *Link) returnedOp(item *wire.Item) registry.Op {
 	switch item.Op.(type) {
 	case registry.Replica, registry.Remove:
@@ -117,8 +117,8 @@ func (l *Link) returnedOp(item *wire.Item) registry.Op {
 	return op
 }
 
-// judged has the sender begin another incarnation if a peer takes for too late, or ahead, what it said in
-// the one of a head.
+// renewIncarnation has the sender start another incarnation if to a peer a message of the one in a head is
+// too late, or ahead.
 func (l *Link) renewIncarnation(head wire.Head, late int64, ahead bool) {
 	if late <= tooLate && !ahead || l.env.Incarnation.Now() != head.Incarnation {
 		return

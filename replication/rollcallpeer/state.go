@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// State writes everything, for the start-up copy of a node of the own datacenter that names itself: a
+// State writes everything, for the start-up copy of a node of this datacenter that names itself: a
 // head that says how many items follow, the instances, and the records of removals, each a frame of its own. Errors before the first byte: ErrStranger; registry.ErrNoLeader while this node
 // is not ready itself.
 func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) error {
@@ -29,7 +29,7 @@ func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) er
 		return fmt.Errorf("read the state: %w", err)
 	}
 	head := headOf(&r.side, health.Clock)
-	head.Incarnation = 0 // whoever knows it can speak in this node's name
+	head.Incarnation = 0 // a server that knows it can speak in this node's name
 	head.Heard = heard(&r.side, view, health.Clock)
 	s := stateWriter{ctx: ctx, w: w}
 	s.write(&wire.State{Head: head, Items: count(view.All()) + count(view.Removals())})

@@ -76,7 +76,7 @@ func bodies() map[string]Body {
 		"item":  &item,
 		"digests": &Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "BILLING", Until: "ORDERS",
 			Apps: map[string]registry.Digest{"ORDERS": {Count: 2, Sum: 0xfedcba9876543210}, "COINS": {}}},
-		"differences": &Differences{More: true, Apps: map[string][]Entry{
+		"differences": &Differences{More: true, Apps: map[string][]Copy{
 			"ORDERS": {{ID: "orders-1", Version: registry.Version{Life: 2, LastDirty: 1_700_000_000_123, Edit: 3}, Sum: 0xfedcba9876543210}}, "PRICES": nil}},
 	}
 }
