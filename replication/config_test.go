@@ -48,7 +48,7 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-func TestMistakesDoNotShowPasswords(t *testing.T) {
+func TestConfigMistakesDoNotShowPasswords(t *testing.T) {
 	for _, u := range []string{"ftp://user:secret@a:1", "http://user:secret@a:1/", "http://user:secret@a:b"} {
 		c := validConfig()
 		c.Peers = []link.PeerConfig{{Name: "dc2", Kind: link.Datacenter, URLs: []string{u}}}
@@ -57,7 +57,7 @@ func TestMistakesDoNotShowPasswords(t *testing.T) {
 	}
 }
 
-func TestZeroNumbersAreDefaults(t *testing.T) {
+func TestConfigZeroNumbersAreDefaults(t *testing.T) {
 	c := validConfig()
 	c.Peers = []link.PeerConfig{{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://a:1"}, Flow: link.Flow{Queue: 7}}}
 	got := c.withDefaults()
@@ -70,7 +70,7 @@ func TestZeroNumbersAreDefaults(t *testing.T) {
 	expect.That(t, c.Peers[0].BatchSize == 0, "the caller's configuration was changed")
 }
 
-func TestWhichRemoteLeasesAreSpared(t *testing.T) {
+func TestCutPolicySparesRemoteLeases(t *testing.T) {
 	keep, keepFor, expire := CutPolicy{Keep: true}, CutPolicy{Keep: true, For: time.Hour}, CutPolicy{}
 	for _, tt := range []struct {
 		name   string
@@ -116,7 +116,7 @@ func decideOnCut(m *registrytest.Memory, policies map[string]CutPolicy) {
 	m.Set(func(m *registrytest.Memory) { m.Registry.Configure(s) })
 }
 
-func TestPoliciesOfLinksThatAreCutHaveOneTextInTheState(t *testing.T) {
+func TestCutPoliciesHaveOneTextInTheState(t *testing.T) {
 	policies := map[string]CutPolicy{"old": {}, "dc3": {Keep: true}, "dc2": {Keep: true, For: time.Hour}}
 	need.Equal(t, OnCut(policies), "dc2=keep-for:1h0m0s,old=expire", "got")
 	m := registrytest.New()
@@ -134,7 +134,7 @@ func TestPoliciesOfLinksThatAreCutHaveOneTextInTheState(t *testing.T) {
 	}
 }
 
-func TestCutIsByKind(t *testing.T) {
+func TestCutOfALinkIsByKind(t *testing.T) {
 	c := validConfig()
 	c.Peers = []link.PeerConfig{
 		{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://a:1"}},
@@ -171,7 +171,7 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 	})
 }
 
-func TestAStatusTellsWhatComesIn(t *testing.T) {
+func TestStatusShowsWhatComesIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)

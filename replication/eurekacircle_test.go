@@ -110,7 +110,7 @@ func (c *circle) hasHere(t testing.TB, want ...string) {
 	expect.Slice(t, got, want, "here are")
 }
 
-func TestBothSidesTellEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
+func TestEurekaServerAndNodeSendEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
 	ours, theirs := registry.NewKey("ORDERS", "i1"), "/apps/BILLING/b1"
@@ -148,7 +148,7 @@ func TestBothSidesTellEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
 	}
 }
 
-func TestAServerThatComesBackEmptyIsFilledAgainByHeartbeats(t *testing.T) {
+func TestEurekaServerThatComesBackEmptyIsFilledAgainByHeartbeats(t *testing.T) {
 	c := newCircle(t)
 	var want []string
 	var all []registry.Op
@@ -164,7 +164,7 @@ func TestAServerThatComesBackEmptyIsFilledAgainByHeartbeats(t *testing.T) {
 	hasSoon(t, c.fake, want...)
 }
 
-func TestNothingIsLostWhileAServerFails(t *testing.T) {
+func TestEurekaServerThatFailsLosesNothing(t *testing.T) {
 	for name, fail := range map[string]func(http.ResponseWriter, *http.Request) bool{
 		"503": peertest.AnswerWith(503, ""), "closes": peertest.Drop, "closes in the middle": peertest.CutOff,
 	} {
@@ -185,7 +185,7 @@ func TestNothingIsLostWhileAServerFails(t *testing.T) {
 	}
 }
 
-func TestAnItemThatMakesAServerRefuseTheBatchIsFoundAndDroppedAlone(t *testing.T) {
+func TestEurekaItemThatSpoilsABatchIsFoundAndDroppedAlone(t *testing.T) {
 	c := newCircle(t)
 	refused := make(chan int, 1000)
 	c.fake.FailWith(peertest.OnlyBatches(func(w http.ResponseWriter, r *http.Request) bool {
@@ -224,7 +224,7 @@ func refusePoison(w http.ResponseWriter, r *http.Request, refused chan<- int) bo
 	return true
 }
 
-func TestTheOtherSideDoesWhatOurAnswersAskFor(t *testing.T) {
+func TestEurekaServerDoesWhatOurResponsesAskFor(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
 	// 404 on a heartbeat: it registers.
@@ -247,7 +247,7 @@ func TestTheOtherSideDoesWhatOurAnswersAskFor(t *testing.T) {
 	hasSoon(t, f, "BILLING/b1 UP 9000", selfLine)
 }
 
-func TestABatchThatIsPlayedAgainChangesNothing(t *testing.T) {
+func TestEurekaBatchThatIsPlayedAgainChangesNothing(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
 	f.ClientCall(t, "POST", "/apps/BILLING", peertest.ClientOf("BILLING", "b1", 2000), 204)
@@ -261,7 +261,7 @@ func TestABatchThatIsPlayedAgainChangesNothing(t *testing.T) {
 }
 
 // A Eureka server is a client of its peers: it registers itself, renews, and fetches what they have.
-func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
+func TestEurekaServerIsAClientOfOurs(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
 	self := peertest.ClientOf("EUREKA", "old.example:eureka:8761", 3000)
@@ -293,7 +293,7 @@ func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
 	}
 }
 
-func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
+func TestSenderIsKnownByItsIdentityOrItsAddress(t *testing.T) {
 	r, err := New(Config{Side: link.Side{
 		Service: registrytest.New(), Datacenter: "dc1", Node: "n1", Sender: func() string { return "c" }, Consensus: true,
 		Peers: []link.PeerConfig{
@@ -327,7 +327,7 @@ func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
 
 // A Eureka server's cancel names no version, so one that is sent again, or comes late, takes a live
 // instance away. The server's next heartbeat for it is answered 404, and brings it back as it is.
-func TestACancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
+func TestEurekaCancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
 	f.ClientCall(t, "POST", "/apps/BILLING", peertest.ClientOf("BILLING", "b1", 1000), 204)

@@ -75,7 +75,7 @@ func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *far), do func(t *
 	})
 }
 
-func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
+func TestFeedSendsChangesWithinTheBatchingDelay(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 3)...)
@@ -92,7 +92,7 @@ func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
 	})
 }
 
-func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
+func TestFeedSendsNothingAgainAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		f := newFar()
@@ -111,7 +111,7 @@ func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 	})
 }
 
-func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
+func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(9999, 10000)...)
@@ -143,7 +143,7 @@ func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 	})
 }
 
-func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
+func TestFeedReadsLaterWhatFindsNoRoom(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		f.delay = 100 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
@@ -160,7 +160,7 @@ func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
 	})
 }
 
-func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
+func TestFeedReadsOnAsSoonAsThereIsRoom(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		f.delay = 10 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers, peer.BatchDelay = 10, 10, 1, time.Minute
@@ -171,7 +171,7 @@ func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
 	})
 }
 
-func TestChangesOverflowAndAreReadAgain(t *testing.T) {
+func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		f.delay = time.Second
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
@@ -194,7 +194,7 @@ func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 	})
 }
 
-func TestACutOfAnyLengthHeals(t *testing.T) {
+func TestFeedHealsACutOfAnyLength(t *testing.T) {
 	for _, cut := range []time.Duration{10 * time.Second, 10 * time.Minute, time.Hour} {
 		t.Run(cut.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 	}
 }
 
-func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
+func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		peer.NetworkDelay, peer.MaxDelay = time.Hour, time.Hour
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
@@ -245,7 +245,7 @@ func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
+func TestPausedPeerGetsNothingUntilItIsResumed(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		by := registry.Act{Author: "alice", Reason: "maintenance"}
@@ -273,7 +273,7 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
+func TestPausedPeerGetsLaterWhatWaited(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 4)...)
@@ -289,7 +289,7 @@ func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
 	})
 }
 
-func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
+func TestPauseByAnotherNodeIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		f := newFar()
@@ -305,7 +305,7 @@ func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
 	})
 }
 
-func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
+func TestRepairOfAPeerOfWhichNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 600)...)
@@ -332,7 +332,7 @@ func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
 	})
 }
 
-func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
+func TestRepairThatIsGivenUpStartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 600)...)
@@ -358,7 +358,7 @@ func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 	})
 }
 
-func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
+func TestRepairOfAPeerThatTheListDoesNotReachAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 100)...)
@@ -381,7 +381,7 @@ func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
 	})
 }
 
-func TestWhatDiffersAnywayIsRepairedByDigest(t *testing.T) {
+func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 10)...)
@@ -401,7 +401,7 @@ func TestWhatDiffersAnywayIsRepairedByDigest(t *testing.T) {
 	})
 }
 
-func TestOperatorsCompareAndRepair(t *testing.T) {
+func TestRepairByAnOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 10)...)
@@ -432,7 +432,7 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 	})
 }
 
-func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
+func TestRepairOfWhatAPeerRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
@@ -460,7 +460,7 @@ func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 	})
 }
 
-func TestASlowPeerDelaysNoOther(t *testing.T) {
+func TestFeedOfASlowPeerDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
@@ -478,7 +478,7 @@ func TestASlowPeerDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsAreToldOncePerRenewal(t *testing.T) {
+func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
 	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		for range 4 {
@@ -491,7 +491,7 @@ func TestHeartbeatsAreToldOncePerRenewal(t *testing.T) {
 	})
 }
 
-func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
+func TestHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 3)...)
@@ -506,7 +506,7 @@ func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 	})
 }
 
-func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
+func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
 	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
@@ -517,7 +517,7 @@ func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
 	})
 }
 
-func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
+func TestFeedPassesWhatAPeerSentToNodesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
@@ -552,7 +552,7 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 	})
 }
 
-func TestARemovalIsToldWithItsAge(t *testing.T) {
+func TestRemovalIsSentWithItsAge(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		f.fail(batcher.Congestion)
@@ -632,7 +632,7 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 	})
 }
 
-func TestAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
+func TestFeedOfAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 5)...)
 		at := m.Newest().Index()
@@ -699,7 +699,7 @@ func drawCourse(t *rapid.T) course {
 
 // Whatever clients do, however calls fail, and whenever a node is killed and another goes on from the
 // cursor in the state: in the end the peer has the same set, without a comparison.
-func TestNothingIsLostWhateverHappens(t *testing.T) {
+func TestFeedLosesNothingWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawCourse(rt)
 		var lost string

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-func TestMetricsGoOnOverSessions(t *testing.T) {
+func TestMetricsGoOnOverFeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)

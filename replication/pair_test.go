@@ -187,7 +187,7 @@ func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
 }
 
 // What is told while a peer is not there arrives when it is, however it was away.
-func TestAPeerThatWasAwayCatchesUp(t *testing.T) {
+func TestTwoReplicatorsCatchUpAfterOneWasAway(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		away func(s *server)

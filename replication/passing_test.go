@@ -19,7 +19,7 @@ func peersOfAllKinds(consensus bool) map[link.Kind]*peer {
 	return peers
 }
 
-func TestWhoIsToldOfALiveInstance(t *testing.T) {
+func TestPeersThatGetALiveInstance(t *testing.T) {
 	const cursor = 10
 	type told map[link.Kind]link.Facts
 	for _, tt := range []struct {
@@ -71,7 +71,7 @@ func TestWhoIsToldOfALiveInstance(t *testing.T) {
 	}
 }
 
-func TestATaskHoldsTheCursorBeforeTheFirstChangeItTells(t *testing.T) {
+func TestTaskHoldsTheCursorBeforeItsFirstChange(t *testing.T) {
 	lease := registry.Lease{Instance: peertest.Instance("ORDERS", "orders-1", 1), ByClient: 15, ByRemote: 18, Described: 12, Overrode: 15}
 	p := peersOfAllKinds(true)[link.Eureka]
 	for after, want := range map[registry.Index]registry.Index{10: 12, 12: 15, 14: 15} {
@@ -80,7 +80,7 @@ func TestATaskHoldsTheCursorBeforeTheFirstChangeItTells(t *testing.T) {
 	}
 }
 
-func TestWhichLivesAreNewToThePeer(t *testing.T) {
+func TestTaskKnowsWhichLivesAreNewToThePeer(t *testing.T) {
 	lease := registry.Lease{Instance: peertest.Instance("ORDERS", "orders-1", 1), ByClient: 12, Described: 12, BeganLease: 5000}
 	p := peersOfAllKinds(true)[link.Eureka]
 	for clock, want := range map[int64]bool{0: true, 4999: true, 5000: true, 5001: false} {
@@ -89,7 +89,7 @@ func TestWhichLivesAreNewToThePeer(t *testing.T) {
 	}
 }
 
-func TestWhoIsToldOfARemoval(t *testing.T) {
+func TestPeersThatGetARemoval(t *testing.T) {
 	client, node, remote := registry.FromClient, registry.Origin{Kind: registry.LocalPeer}, registry.Origin{Kind: registry.RemoteDC, DC: "dc3"}
 	type told map[link.Kind]bool
 	for _, tt := range []struct {
@@ -117,7 +117,7 @@ func TestWhoIsToldOfARemoval(t *testing.T) {
 	}
 }
 
-func TestMergedTasksTellWhatBothDid(t *testing.T) {
+func TestMergedTasksSayWhatBothDid(t *testing.T) {
 	removal := registry.Remove{Kind: registry.Canceled, Life: 3}
 	for _, tt := range []struct {
 		name         string
@@ -191,7 +191,7 @@ func TestMergedTasksTellWhatBothDid(t *testing.T) {
 	}
 }
 
-func TestAMergedTaskIsAsOldAsTheFirst(t *testing.T) {
+func TestMergedTaskIsAsOldAsTheFirst(t *testing.T) {
 	before := time.Now()
 	later := before.Add(time.Minute)
 	older := link.Task{Facts: link.Registered, First: 3, Queued: before, AsOf: before}

@@ -15,7 +15,7 @@ import (
 
 func webKey(id string) registry.Key { return registry.NewKey("WEB", id) }
 
-func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
+func TestPermanentInstanceIsSentToOtherDatacenters(t *testing.T) {
 	a, b := runPair(t, link.Datacenter)
 	a.Perform(t, peertest.Web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
 	peertest.Eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
@@ -43,7 +43,7 @@ func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 }
 
 // A Eureka server gives every instance a lease, which somebody must renew.
-func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
+func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
@@ -67,7 +67,7 @@ func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
 }
 
 // It may have been started anew meanwhile, and know nothing.
-func TestAEurekaServerThatLacksAnInstanceWithoutALeaseGetsIt(t *testing.T) {
+func TestPermanentInstanceThatAEurekaServerLacksIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, peertest.Web("web-1"))

@@ -18,7 +18,7 @@ import (
 
 func formatDirty(i peertest.EurekaItem) string { return strconv.FormatInt(int64(i.LastDirty), 10) }
 
-func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
+func TestFaultsOfAEurekaServer(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		fail func(http.ResponseWriter, *http.Request) bool
@@ -57,7 +57,7 @@ func TestWhatAFaultOfAEurekaServerMeans(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
+func TestFaultOfAServerThatCannotBeReachedIsOneOfTheNetwork(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
 	need.OK(t, err)
 	defer silent.Close()
@@ -71,7 +71,7 @@ func TestAServerThatCannotBeReachedIsAFailureOfTheNetwork(t *testing.T) {
 	}
 }
 
-func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
+func TestItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)), register(peertest.Instance("ORDERS", "i2", 1000)))
@@ -86,7 +86,7 @@ func TestAnItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 
 // The real server's decoder refuses a batch for one thing that it does not know. What we send, it reads:
 // every action, with every field that an instance can have.
-func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
+func TestBatchHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	full := peertest.Instance("ORDERS", "i1", 1000)
@@ -112,7 +112,7 @@ func TestWhatWeSendHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	expect.That(t, len(s.submitted)+len(s.failures) == 0, "the answers asked for %+v, failures %q; want none", s.submitted, s.failures)
 }
 
-func TestServersKnowOneAnotherByTheirHeaders(t *testing.T) {
+func TestCallsHaveTheHeadersOfEurekaServers(t *testing.T) {
 	f := peertest.NewEureka(t)
 	f.User = "us:pass"
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{strings.Replace(f.Service(), "://", "://us:pass@", 1)}})
@@ -157,7 +157,7 @@ func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
 	expect.That(t, len(calls) == len(want), "%d calls, want %d", len(calls), len(want))
 }
 
-func TestASingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
+func TestSingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
 	for status, want := range map[int]batcher.Result{400: batcher.PermanentError, 500: batcher.PermanentError, 503: batcher.Congestion} {
 		f := peertest.NewEureka(t)
 		s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: true})

@@ -91,7 +91,7 @@ func key(app, id string) registry.Key { return registry.NewKey(app, id) }
 
 func register(i *registry.Instance) registry.Op { return registry.Register{Instance: i} }
 
-func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
+func TestPartsOfATaskAreItemsThatAEurekaServerKnows(t *testing.T) {
 	override := registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.OutOfService}
 	down := peertest.Instance("ORDERS", "i1", 2000)
 	down.Status = registry.Down
@@ -141,7 +141,7 @@ func TestAFactBecomesTheItemsThatAEurekaServerKnows(t *testing.T) {
 	}
 }
 
-func TestAnOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
+func TestOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	k := key("ORDERS", "i1")
@@ -167,7 +167,7 @@ func TestAnOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 }
 
 // A life that began while the server knew an older one must not inherit that one's override.
-func TestANewLifeEndsTheOverrideOfAnOldOneAtAEurekaServer(t *testing.T) {
+func TestOverrideOfAnOldLifeEndsAtAEurekaServer(t *testing.T) {
 	f := peertest.NewEureka(t)
 	f.ClientCall(t, "POST", "/apps/ORDERS", peertest.ClientOf("ORDERS", "i1", 500), 204)
 	f.ClientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
@@ -177,7 +177,7 @@ func TestANewLifeEndsTheOverrideOfAnOldOneAtAEurekaServer(t *testing.T) {
 	f.Has(t, "ORDERS/i1 UP 1000")
 }
 
-func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
+func TestResultOf404BringsTheWholeInstance(t *testing.T) {
 	override := registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.OutOfService}
 	for _, single := range []bool{false, true} {
 		for _, c := range []struct {
@@ -202,7 +202,7 @@ func TestAnAnswerOf404BringsTheWholeInstance(t *testing.T) {
 	}
 }
 
-func TestAServerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
+func TestResultOf404IsFollowedAFewTimesOnly(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
@@ -216,7 +216,7 @@ func TestAServerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
 		"%d calls, log %q; want %d calls, and a line about ORDERS/i1", calls, s.log, 1+link.MaxTries)
 }
 
-func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
+func TestResultOf409RegistersTheNewerInstanceHere(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		single bool
@@ -239,7 +239,7 @@ func TestANewerInstanceComesHomeWithAnAnswerOf409(t *testing.T) {
 	}
 }
 
-func TestAnAnswerOf409WithoutAnInstanceThatIsNewerBringsOurs(t *testing.T) {
+func TestResultOf409WithoutANewerInstanceBringsOurs(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		has  *peertest.EurekaInstance
@@ -261,7 +261,7 @@ func TestAnAnswerOf409WithoutAnInstanceThatIsNewerBringsOurs(t *testing.T) {
 }
 
 // What an answer shows is checked as if it registered here.
-func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
+func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
 	for _, c := range []struct{ name, entity string }{
 		{"another instance", `{"instanceId":"i2","app":"ORDERS","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
 		{"no host", `{"instanceId":"i1","app":"ORDERS","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
@@ -281,7 +281,7 @@ func TestAConflictThatIsNoInstanceIsNotTakenOver(t *testing.T) {
 	}
 }
 
-func TestABatchNeverHasMoreThan250Items(t *testing.T) {
+func TestBatchNeverHasMoreThan250Items(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	var tasks []link.Task
@@ -297,7 +297,7 @@ func TestABatchNeverHasMoreThan250Items(t *testing.T) {
 }
 
 // Large instances make a document large long before it has 250 items.
-func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
+func TestBatchStaysSmallerThanWhatAnyServerAccepts(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	var tasks []link.Task
@@ -317,7 +317,7 @@ func TestADocumentStaysSmallerThanWhatAnyServerTakes(t *testing.T) {
 	expect.That(t, items == 80, "%d items arrived, want 80", items)
 }
 
-func TestARepairTellsAEurekaServerEverything(t *testing.T) {
+func TestCompareFindsEverythingForAEurekaServer(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	theirs := peertest.Instance("BILLING", "b1", 1000)
@@ -338,7 +338,7 @@ func TestARepairTellsAEurekaServerEverything(t *testing.T) {
 }
 
 // The node registers as one server registers with another, and goes when it stops sending.
-func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
+func TestRegistrationAtAEurekaServerLastsWhileTheNodeSends(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	stop := peertest.Run(t, s.link.Run)
@@ -355,7 +355,7 @@ func TestANodeIsRegisteredAtAEurekaServerWhileItSends(t *testing.T) {
 		"the registration counted as %d transmissions that succeeded, %q that failed; want none", s.successes, s.failures)
 }
 
-func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
+func TestRegistrationIsMadeAgainAtAServerThatLostIt(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	self := &registration{Link: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
@@ -376,7 +376,7 @@ func TestANodeRegistersAgainWhereItIsForgotten(t *testing.T) {
 
 // The file is a batch as Netflix's own server writes it. What we tell of the same instances is the
 // same, key by key, but for times that each server has for itself.
-func TestOurItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
+func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 	body := need.Got(os.ReadFile("testdata/eureka-batch.json"))(t)
 	items := need.Got(eureka.DecodeBatch(body))(t)
 	theirs := looseItems(t, body)

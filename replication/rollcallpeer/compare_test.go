@@ -80,7 +80,7 @@ func forget(t testing.TB, s *site) {
 }
 
 // Each datacenter repairs what is its own, whatever its records still tell.
-func TestADatacenterRepairsItsOwn(t *testing.T) {
+func TestCompareRepairsADatacentersOwnInstances(t *testing.T) {
 	a, b := twoDatacenters(t)
 	both(a, b, 10*time.Minute) // a young leadership concludes nothing from an absence
 	registerAll(t, a, 1, "same", "older", "overridden", "newer", "canceled", "pruned", "kept")
@@ -115,7 +115,7 @@ func TestADatacenterRepairsItsOwn(t *testing.T) {
 }
 
 // A node may not have heard of what another one of its datacenter sends.
-func TestANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
+func TestCompareByANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
 	a, b := newSite(), newSite()
 	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{b.server.URL}})
 	b.become(t, "dc2", "n4", true, link.PeerConfig{Name: "dc1", Kind: link.Datacenter, URLs: []string{a.server.URL}})
@@ -135,7 +135,7 @@ func TestANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
 	b.lease(t, "evicted")
 }
 
-func TestNodesBecomeEqual(t *testing.T) {
+func TestCompareMakesNodesEqual(t *testing.T) {
 	a, b := twoNodes(t)
 	registerAll(t, a, 1, "same", "older", "both", "tie", "canceled", "canceled there", "back", "evicted")
 	a.tellChanges(t, 0)
@@ -173,7 +173,7 @@ func TestNodesBecomeEqual(t *testing.T) {
 }
 
 // Every node ends leases by itself, so a peer that still hears the client is right.
-func TestWhatANodeEvictedComesBack(t *testing.T) {
+func TestCompareBringsBackWhatANodeEvicted(t *testing.T) {
 	a, b := twoNodes(t)
 	registerAll(t, a, 1, "1")
 	a.tellChanges(t, 0)
@@ -191,7 +191,7 @@ func TestWhatANodeEvictedComesBack(t *testing.T) {
 
 // An operator hides an instance, and its client leaves, while the other datacenter hears of neither and changes it:
 // it comes back, and hidden, at both.
-func TestAQuarantineWaitsForWhatComesBackFromAnotherDatacenter(t *testing.T) {
+func TestCompareRestoresAQuarantineFromAnotherDatacenter(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, b, 1, "1")
 	b.tellChanges(t, 0)
@@ -207,7 +207,7 @@ func TestAQuarantineWaitsForWhatComesBackFromAnotherDatacenter(t *testing.T) {
 	expect.That(t, a.lease(t, "1").Quarantine != nil, "the quarantine is lost")
 }
 
-func TestWhatIsOnItsWayIsNoDifference(t *testing.T) {
+func TestCompareFindsNoDifferenceInWhatIsOnItsWay(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, a, 1, "1", "2")
 	a.tellChanges(t, 0)
@@ -223,7 +223,7 @@ func TestWhatIsOnItsWayIsNoDifference(t *testing.T) {
 }
 
 // What has a difference is listed in parts, so that neither side holds more.
-func TestLargeDifferencesAreTakenInParts(t *testing.T) {
+func TestCompareGetsLargeDifferencesInParts(t *testing.T) {
 	a, b := twoDatacenters(t)
 	const apps, each = 30, 1000
 	var ops []registry.Op
@@ -246,7 +246,7 @@ func TestLargeDifferencesAreTakenInParts(t *testing.T) {
 	}
 }
 
-func TestOneApplicationIsNeverCutInParts(t *testing.T) {
+func TestCompareNeverCutsAnApplication(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var ops []registry.Op
 	for n := range maxListed + 2 {
@@ -260,7 +260,7 @@ func TestOneApplicationIsNeverCutInParts(t *testing.T) {
 }
 
 // The listed differences are bounded, the numbers and the tasks are not.
-func TestTheListOfDifferencesIsBounded(t *testing.T) {
+func TestCompareListsABoundedNumberOfDifferences(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var ops []registry.Op
 	for n := range maxDiffItems + 5 {
@@ -274,7 +274,7 @@ func TestTheListOfDifferencesIsBounded(t *testing.T) {
 }
 
 // Together the questions are about every application, each once.
-func TestQuestionsCoverEverythingOnce(t *testing.T) {
+func TestCompareAsksAboutEverythingOnce(t *testing.T) {
 	a, _ := twoDatacenters(t)
 	for _, count := range []int{0, 1, wire.MaxApps, wire.MaxApps + 1, 2*wire.MaxApps + 7} {
 		digests := make(map[string]registry.Digest, count)
@@ -304,7 +304,7 @@ func TestQuestionsCoverEverythingOnce(t *testing.T) {
 	}
 }
 
-func TestABadAnswerToDigestsIsAnError(t *testing.T) {
+func TestCompareFailsOnABadReply(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, a, 1, "1")
 	settle(a, b)
@@ -333,7 +333,7 @@ func TestABadAnswerToDigestsIsAnError(t *testing.T) {
 }
 
 // A peer that answers what was not asked cannot keep the asker asking.
-func TestAnAnswerMustBeAboutTheQuestion(t *testing.T) {
+func TestCompareFailsOnAReplyThatIsNotAboutTheQuestion(t *testing.T) {
 	a, b := twoDatacenters(t)
 	asked := 0
 	b.answering(func(w http.ResponseWriter, r *http.Request) bool {
@@ -345,7 +345,7 @@ func TestAnAnswerMustBeAboutTheQuestion(t *testing.T) {
 		"got %v after %d questions, want an error after 2", err, asked)
 }
 
-func TestBadQuestionsAreRefused(t *testing.T) {
+func TestCompareRefusesBadQuestions(t *testing.T) {
 	_, b := twoDatacenters(t)
 	n, _ := twoNodes(t)
 	for _, c := range []struct {
@@ -382,7 +382,7 @@ func FuzzDigests(f *testing.F) {
 
 // Whatever happened on two sides while nothing, or only some of it, was told: after one comparison by
 // each they are equal, and what was canceled last is not there.
-func TestAnyTwoSitesBecomeEqual(t *testing.T) {
+func TestCompareMakesAnyTwoSitesEqual(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
 		sites func(testing.TB) (a, b *site)

@@ -55,7 +55,7 @@ func running(t testing.TB, node string) *site {
 	return s
 }
 
-func TestACopyIsEqual(t *testing.T) {
+func TestCopyIsEqual(t *testing.T) {
 	old := running(t, "n1")
 	old.Pass(20 * time.Second)
 	node := newSite()
@@ -78,7 +78,7 @@ func TestACopyIsEqual(t *testing.T) {
 	node.without(t, "4")
 }
 
-func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
+func TestCopyIsOlderByTheTimeItTakes(t *testing.T) {
 	old, node := running(t, "n1"), starting(t)
 	var state bytes.Buffer
 	need.OK(t, old.State(context.Background(), "dc1", &state))
@@ -89,7 +89,7 @@ func TestACopyIsOlderByTheTimeItTakes(t *testing.T) {
 	expect.That(t, silent >= 20_000 && silent <= 25_000, "renewed %d ms ago, want 20 s or a little more", silent)
 }
 
-func TestALargeCopyIsAppliedInChunks(t *testing.T) {
+func TestCopyIsAppliedInChunks(t *testing.T) {
 	old := running(t, "n1")
 	var ops []registry.Op
 	for n := range 3 * copyChunk {
@@ -104,7 +104,7 @@ func TestALargeCopyIsAppliedInChunks(t *testing.T) {
 	})
 }
 
-func TestANodeAloneHasNothingToCopy(t *testing.T) {
+func TestCopyOfANodeAloneIsNothing(t *testing.T) {
 	node := starting(t)
 	begun := time.Now()
 	need.OK(t, node.Copy(context.Background(), copyWait))
@@ -113,7 +113,7 @@ func TestANodeAloneHasNothingToCopy(t *testing.T) {
 }
 
 // A node that is listed among its own peers does not copy from itself, whatever its address is there.
-func TestANodeDoesNotCopyFromItself(t *testing.T) {
+func TestCopyIsNotFromTheNodeItself(t *testing.T) {
 	old := running(t, "n1")
 	node := newSite()
 	node.become(t, "dc1", "n9", false,
@@ -128,7 +128,7 @@ func TestANodeDoesNotCopyFromItself(t *testing.T) {
 	expect.That(t, n == 1, "it asked itself %d times, want once", n)
 }
 
-func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
+func TestCopyIsFromTheFirstNodeThatIsReady(t *testing.T) {
 	busy, stranger, old := running(t, "n1"), running(t, "n2"), running(t, "n3")
 	busy.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	stranger.answering(peertest.AnswerWith(403, "not a peer"))
@@ -139,7 +139,7 @@ func TestTheFirstNodeThatIsReadyIsCopied(t *testing.T) {
 }
 
 // A node that becomes ready while another one looks for it is copied.
-func TestANodeIsWaitedFor(t *testing.T) {
+func TestCopyWaitsForANode(t *testing.T) {
 	old := running(t, "n1")
 	old.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	node := starting(t, old.server.URL)
@@ -151,7 +151,7 @@ func TestANodeIsWaitedFor(t *testing.T) {
 	equal(t, old, node)
 }
 
-func TestNodesThatStartTogetherDoNotWaitForEver(t *testing.T) {
+func TestCopyOfNodesThatStartTogetherDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	other := running(t, "n1")
 	other.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
@@ -188,7 +188,7 @@ func frames(state []byte) (all [][]byte) {
 	return all
 }
 
-func TestABrokenCopyIsBegunAgain(t *testing.T) {
+func TestCopyThatBrokeIsStartedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		how  func(w http.ResponseWriter, state []byte)
@@ -227,7 +227,7 @@ func TestABrokenCopyIsBegunAgain(t *testing.T) {
 	}
 }
 
-func TestACopyThatAlwaysBreaksIsAnError(t *testing.T) {
+func TestCopyThatAlwaysBreaksIsAnError(t *testing.T) {
 	t.Parallel()
 	old := running(t, "n1")
 	breaking(old, 100, func(w http.ResponseWriter, state []byte) { w.Write(state[:len(state)-1]) })
@@ -237,7 +237,7 @@ func TestACopyThatAlwaysBreaksIsAnError(t *testing.T) {
 	expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && n == copyTries, "got %v after %d tries, want an unexpected end after %d", err, n, copyTries)
 }
 
-func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
+func TestCopyFromANodeThatFallsSilentIsStartedAgain(t *testing.T) {
 	old := running(t, "n1")
 	released := make(chan struct{})
 	defer close(released)
@@ -252,7 +252,7 @@ func TestACopyFromANodeThatFallsSilentIsBegunAgain(t *testing.T) {
 	equal(t, old, node)
 }
 
-func TestACopyEndsWithItsContext(t *testing.T) {
+func TestCopyEndsWithItsContext(t *testing.T) {
 	old := running(t, "n1")
 	old.answering(peertest.Hang)
 	node := starting(t, old.server.URL)
@@ -265,7 +265,7 @@ func TestACopyEndsWithItsContext(t *testing.T) {
 	expect.That(t, errors.Is(err, context.Canceled), "got %v, want that it was canceled", err)
 }
 
-func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
+func TestCopyLeavesOutWhatIsNotValid(t *testing.T) {
 	old := running(t, "n1")
 	breaking(old, 1, func(w http.ResponseWriter, state []byte) {
 		all := frames(state)
@@ -285,7 +285,7 @@ func TestWhatIsNotValidIsLeftOutOfACopy(t *testing.T) {
 	expect.Equal(t, node.Newest().Preservation().State, registry.PreservationOff, "self-preservation is")
 }
 
-func TestAStateIsNotGivenByANodeThatHasNone(t *testing.T) {
+func TestStateIsNotGivenByANodeThatHasNone(t *testing.T) {
 	old := running(t, "n1")
 	old.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
 	var state bytes.Buffer
@@ -294,7 +294,7 @@ func TestAStateIsNotGivenByANodeThatHasNone(t *testing.T) {
 	}
 }
 
-func TestAStateThatCannotBeWrittenIsAnError(t *testing.T) {
+func TestStateThatCannotBeWrittenIsAnError(t *testing.T) {
 	old := running(t, "n1")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -68,7 +68,7 @@ func write(head wire.Head, ops ...registry.Op) []byte {
 	return wire.Encode(&m)
 }
 
-func TestWhatAFaultOfAPeerMeans(t *testing.T) {
+func TestFaultsOfARollcallServer(t *testing.T) {
 	far := receiver(t)
 	for _, c := range []struct {
 		name string
@@ -118,7 +118,7 @@ func TestWhatAFaultOfAPeerMeans(t *testing.T) {
 	}
 }
 
-func TestAnEndedCallIsTriedAgain(t *testing.T) {
+func TestCallThatEndedIsTriedAgain(t *testing.T) {
 	far := receiver(t)
 	far.answering(peertest.Hang)
 	near := sender(t, far.server.URL)
@@ -171,7 +171,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 	}
 }
 
-func TestBusyCountsMoreThanUnreachable(t *testing.T) {
+func TestCallsToBusyAndUnreachableNodesCountAsBusy(t *testing.T) {
 	far := receiver(t)
 	far.answering(peertest.AnswerWith(503, ""))
 	near := sender(t, closed(), far.server.URL, closed())
@@ -179,7 +179,7 @@ func TestBusyCountsMoreThanUnreachable(t *testing.T) {
 }
 
 // Passwords are sent, and shown nowhere.
-func TestUserInfoIsSentAndNotShown(t *testing.T) {
+func TestCallsSendUserInfoAndDoNotShowIt(t *testing.T) {
 	far := receiver(t)
 	var user, password string
 	far.answering(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -195,7 +195,7 @@ func TestUserInfoIsSentAndNotShown(t *testing.T) {
 	expect.That(t, len(near.noted()) != 0 && !strings.Contains(shown, "secret") && !strings.Contains(shown, "ann"), "shown: %s", shown)
 }
 
-func TestThereIsNothingToSayOfWhatIsGone(t *testing.T) {
+func TestPartsOfTasksLackRemovedInstances(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
 	gone := ordersID("gone")
@@ -209,7 +209,7 @@ func TestThereIsNothingToSayOfWhatIsGone(t *testing.T) {
 	expect.That(t, n == 1, "%d messages, want one of the other", n)
 }
 
-func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
+func TestFactsAreCountedWhenThePeerAcceptedThem(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
 	near.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
@@ -222,7 +222,7 @@ func TestFactsAreCountedWhenThePeerTookThem(t *testing.T) {
 	}
 }
 
-func TestALargeBatchIsCut(t *testing.T) {
+func TestBatchThatIsLargeIsCut(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
 	var tasks []link.Task
@@ -277,7 +277,7 @@ func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
 }
 
 // A link says at once that it is there, and then whenever nothing else was sent for a while.
-func TestALinkIsKeptAlive(t *testing.T) {
+func TestLinkIsKeptAlive(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
 	near.only().every = time.Hour
@@ -312,7 +312,7 @@ func TestMessagesAreNumbered(t *testing.T) {
 }
 
 // What comes back while this side has no leader is sent again with its task.
-func TestWhatComesHomeIsNotLost(t *testing.T) {
+func TestReturnedInstancesAreNotLost(t *testing.T) {
 	a, b := twoDatacenters(t)
 	b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 9)})
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})

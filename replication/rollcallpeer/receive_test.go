@@ -19,7 +19,7 @@ import (
 )
 
 // Everything that a client does on one side is on the other one once, and nothing comes back.
-func TestChangesFlowBothWaysWithoutEcho(t *testing.T) {
+func TestReceiveMakesNoEcho(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
 		sites func(testing.TB) (a, b *site)
@@ -96,7 +96,7 @@ func ownerAt(from, to *site) string {
 	return from.side.Datacenter
 }
 
-func TestAHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
+func TestReceivedHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	a.tellChanges(t, 0)
@@ -113,7 +113,7 @@ func TestAHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 	expect.That(t, n == 1, "%d heartbeats counted, want 1", n)
 }
 
-func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
+func TestReceivedHeartbeatOfAnUnknownInstanceBringsTheWhole(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		there int64 // lastDirtyTimestamp of the peer's copy; 0: none
@@ -134,14 +134,14 @@ func TestAHeartbeatOfWhatIsUnknownBringsTheWhole(t *testing.T) {
 	}
 }
 
-func TestAPeerThatForgetsAtOnceIsNotToldForEver(t *testing.T) {
+func TestReplyThatAnInstanceIsMissingIsFollowedAFewTimesOnly(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)})
 	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat, Tries: link.MaxTries})
 	b.without(t, "1")
 }
 
-func TestWhatThePeerHasNewerComesHome(t *testing.T) {
+func TestReplyReturnsWhatThePeerHasNewer(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
 		sites func(testing.TB) (a, b *site)
@@ -166,7 +166,7 @@ func TestWhatThePeerHasNewerComesHome(t *testing.T) {
 }
 
 // A client may change at one datacenter what belongs to another.
-func TestAChangeElsewhereLeavesTheOwner(t *testing.T) {
+func TestReceivedChangeLeavesTheOwner(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	a.tellChanges(t, 0)
@@ -179,7 +179,7 @@ func TestAChangeElsewhereLeavesTheOwner(t *testing.T) {
 	expect.That(t, got == [2]string{"", "dc1"}, "owners %q, want dc1 at both", got)
 }
 
-func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
+func TestReceiveDoesNotReviveWhatWasCanceled(t *testing.T) {
 	a, b := twoNodes(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 	a.tellChanges(t, 0)
@@ -191,7 +191,7 @@ func TestWhatWasCanceledAtThePeerIsNotRevived(t *testing.T) {
 	}
 }
 
-func TestALeaseThatEndedIsNotTakenOver(t *testing.T) {
+func TestReceiveDoesNotRegisterALeaseThatEnded(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	a.Pass(5 * time.Minute)
@@ -200,7 +200,7 @@ func TestALeaseThatEndedIsNotTakenOver(t *testing.T) {
 	a.lease(t, "1") // nothing came home: this side ends it by itself
 }
 
-func TestAnEvictionIsRefusedByWhoeverHeardTheClient(t *testing.T) {
+func TestReceiveRefusesTheEvictionOfAnInstanceWhoseClientWasHeard(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 	a.tellChanges(t, 0)
@@ -219,7 +219,7 @@ func TestAnEvictionIsRefusedByWhoeverHeardTheClient(t *testing.T) {
 }
 
 // Whatever is sent again changes nothing, and renews nothing.
-func TestReplaysChangeNothing(t *testing.T) {
+func TestReceiveOfAReplayChangesNothing(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
 		sites func(testing.TB) (a, b *site)
@@ -271,7 +271,7 @@ func TestReplaysChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAnOperatorsActIsTakenOnce(t *testing.T) {
+func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
 	a, b := twoNodes(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	by := registry.Act{Author: "ann", Reason: "cut"}
@@ -306,7 +306,7 @@ func TestAnOperatorsActIsTakenOnce(t *testing.T) {
 	}
 }
 
-func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
+func TestReceiveAppliesTheOthersBesideABadItem(t *testing.T) {
 	a, b := twoDatacenters(t)
 	head := a.only().head()
 	good := func(id string) registry.Replica {
@@ -328,7 +328,7 @@ func TestABatchWithOneBadItemAppliesTheOthers(t *testing.T) {
 	b.lease(t, "3")
 }
 
-func TestAMessageIsOneApply(t *testing.T) {
+func TestReceiveIsOneApply(t *testing.T) {
 	a, b := twoDatacenters(t)
 	for n := range 20 {
 		a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1)})
@@ -342,7 +342,7 @@ func TestAMessageIsOneApply(t *testing.T) {
 		"%d calls of Apply, the first operation %+v; want one that begins with a contact of dc1", applies, first)
 }
 
-func TestContactsAreNotedOncePerSecond(t *testing.T) {
+func TestContactsAreRecordedOncePerSecond(t *testing.T) {
 	a, b := twoNodes(t)
 	contacts := func() (n int) {
 		b.Set(func(m *registrytest.Memory) {
@@ -369,7 +369,7 @@ func TestContactsAreNotedOncePerSecond(t *testing.T) {
 
 // What another node has heard counts, but never as younger than it can be: else two nodes would keep a
 // dead link alive.
-func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
+func TestContactsAreReportedBetweenNodes(t *testing.T) {
 	a, b := newSite(), newSite()
 	far := link.PeerConfig{Name: "dc9", Kind: link.Datacenter, URLs: []string{"http://127.0.0.1:1"}}
 	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "b", Kind: link.Node, URLs: []string{b.server.URL}}, far)
@@ -398,7 +398,7 @@ func TestNodesTellEachOtherWhatTheyHeard(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSignOfLife(t *testing.T) {
+func TestContactsNeedASignOfLife(t *testing.T) {
 	a, b := twoDatacenters(t)
 	old := a.only().head()
 	newer := old
@@ -420,7 +420,7 @@ func TestWhatIsNoSignOfLife(t *testing.T) {
 	expect.That(t, !ok, "the own datacenter was heard: %+v", l)
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+func TestReceiveRefusesStrangers(t *testing.T) {
 	a, b := twoNodes(t)
 	c, d := twoDatacenters(t)
 	message := func(datacenter, node string) []byte {
@@ -459,7 +459,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheRegistryAreThoseOfTheAnswer(t *testing.T) {
+func TestReceiveReturnsErrorsOfTheRegistry(t *testing.T) {
 	a, b := twoDatacenters(t)
 	b.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
 	_, err := b.Receive(context.Background(), write(a.only().head()))
@@ -483,7 +483,7 @@ func (c choosy) Apply(ctx context.Context, origin registry.Origin, ops ...regist
 	return c.Memory.Apply(ctx, origin, ops...)
 }
 
-func TestAnItemTooLargeOrUnknownToTheLeaderSpoilsNoOther(t *testing.T) {
+func TestReceiveLeavesOutAnItemTooLargeOrUnknownToTheLeader(t *testing.T) {
 	for _, cause := range []error{registry.ErrTooLarge, registry.ErrUnreadable} {
 		t.Run(cause.Error(), func(t *testing.T) { oneItemIsLeftOut(t, cause) })
 	}
@@ -517,7 +517,7 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 }
 
 // An answer stays within what senders read, however much is newer here.
-func TestAnAnswerIsBounded(t *testing.T) {
+func TestReplyIsBounded(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var items []registry.Op
 	for n := range 12 {

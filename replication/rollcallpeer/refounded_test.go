@@ -23,7 +23,7 @@ func refound(t testing.TB, a, b *site) *site {
 }
 
 // What dc1 had lives on at dc2 until its leases end there, and is found at both once its clients come back.
-func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
+func TestDatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	a, b := twoDatacenters(t)
 	ids := []string{"1", "2", "3", "4", "5"}
 	registerAll(t, a, 1, ids...)
@@ -65,7 +65,7 @@ func TestADatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 }
 
 // dc2 knows of lives at the dc1 that was, canceled and not, that seem newer than those at the one that is.
-func TestADatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
+func TestDatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 	for _, reduced := range []bool{false, true} {
 		a, b := twoDatacenters(t)
 		again := func(s *site, id string, dirty int64) { registerAll(t, s, dirty, id) }
@@ -153,7 +153,7 @@ func afterTheDead(t *testing.T, forgotten bool) (a, b *site) {
 	return a, b
 }
 
-func TestANodeThatWasDownForgetsTheDeadWithItsCopy(t *testing.T) {
+func TestNodeThatWasDownDropsTheDeadWithItsCopy(t *testing.T) {
 	a, b := afterTheDead(t, false)
 	need.OK(t, b.Copy(context.Background(), copyWait))
 	b.without(t, "dead")
@@ -163,7 +163,7 @@ func TestANodeThatWasDownForgetsTheDeadWithItsCopy(t *testing.T) {
 	equal(t, a, b)
 }
 
-func TestANodeThatWasDownBringsNobodyBackElsewhere(t *testing.T) {
+func TestNodeThatWasDownBringsNoInstanceBackElsewhere(t *testing.T) {
 	for name, forgotten := range map[string]bool{"with records of the removals": false, "after they were pruned": true} {
 		t.Run(name, func(t *testing.T) {
 			a, b := afterTheDead(t, forgotten)

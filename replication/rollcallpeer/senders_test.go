@@ -20,7 +20,7 @@ import (
 
 // A sender whose clock goes back and that begins no other incarnation, as one of Rollcall would, is late for as
 // long as its clock needs to catch up, unless an operator has it forgotten.
-func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T) {
+func TestSenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T) {
 	for name, from := range map[string]func(testing.TB) (a, b *site){"a node": twoNodes, "a cluster": twoDatacenters} {
 		t.Run(name, func(t *testing.T) {
 			a, b := from(t)
@@ -62,7 +62,7 @@ func TestASenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T
 	}
 }
 
-func TestOnlyASenderThatWasHeardCanBeForgotten(t *testing.T) {
+func TestSenderThatWasNeverHeardCannotBeForgotten(t *testing.T) {
 	_, b := twoNodes(t)
 	for _, e := range []struct {
 		sender string
@@ -80,7 +80,7 @@ func TestOnlyASenderThatWasHeardCanBeForgotten(t *testing.T) {
 }
 
 // What is counted by sender is bounded, whatever names somebody makes up.
-func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
+func TestSenderClockRecordsAreBounded(t *testing.T) {
 	a, b := twoNodes(t)
 	head := a.only().head()
 	for n := range maxClockRecords + 500 {
@@ -98,7 +98,7 @@ func TestJudgementsAreOfSendersThatAreKnown(t *testing.T) {
 }
 
 // Links are kept of peers, which the configuration names; a node could make up others without end.
-func TestWhatIsOverheardOfStrangersIsNotNotedAndTheAnswerSaysSo(t *testing.T) {
+func TestContactsWithStrangersAreNotRecordedAndTheReplySaysSo(t *testing.T) {
 	_, b := twoNodes(t)
 	b.become(t, "dc1", "n2", false, link.PeerConfig{Name: "a", Kind: link.Node, URLs: []string{"http://a"}}, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://c"}})
 	for round := range 3 {
@@ -124,7 +124,7 @@ func TestWhatIsOverheardOfStrangersIsNotNotedAndTheAnswerSaysSo(t *testing.T) {
 }
 
 // A message in another server's name says whatever it likes of its clock. The server itself is heard as before.
-func TestAMessageInAnothersNameMakesNobodyDeaf(t *testing.T) {
+func TestSenderIsHeardAfterAMessageInItsName(t *testing.T) {
 	tests := []struct {
 		name  string
 		forge func(*wire.Head)
@@ -160,7 +160,7 @@ func TestAMessageInAnothersNameMakesNobodyDeaf(t *testing.T) {
 }
 
 // A sender that goes on with an older copy of its data has a clock that went back.
-func TestASenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
+func TestSenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 	for name, from := range map[string]func(testing.TB) (a, b *site){"a node": twoNodes, "a cluster": twoDatacenters} {
 		t.Run(name, func(t *testing.T) {
 			a, b := from(t)
