@@ -109,7 +109,7 @@ func TestCutPolicySparesRemoteLeases(t *testing.T) {
 	}
 }
 
-// decideOnCut gives the cluster policies, as whoever leads it does.
+// decideOnCut gives the cluster policies, as its leader does.
 func decideOnCut(m *registrytest.Memory, policies map[string]CutPolicy) {
 	s := registry.DefaultSettings()
 	s.OnCut = OnCut(policies)

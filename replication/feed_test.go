@@ -84,8 +84,8 @@ func TestFeedSendsChangesWithinTheBatchingDelay(t *testing.T) {
 		elapse(501 * time.Millisecond)
 		synctest.Wait()
 		wantSame(t, m, f)
-		if len(f.heard().tasks) != 3 || f.heard().calls != 1 {
-			t.Errorf("%d tasks in %d calls, want 3 in 1", len(f.heard().tasks), f.heard().calls)
+		if len(f.got().tasks) != 3 || f.got().calls != 1 {
+			t.Errorf("%d tasks in %d calls, want 3 in 1", len(f.got().tasks), f.got().calls)
 		}
 		s := r.only()
 		expect.That(t, s.State == StateOK && s.Reason == "" && s.LagChanges == 0 && s.LagMS == 0, "status %+v, want ok without a lag", s)
@@ -100,13 +100,13 @@ func TestFeedSendsNothingAgainAfterARestart(t *testing.T) {
 		first := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		elapse(700 * time.Millisecond)
 		first.stop()
-		told := len(f.heard().tasks)
+		told := len(f.got().tasks)
 		m.Perform(t, registers(10, 12)...)
 		second := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer second.stop()
 		elapse(3 * time.Second)
 		wantSame(t, m, f)
-		got := len(f.heard().tasks) - told
+		got := len(f.got().tasks) - told
 		expect.That(t, got == 2, "%d tasks after the restart, want the 2 that are new", got)
 	})
 }
@@ -116,7 +116,7 @@ func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(9999, 10000)...)
 		f := known(t, m, "dc2")
-		f.delay = 20 * time.Millisecond
+		f.wait = 20 * time.Millisecond
 		peer := datacenter("dc2")
 		peer.Workers, peer.Queue = 2, 1000
 		first := replicate(t, m, map[string]*far{"dc2": f}, peer)
@@ -137,15 +137,15 @@ func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 		}
 		elapse(20 * time.Second)
 		wantSame(t, m, f)
-		if f.heard().repairs != 0 {
-			t.Errorf("%d comparisons, want none", f.heard().repairs)
+		if f.got().repairs != 0 {
+			t.Errorf("%d comparisons, want none", f.got().repairs)
 		}
 	})
 }
 
 func TestFeedReadsLaterWhatFindsNoRoom(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
-		f.delay = 100 * time.Millisecond
+		f.wait = 100 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 500)...)
@@ -162,7 +162,7 @@ func TestFeedReadsLaterWhatFindsNoRoom(t *testing.T) {
 
 func TestFeedReadsOnAsSoonAsThereIsRoom(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
-		f.delay = 10 * time.Millisecond
+		f.wait = 10 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers, peer.BatchDelay = 10, 10, 1, time.Minute
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 101)...)
@@ -173,7 +173,7 @@ func TestFeedReadsOnAsSoonAsThereIsRoom(t *testing.T) {
 
 func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
-		f.delay = time.Second
+		f.wait = time.Second
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
@@ -223,8 +223,8 @@ func TestFeedHealsACutOfAnyLength(t *testing.T) {
 				if s := r.only(); s.State != StateOK || s.LagChanges != 0 {
 					t.Errorf("healed: state %s, lag %d: want ok, 0", s.State, s.LagChanges)
 				}
-				if f.heard().repairs != 0 && cut < time.Minute {
-					t.Errorf("%d comparisons, want none: the list tells everything", f.heard().repairs)
+				if f.got().repairs != 0 && cut < time.Minute {
+					t.Errorf("%d comparisons, want none: the list tells everything", f.got().repairs)
 				}
 			})
 		})
@@ -259,7 +259,7 @@ func TestPausedPeerGetsNothingUntilItIsResumed(t *testing.T) {
 		m.Perform(t, registers(1, 4)...)
 		m.Perform(t, registry.Renew{Key: ordersKey(0)})
 		elapse(time.Hour)
-		h := f.heard()
+		h := f.got()
 		expect.That(t, h.calls+h.repairs == 0 && h.runs == 1,
 			"%d calls and %d comparisons, and the link ran %d times: want only the run before the pause", h.calls, h.repairs, h.runs)
 		s := r.only()
@@ -390,13 +390,13 @@ func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		elapse(50 * time.Second)
-		if f.heard().repairs != 0 {
-			t.Errorf("%d comparisons in the first 50 s, want none", f.heard().repairs)
+		if f.got().repairs != 0 {
+			t.Errorf("%d comparisons in the first 50 s, want none", f.got().repairs)
 		}
 		elapse(20 * time.Second)
 		wantSame(t, m, f)
-		if s := r.only(); s.Repairs["digest"] != 1 || f.heard().repairs != 1 {
-			t.Errorf("%v repairs of %d comparisons, want one", s.Repairs, f.heard().repairs)
+		if s := r.only(); s.Repairs["digest"] != 1 || f.got().repairs != 1 {
+			t.Errorf("%v repairs of %d comparisons, want one", s.Repairs, f.got().repairs)
 		}
 	})
 }
@@ -465,7 +465,7 @@ func TestFeedOfASlowPeerDelaysNoOther(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
 		slow, fast := known(t, m, "dc2"), known(t, m, "dc3")
-		slow.delay = time.Hour
+		slow.wait = time.Hour
 		peer := datacenter("dc2")
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
 		r := replicate(t, m, map[string]*far{"dc2": slow, "dc3": fast}, peer, datacenter("dc3"))
@@ -485,8 +485,8 @@ func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
 			m.Perform(t, registry.Renew{Key: ordersKey(1)})
 			elapse(2 * time.Second)
 		}
-		if want := map[registry.Key]int{ordersKey(1): 4}; !maps.Equal(f.heard().beats, want) {
-			t.Errorf("heartbeats %v, want %v", f.heard().beats, want)
+		if want := map[registry.Key]int{ordersKey(1): 4}; !maps.Equal(f.got().beats, want) {
+			t.Errorf("heartbeats %v, want %v", f.got().beats, want)
 		}
 	})
 }
@@ -539,14 +539,14 @@ func TestFeedPassesWhatAPeerSentToNodesAlone(t *testing.T) {
 		applyAs(t, m, n3, registry.Remove{Key: registry.NewKey("USERS", "u-1"), Kind: registry.Canceled, Life: 1, LastDirty: 1})
 		elapse(time.Second)
 		var got []link.Facts
-		for _, one := range fars["n2"].heard().tasks {
+		for _, one := range fars["n2"].got().tasks {
 			expect.Equal(t, one.Key, billing.Key(), "the node was told of")
 			got = append(got, one.Facts)
 		}
 		want := []link.Facts{link.Registered, link.Heartbeat, link.Canceled}
 		expect.That(t, slices.Equal(got, want), "the node was told %b, want %b", got, want)
 		for _, name := range []string{"dc2", "dc3"} {
-			tasks := fars[name].heard().tasks
+			tasks := fars[name].got().tasks
 			expect.That(t, len(tasks) == 0, "%s was told %+v", name, tasks)
 		}
 	})
@@ -561,7 +561,7 @@ func TestRemovalIsSentWithItsAge(t *testing.T) {
 		elapse(20 * time.Second)
 		f.fail(batcher.Success)
 		elapse(5 * time.Second)
-		tasks := f.heard().tasks
+		tasks := f.got().tasks
 		expect.That(t, len(tasks) == 1 && tasks[0].Remove.Age >= 40_000 && tasks[0].Remove.Age <= 45_000,
 			"told %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
 	})
@@ -604,7 +604,7 @@ func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 		f.fail(batcher.Success)
 		elapse(5 * time.Second)
 		wantSame(t, m, f)
-		expect.That(t, len(f.heard().beats) != 0, "no heartbeat came through after the cut")
+		expect.That(t, len(f.got().beats) != 0, "no heartbeat came through after the cut")
 	})
 }
 
@@ -623,11 +623,11 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 		elapse(3 * time.Second)
 		node.set(func(f *far) { f.result = nil })
 		elapse(3 * time.Second)
-		if len(node.heard().acts) == 0 || node.heard().acts[len(node.heard().acts)-1].To != registry.PreservationReleased {
-			t.Errorf("the node was told %+v, want the last act at the end", node.heard().acts)
+		if len(node.got().acts) == 0 || node.got().acts[len(node.got().acts)-1].To != registry.PreservationReleased {
+			t.Errorf("the node was told %+v, want the last act at the end", node.got().acts)
 		}
-		if len(remote.heard().acts) != 0 {
-			t.Errorf("the datacenter was told %+v", remote.heard().acts)
+		if len(remote.got().acts) != 0 {
+			t.Errorf("the datacenter was told %+v", remote.got().acts)
 		}
 	})
 }
@@ -715,7 +715,7 @@ func (c course) run(t *testing.T) string {
 	m := registrytest.New()
 	m.Perform(t, registers(0, 1)...)
 	f := known(t, m, "dc2")
-	f.delay = c.delay
+	f.wait = c.delay
 	peer := datacenter("dc2")
 	peer.Queue, peer.BatchSize, peer.Workers, peer.Expiry = c.queue, c.batch, c.workers, c.expiry
 	start := func() *replicating {
@@ -749,7 +749,7 @@ func (c course) run(t *testing.T) string {
 	f.fail(batcher.Success)
 	elapse(2 * time.Minute)
 	r.stop()
-	if n := f.heard().repairs; n > 0 {
+	if n := f.got().repairs; n > 0 {
 		return fmt.Sprintf("%d comparisons, want none", n)
 	}
 	return missing(owned(m.Newest()), f.knows())

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"testing"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -21,51 +20,51 @@ func peersOfAllKinds(consensus bool) map[link.Kind]*peer {
 
 func TestPeersThatGetALiveInstance(t *testing.T) {
 	const cursor = 10
-	type told map[link.Kind]link.Facts
+	type sentTo map[link.Kind]link.Facts
 	for _, tt := range []struct {
 		name  string
 		lease registry.Lease
-		want  told
+		want  sentTo
 	}{
 		{
-			name:  "a client registered it: everybody",
+			name:  "a client registered it: every peer",
 			lease: registry.Lease{ByClient: 12, Described: 12},
-			want:  told{link.Node: link.Registered, link.Datacenter: link.Registered, link.Eureka: link.Registered},
+			want:  sentTo{link.Node: link.Registered, link.Datacenter: link.Registered, link.Eureka: link.Registered},
 		},
 		{
-			name:  "a client's registration that they know: nobody",
+			name:  "a client's registration that they know: no peer",
 			lease: registry.Lease{ByClient: 10, Described: 10},
 		},
 		{
 			name:  "a remote datacenter registered it: nodes",
 			lease: registry.Lease{ByRemote: 12, Described: 12, Owner: "dc2"},
-			want:  told{link.Node: link.Registered},
+			want:  sentTo{link.Node: link.Registered},
 		},
 		{
-			name:  "a node of the own datacenter registered it: nobody",
+			name:  "a node of this datacenter registered it: no peer",
 			lease: registry.Lease{Described: 12},
 		},
 		{
-			name:  "a client registered it, and a remote datacenter changed it: everybody, of all of it",
+			name:  "a client registered it, and a remote datacenter changed it: every peer, of all of it",
 			lease: registry.Lease{ByClient: 11, ByRemote: 13, Described: 11, Overrode: 13},
-			want:  told{link.Node: link.Registered | link.Overridden, link.Datacenter: link.Registered | link.Overridden, link.Eureka: link.Registered | link.Overridden},
+			want:  sentTo{link.Node: link.Registered | link.Overridden, link.Datacenter: link.Registered | link.Overridden, link.Eureka: link.Registered | link.Overridden},
 		},
 		{
 			name:  "an operator overrode what they know",
 			lease: registry.Lease{ByClient: 12, Described: 9, Overrode: 12},
-			want:  told{link.Node: link.Overridden, link.Datacenter: link.Overridden, link.Eureka: link.Overridden},
+			want:  sentTo{link.Node: link.Overridden, link.Datacenter: link.Overridden, link.Eureka: link.Overridden},
 		},
 		{
-			name:  "an operator hid it: everybody, of the whole state",
+			name:  "an operator hid it: every peer, of the whole state",
 			lease: registry.Lease{ByClient: 12, Described: 9, Overrode: 8},
-			want:  told{link.Node: link.Registered, link.Datacenter: link.Registered, link.Eureka: link.Registered},
+			want:  sentTo{link.Node: link.Registered, link.Datacenter: link.Registered, link.Eureka: link.Registered},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.lease.Instance = peertest.Instance("ORDERS", "orders-1", 1)
 			for kind, p := range peersOfAllKinds(true) {
 				got, ok := p.taskOf(nil, registry.Change{Index: 13, Lease: &tt.lease}, place{after: cursor}, 0)
-				expect.That(t, ok == (tt.want[kind] != 0) && got.Facts == tt.want[kind], "%s: told %b (%v), want %b", kind, got.Facts, ok, tt.want[kind])
+				expect.That(t, ok == (tt.want[kind] != 0) && got.Facts == tt.want[kind], "%s: sentTo %b (%v), want %b", kind, got.Facts, ok, tt.want[kind])
 			}
 		})
 	}
@@ -91,112 +90,28 @@ func TestTaskKnowsWhichLivesAreNewToThePeer(t *testing.T) {
 
 func TestPeersThatGetARemoval(t *testing.T) {
 	client, node, remote := registry.FromClient, registry.Origin{Kind: registry.LocalPeer}, registry.Origin{Kind: registry.RemoteDC, DC: "dc3"}
-	type told map[link.Kind]bool
+	type sentTo map[link.Kind]bool
 	for _, tt := range []struct {
 		name      string
 		consensus bool
 		kind      registry.ChangeKind
 		origin    registry.Origin
 		owner     string
-		want      told
+		want      sentTo
 	}{
-		{"a client's cancel: everybody", false, registry.Canceled, client, "", told{link.Node: true, link.Datacenter: true, link.Eureka: true}},
-		{"a client's cancel of a remote instance: everybody", true, registry.Canceled, client, "dc3", told{link.Node: true, link.Datacenter: true, link.Eureka: true}},
-		{"a remote datacenter's cancel: nodes", false, registry.Canceled, remote, "dc3", told{link.Node: true}},
-		{"a node's cancel: nobody", false, registry.Canceled, node, "", told{}},
-		{"an eviction that one node decided for all: datacenters", true, registry.Evicted, client, "", told{link.Datacenter: true}},
-		{"its eviction of a remote instance: nobody", true, registry.Evicted, client, "dc3", told{}},
-		{"an eviction of one node without consensus: nobody", false, registry.Evicted, client, "", told{}},
+		{"a client's cancel: every peer", false, registry.Canceled, client, "", sentTo{link.Node: true, link.Datacenter: true, link.Eureka: true}},
+		{"a client's cancel of a remote instance: every peer", true, registry.Canceled, client, "dc3", sentTo{link.Node: true, link.Datacenter: true, link.Eureka: true}},
+		{"a remote datacenter's cancel: nodes", false, registry.Canceled, remote, "dc3", sentTo{link.Node: true}},
+		{"a node's cancel: no peer", false, registry.Canceled, node, "", sentTo{}},
+		{"an eviction that one node decided for all: datacenters", true, registry.Evicted, client, "", sentTo{link.Datacenter: true}},
+		{"its eviction of a remote instance: no peer", true, registry.Evicted, client, "dc3", sentTo{}},
+		{"an eviction of one node without consensus: no peer", false, registry.Evicted, client, "", sentTo{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := &registry.Lease{Instance: peertest.Instance("ORDERS", "orders-1", 1), Origin: tt.origin, Owner: tt.owner}
 			for kind, p := range peersOfAllKinds(tt.consensus) {
-				expect.Equal(t, p.sendsRemoval(registry.Change{Index: 12, Lease: l, Kind: tt.kind}), tt.want[kind], "%s: told is", kind)
+				expect.Equal(t, p.sendsRemoval(registry.Change{Index: 12, Lease: l, Kind: tt.kind}), tt.want[kind], "%s: sent is", kind)
 			}
 		})
 	}
-}
-
-func TestMergedTasksSayWhatBothDid(t *testing.T) {
-	removal := registry.Remove{Kind: registry.Canceled, Life: 3}
-	for _, tt := range []struct {
-		name         string
-		older, newer link.Task
-		want         link.Task
-	}{
-		{
-			name:  "a heartbeat is dropped beside a registration that waits",
-			older: link.Task{Facts: link.Registered, First: 4}, newer: link.Task{Facts: link.Heartbeat},
-			want: link.Task{Facts: link.Registered, First: 4},
-		},
-		{
-			name:  "a heartbeat is dropped beside an override that waits",
-			older: link.Task{Facts: link.Overridden, First: 4}, newer: link.Task{Facts: link.Heartbeat},
-			want: link.Task{Facts: link.Overridden, First: 4},
-		},
-		{
-			name:  "a heartbeat is dropped beside a removal that waits",
-			older: link.Task{Facts: link.Canceled, First: 4, Remove: removal}, newer: link.Task{Facts: link.Heartbeat},
-			want: link.Task{Facts: link.Canceled, First: 4, Remove: removal},
-		},
-		{
-			name:  "two heartbeats are one",
-			older: link.Task{Facts: link.Heartbeat, Tries: 2}, newer: link.Task{Facts: link.Heartbeat},
-			want: link.Task{Facts: link.Heartbeat, Tries: 2},
-		},
-		{
-			name:  "a registration clears a heartbeat",
-			older: link.Task{Facts: link.Heartbeat}, newer: link.Task{Facts: link.Registered, First: 7},
-			want: link.Task{Facts: link.Registered, First: 7},
-		},
-		{
-			name:  "an override clears a heartbeat",
-			older: link.Task{Facts: link.Heartbeat}, newer: link.Task{Facts: link.Overridden, First: 7},
-			want: link.Task{Facts: link.Overridden, First: 7},
-		},
-		{
-			name:  "an override goes with a registration that waits",
-			older: link.Task{Facts: link.Registered, First: 4, NewLife: true}, newer: link.Task{Facts: link.Overridden, First: 7},
-			want: link.Task{Facts: link.Registered | link.Overridden, First: 4, NewLife: true},
-		},
-		{
-			name:  "a registration goes with an override that waits",
-			older: link.Task{Facts: link.Overridden, First: 4}, newer: link.Task{Facts: link.Registered, First: 7},
-			want: link.Task{Facts: link.Registered | link.Overridden, First: 4},
-		},
-		{
-			name:  "a removal clears all that was before",
-			older: link.Task{Facts: link.Registered | link.Overridden, First: 4, NewLife: true}, newer: link.Task{Facts: link.Canceled, First: 7, Remove: removal},
-			want: link.Task{Facts: link.Canceled, First: 4, Remove: removal},
-		},
-		{
-			name:  "a registration clears a removal, and begins a life that the peer does not know",
-			older: link.Task{Facts: link.Canceled, First: 4, Remove: removal}, newer: link.Task{Facts: link.Registered, First: 7},
-			want: link.Task{Facts: link.Registered, First: 4, NewLife: true},
-		},
-		{
-			name:  "what is overridden after a removal was registered before",
-			older: link.Task{Facts: link.Canceled, First: 4, Remove: removal}, newer: link.Task{Facts: link.Overridden, First: 7},
-			want: link.Task{Facts: link.Registered | link.Overridden, First: 4, NewLife: true},
-		},
-		{
-			name:  "a change that comes back is as old as it was",
-			older: link.Task{Facts: link.Registered, First: 9}, newer: link.Task{Facts: link.Registered, First: 7},
-			want: link.Task{Facts: link.Registered, First: 7},
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			expect.Equal(t, link.Merge(tt.older, tt.newer), tt.want, "got")
-		})
-	}
-}
-
-func TestMergedTaskIsAsOldAsTheFirst(t *testing.T) {
-	before := time.Now()
-	later := before.Add(time.Minute)
-	older := link.Task{Facts: link.Registered, First: 3, Queued: before, AsOf: before}
-	newer := link.Task{Facts: link.Canceled, First: 4, Queued: later, AsOf: later}
-	got := link.Merge(older, newer)
-	expect.Equal(t, got.Queued, before, "queued at")
-	expect.Equal(t, got.AsOf, later, "the removal is as of")
 }

@@ -56,11 +56,11 @@ func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 		elapse(time.Second)
 		for beats := 1; beats <= 4; beats++ {
 			want := map[registry.Key]int{webKey("web-1"): beats, webKey("web-2"): beats}
-			got := fars["old"].heard().beats
+			got := fars["old"].got().beats
 			expect.That(t, maps.Equal(got, want), "after %d intervals the Eureka server heard %v, want %v", beats-1, got, want)
 			elapse(30 * time.Second)
 		}
-		if got := fars["dc2"].heard().beats; len(got) > 0 {
+		if got := fars["dc2"].got().beats; len(got) > 0 {
 			t.Errorf("another Rollcall datacenter heard %v, which never end there", got)
 		}
 	})

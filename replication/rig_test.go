@@ -22,19 +22,19 @@ import (
 
 var errRefused = errors.New("cannot connect: connection refused")
 
-// far is what a peer has that understands everything, and how it answers. It lives on when another
+// far is what a peer has that understands everything, and how it replies. It lives on when another
 // node takes over the sending.
 type far struct {
 	mu  sync.Mutex
 	has map[registry.Key]copied
-	hearing
+	received
 	result func([]link.Task) batcher.Result // of no tasks: of a comparison or an act; nil: Success
-	delay  time.Duration
-	slow   time.Duration // of comparisons
+	wait   time.Duration                    // before a reply
+	slow   time.Duration                    // of comparisons
 }
 
-// hearing is what a peer was told.
-type hearing struct {
+// received is what came to a peer.
+type received struct {
 	tasks   []link.Task
 	beats   map[registry.Key]int
 	acts    []registry.SelfPreservation
@@ -50,7 +50,7 @@ type copied struct {
 }
 
 func newFar() *far {
-	return &far{has: make(map[registry.Key]copied), hearing: hearing{beats: make(map[registry.Key]int)}}
+	return &far{has: make(map[registry.Key]copied), received: received{beats: make(map[registry.Key]int)}}
 }
 
 // set changes how the peer behaves.
@@ -65,11 +65,11 @@ func (f *far) fail(result batcher.Result) {
 	f.set(func(f *far) { f.result = func([]link.Task) batcher.Result { return result } })
 }
 
-// heard is what the peer was told so far.
-func (f *far) heard() hearing {
+// got is what came to the peer so far.
+func (f *far) got() received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h := f.hearing
+	h := f.received
 	h.tasks, h.acts, h.beats = slices.Clone(h.tasks), slices.Clone(h.acts), maps.Clone(h.beats)
 	return h
 }
@@ -103,7 +103,7 @@ func (l farLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Re
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
 	l.far.calls++
-	if !l.wait(ctx) {
+	if !l.waitFor(ctx) {
 		return batcher.TransientError
 	}
 	if l.far.result != nil {
@@ -113,30 +113,30 @@ func (l farLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Re
 		}
 	}
 	for _, t := range tasks {
-		l.take(t)
+		l.apply(t)
 	}
 	l.env.Succeeded()
 	return batcher.Success
 }
 
-// wait is the peer's slowness; it ends with the call.
-func (l farLink) wait(ctx context.Context) bool {
-	if l.far.delay == 0 {
+// waitFor is the peer's slowness; it ends with the call.
+func (l farLink) waitFor(ctx context.Context) bool {
+	if l.far.wait == 0 {
 		return true
 	}
-	delay := l.far.delay
+	wait := l.far.wait
 	l.far.mu.Unlock()
 	defer l.far.mu.Lock()
 	select {
-	case <-time.After(delay):
+	case <-time.After(wait):
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// take is what the peer does with a task: it reads the state of this moment, as real links do.
-func (l farLink) take(t link.Task) {
+// apply is what the peer does with a task: it reads the state of this moment, as real links do.
+func (l farLink) apply(t link.Task) {
 	l.far.tasks = append(l.far.tasks, t)
 	if t.Facts&link.Canceled != 0 {
 		if c, ok := l.far.has[t.Key]; ok && c.version.Life <= t.Remove.Life {
@@ -274,7 +274,7 @@ func owned(v *registry.View) map[registry.Key]copied {
 	return all
 }
 
-// elapse lets time pass, and then everybody come to rest.
+// elapse lets time pass, and then every goroutine come to rest.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

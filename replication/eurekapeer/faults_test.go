@@ -95,10 +95,10 @@ func TestBatchHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	full.SecureVIP, full.SecurePort = "orders-s", registry.Port{Number: 8443, Enabled: true}
 	full.Metadata = []registry.Pair{{Key: "zone", Value: "a"}, {Key: `odd "key"`, Value: "ä\n"}}
 	s.Perform(t, register(full), register(peertest.Instance("ORDERS", "i2", 1000)), registry.SetOverride{Key: key("ORDERS", "i2"), Status: registry.Down})
-	s.tell(t,
+	s.deliver(t,
 		link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true}, link.Task{Key: key("ORDERS", "i2"), Facts: link.Registered | link.Overridden},
 		link.Task{Key: key("ORDERS", "i3"), Facts: link.Canceled})
-	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}, link.Task{Key: key("ORDERS", "i2"), Facts: link.Heartbeat})
+	s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}, link.Task{Key: key("ORDERS", "i2"), Facts: link.Heartbeat})
 	batches, _ := f.Received()
 	for _, b := range batches {
 		expect.That(t, b.Items != nil, "the server cannot read %s", b.Body)
@@ -117,7 +117,7 @@ func TestCallsHaveTheHeadersOfEurekaServers(t *testing.T) {
 	f.User = "us:pass"
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{strings.Replace(f.Service(), "://", "://us:pass@", 1)}})
 	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
-	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
+	s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 	batches, _ := f.Received()
 	need.That(t, len(batches) == 1, "%d batches arrived with the password of the URL, want 1", len(batches))
 	for name, want := range map[string]string{
@@ -135,12 +135,12 @@ func TestSingleCallsAreThoseOfClientsWithTheMarkOfReplication(t *testing.T) {
 	i := peertest.Instance("ORDERS", id, 1000)
 	k := i.Key()
 	s.Perform(t, register(i))
-	s.tell(t, link.Task{Key: k, Facts: link.Registered, NewLife: true})
+	s.deliver(t, link.Task{Key: k, Facts: link.Registered, NewLife: true})
 	s.Perform(t, registry.SetOverride{Key: k, Status: registry.OutOfService})
-	s.tell(t, link.Task{Key: k, Facts: link.Overridden})
-	s.tell(t, link.Task{Key: k, Facts: link.Heartbeat})
+	s.deliver(t, link.Task{Key: k, Facts: link.Overridden})
+	s.deliver(t, link.Task{Key: k, Facts: link.Heartbeat})
 	s.Perform(t, registry.Cancel{Key: k})
-	s.tell(t, link.Task{Key: k, Facts: link.Canceled})
+	s.deliver(t, link.Task{Key: k, Facts: link.Canceled})
 	path := "/eureka/apps/ORDERS/host:a%231.%5B3.%3F%5D%21"
 	want := []string{
 		"POST /eureka/apps/ORDERS",

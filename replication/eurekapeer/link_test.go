@@ -47,24 +47,24 @@ func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
 	side := link.Side{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	s.link = New(link.Env{
 		Side: side, Peer: peer,
-		Submit:    func(t link.Task) { s.note(func() { s.submitted = append(s.submitted, t) }) },
-		Sent:      func(fact string) { s.note(func() { s.sent = append(s.sent, fact) }) },
-		Succeeded: func() { s.note(func() { s.successes++ }) },
-		Failed:    func(err error) { s.note(func() { s.failures = append(s.failures, err.Error()) }) },
+		Submit:    func(t link.Task) { s.record(func() { s.submitted = append(s.submitted, t) }) },
+		Sent:      func(fact string) { s.record(func() { s.sent = append(s.sent, fact) }) },
+		Succeeded: func() { s.record(func() { s.successes++ }) },
+		Failed:    func(err error) { s.record(func() { s.failures = append(s.failures, err.Error()) }) },
 		Origin:    registry.Origin{Kind: registry.RemoteDC, DC: peer.Name},
 	}).(*Link)
 	t.Cleanup(s.link.client.CloseIdleConnections)
 	return s
 }
 
-func (s *eurekaSide) note(what func()) {
+func (s *eurekaSide) record(what func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	what()
 }
 
-// tell transmits tasks, which must succeed, and those that the answers ask for.
-func (s *eurekaSide) tell(t testing.TB, tasks ...link.Task) {
+// deliver transmits tasks, which must succeed, and those that the answers ask for.
+func (s *eurekaSide) deliver(t testing.TB, tasks ...link.Task) {
 	t.Helper()
 	for rounds := 0; len(tasks) > 0; rounds++ {
 		need.That(t, rounds <= 20, "answers ask for more and more tasks: %+v", tasks)
@@ -160,7 +160,7 @@ func TestOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 	}
 	for _, step := range steps {
 		s.Perform(t, step.op)
-		s.tell(t, link.Task{Key: k, Facts: step.told})
+		s.deliver(t, link.Task{Key: k, Facts: step.told})
 		need.Equal(t, f.Show(), step.want, "%s: the Eureka server has", step.name)
 	}
 	expect.Slice(t, s.sent, []string{"register", "override", "register", "override", "register", "cancel"}, "counted as sent:")
@@ -173,7 +173,7 @@ func TestOverrideOfAnOldLifeEndsAtAEurekaServer(t *testing.T) {
 	f.ClientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
-	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
+	s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
 	f.Has(t, "ORDERS/i1 UP 1000")
 }
 
@@ -195,7 +195,7 @@ func TestResultOf404BringsTheWholeInstance(t *testing.T) {
 				f := peertest.NewEureka(t)
 				s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: single})
 				s.Perform(t, append([]registry.Op{register(peertest.Instance("ORDERS", "i1", 1000))}, c.ops...)...)
-				s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: c.fact})
+				s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: c.fact})
 				f.Has(t, c.want)
 			})
 		}
@@ -211,7 +211,7 @@ func TestResultOf404IsFollowedAFewTimesOnly(t *testing.T) {
 		calls++
 		return peertest.AnswerWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
 	})
-	s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
+	s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
 	expect.That(t, calls == 1+link.MaxTries && strings.Contains(s.log.String(), "ORDERS/i1"),
 		"%d calls, log %q; want %d calls, and a line about ORDERS/i1", calls, s.log, 1+link.MaxTries)
 }
@@ -231,7 +231,7 @@ func TestResultOf409RegistersTheNewerInstanceHere(t *testing.T) {
 			if c.hide {
 				f.FailWith(peertest.OnlyBatches(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			}
-			s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
+			s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			s.has(t, "ORDERS", "i1", "OUT_OF_SERVICE overridden OUT_OF_SERVICE")
 			l, _ := s.Memory.Newest().Find(key("ORDERS", "i1"))
 			expect.That(t, l.Instance.LastDirty == 5000 && l.Owner == "old", "taken over: lastDirty %d, owner %q; want 5000, old", l.Instance.LastDirty, l.Owner)
@@ -254,7 +254,7 @@ func TestResultOf409WithoutANewerInstanceBringsOurs(t *testing.T) {
 			f.FailWith(peertest.OnlyBatches(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			need.Equal(t, s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}), batcher.Success, "result")
 			f.FailWith(nil)
-			s.tell(t, s.submitted...)
+			s.deliver(t, s.submitted...)
 			f.Has(t, "ORDERS/i1 UP 1000")
 		})
 	}
@@ -272,7 +272,7 @@ func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
 			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
 			f.FailWith(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
-			s.tell(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
+			s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			if v := s.Memory.Newest(); v.Index() != 1 || v.Len() != 1 {
 				t.Errorf("after the answer the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
 			}
@@ -290,7 +290,7 @@ func TestBatchNeverHasMoreThan250Items(t *testing.T) {
 		s.Perform(t, register(i))
 		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered, NewLife: true})
 	}
-	s.tell(t, tasks...)
+	s.deliver(t, tasks...)
 	batches, _ := f.Received()
 	expect.That(t, len(batches) == 2 && len(batches[0].Items) == 250 && len(batches[1].Items) == 250,
 		"500 items came in %d batches, want 2 of 250", len(batches))
@@ -307,7 +307,7 @@ func TestBatchStaysSmallerThanWhatAnyServerAccepts(t *testing.T) {
 		s.Perform(t, register(i))
 		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered})
 	}
-	s.tell(t, tasks...)
+	s.deliver(t, tasks...)
 	batches, _ := f.Received()
 	items := 0
 	for _, b := range batches {
@@ -331,7 +331,7 @@ func TestCompareFindsEverythingForAEurekaServer(t *testing.T) {
 	}
 	_, tasks, err := s.link.Compare(t.Context(), true)
 	need.ErrorIs(t, err, link.ErrNoDigests, "repair:")
-	s.tell(t, tasks...)
+	s.deliver(t, tasks...)
 	want := []string{"Register ORDERS/i1", "DeleteStatusOverride ORDERS/i1", "Cancel ORDERS/i2"}
 	got := f.Actions()
 	expect.That(t, slices.Equal(got, want), "a repair sent %q, want %q: what is ours, and nothing of the server's own or another datacenter's", got, want)
@@ -390,23 +390,23 @@ func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 				in = i.Lease.Instance
 			}
 			s.Perform(t, register(in))
-			told := link.Task{Key: k, Facts: link.Registered}
+			task := link.Task{Key: k, Facts: link.Registered}
 			switch i.Action {
 			case eureka.Heartbeat:
-				told.Facts = link.Heartbeat
+				task.Facts = link.Heartbeat
 				if i.Overridden != registry.Unknown {
 					s.Perform(t, registry.SetOverride{Key: k, Status: i.Overridden})
 				}
 			case eureka.StatusUpdate:
-				told.Facts = link.Overridden
+				task.Facts = link.Overridden
 				s.Perform(t, registry.SetOverride{Key: k, Status: i.Status})
 			case eureka.DeleteStatusOverride:
-				told.Facts = link.Overridden
+				task.Facts = link.Overridden
 				s.Perform(t, registry.SetOverride{Key: k, Status: registry.Down}, registry.DeleteOverride{Key: k, Fallback: i.Status})
 			case eureka.Cancel:
-				told.Facts = link.Canceled
+				task.Facts = link.Canceled
 			}
-			got := s.link.Process(t.Context(), told)
+			got := s.link.Process(t.Context(), task)
 			need.That(t, got == 0, "result %d, failures %q", got, s.failures)
 			batches, _ := f.Received()
 			expect.Deep(t, looseItems(t, []byte(batches[0].Body))[0], theirs[n], "told as")

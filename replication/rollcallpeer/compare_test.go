@@ -22,8 +22,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// settle lets changes become old enough to be compared.
-func settle(a, b *site) { both(a, b, 11*time.Second) }
+// ageChanges lets changes become old enough to be compared.
+func ageChanges(a, b *site) { both(a, b, 11*time.Second) }
 
 func (s *site) diff(t testing.TB, repair bool) (api.PeerDiff, []link.Task) {
 	t.Helper()
@@ -36,7 +36,7 @@ func (s *site) diff(t testing.TB, repair bool) (api.PeerDiff, []link.Task) {
 func (s *site) repair(t testing.TB) {
 	t.Helper()
 	_, tasks := s.diff(t, true)
-	s.tell(t, tasks...)
+	s.deliver(t, tasks...)
 }
 
 func wantDiff(t testing.TB, got api.PeerDiff, missing, extra int, want ...string) {
@@ -65,8 +65,8 @@ func cancelAll(t testing.TB, s *site, ids ...string) {
 	}
 }
 
-// forget prunes all records of removals.
-func forget(t testing.TB, s *site) {
+// dropRecords prunes all records of removals.
+func dropRecords(t testing.TB, s *site) {
 	t.Helper()
 	s.Set(func(m *registrytest.Memory) {
 		frozen := m.Registry.Freeze()
@@ -84,18 +84,18 @@ func TestCompareRepairsADatacentersOwnInstances(t *testing.T) {
 	a, b := twoDatacenters(t)
 	both(a, b, 10*time.Minute) // a young leadership concludes nothing from an absence
 	registerAll(t, a, 1, "same", "older", "overridden", "newer", "canceled", "pruned", "kept")
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	registerAll(t, b, 1, "theirs")
-	b.tellChanges(t, 0)
+	b.deliverChanges(t, 0)
 	b.Perform(t, registry.Renew{Key: ordersID("kept")}) // its client is there now
 	cancelAll(t, a, "pruned", "kept")
-	forget(t, a)
+	dropRecords(t, a)
 	cancelAll(t, a, "canceled")
 	registerAll(t, a, 1, "missing")
 	registerAll(t, a, 5, "older")
 	a.Perform(t, registry.SetOverride{Key: ordersID("overridden"), Status: registry.OutOfService})
 	b.Perform(t, registry.SetOverride{Key: ordersID("newer"), Status: registry.OutOfService})
-	settle(a, b)
+	ageChanges(a, b)
 
 	d, tasks := a.diff(t, false)
 	wantDiff(t, d, 3, 3, "missing missing", "older older", "overridden older", "newer newer", "canceled extra", "pruned extra", "kept extra")
@@ -109,7 +109,7 @@ func TestCompareRepairsADatacentersOwnInstances(t *testing.T) {
 	l := b.lease(t, "kept")
 	expect.That(t, l.Owner == "", "owner %q of what was renewed by its client there", l.Owner)
 	equal(t, a, b)
-	settle(a, b)
+	ageChanges(a, b)
 	d, _ = a.diff(t, true)
 	wantDiff(t, d, 0, 0)
 }
@@ -120,13 +120,13 @@ func TestCompareByANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
 	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{b.server.URL}})
 	b.become(t, "dc2", "n4", true, link.PeerConfig{Name: "dc1", Kind: link.Datacenter, URLs: []string{a.server.URL}})
 	registerAll(t, a, 1, "canceled", "pruned", "evicted")
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	cancelAll(t, a, "pruned")
-	forget(t, a)
+	dropRecords(t, a)
 	cancelAll(t, a, "canceled")
 	both(a, b, 95*time.Second)
 	a.Evict()
-	settle(a, b) // it lasts a little longer elsewhere
+	ageChanges(a, b) // it lasts a little longer elsewhere
 	d, _ := a.diff(t, false)
 	wantDiff(t, d, 0, 3, "canceled extra", "pruned extra", "evicted extra")
 	a.repair(t)
@@ -138,7 +138,7 @@ func TestCompareByANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
 func TestCompareMakesNodesEqual(t *testing.T) {
 	a, b := twoNodes(t)
 	registerAll(t, a, 1, "same", "older", "both", "tie", "canceled", "canceled there", "back", "evicted")
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	registerAll(t, a, 1, "missing")
 	registerAll(t, b, 1, "there")
 	registerAll(t, a, 5, "older", "both")
@@ -151,7 +151,7 @@ func TestCompareMakesNodesEqual(t *testing.T) {
 	cancelAll(t, a, "canceled", "back")
 	cancelAll(t, b, "canceled there")
 	registerAll(t, b, 9, "back")
-	settle(a, b)
+	ageChanges(a, b)
 
 	d, tasks := a.diff(t, false)
 	wantDiff(t, d, 5, 1, "missing missing", "older older", "both different", "tie different", "canceled extra", "canceled there missing", "there newer", "back newer")
@@ -167,7 +167,7 @@ func TestCompareMakesNodesEqual(t *testing.T) {
 		expect.That(t, l.Instance.LastDirty == 9, "got %+v, want what came back", l.Instance)
 	}
 	equal(t, a, b)
-	settle(a, b)
+	ageChanges(a, b)
 	d, _ = a.diff(t, true)
 	wantDiff(t, d, 0, 0)
 }
@@ -176,12 +176,12 @@ func TestCompareMakesNodesEqual(t *testing.T) {
 func TestCompareBringsBackWhatANodeEvicted(t *testing.T) {
 	a, b := twoNodes(t)
 	registerAll(t, a, 1, "1")
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	both(a, b, 50*time.Second)
 	b.Perform(t, registry.Renew{Key: ordersID("1")})
 	both(a, b, 50*time.Second)
 	a.Evict()
-	settle(a, b)
+	ageChanges(a, b)
 	a.without(t, "1")
 	a.repair(t)
 	b.lease(t, "1")
@@ -194,12 +194,12 @@ func TestCompareBringsBackWhatANodeEvicted(t *testing.T) {
 func TestCompareRestoresAQuarantineFromAnotherDatacenter(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, b, 1, "1")
-	b.tellChanges(t, 0)
+	b.deliverChanges(t, 0)
 	a.Perform(t, registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "1"}}})
 	b.Perform(t, registry.Quarantine{Key: ordersID("1"), For: 600_000})
 	cancelAll(t, b, "1")
 	for range 2 {
-		settle(a, b)
+		ageChanges(a, b)
 		a.repair(t)
 		b.repair(t)
 	}
@@ -210,14 +210,14 @@ func TestCompareRestoresAQuarantineFromAnotherDatacenter(t *testing.T) {
 func TestCompareFindsNoDifferenceInWhatIsOnItsWay(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, a, 1, "1", "2")
-	a.tellChanges(t, 0)
-	settle(a, b)
+	a.deliverChanges(t, 0)
+	ageChanges(a, b)
 	registerAll(t, a, 1, "3")
 	registerAll(t, a, 2, "1")
 	cancelAll(t, a, "2")
 	d, _ := a.diff(t, true)
 	wantDiff(t, d, 0, 0)
-	settle(a, b)
+	ageChanges(a, b)
 	d, _ = a.diff(t, true)
 	wantDiff(t, d, 2, 1, "1 older", "2 extra", "3 missing")
 }
@@ -237,11 +237,11 @@ func TestCompareGetsLargeDifferencesInParts(t *testing.T) {
 	for app := range apps {
 		a.Perform(t, registry.Cancel{Key: registry.Key{App: fmt.Sprintf("APP-%02d", app), ID: "7"}})
 	}
-	settle(a, b)
+	ageChanges(a, b)
 	d, tasks := a.diff(t, true)
 	expect.That(t, d.Apps == apps && d.Missing == 0 && d.Extra == apps && len(tasks) == apps,
 		"got %d applications, missing %d, extra %d, %d tasks; want %d, 0, %d and %d", d.Apps, d.Missing, d.Extra, len(tasks), apps, apps, apps)
-	if n := len(b.came(digestPath)); n != 2 {
+	if n := len(b.received(digestPath)); n != 2 {
 		t.Errorf("%d questions, want 2", n)
 	}
 }
@@ -254,7 +254,7 @@ func TestCompareNeverCutsAnApplication(t *testing.T) {
 	}
 	a.Perform(t, ops...)
 	need.Got(b.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: "dc1"}, ops[1:]...))(t)
-	settle(a, b)
+	ageChanges(a, b)
 	d, _ := a.diff(t, true)
 	wantDiff(t, d, 1, 0, "0 missing")
 }
@@ -267,7 +267,7 @@ func TestCompareListsABoundedNumberOfDifferences(t *testing.T) {
 		ops = append(ops, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1)})
 	}
 	a.Perform(t, ops...)
-	settle(a, b)
+	ageChanges(a, b)
 	d, tasks := a.diff(t, true)
 	expect.That(t, len(d.Items) == maxDiffItems && d.Missing == len(ops) && len(tasks) == len(ops),
 		"got %d items, missing %d, %d tasks; want %d, and %d twice", len(d.Items), d.Missing, len(tasks), maxDiffItems, len(ops))
@@ -307,7 +307,7 @@ func TestCompareAsksAboutEverythingOnce(t *testing.T) {
 func TestCompareFailsOnABadReply(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, a, 1, "1")
-	settle(a, b)
+	ageChanges(a, b)
 	for _, c := range []struct {
 		name string
 		fail func(http.ResponseWriter, *http.Request) bool
@@ -324,7 +324,7 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 				defer func() { a.only().calls.peer = patient }()
 				impatient(a)
 			}
-			b.answering(c.fail)
+			b.failWith(c.fail)
 			d, tasks, err := a.only().Compare(context.Background(), true)
 			expect.That(t, err != nil && strings.Contains(err.Error(), c.says) && len(tasks) == 0 && d.Apps == 0,
 				"got %v, %+v, %d tasks; want an error that says %q", err, d, len(tasks), c.says)
@@ -336,7 +336,7 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 func TestCompareFailsOnAReplyThatIsNotAboutTheQuestion(t *testing.T) {
 	a, b := twoDatacenters(t)
 	asked := 0
-	b.answering(func(w http.ResponseWriter, r *http.Request) bool {
+	b.failWith(func(w http.ResponseWriter, r *http.Request) bool {
 		asked++
 		return answers(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Copy{"ORDERS": nil}, More: true})))(w, r)
 	})
@@ -418,11 +418,11 @@ func TestCompareMakesAnyTwoSitesEqual(t *testing.T) {
 						s.Perform(t, registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "a", Value: fmt.Sprint(n)}}})
 					}
 					if rapid.Bool().Draw(rt, "told") {
-						s.tellChanges(t, before)
+						s.deliverChanges(t, before)
 					}
 				}
 				for range 2 {
-					settle(a, b)
+					ageChanges(a, b)
 					a.repair(t)
 					b.repair(t)
 				}

@@ -124,14 +124,14 @@ func TestCopyIsNotFromTheNodeItself(t *testing.T) {
 	alone := newSite()
 	alone.become(t, "dc1", "n9", false, link.PeerConfig{Name: "self", Kind: link.Node, URLs: []string{alone.server.URL}})
 	need.OK(t, alone.Copy(context.Background(), copyWait))
-	n := len(alone.came(statePath))
+	n := len(alone.received(statePath))
 	expect.That(t, n == 1, "it asked itself %d times, want once", n)
 }
 
 func TestCopyIsFromTheFirstNodeThatIsReady(t *testing.T) {
 	busy, stranger, old := running(t, "n1"), running(t, "n2"), running(t, "n3")
 	busy.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
-	stranger.answering(peertest.AnswerWith(403, "not a peer"))
+	stranger.failWith(peertest.AnswerWith(403, "not a peer"))
 	registerAll(t, old, 1, "more")
 	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
 	need.OK(t, node.Copy(context.Background(), copyWait))
@@ -145,7 +145,7 @@ func TestCopyWaitsForANode(t *testing.T) {
 	node := starting(t, old.server.URL)
 	copied := make(chan error)
 	go func() { copied <- node.Copy(context.Background(), copyWait) }()
-	peertest.Eventually(t, "it asks twice", func() bool { return len(old.came(statePath)) >= 2 })
+	peertest.Eventually(t, "it asks twice", func() bool { return len(old.received(statePath)) >= 2 })
 	old.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
 	need.OK(t, <-copied)
 	equal(t, old, node)
@@ -164,8 +164,8 @@ func TestCopyOfNodesThatStartTogetherDoesNotWaitForEver(t *testing.T) {
 
 // breaking serves a state that breaks so many times.
 func breaking(s *site, times int, how func(w http.ResponseWriter, state []byte)) {
-	s.answering(func(w http.ResponseWriter, r *http.Request) bool {
-		if len(s.came(statePath)) > times {
+	s.failWith(func(w http.ResponseWriter, r *http.Request) bool {
+		if len(s.received(statePath)) > times {
 			return false
 		}
 		var state bytes.Buffer
@@ -220,7 +220,7 @@ func TestCopyThatBrokeIsStartedAgain(t *testing.T) {
 			breaking(old, 1, c.how)
 			node := starting(t, old.server.URL)
 			need.OK(t, node.Copy(context.Background(), copyWait))
-			n := len(old.came(statePath))
+			n := len(old.received(statePath))
 			expect.That(t, n == 2, "%d tries, want 2", n)
 			equal(t, old, node)
 		})
@@ -233,7 +233,7 @@ func TestCopyThatAlwaysBreaksIsAnError(t *testing.T) {
 	breaking(old, 100, func(w http.ResponseWriter, state []byte) { w.Write(state[:len(state)-1]) })
 	node := starting(t, old.server.URL)
 	err := node.Copy(context.Background(), copyWait)
-	n := len(old.came(statePath))
+	n := len(old.received(statePath))
 	expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && n == copyTries, "got %v after %d tries, want an unexpected end after %d", err, n, copyTries)
 }
 
@@ -254,12 +254,12 @@ func TestCopyFromANodeThatFallsSilentIsStartedAgain(t *testing.T) {
 
 func TestCopyEndsWithItsContext(t *testing.T) {
 	old := running(t, "n1")
-	old.answering(peertest.Hang)
+	old.failWith(peertest.Hang)
 	node := starting(t, old.server.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	copied := make(chan error)
 	go func() { copied <- node.Copy(ctx, copyWait) }()
-	peertest.Eventually(t, "it asks", func() bool { return len(old.came(statePath)) == 1 })
+	peertest.Eventually(t, "it asks", func() bool { return len(old.received(statePath)) == 1 })
 	cancel()
 	err := <-copied
 	expect.That(t, errors.Is(err, context.Canceled), "got %v, want that it was canceled", err)
@@ -279,7 +279,7 @@ func TestCopyLeavesOutWhatIsNotValid(t *testing.T) {
 	})
 	node := starting(t, old.server.URL)
 	need.OK(t, node.Copy(context.Background(), copyWait))
-	n := len(old.came(statePath))
+	n := len(old.received(statePath))
 	expect.That(t, n == 1, "%d tries, want 1", n)
 	equal(t, old, node)
 	expect.Equal(t, node.Newest().Preservation().State, registry.PreservationOff, "self-preservation is")

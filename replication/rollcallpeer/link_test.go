@@ -45,7 +45,7 @@ func receiver(t testing.TB) *site {
 	return s
 }
 
-// closed is a URL at which nobody listens: no listener of another test is given such a port.
+// closed is a URL without a listener: no listener of another test is given such a port.
 func closed() string { return "http://127.0.0.1:1" }
 
 var aTask = link.Task{Key: ordersID("1"), Facts: link.Registered}
@@ -83,7 +83,7 @@ func TestFaultsOfARollcallServer(t *testing.T) {
 		{"closes in the middle", peertest.CutOff, batcher.TransientError, "EOF"},
 		{"400", peertest.AnswerWith(400, "version 1 is not known here"), batcher.PermanentError, "version 1 is not known here"},
 		{"not a peer there", peertest.AnswerWith(403, "not a peer"), batcher.Congestion, "403 Forbidden not a peer"},
-		{"not known who", peertest.AnswerWith(401, ""), batcher.Congestion, "401"},
+		{"unauthorized", peertest.AnswerWith(401, ""), batcher.Congestion, "401"},
 		{"a version without replication", peertest.AnswerWith(404, ""), batcher.Congestion, "404"},
 		{"no peers at all", peertest.AnswerWith(501, "replicates nothing"), batcher.Congestion, "replicates nothing"},
 		{"413", peertest.AnswerWith(413, ""), batcher.PermanentError, "413"},
@@ -102,17 +102,17 @@ func TestFaultsOfARollcallServer(t *testing.T) {
 			return true
 		}, batcher.PermanentError, "more than 8388608 bytes"},
 		{"what is newer, but not valid", answersOf(wire.Result{Status: 409, Stored: wire.ItemOf(registry.Replica{Instance: peertest.Instance("ORDERS", "1", 2)})}), batcher.Success, ""},
-		{"what nobody asked for", answersOf(wire.Result{Status: 200, Stored: wire.ItemOf(registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
+		{"what was not asked for", answersOf(wire.Result{Status: 200, Stored: wire.ItemOf(registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			near := sender(t, far.server.URL)
 			if c.name == "hangs" {
 				impatient(near)
 			}
-			far.answering(c.fail)
+			far.failWith(c.fail)
 			expect.Equal(t, near.only().Process(context.Background(), aTask), c.want, "result")
-			failures := fmt.Sprint(near.noted())
-			expect.That(t, len(near.noted()) > 0 == (c.want != batcher.Success) && strings.Contains(failures, c.says),
+			failures := fmt.Sprint(near.failed())
+			expect.That(t, len(near.failed()) > 0 == (c.want != batcher.Success) && strings.Contains(failures, c.says),
 				"failures %s, want one that says %q", failures, c.says)
 		})
 	}
@@ -120,12 +120,12 @@ func TestFaultsOfARollcallServer(t *testing.T) {
 
 func TestCallThatEndedIsTriedAgain(t *testing.T) {
 	far := receiver(t)
-	far.answering(peertest.Hang)
+	far.failWith(peertest.Hang)
 	near := sender(t, far.server.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan batcher.Result)
 	go func() { result <- near.only().Process(ctx, aTask) }()
-	peertest.Eventually(t, "the call arrives", func() bool { return len(far.came(messagePath)) == 1 })
+	peertest.Eventually(t, "the call arrives", func() bool { return len(far.received(messagePath)) == 1 })
 	cancel()
 	expect.Equal(t, <-result, batcher.TransientError, "result")
 }
@@ -133,10 +133,10 @@ func TestCallThatEndedIsTriedAgain(t *testing.T) {
 func TestCallsFailOverAmongURLs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		first func(http.ResponseWriter, *http.Request) bool // nil: nobody listens
+		first func(http.ResponseWriter, *http.Request) bool // nil: no listener
 		calls int                                           // until it is there
 	}{
-		{"nobody listens", nil, 1},
+		{"no listener", nil, 1},
 		{"closes", peertest.Drop, 1},
 		{"503", peertest.AnswerWith(503, ""), 1},
 		{"has another configuration", peertest.AnswerWith(403, ""), 1},
@@ -144,7 +144,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bad, far := receiver(t), receiver(t)
-			bad.answering(c.first)
+			bad.failWith(c.first)
 			first := bad.server.URL
 			if c.first == nil {
 				first = closed()
@@ -158,14 +158,14 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 				got = near.only().Process(context.Background(), aTask)
 			}
 			if got != batcher.Success {
-				t.Fatalf("result %d after %d calls: %v", got, c.calls, near.noted())
+				t.Fatalf("result %d after %d calls: %v", got, c.calls, near.failed())
 			}
 			far.lease(t, "1")
 			u := near.only().URL()
 			expect.That(t, u == far.server.URL, "%s is in use, want %s", u, far.server.URL)
-			before := len(bad.came(messagePath))
-			near.tell(t, aTask)
-			n := len(bad.came(messagePath))
+			before := len(bad.received(messagePath))
+			near.deliver(t, aTask)
+			n := len(bad.received(messagePath))
 			expect.That(t, n == before, "the next call went to the bad one again")
 		})
 	}
@@ -173,7 +173,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 
 func TestCallsToBusyAndUnreachableNodesCountAsBusy(t *testing.T) {
 	far := receiver(t)
-	far.answering(peertest.AnswerWith(503, ""))
+	far.failWith(peertest.AnswerWith(503, ""))
 	near := sender(t, closed(), far.server.URL, closed())
 	expect.Equal(t, near.only().Process(context.Background(), aTask), batcher.Congestion, "result")
 }
@@ -182,17 +182,17 @@ func TestCallsToBusyAndUnreachableNodesCountAsBusy(t *testing.T) {
 func TestCallsSendUserInfoAndDoNotShowIt(t *testing.T) {
 	far := receiver(t)
 	var user, password string
-	far.answering(func(_ http.ResponseWriter, r *http.Request) bool {
+	far.failWith(func(_ http.ResponseWriter, r *http.Request) bool {
 		user, password, _ = r.BasicAuth()
 		return false
 	})
 	near := sender(t, strings.Replace(far.server.URL, "http://", "http://ann:secret@", 1))
-	near.tell(t, aTask)
+	near.deliver(t, aTask)
 	expect.That(t, user == "ann" && password == "secret", "sent %q and %q", user, password)
 	far.server.Close()
 	near.only().Process(context.Background(), aTask)
-	shown := near.only().URL() + fmt.Sprint(near.noted())
-	expect.That(t, len(near.noted()) != 0 && !strings.Contains(shown, "secret") && !strings.Contains(shown, "ann"), "shown: %s", shown)
+	shown := near.only().URL() + fmt.Sprint(near.failed())
+	expect.That(t, len(near.failed()) != 0 && !strings.Contains(shown, "secret") && !strings.Contains(shown, "ann"), "shown: %s", shown)
 }
 
 func TestPartsOfTasksLackRemovedInstances(t *testing.T) {
@@ -200,12 +200,12 @@ func TestPartsOfTasksLackRemovedInstances(t *testing.T) {
 	near := sender(t, far.server.URL)
 	gone := ordersID("gone")
 	for _, f := range []link.Facts{link.Registered, link.Overridden, link.Heartbeat} {
-		near.tell(t, link.Task{Key: gone, Facts: f})
+		near.deliver(t, link.Task{Key: gone, Facts: f})
 	}
-	n := len(far.came(messagePath))
+	n := len(far.received(messagePath))
 	expect.That(t, n == 0, "%d messages, want none", n)
-	near.tell(t, link.Task{Key: gone, Facts: link.Registered}, aTask)
-	n = len(far.came(messagePath))
+	near.deliver(t, link.Task{Key: gone, Facts: link.Registered}, aTask)
+	n = len(far.received(messagePath))
 	expect.That(t, n == 1, "%d messages, want one of the other", n)
 }
 
@@ -214,10 +214,10 @@ func TestFactsAreCountedWhenThePeerAcceptedThem(t *testing.T) {
 	near := sender(t, far.server.URL)
 	near.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 	remove := registry.Remove{Key: ordersID("3"), Kind: registry.Canceled, Life: 1}
-	near.tell(t, aTask, link.Task{Key: ordersID("2"), Facts: link.Overridden}, link.Task{Key: ordersID("3"), Facts: link.Canceled, Remove: remove})
-	near.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+	near.deliver(t, aTask, link.Task{Key: ordersID("2"), Facts: link.Overridden}, link.Task{Key: ordersID("3"), Facts: link.Canceled, Remove: remove})
+	near.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 	for _, fact := range []string{"register", "override", "cancel", "heartbeat"} {
-		n := near.taken(fact)
+		n := near.accepted(fact)
 		expect.That(t, n == 1, "%d of %s, want 1", n, fact)
 	}
 }
@@ -232,8 +232,8 @@ func TestBatchThatIsLargeIsCut(t *testing.T) {
 		near.Perform(t, registry.Register{Instance: i})
 		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered})
 	}
-	near.tell(t, tasks...)
-	came := far.came(messagePath)
+	near.deliver(t, tasks...)
+	came := far.received(messagePath)
 	for _, r := range came {
 		expect.That(t, len(r.body) <= wire.MaxMessage, "a message of %d bytes", len(r.body))
 	}
@@ -289,8 +289,8 @@ func TestLinkIsKeptAlive(t *testing.T) {
 	stop()
 	near.only().every = 20 * time.Millisecond
 	defer peertest.Run(t, near.only().Run)()
-	peertest.Eventually(t, "another message", func() bool { return len(far.came(messagePath)) >= 2 })
-	for _, r := range far.came(messagePath) {
+	peertest.Eventually(t, "another message", func() bool { return len(far.received(messagePath)) >= 2 })
+	for _, r := range far.received(messagePath) {
 		var m wire.Message
 		err := wire.Decode(r.body, &m)
 		expect.That(t, err == nil && len(m.Items) == 0, "got %+v, %v; want no items", m, err)
@@ -301,9 +301,9 @@ func TestMessagesAreNumbered(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
 	for range 3 {
-		near.tell(t, aTask)
+		near.deliver(t, aTask)
 	}
-	for n, r := range far.came(messagePath) {
+	for n, r := range far.received(messagePath) {
 		var m wire.Message
 		err := wire.Decode(r.body, &m)
 		expect.That(t, err == nil && m.Sequence == uint64(n+1) && m.Sender == "of n1" && m.Incarnation != 0 && m.Clock != 0,
@@ -319,7 +319,7 @@ func TestReturnedInstancesAreNotLost(t *testing.T) {
 	a.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
 	expect.Equal(t, a.only().Process(context.Background(), aTask), batcher.TransientError, "result")
 	a.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
-	a.tell(t, aTask)
+	a.deliver(t, aTask)
 	got := a.lease(t, "1").Instance.LastDirty
 	expect.That(t, got == 9, "timestamp %d, want that of the peer's", got)
 }
@@ -334,8 +334,8 @@ func BenchmarkBatchOfHeartbeats(b *testing.B) {
 		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Heartbeat})
 	}
 	near.Perform(b, ops...)
-	near.tellChanges(b, 0)
-	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[link.Flow]().BatchSize)...)) // as one that knows all
+	near.deliverChanges(b, 0)
+	far.failWith(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[link.Flow]().BatchSize)...)) // as one that knows all
 	b.ReportAllocs()
 	for b.Loop() {
 		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {

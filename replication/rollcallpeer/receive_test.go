@@ -65,26 +65,26 @@ func flow(t *testing.T, from, to *site) {
 	} {
 		before := from.Newest().Index()
 		from.Perform(t, step.ops...)
-		from.tellChanges(t, before)
+		from.deliverChanges(t, before)
 		l := to.lease(t, id)
 		need.That(t, step.has(l), "%s: got %+v of %+v", step.name, l, l.Instance)
 		if want := ownerAt(from, to); to.lease(t, id).Owner != want {
 			t.Errorf("%s: owner %q, want %q", step.name, to.lease(t, id).Owner, want)
 		}
 		equal(t, from, to)
-		echo := to.came(messagePath)
-		to.tellChanges(t, 0)
-		n := len(to.came(messagePath)) - len(echo)
+		echo := to.received(messagePath)
+		to.deliverChanges(t, 0)
+		n := len(to.received(messagePath)) - len(echo)
 		expect.That(t, n == 0, "%s: %d messages to itself", step.name, n)
 	}
 	before := from.Newest().Index()
 	from.Perform(t, registry.Cancel{Key: ordersID(other)})
-	from.tellChanges(t, before)
+	from.deliverChanges(t, before)
 	to.without(t, other)
 	from.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", other, 2)})
-	from.tellChanges(t, before)
+	from.deliverChanges(t, before)
 	equal(t, from, to)
-	got := [3]int{from.taken("register"), from.taken("cancel"), from.taken("heartbeat")}
+	got := [3]int{from.accepted("register"), from.accepted("cancel"), from.accepted("heartbeat")}
 	expect.That(t, got[0] >= 8 && got[1] == 1 && got[2] == 0, "counted %v facts", got)
 }
 
@@ -99,17 +99,17 @@ func ownerAt(from, to *site) string {
 func TestReceivedHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	both(a, b, 20*time.Second)
 	a.Perform(t, registry.Renew{Key: ordersID("1")})
 	a.Pass(5 * time.Second) // for which the task waits
 	b.Pass(5 * time.Second)
 	index := b.Newest().Index()
-	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+	a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 	silent := b.Clock() - b.Newest().LastRenewal(b.lease(t, "1")).Lease
 	expect.That(t, silent >= 5000 && silent <= 10_000, "renewed %d ms ago, want 5 s or a little more", silent)
 	expect.Equal(t, b.Newest().Index(), index, "a renewal took index")
-	n := a.taken("heartbeat")
+	n := a.accepted("heartbeat")
 	expect.That(t, n == 1, "%d heartbeats counted, want 1", n)
 }
 
@@ -122,13 +122,13 @@ func TestReceivedHeartbeatOfAnUnknownInstanceBringsTheWhole(t *testing.T) {
 			a, b := twoDatacenters(t)
 			if c.there > 0 {
 				a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", c.there)})
-				a.tellChanges(t, 0)
+				a.deliverChanges(t, 0)
 			}
-			before := a.taken("register")
+			before := a.accepted("register")
 			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)})
-			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			expect.Equal(t, b.lease(t, "1").Instance.LastDirty, 5, "timestamp")
-			got := [2]int{a.taken("heartbeat"), a.taken("register") - before}
+			got := [2]int{a.accepted("heartbeat"), a.accepted("register") - before}
 			expect.That(t, got == [2]int{0, 1}, "counted %v, want one register alone", got)
 		})
 	}
@@ -137,7 +137,7 @@ func TestReceivedHeartbeatOfAnUnknownInstanceBringsTheWhole(t *testing.T) {
 func TestReplyThatAnInstanceIsMissingIsFollowedAFewTimesOnly(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)})
-	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat, Tries: link.MaxTries})
+	a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat, Tries: link.MaxTries})
 	b.without(t, "1")
 }
 
@@ -149,12 +149,12 @@ func TestReplyReturnsWhatThePeerHasNewer(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			a, b := kind.sites(t)
 			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
-			a.tellChanges(t, 0)
+			a.deliverChanges(t, 0)
 			// Meanwhile each side has changed a half that the other one does not know of.
 			b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
 			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 7)})
 			b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "2", 7)})
-			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
 			l := a.lease(t, "1")
 			expect.That(t, l.Instance.LastDirty == 7 && l.Instance.Overridden == registry.OutOfService && l.Owner == "",
 				"got %+v of %+v, want both halves, and the owner that it had", l, l.Instance)
@@ -169,11 +169,11 @@ func TestReplyReturnsWhatThePeerHasNewer(t *testing.T) {
 func TestReceivedChangeLeavesTheOwner(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	before := b.Newest().Index()
 	b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService},
 		registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}})
-	b.tellChanges(t, before)
+	b.deliverChanges(t, before)
 	equal(t, a, b)
 	got := [2]string{a.lease(t, "1").Owner, b.lease(t, "1").Owner}
 	expect.That(t, got == [2]string{"", "dc1"}, "owners %q, want dc1 at both", got)
@@ -182,9 +182,9 @@ func TestReceivedChangeLeavesTheOwner(t *testing.T) {
 func TestReceiveDoesNotReviveWhatWasCanceled(t *testing.T) {
 	a, b := twoNodes(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	b.Perform(t, registry.Cancel{Key: ordersID("1")}, registry.Cancel{Key: ordersID("2")})
-	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
+	a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
 	for _, id := range []string{"1", "2"} {
 		a.without(t, id)
 		b.without(t, id)
@@ -195,7 +195,7 @@ func TestReceiveDoesNotRegisterALeaseThatEnded(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
 	a.Pass(5 * time.Minute)
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	b.without(t, "1")
 	a.lease(t, "1") // nothing came home: this side ends it by itself
 }
@@ -203,13 +203,13 @@ func TestReceiveDoesNotRegisterALeaseThatEnded(t *testing.T) {
 func TestReceiveRefusesTheEvictionOfAnInstanceWhoseClientWasHeard(t *testing.T) {
 	a, b := twoDatacenters(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	both(a, b, time.Minute)
 	b.Perform(t, registry.Renew{Key: ordersID("1")})
 	both(a, b, 40*time.Second)
 	before := a.Newest().Index()
 	a.Evict()
-	a.tellChanges(t, before)
+	a.deliverChanges(t, before)
 	l := b.lease(t, "1")
 	expect.That(t, l.Owner == "", "owner %q, want the datacenter that heard the client", l.Owner)
 	b.without(t, "2")
@@ -229,18 +229,18 @@ func TestReceiveOfAReplayChangesNothing(t *testing.T) {
 			tellAll := func(ops ...registry.Op) {
 				before := a.Newest().Index()
 				a.Perform(t, ops...)
-				a.tellChanges(t, before)
+				a.deliverChanges(t, before)
 				both(a, b, 2*time.Second)
 			}
 			tellAll(registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
 			tellAll(registry.SetOverride{Key: ordersID("1"), Status: registry.Down})
 			tellAll(registry.Renew{Key: ordersID("1")})
-			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			tellAll(registry.DeleteOverride{Key: ordersID("1"), Fallback: registry.Up})
 			tellAll(registry.Cancel{Key: ordersID("2")})
 			both(a, b, 30*time.Second)
-			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
-			old := b.came(messagePath)
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+			old := b.received(messagePath)
 
 			index := b.Newest().Index()
 			renewed := b.Newest().LastRenewal(b.lease(t, "1")).Lease
@@ -251,10 +251,10 @@ func TestReceiveOfAReplayChangesNothing(t *testing.T) {
 			}
 			expect.Equal(t, b.Newest().Index(), index, "the index went from %d to", index)
 			// The last one is no older than the newest that is known, and was on its way for 20 s, which
-			// nobody can tell from here.
+			// is not known here.
 			now := b.Newest().LastRenewal(b.lease(t, "1")).Lease
 			expect.That(t, now <= renewed+20_500, "renewed at %d, was %d", now, renewed)
-			a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			renewed = b.Newest().LastRenewal(b.lease(t, "1")).Lease
 			heard, _ := b.Newest().Link("dc1")
 			both(a, b, 20*time.Second)
@@ -279,7 +279,7 @@ func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
 	send := func(op registry.SelfPreservation) {
 		t.Helper()
 		if result := a.only().Act(context.Background(), op); result != 0 {
-			t.Fatalf("result %d: %v", result, a.noted())
+			t.Fatalf("result %d: %v", result, a.failed())
 		}
 	}
 	send(hold)
@@ -288,7 +288,7 @@ func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
 	need.That(t, p.State == registry.PreservationHeld && p.By == by, "got %+v, want held by ann", p)
 	n := len(b.Newest().Transitions())
 	expect.That(t, n == 1, "%d transitions, want 1", n)
-	held := b.came(messagePath)[0]
+	held := b.received(messagePath)[0]
 	longer := hold
 	longer.For = 120_000
 	send(longer)
@@ -297,7 +297,7 @@ func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
 	p = b.Newest().Preservation()
 	need.That(t, p.State == registry.PreservationReleased, "got %+v, want released", p)
 	both(a, b, 30*time.Second)
-	a.tell(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+	a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 	transitions := len(b.Newest().Transitions())
 	expect.That(t, transitions == 3, "%d transitions, want held, longer and released", transitions)
 	need.Got(b.Receive(context.Background(), held.body))(t)
@@ -333,7 +333,7 @@ func TestReceiveIsOneApply(t *testing.T) {
 	for n := range 20 {
 		a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1)})
 	}
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	var applies int
 	var first registry.Op
 	b.Set(func(m *registrytest.Memory) { applies, first = m.Applies, m.Applied[0] })
@@ -417,7 +417,7 @@ func TestContactsNeedASignOfLife(t *testing.T) {
 	n, _ := twoNodes(t)
 	receive(n, wire.Head{Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
 	l, ok := n.Newest().Link("dc1")
-	expect.That(t, !ok, "the own datacenter was heard: %+v", l)
+	expect.That(t, !ok, "this datacenter was heard: %+v", l)
 }
 
 func TestReceiveRefusesStrangers(t *testing.T) {
@@ -452,7 +452,7 @@ func TestReceiveRefusesStrangers(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"a datacenter that is a peer": d.State(context.Background(), "dc1", nil),
-		"the own one, by consensus":   d.State(context.Background(), "dc2", nil),
+		"this one, by consensus":      d.State(context.Background(), "dc2", nil),
 		"another one":                 a.State(context.Background(), "dc7", nil),
 	} {
 		expect.ErrorIs(t, err, ErrStranger, "the state for %s: got", name)

@@ -28,11 +28,11 @@ func TestDatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	ids := []string{"1", "2", "3", "4", "5"}
 	registerAll(t, a, 1, ids...)
 	a.Perform(t, peertest.Web("web-1"))
-	a.tellChanges(t, 0)
-	settle(a, b)
+	a.deliverChanges(t, 0)
+	ageChanges(a, b)
 
 	a = refound(t, a, b)
-	settle(a, b)
+	ageChanges(a, b)
 	for range 3 {
 		d, tasks := a.diff(t, true)
 		need.That(t, d.Extra == 6 && len(tasks) == 0, "%d too many, and %d tasks; want 6, and none of them removed", d.Extra, len(tasks))
@@ -42,8 +42,8 @@ func TestDatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	need.That(t, n == 6, "%d are left at dc2, want 6", n)
 	registerAll(t, a, 1, ids[:3]...)
 	a.Perform(t, peertest.Web("web-1"))
-	a.tellChanges(t, 0)
-	settle(a, b)
+	a.deliverChanges(t, 0)
+	ageChanges(a, b)
 	a.repair(t)
 	for _, id := range ids[:3] {
 		a.lease(t, id)
@@ -81,14 +81,14 @@ func TestDatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 		}
 		a.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
 		a.Perform(t, registry.SetOverride{Key: ordersID("lives"), Status: registry.OutOfService})
-		a.tellChanges(t, 0)
-		settle(a, b)
+		a.deliverChanges(t, 0)
+		ageChanges(a, b)
 		last := a.Newest().Index()
 		cancelAll(t, a, "canceled")
 		a.Perform(t, registry.DeregisterCatalog{Service: "web-1"})
-		a.tellChanges(t, last)
+		a.deliverChanges(t, last)
 		b.without(t, "canceled")
-		settle(a, b)
+		ageChanges(a, b)
 		if reduced {
 			both(a, b, 5*time.Minute)
 		}
@@ -99,9 +99,9 @@ func TestDatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 			again(a, id, 9)
 		}
 		a.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
-		a.tellChanges(t, 0)
-		a.tellChanges(t, 0)
-		settle(a, b)
+		a.deliverChanges(t, 0)
+		a.deliverChanges(t, 0)
+		ageChanges(a, b)
 		a.repair(t)
 		for _, s := range []*site{a, b} {
 			s.lease(t, "canceled")
@@ -132,7 +132,7 @@ func restart(t testing.TB, m *registrytest.Memory) {
 func afterTheDead(t *testing.T, forgotten bool) (a, b *site) {
 	a, b = twoNodes(t)
 	registerAll(t, a, 1, "dead", "canceled", "alive")
-	a.tellChanges(t, 0)
+	a.deliverChanges(t, 0)
 	equal(t, a, b)
 	b.Pass(10 * time.Second)
 	cancelAll(t, a, "canceled")
@@ -159,7 +159,7 @@ func TestNodeThatWasDownDropsTheDeadWithItsCopy(t *testing.T) {
 	b.without(t, "dead")
 	b.without(t, "canceled")
 	b.lease(t, "alive")
-	b.tellChanges(t, 0)
+	b.deliverChanges(t, 0)
 	equal(t, a, b)
 }
 
@@ -186,5 +186,5 @@ func (s *site) compareAndRepair(t testing.TB) {
 	t.Helper()
 	_, tasks, err := s.only().Compare(context.Background(), true)
 	need.OK(t, err)
-	s.tell(t, tasks...)
+	s.deliver(t, tasks...)
 }

@@ -139,7 +139,7 @@ func TestSenderIsHeardAfterAMessageInItsName(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := twoNodes(t)
 			registerAll(t, a, 1, "before")
-			a.tellChanges(t, 0)
+			a.deliverChanges(t, 0)
 			forged := a.only().head()
 			tt.forge(&forged)
 			need.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(forged))), tt.want, "the forged message:")
@@ -148,12 +148,12 @@ func TestSenderIsHeardAfterAMessageInItsName(t *testing.T) {
 			for range 3 {
 				both(a, b, 20*time.Second)
 				a.Perform(t, registry.Renew{Key: ordersID("before"), LastDirty: 1})
-				a.tell(t, link.Task{Key: ordersID("before"), Facts: link.Heartbeat})
+				a.deliver(t, link.Task{Key: ordersID("before"), Facts: link.Heartbeat})
 			}
 			b.Evict()
 			b.lease(t, "before")
 			registerAll(t, a, 1, "after")
-			a.tellChanges(t, after)
+			a.deliverChanges(t, after)
 			b.lease(t, "after")
 		})
 	}
@@ -168,14 +168,14 @@ func TestSenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 			a.Pass(2 * time.Hour)
 			b.Pass(2 * time.Hour)
 			registerAll(t, a, 1, "before")
-			a.tellChanges(t, 0)
+			a.deliverChanges(t, 0)
 			a.Set(func(m *registrytest.Memory) {
 				restored := need.Got(registry.Thaw(copied))(t)
 				m.Registry, m.Passed = restored, 0
 			})
 			a.side.Incarnation.Draw() // its process began anew
 			registerAll(t, a, 1, "after")
-			a.tellChanges(t, 0)
+			a.deliverChanges(t, 0)
 			b.lease(t, "after")
 			both(a, b, 20*time.Second)
 			if l, ok := b.Newest().Link("dc1"); ok && b.Clock()-l.Heard > 60_000 {

@@ -34,7 +34,7 @@ type site struct {
 	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
 	requests []recorded                                        // that came
 	tasks    []link.Task                                       // that answers asked for
-	told     map[string]int                                    // facts that peers took
+	sent     map[string]int                                    // facts that peers accepted
 	failures []error
 }
 
@@ -45,7 +45,7 @@ type recorded struct {
 }
 
 func newSite() *site {
-	s := &site{Memory: registrytest.New(), links: make(map[string]*Link), told: make(map[string]int)}
+	s := &site{Memory: registrytest.New(), links: make(map[string]*Link), sent: make(map[string]int)}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
 	return s
 }
@@ -120,17 +120,17 @@ func (s *site) linkTo(p link.PeerConfig) *Link {
 	if p.Kind == link.Datacenter {
 		origin = registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
 	}
-	note := func(what func()) {
+	record := func(what func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		what()
 	}
 	return New(link.Env{
 		Side: s.side, Peer: p, Origin: origin,
-		Submit:    func(t link.Task) { note(func() { s.tasks = append(s.tasks, t) }) },
-		Sent:      func(fact string) { note(func() { s.told[fact]++ }) },
+		Submit:    func(t link.Task) { record(func() { s.tasks = append(s.tasks, t) }) },
+		Sent:      func(fact string) { record(func() { s.sent[fact]++ }) },
 		Succeeded: func() {},
-		Failed:    func(err error) { note(func() { s.failures = append(s.failures, err) }) },
+		Failed:    func(err error) { record(func() { s.failures = append(s.failures, err) }) },
 	}).(*Link)
 }
 
@@ -160,12 +160,12 @@ func twoNodes(t testing.TB) (a, b *site) {
 	return a, b
 }
 
-// tell sends tasks, which must succeed, and then those that the answers ask for.
-func (s *site) tell(t testing.TB, tasks ...link.Task) {
+// deliver sends tasks, which must succeed, and then those that the replies ask for.
+func (s *site) deliver(t testing.TB, tasks ...link.Task) {
 	t.Helper()
 	for len(tasks) > 0 {
 		if result := s.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
-			t.Fatalf("result %d: %v", result, s.noted())
+			t.Fatalf("result %d: %v", result, s.failed())
 		}
 		s.mu.Lock()
 		tasks, s.tasks = s.tasks, nil
@@ -173,8 +173,8 @@ func (s *site) tell(t testing.TB, tasks ...link.Task) {
 	}
 }
 
-// tellChanges tells what changed at a site after an index, as the feed does.
-func (s *site) tellChanges(t testing.TB, after registry.Index) {
+// deliverChanges delivers what changed at a site after an index, as the feed does.
+func (s *site) deliverChanges(t testing.TB, after registry.Index) {
 	t.Helper()
 	v := s.Newest()
 	changes := need.Got(v.Changes(after, 0))(t)
@@ -190,35 +190,35 @@ func (s *site) tellChanges(t testing.TB, after registry.Index) {
 			tasks = append(tasks, link.Task{Key: c.Lease.Key(), Facts: link.Registered, First: c.Index})
 		}
 	}
-	s.tell(t, tasks...)
+	s.deliver(t, tasks...)
 }
 
-// noted are the failures so far.
-func (s *site) noted() []error {
+// failed are the failures so far.
+func (s *site) failed() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.failures)
 }
 
-// answering has the site answer like this, or as it should (nil).
-func (s *site) answering(fail func(http.ResponseWriter, *http.Request) bool) {
+// failWith has the site respond like this, or as it should (nil).
+func (s *site) failWith(fail func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = fail
 }
 
-// came are the requests so far for a path.
-func (s *site) came(path string) []recorded {
+// received are the requests so far for a path.
+func (s *site) received(path string) []recorded {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.requests), func(r recorded) bool { return r.path != path })
 }
 
-// facts is how often a fact was taken by peers.
-func (s *site) taken(fact string) int {
+// accepted is how often a fact was accepted by peers.
+func (s *site) accepted(fact string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told[fact]
+	return s.sent[fact]
 }
 
 // lease is that of ORDERS/id, which must be there.
