@@ -166,7 +166,7 @@ func TestEurekaServerThatComesBackEmptyIsFilledAgainByHeartbeats(t *testing.T) {
 
 func TestEurekaServerThatFailsLosesNothing(t *testing.T) {
 	for name, fail := range map[string]func(http.ResponseWriter, *http.Request) bool{
-		"503": peertest.AnswerWith(503, ""), "closes": peertest.Drop, "closes in the middle": peertest.CutOff,
+		"503": peertest.RespondWith(503, ""), "closes": peertest.Drop, "closes in the middle": peertest.CutOff,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCircle(t)

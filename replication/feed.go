@@ -184,7 +184,7 @@ func (f *feed) fill(ctx context.Context) {
 	}
 }
 
-// room is how many tasks may be queued now. While the peer does not answer, no more than one batch is
+// room is how many tasks may be queued now. While the peer does not respond, no more than one batch is
 // tried, so that what is given up is soon read again when it does.
 func (f *feed) room() int {
 	room := f.tasks.Room()
@@ -302,7 +302,7 @@ func (f *feed) beats() {
 	}
 	room := f.room()
 	if room == 0 && f.failing() {
-		return // they are found when the peer answers again
+		return // they are found when the peer responds again
 	}
 	f.beat = v.Beats()
 	for l := range v.RenewedAfter(after, f.Kind == link.Node) {

@@ -41,8 +41,8 @@ func newMetrics(peers []*peer, status func() []api.Peer) *metrics {
 		stats:   statMetrics(),
 		figures: figureMetrics(),
 		byWord: []wordMetric{
-			{desc("sent_total", "Facts that the peer took.", "fact"), func(s api.Peer) map[string]uint64 { return s.Sent }},
-			{desc("dropped_tasks_total", "Tasks that were given up; those that tell a change are read again, unless the peer refused them.", "reason"), func(s api.Peer) map[string]uint64 { return s.Dropped }},
+			{desc("sent_total", "Facts that the peer accepted.", "fact"), func(s api.Peer) map[string]uint64 { return s.Sent }},
+			{desc("dropped_tasks_total", "Tasks that were given up; those that hold a change are read again, unless the peer refused them.", "reason"), func(s api.Peer) map[string]uint64 { return s.Dropped }},
 			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s api.Peer) map[string]uint64 { return s.Repairs }},
 		},
 	}

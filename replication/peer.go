@@ -95,7 +95,7 @@ func (p *peer) repaired(reason string, d api.PeerDiff) {
 	p.log.Info("repairing the peer", "reason", reason, "missing", d.Missing, "extra", d.Extra)
 }
 
-// failed records a call without a usable answer; the first of a row is logged.
+// failed records a call without a usable response; the first of a row is logged.
 func (p *peer) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

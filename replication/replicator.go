@@ -1,9 +1,9 @@
 // Package replication carries a registry's changes to its peers: nodes of the same datacenter (without
 // consensus), other datacenters, and Netflix Eureka servers. It reads the registry's change list, keeps
 // a durable cursor per peer, and repairs by digest what the list no longer shows. It orders nothing and stores
-// nothing by itself: all goes through registry.Service. How a kind of peer is spoken with it does not know: that
-// are the links of packages rollcallpeer and eurekapeer, which also have what answers peers that send here; a
-// batching dispatcher per peer (package batcher) hands the tasks to a link. Its files, from the top:
+// nothing by itself: all goes through registry.Service. A batching dispatcher per peer (package batcher)
+// hands the tasks to a link. Packages rollcallpeer and eurekapeer have the links, and receive what such peers send
+// here. Its files, from the top:
 //
 //	replicator.go  the side of a node: what the rest of the server calls
 //	config.go      settings, and the errors of calls

@@ -105,7 +105,7 @@ func (p *peer) moved() (to registry.Index, ok bool) {
 	return to, to > p.acked
 }
 
-// succeeded records a call that the peer answered.
+// succeeded records a call that the peer responded to.
 func (p *peer) succeeded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,7 +72,7 @@ func (r *rig) wantFreed(want bool) {
 
 func TestRoomCountsWhatIsQueuedPendingAndInFlight(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{MaxBufferSize: 10, WorkloadSize: 2}, answer{after: time.Second, result: PermanentError})
+		r := idle(t, Config[string, string]{MaxBufferSize: 10, WorkloadSize: 2}, response{after: time.Second, result: PermanentError})
 		r.wantRoom(10)
 		r.submit("a1 b1")
 		r.wantRoom(8) // queued
@@ -109,7 +109,7 @@ func TestEveryEndOfATaskMakesRoom(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				row.config.MaxBufferSize = 4
-				r := idle(t, row.config, answer{result: row.result})
+				r := idle(t, row.config, response{result: row.result})
 				r.until(row.expiry, row.tasks)
 				r.run(0)
 				r.at(500 * ms)
@@ -121,7 +121,7 @@ func TestEveryEndOfATaskMakesRoom(t *testing.T) {
 
 func TestProducerThatWaitsForRoomCausesNoOverflow(t *testing.T) {
 	in(t, func(t *testing.T) {
-		again := answer{after: 30 * ms, result: Congestion}
+		again := response{after: 30 * ms, result: Congestion}
 		r := running(t, Config[string, string]{MaxBufferSize: 10, WorkloadSize: 3, WorkerCount: 2}, again, again, again, again)
 		tasks := many(100)
 		for len(tasks) > 0 {

@@ -24,11 +24,11 @@ type rig struct {
 	start time.Time
 	end   context.CancelFunc // ends Run's context
 
-	mu      sync.Mutex
-	calls   []call
-	done    []string
-	dropped []string // "a1 expired"
-	answers []answer
+	mu        sync.Mutex
+	calls     []call
+	done      []string
+	dropped   []string // "a1 expired"
+	responses []response
 }
 
 // call is which tasks the receiver got, and when.
@@ -39,8 +39,8 @@ type call struct {
 
 func (c call) String() string { return fmt.Sprint(c.at, " ", c.tasks) }
 
-// answer is what the receiver does with a call. Without one it takes the tasks at once.
-type answer struct {
+// response is what the receiver does with a call. Without one it takes the tasks at once.
+type response struct {
 	result Result
 	after  time.Duration
 	when   func(tasks []string) Result // in place of result
@@ -53,8 +53,8 @@ func in(t *testing.T, f func(t *testing.T)) {
 }
 
 // idle makes a rig whose dispatcher does not run yet.
-func idle(t *testing.T, c Config[string, string], answers ...answer) *rig {
-	r := &rig{t: t, start: time.Now(), answers: answers}
+func idle(t *testing.T, c Config[string, string], responses ...response) *rig {
+	r := &rig{t: t, start: time.Now(), responses: responses}
 	c.Name = "dc2"
 	c.Processor = r
 	c.Done = func(id, task string) { r.record(&r.done, id, task, task) }
@@ -66,8 +66,8 @@ func idle(t *testing.T, c Config[string, string], answers ...answer) *rig {
 }
 
 // running makes a rig whose dispatcher runs until the test ends.
-func running(t *testing.T, c Config[string, string], answers ...answer) *rig {
-	r := idle(t, c, answers...)
+func running(t *testing.T, c Config[string, string], responses ...response) *rig {
+	r := idle(t, c, responses...)
 	r.run(0)
 	return r
 }
@@ -150,14 +150,14 @@ func (r *rig) call(ctx context.Context, tasks []string) Result {
 	return a.result
 }
 
-// enter writes a call down and takes the next answer.
-func (r *rig) enter(tasks []string) (a answer) {
+// enter writes a call down and takes the next response.
+func (r *rig) enter(tasks []string) (a response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, call{time.Since(r.start), strings.Join(tasks, " ")})
-	if len(r.answers) > 0 {
-		a = r.answers[0]
-		r.answers = r.answers[1:]
+	if len(r.responses) > 0 {
+		a = r.responses[0]
+		r.responses = r.responses[1:]
 	}
 	return a
 }

@@ -38,7 +38,7 @@ func TestStopDropsPendingTasks(t *testing.T) {
 
 func TestStopWithoutDrainEndsTransmissionsUnderWay(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 2, Merge: join}, answer{after: time.Minute})
+		r := idle(t, Config[string, string]{WorkloadSize: 2, Merge: join}, response{after: time.Minute})
 		ended := r.run(0)
 		r.submit("a1 b1")
 		r.submit("c1 a2")
@@ -52,7 +52,7 @@ func TestStopWithoutDrainEndsTransmissionsUnderWay(t *testing.T) {
 
 func TestStopDropsTheRestOfASplitBatch(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, answer{result: PermanentError}, answer{after: time.Minute})
+		r := idle(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, response{result: PermanentError}, response{after: time.Minute})
 		ended := r.run(0)
 		r.submit("a1 b1 c1 d1")
 		r.submit("b2")
@@ -75,7 +75,7 @@ func TestDrainSendsPendingTasksWithoutDelay(t *testing.T) {
 
 func TestDrainSendsTasksThatComeWhileThereIsTime(t *testing.T) {
 	in(t, func(t *testing.T) {
-		slow := answer{after: time.Second}
+		slow := response{after: time.Second}
 		r := idle(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, slow, slow, slow)
 		ended := r.run(5 * time.Second)
 		r.submit("a1 b1 c1 d1 e1")
@@ -91,7 +91,7 @@ func TestDrainSendsTasksThatComeWhileThereIsTime(t *testing.T) {
 
 func TestDrainEndsAtItsTime(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, answer{after: 2 * time.Second}, answer{after: time.Minute})
+		r := idle(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, response{after: 2 * time.Second}, response{after: time.Minute})
 		ended := r.run(5 * time.Second)
 		r.submit("a1 b1 c1 d1 e1")
 		r.end()
@@ -103,7 +103,7 @@ func TestDrainEndsAtItsTime(t *testing.T) {
 
 func TestDrainKeepsThePauseAfterAFailure(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 2}, answer{result: Congestion})
+		r := idle(t, Config[string, string]{WorkloadSize: 2}, response{result: Congestion})
 		ended := r.run(5 * time.Second)
 		r.submit("a1 b1")
 		r.end()

@@ -25,20 +25,20 @@ func TestFaultsOfAEurekaServer(t *testing.T) {
 		want batcher.Result
 		says string
 	}{
-		{"503", peertest.AnswerWith(503, ""), batcher.Congestion, "503"},
+		{"503", peertest.RespondWith(503, ""), batcher.Congestion, "503"},
 		{"hang", peertest.Hang, batcher.Congestion, "exceeded"},
 		{"closes at once", peertest.Drop, batcher.TransientError, "EOF"},
 		{"closes in the middle", peertest.CutOff, batcher.TransientError, "broke off"},
-		{"400", peertest.AnswerWith(400, ""), batcher.PermanentError, "400"},
-		{"401", peertest.AnswerWith(401, ""), batcher.PermanentError, "401"},
-		{"429", peertest.AnswerWith(429, ""), batcher.PermanentError, "429"},
-		{"500", peertest.AnswerWith(500, "oops"), batcher.PermanentError, "500"},
+		{"400", peertest.RespondWith(400, ""), batcher.PermanentError, "400"},
+		{"401", peertest.RespondWith(401, ""), batcher.PermanentError, "401"},
+		{"429", peertest.RespondWith(429, ""), batcher.PermanentError, "429"},
+		{"500", peertest.RespondWith(500, "oops"), batcher.PermanentError, "500"},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 			return true
 		}, batcher.PermanentError, "307"},
-		{"garbage", peertest.AnswerWith(200, "<html>"), batcher.PermanentError, "cannot be read"},
-		{"too few answers", peertest.AnswerWith(200, `{"responseList":[]}`), batcher.Success, "1 items were answered by 0 results"},
+		{"garbage", peertest.RespondWith(200, "<html>"), batcher.PermanentError, "cannot be read"},
+		{"too few answers", peertest.RespondWith(200, `{"responseList":[]}`), batcher.Success, "1 items were answered by 0 results"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +75,7 @@ func TestItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)), register(peertest.Instance("ORDERS", "i2", 1000)))
-	f.FailWith(peertest.OnlyBatches(peertest.AnswerWith(200, `{"responseList":[{"statusCode":500},{"statusCode":404}]}`)))
+	f.FailWith(peertest.OnlyBatches(peertest.RespondWith(200, `{"responseList":[{"statusCode":500},{"statusCode":404}]}`)))
 	result := s.link.ProcessBatch(t.Context(), []link.Task{
 		{Key: key("ORDERS", "i1"), Facts: link.Registered}, {Key: key("ORDERS", "i2"), Facts: link.Heartbeat},
 	})
@@ -162,7 +162,7 @@ func TestSingleCallThatIsRefusedIsFinalForItsTask(t *testing.T) {
 		f := peertest.NewEureka(t)
 		s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: true})
 		s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
-		f.FailWith(peertest.AnswerWith(status, ""))
+		f.FailWith(peertest.RespondWith(status, ""))
 		got := s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered})
 		expect.That(t, got == want && len(s.failures) == 1, "answered %d: result %d, failures %q; want %d", status, got, s.failures, want)
 	}

@@ -209,7 +209,7 @@ func TestResultOf404IsFollowedAFewTimesOnly(t *testing.T) {
 	calls := 0
 	f.FailWith(func(w http.ResponseWriter, r *http.Request) bool {
 		calls++
-		return peertest.AnswerWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
+		return peertest.RespondWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
 	})
 	s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
 	expect.That(t, calls == 1+link.MaxTries && strings.Contains(s.log.String(), "ORDERS/i1"),
@@ -229,7 +229,7 @@ func TestResultOf409RegistersTheNewerInstanceHere(t *testing.T) {
 			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: c.single})
 			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)), registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
 			if c.hide {
-				f.FailWith(peertest.OnlyBatches(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409}]}`)))
+				f.FailWith(peertest.OnlyBatches(peertest.RespondWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			}
 			s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			s.has(t, "ORDERS", "i1", "OUT_OF_SERVICE overridden OUT_OF_SERVICE")
@@ -251,7 +251,7 @@ func TestResultOf409WithoutANewerInstanceBringsOurs(t *testing.T) {
 			}
 			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
-			f.FailWith(peertest.OnlyBatches(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409}]}`)))
+			f.FailWith(peertest.OnlyBatches(peertest.RespondWith(200, `{"responseList":[{"statusCode":409}]}`)))
 			need.Equal(t, s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}), batcher.Success, "result")
 			f.FailWith(nil)
 			s.deliver(t, s.submitted...)
@@ -271,7 +271,7 @@ func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
 			f := peertest.NewEureka(t)
 			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
 			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
-			f.FailWith(peertest.AnswerWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
+			f.FailWith(peertest.RespondWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
 			s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			if v := s.Memory.Newest(); v.Index() != 1 || v.Len() != 1 {
 				t.Errorf("after the answer the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())

@@ -48,7 +48,7 @@ func (l *Link) Run(ctx context.Context) error {
 	}
 }
 
-// registration is this node's own registration. It belongs to run.
+// registration is this node's own registration. It belongs to Run.
 type registration struct {
 	*Link
 	lease      *registry.Lease

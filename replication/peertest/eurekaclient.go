@@ -14,16 +14,16 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// What a fake Eureka server sends: its clients' writes as batches to its peer, whose answers it obeys
+// What a fake Eureka server sends: its clients' writes as batches to its peer, whose responses it obeys
 // as upstream does, and its own registration, heartbeats and fetches as a client of the peer.
 
-// fakeReadTimeout is how long a Spring Cloud server waits for a peer's answer.
+// fakeReadTimeout is how long a Spring Cloud server waits for a peer's response.
 const fakeReadTimeout = 200 * time.Millisecond
 
 func pathUnescape(segment string) (string, error) { return url.PathUnescape(segment) }
 
-// toldPeer queues what a client did, with the instance as it is now. f.mu is held.
-func (f *Eureka) toldPeer(i EurekaItem) {
+// queueForPeer queues what a client did, with the instance as it is now. f.mu is held.
+func (f *Eureka) queueForPeer(i EurekaItem) {
 	i.App = strings.ToUpper(i.App)
 	if stored := f.Registry.find(i.App, i.ID); stored != nil && i.Action != "Cancel" {
 		i.LastDirty, i.Status = fakeNumber(stored.LastDirty), stored.Status
@@ -34,7 +34,7 @@ func (f *Eureka) toldPeer(i EurekaItem) {
 	f.Pending = append(f.Pending, i)
 }
 
-// replicate sends what is pending to its peer, and then what the answers ask for, until nothing is
+// Replicate sends what is pending to its peer, and then what the responses ask for, until nothing is
 // left. A peer that is too slow is sent the batch again. It returns the statuses of all items.
 func (f *Eureka) Replicate(t testing.TB, peer string) []int {
 	t.Helper()
@@ -57,19 +57,19 @@ func (f *Eureka) Replicate(t testing.TB, peer string) []int {
 		f.Pending = f.Pending[len(items):]
 		for n, r := range responses {
 			statuses = append(statuses, r.Status)
-			f.answered(items[n], r)
+			f.follow(items[n], r)
 		}
 		f.Mu.Unlock()
 	}
 }
 
-// answered is InstanceReplicationTask.handleSuccess and handleFailure. f.mu is held.
-func (f *Eureka) answered(i EurekaItem, r fakeResponse) {
+// follow is InstanceReplicationTask.handleSuccess and handleFailure. f.mu is held.
+func (f *Eureka) follow(i EurekaItem, r fakeResponse) {
 	stored := f.Registry.find(i.App, i.ID)
 	switch {
 	case i.Action == "Heartbeat" && r.Status == 404 && stored != nil:
 		copied := *stored
-		f.toldPeer(EurekaItem{Action: "Register", App: i.App, ID: i.ID, Instance: &copied})
+		f.queueForPeer(EurekaItem{Action: "Register", App: i.App, ID: i.ID, Instance: &copied})
 	case i.Action == "Heartbeat" && r.Instance != nil:
 		if o := r.Instance.Overridden; o != "UNKNOWN" {
 			f.Registry.overrides[i.ID] = o
@@ -78,28 +78,28 @@ func (f *Eureka) answered(i EurekaItem, r fakeResponse) {
 	}
 }
 
-// send posts one batch as JerseyReplicationClient.submitBatchUpdates does: without the header that
+// Send posts one batch as JerseyReplicationClient.submitBatchUpdates does: without the header that
 // marks single calls.
 func Send(client *http.Client, peer string, items []EurekaItem) ([]fakeResponse, error) {
 	body, err := json.Marshal(map[string]any{"replicationList": items})
 	if err != nil {
 		return nil, err
 	}
-	status, answer, err := Ask(client, "POST", peer+"/peerreplication/batch/", body)
+	status, response, err := Ask(client, "POST", peer+"/peerreplication/batch/", body)
 	if err != nil {
 		return nil, err
 	}
 	if status != 200 {
-		return nil, fmt.Errorf("status %d: %s", status, answer)
+		return nil, fmt.Errorf("status %d: %s", status, response)
 	}
 	var list struct {
 		Responses []fakeResponse `json:"responseList"`
 	}
-	if err := DecodeStrictly(answer, &list); err != nil {
+	if err := DecodeStrictly(response, &list); err != nil {
 		return nil, err
 	}
 	if len(list.Responses) != len(items) {
-		return nil, fmt.Errorf("%d answers to %d items", len(list.Responses), len(items))
+		return nil, fmt.Errorf("%d results of %d items", len(list.Responses), len(items))
 	}
 	return list.Responses, nil
 }
@@ -121,22 +121,22 @@ func Ask(client *http.Client, method, target string, body []byte) (int, []byte, 
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
+	response, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, response, err
 }
 
-// clientCall is a call of one of its own clients, which must be answered with a status.
+// ClientCall is a call of one of its own clients, whose response must have a status.
 func (f *Eureka) ClientCall(t testing.TB, method, path string, instance *EurekaInstance, want int) {
 	t.Helper()
 	var body []byte
 	if instance != nil {
 		body, _ = json.Marshal(map[string]any{"instance": instance})
 	}
-	status, answer, err := Ask(f.Client(), method, f.Service()+path, body) // which waits for as long as it takes
-	need.That(t, err == nil && status == want, "%s %s at the Eureka server: %d %s, %v; want %d", method, path, status, answer, err, want)
+	status, response, err := Ask(f.Client(), method, f.Service()+path, body) // which waits for as long as it takes
+	need.That(t, err == nil && status == want, "%s %s at the Eureka server: %d %s, %v; want %d", method, path, status, response, err, want)
 }
 
-// clientOf is an instance as Netflix's client registers it.
+// ClientOf is an instance as Netflix's client registers it.
 func ClientOf(app, id string, dirty int64) *EurekaInstance {
 	return &EurekaInstance{
 		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.2", Status: "UP", Overridden: "UNKNOWN",

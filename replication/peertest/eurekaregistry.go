@@ -82,7 +82,7 @@ func (t *fakeTime) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// decodeStrictly reads a whole document and refuses keys that are not in it.
+// DecodeStrictly reads a whole document and refuses keys that are not in it.
 func DecodeStrictly(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -95,7 +95,7 @@ func DecodeStrictly(text []byte, into any) error {
 	return nil
 }
 
-// lacks names the first thing that a real server or its clients need and the instance has not.
+// Lacks names the first thing that a real server or its clients need and the instance has not.
 func (i *EurekaInstance) Lacks() string {
 	statuses := []string{"UP", "DOWN", "STARTING", "OUT_OF_SERVICE", "UNKNOWN"}
 	switch {
@@ -206,8 +206,8 @@ func (r *fakeRegistry) cancel(app, id string) int {
 	if len(r.Apps[strings.ToUpper(app)]) == 0 {
 		delete(r.Apps, strings.ToUpper(app))
 	}
-	gone := *i
-	r.changed(&gone, "DELETED")
+	canceled := *i
+	r.changed(&canceled, "DELETED")
 	return 200
 }
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// Eureka is a Netflix Eureka server under /eureka: it takes clients and peers, and is a peer and a
+// Eureka is a Netflix Eureka server under /eureka: it accepts clients and peers, and is a peer and a
 // client itself (eurekaclient.go). One key of a batch that it does not know, one action that is not
 // written exactly, and the whole batch is 400 and has no effect.
 type Eureka struct {
@@ -27,7 +27,7 @@ type Eureka struct {
 	batches  []fakeBatch                                   // that it was sent, refused ones included
 	calls    []fakeCall                                    // all others
 	User     string                                        // user:password that it asks for; "": nothing
-	fail     func(http.ResponseWriter, *http.Request) bool // answers in its place, if it returns true
+	fail     func(http.ResponseWriter, *http.Request) bool // responds in its place, if it returns true
 }
 
 // fakeBatch is a replication document; Items is nil if it could not be read.
@@ -78,10 +78,10 @@ func NewEureka(t testing.TB) *Eureka {
 	return f
 }
 
-// service is its URL as peers are configured with it.
+// Service is its URL as peers are configured with it.
 func (f *Eureka) Service() string { return f.URL + "/eureka" }
 
-// forget empties the registry, as a restart does.
+// Forget empties the registry, as a restart does.
 func (f *Eureka) Forget() {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -89,7 +89,7 @@ func (f *Eureka) Forget() {
 	f.Pending = nil
 }
 
-// failWith has all requests answered by something else; nil ends that.
+// FailWith has something else respond to all requests; nil ends that.
 func (f *Eureka) FailWith(fail func(http.ResponseWriter, *http.Request) bool) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -146,7 +146,7 @@ func (f *Eureka) batch(w http.ResponseWriter, r *http.Request, body []byte) {
 	for _, i := range list.Items {
 		responses = append(responses, f.item(i))
 	}
-	answerJSON(w, 200, map[string]any{"responseList": responses})
+	respondJSON(w, 200, map[string]any{"responseList": responses})
 }
 
 // item is PeerReplicationResource.dispatch.
@@ -227,10 +227,10 @@ func (f *Eureka) single(w http.ResponseWriter, r *http.Request, path string, bod
 		What: r.Method + " " + r.URL.String(), Header: r.Header, Body: string(body), Replicated: replicated, Status: status,
 	})
 	if !replicated && status/100 == 2 && item.Action != "" {
-		f.toldPeer(item)
+		f.queueForPeer(item)
 	}
 	if shown != nil {
-		answerJSON(w, status, map[string]any{"instance": shown})
+		respondJSON(w, status, map[string]any{"instance": shown})
 		return
 	}
 	w.WriteHeader(status)
@@ -268,16 +268,16 @@ func (f *Eureka) list(w http.ResponseWriter, all []*EurekaInstance) {
 	for _, i := range all {
 		apps = append(apps, application{i.App, []*EurekaInstance{i}})
 	}
-	answerJSON(w, 200, map[string]any{"applications": map[string]any{"versions__delta": "1", "apps__hashcode": "", "application": apps}})
+	respondJSON(w, 200, map[string]any{"applications": map[string]any{"versions__delta": "1", "apps__hashcode": "", "application": apps}})
 }
 
-func answerJSON(w http.ResponseWriter, status int, document any) {
+func respondJSON(w http.ResponseWriter, status int, document any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(document)
 }
 
-// show is the registry as a text, one line per instance, sorted.
+// Show is the registry as a text, one line per instance, sorted.
 func (f *Eureka) Show() string {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -292,7 +292,7 @@ func (f *Eureka) Show() string {
 	return strings.Join(lines, "\n")
 }
 
-// actions are those of all items that it was sent, in order, as "Action app/id".
+// Actions are those of all items that it was sent, in order, as "Action app/id".
 func (f *Eureka) Actions() []string {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -305,7 +305,7 @@ func (f *Eureka) Actions() []string {
 	return all
 }
 
-// received clears what it was sent and returns it.
+// Received clears what it was sent and returns it.
 func (f *Eureka) Received() ([]fakeBatch, []fakeCall) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// answerWith answers in the place of a server.
-func AnswerWith(status int, body string) func(http.ResponseWriter, *http.Request) bool {
+// RespondWith responds in the place of a server.
+func RespondWith(status int, body string) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -24,18 +24,20 @@ func AnswerWith(status int, body string) func(http.ResponseWriter, *http.Request
 	}
 }
 
+// OnlyBatches limits a fault to batches.
 func OnlyBatches(fail func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		return strings.Contains(r.URL.Path, "/batch") && fail(w, r)
 	}
 }
 
+// Hang never responds.
 func Hang(_ http.ResponseWriter, r *http.Request) bool {
 	<-r.Context().Done()
 	return true
 }
 
-// cutOff answers with half of what it announces.
+// CutOff responds with half of what it announces.
 func CutOff(w http.ResponseWriter, _ *http.Request) bool {
 	w.Header().Set("Content-Length", "1000")
 	w.Write([]byte(`{"responseList":[{"statusCode":200`))
@@ -43,8 +45,10 @@ func CutOff(w http.ResponseWriter, _ *http.Request) bool {
 	panic(http.ErrAbortHandler)
 }
 
+// Drop closes the connection.
 func Drop(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
 
+// Eventually waits until something holds.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 
@@ -55,7 +59,7 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// instance is one that says of itself what a client has to say.
+// Instance is one that says of itself what a client has to say.
 func Instance(app, id string, dirty int64) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up,

@@ -34,7 +34,7 @@ func (s scope) digests() map[string]registry.Digest {
 	return digests
 }
 
-// holds says whether a lease is compared, settled or not.
+// holds says whether a lease is compared, old enough for that or not.
 func (s scope) holds(l *registry.Lease) bool { return s.all || l.Owner == s.owner }
 
 // differences are the applications that the asker has otherwise, in the order of their names, as many

@@ -313,7 +313,7 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 		fail func(http.ResponseWriter, *http.Request) bool
 		says string
 	}{
-		{"503", peertest.AnswerWith(503, "no leader"), "no leader"},
+		{"503", peertest.RespondWith(503, "no leader"), "no leader"},
 		{"hangs", peertest.Hang, "no answer in time"},
 		{"garbage", answers("<html>"), "the answer to digests cannot be read"},
 		{"more of nothing", answers(string(wire.Encode(&wire.Differences{More: true}))), "has more, and nothing before it"},

@@ -131,7 +131,7 @@ func TestCopyIsNotFromTheNodeItself(t *testing.T) {
 func TestCopyIsFromTheFirstNodeThatIsReady(t *testing.T) {
 	busy, stranger, old := running(t, "n1"), running(t, "n2"), running(t, "n3")
 	busy.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
-	stranger.failWith(peertest.AnswerWith(403, "not a peer"))
+	stranger.failWith(peertest.RespondWith(403, "not a peer"))
 	registerAll(t, old, 1, "more")
 	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
 	need.OK(t, node.Copy(context.Background(), copyWait))

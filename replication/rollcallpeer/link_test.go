@@ -51,7 +51,7 @@ func closed() string { return "http://127.0.0.1:1" }
 var aTask = link.Task{Key: ordersID("1"), Facts: link.Registered}
 
 func answers(text string) func(http.ResponseWriter, *http.Request) bool {
-	return peertest.AnswerWith(http.StatusOK, text)
+	return peertest.RespondWith(http.StatusOK, text)
 }
 
 // answersOf has a peer answer with these results.
@@ -77,18 +77,18 @@ func TestFaultsOfARollcallServer(t *testing.T) {
 		says string
 	}{
 		{"none", nil, batcher.Success, ""},
-		{"503", peertest.AnswerWith(503, "no leader"), batcher.Congestion, "503 Service Unavailable no leader"},
+		{"503", peertest.RespondWith(503, "no leader"), batcher.Congestion, "503 Service Unavailable no leader"},
 		{"hangs", peertest.Hang, batcher.Congestion, "no answer in time"},
 		{"closes at once", peertest.Drop, batcher.TransientError, "EOF"},
 		{"closes in the middle", peertest.CutOff, batcher.TransientError, "EOF"},
-		{"400", peertest.AnswerWith(400, "version 1 is not known here"), batcher.PermanentError, "version 1 is not known here"},
-		{"not a peer there", peertest.AnswerWith(403, "not a peer"), batcher.Congestion, "403 Forbidden not a peer"},
-		{"unauthorized", peertest.AnswerWith(401, ""), batcher.Congestion, "401"},
-		{"a version without replication", peertest.AnswerWith(404, ""), batcher.Congestion, "404"},
-		{"no peers at all", peertest.AnswerWith(501, "replicates nothing"), batcher.Congestion, "replicates nothing"},
-		{"413", peertest.AnswerWith(413, ""), batcher.PermanentError, "413"},
-		{"500", peertest.AnswerWith(500, ""), batcher.PermanentError, "500"},
-		{"a redirect", peertest.AnswerWith(302, ""), batcher.PermanentError, "302"},
+		{"400", peertest.RespondWith(400, "version 1 is not known here"), batcher.PermanentError, "version 1 is not known here"},
+		{"not a peer there", peertest.RespondWith(403, "not a peer"), batcher.Congestion, "403 Forbidden not a peer"},
+		{"unauthorized", peertest.RespondWith(401, ""), batcher.Congestion, "401"},
+		{"a version without replication", peertest.RespondWith(404, ""), batcher.Congestion, "404"},
+		{"no peers at all", peertest.RespondWith(501, "replicates nothing"), batcher.Congestion, "replicates nothing"},
+		{"413", peertest.RespondWith(413, ""), batcher.PermanentError, "413"},
+		{"500", peertest.RespondWith(500, ""), batcher.PermanentError, "500"},
+		{"a redirect", peertest.RespondWith(302, ""), batcher.PermanentError, "302"},
 		{"garbage", answers("<html>"), batcher.PermanentError, "the answer cannot be read: malformed message"},
 		{"too few results", answersOf(), batcher.PermanentError, "1 items were answered by 0 results"},
 		{"too many results", answersOf(wire.Result{Status: 200}, wire.Result{Status: 200}), batcher.PermanentError, "answered by 2 results"},
@@ -138,8 +138,8 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 	}{
 		{"no listener", nil, 1},
 		{"closes", peertest.Drop, 1},
-		{"503", peertest.AnswerWith(503, ""), 1},
-		{"has another configuration", peertest.AnswerWith(403, ""), 1},
+		{"503", peertest.RespondWith(503, ""), 1},
+		{"has another configuration", peertest.RespondWith(403, ""), 1},
 		{"hangs", peertest.Hang, 2}, // one call has the time of one answer
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 
 func TestCallsToBusyAndUnreachableNodesCountAsBusy(t *testing.T) {
 	far := receiver(t)
-	far.failWith(peertest.AnswerWith(503, ""))
+	far.failWith(peertest.RespondWith(503, ""))
 	near := sender(t, closed(), far.server.URL, closed())
 	expect.Equal(t, near.only().Process(context.Background(), aTask), batcher.Congestion, "result")
 }

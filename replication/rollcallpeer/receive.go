@@ -77,7 +77,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	}
 	r.side.Log.Debug("message of a peer", "from", m.Node, "datacenter", m.Datacenter, "sequence", m.Sequence, "items", len(m.Items), "late_ms", in.late)
 	if view, err = r.side.Service.View(ctx, registry.Stale); err != nil {
-		return nil, fmt.Errorf("answer %s: %w", m.Node, err)
+		return nil, fmt.Errorf("reply to %s: %w", m.Node, err)
 	}
 	if origin.Kind == registry.LocalPeer {
 		in.ignored = ignored(&r.side, &m.Head)

@@ -69,10 +69,10 @@ type Copy struct {
 	Sum     uint64 // registry.Lease.Sum
 }
 
-func (e *Copy) fields(c *codec.Codec) {
-	c.String(&e.ID)
-	c.Uint32(&e.Version.Life)
-	c.Int64(&e.Version.LastDirty)
-	c.Uint32(&e.Version.Edit)
-	c.Uint64(&e.Sum)
+func (i *Copy) fields(c *codec.Codec) {
+	c.String(&i.ID)
+	c.Uint32(&i.Version.Life)
+	c.Int64(&i.Version.LastDirty)
+	c.Uint32(&i.Version.Edit)
+	c.Uint64(&i.Sum)
 }
