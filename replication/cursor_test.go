@@ -84,7 +84,7 @@ func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	expect.Equal(t, c.reached(), 2, "repaired: at")
 }
 
-// Whatever is queued, merged, transmitted and given up in whatever order: no change is waiting, or to
+// The test queues, merges, transmits and gives up tasks in any order: no change is waiting, or to
 // be read again, below the cursor.
 func TestCursorNeverPassesWhatThePeerDoesNotKnow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -225,7 +225,7 @@ func (f *feed) queueIfTrue(v *registry.View, t link.Task) {
 	f.queue(t, l)
 }
 
-// queue hands a task to the dispatcher. Its first change was added to the cursor'f. l is nil for what is
+// queue hands a task to the dispatcher. Its first change was added to the cursor's. l is nil for what is
 // removed.
 func (f *feed) queue(t link.Task, l *registry.Lease) {
 	t.Queued, t.AsOf = time.Now(), time.Now()
@@ -315,8 +315,8 @@ func (f *feed) beats() {
 	}
 }
 
-// permanentBeat is how often a Eureka server is told that an instance without a lease lives: it gives it
-// one, of 90 f.
+// permanentBeat is how often a Eureka server gets a heartbeat of an instance without a lease: the server gives
+// the instance one, of 90 s.
 const permanentBeat = registry.DefaultRenewalInterval * time.Second
 
 // beatPermanent queues heartbeats, for a Eureka server, of this datacenter's instances that have no
@@ -351,8 +351,8 @@ var dropNames = [...]string{
 	batcher.Expired: "expired", batcher.Overflow: "overflow", batcher.Permanent: "permanent", batcher.Stopped: "stopped",
 }
 
-// giveUp is called by the dispatcher. What the peer refuses is left to the next comparison; everything
-// else is read again, when the dispatcher says that there is room.
+// giveUp is called by the dispatcher. A task that the peer refuses is left to the next comparison;
+// every other one is read again, when the dispatcher says that there is room.
 func (f *feed) giveUp(_ registry.Key, t link.Task, why batcher.Drop) {
 	f.dropped(dropNames[why])
 	if why == batcher.Permanent {

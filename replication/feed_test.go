@@ -179,7 +179,7 @@ func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 11)...)
 		synctest.Wait()
-		// What answers ask for knows of no room.
+		// Tasks that replies ask for know of no room.
 		for i := range 15 {
 			r.peers[0].currentFeed().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, link.Task{Facts: link.Heartbeat}, time.Time{})
 		}

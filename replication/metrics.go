@@ -7,7 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-// metrics are the figures of all peers. What a status knows already is read from it at each scrape,
+// metrics are the figures of all peers. Figures of a status are read from it at each scrape,
 // under upstream's names where upstream has one (eurekaServer.replication.acceptedTasks is
 // rollcall_replication_accepted_tasks_total).
 type metrics struct {

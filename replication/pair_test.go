@@ -106,8 +106,8 @@ func runPair(t testing.TB, kind link.Kind) (a, b *server) {
 	return a, b
 }
 
-// changes is how many changes a server was sent. That an act of a client renews the lease may be sent
-// once more after it.
+// changes is how many changes a server was sent. The renewal in an act of a client may be sent once
+// more after it.
 func (s *server) changes(t testing.TB) (n int) {
 	t.Helper()
 	s.mu.Lock()
@@ -186,7 +186,7 @@ func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
 	}
 }
 
-// What is told while a peer is not there arrives when it is, however it was away.
+// Changes made while a peer is away arrive when it is back, in whichever way it was away.
 func TestTwoReplicatorsCatchUpAfterOneWasAway(t *testing.T) {
 	for _, c := range []struct {
 		name string

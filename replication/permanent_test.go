@@ -42,7 +42,7 @@ func TestPermanentInstanceIsSentToOtherDatacenters(t *testing.T) {
 	peertest.Eventually(t, "it is gone there", func() bool { return b.Newest().Total() == 0 })
 }
 
-// A Eureka server gives every instance a lease, which somebody must renew.
+// A Eureka server gives every instance a lease, which this node must renew.
 func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()

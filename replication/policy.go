@@ -12,8 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// CutPolicy says what becomes of a peer's instances whose time has passed while its link is cut. What holds
-// in a cluster is part of its state (registry.Settings.OnCut), so that a new leader decides as the one before,
+// CutPolicy says what becomes of a peer's instances whose time has passed while its link is cut. The policy of a
+// cluster is part of its state (registry.Settings.OnCut), so that a new leader decides as the one before,
 // and every node can say what is decided.
 type CutPolicy struct {
 	Keep bool          // keep them
@@ -68,7 +68,7 @@ func OnCut(policies map[string]CutPolicy) string {
 	return strings.Join(words, ",")
 }
 
-// policyOf is the policy for a peer that holds in a state. What is not said, or not understood, is kept.
+// policyOf is the policy for a peer that holds in a state. Instances whose policy is missing, or not understood, are kept.
 func policyOf(v *registry.View, peer string) CutPolicy {
 	for word := range strings.SplitSeq(v.Settings().OnCut, ",") {
 		if name, text, _ := strings.Cut(word, "="); name == peer {

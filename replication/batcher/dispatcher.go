@@ -67,7 +67,7 @@ func (d *Dispatcher[K, T]) Run(ctx context.Context, drain time.Duration) error {
 }
 
 // Reached reports that the receiver was reached by other means than a task: the pause after network
-// failures ends. That after congestion does not.
+// failures ends. The pause after congestion does not.
 func (d *Dispatcher[K, T]) Reached() { d.inbox.reach() }
 
 // Room is how many more tasks of new ids fit without an overflow, even if all that workers have comes back.

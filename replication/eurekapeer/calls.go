@@ -1,7 +1,7 @@
 // Package eurekapeer is the link to a Netflix Eureka server, and knows by which name such a server is known that sends
 // here. A Eureka server gets what a server of its own kind would send it (upstream: PeerEurekaNode,
 // ReplicationTaskProcessor): the same documents, and nothing beyond them, because it drops a whole batch over one key
-// that it does not know. What Eureka servers send here it does not serve: package httpd/eurekaroutes does.
+// that it does not know. It does not serve what Eureka servers send here: package httpd/eurekaroutes does.
 //
 //	parts.go        what a task becomes
 //	calls.go        the link, and one call

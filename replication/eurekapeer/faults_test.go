@@ -84,7 +84,7 @@ func TestItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 	expect.That(t, strings.Contains(s.log.String(), "Register of ORDERS/i1 was answered 500"), "log %q does not name the item that was refused", s.log)
 }
 
-// The real server's decoder refuses a batch for one thing that it does not know. What we send, it reads:
+// The real server's decoder refuses a batch for one thing that it does not know. Our batches it reads:
 // every action, with every field that an instance can have.
 func TestBatchHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	f := peertest.NewEureka(t)

@@ -260,7 +260,7 @@ func TestResultOf409WithoutANewerInstanceBringsOurs(t *testing.T) {
 	}
 }
 
-// What an answer shows is checked as if it registered here.
+// An instance in a response is checked as if it registered here.
 func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
 	for _, c := range []struct{ name, entity string }{
 		{"another instance", `{"instanceId":"i2","app":"ORDERS","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
@@ -374,7 +374,7 @@ func TestRegistrationIsMadeAgainAtAServerThatLostIt(t *testing.T) {
 	expect.Slice(t, what, []string{"POST", "PUT", "PUT", "POST"}, "calls")
 }
 
-// The file is a batch as Netflix's own server writes it. What we tell of the same instances is the
+// The file is a batch as Netflix's own server writes it. Our batch of the same instances is the
 // same, key by key, but for times that each server has for itself.
 func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 	body := need.Got(os.ReadFile("testdata/eureka-batch.json"))(t)

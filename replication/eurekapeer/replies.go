@@ -53,7 +53,7 @@ func (l *Link) registerAgain(t link.Task) bool {
 	return true
 }
 
-// logRefused logs what was refused, once per change of state. Whatever it was, it is not sent again; the
+// logRefused logs what was refused, once per change of state. A refused item is not sent again; the
 // call itself succeeded.
 func (l *Link) logRefused(err error) {
 	if before := l.refuses.Swap(err != nil); !before && err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// name is that of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
+// Name is that of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 // and an address (host:port): that of the peer with such a host, else "eureka".
 func (s *Senders) Name(peers []link.PeerConfig, identity, address string) string {
 	host, _, err := net.SplitHostPort(address)
@@ -36,7 +36,7 @@ const (
 	lookupLimit = 100 * time.Millisecond
 )
 
-// eurekaSenders knows Eureka servers by their hosts and addresses. The zero value is ready for use.
+// Senders knows Eureka servers by their hosts and addresses. The zero value is ready for use.
 type Senders struct {
 	known  atomic.Pointer[knownSenders]
 	lookup sync.Mutex // held by the one caller that looks up

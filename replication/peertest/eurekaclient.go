@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// What a fake Eureka server sends: its clients' writes as batches to its peer, whose responses it obeys
+// A fake Eureka server sends: its clients' writes as batches to its peer, whose responses it obeys
 // as upstream does, and its own registration, heartbeats and fetches as a client of the peer.
 
 // fakeReadTimeout is how long a Spring Cloud server waits for a peer's response.

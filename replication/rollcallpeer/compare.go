@@ -99,7 +99,7 @@ const maxDiffItems = 1000
 // one too many; registry.View.Settled gives changes as long.
 const removalGrace = 10_000
 
-// What the peer's copy of an instance is.
+// The words for the peer's copy of an instance.
 const (
 	copyMissing   = "missing"
 	copyOlder     = "older"
@@ -168,7 +168,7 @@ func compareVersions(ours, theirs registry.Version) string {
 	return copyDifferent
 }
 
-// addOurs adds an instance of this side. What a node has newer comes with that node's own comparison;
+// addOurs adds an instance of this side. An instance that a node has newer comes with that node's comparison;
 // another datacenter compares its own instances only, and sends back what it has newer of this one's
 // when it gets the older.
 func (c *comparison) addOurs(key registry.Key, what string) {

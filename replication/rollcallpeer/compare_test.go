@@ -222,7 +222,7 @@ func TestCompareFindsNoDifferenceInWhatIsOnItsWay(t *testing.T) {
 	wantDiff(t, d, 2, 1, "1 older", "2 extra", "3 missing")
 }
 
-// What has a difference is listed in parts, so that neither side holds more.
+// Differences are listed in parts, so that neither side holds more.
 func TestCompareGetsLargeDifferencesInParts(t *testing.T) {
 	a, b := twoDatacenters(t)
 	const apps, each = 30, 1000
@@ -380,7 +380,7 @@ func FuzzDigests(f *testing.F) {
 	})
 }
 
-// Whatever happened on two sides while nothing, or only some of it, was told: after one comparison by
+// Two sides change while nothing, or only some of it, is sent: after one comparison by
 // each they are equal, and what was canceled last is not there.
 func TestCompareMakesAnyTwoSitesEqual(t *testing.T) {
 	for _, kind := range []struct {

@@ -30,7 +30,7 @@ func contacts(side *link.Side, view *registry.View, h *wire.Head, origin registr
 }
 
 // contactDue says whether a second of the sender's clock has passed since its last contact, or there was
-// none. What is late is no sign of life, unless it is of an incarnation that was silent while another spoke.
+// none. A late message is no sign of life, unless it is of an incarnation that was silent while another spoke.
 func contactDue(view *registry.View, h *wire.Head, origin registry.Origin, late int64) bool {
 	known, last, ok := view.Sender(origin.DC, h.Sender, h.Incarnation)
 	if late > 0 {

@@ -62,7 +62,7 @@ func TestCopyIsEqual(t *testing.T) {
 	node.become(t, "dc1", "n9", false, link.PeerConfig{Name: "old", Kind: link.Node, URLs: []string{old.server.URL}},
 		link.PeerConfig{Name: "dc3", Kind: link.Datacenter, URLs: []string{closed()}})
 	node.Pass(time.Minute)
-	// What this node has of before it stopped is older, and some of it is gone.
+	// The instances this node has from before it stopped are older, and some were removed since.
 	registerAll(t, node, 1, "4")
 	need.OK(t, node.Copy(context.Background(), copyWait))
 	equal(t, old, node)

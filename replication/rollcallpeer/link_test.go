@@ -311,7 +311,7 @@ func TestMessagesAreNumbered(t *testing.T) {
 	}
 }
 
-// What comes back while this side has no leader is sent again with its task.
+// Instances that come back while this side has no leader are sent again with their tasks.
 func TestReturnedInstancesAreNotLost(t *testing.T) {
 	a, b := twoDatacenters(t)
 	b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 9)})

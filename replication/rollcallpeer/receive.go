@@ -30,7 +30,7 @@ type Receiver struct {
 	late, ahead  *prometheus.CounterVec // by datacenter of the sender
 }
 
-// newReceiver is the receiver of a side.
+// NewReceiver is the receiver of a side.
 func NewReceiver(side link.Side) *Receiver {
 	return &Receiver{
 		side: side, clockRecords: clockRecords{of: make(map[senderName]clockRecord)},

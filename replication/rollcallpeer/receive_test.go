@@ -218,7 +218,7 @@ func TestReceiveRefusesTheEvictionOfAnInstanceWhoseClientWasHeard(t *testing.T) 
 	}
 }
 
-// Whatever is sent again changes nothing, and renews nothing.
+// A message that is sent again changes nothing, and renews nothing.
 func TestReceiveOfAReplayChangesNothing(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
@@ -367,7 +367,7 @@ func TestContactsAreRecordedOncePerSecond(t *testing.T) {
 	}
 }
 
-// What another node has heard counts, but never as younger than it can be: else two nodes would keep a
+// Contacts of another node count, but never as younger than it can be: else two nodes would keep a
 // dead link alive.
 func TestContactsAreReportedBetweenNodes(t *testing.T) {
 	a, b := newSite(), newSite()

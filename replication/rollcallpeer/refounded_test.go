@@ -22,7 +22,7 @@ func refound(t testing.TB, a, b *site) *site {
 	return anew
 }
 
-// What dc1 had lives on at dc2 until its leases end there, and is found at both once its clients come back.
+// The instances of dc1 live on at dc2 until their leases end there, and are found at both once their clients come back.
 func TestDatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	a, b := twoDatacenters(t)
 	ids := []string{"1", "2", "3", "4", "5"}

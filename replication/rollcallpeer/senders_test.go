@@ -79,7 +79,7 @@ func TestSenderThatWasNeverHeardCannotBeForgotten(t *testing.T) {
 	}
 }
 
-// What is counted by sender is bounded, whatever names somebody makes up.
+// The records of senders are bounded, whatever names a message makes up.
 func TestSenderClockRecordsAreBounded(t *testing.T) {
 	a, b := twoNodes(t)
 	head := a.only().head()

@@ -142,7 +142,7 @@ func (s *site) only() *Link {
 	return nil
 }
 
-// two datacenters that agree by consensus each.
+// twoDatacenters are two that agree by consensus each.
 func twoDatacenters(t testing.TB) (a, b *site) {
 	t.Helper()
 	a, b = newSite(), newSite()
@@ -151,7 +151,7 @@ func twoDatacenters(t testing.TB) (a, b *site) {
 	return a, b
 }
 
-// two nodes of one datacenter without consensus.
+// twoNodes are two of one datacenter without consensus.
 func twoNodes(t testing.TB) (a, b *site) {
 	t.Helper()
 	a, b = newSite(), newSite()
