@@ -234,7 +234,7 @@ func TestEurekaServerDoesWhatOurResponsesAskFor(t *testing.T) {
 	f.Mu.Unlock()
 	f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
 	got := f.Replicate(t, c.service)
-	expect.That(t, slices.Equal(got, []int{404, 200}), "answers %v, want 404 for the heartbeat and 200 for the registration", got)
+	expect.That(t, slices.Equal(got, []int{404, 200}), "results %v, want 404 for the heartbeat and 200 for the registration", got)
 	c.hasHere(t, "BILLING/b1 UP 2000 of old")
 	// 409: it takes over what is newer here.
 	need.Got(c.Apply(t.Context(), registry.FromClient, registry.Register{Instance: peertest.Instance("BILLING", "b1", 9000)}))(t)
@@ -243,7 +243,7 @@ func TestEurekaServerDoesWhatOurResponsesAskFor(t *testing.T) {
 	f.Registry.Apps["BILLING"]["b1"].LastDirty = 2000 // as if that had not come yet
 	f.Mu.Unlock()
 	f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
-	expect.Slice(t, f.Replicate(t, c.service), []int{409}, "answers")
+	expect.Slice(t, f.Replicate(t, c.service), []int{409}, "results")
 	hasSoon(t, f, "BILLING/b1 UP 9000", selfLine)
 }
 
@@ -266,14 +266,14 @@ func TestEurekaServerIsAClientOfOurs(t *testing.T) {
 	f := c.fake
 	self := peertest.ClientOf("EUREKA", "old.example:eureka:8761", 3000)
 	body := need.Got(json.Marshal(map[string]any{"instance": self}))(t)
-	if status, answer, err := peertest.Ask(f.Client(), "POST", c.service+"/apps/EUREKA", body); status != 204 || len(answer) != 0 || err != nil {
-		t.Fatalf("its registration was answered %d %q, %v", status, answer, err)
+	if status, text, err := peertest.Ask(f.Client(), "POST", c.service+"/apps/EUREKA", body); status != 204 || len(text) != 0 || err != nil {
+		t.Fatalf("its registration was answered %d %q, %v", status, text, err)
 	}
-	if status, answer, err := peertest.Ask(f.Client(), "PUT", c.service+"/apps/EUREKA/old.example:eureka:8761?status=UP&lastDirtyTimestamp=3000", nil); status != 200 || len(answer) != 0 || err != nil {
-		t.Fatalf("its heartbeat was answered %d %q, %v", status, answer, err)
+	if status, text, err := peertest.Ask(f.Client(), "PUT", c.service+"/apps/EUREKA/old.example:eureka:8761?status=UP&lastDirtyTimestamp=3000", nil); status != 200 || len(text) != 0 || err != nil {
+		t.Fatalf("its heartbeat was answered %d %q, %v", status, text, err)
 	}
 	for _, path := range []string{"/apps/", "/apps/delta"} {
-		status, answer, err := peertest.Ask(f.Client(), "GET", c.service+path, nil)
+		status, text, err := peertest.Ask(f.Client(), "GET", c.service+path, nil)
 		var fetched struct {
 			Applications struct {
 				Version string `json:"versions__delta"`
@@ -285,16 +285,16 @@ func TestEurekaServerIsAClientOfOurs(t *testing.T) {
 			} `json:"applications"`
 		}
 		if err == nil {
-			err = peertest.DecodeStrictly(answer, &fetched)
+			err = peertest.DecodeStrictly(text, &fetched)
 		}
 		need.That(t, err == nil && status == 200 && len(fetched.Applications.Apps) == 1 && len(fetched.Applications.Apps[0].Instances) == 1,
-			"GET %s was answered %d %s, %v; want the one instance", path, status, answer, err)
+			"GET %s was answered %d %s, %v; want the one instance", path, status, text, err)
 		expect.Equal(t, fetched.Applications.Apps[0].Instances[0].Lacks(), "", "GET %s: the instance lacks", path)
 	}
 }
 
 // A Eureka server's cancel names no version, so one that is sent again, or comes late, takes a live
-// instance away. The server's next heartbeat for it is answered 404, and brings it back as it is.
+// instance away. The server's next heartbeat for it gets 404, and brings it back as it is.
 func TestEurekaCancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake

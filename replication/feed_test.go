@@ -239,7 +239,7 @@ func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
 		m.Perform(t, registers(1, 10)...)
 		elapse(10 * time.Second)
 		f.fail(batcher.Success)
-		r.peers[0].succeeded() // the link's sign of life was answered
+		r.peers[0].succeeded() // the link's sign of life had a response
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})

@@ -38,7 +38,7 @@ func TestFaultsOfAEurekaServer(t *testing.T) {
 			return true
 		}, batcher.PermanentError, "307"},
 		{"garbage", peertest.RespondWith(200, "<html>"), batcher.PermanentError, "cannot be read"},
-		{"too few answers", peertest.RespondWith(200, `{"responseList":[]}`), batcher.Success, "1 items were answered by 0 results"},
+		{"too few results", peertest.RespondWith(200, `{"responseList":[]}`), batcher.Success, "1 items were answered by 0 results"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +109,7 @@ func TestBatchHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 		}
 	}
 	f.Has(t, "ORDERS/i1 UP 1000", "ORDERS/i2 DOWN 1000 overridden DOWN")
-	expect.That(t, len(s.submitted)+len(s.failures) == 0, "the answers asked for %+v, failures %q; want none", s.submitted, s.failures)
+	expect.That(t, len(s.submitted)+len(s.failures) == 0, "the results asked for %+v, failures %q; want none", s.submitted, s.failures)
 }
 
 func TestCallsHaveTheHeadersOfEurekaServers(t *testing.T) {

@@ -63,11 +63,11 @@ func (s *eurekaSide) record(what func()) {
 	what()
 }
 
-// deliver transmits tasks, which must succeed, and those that the answers ask for.
+// deliver transmits tasks, which must succeed, and those that the results ask for.
 func (s *eurekaSide) deliver(t testing.TB, tasks ...link.Task) {
 	t.Helper()
 	for rounds := 0; len(tasks) > 0; rounds++ {
-		need.That(t, rounds <= 20, "answers ask for more and more tasks: %+v", tasks)
+		need.That(t, rounds <= 20, "results ask for more and more tasks: %+v", tasks)
 		got := s.link.ProcessBatch(t.Context(), tasks)
 		need.That(t, got == batcher.Success, "transmission of %+v: result %d, failures %q; want success", tasks, got, s.failures)
 		tasks, s.submitted = s.submitted, nil
@@ -220,7 +220,7 @@ func TestResultOf409RegistersTheNewerInstanceHere(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		single bool
-		hide   bool // the answer of 409 does not show the instance
+		hide   bool // the result of 409 does not show the instance
 	}{{"batch", false, false}, {"batch without the instance", false, true}, {"single calls", true, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			f := peertest.NewEureka(t)
@@ -274,7 +274,7 @@ func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
 			f.FailWith(peertest.RespondWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
 			s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
 			if v := s.Memory.Newest(); v.Index() != 1 || v.Len() != 1 {
-				t.Errorf("after the answer the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
+				t.Errorf("after the response the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
 			}
 			expect.That(t, strings.Contains(s.log.String(), "cannot be taken over"), "log %q does not say so", s.log)
 		})

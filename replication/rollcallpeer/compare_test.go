@@ -315,8 +315,8 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 	}{
 		{"503", peertest.RespondWith(503, "no leader"), "no leader"},
 		{"hangs", peertest.Hang, "no answer in time"},
-		{"garbage", answers("<html>"), "the answer to digests cannot be read"},
-		{"more of nothing", answers(string(wire.Encode(&wire.Differences{More: true}))), "has more, and nothing before it"},
+		{"garbage", responds("<html>"), "the answer to digests cannot be read"},
+		{"more of nothing", responds(string(wire.Encode(&wire.Differences{More: true}))), "has more, and nothing before it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "hangs" {
@@ -332,13 +332,13 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 	}
 }
 
-// A peer that answers what was not asked cannot keep the asker asking.
+// A peer that replies with what was not asked cannot keep the asker asking.
 func TestCompareFailsOnAReplyThatIsNotAboutTheQuestion(t *testing.T) {
 	a, b := twoDatacenters(t)
 	asked := 0
 	b.failWith(func(w http.ResponseWriter, r *http.Request) bool {
 		asked++
-		return answers(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Copy{"ORDERS": nil}, More: true})))(w, r)
+		return responds(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Copy{"ORDERS": nil}, More: true})))(w, r)
 	})
 	_, _, err := a.only().Compare(context.Background(), true)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "was not asked about") && asked == 2,
@@ -368,7 +368,7 @@ func TestCompareRefusesBadQuestions(t *testing.T) {
 	}
 }
 
-// FuzzDigests: whatever comes is refused or answered.
+// FuzzDigests: any message is refused or gets a reply.
 func FuzzDigests(f *testing.F) {
 	_, b := twoDatacenters(f)
 	registerAll(f, b, 1, "1")

@@ -31,7 +31,7 @@ func sender(t testing.TB, urls ...string) *site {
 	return s
 }
 
-// impatient has a site wait for a second for a connection and an answer: a busy machine may need it, and one that hangs
+// impatient has a site wait for a second for a connection and a response: a busy machine may need it, and one that hangs
 // takes it.
 func impatient(s *site) {
 	s.only().calls.peer.ConnectTimeout, s.only().calls.peer.ReadTimeout = time.Second/2, time.Second/2
@@ -50,13 +50,13 @@ func closed() string { return "http://127.0.0.1:1" }
 
 var aTask = link.Task{Key: ordersID("1"), Facts: link.Registered}
 
-func answers(text string) func(http.ResponseWriter, *http.Request) bool {
+func responds(text string) func(http.ResponseWriter, *http.Request) bool {
 	return peertest.RespondWith(http.StatusOK, text)
 }
 
-// answersOf has a peer answer with these results.
-func answersOf(results ...wire.Result) func(http.ResponseWriter, *http.Request) bool {
-	return answers(string(wire.Encode(&wire.Answer{Datacenter: "dc2", Node: "n4", Results: results})))
+// replies has a peer reply with these results.
+func replies(results ...wire.Result) func(http.ResponseWriter, *http.Request) bool {
+	return responds(string(wire.Encode(&wire.Answer{Datacenter: "dc2", Node: "n4", Results: results})))
 }
 
 // write is a message as it is sent.
@@ -89,20 +89,20 @@ func TestFaultsOfARollcallServer(t *testing.T) {
 		{"413", peertest.RespondWith(413, ""), batcher.PermanentError, "413"},
 		{"500", peertest.RespondWith(500, ""), batcher.PermanentError, "500"},
 		{"a redirect", peertest.RespondWith(302, ""), batcher.PermanentError, "302"},
-		{"garbage", answers("<html>"), batcher.PermanentError, "the answer cannot be read: malformed message"},
-		{"too few results", answersOf(), batcher.PermanentError, "1 items were answered by 0 results"},
-		{"too many results", answersOf(wire.Result{Status: 200}, wire.Result{Status: 200}), batcher.PermanentError, "answered by 2 results"},
-		{"an item that is refused", answersOf(wire.Result{Status: 400, Error: "life 0"}), batcher.PermanentError, "register of ORDERS/1 was answered 400: life 0"},
-		{"a status that does not exist", answersOf(wire.Result{Status: 299}), batcher.PermanentError, "answered 299"},
-		{"an endless answer", func(w http.ResponseWriter, r *http.Request) bool {
+		{"garbage", responds("<html>"), batcher.PermanentError, "the answer cannot be read: malformed message"},
+		{"too few results", replies(), batcher.PermanentError, "1 items were answered by 0 results"},
+		{"too many results", replies(wire.Result{Status: 200}, wire.Result{Status: 200}), batcher.PermanentError, "answered by 2 results"},
+		{"an item that is refused", replies(wire.Result{Status: 400, Error: "life 0"}), batcher.PermanentError, "register of ORDERS/1 was answered 400: life 0"},
+		{"a status that does not exist", replies(wire.Result{Status: 299}), batcher.PermanentError, "answered 299"},
+		{"an endless response", func(w http.ResponseWriter, r *http.Request) bool {
 			chunk := bytes.Repeat([]byte(" "), 1<<20)
 			for range wire.MaxMessage>>20 + 1 {
 				w.Write(chunk)
 			}
 			return true
 		}, batcher.PermanentError, "more than 8388608 bytes"},
-		{"what is newer, but not valid", answersOf(wire.Result{Status: 409, Stored: wire.ItemOf(registry.Replica{Instance: peertest.Instance("ORDERS", "1", 2)})}), batcher.Success, ""},
-		{"what was not asked for", answersOf(wire.Result{Status: 200, Stored: wire.ItemOf(registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
+		{"what is newer, but not valid", replies(wire.Result{Status: 409, Stored: wire.ItemOf(registry.Replica{Instance: peertest.Instance("ORDERS", "1", 2)})}), batcher.Success, ""},
+		{"what was not asked for", replies(wire.Result{Status: 200, Stored: wire.ItemOf(registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			near := sender(t, far.server.URL)
@@ -140,7 +140,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 		{"closes", peertest.Drop, 1},
 		{"503", peertest.RespondWith(503, ""), 1},
 		{"has another configuration", peertest.RespondWith(403, ""), 1},
-		{"hangs", peertest.Hang, 2}, // one call has the time of one answer
+		{"hangs", peertest.Hang, 2}, // one call has the time of one response
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bad, far := receiver(t), receiver(t)
@@ -335,7 +335,7 @@ func BenchmarkBatchOfHeartbeats(b *testing.B) {
 	}
 	near.Perform(b, ops...)
 	near.deliverChanges(b, 0)
-	far.failWith(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[link.Flow]().BatchSize)...)) // as one that knows all
+	far.failWith(replies(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[link.Flow]().BatchSize)...)) // as one that knows all
 	b.ReportAllocs()
 	for b.Loop() {
 		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {

@@ -516,7 +516,7 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 	}
 }
 
-// An answer stays within what senders read, however much is newer here.
+// A reply stays within what senders read, however much is newer here.
 func TestReplyIsBounded(t *testing.T) {
 	a, b := twoDatacenters(t)
 	var items []registry.Op

@@ -115,7 +115,7 @@ func TestContactsWithStrangersAreNotRecordedAndTheReplySaysSo(t *testing.T) {
 		}
 		want := fmt.Sprintf("900 datacenters that are no peers of this node is not noted: made-up-%d-000, ", round)
 		expect.That(t, err == nil && strings.Contains(a.Ignored, want) && len(a.Ignored) <= 500,
-			"answered %q, %v, want a short text with %q", a.Ignored, err, want)
+			"replied %q, %v, want a short text with %q", a.Ignored, err, want)
 	}
 	_, ok := b.Newest().Link("dc2")
 	expect.That(t, ok, "what was overheard of a peer is not noted")

@@ -23,7 +23,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// site is a Rollcall server: a registry, what it answers its peers, and its links to them.
+// site is a Rollcall server: a registry, what it replies to its peers, and its links to them.
 type site struct {
 	*registrytest.Memory
 	*Receiver
@@ -31,9 +31,9 @@ type site struct {
 	links  map[string]*Link
 
 	mu       sync.Mutex
-	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
+	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has responded
 	requests []recorded                                        // that came
-	tasks    []link.Task                                       // that answers asked for
+	tasks    []link.Task                                       // that replies asked for
 	sent     map[string]int                                    // facts that peers accepted
 	failures []error
 }
@@ -50,7 +50,7 @@ func newSite() *site {
 	return s
 }
 
-// serve answers as the HTTP side does.
+// serve responds as the HTTP side does.
 func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -63,12 +63,12 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	if fail != nil && fail(w, r) {
 		return
 	}
-	var answer []byte
+	var reply []byte
 	switch r.URL.Path {
 	case messagePath:
-		answer, err = s.Receive(r.Context(), body)
+		reply, err = s.Receive(r.Context(), body)
 	case digestPath:
-		answer, err = s.Compare(r.Context(), body)
+		reply, err = s.Compare(r.Context(), body)
 	case statePath:
 		err = s.State(r.Context(), r.URL.Query().Get("datacenter"), w)
 	default:
@@ -79,7 +79,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), statusFor(err))
 		return
 	}
-	w.Write(answer)
+	w.Write(reply)
 }
 
 func statusFor(err error) int {
