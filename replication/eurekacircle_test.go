@@ -100,7 +100,7 @@ func (c *circle) hasHere(t testing.TB, want ...string) {
 			line += " overridden " + l.Instance.Overridden.String()
 		}
 		if strings.HasPrefix(line, selfLine) {
-			line = selfLine // the server tells the node of its own registration, as of every other
+			line = selfLine // the server sends the node its own registration, as of every other
 		}
 		if l.Owner != "" {
 			line += " of " + l.Owner
@@ -209,7 +209,7 @@ func TestEurekaItemThatSpoilsABatchIsFoundAndDroppedAlone(t *testing.T) {
 	})
 }
 
-// refusePoison refuses a batch that has an instance of that name, and notes with how many others it came.
+// refusePoison refuses a batch that has an instance of that name, and records with how many others it came.
 func refusePoison(w http.ResponseWriter, r *http.Request, refused chan<- int) bool {
 	var list struct {
 		Items []json.RawMessage `json:"replicationList"`

@@ -22,7 +22,7 @@ func (l nothing) ProcessBatch(context.Context, []link.Task) batcher.Result {
 	return batcher.Success
 }
 
-// BenchmarkFeedOfHeartbeats sends 3,333 heartbeats per second, of 100,000 leases, to one peer, and tells
+// BenchmarkFeedOfHeartbeats sends 3,333 heartbeats per second, of 100,000 leases, to one peer, and reports
 // how much of a core that takes, without the link and without the renewals themselves. It runs for real
 // time.
 func BenchmarkFeedOfHeartbeats(b *testing.B) {
@@ -95,14 +95,14 @@ func BenchmarkFeedOfChanges(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		told := 0
+		sent := 0
 		for _, c := range list {
 			if _, ok := p.taskOf(v, c, place{}, 0); ok {
-				told++
+				sent++
 			}
 		}
-		if told != changes {
-			b.Fatalf("%d changes are told, want %d", told, changes)
+		if sent != changes {
+			b.Fatalf("%d changes are sent, want %d", sent, changes)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/changes, "ns/change")

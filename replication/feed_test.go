@@ -49,7 +49,7 @@ func wantSame(t testing.TB, m *registrytest.Memory, f *far) {
 	}
 }
 
-// known starts a peer that has all there is, so that only what comes then is to be told.
+// known starts a peer that has all there is, so that only what comes then is to be sent.
 func known(t testing.TB, m *registrytest.Memory, name string) *far {
 	t.Helper()
 	f := newFar()
@@ -100,13 +100,13 @@ func TestFeedSendsNothingAgainAfterARestart(t *testing.T) {
 		first := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		elapse(700 * time.Millisecond)
 		first.stop()
-		told := len(f.got().tasks)
+		before := len(f.got().tasks)
 		m.Perform(t, registers(10, 12)...)
 		second := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer second.stop()
 		elapse(3 * time.Second)
 		wantSame(t, m, f)
-		got := len(f.got().tasks) - told
+		got := len(f.got().tasks) - before
 		expect.That(t, got == 2, "%d tasks after the restart, want the 2 that are new", got)
 	})
 }
@@ -224,7 +224,7 @@ func TestFeedHealsACutOfAnyLength(t *testing.T) {
 					t.Errorf("healed: state %s, lag %d: want ok, 0", s.State, s.LagChanges)
 				}
 				if f.got().repairs != 0 && cut < time.Minute {
-					t.Errorf("%d comparisons, want none: the list tells everything", f.got().repairs)
+					t.Errorf("%d comparisons, want none: the list has everything", f.got().repairs)
 				}
 			})
 		})
@@ -540,14 +540,14 @@ func TestFeedPassesWhatAPeerSentToNodesAlone(t *testing.T) {
 		elapse(time.Second)
 		var got []link.Facts
 		for _, one := range fars["n2"].got().tasks {
-			expect.Equal(t, one.Key, billing.Key(), "the node was told of")
+			expect.Equal(t, one.Key, billing.Key(), "the node got")
 			got = append(got, one.Facts)
 		}
 		want := []link.Facts{link.Registered, link.Heartbeat, link.Canceled}
-		expect.That(t, slices.Equal(got, want), "the node was told %b, want %b", got, want)
+		expect.That(t, slices.Equal(got, want), "the node got %b, want %b", got, want)
 		for _, name := range []string{"dc2", "dc3"} {
 			tasks := fars[name].got().tasks
-			expect.That(t, len(tasks) == 0, "%s was told %+v", name, tasks)
+			expect.That(t, len(tasks) == 0, "%s got %+v", name, tasks)
 		}
 	})
 }
@@ -563,7 +563,7 @@ func TestRemovalIsSentWithItsAge(t *testing.T) {
 		elapse(5 * time.Second)
 		tasks := f.got().tasks
 		expect.That(t, len(tasks) == 1 && tasks[0].Remove.Age >= 40_000 && tasks[0].Remove.Age <= 45_000,
-			"told %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
+			"got %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
 	})
 }
 
@@ -624,10 +624,10 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 		node.set(func(f *far) { f.result = nil })
 		elapse(3 * time.Second)
 		if len(node.got().acts) == 0 || node.got().acts[len(node.got().acts)-1].To != registry.PreservationReleased {
-			t.Errorf("the node was told %+v, want the last act at the end", node.got().acts)
+			t.Errorf("the node got %+v, want the last act at the end", node.got().acts)
 		}
 		if len(remote.got().acts) != 0 {
-			t.Errorf("the datacenter was told %+v", remote.got().acts)
+			t.Errorf("the datacenter got %+v", remote.got().acts)
 		}
 	})
 }
@@ -755,7 +755,7 @@ func (c course) run(t *testing.T) string {
 	return missing(owned(m.Newest()), f.knows())
 }
 
-// missing says what a peer has otherwise, but for overrides, of which it is not told another
+// missing says what a peer has otherwise, but for overrides, of which it does not get another
 // datacenter's.
 func missing(want, got map[registry.Key]copied) string {
 	for key, c := range want {

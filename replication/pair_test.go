@@ -136,7 +136,7 @@ func (s *server) cancel(t testing.TB, id string) {
 	s.Perform(t, registry.Cancel{Key: registry.NewKey("ORDERS", id)})
 }
 
-// idle says that a site has told its peer everything.
+// idle says that a server has sent its peer everything.
 func idle(s *server) bool {
 	p := s.Status()[0]
 	return p.Pending == 0 && p.InFlight == 0 && p.LagChanges == 0

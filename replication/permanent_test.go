@@ -21,9 +21,9 @@ func TestPermanentInstanceIsSentToOtherDatacenters(t *testing.T) {
 	peertest.Eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
 	l, _ := b.Newest().Find(webKey("web-1"))
 	expect.That(t, l.Permanent && l.Service == nil && l.Owner == "dc1" && l.Instance.Status == registry.OutOfService,
-		"told as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
+		"sent as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
 	a.Perform(t, registry.DeleteOverride{Key: webKey("web-1")}, registry.SetCheck{Check: "check-web-1", Status: registry.Critical})
-	peertest.Eventually(t, "its check's state is told", func() bool {
+	peertest.Eventually(t, "its check's state is sent", func() bool {
 		l, ok := b.Newest().Find(webKey("web-1"))
 		return ok && l.Instance.Status == registry.Down && same(a, b)
 	})
@@ -39,7 +39,7 @@ func TestPermanentInstanceIsSentToOtherDatacenters(t *testing.T) {
 		expect.That(t, err == nil && d.Apps == 0, "compared: %+v, %v; want no difference", d, err)
 	}
 	a.Perform(t, registry.DeregisterCatalog{Service: "web-1"})
-	peertest.Eventually(t, "it is gone there", func() bool { return b.Newest().Total() == 0 })
+	peertest.Eventually(t, "it is removed there", func() bool { return b.Newest().Total() == 0 })
 }
 
 // A Eureka server gives every instance a lease, which this node must renew.

@@ -116,14 +116,14 @@ func (w *witness) finish(tasks []facts) {
 	}
 }
 
-// settle notes in which list a task ended.
-func (w *witness) settle(list map[int]facts, id int, f facts) {
+// record records in which list a task ended.
+func (w *witness) record(list map[int]facts, id int, f facts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list[id] = append(list[id], f...)
 }
 
-// breaks notes a broken promise. The caller holds mu.
+// breaks records a broken promise. The caller holds mu.
 func (w *witness) breaks(format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, args...))
 }
@@ -136,8 +136,8 @@ func play(t *testing.T, h history) (w *witness, submitted map[int]facts, end Sta
 		c := h.config
 		c.Processor = w
 		c.Merge = func(older, newer facts) facts { return slices.Concat(older, newer) }
-		c.Done = func(id int, f facts) { w.settle(w.done, id, f) }
-		c.Dropped = func(id int, f facts, _ Drop) { w.settle(w.dropped, id, f) }
+		c.Done = func(id int, f facts) { w.record(w.done, id, f) }
+		c.Dropped = func(id int, f facts, _ Drop) { w.record(w.dropped, id, f) }
 		d := New(c)
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup

@@ -80,7 +80,7 @@ func TestItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 		{Key: key("ORDERS", "i1"), Facts: link.Registered}, {Key: key("ORDERS", "i2"), Facts: link.Heartbeat},
 	})
 	expect.That(t, result == batcher.Success && len(s.submitted) == 1 && s.submitted[0].Key.ID == "i2" && s.submitted[0].Facts == link.Registered,
-		"result %d, then told %+v; want success, and the registration of i2", result, s.submitted)
+		"result %d, then queued %+v; want success, and the registration of i2", result, s.submitted)
 	expect.That(t, strings.Contains(s.log.String(), "Register of ORDERS/i1 was answered 500"), "log %q does not name the item that was refused", s.log)
 }
 

@@ -117,7 +117,7 @@ func TestPartsOfATaskAreItemsThatAEurekaServerKnows(t *testing.T) {
 		{"renewed", nil, link.Task{Facts: link.Heartbeat}, []string{"Heartbeat UP  1000"}},
 		{"renewed under an override", []registry.Op{override}, link.Task{Facts: link.Heartbeat}, []string{"Heartbeat OUT_OF_SERVICE OUT_OF_SERVICE 1000"}},
 		{"canceled", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Canceled}, []string{"Cancel   0"}},
-		{"gone, and its cancel is another task", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Registered}, nil},
+		{"removed, and its cancel is another task", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Registered}, nil},
 		{"registered in quarantine", []registry.Op{hide}, link.Task{Facts: link.Registered | link.Overridden}, []string{"Cancel   0"}},
 		{"renewed in quarantine", []registry.Op{hide}, link.Task{Facts: link.Heartbeat}, nil},
 	} {
@@ -136,7 +136,7 @@ func TestPartsOfATaskAreItemsThatAEurekaServerKnows(t *testing.T) {
 					got = append(got, strings.Join([]string{i.Action, i.Status, i.Overridden, formatDirty(i)}, " "))
 				}
 			}
-			expect.Slice(t, got, c.want, "%+v was told as", c.task)
+			expect.Slice(t, got, c.want, "%+v was sent as", c.task)
 		})
 	}
 }
@@ -148,7 +148,7 @@ func TestOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 	steps := []struct {
 		name string
 		op   registry.Op
-		told link.Facts
+		sent link.Facts
 		want string
 	}{
 		{"registered", register(peertest.Instance("ORDERS", "i1", 1000)), link.Registered, "ORDERS/i1 UP 1000"},
@@ -160,7 +160,7 @@ func TestOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 	}
 	for _, step := range steps {
 		s.Perform(t, step.op)
-		s.deliver(t, link.Task{Key: k, Facts: step.told})
+		s.deliver(t, link.Task{Key: k, Facts: step.sent})
 		need.Equal(t, f.Show(), step.want, "%s: the Eureka server has", step.name)
 	}
 	expect.Slice(t, s.sent, []string{"register", "override", "register", "override", "register", "cancel"}, "counted as sent:")
@@ -409,7 +409,7 @@ func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 			got := s.link.Process(t.Context(), task)
 			need.That(t, got == 0, "result %d, failures %q", got, s.failures)
 			batches, _ := f.Received()
-			expect.Deep(t, looseItems(t, []byte(batches[0].Body))[0], theirs[n], "told as")
+			expect.Deep(t, looseItems(t, []byte(batches[0].Body))[0], theirs[n], "sent as")
 		})
 	}
 }

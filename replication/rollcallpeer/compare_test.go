@@ -79,7 +79,7 @@ func dropRecords(t testing.TB, s *site) {
 	})
 }
 
-// Each datacenter repairs what is its own, whatever its records still tell.
+// Each datacenter repairs what is its own, whatever its records still say.
 func TestCompareRepairsADatacentersOwnInstances(t *testing.T) {
 	a, b := twoDatacenters(t)
 	both(a, b, 10*time.Minute) // a young leadership concludes nothing from an absence

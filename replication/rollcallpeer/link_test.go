@@ -198,13 +198,13 @@ func TestCallsSendUserInfoAndDoNotShowIt(t *testing.T) {
 func TestPartsOfTasksLackRemovedInstances(t *testing.T) {
 	far := receiver(t)
 	near := sender(t, far.server.URL)
-	gone := ordersID("gone")
+	removed := ordersID("removed")
 	for _, f := range []link.Facts{link.Registered, link.Overridden, link.Heartbeat} {
-		near.deliver(t, link.Task{Key: gone, Facts: f})
+		near.deliver(t, link.Task{Key: removed, Facts: f})
 	}
 	n := len(far.received(messagePath))
 	expect.That(t, n == 0, "%d messages, want none", n)
-	near.deliver(t, link.Task{Key: gone, Facts: link.Registered}, aTask)
+	near.deliver(t, link.Task{Key: removed, Facts: link.Registered}, aTask)
 	n = len(far.received(messagePath))
 	expect.That(t, n == 1, "%d messages, want one of the other", n)
 }
@@ -256,12 +256,12 @@ func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
 		{"as many as a message has, and one", make([]int, wire.MaxItems+1), []int{wire.MaxItems, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var tells []part
+			var parts []part
 			for _, size := range c.sizes {
-				tells = append(tells, part{item: wire.ItemOf(registry.Remove{Owner: strings.Repeat("x", size)})})
+				parts = append(parts, part{item: wire.ItemOf(registry.Remove{Owner: strings.Repeat("x", size)})})
 			}
 			var got []int
-			for _, part := range cutParts(tells) {
+			for _, part := range cutParts(parts) {
 				got = append(got, len(part))
 				m := wire.Message{Items: make([]wire.Item, len(part))}
 				for n := range part {

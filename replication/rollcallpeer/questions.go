@@ -82,7 +82,7 @@ func (l *Link) ask(ctx context.Context, q *wire.Digests) (*wire.Differences, err
 	}
 	for app := range a.Apps {
 		if !q.Covers(app) {
-			return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests tells of %q, which was not asked about", wire.Clip(app)))
+			return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests names %q, which was not asked about", wire.Clip(app)))
 		}
 	}
 	if a.More && len(a.Apps) == 0 {

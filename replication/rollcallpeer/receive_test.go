@@ -529,12 +529,12 @@ func TestReplyIsBounded(t *testing.T) {
 	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
 	var got wire.Answer
 	need.OK(t, wire.Decode(text, &got))
-	told := 0
+	returned := 0
 	for n, r := range got.Results {
 		expect.Equal(t, r.Status, 409, "item %d: got", n)
 		if r.Stored.Op != nil {
-			told++
+			returned++
 		}
 	}
-	expect.That(t, len(text) <= wire.MaxMessage && told != 0 && told != len(items), "%d bytes with %d of %d instances", len(text), told, len(items))
+	expect.That(t, len(text) <= wire.MaxMessage && returned != 0 && returned != len(items), "%d bytes with %d of %d instances", len(text), returned, len(items))
 }

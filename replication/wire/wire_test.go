@@ -42,7 +42,7 @@ func aHead() Head {
 	}
 }
 
-// someOps are what messages tell.
+// someOps are those of messages.
 func someOps() []registry.Op {
 	return []registry.Op{
 		aReplica(),
