@@ -1,67 +1,36 @@
 package replication
 
 import (
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
+	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// Kind is what a peer is.
-type Kind uint8
-
-// The kinds.
-const (
-	Node       Kind = iota // a node of the own datacenter, without consensus
-	Datacenter             // another Rollcall datacenter
-	Eureka                 // a Netflix Eureka server, a datacenter of its own
+// Errors that a caller can act on, beside those of registry.Service.
+var (
+	// ErrMalformed: a message cannot be read. Its text says what is wrong.
+	ErrMalformed = wire.ErrMalformed
+	// ErrStranger: a message of a datacenter that is no peer of this one.
+	ErrStranger = rollcallpeer.ErrStranger
+	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
+	ErrAhead = rollcallpeer.ErrAhead
+	// ErrUnknownSender: the clock of no sender of that name is known.
+	ErrUnknownSender = rollcallpeer.ErrUnknownSender
+	// ErrUnknownPeer: there is no peer of that name.
+	ErrUnknownPeer = errors.New("no such peer")
+	// ErrNotSending: this node does not send now; another one, or none, does.
+	ErrNotSending = errors.New("this node does not send")
+	// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
+	ErrNoDigests = link.ErrNoDigests
 )
-
-var kindNames = [...]string{Node: "node", Datacenter: "datacenter", Eureka: "eureka"}
-
-// String returns the word used in answers.
-func (k Kind) String() string { return kindNames[k] }
-
-// PeerConfig is one peer. Zero numbers mean their defaults.
-type PeerConfig struct {
-	// Name is a node's address, a datacenter's name or a Eureka server's name: unique among all peers.
-	Name string
-	Kind Kind
-	// URLs are base URLs without a slash at the end; user info is sent as basic auth and never shown. Of
-	// a Rollcall peer: scheme and host, any of its nodes, tried in turn. Of a Eureka server: its one
-	// service URL, such as http://host:8761/eureka.
-	URLs []string
-
-	Flow
-	Rate   int         // tasks per second; 0: no limit
-	Single bool        // Eureka servers only: one call per item instead of batches
-	TLS    *tls.Config // nil: the system's authorities
-}
-
-// Flow is how tasks go to a peer. Numbers and spans that are left at zero mean their defaults.
-type Flow struct {
-	// BatchSize: upstream's servers take 250, and a Rollcall peer 8 MiB.
-	BatchSize       int           `key:"replication.batch-size" default:"250" min:"1" max:"1000" help:"most tasks of one batch"`
-	BatchDelay      time.Duration `key:"replication.batch-delay" default:"500ms" min:"1ms" help:"how long a task waits for others, from its first submission; a full batch goes at once (maxBatchingDelay)"`
-	Queue           int           `key:"replication.queue" default:"10000" min:"1" help:"most pending tasks per peer (maxElementsInPeerReplicationPool)"`
-	Workers         int           `key:"replication.workers" default:"20" min:"1" max:"1000" help:"batches on their way at a time, per peer (maxThreadsForPeerReplication)"`
-	CongestionDelay time.Duration `key:"replication.congestion-delay" default:"1s" min:"1ms" help:"pause after a peer was busy or slow"`
-	NetworkDelay    time.Duration `key:"replication.network-delay" default:"100ms" min:"1ms" help:"pause after a peer could not be reached"`
-	MaxDelay        time.Duration `key:"replication.max-delay" default:"30s" min:"1ms" help:"bound of both pauses"`
-	Backoff         bool          `key:"replication.backoff" default:"true" help:"let both pauses grow, with a random part; false: always the same, as upstream"`
-	Expiry          time.Duration `key:"replication.expiry" default:"30s" min:"1s" help:"after which a cancel or status change is read anew instead of tried again (maxTimeForReplication)"`
-	ConnectTimeout  time.Duration `key:"replication.connect-timeout" default:"1s" min:"1ms" help:"time to reach a peer (peerNodeConnectTimeoutMs)"`
-	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's answer (peerNodeReadTimeoutMs)"`
-}
 
 // Repair is when nodes compare and copy what they have. Spans that are left at zero mean their defaults.
 type Repair struct {
@@ -71,22 +40,9 @@ type Repair struct {
 
 // Config is what a Replicator needs.
 type Config struct {
-	Service    registry.Service
-	Datacenter string // the own one's name
-	Node       string // the own node's name
-	// HTTP is the own node's address for clients, host:port: what Eureka servers are told.
-	HTTP string
-	// Sender names whose lease clock Health.Clock shows: a cluster's id (CP), or the node's server id (AP).
-	Sender func() string
-	// Consensus: one node sends for the whole datacenter and decides its evictions, which are replicated.
-	// Without, every node sends what its own clients said, and evicts for itself.
-	Consensus bool
-	Peers     []PeerConfig
+	link.Side
 	Repair
-	Log     *slog.Logger // nil: discards
 	Metrics prometheus.Registerer
-
-	incarnation *incarnation // of this sender; New draws it
 }
 
 // withDefaults fills in what was left at zero.
@@ -100,88 +56,4 @@ func (c Config) withDefaults() Config {
 		setting.Fill(&c.Peers[i].Flow)
 	}
 	return c
-}
-
-// validate reports every mistake at once.
-func (c Config) validate() error {
-	var errs []error
-	if c.Service == nil {
-		errs = append(errs, errors.New("there is no Service"))
-	}
-	if c.Datacenter == "" {
-		errs = append(errs, errors.New("the own datacenter must have a name (Datacenter)"))
-	}
-	if c.Node == "" {
-		errs = append(errs, errors.New("the own node must have a name (Node)"))
-	}
-	if c.Sender == nil {
-		errs = append(errs, errors.New("there is no Sender"))
-	}
-	names := make(map[string]bool)
-	for i, p := range c.Peers {
-		for _, err := range p.mistakes(c) {
-			errs = append(errs, fmt.Errorf("peer %s: %w", p.label(i), err))
-		}
-		if p.Name != "" && names[p.Name] {
-			errs = append(errs, fmt.Errorf("peer %s: another peer has this name", p.label(i)))
-		}
-		names[p.Name] = true
-	}
-	return errors.Join(errs...)
-}
-
-// label names the peer at a place of the configuration.
-func (p PeerConfig) label(place int) string {
-	if p.Name == "" {
-		return fmt.Sprintf("number %d", place+1)
-	}
-	return p.Name
-}
-
-// mistakes are what is wrong with the peer for itself.
-func (p PeerConfig) mistakes(c Config) []error {
-	var errs []error
-	wrong := func(is bool, format string, args ...any) {
-		if is {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	wrong(p.Name == "", "Name is missing")
-	wrong(p.Name == c.Datacenter && p.Kind != Node, "it has the name of the own datacenter")
-	wrong(p.Kind > Eureka, "Kind is %d: it must be Node, Datacenter or Eureka", p.Kind)
-	wrong(p.Kind == Node && c.Consensus, "the nodes of a datacenter with consensus do not replicate to each other")
-	wrong(p.Single && p.Kind != Eureka, "Single is for Eureka servers only")
-	wrong(len(p.URLs) == 0, "URLs is empty")
-	wrong(p.Kind == Eureka && len(p.URLs) > 1, "it has %d URLs: each Eureka server is a peer of its own", len(p.URLs))
-	for _, text := range p.URLs {
-		if err := checkURL(text); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
-}
-
-// checkURL refuses what is no absolute URL of HTTP. It never shows user info.
-func checkURL(text string) error {
-	u, err := url.Parse(text)
-	if err != nil {
-		return errors.New("a URL cannot be parsed: it must be like http://host:port")
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("URL %q must be absolute, like http://host:port", u.Redacted())
-	}
-	if strings.HasSuffix(u.Path, "/") || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("URL %q must have no slash at its end, no query and no fragment", u.Redacted())
-	}
-	return nil
-}
-
-// withoutUser is a URL as it may be shown.
-func withoutUser(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	u.User = nil
-	return u.String()
 }

@@ -12,52 +12,54 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 func validConfig() Config {
-	return Config{
+	return Config{Side: link.Side{
 		Service: registrytest.New(), Datacenter: "dc1", Node: "n1",
 		Sender: func() string { return "dc1" },
-	}
+	}}
 }
 
 func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
-	c := Config{
+	c := Config{Side: link.Side{
 		Datacenter: "dc1", Consensus: true,
-		Peers: []PeerConfig{
-			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1", "ftp://b:1"}},
-			{Name: "dc2", Kind: Datacenter, URLs: []string{"a:1/"}},
-			{Name: "n2", Kind: Node, URLs: []string{"http://a:1/"}},
-			{Kind: Eureka, URLs: []string{"http://a:1/eureka", "http://b:1/eureka"}},
-			{Name: "dc1", Kind: Datacenter, Single: true},
+		Peers: []link.PeerConfig{
+			{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://a:1", "ftp://b:1"}},
+			{Name: "dc2", Kind: link.Datacenter, URLs: []string{"a:1/"}},
+			{Name: "n2", Kind: link.Node, URLs: []string{"http://a:1/"}},
+			{Kind: link.Eureka, URLs: []string{"http://a:1/eureka", "http://b:1/eureka"}},
+			{Name: "dc1", Kind: link.Datacenter, Single: true},
 		},
-	}
+	}}
 	_, err := New(c)
 	need.That(t, err != nil, "accepted")
 	for _, want := range []string{
-		"there is no Service", "the own node must have a name (Node)", "there is no Sender",
+		"there is no Service", "this node must have a name (Node)", "there is no Sender",
 		`peer dc2: URL "ftp://b:1" must be absolute`, "peer dc2: another peer has this name",
 		"peer n2: the nodes of a datacenter with consensus do not replicate to each other",
 		`peer n2: URL "http://a:1/" must have no slash at its end`,
 		"peer number 4: Name is missing", "peer number 4: it has 2 URLs: each Eureka server is a peer of its own",
-		"peer dc1: it has the name of the own datacenter", "peer dc1: Single is for Eureka servers only", "peer dc1: URLs is empty",
+		"peer dc1: it has the name of this datacenter", "peer dc1: Single is for Eureka servers only", "peer dc1: URLs is empty",
 	} {
 		expect.That(t, strings.Contains(err.Error(), want), "does not say %q:\n%v", want, err)
 	}
 }
 
-func TestMistakesDoNotShowPasswords(t *testing.T) {
+func TestConfigMistakesDoNotShowPasswords(t *testing.T) {
 	for _, u := range []string{"ftp://user:secret@a:1", "http://user:secret@a:1/", "http://user:secret@a:b"} {
 		c := validConfig()
-		c.Peers = []PeerConfig{{Name: "dc2", Kind: Datacenter, URLs: []string{u}}}
+		c.Peers = []link.PeerConfig{{Name: "dc2", Kind: link.Datacenter, URLs: []string{u}}}
 		_, err := New(c)
 		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret"), "%s: got %v", u, err)
 	}
 }
 
-func TestZeroNumbersAreDefaults(t *testing.T) {
+func TestConfigZeroNumbersAreDefaults(t *testing.T) {
 	c := validConfig()
-	c.Peers = []PeerConfig{{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}, Flow: Flow{Queue: 7}}}
+	c.Peers = []link.PeerConfig{{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://a:1"}, Flow: link.Flow{Queue: 7}}}
 	got := c.withDefaults()
 	p := got.Peers[0]
 	if got.Digest != time.Minute || got.CopyWait != 3*time.Second || p.BatchSize != 250 || p.BatchDelay != 500*time.Millisecond || p.Queue != 7 ||
@@ -68,37 +70,37 @@ func TestZeroNumbersAreDefaults(t *testing.T) {
 	expect.That(t, c.Peers[0].BatchSize == 0, "the caller's configuration was changed")
 }
 
-func TestWhichRemoteLeasesAreSpared(t *testing.T) {
+func TestCutPolicySparesRemoteLeases(t *testing.T) {
 	keep, keepFor, expire := CutPolicy{Keep: true}, CutPolicy{Keep: true, For: time.Hour}, CutPolicy{}
 	for _, tt := range []struct {
 		name   string
 		policy CutPolicy
-		kind   Kind
+		kind   link.Kind
 		dc     string
 		heard  time.Duration
 		never  bool
 		fails  bool // what is sent to it
 		want   bool
 	}{
-		{name: "heard just now", policy: keep, kind: Datacenter, heard: 15 * time.Second},
-		{name: "cut", policy: keep, kind: Datacenter, heard: 15*time.Second + 1, want: true},
-		{name: "cut for long", policy: keep, kind: Datacenter, heard: 1000 * time.Hour, want: true},
-		{name: "never heard", policy: keep, kind: Datacenter, never: true, want: true},
-		{name: "cut for less than it is kept", policy: keepFor, kind: Datacenter, heard: time.Hour, want: true},
-		{name: "cut for longer than it is kept", policy: keepFor, kind: Datacenter, heard: time.Hour + 1},
-		{name: "kept for a time from a contact that never was", policy: keepFor, kind: Datacenter, never: true},
-		{name: "left to expire", policy: expire, kind: Datacenter, heard: time.Hour},
-		{name: "a datacenter that is no peer", policy: keep, kind: Datacenter, dc: "dc9", heard: time.Hour},
-		{name: "a node is no datacenter", policy: keep, kind: Node, heard: time.Hour},
-		{name: "a Eureka server that takes what is sent", policy: keep, kind: Eureka, heard: time.Hour},
-		{name: "a Eureka server that does not", policy: keep, kind: Eureka, heard: time.Hour, fails: true, want: true},
-		{name: "a Eureka server within its time", policy: keep, kind: Eureka, heard: 90 * time.Second, fails: true},
+		{name: "heard just now", policy: keep, kind: link.Datacenter, heard: 15 * time.Second},
+		{name: "cut", policy: keep, kind: link.Datacenter, heard: 15*time.Second + 1, want: true},
+		{name: "cut for long", policy: keep, kind: link.Datacenter, heard: 1000 * time.Hour, want: true},
+		{name: "never heard", policy: keep, kind: link.Datacenter, never: true, want: true},
+		{name: "cut for less than it is kept", policy: keepFor, kind: link.Datacenter, heard: time.Hour, want: true},
+		{name: "cut for longer than it is kept", policy: keepFor, kind: link.Datacenter, heard: time.Hour + 1},
+		{name: "kept for a time from a contact that never was", policy: keepFor, kind: link.Datacenter, never: true},
+		{name: "left to expire", policy: expire, kind: link.Datacenter, heard: time.Hour},
+		{name: "a datacenter that is no peer", policy: keep, kind: link.Datacenter, dc: "dc9", heard: time.Hour},
+		{name: "a node is no datacenter", policy: keep, kind: link.Node, heard: time.Hour},
+		{name: "a Eureka server that takes what is sent", policy: keep, kind: link.Eureka, heard: time.Hour},
+		{name: "a Eureka server that does not", policy: keep, kind: link.Eureka, heard: time.Hour, fails: true, want: true},
+		{name: "a Eureka server within its time", policy: keep, kind: link.Eureka, heard: 90 * time.Second, fails: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := validConfig()
 			decideOnCut(c.Service.(*registrytest.Memory), map[string]CutPolicy{"dc2": tt.policy})
-			c.Peers = []PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
-			r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} }))(t)
+			c.Peers = []link.PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
+			r := need.Got(newReplicator(c, func(env link.Env) link.Link { return farLink{env, newFar()} }))(t)
 			if tt.fails {
 				r.peers[0].failed(errRefused)
 			}
@@ -107,14 +109,14 @@ func TestWhichRemoteLeasesAreSpared(t *testing.T) {
 	}
 }
 
-// decideOnCut gives the cluster policies, as whoever leads it does.
+// decideOnCut gives the cluster policies, as its leader does.
 func decideOnCut(m *registrytest.Memory, policies map[string]CutPolicy) {
 	s := registry.DefaultSettings()
 	s.OnCut = OnCut(policies)
 	m.Set(func(m *registrytest.Memory) { m.Registry.Configure(s) })
 }
 
-func TestPoliciesOfLinksThatAreCutHaveOneTextInTheState(t *testing.T) {
+func TestCutPoliciesHaveOneTextInTheState(t *testing.T) {
 	policies := map[string]CutPolicy{"old": {}, "dc3": {Keep: true}, "dc2": {Keep: true, For: time.Hour}}
 	need.Equal(t, OnCut(policies), "dc2=keep-for:1h0m0s,old=expire", "got")
 	m := registrytest.New()
@@ -132,13 +134,13 @@ func TestPoliciesOfLinksThatAreCutHaveOneTextInTheState(t *testing.T) {
 	}
 }
 
-func TestCutIsByKind(t *testing.T) {
+func TestCutOfALinkIsByKind(t *testing.T) {
 	c := validConfig()
-	c.Peers = []PeerConfig{
-		{Name: "dc2", Kind: Datacenter, URLs: []string{"http://a:1"}},
-		{Name: "old", Kind: Eureka, URLs: []string{"http://b:1/eureka"}},
+	c.Peers = []link.PeerConfig{
+		{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://a:1"}},
+		{Name: "old", Kind: link.Eureka, URLs: []string{"http://b:1/eureka"}},
 	}
-	r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, newFar()} }))(t)
+	r := need.Got(newReplicator(c, func(env link.Env) link.Link { return farLink{env, newFar()} }))(t)
 	for dc, want := range map[string]time.Duration{"dc2": 15 * time.Second, "old": 90 * time.Second, "eureka": 90 * time.Second} {
 		expect.Equal(t, r.Cut(dc), want, "%s: got", dc)
 	}
@@ -152,9 +154,9 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 		fars["n3"].fail(batcher.TransientError)
 		fars["dc2"].fail(batcher.TransientError)
 		n2, n3 := datacenter("n2"), datacenter("n3")
-		n2.Kind, n3.Kind = Node, Node
+		n2.Kind, n3.Kind = link.Node, link.Node
 		elapse(time.Minute)
-		r := replicateAs(t, Config{Service: m}, fars, n2, n3, datacenter("dc2"))
+		r := replicateAs(t, Config{Side: link.Side{Service: m}}, fars, n2, n3, datacenter("dc2"))
 		defer r.stop()
 		elapse(10 * time.Second)
 		got := r.Age()
@@ -169,14 +171,14 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 	})
 }
 
-func TestAStatusTellsWhatComesIn(t *testing.T) {
+func TestStatusShowsWhatComesIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
 		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"},
 			registry.Contact{DC: "dc2", Cut: 15000},
-			registry.Replica{Instance: instance("BILLING", "b-1", 1), Life: 1},
-			registry.Replica{Instance: instance("BILLING", "b-2", 1), Life: 1})
+			registry.Replica{Instance: peertest.Instance("BILLING", "b-1", 1), Life: 1},
+			registry.Replica{Instance: peertest.Instance("BILLING", "b-2", 1), Life: 1})
 		f := newFar()
 		r := replicate(t, m, map[string]*far{"dc2": f, "dc3": newFar()}, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()

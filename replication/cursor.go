@@ -1,9 +1,7 @@
 package replication
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	"github.com/tidwall/btree"
 
@@ -11,37 +9,37 @@ import (
 )
 
 // everything is the first change of a task that belongs to a repair without a known cursor: as if it
-// told all there ever was. If it is given up the cursor is unknown again.
+// held every change there ever was. If it is given up the cursor is unknown again.
 const everything registry.Index = 1
 
-// cursor knows how far a peer was told the change list: what was read, and which changes are in tasks
-// that were not transmitted yet. A task that is given up takes the reading back to before it.
+// cursor knows how far a peer has the change list: what was read, and which changes are in tasks that were
+// not transmitted yet. A task that is given up sets the reading back to before it.
 //
 // Reading the list once is not a straight way. An instance stands in it at its last change, so one
 // that was changed at 5 and again at 9 is found at 9 only, and a reader that has come to 7 has not seen
 // the change at 5. So a change counts as read when the reader has caught up with the newest state, and
-// until then the reading of whoever starts anew begins where this one began.
+// until then a feed that starts anew reads from where this one started.
 type cursor struct {
 	mu      sync.Mutex
 	known   bool
 	place   place
-	rewinds int // how often a task that was given up took place back
+	rewinds int // how often a task that was given up set place back
 	waiting btree.Map[registry.Index, waiting]
 }
 
 // place is where the reading of the change list is.
 type place struct {
-	after registry.Index // every change up to it was read; what is newer is to be told
+	after registry.Index // every change up to it was read; newer ones are to be sent
 	upto  registry.Index // elements of the list up to it were read since
-	// clock is the lease clock (ms) at which everything up to after was read: lives that began later are
+	// clock is the lease clock (ms) at which everything up to after was read: lives that started later are
 	// new to the peer. 0: not known.
 	clock   int64
 	rewinds int
 }
 
-// waiting is a change that a task tells which was not transmitted yet.
+// waiting is a change in a task that was not transmitted yet.
 type waiting struct {
-	tasks int   // that tell it as their first
+	tasks int   // whose first change it is
 	since int64 // lease clock of the change, ms
 }
 
@@ -59,8 +57,8 @@ func (c *cursor) reading() (at place, ok bool) {
 	return at, c.known
 }
 
-// read notes that elements of the list up to upto were read, beginning at from, from a view made at a
-// moment of the lease clock (ms); all says that this was its end. It notes nothing if something read
+// read records that elements of the list up to upto were read, starting at from, from a view made at a
+// moment of the lease clock (ms); all says that this was its end. It records nothing if something read
 // before was given up meanwhile.
 func (c *cursor) read(from place, upto registry.Index, clock int64, all bool) {
 	c.mu.Lock()
@@ -74,26 +72,26 @@ func (c *cursor) read(from place, upto registry.Index, clock int64, all bool) {
 	}
 }
 
-// lose says that the list does not tell any more what the peer lacks.
-func (c *cursor) lose() {
+// markUnknown says that the list no longer shows what the peer lacks.
+func (c *cursor) markUnknown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = false
 }
 
-// found says that a comparison found what the peer lacks of a view, and that tasks which tell it wait.
+// compared says that a comparison found what the peer lacks of a view, and that tasks with it wait.
 // Reading goes on after what was compared: what had changed only lately was not.
-func (c *cursor) found(view *registry.View) {
+func (c *cursor) compared(view *registry.View) {
 	now := view.Stamp().Lease
-	settled := view.SettledIndex(now)
+	comparable := view.SettledIndex(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = true
 	// Which lives are new to the peer is not known of that time.
-	c.place = place{after: settled, upto: settled}
+	c.place = place{after: comparable, upto: comparable}
 }
 
-// add notes a task that tells changes from first on, the last made at a moment of the lease clock (ms).
+// add records a task that holds changes from first on, the last made at a moment of the lease clock (ms).
 func (c *cursor) add(first registry.Index, since int64) {
 	if first == 0 {
 		return
@@ -108,7 +106,7 @@ func (c *cursor) add(first registry.Index, since int64) {
 	c.waiting.Set(first, w)
 }
 
-// done notes that a task which was added is no more: it was transmitted, or is part of another one.
+// done records that a task which was added is no more: it was transmitted, or is part of another one.
 func (c *cursor) done(first registry.Index) {
 	if first == 0 {
 		return
@@ -118,7 +116,7 @@ func (c *cursor) done(first registry.Index) {
 	c.remove(first)
 }
 
-// giveUp takes the reading back to before a task that was not transmitted.
+// giveUp sets the reading back to before a task that was not transmitted.
 func (c *cursor) giveUp(first registry.Index) {
 	if first == 0 {
 		return
@@ -156,8 +154,8 @@ func (c *cursor) reached() registry.Index {
 	return c.place.after
 }
 
-// queued is how many tasks wait that tell changes which reading will not come to again, and the lease
-// clock (ms) of the oldest change that any task tells; 0: none does.
+// queued is how many tasks wait with changes that reading will not come to again, and the lease clock (ms)
+// of the oldest change of any task; 0: there is none.
 func (c *cursor) queued() (tasks int, since int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,51 +169,4 @@ func (c *cursor) queued() (tasks int, since int64) {
 		return true
 	})
 	return tasks, since
-}
-
-const (
-	acknowledgeEvery = time.Second
-	lastAcknowledge  = time.Second // at the end of Run, when the node may have no leader
-)
-
-// acknowledge has the state keep the cursors that moved, all in one operation per second. What fails is
-// acknowledged the next time.
-func (r *Replicator) acknowledge(ctx context.Context) error {
-	tick := time.NewTicker(acknowledgeEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			r.acknowledgeOnce(ctx)
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func (r *Replicator) acknowledgeLast(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAcknowledge)
-	defer cancel()
-	r.acknowledgeOnce(ctx)
-}
-
-func (r *Replicator) acknowledgeOnce(ctx context.Context) {
-	var ops []registry.Op
-	cursors := make(map[*peer]registry.Index)
-	for _, p := range r.peers {
-		if to, ok := p.moved(); ok {
-			cursors[p] = to
-			ops = append(ops, registry.AckPeer{Peer: p.Name, Cursor: to})
-		}
-	}
-	if len(ops) == 0 {
-		return
-	}
-	if _, err := r.config.Service.Apply(ctx, registry.FromClient, ops...); err != nil {
-		r.config.Log.Debug("cursors were not acknowledged", "err", err)
-		return
-	}
-	for p, to := range cursors {
-		p.acknowledged(to)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 func TestCursorStaysBelowWhatWaits(t *testing.T) {
@@ -57,16 +58,16 @@ func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
 
 func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	m := registrytest.New()
-	m.Perform(t, registry.Register{Instance: instance("A", "1", 1)}, registry.Register{Instance: instance("A", "2", 1)})
+	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "1", 1)}, registry.Register{Instance: peertest.Instance("A", "2", 1)})
 	m.Pass(time.Minute)
-	m.Perform(t, registry.Register{Instance: instance("A", "young", 1)}) // which a comparison leaves out
+	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "young", 1)}) // which a comparison leaves out
 	c := newCursor(0, false)
 	_, known := c.reading()
 	need.That(t, !known, "known from the beginning")
 	repair := func() {
 		c.add(everything, 0)
 		c.add(everything, 0)
-		c.found(m.Newest())
+		c.compared(m.Newest())
 	}
 	repair()
 	if at, known := c.reading(); !known || at.after != 2 {
@@ -83,7 +84,7 @@ func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	expect.Equal(t, c.reached(), 2, "repaired: at")
 }
 
-// Whatever is queued, merged, transmitted and given up in whatever order: no change is waiting, or to
+// The test queues, merges, transmits and gives up tasks in any order: no change is waiting, or to
 // be read again, below the cursor.
 func TestCursorNeverPassesWhatThePeerDoesNotKnow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,13 +16,15 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 // circle is a node of ours and a Eureka server that replicate to each other, ours all the time, and the
 // other one when the test says so.
 type circle struct {
 	*registrytest.Memory
-	fake       *fakeEureka
+	fake       *peertest.Eureka
 	replicator *Replicator
 	service    string // the node's URL as the Eureka server is configured with it
 }
@@ -37,13 +39,13 @@ func (p eurekaPeers) Cut(server string) time.Duration { return p.replicator.Cut(
 
 func newCircle(t *testing.T) *circle {
 	t.Helper()
-	c := &circle{Memory: registrytest.New(), fake: newFakeEureka(t)}
+	c := &circle{Memory: registrytest.New(), fake: peertest.NewEureka(t)}
 	var err error
-	c.replicator, err = New(Config{
+	c.replicator, err = New(Config{Side: link.Side{
 		Service: c.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Consensus: true,
 		Sender: func() string { return "cluster" },
-		Peers:  []PeerConfig{{Name: "old", Kind: Eureka, URLs: []string{c.fake.service()}, Flow: Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
-	})
+		Peers:  []link.PeerConfig{{Name: "old", Kind: link.Eureka, URLs: []string{c.fake.Service()}, Flow: link.Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
+	}})
 	need.OK(t, err)
 	handler, err := httpd.New(httpd.Config{
 		Service: c.Memory, Peers: eurekaPeers{replicator: c.replicator}, EurekaSender: c.replicator.EurekaSender,
@@ -62,7 +64,7 @@ func newCircle(t *testing.T) *circle {
 		server.Close()
 	})
 	// From here on both sides change under the eyes of the replicator.
-	c.fake.hasSoon(t, selfLine)
+	hasSoon(t, c.fake, selfLine)
 	return c
 }
 
@@ -70,7 +72,7 @@ func newCircle(t *testing.T) *circle {
 const selfLine = "EUREKA/127.0.0.1:rollcall:8761 UP"
 
 // hasSoon waits until the server has exactly these instances.
-func (f *fakeEureka) hasSoon(t testing.TB, want ...string) {
+func hasSoon(t testing.TB, f *peertest.Eureka, want ...string) {
 	t.Helper()
 	var got []string
 	defer func() {
@@ -78,8 +80,8 @@ func (f *fakeEureka) hasSoon(t testing.TB, want ...string) {
 			t.Logf("it has %q", got)
 		}
 	}()
-	eventually(t, fmt.Sprintf("the Eureka server has %q", want), func() bool {
-		got = strings.Split(f.show(), "\n")
+	peertest.Eventually(t, fmt.Sprintf("the Eureka server has %q", want), func() bool {
+		got = strings.Split(f.Show(), "\n")
 		for n, line := range got {
 			if strings.HasPrefix(line, selfLine) {
 				got[n] = selfLine
@@ -98,7 +100,7 @@ func (c *circle) hasHere(t testing.TB, want ...string) {
 			line += " overridden " + l.Instance.Overridden.String()
 		}
 		if strings.HasPrefix(line, selfLine) {
-			line = selfLine // the server tells the node of its own registration, as of every other
+			line = selfLine // the server sends the node its own registration, as of every other
 		}
 		if l.Owner != "" {
 			line += " of " + l.Owner
@@ -108,85 +110,85 @@ func (c *circle) hasHere(t testing.TB, want ...string) {
 	expect.Slice(t, got, want, "here are")
 }
 
-func TestBothSidesTellEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
+func TestEurekaServerAndNodeSendEachOtherEverythingOnceAndNothingComesBack(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
-	ours, theirs := key("ORDERS", "i1"), "/apps/BILLING/b1"
+	ours, theirs := registry.NewKey("ORDERS", "i1"), "/apps/BILLING/b1"
 
-	c.Perform(t, register(instance("ORDERS", "i1", 1000)))
-	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
-	f.replicate(t, c.service)
-	f.hasSoon(t, "BILLING/b1 UP 2000", selfLine, "ORDERS/i1 UP 1000")
+	c.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "i1", 1000)})
+	f.ClientCall(t, "POST", "/apps/BILLING", peertest.ClientOf("BILLING", "b1", 2000), 204)
+	f.Replicate(t, c.service)
+	hasSoon(t, f, "BILLING/b1 UP 2000", selfLine, "ORDERS/i1 UP 1000")
 	c.hasHere(t, "BILLING/b1 UP 2000 of old", selfLine+" of old", "ORDERS/i1 UP 1000")
 
 	c.Perform(t, registry.SetOverride{Key: ours, Status: registry.OutOfService})
-	f.clientCall(t, "PUT", theirs+"/status?value=OUT_OF_SERVICE&lastDirtyTimestamp=2000", nil, 200)
-	f.clientCall(t, "PUT", theirs+"?lastDirtyTimestamp=2000", nil, 200)
-	f.replicate(t, c.service)
-	f.hasSoon(t, "BILLING/b1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE", selfLine, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE")
+	f.ClientCall(t, "PUT", theirs+"/status?value=OUT_OF_SERVICE&lastDirtyTimestamp=2000", nil, 200)
+	f.ClientCall(t, "PUT", theirs+"?lastDirtyTimestamp=2000", nil, 200)
+	f.Replicate(t, c.service)
+	hasSoon(t, f, "BILLING/b1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE", selfLine, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE")
 	c.hasHere(t, "BILLING/b1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE of old", selfLine+" of old", "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE")
 
 	c.Perform(t, registry.DeleteOverride{Key: ours, Fallback: registry.Up, LastDirty: 1000}, registry.Renew{Key: ours, LastDirty: 1000})
-	f.clientCall(t, "DELETE", theirs+"/status?value=UP&lastDirtyTimestamp=2000", nil, 200)
-	f.replicate(t, c.service)
-	f.hasSoon(t, "BILLING/b1 UP 2000", selfLine, "ORDERS/i1 UP 1000")
+	f.ClientCall(t, "DELETE", theirs+"/status?value=UP&lastDirtyTimestamp=2000", nil, 200)
+	f.Replicate(t, c.service)
+	hasSoon(t, f, "BILLING/b1 UP 2000", selfLine, "ORDERS/i1 UP 1000")
 	c.hasHere(t, "BILLING/b1 UP 2000 of old", selfLine+" of old", "ORDERS/i1 UP 1000")
 
-	f.clientCall(t, "DELETE", theirs, nil, 200)
-	f.replicate(t, c.service)
+	f.ClientCall(t, "DELETE", theirs, nil, 200)
+	f.Replicate(t, c.service)
 	c.Perform(t, registry.Cancel{Key: ours})
-	f.hasSoon(t, selfLine)
+	hasSoon(t, f, selfLine)
 	c.hasHere(t, selfLine+" of old")
 
 	// The change list is sent in order: what is behind all of that has brought it all along.
-	c.Perform(t, register(instance("ORDERS", "last", 1000)))
-	f.hasSoon(t, selfLine, "ORDERS/last UP 1000")
-	for _, action := range f.actions() {
+	c.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "last", 1000)})
+	hasSoon(t, f, selfLine, "ORDERS/last UP 1000")
+	for _, action := range f.Actions() {
 		expect.That(t, !strings.Contains(action, "BILLING"), "the server was sent %s, which came from it", action)
 	}
 }
 
-func TestAServerThatComesBackEmptyIsFilledAgainByHeartbeats(t *testing.T) {
+func TestEurekaServerThatComesBackEmptyIsFilledAgainByHeartbeats(t *testing.T) {
 	c := newCircle(t)
 	var want []string
 	var all []registry.Op
 	for n := range 20 {
-		i := instance("ORDERS", fmt.Sprintf("i%02d", n), 1000)
+		i := peertest.Instance("ORDERS", fmt.Sprintf("i%02d", n), 1000)
 		all = append(all, registry.Renew{Key: i.Key(), LastDirty: 1000})
 		want = append(want, fmt.Sprintf("ORDERS/i%02d UP 1000", n))
-		c.Perform(t, register(i))
+		c.Perform(t, registry.Register{Instance: i})
 	}
-	c.fake.hasSoon(t, append([]string{selfLine}, want...)...)
-	c.fake.forget()
+	hasSoon(t, c.fake, append([]string{selfLine}, want...)...)
+	c.fake.Forget()
 	c.Perform(t, all...)
-	c.fake.hasSoon(t, want...)
+	hasSoon(t, c.fake, want...)
 }
 
-func TestNothingIsLostWhileAServerFails(t *testing.T) {
+func TestEurekaServerThatFailsLosesNothing(t *testing.T) {
 	for name, fail := range map[string]func(http.ResponseWriter, *http.Request) bool{
-		"503": answerWith(503, ""), "closes": drop, "closes in the middle": cutOff,
+		"503": peertest.RespondWith(503, ""), "closes": peertest.Drop, "closes in the middle": peertest.CutOff,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCircle(t)
 			failed := make(chan struct{}, 1000)
-			c.fake.failWith(onlyBatches(func(w http.ResponseWriter, r *http.Request) bool {
+			c.fake.FailWith(peertest.OnlyBatches(func(w http.ResponseWriter, r *http.Request) bool {
 				failed <- struct{}{}
 				return fail(w, r)
 			}))
-			c.Perform(t, register(instance("ORDERS", "i1", 1000)), register(instance("ORDERS", "i2", 1000)))
+			c.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "i1", 1000)}, registry.Register{Instance: peertest.Instance("ORDERS", "i2", 1000)})
 			<-failed
-			c.Perform(t, registry.Cancel{Key: key("ORDERS", "i2")}, registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
+			c.Perform(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i2")}, registry.SetOverride{Key: registry.NewKey("ORDERS", "i1"), Status: registry.Down})
 			<-failed
-			c.fake.failWith(nil)
-			c.fake.hasSoon(t, selfLine, "ORDERS/i1 DOWN 1000 overridden DOWN")
+			c.fake.FailWith(nil)
+			hasSoon(t, c.fake, selfLine, "ORDERS/i1 DOWN 1000 overridden DOWN")
 		})
 	}
 }
 
-func TestAnItemThatMakesAServerRefuseTheBatchIsFoundAndDroppedAlone(t *testing.T) {
+func TestEurekaItemThatSpoilsABatchIsFoundAndDroppedAlone(t *testing.T) {
 	c := newCircle(t)
 	refused := make(chan int, 1000)
-	c.fake.failWith(onlyBatches(func(w http.ResponseWriter, r *http.Request) bool {
+	c.fake.FailWith(peertest.OnlyBatches(func(w http.ResponseWriter, r *http.Request) bool {
 		return refusePoison(w, r, refused)
 	}))
 	var ops []registry.Op
@@ -198,16 +200,16 @@ func TestAnItemThatMakesAServerRefuseTheBatchIsFoundAndDroppedAlone(t *testing.T
 		} else {
 			want = append(want, "ORDERS/"+id+" UP 1000")
 		}
-		ops = append(ops, register(instance("ORDERS", id, 1000)))
+		ops = append(ops, registry.Register{Instance: peertest.Instance("ORDERS", id, 1000)})
 	}
 	c.Perform(t, ops...)
-	c.fake.hasSoon(t, want...)
-	eventually(t, "the poison is counted as dropped", func() bool {
+	hasSoon(t, c.fake, want...)
+	peertest.Eventually(t, "the poison is counted as dropped", func() bool {
 		return c.replicator.Status()[0].Dropped["permanent"] == 1
 	})
 }
 
-// refusePoison refuses a batch that has an instance of that name, and notes with how many others it came.
+// refusePoison refuses a batch that has an instance of that name, and records with how many others it came.
 func refusePoison(w http.ResponseWriter, r *http.Request, refused chan<- int) bool {
 	var list struct {
 		Items []json.RawMessage `json:"replicationList"`
@@ -222,119 +224,87 @@ func refusePoison(w http.ResponseWriter, r *http.Request, refused chan<- int) bo
 	return true
 }
 
-func TestTheOtherSideDoesWhatOurAnswersAskFor(t *testing.T) {
+func TestEurekaServerDoesWhatOurResponsesAskFor(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
 	// 404 on a heartbeat: it registers.
-	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
-	f.mu.Lock()
-	f.pending = nil // the registration was lost
-	f.mu.Unlock()
-	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
-	got := f.replicate(t, c.service)
-	expect.That(t, slices.Equal(got, []int{404, 200}), "answers %v, want 404 for the heartbeat and 200 for the registration", got)
+	f.ClientCall(t, "POST", "/apps/BILLING", peertest.ClientOf("BILLING", "b1", 2000), 204)
+	f.Mu.Lock()
+	f.Pending = nil // the registration was lost
+	f.Mu.Unlock()
+	f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+	got := f.Replicate(t, c.service)
+	expect.That(t, slices.Equal(got, []int{404, 200}), "results %v, want 404 for the heartbeat and 200 for the registration", got)
 	c.hasHere(t, "BILLING/b1 UP 2000 of old")
 	// 409: it takes over what is newer here.
-	need.Got(c.Apply(t.Context(), registry.FromClient, register(instance("BILLING", "b1", 9000))))(t)
-	f.hasSoon(t, "BILLING/b1 UP 9000", selfLine)
-	f.mu.Lock()
-	f.registry.apps["BILLING"]["b1"].LastDirty = 2000 // as if that had not come yet
-	f.mu.Unlock()
-	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
-	expect.Slice(t, f.replicate(t, c.service), []int{409}, "answers")
-	f.hasSoon(t, "BILLING/b1 UP 9000", selfLine)
+	need.Got(c.Apply(t.Context(), registry.FromClient, registry.Register{Instance: peertest.Instance("BILLING", "b1", 9000)}))(t)
+	hasSoon(t, f, "BILLING/b1 UP 9000", selfLine)
+	f.Mu.Lock()
+	f.Registry.Apps["BILLING"]["b1"].LastDirty = 2000 // as if that had not come yet
+	f.Mu.Unlock()
+	f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+	expect.Slice(t, f.Replicate(t, c.service), []int{409}, "results")
+	hasSoon(t, f, "BILLING/b1 UP 9000", selfLine)
 }
 
-func TestABatchThatIsPlayedAgainChangesNothing(t *testing.T) {
+func TestEurekaBatchThatIsPlayedAgainChangesNothing(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
-	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
-	f.clientCall(t, "PUT", "/apps/BILLING/b1/status?value=DOWN&lastDirtyTimestamp=2000", nil, 200)
-	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
-	old := slices.Clone(f.pending)
-	f.replicate(t, c.service)
+	f.ClientCall(t, "POST", "/apps/BILLING", peertest.ClientOf("BILLING", "b1", 2000), 204)
+	f.ClientCall(t, "PUT", "/apps/BILLING/b1/status?value=DOWN&lastDirtyTimestamp=2000", nil, 200)
+	f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+	old := slices.Clone(f.Pending)
+	f.Replicate(t, c.service)
 	before := c.Newest().Index()
-	need.Got(send(f.Client(), c.service, old))(t)
+	need.Got(peertest.Send(f.Client(), c.service, old))(t)
 	expect.Equal(t, c.Newest().Index(), before, "the replay moved the registry from %d to", before)
 }
 
 // A Eureka server is a client of its peers: it registers itself, renews, and fetches what they have.
-func TestAEurekaServerIsAClientOfOurs(t *testing.T) {
+func TestEurekaServerIsAClientOfOurs(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
-	self := clientOf("EUREKA", "old.example:eureka:8761", 3000)
+	self := peertest.ClientOf("EUREKA", "old.example:eureka:8761", 3000)
 	body := need.Got(json.Marshal(map[string]any{"instance": self}))(t)
-	if status, answer, err := ask(f.Client(), "POST", c.service+"/apps/EUREKA", body); status != 204 || len(answer) != 0 || err != nil {
-		t.Fatalf("its registration was answered %d %q, %v", status, answer, err)
+	if status, text, err := peertest.Ask(f.Client(), "POST", c.service+"/apps/EUREKA", body); status != 204 || len(text) != 0 || err != nil {
+		t.Fatalf("its registration was answered %d %q, %v", status, text, err)
 	}
-	if status, answer, err := ask(f.Client(), "PUT", c.service+"/apps/EUREKA/old.example:eureka:8761?status=UP&lastDirtyTimestamp=3000", nil); status != 200 || len(answer) != 0 || err != nil {
-		t.Fatalf("its heartbeat was answered %d %q, %v", status, answer, err)
+	if status, text, err := peertest.Ask(f.Client(), "PUT", c.service+"/apps/EUREKA/old.example:eureka:8761?status=UP&lastDirtyTimestamp=3000", nil); status != 200 || len(text) != 0 || err != nil {
+		t.Fatalf("its heartbeat was answered %d %q, %v", status, text, err)
 	}
 	for _, path := range []string{"/apps/", "/apps/delta"} {
-		status, answer, err := ask(f.Client(), "GET", c.service+path, nil)
+		status, text, err := peertest.Ask(f.Client(), "GET", c.service+path, nil)
 		var fetched struct {
 			Applications struct {
 				Version string `json:"versions__delta"`
 				Hash    string `json:"apps__hashcode"`
 				Apps    []struct {
-					Name      string          `json:"name"`
-					Instances []*fakeInstance `json:"instance"`
+					Name      string                     `json:"name"`
+					Instances []*peertest.EurekaInstance `json:"instance"`
 				} `json:"application"`
 			} `json:"applications"`
 		}
 		if err == nil {
-			err = decodeStrictly(answer, &fetched)
+			err = peertest.DecodeStrictly(text, &fetched)
 		}
 		need.That(t, err == nil && status == 200 && len(fetched.Applications.Apps) == 1 && len(fetched.Applications.Apps[0].Instances) == 1,
-			"GET %s was answered %d %s, %v; want the one instance", path, status, answer, err)
-		expect.Equal(t, fetched.Applications.Apps[0].Instances[0].lacks(), "", "GET %s: the instance lacks", path)
-	}
-}
-
-func TestAnEurekaServerIsKnownByItsIdentityOrItsAddress(t *testing.T) {
-	r, err := New(Config{
-		Service: registrytest.New(), Datacenter: "dc1", Node: "n1", Sender: func() string { return "c" }, Consensus: true,
-		Peers: []PeerConfig{
-			{Name: "dc2", Kind: Datacenter, URLs: []string{"http://10.0.0.9:8761"}},
-			{Name: "a", Kind: Eureka, URLs: []string{"http://u:p@10.0.0.1:8761/eureka"}},
-			{Name: "b", Kind: Eureka, URLs: []string{"http://10.0.0.2:8761/eureka"}},
-			{Name: "b2", Kind: Eureka, URLs: []string{"http://10.0.0.2:8762/eureka"}},
-			{Name: "c", Kind: Eureka, URLs: []string{"http://localhost:8761/eureka"}},
-			{Name: "d", Kind: Eureka, URLs: []string{"http://no-such-host.invalid:8761/eureka"}},
-			{Name: "e", Kind: Eureka, URLs: []string{"http://[2001:db8::1]:8761/eureka"}},
-		},
-	})
-	need.OK(t, err)
-	for _, c := range []struct{ name, identity, address, want string }{
-		{"address", "", "10.0.0.1:55555", "a"},
-		{"identity", "10.0.0.1", "10.9.9.9:55555", "a"},
-		{"identity before address", "10.0.0.1", "10.0.0.2:55555", "a"},
-		{"unknown identity", "10.9.9.9", "10.0.0.2:55555", "b"},
-		{"a host that is looked up", "", "127.0.0.1:55555", "c"},
-		{"the host's name as identity", "localhost", "10.9.9.9:1", "c"},
-		{"a host that cannot be looked up", "no-such-host.invalid", "10.9.9.9:1", "d"},
-		{"mapped address", "", "[::ffff:10.0.0.2]:55555", "b"},
-		{"another spelling", "2001:0db8:0::1", "10.9.9.9:1", "e"},
-		{"a datacenter is none", "", "10.0.0.9:55555", "eureka"},
-		{"nobody", "", "10.9.9.9:55555", "eureka"},
-		{"nothing", "", "", "eureka"},
-	} {
-		expect.Equal(t, r.EurekaSender(c.identity, c.address), c.want, "%s: EurekaSender(%q, %q) is", c.name, c.identity, c.address)
+			"GET %s was answered %d %s, %v; want the one instance", path, status, text, err)
+		expect.Equal(t, fetched.Applications.Apps[0].Instances[0].Lacks(), "", "GET %s: the instance lacks", path)
 	}
 }
 
 // A Eureka server's cancel names no version, so one that is sent again, or comes late, takes a live
-// instance away. The server's next heartbeat for it is answered 404, and brings it back as it is.
-func TestACancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
+// instance away. The server's next heartbeat for it gets 404, and brings it back as it is.
+func TestEurekaCancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
-	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 1000), 204)
-	f.clientCall(t, "DELETE", "/apps/BILLING/b1", nil, 200)
-	f.clientCall(t, "POST", "/apps/BILLING", clientOf("BILLING", "b1", 2000), 204)
-	f.replicate(t, c.service)
-	need.Got(send(f.Client(), c.service, []fakeItem{{Action: "Cancel", App: "BILLING", ID: "b1"}}))(t)
+	f.ClientCall(t, "POST", "/apps/BILLING", peertest.ClientOf("BILLING", "b1", 1000), 204)
+	f.ClientCall(t, "DELETE", "/apps/BILLING/b1", nil, 200)
+	f.ClientCall(t, "POST", "/apps/BILLING", peertest.ClientOf("BILLING", "b1", 2000), 204)
+	f.Replicate(t, c.service)
+	need.Got(peertest.Send(f.Client(), c.service, []peertest.EurekaItem{{Action: "Cancel", App: "BILLING", ID: "b1"}}))(t)
 	c.hasHere(t, selfLine+" of old")
-	f.clientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
-	f.replicate(t, c.service)
+	f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+	f.Replicate(t, c.service)
 	c.hasHere(t, "BILLING/b1 UP 2000 of old", selfLine+" of old")
 }

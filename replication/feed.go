@@ -9,299 +9,368 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// errPaused ends a session whose peer was paused.
+// errPaused ends a feed whose peer was paused.
 var errPaused = errors.New("paused")
 
-// readAtOnce is how many elements of the change list are looked at together.
+// readAtOnce is how many elements of the change list are read together.
 const readAtOnce = 1000
 
-// session is the sending to a peer from one moment to the next pause, end of leadership or end of the
-// node. Its feed, one goroutine, makes tasks of what the peer is to be told; the dispatcher has no others
-// but those that answers of the peer ask for.
-type session struct {
+// feed is the sending to a peer from one moment to the next pause, end of leadership or end of the node. One
+// goroutine reads the change list and makes the tasks; the dispatcher has no others but those that replies
+// of the peer ask for.
+type feed struct {
 	*peer
-	from   registry.Index // the cursor in the state at the beginning
+	from   registry.Index // the cursor in the state at the start
 	cursor *cursor
-	tasks  *batcher.Dispatcher[registry.Key, task]
+	tasks  *batcher.Dispatcher[registry.Key, link.Task]
 	acts   *batcher.Dispatcher[struct{}, registry.SelfPreservation] // to nodes only
 
 	// making is held while tasks are made of a view and queued, so that none of an older view is queued
 	// after one of a newer.
 	making sync.Mutex
 
-	found chan finding
-	ended chan struct{} // closed when nobody takes what is found any more
-	// The following belong to the feed.
-	beat       registry.Beat // up to which renewals were queued
-	backlog    []task        // of repairs, that did not find room yet
-	comparing  bool
-	compared   time.Time // when the last comparison began
-	why        string    // why the cursor is unknown
-	comparison sync.WaitGroup
+	ended chan struct{} // closed when findings are not received any more
+	// The following belong to the goroutine of makeTasks.
+	comparisons *comparisons
+	beat        registry.Beat // up to which renewals were queued
+	backlog     []link.Task   // of repairs, that did not find room yet
+	why         string        // why the cursor is unknown
 }
 
-func newSession(p *peer) *session {
-	state := p.view().Peer(p.Name)
-	s := &session{peer: p, from: state.Cursor, found: make(chan finding), ended: make(chan struct{}), why: repairFirst}
+// newFeed is a feed that goes on from the cursor in the state, or from one that an earlier feed has
+// reached.
+func newFeed(p *peer, reached registry.Index) *feed {
+	state := p.config.View().Peer(p.Name)
+	f := &feed{peer: p, from: state.Cursor, ended: make(chan struct{}), comparisons: newComparisons(p), why: repairFirst}
 	// A cursor ahead of the list is of a state that was lost.
-	at := max(state.Cursor, p.cursor())
-	known := (state.Known || at > 0) && at <= p.view().Index()
-	s.cursor = newCursor(at, known)
-	s.tasks = batcher.New(batcher.Config[registry.Key, task]{
+	at := max(state.Cursor, reached)
+	known := (state.Known || at > 0) && at <= p.config.View().Index()
+	f.cursor = newCursor(at, known)
+	f.tasks = batcher.New(batcher.Config[registry.Key, link.Task]{
 		Name:      p.Name,
 		Processor: transmission{p},
-		Merge:     s.merge,
-		Done:      func(_ registry.Key, t task) { s.cursor.done(t.first) },
-		Dropped:   s.givenUp,
+		Merge:     f.merge,
+		Done:      func(_ registry.Key, t link.Task) { f.cursor.done(t.First) },
+		Dropped:   f.giveUp,
 
 		MaxBufferSize: p.Queue, WorkloadSize: p.BatchSize, WorkerCount: p.Workers, MaxBatchingDelay: p.BatchDelay,
 		CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay,
 		Backoff: p.Backoff, Rate: p.Rate,
 	})
-	if a, ok := p.link.(actor); ok && p.Kind == Node {
-		s.acts = newActs(p, a)
+	if a, ok := p.link.(link.Actor); ok && p.Kind == link.Node {
+		f.acts = newActs(p, a)
 	}
-	return s
+	return f
 }
 
 // run sends until ctx ends or the peer is paused.
-func (s *session) run(ctx context.Context) error {
+func (f *feed) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.tasks.Run(ctx, 0) })
-	if s.acts != nil {
-		g.Go(func() error { return s.acts.Run(ctx, 0) })
+	g.Go(func() error { return f.tasks.Run(ctx, 0) })
+	if f.acts != nil {
+		g.Go(func() error { return f.acts.Run(ctx, 0) })
 	}
-	g.Go(func() error { return s.link.run(ctx) })
-	g.Go(func() error { return s.feed(ctx) })
+	g.Go(func() error { return f.link.Run(ctx) })
+	g.Go(func() error { return f.makeTasks(ctx) })
 	err := g.Wait()
-	s.comparison.Wait()
+	f.comparisons.group.Wait()
 	return err
 }
 
-// feed makes tasks, whenever something happens that may need some.
-func (s *session) feed(ctx context.Context) error {
-	defer close(s.ended)
-	s.beat = s.view().Beats()
-	beat := time.NewTicker(s.BatchDelay)
+// makeTasks makes tasks, whenever something happens that may need some.
+func (f *feed) makeTasks(ctx context.Context) error {
+	defer close(f.ended)
+	f.beat = f.config.View().Beats()
+	beat := time.NewTicker(f.BatchDelay)
 	defer beat.Stop()
 	permanent := time.NewTicker(permanentBeat)
 	defer permanent.Stop()
-	s.beatPermanent()
-	digest := time.NewTimer(s.untilDigest())
+	f.beatPermanent()
+	digest := time.NewTimer(f.comparisons.untilDigest())
 	defer digest.Stop()
 	for ctx.Err() == nil {
-		if s.paused() {
+		if f.paused() {
 			return errPaused
 		}
-		s.fill(ctx)
+		f.fill(ctx)
 		select {
-		case <-s.poked:
-		case <-s.tasks.Freed():
+		case <-f.woken:
+		case <-f.tasks.Freed():
 		case <-beat.C:
-			s.beats()
+			f.beats()
 		case <-permanent.C:
-			s.beatPermanent()
+			f.beatPermanent()
 		case <-digest.C:
-			s.digest(ctx)
-			digest.Reset(s.untilDigest())
-		case f := <-s.found:
-			s.take(f)
+			f.compareDigests(ctx)
+			digest.Reset(f.comparisons.untilDigest())
+		case found := <-f.comparisons.found:
+			f.queueFound(found)
 		case <-ctx.Done():
 		}
 	}
 	return nil
 }
 
+// compareDigests compares with the peer, if it can be, and if nothing else is to be done first.
+func (f *feed) compareDigests(ctx context.Context) {
+	if f.Kind == link.Eureka || f.comparisons.running || len(f.backlog) > 0 {
+		return
+	}
+	f.comparisons.start(ctx, repairDigest)
+}
+
+// queueFound queues what a comparison found.
+func (f *feed) queueFound(found finding) {
+	if found.queued == nil {
+		f.comparisons.running = false
+	}
+	if found.err != nil {
+		f.log.Debug("comparison failed", "reason", found.reason, "err", found.err)
+		return
+	}
+	if found.reason == repairFirst || found.reason == repairTooOld {
+		// The cursor stays unknown until all of it was transmitted.
+		for i := range found.tasks {
+			found.tasks[i].First = everything
+			f.cursor.add(everything, found.view.Stamp().Lease)
+		}
+		f.cursor.compared(found.view)
+	}
+	if len(found.tasks) > 0 {
+		f.repaired(found.reason, found.diff)
+	}
+	f.backlog = append(f.backlog, found.tasks...)
+	if found.queued != nil {
+		close(found.queued)
+	}
+}
+
+// repair compares because an operator wants it, and returns when what differs is queued: by the
+// dispatcher, or until it has room. Errors: ErrNotSending, or the transport's.
+func (f *feed) repair(ctx context.Context) (api.PeerDiff, error) {
+	found := f.comparisons.find(ctx, repairAsked)
+	if found.err != nil {
+		return api.PeerDiff{}, found.err
+	}
+	found.queued = make(chan struct{})
+	select {
+	case f.comparisons.found <- found:
+		<-found.queued
+		return found.diff, nil
+	case <-f.ended:
+		return api.PeerDiff{}, f.notSending()
+	case <-ctx.Done():
+		return api.PeerDiff{}, ctx.Err()
+	}
+}
+
 // fill queues as much as there is room for: first what a repair found, which is older, then changes.
-func (s *session) fill(ctx context.Context) {
-	for ctx.Err() == nil && s.queueBacklog() {
-		if _, known := s.cursor.reading(); !known {
-			s.compareAll(ctx)
+func (f *feed) fill(ctx context.Context) {
+	for ctx.Err() == nil && f.queueBacklog() {
+		if _, known := f.cursor.reading(); !known {
+			if f.comparisons.retryDue() {
+				f.comparisons.start(ctx, f.why)
+			}
 			return
 		}
-		if !s.read() {
+		if !f.read() {
 			return
 		}
 	}
 }
 
-// room is how many tasks may be queued now. While the peer does not answer, no more than one batch is
+// room is how many tasks may be queued now. While the peer does not respond, no more than one batch is
 // tried, so that what is given up is soon read again when it does.
-func (s *session) room() int {
-	room := s.tasks.Room()
-	if s.failing() {
-		room = min(room, s.BatchSize-(s.Queue-room))
+func (f *feed) room() int {
+	room := f.tasks.Room()
+	if f.failing() {
+		room = min(room, f.BatchSize-(f.Queue-room))
 	}
 	return max(room, 0)
 }
 
 // queueBacklog queues what repairs found, and says whether that was all of it.
-func (s *session) queueBacklog() bool {
-	if len(s.backlog) == 0 {
+func (f *feed) queueBacklog() bool {
+	if len(f.backlog) == 0 {
 		return true
 	}
-	s.making.Lock()
-	defer s.making.Unlock()
-	v := s.view()
-	for room := s.room(); len(s.backlog) > 0 && room > 0; room-- {
-		t := s.backlog[0]
-		s.backlog = s.backlog[1:]
-		s.queueIfTrue(v, t)
+	f.making.Lock()
+	defer f.making.Unlock()
+	v := f.config.View()
+	for room := f.room(); len(f.backlog) > 0 && room > 0; room-- {
+		t := f.backlog[0]
+		f.backlog = f.backlog[1:]
+		f.queueIfTrue(v, t)
 	}
-	if len(s.backlog) > 0 {
+	if len(f.backlog) > 0 {
 		return false
 	}
-	s.backlog = nil
+	f.backlog = nil
 	return true
 }
 
 // queueIfTrue queues a task that was made without a view, unless it is not true any more: what came
 // meanwhile is in the change list and was, or will be, queued by that.
-func (s *session) queueIfTrue(v *registry.View, t task) {
-	l, live := v.Find(t.key)
-	if live == (t.facts&canceled != 0) {
-		s.cursor.done(t.first)
+func (f *feed) queueIfTrue(v *registry.View, t link.Task) {
+	l, live := v.Find(t.Key)
+	if live == (t.Facts&link.Canceled != 0) {
+		f.cursor.done(t.First)
 		return
 	}
-	s.queue(t, l)
+	f.queue(t, l)
 }
 
 // queue hands a task to the dispatcher. Its first change was added to the cursor's. l is nil for what is
 // removed.
-func (s *session) queue(t task, l *registry.Lease) {
-	t.queued, t.asOf = time.Now(), time.Now()
-	s.tasks.Process(t.key, t, t.queued.Add(s.expiry(t, l)))
+func (f *feed) queue(t link.Task, l *registry.Lease) {
+	t.Queued, t.AsOf = time.Now(), time.Now()
+	f.tasks.Process(t.Key, t, t.Queued.Add(f.expiry(t, l)))
 }
 
 // expiry is how long a task is of use (upstream: PeerEurekaNode): heartbeats until the next one is due,
 // and so are registrations, which a heartbeat would bring about again. Those are not given up before
 // other changes, however short their interval: they would be read again and again while the queue is
 // longer than that.
-func (s *session) expiry(t task, l *registry.Lease) time.Duration {
+func (f *feed) expiry(t link.Task, l *registry.Lease) time.Duration {
 	if l == nil {
-		return s.Expiry
+		return f.Expiry
 	}
 	interval := time.Duration(l.Interval) * time.Second
 	switch {
-	case t.facts == heartbeat:
+	case t.Facts == link.Heartbeat:
 		return interval
-	case t.facts&registered != 0:
-		return max(interval, s.Expiry)
+	case t.Facts&link.Registered != 0:
+		return max(interval, f.Expiry)
 	}
-	return s.Expiry
+	return f.Expiry
 }
 
-// submit queues what an answer of the peer asks for.
-func (s *session) submit(t task) {
-	s.making.Lock()
-	defer s.making.Unlock()
-	t.first = 0
-	s.queueIfTrue(s.view(), t)
+// submit queues what a reply of the peer asks for.
+func (f *feed) submit(t link.Task) {
+	f.making.Lock()
+	defer f.making.Unlock()
+	t.First = 0
+	f.queueIfTrue(f.config.View(), t)
 }
 
 // read queues some changes, and says whether there are more for which there is room.
-func (s *session) read() (more bool) {
-	s.making.Lock()
-	defer s.making.Unlock()
-	from, known := s.cursor.reading()
-	v := s.view()
+func (f *feed) read() (more bool) {
+	f.making.Lock()
+	defer f.making.Unlock()
+	from, known := f.cursor.reading()
+	v := f.config.View()
 	if !known || from.after >= v.Index() {
 		return false
 	}
-	limit := min(s.room(), readAtOnce)
+	limit := min(f.room(), readAtOnce)
 	if limit == 0 {
 		return false
 	}
 	changes, err := v.Changes(from.upto, limit)
 	if err != nil {
-		s.why = repairTooOld
-		s.cursor.lose()
+		f.why = repairTooOld
+		f.cursor.markUnknown()
 		return true
 	}
-	now := s.clock()
+	now := f.config.Clock()
 	for _, c := range changes {
-		if t, ok := s.tell(v, c, from, now); ok {
-			s.cursor.add(t.first, c.Lease.ChangedLease)
-			s.queue(t, c.Lease)
+		if t, ok := f.taskOf(v, c, from, now); ok {
+			f.cursor.add(t.First, c.Lease.ChangedLease)
+			f.queue(t, c.Lease)
 		}
 	}
 	if len(changes) < limit {
-		s.cursor.read(from, v.Index(), v.Stamp().Lease, true)
+		f.cursor.read(from, v.Index(), v.Stamp().Lease, true)
 		return false
 	}
-	s.cursor.read(from, changes[limit-1].Index, 0, false)
+	f.cursor.read(from, changes[limit-1].Index, 0, false)
 	return true
 }
 
 // beats queues the heartbeats since the last call. One that finds no room is dropped: the next renewal
 // of its lease brings another.
-func (s *session) beats() {
-	v := s.view()
-	after := s.beat
+func (f *feed) beats() {
+	v := f.config.View()
+	after := f.beat
 	if v.Beats() == after {
 		return
 	}
-	room := s.room()
-	if room == 0 && s.failing() {
-		return // they are found when the peer answers again
+	room := f.room()
+	if room == 0 && f.failing() {
+		return // they are found when the peer responds again
 	}
-	s.beat = v.Beats()
-	for l := range v.RenewedAfter(after, s.Kind == Node) {
+	f.beat = v.Beats()
+	for l := range v.RenewedAfter(after, f.Kind == link.Node) {
 		if room == 0 {
-			s.dropped(dropNames[batcher.Overflow])
+			f.dropped(dropNames[batcher.Overflow])
 			continue
 		}
 		room--
-		s.queue(task{key: l.Key(), facts: heartbeat}, l)
+		f.queue(link.Task{Key: l.Key(), Facts: link.Heartbeat}, l)
 	}
 }
 
-// permanentBeat is how often a Eureka server is told that an instance without a lease lives: it gives it
-// one, of 90 s.
+// permanentBeat is how often a Eureka server gets a heartbeat of an instance without a lease: the server gives
+// the instance one, of 90 s.
 const permanentBeat = registry.DefaultRenewalInterval * time.Second
 
-// beatPermanent queues heartbeats, for a Eureka server, of the own datacenter's instances that have no
-// lease. Nobody renews them here; other Rollcall servers know that they do not end.
-func (s *session) beatPermanent() {
-	if s.Kind != Eureka {
+// beatPermanent queues heartbeats, for a Eureka server, of this datacenter's instances that have no
+// lease. No client renews them; other Rollcall servers know that they do not end.
+func (f *feed) beatPermanent() {
+	if f.Kind != link.Eureka {
 		return
 	}
-	room := s.room()
-	for l := range s.view().Permanent {
+	room := f.room()
+	for l := range f.config.View().Permanent {
 		if !l.Local() {
 			continue
 		}
 		if room == 0 {
-			s.dropped(dropNames[batcher.Overflow])
+			f.dropped(dropNames[batcher.Overflow])
 			continue
 		}
 		room--
-		s.queue(task{key: l.Key(), facts: heartbeat}, l)
+		f.queue(link.Task{Key: l.Key(), Facts: link.Heartbeat}, l)
 	}
 }
 
-// merge is merge, and keeps the cursor's account.
-func (s *session) merge(older, newer task) task {
-	if older.first != 0 && newer.first != 0 {
-		s.cursor.done(max(older.first, newer.first))
+// merge is link.Merge, and keeps the cursor's account.
+func (f *feed) merge(older, newer link.Task) link.Task {
+	if older.First != 0 && newer.First != 0 {
+		f.cursor.done(max(older.First, newer.First))
 	}
-	return merge(older, newer)
+	return link.Merge(older, newer)
 }
 
 var dropNames = [...]string{
 	batcher.Expired: "expired", batcher.Overflow: "overflow", batcher.Permanent: "permanent", batcher.Stopped: "stopped",
 }
 
-// givenUp is told by the dispatcher. What the peer refuses is left to the next comparison; everything
-// else is read again, when the dispatcher says that there is room.
-func (s *session) givenUp(_ registry.Key, t task, why batcher.Drop) {
-	s.dropped(dropNames[why])
+// giveUp is called by the dispatcher. A task that the peer refuses is left to the next comparison;
+// every other one is read again, when the dispatcher says that there is room.
+func (f *feed) giveUp(_ registry.Key, t link.Task, why batcher.Drop) {
+	f.dropped(dropNames[why])
 	if why == batcher.Permanent {
-		s.cursor.done(t.first)
+		f.cursor.done(t.First)
 		return
 	}
-	s.cursor.giveUp(t.first)
+	f.cursor.giveUp(t.First)
+}
+
+// sendAct queues an operator's act.
+func (f *feed) sendAct(op registry.SelfPreservation) {
+	if f.acts != nil {
+		f.acts.Process(struct{}{}, op, time.Now().Add(f.Expiry))
+	}
+}
+
+// cursorUnknown says that the list does not show what the peer lacks.
+func (f *feed) cursorUnknown() bool {
+	_, known := f.cursor.reading()
+	return !known
 }

@@ -10,17 +10,19 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 // nothing is a link that takes everything at once, so that what is measured is what comes before it.
 type nothing struct{ farLink }
 
-func (l nothing) ProcessBatch(context.Context, []task) batcher.Result {
-	l.env.succeeded()
+func (l nothing) ProcessBatch(context.Context, []link.Task) batcher.Result {
+	l.env.Succeeded()
 	return batcher.Success
 }
 
-// BenchmarkFeedOfHeartbeats sends 3,333 heartbeats per second, of 100,000 leases, to one peer, and tells
+// BenchmarkFeedOfHeartbeats sends 3,333 heartbeats per second, of 100,000 leases, to one peer, and reports
 // how much of a core that takes, without the link and without the renewals themselves. It runs for real
 // time.
 func BenchmarkFeedOfHeartbeats(b *testing.B) {
@@ -28,16 +30,16 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 	m := registrytest.New()
 	handles := make([]registry.Handle, leases)
 	for i := range handles {
-		i1 := instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)
+		i1 := peertest.Instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)
 		handles[i] = m.Registry.Apply(m.Stamp(), 1, registry.FromClient, registry.Register{Instance: i1}).Handle
 	}
 	m.Perform(b, registry.AckPeer{Peer: "dc2", Cursor: m.Newest().Index()})
 	measure := func(sends bool) (share float64, sent uint64) {
-		c := Config{
+		c := Config{Side: link.Side{
 			Service: m, Datacenter: "dc1", Node: "n1", Consensus: true,
-			Sender: func() string { return "dc1" }, Peers: []PeerConfig{datacenter("dc2")},
-		}
-		r, err := newReplicator(c, func(env linkEnv) link { return nothing{farLink{env, newFar()}} })
+			Sender: func() string { return "dc1" }, Peers: []link.PeerConfig{datacenter("dc2")},
+		}}
+		r, err := newReplicator(c, func(env link.Env) link.Link { return nothing{farLink{env, newFar()}} })
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -86,21 +88,21 @@ func BenchmarkFeedOfChanges(b *testing.B) {
 		m.Registry.Apply(m.Stamp(), 1, registry.FromClient, op)
 	}
 	v := m.Newest()
-	p := &peer{PeerConfig: datacenter("dc2"), config: Config{Consensus: true}}
+	p := &peer{PeerConfig: datacenter("dc2"), config: Config{Side: link.Side{Consensus: true}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		list, err := v.Changes(0, changes)
 		if err != nil {
 			b.Fatal(err)
 		}
-		told := 0
+		sent := 0
 		for _, c := range list {
-			if _, ok := p.tell(v, c, place{}, 0); ok {
-				told++
+			if _, ok := p.taskOf(v, c, place{}, 0); ok {
+				sent++
 			}
 		}
-		if told != changes {
-			b.Fatalf("%d changes are told, want %d", told, changes)
+		if sent != changes {
+			b.Fatalf("%d changes are sent, want %d", sent, changes)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/changes, "ns/change")

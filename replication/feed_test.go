@@ -17,12 +17,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
 func registers(from, to int) []registry.Op {
 	var ops []registry.Op
 	for i := from; i < to; i++ {
-		ops = append(ops, registry.Register{Instance: instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)})
+		ops = append(ops, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)})
 	}
 	return ops
 }
@@ -47,7 +49,7 @@ func wantSame(t testing.TB, m *registrytest.Memory, f *far) {
 	}
 }
 
-// known starts a peer that has all there is, so that only what comes then is to be told.
+// known starts a peer that has all there is, so that only what comes then is to be sent.
 func known(t testing.TB, m *registrytest.Memory, name string) *far {
 	t.Helper()
 	f := newFar()
@@ -59,7 +61,7 @@ func known(t testing.TB, m *registrytest.Memory, name string) *far {
 }
 
 // feeding replicates to dc2, which has the first n instances and is tuned before it begins.
-func feeding(t *testing.T, n int, tune func(*PeerConfig, *far), do func(t *testing.T, m *registrytest.Memory, f *far, r *replicating)) {
+func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *far), do func(t *testing.T, m *registrytest.Memory, f *far, r *replicating)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, n)...)
@@ -73,7 +75,7 @@ func feeding(t *testing.T, n int, tune func(*PeerConfig, *far), do func(t *testi
 	})
 }
 
-func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
+func TestFeedSendsChangesWithinTheBatchingDelay(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 3)...)
@@ -82,15 +84,15 @@ func TestChangesReachAPeerWithinTheBatchingDelay(t *testing.T) {
 		elapse(501 * time.Millisecond)
 		synctest.Wait()
 		wantSame(t, m, f)
-		if len(f.heard().tasks) != 3 || f.heard().calls != 1 {
-			t.Errorf("%d tasks in %d calls, want 3 in 1", len(f.heard().tasks), f.heard().calls)
+		if len(f.got().tasks) != 3 || f.got().calls != 1 {
+			t.Errorf("%d tasks in %d calls, want 3 in 1", len(f.got().tasks), f.got().calls)
 		}
 		s := r.only()
 		expect.That(t, s.State == StateOK && s.Reason == "" && s.LagChanges == 0 && s.LagMS == 0, "status %+v, want ok without a lag", s)
 	})
 }
 
-func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
+func TestFeedSendsNothingAgainAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		f := newFar()
@@ -98,23 +100,23 @@ func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 		first := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		elapse(700 * time.Millisecond)
 		first.stop()
-		told := len(f.heard().tasks)
+		before := len(f.got().tasks)
 		m.Perform(t, registers(10, 12)...)
 		second := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer second.stop()
 		elapse(3 * time.Second)
 		wantSame(t, m, f)
-		got := len(f.heard().tasks) - told
+		got := len(f.got().tasks) - before
 		expect.That(t, got == 2, "%d tasks after the restart, want the 2 that are new", got)
 	})
 }
 
-func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
+func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(9999, 10000)...)
 		f := known(t, m, "dc2")
-		f.delay = 20 * time.Millisecond
+		f.wait = 20 * time.Millisecond
 		peer := datacenter("dc2")
 		peer.Workers, peer.Queue = 2, 1000
 		first := replicate(t, m, map[string]*far{"dc2": f}, peer)
@@ -135,15 +137,15 @@ func TestAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 		}
 		elapse(20 * time.Second)
 		wantSame(t, m, f)
-		if f.heard().repairs != 0 {
-			t.Errorf("%d comparisons, want none", f.heard().repairs)
+		if f.got().repairs != 0 {
+			t.Errorf("%d comparisons, want none", f.got().repairs)
 		}
 	})
 }
 
-func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
-	feeding(t, 1, func(peer *PeerConfig, f *far) {
-		f.delay = 100 * time.Millisecond
+func TestFeedReadsLaterWhatFindsNoRoom(t *testing.T) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
+		f.wait = 100 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 500)...)
@@ -158,9 +160,9 @@ func TestWhatFindsNoRoomIsReadLater(t *testing.T) {
 	})
 }
 
-func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
-	feeding(t, 1, func(peer *PeerConfig, f *far) {
-		f.delay = 10 * time.Millisecond
+func TestFeedReadsOnAsSoonAsThereIsRoom(t *testing.T) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
+		f.wait = 10 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers, peer.BatchDelay = 10, 10, 1, time.Minute
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 101)...)
@@ -169,17 +171,17 @@ func TestReadingGoesOnAsSoonAsThereIsRoom(t *testing.T) {
 	})
 }
 
-func TestChangesOverflowAndAreReadAgain(t *testing.T) {
-	feeding(t, 1, func(peer *PeerConfig, f *far) {
-		f.delay = time.Second
+func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
+		f.wait = time.Second
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 11)...)
 		synctest.Wait()
-		// What answers ask for knows of no room.
+		// Tasks that replies ask for know of no room.
 		for i := range 15 {
-			r.peers[0].sending().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, task{facts: heartbeat}, time.Time{})
+			r.peers[0].currentFeed().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, link.Task{Facts: link.Heartbeat}, time.Time{})
 		}
 		synctest.Wait()
 		got := r.only().Dropped["overflow"]
@@ -192,7 +194,7 @@ func TestChangesOverflowAndAreReadAgain(t *testing.T) {
 	})
 }
 
-func TestACutOfAnyLengthHeals(t *testing.T) {
+func TestFeedHealsACutOfAnyLength(t *testing.T) {
 	for _, cut := range []time.Duration{10 * time.Second, 10 * time.Minute, time.Hour} {
 		t.Run(cut.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -221,29 +223,29 @@ func TestACutOfAnyLengthHeals(t *testing.T) {
 				if s := r.only(); s.State != StateOK || s.LagChanges != 0 {
 					t.Errorf("healed: state %s, lag %d: want ok, 0", s.State, s.LagChanges)
 				}
-				if f.heard().repairs != 0 && cut < time.Minute {
-					t.Errorf("%d comparisons, want none: the list tells everything", f.heard().repairs)
+				if f.got().repairs != 0 && cut < time.Minute {
+					t.Errorf("%d comparisons, want none: the list has everything", f.got().repairs)
 				}
 			})
 		})
 	}
 }
 
-func TestAPeerThatAnswersOtherwiseIsNotWaitedFor(t *testing.T) {
-	feeding(t, 1, func(peer *PeerConfig, f *far) {
+func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
 		peer.NetworkDelay, peer.MaxDelay = time.Hour, time.Hour
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		f.fail(batcher.TransientError)
 		m.Perform(t, registers(1, 10)...)
 		elapse(10 * time.Second)
 		f.fail(batcher.Success)
-		r.peers[0].succeeded() // the link's sign of life was answered
+		r.peers[0].succeeded() // the link's sign of life had a response
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
 }
 
-func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
+func TestPausedPeerGetsNothingUntilItIsResumed(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		by := registry.Act{Author: "alice", Reason: "maintenance"}
@@ -257,7 +259,7 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 		m.Perform(t, registers(1, 4)...)
 		m.Perform(t, registry.Renew{Key: ordersKey(0)})
 		elapse(time.Hour)
-		h := f.heard()
+		h := f.got()
 		expect.That(t, h.calls+h.repairs == 0 && h.runs == 1,
 			"%d calls and %d comparisons, and the link ran %d times: want only the run before the pause", h.calls, h.repairs, h.runs)
 		s := r.only()
@@ -271,7 +273,7 @@ func TestAPausedPeerIsToldNothingUntilItIsResumed(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
+func TestPausedPeerGetsLaterWhatWaited(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 4)...)
@@ -287,7 +289,7 @@ func TestWhatWaitsWhenAPeerIsPausedIsToldLater(t *testing.T) {
 	})
 }
 
-func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
+func TestPauseByAnotherNodeIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		f := newFar()
@@ -303,7 +305,7 @@ func TestAPauseOfAnotherNodeIsNoticed(t *testing.T) {
 	})
 }
 
-func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
+func TestRepairOfAPeerOfWhichNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 600)...)
@@ -330,12 +332,12 @@ func TestAPeerOfWhichNothingIsKnownIsRepaired(t *testing.T) {
 	})
 }
 
-func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
+func TestRepairThatIsGivenUpStartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 600)...)
 		f := newFar()
-		f.result = func(tasks []task) batcher.Result {
+		f.result = func(tasks []link.Task) batcher.Result {
 			if tasks == nil {
 				return batcher.Success // it can be compared with
 			}
@@ -356,7 +358,7 @@ func TestARepairThatIsGivenUpBeginsAgain(t *testing.T) {
 	})
 }
 
-func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
+func TestRepairOfAPeerThatTheListDoesNotReachAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 100)...)
@@ -379,7 +381,7 @@ func TestAPeerThatTheListDoesNotReachAnyMoreIsRepaired(t *testing.T) {
 	})
 }
 
-func TestWhatDiffersAnywayIsRepairedByDigest(t *testing.T) {
+func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 10)...)
@@ -388,18 +390,18 @@ func TestWhatDiffersAnywayIsRepairedByDigest(t *testing.T) {
 		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		elapse(50 * time.Second)
-		if f.heard().repairs != 0 {
-			t.Errorf("%d comparisons in the first 50 s, want none", f.heard().repairs)
+		if f.got().repairs != 0 {
+			t.Errorf("%d comparisons in the first 50 s, want none", f.got().repairs)
 		}
 		elapse(20 * time.Second)
 		wantSame(t, m, f)
-		if s := r.only(); s.Repairs["digest"] != 1 || f.heard().repairs != 1 {
-			t.Errorf("%v repairs of %d comparisons, want one", s.Repairs, f.heard().repairs)
+		if s := r.only(); s.Repairs["digest"] != 1 || f.got().repairs != 1 {
+			t.Errorf("%v repairs of %d comparisons, want one", s.Repairs, f.got().repairs)
 		}
 	})
 }
 
-func TestOperatorsCompareAndRepair(t *testing.T) {
+func TestRepairByAnOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 10)...)
@@ -430,15 +432,15 @@ func TestOperatorsCompareAndRepair(t *testing.T) {
 	})
 }
 
-func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
+func TestRepairOfWhatAPeerRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		refuses := true
-		f.result = func(tasks []task) batcher.Result {
+		f.result = func(tasks []link.Task) batcher.Result {
 			for _, one := range tasks {
-				if refuses && one.key == ordersKey(5) {
+				if refuses && one.Key == ordersKey(5) {
 					return batcher.PermanentError
 				}
 			}
@@ -458,12 +460,12 @@ func TestWhatAPeerRefusesIsLeftToTheNextComparison(t *testing.T) {
 	})
 }
 
-func TestASlowPeerDelaysNoOther(t *testing.T) {
+func TestFeedOfASlowPeerDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
 		slow, fast := known(t, m, "dc2"), known(t, m, "dc3")
-		slow.delay = time.Hour
+		slow.wait = time.Hour
 		peer := datacenter("dc2")
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
 		r := replicate(t, m, map[string]*far{"dc2": slow, "dc3": fast}, peer, datacenter("dc3"))
@@ -476,20 +478,20 @@ func TestASlowPeerDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsAreToldOncePerRenewal(t *testing.T) {
+func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
 	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		for range 4 {
 			m.Perform(t, registry.Renew{Key: ordersKey(1)})
 			elapse(2 * time.Second)
 		}
-		if want := map[registry.Key]int{ordersKey(1): 4}; !maps.Equal(f.heard().beats, want) {
-			t.Errorf("heartbeats %v, want %v", f.heard().beats, want)
+		if want := map[registry.Key]int{ordersKey(1): 4}; !maps.Equal(f.got().beats, want) {
+			t.Errorf("heartbeats %v, want %v", f.got().beats, want)
 		}
 	})
 }
 
-func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
+func TestHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 3)...)
@@ -504,31 +506,31 @@ func TestAHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 	})
 }
 
-func TestAnAnswerDoesNotOvertakeARemoval(t *testing.T) {
+func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
 	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
 		synctest.Wait()
-		r.peers[0].submit(task{key: ordersKey(1), facts: registered})
+		r.peers[0].submit(link.Task{Key: ordersKey(1), Facts: link.Registered})
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
 }
 
-func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
+func TestFeedPassesWhatAPeerSentToNodesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
 		fars := map[string]*far{"n2": known(t, m, "n2"), "dc2": known(t, m, "dc2"), "dc3": known(t, m, "dc3")}
 		node := datacenter("n2")
-		node.Kind = Node
-		r := replicateAs(t, Config{Service: m}, fars, node, datacenter("dc2"), datacenter("dc3"))
+		node.Kind = link.Node
+		r := replicateAs(t, Config{Side: link.Side{Service: m}}, fars, node, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()
 		synctest.Wait()
 		dc2, n3 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Origin{Kind: registry.LocalPeer}
-		billing := instance("BILLING", "b-1", 1)
+		billing := peertest.Instance("BILLING", "b-1", 1)
 		applyAs(t, m, dc2, registry.Replica{Instance: billing, Life: 1})
-		applyAs(t, m, n3, registry.Replica{Instance: instance("USERS", "u-1", 1), Life: 1})
+		applyAs(t, m, n3, registry.Replica{Instance: peertest.Instance("USERS", "u-1", 1), Life: 1})
 		elapse(time.Second)
 		applyAs(t, m, dc2, registry.Renew{Key: billing.Key(), LastDirty: 1, Life: 1})
 		applyAs(t, m, n3, registry.Renew{Key: ordersKey(0), LastDirty: 1, Life: 1})
@@ -536,21 +538,21 @@ func TestWhatAPeerSentGoesToNodesAlone(t *testing.T) {
 		applyAs(t, m, dc2, registry.Remove{Key: billing.Key(), Kind: registry.Canceled, Life: 1, LastDirty: 1})
 		applyAs(t, m, n3, registry.Remove{Key: registry.NewKey("USERS", "u-1"), Kind: registry.Canceled, Life: 1, LastDirty: 1})
 		elapse(time.Second)
-		var got []facts
-		for _, one := range fars["n2"].heard().tasks {
-			expect.Equal(t, one.key, billing.Key(), "the node was told of")
-			got = append(got, one.facts)
+		var got []link.Facts
+		for _, one := range fars["n2"].got().tasks {
+			expect.Equal(t, one.Key, billing.Key(), "the node got")
+			got = append(got, one.Facts)
 		}
-		want := []facts{registered, heartbeat, canceled}
-		expect.That(t, slices.Equal(got, want), "the node was told %b, want %b", got, want)
+		want := []link.Facts{link.Registered, link.Heartbeat, link.Canceled}
+		expect.That(t, slices.Equal(got, want), "the node got %b, want %b", got, want)
 		for _, name := range []string{"dc2", "dc3"} {
-			tasks := fars[name].heard().tasks
-			expect.That(t, len(tasks) == 0, "%s was told %+v", name, tasks)
+			tasks := fars[name].got().tasks
+			expect.That(t, len(tasks) == 0, "%s got %+v", name, tasks)
 		}
 	})
 }
 
-func TestARemovalIsToldWithItsAge(t *testing.T) {
+func TestRemovalIsSentWithItsAge(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		synctest.Wait()
 		f.fail(batcher.Congestion)
@@ -559,34 +561,34 @@ func TestARemovalIsToldWithItsAge(t *testing.T) {
 		elapse(20 * time.Second)
 		f.fail(batcher.Success)
 		elapse(5 * time.Second)
-		tasks := f.heard().tasks
-		expect.That(t, len(tasks) == 1 && tasks[0].remove.Age >= 40_000 && tasks[0].remove.Age <= 45_000,
-			"told %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
+		tasks := f.got().tasks
+		expect.That(t, len(tasks) == 1 && tasks[0].Remove.Age >= 40_000 && tasks[0].Remove.Age <= 45_000,
+			"got %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
 	})
 }
 
 func TestExpiryIsByTheRenewalInterval(t *testing.T) {
-	s := &session{peer: &peer{PeerConfig: PeerConfig{Flow: Flow{Expiry: 30 * time.Second}}}}
+	s := &feed{peer: &peer{PeerConfig: link.PeerConfig{Flow: link.Flow{Expiry: 30 * time.Second}}}}
 	for _, tt := range []struct {
 		name     string
-		facts    facts
+		facts    link.Facts
 		interval int32
 		want     time.Duration
 	}{
-		{"a heartbeat", heartbeat, 10, 10 * time.Second},
-		{"a registration", registered, 90, 90 * time.Second},
-		{"a registration of one that renews often", registered, 1, 30 * time.Second},
-		{"an override", overridden, 90, 30 * time.Second},
+		{"a heartbeat", link.Heartbeat, 10, 10 * time.Second},
+		{"a registration", link.Registered, 90, 90 * time.Second},
+		{"a registration of one that renews often", link.Registered, 1, 30 * time.Second},
+		{"an override", link.Overridden, 90, 30 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			expect.Equal(t, s.expiry(task{facts: tt.facts}, &registry.Lease{Interval: tt.interval}), tt.want, "got")
+			expect.Equal(t, s.expiry(link.Task{Facts: tt.facts}, &registry.Lease{Interval: tt.interval}), tt.want, "got")
 		})
 	}
-	expect.Equal(t, s.expiry(task{facts: canceled}, nil), 30*time.Second, "a removal: got")
+	expect.Equal(t, s.expiry(link.Task{Facts: link.Canceled}, nil), 30*time.Second, "a removal: got")
 }
 
 func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
-	feeding(t, 200, func(peer *PeerConfig, f *far) {
+	feeding(t, 200, func(peer *link.PeerConfig, f *far) {
 		peer.Queue = 50
 	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		f.fail(batcher.TransientError)
@@ -602,7 +604,7 @@ func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 		f.fail(batcher.Success)
 		elapse(5 * time.Second)
 		wantSame(t, m, f)
-		expect.That(t, len(f.heard().beats) != 0, "no heartbeat came through after the cut")
+		expect.That(t, len(f.got().beats) != 0, "no heartbeat came through after the cut")
 	})
 }
 
@@ -612,8 +614,8 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 		node, remote := newFar(), newFar()
 		node.fail(batcher.Congestion)
 		peer := datacenter("n2")
-		peer.Kind = Node
-		r := replicateAs(t, Config{Service: m}, map[string]*far{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
+		peer.Kind = link.Node
+		r := replicateAs(t, Config{Side: link.Side{Service: m}}, map[string]*far{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		r.Act(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000})
@@ -621,16 +623,16 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 		elapse(3 * time.Second)
 		node.set(func(f *far) { f.result = nil })
 		elapse(3 * time.Second)
-		if len(node.heard().acts) == 0 || node.heard().acts[len(node.heard().acts)-1].To != registry.PreservationReleased {
-			t.Errorf("the node was told %+v, want the last act at the end", node.heard().acts)
+		if len(node.got().acts) == 0 || node.got().acts[len(node.got().acts)-1].To != registry.PreservationReleased {
+			t.Errorf("the node got %+v, want the last act at the end", node.got().acts)
 		}
-		if len(remote.heard().acts) != 0 {
-			t.Errorf("the datacenter was told %+v", remote.heard().acts)
+		if len(remote.got().acts) != 0 {
+			t.Errorf("the datacenter got %+v", remote.got().acts)
 		}
 	})
 }
 
-func TestAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
+func TestFeedOfAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
 		m.Perform(t, registers(1, 5)...)
 		at := m.Newest().Index()
@@ -697,7 +699,7 @@ func drawCourse(t *rapid.T) course {
 
 // Whatever clients do, however calls fail, and whenever a node is killed and another goes on from the
 // cursor in the state: in the end the peer has the same set, without a comparison.
-func TestNothingIsLostWhateverHappens(t *testing.T) {
+func TestFeedLosesNothingWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawCourse(rt)
 		var lost string
@@ -713,11 +715,11 @@ func (c course) run(t *testing.T) string {
 	m := registrytest.New()
 	m.Perform(t, registers(0, 1)...)
 	f := known(t, m, "dc2")
-	f.delay = c.delay
+	f.wait = c.delay
 	peer := datacenter("dc2")
 	peer.Queue, peer.BatchSize, peer.Workers, peer.Expiry = c.queue, c.batch, c.workers, c.expiry
 	start := func() *replicating {
-		return replicateAs(t, Config{Service: m, Consensus: true, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*far{"dc2": f}, peer)
+		return replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*far{"dc2": f}, peer)
 	}
 	r := start()
 	for _, s := range c.steps {
@@ -741,19 +743,19 @@ func (c course) run(t *testing.T) string {
 		case stepWait:
 			elapse(s.pause)
 		default:
-			m.Perform(t, registry.Register{Instance: instance(key.App, key.ID, m.Clock())})
+			m.Perform(t, registry.Register{Instance: peertest.Instance(key.App, key.ID, m.Clock())})
 		}
 	}
 	f.fail(batcher.Success)
 	elapse(2 * time.Minute)
 	r.stop()
-	if n := f.heard().repairs; n > 0 {
+	if n := f.got().repairs; n > 0 {
 		return fmt.Sprintf("%d comparisons, want none", n)
 	}
 	return missing(owned(m.Newest()), f.knows())
 }
 
-// missing says what a peer has otherwise, but for overrides, of which it is not told another
+// missing says what a peer has otherwise, but for overrides, of which it does not get another
 // datacenter's.
 func missing(want, got map[registry.Key]copied) string {
 	for key, c := range want {

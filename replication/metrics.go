@@ -1,25 +1,21 @@
 package replication
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-// metrics are the figures of all peers. What a status knows already is read from it when somebody asks,
+// metrics are the figures of all peers. Figures of a status are read from it at each scrape,
 // under upstream's names where upstream has one (eurekaServer.replication.acceptedTasks is
 // rollcall_replication_accepted_tasks_total).
 type metrics struct {
-	replicator *Replicator
-	waiting    *prometheus.HistogramVec
-	late       *prometheus.CounterVec // by datacenter of the sender, as the next
-	ahead      *prometheus.CounterVec
-	stats      []statMetric
-	figures    []figureMetric
-	byWord     []wordMetric
+	peers   []*peer
+	status  func() []api.Peer // of peers, in their order
+	stats   []statMetric
+	figures []figureMetric
+	byWord  []wordMetric
 }
 
 type statMetric struct {
@@ -38,29 +34,28 @@ type wordMetric struct {
 	values func(api.Peer) map[string]uint64
 }
 
-func newMetrics(r *Replicator) *metrics {
+func newMetrics(peers []*peer, status func() []api.Peer) *metrics {
 	return &metrics{
-		replicator: r,
-		// Upstream calls it executionTime, though it is the time before the execution.
-		waiting: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "rollcall", Subsystem: "replication", Name: "waiting_seconds",
-			Help:    "Time that the oldest task of a batch had waited when it was sent.",
-			Buckets: []float64{.05, .1, .25, .5, .6, .75, 1, 2.5, 5, 10, 30},
-		}, []string{"peer"}),
-		late:    messageCounter("late_messages_total", "Messages that came more than a minute after the newest of their sender."),
-		ahead:   messageCounter("refused_clocks_total", "Messages that were refused because their sender's clock cannot be right."),
+		peers:   peers,
+		status:  status,
 		stats:   statMetrics(),
 		figures: figureMetrics(),
 		byWord: []wordMetric{
-			{desc("sent_total", "Facts that the peer took.", "fact"), func(s api.Peer) map[string]uint64 { return s.Sent }},
-			{desc("dropped_tasks_total", "Tasks that were given up; those that tell a change are read again, unless the peer refused them.", "reason"), func(s api.Peer) map[string]uint64 { return s.Dropped }},
+			{desc("sent_total", "Facts that the peer accepted.", "fact"), func(s api.Peer) map[string]uint64 { return s.Sent }},
+			{desc("dropped_tasks_total", "Tasks that were given up; those that hold a change are read again, unless the peer refused them.", "reason"), func(s api.Peer) map[string]uint64 { return s.Dropped }},
 			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s api.Peer) map[string]uint64 { return s.Repairs }},
 		},
 	}
 }
 
-func messageCounter(name, help string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "rollcall", Subsystem: "replication", Name: name, Help: help}, []string{"datacenter"})
+// newWaiting is the histogram of the time that tasks waited, by peer. Upstream calls it executionTime, though
+// it is the time before the execution.
+func newWaiting() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "rollcall", Subsystem: "replication", Name: "waiting_seconds",
+		Help:    "Time that the oldest task of a batch had waited when it was sent.",
+		Buckets: []float64{.05, .1, .25, .5, .6, .75, 1, 2.5, 5, 10, 30},
+	}, []string{"peer"})
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -89,7 +84,7 @@ func statMetrics() []statMetric {
 		gauge("in_flight_tasks", "Tasks that workers have.", func(s stats) int { return s.InFlight }),
 		gauge("batch_size", "Tasks of the last batch.", func(s stats) int { return s.LastBatchSize }),
 		counter("successful_executions_total", "Tasks that were transmitted.", func(s stats) uint64 { return s.SuccessfulExecutions }),
-		counter("transient_errors_total", "Tasks whose transmission found nobody.", func(s stats) uint64 { return s.TransientErrors }),
+		counter("transient_errors_total", "Tasks whose transmission did not reach the peer.", func(s stats) uint64 { return s.TransientErrors }),
 		counter("permanent_errors_total", "Tasks that the peer refused.", func(s stats) uint64 { return s.PermanentErrors }),
 		counter("congestion_issues_total", "Tasks whose transmission found the peer busy.", func(s stats) uint64 { return s.CongestionIssues }),
 	}
@@ -150,8 +145,8 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
-	for i, status := range m.replicator.Status() {
-		stats := m.replicator.peers[i].stats()
+	for i, status := range m.status() {
+		stats := m.peers[i].stats()
 		for _, s := range m.stats {
 			to <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(stats), status.Name)
 		}
@@ -166,9 +161,4 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
-}
-
-// waited notes how long the oldest task of a batch had waited when it was sent.
-func (m *metrics) waited(peer string, d time.Duration) {
-	m.waiting.WithLabelValues(peer).Observe(d.Seconds())
 }

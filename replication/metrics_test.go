@@ -13,15 +13,16 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-func TestMetricsGoOnOverSessions(t *testing.T) {
+func TestMetricsGoOnOverFeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		reg := prometheus.NewPedanticRegistry()
-		r := replicateAs(t, Config{Service: m, Consensus: true, Metrics: reg}, map[string]*far{"dc2": f}, datacenter("dc2"))
+		r := replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}, Metrics: reg}, map[string]*far{"dc2": f}, datacenter("dc2"))
 		m.Perform(t, registers(1, 4)...)
 		elapse(2 * time.Second)
 		r.stop()

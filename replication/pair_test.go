@@ -3,35 +3,96 @@ package replication
 import (
 	"context"
 	"fmt"
-	"slices"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/internal/setting"
-	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// runPair has two sites replicate to each other until the test ends.
-func runPair(t testing.TB, kind Kind) (a, b *site) {
-	t.Helper()
-	a, b = newSite(), newSite()
-	to := func(name string, s *site) PeerConfig {
-		return PeerConfig{Name: name, Kind: kind, URLs: []string{s.server.URL}, Flow: Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}
+// server is a Rollcall server with all of its replication.
+type server struct {
+	*registrytest.Memory
+	*Replicator
+	http *httptest.Server
+
+	mu       sync.Mutex
+	fail     http.HandlerFunc // responds in its place; nil: the server is well
+	messages [][]byte         // that came
+}
+
+func newServer() *server {
+	s := &server{Memory: registrytest.New()}
+	s.http = httptest.NewServer(s)
+	return s
+}
+
+// ServeHTTP responds as the HTTP side does.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
 	}
-	if kind == Node {
-		a.become(t, "dc1", "n1", false, to("b", b))
-		b.become(t, "dc1", "n2", false, to("a", a))
+	s.mu.Lock()
+	fail := s.fail
+	s.mu.Unlock()
+	if fail != nil {
+		fail(w, r)
+		return
+	}
+	reply := s.Compare
+	if !strings.HasSuffix(r.URL.Path, "/digest") {
+		s.mu.Lock()
+		s.messages = append(s.messages, body)
+		s.mu.Unlock()
+		reply = s.Receive
+	}
+	text, err := reply(r.Context(), body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Write(text)
+}
+
+// failWith has the server respond like this, or as it should (nil).
+func (s *server) failWith(fail http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
+// runPair has two servers replicate to each other until the test ends.
+func runPair(t testing.TB, kind link.Kind) (a, b *server) {
+	t.Helper()
+	a, b = newServer(), newServer()
+	start := func(s *server, datacenter, node, name string, to *server) {
+		c := Config{Side: link.Side{
+			Service: s.Memory, Datacenter: datacenter, Node: node, Consensus: kind == link.Datacenter, Sender: func() string { return "of " + node },
+			Peers: []link.PeerConfig{{Name: name, Kind: kind, URLs: []string{to.http.URL}, Flow: link.Flow{BatchDelay: 10 * time.Millisecond, CongestionDelay: 20 * time.Millisecond}}},
+		}}
+		s.Replicator = need.Got(New(c))(t)
+	}
+	if kind == link.Node {
+		start(a, "dc1", "n1", "b", b)
+		start(b, "dc1", "n2", "a", a)
 	} else {
-		a.become(t, "dc1", "n1", true, to("dc2", b))
-		b.become(t, "dc2", "n4", true, to("dc1", a))
+		start(a, "dc1", "n1", "dc2", b)
+		start(b, "dc2", "n4", "dc1", a)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	for _, s := range []*site{a, b} {
+	for _, s := range []*server{a, b} {
 		go func() { ended <- s.Run(ctx) }()
 	}
 	t.Cleanup(func() {
@@ -39,17 +100,21 @@ func runPair(t testing.TB, kind Kind) (a, b *site) {
 		for range 2 {
 			expect.OK(t, <-ended)
 		}
+		a.http.Close()
+		b.http.Close()
 	})
 	return a, b
 }
 
-// changes is how many changes were told to a site. That an act of a client renews the lease may be told
-// once more after it.
-func (s *site) changes(t testing.TB) (n int) {
+// changes is how many changes a server was sent. The renewal in an act of a client may be sent once
+// more after it.
+func (s *server) changes(t testing.TB) (n int) {
 	t.Helper()
-	for _, r := range s.came(messagePath) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, body := range s.messages {
 		var m wire.Message
-		need.OK(t, wire.Decode(r.body, &m))
+		need.OK(t, wire.Decode(body, &m))
 		for _, item := range m.Items {
 			if _, renew := item.Op.(registry.Renew); !renew {
 				n++
@@ -59,13 +124,25 @@ func (s *site) changes(t testing.TB) (n int) {
 	return n
 }
 
-// idle says that a site has told its peer everything.
-func idle(s *site) bool {
+func (s *server) register(t testing.TB, dirty int64, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		s.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", id, dirty)})
+	}
+}
+
+func (s *server) cancel(t testing.TB, id string) {
+	t.Helper()
+	s.Perform(t, registry.Cancel{Key: registry.NewKey("ORDERS", id)})
+}
+
+// idle says that a server has sent its peer everything.
+func idle(s *server) bool {
 	p := s.Status()[0]
 	return p.Pending == 0 && p.InFlight == 0 && p.LagChanges == 0
 }
 
-func same(a, b *site) bool {
+func same(a, b *server) bool {
 	if a.Newest().Total() != b.Newest().Total() {
 		return false
 	}
@@ -79,27 +156,27 @@ func same(a, b *site) bool {
 
 // Two whole replicators: changes flow both ways at once, are there once, and then there is silence.
 func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
-	for _, kind := range []Kind{Node, Datacenter} {
+	for _, kind := range []link.Kind{link.Node, link.Datacenter} {
 		t.Run(kind.String(), func(t *testing.T) {
 			a, b := runPair(t, kind)
 			const each = 300
 			for n := range each {
-				registerAll(t, a, 1, fmt.Sprint("a-", n))
-				registerAll(t, b, 1, fmt.Sprint("b-", n))
+				a.register(t, 1, fmt.Sprint("a-", n))
+				b.register(t, 1, fmt.Sprint("b-", n))
 			}
-			eventually(t, "both have all", func() bool { return a.Newest().Total() == 2*each && same(a, b) })
+			peertest.Eventually(t, "both have all", func() bool { return a.Newest().Total() == 2*each && same(a, b) })
 			for n := range each / 2 {
-				cancelAll(t, a, fmt.Sprint("a-", n))
-				b.Perform(t, registry.SetOverride{Key: ordersID(fmt.Sprint("b-", n)), Status: registry.OutOfService})
+				a.cancel(t, fmt.Sprint("a-", n))
+				b.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", fmt.Sprint("b-", n)), Status: registry.OutOfService})
 			}
-			eventually(t, "both have what is left", func() bool { return a.Newest().Total() == each+each/2 && same(a, b) })
+			peertest.Eventually(t, "both have what is left", func() bool { return a.Newest().Total() == each+each/2 && same(a, b) })
 
-			eventually(t, "nothing is left to say", func() bool { return idle(a) && idle(b) })
+			peertest.Eventually(t, "nothing is left to say", func() bool { return idle(a) && idle(b) })
 			index := [2]registry.Index{a.Newest().Index(), b.Newest().Index()}
 			sent := [2]int{a.changes(t), b.changes(t)}
 			for range 3 { // comparisons take nothing up again
-				for _, s := range []*site{a, b} {
-					d, err := s.Repair(context.Background(), s.config.Peers[0].Name)
+				for _, s := range []*server{a, b} {
+					d, err := s.Repair(context.Background(), s.Replicator.config.Peers[0].Name)
 					expect.That(t, err == nil && d.Apps == 0, "got %+v, %v, want no difference", d, err)
 				}
 			}
@@ -109,56 +186,40 @@ func TestTwoReplicatorsAgreeAndFallSilent(t *testing.T) {
 	}
 }
 
-// What is told while a peer is not there arrives when it is, however it was away.
-func TestAPeerThatWasAwayCatchesUp(t *testing.T) {
+// Changes made while a peer is away arrive when it is back, in whichever way it was away.
+func TestTwoReplicatorsCatchUpAfterOneWasAway(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		away func(s *site)
+		away func(s *server)
 	}{
-		{"busy", func(s *site) { s.answering(answerWith(503, "")) }},
-		{"closes", func(s *site) { s.answering(drop) }},
-		{"garbage", func(s *site) { s.answering(answers("<html>")) }},
+		{"busy", func(s *server) {
+			s.failWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+		}},
+		{"closes", func(s *server) { s.failWith(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }) }},
+		{"garbage", func(s *server) {
+			s.failWith(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") })
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, b := runPair(t, Datacenter)
-			registerAll(t, a, 1, "1", "2", "3")
-			eventually(t, "the peer has them", func() bool { return same(a, b) })
+			a, b := runPair(t, link.Datacenter)
+			a.register(t, 1, "1", "2", "3")
+			peertest.Eventually(t, "the peer has them", func() bool { return same(a, b) })
 			c.away(b)
-			registerAll(t, a, 2, "1")
-			cancelAll(t, a, "2")
-			registerAll(t, b, 1, "theirs")
-			eventually(t, "the other way is open", func() bool {
-				_, ok := a.Newest().Find(ordersID("theirs"))
+			a.register(t, 2, "1")
+			a.cancel(t, "2")
+			b.register(t, 1, "theirs")
+			peertest.Eventually(t, "the other way is open", func() bool {
+				_, ok := a.Newest().Find(registry.NewKey("ORDERS", "theirs"))
 				return ok
 			})
-			eventually(t, "it fails", func() bool { return a.Status()[0].LastError != nil })
-			b.answering(nil)
+			peertest.Eventually(t, "it fails", func() bool { return a.Status()[0].LastError != nil })
+			b.failWith(nil)
 			if c.name == "garbage" { // that is nothing to wait for, so a comparison finds it
-				both(a, b, 11*time.Second)
+				a.Pass(11 * time.Second)
+				b.Pass(11 * time.Second)
 				need.Got(a.Repair(context.Background(), "dc2"))(t)
 			}
-			eventually(t, "both are equal", func() bool { return same(a, b) })
+			peertest.Eventually(t, "both are equal", func() bool { return same(a, b) })
 		})
 	}
-}
-
-func BenchmarkBatchOfHeartbeats(b *testing.B) {
-	near, far := twoDatacenters(b)
-	var tasks []task
-	var ops []registry.Op
-	for n := range setting.Default[Flow]().BatchSize {
-		i := instance("ORDERS", fmt.Sprintf("orders-%03d.example.com:orders:8080", n), 1_700_000_000_000)
-		ops = append(ops, registry.Register{Instance: i})
-		tasks = append(tasks, task{key: i.Key(), facts: heartbeat})
-	}
-	near.Perform(b, ops...)
-	near.tellChanges(b, 0)
-	far.answering(answersOf(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[Flow]().BatchSize)...)) // as one that knows all
-	b.ReportAllocs()
-	for b.Loop() {
-		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
-			b.Fatal(result)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(tasks)), "ns/heartbeat")
 }

@@ -1,49 +1,52 @@
 package replication
 
-import "github.com/seed-20419f34/rollcall/fsm/registry"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
+)
 
-// What is passed on to whom. Who sent something decides it: what a client of the own datacenter did goes
-// to all peers; what a remote datacenter sent goes to the nodes of the own one; what another node of the
-// own datacenter sent goes nowhere. So everything is told once, and nothing comes back.
+// The sender of a change decides which peers get it: changes of this datacenter's clients go to all peers;
+// those that a remote datacenter sent go to the nodes of this datacenter; those that another node of this
+// datacenter sent go nowhere. So every change is sent once, and nothing comes back.
 
-// tell makes a task of a change that is to be told; ok is false if it is not, or was before. now is the
+// taskOf makes a task of a change that the peer should get; ok is false if it should not, or has it. now is the
 // lease clock, ms.
-func (p *peer) tell(v *registry.View, c registry.Change, from place, now int64) (t task, ok bool) {
+func (p *peer) taskOf(v *registry.View, c registry.Change, from place, now int64) (t link.Task, ok bool) {
 	switch c.Kind {
 	case registry.Canceled, registry.Evicted:
-		if !p.tellsRemoval(c) {
-			return task{}, false
+		if !p.sendsRemoval(c) {
+			return link.Task{}, false
 		}
 		// A reduced record does not know when it was registered.
 		rec := registry.Removal{Kind: c.Kind, Full: c.Lease.Registered > 0, Lease: c.Lease}
-		return task{key: c.Lease.Key(), facts: canceled, first: c.Index, remove: v.RemoveOf(rec, now)}, true
+		return link.Task{Key: c.Lease.Key(), Facts: link.Canceled, First: c.Index, Remove: v.RemoveOf(rec, now)}, true
 	default:
-		return p.tellLive(c.Lease, from)
+		return p.taskOfLive(c.Lease, from)
 	}
 }
 
-func (p *peer) tellLive(l *registry.Lease, from place) (t task, ok bool) {
+func (p *peer) taskOfLive(l *registry.Lease, from place) (t link.Task, ok bool) {
 	marks := []registry.Index{l.ByClient}
-	if p.Kind == Node {
+	if p.Kind == link.Node {
 		marks = append(marks, l.ByRemote)
 	}
 	first := oldestAfter(from.after, marks...)
 	if first == 0 {
-		return task{}, false
+		return link.Task{}, false
 	}
-	t = task{key: l.Key(), first: first}
+	t = link.Task{Key: l.Key(), First: first}
 	if l.Described > from.after {
-		t.facts |= registered
+		t.Facts |= link.Registered
 	}
 	if l.Overrode > from.after {
-		t.facts |= overridden
+		t.Facts |= link.Overridden
 	}
-	if t.facts == 0 {
-		t.facts = registered // such as a quarantine, which is a part of the whole state
+	if t.Facts == 0 {
+		t.Facts = link.Registered // such as a quarantine, which is a part of the whole state
 	}
-	// Whoever starts anew after a part of this was told must find the rest.
-	t.first = oldestAfter(from.after, l.Described, l.Overrode, first)
-	t.began = l.BeganLease >= from.clock
+	// A feed that starts anew after a part of this was sent must find the rest.
+	t.First = oldestAfter(from.after, l.Described, l.Overrode, first)
+	t.NewLife = l.BeganLease >= from.clock
 	return t, true
 }
 
@@ -52,24 +55,24 @@ func oldestAfter(after registry.Index, changes ...registry.Index) registry.Index
 	var oldest registry.Index
 	for _, at := range changes {
 		if at > after {
-			oldest = earlier(oldest, at)
+			oldest = link.Earlier(oldest, at)
 		}
 	}
 	return oldest
 }
 
-// tellsRemoval: evictions are told only where one node decides them for its whole datacenter, which has
+// sendsRemoval: evictions are sent only where one node decides them for its whole datacenter, which has
 // the last word on its own instances only. Nodes without consensus, and Eureka servers, evict for
 // themselves.
-func (p *peer) tellsRemoval(c registry.Change) bool {
+func (p *peer) sendsRemoval(c registry.Change) bool {
 	if c.Kind == registry.Evicted {
-		return p.config.Consensus && p.Kind == Datacenter && c.Lease.Local()
+		return p.config.Consensus && p.Kind == link.Datacenter && c.Lease.Local()
 	}
 	switch c.Lease.Origin.Kind {
 	case registry.Client:
 		return true
 	case registry.RemoteDC:
-		return p.Kind == Node
+		return p.Kind == link.Node
 	}
 	return false
 }

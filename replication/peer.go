@@ -1,30 +1,31 @@
 package replication
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// peer is one receiver: what is configured, its link, and what is known of it over all sessions.
+// peer is one receiver: what is configured, its link, and what is known of it over all of its feeds.
 type peer struct {
-	PeerConfig
+	link.PeerConfig
 	config  Config
-	link    link
-	metrics *metrics
+	link    link.Link
+	waiting *prometheus.HistogramVec
 	log     *slog.Logger
-	poked   chan struct{} // something happened that its session should look at
+	woken   chan struct{} // something happened that may need tasks
 
 	mu      sync.Mutex
-	session *session       // nil: not sending
-	reached registry.Index // the cursor when the last session ended
+	feed    *feed          // nil: nothing is sent now
+	reached registry.Index // the cursor when the last feed ended
 	acked   registry.Index // the newest cursor that is in the state
 	record  record
 }
@@ -33,112 +34,14 @@ type peer struct {
 type record struct {
 	sent, dropped, repairs map[string]uint64
 	repair                 *api.PeerRepair
-	stats                  batcher.Stats // of the sessions that ended
+	stats                  batcher.Stats // of the feeds that ended
 	success                time.Time     // of the last call; zero: none yet
 	failure                *api.PeerError
 	failing                bool // the last call failed
 	since                  time.Time
 }
 
-func newPeer(c Config, pc PeerConfig, m *metrics, newLink func(linkEnv) link) *peer {
-	p := &peer{
-		PeerConfig: pc, config: c, metrics: m,
-		log:   c.Log.With("peer", pc.Name),
-		poked: make(chan struct{}, 1),
-		record: record{
-			sent: make(map[string]uint64), dropped: make(map[string]uint64), repairs: make(map[string]uint64),
-			since: time.Now(),
-		},
-	}
-	p.link = newLink(linkEnv{
-		config: c, peer: pc, view: p.view, clock: p.clock, submit: p.submit, sent: p.sent,
-		succeeded: p.succeeded, failed: p.failed, origin: p.origin(),
-	})
-	return p
-}
-
-// origin is what the peer's own instances are applied as.
-func (p *peer) origin() registry.Origin {
-	if p.Kind == Node {
-		return registry.Origin{Kind: registry.LocalPeer}
-	}
-	return registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
-}
-
-// view is the newest state; a stale read never fails.
-func (p *peer) view() *registry.View { return newest(p.config.Service) }
-
-func newest(s registry.Service) *registry.View {
-	v, err := s.View(context.Background(), registry.Stale)
-	if err != nil {
-		panic("replication: a stale view was refused: " + err.Error())
-	}
-	return v
-}
-
-// clock is the lease clock, ms.
-func (p *peer) clock() int64 { return p.config.Service.Health().Clock }
-
-// paused says whether an operator stopped the sending.
-func (p *peer) paused() bool { return p.view().Peer(p.Name).Paused }
-
-// poke has the session look at what happened.
-func (p *peer) poke() {
-	select {
-	case p.poked <- struct{}{}:
-	default:
-	}
-}
-
-// run sends until ctx ends, while it is not paused.
-func (p *peer) run(ctx context.Context) {
-	look := time.NewTicker(p.BatchDelay)
-	defer look.Stop()
-	for ctx.Err() == nil {
-		if !p.paused() {
-			p.send(ctx)
-		}
-		select {
-		case <-look.C:
-		case <-p.poked:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// send sends until ctx ends or it is paused.
-func (p *peer) send(ctx context.Context) {
-	s := newSession(p)
-	p.begin(s)
-	defer p.end(s)
-	if err := s.run(ctx); err != nil && !errors.Is(err, errPaused) && ctx.Err() == nil {
-		p.log.Error("sending to the peer ended", "err", err)
-	}
-}
-
-func (p *peer) begin(s *session) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.session = s
-	p.acked = s.from
-}
-
-func (p *peer) end(s *session) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.session = nil
-	p.reached = max(p.reached, s.cursor.reached())
-	p.record.stats = sum(p.record.stats, s.tasks.Stats())
-}
-
-// sending is the present session; nil if there is none.
-func (p *peer) sending() *session {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.session
-}
-
-// notSending is the error of what needs a session where there is none.
+// notSending is the error of what needs a feed where there is none.
 func (p *peer) notSending() error {
 	if p.paused() {
 		return fmt.Errorf("%w to %s: it is paused", ErrNotSending, p.Name)
@@ -146,29 +49,23 @@ func (p *peer) notSending() error {
 	return fmt.Errorf("%w to %s", ErrNotSending, p.Name)
 }
 
-// submit queues what an answer of the peer asks for.
-func (p *peer) submit(t task) {
-	if s := p.sending(); s != nil {
-		s.submit(t)
+// origin is what the peer's own instances are applied as.
+func (p *peer) origin() registry.Origin {
+	if p.Kind == link.Node {
+		return registry.Origin{Kind: registry.LocalPeer}
 	}
+	return registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
 }
 
-// cursor is how far the peer is known to be.
-func (p *peer) cursor() registry.Index {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.session != nil {
-		return max(p.reached, p.session.cursor.reached())
-	}
-	return p.reached
-}
+// paused says whether an operator stopped the sending.
+func (p *peer) paused() bool { return p.config.View().Peer(p.Name).Paused }
 
-// moved returns the cursor if it moved since it was acknowledged last.
-func (p *peer) moved() (to registry.Index, ok bool) {
-	to = p.cursor()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return to, to > p.acked
+// wake has the feed look for changes, and for a pause.
+func (p *peer) wake() {
+	select {
+	case p.woken <- struct{}{}:
+	default:
+	}
 }
 
 func (p *peer) acknowledged(at registry.Index) {
@@ -189,7 +86,7 @@ func (p *peer) dropped(why string) {
 	p.record.dropped[why]++
 }
 
-// repaired notes a repair that found something.
+// repaired records a repair that found something.
 func (p *peer) repaired(reason string, d api.PeerDiff) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,22 +95,7 @@ func (p *peer) repaired(reason string, d api.PeerDiff) {
 	p.log.Info("repairing the peer", "reason", reason, "missing", d.Missing, "extra", d.Extra)
 }
 
-// succeeded notes a call that was answered.
-func (p *peer) succeeded() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.record.success = time.Now()
-	if p.record.failing {
-		p.record.failing = false
-		p.log.Info("peer answers again")
-		if p.session != nil {
-			p.session.tasks.Reached()
-		}
-		p.poke()
-	}
-}
-
-// failed notes a call that was not; that is logged once.
+// failed records a call without a usable response; the first of a row is logged.
 func (p *peer) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,16 +120,6 @@ func (p *peer) silence() time.Duration {
 		return time.Since(p.record.since)
 	}
 	return time.Since(p.record.success)
-}
-
-// stats are the dispatcher's numbers, the counters over all sessions.
-func (p *peer) stats() batcher.Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.session == nil {
-		return sum(p.record.stats, batcher.Stats{})
-	}
-	return sum(p.record.stats, p.session.tasks.Stats())
 }
 
 // sum is now with the counters of before added.

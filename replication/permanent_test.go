@@ -9,32 +9,26 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
-
-// web is a service that was registered through Consul's API, with a check.
-func web(id string) registry.RegisterCatalog {
-	return registry.RegisterCatalog{
-		Service:  &registry.CatalogService{Name: "web", ID: id},
-		Instance: instance("WEB", id, 0),
-		Checks:   []*registry.Check{{ID: "check-" + id, Service: id}},
-	}
-}
 
 func webKey(id string) registry.Key { return registry.NewKey("WEB", id) }
 
-func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
-	a, b := runPair(t, Datacenter)
-	a.Perform(t, web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
-	eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
+func TestPermanentInstanceIsSentToOtherDatacenters(t *testing.T) {
+	a, b := runPair(t, link.Datacenter)
+	a.Perform(t, peertest.Web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
+	peertest.Eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
 	l, _ := b.Newest().Find(webKey("web-1"))
 	expect.That(t, l.Permanent && l.Service == nil && l.Owner == "dc1" && l.Instance.Status == registry.OutOfService,
-		"told as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
+		"sent as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
 	a.Perform(t, registry.DeleteOverride{Key: webKey("web-1")}, registry.SetCheck{Check: "check-web-1", Status: registry.Critical})
-	eventually(t, "its check's state is told", func() bool {
+	peertest.Eventually(t, "its check's state is sent", func() bool {
 		l, ok := b.Newest().Find(webKey("web-1"))
 		return ok && l.Instance.Status == registry.Down && same(a, b)
 	})
-	both(a, b, 24*time.Hour)
+	a.Pass(24 * time.Hour)
+	b.Pass(24 * time.Hour)
 	a.Evict()
 	b.Evict()
 	if a.Newest().Total() != 1 || b.Newest().Total() != 1 {
@@ -45,40 +39,40 @@ func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 		expect.That(t, err == nil && d.Apps == 0, "compared: %+v, %v; want no difference", d, err)
 	}
 	a.Perform(t, registry.DeregisterCatalog{Service: "web-1"})
-	eventually(t, "it is gone there", func() bool { return b.Newest().Total() == 0 })
+	peertest.Eventually(t, "it is removed there", func() bool { return b.Newest().Total() == 0 })
 }
 
-// A Eureka server gives every instance a lease, which somebody must renew.
-func TestAEurekaServerHearsInstancesWithoutALeaseEvery30Seconds(t *testing.T) {
+// A Eureka server gives every instance a lease, which this node must renew.
+func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
-		m.Perform(t, web("web-1"), web("web-2"))
+		m.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
 		m.Perform(t, registers(0, 1)...)
-		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: instance("WEB", "theirs", 1), Life: 1, Permanent: true})
+		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: peertest.Instance("WEB", "theirs", 1), Life: 1, Permanent: true})
 		fars := map[string]*far{"old": known(t, m, "old"), "dc2": known(t, m, "dc2")}
-		old := PeerConfig{Name: "old", Kind: Eureka, URLs: []string{"http://old:8761/eureka"}}
+		old := link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}}
 		r := replicate(t, m, fars, old, datacenter("dc2"))
 		defer r.stop()
 		elapse(time.Second)
 		for beats := 1; beats <= 4; beats++ {
 			want := map[registry.Key]int{webKey("web-1"): beats, webKey("web-2"): beats}
-			got := fars["old"].heard().beats
+			got := fars["old"].got().beats
 			expect.That(t, maps.Equal(got, want), "after %d intervals the Eureka server heard %v, want %v", beats-1, got, want)
 			elapse(30 * time.Second)
 		}
-		if got := fars["dc2"].heard().beats; len(got) > 0 {
+		if got := fars["dc2"].got().beats; len(got) > 0 {
 			t.Errorf("another Rollcall datacenter heard %v, which never end there", got)
 		}
 	})
 }
 
 // It may have been started anew meanwhile, and know nothing.
-func TestAEurekaServerThatLacksAnInstanceWithoutALeaseGetsIt(t *testing.T) {
+func TestPermanentInstanceThatAEurekaServerLacksIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
-		m.Perform(t, web("web-1"))
+		m.Perform(t, peertest.Web("web-1"))
 		f := known(t, m, "old")
-		r := replicate(t, m, map[string]*far{"old": f}, PeerConfig{Name: "old", Kind: Eureka, URLs: []string{"http://old:8761/eureka"}})
+		r := replicate(t, m, map[string]*far{"old": f}, link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}})
 		defer r.stop()
 		elapse(time.Second)
 		f.set(func(f *far) { clear(f.has) })

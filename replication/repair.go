@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // repairRetry is the time after a comparison that failed, where nothing can be sent without it.
@@ -26,106 +28,63 @@ type finding struct {
 	reason string
 	view   *registry.View // from before the comparison
 	diff   api.PeerDiff
-	tasks  []task
+	tasks  []link.Task
 	err    error
-	queued chan struct{} // closed when the tasks are taken; nil: nobody waits
+	queued chan struct{} // closed when the feed has the tasks; nil: no caller waits
 }
 
+// comparisons compares with the peer beside the feed, because the peer may be slow. All but find belongs to
+// the goroutine of the feed.
+type comparisons struct {
+	*peer
+	found   chan finding // what was found, for the feed
+	running bool         // a comparison of start, until its finding was received
+	started time.Time    // when the last one was
+	group   sync.WaitGroup
+}
+
+func newComparisons(p *peer) *comparisons { return &comparisons{peer: p, found: make(chan finding)} }
+
 // untilDigest varies, so that peers are not compared with all at the same time.
-func (s *session) untilDigest() time.Duration {
-	d := s.config.Digest
+func (c *comparisons) untilDigest() time.Duration {
+	d := c.config.Digest
 	return d - d/10 + rand.N(d/5+1)
 }
 
-// digest compares with the peer, if it can be, and if nothing else is to be done first.
-func (s *session) digest(ctx context.Context) {
-	if s.Kind == Eureka || s.comparing || len(s.backlog) > 0 {
-		return
-	}
-	s.compare(ctx, repairDigest)
+// retryDue says whether a comparison may be tried that nothing can be sent without.
+func (c *comparisons) retryDue() bool {
+	return !c.running && time.Since(c.started) >= repairRetry
 }
 
-// compareAll compares because nothing can be sent without it.
-func (s *session) compareAll(ctx context.Context) {
-	if !s.comparing && time.Since(s.compared) >= repairRetry {
-		s.compare(ctx, s.why)
-	}
-}
-
-// compare compares beside the feed, because the peer may be slow.
-func (s *session) compare(ctx context.Context, reason string) {
-	s.comparing, s.compared = true, time.Now()
-	s.comparison.Go(func() {
-		f := s.find(ctx, reason)
+// start has a finding sent to found.
+func (c *comparisons) start(ctx context.Context, reason string) {
+	c.running, c.started = true, time.Now()
+	c.group.Go(func() {
+		f := c.find(ctx, reason)
 		select {
-		case s.found <- f:
+		case c.found <- f:
 		case <-ctx.Done():
 		}
 	})
 }
 
 // find compares, for a repair.
-func (s *session) find(ctx context.Context, reason string) finding {
-	f := finding{reason: reason, view: s.view()}
-	f.diff, f.tasks, f.err = s.link.compare(ctx, true)
-	if errors.Is(f.err, ErrNoDigests) {
+func (c *comparisons) find(ctx context.Context, reason string) finding {
+	f := finding{reason: reason, view: c.config.View()}
+	f.diff, f.tasks, f.err = c.link.Compare(ctx, true)
+	if errors.Is(f.err, link.ErrNoDigests) {
 		f.diff, f.err = api.PeerDiff{Missing: live(f.tasks)}, nil
 	}
 	return f
 }
 
-// live is how many tasks tell of instances that are there.
-func live(tasks []task) int {
+// live is how many tasks are of instances that are registered.
+func live(tasks []link.Task) int {
 	n := 0
 	for _, t := range tasks {
-		if t.facts&canceled == 0 {
+		if t.Facts&link.Canceled == 0 {
 			n++
 		}
 	}
 	return n
-}
-
-// take queues what a comparison found.
-func (s *session) take(f finding) {
-	if f.queued == nil {
-		s.comparing = false
-	}
-	if f.err != nil {
-		s.log.Debug("comparison failed", "reason", f.reason, "err", f.err)
-		return
-	}
-	if f.reason == repairFirst || f.reason == repairTooOld {
-		// The cursor stays unknown until all of it was transmitted.
-		for i := range f.tasks {
-			f.tasks[i].first = everything
-			s.cursor.add(everything, f.view.Stamp().Lease)
-		}
-		s.cursor.found(f.view)
-	}
-	if len(f.tasks) > 0 {
-		s.repaired(f.reason, f.diff)
-	}
-	s.backlog = append(s.backlog, f.tasks...)
-	if f.queued != nil {
-		close(f.queued)
-	}
-}
-
-// repair compares because an operator wants it, and returns when what differs is queued: by the
-// dispatcher, or until it has room. Errors: ErrNotSending, or the transport's.
-func (s *session) repair(ctx context.Context) (api.PeerDiff, error) {
-	f := s.find(ctx, repairAsked)
-	if f.err != nil {
-		return api.PeerDiff{}, f.err
-	}
-	f.queued = make(chan struct{})
-	select {
-	case s.found <- f:
-		<-f.queued
-		return f.diff, nil
-	case <-s.ended:
-		return api.PeerDiff{}, s.notSending()
-	case <-ctx.Done():
-		return api.PeerDiff{}, ctx.Err()
-	}
 }

@@ -1,91 +1,85 @@
-// Package replication carries a registry's changes to its peers: nodes of the own datacenter (without
+// Package replication carries a registry's changes to its peers: nodes of the same datacenter (without
 // consensus), other datacenters, and Netflix Eureka servers. It reads the registry's change list, keeps
-// a durable cursor per peer, and repairs by digest what the list no longer tells; a batching dispatcher
-// per peer (package batcher) sends. It also answers what peers of the same kind send here. It orders
-// nothing and stores nothing by itself: all goes through registry.Service.
+// a durable cursor per peer, and repairs by digest what the list no longer shows. It orders nothing and stores
+// nothing by itself: all goes through registry.Service. A batching dispatcher per peer (package batcher)
+// hands the tasks to a link. Packages rollcallpeer and eurekapeer have the links, and receive what such peers send
+// here. Its files, from the top:
+//
+//	replicator.go  the side of a node: what the rest of the server calls
+//	config.go      settings, and the errors of calls
+//	metrics.go     the figures of all peers
+//	status.go      the state of a peer, in words and numbers
+//	acknowledge.go the cursors in the state
+//	sending.go     a peer and its feeds, one after the other
+//	feed.go        from the change list to tasks, for one peer
+//	passing.go     which changes which peers get
+//	repair.go      comparisons with a peer, beside its feed
+//	dispatch.go    how tasks and operators' acts go from a dispatcher to a link
+//	cursor.go      how far a peer has the change list
+//	policy.go      instances of a peer whose link is cut
+//	peer.go        what is known and counted of a peer
 package replication
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/replication/batcher"
-	"github.com/seed-20419f34/rollcall/replication/wire"
-)
-
-// Errors that a caller can act on, beside those of registry.Service.
-var (
-	// ErrMalformed: a message cannot be read. Its text says what is wrong.
-	ErrMalformed = wire.ErrMalformed
-	// ErrStranger: a message of a datacenter that is no peer of this one.
-	ErrStranger = errors.New("not a peer")
-	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
-	ErrAhead = errors.New("the sender's clock cannot be right")
-	// ErrUnknownPeer: there is no peer of that name.
-	ErrUnknownPeer = errors.New("no such peer")
-	// ErrUnknownSender: the clock of no sender of that name is known.
-	ErrUnknownSender = errors.New("no such sender")
-	// ErrNotSending: this node does not send now; another one, or nobody, does.
-	ErrNotSending = errors.New("this node does not send")
-	// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
-	ErrNoDigests = errors.New("not offered for Eureka servers")
+	"github.com/seed-20419f34/rollcall/replication/eurekapeer"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
 // Replicator is a node's side of all replication. Safe for concurrent use.
 type Replicator struct {
+	*rollcallpeer.Receiver
 	config  Config
 	peers   []*peer
-	metrics *metrics
-	eurekas eurekaSenders
-
-	judgements judgements
+	eurekas eurekapeer.Senders
 }
 
 // New checks the configuration, every mistake at once. It starts nothing.
 func New(c Config) (*Replicator, error) { return newReplicator(c, newLink) }
 
-func newReplicator(c Config, newLink func(linkEnv) link) (*Replicator, error) {
-	if err := c.validate(); err != nil {
+func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, error) {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
-	c.incarnation = newIncarnation()
-	r := &Replicator{config: c, judgements: judgements{of: make(map[senderName]judgement)}}
-	m := newMetrics(r)
-	r.metrics = m
+	c.Incarnation = link.NewIncarnation()
+	r := &Replicator{Receiver: rollcallpeer.NewReceiver(c.Side), config: c}
+	waiting := newWaiting()
 	for _, p := range c.Peers {
-		r.peers = append(r.peers, newPeer(c, p, m, newLink))
+		r.peers = append(r.peers, newPeer(c, p, waiting, newLink))
 	}
 	if c.Metrics != nil {
-		c.Metrics.MustRegister(m, m.waiting, m.late, m.ahead)
+		c.Metrics.MustRegister(newMetrics(r.peers, r.Status), waiting)
+		c.Metrics.MustRegister(r.Metrics()...)
 	}
 	return r, nil
 }
 
 // newLink makes the link of a peer's kind.
-func newLink(env linkEnv) link {
-	if env.peer.Kind == Eureka {
-		return newEurekaLink(env)
+func newLink(env link.Env) link.Link {
+	if env.Peer.Kind == link.Eureka {
+		return eurekapeer.New(env)
 	}
-	return newRollcallLink(env)
+	return rollcallpeer.New(env)
 }
 
 // Run sends to all peers until ctx ends: with consensus, for one leadership; else for as long as the
 // node runs. It returns nil then, or registry.ErrClosed.
 func (r *Replicator) Run(ctx context.Context) error {
-	r.config.incarnation.draw()
+	r.config.Incarnation.Draw()
 	g, ctx := errgroup.WithContext(ctx)
-	after := newest(r.config.Service).Index()
+	after := r.config.View().Index()
 	g.Go(func() error { return r.watch(ctx, after) })
-	g.Go(func() error { return r.acknowledge(ctx) })
+	g.Go(func() error { return acknowledge(ctx, &r.config.Side, r.peers) })
 	for _, p := range r.peers {
 		g.Go(func() error {
 			p.run(ctx)
@@ -93,7 +87,7 @@ func (r *Replicator) Run(ctx context.Context) error {
 		})
 	}
 	err := g.Wait()
-	r.acknowledgeLast(ctx)
+	acknowledgeLast(ctx, &r.config.Side, r.peers)
 	return err
 }
 
@@ -105,23 +99,29 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, registry.ErrTooOld):
-			after = newest(r.config.Service).Index()
+			after = r.config.View().Index()
 		case err != nil:
 			return fmt.Errorf("wait for changes after %d: %w", after, err)
 		default:
 			after = c.View.Index()
 		}
 		for _, p := range r.peers {
-			p.poke()
+			p.wake()
 		}
 	}
 }
 
-// Act tells the other nodes of the own datacenter an operator's act that is in no list.
+// Copy copies what the other nodes of this datacenter have, when this one has started, as Receiver.Copy
+// does.
+func (r *Replicator) Copy(ctx context.Context) error {
+	return r.Receiver.Copy(ctx, r.config.CopyWait)
+}
+
+// Act sends the other nodes of this datacenter an operator's act that is in no change list.
 func (r *Replicator) Act(op registry.SelfPreservation) {
 	for _, p := range r.peers {
-		if s := p.sending(); s != nil {
-			s.tellAct(op)
+		if f := p.currentFeed(); f != nil {
+			f.sendAct(op)
 		}
 	}
 }
@@ -129,22 +129,22 @@ func (r *Replicator) Act(op registry.SelfPreservation) {
 // Diff compares with a peer and changes nothing. Errors: ErrUnknownPeer, ErrNotSending, ErrNoDigests, or the
 // transport's.
 func (r *Replicator) Diff(ctx context.Context, peer string) (api.PeerDiff, error) {
-	s, err := r.session(peer)
+	f, err := r.feed(peer)
 	if err != nil {
 		return api.PeerDiff{}, err
 	}
-	d, _, err := s.link.compare(ctx, false)
+	d, _, err := f.link.Compare(ctx, false)
 	return d, err
 }
 
 // Repair compares with a peer and sends what it lacks; for a Eureka server, everything. It returns when the
 // comparison is done and what differs is queued. Errors: as Diff.
 func (r *Replicator) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
-	s, err := r.session(peer)
+	f, err := r.feed(peer)
 	if err != nil {
 		return api.PeerDiff{}, err
 	}
-	return s.repair(ctx)
+	return f.repair(ctx)
 }
 
 // Pause stops the sending to a peer, or resumes it, whichever node does it now or later. Errors:
@@ -158,8 +158,14 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 	if err != nil {
 		return fmt.Errorf("pause %s: %w", peer, err)
 	}
-	p.poke()
+	p.wake()
 	return nil
+}
+
+// EurekaSender is the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may
+// be empty) and an address (host:port): that of the peer with such a host, else "eureka".
+func (r *Replicator) EurekaSender(identity, address string) string {
+	return r.eurekas.Name(r.config.Peers, identity, address)
 }
 
 func (r *Replicator) peer(name string) (*peer, error) {
@@ -171,60 +177,65 @@ func (r *Replicator) peer(name string) (*peer, error) {
 	return nil, fmt.Errorf("%w: %q", ErrUnknownPeer, name)
 }
 
-// session is a peer's present one.
-func (r *Replicator) session(name string) (*session, error) {
+// feed is a peer's current one.
+func (r *Replicator) feed(name string) (*feed, error) {
 	p, err := r.peer(name)
 	if err != nil {
 		return nil, err
 	}
-	s := p.sending()
-	if s == nil {
+	f := p.currentFeed()
+	if f == nil {
 		return nil, p.notSending()
 	}
-	return s, nil
+	return f, nil
 }
 
-// newClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
-func newClient(p PeerConfig) *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: p.ConnectTimeout}).DialContext,
-			TLSClientConfig:     p.TLS,
-			TLSHandshakeTimeout: p.ConnectTimeout,
-			MaxIdleConnsPerHost: p.Workers + 1,
-			IdleConnTimeout:     30 * time.Second,
-		},
-		// A redirect is no answer: upstream's replication client follows none.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// Status is the state of every peer, in the order of the configuration.
+func (r *Replicator) Status() []api.Peer {
+	v := r.config.View()
+	now := r.config.Service.Health().Clock
+	belonging := belonging(r.peers, v, now)
+	statuses := make([]api.Peer, len(r.peers))
+	for i, p := range r.peers {
+		statuses[i] = p.status(v, now)
+		statuses[i].Incoming = p.incoming(v, now, belonging[p.Name])
 	}
+	return statuses
 }
 
-// callError is a call without a usable answer, and what that means for its tasks.
-type callError struct {
-	result batcher.Result
-	err    error
+// Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
+func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }
+
+// remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
+func (r *Replicator) remote(dc string) *peer {
+	for _, p := range r.peers {
+		if p.Kind != link.Node && p.Name == dc {
+			return p
+		}
+	}
+	return nil
 }
 
-func (e *callError) Error() string { return e.err.Error() }
-func (e *callError) Unwrap() error { return e.err }
-
-// resultOf is what an error of a call means for its tasks.
-func resultOf(err error) batcher.Result {
-	if e, ok := errors.AsType[*callError](err); ok {
-		return e.result
+// Spares says whether leases of another datacenter, whose time has passed, stay for now: its link is
+// cut, and that is the policy that holds in the cluster. Heard is how long ago (lease clock) it was last
+// heard; ok is false if it never was.
+func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
+	p := r.remote(dc)
+	if p == nil || !p.cut(heard, ok) {
+		return false
 	}
-	return batcher.PermanentError
+	c := policyOf(p.config.View(), dc)
+	return c.Keep && (c.For == 0 || ok && heard <= c.For)
 }
 
-// failureOf says what a failed exchange means: a server that could be reached and did not answer in time
-// is busy, anything else of the network is a failure of the network (upstream tells them apart by the
-// words "read timed out").
-func failureOf(err error, connected bool) batcher.Result {
-	if errors.Is(err, errAnswerTooLarge) {
-		return batcher.PermanentError
+// Age is the time since the node of this datacenter that was silent longest was last reached; 0 if
+// there is none.
+func (r *Replicator) Age() time.Duration {
+	var age time.Duration
+	for _, p := range r.peers {
+		if p.Kind == link.Node {
+			age = max(age, p.silence())
+		}
 	}
-	if timeout, ok := errors.AsType[net.Error](err); connected && ok && timeout.Timeout() {
-		return batcher.Congestion
-	}
-	return batcher.TransientError
+	return age
 }

@@ -17,24 +17,25 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 var errRefused = errors.New("cannot connect: connection refused")
 
-// far is what a peer has that understands everything, and how it answers. It lives on when another
+// far is what a peer has that understands everything, and how it replies. It lives on when another
 // node takes over the sending.
 type far struct {
 	mu  sync.Mutex
 	has map[registry.Key]copied
-	hearing
-	result func([]task) batcher.Result // of no tasks: of a comparison or an act; nil: Success
-	delay  time.Duration
-	slow   time.Duration // of comparisons
+	received
+	result func([]link.Task) batcher.Result // of no tasks: of a comparison or an act; nil: Success
+	wait   time.Duration                    // before a reply
+	slow   time.Duration                    // of comparisons
 }
 
-// hearing is what a peer was told.
-type hearing struct {
-	tasks   []task
+// received is what came to a peer.
+type received struct {
+	tasks   []link.Task
 	beats   map[registry.Key]int
 	acts    []registry.SelfPreservation
 	runs    int // of the link
@@ -49,7 +50,7 @@ type copied struct {
 }
 
 func newFar() *far {
-	return &far{has: make(map[registry.Key]copied), hearing: hearing{beats: make(map[registry.Key]int)}}
+	return &far{has: make(map[registry.Key]copied), received: received{beats: make(map[registry.Key]int)}}
 }
 
 // set changes how the peer behaves.
@@ -61,14 +62,14 @@ func (f *far) set(change func(f *far)) {
 
 // fail has every call end like this, or succeed again.
 func (f *far) fail(result batcher.Result) {
-	f.set(func(f *far) { f.result = func([]task) batcher.Result { return result } })
+	f.set(func(f *far) { f.result = func([]link.Task) batcher.Result { return result } })
 }
 
-// heard is what the peer was told so far.
-func (f *far) heard() hearing {
+// got is what came to the peer so far.
+func (f *far) got() received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h := f.hearing
+	h := f.received
 	h.tasks, h.acts, h.beats = slices.Clone(h.tasks), slices.Clone(h.acts), maps.Clone(h.beats)
 	return h
 }
@@ -82,87 +83,87 @@ func (f *far) knows() map[registry.Key]copied {
 
 // farLink is a link to it.
 type farLink struct {
-	env linkEnv
+	env link.Env
 	far *far
 }
 
-func (l farLink) url() string { return l.env.peer.URLs[0] }
+func (l farLink) URL() string { return l.env.Peer.URLs[0] }
 
-func (l farLink) run(ctx context.Context) error {
+func (l farLink) Run(ctx context.Context) error {
 	l.far.set(func(f *far) { f.runs++ })
 	<-ctx.Done()
 	return nil
 }
 
-func (l farLink) Process(ctx context.Context, t task) batcher.Result {
-	return l.ProcessBatch(ctx, []task{t})
+func (l farLink) Process(ctx context.Context, t link.Task) batcher.Result {
+	return l.ProcessBatch(ctx, []link.Task{t})
 }
 
-func (l farLink) ProcessBatch(ctx context.Context, tasks []task) batcher.Result {
+func (l farLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
 	l.far.calls++
-	if !l.wait(ctx) {
+	if !l.waitFor(ctx) {
 		return batcher.TransientError
 	}
 	if l.far.result != nil {
 		if result := l.far.result(tasks); result != batcher.Success {
-			l.env.failed(errRefused)
+			l.env.Failed(errRefused)
 			return result
 		}
 	}
 	for _, t := range tasks {
-		l.take(t)
+		l.apply(t)
 	}
-	l.env.succeeded()
+	l.env.Succeeded()
 	return batcher.Success
 }
 
-// wait is the peer's slowness; it ends with the call.
-func (l farLink) wait(ctx context.Context) bool {
-	if l.far.delay == 0 {
+// waitFor is the peer's slowness; it ends with the call.
+func (l farLink) waitFor(ctx context.Context) bool {
+	if l.far.wait == 0 {
 		return true
 	}
-	delay := l.far.delay
+	wait := l.far.wait
 	l.far.mu.Unlock()
 	defer l.far.mu.Lock()
 	select {
-	case <-time.After(delay):
+	case <-time.After(wait):
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// take is what the peer does with a task: it reads the state of this moment, as real links do.
-func (l farLink) take(t task) {
+// apply is what the peer does with a task: it reads the state of this moment, as real links do.
+func (l farLink) apply(t link.Task) {
 	l.far.tasks = append(l.far.tasks, t)
-	if t.facts&canceled != 0 {
-		if c, ok := l.far.has[t.key]; ok && c.version.Life <= t.remove.Life {
-			delete(l.far.has, t.key)
+	if t.Facts&link.Canceled != 0 {
+		if c, ok := l.far.has[t.Key]; ok && c.version.Life <= t.Remove.Life {
+			delete(l.far.has, t.Key)
 		}
 		return
 	}
-	lease, ok := l.env.view().Find(t.key)
+	lease, ok := l.env.View().Find(t.Key)
 	if !ok {
 		return
 	}
-	if t.facts&heartbeat != 0 {
-		l.far.beats[t.key]++
-		if _, ok := l.far.has[t.key]; !ok {
-			l.env.submit(task{key: t.key, facts: registered})
+	if t.Facts&link.Heartbeat != 0 {
+		l.far.beats[t.Key]++
+		if _, ok := l.far.has[t.Key]; !ok {
+			l.env.Submit(link.Task{Key: t.Key, Facts: link.Registered})
 		}
 		return
 	}
-	l.far.has[t.key] = copyOf(lease)
+	l.far.has[t.Key] = copyOf(lease)
 }
 
 func copyOf(l *registry.Lease) copied {
 	return copied{version: l.Version(), overridden: l.Instance.Overridden}
 }
 
-// compare finds what the owner's instances lack at the peer, and what is too much there.
-func (l farLink) compare(ctx context.Context, repair bool) (api.PeerDiff, []task, error) {
+// Compare finds what the owner's instances lack at the peer, and what is too much there.
+func (l farLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
 	if repair {
@@ -173,23 +174,23 @@ func (l farLink) compare(ctx context.Context, repair bool) (api.PeerDiff, []task
 	time.Sleep(slow)
 	l.far.mu.Lock()
 	if l.far.result != nil && l.far.result(nil) != batcher.Success {
-		l.env.failed(errRefused)
+		l.env.Failed(errRefused)
 		return api.PeerDiff{}, nil, errRefused
 	}
 	var d api.PeerDiff
-	var tasks []task
+	var tasks []link.Task
 	here := make(map[registry.Key]bool)
-	for lease := range l.env.view().All() {
+	for lease := range l.env.View().All() {
 		here[lease.Key()] = true
 		if c, ok := l.far.has[lease.Key()]; lease.Local() && (!ok || c != copyOf(lease)) {
 			d.Missing++
-			tasks = append(tasks, task{key: lease.Key(), facts: registered | overridden})
+			tasks = append(tasks, link.Task{Key: lease.Key(), Facts: link.Registered | link.Overridden})
 		}
 	}
 	for key, c := range l.far.has {
 		if !here[key] {
 			d.Extra++
-			tasks = append(tasks, task{key: key, facts: canceled, remove: registry.Remove{Key: key, Kind: registry.Evicted, Life: c.version.Life}})
+			tasks = append(tasks, link.Task{Key: key, Facts: link.Canceled, Remove: registry.Remove{Key: key, Kind: registry.Evicted, Life: c.version.Life}})
 		}
 	}
 	if !repair {
@@ -198,8 +199,8 @@ func (l farLink) compare(ctx context.Context, repair bool) (api.PeerDiff, []task
 	return d, tasks, nil
 }
 
-// act makes it an actor.
-func (l farLink) act(_ context.Context, op registry.SelfPreservation) batcher.Result {
+// Act makes it an actor.
+func (l farLink) Act(_ context.Context, op registry.SelfPreservation) batcher.Result {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
 	if l.far.result != nil {
@@ -218,22 +219,22 @@ type replicating struct {
 }
 
 // datacenter is a peer of that kind, with what a test wants of it.
-func datacenter(name string) PeerConfig {
-	return PeerConfig{Name: name, Kind: Datacenter, URLs: []string{"http://" + name + ":8761"}}
+func datacenter(name string) link.PeerConfig {
+	return link.PeerConfig{Name: name, Kind: link.Datacenter, URLs: []string{"http://" + name + ":8761"}}
 }
 
 // replicate runs a Replicator of a datacenter with consensus. fars are by name of the peer.
-func replicate(t testing.TB, m registry.Service, fars map[string]*far, peers ...PeerConfig) *replicating {
+func replicate(t testing.TB, m registry.Service, fars map[string]*far, peers ...link.PeerConfig) *replicating {
 	t.Helper()
-	return replicateAs(t, Config{Service: m, Consensus: true}, fars, peers...)
+	return replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}}, fars, peers...)
 }
 
-func replicateAs(t testing.TB, c Config, fars map[string]*far, peers ...PeerConfig) *replicating {
+func replicateAs(t testing.TB, c Config, fars map[string]*far, peers ...link.PeerConfig) *replicating {
 	t.Helper()
 	c.Datacenter, c.Node, c.Peers = "dc1", "n1", peers
 	c.Sender = func() string { return "dc1" }
 	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	r := need.Got(newReplicator(c, func(env linkEnv) link { return farLink{env, fars[env.peer.Name]} }))(t)
+	r := need.Got(newReplicator(c, func(env link.Env) link.Link { return farLink{env, fars[env.Peer.Name]} }))(t)
 	run := &replicating{Replicator: r, t: t}
 	run.start()
 	return run
@@ -273,7 +274,7 @@ func owned(v *registry.View) map[registry.Key]copied {
 	return all
 }
 
-// elapse lets time pass, and then everybody come to rest.
+// elapse lets time pass, and then every goroutine come to rest.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -283,13 +284,4 @@ func elapse(d time.Duration) {
 func applyAs(t testing.TB, m *registrytest.Memory, origin registry.Origin, ops ...registry.Op) {
 	t.Helper()
 	need.Got(m.Apply(context.Background(), origin, ops...))(t)
-}
-
-// instance is one that says of itself what a client has to say.
-func instance(app, id string, dirty int64) *registry.Instance {
-	return &registry.Instance{
-		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up,
-		Port: registry.Port{Number: 8080, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
-		CountryID: 1, VIP: "orders", LastDirty: dirty,
-	}
 }

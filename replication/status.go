@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // The states of a peer.
@@ -24,24 +25,11 @@ const (
 	lagTold    = 5 * time.Second // what waits no longer needs no reason
 )
 
-// Status is the state of every peer, in the order of the configuration.
-func (r *Replicator) Status() []api.Peer {
-	v := newest(r.config.Service)
-	now := r.config.Service.Health().Clock
-	belonging := r.belonging(v, now)
-	statuses := make([]api.Peer, len(r.peers))
-	for i, p := range r.peers {
-		statuses[i] = p.status(v, now)
-		statuses[i].Incoming = p.incoming(v, now, belonging[p.Name])
-	}
-	return statuses
-}
-
 func (p *peer) status(v *registry.View, now int64) api.Peer {
 	lag, since := p.lag(v, now)
 	stats := p.stats()
 	status := api.Peer{
-		Name: p.Name, Kind: p.Kind.String(), URL: p.link.url(),
+		Name: p.Name, Kind: p.Kind.String(), URL: p.link.URL(),
 		Cursor:     p.shownCursor(v),
 		LagChanges: lag,
 		Pending:    stats.AcceptorQueueSize + stats.ReprocessQueueSize + stats.QueueSize,
@@ -51,7 +39,7 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 		status.LagMS = max(0, now-since)
 	}
 	for _, u := range p.URLs {
-		status.URLs = append(status.URLs, withoutUser(u))
+		status.URLs = append(status.URLs, link.WithoutUser(u))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,11 +64,11 @@ func (p *peer) state(kept registry.PeerState, s api.Peer) (word, reason string) 
 	switch {
 	case kept.Paused:
 		return StatePaused, sentence(pausedBy(kept.By), waitingSince(s))
-	case p.session == nil:
+	case p.feed == nil:
 		return StateIdle, "another node of this datacenter sends, or none"
 	case p.record.failing:
 		return StateFailing, sentence(s.LastError.Text, waitingSince(s))
-	case p.session.lost():
+	case p.feed.cursorUnknown():
 		return StateOK, "everything is compared, because what the peer knows cannot be told from the change list"
 	case s.LagMS >= lagTold.Milliseconds():
 		return StateOK, waitingSince(s)
@@ -89,13 +77,13 @@ func (p *peer) state(kept registry.PeerState, s api.Peer) (word, reason string) 
 }
 
 func sentence(parts ...string) string {
-	var told []string
+	var said []string
 	for _, part := range parts {
 		if part != "" {
-			told = append(told, part)
+			said = append(said, part)
 		}
 	}
-	return strings.Join(told, "; ")
+	return strings.Join(said, "; ")
 }
 
 func pausedBy(by registry.Act) string {
@@ -134,11 +122,11 @@ func (p *peer) shownCursor(v *registry.View) string {
 func (p *peer) lag(v *registry.View, now int64) (changes uint64, since int64) {
 	kept := v.Peer(p.Name)
 	from, known, queued := place{after: kept.Cursor, upto: kept.Cursor}, kept.Known, 0
-	s := p.sending()
+	f := p.currentFeed()
 	switch {
-	case s != nil:
-		from, known = s.cursor.reading()
-		queued, since = s.cursor.queued()
+	case f != nil:
+		from, known = f.cursor.reading()
+		queued, since = f.cursor.queued()
 	case !kept.Paused:
 		return 0, 0
 	}
@@ -152,15 +140,15 @@ func (p *peer) lag(v *registry.View, now int64) (changes uint64, since int64) {
 	return uint64(queued + unread), since
 }
 
-// unread is how many changes are to be told that were not read yet, and the lease clock (ms) of the
-// oldest. If the list does not tell any more, it is everything.
+// unread is how many changes are to be sent that were not read yet, and the lease clock (ms) of the
+// oldest. If the list no longer reaches back, it is everything.
 func (p *peer) unread(v *registry.View, from place, now int64) (changes int, since int64) {
 	list, err := v.Changes(from.upto, lagCounted)
 	if err != nil {
 		return v.Total(), 0
 	}
 	for _, c := range list {
-		if _, ok := p.tell(v, c, from, now); !ok {
+		if _, ok := p.taskOf(v, c, from, now); !ok {
 			continue
 		}
 		if changes == 0 {
@@ -169,10 +157,4 @@ func (p *peer) unread(v *registry.View, from place, now int64) (changes int, sin
 		changes++
 	}
 	return changes, since
-}
-
-// lost says that the session does not know yet what the peer lacks.
-func (s *session) lost() bool {
-	_, known := s.cursor.reading()
-	return !known
 }

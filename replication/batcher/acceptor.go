@@ -24,10 +24,10 @@ type acceptor[K comparable, T any] struct {
 	pacer    pacer
 	hurry    bool // what is pending is due at once
 
-	stats   Stats
-	settled int // since the last publish
-	used    mail[K, T]
-	timer   *time.Timer
+	stats    Stats
+	finished int // since the last publish
+	used     mail[K, T]
+	timer    *time.Timer
 }
 
 func newAcceptor[K comparable, T any](c *Config[K, T], b *inbox[K, T], w chan<- work[K, T]) *acceptor[K, T] {
@@ -84,20 +84,20 @@ func (a *acceptor[K, T]) close() {
 	a.inbox.close()
 	a.collect(time.Now())
 	for _, part := range a.split {
-		a.land(part)
+		a.release(part)
 		for _, h := range part {
 			a.drop(h, Stopped)
 		}
 	}
 	a.split = nil
 	for a.order.head != nil {
-		a.drop(a.forget(a.order.head), Stopped)
+		a.drop(a.unqueue(a.order.head), Stopped)
 	}
 	a.requests = 0
 	a.publish(1)
 }
 
-// step takes in all that was left, before it hands out anything: what is handed out is the newest.
+// step collects all that was left before it hands out anything, so that the newest tasks are handed out.
 func (a *acceptor[K, T]) step() {
 	now := time.Now()
 	a.collect(now)
@@ -112,7 +112,7 @@ func (a *acceptor[K, T]) step() {
 
 // collect empties the inputs, first what workers gave back, then what is new.
 func (a *acceptor[K, T]) collect(now time.Time) {
-	m := a.inbox.take(a.used)
+	m := a.inbox.swap(a.used)
 	a.used = m
 	a.requests += m.requests
 	for _, r := range m.reports {
@@ -131,25 +131,25 @@ func (a *acceptor[K, T]) collect(now time.Time) {
 	}
 }
 
-// conclude takes in what became of a piece of work, except for the tasks that are to be sent again.
+// conclude records the result of a piece of work, except for the tasks that are to be sent again.
 func (a *acceptor[K, T]) conclude(r report[K, T], now time.Time) {
 	tasks := r.work.tasks
 	n := uint64(len(tasks))
-	a.shaper.note(r.result, r.work.started, now)
+	a.shaper.record(r.result, r.work.started, now)
 	switch r.result {
 	case Success:
 		a.stats.SuccessfulExecutions += n
-		a.land(tasks)
+		a.release(tasks)
 		for _, h := range tasks {
-			a.settled++
+			a.finished++
 			a.config.Done(h.id, h.task)
 		}
 	case Congestion:
 		a.stats.CongestionIssues += n
-		a.land(tasks)
+		a.release(tasks)
 	case TransientError:
 		a.stats.TransientErrors += n
-		a.land(tasks)
+		a.release(tasks)
 	default:
 		a.refuse(tasks)
 	}
@@ -159,7 +159,7 @@ func (a *acceptor[K, T]) conclude(r report[K, T], now time.Time) {
 // and dropped. The ids stay in flight meanwhile.
 func (a *acceptor[K, T]) refuse(tasks []*holder[K, T]) {
 	if len(tasks) == 1 {
-		a.land(tasks)
+		a.release(tasks)
 		a.drop(tasks[0], Permanent)
 		return
 	}
@@ -167,8 +167,8 @@ func (a *acceptor[K, T]) refuse(tasks []*holder[K, T]) {
 	a.split = append(a.split, tasks[:half], tasks[half:])
 }
 
-// land notes that tasks are not in flight any more.
-func (a *acceptor[K, T]) land(tasks []*holder[K, T]) {
+// release records that tasks are no longer in flight.
+func (a *acceptor[K, T]) release(tasks []*holder[K, T]) {
 	for _, h := range tasks {
 		delete(a.inFlight, h.id)
 		if _, ok := a.pending[h.id]; ok {
@@ -199,8 +199,8 @@ func (a *acceptor[K, T]) reprocess(tasks []*holder[K, T], now time.Time) {
 }
 
 // supersede makes one task of one that was given back and the pending one that was submitted while it
-// was on its way. Upstream drops the older one; but what it tells may be more than what the newer one
-// does (a heartbeat after a registration that never arrived), so they are merged, as they would be if
+// was on its way. Upstream drops the older one; but the older one may hold more than the newer
+// one (a heartbeat after a registration that never arrived), so they are merged, as they would be if
 // both were pending. The older one's place is at the head.
 func (a *acceptor[K, T]) supersede(older, newer *holder[K, T]) {
 	a.merge(older, newer)
@@ -217,7 +217,7 @@ func (a *acceptor[K, T]) accept(h *holder[K, T]) {
 		return
 	}
 	if a.full() {
-		a.drop(a.forget(a.order.head), Overflow)
+		a.drop(a.unqueue(a.order.head), Overflow)
 	}
 	a.pending[h.id] = h
 	a.order.append(h)
@@ -229,7 +229,7 @@ func (a *acceptor[K, T]) accept(h *holder[K, T]) {
 // merge makes the older task say what both do.
 func (a *acceptor[K, T]) merge(older, newer *holder[K, T]) {
 	a.stats.OverriddenTasks++
-	a.settled++
+	a.finished++
 	if a.config.Merge == nil {
 		older.task, older.expiry = newer.task, newer.expiry
 		return
@@ -237,8 +237,8 @@ func (a *acceptor[K, T]) merge(older, newer *holder[K, T]) {
 	older.task, older.expiry = a.config.Merge(older.task, newer.task), later(older.expiry, newer.expiry)
 }
 
-// forget takes a task out of the pending ones.
-func (a *acceptor[K, T]) forget(h *holder[K, T]) *holder[K, T] {
+// unqueue removes a task from the pending ones.
+func (a *acceptor[K, T]) unqueue(h *holder[K, T]) *holder[K, T] {
 	delete(a.pending, h.id)
 	a.order.remove(h)
 	if a.isInFlight(h) {
@@ -259,18 +259,18 @@ func (a *acceptor[K, T]) drop(h *holder[K, T], why Drop) {
 	case Stopped:
 		a.stats.StoppedTasks++
 	}
-	a.settled++
+	a.finished++
 	a.config.Dropped(h.id, h.task, why)
 }
 
 func (a *acceptor[K, T]) full() bool { return len(a.pending) >= a.config.MaxBufferSize }
 
-// publish lets the numbers be known, and sleeps on until so many new tasks wait, or as many as fill the
-// buffer.
+// publish shows the numbers, and has the acceptor sleep until so many new tasks wait, or as many as fill
+// the buffer.
 func (a *acceptor[K, T]) publish(patience int) {
 	a.stats.QueueSize = len(a.pending)
 	a.stats.InFlight = len(a.inFlight)
 	a.stats.PendingJobRequests = a.requests
-	a.inbox.publish(a.stats, a.settled, max(min(patience, a.config.MaxBufferSize-len(a.pending)), 1))
-	a.settled = 0
+	a.inbox.publish(a.stats, a.finished, max(min(patience, a.config.MaxBufferSize-len(a.pending)), 1))
+	a.finished = 0
 }

@@ -15,7 +15,7 @@ func (a *acceptor[K, T]) assign(now time.Time) nap {
 		if !ok {
 			return nap{tasks: 1}
 		}
-		held := max(a.shaper.delay(now), a.pacer.delay(now))
+		held := max(a.shaper.wait(now), a.pacer.wait(now))
 		switch {
 		case wait > held:
 			return nap{wait, a.config.batch() - a.free()}
@@ -55,13 +55,13 @@ func (a *acceptor[K, T]) oldest() *holder[K, T] {
 	return h
 }
 
-// next takes the tasks of one hand-out: a part of a split batch, or a batch from the front without the
+// next removes and returns the tasks of one hand-out: a part of a split batch, or a batch from the front without the
 // ids in flight. Expired ones are dropped; none may be left.
 func (a *acceptor[K, T]) next(now time.Time) []*holder[K, T] {
 	if n := len(a.split); n > 0 {
 		part := a.split[n-1]
 		a.split = a.split[:n-1]
-		a.land(part)
+		a.release(part)
 		return a.unexpired(part, now)
 	}
 	tasks := make([]*holder[K, T], 0, min(a.free(), a.config.batch()))
@@ -70,9 +70,9 @@ func (a *acceptor[K, T]) next(now time.Time) []*holder[K, T] {
 		switch {
 		case a.isInFlight(h):
 		case h.expired(now):
-			a.drop(a.forget(h), Expired)
+			a.drop(a.unqueue(h), Expired)
 		default:
-			tasks = append(tasks, a.forget(h))
+			tasks = append(tasks, a.unqueue(h))
 		}
 		h = following
 	}
@@ -102,7 +102,7 @@ func (a *acceptor[K, T]) handOut(tasks []*holder[K, T], now time.Time) {
 	}
 	a.requests--
 	a.stats.LastBatchSize = len(tasks)
-	a.pacer.take(len(tasks), now)
+	a.pacer.charge(len(tasks), now)
 	a.work <- work[K, T]{tasks, now}
 }
 

@@ -186,7 +186,7 @@ func TestWorkersRequestStaysOpenWhenAllHasExpired(t *testing.T) {
 	})
 }
 
-func TestWhatWasMergedExpiresWithTheLaterOfBoth(t *testing.T) {
+func TestMergedTaskExpiresWithTheLaterOfBoth(t *testing.T) {
 	never := time.Duration(0)
 	for _, row := range []struct {
 		name         string
@@ -215,10 +215,10 @@ func TestWhatWasMergedExpiresWithTheLaterOfBoth(t *testing.T) {
 	}
 }
 
-func TestNobodyIsHandedWhatNobodyAskedFor(t *testing.T) {
+func TestWorkersGetOnlyTheWorkThatTheyAskedFor(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{WorkerCount: 2, WorkloadSize: 2, Merge: join},
-			answer{after: 5 * time.Second}, answer{after: 6 * time.Second})
+			response{after: 5 * time.Second}, response{after: 6 * time.Second})
 		r.submit("a1 b1 c1 d1 e1 f1")
 		r.at(4 * time.Second)
 		r.submit("e2")
@@ -233,7 +233,7 @@ func TestNobodyIsHandedWhatNobodyAskedFor(t *testing.T) {
 
 func TestIDInFlightIsNotHandedOutAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 2}, answer{after: 3 * time.Second})
+		r := running(t, Config[string, string]{WorkloadSize: 2}, response{after: 3 * time.Second})
 		r.submit("a1 b1") // slow
 		r.submit("a2 c1")
 		r.at(500 * ms)
@@ -249,7 +249,7 @@ func TestIDInFlightIsNotHandedOutAgain(t *testing.T) {
 
 func TestBlockedTasksMakeNoBatchDue(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 2}, answer{after: 3 * time.Second})
+		r := running(t, Config[string, string]{WorkloadSize: 2}, response{after: 3 * time.Second})
 		r.submit("a1 b1")
 		r.submit("a2 b2")
 		r.at(100 * ms)
@@ -263,7 +263,7 @@ func TestBlockedTasksMakeNoBatchDue(t *testing.T) {
 
 func TestOverflowOfABlockedTaskLetsItsIDGoOn(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{MaxBufferSize: 2, WorkloadSize: 2, WorkerCount: 1}, answer{after: time.Second})
+		r := running(t, Config[string, string]{MaxBufferSize: 2, WorkloadSize: 2, WorkerCount: 1}, response{after: time.Second})
 		r.submit("a1 b1")
 		r.submit("a2 c1 d1") // a2 overflows
 		r.wantDropped("a2 overflow")
@@ -274,9 +274,9 @@ func TestOverflowOfABlockedTaskLetsItsIDGoOn(t *testing.T) {
 	})
 }
 
-func TestNothingMovesWhileNothingHappens(t *testing.T) {
+func TestIdleDispatcherDoesNothing(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{}, answer{after: 3 * time.Hour})
+		r := running(t, Config[string, string]{}, response{after: 3 * time.Hour})
 		r.submit("a1")
 		r.at(time.Second)
 		r.submit("a2") // blocked
@@ -286,17 +286,17 @@ func TestNothingMovesWhileNothingHappens(t *testing.T) {
 
 func TestAcceptorIsNotWokenByTasksThatMakeNothingDue(t *testing.T) {
 	for _, row := range []struct {
-		name   string
-		answer answer
-		before string
+		name     string
+		response response
+		before   string
 	}{
-		{"while a batch waits for its delay", answer{}, ""},
-		{"during a pause", answer{result: Congestion}, "x1"},
-		{"while every worker is busy", answer{after: time.Hour}, "x1"},
+		{"while a batch waits for its delay", response{}, ""},
+		{"during a pause", response{result: Congestion}, "x1"},
+		{"while every worker is busy", response{after: time.Hour}, "x1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, row.answer)
+				r := running(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, row.response)
 				r.submit(row.before)
 				r.at(600 * ms)
 				r.submit("a1")
@@ -306,9 +306,9 @@ func TestAcceptorIsNotWokenByTasksThatMakeNothingDue(t *testing.T) {
 	}
 }
 
-func TestCallerNeverWaits(t *testing.T) {
+func TestProcessNeverBlocksItsCaller(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{MaxBufferSize: 2, WorkerCount: 1}, answer{after: time.Hour})
+		r := running(t, Config[string, string]{MaxBufferSize: 2, WorkerCount: 1}, response{after: time.Hour})
 		for range 100 {
 			r.submit(strings.Repeat("a1 b1 c1 ", 10))
 		}
@@ -318,7 +318,7 @@ func TestCallerNeverWaits(t *testing.T) {
 
 func TestSingleItemsLeaveAtOnceOneByOneInOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
-		slow := answer{after: time.Second}
+		slow := response{after: time.Second}
 		r := running(t, Config[string, string]{WorkloadSize: 1}, slow, slow, slow)
 		r.submit("a1")
 		r.wantCalls("0s a1")
@@ -343,7 +343,7 @@ func TestSingleItemIsTreatedAsABatchOfOne(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{WorkloadSize: 1}, answer{result: row.result})
+				r := running(t, Config[string, string]{WorkloadSize: 1}, response{result: row.result})
 				r.submit("a1")
 				r.submit("b1")
 				r.at(5 * time.Second)
@@ -357,7 +357,7 @@ func TestSingleItemIsTreatedAsABatchOfOne(t *testing.T) {
 
 func TestFirstSingleItemThatHasNotExpiredIsTaken(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 1}, answer{after: time.Second})
+		r := running(t, Config[string, string]{WorkloadSize: 1}, response{after: time.Second})
 		r.submit("a1")
 		r.until(500*ms, "b1 c1")
 		r.submit("d1")
@@ -369,7 +369,7 @@ func TestFirstSingleItemThatHasNotExpiredIsTaken(t *testing.T) {
 
 func TestSeveralWorkersKeepTheOrderOfAnID(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 1, WorkerCount: 3}, answer{after: time.Second})
+		r := running(t, Config[string, string]{WorkloadSize: 1, WorkerCount: 3}, response{after: time.Second})
 		r.submit("a1")
 		r.submit("a2 b1")
 		r.at(999 * ms)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sink takes everything.
+// sink accepts everything.
 type sink struct{}
 
 func (sink) Process(context.Context, int) Result        { return Success }
@@ -58,9 +58,9 @@ func BenchmarkProducerThatWaitsForRoom(b *testing.B) {
 // BenchmarkHeartbeatsOf100kInstances submits 3,333 tasks per second, one by one.
 func BenchmarkHeartbeatsOf100kInstances(b *testing.B) {
 	const apart = time.Second / 3333
-	begin := time.Now()
+	start := time.Now()
 	benchmark(b, func(d *Dispatcher[int, int], i int) {
-		time.Sleep(time.Until(begin.Add(time.Duration(i) * apart)))
+		time.Sleep(time.Until(start.Add(time.Duration(i) * apart)))
 		d.Process(i%100_000, i, time.Time{})
 	})
 }

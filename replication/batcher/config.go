@@ -23,14 +23,14 @@ type Config[K comparable, T any] struct {
 	Processor Processor[T]
 	// Merge makes one task of a pending one and a newer one of the same id; nil: the newer one replaces
 	// the older one. The place in the order, and the time that counts for the delay, stay the older one's.
-	// What was merged expires when the later of both does, what was replaced does with the newer one.
+	// Merged tasks expire when the later of both does, a replaced one does with the newer one.
 	Merge func(older, newer T) T
-	// Done is told of each task that was transmitted, Dropped of each that was given up. Both are called
+	// Done is called with each task that was transmitted, Dropped with each that was given up. Both are called
 	// by the acceptor and must not block or call the dispatcher, except its Process. A task that overflows
-	// or expires may be told before an older one of its id that is in flight. Nil: nobody is told.
+	// or expires may be reported before an older one of its id that is in flight. Nil: not called.
 	Done    func(id K, task T)
 	Dropped func(id K, task T, why Drop)
-	// Log is told of calls of the Processor that panicked. Nil: discards.
+	// Log gets calls of the Processor that panicked. Nil: discards.
 	Log *slog.Logger
 
 	MaxBufferSize        int           // pending tasks; 0: 10000. A task beyond drops the oldest

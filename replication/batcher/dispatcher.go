@@ -9,7 +9,7 @@
 //   - a holder is a task with its id, its expiry and the time of its first submission;
 //   - the trafficShaper delays all hand-outs after congestion and network failures.
 //
-// It knows nothing of registries: what a task is, and how two of one id merge, its user says.
+// It knows nothing of registries: what a task is, and how two of one id merge, the caller says.
 //
 // Where it differs from upstream, it is to lose less. Upstream's batch waits for its delay even when it
 // is full, and a task that is renewed more often than the delay holds back all others for ever; here the
@@ -66,15 +66,15 @@ func (d *Dispatcher[K, T]) Run(ctx context.Context, drain time.Duration) error {
 	return nil
 }
 
-// Reached tells that the receiver was reached by other means than a task: the pause after network
-// failures ends. That after congestion does not.
+// Reached reports that the receiver was reached by other means than a task: the pause after network
+// failures ends. The pause after congestion does not.
 func (d *Dispatcher[K, T]) Reached() { d.inbox.reach() }
 
 // Room is how many more tasks of new ids fit without an overflow, even if all that workers have comes back.
 func (d *Dispatcher[K, T]) Room() int { return d.inbox.room(d.config.MaxBufferSize) }
 
 // Freed receives a value when Room has grown, or when nothing is pending or in flight any more. Values
-// are not counted: whoever receives one looks.
+// are not counted: a reader of one calls Room.
 func (d *Dispatcher[K, T]) Freed() <-chan struct{} { return d.inbox.freed }
 
 // Stats are the present numbers.

@@ -5,17 +5,17 @@ import "sync"
 // maxReused is the largest capacity of a slice of the inbox that is used again.
 const maxReused = 4096
 
-// inbox is what the acceptor shares with callers and workers: what they leave for it, and what it lets
-// be known. All of the rest of its state is its own.
+// inbox is what the acceptor shares with callers and workers: what they leave for the acceptor, and the
+// numbers that the acceptor publishes. No other state of the acceptor is shared.
 type inbox[K comparable, T any] struct {
 	wake  chan struct{} // holds a token while something waits for the acceptor
-	freed chan struct{} // holds a token when a task is settled
+	freed chan struct{} // holds a token when a task is finished
 
 	mu       sync.Mutex
 	closed   bool
 	left     mail[K, T]
 	patience int    // so many tasks in left wake the acceptor
-	load     int    // tasks accepted and not settled: neither transmitted, nor dropped, nor merged
+	load     int    // tasks accepted and not finished: neither transmitted, nor dropped, nor merged
 	accepted uint64 // tasks ever given to Process
 	refused  uint64 // of these, those that came after the end
 	stats    Stats  // as the acceptor last published them
@@ -79,8 +79,8 @@ func (b *inbox[K, T]) reach() {
 	signal(b.wake)
 }
 
-// take returns what was left. The slices of used, which the caller took before, are used again.
-func (b *inbox[K, T]) take(used mail[K, T]) mail[K, T] {
+// swap returns what was left. The slices of used, which the caller got before, are used again.
+func (b *inbox[K, T]) swap(used mail[K, T]) mail[K, T] {
 	empty := mail[K, T]{accepted: emptied(used.accepted), reports: emptied(used.reports)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,16 +96,16 @@ func (b *inbox[K, T]) rouse() {
 	}
 }
 
-// publish lets the numbers be known, and that so many tasks were settled since the last time. The
+// publish shows the numbers, and says that so many tasks were finished since the last time. The
 // acceptor need not be woken before so many tasks as patience says wait for it.
-func (b *inbox[K, T]) publish(s Stats, settled, patience int) {
+func (b *inbox[K, T]) publish(s Stats, finished, patience int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.patience = patience
 	b.rouse()
 	b.stats = s
-	b.load -= settled
-	if settled > 0 {
+	b.load -= finished
+	if finished > 0 {
 		signal(b.freed)
 	}
 }
@@ -117,7 +117,7 @@ func (b *inbox[K, T]) close() {
 	b.closed = true
 }
 
-// idle says whether every task is settled.
+// idle says whether every task is finished.
 func (b *inbox[K, T]) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

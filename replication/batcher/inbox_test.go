@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestAcceptorIsWokenByWhatCameWhileItWorked(t *testing.T) {
+func TestAcceptorIsWokenByTasksThatCameWhileItWorked(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		patience int // that it goes to sleep with
@@ -28,7 +28,7 @@ func TestAcceptorIsWokenByWhatCameWhileItWorked(t *testing.T) {
 	}
 }
 
-func TestInboxKeepsNothingThatWasTaken(t *testing.T) {
+func TestInboxKeepsNothingAfterASwap(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		tasks int
@@ -42,8 +42,8 @@ func TestInboxKeepsNothingThatWasTaken(t *testing.T) {
 			for range row.tasks {
 				b.accept(&holder[string, string]{id: "a"})
 			}
-			m := b.take(mail[string, string]{})
-			b.take(m)
+			m := b.swap(mail[string, string]{})
+			b.swap(m)
 			expect.Equal(t, cap(b.left.accepted) > 0, row.reuse, "the slice is used again:")
 			kept := b.left.accepted[:cap(b.left.accepted)]
 			expect.That(t, !slices.ContainsFunc(kept, func(h *holder[string, string]) bool { return h != nil }), "tasks that were taken are still referred to")
@@ -72,7 +72,7 @@ func (r *rig) wantFreed(want bool) {
 
 func TestRoomCountsWhatIsQueuedPendingAndInFlight(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{MaxBufferSize: 10, WorkloadSize: 2}, answer{after: time.Second, result: PermanentError})
+		r := idle(t, Config[string, string]{MaxBufferSize: 10, WorkloadSize: 2}, response{after: time.Second, result: PermanentError})
 		r.wantRoom(10)
 		r.submit("a1 b1")
 		r.wantRoom(8) // queued
@@ -109,7 +109,7 @@ func TestEveryEndOfATaskMakesRoom(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				row.config.MaxBufferSize = 4
-				r := idle(t, row.config, answer{result: row.result})
+				r := idle(t, row.config, response{result: row.result})
 				r.until(row.expiry, row.tasks)
 				r.run(0)
 				r.at(500 * ms)
@@ -121,7 +121,7 @@ func TestEveryEndOfATaskMakesRoom(t *testing.T) {
 
 func TestProducerThatWaitsForRoomCausesNoOverflow(t *testing.T) {
 	in(t, func(t *testing.T) {
-		again := answer{after: 30 * ms, result: Congestion}
+		again := response{after: 30 * ms, result: Congestion}
 		r := running(t, Config[string, string]{MaxBufferSize: 10, WorkloadSize: 3, WorkerCount: 2}, again, again, again, again)
 		tasks := many(100)
 		for len(tasks) > 0 {

@@ -14,14 +14,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// facts are what a task of the property test tells: the numbers of the submissions that went into it.
+// facts are what a task of the property test consists of: the numbers of the submissions that went into it.
 type facts []int
 
 // history is a drawn run: what is submitted and when, and what becomes of each transmission.
 type history struct {
 	config  Config[int, facts]
 	steps   []step
-	results []outcome // of the transmissions in the order in which they begin; then all succeed
+	results []outcome // of the transmissions in the order in which they start; then all succeed
 	stop    bool      // the dispatcher is stopped after the last step, and not left to finish
 	drain   time.Duration
 }
@@ -75,7 +75,7 @@ func (w *witness) Process(ctx context.Context, task facts) Result {
 }
 
 func (w *witness) ProcessBatch(ctx context.Context, tasks []facts) Result {
-	o := w.begin(tasks)
+	o := w.start(tasks)
 	wait := time.NewTimer(o.after)
 	defer wait.Stop()
 	select {
@@ -87,8 +87,8 @@ func (w *witness) ProcessBatch(ctx context.Context, tasks []facts) Result {
 	return o.result
 }
 
-// begin notes a transmission. The last digit of each fact is the id.
-func (w *witness) begin(tasks []facts) (o outcome) {
+// start records a transmission. The last digit of each fact is the id.
+func (w *witness) start(tasks []facts) (o outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range tasks {
@@ -116,14 +116,14 @@ func (w *witness) finish(tasks []facts) {
 	}
 }
 
-// settle notes in which list a task ended.
-func (w *witness) settle(list map[int]facts, id int, f facts) {
+// record records in which list a task ended.
+func (w *witness) record(list map[int]facts, id int, f facts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list[id] = append(list[id], f...)
 }
 
-// breaks notes a broken promise. The caller holds mu.
+// breaks records a broken promise. The caller holds mu.
 func (w *witness) breaks(format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, args...))
 }
@@ -136,8 +136,8 @@ func play(t *testing.T, h history) (w *witness, submitted map[int]facts, end Sta
 		c := h.config
 		c.Processor = w
 		c.Merge = func(older, newer facts) facts { return slices.Concat(older, newer) }
-		c.Done = func(id int, f facts) { w.settle(w.done, id, f) }
-		c.Dropped = func(id int, f facts, _ Drop) { w.settle(w.dropped, id, f) }
+		c.Done = func(id int, f facts) { w.record(w.done, id, f) }
+		c.Dropped = func(id int, f facts, _ Drop) { w.record(w.dropped, id, f) }
 		d := New(c)
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
@@ -177,8 +177,8 @@ func TestTheLastStateOfEachIDArrivesInOrderOrIsReportedDropped(t *testing.T) {
 				rt.Errorf("id %d: the last state %d did not arrive, the newest sent is %d", id, last, w.attempted[id])
 			}
 		}
-		gone := end.SuccessfulExecutions + end.OverriddenTasks + end.QueueOverflows + end.PermanentErrors + end.StoppedTasks
-		expect.That(rt, int(gone) == len(h.steps) && int(end.AcceptedTasks) == len(h.steps) && end.QueueSize == 0 && end.InFlight == 0,
+		elapsed := end.SuccessfulExecutions + end.OverriddenTasks + end.QueueOverflows + end.PermanentErrors + end.StoppedTasks
+		expect.That(rt, int(elapsed) == len(h.steps) && int(end.AcceptedTasks) == len(h.steps) && end.QueueSize == 0 && end.InFlight == 0,
 			"%d tasks are not accounted for by %+v", len(h.steps), end)
 		if !h.stop && end.StoppedTasks != 0 {
 			rt.Errorf("tasks were left after an hour: %+v", end)

@@ -31,7 +31,7 @@ func TestResultDecidesWhatBecomesOfATask(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{}, answer{result: row.result})
+				r := running(t, Config[string, string]{}, response{result: row.result})
 				r.submit("a1 b1")
 				r.at(time.Minute)
 				r.wantCalls(row.calls)
@@ -55,7 +55,7 @@ func counters(s Stats) Stats {
 
 func TestFailureHoldsBackTheWholeDispatcher(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 2}, answer{result: Congestion})
+		r := running(t, Config[string, string]{WorkloadSize: 2}, response{result: Congestion})
 		r.submit("a1 b1")
 		r.submit("c1 d1 e1 f1")
 		r.at(999 * ms)
@@ -67,7 +67,7 @@ func TestFailureHoldsBackTheWholeDispatcher(t *testing.T) {
 
 func TestRetriedTaskNeedsNoNewDelay(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{}, answer{result: TransientError}, answer{result: TransientError})
+		r := running(t, Config[string, string]{}, response{result: TransientError}, response{result: TransientError})
 		r.submit("a1")
 		r.at(550 * ms)
 		r.submit("b1")
@@ -76,9 +76,9 @@ func TestRetriedTaskNeedsNoNewDelay(t *testing.T) {
 	})
 }
 
-func TestNothingIsHandedOutDuringAPauseAndTheAcceptorSleepsThroughIt(t *testing.T) {
+func TestPauseHandsOutNothingAndTheAcceptorSleepsThroughIt(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second}, answer{result: Congestion})
+		r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second}, response{result: Congestion})
 		r.submit("a1")
 		r.at(time.Second)
 		expect.That(t, !r.published(func() { r.at(20499 * ms) }), "the acceptor woke up during the pause")
@@ -89,7 +89,7 @@ func TestNothingIsHandedOutDuringAPauseAndTheAcceptorSleepsThroughIt(t *testing.
 
 func TestPauseOfUpstreamStaysTheSameInARow(t *testing.T) {
 	in(t, func(t *testing.T) {
-		again := answer{result: Congestion}
+		again := response{result: Congestion}
 		r := running(t, Config[string, string]{}, again, again, again)
 		r.submit("a1")
 		r.at(time.Minute)
@@ -108,7 +108,7 @@ func TestReachingTheReceiverOtherwiseEndsThePauseAfterNetworkFailuresOnly(t *tes
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second, NetworkFailureRetry: 20 * time.Second}, answer{result: tt.result})
+				r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second, NetworkFailureRetry: 20 * time.Second}, response{result: tt.result})
 				r.submit("a1")
 				r.at(5 * time.Second)
 				r.Reached()
@@ -121,9 +121,9 @@ func TestReachingTheReceiverOtherwiseEndsThePauseAfterNetworkFailuresOnly(t *tes
 
 func TestPauseGrowsToItsBoundAndASuccessResetsIt(t *testing.T) {
 	in(t, func(t *testing.T) {
-		again := answer{result: TransientError}
+		again := response{result: TransientError}
 		r := running(t, Config[string, string]{Backoff: true, NetworkFailureRetry: time.Second, MaxRetryDelay: 4 * time.Second},
-			again, again, again, again, answer{}, again)
+			again, again, again, again, response{}, again)
 		r.submit("a1")
 		r.at(time.Minute)
 		r.submit("b1")
@@ -147,7 +147,7 @@ func (r *rig) wantPause(call int, most time.Duration) {
 }
 
 func TestPanickingProcessorCostsOnlyTheTaskThatShowsIt(t *testing.T) {
-	mistake := answer{when: func(tasks []string) Result {
+	mistake := response{when: func(tasks []string) Result {
 		for _, task := range tasks {
 			if task == "c1" {
 				panic("a mistake")
@@ -167,7 +167,7 @@ func TestPanickingProcessorCostsOnlyTheTaskThatShowsIt(t *testing.T) {
 			in(t, func(t *testing.T) {
 				var log bytes.Buffer
 				c := Config[string, string]{WorkloadSize: row.workload, WorkerCount: 1, Log: slog.New(slog.NewTextHandler(&log, nil))}
-				r := running(t, c, slices.Repeat([]answer{mistake}, 10)...)
+				r := running(t, c, slices.Repeat([]response{mistake}, 10)...)
 				r.submit("a1 b1 c1 d1")
 				r.at(time.Second)
 				r.submit("e1")
@@ -195,7 +195,7 @@ func TestPoisonTaskIsIsolatedAndTheOthersGoOn(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				refuse := answer{when: func(tasks []string) Result {
+				refuse := response{when: func(tasks []string) Result {
 					for _, poison := range row.poison {
 						if slices.Contains(tasks, poison) {
 							return PermanentError
@@ -203,7 +203,7 @@ func TestPoisonTaskIsIsolatedAndTheOthersGoOn(t *testing.T) {
 					}
 					return Success
 				}}
-				r := running(t, Config[string, string]{WorkerCount: 1}, slices.Repeat([]answer{refuse}, 100)...)
+				r := running(t, Config[string, string]{WorkerCount: 1}, slices.Repeat([]response{refuse}, 100)...)
 				r.submit(many(250))
 				var dropped []string
 				for _, poison := range row.poison {
@@ -219,8 +219,8 @@ func TestPoisonTaskIsIsolatedAndTheOthersGoOn(t *testing.T) {
 
 func TestIDsOfASplitBatchAreInFlightUntilTheirPartIsDone(t *testing.T) {
 	in(t, func(t *testing.T) {
-		slow := answer{after: 10 * time.Second}
-		r := running(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, answer{after: time.Second, result: PermanentError}, slow, slow)
+		slow := response{after: 10 * time.Second}
+		r := running(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, response{after: time.Second, result: PermanentError}, slow, slow)
 		r.submit("a1 b1 c1 d1")
 		r.submit("a2 b2 c2 d2")
 		r.at(2 * time.Second)
@@ -247,7 +247,7 @@ func TestPartOfASplitBatchMeetsAllOtherResults(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, answer{result: PermanentError}, answer{result: row.part})
+				r := running(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, response{result: PermanentError}, response{result: row.part})
 				r.until(row.expiry, "a1 b1")
 				r.at(2 * time.Second)
 				r.wantCalls(row.calls)
@@ -258,9 +258,9 @@ func TestPartOfASplitBatchMeetsAllOtherResults(t *testing.T) {
 	}
 }
 
-func TestWhatIsGivenBackGoesToTheHeadInItsOldOrder(t *testing.T) {
+func TestTasksGivenBackGoToTheHeadInTheirOldOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 3, WorkerCount: 1}, answer{after: time.Second, result: TransientError})
+		r := running(t, Config[string, string]{WorkloadSize: 3, WorkerCount: 1}, response{after: time.Second, result: TransientError})
 		r.submit("a1 b1 c1")
 		r.submit("d1 e1 f1")
 		r.at(1100 * ms)
@@ -316,7 +316,7 @@ func (r *rig) given(tasks string) work[string, string] {
 
 func TestExpiredTaskThatIsGivenBackIsDropped(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 2}, answer{after: time.Second, result: TransientError})
+		r := running(t, Config[string, string]{WorkloadSize: 2}, response{after: time.Second, result: TransientError})
 		r.until(time.Second, "a1")
 		r.until(2*time.Second, "b1")
 		r.at(time.Second)
@@ -327,9 +327,9 @@ func TestExpiredTaskThatIsGivenBackIsDropped(t *testing.T) {
 	})
 }
 
-func TestRetryDoesNotProlongALife(t *testing.T) {
+func TestRetryDoesNotProlongTheLifeOfATask(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{}, slices.Repeat([]answer{{result: Congestion}}, 10)...)
+		r := running(t, Config[string, string]{}, slices.Repeat([]response{{result: Congestion}}, 10)...)
 		r.until(3*time.Second, "a1")
 		r.at(10 * time.Second)
 		r.wantCalls("500ms a1; 1.5s a1; 2.5s a1")
@@ -349,7 +349,7 @@ func TestTaskGivenBackIsMergedIntoTheNewerPendingOne(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				r := running(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1, Merge: row.merge},
-					answer{after: time.Second, result: TransientError})
+					response{after: time.Second, result: TransientError})
 				r.submit("a1 b1")
 				r.at(900 * ms)
 				r.submit("c1 a2") // behind c1, but a1 was before it
@@ -365,7 +365,7 @@ func TestTaskGivenBackIsMergedIntoTheNewerPendingOne(t *testing.T) {
 func TestFullBufferDropsTheOldestOfWhatIsGivenBack(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{MaxBufferSize: 4, WorkloadSize: 3, WorkerCount: 1},
-			answer{after: time.Second, result: Congestion})
+			response{after: time.Second, result: Congestion})
 		r.submit("a1 b1 c1")
 		r.submit("d1 e1 f1")
 		r.at(2 * time.Second)
@@ -378,7 +378,7 @@ func TestFullBufferDropsTheOldestOfWhatIsGivenBack(t *testing.T) {
 func TestFullBufferTakesBackWhatANewerPendingTaskSupersedes(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{MaxBufferSize: 2, WorkloadSize: 2, WorkerCount: 1, Merge: join},
-			answer{after: time.Second, result: Congestion})
+			response{after: time.Second, result: Congestion})
 		r.submit("a1 b1")
 		r.submit("a2 c1")
 		r.at(2 * time.Second)

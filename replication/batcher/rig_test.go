@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// rig is a dispatcher in a bubble, with a receiver that is told what to answer. A task is a string
+// rig is a dispatcher in a bubble, with a receiver whose results a test sets. A task is a string
 // such as "a1", whose id is what stands before the first digit.
 type rig struct {
 	*Dispatcher[string, string]
@@ -24,11 +24,11 @@ type rig struct {
 	start time.Time
 	end   context.CancelFunc // ends Run's context
 
-	mu      sync.Mutex
-	calls   []call
-	done    []string
-	dropped []string // "a1 expired"
-	answers []answer
+	mu        sync.Mutex
+	calls     []call
+	done      []string
+	dropped   []string // "a1 expired"
+	responses []response
 }
 
 // call is which tasks the receiver got, and when.
@@ -39,8 +39,8 @@ type call struct {
 
 func (c call) String() string { return fmt.Sprint(c.at, " ", c.tasks) }
 
-// answer is what the receiver does with a call. Without one it takes the tasks at once.
-type answer struct {
+// response is what the receiver does with a call. Without one it takes the tasks at once.
+type response struct {
 	result Result
 	after  time.Duration
 	when   func(tasks []string) Result // in place of result
@@ -53,21 +53,21 @@ func in(t *testing.T, f func(t *testing.T)) {
 }
 
 // idle makes a rig whose dispatcher does not run yet.
-func idle(t *testing.T, c Config[string, string], answers ...answer) *rig {
-	r := &rig{t: t, start: time.Now(), answers: answers}
+func idle(t *testing.T, c Config[string, string], responses ...response) *rig {
+	r := &rig{t: t, start: time.Now(), responses: responses}
 	c.Name = "dc2"
 	c.Processor = r
-	c.Done = func(id, task string) { r.note(&r.done, id, task, task) }
+	c.Done = func(id, task string) { r.record(&r.done, id, task, task) }
 	c.Dropped = func(id, task string, why Drop) {
-		r.note(&r.dropped, id, task, task+" "+[]string{"expired", "overflow", "permanent", "stopped"}[why])
+		r.record(&r.dropped, id, task, task+" "+[]string{"expired", "overflow", "permanent", "stopped"}[why])
 	}
 	r.Dispatcher = New(c)
 	return r
 }
 
 // running makes a rig whose dispatcher runs until the test ends.
-func running(t *testing.T, c Config[string, string], answers ...answer) *rig {
-	r := idle(t, c, answers...)
+func running(t *testing.T, c Config[string, string], responses ...response) *rig {
+	r := idle(t, c, responses...)
 	r.run(0)
 	return r
 }
@@ -86,7 +86,7 @@ func (r *rig) run(drain time.Duration) (ended <-chan struct{}) {
 	return done
 }
 
-func (r *rig) note(list *[]string, id, task, text string) {
+func (r *rig) record(list *[]string, id, task, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	expect.That(r.t, id == name(task), "%q came with id %q", task, id)
@@ -150,14 +150,14 @@ func (r *rig) call(ctx context.Context, tasks []string) Result {
 	return a.result
 }
 
-// enter writes a call down and takes the next answer.
-func (r *rig) enter(tasks []string) (a answer) {
+// enter writes a call down and takes the next response.
+func (r *rig) enter(tasks []string) (a response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, call{time.Since(r.start), strings.Join(tasks, " ")})
-	if len(r.answers) > 0 {
-		a = r.answers[0]
-		r.answers = r.answers[1:]
+	if len(r.responses) > 0 {
+		a = r.responses[0]
+		r.responses = r.responses[1:]
 	}
 	return a
 }

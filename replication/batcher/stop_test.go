@@ -14,8 +14,8 @@ func (r *rig) wantEnd(ended <-chan struct{}, at time.Duration) {
 	<-ended
 	expect.Equal(r.t, time.Since(r.start), at, "Run returned after")
 	s := r.Stats()
-	settled := s.SuccessfulExecutions + s.OverriddenTasks + s.ExpiredTasks + s.QueueOverflows + s.PermanentErrors + s.StoppedTasks
-	if s.AcceptedTasks != settled || s.QueueSize+s.InFlight+s.AcceptorQueueSize+s.ReprocessQueueSize != 0 {
+	finished := s.SuccessfulExecutions + s.OverriddenTasks + s.ExpiredTasks + s.QueueOverflows + s.PermanentErrors + s.StoppedTasks
+	if s.AcceptedTasks != finished || s.QueueSize+s.InFlight+s.AcceptorQueueSize+s.ReprocessQueueSize != 0 {
 		r.t.Errorf("not every task is accounted for: %+v", s)
 	}
 	if got := r.Room(); got != r.config.MaxBufferSize {
@@ -23,7 +23,7 @@ func (r *rig) wantEnd(ended <-chan struct{}, at time.Duration) {
 	}
 }
 
-func TestStopDropsWhatIsPending(t *testing.T) {
+func TestStopDropsPendingTasks(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := idle(t, Config[string, string]{})
 		ended := r.run(0)
@@ -38,7 +38,7 @@ func TestStopDropsWhatIsPending(t *testing.T) {
 
 func TestStopWithoutDrainEndsTransmissionsUnderWay(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 2, Merge: join}, answer{after: time.Minute})
+		r := idle(t, Config[string, string]{WorkloadSize: 2, Merge: join}, response{after: time.Minute})
 		ended := r.run(0)
 		r.submit("a1 b1")
 		r.submit("c1 a2")
@@ -50,9 +50,9 @@ func TestStopWithoutDrainEndsTransmissionsUnderWay(t *testing.T) {
 	})
 }
 
-func TestStopDropsWhatIsLeftOfASplitBatch(t *testing.T) {
+func TestStopDropsTheRestOfASplitBatch(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, answer{result: PermanentError}, answer{after: time.Minute})
+		r := idle(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, response{result: PermanentError}, response{after: time.Minute})
 		ended := r.run(0)
 		r.submit("a1 b1 c1 d1")
 		r.submit("b2")
@@ -62,7 +62,7 @@ func TestStopDropsWhatIsLeftOfASplitBatch(t *testing.T) {
 	})
 }
 
-func TestDrainSendsWhatIsPendingWithoutDelay(t *testing.T) {
+func TestDrainSendsPendingTasksWithoutDelay(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := idle(t, Config[string, string]{})
 		ended := r.run(5 * time.Second)
@@ -73,9 +73,9 @@ func TestDrainSendsWhatIsPendingWithoutDelay(t *testing.T) {
 	})
 }
 
-func TestDrainSendsWhatComesWhileThereIsTime(t *testing.T) {
+func TestDrainSendsTasksThatComeWhileThereIsTime(t *testing.T) {
 	in(t, func(t *testing.T) {
-		slow := answer{after: time.Second}
+		slow := response{after: time.Second}
 		r := idle(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, slow, slow, slow)
 		ended := r.run(5 * time.Second)
 		r.submit("a1 b1 c1 d1 e1")
@@ -91,7 +91,7 @@ func TestDrainSendsWhatComesWhileThereIsTime(t *testing.T) {
 
 func TestDrainEndsAtItsTime(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, answer{after: 2 * time.Second}, answer{after: time.Minute})
+		r := idle(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, response{after: 2 * time.Second}, response{after: time.Minute})
 		ended := r.run(5 * time.Second)
 		r.submit("a1 b1 c1 d1 e1")
 		r.end()
@@ -103,7 +103,7 @@ func TestDrainEndsAtItsTime(t *testing.T) {
 
 func TestDrainKeepsThePauseAfterAFailure(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 2}, answer{result: Congestion})
+		r := idle(t, Config[string, string]{WorkloadSize: 2}, response{result: Congestion})
 		ended := r.run(5 * time.Second)
 		r.submit("a1 b1")
 		r.end()

@@ -57,7 +57,7 @@ type Stats struct {
 	PermanentErrors      uint64 // dropped as Permanent
 	CongestionIssues     uint64
 
-	// What waits is the sum of these three: the acceptor looks at the first two only when it has to.
+	// The tasks that wait are the sum of these three: the acceptor looks at the first two only when it has to.
 	AcceptorQueueSize  int // accepted, not looked at yet
 	ReprocessQueueSize int // given back, not looked at yet
 	QueueSize          int // pending

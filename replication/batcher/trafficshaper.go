@@ -2,7 +2,7 @@ package batcher
 
 import "time"
 
-// trafficShaper tells how long the hand-outs of the whole dispatcher are held back after failures
+// trafficShaper says for how long the hand-outs of the whole dispatcher are held back after failures
 // (upstream: TrafficShaper).
 type trafficShaper struct {
 	congestion, network pause
@@ -26,8 +26,8 @@ func newTrafficShaper(congestion, network, longest time.Duration, grows bool, ra
 	return trafficShaper{congestion: of(congestion), network: of(network)}
 }
 
-// note takes in the result of a transmission that was handed out at started.
-func (s *trafficShaper) note(r Result, started, now time.Time) {
+// record records the result of a transmission that was handed out at started.
+func (s *trafficShaper) record(r Result, started, now time.Time) {
 	switch r {
 	case Success:
 		s.congestion.full, s.network.full = 0, 0
@@ -41,12 +41,12 @@ func (s *trafficShaper) note(r Result, started, now time.Time) {
 // reached ends the pause after network failures.
 func (s *trafficShaper) reached() { s.network.full, s.network.last = 0, time.Time{} }
 
-// delay is how long nothing may be handed out from now on.
-func (s *trafficShaper) delay(now time.Time) time.Duration {
+// wait is for how long nothing may be handed out from now on.
+func (s *trafficShaper) wait(now time.Time) time.Duration {
 	return max(s.congestion.left(now), s.network.left(now))
 }
 
-// fail begins the pause anew. It grows only when the transmission was begun after the last failure: when
+// fail starts the pause anew. It grows only when the transmission had started after the last failure: when
 // the receiver goes away under twenty workers that is one failure, not twenty in a row.
 func (p *pause) fail(started, now time.Time) {
 	if p.full == 0 {
@@ -66,14 +66,14 @@ func (p *pause) draw(full time.Duration) {
 	}
 }
 
-// left is the rest of the pause. A clock that went back behind the failure ends it, for nobody knows how
-// long ago that was.
+// left is the rest of the pause. A clock that went back behind the failure ends it: how long
+// ago that was is not known.
 func (p *pause) left(now time.Time) time.Duration {
 	if p.last.IsZero() {
 		return 0
 	}
-	if gone := now.Sub(p.last); gone >= 0 && gone < p.rest {
-		return p.rest - gone
+	if elapsed := now.Sub(p.last); elapsed >= 0 && elapsed < p.rest {
+		return p.rest - elapsed
 	}
 	p.last = time.Time{}
 	return 0
@@ -83,22 +83,22 @@ func (p *pause) left(now time.Time) time.Duration {
 const pacerCredit = 10 * time.Millisecond
 
 // pacer is the limit of the rate, a token bucket that goes into debt by one hand-out at most. It knows
-// the moment at which the debt is paid, so that nobody has to look at it before.
+// the moment at which the debt is paid, so that no timer has to run before.
 type pacer struct {
 	rate int // tasks per second; 0: no limit
 	paid time.Time
 }
 
-// delay is how long nothing may be handed out from now on.
-func (p *pacer) delay(now time.Time) time.Duration {
+// wait is for how long nothing may be handed out from now on.
+func (p *pacer) wait(now time.Time) time.Duration {
 	if p.rate <= 0 {
 		return 0
 	}
 	return max(p.paid.Sub(now), 0)
 }
 
-// take notes that tasks were handed out.
-func (p *pacer) take(tasks int, now time.Time) {
+// charge takes a hand-out of tasks off the rate.
+func (p *pacer) charge(tasks int, now time.Time) {
 	if p.rate <= 0 {
 		return
 	}

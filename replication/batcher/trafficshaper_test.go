@@ -42,31 +42,31 @@ func TestTrafficShaperDelaysByTheRestOfTheWindow(t *testing.T) {
 		{"growth: each kind has its own", true, []event{{0, Congestion, none}, {s, Congestion, 1}, {10 * s, TransientError, 9 * s}}, 10 * s, 75 * ms},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			begin := time.Now()
+			start := time.Now()
 			shaper := newTrafficShaper(s, 100*ms, 5*s, row.grows, half)
 			for _, e := range row.events {
-				shaper.note(e.result, begin.Add(e.started), begin.Add(e.at))
+				shaper.record(e.result, start.Add(e.started), start.Add(e.at))
 			}
-			expect.Equal(t, shaper.delay(begin.Add(row.at)).Round(ms), row.want, "got")
+			expect.Equal(t, shaper.wait(start.Add(row.at)).Round(ms), row.want, "got")
 		})
 	}
 }
 
-func TestDelaysAreCapped(t *testing.T) {
+func TestTrafficShaperPausesAreCapped(t *testing.T) {
 	now := time.Now()
 	for _, result := range []Result{Congestion, TransientError} {
 		s := newTrafficShaper(time.Minute, time.Hour, 30*time.Second, false, nil)
-		s.note(result, now, now)
-		expect.Equal(t, s.delay(now), 30*time.Second, "result %d: the delay is", result)
+		s.record(result, now, now)
+		expect.Equal(t, s.wait(now), 30*time.Second, "result %d: the delay is", result)
 	}
 }
 
-func TestClockThatWentBackEndsThePauseForGood(t *testing.T) {
+func TestTrafficShaperClockThatWentBackEndsThePauseForGood(t *testing.T) {
 	now := time.Now()
 	s := newTrafficShaper(time.Second, 100*ms, 30*time.Second, false, nil)
-	s.note(Congestion, now, now)
-	s.delay(now.Add(-time.Millisecond))
-	expect.Equal(t, s.delay(now), 0, "the delay is")
+	s.record(Congestion, now, now)
+	s.wait(now.Add(-time.Millisecond))
+	expect.Equal(t, s.wait(now), 0, "the delay is")
 }
 
 func TestRateLimitsWhatIsHandedOut(t *testing.T) {
@@ -105,18 +105,18 @@ func TestAcceptorSleepsUntilTheRateAllowsMore(t *testing.T) {
 }
 
 func TestPacerGivesBackNoMoreThanATimerOversleeps(t *testing.T) {
-	begin := time.Now()
+	start := time.Now()
 	p := pacer{rate: 1000}
 	for _, step := range []struct {
 		at, want time.Duration
-		take     int
+		tasks    int
 	}{
 		{0, 0, 100}, {0, 90 * ms, 0}, {90 * ms, 0, 0},
 		{95 * ms, 0, 100}, {95 * ms, 95 * ms, 0}, // 5 ms late
 		{time.Hour, 0, 100}, {time.Hour, 90 * ms, 0}, // idle: no burst saved
 	} {
-		now := begin.Add(step.at)
-		expect.Equal(t, p.delay(now), step.want, "at %v: the delay is", step.at)
-		p.take(step.take, now)
+		now := start.Add(step.at)
+		expect.Equal(t, p.wait(now), step.want, "at %v: the delay is", step.at)
+		p.charge(step.tasks, now)
 	}
 }

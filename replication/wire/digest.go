@@ -46,33 +46,33 @@ func (d *Digests) Covers(app string) bool {
 	return app > d.After && (d.Until == "" || app <= d.Until)
 }
 
-// Differences are the applications that differ, those too that the asker does not have, each with all its instances
-// at the answerer.
+// Differences is the reply to Digests: the applications that differ, those too that the asker does not have, each with
+// all its instances at the server that replies.
 type Differences struct {
-	Apps map[string][]Entry
-	// More: the answer was full; the next question begins after the last application of this one.
+	Apps map[string][]Copy
+	// More: the reply was full; the next question starts after the last application of this one.
 	More bool
 }
 
 func (d *Differences) fields(c *codec.Codec) {
-	const least = 5 // bytes of an entry
-	sorted(c, &d.Apps, MaxCompared, func(entries *[]Entry, c *codec.Codec) { codec.List(c, entries, least, (*Entry).fields) })
+	const least = 5 // bytes of a copy
+	sorted(c, &d.Apps, MaxCompared, func(copies *[]Copy, c *codec.Codec) { codec.List(c, copies, least, (*Copy).fields) })
 	c.Bool(&d.More)
 }
 
 func (d *Differences) check() error { return nil }
 
-// Entry is one instance of the answerer.
-type Entry struct {
+// Copy is one instance at the server that replies.
+type Copy struct {
 	ID      string
 	Version registry.Version
 	Sum     uint64 // registry.Lease.Sum
 }
 
-func (e *Entry) fields(c *codec.Codec) {
-	c.String(&e.ID)
-	c.Uint32(&e.Version.Life)
-	c.Int64(&e.Version.LastDirty)
-	c.Uint32(&e.Version.Edit)
-	c.Uint64(&e.Sum)
+func (i *Copy) fields(c *codec.Codec) {
+	c.String(&i.ID)
+	c.Uint32(&i.Version.Life)
+	c.Int64(&i.Version.LastDirty)
+	c.Uint32(&i.Version.Edit)
+	c.Uint64(&i.Sum)
 }

@@ -15,7 +15,7 @@ import (
 // Bounds of what a message may hold, beside those of a registration.
 const (
 	MaxName  = 255                            // bytes of a datacenter's, node's or sender's name
-	maxHeard = 1000                           // datacenters that a node tells of
+	maxHeard = 1000                           // datacenters that a node reports
 	maxAge   = 10 * 365 * 24 * 60 * 60 * 1000 // ms; no lease clock has run for longer, and no act of an operator holds for it
 	maxCount = 1 << 31                        // lives, and edits of one: so many are never reached by counting
 )
@@ -28,7 +28,7 @@ type Item struct {
 	encoded []byte      // where it is to be sent
 }
 
-// ItemOf is what tells the whole state of an instance (Replica), that a version was renewed (Renew, by name) or removed
+// ItemOf is an item of the whole state of an instance (Replica), that a version was renewed (Renew, by name) or removed
 // (Remove), or an operator's act (SelfPreservation).
 func ItemOf(op registry.Op) Item {
 	switch of := op.(type) {
@@ -136,8 +136,8 @@ func (c Context) replica(op registry.Replica) (registry.Op, error) {
 	return op, nil
 }
 
-// preserve is an operator's act at another node. Without an author it would be taken for a decision of this node's
-// own.
+// preserve is an operator's act at another node. Without an author it would count as a decision of
+// this node.
 func (c Context) preserve(op registry.SelfPreservation) (registry.Op, error) {
 	switch {
 	case c.Here != "":
@@ -152,7 +152,7 @@ func (c Context) preserve(op registry.SelfPreservation) (registry.Op, error) {
 	return registry.SelfPreservation{To: op.To, By: op.By, For: c.left(op.For)}, checkAct(op.By)
 }
 
-// left is what is left of the time of an act that was told so late. An act that has an end keeps one.
+// left is what is left of the time of an act that came so late. An act that has an end keeps one.
 func (c Context) left(lasts int64) int64 {
 	if lasts == 0 {
 		return 0

@@ -4,18 +4,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Head is what every message of items begins with.
+// Head is what every message of items starts with.
 type Head struct {
 	Datacenter string // the sender's
 	Node       string // that sends
 	Sender     string // whose lease clock it is
-	// Incarnation is a random number that the sender draws whenever it begins to send.
+	// Incarnation is a random number that the sender draws whenever it starts to send.
 	Incarnation uint64
 	Clock       int64 // the sender's lease clock, ms
-	// Sequence counts the messages of a node to a peer. It decides nothing: it tells, in logs, which of
+	// Sequence counts the messages of a node to a peer. It decides nothing: it shows, in logs, which of
 	// two messages was sent first.
 	Sequence uint64
-	// Heard says, between nodes of one datacenter, how long ago (ms) the sender heard others.
+	// Heard says, between nodes of one datacenter, how long ago (ms) the sender heard other datacenters.
 	Heard map[string]int64
 }
 
@@ -67,12 +67,12 @@ func (s *State) fields(c *codec.Codec) {
 	c.Int(&s.Items)
 }
 
-// Answer is what a message is answered with.
+// Answer is the reply to a message.
 type Answer struct {
 	Datacenter string
 	Node       string
 	Late       int64    // ms by which the message is older than the newest of its sender's incarnation
-	Ignored    string   // in words, what of the message's head was not noted; empty: all of it was
+	Ignored    string   // in words, what of the message's head was not recorded; empty: all of it was
 	Results    []Result // one per item, in order
 }
 
@@ -99,7 +99,7 @@ const (
 type Result struct {
 	Status int
 	Error  string
-	Stored Item // what is newer here, or the record of the removal; empty: it is not told
+	Stored Item // what is newer here, or the record of the removal; empty: it is not sent
 }
 
 func (r *Result) fields(c *codec.Codec) {

@@ -1,6 +1,6 @@
-// Package wire is what Rollcall servers tell each other: the messages of changes, of comparisons and of the copy at the
+// Package wire is what Rollcall servers send each other: the messages of changes, of comparisons and of the copy at the
 // start, as docs/protocol/replication.md has them. Each is described once, by its walk, at a level of the formats, which
-// is its first byte; an item is an operation of the log. What came is not trusted: it is bounded and checked here, before
+// is its first byte; an item is an operation of the log. A message that came is not trusted: it is bounded and checked here, before
 // anything is made of it.
 package wire
 
@@ -17,10 +17,10 @@ import (
 
 // Bounds of messages.
 const (
-	MaxMessage  = 8 << 20        // bytes of a message or of its answer; receivers answer 413 above it
+	MaxMessage  = 8 << 20        // bytes of a message or of its reply; receivers respond 413 above it
 	MaxItems    = 10_000         // of one message: an item costs its receiver more memory than bytes on the wire
 	MaxApps     = 50_000         // applications of one question of a comparison
-	MaxCompared = 4 * MaxMessage // bytes of the answer to a comparison
+	MaxCompared = 4 * MaxMessage // bytes of the reply to a comparison
 )
 
 // ErrMalformed: a message cannot be read. Its text says what is wrong.
@@ -31,7 +31,7 @@ func Malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// Body is what is sent at a time: a message, a question, or an answer to one of them.
+// Body is what is sent at a time: a message, a question, or a reply to one of them.
 type Body interface {
 	fields(c *codec.Codec)
 	check() error

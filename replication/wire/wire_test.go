@@ -42,7 +42,7 @@ func aHead() Head {
 	}
 }
 
-// someOps are what messages tell.
+// someOps are those of messages.
 func someOps() []registry.Op {
 	return []registry.Op{
 		aReplica(),
@@ -76,13 +76,13 @@ func bodies() map[string]Body {
 		"item":  &item,
 		"digests": &Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "BILLING", Until: "ORDERS",
 			Apps: map[string]registry.Digest{"ORDERS": {Count: 2, Sum: 0xfedcba9876543210}, "COINS": {}}},
-		"differences": &Differences{More: true, Apps: map[string][]Entry{
+		"differences": &Differences{More: true, Apps: map[string][]Copy{
 			"ORDERS": {{ID: "orders-1", Version: registry.Version{Life: 2, LastDirty: 1_700_000_000_123, Edit: 3}, Sum: 0xfedcba9876543210}}, "PRICES": nil}},
 	}
 }
 
 // The golden files are what other versions send and expect.
-func TestBodiesKeepTheirForm(t *testing.T) {
+func TestMessagesKeepTheirBytes(t *testing.T) {
 	for name, body := range bodies() {
 		got := Encode(body)
 		goldens.Check(t, name, got)
@@ -114,7 +114,7 @@ func sendable(b Body) Body {
 	return b
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	for _, want := range someOps() {
 		got, err := reread(want)
 		expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
@@ -170,7 +170,7 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 	need.OK(t, Decode(good, new(Message)))
 }
 
-func TestABadItemSpoilsNoOther(t *testing.T) {
+func TestBadItemSpoilsNoOther(t *testing.T) {
 	good := registry.Renew{Key: registry.NewKey("orders", "1"), Life: 1, LastDirty: 5}
 	register := func(change func(r *registry.Replica)) registry.Op {
 		r := aReplica()
@@ -227,7 +227,7 @@ func TestABadItemSpoilsNoOther(t *testing.T) {
 	}
 }
 
-func TestAgesAreThoseThatReceiversAccept(t *testing.T) {
+func TestItemAgesAreThoseThatReceiversAccept(t *testing.T) {
 	for age, want := range map[int64]int64{-1: 0, maxAge + 1: maxAge} {
 		op, err := reread(registry.Renew{Key: registry.NewKey("orders", "1"), Life: 1, Age: age})
 		expect.That(t, err == nil && op.(registry.Renew).Age == want, "an age of %d ms: %+v, %v, want %d", age, op, err, want)
@@ -238,7 +238,7 @@ func TestAgesAreThoseThatReceiversAccept(t *testing.T) {
 	}
 }
 
-func TestWhatComesLateIsOlder(t *testing.T) {
+func TestItemsOfALateMessageAreOlder(t *testing.T) {
 	var ops []registry.Op
 	for _, op := range someOps() {
 		item := ItemOf(op)
@@ -251,7 +251,7 @@ func TestWhatComesLateIsOlder(t *testing.T) {
 	expect.Deep(t, got, want, "got")
 }
 
-func TestThisDatacentersNameIsHereToOthersOnly(t *testing.T) {
+func TestItemOwnerIsHereOnlyInMessagesOfAnotherDatacenter(t *testing.T) {
 	r := aReplica()
 	r.Owner = "dc1"
 	item := ItemOf(r)
@@ -261,7 +261,7 @@ func TestThisDatacentersNameIsHereToOthersOnly(t *testing.T) {
 	}
 }
 
-func TestOperatorsActsAreTakenFromTheSameDatacenterOnly(t *testing.T) {
+func TestOperatorsActsAreAcceptedFromTheSameDatacenterOnly(t *testing.T) {
 	item := ItemOf(someOps()[5])
 	op, err := item.Check(Context{Here: "dc1"})
 	expect.That(t, err != nil, "got %+v, want an error", op)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // ReplicationConfig is which peers changes are sent to, and how.
@@ -26,38 +27,38 @@ type ReplicationConfig struct {
 	Timeouts map[string]string `key:"replication.timeouts" help:"by peer: a replication.read-timeout of its own"`
 	Single   []string          `key:"replication.single" help:"Eureka servers that get one call per item instead of batches"`
 
-	replication.Flow
+	link.Flow
 	replication.Repair
 
 	TLS ReplicationTLSConfig
 }
 
 // Peers translates the settings of replication. own are the addresses of this node, which is no peer of itself.
-func (c *Config) Peers(own ...string) ([]replication.PeerConfig, error) {
+func (c *Config) Peers(own ...string) ([]link.PeerConfig, error) {
 	r := &c.Replication
 	trust, err := r.TLS.open()
 	if err != nil {
 		return nil, err
 	}
-	var peers []replication.PeerConfig
+	var peers []link.PeerConfig
 	for _, u := range r.Nodes {
 		if host := hostOf(u); !slices.Contains(own, host) {
-			peers = append(peers, r.peer(replication.Node, host, trust, u))
+			peers = append(peers, r.peer(link.Node, host, trust, u))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Datacenters)) {
-		peers = append(peers, r.peer(replication.Datacenter, name, trust, strings.Fields(r.Datacenters[name])...))
+		peers = append(peers, r.peer(link.Datacenter, name, trust, strings.Fields(r.Datacenters[name])...))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Eureka)) {
-		p := r.peer(replication.Eureka, name, trust, r.Eureka[name])
+		p := r.peer(link.Eureka, name, trust, r.Eureka[name])
 		p.Single = slices.Contains(r.Single, name)
 		peers = append(peers, p)
 	}
 	return peers, nil
 }
 
-func (r *ReplicationConfig) peer(kind replication.Kind, name string, trust *tls.Config, urls ...string) replication.PeerConfig {
-	p := replication.PeerConfig{Name: name, Kind: kind, TLS: trust, Flow: r.Flow}
+func (r *ReplicationConfig) peer(kind link.Kind, name string, trust *tls.Config, urls ...string) link.PeerConfig {
+	p := link.PeerConfig{Name: name, Kind: kind, TLS: trust, Flow: r.Flow}
 	for _, u := range urls {
 		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 func TestValidateNamesThePeer(t *testing.T) {
@@ -82,5 +82,5 @@ func TestPeersAreThoseOfTheSettingsWithoutTheNodeItself(t *testing.T) {
 	dc2 := peers[1]
 	expect.That(t, dc2.ReadTimeout == 5*time.Second && !dc2.Single, "dc2 is %+v", dc2)
 	old := peers[2]
-	expect.That(t, old.ReadTimeout == 200*time.Millisecond && old.Single && old.Kind == replication.Eureka, "old is %+v", old)
+	expect.That(t, old.ReadTimeout == 200*time.Millisecond && old.Single && old.Kind == link.Eureka, "old is %+v", old)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus"
 	"github.com/seed-20419f34/rollcall/store/local"
@@ -163,16 +164,18 @@ func (s setup) openPeers(p *peers, service registry.Service, sender func() strin
 		return err
 	}
 	p.replicator, err = replication.New(replication.Config{
-		Service:    service,
-		Datacenter: s.Datacenter,
-		Node:       s.name,
-		HTTP:       s.http,
-		Sender:     sender,
-		Consensus:  s.Mode == config.CP,
-		Peers:      configs,
-		Repair:     s.Replication.Repair,
-		Log:        s.log,
-		Metrics:    s.metrics,
+		Side: link.Side{
+			Service:    service,
+			Datacenter: s.Datacenter,
+			Node:       s.name,
+			HTTP:       s.http,
+			Sender:     sender,
+			Consensus:  s.Mode == config.CP,
+			Peers:      configs,
+			Log:        s.log,
+		},
+		Repair:  s.Replication.Repair,
+		Metrics: s.metrics,
 	})
 	return err
 }

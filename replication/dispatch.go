@@ -1,0 +1,66 @@
+package replication
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+)
+
+// transmission is the link, as the dispatcher sees it: it brings the ages of removals up to date.
+type transmission struct{ *peer }
+
+// Process implements batcher.Processor.
+func (t transmission) Process(ctx context.Context, one link.Task) batcher.Result {
+	return t.link.Process(ctx, t.aged([]link.Task{one})[0])
+}
+
+// ProcessBatch implements batcher.Processor.
+func (t transmission) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
+	return t.link.ProcessBatch(ctx, t.aged(tasks))
+}
+
+// aged are the tasks with the ages of their removals as of now.
+func (t transmission) aged(tasks []link.Task) []link.Task {
+	now := time.Now()
+	aged := make([]link.Task, len(tasks))
+	oldest := now
+	for i, one := range tasks {
+		if one.Queued.Before(oldest) {
+			oldest = one.Queued
+		}
+		one.Remove.Age += now.Sub(one.AsOf).Milliseconds()
+		aged[i] = one
+	}
+	t.waiting.WithLabelValues(t.Name).Observe(now.Sub(oldest).Seconds())
+	return aged
+}
+
+// newActs is the dispatcher of operators' acts: in single-item form, at once. Of two that wait
+// the newer one counts.
+func newActs(p *peer, a link.Actor) *batcher.Dispatcher[struct{}, registry.SelfPreservation] {
+	return batcher.New(batcher.Config[struct{}, registry.SelfPreservation]{
+		Name: p.Name + " acts", Processor: acting{a}, WorkloadSize: 1,
+		CongestionRetryDelay: p.CongestionDelay, NetworkFailureRetry: p.NetworkDelay, MaxRetryDelay: p.MaxDelay, Backoff: p.Backoff,
+	})
+}
+
+// acting sends acts over a link.
+type acting struct{ link.Actor }
+
+// Process implements batcher.Processor.
+func (a acting) Process(ctx context.Context, op registry.SelfPreservation) batcher.Result {
+	return a.Act(ctx, op)
+}
+
+// ProcessBatch implements batcher.Processor; it is not called in single-item form.
+func (a acting) ProcessBatch(ctx context.Context, ops []registry.SelfPreservation) batcher.Result {
+	for _, op := range ops {
+		if result := a.Act(ctx, op); result != batcher.Success {
+			return result
+		}
+	}
+	return batcher.Success
+}

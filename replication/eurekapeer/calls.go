@@ -1,0 +1,125 @@
+// Package eurekapeer is the link to a Netflix Eureka server, and knows by which name such a server is known that sends
+// here. A Eureka server gets what a server of its own kind would send it (upstream: PeerEurekaNode,
+// ReplicationTaskProcessor): the same documents, and nothing beyond them, because it drops a whole batch over one key
+// that it does not know. It does not serve what Eureka servers send here: package httpd/eurekaroutes does.
+//
+//	parts.go        what a task becomes
+//	calls.go        the link, and one call
+//	sending.go      batches, single calls, and everything for a repair
+//	replies.go      what responses ask for
+//	registration.go this node as an instance of the application EUREKA
+//	senders.go      which peer a server is that sends here
+package eurekapeer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+)
+
+// Link transmits to one Eureka server. Safe for concurrent use.
+type Link struct {
+	env     link.Env
+	service *url.URL // without user info and without a slash at the end
+	user    *url.Userinfo
+	client  *http.Client
+	refuses atomic.Bool // the last responses refused something: it was logged
+}
+
+func New(env link.Env) link.Link {
+	service, err := url.Parse(env.Peer.URLs[0])
+	if err != nil {
+		panic("replication: a peer's URL was not checked: " + err.Error())
+	}
+	l := &Link{env: env, user: service.User, client: link.NewClient(env.Peer)}
+	service.User = nil
+	l.service = service
+	return l
+}
+
+func (l *Link) URL() string { return l.service.String() }
+
+// maxResponse bounds what is read of a Eureka server's response: 250 instances at their largest.
+const maxResponse = 64 << 20
+
+// response is what a Eureka server responds with.
+type response struct {
+	status int
+	body   []byte
+}
+
+func (r response) ok() bool { return r.status/100 == 2 }
+
+// ask makes one call below the service URL and reads the whole response. Its error is a link.CallError that
+// names the URL without user info.
+func (l *Link) ask(ctx context.Context, replicated bool, method, target string, body []byte) (response, error) {
+	p := l.env.Peer
+	ctx, cancel := context.WithTimeout(ctx, p.ConnectTimeout+p.ReadTimeout)
+	defer cancel()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	r, err := http.NewRequestWithContext(ctx, method, l.URL()+target, bytes.NewReader(body))
+	if err != nil {
+		return response{}, link.Failed(batcher.PermanentError, err)
+	}
+	l.identify(r, replicated, len(body) > 0)
+	resp, err := l.exchange(r)
+	if err != nil {
+		return response{}, link.Failed(link.FailureOf(err, connected.Load()), err)
+	}
+	return resp, nil
+}
+
+// identify sets the header fields by which Eureka servers know one another.
+func (l *Link) identify(r *http.Request, replicated, body bool) {
+	r.Header.Set("Accept", "application/json")
+	if body {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("DiscoveryIdentity-Name", "DefaultServer")
+	r.Header.Set("DiscoveryIdentity-Version", "1.0")
+	if host, _, err := net.SplitHostPort(l.env.HTTP); err == nil {
+		r.Header.Set("DiscoveryIdentity-Id", host)
+	}
+	if replicated {
+		r.Header.Set("X-Netflix-Discovery-Replication", "true")
+	}
+	if l.user != nil {
+		password, _ := l.user.Password()
+		r.SetBasicAuth(l.user.Username(), password)
+	}
+}
+
+func (l *Link) exchange(r *http.Request) (response, error) {
+	resp, err := l.client.Do(r)
+	if err != nil {
+		return response{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
+	if err != nil {
+		return response{}, fmt.Errorf("%s %s: the answer broke off: %w", r.Method, r.URL, err)
+	}
+	if len(body) > maxResponse {
+		return response{}, fmt.Errorf("%s %s: %w", r.Method, r.URL, link.ErrResponseTooLarge)
+	}
+	return response{resp.StatusCode, body}, nil
+}
+
+// refusedCall is the error of a response that is not one of success.
+func refusedCall(method, target string, r response) error {
+	result := batcher.PermanentError
+	if r.status == http.StatusServiceUnavailable {
+		result = batcher.Congestion
+	}
+	return link.Failed(result, fmt.Errorf("%s %s was answered %d %s", method, target, r.status, http.StatusText(r.status)))
+}

@@ -1,0 +1,436 @@
+package eurekapeer
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+)
+
+// eurekaSide is a registry of ours with a link to a Eureka server, without a dispatcher: a test hands
+// the tasks over itself.
+type eurekaSide struct {
+	*registrytest.Memory
+	link *Link
+	log  *strings.Builder
+
+	mu        sync.Mutex
+	submitted []link.Task
+	sent      []string
+	successes int
+	failures  []string
+}
+
+func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
+	s := &eurekaSide{Memory: registrytest.New(), log: &strings.Builder{}}
+	setting.Fill(&peer.Flow)
+	peer.Kind = link.Eureka
+	if peer.Name == "" {
+		peer.Name = "old"
+	}
+	side := link.Side{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	s.link = New(link.Env{
+		Side: side, Peer: peer,
+		Submit:    func(t link.Task) { s.record(func() { s.submitted = append(s.submitted, t) }) },
+		Sent:      func(fact string) { s.record(func() { s.sent = append(s.sent, fact) }) },
+		Succeeded: func() { s.record(func() { s.successes++ }) },
+		Failed:    func(err error) { s.record(func() { s.failures = append(s.failures, err.Error()) }) },
+		Origin:    registry.Origin{Kind: registry.RemoteDC, DC: peer.Name},
+	}).(*Link)
+	t.Cleanup(s.link.client.CloseIdleConnections)
+	return s
+}
+
+func (s *eurekaSide) record(what func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what()
+}
+
+// deliver transmits tasks, which must succeed, and those that the results ask for.
+func (s *eurekaSide) deliver(t testing.TB, tasks ...link.Task) {
+	t.Helper()
+	for rounds := 0; len(tasks) > 0; rounds++ {
+		need.That(t, rounds <= 20, "results ask for more and more tasks: %+v", tasks)
+		got := s.link.ProcessBatch(t.Context(), tasks)
+		need.That(t, got == batcher.Success, "transmission of %+v: result %d, failures %q; want success", tasks, got, s.failures)
+		tasks, s.submitted = s.submitted, nil
+	}
+}
+
+// has checks one instance here: "-" if there is none, else its status and override.
+func (s *eurekaSide) has(t testing.TB, app, id, want string) {
+	t.Helper()
+	got := "-"
+	if l, ok := s.Memory.Newest().Find(registry.NewKey(app, id)); ok {
+		got = l.Instance.Status.String()
+		if l.Instance.Overridden != registry.Unknown {
+			got += " overridden " + l.Instance.Overridden.String()
+		}
+	}
+	expect.Equal(t, got, want, "%s/%s here is", app, id)
+}
+
+func key(app, id string) registry.Key { return registry.NewKey(app, id) }
+
+func register(i *registry.Instance) registry.Op { return registry.Register{Instance: i} }
+
+func TestPartsOfATaskAreItemsThatAEurekaServerKnows(t *testing.T) {
+	override := registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.OutOfService}
+	down := peertest.Instance("ORDERS", "i1", 2000)
+	down.Status = registry.Down
+	hide := registry.Quarantine{Key: key("ORDERS", "i1"), For: 60_000}
+	for _, c := range []struct {
+		name string
+		ops  []registry.Op // after a registration
+		task link.Task
+		want []string // action, status, override, dirty
+	}{
+		{"registered", nil, link.Task{Facts: link.Registered}, []string{"Register UP  1000"}},
+		{"registered in a life that the server may not know", nil, link.Task{Facts: link.Registered, NewLife: true},
+			[]string{"Register UP  1000", "DeleteStatusOverride UP  1000"}},
+		{"registered anew, with an override", []registry.Op{override}, link.Task{Facts: link.Registered, NewLife: true},
+			[]string{"Register OUT_OF_SERVICE  1000", "StatusUpdate OUT_OF_SERVICE  1000"}},
+		{"registered and overridden", []registry.Op{override}, link.Task{Facts: link.Registered | link.Overridden},
+			[]string{"Register OUT_OF_SERVICE  1000", "StatusUpdate OUT_OF_SERVICE  1000"}},
+		{"down is stronger than the override", []registry.Op{override, register(down)}, link.Task{Facts: link.Registered | link.Overridden},
+			[]string{"Register DOWN  2000", "StatusUpdate OUT_OF_SERVICE  2000", "Register DOWN  2000"}},
+		{"overridden", []registry.Op{override}, link.Task{Facts: link.Overridden}, []string{"StatusUpdate OUT_OF_SERVICE  1000"}},
+		{"an override deleted", []registry.Op{override, registry.DeleteOverride{Key: key("ORDERS", "i1"), LastDirty: 3000}},
+			link.Task{Facts: link.Overridden}, []string{"DeleteStatusOverride UNKNOWN  3000"}},
+		{"renewed", nil, link.Task{Facts: link.Heartbeat}, []string{"Heartbeat UP  1000"}},
+		{"renewed under an override", []registry.Op{override}, link.Task{Facts: link.Heartbeat}, []string{"Heartbeat OUT_OF_SERVICE OUT_OF_SERVICE 1000"}},
+		{"canceled", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Canceled}, []string{"Cancel   0"}},
+		{"removed, and its cancel is another task", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Registered}, nil},
+		{"registered in quarantine", []registry.Op{hide}, link.Task{Facts: link.Registered | link.Overridden}, []string{"Cancel   0"}},
+		{"renewed in quarantine", []registry.Op{hide}, link.Task{Facts: link.Heartbeat}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := peertest.NewEureka(t)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+			s.Perform(t, append([]registry.Op{register(peertest.Instance("ORDERS", "i1", 1000))}, c.ops...)...)
+			c.task.Key = key("orders", "i1")
+			if got := s.link.Process(t.Context(), c.task); got != batcher.Success {
+				t.Fatalf("result %d, failures %q", got, s.failures)
+			}
+			var got []string
+			batches, _ := f.Received()
+			for _, b := range batches {
+				for _, i := range b.Items {
+					got = append(got, strings.Join([]string{i.Action, i.Status, i.Overridden, formatDirty(i)}, " "))
+				}
+			}
+			expect.Slice(t, got, c.want, "%+v was sent as", c.task)
+		})
+	}
+}
+
+func TestOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	k := key("ORDERS", "i1")
+	steps := []struct {
+		name string
+		op   registry.Op
+		sent link.Facts
+		want string
+	}{
+		{"registered", register(peertest.Instance("ORDERS", "i1", 1000)), link.Registered, "ORDERS/i1 UP 1000"},
+		{"out of service", registry.SetOverride{Key: k, Status: registry.OutOfService}, link.Overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+		{"registered again", register(peertest.Instance("ORDERS", "i1", 2000)), link.Registered, "ORDERS/i1 OUT_OF_SERVICE 2000 overridden OUT_OF_SERVICE"},
+		{"deleted", registry.DeleteOverride{Key: k, Fallback: registry.Down, LastDirty: 2500}, link.Overridden, "ORDERS/i1 DOWN 2500"},
+		{"up again", register(peertest.Instance("ORDERS", "i1", 3000)), link.Registered, "ORDERS/i1 UP 3000"},
+		{"canceled", registry.Cancel{Key: k}, link.Canceled, ""},
+	}
+	for _, step := range steps {
+		s.Perform(t, step.op)
+		s.deliver(t, link.Task{Key: k, Facts: step.sent})
+		need.Equal(t, f.Show(), step.want, "%s: the Eureka server has", step.name)
+	}
+	expect.Slice(t, s.sent, []string{"register", "override", "register", "override", "register", "cancel"}, "counted as sent:")
+}
+
+// A life that began while the server knew an older one must not inherit that one's override.
+func TestOverrideOfAnOldLifeEndsAtAEurekaServer(t *testing.T) {
+	f := peertest.NewEureka(t)
+	f.ClientCall(t, "POST", "/apps/ORDERS", peertest.ClientOf("ORDERS", "i1", 500), 204)
+	f.ClientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
+	s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
+	f.Has(t, "ORDERS/i1 UP 1000")
+}
+
+func TestResultOf404BringsTheWholeInstance(t *testing.T) {
+	override := registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.OutOfService}
+	for _, single := range []bool{false, true} {
+		for _, c := range []struct {
+			name string
+			ops  []registry.Op
+			fact link.Facts
+			want string
+		}{
+			{"heartbeat", nil, link.Heartbeat, "ORDERS/i1 UP 1000"},
+			{"heartbeat under an override", []registry.Op{override}, link.Heartbeat, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+			{"override set", []registry.Op{override}, link.Overridden, "ORDERS/i1 OUT_OF_SERVICE 1000 overridden OUT_OF_SERVICE"},
+			{"override deleted", []registry.Op{override, registry.DeleteOverride{Key: key("ORDERS", "i1"), Fallback: registry.Up, LastDirty: 1000}}, link.Overridden, "ORDERS/i1 UP 1000"},
+		} {
+			t.Run(c.name+map[bool]string{true: " by single calls"}[single], func(t *testing.T) {
+				f := peertest.NewEureka(t)
+				s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: single})
+				s.Perform(t, append([]registry.Op{register(peertest.Instance("ORDERS", "i1", 1000))}, c.ops...)...)
+				s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: c.fact})
+				f.Has(t, c.want)
+			})
+		}
+	}
+}
+
+func TestResultOf404IsFollowedAFewTimesOnly(t *testing.T) {
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
+	calls := 0
+	f.FailWith(func(w http.ResponseWriter, r *http.Request) bool {
+		calls++
+		return peertest.RespondWith(200, `{"responseList":[{"statusCode":200},{"statusCode":404}]}`)(w, r)
+	})
+	s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Registered, NewLife: true})
+	expect.That(t, calls == 1+link.MaxTries && strings.Contains(s.log.String(), "ORDERS/i1"),
+		"%d calls, log %q; want %d calls, and a line about ORDERS/i1", calls, s.log, 1+link.MaxTries)
+}
+
+func TestResultOf409RegistersTheNewerInstanceHere(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		single bool
+		hide   bool // the result of 409 does not show the instance
+	}{{"batch", false, false}, {"batch without the instance", false, true}, {"single calls", true, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := peertest.NewEureka(t)
+			f.ClientCall(t, "POST", "/apps/ORDERS", peertest.ClientOf("ORDERS", "i1", 5000), 204)
+			f.ClientCall(t, "PUT", "/apps/ORDERS/i1/status?value=OUT_OF_SERVICE", nil, 200)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: c.single})
+			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)), registry.SetOverride{Key: key("ORDERS", "i1"), Status: registry.Down})
+			if c.hide {
+				f.FailWith(peertest.OnlyBatches(peertest.RespondWith(200, `{"responseList":[{"statusCode":409}]}`)))
+			}
+			s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
+			s.has(t, "ORDERS", "i1", "OUT_OF_SERVICE overridden OUT_OF_SERVICE")
+			l, _ := s.Memory.Newest().Find(key("ORDERS", "i1"))
+			expect.That(t, l.Instance.LastDirty == 5000 && l.Owner == "old", "taken over: lastDirty %d, owner %q; want 5000, old", l.Instance.LastDirty, l.Owner)
+		})
+	}
+}
+
+func TestResultOf409WithoutANewerInstanceBringsOurs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		has  *peertest.EurekaInstance
+	}{{"it has none", nil}, {"it has an older one", peertest.ClientOf("ORDERS", "i1", 500)}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := peertest.NewEureka(t)
+			if c.has != nil {
+				f.ClientCall(t, "POST", "/apps/ORDERS", c.has, 204)
+			}
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
+			f.FailWith(peertest.OnlyBatches(peertest.RespondWith(200, `{"responseList":[{"statusCode":409}]}`)))
+			need.Equal(t, s.link.Process(t.Context(), link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat}), batcher.Success, "result")
+			f.FailWith(nil)
+			s.deliver(t, s.submitted...)
+			f.Has(t, "ORDERS/i1 UP 1000")
+		})
+	}
+}
+
+// An instance in a response is checked as if it registered here.
+func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
+	for _, c := range []struct{ name, entity string }{
+		{"another instance", `{"instanceId":"i2","app":"ORDERS","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
+		{"no host", `{"instanceId":"i1","app":"ORDERS","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
+		{"another application", `{"instanceId":"i1","app":"X","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := peertest.NewEureka(t)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
+			f.FailWith(peertest.RespondWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
+			s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
+			if v := s.Memory.Newest(); v.Index() != 1 || v.Len() != 1 {
+				t.Errorf("after the response the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
+			}
+			expect.That(t, strings.Contains(s.log.String(), "cannot be taken over"), "log %q does not say so", s.log)
+		})
+	}
+}
+
+func TestBatchNeverHasMoreThan250Items(t *testing.T) {
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	var tasks []link.Task
+	for n := range 250 {
+		i := peertest.Instance("ORDERS", "i"+string(rune('a'+n%26))+strings.Repeat("x", n/26), 1000)
+		s.Perform(t, register(i))
+		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered, NewLife: true})
+	}
+	s.deliver(t, tasks...)
+	batches, _ := f.Received()
+	expect.That(t, len(batches) == 2 && len(batches[0].Items) == 250 && len(batches[1].Items) == 250,
+		"500 items came in %d batches, want 2 of 250", len(batches))
+}
+
+// Large instances make a document large long before it has 250 items.
+func TestBatchStaysSmallerThanWhatAnyServerAccepts(t *testing.T) {
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	var tasks []link.Task
+	for n := range 80 {
+		i := peertest.Instance("ORDERS", "i"+strings.Repeat("x", n), 1000)
+		i.Metadata = []registry.Pair{{Key: "large", Value: strings.Repeat("y", 60<<10)}}
+		s.Perform(t, register(i))
+		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Registered})
+	}
+	s.deliver(t, tasks...)
+	batches, _ := f.Received()
+	items := 0
+	for _, b := range batches {
+		items += len(b.Items)
+		expect.That(t, len(b.Body) <= maxDocument, "a document of %d items has %d bytes, want at most %d", len(b.Items), len(b.Body), maxDocument)
+	}
+	expect.That(t, items == 80, "%d items arrived, want 80", items)
+}
+
+func TestCompareFindsEverythingForAEurekaServer(t *testing.T) {
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	theirs := peertest.Instance("BILLING", "b1", 1000)
+	s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)), register(peertest.Instance("ORDERS", "i2", 1000)), registry.Cancel{Key: key("ORDERS", "i2")})
+	need.Got(s.Memory.Apply(t.Context(), s.link.env.Origin, register(theirs)))(t)
+	others := peertest.Instance("LEDGER", "l1", 1000)
+	dc2 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
+	need.Got(s.Memory.Apply(t.Context(), dc2, register(others), registry.Cancel{Key: others.Key()}))(t)
+	if _, _, err := s.link.Compare(t.Context(), false); !errors.Is(err, link.ErrNoDigests) {
+		t.Fatalf("comparison: %v, want ErrNoDigests", err)
+	}
+	_, tasks, err := s.link.Compare(t.Context(), true)
+	need.ErrorIs(t, err, link.ErrNoDigests, "repair:")
+	s.deliver(t, tasks...)
+	want := []string{"Register ORDERS/i1", "DeleteStatusOverride ORDERS/i1", "Cancel ORDERS/i2"}
+	got := f.Actions()
+	expect.That(t, slices.Equal(got, want), "a repair sent %q, want %q: what is ours, and nothing of the server's own or another datacenter's", got, want)
+}
+
+// The node registers as one server registers with another, and goes when it stops sending.
+func TestRegistrationAtAEurekaServerLastsWhileTheNodeSends(t *testing.T) {
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	stop := peertest.Run(t, s.link.Run)
+	peertest.Eventually(t, "the node is registered", func() bool { return strings.HasPrefix(f.Show(), "EUREKA/127.0.0.1:rollcall:8761 UP") })
+	stop()
+	f.Has(t)
+	_, calls := f.Received()
+	for _, c := range calls {
+		if c.Replicated || c.Header.Get("DiscoveryIdentity-Name") != "DefaultServer" {
+			t.Errorf("%s: replicated %v, identity %q; want a client's call of a server", c.What, c.Replicated, c.Header.Get("DiscoveryIdentity-Name"))
+		}
+	}
+	expect.That(t, s.successes == 0 && len(s.failures) == 0,
+		"the registration counted as %d transmissions that succeeded, %q that failed; want none", s.successes, s.failures)
+}
+
+func TestRegistrationIsMadeAgainAtAServerThatLostIt(t *testing.T) {
+	f := peertest.NewEureka(t)
+	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+	self := &registration{Link: s.link, lease: selfLease(t.Context(), "rollcall.invalid:8761", time.Now())}
+	for _, before := range []func(){func() {}, func() {}, f.Forget} {
+		before()
+		need.OK(t, self.renew(t.Context()))
+		got := f.Show()
+		expect.That(t, strings.HasPrefix(got, "EUREKA/rollcall.invalid:rollcall:8761 UP"), "the server has %q, want this node", got)
+	}
+	_, calls := f.Received()
+	var what []string
+	for _, c := range calls {
+		method, _, _ := strings.Cut(c.What, " ")
+		what = append(what, method)
+	}
+	expect.Slice(t, what, []string{"POST", "PUT", "PUT", "POST"}, "calls")
+}
+
+// The file is a batch as Netflix's own server writes it. Our batch of the same instances is the
+// same, key by key, but for times that each server has for itself.
+func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
+	body := need.Got(os.ReadFile("testdata/eureka-batch.json"))(t)
+	items := need.Got(eureka.DecodeBatch(body))(t)
+	theirs := looseItems(t, body)
+	for n, i := range items {
+		t.Run(i.Action.String()+" "+i.ID, func(t *testing.T) {
+			f := peertest.NewEureka(t)
+			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
+			k := key(i.App, i.ID)
+			in := peertest.Instance(i.App, i.ID, i.LastDirty)
+			if i.Lease != nil {
+				in = i.Lease.Instance
+			}
+			s.Perform(t, register(in))
+			task := link.Task{Key: k, Facts: link.Registered}
+			switch i.Action {
+			case eureka.Heartbeat:
+				task.Facts = link.Heartbeat
+				if i.Overridden != registry.Unknown {
+					s.Perform(t, registry.SetOverride{Key: k, Status: i.Overridden})
+				}
+			case eureka.StatusUpdate:
+				task.Facts = link.Overridden
+				s.Perform(t, registry.SetOverride{Key: k, Status: i.Status})
+			case eureka.DeleteStatusOverride:
+				task.Facts = link.Overridden
+				s.Perform(t, registry.SetOverride{Key: k, Status: registry.Down}, registry.DeleteOverride{Key: k, Fallback: i.Status})
+			case eureka.Cancel:
+				task.Facts = link.Canceled
+			}
+			got := s.link.Process(t.Context(), task)
+			need.That(t, got == 0, "result %d, failures %q", got, s.failures)
+			batches, _ := f.Received()
+			expect.Deep(t, looseItems(t, []byte(batches[0].Body))[0], theirs[n], "sent as")
+		})
+	}
+}
+
+// looseItems are the items of a batch as they are written, without the times of the server.
+func looseItems(t testing.TB, body []byte) []map[string]any {
+	t.Helper()
+	var list struct {
+		Items []map[string]any `json:"replicationList"`
+	}
+	need.OK(t, json.Unmarshal(body, &list))
+	for _, i := range list.Items {
+		instance, ok := i["instanceInfo"].(map[string]any)
+		if !ok {
+			continue
+		}
+		instance["lastUpdatedTimestamp"] = "its own"
+		lease := instance["leaseInfo"].(map[string]any)
+		for _, name := range []string{"registrationTimestamp", "lastRenewalTimestamp", "serviceUpTimestamp"} {
+			lease[name] = "its own"
+		}
+	}
+	return list.Items
+}

@@ -1,0 +1,134 @@
+package eurekapeer
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/replication/link"
+)
+
+// follow does what the results of items ask for: what the server does not know is sent as a registration,
+// and what it has newer is registered here (upstream: InstanceReplicationTask.handleFailure).
+func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResult) {
+	var refused error
+	var newer []*registry.Instance
+	for n := range all {
+		t, r := all[n], results[n]
+		switch {
+		case r.Status/100 == 2, r.Status == http.StatusNotFound && t.Action == eureka.Cancel:
+			l.env.Sent(t.fact())
+			continue
+		case r.Status == http.StatusNotFound && t.Action != eureka.Register:
+			if l.registerAgain(t.task) {
+				continue
+			}
+		case r.Status == http.StatusConflict && t.Action == eureka.Heartbeat:
+			theirs, err := l.newer(ctx, t, r)
+			if err == nil {
+				newer = append(newer, theirs...)
+				continue
+			}
+			refused = err
+			continue
+		}
+		refused = fmt.Errorf("%s of %s was answered %d %s", t.Action, t.task.Key, r.Status, http.StatusText(r.Status))
+	}
+	if err := l.registerNewer(ctx, newer); err != nil {
+		refused = err
+	}
+	l.logRefused(refused)
+}
+
+// registerAgain sends the server the whole instance. It is false if that was tried too often.
+func (l *Link) registerAgain(t link.Task) bool {
+	if t.Tries >= link.MaxTries {
+		return false
+	}
+	t.Tries++
+	t.Facts = link.Registered // it brings an override along, and a server that forgot the instance forgot its override
+	l.env.Submit(t)
+	return true
+}
+
+// logRefused logs what was refused, once per change of state. A refused item is not sent again; the
+// call itself succeeded.
+func (l *Link) logRefused(err error) {
+	if before := l.refuses.Swap(err != nil); !before && err != nil {
+		l.env.Log.Warn("a Eureka server refuses an item", "peer", l.env.Peer.Name, "err", err)
+	}
+}
+
+// newer returns the server's instance if it is newer than the one here. A server that says so without
+// showing its own is asked for it; one whose own is not newer gets ours.
+func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*registry.Instance, error) {
+	theirs := r.Lease
+	if theirs == nil {
+		var err error
+		if theirs, err = l.fetch(ctx, t.task.Key); err != nil {
+			return nil, err
+		}
+		if theirs == nil || theirs.Instance.LastDirty <= t.LastDirty {
+			l.registerAgain(t.task)
+			return nil, nil
+		}
+	}
+	i, err := registrable(t.task.Key, theirs)
+	if err != nil {
+		return nil, err
+	}
+	return []*registry.Instance{i}, nil
+}
+
+// fetch asks for one instance; nil: the server has none.
+func (l *Link) fetch(ctx context.Context, key registry.Key) (*registry.Lease, error) {
+	target := instancePath(key)
+	resp, err := l.ask(ctx, true, http.MethodGet, target, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case resp.status == http.StatusNotFound:
+		return nil, nil
+	case !resp.ok():
+		return nil, refusedCall(http.MethodGet, target, resp)
+	}
+	theirs, err := eureka.DecodeInstance(resp.body, eureka.Format{})
+	if err != nil {
+		return nil, fmt.Errorf("GET %s: %w", target, err)
+	}
+	return theirs, nil
+}
+
+// registrable checks what a server shows of an instance as if it registered here.
+func registrable(key registry.Key, theirs *registry.Lease) (*registry.Instance, error) {
+	document := eureka.AppendInstanceDocument(nil, eureka.Format{}, theirs, theirs.RenewedAt)
+	i, err := eureka.DecodeRegistration(document, eureka.Format{}, key.App)
+	if err == nil && i.Key() != key {
+		err = fmt.Errorf("it is %s", i.Key())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("a newer %s cannot be taken over: %w", key, err)
+	}
+	return i, nil
+}
+
+// registerNewer registers instances here that the server has newer, with the overrides that it has for them.
+func (l *Link) registerNewer(ctx context.Context, newer []*registry.Instance) error {
+	if len(newer) == 0 {
+		return nil
+	}
+	v := l.env.View()
+	var ops []registry.Op
+	for _, i := range newer {
+		if ours, ok := v.Find(i.Key()); ok && i.Overridden != registry.Unknown && i.Overridden != ours.Instance.Overridden {
+			ops = append(ops, registry.SetOverride{Key: i.Key(), Status: i.Overridden})
+		}
+		ops = append(ops, registry.Register{Instance: i})
+	}
+	if _, err := l.env.Service.Apply(ctx, l.env.Origin, ops...); err != nil {
+		return fmt.Errorf("take over %d newer instances: %w", len(newer), err)
+	}
+	return nil
+}

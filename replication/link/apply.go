@@ -1,0 +1,50 @@
+package link
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Outcomes of operations that were left out.
+const (
+	TooLarge   registry.Outcome = 255 // no log entry can hold it
+	Unreadable registry.Outcome = 254 // this datacenter's leader, of another build, does not know it
+)
+
+// ApplyAll applies operations in order. One that is too large, or that the leader cannot read, is left
+// out, with an outcome that says so.
+func ApplyAll(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
+	results, err := service.Apply(ctx, origin, ops...)
+	left := TooLarge
+	switch {
+	case errors.Is(err, registry.ErrUnreadable):
+		left = Unreadable
+	case !errors.Is(err, registry.ErrTooLarge):
+		return results, err
+	}
+	if len(ops) == 1 {
+		return []registry.Result{{Outcome: left}}, nil
+	}
+	half := len(ops) / 2
+	first, err := ApplyAll(ctx, service, origin, ops[:half])
+	if err != nil {
+		return nil, err
+	}
+	second, err := ApplyAll(ctx, service, origin, ops[half:])
+	return append(first, second...), err
+}
+
+// KeyOf is the instance that an item's operation is about; ok is false if it is about none.
+func KeyOf(op registry.Op) (key registry.Key, ok bool) {
+	switch op := op.(type) {
+	case registry.Replica:
+		return op.Instance.Key(), true
+	case registry.Renew:
+		return op.Key, true
+	case registry.Remove:
+		return op.Key, true
+	}
+	return registry.Key{}, false
+}

@@ -1,0 +1,56 @@
+// Package link is what a connection to a peer of any kind has in common: what a peer is, what this side of the
+// connection is, the tasks that are sent, and what a failed call means for them. It speaks with no peer itself: the
+// links are in packages rollcallpeer and eurekapeer.
+//
+//	link.go the interface of links, and what they need
+//	task.go tasks, and how two of one instance merge
+//	peer.go a peer as it is configured
+//	side.go this node, its datacenter and its peers
+//	call.go the HTTP client, and what errors of calls mean
+//	apply.go operations that peers sent
+package link
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+)
+
+// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
+var ErrNoDigests = errors.New("not offered for Eureka servers")
+
+// Link transmits to one peer.
+type Link interface {
+	batcher.Processor[Task]
+	// Run does what is to be done beside tasks, until ctx ends: it keeps the link known to be alive.
+	Run(ctx context.Context) error
+	// Compare compares with the peer. With repair it returns the tasks that make the peer equal too.
+	// ErrNoDigests: it cannot; then the tasks, with repair, are everything.
+	Compare(ctx context.Context, repair bool) (api.PeerDiff, []Task, error)
+	// URL is the one in use, without user info.
+	URL() string
+}
+
+// Actor is a link that also sends an operator's act that is in no change list: those to nodes of this
+// datacenter.
+type Actor interface {
+	Act(ctx context.Context, op registry.SelfPreservation) batcher.Result
+}
+
+// Env is what a link needs.
+type Env struct {
+	Side
+	Peer PeerConfig
+	// Submit queues a task, such as the Register that a reply of 404 asks for.
+	Submit func(Task)
+	// Sent counts a fact that the peer accepted ("register", "heartbeat", "cancel", "override").
+	Sent func(fact string)
+	// Succeeded and Failed record the end of a call, for the status; the error of Failed is a sentence.
+	Succeeded func()
+	Failed    func(err error)
+	// Origin is what the peer's own instances, which it sends back as newer, are applied as.
+	Origin registry.Origin
+}

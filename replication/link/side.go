@@ -1,0 +1,106 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Side is this side of all links: this node, its datacenter and its peers.
+type Side struct {
+	Service    registry.Service
+	Datacenter string // this node's
+	Node       string // this node's name
+	// HTTP is this node's address for clients, host:port: what Eureka servers are shown.
+	HTTP string
+	// Sender names whose lease clock Health.Clock shows: a cluster's id (CP), or the node's server id (AP).
+	Sender func() string
+	// Consensus: one node sends for the whole datacenter and decides its evictions, which are replicated.
+	// Without, every node sends what its own clients said, and evicts for itself.
+	Consensus bool
+	Peers     []PeerConfig
+	Log       *slog.Logger // nil: discards
+	// Incarnation is that of this sender; replication.New draws it.
+	Incarnation *Incarnation
+}
+
+// Validate reports every mistake at once.
+func (s *Side) Validate() error {
+	var errs []error
+	if s.Service == nil {
+		errs = append(errs, errors.New("there is no Service"))
+	}
+	if s.Datacenter == "" {
+		errs = append(errs, errors.New("this datacenter must have a name (Datacenter)"))
+	}
+	if s.Node == "" {
+		errs = append(errs, errors.New("this node must have a name (Node)"))
+	}
+	if s.Sender == nil {
+		errs = append(errs, errors.New("there is no Sender"))
+	}
+	names := make(map[string]bool)
+	for i, p := range s.Peers {
+		for _, err := range p.mistakes(s.Datacenter, s.Consensus) {
+			errs = append(errs, fmt.Errorf("peer %s: %w", p.label(i), err))
+		}
+		if p.Name != "" && names[p.Name] {
+			errs = append(errs, fmt.Errorf("peer %s: another peer has this name", p.label(i)))
+		}
+		names[p.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// View is the newest state of this node; a stale read never fails.
+func (s *Side) View() *registry.View {
+	v, err := s.Service.View(context.Background(), registry.Stale)
+	if err != nil {
+		panic("replication: a stale view was refused: " + err.Error())
+	}
+	return v
+}
+
+// Clock is the lease clock, ms.
+func (s *Side) Clock() int64 { return s.Service.Health().Clock }
+
+// Remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
+func (s *Side) Remote(dc string) *PeerConfig {
+	for i := range s.Peers {
+		if p := &s.Peers[i]; p.Kind != Node && p.Name == dc {
+			return p
+		}
+	}
+	return nil
+}
+
+// Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
+func (s *Side) Cut(dc string) time.Duration {
+	if p := s.Remote(dc); p != nil {
+		return p.CutAfter()
+	}
+	return eurekaCut
+}
+
+// Incarnation is the number by which receivers distinguish what this sender says now from what it said
+// before its clock may have gone back: with its process, its leadership, or an older copy of its data.
+type Incarnation struct{ number atomic.Uint64 }
+
+// NewIncarnation draws the first one.
+func NewIncarnation() *Incarnation {
+	i := new(Incarnation)
+	i.Draw()
+	return i
+}
+
+// Now is the present number.
+func (i *Incarnation) Now() uint64 { return i.number.Load() }
+
+// Draw starts another incarnation.
+func (i *Incarnation) Draw() { i.number.Store(rand.Uint64() | 1) }

@@ -1,0 +1,79 @@
+package link
+
+import (
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Facts are what a task says of one instance.
+type Facts uint8
+
+const (
+	Registered Facts = 1 << iota // what the client says of itself, changed or new
+	Overridden                   // an override was set, ended or deleted
+	Heartbeat                    // it was renewed
+	Canceled                     // it was removed; alone
+)
+
+// Task is what a peer is to get of one instance. All but a removal is read from the registry when
+// it is sent, so that the newest state goes and the queue holds no copies. Its id in the dispatcher is
+// its key: there is one task per instance, and none while one is on its way (upstream's id has the
+// action in it, so that a Register can overtake the Cancel of its instance).
+type Task struct {
+	Key   registry.Key
+	Facts Facts
+	// First is the oldest change in the task, 0 if there is none (a heartbeat): the cursor stays
+	// below it until the task was transmitted.
+	First registry.Index
+	// NewLife: the instance's life started after the cursor, so that a Eureka server may know an older one.
+	NewLife bool
+	// Remove is the removal, with canceled.
+	Remove registry.Remove
+	// Tries counts how often a reply made a new task of this one.
+	Tries int
+	// Queued is when the task, or the oldest that was merged into it, was queued; AsOf is when Remove was
+	// right.
+	Queued, AsOf time.Time
+}
+
+// Merge is the task that says what two tasks of one instance do, of which newer was made later: a
+// cancel clears everything before it, a registration clears a cancel and a heartbeat, and a heartbeat
+// is dropped beside anything else, for all of that renews as well.
+func Merge(older, newer Task) Task {
+	if newer.Facts == Heartbeat {
+		return older.with(newer, older)
+	}
+	if newer.Facts&Canceled != 0 {
+		return older.with(newer, newer)
+	}
+	live := newer
+	live.Facts |= older.Facts &^ (Canceled | Heartbeat)
+	live.Facts &^= Heartbeat
+	if older.Facts&Canceled != 0 {
+		live.Facts |= Registered
+		live.NewLife = true
+	}
+	live.NewLife = live.NewLife || older.NewLife
+	return older.with(newer, live)
+}
+
+// with is merged, with what all merged tasks have.
+func (older Task) with(newer, merged Task) Task {
+	merged.First = Earlier(older.First, newer.First)
+	merged.Tries = max(older.Tries, newer.Tries)
+	merged.Queued = older.Queued
+	return merged
+}
+
+// Earlier is the lower of two changes, of which 0 is none.
+func Earlier(a, b registry.Index) registry.Index {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// MaxTries bounds how often a reply makes a new task of one: a server that loses at once what it gets
+// would get it for ever.
+const MaxTries = 3

@@ -1,0 +1,199 @@
+// Package rollcallpeer speaks with Rollcall servers, both ways (docs/protocol/replication.md): it has the link to a node
+// of this datacenter or to another datacenter, and the receiver of what such servers send here. Which changes a peer gets it does not
+// decide: package replication does.
+//
+// Sending:
+//
+//	link.go      the link, and what every message starts with
+//	parts.go     what tasks become, and how they are cut into messages
+//	sending.go   messages, and what replies ask for
+//	questions.go comparisons, as the server that asks
+//	calls.go     calls to one of several URLs
+//	copy.go      the start-up copy, at the node that starts
+//
+// Receiving:
+//
+//	receive.go   messages and comparisons of peers
+//	contacts.go  contacts with peers, and acts that came before
+//	results.go   what became of each item
+//	clocks.go    messages of senders whose clocks cannot be right
+//	senders.go   the senders, as operators see them
+//	state.go     the start-up copy, at the node that has the state
+//
+// Both: compare.go, what differs between two sets of instances.
+package rollcallpeer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+)
+
+// calls makes calls to a peer that can be reached at several URLs: the one that responded last,
+// and if it cannot, the others in turn.
+type calls struct {
+	peer   link.PeerConfig
+	client *http.Client
+
+	mu sync.Mutex
+	at int // of peer.URLs, the one in use
+}
+
+func newCalls(p link.PeerConfig) *calls {
+	return &calls{peer: p, client: link.NewClient(p)}
+}
+
+func (c *calls) current() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *calls) use(at int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at % len(c.peer.URLs)
+}
+
+// inUse is the URL in use, without user info.
+func (c *calls) inUse() string { return link.WithoutUser(c.peer.URLs[c.current()]) }
+
+// call is a call to be made.
+type call struct {
+	path     string
+	body     []byte
+	limit    int64 // bytes of the response
+	patience int   // the response may take so many times the read timeout
+}
+
+// post makes a call and returns the body of the response. A node that cannot be reached, or is busy, is
+// passed over for the next one; one that does not respond in time has used up the time there was, and the
+// next call starts with another. The error is a link.CallError.
+func (c *calls) post(ctx context.Context, call call) ([]byte, error) {
+	first := c.current()
+	var busy, failed error
+	for n := range c.peer.URLs {
+		at := (first + n) % len(c.peer.URLs)
+		body, err := c.try(ctx, c.peer.URLs[at]+call.path, call)
+		switch {
+		case err == nil:
+			c.use(at)
+			return body, nil
+		case ctx.Err() != nil:
+			return nil, link.Failed(batcher.TransientError, ctx.Err())
+		case errors.Is(err, errSlow):
+			c.use(at + 1)
+			return nil, err
+		case link.ResultOf(err) == batcher.PermanentError:
+			return nil, err
+		case link.ResultOf(err) == batcher.Congestion:
+			busy = err
+		default:
+			failed = err
+		}
+	}
+	if busy != nil {
+		return nil, busy
+	}
+	return nil, failed
+}
+
+// errSlow: there was no response in time.
+var errSlow = errors.New("no answer in time")
+
+// try makes a call to one URL.
+func (c *calls) try(ctx context.Context, target string, call call) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.peer.ConnectTimeout+time.Duration(call.patience)*c.peer.ReadTimeout)
+	defer cancel()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(call.body))
+	if err != nil {
+		return nil, link.Failed(batcher.PermanentError, link.WithoutURL(err))
+	}
+	r.Header.Set("Content-Type", "application/octet-stream")
+	body, err := c.exchange(r, call.limit)
+	if err == nil {
+		return body, nil
+	}
+	if _, known := errors.AsType[*link.CallError](err); known {
+		return nil, err
+	}
+	result := link.FailureOf(err, connected.Load())
+	if result == batcher.Congestion {
+		err = fmt.Errorf("%w: %w", errSlow, err)
+	}
+	return nil, link.Failed(result, fmt.Errorf("POST %s: %w", link.WithoutUser(target), err))
+}
+
+// exchange makes a call and reads the whole response, which must be one of success.
+func (c *calls) exchange(r *http.Request, limit int64) ([]byte, error) {
+	reader, err := c.open(r)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	body, err := io.ReadAll(io.LimitReader(reader, limit+1))
+	if err == nil && int64(len(body)) > limit {
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("POST %s: the answer has more than %d bytes", r.URL.Path, limit))
+	}
+	return body, err
+}
+
+// open makes a call, and returns the body of its response if it is one of success.
+func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return nil, link.WithoutURL(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, refusal(r, resp)
+	}
+	return resp.Body, nil
+}
+
+// refusal is the error of a response of another status than 200, with the sentence that came with it.
+func refusal(r *http.Request, resp *http.Response) error {
+	const sentence = 300
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, sentence))
+	err := fmt.Errorf("%s %s was answered %s %s", r.Method, r.URL.Path, resp.Status, strings.TrimSpace(string(text)))
+	if resp.StatusCode == http.StatusConflict {
+		err = fmt.Errorf("%w: %w", errConflict, err)
+	}
+	return link.Failed(meaning(resp.StatusCode), err)
+}
+
+// errConflict: the peer does not believe this sender's clock.
+var errConflict = errors.New("conflict")
+
+// meaning is what a status says of the tasks. A node that accepts nothing of this sender, because it was
+// not configured with it yet or is of an older version, does not refuse these tasks: they wait, and dividing
+// them would only ask it more often.
+func meaning(status int) batcher.Result {
+	switch status {
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusConflict, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusNotImplemented:
+		return batcher.Congestion
+	}
+	return batcher.PermanentError
+}
+
+// messagePath is the endpoint of messages; those of digests and of the state are below it.
+const messagePath = "/v1/rollcall/replication"
+
+// digestPath is the endpoint of comparisons.
+const digestPath = messagePath + "/digest"
+
+// statePath is the endpoint of the start-up copy.
+const statePath = messagePath + "/state"

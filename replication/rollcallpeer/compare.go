@@ -1,0 +1,249 @@
+package rollcallpeer
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// maxListed bounds the instances of one reply, but for an application with more.
+const maxListed = 20_000
+
+// scope is what two servers compare: the instances of one of them, or all.
+type scope struct {
+	view  *registry.View
+	now   int64 // lease clock, ms
+	all   bool
+	owner string // as registry.View.Settled; "": this datacenter
+}
+
+// digests are those of all applications.
+func (s scope) digests() map[string]registry.Digest {
+	digests := make(map[string]registry.Digest)
+	for l := range s.view.Settled(s.now, s.all, s.owner) {
+		d := digests[l.Instance.App]
+		d.Count++
+		d.Sum += l.Sum()
+		digests[l.Instance.App] = d
+	}
+	return digests
+}
+
+// holds says whether a lease is compared, old enough for that or not.
+func (s scope) holds(l *registry.Lease) bool { return s.all || l.Owner == s.owner }
+
+// differences are the applications that the asker has otherwise, in the order of their names, as many
+// as a reply holds. Each comes with all its instances, those too that are too young to be compared:
+// the asker is to know that they are here.
+func (s scope) differences(q *wire.Digests) wire.Differences {
+	a := wire.Differences{Apps: make(map[string][]wire.Copy)}
+	differ := s.differing(q)
+	sizes := make(map[string]int, len(differ))
+	s.each(differ, func(l *registry.Lease) { sizes[l.Instance.App]++ })
+	total := 0
+	for n, app := range differ {
+		if n > 0 && total+sizes[app] > maxListed {
+			a.More = true
+			differ = differ[:n]
+			break
+		}
+		total += sizes[app]
+		a.Apps[app] = make([]wire.Copy, 0, sizes[app])
+	}
+	s.each(differ, func(l *registry.Lease) {
+		app := l.Instance.App
+		a.Apps[app] = append(a.Apps[app], wire.Copy{ID: l.Instance.ID(), Version: l.Version(), Sum: l.Sum()})
+	})
+	return a
+}
+
+// differing are the applications whose digest here is not the asker's, sorted.
+func (s scope) differing(q *wire.Digests) []string {
+	digests := s.digests()
+	var differ []string
+	for app, digest := range digests {
+		if q.Covers(app) && q.Apps[app] != digest {
+			differ = append(differ, app)
+		}
+	}
+	for app := range q.Apps {
+		if _, ok := digests[app]; !ok && q.Covers(app) {
+			differ = append(differ, app)
+		}
+	}
+	slices.Sort(differ)
+	return differ
+}
+
+// each calls do with the compared leases of some applications, sorted by name.
+func (s scope) each(apps []string, do func(*registry.Lease)) {
+	if len(apps) == 0 {
+		return
+	}
+	for l := range s.view.All() {
+		if _, ok := slices.BinarySearch(apps, l.Instance.App); ok && s.holds(l) {
+			do(l)
+		}
+	}
+}
+
+// maxDiffItems is how many of the instances that differ are listed one by one.
+const maxDiffItems = 1000
+
+// removalGrace is how long (ms of lease clock) a removal may be on its way before the peer's copy counts as
+// one too many; registry.View.Settled gives changes as long.
+const removalGrace = 10_000
+
+// The words for the peer's copy of an instance.
+const (
+	copyMissing   = "missing"
+	copyOlder     = "older"
+	copyNewer     = "newer"
+	copyDifferent = "different"
+	copyExtra     = "extra"
+)
+
+// comparison is what differs between this side and a peer, and what makes the peer equal.
+type comparison struct {
+	scope     scope
+	consensus bool // this side knows all of its datacenter
+	diff      api.PeerDiff
+	tasks     []link.Task
+
+	app     string                            // of the last difference
+	records map[registry.Key]registry.Removal // nil: not needed yet
+}
+
+// add compares with a part of the peer's reply: applications that come after those before.
+func (c *comparison) add(apps map[string][]wire.Copy) {
+	ours := make(map[string][]*registry.Lease, len(apps))
+	for l := range c.scope.view.Settled(c.scope.now, c.scope.all, c.scope.owner) {
+		if _, ok := apps[l.Instance.App]; ok {
+			ours[l.Instance.App] = append(ours[l.Instance.App], l)
+		}
+	}
+	for _, app := range slices.Sorted(maps.Keys(apps)) {
+		c.addApp(app, ours[app], apps[app])
+	}
+}
+
+// addApp compares the instances of an application.
+func (c *comparison) addApp(app string, ours []*registry.Lease, entries []wire.Copy) {
+	theirs := make(map[string]wire.Copy, len(entries))
+	for _, e := range entries {
+		theirs[e.ID] = e
+	}
+	for _, l := range ours {
+		id := l.Instance.ID()
+		e, ok := theirs[id]
+		delete(theirs, id)
+		switch {
+		case !ok:
+			c.addOurs(l.Key(), copyMissing)
+		case e.Sum != l.Sum():
+			c.addOurs(l.Key(), compareVersions(l.Version(), e.Version))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(theirs)) {
+		c.addTheirs(registry.Key{App: app, ID: id}, theirs[id].Version)
+	}
+}
+
+// compareVersions says what a peer's copy of another sum is.
+func compareVersions(ours, theirs registry.Version) string {
+	life := cmp.Compare(theirs.Life, ours.Life)
+	said := cmp.Or(life, cmp.Compare(theirs.LastDirty, ours.LastDirty))
+	decided := cmp.Or(life, cmp.Compare(theirs.Edit, ours.Edit))
+	switch {
+	case said <= 0 && decided <= 0 && said+decided < 0:
+		return copyOlder
+	case said >= 0 && decided >= 0 && said+decided > 0:
+		return copyNewer
+	}
+	return copyDifferent
+}
+
+// addOurs adds an instance of this side. An instance that a node has newer comes with that node's comparison;
+// another datacenter compares its own instances only, and sends back what it has newer of this one's
+// when it gets the older.
+func (c *comparison) addOurs(key registry.Key, what string) {
+	c.list(key, what)
+	if what == copyNewer && c.scope.all {
+		return
+	}
+	if what != copyNewer {
+		c.diff.Missing++
+	}
+	c.tasks = append(c.tasks, link.Task{Key: key, Facts: link.Registered})
+}
+
+// addTheirs adds an instance that only the peer has, unless it is here too and merely not compared, or
+// its removal may still be on its way.
+func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
+	if _, ok := c.scope.view.Find(key); ok {
+		return
+	}
+	rec, known := c.record(key)
+	if known && c.scope.now-rec.Lease.ChangedLease < removalGrace {
+		return
+	}
+	remove, ok := c.removal(key, version, rec, known)
+	if !ok && c.scope.all {
+		c.list(key, copyNewer)
+		return
+	}
+	c.list(key, copyExtra)
+	c.diff.Extra++
+	if ok {
+		c.tasks = append(c.tasks, link.Task{Key: key, Facts: link.Canceled, Remove: remove})
+	}
+}
+
+// removal is what removes the peer's copy; ok is false if this side cannot say that it should be removed. A
+// cancel is versioned, and so is right from any node. Without a cancel only a datacenter that agrees by
+// consensus knows that it does not have an instance: a node alone may merely not have got it, and its
+// datacenter's copy elsewhere ends by itself when no client renews it. Nor does a cluster know it that was
+// founded anew (registry.View.TellsAbsence). Of an instance without a record here the last renewal is not
+// known either: a server that heard its client at all keeps it.
+func (c *comparison) removal(key registry.Key, version registry.Version, rec registry.Removal, known bool) (remove registry.Remove, ok bool) {
+	recorded := known
+	if known {
+		remove = c.scope.view.RemoveOf(rec, c.scope.now)
+		known = cmp.Or(cmp.Compare(version.Life, remove.Life), cmp.Compare(version.LastDirty, remove.LastDirty)) <= 0
+	}
+	switch {
+	case known && (rec.Kind == registry.Canceled || c.consensus):
+		return remove, true
+	case c.scope.all || !c.consensus || !recorded && !c.scope.view.TellsAbsence(c.scope.now):
+		return registry.Remove{}, false
+	}
+	return registry.Remove{Key: key, Kind: registry.Evicted, Life: version.Life, LastDirty: version.LastDirty, Age: registry.UnknownAge}, true
+}
+
+// record is that of an instance's removal; ok is false if there is none.
+func (c *comparison) record(key registry.Key) (rec registry.Removal, ok bool) {
+	if c.records == nil {
+		c.records = make(map[registry.Key]registry.Removal)
+		for rec := range c.scope.view.Removals() {
+			c.records[rec.Lease.Key()] = rec
+		}
+	}
+	rec, ok = c.records[key]
+	return rec, ok
+}
+
+// list lists one instance that differs.
+func (c *comparison) list(key registry.Key, what string) {
+	if c.app != key.App {
+		c.app = key.App
+		c.diff.Apps++
+	}
+	if len(c.diff.Items) < maxDiffItems {
+		c.diff.Items = append(c.diff.Items, api.DiffedItem{App: key.App, ID: key.ID, What: what})
+	}
+}

@@ -1,0 +1,225 @@
+package rollcallpeer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// How long and how often a start-up copy is tried.
+const (
+	copyPause = 200 * time.Millisecond // between looking for a node that is ready
+	copyTries = 5                      // transfers that break
+	copyRetry = time.Second            // between them
+	copyChunk = 500                    // items applied together
+)
+
+// errNotReady: a node has no state to give, now or at all.
+var errNotReady = errors.New("not ready to be copied from")
+
+// Copy copies what the other nodes of this datacenter have, when this one has started. It
+// returns nil when it has it, when there is no other node, or when none of the others has been ready
+// for so long; else an error, after its tries.
+func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
+	var others []*copySource
+	for _, p := range r.side.Peers {
+		if p.Kind == link.Node && !r.side.Consensus {
+			others = append(others, r.newCopySource(p))
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	defer func() {
+		for _, o := range others {
+			o.calls.client.CloseIdleConnections()
+		}
+	}()
+	for broken := 0; ; {
+		err := r.copyFromAny(ctx, others, wait)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errNotReady):
+			r.side.Log.Info("no other node was ready to be copied from", "nodes", len(others), "err", err)
+			return nil
+		}
+		if broken++; broken == copyTries {
+			return fmt.Errorf("copy the state, %d tries: %w", copyTries, err)
+		}
+		r.side.Log.Warn("the copy of the state broke", "err", err)
+		if err := pause(ctx, copyRetry); err != nil {
+			return err
+		}
+	}
+}
+
+// copyFromAny copies from the first node that is ready, and waits for one for a while.
+func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait time.Duration) error {
+	deadline := time.Now().Add(wait)
+	for {
+		last := errNotReady
+		candidates := 0
+		for _, o := range others {
+			if o.self {
+				continue
+			}
+			candidates++
+			if last = o.copy(ctx); !errors.Is(last, errNotReady) {
+				return last
+			}
+		}
+		if candidates == 0 || !time.Now().Before(deadline) {
+			return last
+		}
+		if err := pause(ctx, copyPause); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// copySource is a node to copy from.
+type copySource struct {
+	*Receiver
+	calls *calls
+	self  bool // it turned out to be this node
+}
+
+func (r *Receiver) newCopySource(p link.PeerConfig) *copySource {
+	return &copySource{Receiver: r, calls: newCalls(p)}
+}
+
+// copy copies what the node has. errNotReady: it cannot be had there now. Any other error broke the
+// transfer: a part of it may have been applied, which is no harm.
+func (c *copySource) copy(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A node that falls silent is given up. The time runs anew with every piece that comes.
+	patience := time.AfterFunc(c.calls.peer.ConnectTimeout+c.calls.peer.ReadTimeout, cancel)
+	defer patience.Stop()
+	target := c.calls.peer.URLs[0] + statePath + "?datacenter=" + url.QueryEscape(c.side.Datacenter)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, link.WithoutURL(err))
+	}
+	state, err := c.calls.open(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, err)
+	}
+	defer state.Close()
+	t := &transfer{Receiver: c.Receiver, from: c.calls.peer.Name, started: time.Now()}
+	t.frames = bufio.NewReaderSize(&pieces{state, func() { patience.Reset(c.calls.peer.ReadTimeout) }}, 64<<10)
+	err = t.run(ctx)
+	if errors.Is(err, errSelf) {
+		c.self = true
+		return errNotReady
+	}
+	if err != nil {
+		return fmt.Errorf("from %s: %w", c.calls.peer.Name, err)
+	}
+	c.side.Log.Info("copied the state", "from", c.calls.peer.Name, "items", t.items, "invalid", t.invalid, "took", time.Since(t.started))
+	return nil
+}
+
+// pieces calls came after every piece that is read.
+type pieces struct {
+	io.Reader
+	came func()
+}
+
+// Read implements io.Reader.
+func (p *pieces) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	if n > 0 {
+		p.came()
+	}
+	return n, err
+}
+
+// errSelf: the node that responded is the one that asked.
+var errSelf = errors.New("this node itself")
+
+// transfer is a state on its way here. It is validated as messages are: an item that is not valid is
+// left out.
+type transfer struct {
+	*Receiver
+	from    string
+	frames  *bufio.Reader
+	started time.Time
+	items   int
+	invalid int
+	ops     []registry.Op
+}
+
+// run applies the whole state.
+func (t *transfer) run(ctx context.Context) error {
+	var s wire.State
+	if err := wire.ReadFrame(t.frames, &s); err != nil {
+		return err
+	}
+	switch {
+	case s.Datacenter != t.side.Datacenter:
+		return wire.Malformed("a state of datacenter %q; this one is %s", wire.Clip(s.Datacenter), t.side.Datacenter)
+	case s.Node == t.side.Node:
+		return errSelf
+	}
+	t.ops = append(t.ops, overheard(&t.side, &s.Head)...) // its node was heard
+	for t.items < s.Items {
+		var item wire.Item
+		if err := wire.ReadFrame(t.frames, &item); err != nil {
+			return err
+		}
+		if t.add(&item); len(t.ops) < copyChunk {
+			continue
+		}
+		if err := t.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return t.flush(ctx)
+}
+
+// add adds an item to those that are applied next. Its ages are as of the start of the transfer.
+func (t *transfer) add(item *wire.Item) {
+	t.items++
+	op, err := item.Check(wire.Context{Late: time.Since(t.started).Milliseconds()})
+	if _, isAct := op.(registry.SelfPreservation); err == nil && !isAct {
+		t.ops = append(t.ops, op)
+		return
+	}
+	if t.invalid++; t.invalid == 1 {
+		key, _ := link.KeyOf(item.Op)
+		t.side.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
+	}
+}
+
+// flush applies the items that were added.
+func (t *transfer) flush(ctx context.Context) error {
+	ops := t.ops
+	t.ops = nil
+	if _, err := link.ApplyAll(ctx, t.side.Service, registry.Origin{Kind: registry.LocalPeer}, ops); err != nil {
+		return fmt.Errorf("apply %d items: %w", len(ops), err)
+	}
+	return nil
+}

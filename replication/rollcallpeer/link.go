@@ -1,0 +1,79 @@
+package rollcallpeer
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// keepAlive is how long nothing may be sent before an empty message is: to a peer that hears nothing
+// the link counts as cut.
+const keepAlive = 5 * time.Second
+
+// Link transmits to Rollcall servers: a node of this datacenter, or another datacenter, of
+// which any node will do.
+type Link struct {
+	env   link.Env
+	calls *calls
+	log   *slog.Logger
+	every time.Duration // keepAlive
+
+	mu       sync.Mutex
+	sequence uint64
+	sent     time.Time // when the last message was started
+}
+
+// New is the link of a peer.
+func New(env link.Env) link.Link {
+	return &Link{
+		env: env, calls: newCalls(env.Peer), log: env.Log.With("peer", env.Peer.Name), every: keepAlive,
+	}
+}
+
+// URL implements link.
+func (l *Link) URL() string { return l.calls.inUse() }
+
+// silence is the time since a message was last started; very long if none ever was.
+func (l *Link) silence() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.sent)
+}
+
+// head is what the next message starts with.
+func (l *Link) head() wire.Head {
+	h := headOf(&l.env.Side, l.env.Clock())
+	if l.env.Peer.Kind == link.Node {
+		h.Heard = heard(&l.env.Side, l.env.View(), h.Clock)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sequence++
+	h.Sequence, l.sent = l.sequence, time.Now()
+	return h
+}
+
+// headOf is the head of a message at a moment of the lease clock, without its sequence.
+func headOf(s *link.Side, clock int64) wire.Head {
+	return wire.Head{
+		Datacenter: s.Datacenter, Node: s.Node, Sender: s.Sender(), Incarnation: s.Incarnation.Now(), Clock: clock,
+	}
+}
+
+// heard is how long ago (ms) this node heard each peer that is no node of its datacenter.
+func heard(s *link.Side, v *registry.View, now int64) map[string]int64 {
+	ages := make(map[string]int64)
+	for _, p := range s.Peers {
+		if p.Kind == link.Node {
+			continue
+		}
+		if known, ok := v.Link(p.Name); ok {
+			ages[p.Name] = wire.Age(now - known.Heard)
+		}
+	}
+	return ages
+}

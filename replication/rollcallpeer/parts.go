@@ -1,0 +1,65 @@
+package rollcallpeer
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// maxItem bounds the items of one message (bytes), which leaves room for its head.
+const maxItem = wire.MaxMessage - 64<<10
+
+// part is what a message says of a task.
+type part struct {
+	task link.Task
+	fact string // as link.Env.Sent; empty: not counted
+	item wire.Item
+}
+
+// partsOf are what there is to say of tasks now. Nothing is said of an instance that was removed: its removal
+// is a task of its own.
+func partsOf(view *registry.View, now int64, tasks []link.Task) []part {
+	parts := make([]part, 0, len(tasks))
+	for _, t := range tasks {
+		if op, fact := opOf(view, now, t); op != nil {
+			parts = append(parts, part{task: t, fact: fact, item: wire.ItemOf(op)})
+		}
+	}
+	return parts
+}
+
+// opOf is what a task says at a moment of the lease clock; nil: nothing.
+func opOf(view *registry.View, now int64, t link.Task) (op registry.Op, fact string) {
+	if t.Facts&link.Canceled != 0 {
+		return t.Remove, "cancel"
+	}
+	lease, ok := view.Find(t.Key)
+	switch {
+	case !ok:
+		return nil, ""
+	case t.Facts&link.Registered != 0:
+		return view.ReplicaOf(lease, now), "register"
+	case t.Facts&link.Overridden != 0:
+		return view.ReplicaOf(lease, now), "override"
+	}
+	v := lease.Version()
+	return registry.Renew{Key: t.Key, Life: v.Life, LastDirty: v.LastDirty, Age: view.Age(lease, now)}, "heartbeat"
+}
+
+// cutParts cuts what is to be said into messages that receivers accept. One that alone is too large
+// makes a message of its own, which they refuse.
+func cutParts(all []part) [][]part {
+	var messages [][]part
+	size, first := 0, 0
+	for n, p := range all {
+		if n > first && (size+p.item.Size() >= maxItem || n-first == wire.MaxItems) {
+			messages = append(messages, all[first:n])
+			size, first = 0, n
+		}
+		size += p.item.Size()
+	}
+	if first < len(all) {
+		messages = append(messages, all[first:])
+	}
+	return messages
+}

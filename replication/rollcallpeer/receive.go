@@ -1,0 +1,197 @@
+package rollcallpeer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// Errors that a caller can act on, beside wire.ErrMalformed and those of registry.Service.
+var (
+	// ErrStranger: a message of a datacenter that is no peer of this one.
+	ErrStranger = errors.New("not a peer")
+	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
+	ErrAhead = errors.New("the sender's clock cannot be right")
+	// ErrUnknownSender: the clock of no sender of that name is known.
+	ErrUnknownSender = errors.New("no such sender")
+)
+
+// Receiver replies to the Rollcall servers that send to this one. Safe for concurrent use.
+type Receiver struct {
+	side         link.Side
+	clockRecords clockRecords
+	late, ahead  *prometheus.CounterVec // by datacenter of the sender
+}
+
+// NewReceiver is the receiver of a side.
+func NewReceiver(side link.Side) *Receiver {
+	return &Receiver{
+		side: side, clockRecords: clockRecords{of: make(map[senderName]clockRecord)},
+		late:  messageCounter("late_messages_total", "Messages that came more than a minute after the newest of their sender."),
+		ahead: messageCounter("refused_clocks_total", "Messages that were refused because their sender's clock cannot be right."),
+	}
+}
+
+func messageCounter(name, help string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "rollcall", Subsystem: "replication", Name: name, Help: help}, []string{"datacenter"})
+}
+
+// Metrics are those of what was received.
+func (r *Receiver) Metrics() []prometheus.Collector { return []prometheus.Collector{r.late, r.ahead} }
+
+// Receive applies a message of a Rollcall peer and returns the reply. Errors: wire.ErrMalformed,
+// ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
+// message can be sent again.
+func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, err error) {
+	var m wire.Message
+	if err := wire.Decode(message, &m); err != nil {
+		return nil, err
+	}
+	origin, err := r.originOf(m.Datacenter, m.Node)
+	if err != nil {
+		return nil, err
+	}
+	view, err := r.side.Service.View(ctx, registry.Stale)
+	if err != nil {
+		return nil, fmt.Errorf("receive from %s: %w", m.Node, err)
+	}
+	in := r.intakeOf(view, &m, origin)
+	r.clockRecords.record(view, senderName{origin.DC, m.Sender}, in.late, in.ahead > 0)
+	if in.ahead > 0 {
+		r.ahead.WithLabelValues(m.Datacenter).Inc()
+		return nil, fmt.Errorf("%w: that of sender %s has gone on for %v longer than has passed here since it was last heard; if it is right, the sender is to send in another incarnation",
+			ErrAhead, m.Sender, (time.Duration(in.ahead) * time.Millisecond).Round(time.Second))
+	}
+	if in.late > tooLate {
+		r.late.WithLabelValues(m.Datacenter).Inc()
+	}
+	if err := r.apply(ctx, origin, in); err != nil {
+		return nil, fmt.Errorf("apply %d items of %s: %w", len(m.Items), m.Node, err)
+	}
+	r.side.Log.Debug("message of a peer", "from", m.Node, "datacenter", m.Datacenter, "sequence", m.Sequence, "items", len(m.Items), "late_ms", in.late)
+	if view, err = r.side.Service.View(ctx, registry.Stale); err != nil {
+		return nil, fmt.Errorf("reply to %s: %w", m.Node, err)
+	}
+	if origin.Kind == registry.LocalPeer {
+		in.ignored = ignored(&r.side, &m.Head)
+	}
+	return r.replyTo(view, in), nil
+}
+
+// Compare replies to a peer's digests with what differs here. Errors: as Receive.
+func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, err error) {
+	var q wire.Digests
+	if err := wire.Decode(message, &q); err != nil {
+		return nil, err
+	}
+	origin, err := r.originOf(q.Datacenter, q.Node)
+	if err != nil {
+		return nil, err
+	}
+	all := origin.Kind == registry.LocalPeer
+	if all != (q.Owner == "") {
+		return nil, wire.Malformed("owner must be %q from another datacenter, and nothing from a node of the same one", q.Datacenter)
+	}
+	view, err := r.side.Service.View(ctx, registry.Stale)
+	if err != nil {
+		return nil, fmt.Errorf("compare with %s: %w", q.Node, err)
+	}
+	s := scope{view: view, now: r.side.Service.Health().Clock, all: all, owner: q.Owner}
+	d := s.differences(&q)
+	return wire.Encode(&d), nil
+}
+
+// originOf is what a datacenter's items are applied as, if it may send here.
+func (r *Receiver) originOf(datacenter, node string) (registry.Origin, error) {
+	if datacenter != r.side.Datacenter {
+		for _, p := range r.side.Peers {
+			if p.Kind == link.Datacenter && p.Name == datacenter {
+				return registry.Origin{Kind: registry.RemoteDC, DC: datacenter}, nil
+			}
+		}
+		return registry.Origin{}, fmt.Errorf("datacenter %q: %w of %s", wire.Clip(datacenter), ErrStranger, r.side.Datacenter)
+	}
+	switch {
+	case r.side.Consensus:
+		return registry.Origin{}, fmt.Errorf("datacenter %q: %w, it is this one, whose nodes agree by consensus", datacenter, ErrStranger)
+	case node == r.side.Node:
+		return registry.Origin{}, fmt.Errorf("node %q: %w, it is this one, or has its name", node, ErrStranger)
+	}
+	return registry.Origin{Kind: registry.LocalPeer}, nil
+}
+
+// intake is a message on its way into the registry.
+type intake struct {
+	late    int64 // ms, as wire.Context
+	ahead   int64 // ms, as registry.View.Timing
+	ops     []registry.Op
+	items   []int  // per op, the item that asked for it; -1: none did
+	ignored string // as function ignored
+	results []wire.Result
+	applied []registry.Result // per op
+}
+
+// intakeOf are the operations of a message, the contacts first. Items that are not valid have their
+// results already.
+func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin) *intake {
+	in := &intake{results: make([]wire.Result, len(m.Items))}
+	in.late, in.ahead = view.Timing(origin.DC, m.Sender, m.Incarnation, m.Clock, r.now(view))
+	for _, contact := range contacts(&r.side, view, &m.Head, origin, in.late) {
+		in.add(-1, contact)
+	}
+	c := wire.Context{Late: in.late}
+	if origin.Kind != registry.LocalPeer {
+		c.Here = r.side.Datacenter
+	}
+	for n := range m.Items {
+		op, err := m.Items[n].Check(c)
+		switch {
+		case err != nil:
+			in.results[n] = wire.Result{Status: wire.Invalid, Error: err.Error()}
+		case repeatedAct(view, op, in.late):
+			in.results[n] = wire.Result{Status: wire.Done}
+		default:
+			in.add(n, op)
+		}
+	}
+	return in
+}
+
+// now is the present moment of the lease clock, and of the wall clock or that of the newest operation.
+func (r *Receiver) now(view *registry.View) registry.Stamp {
+	now := view.Stamp()
+	return registry.Stamp{Lease: max(now.Lease, r.side.Service.Health().Clock), Wall: max(now.Wall, time.Now().UnixMilli())}
+}
+
+func (in *intake) add(item int, op registry.Op) {
+	in.items = append(in.items, item)
+	in.ops = append(in.ops, op)
+}
+
+// apply applies the operations of a message, together.
+func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake) error {
+	if len(in.ops) == 0 {
+		return nil
+	}
+	applied, err := link.ApplyAll(ctx, r.side.Service, origin, in.ops)
+	in.applied = applied
+	return err
+}
+
+// replyTo says what became of each item.
+func (r *Receiver) replyTo(view *registry.View, in *intake) []byte {
+	e := &resultMaker{view: view, now: r.side.Service.Health().Clock, left: maxStored, asked: in.ops}
+	for n, item := range in.items {
+		if item >= 0 {
+			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
+		}
+	}
+	return wire.Encode(&wire.Answer{Datacenter: r.side.Datacenter, Node: r.side.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
+}

@@ -1,0 +1,540 @@
+package rollcallpeer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// Everything that a client does on one side is on the other one once, and nothing comes back.
+func TestReceiveMakesNoEcho(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		sites func(testing.TB) (a, b *site)
+	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
+		t.Run(kind.name, func(t *testing.T) {
+			a, b := kind.sites(t)
+			for _, way := range []struct{ from, to *site }{{a, b}, {b, a}} {
+				flow(t, way.from, way.to)
+			}
+			n := [2]int{a.Newest().Total(), b.Newest().Total()}
+			expect.That(t, n == [2]int{4, 4}, "%v instances, want 4 at each", n)
+		})
+	}
+}
+
+func flow(t *testing.T, from, to *site) {
+	t.Helper()
+	id, other := "of "+from.side.Node, "also of "+from.side.Node
+	act := registry.Act{Author: "ann", Reason: "disk"}
+	for _, step := range []struct {
+		name string
+		ops  []registry.Op
+		has  func(l *registry.Lease) bool
+	}{
+		{"register", []registry.Op{registry.Register{Instance: peertest.Instance("ORDERS", id, 1)}, registry.Register{Instance: peertest.Instance("ORDERS", other, 1)}},
+			func(l *registry.Lease) bool { return l.Instance.Status == registry.Up && l.Life == 1 }},
+		{"override", []registry.Op{registry.SetOverride{Key: ordersID(id), Status: registry.OutOfService, By: act, For: 60_000}},
+			func(l *registry.Lease) bool {
+				return l.Instance.Status == registry.OutOfService && l.Override != nil && l.Override.By == act && l.Override.Until > 0
+			}},
+		{"quarantine", []registry.Op{registry.Quarantine{Key: ordersID(id), For: 60_000, By: act}},
+			func(l *registry.Lease) bool { return l.Quarantine != nil && l.Quarantine.By == act }},
+		{"end of the quarantine", []registry.Op{registry.Quarantine{Key: ordersID(id)}},
+			func(l *registry.Lease) bool { return l.Quarantine == nil }},
+		{"end of the override", []registry.Op{registry.DeleteOverride{Key: ordersID(id), Fallback: registry.Up}},
+			func(l *registry.Lease) bool {
+				return l.Instance.Status == registry.Up && l.Instance.Overridden == registry.Unknown
+			}},
+		{"metadata", []registry.Op{registry.UpdateMetadata{Key: ordersID(id), Pairs: []registry.Pair{{Key: "a", Value: "b"}}}},
+			func(l *registry.Lease) bool { return l.Instance.Meta("a") == "b" }},
+		{"register again", []registry.Op{registry.Cancel{Key: ordersID(id)}, registry.Register{Instance: peertest.Instance("ORDERS", id, 9)}},
+			func(l *registry.Lease) bool { return l.Life == 1 && l.Instance.LastDirty == 9 }},
+	} {
+		before := from.Newest().Index()
+		from.Perform(t, step.ops...)
+		from.deliverChanges(t, before)
+		l := to.lease(t, id)
+		need.That(t, step.has(l), "%s: got %+v of %+v", step.name, l, l.Instance)
+		if want := ownerAt(from, to); to.lease(t, id).Owner != want {
+			t.Errorf("%s: owner %q, want %q", step.name, to.lease(t, id).Owner, want)
+		}
+		equal(t, from, to)
+		echo := to.received(messagePath)
+		to.deliverChanges(t, 0)
+		n := len(to.received(messagePath)) - len(echo)
+		expect.That(t, n == 0, "%s: %d messages to itself", step.name, n)
+	}
+	before := from.Newest().Index()
+	from.Perform(t, registry.Cancel{Key: ordersID(other)})
+	from.deliverChanges(t, before)
+	to.without(t, other)
+	from.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", other, 2)})
+	from.deliverChanges(t, before)
+	equal(t, from, to)
+	got := [3]int{from.accepted("register"), from.accepted("cancel"), from.accepted("heartbeat")}
+	expect.That(t, got[0] >= 8 && got[1] == 1 && got[2] == 0, "counted %v facts", got)
+}
+
+// ownerAt is whom the instances of one site belong to at the other.
+func ownerAt(from, to *site) string {
+	if from.side.Datacenter == to.side.Datacenter {
+		return ""
+	}
+	return from.side.Datacenter
+}
+
+func TestReceivedHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
+	a.deliverChanges(t, 0)
+	both(a, b, 20*time.Second)
+	a.Perform(t, registry.Renew{Key: ordersID("1")})
+	a.Pass(5 * time.Second) // for which the task waits
+	b.Pass(5 * time.Second)
+	index := b.Newest().Index()
+	a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+	silent := b.Clock() - b.Newest().LastRenewal(b.lease(t, "1")).Lease
+	expect.That(t, silent >= 5000 && silent <= 10_000, "renewed %d ms ago, want 5 s or a little more", silent)
+	expect.Equal(t, b.Newest().Index(), index, "a renewal took index")
+	n := a.accepted("heartbeat")
+	expect.That(t, n == 1, "%d heartbeats counted, want 1", n)
+}
+
+func TestReceivedHeartbeatOfAnUnknownInstanceBringsTheWhole(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		there int64 // lastDirtyTimestamp of the peer's copy; 0: none
+	}{{"unknown", 0}, {"older", 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := twoDatacenters(t)
+			if c.there > 0 {
+				a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", c.there)})
+				a.deliverChanges(t, 0)
+			}
+			before := a.accepted("register")
+			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)})
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+			expect.Equal(t, b.lease(t, "1").Instance.LastDirty, 5, "timestamp")
+			got := [2]int{a.accepted("heartbeat"), a.accepted("register") - before}
+			expect.That(t, got == [2]int{0, 1}, "counted %v, want one register alone", got)
+		})
+	}
+}
+
+func TestReplyThatAnInstanceIsMissingIsFollowedAFewTimesOnly(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)})
+	a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat, Tries: link.MaxTries})
+	b.without(t, "1")
+}
+
+func TestReplyReturnsWhatThePeerHasNewer(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		sites func(testing.TB) (a, b *site)
+	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
+		t.Run(kind.name, func(t *testing.T) {
+			a, b := kind.sites(t)
+			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
+			a.deliverChanges(t, 0)
+			// Meanwhile each side has changed a half that the other one does not know of.
+			b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
+			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 7)})
+			b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "2", 7)})
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
+			l := a.lease(t, "1")
+			expect.That(t, l.Instance.LastDirty == 7 && l.Instance.Overridden == registry.OutOfService && l.Owner == "",
+				"got %+v of %+v, want both halves, and the owner that it had", l, l.Instance)
+			m := a.lease(t, "2")
+			expect.That(t, m.Instance.LastDirty == 7 && m.Owner == ownerAt(b, a), "got %+v of %+v, want the newer one, and its owner", m, m.Instance)
+			equal(t, a, b)
+		})
+	}
+}
+
+// A client may change at one datacenter what belongs to another.
+func TestReceivedChangeLeavesTheOwner(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
+	a.deliverChanges(t, 0)
+	before := b.Newest().Index()
+	b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService},
+		registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}})
+	b.deliverChanges(t, before)
+	equal(t, a, b)
+	got := [2]string{a.lease(t, "1").Owner, b.lease(t, "1").Owner}
+	expect.That(t, got == [2]string{"", "dc1"}, "owners %q, want dc1 at both", got)
+}
+
+func TestReceiveDoesNotReviveWhatWasCanceled(t *testing.T) {
+	a, b := twoNodes(t)
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
+	a.deliverChanges(t, 0)
+	b.Perform(t, registry.Cancel{Key: ordersID("1")}, registry.Cancel{Key: ordersID("2")})
+	a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
+	for _, id := range []string{"1", "2"} {
+		a.without(t, id)
+		b.without(t, id)
+	}
+}
+
+func TestReceiveDoesNotRegisterALeaseThatEnded(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
+	a.Pass(5 * time.Minute)
+	a.deliverChanges(t, 0)
+	b.without(t, "1")
+	a.lease(t, "1") // nothing came home: this side ends it by itself
+}
+
+func TestReceiveRefusesTheEvictionOfAnInstanceWhoseClientWasHeard(t *testing.T) {
+	a, b := twoDatacenters(t)
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
+	a.deliverChanges(t, 0)
+	both(a, b, time.Minute)
+	b.Perform(t, registry.Renew{Key: ordersID("1")})
+	both(a, b, 40*time.Second)
+	before := a.Newest().Index()
+	a.Evict()
+	a.deliverChanges(t, before)
+	l := b.lease(t, "1")
+	expect.That(t, l.Owner == "", "owner %q, want the datacenter that heard the client", l.Owner)
+	b.without(t, "2")
+	if l := a.lease(t, "1"); l.Owner != "dc2" {
+		t.Errorf("owner %q, want the peer that sent it back", l.Owner)
+	}
+}
+
+// A message that is sent again changes nothing, and renews nothing.
+func TestReceiveOfAReplayChangesNothing(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		sites func(testing.TB) (a, b *site)
+	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
+		t.Run(kind.name, func(t *testing.T) {
+			a, b := kind.sites(t)
+			tellAll := func(ops ...registry.Op) {
+				before := a.Newest().Index()
+				a.Perform(t, ops...)
+				a.deliverChanges(t, before)
+				both(a, b, 2*time.Second)
+			}
+			tellAll(registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
+			tellAll(registry.SetOverride{Key: ordersID("1"), Status: registry.Down})
+			tellAll(registry.Renew{Key: ordersID("1")})
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+			tellAll(registry.DeleteOverride{Key: ordersID("1"), Fallback: registry.Up})
+			tellAll(registry.Cancel{Key: ordersID("2")})
+			both(a, b, 30*time.Second)
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+			old := b.received(messagePath)
+
+			index := b.Newest().Index()
+			renewed := b.Newest().LastRenewal(b.lease(t, "1")).Lease
+			linked, _ := b.Newest().Link("dc1")
+			both(a, b, 20*time.Second)
+			for _, r := range old {
+				need.Got(b.Receive(context.Background(), r.body))(t)
+			}
+			expect.Equal(t, b.Newest().Index(), index, "the index went from %d to", index)
+			// The last one is no older than the newest that is known, and was on its way for 20 s, which
+			// is not known here.
+			now := b.Newest().LastRenewal(b.lease(t, "1")).Lease
+			expect.That(t, now <= renewed+20_500, "renewed at %d, was %d", now, renewed)
+			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+			renewed = b.Newest().LastRenewal(b.lease(t, "1")).Lease
+			heard, _ := b.Newest().Link("dc1")
+			both(a, b, 20*time.Second)
+			for _, r := range old {
+				need.Got(b.Receive(context.Background(), r.body))(t)
+			}
+			now = b.Newest().LastRenewal(b.lease(t, "1")).Lease
+			expect.That(t, now <= renewed+500, "renewed at %d, was %d, by messages that are late", now, renewed)
+			again, _ := b.Newest().Link("dc1")
+			expect.That(t, again == heard && heard.Heard >= linked.Heard, "the link went from %+v over %+v to %+v", linked, heard, again)
+			b.without(t, "2")
+			equal(t, a, b)
+		})
+	}
+}
+
+func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
+	a, b := twoNodes(t)
+	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
+	by := registry.Act{Author: "ann", Reason: "cut"}
+	hold := registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: by}
+	send := func(op registry.SelfPreservation) {
+		t.Helper()
+		if result := a.only().Act(context.Background(), op); result != 0 {
+			t.Fatalf("result %d: %v", result, a.failed())
+		}
+	}
+	send(hold)
+	send(hold)
+	p := b.Newest().Preservation()
+	need.That(t, p.State == registry.PreservationHeld && p.By == by, "got %+v, want held by ann", p)
+	n := len(b.Newest().Transitions())
+	expect.That(t, n == 1, "%d transitions, want 1", n)
+	held := b.received(messagePath)[0]
+	longer := hold
+	longer.For = 120_000
+	send(longer)
+	release := registry.SelfPreservation{To: registry.PreservationReleased, By: by}
+	send(release)
+	p = b.Newest().Preservation()
+	need.That(t, p.State == registry.PreservationReleased, "got %+v, want released", p)
+	both(a, b, 30*time.Second)
+	a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+	transitions := len(b.Newest().Transitions())
+	expect.That(t, transitions == 3, "%d transitions, want held, longer and released", transitions)
+	need.Got(b.Receive(context.Background(), held.body))(t)
+	if n := len(b.Newest().Transitions()); n != transitions {
+		t.Errorf("a message of half a minute ago brought %+v", b.Newest().Preservation())
+	}
+}
+
+func TestReceiveAppliesTheOthersBesideABadItem(t *testing.T) {
+	a, b := twoDatacenters(t)
+	head := a.only().head()
+	good := func(id string) registry.Replica {
+		return registry.Replica{Instance: peertest.Instance("ORDERS", id, 1), Life: 1}
+	}
+	bad := good("2")
+	bad.Life = 0
+	body := write(head, good("1"), bad, good("3"))
+	text := need.Got(b.Receive(context.Background(), body))(t)
+	var got wire.Answer
+	need.OK(t, wire.Decode(text, &got))
+	var statuses []int
+	for _, r := range got.Results {
+		statuses = append(statuses, r.Status)
+	}
+	expect.That(t, reflect.DeepEqual(statuses, []int{200, 400, 200}) && strings.Contains(got.Results[1].Error, "life 0"), "got %+v", got)
+	b.lease(t, "1")
+	b.without(t, "2")
+	b.lease(t, "3")
+}
+
+func TestReceiveIsOneApply(t *testing.T) {
+	a, b := twoDatacenters(t)
+	for n := range 20 {
+		a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1)})
+	}
+	a.deliverChanges(t, 0)
+	var applies int
+	var first registry.Op
+	b.Set(func(m *registrytest.Memory) { applies, first = m.Applies, m.Applied[0] })
+	contact, ok := first.(registry.Contact)
+	expect.That(t, applies == 1 && ok && contact.DC == "dc1" && contact.Cut == link.DatacenterCut.Milliseconds(),
+		"%d calls of Apply, the first operation %+v; want one that begins with a contact of dc1", applies, first)
+}
+
+func TestContactsAreRecordedOncePerSecond(t *testing.T) {
+	a, b := twoNodes(t)
+	contacts := func() (n int) {
+		b.Set(func(m *registrytest.Memory) {
+			for _, op := range m.Applied {
+				if _, ok := op.(registry.Contact); ok {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	for range 3 {
+		a.only().send(context.Background(), nil)
+	}
+	if n := contacts(); n != 1 {
+		t.Errorf("%d contacts of three messages at once, want 1", n)
+	}
+	a.Pass(time.Second)
+	a.only().send(context.Background(), nil)
+	if n := contacts(); n != 2 {
+		t.Errorf("%d contacts after a second, want 2", n)
+	}
+}
+
+// Contacts of another node count, but never as younger than it can be: else two nodes would keep a
+// dead link alive.
+func TestContactsAreReportedBetweenNodes(t *testing.T) {
+	a, b := newSite(), newSite()
+	far := link.PeerConfig{Name: "dc9", Kind: link.Datacenter, URLs: []string{"http://127.0.0.1:1"}}
+	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "b", Kind: link.Node, URLs: []string{b.server.URL}}, far)
+	b.become(t, "dc1", "n2", false, link.PeerConfig{Name: "a", Kind: link.Node, URLs: []string{a.server.URL}}, far)
+	a.Pass(time.Minute)
+	b.Pass(time.Minute)
+	a.Perform(t, registry.Contact{DC: "dc9", Cut: 15_000})
+	silent := func(s *site) time.Duration {
+		l, ok := s.Newest().Link("dc9")
+		need.That(t, ok, "%s has not heard of dc9", s.side.Node)
+		return time.Duration(s.Clock()-l.Heard) * time.Millisecond
+	}
+	for range 20 {
+		for _, way := range []struct {
+			link *Link
+			to   *site
+		}{{a.links["b"], b}, {b.links["a"], a}} {
+			body := write(way.link.head())
+			both(a, b, 500*time.Millisecond) // on its way
+			need.Got(way.to.Receive(context.Background(), body))(t)
+		}
+	}
+	for _, s := range []*site{a, b} {
+		d := silent(s)
+		expect.That(t, d >= 20*time.Second && d <= 25*time.Second, "at %s dc9 is silent for %v, want 20 s or a little more", s.side.Node, d)
+	}
+}
+
+func TestContactsNeedASignOfLife(t *testing.T) {
+	a, b := twoDatacenters(t)
+	old := a.only().head()
+	newer := old
+	newer.Clock += 5000
+	receive := func(s *site, h wire.Head) {
+		t.Helper()
+		need.Got(s.Receive(context.Background(), write(h)))(t)
+	}
+	receive(b, newer)
+	before, _ := b.Newest().Link("dc1")
+	b.Pass(5 * time.Second)
+	receive(b, old)
+	after, _ := b.Newest().Link("dc1")
+	expect.That(t, after == before, "a message of before the newest: got %+v, want %+v", after, before)
+
+	n, _ := twoNodes(t)
+	receive(n, wire.Head{Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
+	l, ok := n.Newest().Link("dc1")
+	expect.That(t, !ok, "this datacenter was heard: %+v", l)
+}
+
+func TestReceiveRefusesStrangers(t *testing.T) {
+	a, b := twoNodes(t)
+	c, d := twoDatacenters(t)
+	message := func(datacenter, node string) []byte {
+		return write(wire.Head{Datacenter: datacenter, Node: node, Sender: "s"})
+	}
+	for _, e := range []struct {
+		name             string
+		at               *site
+		datacenter, node string
+		stranger         bool
+	}{
+		{"another datacenter", a, "dc7", "n9", true},
+		{"a node", a, "dc1", "n9", false},
+		{"the node itself", b, "dc1", "n2", true},
+		{"a peer datacenter", d, "dc1", "n1", false},
+		{"a node where nodes agree by consensus", c, "dc1", "n2", true},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			_, err := e.at.Receive(context.Background(), message(e.datacenter, e.node))
+			expect.That(t, errors.Is(err, ErrStranger) == e.stranger, "a message: got %v, want ErrStranger: %v", err, e.stranger)
+			q := wire.Digests{Datacenter: e.datacenter, Node: e.node}
+			if e.datacenter != e.at.side.Datacenter {
+				q.Owner = e.datacenter
+			}
+			if _, err = e.at.Compare(context.Background(), wire.Encode(&q)); errors.Is(err, ErrStranger) != e.stranger {
+				t.Errorf("a comparison: got %v, want ErrStranger: %v", err, e.stranger)
+			}
+		})
+	}
+	for name, err := range map[string]error{
+		"a datacenter that is a peer": d.State(context.Background(), "dc1", nil),
+		"this one, by consensus":      d.State(context.Background(), "dc2", nil),
+		"another one":                 a.State(context.Background(), "dc7", nil),
+	} {
+		expect.ErrorIs(t, err, ErrStranger, "the state for %s: got", name)
+	}
+}
+
+func TestReceiveReturnsErrorsOfTheRegistry(t *testing.T) {
+	a, b := twoDatacenters(t)
+	b.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
+	_, err := b.Receive(context.Background(), write(a.only().head()))
+	expect.ErrorIs(t, err, registry.ErrUnknownOutcome, "got")
+}
+
+// choosy refuses an instance with a long address, as one that no log entry can hold or the leader cannot
+// read.
+type choosy struct {
+	*registrytest.Memory
+	most int
+	err  error
+}
+
+func (c choosy) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	for _, op := range ops {
+		if r, ok := op.(registry.Replica); ok && len(r.Instance.HomePageURL) > c.most {
+			return nil, c.err
+		}
+	}
+	return c.Memory.Apply(ctx, origin, ops...)
+}
+
+func TestReceiveLeavesOutAnItemTooLargeOrUnknownToTheLeader(t *testing.T) {
+	for _, cause := range []error{registry.ErrTooLarge, registry.ErrUnreadable} {
+		t.Run(cause.Error(), func(t *testing.T) { oneItemIsLeftOut(t, cause) })
+	}
+}
+
+func oneItemIsLeftOut(t *testing.T, cause error) {
+	t.Helper()
+	a, b := twoDatacenters(t)
+	b.side.Service = choosy{b.Memory, 1000, cause}
+	var items []registry.Op
+	for n := range 7 {
+		i := peertest.Instance("ORDERS", fmt.Sprint(n), 1)
+		if n == 4 {
+			i.HomePageURL = strings.Repeat("x", 1001)
+		}
+		items = append(items, registry.Replica{Instance: i, Life: 1})
+	}
+	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
+	var got wire.Answer
+	need.OK(t, wire.Decode(text, &got))
+	for n, r := range got.Results {
+		want := 200
+		if n == 4 {
+			want = 400
+		}
+		expect.That(t, r.Status == want, "item %d: got %+v, want %d", n, r, want)
+	}
+	if n := b.Newest().Total(); n != 6 {
+		t.Errorf("%d are stored, want 6", n)
+	}
+}
+
+// A reply stays within what senders read, however much is newer here.
+func TestReplyIsBounded(t *testing.T) {
+	a, b := twoDatacenters(t)
+	var items []registry.Op
+	for n := range 12 {
+		i := peertest.Instance("ORDERS", fmt.Sprint(n), 9)
+		i.HomePageURL = strings.Repeat("x", 900_000)
+		b.Perform(t, registry.Register{Instance: i})
+		items = append(items, registry.Renew{Key: i.Key(), Life: 1, LastDirty: 1})
+	}
+	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
+	var got wire.Answer
+	need.OK(t, wire.Decode(text, &got))
+	returned := 0
+	for n, r := range got.Results {
+		expect.Equal(t, r.Status, 409, "item %d: got", n)
+		if r.Stored.Op != nil {
+			returned++
+		}
+	}
+	expect.That(t, len(text) <= wire.MaxMessage && returned != 0 && returned != len(items), "%d bytes with %d of %d instances", len(text), returned, len(items))
+}

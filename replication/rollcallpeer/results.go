@@ -1,0 +1,100 @@
+package rollcallpeer
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// maxStored bounds (bytes) the instances that go back with a reply: what does not fit is found by
+// the next comparison.
+const maxStored = wire.MaxMessage / 2
+
+// resultMaker makes results with what is stored here, as long as there is room in the reply.
+type resultMaker struct {
+	view    *registry.View
+	now     int64 // lease clock, ms
+	left    int   // bytes
+	asked   []registry.Op
+	records map[registry.Key]registry.Removal // of what was asked about; nil: not looked for yet
+}
+
+// record is that of an instance's removal. The first call finds those of all that was asked about, for
+// that is a walk over all records.
+func (e *resultMaker) record(key registry.Key) (rec registry.Removal, ok bool) {
+	if e.records == nil {
+		e.records = make(map[registry.Key]registry.Removal)
+		asked := make(map[registry.Key]bool)
+		for _, op := range e.asked {
+			if key, ok := link.KeyOf(op); ok {
+				asked[key] = true
+			}
+		}
+		for rec := range e.view.Removals() {
+			if key := rec.Lease.Key(); asked[key] {
+				e.records[key] = rec
+			}
+		}
+	}
+	rec, ok = e.records[key]
+	return rec, ok
+}
+
+// resultOf is the result of an item.
+func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Result {
+	key, ok := link.KeyOf(op)
+	if !ok {
+		return wire.Result{Status: wire.Done} // an operator's act, which fits the state here or does not
+	}
+	switch outcome {
+	case registry.NotFound:
+		return notFound(op)
+	case registry.Newer:
+		return wire.Result{Status: wire.Missing, Error: "an older one is stored here"}
+	case registry.Older:
+		return e.older(key)
+	case registry.Refused:
+		return e.removed(key)
+	case link.TooLarge:
+		return wire.Result{Status: wire.Invalid, Error: "larger than an operation may be"}
+	case link.Unreadable:
+		return wire.Result{Status: wire.Invalid, Error: "the leader here runs another version and does not know it"}
+	}
+	return wire.Result{Status: wire.Done}
+}
+
+// notFound is the result where there is nothing: that is what a removal asks for.
+func notFound(op registry.Op) wire.Result {
+	if _, ok := op.(registry.Remove); ok {
+		return wire.Result{Status: wire.Done}
+	}
+	return wire.Result{Status: wire.Missing, Error: "not registered here"}
+}
+
+// older is the result where a newer copy is stored.
+func (e *resultMaker) older(key registry.Key) wire.Result {
+	l, ok := e.view.Find(key)
+	if !ok {
+		return e.removed(key)
+	}
+	return wire.Result{Status: wire.Older, Stored: e.stored(e.view.ReplicaOf(l, e.now))}
+}
+
+// removed is the result where the instance was removed, or its lease has ended.
+func (e *resultMaker) removed(key registry.Key) wire.Result {
+	rec, ok := e.record(key)
+	if !ok {
+		return wire.Result{Status: wire.Gone, Error: "its lease has ended"}
+	}
+	return wire.Result{Status: wire.Gone, Stored: e.stored(e.view.RemoveOf(rec, e.now))}
+}
+
+// stored is what is stored here, if there is room for it.
+func (e *resultMaker) stored(op registry.Op) wire.Item {
+	item := wire.ItemOf(op)
+	if item.Size() > e.left {
+		return wire.Item{}
+	}
+	e.left -= item.Size()
+	return item
+}

@@ -1,0 +1,168 @@
+package rollcallpeer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// send sends a message and does what its reply asks for. Items that the peer refuses make all of it
+// permanent, so that the dispatcher finds them.
+func (l *Link) send(ctx context.Context, parts []part) batcher.Result {
+	results, err := l.exchange(ctx, parts)
+	if err != nil {
+		l.env.Failed(err)
+		return link.ResultOf(err)
+	}
+	if refused := firstRefused(parts, results); refused != nil {
+		l.env.Failed(refused)
+		return batcher.PermanentError
+	}
+	if err := l.applyReturned(ctx, results); err != nil {
+		l.env.Failed(err)
+		return batcher.TransientError
+	}
+	l.env.Succeeded()
+	for n, t := range parts {
+		l.follow(t, results[n])
+	}
+	return batcher.Success
+}
+
+// exchange sends a message and reads its reply. The error is a link.CallError.
+func (l *Link) exchange(ctx context.Context, parts []part) ([]wire.Result, error) {
+	m := wire.Message{Head: l.head(), Items: make([]wire.Item, len(parts))}
+	for n, t := range parts {
+		m.Items[n] = t.item
+	}
+	text, err := l.calls.post(ctx, call{messagePath, wire.Encode(&m), wire.MaxMessage, 1})
+	if err != nil {
+		l.renewIncarnation(m.Head, 0, errors.Is(err, errConflict))
+		return nil, err
+	}
+	var a wire.Answer
+	if err := wire.Decode(text, &a); err != nil {
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err))
+	}
+	l.renewIncarnation(m.Head, a.Late, false)
+	if len(a.Results) != len(parts) {
+		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("%d items were answered by %d results", len(parts), len(a.Results)))
+	}
+	return a.Results, nil
+}
+
+// firstRefused is an error about the first item that the peer refused and always will; nil: there is
+// none.
+func firstRefused(parts []part, results []wire.Result) error {
+	for n, result := range results {
+		switch result.Status {
+		case wire.Done, wire.Missing, wire.Older, wire.Gone:
+		default:
+			return fmt.Errorf("%s of %s was answered %d: %s", parts[n].fact, parts[n].task.Key, result.Status, wire.Clip(result.Error))
+		}
+	}
+	return nil
+}
+
+// follow does what the peer's result for one item asks for.
+func (l *Link) follow(t part, result wire.Result) {
+	switch {
+	case result.Status == wire.Done && t.fact != "":
+		l.env.Sent(t.fact)
+	case result.Status == wire.Missing && t.task.Tries < link.MaxTries:
+		l.env.Submit(link.Task{Key: t.task.Key, Facts: link.Registered, Tries: t.task.Tries + 1})
+	}
+}
+
+// applyReturned applies what the peer has newer, or removed, and sent back.
+func (l *Link) applyReturned(ctx context.Context, results []wire.Result) error {
+	var ops []registry.Op
+	for _, result := range results {
+		if op := l.returnedOp(&result.Stored); op != nil {
+			ops = append(ops, op)
+		}
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	if _, err := link.ApplyAll(ctx, l.env.Service, l.env.Origin, ops); err != nil {
+		return fmt.Errorf("take over %d instances that %s has newer: %w", len(ops), l.env.Peer.Name, err)
+	}
+	return nil
+}
+
+// returnedOp is the operation of an item that came back; nil if there is none to apply.
+func (l *Link) returnedOp(item *wire.Item) registry.Op {
+	switch item.Op.(type) {
+	case registry.Replica, registry.Remove:
+	default:
+		return nil
+	}
+	var c wire.Context
+	if l.env.Peer.Kind == link.Datacenter {
+		c.Here = l.env.Datacenter
+	}
+	op, err := item.Check(c)
+	if err != nil {
+		key, _ := link.KeyOf(item.Op)
+		l.log.Warn("the peer sent back what is not valid", "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
+		return nil
+	}
+	return op
+}
+
+// renewIncarnation has the sender start another incarnation if to a peer a message of the one in a head is
+// too late, or ahead.
+func (l *Link) renewIncarnation(head wire.Head, late int64, ahead bool) {
+	if late <= tooLate && !ahead || l.env.Incarnation.Now() != head.Incarnation {
+		return
+	}
+	l.env.Incarnation.Draw()
+	l.log.Warn("the peer knows another clock of this sender, which begins to send anew", "late_ms", late, "ahead", ahead)
+}
+
+// Run implements link: it sends an empty message at first, and whenever nothing else was sent for a
+// while.
+func (l *Link) Run(ctx context.Context) error {
+	defer l.calls.client.CloseIdleConnections()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-due.C:
+		}
+		if l.silence() >= l.every {
+			l.send(ctx, nil)
+		}
+		due.Reset(l.every - l.silence())
+	}
+}
+
+// Process implements batcher.Processor.
+func (l *Link) Process(ctx context.Context, one link.Task) batcher.Result {
+	return l.ProcessBatch(ctx, []link.Task{one})
+}
+
+// ProcessBatch implements batcher.Processor. The messages of one batch go one after the other; one that
+// fails has those before it sent again with it, which changes nothing there.
+func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
+	for _, message := range cutParts(partsOf(l.env.View(), l.env.Clock(), tasks)) {
+		if result := l.send(ctx, message); result != batcher.Success {
+			return result
+		}
+	}
+	return batcher.Success
+}
+
+// Act implements actor.
+func (l *Link) Act(ctx context.Context, op registry.SelfPreservation) batcher.Result {
+	return l.send(ctx, []part{{item: wire.ItemOf(op)}})
+}

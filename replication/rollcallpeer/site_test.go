@@ -1,0 +1,272 @@
+package rollcallpeer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// site is a Rollcall server: a registry, what it replies to its peers, and its links to them.
+type site struct {
+	*registrytest.Memory
+	*Receiver
+	server *httptest.Server
+	links  map[string]*Link
+
+	mu       sync.Mutex
+	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has responded
+	requests []recorded                                        // that came
+	tasks    []link.Task                                       // that replies asked for
+	sent     map[string]int                                    // facts that peers accepted
+	failures []error
+}
+
+// recorded is a request as it came.
+type recorded struct {
+	path string
+	body []byte
+}
+
+func newSite() *site {
+	s := &site{Memory: registrytest.New(), links: make(map[string]*Link), sent: make(map[string]int)}
+	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	return s
+}
+
+// serve responds as the HTTP side does.
+func (s *site) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, recorded{r.URL.Path, body})
+	fail := s.fail
+	s.mu.Unlock()
+	if fail != nil && fail(w, r) {
+		return
+	}
+	var reply []byte
+	switch r.URL.Path {
+	case messagePath:
+		reply, err = s.Receive(r.Context(), body)
+	case digestPath:
+		reply, err = s.Compare(r.Context(), body)
+	case statePath:
+		err = s.State(r.Context(), r.URL.Query().Get("datacenter"), w)
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), statusFor(err))
+		return
+	}
+	w.Write(reply)
+}
+
+func statusFor(err error) int {
+	switch {
+	case errors.Is(err, wire.ErrMalformed):
+		return http.StatusBadRequest
+	case errors.Is(err, ErrStranger):
+		return http.StatusForbidden
+	case errors.Is(err, ErrAhead):
+		return http.StatusConflict
+	}
+	return http.StatusServiceUnavailable
+}
+
+// become gives the site its part and its peers.
+func (s *site) become(t testing.TB, datacenter, node string, consensus bool, peers ...link.PeerConfig) {
+	t.Helper()
+	for i := range peers {
+		setting.Fill(&peers[i].Flow)
+	}
+	s.Receiver = NewReceiver(link.Side{
+		Service: s.Memory, Datacenter: datacenter, Node: node, Consensus: consensus, Peers: peers,
+		Sender: func() string { return "of " + node }, Log: slog.New(slog.DiscardHandler), Incarnation: link.NewIncarnation(),
+	})
+	for _, p := range peers {
+		s.links[p.Name] = s.linkTo(p)
+	}
+	t.Cleanup(func() {
+		s.server.Close()
+		for _, l := range s.links {
+			l.calls.client.CloseIdleConnections()
+		}
+	})
+}
+
+func (s *site) linkTo(p link.PeerConfig) *Link {
+	origin := registry.Origin{Kind: registry.LocalPeer}
+	if p.Kind == link.Datacenter {
+		origin = registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
+	}
+	record := func(what func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		what()
+	}
+	return New(link.Env{
+		Side: s.side, Peer: p, Origin: origin,
+		Submit:    func(t link.Task) { record(func() { s.tasks = append(s.tasks, t) }) },
+		Sent:      func(fact string) { record(func() { s.sent[fact]++ }) },
+		Succeeded: func() {},
+		Failed:    func(err error) { record(func() { s.failures = append(s.failures, err) }) },
+	}).(*Link)
+}
+
+// only is the one link of a site.
+func (s *site) only() *Link {
+	for _, l := range s.links {
+		return l
+	}
+	return nil
+}
+
+// twoDatacenters are two that agree by consensus each.
+func twoDatacenters(t testing.TB) (a, b *site) {
+	t.Helper()
+	a, b = newSite(), newSite()
+	a.become(t, "dc1", "n1", true, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{b.server.URL}})
+	b.become(t, "dc2", "n4", true, link.PeerConfig{Name: "dc1", Kind: link.Datacenter, URLs: []string{a.server.URL}})
+	return a, b
+}
+
+// twoNodes are two of one datacenter without consensus.
+func twoNodes(t testing.TB) (a, b *site) {
+	t.Helper()
+	a, b = newSite(), newSite()
+	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "b", Kind: link.Node, URLs: []string{b.server.URL}})
+	b.become(t, "dc1", "n2", false, link.PeerConfig{Name: "a", Kind: link.Node, URLs: []string{a.server.URL}})
+	return a, b
+}
+
+// deliver sends tasks, which must succeed, and then those that the replies ask for.
+func (s *site) deliver(t testing.TB, tasks ...link.Task) {
+	t.Helper()
+	for len(tasks) > 0 {
+		if result := s.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
+			t.Fatalf("result %d: %v", result, s.failed())
+		}
+		s.mu.Lock()
+		tasks, s.tasks = s.tasks, nil
+		s.mu.Unlock()
+	}
+}
+
+// deliverChanges delivers what changed at a site after an index, as the feed does.
+func (s *site) deliverChanges(t testing.TB, after registry.Index) {
+	t.Helper()
+	v := s.Newest()
+	changes := need.Got(v.Changes(after, 0))(t)
+	var tasks []link.Task
+	for _, c := range changes {
+		switch {
+		case c.Kind == registry.Canceled || c.Kind == registry.Evicted:
+			if c.Lease.Origin.Kind == registry.Client {
+				rec, _ := v.Removal(c.Lease.Key())
+				tasks = append(tasks, link.Task{Key: c.Lease.Key(), Facts: link.Canceled, First: c.Index, Remove: v.RemoveOf(rec, s.Clock())})
+			}
+		case c.Lease.ByClient > after:
+			tasks = append(tasks, link.Task{Key: c.Lease.Key(), Facts: link.Registered, First: c.Index})
+		}
+	}
+	s.deliver(t, tasks...)
+}
+
+// failed are the failures so far.
+func (s *site) failed() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.failures)
+}
+
+// failWith has the site respond like this, or as it should (nil).
+func (s *site) failWith(fail func(http.ResponseWriter, *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
+// received are the requests so far for a path.
+func (s *site) received(path string) []recorded {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r recorded) bool { return r.path != path })
+}
+
+// accepted is how often a fact was accepted by peers.
+func (s *site) accepted(fact string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent[fact]
+}
+
+// lease is that of ORDERS/id, which must be there.
+func (s *site) lease(t testing.TB, id string) *registry.Lease {
+	t.Helper()
+	l, ok := s.Newest().Find(ordersID(id))
+	if !ok {
+		t.Fatalf("%s is not at %s", ordersID(id), s.side.Node)
+	}
+	return l
+}
+
+// without fails if ORDERS/id is there.
+func (s *site) without(t testing.TB, id string) {
+	t.Helper()
+	if l, ok := s.Newest().Find(ordersID(id)); ok {
+		t.Fatalf("%s is at %s: %+v", ordersID(id), s.side.Node, l)
+	}
+}
+
+// equal fails unless both sites have the same, but for owners and times.
+func equal(t rapid.TB, a, b *site) {
+	t.Helper()
+	sums := func(s *site) map[registry.Key]uint64 {
+		all := make(map[registry.Key]uint64)
+		for l := range s.Newest().All() {
+			all[l.Key()] = l.Sum()
+		}
+		return all
+	}
+	here, there := sums(a), sums(b)
+	for key, sum := range here {
+		if there[key] != sum {
+			l, _ := a.Newest().Find(key)
+			m, _ := b.Newest().Find(key)
+			t.Errorf("%s: %s has %+v of %+v\n%s has %+v", key, a.side.Node, l, l.Instance, b.side.Node, m)
+		}
+		delete(there, key)
+	}
+	for key := range there {
+		t.Errorf("%s is at %s only", key, b.side.Node)
+	}
+}
+
+func ordersID(id string) registry.Key { return registry.Key{App: "ORDERS", ID: id} }
+
+// both lets the same time pass at both sites.
+func both(a, b *site, d time.Duration) {
+	a.Pass(d)
+	b.Pass(d)
+}

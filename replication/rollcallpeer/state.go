@@ -1,0 +1,83 @@
+package rollcallpeer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// State writes everything, for the start-up copy of a node of this datacenter that names itself: a
+// head that says how many items follow, the instances, and the records of removals, each a frame of its own. Errors before the first byte: ErrStranger; registry.ErrNoLeader while this node
+// is not ready itself.
+func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) error {
+	if _, err := r.originOf(datacenter, ""); err != nil {
+		return err
+	}
+	if datacenter != r.side.Datacenter {
+		return fmt.Errorf("datacenter %q: %w that copies the state, those are the nodes of %s", wire.Clip(datacenter), ErrStranger, r.side.Datacenter)
+	}
+	health := r.side.Service.Health()
+	if !health.Ready {
+		return fmt.Errorf("%s is not ready: %w", r.side.Node, registry.ErrNoLeader)
+	}
+	view, err := r.side.Service.View(ctx, registry.Stale)
+	if err != nil {
+		return fmt.Errorf("read the state: %w", err)
+	}
+	head := headOf(&r.side, health.Clock)
+	head.Incarnation = 0 // a server that knows it can speak in this node's name
+	head.Heard = heard(&r.side, view, health.Clock)
+	s := stateWriter{ctx: ctx, w: w}
+	s.write(&wire.State{Head: head, Items: count(view.All()) + count(view.Removals())})
+	s.instances(view, health.Clock)
+	return s.err
+}
+
+// stateWriter writes frames until one fails.
+type stateWriter struct {
+	ctx   context.Context
+	w     io.Writer
+	frame []byte
+	err   error
+}
+
+func (s *stateWriter) write(b wire.Body) {
+	if s.err == nil {
+		s.err = s.ctx.Err()
+	}
+	if s.err == nil {
+		s.frame = wire.AppendFrame(s.frame[:0], b)
+		_, s.err = s.w.Write(s.frame)
+	}
+}
+
+func (s *stateWriter) item(op registry.Op) bool {
+	item := wire.ItemOf(op)
+	s.write(&item)
+	return s.err == nil
+}
+
+// instances writes the live instances, then the records of removals.
+func (s *stateWriter) instances(view *registry.View, now int64) {
+	for l := range view.All() {
+		if !s.item(view.ReplicaOf(l, now)) {
+			return
+		}
+	}
+	for rec := range view.Removals() {
+		if !s.item(view.RemoveOf(rec, now)) {
+			return
+		}
+	}
+}
+
+func count[T any](all iter.Seq[T]) (n int) {
+	for range all {
+		n++
+	}
+	return n
+}

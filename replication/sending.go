@@ -1,0 +1,131 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/link"
+)
+
+// newPeer is a peer that is not sent to yet. waiting is the histogram of how long tasks wait.
+func newPeer(c Config, pc link.PeerConfig, waiting *prometheus.HistogramVec, newLink func(link.Env) link.Link) *peer {
+	p := &peer{
+		PeerConfig: pc, config: c, waiting: waiting,
+		log:   c.Log.With("peer", pc.Name),
+		woken: make(chan struct{}, 1),
+		record: record{
+			sent: make(map[string]uint64), dropped: make(map[string]uint64), repairs: make(map[string]uint64),
+			since: time.Now(),
+		},
+	}
+	p.link = newLink(link.Env{
+		Side: c.Side, Peer: pc, Submit: p.submit, Sent: p.sent,
+		Succeeded: p.succeeded, Failed: p.failed, Origin: p.origin(),
+	})
+	return p
+}
+
+// run sends until ctx ends, while the peer is not paused.
+func (p *peer) run(ctx context.Context) {
+	retry := time.NewTicker(p.BatchDelay)
+	defer retry.Stop()
+	for ctx.Err() == nil {
+		if !p.paused() {
+			p.send(ctx)
+		}
+		select {
+		case <-retry.C:
+		case <-p.woken:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// send sends until ctx ends or the peer is paused.
+func (p *peer) send(ctx context.Context) {
+	f := newFeed(p, p.cursor())
+	p.attach(f)
+	defer p.detach(f)
+	if err := f.run(ctx); err != nil && !errors.Is(err, errPaused) && ctx.Err() == nil {
+		p.log.Error("sending to the peer ended", "err", err)
+	}
+}
+
+// attach makes a feed the current one.
+func (p *peer) attach(f *feed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.feed = f
+	p.acked = f.from
+}
+
+// detach records how far the current feed came, and what it counted.
+func (p *peer) detach(f *feed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.feed = nil
+	p.reached = max(p.reached, f.cursor.reached())
+	p.record.stats = sum(p.record.stats, f.tasks.Stats())
+}
+
+// currentFeed is nil if nothing is sent now.
+func (p *peer) currentFeed() *feed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.feed
+}
+
+// submit queues what a reply of the peer asks for.
+func (p *peer) submit(t link.Task) {
+	if f := p.currentFeed(); f != nil {
+		f.submit(t)
+	}
+}
+
+// cursor is how far the peer is known to be.
+func (p *peer) cursor() registry.Index {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.feed != nil {
+		return max(p.reached, p.feed.cursor.reached())
+	}
+	return p.reached
+}
+
+// moved returns the cursor if it moved since it was acknowledged last.
+func (p *peer) moved() (to registry.Index, ok bool) {
+	to = p.cursor()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return to, to > p.acked
+}
+
+// succeeded records a call that the peer responded to.
+func (p *peer) succeeded() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.record.success = time.Now()
+	if p.record.failing {
+		p.record.failing = false
+		p.log.Info("peer answers again")
+		if p.feed != nil {
+			p.feed.tasks.Reached()
+		}
+		p.wake()
+	}
+}
+
+// stats are the dispatcher's numbers, the counters over all feeds.
+func (p *peer) stats() batcher.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.feed == nil {
+		return sum(p.record.stats, batcher.Stats{})
+	}
+	return sum(p.record.stats, p.feed.tasks.Stats())
+}
