@@ -357,6 +357,6 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 			Holders: []kv.Holder{{Session: goldenSession, Fence: 4, Since: 59_000, Wall: 1_699_999_999_100, Value: []byte("host-7")}},
 			Queue:   []kv.Waiter{{Session: "b", Since: 60_000, Until: 70_000, Value: []byte("host-8")}}},
 	}
-	f.Answers = []kv.Answer{{Key: "7c0d", At: 59_000, Digest: 0xfeed, Result: goldenKVResults()[1]}}
+	f.Kept = []kv.KeptResult{{Key: "7c0d", At: 59_000, Hash: 0xfeed, Result: goldenKVResults()[1]}}
 	return f
 }

@@ -58,7 +58,7 @@ func (s *Snapshot) walk(t *stream) {
 	section(t, "session", &k.Sessions, (*kv.SessionState).Fields)
 	section(t, "lock-delay", &k.Delays, (*kv.Delay).Fields)
 	section(t, "lock or semaphore", &k.Permits, codec.Each((*kv.Permits).Fields))
-	section(t, "answer to what is done once", &k.Answers, (*kv.Answer).Fields)
+	section(t, "result of what is done once", &k.Kept, (*kv.KeptResult).Fields)
 }
 
 func (s *Snapshot) head(c *codec.Codec) {

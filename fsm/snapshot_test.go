@@ -80,7 +80,7 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	expect.That(t, len(f.Links) != 0 && len(f.Senders) != 0 && len(f.Peers) != 0 && f.Leases[0].Client != 0 && f.Leases[0].Lease.ByClient != 0,
 		"a part of the test's snapshot is empty: %+v", s)
 	if f, k := s.registry, s.kv; f.Taken == 0 || len(f.Nodes) == 0 || len(f.Heard) == 0 || len(k.Entries) == 0 || len(k.Deletions) == 0 ||
-		len(k.Sessions) == 0 || len(k.Delays) == 0 || len(k.Permits) < 2 || len(k.Answers) == 0 {
+		len(k.Sessions) == 0 || len(k.Delays) == 0 || len(k.Permits) < 2 || len(k.Kept) == 0 {
 		t.Errorf("a section of the test's snapshot is empty: %+v", s)
 	}
 }
@@ -210,7 +210,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{"sessions out of order", rewrite(func(s *Snapshot) { s.kv.Sessions = append(s.kv.Sessions, s.kv.Sessions[0]) }), ErrCorrupt},
 		{"lock-delays out of order", rewrite(func(s *Snapshot) { s.kv.Delays = append(s.kv.Delays, s.kv.Delays[0]) }), ErrCorrupt},
 		{"permits out of order", rewrite(func(s *Snapshot) { s.kv.Permits = append(s.kv.Permits, s.kv.Permits[0]) }), ErrCorrupt},
-		{"two answers under one key", rewrite(func(s *Snapshot) { s.kv.Answers = append(s.kv.Answers, s.kv.Answers[0]) }), ErrCorrupt},
+		{"two results under one key", rewrite(func(s *Snapshot) { s.kv.Kept = append(s.kv.Kept, s.kv.Kept[0]) }), ErrCorrupt},
 		{"key held by nobody", rewrite(func(s *Snapshot) { s.kv.Sessions = nil }), ErrCorrupt},
 		{"results of coordination for another number of operations", rewrite(func(s *Snapshot) {
 			s.nodes[0].answers[0].kv = make([]kv.Result, len(s.nodes[0].answers[0].results)+1)

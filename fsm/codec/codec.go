@@ -39,7 +39,7 @@ const (
 
 // Codec walks a record: each call writes a value, reads into it, or counts what it takes. The first error of reading
 // sticks: everything read afterwards is zero, so callers check once, at the end. A Codec that writes or counts never
-// assigns to what it is given: snapshots are written beside those who read the same memory.
+// assigns to what it is given: a snapshot is written while views read the same memory.
 type Codec struct {
 	b     []byte // what was written so far, or what is read
 	off   int    // reading: how far; counting: how much so far

@@ -105,7 +105,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{func(f *Frozen) { f.KeysIndex = f.Index + 1 }, "the last one was"},
 		{func(f *Frozen) { f.SessionsIndex = f.Index + 1 }, "the last one was"},
 		{func(f *Frozen) { f.PermitsIndex = f.Index + 1 }, "the last one was"},
-		{func(f *Frozen) { f.Pruned = f.KeysIndex + 1 }, "is forgotten"},
+		{func(f *Frozen) { f.Pruned = f.KeysIndex + 1 }, "was dropped"},
 		{func(f *Frozen) { f.Established = f.Lease + 1 }, "was established"},
 
 		{func(f *Frozen) { f.Sessions[1] = f.Sessions[0] }, "is not after"},
@@ -142,11 +142,11 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{func(f *Frozen) { f.Delays[0].Key = "" }, "is not after"},
 		{func(f *Frozen) { f.Delays[0].Until = f.Lease + 60_001 }, "too far"},
 
-		{func(f *Frozen) { f.Answers[1].Key = f.Answers[0].Key }, "there twice"},
-		{func(f *Frozen) { f.Answers[1].At = f.Lease + 1 }, "out of order"},
-		{func(f *Frozen) { f.Answers[0].At = f.Answers[1].At + 1 }, "out of order"},
-		{func(f *Frozen) { f.Answers[0].Result.Index = f.Index + 1 }, "the last change was"},
-		{func(f *Frozen) { f.Answers = make([]Answer, OnceLimit+1) }, "remembered answers"},
+		{func(f *Frozen) { f.Kept[1].Key = f.Kept[0].Key }, "there twice"},
+		{func(f *Frozen) { f.Kept[1].At = f.Lease + 1 }, "out of order"},
+		{func(f *Frozen) { f.Kept[0].At = f.Kept[1].At + 1 }, "out of order"},
+		{func(f *Frozen) { f.Kept[0].Result.Index = f.Index + 1 }, "the last change was"},
+		{func(f *Frozen) { f.Kept = make([]KeptResult, OnceLimit+1) }, "kept results"},
 	}
 	for _, test := range tests {
 		f := lived(t)

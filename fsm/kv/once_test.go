@@ -104,10 +104,10 @@ func TestKeyOfAnotherOperationIsRefused(t *testing.T) {
 	}
 	seen := make(map[uint64]Op)
 	for _, op := range ops {
-		d := digestOf(op)
+		d := hashOf(op)
 		other, ok := seen[d]
 		expect.That(t, !ok, "%+v and %+v count as one operation", op, other)
-		expect.That(t, d == digestOf(op), "%+v is another operation each time", op)
+		expect.That(t, d == hashOf(op), "%+v is another operation each time", op)
 		seen[d] = op
 	}
 }
@@ -128,7 +128,7 @@ func TestDigestsDoNotChangeBetweenVersions(t *testing.T) {
 		{AcquirePermit{Kind: Semaphore, Name: "n", Session: "s", Limit: 3, Value: []byte("v"), Wait: 4}, 0xa11a133914a6b646},
 	}
 	for _, test := range tests {
-		expect.Equal(t, digestOf(test.op), test.want, "the digest of %+v is", test.op)
+		expect.Equal(t, hashOf(test.op), test.want, "the digest of %+v is", test.op)
 	}
 }
 
@@ -145,9 +145,9 @@ func TestAnswersAreForgotten(t *testing.T) {
 		for i := range OnceLimit + 1 {
 			r.Apply(r.at(), Once{fmt.Sprint(i), RenewSession{}})
 		}
-		_, ok := r.answers.byKey["0"]
-		expect.That(t, !ok && len(r.answers.byKey) == OnceLimit,
-			"%d answers are remembered, the oldest: %t; want %d, and not that", len(r.answers.byKey), ok, OnceLimit)
+		_, ok := r.kept.byKey["0"]
+		expect.That(t, !ok && len(r.kept.byKey) == OnceLimit,
+			"%d answers are remembered, the oldest: %t; want %d, and not that", len(r.kept.byKey), ok, OnceLimit)
 	})
 }
 
@@ -156,5 +156,5 @@ func TestTooOldAnswerKeepsNoMemory(t *testing.T) {
 	r.yes(Once{strings.Repeat("x", MaxOnceKey), set("a", "1")})
 	r.Advance(r.now + OnceFor)
 	f := r.Freeze()
-	expect.That(t, len(f.Answers) == 0 && len(r.answers.byKey) == 0, "%d answers are left, %d by key", len(f.Answers), len(r.answers.byKey))
+	expect.That(t, len(f.Kept) == 0 && len(r.kept.byKey) == 0, "%d answers are left, %d by key", len(f.Kept), len(r.kept.byKey))
 }

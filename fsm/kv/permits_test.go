@@ -337,7 +337,7 @@ func TestWhatNobodyHasIsNoMore(t *testing.T) {
 	expect.That(t, r.state().all.Len() == 0 && len(r.Freeze().Permits) == 0, "%d are kept, want none", r.state().all.Len())
 }
 
-func (r *rig) state() *permitTables { return &r.State.permits }
+func (r *rig) state() *permitTable { return &r.State.permits }
 
 func TestViewsKeepWhatTheyShow(t *testing.T) {
 	r := inLine(t)

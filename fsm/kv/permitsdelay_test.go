@@ -259,7 +259,7 @@ func TestPermitsThatLieAreNotThawed(t *testing.T) {
 		{"a lock for two", func(lock, _ *Permits, _ *Frozen) { lock.Limit = 2 }, "a limit of 2"},
 		{"a semaphore for nobody", func(_, sem *Permits, _ *Frozen) { sem.Limit = 0 }, "a limit of 0"},
 		{"too many", func(_, sem *Permits, _ *Frozen) { sem.Limit = 1 }, "2 are held or kept back, of 1"},
-		{"idle", func(lock, _ *Permits, _ *Frozen) { lock.Holders = nil }, "nobody holds it"},
+		{"idle", func(lock, _ *Permits, _ *Frozen) { lock.Holders = nil }, "no session holds it"},
 		{"a queue for what is free", func(_, sem *Permits, _ *Frozen) { sem.Limit = 3 }, "1 wait, while one is free"},
 		{"never modified", func(lock, _ *Permits, _ *Frozen) { lock.ModifyIndex = 0 }, "modified at 0"},
 		{"modified in the future", func(lock, _ *Permits, f *Frozen) { lock.ModifyIndex = f.PermitsIndex + 1 }, "modified at 109"},

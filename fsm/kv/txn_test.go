@@ -249,12 +249,12 @@ func TestAnswersOfOnceTakeABoundedNumberOfBytes(t *testing.T) {
 	for i := range 2 * OnceBytes / (60 << 10) {
 		r.do(Once{fmt.Sprint("x", i), read})
 	}
-	got := r.answers.bytes
+	got := r.kept.bytes
 	expect.That(t, got <= OnceBytes && got >= OnceBytes/2, "answers take %d bytes, want at most %d", got, OnceBytes)
 	bytes := 0
-	for _, a := range r.answers.order {
+	for _, a := range r.kept.order {
 		bytes += a.weight()
 	}
-	expect.That(t, bytes == r.answers.bytes && len(r.answers.order) == len(r.answers.byKey),
-		"%d answers by key and %d by time; %d bytes counted, %d there", len(r.answers.byKey), len(r.answers.order), r.answers.bytes, bytes)
+	expect.That(t, bytes == r.kept.bytes && len(r.kept.order) == len(r.kept.byKey),
+		"%d answers by key and %d by time; %d bytes counted, %d there", len(r.kept.byKey), len(r.kept.order), r.kept.bytes, bytes)
 }

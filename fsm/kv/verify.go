@@ -13,7 +13,7 @@ import (
 // verify checks what the state's own operations keep true. Each check relies on those before it. Locks
 // and semaphores are checked as they are thawed.
 func (f *Frozen) verify() error {
-	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyEntries, f.verifyDeletions, f.verifyDelays, f.verifyAnswers}
+	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyEntries, f.verifyDeletions, f.verifyDelays, f.verifyKept}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -27,7 +27,7 @@ func (f *Frozen) verifyIndexes() error {
 	case newest > f.Index:
 		return fmt.Errorf("a change has index %d, but the last one was %d", newest, f.Index)
 	case f.Pruned > f.KeysIndex:
-		return fmt.Errorf("a deletion of index %d is forgotten, but the last change of a key was %d", f.Pruned, f.KeysIndex)
+		return fmt.Errorf("a deletion of index %d was dropped, but the last change of a key was %d", f.Pruned, f.KeysIndex)
 	case f.Established > f.Lease:
 		return fmt.Errorf("the epoch was established at %d, after the lease clock's %d", f.Established, f.Lease)
 	}
@@ -149,21 +149,21 @@ func (f *Frozen) verifyDelays() error {
 	return nil
 }
 
-func (f *Frozen) verifyAnswers() error {
-	if n := len(f.Answers); n > OnceLimit {
-		return fmt.Errorf("%d remembered answers, more than %d", n, OnceLimit)
+func (f *Frozen) verifyKept() error {
+	if n := len(f.Kept); n > OnceLimit {
+		return fmt.Errorf("%d kept results, more than %d", n, OnceLimit)
 	}
-	seen := make(map[string]struct{}, len(f.Answers))
-	for i, a := range f.Answers {
+	seen := make(map[string]struct{}, len(f.Kept))
+	for i, a := range f.Kept {
 		_, twice := seen[a.Key]
 		seen[a.Key] = struct{}{}
 		switch {
 		case twice:
-			return fmt.Errorf("the answer to %q is there twice", a.Key)
-		case a.At > f.Lease || i > 0 && a.At < f.Answers[i-1].At:
-			return fmt.Errorf("the answer to %q was given at %d, out of order", a.Key, a.At)
+			return fmt.Errorf("the result of %q is there twice", a.Key)
+		case a.At > f.Lease || i > 0 && a.At < f.Kept[i-1].At:
+			return fmt.Errorf("the result of %q was kept at %d, out of order", a.Key, a.At)
 		case a.Result.Index > f.Index:
-			return fmt.Errorf("the answer to %q has index %d, but the last change was %d", a.Key, a.Result.Index, f.Index)
+			return fmt.Errorf("the result of %q has index %d, but the last change was %d", a.Key, a.Result.Index, f.Index)
 		}
 	}
 	return nil

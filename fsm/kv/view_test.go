@@ -196,27 +196,27 @@ func TestNoIndexGoesBack(t *testing.T) {
 
 // weigh counts what is in a state by a walk.
 func weigh(s *State) int {
-	bytes := s.answers.bytes
-	for _, e := range s.tables.entries.Values() {
+	bytes := s.kept.bytes
+	for _, e := range s.keys.pairs.Values() {
 		bytes += e.Weight()
 	}
-	for _, d := range s.tables.deletions.Values() {
+	for _, d := range s.keys.deletions.byKey.Values() {
 		bytes += d.weight()
 	}
-	for _, l := range s.tables.sessions.Values() {
+	for _, l := range s.sessions.byID.Values() {
 		bytes += l.session.weight()
 	}
-	for _, key := range s.tables.delays.Keys() {
+	for _, key := range s.keys.delays.until.Keys() {
 		bytes += delayWeight + len(key)
 	}
 	for _, kind := range []Kind{Lock, Semaphore} {
 		for p := range s.View().AllPermits(kind) {
 			bytes += permitsWeight + len(p.Name) + len(p.Delays)*delayWeight
 			for _, h := range p.Holders {
-				bytes += weight(h.Value)
+				bytes += weightWith(h.Value)
 			}
 			for _, w := range p.Queue {
-				bytes += weight(w.Value)
+				bytes += weightWith(w.Value)
 			}
 		}
 	}

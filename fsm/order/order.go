@@ -1,5 +1,5 @@
 // Package order holds what both halves of the state (packages registry and kv) have in common: how changes are
-// numbered, what ends at which time, who waits for what, and how fresh a read is. It knows neither instances nor keys.
+// numbered, what ends at which time, how readers wait for changes, and how fresh a read is. It knows neither instances nor keys.
 package order
 
 import (

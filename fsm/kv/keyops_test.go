@@ -178,7 +178,7 @@ func TestHolderDoesNotProtectAKeyFromDeletion(t *testing.T) {
 		r.yes(acquire("a", s1))
 		r.yes(KeyOp{Verb: verb, Key: "a", Index: r.entry("a").ModifyIndex})
 		r.absent("a")
-		for e := range r.State.tables.heldBy(s1) {
+		for e := range r.State.keys.heldBy(s1) {
 			t.Errorf("verb %d: the session holds %q, which is deleted", verb, e.Key)
 		}
 	}
@@ -274,7 +274,7 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	f := r.Freeze()
 	kept := []string{
 		e.Key, e.Session, s.ID, s.Name, s.Node, s.TTLText, s.Checks[0], s.NodeChecks[0], s.ServiceChecks[0],
-		f.Answers[0].Key, f.Answers[1].Key, f.Answers[1].Result.Entries[0].Key, r.Touched()[1].Name,
+		f.Kept[0].Key, f.Kept[1].Key, f.Kept[1].Result.Entries[0].Key, r.Touched()[1].Name,
 	}
 	begin := uintptr(unsafe.Pointer(unsafe.StringData(text)))
 	for _, k := range kept {
