@@ -200,11 +200,11 @@ func goldenLeases() *Snapshot {
 		tenure: 1200,
 		index:  1234,
 		nodes: []frozenNode{
-			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, answered: 39, answers: []answer{
+			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, finished: 39, batches: []remembered{
 				{seq: 40, results: []registry.Result{{Index: 5, Handle: lease.Handle}}},
 				{seq: 41, results: []registry.Result{{}, {Outcome: registry.NotFound}}},
 			}}},
-			{name: "n2-11c0", nodeMemory: nodeMemory{boot: 1, answered: 7}},
+			{name: "n2-11c0", nodeMemory: nodeMemory{boot: 1, finished: 7}},
 		},
 		registry: registry.Frozen{
 			Index: 5, Clock: registry.Stamp{Lease: 61_000, Wall: 1_700_000_001_100},
@@ -328,7 +328,7 @@ func TestGoldenResultsOfCoordination(t *testing.T) {
 // holds.
 func goldenSnapshot() *Snapshot {
 	s := goldenWithPeers()
-	s.nodes[0].answers[1].kv = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
+	s.nodes[0].batches[1].kv = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
 	f := &s.registry
 	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()
 	f.Removals[0].Lease.Permanent = true

@@ -68,7 +68,7 @@ func (s *Snapshot) head(c *codec.Codec) {
 	s.kv.Head(c)
 }
 
-// walkNodes walks nodes in ascending order, each followed by its answers, of which there are few.
+// walkNodes walks nodes in ascending order, each followed by what is remembered of its batches, of which there are few.
 func (s *Snapshot) walkNodes(t *stream) {
 	section(t, "node", &s.nodes, (*frozenNode).fields)
 	for i := range s.nodes {
@@ -76,16 +76,16 @@ func (s *Snapshot) walkNodes(t *stream) {
 		if i > 0 && s.nodes[i-1].name >= n.name {
 			t.fail("node %q after %q, want ascending order", n.name, s.nodes[i-1].name)
 		}
-		section(t, "answer", &n.answers, (*answer).fields)
-		newest := n.answered
-		for _, a := range n.answers {
+		section(t, "remembered batch", &n.batches, (*remembered).fields)
+		newest := n.finished
+		for _, a := range n.batches {
 			if a.seq <= newest {
-				t.fail("answer %d of node %q after %d, want ascending order", a.seq, n.name, newest)
+				t.fail("batch %d of node %q after %d, want ascending order", a.seq, n.name, newest)
 			}
 			newest = a.seq
 		}
-		if len(n.answers) > maxAnswers {
-			t.fail("%d remembered answers, want at most %d", len(n.answers), maxAnswers)
+		if len(n.batches) > maxRemembered {
+			t.fail("%d remembered batches, want at most %d", len(n.batches), maxRemembered)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Whoever goes on from a snapshot gives the answers of those who never stopped.
+// A state that goes on from a snapshot has the results of one that never stopped.
 func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lived := newLife()
@@ -29,7 +29,7 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 		for range steps(t, "steps after") {
 			s := drawStep.Draw(t, "step")
 			got, want := s.take(&thawed), s.take(lived)
-			need.That(t, reflect.DeepEqual(got, want), "%+v: the thawed state answers %+v, the other one %+v", s, got, want)
+			need.That(t, reflect.DeepEqual(got, want), "%+v: the thawed state results in %+v, the other one %+v", s, got, want)
 			need.Deep(t, thawed.state.Due(thawed.now, 10), lived.state.Due(lived.now, 10), "%+v: due in the thawed state are", s)
 			need.Deep(t, thawed.state.Touched(), lived.state.Touched(), "%+v: the thawed state wakes", s)
 			if got, want := describe(thawed.state.View()), describe(lived.state.View()); got != want {
@@ -59,7 +59,7 @@ func TestFrozenStateStaysAsItWas(t *testing.T) {
 	})
 }
 
-// describe tells what a view shows, but for what is live.
+// describe is what a view shows, but for what is live.
 func describe(v *View) string {
 	var b strings.Builder
 	entries, index, _ := v.List("")
@@ -77,7 +77,7 @@ func describe(v *View) string {
 	return b.String()
 }
 
-func TestSnapshotThatLiesIsRefused(t *testing.T) {
+func TestThawRefusesASnapshotThatLies(t *testing.T) {
 	// lived has a bit of everything.
 	lived := func(t *testing.T) Frozen {
 		r := newRig(t)

@@ -12,14 +12,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestFirstWriteCreatesAnEntry(t *testing.T) {
+func TestSetCreatesAPair(t *testing.T) {
 	r := newRig(t)
 	res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: math.MaxUint64})
 	want := &Entry{Key: "a", Value: []byte("1"), Flags: math.MaxUint64, CreateIndex: res.Index, ModifyIndex: res.Index}
 	expect.Deep(t, r.entry("a"), want, "entry is")
 }
 
-func TestWriteThatChangesNothingIsNoChange(t *testing.T) {
+func TestSetOfTheSameValueIsNoChange(t *testing.T) {
 	tests := []struct {
 		name string
 		op   KeyOp
@@ -47,7 +47,7 @@ func TestWriteThatChangesNothingIsNoChange(t *testing.T) {
 	}
 }
 
-func TestPlainWritesKeepTheHolder(t *testing.T) {
+func TestSetKeepsTheHolder(t *testing.T) {
 	for _, verb := range []Verb{Set, CAS} {
 		r := newRig(t)
 		r.session(s1)
@@ -59,11 +59,11 @@ func TestPlainWritesKeepTheHolder(t *testing.T) {
 			CreateIndex: before.CreateIndex, ModifyIndex: res.Index, Fence: before.Fence,
 		}
 		expect.Deep(t, r.entry("a"), want, "verb %d: entry is", verb)
-		expect.That(t, res.Fence == before.Fence, "verb %d: answered fence %d, want that of the holder, %d", verb, res.Fence, before.Fence)
+		expect.That(t, res.Fence == before.Fence, "verb %d: fence %d, want that of the holder, %d", verb, res.Fence, before.Fence)
 	}
 }
 
-func TestCompareAndSet(t *testing.T) {
+func TestCASAndDeleteCASCompareTheModifyIndex(t *testing.T) {
 	tests := []struct {
 		name   string
 		verb   Verb
@@ -105,33 +105,33 @@ func TestCompareAndSet(t *testing.T) {
 	}
 }
 
-func TestAcquisitionsAreCounted(t *testing.T) {
+func TestAcquireCountsNewHolders(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.session(s2)
 	first := r.yes(acquire("a", s1))
 	e := r.entry("a")
 	need.That(t, e.Session == s1 && e.LockIndex == 1 && e.Fence == first.Index && first.Fence == first.Index,
-		"after the first acquisition, at %d: answered fence %d, entry %+v", first.Index, first.Fence, e)
+		"after the first acquisition, at %d: fence %d, entry %+v", first.Index, first.Fence, e)
 	no := r.no(acquire("a", s2))
-	expect.That(t, no.Fence == first.Fence, "who came too late is told fence %d, want the holder's %d", no.Fence, first.Fence)
+	expect.That(t, no.Fence == first.Fence, "an acquisition that came too late has fence %d, want the holder's %d", no.Fence, first.Fence)
 	again := r.yes(KeyOp{Verb: Acquire, Key: "a", Value: []byte("other"), Session: s1})
 	e = r.entry("a")
 	expect.That(t, e.LockIndex == 1 && e.Fence == first.Index && e.ModifyIndex == again.Index && again.Fence == first.Index,
-		"after acquiring again: answered fence %d, entry %+v", again.Fence, e)
+		"after acquiring again: fence %d, entry %+v", again.Fence, e)
 	freed := r.yes(release("a", s1))
 	want := &Entry{
 		Key: "a", Value: []byte("free"), LockIndex: 1,
 		CreateIndex: first.Index, ModifyIndex: freed.Index, Fence: first.Index,
 	}
 	e = r.entry("a")
-	expect.That(t, reflect.DeepEqual(e, want) && freed.Fence == 0, "after the release: answered fence %d, entry %+v, want %+v", freed.Fence, e, want)
+	expect.That(t, reflect.DeepEqual(e, want) && freed.Fence == 0, "after the release: fence %d, entry %+v, want %+v", freed.Fence, e, want)
 	second := r.yes(acquire("a", s2))
 	e = r.entry("a")
 	expect.That(t, e.LockIndex == 2 && e.Fence == second.Index && e.Session == s2, "after the second acquisition, at %d: entry %+v", second.Index, e)
 }
 
-func TestSessionOfAnAcquisitionMustBeKnown(t *testing.T) {
+func TestAcquireNeedsAKnownSession(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.refused(acquire("a", s2), `invalid session "`+s2+`"`)
@@ -140,7 +140,7 @@ func TestSessionOfAnAcquisitionMustBeKnown(t *testing.T) {
 	r.absent("a")
 }
 
-func TestCaseOfASessionDoesNotMatter(t *testing.T) {
+func TestAcquireIgnoresTheCaseOfASession(t *testing.T) {
 	r := newRig(t)
 	r.session(strings.ToUpper(s1))
 	r.yes(acquire("a", strings.ToUpper(s1)))
@@ -156,7 +156,7 @@ func TestCaseOfASessionDoesNotMatter(t *testing.T) {
 	expect.That(t, s == nil, "after its end there is session %+v", s)
 }
 
-func TestReleaseByANonHolderIsAnsweredFalse(t *testing.T) {
+func TestReleaseByANonHolderChangesNothing(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.session(s2)
@@ -171,7 +171,7 @@ func TestReleaseByANonHolderIsAnsweredFalse(t *testing.T) {
 	expect.That(t, e.Session == s1 && string(e.Value) == "held", "afterwards the entry is %+v", e)
 }
 
-func TestHolderDoesNotProtectAKeyFromDeletion(t *testing.T) {
+func TestDeleteRemovesAlsoAHeldKey(t *testing.T) {
 	for _, verb := range []Verb{Delete, DeleteTree, DeleteCAS} {
 		r := newRig(t)
 		r.session(s1)
@@ -193,7 +193,7 @@ func TestDeletedKeyBeginsAnewButItsTokenDoesNotGoBack(t *testing.T) {
 	again := r.yes(set("a", "1"))
 	want := &Entry{Key: "a", Value: []byte("1"), CreateIndex: again.Index, ModifyIndex: again.Index, Fence: before.Fence}
 	expect.Deep(t, r.entry("a"), want, "entry is")
-	expect.That(t, again.Fence == 0, "answered fence %d, but nobody holds the key", again.Fence)
+	expect.That(t, again.Fence == 0, "fence %d, but no session holds the key", again.Fence)
 	r.yes(del("a")) // not acquired in this life
 	expect.Equal(t, r.Freeze().Deletions[0].Fence, before.Fence, "the record of the deletion has fence")
 	acquired := r.yes(acquire("a", s1))
@@ -224,14 +224,14 @@ func TestDeleteTreeRemovesWhatBeginsWithThePrefix(t *testing.T) {
 	}
 }
 
-func TestOperationWithoutKeyIsRefused(t *testing.T) {
+func TestKeyOpWithoutAKeyIsRefused(t *testing.T) {
 	r := newRig(t)
 	for verb := Set; verb < DeleteTree; verb++ {
 		r.refused(KeyOp{Verb: verb}, "Must provide key")
 	}
 }
 
-func TestConditionsOnTheirOwnAreAnswered(t *testing.T) {
+func TestKeyOpThatOnlyChecksSaysWhetherItHolds(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
 	r.yes(KeyOp{Verb: CheckIndex, Key: "a", Index: r.entry("a").ModifyIndex})
@@ -239,14 +239,14 @@ func TestConditionsOnTheirOwnAreAnswered(t *testing.T) {
 	r.no(KeyOp{Verb: CheckNotExists, Key: "a"})
 }
 
-func TestOtherFlagsAreAChange(t *testing.T) {
+func TestSetOfOtherFlagsIsAChange(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
 	res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: 1})
-	expect.That(t, res.Index != 0 && r.entry("a").Flags == 1, "answered %+v, entry %+v", res, r.entry("a"))
+	expect.That(t, res.Index != 0 && r.entry("a").Flags == 1, "result %+v, entry %+v", res, r.entry("a"))
 }
 
-func TestTimeDoesNotGoBack(t *testing.T) {
+func TestStateDoesNotLetTimeGoBack(t *testing.T) {
 	r := newRig(t)
 	r.Advance(r.now)
 	latest := r.now
@@ -283,7 +283,7 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	}
 }
 
-func TestWriteUnderAFenceThatDoesNotHoldChangesNothing(t *testing.T) {
+func TestFenceThatDoesNotHoldKeepsAWriteFromChangingAnything(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.session(s2)
@@ -297,7 +297,7 @@ func TestWriteUnderAFenceThatDoesNotHoldChangesNothing(t *testing.T) {
 	before := r.entry("data")
 	for _, verb := range []Verb{Set, CAS, Acquire, Release, Delete, DeleteCAS, DeleteTree} {
 		res := r.no(fenced(verb))
-		expect.That(t, res.Fence == now, "verb %d: told fence %d, want %d of who holds it now", verb, res.Fence, now)
+		expect.That(t, res.Fence == now, "verb %d: fence %d, want %d of the present holder", verb, res.Fence, now)
 	}
 	expect.That(t, r.entry("data") == before, "entry is %+v, want it as it was: %+v", r.entry("data"), before)
 }
@@ -348,7 +348,7 @@ func TestFenceHoldsWhileItsAcquisitionLasts(t *testing.T) {
 	}
 }
 
-func TestWaitingIsNoFence(t *testing.T) {
+func TestFenceDoesNotHoldForAWaiter(t *testing.T) {
 	r := inLine(t)
 	holds, now := r.View().Holds(Fence{Lock, "x", 0}, s2)
 	expect.That(t, !holds && now == 104, "holds %t, now %d; want the holder's token 104 only", holds, now)
@@ -358,7 +358,7 @@ func TestWaitingIsNoFence(t *testing.T) {
 }
 
 // What is written is often not what was locked.
-func TestWritesFencedByWhatIsHeldElsewhere(t *testing.T) {
+func TestFenceMayBeOfAnotherKeyLockOrSemaphore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fence Fence
@@ -388,7 +388,7 @@ func TestWritesFencedByWhatIsHeldElsewhere(t *testing.T) {
 	}
 }
 
-func TestHeldListsKeysLocksAndSemaphores(t *testing.T) {
+func TestViewListsWhatASessionHolds(t *testing.T) {
 	r := fences(t)
 	r.yes(acquire("a", s1))                                                 // 106
 	r.yes(AcquirePermit{Kind: Lock, Name: "a", Session: s1})                // 107

@@ -123,10 +123,10 @@ func (w *world) apply(op kv.Op) {
 	at := w.at()
 	want, got, thawed := w.model.apply(at, op), w.state.Apply(at, op), w.thawed.Apply(at, op)
 	if !reflect.DeepEqual(got, want) {
-		w.Fatalf("%+v at %+v is answered\n%+v, the model says\n%+v", op, at, got, want)
+		w.Fatalf("%+v at %+v has the result\n%+v, the model says\n%+v", op, at, got, want)
 	}
 	if !reflect.DeepEqual(thawed, got) {
-		w.Fatalf("%+v at %+v is answered\n%+v, by the thawed replica\n%+v", op, at, got, thawed)
+		w.Fatalf("%+v at %+v has the result\n%+v, by the thawed replica\n%+v", op, at, got, thawed)
 	}
 	w.take(want.Index != 0)
 }

@@ -47,7 +47,7 @@ func (op Once) apply(s *State, at At) Result {
 	return res
 }
 
-// hashOf tells whether two operations ask for the same: a 64-bit FNV-1a hash of how they are written at level 1 of
+// hashOf is equal for two operations that ask for the same: a 64-bit FNV-1a hash of how they are written at level 1 of
 // the formats, whatever the level of the state is, because it is part of the state. The id of a new session is left
 // out: it is drawn anew when the caller tries again.
 func hashOf(op Op) uint64 {

@@ -16,7 +16,7 @@ type Op interface {
 }
 
 // Catalog is what sessions need to know of nodes and checks. The state machine asks it while it
-// applies an operation, so it must answer from replicated state.
+// applies an operation, so it must be replicated state too.
 type Catalog interface {
 	// HasNode says whether a node is registered; "" is the cluster's own, which always is.
 	HasNode(node string) bool

@@ -20,7 +20,7 @@ func txnRig(t *testing.T) *rig {
 	return r
 }
 
-func TestTransactionAnswersByVerb(t *testing.T) {
+func TestTransactionReturnsPairsByVerb(t *testing.T) {
 	free := &Entry{Key: "free", Value: []byte("1"), CreateIndex: 102, ModifyIndex: 102}
 	held := &Entry{Key: "held", Value: []byte("held"), Session: s1, LockIndex: 1, CreateIndex: 103, ModifyIndex: 103, Fence: 103}
 	bare := func(e Entry, change func(e *Entry)) []*Entry {
@@ -78,16 +78,16 @@ func TestTransactionAnswersByVerb(t *testing.T) {
 			}
 			if !test.op.Verb.Writes() {
 				entries, errs, _ := r.View().Read([]KeyOp{test.op})
-				expect.Deep(t, (Result{OK: errs == nil, Entries: entries, Errors: errs}), want, "read is answered")
+				expect.Deep(t, (Result{OK: errs == nil, Entries: entries, Errors: errs}), want, "read has the result")
 			}
 			res := r.do(Txn{[]KeyOp{test.op}})
 			res.Index = 0
-			expect.Deep(t, res, want, "answered")
+			expect.Deep(t, res, want, "result")
 		})
 	}
 }
 
-func TestOperationsOfATransactionSeeThoseBefore(t *testing.T) {
+func TestTransactionsOperationsSeeTheEffectsOfThoseBefore(t *testing.T) {
 	r := txnRig(t)
 	res := r.yes(Txn{[]KeyOp{
 		set("new", "1"),
@@ -110,7 +110,7 @@ func TestOperationsOfATransactionSeeThoseBefore(t *testing.T) {
 	expect.Deep(t, r.entry("new"), want, "afterwards the entry is")
 }
 
-func TestFailedTransactionTellsAllErrorsAndChangesNothing(t *testing.T) {
+func TestTransactionThatFailsHasAllErrorsAndChangesNothing(t *testing.T) {
 	r := txnRig(t)
 	r.yes(set("gone", "1"))
 	r.yes(del("gone"))
@@ -135,7 +135,7 @@ func TestFailedTransactionTellsAllErrorsAndChangesNothing(t *testing.T) {
 		{7, `key "new" exists`},
 		{9, `key "free" doesn't exist`},
 	}
-	expect.That(t, reflect.DeepEqual(res, Result{Errors: want}), "answered %+v, want the errors %+v", res, want)
+	expect.That(t, reflect.DeepEqual(res, Result{Errors: want}), "result %+v, want the errors %+v", res, want)
 	after := r.Freeze()
 	expect.That(t, reflect.DeepEqual(after, before), "the state is\n%+v, want it as it was:\n%+v", after, before)
 	touched := r.Touched()
@@ -147,7 +147,7 @@ func TestFailedTransactionTellsAllErrorsAndChangesNothing(t *testing.T) {
 	expect.Equal(t, r.entry("held").Session, "", "the key of the session that ended is held by")
 }
 
-func TestTransactionsWithoutAKeyOrUnderALockDelayAreToldOnlyThat(t *testing.T) {
+func TestTransactionWithoutAKeyOrUnderALockDelayHasOnlyThatError(t *testing.T) {
 	r := txnRig(t)
 	r.yes(DestroySession{s1})
 	res := r.no(Txn{[]KeyOp{
@@ -157,17 +157,17 @@ func TestTransactionsWithoutAKeyOrUnderALockDelayAreToldOnlyThat(t *testing.T) {
 		{Verb: DeleteTree},
 	}})
 	want := []TxnError{{1, "Must provide key"}, {2, `failed to lock key "held" due to lock delay`}}
-	expect.Slice(t, res.Errors, want, "answered")
+	expect.Slice(t, res.Errors, want, "result")
 }
 
 func TestTransactionThatOnlyReadsTakesNoIndex(t *testing.T) {
 	r := txnRig(t)
 	res := r.yes(Txn{[]KeyOp{{Verb: GetTree, Key: "f"}, {Verb: Get, Key: "held"}}})
-	expect.That(t, res.Index == 0 && len(res.Entries) == 2, "answered %+v", res)
+	expect.That(t, res.Index == 0 && len(res.Entries) == 2, "result %+v", res)
 	r.yes(Txn{})
 }
 
-func TestReadOfAViewTellsAllErrors(t *testing.T) {
+func TestViewReadHasAllErrors(t *testing.T) {
 	r := txnRig(t)
 	tests := []struct {
 		ops  []KeyOp
@@ -193,25 +193,25 @@ func large(r *rig, keys, bytes int) {
 	}
 }
 
-func TestATransactionThatWritesReadsABoundedNumberOfBytes(t *testing.T) {
+func TestTransactionThatWritesReadsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 9, 1<<20)
 	tree := KeyOp{Verb: GetTree, Key: "large/"}
 	res := r.do(Txn{[]KeyOp{set("k", "1"), tree}})
-	expect.That(t, res.Excess == TooLarge && !res.OK && res.Entries == nil, "9 MiB: answered %+v, want it refused as too large", res)
+	expect.That(t, res.Excess == TooLarge && !res.OK && res.Entries == nil, "9 MiB: result %+v, want it refused as too large", res)
 	e, _ := r.View().Get("k")
 	expect.That(t, e == nil, "it was refused, and set %+v", e)
 	tree.Key = "large/00001"
 	res = r.do(Txn{[]KeyOp{set("k", "1"), tree}})
-	expect.That(t, res.OK && len(res.Entries) == 2, "1 MiB: answered %+v, want it done", res)
+	expect.That(t, res.OK && len(res.Entries) == 2, "1 MiB: result %+v, want it done", res)
 	at := r.at()
 	at.Read = MaxBatchRead - 1<<10
 	if res := r.Apply(at, Txn{[]KeyOp{set("k", "2"), tree}}); res.Excess != TooBusy || string(r.entry("k").Value) != "1" {
-		t.Errorf("1 MiB after others of the batch: answered %+v with k %s, want it refused as too busy", res, r.entry("k").Value)
+		t.Errorf("1 MiB after others of the batch: result %+v with k %s, want it refused as too busy", res, r.entry("k").Value)
 	}
 }
 
-func TestViewsReadABoundedNumberOfBytes(t *testing.T) {
+func TestViewReadsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 66, 1<<20)
 	v := r.View()
@@ -224,7 +224,7 @@ func TestViewsReadABoundedNumberOfBytes(t *testing.T) {
 	expect.That(t, ok && len(keys) == 66, "Keys: %d, %t, want 66", len(keys), ok)
 }
 
-func TestWhatARepeatedTransactionReadIsKeptWhileItIsLittle(t *testing.T) {
+func TestOnceKeepsWhatATransactionReadWhileItIsLittle(t *testing.T) {
 	r := newRig(t)
 	large(r, 1, 1<<20)
 	r.yes(set("small", "1"))
@@ -232,17 +232,17 @@ func TestWhatARepeatedTransactionReadIsKeptWhileItIsLittle(t *testing.T) {
 	small := Once{"small", Txn{[]KeyOp{set("k", "2"), {Verb: Get, Key: "small"}}}}
 	for range 2 {
 		res := r.do(small)
-		expect.That(t, len(res.Entries) == 2, "a small one: answered %+v, want what it read", res)
+		expect.That(t, len(res.Entries) == 2, "a small one: result %+v, want what it read", res)
 	}
 	if res := r.do(big); len(res.Entries) != 2 || res.Excess != NoExcess {
-		t.Errorf("a large one: answered %+v, want what it read", res)
+		t.Errorf("a large one: result %+v, want what it read", res)
 	}
 	if res := r.do(big); !res.OK || res.Entries != nil || res.Excess != Forgotten {
-		t.Errorf("a large one again: answered %+v, want it forgotten", res)
+		t.Errorf("a large one again: result %+v, want it forgotten", res)
 	}
 }
 
-func TestAnswersOfOnceTakeABoundedNumberOfBytes(t *testing.T) {
+func TestOnceKeepsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 1, 60<<10)
 	read := Txn{[]KeyOp{set("k", "1"), {Verb: Get, Key: "large/00000"}}}
@@ -250,11 +250,11 @@ func TestAnswersOfOnceTakeABoundedNumberOfBytes(t *testing.T) {
 		r.do(Once{fmt.Sprint("x", i), read})
 	}
 	got := r.kept.bytes
-	expect.That(t, got <= OnceBytes && got >= OnceBytes/2, "answers take %d bytes, want at most %d", got, OnceBytes)
+	expect.That(t, got <= OnceBytes && got >= OnceBytes/2, "results take %d bytes, want at most %d", got, OnceBytes)
 	bytes := 0
 	for _, a := range r.kept.order {
 		bytes += a.weight()
 	}
 	expect.That(t, bytes == r.kept.bytes && len(r.kept.order) == len(r.kept.byKey),
-		"%d answers by key and %d by time; %d bytes counted, %d there", len(r.kept.byKey), len(r.kept.order), r.kept.bytes, bytes)
+		"%d results by key and %d by time; %d bytes counted, %d there", len(r.kept.byKey), len(r.kept.order), r.kept.bytes, bytes)
 }

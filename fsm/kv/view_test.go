@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestKeysAreCutBehindTheSeparator(t *testing.T) {
+func TestViewCutsKeysBehindTheSeparator(t *testing.T) {
 	r := newRig(t)
 	for _, key := range []string{"a", "a/", "a/b", "a/b/c", "a/b/d", "a/c", "ab", "b//c", "é/x"} {
 		r.yes(set(key, ""))
@@ -37,7 +37,7 @@ func TestKeysAreCutBehindTheSeparator(t *testing.T) {
 	}
 }
 
-func TestListIsInByteOrder(t *testing.T) {
+func TestViewListsKeysInByteOrder(t *testing.T) {
 	r := newRig(t)
 	for _, key := range []string{"b", "a\xff", "a/2", "a/10", "a", "A"} {
 		r.yes(set(key, ""))
@@ -52,7 +52,7 @@ func TestListIsInByteOrder(t *testing.T) {
 	expect.That(t, n == 6, "%d keys, want 6", n)
 }
 
-func TestSessionsAreListedById(t *testing.T) {
+func TestViewListsSessionsByID(t *testing.T) {
 	r := newRig(t)
 	for _, id := range []string{s3, s1, s2} {
 		r.session(id)
@@ -79,7 +79,7 @@ func TestViewOfTheSameStateIsShared(t *testing.T) {
 		"the lease clock went from %d to %d, want %d", first.Lease(), second.Lease(), r.now)
 }
 
-func TestIndexOfWhatIsRead(t *testing.T) {
+func TestViewHasTheIndexOfWhatIsRead(t *testing.T) {
 	r := newRig(t)
 	check := func(what string, got, want Index) {
 		t.Helper()
@@ -124,7 +124,7 @@ func TestIndexOfWhatIsRead(t *testing.T) {
 	check("an absent key", get("a/2"), 105)
 }
 
-func TestDeletionsAreForgottenAfterADay(t *testing.T) {
+func TestDeletionRecordsAreDroppedAfterADay(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
 	r.yes(del("a"))
@@ -138,7 +138,7 @@ func TestDeletionsAreForgottenAfterADay(t *testing.T) {
 		"%d records after a day, the newest that was forgotten is %d, want none and 101", len(f.Deletions), f.Pruned)
 }
 
-func TestOldestDeletionsAreForgottenFirst(t *testing.T) {
+func TestDeletionRecordsAreDroppedOldestFirst(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("first", "1"))
 	r.yes(del("first"))
@@ -152,20 +152,20 @@ func TestOldestDeletionsAreForgottenFirst(t *testing.T) {
 		"%d records, first key %q, the newest that was forgotten is %d; want %d, and the oldest one gone", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
 }
 
-// Whatever happens, the index of a question grows when the answer changes, and never goes back.
-func TestNoIndexGoesBack(t *testing.T) {
+// Whatever happens, the index of a read grows when what it finds changes, and never goes back.
+func TestViewIndexesDoNotGoBack(t *testing.T) {
 	prefixes := []string{"", "a", "a/", "a/b", "b"}
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLife()
 		seen := make(map[string]Index)
-		answers := make(map[string]string)
-		// ask notes the answer to a question and its index.
-		ask := func(question, answer string, index Index) {
-			need.That(t, index >= max(seen[question], 1), "%s: the index went from %d to %d", question, seen[question], index)
-			if before, ok := answers[question]; ok && answer != before && index == seen[question] {
-				t.Fatalf("%s: the answer changed from %s to %s at index %d", question, before, answer, index)
+		found := make(map[string]string)
+		// ask records what a read found, and its index.
+		ask := func(read, result string, index Index) {
+			need.That(t, index >= max(seen[read], 1), "%s: the index went from %d to %d", read, seen[read], index)
+			if before, ok := found[read]; ok && result != before && index == seen[read] {
+				t.Fatalf("%s: what is found changed from %s to %s at index %d", read, before, result, index)
 			}
-			seen[question], answers[question] = index, answer
+			seen[read], found[read] = index, result
 		}
 		for range steps(t, "steps") {
 			drawStep.Draw(t, "step").take(l)
@@ -223,7 +223,7 @@ func weigh(s *State) int {
 	return bytes
 }
 
-func TestTheBytesOfTheStateAreThoseOfWhatIsInIt(t *testing.T) {
+func TestViewBytesAreThoseOfWhatIsInTheState(t *testing.T) {
 	r := newRig(t)
 	set := func(key string, bytes int) Op { return KeyOp{Verb: Set, Key: key, Value: make([]byte, bytes)} }
 	for i, op := range []Op{

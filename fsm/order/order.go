@@ -56,7 +56,7 @@ const (
 	Linearizable Consistency = iota
 	// Leader: what the node that believes to be leader has; may be stale after a pause or partition.
 	Leader
-	// Stale: what this node has, without asking anybody.
+	// Stale: what this node has, without asking another.
 	Stale
 )
 

@@ -20,7 +20,7 @@ type Wait[T comparable] struct {
 // Woken is closed at the change.
 func (wait *Wait[T]) Woken() <-chan struct{} { return wait.woken }
 
-// Before is what Wake was told. It is known when Woken is closed.
+// Before is the index that Wake was called with. It is known when Woken is closed.
 func (wait *Wait[T]) Before() Index { return wait.before }
 
 // Len is how many callers wait.

@@ -212,7 +212,7 @@ func (s *shape) arrange() {
 	}
 }
 
-// reach notes a file and those that it uses, directly or not.
+// reach adds a file and those that it uses, directly or not.
 func (s *shape) reach(f int, reached map[int]bool) {
 	reached[f] = true
 	for used := range s.files {
