@@ -641,7 +641,7 @@ func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 		_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it}))
 		expect.That(t, err == nil && reflect.DeepEqual(got, []Item{it}), "%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
 	}
-	for _, r := range []kv.Result{{Entries: slices.Repeat([]*kv.Entry{{}}, many)}, {Errors: make([]kv.TxnError, many)}} {
+	for _, r := range []kv.Result{{Pairs: slices.Repeat([]*kv.Pair{{}}, many)}, {Errors: make([]kv.TxnError, many)}} {
 		want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{r}}
 		got, err := ParseResults(AppendResults(nil, want))
 		expect.That(t, err == nil && reflect.DeepEqual(got, want), "results: got %+v, %v, want %d entries or errors", got, err, many)

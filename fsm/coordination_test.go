@@ -77,7 +77,7 @@ func TestMachineRepeatsResultsOfCoordinationWithoutEffect(t *testing.T) {
 	n.id.Seq = 1
 	set := n.batchKV(kv.KeyOp{Verb: kv.CAS, Key: "a", Value: []byte("1")}, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.Get, Key: "a"}}})
 	first := n.apply(set).Batches[0]
-	need.That(t, first.KV[0].OK && len(first.KV[1].Entries) == 1, "got %+v, want the key set and read", first)
+	need.That(t, first.KV[0].OK && len(first.KV[1].Pairs) == 1, "got %+v, want the key set and read", first)
 	restored := NewMachine()
 	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	for name, m := range map[string]*Machine{"the same node": n.m, "one that was restored": restored} {

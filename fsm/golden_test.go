@@ -293,8 +293,8 @@ func TestGoldenOperationsOfCoordination(t *testing.T) {
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
 }
 
-func goldenEntry() *kv.Entry {
-	return &kv.Entry{Key: "jobs/leader", Value: []byte("n1"), Flags: 42, Session: goldenSession, LockIndex: 2, CreateIndex: 3, ModifyIndex: 5, Fence: 4}
+func goldenPair() *kv.Pair {
+	return &kv.Pair{Key: "jobs/leader", Value: []byte("n1"), Flags: 42, Session: goldenSession, LockIndex: 2, CreateIndex: 3, ModifyIndex: 5, Fence: 4}
 }
 
 func goldenSessionState() *kv.Session {
@@ -308,7 +308,7 @@ func goldenKVResults() []kv.Result {
 	return []kv.Result{
 		{},
 		{OK: true, Index: 5, Fence: 4},
-		{OK: true, Index: 6, Entries: []*kv.Entry{goldenEntry(), {Key: "a"}}},
+		{OK: true, Index: 6, Pairs: []*kv.Pair{goldenPair(), {Key: "a"}}},
 		{Errors: []kv.TxnError{{OpIndex: 1, What: `key "a" doesn't exist`}}},
 		{OK: true, Index: 2, Session: goldenSessionState()},
 		{Place: 3, Limit: 2},
@@ -347,7 +347,7 @@ func kvBeside(f registry.Frozen) kv.Frozen {
 func goldenKV(beside registry.Frozen) kv.Frozen {
 	f := kvBeside(beside)
 	f.Index, f.KeysIndex, f.SessionsIndex, f.PermitsIndex, f.Pruned = 7, 6, 5, 4, 1
-	f.Entries = []*kv.Entry{{Key: "a", CreateIndex: 6, ModifyIndex: 6}, goldenEntry()}
+	f.Pairs = []*kv.Pair{{Key: "a", CreateIndex: 6, ModifyIndex: 6}, goldenPair()}
 	f.Deletions = []kv.Deletion{{Key: "jobs/old", Index: 5, At: 50_000, Fence: 2}}
 	f.Sessions = []kv.SessionState{{Session: goldenSessionState(), Renewed: 60_400}}
 	f.Delays = []kv.Delay{{Key: "jobs/old", Until: 65_000}}

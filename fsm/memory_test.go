@@ -121,7 +121,7 @@ func TestMemoryKeepsLittleOfWhatWasRead(t *testing.T) {
 	for i, r := range first.KV {
 		need.That(t, r.Weight() >= 60<<10, "transaction %d: result %+v, want what it read", i, r)
 		k := again.KV[i]
-		need.That(t, k.OK && k.Index == r.Index && (k.Excess == kv.Forgotten) == (k.Entries == nil),
+		need.That(t, k.OK && k.Index == r.Index && (k.Excess == kv.Forgotten) == (k.Pairs == nil),
 			"transaction %d again: result %+v, want index %d, and what it read or that it was forgotten", i, k, r.Index)
 		read += k.Weight()
 	}

@@ -53,7 +53,7 @@ func (s *Snapshot) walk(t *stream) {
 	section(t, "peer", &f.Peers, (*registry.PeerState).Fields)
 	section(t, "node of the catalog", &f.Nodes, codec.Each((*registry.Node).Fields))
 	section(t, "heartbeat of a check", &f.Heard, (*registry.CheckHeartbeat).Fields)
-	section(t, "key", &k.Entries, codec.Each((*kv.Entry).Fields))
+	section(t, "key", &k.Pairs, codec.Each((*kv.Pair).Fields))
 	section(t, "deletion", &k.Deletions, (*kv.Deletion).Fields)
 	section(t, "session", &k.Sessions, (*kv.SessionState).Fields)
 	section(t, "lock-delay", &k.Delays, (*kv.Delay).Fields)

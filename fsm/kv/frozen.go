@@ -13,7 +13,7 @@ type Frozen struct {
 	PermitsIndex  Index // of the last change of a lock or semaphore
 	Pruned        Index // of the newest record of a deletion that was dropped
 
-	Entries   []*Entry       // by key
+	Pairs     []*Pair        // by key
 	Deletions []Deletion     // by key
 	Sessions  []SessionState // by id
 	Delays    []Delay        // of keys, by key
@@ -43,7 +43,7 @@ func (s *State) Freeze() Frozen {
 		PermitsIndex:  s.permits.index,
 		Pruned:        s.keys.deletions.pruned,
 
-		Entries:   s.keys.pairs.Values(),
+		Pairs:     s.keys.pairs.Values(),
 		Deletions: s.keys.deletions.byKey.Values(),
 		Sessions:  s.sessions.freeze(),
 		Delays:    s.keys.delays.freeze(),

@@ -62,8 +62,8 @@ func TestFrozenStateStaysAsItWas(t *testing.T) {
 // describe is what a view shows, but for what is live.
 func describe(v *View) string {
 	var b strings.Builder
-	entries, index, _ := v.List("")
-	for _, e := range entries {
+	pairs, index, _ := v.List("")
+	for _, e := range pairs {
 		fmt.Fprintf(&b, "%+v delayed until %d\n", *e, v.Delayed(e.Key))
 	}
 	for s := range v.Sessions() {
@@ -118,14 +118,14 @@ func TestThawRefusesASnapshotThatLies(t *testing.T) {
 		{func(f *Frozen) { f.Sessions[0].Renewed = f.Lease + 1 }, "renewed at"},
 		{func(f *Frozen) { f.Sessions[0].Renewed = f.Sessions[0].Session.CreatedAt - 1 }, "renewed at"},
 
-		{func(f *Frozen) { f.Entries[1] = f.Entries[0] }, "is not after"},
-		{func(f *Frozen) { f.Entries[0].Key = "" }, "without a name"},
-		{func(f *Frozen) { f.Entries[0].CreateIndex = 0 }, "created at 0"},
-		{func(f *Frozen) { f.Entries[0].ModifyIndex = f.KeysIndex + 1 }, "modified at"},
-		{func(f *Frozen) { f.Entries[0].Fence = f.Entries[0].ModifyIndex + 1 }, "acquired at"},
-		{func(f *Frozen) { heldEntry(f).LockIndex = 0 }, "never acquired"},
-		{func(f *Frozen) { heldEntry(f).Fence = 0 }, "never acquired"},
-		{func(f *Frozen) { heldEntry(f).Session = s3 }, "which is not there"},
+		{func(f *Frozen) { f.Pairs[1] = f.Pairs[0] }, "is not after"},
+		{func(f *Frozen) { f.Pairs[0].Key = "" }, "without a name"},
+		{func(f *Frozen) { f.Pairs[0].CreateIndex = 0 }, "created at 0"},
+		{func(f *Frozen) { f.Pairs[0].ModifyIndex = f.KeysIndex + 1 }, "modified at"},
+		{func(f *Frozen) { f.Pairs[0].Fence = f.Pairs[0].ModifyIndex + 1 }, "acquired at"},
+		{func(f *Frozen) { heldPair(f).LockIndex = 0 }, "never acquired"},
+		{func(f *Frozen) { heldPair(f).Fence = 0 }, "never acquired"},
+		{func(f *Frozen) { heldPair(f).Session = s3 }, "which is not there"},
 
 		{func(f *Frozen) { f.Deletions[0], f.Deletions[1] = f.Deletions[1], f.Deletions[0] }, "is not after"},
 		{func(f *Frozen) { f.Deletions[1].Key = "held" }, "the key is there"},
@@ -157,9 +157,9 @@ func TestThawRefusesASnapshotThatLies(t *testing.T) {
 	}
 }
 
-// heldEntry is the entry of a frozen state that is held.
-func heldEntry(f *Frozen) *Entry {
-	for _, e := range f.Entries {
+// heldPair is the pair of a frozen state that is held.
+func heldPair(f *Frozen) *Pair {
+	for _, e := range f.Pairs {
 		if e.Session != "" {
 			return e
 		}

@@ -155,8 +155,8 @@ func (op KeyOp) write(s *State, at At) failure {
 		}
 		s.removeKey(at, old)
 	case DeleteTree:
-		for _, e := range slices.Collect(s.keys.under(op.Key)) {
-			s.removeKey(at, e)
+		for _, p := range slices.Collect(s.keys.under(op.Key)) {
+			s.removeKey(at, p)
 		}
 	default:
 		panic(fmt.Sprintf("kv: no rule for verb %d", op.Verb))
@@ -164,7 +164,7 @@ func (op KeyOp) write(s *State, at At) failure {
 	return failure{}
 }
 
-func (op KeyOp) acquire(s *State, at At, old *Entry) failure {
+func (op KeyOp) acquire(s *State, at At, old *Pair) failure {
 	if op.Session == "" {
 		return refuse(missingSession)
 	}
@@ -181,7 +181,7 @@ func (op KeyOp) acquire(s *State, at At, old *Entry) failure {
 	return failure{}
 }
 
-func (op KeyOp) release(s *State, at At, old *Entry) failure {
+func (op KeyOp) release(s *State, at At, old *Pair) failure {
 	if op.Session == "" {
 		return refuse(missingSession)
 	}
@@ -193,52 +193,52 @@ func (op KeyOp) release(s *State, at At, old *Entry) failure {
 }
 
 // set writes value and flags, and the session that holds the key from now on. What would change nothing is no change.
-func (op KeyOp) set(s *State, at At, old *Entry, session string) {
+func (op KeyOp) set(s *State, at At, old *Pair, session string) {
 	if old != nil && old.Session == session && old.Flags == op.Flags && bytes.Equal(old.Value, op.Value) {
 		return
 	}
-	e := s.successor(at, op.Key, old)
-	e.Value, e.Flags, e.Session = cloneBytes(op.Value), op.Flags, session
+	p := s.successor(at, op.Key, old)
+	p.Value, p.Flags, p.Session = cloneBytes(op.Value), op.Flags, session
 	if session != "" && session != holder(old) {
-		e.LockIndex++
-		e.Fence = at.Index
+		p.LockIndex++
+		p.Fence = at.Index
 	}
-	s.replaceKey(at, old, e)
+	s.replaceKey(at, old, p)
 }
 
 // successor returns what follows on a pair, or on the deletion of its key, without the contents. A
 // token never goes back, also when the key was deleted in between.
-func (s *State) successor(at At, key string, old *Entry) *Entry {
+func (s *State) successor(at At, key string, old *Pair) *Pair {
 	if old != nil {
-		e := *old
-		e.ModifyIndex = at.Index
-		return &e
+		p := *old
+		p.ModifyIndex = at.Index
+		return &p
 	}
 	deleted, _ := s.keys.deletions.byKey.Get(key)
 	// What is kept must not keep alive the log entry that it came in, here and in cloneBytes.
-	return &Entry{Key: strings.Clone(key), CreateIndex: at.Index, ModifyIndex: at.Index, Fence: deleted.Fence}
+	return &Pair{Key: strings.Clone(key), CreateIndex: at.Index, ModifyIndex: at.Index, Fence: deleted.Fence}
 }
 
 // releaseKey takes a key from its holder, whose session ended.
-func (s *State) releaseKey(at At, old *Entry) {
-	e := s.successor(at, old.Key, old)
-	e.Session = ""
-	s.replaceKey(at, old, e)
+func (s *State) releaseKey(at At, old *Pair) {
+	p := s.successor(at, old.Key, old)
+	p.Session = ""
+	s.replaceKey(at, old, p)
 }
 
 // replaceKey puts a pair in the place of old; nil: the key was absent.
-func (s *State) replaceKey(at At, old, e *Entry) {
-	s.keys.replace(old, e)
-	s.changeKey(at, e.Key)
+func (s *State) replaceKey(at At, old, p *Pair) {
+	s.keys.replace(old, p)
+	s.changeKey(at, p.Key)
 }
 
 // removeKey deletes a pair; nil: there is none.
-func (s *State) removeKey(at At, e *Entry) {
-	if e == nil {
+func (s *State) removeKey(at At, p *Pair) {
+	if p == nil {
 		return
 	}
-	s.keys.remove(e, at.Index, at.Lease)
-	s.changeKey(at, e.Key)
+	s.keys.remove(p, at.Index, at.Lease)
+	s.changeKey(at, p.Key)
 }
 
 func (s *State) changeKey(at At, key string) {
@@ -248,41 +248,41 @@ func (s *State) changeKey(at At, key string) {
 
 // read performs a verb that does not write. what says in Consul's words why it failed; "": it did not. left is
 // how many bytes may be read: it ends where they become negative.
-func (op KeyOp) read(t *keyTable, left *int) (entries []*Entry, what string) {
-	entries, what = op.find(t, left)
+func (op KeyOp) read(t *keyTable, left *int) (pairs []*Pair, what string) {
+	pairs, what = op.find(t, left)
 	if op.Verb != GetTree {
-		*left -= Result{Entries: entries}.Weight()
+		*left -= Result{Pairs: pairs}.Weight()
 	}
-	return entries, what
+	return pairs, what
 }
 
 // find is read, which counts what it reads of a tree only: that may be everything.
-func (op KeyOp) find(t *keyTable, left *int) (entries []*Entry, what string) {
-	e, ok := t.pairs.Get(op.Key)
+func (op KeyOp) find(t *keyTable, left *int) (pairs []*Pair, what string) {
+	p, ok := t.pairs.Get(op.Key)
 	switch op.Verb {
 	case Get:
 		if !ok {
 			return nil, fmt.Sprintf("key %q doesn't exist", op.Key)
 		}
-		return []*Entry{e}, ""
+		return []*Pair{p}, ""
 	case GetOrEmpty:
 		if !ok {
-			e = &Entry{Key: strings.Clone(op.Key)}
+			p = &Pair{Key: strings.Clone(op.Key)}
 		}
-		return []*Entry{e}, ""
+		return []*Pair{p}, ""
 	case GetTree:
-		for e := range t.under(op.Key) {
-			if *left -= e.Weight(); *left < 0 {
+		for p := range t.under(op.Key) {
+			if *left -= p.Weight(); *left < 0 {
 				return nil, ""
 			}
-			entries = append(entries, e)
+			pairs = append(pairs, p)
 		}
-		return entries, ""
+		return pairs, ""
 	case CheckIndex, CheckSession:
-		if what := op.failedCheck(e); what != "" {
+		if what := op.failedCheck(p); what != "" {
 			return nil, what
 		}
-		return []*Entry{e.withoutValue()}, ""
+		return []*Pair{p.withoutValue()}, ""
 	case CheckNotExists:
 		if ok {
 			return nil, fmt.Sprintf("key %q exists", op.Key)
@@ -294,16 +294,16 @@ func (op KeyOp) find(t *keyTable, left *int) (entries []*Entry, what string) {
 }
 
 // failedCheck says why a check of a pair fails; "": it does not. A nil pair is absent.
-func (op KeyOp) failedCheck(e *Entry) (what string) {
+func (op KeyOp) failedCheck(p *Pair) (what string) {
 	switch {
-	case e == nil && op.Verb == CheckIndex:
+	case p == nil && op.Verb == CheckIndex:
 		return fmt.Sprintf("failed to check index, key %q doesn't exist", op.Key)
-	case e == nil:
+	case p == nil:
 		return fmt.Sprintf("failed to check session, key %q doesn't exist", op.Key)
-	case op.Verb == CheckIndex && e.ModifyIndex != op.Index:
-		return fmt.Sprintf("failed index check for key %q, current modify index %d != %d", op.Key, e.ModifyIndex, op.Index)
-	case op.Verb == CheckSession && e.Session != strings.ToLower(op.Session):
-		return fmt.Sprintf("failed session check for key %q, current session %q != %q", op.Key, e.Session, op.Session)
+	case op.Verb == CheckIndex && p.ModifyIndex != op.Index:
+		return fmt.Sprintf("failed index check for key %q, current modify index %d != %d", op.Key, p.ModifyIndex, op.Index)
+	case op.Verb == CheckSession && p.Session != strings.ToLower(op.Session):
+		return fmt.Sprintf("failed session check for key %q, current session %q != %q", op.Key, p.Session, op.Session)
 	}
 	return ""
 }

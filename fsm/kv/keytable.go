@@ -13,10 +13,10 @@ import (
 // keyTable is what a View shows of keys. Its trees are copy-on-write: share costs a few allocations, and
 // what is shared is never written again.
 type keyTable struct {
-	pairs     *btree.Map[string, *Entry]
+	pairs     *btree.Map[string, *Pair]
 	held      *btree.BTreeG[held] // keys by holder
 	index     Index               // of the last write or deletion of a key
-	bytes     int                 // of all pairs, see Entry.Weight
+	bytes     int                 // of all pairs, see Pair.Weight
 	deletions deletions
 	delays    delays
 }
@@ -30,7 +30,7 @@ func compareHeld(a, b held) int {
 
 func newKeyTable() keyTable {
 	return keyTable{
-		pairs:     btree.NewMap[string, *Entry](order.Degree),
+		pairs:     btree.NewMap[string, *Pair](order.Degree),
 		held:      order.NewTree(compareHeld),
 		deletions: newDeletions(),
 		delays:    newDelays(),
@@ -53,28 +53,28 @@ func (t *keyTable) save() keyTable {
 }
 
 // replace puts a pair in the place of old; nil: its key was absent.
-func (t *keyTable) replace(old, e *Entry) {
-	t.pairs.Set(e.Key, e)
-	t.bytes += e.Weight()
+func (t *keyTable) replace(old, p *Pair) {
+	t.pairs.Set(p.Key, p)
+	t.bytes += p.Weight()
 	if old != nil {
 		t.bytes -= old.Weight()
 	} else {
-		t.deletions.drop(e.Key)
+		t.deletions.drop(p.Key)
 	}
-	t.hold(old, e)
+	t.hold(old, p)
 }
 
 // remove takes a pair out, and records its deletion.
-func (t *keyTable) remove(e *Entry, index Index, lease int64) {
-	t.pairs.Delete(e.Key)
-	t.bytes -= e.Weight()
-	t.hold(e, nil)
-	t.deletions.record(Deletion{Key: e.Key, Index: index, At: lease, Fence: e.Fence})
+func (t *keyTable) remove(p *Pair, index Index, lease int64) {
+	t.pairs.Delete(p.Key)
+	t.bytes -= p.Weight()
+	t.hold(p, nil)
+	t.deletions.record(Deletion{Key: p.Key, Index: index, At: lease, Fence: p.Fence})
 }
 
-// hold enters the holder of a key: e, a pair of it, comes in the place of old. Either may be nil.
-func (t *keyTable) hold(old, e *Entry) {
-	before, now := holder(old), holder(e)
+// hold enters the holder of a key: p, a pair of it, comes in the place of old. Either may be nil.
+func (t *keyTable) hold(old, p *Pair) {
+	before, now := holder(old), holder(p)
 	if before == now {
 		return
 	}
@@ -82,36 +82,36 @@ func (t *keyTable) hold(old, e *Entry) {
 		t.held.Delete(held{before, old.Key})
 	}
 	if now != "" {
-		t.held.Set(held{now, e.Key})
+		t.held.Set(held{now, p.Key})
 	}
 }
 
 // heldBy yields the keys that a session holds, in byte order.
-func (t *keyTable) heldBy(session string) iter.Seq[*Entry] {
-	return func(yield func(*Entry) bool) {
+func (t *keyTable) heldBy(session string) iter.Seq[*Pair] {
+	return func(yield func(*Pair) bool) {
 		t.held.Ascend(held{session: session}, func(h held) bool {
 			if h.session != session {
 				return false
 			}
-			e, _ := t.pairs.Get(h.key)
-			return yield(e)
+			p, _ := t.pairs.Get(h.key)
+			return yield(p)
 		})
 	}
 }
 
 // holder is the session that holds a key, and its token; 0: no session does.
 func (t *keyTable) holder(key string) (session string, token Index) {
-	if e, ok := t.pairs.Get(key); ok && e.Session != "" {
-		return e.Session, e.Fence
+	if p, ok := t.pairs.Get(key); ok && p.Session != "" {
+		return p.Session, p.Fence
 	}
 	return "", 0
 }
 
 // under yields the pairs whose keys begin with prefix, in byte order.
-func (t *keyTable) under(prefix string) iter.Seq[*Entry] {
-	return func(yield func(*Entry) bool) {
-		t.pairs.Ascend(prefix, func(key string, e *Entry) bool {
-			return strings.HasPrefix(key, prefix) && yield(e)
+func (t *keyTable) under(prefix string) iter.Seq[*Pair] {
+	return func(yield func(*Pair) bool) {
+		t.pairs.Ascend(prefix, func(key string, p *Pair) bool {
+			return strings.HasPrefix(key, prefix) && yield(p)
 		})
 	}
 }

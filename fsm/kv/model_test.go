@@ -278,7 +278,7 @@ func (w *world) keyOp(t *rapid.T) kv.KeyOp {
 		Session: w.session(t),
 	}
 	if rapid.Bool().Draw(t, "right index") {
-		op.Index = w.model.entries[op.Key].ModifyIndex
+		op.Index = w.model.pairs[op.Key].ModifyIndex
 	}
 	if rapid.IntRange(0, 3).Draw(t, "fenced") == 0 {
 		f := w.fence(t)
@@ -323,7 +323,7 @@ func (w *world) compare() {
 	}
 	same("index", v.Index(), w.model.index)
 	same("lease clock", v.Lease(), w.model.lease)
-	same("keys", v.Len(), len(w.model.entries))
+	same("keys", v.Len(), len(w.model.pairs))
 	same("sessions' index", v.SessionIndex(), max(w.model.sessionsIndex, 1))
 	w.compareKeys(v, same)
 	w.compareSessions(v, same)
@@ -353,11 +353,11 @@ func (w *world) compareKeys(v *kv.View, same func(what string, got, want any)) {
 	absent := max(w.model.keysIndex, 1)
 	for _, key := range keys {
 		e, index := v.Get(key)
-		if want, there := w.model.entries[key]; there {
+		if want, there := w.model.pairs[key]; there {
 			same(key, e, &want)
 			same("index of "+key, index, want.ModifyIndex)
 		} else {
-			same(key, e, (*kv.Entry)(nil))
+			same(key, e, (*kv.Pair)(nil))
 			same("index of "+key, index, absent)
 		}
 		var delayed int64
@@ -367,7 +367,7 @@ func (w *world) compareKeys(v *kv.View, same func(what string, got, want any)) {
 		same("lock-delay of "+key, v.Delayed(key), delayed)
 	}
 	for _, prefix := range append(keys, "", "a/", "none") {
-		entries, index, _ := v.List(prefix)
+		pairs, index, _ := v.List(prefix)
 		names, namesIndex, _ := v.Keys(prefix, "/")
 		var newest kv.Index
 		var want []string
@@ -389,7 +389,7 @@ func (w *world) compareKeys(v *kv.View, same func(what string, got, want any)) {
 		if newest == 0 || prefix == "" {
 			newest = absent
 		}
-		same("keys under "+prefix, entries, w.model.under(prefix))
+		same("keys under "+prefix, pairs, w.model.under(prefix))
 		same("index of "+prefix, index, newest)
 		same("names under "+prefix, names, slices.Compact(want))
 		same("index of names under "+prefix, namesIndex, newest)
@@ -409,7 +409,7 @@ func (w *world) compareSessions(v *kv.View, same func(what string, got, want any
 	for _, id := range sessionIDs {
 		var held []kv.Fence
 		for _, key := range keys {
-			if e := w.model.entries[key]; e.Session == id {
+			if e := w.model.pairs[key]; e.Session == id {
 				held = append(held, kv.Fence{Kind: kv.Key, Name: key, Index: e.Fence})
 			}
 		}

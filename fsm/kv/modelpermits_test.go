@@ -223,7 +223,7 @@ func (m *model) holds(f kv.Fence, session string) (holds bool, now kv.Index) {
 	by := session
 	switch f.Kind {
 	case kv.Key:
-		by, now = m.entries[f.Name].Session, m.token(f.Name)
+		by, now = m.pairs[f.Name].Session, m.token(f.Name)
 	default:
 		for _, h := range m.permits[permitName{f.Kind, f.Name}].Holders {
 			if f.Kind == kv.Lock || session == h.Session || session == "" && h.Fence == f.Index {
@@ -373,9 +373,9 @@ func (p *promises) checkReads(t *rapid.T, v *kv.View) {
 		check(kv.Topic{Kind: kv.KeyTopic, Name: key}, index, orNothing(e))
 	}
 	for _, prefix := range []string{"", "a", "a/", "none"} {
-		entries, index, _ := v.List(prefix)
+		pairs, index, _ := v.List(prefix)
 		var text string
-		for _, e := range entries {
+		for _, e := range pairs {
 			text += orNothing(e)
 		}
 		check(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, index, text)

@@ -28,8 +28,8 @@ func TestOnceRepeatsTheResultOfTheFirst(t *testing.T) {
 			r.yes(set("a", "between"))
 			r.pass(OnceFor - 1)
 			second := r.do(Once{"x", test.op})
-			expect.That(t, second.Index == 0 && string(r.entry("a").Value) == "between",
-				"it was performed again: result %+v, entry %+v", second, r.entry("a"))
+			expect.That(t, second.Index == 0 && string(r.pair("a").Value) == "between",
+				"it was performed again: result %+v, pair %+v", second, r.pair("a"))
 			first.Index = 0
 			expect.Deep(t, second, first, "result")
 		})

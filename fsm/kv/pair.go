@@ -6,8 +6,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Entry is a key with its value. Immutable.
-type Entry struct {
+// Pair is a key with its value. Immutable.
+type Pair struct {
 	Key         string
 	Value       []byte
 	Flags       uint64
@@ -22,44 +22,44 @@ type Entry struct {
 }
 
 // Fields walks a pair.
-func (e *Entry) Fields(c *codec.Codec) {
-	c.Lasting(&e.Key) // lives on when its value, which is most of the record, was replaced
-	c.Bytes(&e.Value)
-	c.Uint64(&e.Flags)
-	c.Lasting(&e.Session)
-	c.Uint64(&e.LockIndex)
-	codec.Uint(c, &e.CreateIndex)
-	codec.Uint(c, &e.ModifyIndex)
-	codec.Uint(c, &e.Fence)
+func (p *Pair) Fields(c *codec.Codec) {
+	c.Lasting(&p.Key) // lives on when its value, which is most of the record, was replaced
+	c.Bytes(&p.Value)
+	c.Uint64(&p.Flags)
+	c.Lasting(&p.Session)
+	c.Uint64(&p.LockIndex)
+	codec.Uint(c, &p.CreateIndex)
+	codec.Uint(c, &p.ModifyIndex)
+	codec.Uint(c, &p.Fence)
 }
 
-// entryWeight is what a pair takes beside its key and value, in bytes, about: in memory and in results.
-const entryWeight = 128
+// pairWeight is what a pair takes beside its key and value, in bytes, about: in memory and in results.
+const pairWeight = 128
 
 // Weight is what a pair takes, in bytes, about.
-func (e *Entry) Weight() int { return entryWeight + len(e.Key) + len(e.Value) }
+func (p *Pair) Weight() int { return pairWeight + len(p.Key) + len(p.Value) }
 
 // withoutValue returns a copy as a transaction returns it where the caller knows the value.
-func (e *Entry) withoutValue() *Entry {
-	c := *e
+func (p *Pair) withoutValue() *Pair {
+	c := *p
 	c.Value = nil
 	return &c
 }
 
-// holder is the session that holds a key; "": none does, or the key is absent (e is nil).
-func holder(e *Entry) string {
-	if e == nil {
+// holder is the session that holds a key; "": none does, or the key is absent (p is nil).
+func holder(p *Pair) string {
+	if p == nil {
 		return ""
 	}
-	return e.Session
+	return p.Session
 }
 
-// modified is a key's ModifyIndex; 0: the key is absent (e is nil).
-func modified(e *Entry) Index {
-	if e == nil {
+// modified is a key's ModifyIndex; 0: the key is absent (p is nil).
+func modified(p *Pair) Index {
+	if p == nil {
 		return 0
 	}
-	return e.ModifyIndex
+	return p.ModifyIndex
 }
 
 // cloneBytes copies a value; an empty one is nil.

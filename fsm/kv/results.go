@@ -13,12 +13,12 @@ type Result struct {
 	// AcquirePermit or LeaveQueue (of permits the session's own); 0: there is none. Where a Fence did not
 	// hold: that of the present holder.
 	Fence   Index
-	Entries []*Entry   // Txn: one per result of Consul's API, in order; nil unless OK. Without Value where that says null.
+	Pairs   []*Pair    // Txn: one per result of Consul's API, in order; nil unless OK. Without Value where that says null.
 	Errors  []TxnError // Txn: why it failed, in the order of the operations
 	Session *Session   // CreateSession, RenewSession: the session
 	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
 	Limit   uint32     // AcquirePermit: the semaphore's limit
-	Excess  Excess     // Txn: it would have read, or has read, too much; there are no Entries then
+	Excess  Excess     // Txn: it would have read, or has read, too much; there are no Pairs then
 }
 
 // Fields walks a result. It begins with a number that says what it has: a write's is one byte and its index.
@@ -34,7 +34,7 @@ func (r *Result) Fields(c *codec.Codec) {
 		codec.Uint(c, &r.Fence)
 	}
 	if has&8 != 0 {
-		codec.List(c, &r.Entries, 8, codec.Each((*Entry).Fields))
+		codec.List(c, &r.Pairs, 8, codec.Each((*Pair).Fields))
 	}
 	if has&16 != 0 {
 		codec.List(c, &r.Errors, 2, (*TxnError).fields)
@@ -59,22 +59,22 @@ func (r *Result) Fields(c *codec.Codec) {
 
 // has says which fields follow.
 func (r *Result) has() uint64 {
-	return codec.Bits(r.OK, r.Index != 0, r.Fence != 0, len(r.Entries) > 0, len(r.Errors) > 0,
+	return codec.Bits(r.OK, r.Index != 0, r.Fence != 0, len(r.Pairs) > 0, len(r.Errors) > 0,
 		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != NoExcess)
 }
 
-// Weight is what the entries in a result take, in bytes.
+// Weight is what the pairs in a result take, in bytes.
 func (r Result) Weight() (bytes int) {
-	for _, e := range r.Entries {
+	for _, e := range r.Pairs {
 		bytes += e.Weight()
 	}
 	return bytes
 }
 
-// Kept is the result as it is remembered: without the entries, if they take more than some bytes.
+// Kept is the result as it is remembered: without the pairs, if they take more than some bytes.
 func (r Result) Kept(bytes int) Result {
 	if r.Weight() > bytes {
-		r.Entries, r.Excess = nil, Forgotten
+		r.Pairs, r.Excess = nil, Forgotten
 	}
 	return r
 }
@@ -90,7 +90,7 @@ func (e *TxnError) fields(c *codec.Codec) {
 	c.String(&e.What)
 }
 
-// Bounds of what is read (Entry.Weight, in bytes): by a request that only reads, by a transaction that also
+// Bounds of what is read (Pair.Weight, in bytes): by a request that only reads, by a transaction that also
 // writes, and by those of one batch together; and of what of it is kept with the result of an operation, in
 // case it is asked for again.
 const (

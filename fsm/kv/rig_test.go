@@ -123,8 +123,8 @@ func release(key, session string) KeyOp {
 
 func del(key string) KeyOp { return KeyOp{Verb: Delete, Key: key} }
 
-// entry returns a key's entry, which must be there.
-func (r *rig) entry(key string) *Entry {
+// pair returns a key's pair, which must be there.
+func (r *rig) pair(key string) *Pair {
 	r.t.Helper()
 	e, index := r.View().Get(key)
 	if e == nil {

@@ -227,14 +227,14 @@ func (s *State) endSessions(at At, ended []*living) {
 
 // loseKeys takes its keys from a session that ended.
 func (s *State) loseKeys(at At, session *Session) {
-	for _, e := range slices.Collect(s.keys.heldBy(session.ID)) {
+	for _, p := range slices.Collect(s.keys.heldBy(session.ID)) {
 		if delay := session.lockDelay(); delay > 0 {
-			s.keys.delays.set(e.Key, order.Later(s.lease, delay))
+			s.keys.delays.set(p.Key, order.Later(s.lease, delay))
 		}
 		if session.Behavior == DeleteKeys {
-			s.removeKey(at, e)
+			s.removeKey(at, p)
 		} else {
-			s.releaseKey(at, e)
+			s.releaseKey(at, p)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestSessionEndsInOneStep(t *testing.T) {
 			r.yes(acquire("a", s1))
 			r.yes(KeyOp{Verb: Acquire, Key: "b", Value: []byte("v"), Flags: 9, Session: s1})
 			r.yes(acquire("c", s2))
-			b := *r.entry("b")
+			b := *r.pair("b")
 			r.Touched()
 
 			end := r.yes(DestroySession{s1}).Index
@@ -93,9 +93,9 @@ func TestSessionEndsInOneStep(t *testing.T) {
 			}
 			b.Session, b.ModifyIndex = "", end
 			if e, _ := r.View().Get("b"); e != nil && !reflect.DeepEqual(*e, b) {
-				t.Errorf("entry is %+v, want %+v", *e, b)
+				t.Errorf("pair is %+v, want %+v", *e, b)
 			}
-			e := r.entry("c")
+			e := r.pair("c")
 			expect.That(t, e.Session == s2, "the other session lost its key: %+v", e)
 			want := []Topic{{KeyTopic, "a"}, {KeyTopic, "b"}, {Kind: SessionsTopic}}
 			expect.Slice(t, r.Touched(), want, "it wakes the watchers of")
@@ -247,7 +247,7 @@ func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
 				left = append(left, s.ID)
 			}
 			expect.Slice(t, left, test.left, "left are")
-			e := r.entry("a")
+			e := r.pair("a")
 			expect.That(t, (e.Session == s1) == slices.Contains(left, s1), "the key it held is %+v", e)
 			expect.That(t, len(left) >= 3 || r.View().SessionIndex() == r.next,
 				"the sessions' index is %d, want that of the operation, %d", r.View().SessionIndex(), r.next)
@@ -292,7 +292,7 @@ func TestLockDelayRestrictsNothingButAcquiring(t *testing.T) {
 	r.yes(acquire("a", s1))
 	r.yes(DestroySession{s1})
 	r.yes(set("a", "other"))
-	r.yes(KeyOp{Verb: CAS, Key: "a", Value: []byte("cas"), Index: r.entry("a").ModifyIndex})
+	r.yes(KeyOp{Verb: CAS, Key: "a", Value: []byte("cas"), Index: r.pair("a").ModifyIndex})
 	r.yes(del("a"))
 	r.no(acquire("a", s2)) // it is bound to the name
 	r.yes(set("a", "again"))

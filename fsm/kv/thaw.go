@@ -18,8 +18,8 @@ func Thaw(f Frozen, catalog Catalog) (*State, error) {
 	s.index, s.lease, s.epoch, s.established = f.Index, f.Lease, f.Epoch, f.Established
 	s.keys.index, s.sessions.index, s.permits.index = f.KeysIndex, f.SessionsIndex, f.PermitsIndex
 	s.keys.deletions.pruned = f.Pruned
-	for _, e := range f.Entries {
-		s.keys.replace(nil, e)
+	for _, p := range f.Pairs {
+		s.keys.replace(nil, p)
 	}
 	for _, d := range f.Deletions {
 		s.keys.deletions.enter(d)

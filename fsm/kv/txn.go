@@ -30,7 +30,7 @@ func (op Txn) apply(s *State, at At) Result {
 	undo := s.save()
 	limit := min(MaxTxnRead, MaxBatchRead-at.Read)
 	left := limit
-	var entries []*Entry
+	var pairs []*Pair
 	var errs []TxnError
 	for i, o := range op.Ops {
 		found, what := o.applyInTxn(s, at, &left)
@@ -41,13 +41,13 @@ func (op Txn) apply(s *State, at At) Result {
 		if what != "" {
 			errs = append(errs, TxnError{OpIndex: i, What: what})
 		}
-		entries = append(entries, found...)
+		pairs = append(pairs, found...)
 	}
 	if errs != nil {
 		undo()
 		return Result{Errors: errs}
 	}
-	return Result{OK: true, Entries: entries}
+	return Result{OK: true, Pairs: pairs}
 }
 
 // excessOver is the excess of a transaction that reads more than a limit.
@@ -72,7 +72,7 @@ func (op Txn) preCheck(s *State) (errs []TxnError) {
 }
 
 // applyInTxn performs one operation of a transaction, which may read as many bytes as are left.
-func (op KeyOp) applyInTxn(s *State, at At, left *int) (entries []*Entry, what string) {
+func (op KeyOp) applyInTxn(s *State, at At, left *int) (pairs []*Pair, what string) {
 	if !op.Verb.Writes() {
 		return op.read(&s.keys, left)
 	}
@@ -86,10 +86,10 @@ func (op KeyOp) applyInTxn(s *State, at At, left *int) (entries []*Entry, what s
 	case Delete, DeleteCAS, DeleteTree:
 		return nil, ""
 	}
-	e, _ := s.keys.pairs.Get(op.Key)
-	written := e.withoutValue()
+	p, _ := s.keys.pairs.Get(op.Key)
+	written := p.withoutValue()
 	*left -= written.Weight()
-	return []*Entry{written}, ""
+	return []*Pair{written}, ""
 }
 
 // save returns what puts the state back to where it is now, as far as operations on keys change it.

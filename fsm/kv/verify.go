@@ -13,7 +13,7 @@ import (
 // verify checks what the state's own operations keep true. Each check relies on those before it. Locks
 // and semaphores are checked as they are thawed.
 func (f *Frozen) verify() error {
-	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyEntries, f.verifyDeletions, f.verifyDelays, f.verifyKept}
+	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyPairs, f.verifyDeletions, f.verifyDelays, f.verifyKept}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -66,30 +66,30 @@ func (f *Frozen) verifySession(state SessionState) error {
 	return nil
 }
 
-func (f *Frozen) verifyEntries() error {
-	for i, e := range f.Entries {
-		if i > 0 && f.Entries[i-1].Key >= e.Key {
-			return fmt.Errorf("key %q is not after %q", e.Key, f.Entries[i-1].Key)
+func (f *Frozen) verifyPairs() error {
+	for i, p := range f.Pairs {
+		if i > 0 && f.Pairs[i-1].Key >= p.Key {
+			return fmt.Errorf("key %q is not after %q", p.Key, f.Pairs[i-1].Key)
 		}
-		if err := f.verifyEntry(e); err != nil {
-			return fmt.Errorf("key %q: %w", e.Key, err)
+		if err := f.verifyPair(p); err != nil {
+			return fmt.Errorf("key %q: %w", p.Key, err)
 		}
 	}
 	return nil
 }
 
-func (f *Frozen) verifyEntry(e *Entry) error {
+func (f *Frozen) verifyPair(p *Pair) error {
 	switch {
-	case e.Key == "":
+	case p.Key == "":
 		return errors.New("without a name")
-	case e.CreateIndex == 0 || e.CreateIndex > e.ModifyIndex || e.ModifyIndex > f.KeysIndex:
-		return fmt.Errorf("created at %d and modified at %d, where the last change of a key was %d", e.CreateIndex, e.ModifyIndex, f.KeysIndex)
-	case e.Fence > e.ModifyIndex:
-		return fmt.Errorf("acquired at %d, after its last change at %d", e.Fence, e.ModifyIndex)
-	case e.Session != "" && (e.LockIndex == 0 || e.Fence < e.CreateIndex):
+	case p.CreateIndex == 0 || p.CreateIndex > p.ModifyIndex || p.ModifyIndex > f.KeysIndex:
+		return fmt.Errorf("created at %d and modified at %d, where the last change of a key was %d", p.CreateIndex, p.ModifyIndex, f.KeysIndex)
+	case p.Fence > p.ModifyIndex:
+		return fmt.Errorf("acquired at %d, after its last change at %d", p.Fence, p.ModifyIndex)
+	case p.Session != "" && (p.LockIndex == 0 || p.Fence < p.CreateIndex):
 		return errors.New("held, and never acquired")
-	case e.Session != "" && !f.hasSession(e.Session):
-		return fmt.Errorf("held by session %q, which is not there", e.Session)
+	case p.Session != "" && !f.hasSession(p.Session):
+		return fmt.Errorf("held by session %q, which is not there", p.Session)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (f *Frozen) hasSession(id string) bool {
 }
 
 func (f *Frozen) hasKey(key string) bool {
-	_, ok := slices.BinarySearchFunc(f.Entries, key, func(e *Entry, key string) int { return strings.Compare(e.Key, key) })
+	_, ok := slices.BinarySearchFunc(f.Pairs, key, func(p *Pair, key string) int { return strings.Compare(p.Key, key) })
 	return ok
 }
 

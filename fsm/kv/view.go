@@ -41,9 +41,9 @@ func (v *View) Lease() int64 { return v.lease }
 
 // Get returns a key's pair, nil if there is none. The index is the pair's ModifyIndex; of an absent
 // key that of the last write or deletion of any key, at least 1.
-func (v *View) Get(key string) (*Entry, Index) {
-	if e, ok := v.shown.keys.pairs.Get(key); ok {
-		return e, e.ModifyIndex
+func (v *View) Get(key string) (*Pair, Index) {
+	if p, ok := v.shown.keys.pairs.Get(key); ok {
+		return p, p.ModifyIndex
 	}
 	return nil, v.shown.keys.absentIndex()
 }
@@ -52,19 +52,19 @@ func (v *View) Get(key string) (*Entry, Index) {
 // ModifyIndexes and of the deletions under the prefix; for the empty prefix, and where there is
 // neither, that of the last write or deletion of any key.
 // ok is false, and there are no pairs, if they take more than MaxRead bytes.
-func (v *View) List(prefix string) (entries []*Entry, index Index, ok bool) {
+func (v *View) List(prefix string) (pairs []*Pair, index Index, ok bool) {
 	var newest Index
 	left := MaxRead
-	for e := range v.shown.keys.under(prefix) {
-		newest = max(newest, e.ModifyIndex)
-		if left -= e.Weight(); left >= 0 {
-			entries = append(entries, e)
+	for p := range v.shown.keys.under(prefix) {
+		newest = max(newest, p.ModifyIndex)
+		if left -= p.Weight(); left >= 0 {
+			pairs = append(pairs, p)
 		}
 	}
 	if left < 0 {
-		entries = nil
+		pairs = nil
 	}
-	return entries, v.shown.keys.prefixIndex(prefix, newest), left >= 0
+	return pairs, v.shown.keys.prefixIndex(prefix, newest), left >= 0
 }
 
 // Keys returns the keys that begin with prefix, in byte order, with List's index. With a separator
@@ -73,12 +73,12 @@ func (v *View) List(prefix string) (entries []*Entry, index Index, ok bool) {
 func (v *View) Keys(prefix, separator string) (keys []string, index Index, ok bool) {
 	var newest Index
 	left := MaxRead
-	for e := range v.shown.keys.under(prefix) {
-		newest = max(newest, e.ModifyIndex)
-		key := cut(e.Key, len(prefix), separator)
+	for p := range v.shown.keys.under(prefix) {
+		newest = max(newest, p.ModifyIndex)
+		key := cut(p.Key, len(prefix), separator)
 		if left >= 0 && (len(keys) == 0 || keys[len(keys)-1] != key) {
 			keys = append(keys, key)
-			left -= entryWeight + len(key)
+			left -= pairWeight + len(key)
 		}
 	}
 	if left < 0 {
@@ -103,7 +103,7 @@ func (v *View) Len() int { return v.shown.keys.pairs.Len() }
 
 // Read performs the operations of a transaction that writes nothing. ok is false, and there is nothing, if the
 // pairs take more than MaxRead bytes.
-func (v *View) Read(ops []KeyOp) (entries []*Entry, errs []TxnError, ok bool) {
+func (v *View) Read(ops []KeyOp) (pairs []*Pair, errs []TxnError, ok bool) {
 	for i, op := range ops {
 		if op.lacksKey() {
 			errs = append(errs, TxnError{OpIndex: i, What: noKey})
@@ -121,12 +121,12 @@ func (v *View) Read(ops []KeyOp) (entries []*Entry, errs []TxnError, ok bool) {
 		if what != "" {
 			errs = append(errs, TxnError{OpIndex: i, What: what})
 		}
-		entries = append(entries, found...)
+		pairs = append(pairs, found...)
 	}
 	if errs != nil {
 		return nil, errs, true
 	}
-	return entries, nil, true
+	return pairs, nil, true
 }
 
 // Session returns a session, nil if there is none, and the sessions' index.
@@ -191,8 +191,8 @@ func (v *View) Holds(f Fence, session string) (holds bool, now Index) {
 func (v *View) Held(session string) iter.Seq[Fence] {
 	session = strings.ToLower(session)
 	return func(yield func(Fence) bool) {
-		for e := range v.shown.keys.heldBy(session) {
-			if !yield(Fence{Kind: Key, Name: e.Key, Index: e.Fence}) {
+		for p := range v.shown.keys.heldBy(session) {
+			if !yield(Fence{Kind: Key, Name: p.Key, Index: p.Fence}) {
 				return
 			}
 		}

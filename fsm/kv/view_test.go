@@ -43,8 +43,8 @@ func TestViewListsKeysInByteOrder(t *testing.T) {
 		r.yes(set(key, ""))
 	}
 	var got []string
-	entries, _, _ := r.View().List("a")
-	for _, e := range entries {
+	pairs, _, _ := r.View().List("a")
+	for _, e := range pairs {
 		got = append(got, e.Key)
 	}
 	expect.Slice(t, got, []string{"a", "a/10", "a/2", "a\xff"}, "listed")
@@ -171,9 +171,9 @@ func TestViewIndexesDoNotGoBack(t *testing.T) {
 			drawStep.Draw(t, "step").take(l)
 			v := l.state.View()
 			for _, prefix := range prefixes {
-				entries, index, _ := v.List(prefix)
+				pairs, index, _ := v.List(prefix)
 				var all []string
-				for _, e := range entries {
+				for _, e := range pairs {
 					all = append(all, fmt.Sprintf("%+v", *e))
 				}
 				ask("list "+prefix, strings.Join(all, ", "), index)

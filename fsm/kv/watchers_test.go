@@ -155,8 +155,8 @@ func TestViewsAreReadWhileTheStateGoesOn(t *testing.T) {
 			view, want := r.View(), min(i+1, 7)
 			done.Go(func() {
 				for range 5 {
-					entries, _, _ := view.List("k/")
-					expect.That(t, len(entries) == want, "the view has %d keys, want %d", len(entries), want)
+					pairs, _, _ := view.List("k/")
+					expect.That(t, len(pairs) == want, "the view has %d keys, want %d", len(pairs), want)
 					renewed := view.Renewed(s)
 					expect.That(t, renewed >= s.CreatedAt, "renewed at %d, before its creation at %d", renewed, s.CreatedAt)
 				}
