@@ -406,7 +406,7 @@ func TestDecoderRefusesEntriesThatNoEncoderWrites(t *testing.T) {
 	}
 }
 
-// What a caller should not have asked for must not become an entry that stops every node.
+// A request beyond a bound must not become an entry that stops every node.
 func TestEncoderCutsTextsAtTheirBound(t *testing.T) {
 	long := strings.Repeat("x", maxNote+1)
 	_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Quarantine{By: registry.Act{Author: long, Reason: long}}}}))

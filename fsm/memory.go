@@ -48,8 +48,8 @@ const (
 	refused                  // it may have had its effect already, or must not have one any more
 )
 
-// classify says how a batch stands, after what the batch itself reports as finished. What is remembered of it is
-// returned of a repeated one.
+// classify says how a batch stands, after what the batch itself reports as finished. Of a repeated one it returns
+// what is remembered.
 func (m memory) classify(id BatchID) (standing, remembered) {
 	node, ok := m[id.Node]
 	if !ok || id.Boot > node.boot {

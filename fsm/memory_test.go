@@ -104,7 +104,7 @@ func TestMemoryIsFrozenSortedAndUnchanged(t *testing.T) {
 	expect.Equal(t, got, "a/1/0/1 b/1/0/1 c/1/0/1 ", "got")
 }
 
-// What transactions read must not stay in memory, and in every snapshot, with the results of their batch.
+// The pairs that transactions read must not stay in memory, and in every snapshot, with the results of their batch.
 func TestMemoryKeepsLittleOfWhatWasRead(t *testing.T) {
 	n := newNode(t)
 	value := make([]byte, 60<<10)

@@ -44,7 +44,7 @@ func operations(t *testing.T) []operation {
 	return all
 }
 
-// What an added operation still lacks is found here.
+// This test finds what an added operation still lacks.
 func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
 	page := need.Got(os.ReadFile("../docs/formats/log-entry.md"))(t)
 	names := make(map[string]bool)

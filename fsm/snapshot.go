@@ -103,7 +103,7 @@ func slots(t *stream, all *[]uint32) {
 	}
 }
 
-// section walks records, their number in front. What is allocated follows what was read, whatever the number says.
+// section walks records, their number in front. The memory that is allocated follows what was read, not what the number says.
 func section[T any](t *stream, what string, all *[]T, fields func(*T, *codec.Codec)) {
 	n := t.number(uint32(len(*all)), "number of records: "+what)
 	for i := uint32(0); i < n && t.err == nil; i++ {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// twins apply the same log, one of them straight, the other through snapshots. Whatever they return
+// twins apply the same log, one of them straight, the other through snapshots. All that they return
 // must be equal: a node that restarts or joins is such a twin of the others.
 type twins struct {
 	straight, restored *Machine
@@ -49,7 +49,7 @@ func (tw *twins) actions() map[string]func(*rapid.T) {
 		"evict":      tw.evict,
 		"establish":  tw.establish,
 		"restore":    tw.restore,
-		"end":        tw.end,
+		"end":        tw.endDue,
 		"preserve":   tw.preserve,
 		"contact":    tw.contact,
 		"expire":     tw.expire,
@@ -102,8 +102,8 @@ func (tw *twins) evict(t *rapid.T) {
 	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
 }
 
-// end ends overrides and quarantines at their time, or later, when they may be others by then.
-func (tw *twins) end(t *rapid.T) {
+// endDue ends overrides and quarantines at their time, or later, when they may be others by then.
+func (tw *twins) endDue(t *rapid.T) {
 	tw.pass(t)
 	due, other := tw.straight.Ending(tw.stamp.Lease), tw.restored.Ending(tw.stamp.Lease)
 	need.That(t, reflect.DeepEqual(due, other), "ending: %+v, and on the restored twin %+v", due, other)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// What the twins coordinate by: few names, so that operations meet.
+// The twins coordinate by few names, so that operations meet.
 var (
 	twinKeys     = []string{"a", "a/1", "a/2", "b"}
 	twinSessions = []string{"s1", "s2", "s3"}

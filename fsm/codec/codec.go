@@ -3,7 +3,7 @@
 //
 // Numbers are varints, of which only the shortest encoding is accepted, two's complement where they can be negative;
 // texts and lists have their length in front. So every value has one encoding, and replicas can compare bytes
-// instead of values. What is read is not trusted: no length makes more memory than what is there can fill.
+// instead of values. Bytes that are read are not trusted: no length makes more memory than what is there can fill.
 package codec
 
 import (

@@ -18,7 +18,7 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lived := newLife()
 		for range steps(t, "steps before") {
-			drawStep.Draw(t, "step").take(lived)
+			drawStep.Draw(t, "step").perform(lived)
 		}
 		frozen := lived.state.Freeze()
 		state := need.Got(Thaw(frozen, lived.state.catalog))(t)
@@ -28,7 +28,7 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 		lived.state.Touched()
 		for range steps(t, "steps after") {
 			s := drawStep.Draw(t, "step")
-			got, want := s.take(&thawed), s.take(lived)
+			got, want := s.perform(&thawed), s.perform(lived)
 			need.That(t, reflect.DeepEqual(got, want), "%+v: the thawed state results in %+v, the other one %+v", s, got, want)
 			need.Deep(t, thawed.state.Due(thawed.now, 10), lived.state.Due(lived.now, 10), "%+v: due in the thawed state are", s)
 			need.Deep(t, thawed.state.Touched(), lived.state.Touched(), "%+v: the thawed state wakes", s)
@@ -45,14 +45,14 @@ func TestFrozenStateStaysAsItWas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLife()
 		for range steps(t, "steps before") {
-			drawStep.Draw(t, "step").take(l)
+			drawStep.Draw(t, "step").perform(l)
 		}
 		frozen := l.state.Freeze()
 		copied := need.Got(Thaw(frozen, l.state.catalog))(t)
 		view := l.state.View()
 		before := describe(view)
 		for range steps(t, "steps after") {
-			drawStep.Draw(t, "step").take(l)
+			drawStep.Draw(t, "step").perform(l)
 		}
 		need.Deep(t, copied.Freeze(), frozen, "the frozen state became\n%+v, want", frozen)
 		need.Equal(t, describe(view), before, "the view became")

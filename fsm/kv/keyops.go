@@ -192,7 +192,7 @@ func (op KeyOp) release(s *State, at At, old *Pair) failure {
 	return failure{}
 }
 
-// set writes value and flags, and the session that holds the key from now on. What would change nothing is no change.
+// set writes value and flags, and the session that holds the key from now on. Writing what is there already is no change.
 func (op KeyOp) set(s *State, at At, old *Pair, session string) {
 	if old != nil && old.Session == session && old.Flags == op.Flags && bytes.Equal(old.Value, op.Value) {
 		return
@@ -215,7 +215,7 @@ func (s *State) successor(at At, key string, old *Pair) *Pair {
 		return &p
 	}
 	deleted, _ := s.keys.deletions.byKey.Get(key)
-	// What is kept must not keep alive the log entry that it came in, here and in cloneBytes.
+	// A key that is kept must not keep alive the log entry that it came in; nor must a value, see cloneBytes.
 	return &Pair{Key: strings.Clone(key), CreateIndex: at.Index, ModifyIndex: at.Index, Fence: deleted.Fence}
 }
 

@@ -357,7 +357,7 @@ func TestFenceDoesNotHoldForAWaiter(t *testing.T) {
 	expect.That(t, !holds && now == 107, "holds %t, now %d; want b's token 107 only", holds, now)
 }
 
-// What is written is often not what was locked.
+// Often one key is locked and another one written.
 func TestFenceMayBeOfAnotherKeyLockOrSemaphore(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -128,11 +128,11 @@ func (w *world) apply(op kv.Op) {
 	if !reflect.DeepEqual(thawed, got) {
 		w.Fatalf("%+v at %+v has the result\n%+v, by the thawed replica\n%+v", op, at, got, thawed)
 	}
-	w.take(want.Index != 0)
+	w.countIndex(want.Index != 0)
 }
 
-// take notes that an operation took its index, or not.
-func (w *world) take(taken bool) {
+// countIndex goes on to the next index if an operation took its own.
+func (w *world) countIndex(taken bool) {
 	if !taken {
 		return
 	}
@@ -159,7 +159,7 @@ func (w *world) lose(node *string, refs ...kv.CheckRef) {
 	if got != want || thawed != want {
 		w.Fatalf("losing %+v ends sessions: %t and %t, the model says %t", refs, got, thawed, want)
 	}
-	w.take(want)
+	w.countIndex(want)
 }
 
 // turnCheck lets a check turn critical, or pass again.
@@ -187,7 +187,7 @@ func (w *world) turnNode() {
 	w.lose(&node.Node, check)
 }
 
-// propose is what the leader does now and then. What it proposes may be applied much later.
+// propose is what the leader does now and then. Its proposals may be applied much later.
 func (w *world) propose() {
 	want, got, thawed := w.model.due(w.now), w.state.Due(w.now, 100), w.thawed.Due(w.now, 100)
 	if !slices.Equal(got, want) {
@@ -434,7 +434,7 @@ func (w *world) comparePermits(v *kv.View, same func(what string, got, want any)
 			continue
 		}
 		same("index of "+name.name, index, want.ModifyIndex)
-		// What is empty may be nil or not in the model.
+		// An empty list may be nil or not in the model.
 		got := *p
 		for _, lists := range []*kv.Permits{&got, &want.Permits} {
 			lists.Holders, lists.Queue, lists.Delays = append([]kv.Holder{}, lists.Holders...), append([]kv.Waiter{}, lists.Queue...), append([]int64{}, lists.Delays...)

@@ -100,7 +100,7 @@ func (m *model) perform(at kv.At, op kv.Op) kv.Result {
 		}
 		return kv.Result{OK: ok, Session: s.session}
 	case kv.DestroySession:
-		m.end(at, strings.ToLower(op.ID))
+		m.endSessions(at, strings.ToLower(op.ID))
 		return kv.Result{OK: true}
 	case kv.ExpireSession:
 		return m.expire(at, op)
@@ -158,7 +158,7 @@ func (m *model) expire(at kv.At, op kv.ExpireSession) kv.Result {
 	if m.ends(s) == 0 || m.ends(s) >= m.lease {
 		return kv.Result{}
 	}
-	m.end(at, op.ID)
+	m.endSessions(at, op.ID)
 	return kv.Result{OK: true}
 }
 
@@ -175,12 +175,12 @@ func (m *model) lose(at kv.At, refs []kv.CheckRef) bool {
 			lost = append(lost, id)
 		}
 	}
-	m.end(at, lost...)
+	m.endSessions(at, lost...)
 	return len(lost) > 0
 }
 
 // end ends those of the sessions that there are.
-func (m *model) end(at kv.At, ids ...string) {
+func (m *model) endSessions(at kv.At, ids ...string) {
 	var ended []*kv.Session
 	for _, id := range ids {
 		if s, ok := m.sessions[id]; ok {
@@ -273,12 +273,12 @@ func (m *model) write(at kv.At, op kv.KeyOp) (what string, refused bool) {
 	session := strings.ToLower(op.Session)
 	switch op.Verb {
 	case kv.Set:
-		m.put(at, op, e.Session)
+		m.set(at, op, e.Session)
 	case kv.CAS:
 		if e.ModifyIndex != op.Index { // 0 if it is absent
 			return fmt.Sprintf("failed to set key %q, index is stale", op.Key), false
 		}
-		m.put(at, op, e.Session)
+		m.set(at, op, e.Session)
 	case kv.Acquire:
 		_, known := m.sessions[session]
 		switch {
@@ -291,7 +291,7 @@ func (m *model) write(at kv.At, op kv.KeyOp) (what string, refused bool) {
 		case e.Session != "" && e.Session != session:
 			return fmt.Sprintf("failed to lock key %q, lock is already held", op.Key), false
 		}
-		m.put(at, op, session)
+		m.set(at, op, session)
 	case kv.Release:
 		switch {
 		case op.Session == "":
@@ -299,7 +299,7 @@ func (m *model) write(at kv.At, op kv.KeyOp) (what string, refused bool) {
 		case e.Session != session:
 			return fmt.Sprintf("failed to unlock key %q, lock isn't held, or is held by another session", op.Key), false
 		}
-		m.put(at, op, "")
+		m.set(at, op, "")
 	case kv.Delete:
 		m.remove(at, op.Key)
 	case kv.DeleteCAS:
@@ -317,7 +317,7 @@ func (m *model) write(at kv.At, op kv.KeyOp) (what string, refused bool) {
 	return "", false
 }
 
-func (m *model) put(at kv.At, op kv.KeyOp, holder string) {
+func (m *model) set(at kv.At, op kv.KeyOp, holder string) {
 	e, there := m.pairs[op.Key]
 	if there && e.Session == holder && e.Flags == op.Flags && bytes.Equal(e.Value, op.Value) {
 		return

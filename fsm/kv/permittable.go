@@ -193,7 +193,8 @@ type semaphore struct {
 	bytes     int                         // of all of it, about
 }
 
-// What a lock or semaphore, and a session that holds it or waits for it, take beside their texts, in bytes, about.
+// These are what a lock or semaphore, and a session that holds it or waits for it, take beside their texts, in bytes,
+// about.
 const (
 	permitsWeight  = 512
 	positionWeight = 512

@@ -148,7 +148,7 @@ func (r *KeptResult) weight() int {
 }
 
 // Bounds of Once: how long its results are kept (ms of lease clock), how many at most and of how many
-// bytes together (the oldest are dropped first), and the length of a key in bytes. What was read is kept up to
+// bytes together (the oldest are dropped first), and the length of a key in bytes. Pairs that were read are kept up to
 // MaxKeptRead only: the repetition of a transaction that read more has the result Forgotten.
 const (
 	OnceFor    = 10 * 60 * 1000

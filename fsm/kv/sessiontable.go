@@ -25,15 +25,22 @@ type sessionTable struct {
 	byID  *btree.Map[string, *living]
 	index Index // of the last creation or end of a session
 	bytes int   // of all sessions, see Session.weight
+	*sessionEnds
+}
 
-	// The rest is derived from the sessions, and so no part of a snapshot; views have none of it.
+// sessionEnds finds sessions by what ends them. It is derived from the sessions, and so no part of a snapshot;
+// views have none.
+type sessionEnds struct {
 	byCheck links
 	slots   slots
 	ends    order.Ends // of the sessions with a TTL, by slot
 }
 
 func newSessionTable() sessionTable {
-	return sessionTable{byID: btree.NewMap[string, *living](order.Degree), byCheck: links{order.NewTree(compareLinks)}}
+	return sessionTable{
+		byID:        btree.NewMap[string, *living](order.Degree),
+		sessionEnds: &sessionEnds{byCheck: links{order.NewTree(compareLinks)}},
+	}
 }
 
 // share returns a copy for views.

@@ -142,7 +142,7 @@ func TestTransactionThatFailsHasAllErrorsAndChangesNothing(t *testing.T) {
 	expect.That(t, len(touched) == 0, "it wakes the watchers of %v", touched)
 	e, _ := view.Get("held")
 	expect.That(t, e.Session == s1, "in the view of before the key is held by %q", e.Session)
-	// What is not frozen is as it was, too.
+	// The parts that are not frozen are as they were, too.
 	r.yes(DestroySession{s1})
 	expect.Equal(t, r.pair("held").Session, "", "the key of the session that ended is held by")
 }

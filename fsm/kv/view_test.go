@@ -152,7 +152,7 @@ func TestDeletionRecordsAreDroppedOldestFirst(t *testing.T) {
 		"%d records, first key %q, the newest that was forgotten is %d; want %d, and the oldest one gone", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
 }
 
-// Whatever happens, the index of a read grows when what it finds changes, and never goes back.
+// The index of a read grows when what it finds changes, and never goes back.
 func TestViewIndexesDoNotGoBack(t *testing.T) {
 	prefixes := []string{"", "a", "a/", "a/b", "b"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -168,7 +168,7 @@ func TestViewIndexesDoNotGoBack(t *testing.T) {
 			seen[read], found[read] = index, result
 		}
 		for range steps(t, "steps") {
-			drawStep.Draw(t, "step").take(l)
+			drawStep.Draw(t, "step").perform(l)
 			v := l.state.View()
 			for _, prefix := range prefixes {
 				pairs, index, _ := v.List(prefix)

@@ -6,7 +6,7 @@ import (
 )
 
 // Ends is a heap of slots (numbers from 0, given again when they are free) by the end that was known when each
-// was last checked, by the lease clock in ms. What renews a slot does not touch the heap: an end lies in the
+// was last checked, by the lease clock in ms. The renewal of a slot does not touch the heap: an end lies in the
 // future or is corrected when it comes to the top. It is derived from what has the slots, and so no part of a
 // snapshot. The zero Ends is ready for use.
 type Ends struct {

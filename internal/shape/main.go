@@ -64,7 +64,7 @@ func report(w io.Writer, shapes []*shape, verbose string, docs bool) error {
 	return nil
 }
 
-// What the house keeps to.
+// These are the limits that the house keeps to.
 const (
 	maxFiles   = 45
 	maxAgainst = 10 // percent of a package's uses

@@ -405,7 +405,7 @@ func TestPermitTopicWakesAWaiterAlone(t *testing.T) {
 	expect.Slice(t, r.Touched(), []Topic{{SemaphoreTopic, "x"}}, "an acquisition touches")
 }
 
-// What a waiter costs that leaves or gets a permit must not grow with the queue, also while views keep every
+// The cost of a waiter that leaves or gets a permit must not grow with the queue, also while views keep every
 // state of it.
 func TestQueueIsNotCopiedByAHandOver(t *testing.T) {
 	const contenders, rounds = 4000, 200
