@@ -2,7 +2,13 @@
 // entries and snapshots, the memory of applied batches, and Apply. The registry's rules are in
 // package fsm/registry; what orders the entries is package store.
 //
-// The formats are described in docs/formats.
+// The formats are described in docs/formats. Its files:
+//
+//   - batch.go, entry.go: the formats of batches and log entries
+//   - machine.go: Apply, and the views; coordination.go: the half of it that package kv has
+//   - memory.go: what makes a batch take effect once
+//   - snapshot.go, stream.go: snapshots
+//   - disk.go: records for a registry that is kept without a log
 package fsm
 
 import (

@@ -71,7 +71,7 @@ func (tw *twins) write(t *rapid.T) {
 	tw.apply(t, batches)
 }
 
-// contact notes that another server was heard, or what it knows.
+// contact records that another server had contact, or what it knows.
 func (tw *twins) contact(t *rapid.T) {
 	peer := rapid.SampledFrom(twinDCs).Draw(t, "peer")
 	op := rapid.SampledFrom([]registry.Op{

@@ -11,7 +11,7 @@ import (
 )
 
 // model is the whole state as plain maps and slices, and its rules written down as simply as they can
-// be. It forgets nothing, and looks at everything whenever it looks for something.
+// be. It drops nothing, and searches everything for whatever it needs.
 type model struct {
 	catalog *catalog
 

@@ -267,7 +267,7 @@ func (p *promises) check(t *rapid.T, v *kv.View) {
 	p.before = v
 }
 
-// delay notes the lock-delays of sessions that have ended since the view before.
+// delay records the lock-delays of sessions that have ended since the view before.
 func (p *promises) delay(v *kv.View) {
 	for s := range p.before.Sessions() {
 		now, _ := v.Session(s.ID)

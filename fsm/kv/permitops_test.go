@@ -82,7 +82,7 @@ func TestPermitTokensAreIndexesOfAcquisitions(t *testing.T) {
 	r.yes(ReleasePermit{Kind: Lock, Name: "x", Session: s3}) // 109
 	r.has(Lock, "nothing")
 	res := r.yes(askLock(s1, 0))
-	expect.That(t, res.Fence == 110 && res.Limit == 1, "acquired after the lock had gone: %+v, want token 110 and limit 1", res)
+	expect.That(t, res.Fence == 110 && res.Limit == 1, "acquired after the lock was removed: %+v, want token 110 and limit 1", res)
 }
 
 func TestPermitHolderSaysSinceWhen(t *testing.T) {

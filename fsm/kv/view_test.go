@@ -149,7 +149,7 @@ func TestDeletionRecordsAreDroppedOldestFirst(t *testing.T) {
 	tree := r.yes(KeyOp{Verb: DeleteTree, Key: "k/"}).Index
 	f := r.Freeze()
 	expect.That(t, len(f.Deletions) == deletionsLimit && f.Pruned == 101 && f.Deletions[0].Index == tree && !slices.ContainsFunc(f.Deletions, func(d Deletion) bool { return d.Key == "first" }),
-		"%d records, first key %q, the newest that was forgotten is %d; want %d, and the oldest one gone", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
+		"%d records, first key %q, the newest that was dropped is %d; want %d, and the oldest one dropped", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
 }
 
 // The index of a read grows when what it finds changes, and never goes back.
