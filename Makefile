@@ -43,6 +43,7 @@ check:
 	$(GO) vet -tags planted ./cmd/internal/node
 	$(GO) tool staticcheck ./...
 	@staticcheck=$(call tool,staticcheck); $(call each,$(GO) vet ./... && "$$staticcheck" ./...)
+	$(GO) run ./internal/shape -check
 	$(GO) test -run 'TestImports|TestStateMachine|TestModule' .
 
 # Ratios against named baselines; takes some minutes. docs/benchmarks.md explains the rows.

@@ -38,7 +38,7 @@ func (b Bound) permits(epoch registry.Epoch, tenure int64) bool {
 	return b == Bound{} || (b.Leadership == epoch.Index && tenure <= b.Until)
 }
 
-// Item is one operation of a batch: of the registry, with who sent it, or (KV not nil) one of
+// Item is one operation of a batch: of the registry, with its sender, or (KV not nil) one of
 // coordination.
 type Item struct {
 	Origin registry.Origin
@@ -165,14 +165,14 @@ func (it *Item) fields(c *codec.Codec) {
 	}
 }
 
-// BatchResult is the answer to one batch of an entry.
+// BatchResult is the result of one batch of an entry.
 type BatchResult struct {
 	ID BatchID
 	// Refused: the batch was numbered at or below what its node reports as answered, or came from an
 	// older boot; it had no effect now, and earlier it may have had one.
 	Refused bool
 	// Late: the batch came to the leader, or stands in the log, after its Bound. This copy of it had no
-	// effect; another may take effect.
+	// effect; another copy may take effect.
 	Late    bool
 	Results []registry.Result // one per item; shared with the machine's memory, not to be changed
 	// KV are the results of the operations of coordination, one per item (zero for the others); nil: the

@@ -5,7 +5,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// catalog answers package kv from the registry beside it.
+// catalog shows package kv the registry beside it.
 type catalog struct{ *registry.Registry }
 
 // Check implements kv.Catalog.
@@ -39,7 +39,7 @@ func (m *Machine) at(term uint64) kv.At {
 	return kv.At{Index: m.registry.Next(), Lease: clock.Lease, Wall: clock.Wall, Term: term}
 }
 
-// coordinate performs an operation of coordination. read is what those before it in its batch have read.
+// coordinate performs an operation of coordination. read is what the operations before it in its batch have read.
 func (m *Machine) coordinate(term uint64, read int, op kv.Op) kv.Result {
 	at := m.at(term)
 	at.Read = read
@@ -61,13 +61,13 @@ func (m *Machine) lose(term uint64, taken registry.Index) {
 	if taken != 0 {
 		at.Index = taken
 	}
-	if m.end(at, lost) && taken == 0 {
+	if m.endSessions(at, lost) && taken == 0 {
 		m.registry.Take()
 	}
 }
 
-// end says whether any session ended.
-func (m *Machine) end(at kv.At, lost []registry.CheckRef) bool {
+// endSessions ends the sessions that depend on checks and nodes, and says whether any did.
+func (m *Machine) endSessions(at kv.At, lost []registry.CheckRef) bool {
 	var checks []kv.CheckRef
 	ended := false
 	for _, l := range lost {

@@ -43,7 +43,7 @@ var (
 	heldKey       = kv.KeyOp{Verb: kv.Acquire, Key: "k", Session: "s1"}
 )
 
-func TestOneCounterNumbersTheChangesOfBoth(t *testing.T) {
+func TestMachineNumbersChangesOfRegistryAndKeysByOneCounter(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
 	items := []Item{
@@ -61,23 +61,23 @@ func TestOneCounterNumbersTheChangesOfBoth(t *testing.T) {
 	}
 	expect.Slice(t, got, []uint64{2, 3, 0, 4, 5, 6}, "indexes")
 	if v, k := n.m.View(), n.m.KV(); v.Index() != 5 || k.Index() != 6 {
-		t.Errorf("the registry's view is at %d, that of coordination at %d, want 5 and 6: who caches documents by the former is not to lose them by a write to a key", v.Index(), k.Index())
+		t.Errorf("the registry's view is at %d, that of coordination at %d, want 5 and 6: documents cached by the former are not to be lost by a write to a key", v.Index(), k.Index())
 	}
 }
 
-func TestBatchWithoutCoordinationHasNoResultsOfIt(t *testing.T) {
+func TestMachineHasNoResultsOfCoordinationForABatchWithoutIt(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
 	r := n.apply(n.batch(registry.Cancel{Key: goldenKey})).Batches[0]
 	expect.That(t, r.KV == nil, "got %+v, want none of coordination", r)
 }
 
-func TestRepeatedCoordinationHasItsAnswerAndNoEffect(t *testing.T) {
+func TestMachineRepeatsResultsOfCoordinationWithoutEffect(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
 	set := n.batchKV(kv.KeyOp{Verb: kv.CAS, Key: "a", Value: []byte("1")}, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.Get, Key: "a"}}})
 	first := n.apply(set).Batches[0]
-	need.That(t, first.KV[0].OK && len(first.KV[1].Entries) == 1, "got %+v, want the key set and read", first)
+	need.That(t, first.KV[0].OK && len(first.KV[1].Pairs) == 1, "got %+v, want the key set and read", first)
 	restored := NewMachine()
 	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
 	for name, m := range map[string]*Machine{"the same node": n.m, "one that was restored": restored} {
@@ -88,7 +88,7 @@ func TestRepeatedCoordinationHasItsAnswerAndNoEffect(t *testing.T) {
 	}
 }
 
-func TestLostCheckEndsItsSessionsUnderTheSameIndex(t *testing.T) {
+func TestMachineEndsSessionsOfALostCheckUnderTheSameIndex(t *testing.T) {
 	for name, op := range map[string]registry.Op{
 		"turned critical":          registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Critical},
 		"deregistered":             registry.DeregisterCatalog{Node: "db-1", Check: "alive"},
@@ -118,7 +118,7 @@ func TestLostCheckEndsItsSessionsUnderTheSameIndex(t *testing.T) {
 	}
 }
 
-func TestNodeThatGoesTakesItsSessionsAlong(t *testing.T) {
+func TestMachineEndsSessionsOfADeregisteredNode(t *testing.T) {
 	n := newNode(t)
 	n.write(checkedService(registry.Passing))
 	n.writeKV(kv.CreateSession{ID: "s1", Node: "db-1"}, kv.CreateSession{ID: "s2"})
@@ -129,7 +129,7 @@ func TestNodeThatGoesTakesItsSessionsAlong(t *testing.T) {
 }
 
 // No operation of today loses something without a change of its own.
-func TestLossWithoutAnIndexTakesOne(t *testing.T) {
+func TestMachineTakesAnIndexForALossWithoutOne(t *testing.T) {
 	for _, linked := range []bool{true, false} {
 		n := newNode(t)
 		n.write(checkedService(registry.Passing))
@@ -147,7 +147,7 @@ func TestLossWithoutAnIndexTakesOne(t *testing.T) {
 	}
 }
 
-func TestCoordinationHasTheTimeOfTheRegistry(t *testing.T) {
+func TestMachineGivesCoordinationTheTimeOfTheRegistry(t *testing.T) {
 	n := newNode(t)
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	clock := n.stamp
@@ -167,7 +167,7 @@ func TestCoordinationHasTheTimeOfTheRegistry(t *testing.T) {
 	expect.That(t, n.m.KV().Lease() == n.stamp.Lease, "the lease clock is at %d after a tick, want %d", n.m.KV().Lease(), n.stamp.Lease)
 }
 
-func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
+func TestMachineEndsSessionsAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
 	n := newNode(t)
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	epoch := n.establish()
@@ -187,7 +187,7 @@ func TestSessionsEndAtTheirTimeUnderTheLeadersEpoch(t *testing.T) {
 	}
 }
 
-func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
+func TestMachineNeedsTheClockWhileSomethingWaitsForIt(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		item Item
@@ -208,7 +208,7 @@ func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
 	}
 }
 
-func TestRestoredCoordinationAsksTheRestoredRegistry(t *testing.T) {
+func TestRestoreLetsCoordinationAskTheRestoredRegistry(t *testing.T) {
 	n := newNode(t)
 	n.write(checkedService(registry.Passing))
 	n.writeKV(kv.KeyOp{Key: "a"})
@@ -219,7 +219,7 @@ func TestRestoredCoordinationAsksTheRestoredRegistry(t *testing.T) {
 	expect.That(t, r.OK, "got %+v, want a session of the node and check that the snapshot has", r)
 }
 
-func TestSessionOfACriticalCheckIsRefused(t *testing.T) {
+func TestMachineRefusesASessionOfACriticalCheck(t *testing.T) {
 	n := newNode(t)
 	n.write(checkedService(registry.Critical))
 	r := n.writeKV(linkedSession)[0]
@@ -229,7 +229,7 @@ func TestSessionOfACriticalCheckIsRefused(t *testing.T) {
 	expect.That(t, r.OK, "got %+v of a check that warns, want a session", r)
 }
 
-func TestCoordinationBeyondTheCounterIsRefused(t *testing.T) {
+func TestRestoreRefusesCoordinationBeyondTheCounter(t *testing.T) {
 	n := newNode(t)
 	n.writeKV(kv.KeyOp{Key: "a"})
 	s := n.m.Snapshot()

@@ -301,7 +301,7 @@ func (c costly) applied(t testing.TB, objects int) (took time.Duration, bytes ui
 	return took, after.TotalAlloc - before.TotalAlloc
 }
 
-// What Apply may take of memory: per object that an operation changes, and for what changes one object, however
+// These bound what Apply may take of memory: per object that an operation changes, and for what changes one object, however
 // many it meets. Work that grows with pairs of objects takes far more of it; time would depend on the machine.
 const (
 	bytesPerObject = 12 << 10

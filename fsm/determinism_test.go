@@ -16,8 +16,8 @@ import (
 
 // Replicas compare bytes, so nothing that differs between two runs may decide anything in the states: no
 // clock, no goroutine, no float, and no range over a map unless a comment on the line before says why its
-// order does not matter. Who waits for changes is no part of the registry's state: Await may select.
-func TestNothingInTheStatesDiffersBetweenReplicas(t *testing.T) {
+// order does not matter. Waiting for changes is no part of the registry's state: Await may select.
+func TestStateMachineHasNothingThatDiffersBetweenReplicas(t *testing.T) {
 	for _, name := range []string{"registry", "kv", "order"} {
 		t.Run(name, func(t *testing.T) { testNothingDiffers(t, name) })
 	}

@@ -200,11 +200,11 @@ func goldenLeases() *Snapshot {
 		tenure: 1200,
 		index:  1234,
 		nodes: []frozenNode{
-			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, answered: 39, answers: []answer{
+			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, finished: 39, batches: []remembered{
 				{seq: 40, results: []registry.Result{{Index: 5, Handle: lease.Handle}}},
 				{seq: 41, results: []registry.Result{{}, {Outcome: registry.NotFound}}},
 			}}},
-			{name: "n2-11c0", nodeMemory: nodeMemory{boot: 1, answered: 7}},
+			{name: "n2-11c0", nodeMemory: nodeMemory{boot: 1, finished: 7}},
 		},
 		registry: registry.Frozen{
 			Index: 5, Clock: registry.Stamp{Lease: 61_000, Wall: 1_700_000_001_100},
@@ -293,8 +293,8 @@ func TestGoldenOperationsOfCoordination(t *testing.T) {
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
 }
 
-func goldenEntry() *kv.Entry {
-	return &kv.Entry{Key: "jobs/leader", Value: []byte("n1"), Flags: 42, Session: goldenSession, LockIndex: 2, CreateIndex: 3, ModifyIndex: 5, Fence: 4}
+func goldenPair() *kv.Pair {
+	return &kv.Pair{Key: "jobs/leader", Value: []byte("n1"), Flags: 42, Session: goldenSession, LockIndex: 2, CreateIndex: 3, ModifyIndex: 5, Fence: 4}
 }
 
 func goldenSessionState() *kv.Session {
@@ -308,7 +308,7 @@ func goldenKVResults() []kv.Result {
 	return []kv.Result{
 		{},
 		{OK: true, Index: 5, Fence: 4},
-		{OK: true, Index: 6, Entries: []*kv.Entry{goldenEntry(), {Key: "a"}}},
+		{OK: true, Index: 6, Pairs: []*kv.Pair{goldenPair(), {Key: "a"}}},
 		{Errors: []kv.TxnError{{OpIndex: 1, What: `key "a" doesn't exist`}}},
 		{OK: true, Index: 2, Session: goldenSessionState()},
 		{Place: 3, Limit: 2},
@@ -328,7 +328,7 @@ func TestGoldenResultsOfCoordination(t *testing.T) {
 // holds.
 func goldenSnapshot() *Snapshot {
 	s := goldenWithPeers()
-	s.nodes[0].answers[1].kv = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
+	s.nodes[0].batches[1].kv = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
 	f := &s.registry
 	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()
 	f.Removals[0].Lease.Permanent = true
@@ -347,7 +347,7 @@ func kvBeside(f registry.Frozen) kv.Frozen {
 func goldenKV(beside registry.Frozen) kv.Frozen {
 	f := kvBeside(beside)
 	f.Index, f.KeysIndex, f.SessionsIndex, f.PermitsIndex, f.Pruned = 7, 6, 5, 4, 1
-	f.Entries = []*kv.Entry{{Key: "a", CreateIndex: 6, ModifyIndex: 6}, goldenEntry()}
+	f.Pairs = []*kv.Pair{{Key: "a", CreateIndex: 6, ModifyIndex: 6}, goldenPair()}
 	f.Deletions = []kv.Deletion{{Key: "jobs/old", Index: 5, At: 50_000, Fence: 2}}
 	f.Sessions = []kv.SessionState{{Session: goldenSessionState(), Renewed: 60_400}}
 	f.Delays = []kv.Delay{{Key: "jobs/old", Until: 65_000}}
@@ -357,6 +357,6 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 			Holders: []kv.Holder{{Session: goldenSession, Fence: 4, Since: 59_000, Wall: 1_699_999_999_100, Value: []byte("host-7")}},
 			Queue:   []kv.Waiter{{Session: "b", Since: 60_000, Until: 70_000, Value: []byte("host-8")}}},
 	}
-	f.Answers = []kv.Answer{{Key: "7c0d", At: 59_000, Digest: 0xfeed, Result: goldenKVResults()[1]}}
+	f.Kept = []kv.KeptResult{{Key: "7c0d", At: 59_000, Hash: 0xfeed, Result: goldenKVResults()[1]}}
 	return f
 }

@@ -1,8 +1,14 @@
 // Package fsm is the deterministic state machine behind the Raft log: the binary formats of log
-// entries and snapshots, the memory of answered batches, and Apply. The registry's rules are in
+// entries and snapshots, the memory of applied batches, and Apply. The registry's rules are in
 // package fsm/registry; what orders the entries is package store.
 //
-// The formats are described in docs/formats.
+// The formats are described in docs/formats. Its files:
+//
+//   - batch.go, entry.go: the formats of batches and log entries
+//   - machine.go: Apply, and the views; coordination.go: the half of it that package kv has
+//   - memory.go: what makes a batch take effect once
+//   - snapshot.go, stream.go: snapshots
+//   - disk.go: records for a registry that is kept without a log
 package fsm
 
 import (
@@ -15,8 +21,9 @@ import (
 )
 
 // Machine is the replicated state: the registry and coordination, whose changes one counter numbers, the
-// memory of answered batches, and the index of the newest applied entry. Its methods are safe for concurrent use: Apply, Restore and Snapshot are
-// called by Raft's one goroutine, Expired by the evictor, View by everybody (and never blocks).
+// memory of applied batches, and the index of the newest applied entry. Its methods are safe for concurrent use:
+// Apply, Restore and Snapshot are called by Raft's one goroutine, Expired by the evictor, View by every reader
+// (and never blocks).
 type Machine struct {
 	// published is replaced as a whole by every entry, with mu held.
 	published atomic.Pointer[published]
@@ -35,8 +42,8 @@ type published struct {
 	kv    *kv.View
 }
 
-// NewMachine returns an empty state. Its index is 1, because Consul's clients cannot be told 0: whoever waits for
-// more than 1 must not miss the first change.
+// NewMachine returns an empty state. Its index is 1, because no index of 0 can be given to Consul's clients: a reader that waits
+// for more than 1 must not miss the first change.
 func NewMachine() *Machine {
 	r := registry.NewAt(1)
 	m := &Machine{registry: r, kv: kv.New(catalog{r}), memory: memory{}}
@@ -101,24 +108,24 @@ func (m *Machine) write(term uint64, e entry) []BatchResult {
 	return results
 }
 
-// once applies a batch unless that was done before, or its time is over: entries that a leader stamped
+// once applies a batch unless it was applied before, or its time is over: entries that a leader stamped
 // before others may stand behind them, so the newest stamp counts.
 func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
-	answer := BatchResult{ID: b.id}
-	answer.ID.Bound = Bound{}
-	what, remembered := m.memory.judge(b.id)
+	result := BatchResult{ID: b.id}
+	result.ID.Bound = Bound{}
+	standing, before := m.memory.classify(b.id)
 	switch {
-	case what == refused:
-		answer.Refused = true
-	case what == repeated:
-		answer.Results, answer.KV = remembered.results, remembered.kv
+	case standing == refused:
+		result.Refused = true
+	case standing == repeated:
+		result.Results, result.KV = before.results, before.kv
 	case !b.id.Bound.permits(m.registry.Epoch(), m.tenure):
-		answer.Late = true
+		result.Late = true
 	default:
-		answer.Results, answer.KV = m.perform(term, stamp, b.items)
-		m.memory.remember(b.id, answer.Results, answer.KV)
+		result.Results, result.KV = m.perform(term, stamp, b.items)
+		m.memory.remember(b.id, result.Results, result.KV)
 	}
-	return answer
+	return result
 }
 
 // perform applies the operations of a batch. The second list is nil unless one is of coordination.

@@ -78,7 +78,7 @@ func instance(app, id string) *registry.Instance {
 		RenewalInterval: 30, Duration: 90, LastDirty: 1_700_000_000_000}
 }
 
-func TestWriteAppliesBatchesInOrder(t *testing.T) {
+func TestMachineAppliesTheBatchesOfAnEntryInOrder(t *testing.T) {
 	n := newNode(t)
 	key := registry.Key{App: "ORDERS", ID: "1"}
 	n.id.Seq = 1
@@ -93,10 +93,10 @@ func TestWriteAppliesBatchesInOrder(t *testing.T) {
 		}
 	}
 	expect.Deep(t, got, []registry.Outcome{registry.Done, registry.Done, registry.NotFound}, "outcomes")
-	expect.Equal(t, done.Batches[1].ID, n.id, "second answer is for")
+	expect.Equal(t, done.Batches[1].ID, n.id, "second result is for")
 }
 
-func TestRepeatedBatchHasItsAnswerAndNoEffect(t *testing.T) {
+func TestMachineRepeatsTheResultsOfABatchWithoutEffect(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
 	register := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
@@ -104,13 +104,13 @@ func TestRepeatedBatchHasItsAnswerAndNoEffect(t *testing.T) {
 	n.write(registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "1"}})
 	index := n.m.View().Index()
 
-	expect.Deep(t, n.apply(register).Batches[0], first, "answer")
+	expect.Deep(t, n.apply(register).Batches[0], first, "result")
 	if got := n.m.View(); got.Len() != 0 || got.Index() != index {
 		t.Errorf("%d leases at index %d, want none at %d: the registration took effect twice", got.Len(), got.Index(), index)
 	}
 }
 
-func TestAnsweredBatchIsRefusedWithoutEffect(t *testing.T) {
+func TestMachineRefusesAFinishedBatchWithoutEffect(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
 	late := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
@@ -121,7 +121,7 @@ func TestAnsweredBatchIsRefusedWithoutEffect(t *testing.T) {
 		"got %+v and %d leases, want a refusal and none", got, n.m.View().Len())
 }
 
-func TestTickMovesTheLeaseClockOnly(t *testing.T) {
+func TestMachineMovesOnlyTheLeaseClockWithATick(t *testing.T) {
 	n := newNode(t)
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	before := n.m.View().Index()
@@ -131,7 +131,7 @@ func TestTickMovesTheLeaseClockOnly(t *testing.T) {
 	expect.That(t, v.Index() == before && v.Stamp() == n.stamp, "view at index %d and %+v, want %d and %+v", v.Index(), v.Stamp(), before, n.stamp)
 }
 
-func TestEstablishReturnsEpochAndClock(t *testing.T) {
+func TestMachineReturnsEpochAndClockOfAnEstablish(t *testing.T) {
 	n := newNode(t)
 	n.apply()
 	done := need.Got(n.m.Apply(9, 4, AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1"})))(t)
@@ -140,7 +140,7 @@ func TestEstablishReturnsEpochAndClock(t *testing.T) {
 	expect.Equal(t, n.m.View().Epoch(), "c1", "view of epoch")
 }
 
-func TestSettingsStayUntilALeaderSaysOtherwise(t *testing.T) {
+func TestMachineKeepsSettingsUntilALeaderChangesThem(t *testing.T) {
 	n := newNode(t)
 	establish := func(s *registry.Settings) registry.Settings {
 		n.index++
@@ -160,7 +160,7 @@ func TestSettingsStayUntilALeaderSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
+func TestMachineEndsOverridesAndQuarantinesAtTheirTime(t *testing.T) {
 	n := newNode(t)
 	epoch := n.establish()
 	n.write(registry.Register{Instance: instance("ORDERS", "1")}, registry.Register{Instance: instance("ORDERS", "2")})
@@ -181,7 +181,7 @@ func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
 	expect.That(t, ok && v.Len() == 2, "quarantined until 6 s: it is not listed, with %d leases", v.Len())
 }
 
-func TestUndecodableEntryChangesNothing(t *testing.T) {
+func TestMachineChangesNothingByAnUndecodableEntry(t *testing.T) {
 	n := newNode(t)
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	want := snapshotOf(t, n.m)
@@ -213,7 +213,7 @@ func TestUndecodableEntryChangesNothing(t *testing.T) {
 	}
 }
 
-func TestEntryOutOfOrderIsAnError(t *testing.T) {
+func TestMachineRefusesAnEntryOutOfOrder(t *testing.T) {
 	m := NewMachine()
 	tick := AppendWrite(nil, registry.Stamp{Lease: 1}, 0)
 	need.Got(m.Apply(5, term, tick))(t)
@@ -226,7 +226,7 @@ func TestEntryOutOfOrderIsAnError(t *testing.T) {
 	}
 }
 
-func TestEvictionIsFencedByEpochAndTerm(t *testing.T) {
+func TestMachineFencesEvictionsByEpochAndTerm(t *testing.T) {
 	n := newNode(t)
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	epoch := n.establish()

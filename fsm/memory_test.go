@@ -12,8 +12,8 @@ import (
 )
 
 // run judges a batch as the machine does, with results that carry its number.
-func (m memory) run(id BatchID) (verdict, registry.Index) {
-	what, remembered := m.judge(id)
+func (m memory) run(id BatchID) (standing, registry.Index) {
+	what, remembered := m.classify(id)
 	results := remembered.results
 	if what == fresh {
 		results = []registry.Result{{Index: registry.Index(id.Boot*1000 + id.Seq)}}
@@ -25,14 +25,14 @@ func (m memory) run(id BatchID) (verdict, registry.Index) {
 	return what, results[0].Index
 }
 
-func TestBatchesAreJudgedByWhatTheirNodeReported(t *testing.T) {
+func TestMemoryClassifiesBatchesByWhatTheirNodeReported(t *testing.T) {
 	type step struct {
 		id    BatchID
-		want  verdict
+		want  standing
 		index registry.Index
 	}
-	batch := func(boot, seq, answered uint64) BatchID {
-		return BatchID{Node: "a", Boot: boot, Seq: seq, Answered: answered}
+	batch := func(boot, seq, finished uint64) BatchID {
+		return BatchID{Node: "a", Boot: boot, Seq: seq, Answered: finished}
 	}
 	for _, c := range []struct {
 		name  string
@@ -41,10 +41,10 @@ func TestBatchesAreJudgedByWhatTheirNodeReported(t *testing.T) {
 		{"new numbers are applied in any order", []step{
 			{batch(1, 2, 0), fresh, 1002}, {batch(1, 1, 0), fresh, 1001}, {batch(1, 3, 0), fresh, 1003},
 		}},
-		{"a repetition gets the same answer", []step{
+		{"a repetition gets the same result", []step{
 			{batch(1, 1, 0), fresh, 1001}, {batch(1, 2, 0), fresh, 1002}, {batch(1, 1, 0), repeated, 1001}, {batch(1, 2, 0), repeated, 1002},
 		}},
-		{"what was reported as answered is refused", []step{
+		{"what was reported as finished is refused", []step{
 			{batch(1, 1, 0), fresh, 1001}, {batch(1, 3, 2), fresh, 1003}, {batch(1, 1, 0), refused, 0}, {batch(1, 2, 0), refused, 0},
 		}},
 		{"a report never goes back", []step{
@@ -57,39 +57,39 @@ func TestBatchesAreJudgedByWhatTheirNodeReported(t *testing.T) {
 			{batch(1, 1, 0), fresh, 1001}, {batch(2, 1, 0), fresh, 2001}, {batch(1, 1, 0), refused, 0}, {batch(1, 2, 0), refused, 0}, {batch(2, 1, 0), repeated, 2001},
 		}},
 		{"number 0 does not exist", []step{{batch(1, 0, 0), refused, 0}}},
-		{"a batch that calls itself answered is refused", []step{{batch(1, 3, 3), refused, 0}}},
+		{"a batch that calls itself finished is refused", []step{{batch(1, 3, 3), refused, 0}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := memory{}
 			for i, s := range c.steps {
 				got, index := m.run(s.id)
-				need.That(t, got == s.want && index == s.index, "step %d, %+v: got verdict %d with result %d, want %d with %d", i, s.id, got, index, s.want, s.index)
+				need.That(t, got == s.want && index == s.index, "step %d, %+v: got standing %d with result %d, want %d with %d", i, s.id, got, index, s.want, s.index)
 			}
 		})
 	}
 }
 
-func TestNodesDoNotShareNumbers(t *testing.T) {
+func TestMemoryNumbersTheBatchesOfEachNodeAlone(t *testing.T) {
 	m := memory{}
 	for _, node := range []string{"a", "b", ""} {
 		got, _ := m.run(BatchID{Node: node, Boot: 1, Seq: 1})
-		expect.That(t, got == fresh, "node %q: got verdict %d, want fresh", node, got)
+		expect.That(t, got == fresh, "node %q: got standing %d, want fresh", node, got)
 	}
 }
 
-func TestForgottenAnswersAreRefusedNotRepeated(t *testing.T) {
+func TestMemoryRefusesBatchesWhoseResultsWereDropped(t *testing.T) {
 	m := memory{}
-	for seq := uint64(1); seq <= maxAnswers+3; seq++ {
+	for seq := uint64(1); seq <= maxRemembered+3; seq++ {
 		m.run(BatchID{Node: "a", Boot: 1, Seq: seq})
 	}
-	expect.Equal(t, len(m["a"].answers), maxAnswers, "answers that are remembered:")
-	for seq, want := range map[uint64]verdict{1: refused, 3: refused, 4: repeated, maxAnswers + 3: repeated} {
+	expect.Equal(t, len(m["a"].batches), maxRemembered, "batches that are remembered:")
+	for seq, want := range map[uint64]standing{1: refused, 3: refused, 4: repeated, maxRemembered + 3: repeated} {
 		got, _ := m.run(BatchID{Node: "a", Boot: 1, Seq: seq})
-		expect.That(t, got == want, "batch %d: got verdict %d, want %d", seq, got, want)
+		expect.That(t, got == want, "batch %d: got standing %d, want %d", seq, got, want)
 	}
 }
 
-func TestFrozenMemoryIsSortedAndDoesNotChange(t *testing.T) {
+func TestMemoryIsFrozenSortedAndUnchanged(t *testing.T) {
 	m := memory{}
 	for _, node := range []string{"c", "a", "b"} {
 		m.run(BatchID{Node: node, Boot: 1, Seq: 1})
@@ -99,13 +99,13 @@ func TestFrozenMemoryIsSortedAndDoesNotChange(t *testing.T) {
 	m.run(BatchID{Node: "b", Boot: 2, Seq: 1})
 	var got string
 	for _, n := range frozen {
-		got += fmt.Sprintf("%s/%d/%d/%d ", n.name, n.boot, n.answered, n.answers[0].seq)
+		got += fmt.Sprintf("%s/%d/%d/%d ", n.name, n.boot, n.finished, n.batches[0].seq)
 	}
 	expect.Equal(t, got, "a/1/0/1 b/1/0/1 c/1/0/1 ", "got")
 }
 
-// What transactions read must not stay in memory, and in every snapshot, with the answers of their batch.
-func TestRememberedAnswersKeepLittleOfWhatWasRead(t *testing.T) {
+// The pairs that transactions read must not stay in memory, and in every snapshot, with the results of their batch.
+func TestMemoryKeepsLittleOfWhatWasRead(t *testing.T) {
 	n := newNode(t)
 	value := make([]byte, 60<<10)
 	set := kv.KeyOp{Verb: kv.Set, Key: "k", Value: value}
@@ -119,10 +119,10 @@ func TestRememberedAnswersKeepLittleOfWhatWasRead(t *testing.T) {
 	first, again := n.apply(batch).Batches[0], n.apply(batch).Batches[0]
 	read := 0
 	for i, r := range first.KV {
-		need.That(t, r.Weight() >= 60<<10, "transaction %d: answered %+v, want what it read", i, r)
+		need.That(t, r.Weight() >= 60<<10, "transaction %d: result %+v, want what it read", i, r)
 		k := again.KV[i]
-		need.That(t, k.OK && k.Index == r.Index && (k.Excess == kv.Forgotten) == (k.Entries == nil),
-			"transaction %d again: answered %+v, want index %d, and what it read or that it was forgotten", i, k, r.Index)
+		need.That(t, k.OK && k.Index == r.Index && (k.Excess == kv.Forgotten) == (k.Pairs == nil),
+			"transaction %d again: result %+v, want index %d, and what it read or that it was forgotten", i, k, r.Index)
 		read += k.Weight()
 	}
 	expect.That(t, read <= keptRead && read != 0, "of what was read %d bytes were kept, want at most %d", read, keptRead)
@@ -166,7 +166,7 @@ func (b *bounded) send(tenure int64, seq uint64, bound Bound) BatchResult {
 	return b.apply(AppendWrite(nil, registry.Stamp{}, tenure, AppendBatch(nil, id, items))).Batches[0]
 }
 
-func TestABatchTakesEffectWithinItsBoundOnly(t *testing.T) {
+func TestMachineAppliesABatchWithinItsBoundOnly(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		tenure int64
@@ -189,7 +189,7 @@ func TestABatchTakesEffectWithinItsBoundOnly(t *testing.T) {
 }
 
 // An entry may stand in the log behind others that its leader stamped later.
-func TestTheNewestTenureCountsAlsoAfterASnapshot(t *testing.T) {
+func TestMachineCountsTheNewestTenureAlsoAfterASnapshot(t *testing.T) {
 	b := newBounded(t)
 	b.send(2000, 1, Bound{})
 	res := b.send(500, 2, Bound{Leadership: b.leadership, Until: 1000})
@@ -204,12 +204,12 @@ func TestTheNewestTenureCountsAlsoAfterASnapshot(t *testing.T) {
 	expect.That(t, !b.send(500, 4, Bound{Leadership: b.leadership, Until: 1000}).Late, "in the next leadership, whose tenure begins anew: late")
 }
 
-func TestALateCopyDoesNotKeepAnotherFromTakingEffect(t *testing.T) {
+func TestMachineAppliesAnotherCopyOfALateBatch(t *testing.T) {
 	b := newBounded(t)
 	res := b.send(2000, 1, Bound{Leadership: b.leadership, Until: 1000})
 	need.That(t, res.Late, "the first copy is not late")
 	res = b.send(2000, 1, Bound{Leadership: b.leadership, Until: 3000})
 	expect.That(t, !res.Late && !res.Refused, "the second copy: late %v, refused %v", res.Late, res.Refused)
 	res = b.send(9000, 1, Bound{Leadership: b.leadership, Until: 3000})
-	expect.That(t, !res.Late && !res.Refused && len(res.Results) == 1, "a third copy of what took effect: %+v, want the answer", res)
+	expect.That(t, !res.Late && !res.Refused && len(res.Results) == 1, "a third copy of what took effect: %+v, want the result", res)
 }

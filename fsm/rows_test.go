@@ -33,7 +33,7 @@ func operations(t *testing.T) []operation {
 	for _, r := range registry.Rows() {
 		op := filled(r.Zero).(registry.Op)
 		if renew, ok := op.(registry.Renew); ok {
-			renew.Handle = registry.Handle{} // of which TestARenewalByHandleSurvivesItsEncoding tells
+			renew.Handle = registry.Handle{} // see TestCodecReadsARenewalByHandleAsItWasWritten
 			op = renew
 		}
 		all = append(all, operation{byte(r.Kind), r.Level, r.Name, r.Type, "", Item{Op: op}})
@@ -44,7 +44,7 @@ func operations(t *testing.T) []operation {
 	return all
 }
 
-// Whoever adds an operation finds out here what it needs.
+// This test finds what an added operation still lacks.
 func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
 	page := need.Got(os.ReadFile("../docs/formats/log-entry.md"))(t)
 	names := make(map[string]bool)
@@ -65,7 +65,7 @@ func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
 	}
 }
 
-func TestARenewalByHandleSurvivesItsEncoding(t *testing.T) {
+func TestCodecReadsARenewalByHandleAsItWasWritten(t *testing.T) {
 	want := registry.Renew{Handle: registry.Handle{Slot: 300, Gen: 70_000}, LastDirty: 7}
 	op := want
 	op.Key = registry.Key{App: "ORDERS", ID: "orders-1"} // is not encoded
@@ -76,8 +76,8 @@ func TestARenewalByHandleSurvivesItsEncoding(t *testing.T) {
 	expect.That(t, size == len(b), "its size is said to be %d, and it takes %d", size, len(b))
 }
 
-// Snapshots are written beside those who read the same memory.
-func TestWritingChangesNothing(t *testing.T) {
+// A snapshot is written while views read the same memory.
+func TestEncoderChangesNothingOfWhatItWrites(t *testing.T) {
 	for _, op := range operations(t) {
 		before := strings.Clone(string(itemBytes(op.item)))
 		again := string(itemBytes(op.item))

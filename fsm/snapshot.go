@@ -53,12 +53,12 @@ func (s *Snapshot) walk(t *stream) {
 	section(t, "peer", &f.Peers, (*registry.PeerState).Fields)
 	section(t, "node of the catalog", &f.Nodes, codec.Each((*registry.Node).Fields))
 	section(t, "heartbeat of a check", &f.Heard, (*registry.CheckHeartbeat).Fields)
-	section(t, "key", &k.Entries, codec.Each((*kv.Entry).Fields))
+	section(t, "key", &k.Pairs, codec.Each((*kv.Pair).Fields))
 	section(t, "deletion", &k.Deletions, (*kv.Deletion).Fields)
 	section(t, "session", &k.Sessions, (*kv.SessionState).Fields)
 	section(t, "lock-delay", &k.Delays, (*kv.Delay).Fields)
 	section(t, "lock or semaphore", &k.Permits, codec.Each((*kv.Permits).Fields))
-	section(t, "answer to what is done once", &k.Answers, (*kv.Answer).Fields)
+	section(t, "result of what is done once", &k.Kept, (*kv.KeptResult).Fields)
 }
 
 func (s *Snapshot) head(c *codec.Codec) {
@@ -68,7 +68,7 @@ func (s *Snapshot) head(c *codec.Codec) {
 	s.kv.Head(c)
 }
 
-// walkNodes walks nodes in ascending order, each followed by its answers, of which there are few.
+// walkNodes walks nodes in ascending order, each followed by what is remembered of its batches, of which there are few.
 func (s *Snapshot) walkNodes(t *stream) {
 	section(t, "node", &s.nodes, (*frozenNode).fields)
 	for i := range s.nodes {
@@ -76,16 +76,16 @@ func (s *Snapshot) walkNodes(t *stream) {
 		if i > 0 && s.nodes[i-1].name >= n.name {
 			t.fail("node %q after %q, want ascending order", n.name, s.nodes[i-1].name)
 		}
-		section(t, "answer", &n.answers, (*answer).fields)
-		newest := n.answered
-		for _, a := range n.answers {
+		section(t, "remembered batch", &n.batches, (*remembered).fields)
+		newest := n.finished
+		for _, a := range n.batches {
 			if a.seq <= newest {
-				t.fail("answer %d of node %q after %d, want ascending order", a.seq, n.name, newest)
+				t.fail("batch %d of node %q after %d, want ascending order", a.seq, n.name, newest)
 			}
 			newest = a.seq
 		}
-		if len(n.answers) > maxAnswers {
-			t.fail("%d remembered answers, want at most %d", len(n.answers), maxAnswers)
+		if len(n.batches) > maxRemembered {
+			t.fail("%d remembered batches, want at most %d", len(n.batches), maxRemembered)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func slots(t *stream, all *[]uint32) {
 	}
 }
 
-// section walks records, their number in front. What is allocated follows what was read, whatever the number says.
+// section walks records, their number in front. The memory that is allocated follows what was read, not what the number says.
 func section[T any](t *stream, what string, all *[]T, fields func(*T, *codec.Codec)) {
 	n := t.number(uint32(len(*all)), "number of records: "+what)
 	for i := uint32(0); i < n && t.err == nil; i++ {

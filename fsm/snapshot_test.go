@@ -79,13 +79,13 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	f = s.registry
 	expect.That(t, len(f.Links) != 0 && len(f.Senders) != 0 && len(f.Peers) != 0 && f.Leases[0].Client != 0 && f.Leases[0].Lease.ByClient != 0,
 		"a part of the test's snapshot is empty: %+v", s)
-	if f, k := s.registry, s.kv; f.Taken == 0 || len(f.Nodes) == 0 || len(f.Heard) == 0 || len(k.Entries) == 0 || len(k.Deletions) == 0 ||
-		len(k.Sessions) == 0 || len(k.Delays) == 0 || len(k.Permits) < 2 || len(k.Answers) == 0 {
+	if f, k := s.registry, s.kv; f.Taken == 0 || len(f.Nodes) == 0 || len(f.Heard) == 0 || len(k.Pairs) == 0 || len(k.Deletions) == 0 ||
+		len(k.Sessions) == 0 || len(k.Delays) == 0 || len(k.Permits) < 2 || len(k.Kept) == 0 {
 		t.Errorf("a section of the test's snapshot is empty: %+v", s)
 	}
 }
 
-func TestMachineGoesOnFromASnapshot(t *testing.T) {
+func TestRestoredMachineGoesOn(t *testing.T) {
 	n := newNode(t)
 	var b bytes.Buffer
 	need.Got(goldenLeases().WriteTo(&b))(t)
@@ -93,7 +93,7 @@ func TestMachineGoesOnFromASnapshot(t *testing.T) {
 	n.id, n.index = BatchID{Node: "n1-7f3a", Boot: 2, Seq: 40, Answered: 39}, n.m.Index()
 	n.stamp = registry.Stamp{Lease: 62_000, Wall: 1_700_000_002_100}
 	if again := n.apply(n.batch()).Batches[0]; again.Results[0].Index != 5 {
-		t.Errorf("batch 40 again: got %+v, want the answer that was remembered", again)
+		t.Errorf("batch 40 again: got %+v, want the result that was remembered", again)
 	}
 	n.id.Seq = 41
 	l, _ := n.m.View().Lease(goldenKey)
@@ -116,7 +116,7 @@ func TestMachineGoesOnFromASnapshot(t *testing.T) {
 	expect.That(t, bytes.Equal(got, written), "the snapshot that it writes is not restored as it is:\n%x\n%x", got, written)
 }
 
-func TestRepetitionIsRememberedAcrossASnapshot(t *testing.T) {
+func TestRestoredMachineRemembersBatches(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
 	register := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
@@ -150,7 +150,7 @@ func checkRefused(t *testing.T, n *node, r io.Reader, want error) {
 	need.That(t, n.m.View() == before && n.m.Index() == index, "the state was replaced all the same")
 }
 
-func TestCorruptedSnapshotIsRefusedWhereverItIsHit(t *testing.T) {
+func TestRestoreRefusesASnapshotWhereverItIsCorrupted(t *testing.T) {
 	n := lived(t)
 	good := snapshotOf(t, n.m)
 	for i := range good {
@@ -166,7 +166,7 @@ func TestCorruptedSnapshotIsRefusedWhereverItIsHit(t *testing.T) {
 	expect.That(t, bytes.Equal(got, good), "the state changed")
 }
 
-func TestSnapshotThatLiesIsRefused(t *testing.T) {
+func TestRestoreRefusesASnapshotThatLies(t *testing.T) {
 	n := lived(t)
 	rewrite := func(change func(*Snapshot)) []byte {
 		s := need.Got(readSnapshot(bytes.NewReader(snapshotOf(t, n.m))))(t)
@@ -205,25 +205,25 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{"peers out of order", rewrite(func(s *Snapshot) { s.registry.Peers = append(s.registry.Peers, s.registry.Peers[0]) }), ErrCorrupt},
 		{"nodes of the catalog out of order", rewrite(func(s *Snapshot) { s.registry.Nodes = append(s.registry.Nodes, s.registry.Nodes[0]) }), ErrCorrupt},
 		{"heartbeat of no check", rewrite(func(s *Snapshot) { s.registry.Heard[0].Check = "none" }), ErrCorrupt},
-		{"keys out of order", rewrite(func(s *Snapshot) { s.kv.Entries = append(s.kv.Entries, s.kv.Entries[0]) }), ErrCorrupt},
+		{"keys out of order", rewrite(func(s *Snapshot) { s.kv.Pairs = append(s.kv.Pairs, s.kv.Pairs[0]) }), ErrCorrupt},
 		{"deletions out of order", rewrite(func(s *Snapshot) { s.kv.Deletions = append(s.kv.Deletions, s.kv.Deletions[0]) }), ErrCorrupt},
 		{"sessions out of order", rewrite(func(s *Snapshot) { s.kv.Sessions = append(s.kv.Sessions, s.kv.Sessions[0]) }), ErrCorrupt},
 		{"lock-delays out of order", rewrite(func(s *Snapshot) { s.kv.Delays = append(s.kv.Delays, s.kv.Delays[0]) }), ErrCorrupt},
 		{"permits out of order", rewrite(func(s *Snapshot) { s.kv.Permits = append(s.kv.Permits, s.kv.Permits[0]) }), ErrCorrupt},
-		{"two answers under one key", rewrite(func(s *Snapshot) { s.kv.Answers = append(s.kv.Answers, s.kv.Answers[0]) }), ErrCorrupt},
-		{"key held by nobody", rewrite(func(s *Snapshot) { s.kv.Sessions = nil }), ErrCorrupt},
+		{"two results under one key", rewrite(func(s *Snapshot) { s.kv.Kept = append(s.kv.Kept, s.kv.Kept[0]) }), ErrCorrupt},
+		{"key held by an unknown session", rewrite(func(s *Snapshot) { s.kv.Sessions = nil }), ErrCorrupt},
 		{"results of coordination for another number of operations", rewrite(func(s *Snapshot) {
-			s.nodes[0].answers[0].kv = make([]kv.Result, len(s.nodes[0].answers[0].results)+1)
+			s.nodes[0].batches[0].kv = make([]kv.Result, len(s.nodes[0].batches[0].results)+1)
 		}), ErrCorrupt},
 		{"nodes out of order", rewrite(func(s *Snapshot) { s.nodes = append(s.nodes, s.nodes[0]) }), ErrCorrupt},
-		{"answers out of order", rewrite(func(s *Snapshot) {
-			s.nodes[0].answers = append(s.nodes[0].answers, s.nodes[0].answers[0])
+		{"batches out of order", rewrite(func(s *Snapshot) {
+			s.nodes[0].batches = append(s.nodes[0].batches, s.nodes[0].batches[0])
 		}), ErrCorrupt},
-		{"answer to what counts as answered", rewrite(func(s *Snapshot) { s.nodes[0].answered = s.nodes[0].answers[0].seq }), ErrCorrupt},
-		{"more answers than are remembered", rewrite(func(s *Snapshot) {
-			s.nodes[0].answers = nil
-			for seq := range uint64(maxAnswers + 1) {
-				s.nodes[0].answers = append(s.nodes[0].answers, answer{seq: seq + 1})
+		{"result of a finished batch", rewrite(func(s *Snapshot) { s.nodes[0].finished = s.nodes[0].batches[0].seq }), ErrCorrupt},
+		{"more batches than are remembered", rewrite(func(s *Snapshot) {
+			s.nodes[0].batches = nil
+			for seq := range uint64(maxRemembered + 1) {
+				s.nodes[0].batches = append(s.nodes[0].batches, remembered{seq: seq + 1})
 			}
 		}), ErrCorrupt},
 	} {
@@ -231,7 +231,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnnouncedLengthsCostNoMemory(t *testing.T) {
+func TestRestoreAllocatesNothingForAnnouncedLengths(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
 	empty := &Snapshot{}
 	head := codec.Writer(nil, codec.Level)
@@ -302,7 +302,7 @@ func TestSnapshotIsWrittenInPieces(t *testing.T) {
 		"largest piece of %d bytes: %d, want at most %d of at least %d", n, w.size, 2*flushSize, 10*flushSize)
 }
 
-func TestLargeRecordIsReadInSteps(t *testing.T) {
+func TestRestoreReadsALargeRecordInSteps(t *testing.T) {
 	n := newNode(t)
 	inst := instance("ORDERS", "1")
 	inst.HomePageURL = strings.Repeat("long", flushSize)
@@ -315,7 +315,7 @@ func TestLargeRecordIsReadInSteps(t *testing.T) {
 
 // A snapshot that its own writer refuses would cost the cluster its state, so whatever clients say of keys,
 // sessions and locks, sensible or not, must leave a state that is believed.
-func TestWhateverIsCoordinatedIsRestored(t *testing.T) {
+func TestRestoreBringsBackAllCoordination(t *testing.T) {
 	draw := rapid.Custom(func(t *rapid.T) Item {
 		op := genKVOp().Draw(t, "op")
 		if create, ok := op.(kv.CreateSession); ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// twins apply the same log, one of them straight, the other through snapshots. Whatever they answer
+// twins apply the same log, one of them straight, the other through snapshots. All that they return
 // must be equal: a node that restarts or joins is such a twin of the others.
 type twins struct {
 	straight, restored *Machine
@@ -49,7 +49,7 @@ func (tw *twins) actions() map[string]func(*rapid.T) {
 		"evict":      tw.evict,
 		"establish":  tw.establish,
 		"restore":    tw.restore,
-		"end":        tw.end,
+		"end":        tw.endDue,
 		"preserve":   tw.preserve,
 		"contact":    tw.contact,
 		"expire":     tw.expire,
@@ -71,7 +71,7 @@ func (tw *twins) write(t *rapid.T) {
 	tw.apply(t, batches)
 }
 
-// contact notes that another server was heard, or what it knows.
+// contact records that another server had contact, or what it knows.
 func (tw *twins) contact(t *rapid.T) {
 	peer := rapid.SampledFrom(twinDCs).Draw(t, "peer")
 	op := rapid.SampledFrom([]registry.Op{
@@ -102,8 +102,8 @@ func (tw *twins) evict(t *rapid.T) {
 	tw.apply(t, [][]byte{tw.batch(t, []Item{{Op: op}})})
 }
 
-// end ends overrides and quarantines at their time, or later, when they may be others by then.
-func (tw *twins) end(t *rapid.T) {
+// endDue ends overrides and quarantines at their time, or later, when they may be others by then.
+func (tw *twins) endDue(t *rapid.T) {
 	tw.pass(t)
 	due, other := tw.straight.Ending(tw.stamp.Lease), tw.restored.Ending(tw.stamp.Lease)
 	need.That(t, reflect.DeepEqual(due, other), "ending: %+v, and on the restored twin %+v", due, other)
@@ -190,16 +190,16 @@ func (tw *twins) compareViews(t *rapid.T) {
 	need.That(t, slices.Equal(due, other), "expired: %+v, and on the restored twin %+v", due, other)
 	need.Deep(t, tw.restored.Ending(far), tw.straight.Ending(far), "ending on the restored twin are")
 	tw.compareExplanations(t, v, w)
-	tw.compareTold(t, v, w)
+	tw.compareReplicated(t, v, w)
 }
 
-// compareTold compares what is told to other servers, and the sums that they compare.
-func (tw *twins) compareTold(t *rapid.T, v, w *registry.View) {
+// compareReplicated compares what other servers get, and the sums that they compare.
+func (tw *twins) compareReplicated(t *rapid.T, v, w *registry.View) {
 	now := tw.stamp.Lease
 	for l := range v.All() {
 		other, _ := w.Find(l.Key())
 		if a, b := v.ReplicaOf(l, now), w.ReplicaOf(other, now); !reflect.DeepEqual(a, b) || l.Sum() != other.Sum() {
-			t.Fatalf("told of %s: %+v (sum %x), and by the restored twin %+v (sum %x)", l.Key(), a, l.Sum(), b, other.Sum())
+			t.Fatalf("replicated of %s: %+v (sum %x), and by the restored twin %+v (sum %x)", l.Key(), a, l.Sum(), b, other.Sum())
 		}
 	}
 	removes := func(v *registry.View) (all []registry.Remove) {
@@ -208,7 +208,7 @@ func (tw *twins) compareTold(t *rapid.T, v, w *registry.View) {
 		}
 		return all
 	}
-	need.Slice(t, removes(w), removes(v), "removals that the restored twin tells are")
+	need.Slice(t, removes(w), removes(v), "removals that the restored twin replicates are")
 	for _, owner := range append(twinDCs, "") {
 		a, b := slices.Collect(v.Settled(now+20_000, false, owner)), slices.Collect(w.Settled(now+20_000, false, owner))
 		need.That(t, bytes.Equal(tw.known(a), tw.known(b)), "settled leases of %q: %+v, and on the restored twin %+v", owner, a, b)
@@ -238,13 +238,13 @@ func (tw *twins) known(leases []*registry.Lease) []byte {
 	return b
 }
 
-// compareExplanations compares what is told to operators.
+// compareExplanations compares what operators see.
 func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
 	for _, now := range []int64{tw.stamp.Lease, tw.stamp.Lease + 50_000} {
 		a, b := v.FreshnessByApp(now), w.FreshnessByApp(now)
 		need.That(t, reflect.DeepEqual(a, b), "freshness at %d: %+v, and on the restored twin %+v", now, a, b)
 	}
-	for what, told := range map[string]func(*registry.View) any{
+	for what, explain := range map[string]func(*registry.View) any{
 		"preservation": func(v *registry.View) any { return v.Preservation() },
 		"transitions":  func(v *registry.View) any { return v.Transitions() },
 		"settings":     func(v *registry.View) any { return v.Settings() },
@@ -253,7 +253,7 @@ func (tw *twins) compareExplanations(t *rapid.T, v, w *registry.View) {
 		"histories":    histories,
 		"peers":        peers,
 	} {
-		a, b := told(v), told(w)
+		a, b := explain(v), explain(w)
 		need.That(t, reflect.DeepEqual(a, b), "%s: %+v, and on the restored twin %+v", what, a, b)
 	}
 }
@@ -375,15 +375,15 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 		to := rapid.SampledFrom([]registry.PreservationState{registry.PreservationReleased, registry.PreservationHeld}).Draw(t, "to")
 		return registry.SelfPreservation{To: to, For: length, By: by}
 	case 12, 13, 14, 15:
-		return tw.told(t, key, status, dirty, by, length)
+		return tw.replicated(t, key, status, dirty, by, length)
 	case 16, 17, 18, 19:
 		return tw.catalogOp(t)
 	}
 	return registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "value")}}}
 }
 
-// told draws what another Rollcall server tells.
-func (tw *twins) told(t *rapid.T, key registry.Key, status registry.Status, dirty int64, by registry.Act, length int64) registry.Op {
+// replicated draws what another Rollcall server sends.
+func (tw *twins) replicated(t *rapid.T, key registry.Key, status registry.Status, dirty int64, by registry.Act, length int64) registry.Op {
 	life := rapid.Uint32Range(1, 3).Draw(t, "life")
 	age := rapid.SampledFrom([]int64{0, 1000, 50_000, 200_000}).Draw(t, "age")
 	owner := rapid.SampledFrom([]string{"", "dc2"}).Draw(t, "owner")

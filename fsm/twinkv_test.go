@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// What the twins coordinate by: few names, so that operations meet.
+// The twins coordinate by few names, so that operations meet.
 var (
 	twinKeys     = []string{"a", "a/1", "a/2", "b"}
 	twinSessions = []string{"s1", "s2", "s3"}
@@ -169,7 +169,7 @@ func (tw *twins) expire(t *rapid.T) {
 
 // compareCoordination asks the twins for all that readers ask of coordination and of the catalog.
 func (tw *twins) compareCoordination(t *rapid.T) {
-	for what, told := range map[string]func(*Machine) any{
+	for what, explain := range map[string]func(*Machine) any{
 		"keys":     func(m *Machine) any { return list2(m.KV().List("")) },
 		"under a/": func(m *Machine) any { return list2(m.KV().List("a/")) },
 		"sessions": func(m *Machine) any {
@@ -186,7 +186,7 @@ func (tw *twins) compareCoordination(t *rapid.T) {
 		"clock":      (*Machine).needed,
 		"due":        func(m *Machine) any { return m.KVDue(tw.stamp.Lease+100_000, 100) },
 	} {
-		a, b := told(tw.straight), told(tw.restored)
+		a, b := explain(tw.straight), explain(tw.restored)
 		need.That(t, reflect.DeepEqual(a, b), "%s: %+v, and on the restored twin %+v", what, a, b)
 	}
 }

@@ -3,7 +3,7 @@
 //
 // Numbers are varints, of which only the shortest encoding is accepted, two's complement where they can be negative;
 // texts and lists have their length in front. So every value has one encoding, and replicas can compare bytes
-// instead of values. What is read is not trusted: no length makes more memory than what is there can fill.
+// instead of values. Bytes that are read are not trusted: no length makes more memory than what is there can fill.
 package codec
 
 import (
@@ -39,7 +39,7 @@ const (
 
 // Codec walks a record: each call writes a value, reads into it, or counts what it takes. The first error of reading
 // sticks: everything read afterwards is zero, so callers check once, at the end. A Codec that writes or counts never
-// assigns to what it is given: snapshots are written beside those who read the same memory.
+// assigns to what it is given: a snapshot is written while views read the same memory.
 type Codec struct {
 	b     []byte // what was written so far, or what is read
 	off   int    // reading: how far; counting: how much so far

@@ -88,7 +88,7 @@ func TestARecordIsReadAsItWasWrittenAndCounted(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadRefersToNothingOfTheBuffer(t *testing.T) {
+func TestAReaderRefersToNothingOfItsBuffer(t *testing.T) {
 	want, b := example(), encode(example())
 	c := SharingReader(b, Level)
 	got := new(record)
@@ -115,7 +115,7 @@ func TestANoteIsCutWhereItIsWritten(t *testing.T) {
 	expect.That(t, c.End() == nil && got.Note == "too ", "got %q, %v", got.Note, c.Err())
 }
 
-func TestEveryBeginningOfARecordIsRefused(t *testing.T) {
+func TestAReaderRefusesEveryBeginningOfARecord(t *testing.T) {
 	b := encode(example())
 	for n := range b {
 		c := Reader(b[:n])
@@ -125,7 +125,7 @@ func TestEveryBeginningOfARecordIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatNoWriterWritesIsRefused(t *testing.T) {
+func TestAReaderRefusesWhatNoWriterWrites(t *testing.T) {
 	number := func(v uint64) []byte { return binary.AppendUvarint(nil, v) }
 	for _, tc := range []struct {
 		name string
@@ -163,7 +163,7 @@ func TestWhatNoWriterWritesIsRefused(t *testing.T) {
 	}
 }
 
-func TestANewerLevelIsNotCalledCorrupt(t *testing.T) {
+func TestAReaderDoesNotCallANewerLevelCorrupt(t *testing.T) {
 	c := Reader([]byte{Level + 1, 99})
 	c.Version()
 	err := c.End()

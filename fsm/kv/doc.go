@@ -5,6 +5,31 @@
 //
 // The rules are those of Consul's HTTP API (docs/protocol/coordination.md), with three differences: a
 // lock-delay is state and survives failover, so is the time of a session's last renewal, from which its
-// end is exact, and each acquisition has a number that only grows, by which the holder of before is told from
-// the holder of now.
+// end is exact, and each acquisition has a number that only grows, by which the present holder is told from
+// the one before.
+//
+// Its files, from the bottom to the top:
+//
+//	fence.go        indexes and epochs; what can be held, and the token of an acquisition
+//	pair.go         a key with its value
+//	deletions.go    the records of deletions
+//	delays.go       the lock-delays of keys
+//	session.go      a session
+//	permits.go      a lock or semaphore as readers see it
+//	keytable.go     the keys, their holders, deletions and lock-delays
+//	sessiontable.go the sessions by id, by check and by their end
+//	permittable.go  the locks and semaphores, and their queues
+//	results.go      results of operations, and those that are kept for repetitions
+//	state.go        the state: applies operations, and shares its tables with views
+//	keyops.go       operations on keys
+//	txn.go          transactions of them
+//	turn.go         what one operation does to one lock or semaphore
+//	permitops.go    operations on locks and semaphores, and the end of a lock-delay
+//	sessions.go     operations on sessions, and how sessions end
+//	due.go          what the leader has to propose because its time has passed
+//	once.go         operations that take effect once under a key
+//	rows.go         the table of all operations
+//	frozen.go       the state in a snapshot; verify.go, thaw.go: how it is checked and read back
+//	view.go         what readers see
+//	watchers.go     waiting for changes
 package kv

@@ -13,12 +13,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Whoever goes on from a snapshot gives the answers of those who never stopped.
+// A state that goes on from a snapshot has the results of one that never stopped.
 func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lived := newLife()
 		for range steps(t, "steps before") {
-			drawStep.Draw(t, "step").take(lived)
+			drawStep.Draw(t, "step").perform(lived)
 		}
 		frozen := lived.state.Freeze()
 		state := need.Got(Thaw(frozen, lived.state.catalog))(t)
@@ -28,8 +28,8 @@ func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
 		lived.state.Touched()
 		for range steps(t, "steps after") {
 			s := drawStep.Draw(t, "step")
-			got, want := s.take(&thawed), s.take(lived)
-			need.That(t, reflect.DeepEqual(got, want), "%+v: the thawed state answers %+v, the other one %+v", s, got, want)
+			got, want := s.perform(&thawed), s.perform(lived)
+			need.That(t, reflect.DeepEqual(got, want), "%+v: the thawed state results in %+v, the other one %+v", s, got, want)
 			need.Deep(t, thawed.state.Due(thawed.now, 10), lived.state.Due(lived.now, 10), "%+v: due in the thawed state are", s)
 			need.Deep(t, thawed.state.Touched(), lived.state.Touched(), "%+v: the thawed state wakes", s)
 			if got, want := describe(thawed.state.View()), describe(lived.state.View()); got != want {
@@ -45,25 +45,25 @@ func TestFrozenStateStaysAsItWas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLife()
 		for range steps(t, "steps before") {
-			drawStep.Draw(t, "step").take(l)
+			drawStep.Draw(t, "step").perform(l)
 		}
 		frozen := l.state.Freeze()
 		copied := need.Got(Thaw(frozen, l.state.catalog))(t)
 		view := l.state.View()
 		before := describe(view)
 		for range steps(t, "steps after") {
-			drawStep.Draw(t, "step").take(l)
+			drawStep.Draw(t, "step").perform(l)
 		}
 		need.Deep(t, copied.Freeze(), frozen, "the frozen state became\n%+v, want", frozen)
 		need.Equal(t, describe(view), before, "the view became")
 	})
 }
 
-// describe tells what a view shows, but for what is live.
+// describe is what a view shows, but for what is live.
 func describe(v *View) string {
 	var b strings.Builder
-	entries, index, _ := v.List("")
-	for _, e := range entries {
+	pairs, index, _ := v.List("")
+	for _, e := range pairs {
 		fmt.Fprintf(&b, "%+v delayed until %d\n", *e, v.Delayed(e.Key))
 	}
 	for s := range v.Sessions() {
@@ -77,7 +77,7 @@ func describe(v *View) string {
 	return b.String()
 }
 
-func TestSnapshotThatLiesIsRefused(t *testing.T) {
+func TestThawRefusesASnapshotThatLies(t *testing.T) {
 	// lived has a bit of everything.
 	lived := func(t *testing.T) Frozen {
 		r := newRig(t)
@@ -105,7 +105,7 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{func(f *Frozen) { f.KeysIndex = f.Index + 1 }, "the last one was"},
 		{func(f *Frozen) { f.SessionsIndex = f.Index + 1 }, "the last one was"},
 		{func(f *Frozen) { f.PermitsIndex = f.Index + 1 }, "the last one was"},
-		{func(f *Frozen) { f.Pruned = f.KeysIndex + 1 }, "is forgotten"},
+		{func(f *Frozen) { f.Pruned = f.KeysIndex + 1 }, "was dropped"},
 		{func(f *Frozen) { f.Established = f.Lease + 1 }, "was established"},
 
 		{func(f *Frozen) { f.Sessions[1] = f.Sessions[0] }, "is not after"},
@@ -118,14 +118,14 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{func(f *Frozen) { f.Sessions[0].Renewed = f.Lease + 1 }, "renewed at"},
 		{func(f *Frozen) { f.Sessions[0].Renewed = f.Sessions[0].Session.CreatedAt - 1 }, "renewed at"},
 
-		{func(f *Frozen) { f.Entries[1] = f.Entries[0] }, "is not after"},
-		{func(f *Frozen) { f.Entries[0].Key = "" }, "without a name"},
-		{func(f *Frozen) { f.Entries[0].CreateIndex = 0 }, "created at 0"},
-		{func(f *Frozen) { f.Entries[0].ModifyIndex = f.KeysIndex + 1 }, "modified at"},
-		{func(f *Frozen) { f.Entries[0].Fence = f.Entries[0].ModifyIndex + 1 }, "acquired at"},
-		{func(f *Frozen) { heldEntry(f).LockIndex = 0 }, "never acquired"},
-		{func(f *Frozen) { heldEntry(f).Fence = 0 }, "never acquired"},
-		{func(f *Frozen) { heldEntry(f).Session = s3 }, "which is not there"},
+		{func(f *Frozen) { f.Pairs[1] = f.Pairs[0] }, "is not after"},
+		{func(f *Frozen) { f.Pairs[0].Key = "" }, "without a name"},
+		{func(f *Frozen) { f.Pairs[0].CreateIndex = 0 }, "created at 0"},
+		{func(f *Frozen) { f.Pairs[0].ModifyIndex = f.KeysIndex + 1 }, "modified at"},
+		{func(f *Frozen) { f.Pairs[0].Fence = f.Pairs[0].ModifyIndex + 1 }, "acquired at"},
+		{func(f *Frozen) { heldPair(f).LockIndex = 0 }, "never acquired"},
+		{func(f *Frozen) { heldPair(f).Fence = 0 }, "never acquired"},
+		{func(f *Frozen) { heldPair(f).Session = s3 }, "which is not there"},
 
 		{func(f *Frozen) { f.Deletions[0], f.Deletions[1] = f.Deletions[1], f.Deletions[0] }, "is not after"},
 		{func(f *Frozen) { f.Deletions[1].Key = "held" }, "the key is there"},
@@ -142,11 +142,11 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 		{func(f *Frozen) { f.Delays[0].Key = "" }, "is not after"},
 		{func(f *Frozen) { f.Delays[0].Until = f.Lease + 60_001 }, "too far"},
 
-		{func(f *Frozen) { f.Answers[1].Key = f.Answers[0].Key }, "there twice"},
-		{func(f *Frozen) { f.Answers[1].At = f.Lease + 1 }, "out of order"},
-		{func(f *Frozen) { f.Answers[0].At = f.Answers[1].At + 1 }, "out of order"},
-		{func(f *Frozen) { f.Answers[0].Result.Index = f.Index + 1 }, "the last change was"},
-		{func(f *Frozen) { f.Answers = make([]Answer, OnceLimit+1) }, "remembered answers"},
+		{func(f *Frozen) { f.Kept[1].Key = f.Kept[0].Key }, "there twice"},
+		{func(f *Frozen) { f.Kept[1].At = f.Lease + 1 }, "out of order"},
+		{func(f *Frozen) { f.Kept[0].At = f.Kept[1].At + 1 }, "out of order"},
+		{func(f *Frozen) { f.Kept[0].Result.Index = f.Index + 1 }, "the last change was"},
+		{func(f *Frozen) { f.Kept = make([]KeptResult, OnceLimit+1) }, "kept results"},
 	}
 	for _, test := range tests {
 		f := lived(t)
@@ -157,9 +157,9 @@ func TestSnapshotThatLiesIsRefused(t *testing.T) {
 	}
 }
 
-// heldEntry is the entry of a frozen state that is held.
-func heldEntry(f *Frozen) *Entry {
-	for _, e := range f.Entries {
+// heldPair is the pair of a frozen state that is held.
+func heldPair(f *Frozen) *Pair {
+	for _, e := range f.Pairs {
 		if e.Session != "" {
 			return e
 		}

@@ -123,16 +123,16 @@ func (w *world) apply(op kv.Op) {
 	at := w.at()
 	want, got, thawed := w.model.apply(at, op), w.state.Apply(at, op), w.thawed.Apply(at, op)
 	if !reflect.DeepEqual(got, want) {
-		w.Fatalf("%+v at %+v is answered\n%+v, the model says\n%+v", op, at, got, want)
+		w.Fatalf("%+v at %+v has the result\n%+v, the model says\n%+v", op, at, got, want)
 	}
 	if !reflect.DeepEqual(thawed, got) {
-		w.Fatalf("%+v at %+v is answered\n%+v, by the thawed replica\n%+v", op, at, got, thawed)
+		w.Fatalf("%+v at %+v has the result\n%+v, by the thawed replica\n%+v", op, at, got, thawed)
 	}
-	w.take(want.Index != 0)
+	w.countIndex(want.Index != 0)
 }
 
-// take notes that an operation took its index, or not.
-func (w *world) take(taken bool) {
+// countIndex goes on to the next index if an operation took its own.
+func (w *world) countIndex(taken bool) {
 	if !taken {
 		return
 	}
@@ -159,7 +159,7 @@ func (w *world) lose(node *string, refs ...kv.CheckRef) {
 	if got != want || thawed != want {
 		w.Fatalf("losing %+v ends sessions: %t and %t, the model says %t", refs, got, thawed, want)
 	}
-	w.take(want)
+	w.countIndex(want)
 }
 
 // turnCheck lets a check turn critical, or pass again.
@@ -187,7 +187,7 @@ func (w *world) turnNode() {
 	w.lose(&node.Node, check)
 }
 
-// propose is what the leader does now and then. What it proposes may be applied much later.
+// propose is what the leader does now and then. Its proposals may be applied much later.
 func (w *world) propose() {
 	want, got, thawed := w.model.due(w.now), w.state.Due(w.now, 100), w.thawed.Due(w.now, 100)
 	if !slices.Equal(got, want) {
@@ -278,7 +278,7 @@ func (w *world) keyOp(t *rapid.T) kv.KeyOp {
 		Session: w.session(t),
 	}
 	if rapid.Bool().Draw(t, "right index") {
-		op.Index = w.model.entries[op.Key].ModifyIndex
+		op.Index = w.model.pairs[op.Key].ModifyIndex
 	}
 	if rapid.IntRange(0, 3).Draw(t, "fenced") == 0 {
 		f := w.fence(t)
@@ -323,7 +323,7 @@ func (w *world) compare() {
 	}
 	same("index", v.Index(), w.model.index)
 	same("lease clock", v.Lease(), w.model.lease)
-	same("keys", v.Len(), len(w.model.entries))
+	same("keys", v.Len(), len(w.model.pairs))
 	same("sessions' index", v.SessionIndex(), max(w.model.sessionsIndex, 1))
 	w.compareKeys(v, same)
 	w.compareSessions(v, same)
@@ -353,11 +353,11 @@ func (w *world) compareKeys(v *kv.View, same func(what string, got, want any)) {
 	absent := max(w.model.keysIndex, 1)
 	for _, key := range keys {
 		e, index := v.Get(key)
-		if want, there := w.model.entries[key]; there {
+		if want, there := w.model.pairs[key]; there {
 			same(key, e, &want)
 			same("index of "+key, index, want.ModifyIndex)
 		} else {
-			same(key, e, (*kv.Entry)(nil))
+			same(key, e, (*kv.Pair)(nil))
 			same("index of "+key, index, absent)
 		}
 		var delayed int64
@@ -367,7 +367,7 @@ func (w *world) compareKeys(v *kv.View, same func(what string, got, want any)) {
 		same("lock-delay of "+key, v.Delayed(key), delayed)
 	}
 	for _, prefix := range append(keys, "", "a/", "none") {
-		entries, index, _ := v.List(prefix)
+		pairs, index, _ := v.List(prefix)
 		names, namesIndex, _ := v.Keys(prefix, "/")
 		var newest kv.Index
 		var want []string
@@ -389,7 +389,7 @@ func (w *world) compareKeys(v *kv.View, same func(what string, got, want any)) {
 		if newest == 0 || prefix == "" {
 			newest = absent
 		}
-		same("keys under "+prefix, entries, w.model.under(prefix))
+		same("keys under "+prefix, pairs, w.model.under(prefix))
 		same("index of "+prefix, index, newest)
 		same("names under "+prefix, names, slices.Compact(want))
 		same("index of names under "+prefix, namesIndex, newest)
@@ -409,7 +409,7 @@ func (w *world) compareSessions(v *kv.View, same func(what string, got, want any
 	for _, id := range sessionIDs {
 		var held []kv.Fence
 		for _, key := range keys {
-			if e := w.model.entries[key]; e.Session == id {
+			if e := w.model.pairs[key]; e.Session == id {
 				held = append(held, kv.Fence{Kind: kv.Key, Name: key, Index: e.Fence})
 			}
 		}
@@ -434,7 +434,7 @@ func (w *world) comparePermits(v *kv.View, same func(what string, got, want any)
 			continue
 		}
 		same("index of "+name.name, index, want.ModifyIndex)
-		// What is empty may be nil or not in the model.
+		// An empty list may be nil or not in the model.
 		got := *p
 		for _, lists := range []*kv.Permits{&got, &want.Permits} {
 			lists.Holders, lists.Queue, lists.Delays = append([]kv.Holder{}, lists.Holders...), append([]kv.Waiter{}, lists.Queue...), append([]int64{}, lists.Delays...)

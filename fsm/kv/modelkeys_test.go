@@ -11,7 +11,7 @@ import (
 )
 
 // model is the whole state as plain maps and slices, and its rules written down as simply as they can
-// be. It forgets nothing, and looks at everything whenever it looks for something.
+// be. It drops nothing, and searches everything for whatever it needs.
 type model struct {
 	catalog *catalog
 
@@ -21,7 +21,7 @@ type model struct {
 	epoch              kv.Epoch
 
 	sessions  map[string]modelSession
-	entries   map[string]kv.Entry
+	pairs     map[string]kv.Pair
 	deletions map[string]modelDeletion
 	delays    map[string]int64 // of keys
 	permits   map[permitName]modelPermits
@@ -51,7 +51,7 @@ func newModel(c *catalog) *model {
 	return &model{
 		catalog:   c,
 		sessions:  map[string]modelSession{},
-		entries:   map[string]kv.Entry{},
+		pairs:     map[string]kv.Pair{},
 		deletions: map[string]modelDeletion{},
 		delays:    map[string]int64{},
 		permits:   map[permitName]modelPermits{},
@@ -62,7 +62,7 @@ func newModel(c *catalog) *model {
 // written.
 func (m *model) clone() *model {
 	c := *m
-	c.sessions, c.entries, c.deletions = maps.Clone(m.sessions), maps.Clone(m.entries), maps.Clone(m.deletions)
+	c.sessions, c.pairs, c.deletions = maps.Clone(m.sessions), maps.Clone(m.pairs), maps.Clone(m.deletions)
 	c.delays, c.permits = maps.Clone(m.delays), maps.Clone(m.permits)
 	return &c
 }
@@ -100,7 +100,7 @@ func (m *model) perform(at kv.At, op kv.Op) kv.Result {
 		}
 		return kv.Result{OK: ok, Session: s.session}
 	case kv.DestroySession:
-		m.end(at, strings.ToLower(op.ID))
+		m.endSessions(at, strings.ToLower(op.ID))
 		return kv.Result{OK: true}
 	case kv.ExpireSession:
 		return m.expire(at, op)
@@ -158,7 +158,7 @@ func (m *model) expire(at kv.At, op kv.ExpireSession) kv.Result {
 	if m.ends(s) == 0 || m.ends(s) >= m.lease {
 		return kv.Result{}
 	}
-	m.end(at, op.ID)
+	m.endSessions(at, op.ID)
 	return kv.Result{OK: true}
 }
 
@@ -175,12 +175,12 @@ func (m *model) lose(at kv.At, refs []kv.CheckRef) bool {
 			lost = append(lost, id)
 		}
 	}
-	m.end(at, lost...)
+	m.endSessions(at, lost...)
 	return len(lost) > 0
 }
 
 // end ends those of the sessions that there are.
-func (m *model) end(at kv.At, ids ...string) {
+func (m *model) endSessions(at kv.At, ids ...string) {
 	var ended []*kv.Session
 	for _, id := range ids {
 		if s, ok := m.sessions[id]; ok {
@@ -191,7 +191,7 @@ func (m *model) end(at kv.At, ids ...string) {
 	}
 	for _, s := range ended {
 		delay := min(max(s.LockDelay, 0), kv.MaxLockDelay) / 1_000_000
-		for key, e := range m.entries {
+		for key, e := range m.pairs {
 			if e.Session != s.ID {
 				continue
 			}
@@ -209,15 +209,15 @@ func (m *model) end(at kv.At, ids ...string) {
 	}
 }
 
-func (m *model) enter(at kv.At, e kv.Entry) {
-	m.entries[e.Key] = e
+func (m *model) enter(at kv.At, e kv.Pair) {
+	m.pairs[e.Key] = e
 	delete(m.deletions, e.Key)
 	m.index, m.keysIndex = at.Index, at.Index
 }
 
 func (m *model) remove(at kv.At, key string) {
-	if e, ok := m.entries[key]; ok {
-		delete(m.entries, key)
+	if e, ok := m.pairs[key]; ok {
+		delete(m.pairs, key)
 		m.deletions[key] = modelDeletion{at.Index, e.Fence}
 		m.index, m.keysIndex = at.Index, at.Index
 	}
@@ -241,7 +241,7 @@ func (m *model) delayed(key string) bool { return m.delays[key] > m.lease }
 
 // token is that of the acquisition by which a key is held; 0: it is not.
 func (m *model) token(key string) kv.Index {
-	if e := m.entries[key]; e.Session != "" {
+	if e := m.pairs[key]; e.Session != "" {
 		return e.Fence
 	}
 	return 0
@@ -269,16 +269,16 @@ func (m *model) keyOp(at kv.At, op kv.KeyOp) kv.Result {
 
 // write performs a verb that writes, or says why not.
 func (m *model) write(at kv.At, op kv.KeyOp) (what string, refused bool) {
-	e, there := m.entries[op.Key]
+	e, there := m.pairs[op.Key]
 	session := strings.ToLower(op.Session)
 	switch op.Verb {
 	case kv.Set:
-		m.put(at, op, e.Session)
+		m.set(at, op, e.Session)
 	case kv.CAS:
 		if e.ModifyIndex != op.Index { // 0 if it is absent
 			return fmt.Sprintf("failed to set key %q, index is stale", op.Key), false
 		}
-		m.put(at, op, e.Session)
+		m.set(at, op, e.Session)
 	case kv.Acquire:
 		_, known := m.sessions[session]
 		switch {
@@ -291,7 +291,7 @@ func (m *model) write(at kv.At, op kv.KeyOp) (what string, refused bool) {
 		case e.Session != "" && e.Session != session:
 			return fmt.Sprintf("failed to lock key %q, lock is already held", op.Key), false
 		}
-		m.put(at, op, session)
+		m.set(at, op, session)
 	case kv.Release:
 		switch {
 		case op.Session == "":
@@ -299,7 +299,7 @@ func (m *model) write(at kv.At, op kv.KeyOp) (what string, refused bool) {
 		case e.Session != session:
 			return fmt.Sprintf("failed to unlock key %q, lock isn't held, or is held by another session", op.Key), false
 		}
-		m.put(at, op, "")
+		m.set(at, op, "")
 	case kv.Delete:
 		m.remove(at, op.Key)
 	case kv.DeleteCAS:
@@ -317,13 +317,13 @@ func (m *model) write(at kv.At, op kv.KeyOp) (what string, refused bool) {
 	return "", false
 }
 
-func (m *model) put(at kv.At, op kv.KeyOp, holder string) {
-	e, there := m.entries[op.Key]
+func (m *model) set(at kv.At, op kv.KeyOp, holder string) {
+	e, there := m.pairs[op.Key]
 	if there && e.Session == holder && e.Flags == op.Flags && bytes.Equal(e.Value, op.Value) {
 		return
 	}
 	if !there {
-		e = kv.Entry{Key: op.Key, CreateIndex: at.Index, Fence: m.deletions[op.Key].fence}
+		e = kv.Pair{Key: op.Key, CreateIndex: at.Index, Fence: m.deletions[op.Key].fence}
 	}
 	if holder != "" && holder != e.Session {
 		e.LockIndex++
@@ -340,10 +340,10 @@ func nonEmpty(b []byte) []byte {
 	return b
 }
 
-// under lists the entries whose keys begin with prefix, by key.
-func (m *model) under(prefix string) (found []*kv.Entry) {
-	for _, key := range slices.Sorted(maps.Keys(m.entries)) {
-		if e := m.entries[key]; strings.HasPrefix(key, prefix) {
+// under lists the pairs whose keys begin with prefix, by key.
+func (m *model) under(prefix string) (found []*kv.Pair) {
+	for _, key := range slices.Sorted(maps.Keys(m.pairs)) {
+		if e := m.pairs[key]; strings.HasPrefix(key, prefix) {
 			found = append(found, &e)
 		}
 	}
@@ -351,17 +351,17 @@ func (m *model) under(prefix string) (found []*kv.Entry) {
 }
 
 // read performs a verb that does not write.
-func (m *model) read(op kv.KeyOp) (entries []*kv.Entry, what string) {
-	e, there := m.entries[op.Key]
+func (m *model) read(op kv.KeyOp) (pairs []*kv.Pair, what string) {
+	e, there := m.pairs[op.Key]
 	bare := e
 	bare.Value = nil
 	switch {
 	case op.Verb == kv.GetTree:
 		return m.under(op.Key), ""
 	case op.Verb == kv.GetOrEmpty && !there:
-		return []*kv.Entry{{Key: op.Key}}, ""
+		return []*kv.Pair{{Key: op.Key}}, ""
 	case op.Verb == kv.GetOrEmpty, op.Verb == kv.Get && there:
-		return []*kv.Entry{&e}, ""
+		return []*kv.Pair{&e}, ""
 	case op.Verb == kv.Get:
 		return nil, fmt.Sprintf("key %q doesn't exist", op.Key)
 	case op.Verb == kv.CheckNotExists && there:
@@ -377,7 +377,7 @@ func (m *model) read(op kv.KeyOp) (entries []*kv.Entry, what string) {
 	case op.Verb == kv.CheckSession && e.Session != strings.ToLower(op.Session):
 		return nil, fmt.Sprintf("failed session check for key %q, current session %q != %q", op.Key, e.Session, op.Session)
 	}
-	return []*kv.Entry{&bare}, ""
+	return []*kv.Pair{&bare}, ""
 }
 
 // txn performs a transaction on a copy, which is the model afterwards if nothing failed.
@@ -395,22 +395,22 @@ func (m *model) txn(at kv.At, op kv.Txn) kv.Result {
 		return kv.Result{Errors: errs}
 	}
 	tried := m.clone()
-	var entries []*kv.Entry
+	var pairs []*kv.Pair
 	for i, o := range op.Ops {
 		found, what := tried.member(at, o)
 		if what != "" {
 			fail(i, what)
 		}
-		entries = append(entries, found...)
+		pairs = append(pairs, found...)
 	}
 	if errs != nil {
 		return kv.Result{Errors: errs}
 	}
 	*m = *tried
-	return kv.Result{OK: true, Entries: entries}
+	return kv.Result{OK: true, Pairs: pairs}
 }
 
-func (m *model) member(at kv.At, op kv.KeyOp) (entries []*kv.Entry, what string) {
+func (m *model) member(at kv.At, op kv.KeyOp) (pairs []*kv.Pair, what string) {
 	if !op.Verb.Writes() {
 		return m.read(op)
 	}
@@ -425,7 +425,7 @@ func (m *model) member(at kv.At, op kv.KeyOp) (entries []*kv.Entry, what string)
 	if op.Verb == kv.Delete || op.Verb == kv.DeleteCAS || op.Verb == kv.DeleteTree {
 		return nil, ""
 	}
-	e := m.entries[op.Key]
+	e := m.pairs[op.Key]
 	e.Value = nil
-	return []*kv.Entry{&e}, ""
+	return []*kv.Pair{&e}, ""
 }

@@ -39,7 +39,7 @@ func (p *modelPermits) waiter(session string) int {
 	return slices.IndexFunc(p.Queue, func(w kv.Waiter) bool { return w.Session == session })
 }
 
-// over says that nothing of it lasts: nobody holds it, and waits and lock-delays have passed.
+// over says that nothing of it lasts: no session holds it, and waits and lock-delays have passed.
 func (p *modelPermits) over(lease int64) bool {
 	return len(p.Holders) == 0 &&
 		!slices.ContainsFunc(p.Queue, func(w kv.Waiter) bool { return w.Until >= lease }) &&
@@ -163,7 +163,7 @@ func (m *model) releasePermit(at kv.At, op kv.ReleasePermit) kv.Result {
 	return kv.Result{OK: true}
 }
 
-// free takes a permit from a holder; for delay ms nobody gets it.
+// free takes a permit from a holder; for delay ms no session gets it.
 func (m *model) free(at kv.At, p modelPermits, holder int, delay int64) {
 	p.Holders = slices.Delete(p.Holders, holder, holder+1)
 	if delay > 0 {
@@ -223,7 +223,7 @@ func (m *model) holds(f kv.Fence, session string) (holds bool, now kv.Index) {
 	by := session
 	switch f.Kind {
 	case kv.Key:
-		by, now = m.entries[f.Name].Session, m.token(f.Name)
+		by, now = m.pairs[f.Name].Session, m.token(f.Name)
 	default:
 		for _, h := range m.permits[permitName{f.Kind, f.Name}].Holders {
 			if f.Kind == kv.Lock || session == h.Session || session == "" && h.Fence == f.Index {
@@ -267,7 +267,7 @@ func (p *promises) check(t *rapid.T, v *kv.View) {
 	p.before = v
 }
 
-// delay notes the lock-delays of sessions that have ended since the view before.
+// delay records the lock-delays of sessions that have ended since the view before.
 func (p *promises) delay(v *kv.View) {
 	for s := range p.before.Sessions() {
 		now, _ := v.Session(s.ID)
@@ -320,7 +320,7 @@ func (p *promises) checkPermits(t *rapid.T, v *kv.View) {
 	}
 }
 
-// checkTokens verifies that who holds now and did not before has a token that is higher than any before.
+// checkTokens verifies that a session that holds now and did not before has a token that is higher than any before.
 func (p *promises) checkTokens(t *rapid.T, now *kv.Permits) {
 	name := kv.Fence{Kind: now.Kind, Name: now.Name}
 	highest := p.tokens[name]
@@ -334,8 +334,8 @@ func (p *promises) checkTokens(t *rapid.T, now *kv.Permits) {
 	p.tokens[name] = highest
 }
 
-// checkOrder verifies that those who were in the queue before and now hold were woken, and were not
-// behind anybody who still waits.
+// checkOrder verifies that sessions that were in the queue before and now hold were woken, and were not
+// behind one that still waits.
 func (p *promises) checkOrder(t *rapid.T, old, now *kv.Permits) {
 	waits := false
 	for _, w := range old.Queue {
@@ -344,7 +344,7 @@ func (p *promises) checkOrder(t *rapid.T, old, now *kv.Permits) {
 		woken := slices.Contains(p.touched, kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(now.Kind, now.Name, w.Session)})
 		switch {
 		case holds && waits:
-			t.Fatalf("%s was given a permit of %s, and somebody was before it in %+v", w.Session, now.Name, old.Queue)
+			t.Fatalf("%s was given a permit of %s, and another was before it in %+v", w.Session, now.Name, old.Queue)
 		case holds && !woken:
 			t.Fatalf("%s was given a permit of %s, and woken were %+v", w.Session, now.Name, p.touched)
 		}
@@ -373,9 +373,9 @@ func (p *promises) checkReads(t *rapid.T, v *kv.View) {
 		check(kv.Topic{Kind: kv.KeyTopic, Name: key}, index, orNothing(e))
 	}
 	for _, prefix := range []string{"", "a", "a/", "none"} {
-		entries, index, _ := v.List(prefix)
+		pairs, index, _ := v.List(prefix)
 		var text string
-		for _, e := range entries {
+		for _, e := range pairs {
 			text += orNothing(e)
 		}
 		check(kv.Topic{Kind: kv.PrefixTopic, Name: prefix}, index, text)

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestRepeatedOperationIsAnsweredAsTheFirst(t *testing.T) {
+func TestOnceRepeatsTheResultOfTheFirst(t *testing.T) {
 	tests := []struct {
 		name string
 		op   Op
@@ -28,23 +28,23 @@ func TestRepeatedOperationIsAnsweredAsTheFirst(t *testing.T) {
 			r.yes(set("a", "between"))
 			r.pass(OnceFor - 1)
 			second := r.do(Once{"x", test.op})
-			expect.That(t, second.Index == 0 && string(r.entry("a").Value) == "between",
-				"it was performed again: answered %+v, entry %+v", second, r.entry("a"))
+			expect.That(t, second.Index == 0 && string(r.pair("a").Value) == "between",
+				"it was performed again: result %+v, pair %+v", second, r.pair("a"))
 			first.Index = 0
-			expect.Deep(t, second, first, "answered")
+			expect.Deep(t, second, first, "result")
 		})
 	}
 }
 
-func TestSessionThatIsCreatedOnceMayBeDrawnTwice(t *testing.T) {
+func TestOnceAcceptsASessionThatIsDrawnTwice(t *testing.T) {
 	r := newRig(t)
 	r.yes(Once{"x", CreateSession{ID: s1, Name: "me"}})
 	res := r.yes(Once{"x", CreateSession{ID: s2, Name: "me"}})
-	expect.That(t, res.Session.ID == s1, "answered session %s, want the first, %s", res.Session.ID, s1)
+	expect.That(t, res.Session.ID == s1, "session %s, want the first, %s", res.Session.ID, s1)
 	r.refused(Once{"x", CreateSession{ID: s2, Name: "you"}}, `idempotency key "x" was used for another operation`)
 }
 
-func TestKeyOfAnotherOperationIsRefused(t *testing.T) {
+func TestOnceRefusesTheKeyOfAnotherOperation(t *testing.T) {
 	fence := &Fence{Kind: Key, Name: "f", Index: 1}
 	base := KeyOp{Verb: Set, Key: "k", Value: []byte("v"), Flags: 1, Index: 2, Session: "s", Fence: fence}
 	// ops differ from each other in one field or in where one ends and the next begins.
@@ -104,10 +104,10 @@ func TestKeyOfAnotherOperationIsRefused(t *testing.T) {
 	}
 	seen := make(map[uint64]Op)
 	for _, op := range ops {
-		d := digestOf(op)
+		d := hashOf(op)
 		other, ok := seen[d]
 		expect.That(t, !ok, "%+v and %+v count as one operation", op, other)
-		expect.That(t, d == digestOf(op), "%+v is another operation each time", op)
+		expect.That(t, d == hashOf(op), "%+v is another operation each time", op)
 		seen[d] = op
 	}
 }
@@ -117,8 +117,8 @@ func change(op KeyOp, do func(*KeyOp)) KeyOp {
 	return op
 }
 
-// Digests are in snapshots: nodes of two versions must agree on them.
-func TestDigestsDoNotChangeBetweenVersions(t *testing.T) {
+// Hashes are in snapshots: nodes of two versions must agree on them.
+func TestOnceHashesDoNotChangeBetweenVersions(t *testing.T) {
 	tests := []struct {
 		op   Op
 		want uint64
@@ -128,33 +128,33 @@ func TestDigestsDoNotChangeBetweenVersions(t *testing.T) {
 		{AcquirePermit{Kind: Semaphore, Name: "n", Session: "s", Limit: 3, Value: []byte("v"), Wait: 4}, 0xa11a133914a6b646},
 	}
 	for _, test := range tests {
-		expect.Equal(t, digestOf(test.op), test.want, "the digest of %+v is", test.op)
+		expect.Equal(t, hashOf(test.op), test.want, "the hash of %+v is", test.op)
 	}
 }
 
-func TestAnswersAreForgotten(t *testing.T) {
+func TestOnceDropsResultsThatAreTooOldOrTooMany(t *testing.T) {
 	t.Run("when they are too old", func(t *testing.T) {
 		r := newRig(t)
 		r.yes(Once{"x", set("a", "1")})
 		r.pass(OnceFor)
 		res := r.yes(Once{"x", set("a", "2")})
-		expect.That(t, res.Index != 0, "after its time the first answer was given: %+v", res)
+		expect.That(t, res.Index != 0, "after its time the first result was returned: %+v", res)
 	})
 	t.Run("the oldest where there are too many", func(t *testing.T) {
 		r := newRig(t)
 		for i := range OnceLimit + 1 {
 			r.Apply(r.at(), Once{fmt.Sprint(i), RenewSession{}})
 		}
-		_, ok := r.answers.byKey["0"]
-		expect.That(t, !ok && len(r.answers.byKey) == OnceLimit,
-			"%d answers are remembered, the oldest: %t; want %d, and not that", len(r.answers.byKey), ok, OnceLimit)
+		_, ok := r.kept.byKey["0"]
+		expect.That(t, !ok && len(r.kept.byKey) == OnceLimit,
+			"%d results are kept, the oldest: %t; want %d, and not that", len(r.kept.byKey), ok, OnceLimit)
 	})
 }
 
-func TestTooOldAnswerKeepsNoMemory(t *testing.T) {
+func TestOnceKeepsNoMemoryOfATooOldResult(t *testing.T) {
 	r := newRig(t)
 	r.yes(Once{strings.Repeat("x", MaxOnceKey), set("a", "1")})
 	r.Advance(r.now + OnceFor)
 	f := r.Freeze()
-	expect.That(t, len(f.Answers) == 0 && len(r.answers.byKey) == 0, "%d answers are left, %d by key", len(f.Answers), len(r.answers.byKey))
+	expect.That(t, len(f.Kept) == 0 && len(r.kept.byKey) == 0, "%d results are left, %d by key", len(f.Kept), len(r.kept.byKey))
 }

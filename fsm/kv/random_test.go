@@ -28,7 +28,7 @@ type step struct {
 	establish bool
 }
 
-func (s step) take(l *life) (results []Result) {
+func (s step) perform(l *life) (results []Result) {
 	l.now += s.pass
 	switch {
 	case s.establish:

@@ -56,7 +56,7 @@ func (r *rig) do(op Op) Result {
 	res := r.Apply(r.at(), op)
 	after := r.View().Index()
 	if changed := after != before; res.Index != 0 != changed || changed && (res.Index != r.next || after != r.next) {
-		r.t.Fatalf("%+v at index %d: answered index %d, and the view's went from %d to %d", op, r.next, res.Index, before, after)
+		r.t.Fatalf("%+v at index %d: index %d, and the view's went from %d to %d", op, r.next, res.Index, before, after)
 	}
 	if res.Index != 0 {
 		r.next++
@@ -64,7 +64,7 @@ func (r *rig) do(op Op) Result {
 	return res
 }
 
-// yes performs an operation that must be answered true.
+// yes performs an operation whose result must be true.
 func (r *rig) yes(op Op) Result {
 	r.t.Helper()
 	res := r.do(op)
@@ -74,7 +74,7 @@ func (r *rig) yes(op Op) Result {
 	return res
 }
 
-// no performs an operation that must be answered false, and change nothing.
+// no performs an operation whose result must be false, and that must change nothing.
 func (r *rig) no(op Op) Result {
 	r.t.Helper()
 	res := r.do(op)
@@ -123,8 +123,8 @@ func release(key, session string) KeyOp {
 
 func del(key string) KeyOp { return KeyOp{Verb: Delete, Key: key} }
 
-// entry returns a key's entry, which must be there.
-func (r *rig) entry(key string) *Entry {
+// pair returns a key's pair, which must be there.
+func (r *rig) pair(key string) *Pair {
 	r.t.Helper()
 	e, index := r.View().Get(key)
 	if e == nil {

@@ -1,55 +1,64 @@
 package kv
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"github.com/tidwall/btree"
-
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// living is a session and what changes while it lives.
-type living struct {
-	session *Session
-	renewed atomic.Int64 // lease clock, ms: views look at it while it is written
-	slot    uint32       // in expiry, of one with a TTL; of the writer alone
+// CreateSession creates a session. The proposer drew ID, a UUID in lower case. Result.Refusal says,
+// in Consul's words, that the node or a check is not registered, or a check is critical.
+type CreateSession struct {
+	ID        string
+	Name      string
+	Node      string // "": the cluster's logical node
+	TTL       int64  // ms that it lives without a renewal; 0: it does not end by itself
+	TTLText   string // what clients gave and read back; Consul's mean half of what the session lives
+	LockDelay int64  // ns; at most MaxLockDelay counts
+	Behavior  Behavior
+	Checks    []string // legacy list as given, shown; nil: none was given
+	// NodeChecks are the checks of Node in force; ServiceChecks are ids of checks of services on Node.
+	NodeChecks    []string
+	ServiceChecks []string
 }
 
-// sessionGrace is what a session is given, beyond half its TTL, to be renewed after an epoch was
-// established: clients renew every half.
-const sessionGrace = 2000 // ms
+// MaxSessionChecks is how many checks a session may depend on.
+const MaxSessionChecks = 256
 
-// ends is the last millisecond (lease clock) of a session with a TTL, last renewed at a moment.
-func (s *Session) ends(renewed, established int64) int64 {
-	grace := min(s.TTL, s.TTL/2+sessionGrace)
-	return max(order.Later(renewed, s.TTL), order.Later(established, grace))
+func (CreateSession) kind() byte { return 3 }
+
+func (op CreateSession) fields(c *codec.Codec) CreateSession {
+	c.String(&op.ID)
+	c.String(&op.Name)
+	c.String(&op.Node)
+	c.Int64(&op.TTL)
+	c.String(&op.TTLText)
+	c.Int64(&op.LockDelay)
+	op.Behavior.fields(c)
+	optionalStrings(c, &op.Checks)
+	c.Strings(&op.NodeChecks)
+	c.Strings(&op.ServiceChecks)
+	return op
 }
 
-// lockDelay is how long (ms) what the session held is kept from others when it ends.
-func (s *Session) lockDelay() int64 {
-	ns := min(max(s.LockDelay, 0), MaxLockDelay)
-	return (ns + 999_999) / 1_000_000
-}
-
-func (s *State) createSession(at At, op CreateSession) Result {
-	if refusal := s.refusal(op); refusal != "" {
+func (op CreateSession) apply(s *State, at At) Result {
+	if refusal := op.refusal(s); refusal != "" {
 		return Result{Refusal: refusal}
 	}
-	l := s.begin(newSession(at, op), s.lease)
-	s.tables.sessionsIndex = at.Index
+	session := op.session(at)
+	s.addSession(session, s.lease)
+	s.sessions.index = at.Index
 	s.change(at, Topic{Kind: SessionsTopic})
-	return Result{OK: true, Session: l.session}
+	return Result{OK: true, Session: session}
 }
 
 // refusal says why a session cannot be created; "": it can.
-func (s *State) refusal(op CreateSession) string {
+func (op CreateSession) refusal(s *State) string {
 	if op.ID == "" {
-		return "missing session"
+		return missingSession
 	}
 	if s.session(op.ID) != nil {
 		return "session \"" + op.ID + "\" exists already" // of a proposer that draws badly
@@ -71,8 +80,8 @@ func (s *State) refusal(op CreateSession) string {
 	return ""
 }
 
-// newSession keeps nothing of the log entry that op came in, which may be much larger.
-func newSession(at At, op CreateSession) *Session {
+// session is the new session. It keeps nothing of the log entry that op came in, which may be much larger.
+func (op CreateSession) session(at At) *Session {
 	return &Session{
 		ID:            strings.Clone(strings.ToLower(op.ID)),
 		Name:          strings.Clone(op.Name),
@@ -103,149 +112,129 @@ func cloneStrings(list []string) []string {
 	return c
 }
 
-// begin enters a session that was last renewed at a moment (lease clock, ms).
-func (s *State) begin(session *Session, renewed int64) *living {
+// addSession enters a session that was last renewed at a moment (lease clock, ms).
+func (s *State) addSession(session *Session, renewed int64) {
 	l := &living{session: session}
 	l.renewed.Store(renewed)
-	s.tables.setSession(l)
-	s.links.add(session)
-	if session.TTL > 0 {
-		l.slot = s.slots.take(l)
-		s.expiry.Add(l.slot, s.ends(l))
-	}
-	return l
+	s.sessions.add(l, s.sessionEnd(l))
 }
 
-// ends is the last millisecond (lease clock) of a session with a TTL if it is not renewed again.
-func (s *State) ends(l *living) int64 { return l.session.ends(l.renewed.Load(), s.established) }
+// sessionEnd is the last millisecond (lease clock) of a session with a TTL if it is not renewed again.
+func (s *State) sessionEnd(l *living) int64 { return l.session.ends(l.renewed.Load(), s.established) }
 
-func (s *State) renewSession(op RenewSession) Result {
-	l, ok := s.tables.sessions.Get(strings.ToLower(op.ID))
-	if !ok {
+// RenewSession starts a session's TTL anew. It takes no Index. OK is false if there is no such session.
+type RenewSession struct{ ID string }
+
+func (RenewSession) kind() byte { return 4 }
+
+func (op RenewSession) fields(c *codec.Codec) RenewSession {
+	c.String(&op.ID)
+	return op
+}
+
+func (op RenewSession) apply(s *State, _ At) Result {
+	l := s.sessions.find(op.ID)
+	if l == nil {
 		return Result{}
 	}
 	l.renewed.Store(s.lease)
 	return Result{OK: true, Session: l.session}
 }
 
-func (s *State) destroySession(at At, op DestroySession) Result {
-	if l, ok := s.tables.sessions.Get(strings.ToLower(op.ID)); ok {
-		s.end(at, []*living{l})
+// DestroySession ends a session. OK is true also if there is none.
+type DestroySession struct{ ID string }
+
+func (DestroySession) kind() byte { return 5 }
+
+func (op DestroySession) fields(c *codec.Codec) DestroySession {
+	c.String(&op.ID)
+	return op
+}
+
+func (op DestroySession) apply(s *State, at At) Result {
+	if l := s.sessions.find(op.ID); l != nil {
+		s.endSessions(at, []*living{l})
 	}
 	return Result{OK: true}
 }
 
-func (s *State) expireSession(at At, op ExpireSession) Result {
-	l, ok := s.tables.sessions.Get(strings.ToLower(op.ID))
-	if !ok || !s.epoch.Leads(at.Term, op.Epoch) || l.session.CreateIndex != op.Created || l.renewed.Load() != op.RenewedAt {
+// ExpireSession ends a session whose TTL has passed. The leader proposes it under its epoch; it takes
+// effect only if the session was created by Created and last renewed at RenewedAt (lease clock, ms).
+type ExpireSession struct {
+	Epoch     Epoch
+	ID        string
+	Created   Index
+	RenewedAt int64
+}
+
+func (ExpireSession) kind() byte { return 6 }
+
+func (op ExpireSession) fields(c *codec.Codec) ExpireSession {
+	op.Epoch.Fields(c)
+	c.String(&op.ID)
+	codec.Uint(c, &op.Created)
+	c.Int64(&op.RenewedAt)
+	return op
+}
+
+func (op ExpireSession) apply(s *State, at At) Result {
+	l := s.sessions.find(op.ID)
+	if l == nil || !s.epoch.Leads(at.Term, op.Epoch) || l.session.CreateIndex != op.Created || l.renewed.Load() != op.RenewedAt {
 		return Result{}
 	}
-	if l.session.TTL == 0 || s.ends(l) >= at.Lease {
+	if l.session.TTL == 0 || s.sessionEnd(l) >= at.Lease {
 		return Result{} // the stamp decides, however far the proposer's clock was
 	}
-	s.end(at, []*living{l})
+	s.endSessions(at, []*living{l})
 	return Result{OK: true}
 }
 
-// Lose ends the sessions that depend on checks which turned critical or are gone, in the operation
-// that made them so, under its Index. It says whether any did.
+// Lose ends the sessions that depend on checks which turned critical or were removed, in the
+// operation that made them so, under its Index. It says whether any did.
 func (s *State) Lose(at At, checks []CheckRef) bool {
 	s.Advance(at.Lease)
 	at.Lease = s.lease
 	var lost []string
 	for _, ref := range checks {
-		lost = slices.AppendSeq(lost, s.links.of(ref))
+		lost = slices.AppendSeq(lost, s.sessions.byCheck.of(ref))
 	}
 	slices.Sort(lost)
 	lost = slices.Compact(lost)
 	ended := make([]*living, len(lost))
 	for i, id := range lost {
-		ended[i], _ = s.tables.sessions.Get(id)
+		ended[i] = s.sessions.find(id)
 	}
-	s.end(at, ended)
+	s.endSessions(at, ended)
 	return len(ended) > 0
 }
 
 // LoseNode ends the sessions of a node that was deregistered.
 func (s *State) LoseNode(at At, node string) bool { return s.Lose(at, []CheckRef{{Node: node}}) }
 
-// end invalidates sessions, in one step: all are gone before what one of them held goes to whoever
-// waits for it, who may be another of them.
-func (s *State) end(at At, ended []*living) {
+// endSessions invalidates sessions, in one step: all are removed before what one of them held goes to the
+// next in its queue, which may be another of them.
+func (s *State) endSessions(at At, ended []*living) {
 	for _, l := range ended {
-		s.tables.deleteSession(l.session.ID)
-		s.links.remove(l.session)
-		if l.session.TTL > 0 {
-			s.expiry.Remove(l.slot)
-			s.slots.release(l.slot)
-		}
+		s.sessions.remove(l)
 	}
 	for _, l := range ended {
 		s.loseKeys(at, l.session)
 		s.losePermits(at, l.session)
-		s.tables.sessionsIndex = at.Index
+		s.sessions.index = at.Index
 		s.change(at, Topic{Kind: SessionsTopic})
 	}
 }
 
 // loseKeys takes its keys from a session that ended.
 func (s *State) loseKeys(at At, session *Session) {
-	for _, e := range slices.Collect(s.tables.heldBy(session.ID)) {
-		s.delay(e.Key, session.lockDelay())
+	for _, p := range slices.Collect(s.keys.heldBy(session.ID)) {
+		if delay := session.lockDelay(); delay > 0 {
+			s.keys.delays.set(p.Key, order.Later(s.lease, delay))
+		}
 		if session.Behavior == DeleteKeys {
-			s.remove(at, e)
+			s.removeKey(at, p)
 		} else {
-			s.free(at, e)
-		}
-	}
-}
-
-// links say which sessions end with which check, and (check "") with which node. They are derived from
-// the sessions, and so no part of a snapshot.
-type links struct{ tree *btree.BTreeG[link] }
-
-type link struct {
-	ref     CheckRef
-	session string
-}
-
-func newLinks() links { return links{order.NewTree(compareLinks)} }
-
-func compareLinks(a, b link) int {
-	return cmp.Or(strings.Compare(a.ref.Node, b.ref.Node), strings.Compare(a.ref.ID, b.ref.ID), strings.Compare(a.session, b.session))
-}
-
-func (l links) add(s *Session) {
-	for ref := range s.refs() {
-		l.tree.Set(link{ref, s.ID})
-	}
-}
-
-func (l links) remove(s *Session) {
-	for ref := range s.refs() {
-		l.tree.Delete(link{ref, s.ID})
-	}
-}
-
-// of yields the ids of the sessions that end with a check or node.
-func (l links) of(ref CheckRef) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		l.tree.Ascend(link{ref: ref}, func(l link) bool { return l.ref == ref && yield(l.session) })
-	}
-}
-
-// refs yields what a session ends with.
-func (s *Session) refs() iter.Seq[CheckRef] {
-	return func(yield func(CheckRef) bool) {
-		if !yield(CheckRef{Node: s.Node}) {
-			return
-		}
-		for _, list := range [][]string{s.NodeChecks, s.ServiceChecks} {
-			for _, id := range list {
-				if !yield(CheckRef{Node: s.Node, ID: id}) {
-					return
-				}
-			}
+			s.releaseKey(at, p)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestSessionNeedsItsNodeAndChecks(t *testing.T) {
 	}
 }
 
-func TestEndOfASessionIsOneStep(t *testing.T) {
+func TestSessionEndsInOneStep(t *testing.T) {
 	tests := []struct {
 		name    string
 		options []func(*CreateSession)
@@ -82,7 +82,7 @@ func TestEndOfASessionIsOneStep(t *testing.T) {
 			r.yes(acquire("a", s1))
 			r.yes(KeyOp{Verb: Acquire, Key: "b", Value: []byte("v"), Flags: 9, Session: s1})
 			r.yes(acquire("c", s2))
-			b := *r.entry("b")
+			b := *r.pair("b")
 			r.Touched()
 
 			end := r.yes(DestroySession{s1}).Index
@@ -93,9 +93,9 @@ func TestEndOfASessionIsOneStep(t *testing.T) {
 			}
 			b.Session, b.ModifyIndex = "", end
 			if e, _ := r.View().Get("b"); e != nil && !reflect.DeepEqual(*e, b) {
-				t.Errorf("entry is %+v, want %+v", *e, b)
+				t.Errorf("pair is %+v, want %+v", *e, b)
 			}
-			e := r.entry("c")
+			e := r.pair("c")
 			expect.That(t, e.Session == s2, "the other session lost its key: %+v", e)
 			want := []Topic{{KeyTopic, "a"}, {KeyTopic, "b"}, {Kind: SessionsTopic}}
 			expect.Slice(t, r.Touched(), want, "it wakes the watchers of")
@@ -103,20 +103,20 @@ func TestEndOfASessionIsOneStep(t *testing.T) {
 	}
 }
 
-func TestDestroyingWhatIsNotThereIsDone(t *testing.T) {
+func TestSessionThatIsNotThereIsDestroyedWithoutAChange(t *testing.T) {
 	r := newRig(t)
 	for _, id := range []string{s1, "", "no uuid"} {
 		expect.Equal(t, r.yes(DestroySession{id}).Index, 0, "destroying %q took index", id)
 	}
 }
 
-func TestRenewalTakesNoIndexAndIsSeenByOldViews(t *testing.T) {
+func TestSessionRenewalTakesNoIndexAndIsSeenByOldViews(t *testing.T) {
 	r := newRig(t)
 	s := r.session(s1, ttl(10_000))
 	view := r.View()
 	r.pass(4000)
 	res := r.yes(RenewSession{s1})
-	expect.That(t, res.Session == s && res.Index == 0, "renewal answered %+v", res)
+	expect.That(t, res.Session == s && res.Index == 0, "result of the renewal %+v", res)
 	expect.Equal(t, view.Renewed(s), r.now, "renewed at")
 	expect.Equal(t, view.Ends(s), r.now+10_000, "ends at")
 	r.no(RenewSession{s2})
@@ -168,7 +168,7 @@ func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
 	}
 }
 
-func TestWhatIsDueComesInTheOrderOfTime(t *testing.T) {
+func TestDueIsInTheOrderOfTime(t *testing.T) {
 	r := newRig(t)
 	for i := range 5 {
 		r.session(fmt.Sprintf("s%d", i), ttl(int64(20_000-1000*i)))
@@ -189,7 +189,7 @@ func TestWhatIsDueComesInTheOrderOfTime(t *testing.T) {
 	expect.Slice(t, got, []string{"s4", "s3", "a", "s2"}, "due are")
 }
 
-func TestExpiryTakesEffectOnlyAsProposed(t *testing.T) {
+func TestExpireSessionTakesEffectOnlyAsProposed(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(r *rig, op *ExpireSession, at *At)
@@ -213,7 +213,7 @@ func TestExpiryTakesEffectOnlyAsProposed(t *testing.T) {
 			test.change(r, &op, &at)
 			res := r.Apply(at, op)
 			s, _ := r.View().Session(s1)
-			expect.That(t, res.OK == test.want && (res.Index != 0) == test.want && (s == nil) == test.want, "answered %+v, and the session is %+v", res, s)
+			expect.That(t, res.OK == test.want && (res.Index != 0) == test.want && (s == nil) == test.want, "result %+v, and the session is %+v", res, s)
 		})
 	}
 }
@@ -247,7 +247,7 @@ func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
 				left = append(left, s.ID)
 			}
 			expect.Slice(t, left, test.left, "left are")
-			e := r.entry("a")
+			e := r.pair("a")
 			expect.That(t, (e.Session == s1) == slices.Contains(left, s1), "the key it held is %+v", e)
 			expect.That(t, len(left) >= 3 || r.View().SessionIndex() == r.next,
 				"the sessions' index is %d, want that of the operation, %d", r.View().SessionIndex(), r.next)
@@ -255,7 +255,7 @@ func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
 	}
 }
 
-func TestEndOfAHolderKeepsOthersAwayForItsLockDelay(t *testing.T) {
+func TestLockDelayKeepsAKeyFromOthersWhenItsHolderEnds(t *testing.T) {
 	ends := map[string]func(r *rig){
 		"destroyed":  func(r *rig) { r.yes(DestroySession{s1}) },
 		"expired":    func(r *rig) { r.pass(30_001); r.due() },
@@ -292,7 +292,7 @@ func TestLockDelayRestrictsNothingButAcquiring(t *testing.T) {
 	r.yes(acquire("a", s1))
 	r.yes(DestroySession{s1})
 	r.yes(set("a", "other"))
-	r.yes(KeyOp{Verb: CAS, Key: "a", Value: []byte("cas"), Index: r.entry("a").ModifyIndex})
+	r.yes(KeyOp{Verb: CAS, Key: "a", Value: []byte("cas"), Index: r.pair("a").ModifyIndex})
 	r.yes(del("a"))
 	r.no(acquire("a", s2)) // it is bound to the name
 	r.yes(set("a", "again"))
@@ -302,7 +302,7 @@ func TestLockDelayRestrictsNothingButAcquiring(t *testing.T) {
 	r.yes(acquire("a", s2))
 }
 
-func TestNoLockDelayWithoutALostHold(t *testing.T) {
+func TestLockDelayFollowsOnlyALostHold(t *testing.T) {
 	tests := []struct {
 		name string
 		lose func(r *rig)
@@ -336,7 +336,7 @@ func TestLockDelayIsBoundedAndOfWholeMilliseconds(t *testing.T) {
 	}
 }
 
-func TestEndOfALockDelayIsProposed(t *testing.T) {
+func TestLockDelayIsDueAtItsEnd(t *testing.T) {
 	r := newRig(t)
 	r.session(s1, lockDelay(2000))
 	r.session(s2, lockDelay(3000))

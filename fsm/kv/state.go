@@ -1,25 +1,28 @@
 package kv
 
-import (
-	"iter"
-	"strings"
+// At is when an operation is applied.
+type At struct {
+	Index Index  // the one that the operation takes, if it changes something
+	Lease int64  // lease clock, ms
+	Wall  int64  // ms since the epoch, for people
+	Term  uint64 // Raft term of the log entry
+	Read  int    // what the operations before it in its batch have read (Result.Weight)
+}
 
-	"github.com/tidwall/btree"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
-)
+// Op is one operation: one of those that have a row in Rows, and no other one.
+type Op interface {
+	kind() byte
+	apply(s *State, at At) Result
+}
 
 // Catalog is what sessions need to know of nodes and checks. The state machine asks it while it
-// applies an operation, so it must answer from replicated state.
+// applies an operation, so it must be replicated state too.
 type Catalog interface {
 	// HasNode says whether a node is registered; "" is the cluster's own, which always is.
 	HasNode(node string) bool
 	// Check finds a check of a node or of a service on it.
 	Check(node, id string) (critical, known bool)
 }
-
-// CheckRef names a check.
-type CheckRef struct{ Node, ID string }
 
 // State is the mutable state. It belongs to one goroutine at a time.
 type State struct {
@@ -28,32 +31,25 @@ type State struct {
 	lease       int64 // lease clock, ms
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
-	tables      tables
-	permits     permitTables
-	expiry      order.Ends // of the sessions with a TTL, by slot
-	slots       slots
-	links       links
-	delayEnds   order.Schedule[string] // the lock-delays of keys
-	answers     answers
-	touched     []Topic // since the last call of Touched
-	shown       *shown  // what views get; nil if it changed since it was made
+	contents
+	kept    keptResults
+	touched []Topic   // since the last call of Touched
+	shared  *contents // a copy of contents for views; nil if contents changed since it was made
 }
 
-// shown is what views share. It is never written again.
-type shown struct {
-	tables  tables
-	permits permitTables
+// contents is what views show. A copy that views share is never written again.
+type contents struct {
+	keys     keyTable
+	sessions sessionTable
+	permits  permitTable
 }
 
 // New returns an empty state.
 func New(catalog Catalog) *State {
 	return &State{
-		catalog:   catalog,
-		tables:    newTables(),
-		permits:   newPermitTables(),
-		links:     newLinks(),
-		delayEnds: order.NewSchedule(strings.Compare),
-		answers:   newAnswers(),
+		catalog:  catalog,
+		contents: contents{keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable()},
+		kept:     newKeptResults(),
 	}
 }
 
@@ -70,16 +66,16 @@ func (s *State) Apply(at At, op Op) Result {
 	return res
 }
 
-// Advance moves the time without an operation (lease clock, ms; it never goes back), and forgets what
-// has become too old: answers of Once, records of deletions.
+// Advance moves the time without an operation (lease clock, ms; it never goes back), and drops what
+// has become too old: kept results of Once, records of deletions.
 func (s *State) Advance(lease int64) {
 	if lease <= s.lease {
 		return
 	}
 	s.lease = lease
-	s.answers.prune(lease)
-	if s.tables.pruneDeletions(lease) {
-		s.shown = nil
+	s.kept.prune(lease)
+	if s.keys.deletions.pruneOld(lease) {
+		s.shared = nil
 	}
 }
 
@@ -91,31 +87,11 @@ func (s *State) Establish(epoch Epoch, lease int64) {
 	s.established = s.lease
 }
 
-// change notes that the operation changes what readers see, and whose watchers are to be woken.
+// change records that the operation changes what readers see, and whose watchers are to be woken.
 func (s *State) change(at At, t Topic) {
 	s.index = at.Index
-	s.shown = nil
+	s.shared = nil
 	s.touched = append(s.touched, t)
-}
-
-// session finds a session. The case of the id does not matter.
-func (s *State) session(id string) *Session {
-	if l, ok := s.tables.sessions.Get(strings.ToLower(id)); ok {
-		return l.session
-	}
-	return nil
-}
-
-// View returns the present state for readers: a few small allocations after a change.
-func (s *State) View() *View {
-	return &View{index: s.index, lease: s.lease, established: s.established, bytes: s.tables.bytes + s.answers.bytes + s.permits.bytes, shown: s.share()}
-}
-
-func (s *State) share() *shown {
-	if s.shown == nil {
-		s.shown = &shown{tables: s.tables.share(), permits: s.permits.share()}
-	}
-	return s.shown
 }
 
 // Touched returns whose watchers are to be woken by what was applied since the last call: keys (as
@@ -126,116 +102,36 @@ func (s *State) Touched() []Topic {
 	return touched
 }
 
-// tables is what a View shows of keys and sessions. Its trees are copy-on-write: share costs a few
-// allocations, and what is shared is never written again.
-type tables struct {
-	entries   *btree.Map[string, *Entry]
-	held      *btree.BTreeG[held] // keys by holder
-	deletions *btree.Map[string, Deletion]
-	aged      *btree.BTreeG[aged] // the deletions, oldest first; views have none
-	pruned    Index               // of the newest deletion that was forgotten
-	keys      Index               // of the last write or deletion of a key
-
-	bytes int // of all entries, deletions, sessions and delays, see their weights
-
-	sessions      *btree.Map[string, *living]
-	sessionsIndex Index                     // of the last creation or end of a session
-	delays        *btree.Map[string, int64] // of keys: until when (lease clock, ms)
+// session finds a session; nil: there is none. The case of the id does not matter.
+func (s *State) session(id string) *Session {
+	if l := s.sessions.find(id); l != nil {
+		return l.session
+	}
+	return nil
 }
 
-// held says that a session holds a key.
-type held struct{ session, key string }
-
-func newTables() tables {
-	return tables{
-		entries:   btree.NewMap[string, *Entry](order.Degree),
-		held:      order.NewTree(compareHeld),
-		deletions: btree.NewMap[string, Deletion](order.Degree),
-		aged:      order.NewTree(compareAged),
-		sessions:  btree.NewMap[string, *living](order.Degree),
-		delays:    btree.NewMap[string, int64](order.Degree),
+// share returns a copy of the contents for views.
+func (s *State) share() *contents {
+	if s.shared == nil {
+		s.shared = &contents{keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share()}
 	}
+	return s.shared
 }
 
-func compareHeld(a, b held) int {
-	if c := strings.Compare(a.session, b.session); c != 0 {
-		return c
-	}
-	return strings.Compare(a.key, b.key)
+// bytes is what the state takes, about.
+func (s *State) bytes() int {
+	keys := s.keys.bytes + s.keys.deletions.bytes + s.keys.delays.bytes
+	return keys + s.sessions.bytes + s.permits.bytes + s.kept.bytes
 }
 
-// share returns a copy for views.
-func (t *tables) share() tables {
-	c := *t
-	c.entries, c.held, c.deletions = t.entries.Copy(), t.held.Copy(), t.deletions.Copy()
-	c.sessions, c.delays = t.sessions.Copy(), t.delays.Copy()
-	c.aged = nil
-	return c
-}
-
-// setEntry, deleteEntry, setDeletion, deleteDeletion, setSession and deleteSession write a tree and count its bytes.
-func (t *tables) setEntry(e *Entry) {
-	if old, ok := t.entries.Set(e.Key, e); ok {
-		t.bytes -= old.Weight()
+// fenceHolds says whether an acquisition lasts: by session, or (session "") by any. now is the token of the present
+// holder, of a semaphore that of the session; 0: none.
+func (c *contents) fenceHolds(f Fence, session string) (holds bool, now Index) {
+	var by string
+	if f.Kind == Key {
+		by, now = c.keys.holder(f.Name)
+	} else {
+		by, now = c.permits.holder(f, session)
 	}
-	t.bytes += e.Weight()
-}
-
-func (t *tables) deleteEntry(key string) {
-	if old, ok := t.entries.Delete(key); ok {
-		t.bytes -= old.Weight()
-	}
-}
-
-func (t *tables) setDeletion(d Deletion) {
-	if _, ok := t.deletions.Set(d.Key, d); !ok {
-		t.bytes += d.weight()
-	}
-}
-
-func (t *tables) deleteDeletion(key string) (d Deletion, ok bool) {
-	if d, ok = t.deletions.Delete(key); ok {
-		t.bytes -= d.weight()
-	}
-	return d, ok
-}
-
-func (t *tables) setSession(l *living) {
-	if old, ok := t.sessions.Set(l.session.ID, l); ok {
-		t.bytes -= old.session.weight()
-	}
-	t.bytes += l.session.weight()
-}
-
-func (t *tables) deleteSession(id string) {
-	if old, ok := t.sessions.Delete(id); ok {
-		t.bytes -= old.session.weight()
-	}
-}
-
-// heldBy yields the keys that a session holds, in byte order.
-func (t *tables) heldBy(session string) iter.Seq[*Entry] {
-	return func(yield func(*Entry) bool) {
-		t.held.Ascend(held{session: session}, func(h held) bool {
-			if h.session != session {
-				return false
-			}
-			e, _ := t.entries.Get(h.key)
-			return yield(e)
-		})
-	}
-}
-
-// hold notes who holds a key: e, an entry of it, comes in the place of old. Either may be nil.
-func (t *tables) hold(old, e *Entry) {
-	before, now := holder(old), holder(e)
-	if before == now {
-		return
-	}
-	if before != "" {
-		t.held.Delete(held{before, old.Key})
-	}
-	if now != "" {
-		t.held.Set(held{now, e.Key})
-	}
+	return now != 0 && now == f.Index && (session == "" || session == by), now
 }

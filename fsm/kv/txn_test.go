@@ -20,39 +20,39 @@ func txnRig(t *testing.T) *rig {
 	return r
 }
 
-func TestTransactionAnswersByVerb(t *testing.T) {
-	free := &Entry{Key: "free", Value: []byte("1"), CreateIndex: 102, ModifyIndex: 102}
-	held := &Entry{Key: "held", Value: []byte("held"), Session: s1, LockIndex: 1, CreateIndex: 103, ModifyIndex: 103, Fence: 103}
-	bare := func(e Entry, change func(e *Entry)) []*Entry {
+func TestTransactionReturnsPairsByVerb(t *testing.T) {
+	free := &Pair{Key: "free", Value: []byte("1"), CreateIndex: 102, ModifyIndex: 102}
+	held := &Pair{Key: "held", Value: []byte("held"), Session: s1, LockIndex: 1, CreateIndex: 103, ModifyIndex: 103, Fence: 103}
+	bare := func(e Pair, change func(e *Pair)) []*Pair {
 		e.Value = nil
 		change(&e)
-		return []*Entry{&e}
+		return []*Pair{&e}
 	}
-	same := func(*Entry) {}
-	created := func(e *Entry) { *e = Entry{Key: "new", CreateIndex: 104, ModifyIndex: 104} }
+	same := func(*Pair) {}
+	created := func(e *Pair) { *e = Pair{Key: "new", CreateIndex: 104, ModifyIndex: 104} }
 	tests := []struct {
 		name string
 		op   KeyOp
-		want []*Entry
+		want []*Pair
 		what string // why it fails
 	}{
 		{name: "set", op: set("new", "2"), want: bare(*free, created)},
 		{name: "set what is so already", op: set("free", "1"), want: bare(*free, same)},
-		{name: "cas", op: KeyOp{Verb: CAS, Key: "free", Index: 102, Flags: 3}, want: bare(*free, func(e *Entry) { e.ModifyIndex, e.Flags = 104, 3 })},
+		{name: "cas", op: KeyOp{Verb: CAS, Key: "free", Index: 102, Flags: 3}, want: bare(*free, func(e *Pair) { e.ModifyIndex, e.Flags = 104, 3 })},
 		{name: "cas of another index", op: KeyOp{Verb: CAS, Key: "free", Index: 1}, what: `failed to set key "free", index is stale`},
-		{name: "lock", op: acquire("free", s2), want: bare(*free, func(e *Entry) { e.ModifyIndex, e.Session, e.LockIndex, e.Fence = 104, s2, 1, 104 })},
+		{name: "lock", op: acquire("free", s2), want: bare(*free, func(e *Pair) { e.ModifyIndex, e.Session, e.LockIndex, e.Fence = 104, s2, 1, 104 })},
 		{name: "lock without session", op: acquire("free", ""), what: "missing session"},
 		{name: "lock by an unknown session", op: acquire("free", "x"), what: `invalid session "x"`},
 		{name: "lock what is held", op: acquire("held", s2), what: `failed to lock key "held", lock is already held`},
-		{name: "unlock", op: release("held", s1), want: bare(*held, func(e *Entry) { e.ModifyIndex, e.Session = 104, "" })},
+		{name: "unlock", op: release("held", s1), want: bare(*held, func(e *Pair) { e.ModifyIndex, e.Session = 104, "" })},
 		{name: "unlock without session", op: release("held", ""), what: "missing session"},
 		{name: "unlock by another", op: release("held", s2), what: `failed to unlock key "held", lock isn't held, or is held by another session`},
 		{name: "unlock what is absent", op: release("new", s2), what: `failed to unlock key "new", lock isn't held, or is held by another session`},
-		{name: "get", op: KeyOp{Verb: Get, Key: "free"}, want: []*Entry{free}},
+		{name: "get", op: KeyOp{Verb: Get, Key: "free"}, want: []*Pair{free}},
 		{name: "get what is absent", op: KeyOp{Verb: Get, Key: "new"}, what: `key "new" doesn't exist`},
-		{name: "get-or-empty", op: KeyOp{Verb: GetOrEmpty, Key: "free"}, want: []*Entry{free}},
-		{name: "get-or-empty of what is absent", op: KeyOp{Verb: GetOrEmpty, Key: "new"}, want: []*Entry{{Key: "new"}}},
-		{name: "get-tree", op: KeyOp{Verb: GetTree, Key: "f"}, want: []*Entry{free}},
+		{name: "get-or-empty", op: KeyOp{Verb: GetOrEmpty, Key: "free"}, want: []*Pair{free}},
+		{name: "get-or-empty of what is absent", op: KeyOp{Verb: GetOrEmpty, Key: "new"}, want: []*Pair{{Key: "new"}}},
+		{name: "get-tree", op: KeyOp{Verb: GetTree, Key: "f"}, want: []*Pair{free}},
 		{name: "get-tree of nothing", op: KeyOp{Verb: GetTree, Key: "n"}},
 		{name: "check-index", op: KeyOp{Verb: CheckIndex, Key: "free", Index: 102}, want: bare(*free, same)},
 		{name: "check-index of what is absent", op: KeyOp{Verb: CheckIndex, Key: "new"}, what: `failed to check index, key "new" doesn't exist`},
@@ -72,22 +72,22 @@ func TestTransactionAnswersByVerb(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := txnRig(t)
-			want := Result{OK: true, Entries: test.want}
+			want := Result{OK: true, Pairs: test.want}
 			if test.what != "" {
 				want = Result{Errors: []TxnError{{OpIndex: 0, What: test.what}}}
 			}
 			if !test.op.Verb.Writes() {
-				entries, errs, _ := r.View().Read([]KeyOp{test.op})
-				expect.Deep(t, (Result{OK: errs == nil, Entries: entries, Errors: errs}), want, "read is answered")
+				pairs, errs, _ := r.View().Read([]KeyOp{test.op})
+				expect.Deep(t, (Result{OK: errs == nil, Pairs: pairs, Errors: errs}), want, "read has the result")
 			}
 			res := r.do(Txn{[]KeyOp{test.op}})
 			res.Index = 0
-			expect.Deep(t, res, want, "answered")
+			expect.Deep(t, res, want, "result")
 		})
 	}
 }
 
-func TestOperationsOfATransactionSeeThoseBefore(t *testing.T) {
+func TestTransactionsOperationsSeeTheEffectsOfThoseBefore(t *testing.T) {
 	r := txnRig(t)
 	res := r.yes(Txn{[]KeyOp{
 		set("new", "1"),
@@ -101,16 +101,16 @@ func TestOperationsOfATransactionSeeThoseBefore(t *testing.T) {
 		{Verb: CheckNotExists, Key: "new"},
 		acquire("new", s2),
 	}})
-	got := res.Entries[6]
+	got := res.Pairs[6]
 	expect.That(t, string(got.Value) == "free" && got.LockIndex == 1, "the read behind the release has %+v", got)
-	want := &Entry{
+	want := &Pair{
 		Key: "new", Value: []byte("held"), Session: s2, LockIndex: 1,
 		CreateIndex: res.Index, ModifyIndex: res.Index, Fence: res.Index,
 	}
-	expect.Deep(t, r.entry("new"), want, "afterwards the entry is")
+	expect.Deep(t, r.pair("new"), want, "afterwards the pair is")
 }
 
-func TestFailedTransactionTellsAllErrorsAndChangesNothing(t *testing.T) {
+func TestTransactionThatFailsHasAllErrorsAndChangesNothing(t *testing.T) {
 	r := txnRig(t)
 	r.yes(set("gone", "1"))
 	r.yes(del("gone"))
@@ -135,19 +135,19 @@ func TestFailedTransactionTellsAllErrorsAndChangesNothing(t *testing.T) {
 		{7, `key "new" exists`},
 		{9, `key "free" doesn't exist`},
 	}
-	expect.That(t, reflect.DeepEqual(res, Result{Errors: want}), "answered %+v, want the errors %+v", res, want)
+	expect.That(t, reflect.DeepEqual(res, Result{Errors: want}), "result %+v, want the errors %+v", res, want)
 	after := r.Freeze()
 	expect.That(t, reflect.DeepEqual(after, before), "the state is\n%+v, want it as it was:\n%+v", after, before)
 	touched := r.Touched()
 	expect.That(t, len(touched) == 0, "it wakes the watchers of %v", touched)
 	e, _ := view.Get("held")
 	expect.That(t, e.Session == s1, "in the view of before the key is held by %q", e.Session)
-	// What is not frozen is as it was, too.
+	// The parts that are not frozen are as they were, too.
 	r.yes(DestroySession{s1})
-	expect.Equal(t, r.entry("held").Session, "", "the key of the session that ended is held by")
+	expect.Equal(t, r.pair("held").Session, "", "the key of the session that ended is held by")
 }
 
-func TestTransactionsWithoutAKeyOrUnderALockDelayAreToldOnlyThat(t *testing.T) {
+func TestTransactionWithoutAKeyOrUnderALockDelayHasOnlyThatError(t *testing.T) {
 	r := txnRig(t)
 	r.yes(DestroySession{s1})
 	res := r.no(Txn{[]KeyOp{
@@ -157,17 +157,17 @@ func TestTransactionsWithoutAKeyOrUnderALockDelayAreToldOnlyThat(t *testing.T) {
 		{Verb: DeleteTree},
 	}})
 	want := []TxnError{{1, "Must provide key"}, {2, `failed to lock key "held" due to lock delay`}}
-	expect.Slice(t, res.Errors, want, "answered")
+	expect.Slice(t, res.Errors, want, "result")
 }
 
 func TestTransactionThatOnlyReadsTakesNoIndex(t *testing.T) {
 	r := txnRig(t)
 	res := r.yes(Txn{[]KeyOp{{Verb: GetTree, Key: "f"}, {Verb: Get, Key: "held"}}})
-	expect.That(t, res.Index == 0 && len(res.Entries) == 2, "answered %+v", res)
+	expect.That(t, res.Index == 0 && len(res.Pairs) == 2, "result %+v", res)
 	r.yes(Txn{})
 }
 
-func TestReadOfAViewTellsAllErrors(t *testing.T) {
+func TestViewReadHasAllErrors(t *testing.T) {
 	r := txnRig(t)
 	tests := []struct {
 		ops  []KeyOp
@@ -180,8 +180,8 @@ func TestReadOfAViewTellsAllErrors(t *testing.T) {
 		{[]KeyOp{{Verb: Get, Key: "x"}, {Verb: Get}}, []TxnError{{1, "Must provide key"}}},
 	}
 	for _, test := range tests {
-		entries, errs, _ := r.View().Read(test.ops)
-		expect.That(t, entries == nil && slices.Equal(errs, test.want), "%+v: read %+v with the errors %+v, want %+v", test.ops, entries, errs, test.want)
+		pairs, errs, _ := r.View().Read(test.ops)
+		expect.That(t, pairs == nil && slices.Equal(errs, test.want), "%+v: read %+v with the errors %+v, want %+v", test.ops, pairs, errs, test.want)
 	}
 }
 
@@ -193,38 +193,38 @@ func large(r *rig, keys, bytes int) {
 	}
 }
 
-func TestATransactionThatWritesReadsABoundedNumberOfBytes(t *testing.T) {
+func TestTransactionThatWritesReadsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 9, 1<<20)
 	tree := KeyOp{Verb: GetTree, Key: "large/"}
 	res := r.do(Txn{[]KeyOp{set("k", "1"), tree}})
-	expect.That(t, res.Excess == TooLarge && !res.OK && res.Entries == nil, "9 MiB: answered %+v, want it refused as too large", res)
+	expect.That(t, res.Excess == TooLarge && !res.OK && res.Pairs == nil, "9 MiB: result %+v, want it refused as too large", res)
 	e, _ := r.View().Get("k")
 	expect.That(t, e == nil, "it was refused, and set %+v", e)
 	tree.Key = "large/00001"
 	res = r.do(Txn{[]KeyOp{set("k", "1"), tree}})
-	expect.That(t, res.OK && len(res.Entries) == 2, "1 MiB: answered %+v, want it done", res)
+	expect.That(t, res.OK && len(res.Pairs) == 2, "1 MiB: result %+v, want it done", res)
 	at := r.at()
 	at.Read = MaxBatchRead - 1<<10
-	if res := r.Apply(at, Txn{[]KeyOp{set("k", "2"), tree}}); res.Excess != TooBusy || string(r.entry("k").Value) != "1" {
-		t.Errorf("1 MiB after others of the batch: answered %+v with k %s, want it refused as too busy", res, r.entry("k").Value)
+	if res := r.Apply(at, Txn{[]KeyOp{set("k", "2"), tree}}); res.Excess != TooBusy || string(r.pair("k").Value) != "1" {
+		t.Errorf("1 MiB after others of the batch: result %+v with k %s, want it refused as too busy", res, r.pair("k").Value)
 	}
 }
 
-func TestViewsReadABoundedNumberOfBytes(t *testing.T) {
+func TestViewReadsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 66, 1<<20)
 	v := r.View()
-	entries, index, ok := v.List("large/")
-	expect.That(t, !ok && entries == nil && index != 0, "List of 66 MiB: %d entries, index %d, %t, want none, but an index", len(entries), index, ok)
-	if entries, _, ok := v.Read([]KeyOp{{Verb: GetTree, Key: "large/"}}); ok || entries != nil {
-		t.Errorf("Read of 66 MiB: %d entries, %t, want none", len(entries), ok)
+	pairs, index, ok := v.List("large/")
+	expect.That(t, !ok && pairs == nil && index != 0, "List of 66 MiB: %d pairs, index %d, %t, want none, but an index", len(pairs), index, ok)
+	if pairs, _, ok := v.Read([]KeyOp{{Verb: GetTree, Key: "large/"}}); ok || pairs != nil {
+		t.Errorf("Read of 66 MiB: %d pairs, %t, want none", len(pairs), ok)
 	}
 	keys, _, ok := v.Keys("large/", "")
 	expect.That(t, ok && len(keys) == 66, "Keys: %d, %t, want 66", len(keys), ok)
 }
 
-func TestWhatARepeatedTransactionReadIsKeptWhileItIsLittle(t *testing.T) {
+func TestOnceKeepsWhatATransactionReadWhileItIsLittle(t *testing.T) {
 	r := newRig(t)
 	large(r, 1, 1<<20)
 	r.yes(set("small", "1"))
@@ -232,29 +232,29 @@ func TestWhatARepeatedTransactionReadIsKeptWhileItIsLittle(t *testing.T) {
 	small := Once{"small", Txn{[]KeyOp{set("k", "2"), {Verb: Get, Key: "small"}}}}
 	for range 2 {
 		res := r.do(small)
-		expect.That(t, len(res.Entries) == 2, "a small one: answered %+v, want what it read", res)
+		expect.That(t, len(res.Pairs) == 2, "a small one: result %+v, want what it read", res)
 	}
-	if res := r.do(big); len(res.Entries) != 2 || res.Excess != NoExcess {
-		t.Errorf("a large one: answered %+v, want what it read", res)
+	if res := r.do(big); len(res.Pairs) != 2 || res.Excess != NoExcess {
+		t.Errorf("a large one: result %+v, want what it read", res)
 	}
-	if res := r.do(big); !res.OK || res.Entries != nil || res.Excess != Forgotten {
-		t.Errorf("a large one again: answered %+v, want it forgotten", res)
+	if res := r.do(big); !res.OK || res.Pairs != nil || res.Excess != Forgotten {
+		t.Errorf("a large one again: result %+v, want it forgotten", res)
 	}
 }
 
-func TestAnswersOfOnceTakeABoundedNumberOfBytes(t *testing.T) {
+func TestOnceKeepsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 1, 60<<10)
 	read := Txn{[]KeyOp{set("k", "1"), {Verb: Get, Key: "large/00000"}}}
 	for i := range 2 * OnceBytes / (60 << 10) {
 		r.do(Once{fmt.Sprint("x", i), read})
 	}
-	got := r.answers.bytes
-	expect.That(t, got <= OnceBytes && got >= OnceBytes/2, "answers take %d bytes, want at most %d", got, OnceBytes)
+	got := r.kept.bytes
+	expect.That(t, got <= OnceBytes && got >= OnceBytes/2, "results take %d bytes, want at most %d", got, OnceBytes)
 	bytes := 0
-	for _, a := range r.answers.order {
+	for _, a := range r.kept.order {
 		bytes += a.weight()
 	}
-	expect.That(t, bytes == r.answers.bytes && len(r.answers.order) == len(r.answers.byKey),
-		"%d answers by key and %d by time; %d bytes counted, %d there", len(r.answers.byKey), len(r.answers.order), r.answers.bytes, bytes)
+	expect.That(t, bytes == r.kept.bytes && len(r.kept.order) == len(r.kept.byKey),
+		"%d results by key and %d by time; %d bytes counted, %d there", len(r.kept.byKey), len(r.kept.order), r.kept.bytes, bytes)
 }

@@ -13,7 +13,7 @@ import (
 // verify checks what the state's own operations keep true. Each check relies on those before it. Locks
 // and semaphores are checked as they are thawed.
 func (f *Frozen) verify() error {
-	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyEntries, f.verifyDeletions, f.verifyDelays, f.verifyAnswers}
+	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyPairs, f.verifyDeletions, f.verifyDelays, f.verifyKept}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -27,7 +27,7 @@ func (f *Frozen) verifyIndexes() error {
 	case newest > f.Index:
 		return fmt.Errorf("a change has index %d, but the last one was %d", newest, f.Index)
 	case f.Pruned > f.KeysIndex:
-		return fmt.Errorf("a deletion of index %d is forgotten, but the last change of a key was %d", f.Pruned, f.KeysIndex)
+		return fmt.Errorf("a deletion of index %d was dropped, but the last change of a key was %d", f.Pruned, f.KeysIndex)
 	case f.Established > f.Lease:
 		return fmt.Errorf("the epoch was established at %d, after the lease clock's %d", f.Established, f.Lease)
 	}
@@ -66,30 +66,30 @@ func (f *Frozen) verifySession(state SessionState) error {
 	return nil
 }
 
-func (f *Frozen) verifyEntries() error {
-	for i, e := range f.Entries {
-		if i > 0 && f.Entries[i-1].Key >= e.Key {
-			return fmt.Errorf("key %q is not after %q", e.Key, f.Entries[i-1].Key)
+func (f *Frozen) verifyPairs() error {
+	for i, p := range f.Pairs {
+		if i > 0 && f.Pairs[i-1].Key >= p.Key {
+			return fmt.Errorf("key %q is not after %q", p.Key, f.Pairs[i-1].Key)
 		}
-		if err := f.verifyEntry(e); err != nil {
-			return fmt.Errorf("key %q: %w", e.Key, err)
+		if err := f.verifyPair(p); err != nil {
+			return fmt.Errorf("key %q: %w", p.Key, err)
 		}
 	}
 	return nil
 }
 
-func (f *Frozen) verifyEntry(e *Entry) error {
+func (f *Frozen) verifyPair(p *Pair) error {
 	switch {
-	case e.Key == "":
+	case p.Key == "":
 		return errors.New("without a name")
-	case e.CreateIndex == 0 || e.CreateIndex > e.ModifyIndex || e.ModifyIndex > f.KeysIndex:
-		return fmt.Errorf("created at %d and modified at %d, where the last change of a key was %d", e.CreateIndex, e.ModifyIndex, f.KeysIndex)
-	case e.Fence > e.ModifyIndex:
-		return fmt.Errorf("acquired at %d, after its last change at %d", e.Fence, e.ModifyIndex)
-	case e.Session != "" && (e.LockIndex == 0 || e.Fence < e.CreateIndex):
+	case p.CreateIndex == 0 || p.CreateIndex > p.ModifyIndex || p.ModifyIndex > f.KeysIndex:
+		return fmt.Errorf("created at %d and modified at %d, where the last change of a key was %d", p.CreateIndex, p.ModifyIndex, f.KeysIndex)
+	case p.Fence > p.ModifyIndex:
+		return fmt.Errorf("acquired at %d, after its last change at %d", p.Fence, p.ModifyIndex)
+	case p.Session != "" && (p.LockIndex == 0 || p.Fence < p.CreateIndex):
 		return errors.New("held, and never acquired")
-	case e.Session != "" && !f.hasSession(e.Session):
-		return fmt.Errorf("held by session %q, which is not there", e.Session)
+	case p.Session != "" && !f.hasSession(p.Session):
+		return fmt.Errorf("held by session %q, which is not there", p.Session)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (f *Frozen) hasSession(id string) bool {
 }
 
 func (f *Frozen) hasKey(key string) bool {
-	_, ok := slices.BinarySearchFunc(f.Entries, key, func(e *Entry, key string) int { return strings.Compare(e.Key, key) })
+	_, ok := slices.BinarySearchFunc(f.Pairs, key, func(p *Pair, key string) int { return strings.Compare(p.Key, key) })
 	return ok
 }
 
@@ -149,21 +149,21 @@ func (f *Frozen) verifyDelays() error {
 	return nil
 }
 
-func (f *Frozen) verifyAnswers() error {
-	if n := len(f.Answers); n > OnceLimit {
-		return fmt.Errorf("%d remembered answers, more than %d", n, OnceLimit)
+func (f *Frozen) verifyKept() error {
+	if n := len(f.Kept); n > OnceLimit {
+		return fmt.Errorf("%d kept results, more than %d", n, OnceLimit)
 	}
-	seen := make(map[string]struct{}, len(f.Answers))
-	for i, a := range f.Answers {
+	seen := make(map[string]struct{}, len(f.Kept))
+	for i, a := range f.Kept {
 		_, twice := seen[a.Key]
 		seen[a.Key] = struct{}{}
 		switch {
 		case twice:
-			return fmt.Errorf("the answer to %q is there twice", a.Key)
-		case a.At > f.Lease || i > 0 && a.At < f.Answers[i-1].At:
-			return fmt.Errorf("the answer to %q was given at %d, out of order", a.Key, a.At)
+			return fmt.Errorf("the result of %q is there twice", a.Key)
+		case a.At > f.Lease || i > 0 && a.At < f.Kept[i-1].At:
+			return fmt.Errorf("the result of %q was kept at %d, out of order", a.Key, a.At)
 		case a.Result.Index > f.Index:
-			return fmt.Errorf("the answer to %q has index %d, but the last change was %d", a.Key, a.Result.Index, f.Index)
+			return fmt.Errorf("the result of %q has index %d, but the last change was %d", a.Key, a.Result.Index, f.Index)
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestKeysAreCutBehindTheSeparator(t *testing.T) {
+func TestViewCutsKeysBehindTheSeparator(t *testing.T) {
 	r := newRig(t)
 	for _, key := range []string{"a", "a/", "a/b", "a/b/c", "a/b/d", "a/c", "ab", "b//c", "é/x"} {
 		r.yes(set(key, ""))
@@ -37,14 +37,14 @@ func TestKeysAreCutBehindTheSeparator(t *testing.T) {
 	}
 }
 
-func TestListIsInByteOrder(t *testing.T) {
+func TestViewListsKeysInByteOrder(t *testing.T) {
 	r := newRig(t)
 	for _, key := range []string{"b", "a\xff", "a/2", "a/10", "a", "A"} {
 		r.yes(set(key, ""))
 	}
 	var got []string
-	entries, _, _ := r.View().List("a")
-	for _, e := range entries {
+	pairs, _, _ := r.View().List("a")
+	for _, e := range pairs {
 		got = append(got, e.Key)
 	}
 	expect.Slice(t, got, []string{"a", "a/10", "a/2", "a\xff"}, "listed")
@@ -52,7 +52,7 @@ func TestListIsInByteOrder(t *testing.T) {
 	expect.That(t, n == 6, "%d keys, want 6", n)
 }
 
-func TestSessionsAreListedById(t *testing.T) {
+func TestViewListsSessionsByID(t *testing.T) {
 	r := newRig(t)
 	for _, id := range []string{s3, s1, s2} {
 		r.session(id)
@@ -79,7 +79,7 @@ func TestViewOfTheSameStateIsShared(t *testing.T) {
 		"the lease clock went from %d to %d, want %d", first.Lease(), second.Lease(), r.now)
 }
 
-func TestIndexOfWhatIsRead(t *testing.T) {
+func TestViewHasTheIndexOfWhatIsRead(t *testing.T) {
 	r := newRig(t)
 	check := func(what string, got, want Index) {
 		t.Helper()
@@ -124,7 +124,7 @@ func TestIndexOfWhatIsRead(t *testing.T) {
 	check("an absent key", get("a/2"), 105)
 }
 
-func TestDeletionsAreForgottenAfterADay(t *testing.T) {
+func TestDeletionRecordsAreDroppedAfterADay(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
 	r.yes(del("a"))
@@ -138,7 +138,7 @@ func TestDeletionsAreForgottenAfterADay(t *testing.T) {
 		"%d records after a day, the newest that was forgotten is %d, want none and 101", len(f.Deletions), f.Pruned)
 }
 
-func TestOldestDeletionsAreForgottenFirst(t *testing.T) {
+func TestDeletionRecordsAreDroppedOldestFirst(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("first", "1"))
 	r.yes(del("first"))
@@ -149,31 +149,31 @@ func TestOldestDeletionsAreForgottenFirst(t *testing.T) {
 	tree := r.yes(KeyOp{Verb: DeleteTree, Key: "k/"}).Index
 	f := r.Freeze()
 	expect.That(t, len(f.Deletions) == deletionsLimit && f.Pruned == 101 && f.Deletions[0].Index == tree && !slices.ContainsFunc(f.Deletions, func(d Deletion) bool { return d.Key == "first" }),
-		"%d records, first key %q, the newest that was forgotten is %d; want %d, and the oldest one gone", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
+		"%d records, first key %q, the newest that was dropped is %d; want %d, and the oldest one dropped", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
 }
 
-// Whatever happens, the index of a question grows when the answer changes, and never goes back.
-func TestNoIndexGoesBack(t *testing.T) {
+// The index of a read grows when what it finds changes, and never goes back.
+func TestViewIndexesDoNotGoBack(t *testing.T) {
 	prefixes := []string{"", "a", "a/", "a/b", "b"}
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLife()
 		seen := make(map[string]Index)
-		answers := make(map[string]string)
-		// ask notes the answer to a question and its index.
-		ask := func(question, answer string, index Index) {
-			need.That(t, index >= max(seen[question], 1), "%s: the index went from %d to %d", question, seen[question], index)
-			if before, ok := answers[question]; ok && answer != before && index == seen[question] {
-				t.Fatalf("%s: the answer changed from %s to %s at index %d", question, before, answer, index)
+		found := make(map[string]string)
+		// ask records what a read found, and its index.
+		ask := func(read, result string, index Index) {
+			need.That(t, index >= max(seen[read], 1), "%s: the index went from %d to %d", read, seen[read], index)
+			if before, ok := found[read]; ok && result != before && index == seen[read] {
+				t.Fatalf("%s: what is found changed from %s to %s at index %d", read, before, result, index)
 			}
-			seen[question], answers[question] = index, answer
+			seen[read], found[read] = index, result
 		}
 		for range steps(t, "steps") {
-			drawStep.Draw(t, "step").take(l)
+			drawStep.Draw(t, "step").perform(l)
 			v := l.state.View()
 			for _, prefix := range prefixes {
-				entries, index, _ := v.List(prefix)
+				pairs, index, _ := v.List(prefix)
 				var all []string
-				for _, e := range entries {
+				for _, e := range pairs {
 					all = append(all, fmt.Sprintf("%+v", *e))
 				}
 				ask("list "+prefix, strings.Join(all, ", "), index)
@@ -196,34 +196,34 @@ func TestNoIndexGoesBack(t *testing.T) {
 
 // weigh counts what is in a state by a walk.
 func weigh(s *State) int {
-	bytes := s.answers.bytes
-	for _, e := range s.tables.entries.Values() {
+	bytes := s.kept.bytes
+	for _, e := range s.keys.pairs.Values() {
 		bytes += e.Weight()
 	}
-	for _, d := range s.tables.deletions.Values() {
+	for _, d := range s.keys.deletions.byKey.Values() {
 		bytes += d.weight()
 	}
-	for _, l := range s.tables.sessions.Values() {
+	for _, l := range s.sessions.byID.Values() {
 		bytes += l.session.weight()
 	}
-	for _, key := range s.tables.delays.Keys() {
+	for _, key := range s.keys.delays.until.Keys() {
 		bytes += delayWeight + len(key)
 	}
 	for _, kind := range []Kind{Lock, Semaphore} {
 		for p := range s.View().AllPermits(kind) {
 			bytes += permitsWeight + len(p.Name) + len(p.Delays)*delayWeight
 			for _, h := range p.Holders {
-				bytes += weight(h.Value)
+				bytes += weightWith(h.Value)
 			}
 			for _, w := range p.Queue {
-				bytes += weight(w.Value)
+				bytes += weightWith(w.Value)
 			}
 		}
 	}
 	return bytes
 }
 
-func TestTheBytesOfTheStateAreThoseOfWhatIsInIt(t *testing.T) {
+func TestViewBytesAreThoseOfWhatIsInTheState(t *testing.T) {
 	r := newRig(t)
 	set := func(key string, bytes int) Op { return KeyOp{Verb: Set, Key: key, Value: make([]byte, bytes)} }
 	for i, op := range []Op{

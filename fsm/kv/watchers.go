@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// TopicKind says what somebody waits for.
+// TopicKind says what a watcher waits for.
 type TopicKind uint8
 
 // The kinds of topics.
@@ -20,7 +20,7 @@ const (
 	SemaphoreTopic
 	// PermitTopic is what one session has of one lock or semaphore; Name is PermitName. It is touched when
 	// a permit is given to the session out of the queue, and when the session loses its place in the queue
-	// otherwise. Who waits for a permit waits for this: a lock for which a thousand wait goes
+	// otherwise. A request that waits for a permit waits for this: a lock for which a thousand wait goes
 	// from hand to hand without waking the others.
 	PermitTopic
 )
@@ -30,7 +30,7 @@ func PermitName(kind Kind, name, session string) string {
 	return string(rune('0'+kind)) + name + "\x00" + session
 }
 
-// Topic is what somebody waits for.
+// Topic is what a watcher waits for.
 type Topic struct {
 	Kind TopicKind
 	Name string
@@ -48,8 +48,7 @@ func (w *Wait) Woken() <-chan struct{} { return w.woken }
 // Leave ends the wait. It must be called, woken or not.
 func (w *Wait) Leave() { w.leave() }
 
-// Watchers wakes those who wait for a topic, and nobody else. The zero value is ready. Safe for
-// concurrent use.
+// Watchers wakes the watchers of a topic, and no others. The zero value is ready. Safe for concurrent use.
 //
 // Nothing of the state depends on it: it serves readers, beside the state machine.
 type Watchers struct {
@@ -58,7 +57,7 @@ type Watchers struct {
 	lengths []lengthCount // of the PrefixTopics among what they wait for, ascending
 }
 
-// lengthCount says how many prefixes of a length somebody waits for.
+// lengthCount says how many prefixes of a length have watchers.
 type lengthCount struct{ length, prefixes int }
 
 // Join begins to wait.
@@ -69,18 +68,18 @@ func (w *Watchers) Join(t Topic) *Wait {
 	if first {
 		w.count(t, 1)
 	}
-	left := false
+	ended := false
 	return &Wait{woken: wait.Woken(), leave: func() {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
-		if !left && w.waiters.Leave(wait) {
+		if !ended && w.waiters.Leave(wait) {
 			w.count(t, -1)
 		}
-		left = true
+		ended = true
 	}}
 }
 
-// count notes, if a topic is a prefix, that somebody begins or ceases to wait for one of its length.
+// count counts, if a topic is a prefix, that one more or less of its length has watchers.
 func (w *Watchers) count(t Topic, change int) {
 	if t.Kind != PrefixTopic {
 		return
@@ -96,7 +95,7 @@ func (w *Watchers) count(t Topic, change int) {
 	}
 }
 
-// Wake wakes those whose topics were touched (State.Touched), PrefixTopics by the keys that begin with
+// Wake wakes the watchers of topics that were touched (State.Touched), PrefixTopics by the keys that begin with
 // them. It must be called after the state that shows the changes is visible.
 func (w *Watchers) Wake(touched []Topic) {
 	w.mutex.Lock()
@@ -112,10 +111,10 @@ func (w *Watchers) Wake(touched []Topic) {
 	}
 }
 
-// wakePrefixes wakes who waits for a prefix of a key. It looks at those prefixes of the key whose length
-// somebody waits for, so that it costs nothing by the number of waiting.
+// wakePrefixes wakes the watchers of prefixes of a key. It tries those prefixes of the key of whose length
+// any has watchers, so that its cost does not grow with the number of watchers.
 func (w *Watchers) wakePrefixes(key string) {
-	for i := len(w.lengths) - 1; i >= 0; i-- { // a length may go while it is looked at
+	for i := len(w.lengths) - 1; i >= 0; i-- { // a length may be removed meanwhile
 		if n := w.lengths[i].length; n <= len(key) {
 			w.wake(Topic{Kind: PrefixTopic, Name: key[:n]})
 		}
@@ -128,7 +127,7 @@ func (w *Watchers) wake(t Topic) {
 	}
 }
 
-// WakeAll wakes everybody: the state was replaced.
+// WakeAll wakes every watcher: the state was replaced.
 func (w *Watchers) WakeAll() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -137,7 +136,7 @@ func (w *Watchers) WakeAll() {
 	}
 }
 
-// Len is how many wait.
+// Len is the number of watchers.
 func (w *Watchers) Len() int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

@@ -19,7 +19,7 @@ func woken(w *Wait) bool {
 	}
 }
 
-func TestOnlyWhoWaitsForATopicIsWoken(t *testing.T) {
+func TestWatchersWakeOnlyThoseOfTheTopic(t *testing.T) {
 	topics := []Topic{
 		{KeyTopic, "a/b"}, {KeyTopic, "a"}, {KeyTopic, "a/b/c"},
 		{PrefixTopic, ""}, {PrefixTopic, "a"}, {PrefixTopic, "a/"}, {PrefixTopic, "a/b"}, {PrefixTopic, "a/bc"}, {PrefixTopic, "b"},
@@ -61,7 +61,7 @@ func TestOnlyWhoWaitsForATopicIsWoken(t *testing.T) {
 	}
 }
 
-func TestAllWhoWaitForATopicAreWoken(t *testing.T) {
+func TestWatchersWakeAllOfATopic(t *testing.T) {
 	for _, topic := range []Topic{{KeyTopic, "a"}, {PrefixTopic, "a"}} {
 		var w Watchers
 		waits := make([]*Wait, 100)
@@ -75,7 +75,7 @@ func TestAllWhoWaitForATopicAreWoken(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesLeavesOthersWaiting(t *testing.T) {
+func TestWatchersKeepOthersWaitingWhenOneLeaves(t *testing.T) {
 	var w Watchers
 	topic := Topic{KeyTopic, "a"}
 	stays, leaves := w.Join(topic), w.Join(topic)
@@ -84,13 +84,13 @@ func TestWhoLeavesLeavesOthersWaiting(t *testing.T) {
 	n := w.Len()
 	expect.That(t, n == 1, "%d wait, want 1", n)
 	w.Wake([]Topic{topic})
-	expect.That(t, woken(stays), "who stayed was not woken")
+	expect.That(t, woken(stays), "the one that stayed was not woken")
 	next := w.Join(topic)
 	stays.Leave() // late, and of the wait before
 	expect.That(t, !woken(next) && w.Len() == 1, "the next wait is over: %t, %d wait", woken(next), w.Len())
 }
 
-func TestNewStateWakesEverybody(t *testing.T) {
+func TestWatchersAreAllWokenByANewState(t *testing.T) {
 	var w Watchers
 	var waits []*Wait
 	for _, topic := range []Topic{{KeyTopic, "a"}, {PrefixTopic, "b"}, {PrefixTopic, "bb"}, {Kind: SessionsTopic}, {LockTopic, "c"}} {
@@ -104,8 +104,8 @@ func TestNewStateWakesEverybody(t *testing.T) {
 	expect.That(t, n == 0, "%d wait", n)
 }
 
-// Whoever joins, then reads, then waits misses nothing: each waits until it has seen the last write.
-func TestNoWakeUpIsLost(t *testing.T) {
+// A watcher that joins, then reads, then waits misses nothing: each waits until it has seen the last write.
+func TestWatchersMissNoChange(t *testing.T) {
 	const readers, writes = 8, 500
 	var w Watchers
 	var mutex sync.Mutex
@@ -155,8 +155,8 @@ func TestViewsAreReadWhileTheStateGoesOn(t *testing.T) {
 			view, want := r.View(), min(i+1, 7)
 			done.Go(func() {
 				for range 5 {
-					entries, _, _ := view.List("k/")
-					expect.That(t, len(entries) == want, "the view has %d keys, want %d", len(entries), want)
+					pairs, _, _ := view.List("k/")
+					expect.That(t, len(pairs) == want, "the view has %d keys, want %d", len(pairs), want)
 					renewed := view.Renewed(s)
 					expect.That(t, renewed >= s.CreatedAt, "renewed at %d, before its creation at %d", renewed, s.CreatedAt)
 				}

@@ -6,12 +6,12 @@ import (
 )
 
 // Ends is a heap of slots (numbers from 0, given again when they are free) by the end that was known when each
-// was last looked at, by the lease clock in ms. What renews a slot does not touch the heap: an end lies in the
+// was last checked, by the lease clock in ms. The renewal of a slot does not touch the heap: an end lies in the
 // future or is corrected when it comes to the top. It is derived from what has the slots, and so no part of a
 // snapshot. The zero Ends is ready for use.
 type Ends struct {
 	slots slots
-	found []uint32 // what Ended returned last, for its memory
+	found []uint32 // what Ended returned last; its memory is used again
 }
 
 // slots is the heap itself.
@@ -60,7 +60,7 @@ func (e *Ends) Has(slot uint32) bool {
 	return int(slot) < len(s.position) && int(s.position[slot]) < len(s.order) && s.order[s.position[slot]] == slot
 }
 
-// Known is the end of a slot that has one, as it was last looked at.
+// Known is the end of a slot that has one, as it was last checked.
 func (e *Ends) Known(slot uint32) int64 { return e.slots.end[slot] }
 
 // Compare orders two slots by what is known of their ends, then by number.
@@ -85,10 +85,10 @@ func (e *Ends) Move(slot uint32, end int64) {
 // Remove takes a slot out.
 func (e *Ends) Remove(slot uint32) { heap.Remove(&e.slots, int(e.slots.position[slot])) }
 
-// Ended returns the slots that ended before now, in no order, valid until the next call. Those that seem to have
-// are looked at first: end is the true end of a slot. It costs O(those looked at).
+// Ended returns the slots that ended before now, in no order, valid until the next call. Slots whose known end is
+// before now are checked against their true end, which end returns. It costs O(those checked).
 func (e *Ends) Ended(now int64, end func(slot uint32) int64) []uint32 {
-	e.found = e.seemEnded(now)
+	e.found = e.candidates(now)
 	ended := e.found[:0]
 	for _, slot := range e.found {
 		if end := end(slot); end > e.slots.end[slot] {
@@ -101,8 +101,8 @@ func (e *Ends) Ended(now int64, end func(slot uint32) int64) []uint32 {
 	return ended
 }
 
-// seemEnded returns the slots whose known end is before now, in no order. Below one that is not there is none.
-func (e *Ends) seemEnded(now int64) []uint32 {
+// candidates returns the slots whose known end is before now, in no order. In the heap, below one that is not there is none.
+func (e *Ends) candidates(now int64) []uint32 {
 	s, found := &e.slots, e.found[:0]
 	visit := func(at int) {
 		if at < len(s.order) && s.end[s.order[at]] < now {
@@ -118,7 +118,7 @@ func (e *Ends) seemEnded(now int64) []uint32 {
 	return found
 }
 
-// Reorder looks at all slots again, after their ends may have become earlier.
+// Reorder corrects the ends of all slots, after they may have become earlier.
 func (e *Ends) Reorder(end func(slot uint32) int64) {
 	for _, slot := range e.slots.order {
 		e.slots.end[slot] = end(slot)

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The heap is told of no renewal, and must find what has ended all the same.
-func TestEndedAreThoseWhoseTrueEndHasPassed(t *testing.T) {
+// Renewals do not touch the heap, and it must find what has ended all the same.
+func TestEndsFindsTheSlotsWhoseTrueEndHasPassed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e order.Ends
 		ends := map[uint32]int64{}
@@ -89,7 +89,7 @@ func TestScheduleYieldsWhatIsDueInOrder(t *testing.T) {
 		"the first is %q at %d, the last at %d; want b at 3, and 6", key, at, last)
 }
 
-func TestLaterStaysInTheClock(t *testing.T) {
+func TestLaterStaysWithinTheClock(t *testing.T) {
 	for ms, want := range map[int64]int64{5: 15, math.MaxInt64: math.MaxInt64, math.MaxInt64 - 10: math.MaxInt64} {
 		expect.Equal(t, order.Later(10, ms), want, "%d ms later is", ms)
 	}

@@ -1,5 +1,5 @@
 // Package order holds what both halves of the state (packages registry and kv) have in common: how changes are
-// numbered, what ends at which time, who waits for what, and how fresh a read is. It knows neither instances nor keys.
+// numbered, what ends at which time, how readers wait for changes, and how fresh a read is. It knows neither instances nor keys.
 package order
 
 import (
@@ -56,7 +56,7 @@ const (
 	Linearizable Consistency = iota
 	// Leader: what the node that believes to be leader has; may be stale after a pause or partition.
 	Leader
-	// Stale: what this node has, without asking anybody.
+	// Stale: what this node has, without asking another.
 	Stale
 )
 

@@ -1,18 +1,18 @@
 package order
 
-// Waiters are those who wait for topics, each until the next change of its topic: only who waits for it is
-// woken. The zero value is ready. A mutex of the owner guards it.
+// Waiters are callers that wait for topics, each until the next change of its topic: only the waiters of that
+// topic are woken. The zero value is ready. A mutex of the owner guards it.
 //
 // Nothing of the state depends on it: it serves readers, beside the state machine.
 type Waiters[T comparable] struct {
-	topics  map[T]*Wait[T] // what somebody waits for
-	waiting int
+	topics  map[T]*Wait[T] // those with waiters
+	waiting int            // callers, for all topics together
 }
 
-// Wait is that of one or more for a topic, until the next change of it.
+// Wait is the wait of one or more callers for a topic, until the next change of it.
 type Wait[T comparable] struct {
 	key     T
-	waiting int
+	waiting int // callers
 	woken   chan struct{}
 	before  Index
 }
@@ -20,13 +20,13 @@ type Wait[T comparable] struct {
 // Woken is closed at the change.
 func (wait *Wait[T]) Woken() <-chan struct{} { return wait.woken }
 
-// Before is what Wake was told. It is known when Woken is closed.
+// Before is the index that Wake was called with. It is known when Woken is closed.
 func (wait *Wait[T]) Before() Index { return wait.before }
 
-// Len is how many wait.
+// Len is how many callers wait.
 func (w *Waiters[T]) Len() int { return w.waiting }
 
-// Join counts one more who waits for a topic; first says that nobody did before.
+// Join adds a caller that waits for a topic; first says that none did before.
 func (w *Waiters[T]) Join(key T) (wait *Wait[T], first bool) {
 	wait, ok := w.topics[key]
 	if !ok {
@@ -41,8 +41,8 @@ func (w *Waiters[T]) Join(key T) (wait *Wait[T], first bool) {
 	return wait, !ok
 }
 
-// Leave ends a wait; last says that nobody waits for the topic any more. One that was woken is over, and its
-// topic may have a successor.
+// Leave takes a caller out of a wait; last says that none waits for the topic any more. A wait that was woken is
+// over, and its topic may have a new one.
 func (w *Waiters[T]) Leave(wait *Wait[T]) (last bool) {
 	if w.topics[wait.key] != wait {
 		return false
@@ -55,7 +55,7 @@ func (w *Waiters[T]) Leave(wait *Wait[T]) (last bool) {
 	return true
 }
 
-// Wake wakes those who wait for a topic, if anybody does. Nothing that they wait for has changed up to before.
+// Wake wakes the callers that wait for a topic, if any do. Nothing that they wait for has changed up to before.
 func (w *Waiters[T]) Wake(key T, before Index) (woken bool) {
 	wait, ok := w.topics[key]
 	if !ok {
@@ -68,9 +68,9 @@ func (w *Waiters[T]) Wake(key T, before Index) (woken bool) {
 	return true
 }
 
-// Topics yields what somebody waits for, in no order. What it yields may be woken meanwhile.
+// Topics yields the topics that have waiters, in no order. Each may be woken meanwhile.
 func (w *Waiters[T]) Topics(yield func(T) bool) {
-	// Who asks wakes each alone, in whatever order.
+	// The caller wakes each alone, in whatever order.
 	for key := range w.topics {
 		if !yield(key) {
 			return

@@ -21,7 +21,7 @@ type Entry struct {
 }
 
 // ShowEntry is an entry as responses show it.
-func ShowEntry(e *kv.Entry) Entry {
+func ShowEntry(e *kv.Pair) Entry {
 	shown := Entry{
 		LockIndex: e.LockIndex, Key: e.Key, Flags: e.Flags, Session: e.Session, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
 	}
@@ -32,7 +32,7 @@ func ShowEntry(e *kv.Entry) Entry {
 }
 
 // ShowEntries is ShowEntry for a list, which is never null.
-func ShowEntries(entries []*kv.Entry) []Entry {
+func ShowEntries(entries []*kv.Pair) []Entry {
 	shown := make([]Entry, len(entries))
 	for i, e := range entries {
 		shown[i] = ShowEntry(e)
@@ -121,7 +121,7 @@ type TxnError struct {
 }
 
 // ShowTxn is the response to a transaction that succeeded, or (errs) failed.
-func ShowTxn(entries []*kv.Entry, errs []kv.TxnError) TxnAnswer {
+func ShowTxn(entries []*kv.Pair, errs []kv.TxnError) TxnAnswer {
 	if len(errs) > 0 {
 		failed := TxnAnswer{}
 		for _, e := range errs {

@@ -11,12 +11,12 @@ import (
 func TestKeysAreShownAsClientsDecodeThem(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		entry kv.Entry
+		entry kv.Pair
 		want  string
 	}{
-		{"held", kv.Entry{Key: "k", Value: []byte("v1"), Flags: 1<<64 - 1, Session: "s", LockIndex: 2, CreateIndex: 3, ModifyIndex: 4, Fence: 4},
+		{"held", kv.Pair{Key: "k", Value: []byte("v1"), Flags: 1<<64 - 1, Session: "s", LockIndex: 2, CreateIndex: 3, ModifyIndex: 4, Fence: 4},
 			`{"LockIndex":2,"Key":"k","Flags":18446744073709551615,"Value":"djE=","Session":"s","CreateIndex":3,"ModifyIndex":4}`},
-		{"an empty value", kv.Entry{Key: "k", Value: []byte{}, CreateIndex: 3, ModifyIndex: 4},
+		{"an empty value", kv.Pair{Key: "k", Value: []byte{}, CreateIndex: 3, ModifyIndex: 4},
 			`{"LockIndex":0,"Key":"k","Flags":0,"Value":null,"CreateIndex":3,"ModifyIndex":4}`},
 	} {
 		got, _ := json.Marshal(ShowEntry(&row.entry))

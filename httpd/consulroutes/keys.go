@@ -38,7 +38,7 @@ func (c call) getTree(prefix string) (any, error) {
 				return nil, errReadTooLarge
 			case len(entries) == 0:
 				return c.respondNothing()
-			case (kv.Result{Entries: entries}).Weight() >= maxWhole:
+			case (kv.Result{Pairs: entries}).Weight() >= maxWhole:
 				return c.respondLarge(plainList(len(entries), func(i int) any { return consul.ShowEntry(entries[i]) }))
 			}
 			return consul.ShowEntries(entries), nil
@@ -135,7 +135,7 @@ func (c call) writeKey(write kv.KeyOp) (any, error) {
 	return result.OK, nil
 }
 
-func (c call) showEntry(e *kv.Entry) (any, error) {
+func (c call) showEntry(e *kv.Pair) (any, error) {
 	if e == nil {
 		return c.respondNothing()
 	}
@@ -192,7 +192,7 @@ func (c call) txn() (any, error) {
 	if err := errorOfExcess(result); err != nil {
 		return nil, err
 	}
-	return c.respondTxn(result.Entries, result.Errors)
+	return c.respondTxn(result.Pairs, result.Errors)
 }
 
 // errorOfExcess is the error of a transaction that reads too much; nil: it does not.
@@ -232,11 +232,11 @@ func (c call) readTxn(ops []kv.KeyOp) (any, error) {
 	}))
 }
 
-func (c call) respondTxn(entries []*kv.Entry, errs []kv.TxnError) (any, error) {
+func (c call) respondTxn(entries []*kv.Pair, errs []kv.TxnError) (any, error) {
 	if len(errs) > 0 {
 		c.Status = http.StatusConflict
 	}
-	if (kv.Result{Entries: entries}).Weight() >= maxWhole {
+	if (kv.Result{Pairs: entries}).Weight() >= maxWhole {
 		return c.respondLarge(txnList(len(entries), func(i int) any { return consul.TxnResult{KV: consul.ShowEntry(entries[i])} }))
 	}
 	return consul.ShowTxn(entries, errs), nil

@@ -50,7 +50,7 @@ func row(t *testing.T, holder any, key string) Setting {
 	return Setting{}
 }
 
-func TestDefaultIsWhatTheTagsSay(t *testing.T) {
+func TestSettingsDefaultsAreThoseOfTheTags(t *testing.T) {
 	want := every{
 		Bool: true, Text: "x", Word: "b", Int: 2, Uint: 7, Span: time.Second, List: []string{"a", "b"},
 		Map: map[string]string{"k": "v"}, Number: 5,
@@ -59,7 +59,7 @@ func TestDefaultIsWhatTheTagsSay(t *testing.T) {
 	expect.Deep(t, Default[every](), want, "got")
 }
 
-func TestSetAndStringAreInverse(t *testing.T) {
+func TestSettingsSetAndStringAreInverse(t *testing.T) {
 	for key, tc := range map[string]struct{ kind, text string }{
 		"a.bool": {"bool", "false"}, "a.text": {"text", "y"}, "a.int": {"number", "-3"}, "a.uint": {"number", "9"},
 		"a.span": {"duration", "1m30s"}, "a.list": {"list", "c,d"}, "a.map": {"map", "a=b,c=d"}, "a.number": {"number", "7%"},
@@ -73,7 +73,7 @@ func TestSetAndStringAreInverse(t *testing.T) {
 	}
 }
 
-func TestTextsThatAreNoValueAreRefusedWithWhatWouldBeRight(t *testing.T) {
+func TestSetRefusesTextsWithWhatWouldBeRight(t *testing.T) {
 	for _, tc := range []struct{ key, text, want string }{
 		{"a.bool", "maybe", `"maybe" is not true or false`},
 		{"a.int", "two", `"two" is not a number such as 2`},
@@ -110,7 +110,7 @@ func TestFillLeavesAZeroThatCanBeMeant(t *testing.T) {
 	expect.Deep(t, h, want, "got")
 }
 
-func TestTablesSayWhatIsAllowedAndWhenItIsTakenOver(t *testing.T) {
+func TestSettingsSayWhatIsAllowedAndWhenItIsReloaded(t *testing.T) {
 	var h struct {
 		Every every
 		Live  int `key:"c.live" reload:"yes" max:"9"`
@@ -125,7 +125,7 @@ func TestTablesSayWhatIsAllowedAndWhenItIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestListsAndMapsDropWhiteSpaceAndEmptyElements(t *testing.T) {
+func TestParseDropsWhiteSpaceAndEmptyElementsOfListsAndMaps(t *testing.T) {
 	expect.Deep(t, SplitList(" a ,, b"), []string{"a", "b"}, "got")
 	for _, text := range []string{"a", "=b", "a="} {
 		m, err := ParseMap(text)

@@ -64,7 +64,7 @@ func report(w io.Writer, shapes []*shape, verbose string, docs bool) error {
 	return nil
 }
 
-// What the house keeps to.
+// These are the limits that the house keeps to.
 const (
 	maxFiles   = 45
 	maxAgainst = 10 // percent of a package's uses
@@ -212,7 +212,7 @@ func (s *shape) arrange() {
 	}
 }
 
-// reach notes a file and those that it uses, directly or not.
+// reach adds a file and those that it uses, directly or not.
 func (s *shape) reach(f int, reached map[int]bool) {
 	reached[f] = true
 	for used := range s.files {

@@ -29,7 +29,7 @@ func shapeOf(t *testing.T, sources ...string) *shape {
 	return measure("made", p)
 }
 
-func TestPairsAndLayers(t *testing.T) {
+func TestShapeCountsPairsAndLayers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		sources []string
@@ -61,7 +61,7 @@ func TestPairsAndLayers(t *testing.T) {
 	}
 }
 
-func TestReport(t *testing.T) {
+func TestShapeReportsPackagesAndTotals(t *testing.T) {
 	shapes := []*shape{shapeOf(t, "func A() { B(); B() }", "func B() {\n\tA()\n}")}
 	for asked, want := range map[string]string{
 		"":     "made                           2      2       3     33 %       2\n",
@@ -74,7 +74,7 @@ func TestReport(t *testing.T) {
 	expect.ErrorSays(t, report(nil, shapes, "unmade", false), "no package unmade", "the error is")
 }
 
-func TestLimitsThatAreBrokenAreNamed(t *testing.T) {
+func TestShapeNamesLimitsThatAreBroken(t *testing.T) {
 	long := "func Long() {\n" + strings.Repeat("\t_ = 0\n", 59) + "}"
 	var chain []string
 	for i := range 9 {

@@ -92,7 +92,7 @@ func TestResultsOfCoordinationComeFromTheLeaderWhole(t *testing.T) {
 	for _, n := range c.nodes { // one of them leads, the others forward
 		key := "of-" + n.cfg.Node
 		done := n.coordinate(t, kv.Txn{Ops: []kv.KeyOp{set(key, "v"), {Verb: kv.Get, Key: key}}})
-		expect.That(t, done.OK && len(done.Entries) == 2 && string(done.Entries[1].Value) == "v", "%s: transaction: %+v", n.cfg.Node, done)
+		expect.That(t, done.OK && len(done.Pairs) == 2 && string(done.Pairs[1].Value) == "v", "%s: transaction: %+v", n.cfg.Node, done)
 		failed := n.coordinate(t, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.CheckNotExists, Key: key}}})
 		expect.That(t, !failed.OK && len(failed.Errors) == 1 && failed.Errors[0].What == fmt.Sprintf("key %q exists", key),
 			"%s: transaction that fails: %+v", n.cfg.Node, failed)

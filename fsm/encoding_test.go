@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestBatchSurvivesItsEncoding(t *testing.T) {
+func TestCodecReadsABatchAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := gen[BatchID]().Draw(t, "id")
 		items := nilIfEmpty(rapid.SliceOfN(genItem(), 0, 5).Draw(t, "items"))
@@ -31,7 +31,7 @@ func TestBatchSurvivesItsEncoding(t *testing.T) {
 	})
 }
 
-func TestEntrySurvivesItsEncoding(t *testing.T) {
+func TestCodecReadsAnEntryAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
 		want := entry{stamp: stamp, tenure: rapid.Int64().Draw(t, "tenure")}
@@ -46,7 +46,7 @@ func TestEntrySurvivesItsEncoding(t *testing.T) {
 	})
 }
 
-func TestEstablishSurvivesItsEncoding(t *testing.T) {
+func TestCodecReadsAnEstablishAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Establish{Node: rapid.String().Draw(t, "node"), Cluster: rapid.String().Draw(t, "cluster")}
 		if rapid.Bool().Draw(t, "withSettings") {
@@ -58,7 +58,7 @@ func TestEstablishSurvivesItsEncoding(t *testing.T) {
 	})
 }
 
-func TestResultsSurviveTheirEncoding(t *testing.T) {
+func TestCodecReadsResultsAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := BatchResult{
 			ID:      gen[BatchID]().Draw(t, "id"),
@@ -76,7 +76,7 @@ func TestResultsSurviveTheirEncoding(t *testing.T) {
 	})
 }
 
-// Whoever adds a field to one of the registry's types finds out here that the formats do not carry it.
+// A field that is added to one of the registry's types without its line in Fields is found here.
 func TestEveryFieldIsEncoded(t *testing.T) {
 	roundTrips := map[string]struct {
 		value any
@@ -243,7 +243,7 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 	}
 }
 
-func TestRenewalByHandleTakesFourteenBytes(t *testing.T) {
+func TestEncodingOfARenewalByHandleTakesFourteenBytes(t *testing.T) {
 	largest := registry.Renew{
 		Key:       registry.Key{App: "ORDERS", ID: "orders-1"}, // not encoded
 		Handle:    registry.Handle{Slot: 1<<21 - 1, Gen: 1<<28 - 1},
@@ -253,21 +253,21 @@ func TestRenewalByHandleTakesFourteenBytes(t *testing.T) {
 	expect.That(t, len(got) <= 14, "%d bytes (% x), want at most 14", len(got), got)
 }
 
-func TestOriginOfAClientTakesNoByte(t *testing.T) {
+func TestEncodingOfAClientsOriginTakesNoByte(t *testing.T) {
 	op := registry.Cancel{Key: registry.Key{App: "A", ID: "b"}}
 	got := itemBytes(Item{Origin: registry.FromClient, Op: op})
 	want := []byte{opCancel, 1, 'A', 1, 'b'}
 	expect.That(t, bytes.Equal(got, want), "got % x, want % x", got, want)
 }
 
-func TestAnswerToARenewalTakesOneByte(t *testing.T) {
+func TestEncodingOfARenewalsResultTakesOneByte(t *testing.T) {
 	c := codec.Writer(nil, codec.Level)
 	(&registry.Result{Outcome: registry.Done}).Fields(&c)
 	got := c.Written()
 	expect.That(t, len(got) == 1, "got % x, want one byte", got)
 }
 
-func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
+func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 	item := func(b ...byte) []byte { return append([]byte{codec.Level, 0, 0, 1, 0, 0, 0, 1}, b...) }
 	long := append(binary.AppendUvarint(nil, maxNote+1), bytes.Repeat([]byte{'x'}, maxNote+1)...)
 	replica := itemBytes(Item{Op: registry.Replica{Instance: &registry.Instance{}}})
@@ -296,7 +296,7 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 		{"state that does not exist", item(opSelfPreservation, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0), "state of self-preservation 4"},
 		{"figure beyond 32 bits", item(append([]byte{opSelfPreservation, 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
 		{"operation of an unknown kind", item(opCoordination-1, 0, 0), "unknown kind 62"},
-		{"coordination from a node of the own datacenter", item(1<<originShift|opCoordination, kvRenewSession, 0), "from origin 1"},
+		{"coordination from a node of this datacenter", item(1<<originShift|opCoordination, kvRenewSession, 0), "from origin 1"},
 		{"coordination from another datacenter", item(2<<originShift|opCoordination, 0, kvRenewSession, 0), "from origin 2"},
 		{"coordination of kind 0", item(opCoordination, 0, 0, 0), "coordination of unknown kind 0"},
 		{"coordination of unknown kind", item(opCoordination, kvOnce+1, 0, 0), "coordination of unknown kind 12"},
@@ -327,7 +327,7 @@ func TestDecoderRefusesWhatNoEncoderWrites(t *testing.T) {
 	}
 }
 
-func TestResultsThatNoEncoderWritesAreRefused(t *testing.T) {
+func TestDecoderRefusesResultsThatNoEncoderWrites(t *testing.T) {
 	result2 := func(b ...byte) []byte { return append([]byte{codec.Level, 0, 0, 1, 0, 0, 0, 1}, b...) }
 	result := func(b ...byte) []byte { return append(result2(b...), 0) } // without coordination
 	maxCount := binary.AppendUvarint([]byte{hasCount}, math.MaxInt)
@@ -370,7 +370,7 @@ type setTo struct {
 	value int64
 }
 
-func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
+func TestDecoderRefusesEntriesThatNoEncoderWrites(t *testing.T) {
 	const threshold, doubled = "self-preservation.renewal-percent-threshold", "eureka-compat.doubled-lease"
 	establish := AppendEstablish(nil, Establish{Settings: &registry.Settings{}})
 	// with has some settings, each a key with a number behind it; a truth value has none, here -1.
@@ -406,8 +406,8 @@ func TestEntriesThatNoEncoderWritesAreRefused(t *testing.T) {
 	}
 }
 
-// What a caller should not have asked for must not become an entry that stops every node.
-func TestWhatExceedsItsBoundIsCutWhereItIsEncoded(t *testing.T) {
+// A request beyond a bound must not become an entry that stops every node.
+func TestEncoderCutsTextsAtTheirBound(t *testing.T) {
 	long := strings.Repeat("x", maxNote+1)
 	_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Quarantine{By: registry.Act{Author: long, Reason: long}}}}))
 	need.OK(t, err)
@@ -418,8 +418,8 @@ func TestWhatExceedsItsBoundIsCutWhereItIsEncoded(t *testing.T) {
 	expect.That(t, err == nil && e.establish.Settings.Threshold == registry.Whole, "threshold above 1: got %+v, %v, want 1", e.establish, err)
 }
 
-// Who meets an operation that is not of the closed sets has met a defect of the program that proposes it.
-func TestOperationsWithoutAnEncodingPanic(t *testing.T) {
+// An operation that is not of the closed sets is a defect of the program that proposes it.
+func TestEncoderPanicsOnOperationsWithoutAnEncoding(t *testing.T) {
 	for name, it := range map[string]Item{
 		"nothing":              {},
 		"nothing once":         {KV: kv.Once{}},
@@ -436,7 +436,7 @@ func TestOperationsWithoutAnEncodingPanic(t *testing.T) {
 }
 
 // The store allows operations of 1 MiB; the largest value has half of that.
-func TestLargestValueSurvivesItsEncoding(t *testing.T) {
+func TestCodecReadsTheLargestValueAsItWasWritten(t *testing.T) {
 	value := bytes.Repeat([]byte{0xff}, 512<<10)
 	ops := []kv.Op{kv.KeyOp{Key: "k", Value: value}, kv.Txn{Ops: make([]kv.KeyOp, 128)}}
 	for _, op := range ops {
@@ -469,7 +469,7 @@ func record[T any, P interface {
 	return damaged{name, appendRecord(nil, (*T)(v), fields), parse, want}
 }
 
-func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
+func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 	lease := &registry.Lease{Instance: goldenInstance()}
 	removal := func(kind registry.ChangeKind) []byte {
 		return AppendRemoval(nil, registry.Removal{Kind: kind, Lease: lease})
@@ -518,7 +518,7 @@ func TestRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnotherVersionIsNotCalledCorrupt(t *testing.T) {
+func TestDecoderDoesNotCallAnotherVersionCorrupt(t *testing.T) {
 	f := goldenSnapshot().registry
 	batch := AppendBatch(nil, BatchID{}, nil)
 	for name, c := range map[string]struct {
@@ -538,7 +538,7 @@ func TestAnotherVersionIsNotCalledCorrupt(t *testing.T) {
 	}
 }
 
-func TestRegistrationKeepsNothingElseOfItsBatchAlive(t *testing.T) {
+func TestDecodedRegistrationKeepsNothingElseOfItsBatchAlive(t *testing.T) {
 	inst := &registry.Instance{App: "ORDERS", HostName: "h"}
 	b := AppendBatch(nil, BatchID{Node: "n"}, []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Replica{Instance: inst, Owner: "dc2"}}})
 	_, items, err := ParseBatch(b)
@@ -551,7 +551,7 @@ func TestRegistrationKeepsNothingElseOfItsBatchAlive(t *testing.T) {
 	}
 }
 
-func TestRenewalOfALifeIsEncodedByName(t *testing.T) {
+func TestEncodingOfARenewalOfALifeHasItsName(t *testing.T) {
 	want := registry.Renew{Key: goldenKey, LastDirty: 7, Life: 2, Age: 30}
 	op := want
 	op.Handle = registry.Handle{Slot: 1, Gen: 1}
@@ -559,14 +559,14 @@ func TestRenewalOfALifeIsEncodedByName(t *testing.T) {
 	expect.That(t, err == nil && items[0].Op == want, "got %+v, %v, want %+v", items, err, want)
 }
 
-func TestRemovalOfNoKindIsEncodedAsACancel(t *testing.T) {
+func TestEncodingOfARemovalOfNoKindIsACancel(t *testing.T) {
 	for _, kind := range []registry.ChangeKind{registry.Live, registry.Canceled, registry.Hidden} {
 		_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Remove{Kind: kind}}}))
 		expect.That(t, err == nil && items[0].Op.(registry.Remove).Kind == registry.Canceled, "kind %d: got %+v, %v, want it canceled", kind, items, err)
 	}
 }
 
-func TestRecordsOfTheLocalDiskThatNoEncoderWritesAreRefused(t *testing.T) {
+func TestLocalDiskRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 	f := goldenSnapshot().registry
 	for _, c := range []struct {
 		name   string
@@ -594,7 +594,7 @@ func TestRecordsOfTheLocalDiskThatNoEncoderWritesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRecordsOfTheLocalDiskReferToNothingOfTheirBuffer(t *testing.T) {
+func TestLocalDiskRecordsReferToNothingOfTheirBuffer(t *testing.T) {
 	f := goldenSnapshot().registry
 	lease, removal, frozen := AppendLeaseState(nil, f.Leases[0]), AppendRemoval(nil, f.Removals[0]), AppendFrozen(nil, f)
 	l, leaseErr := ParseLeaseState(lease)
@@ -609,7 +609,7 @@ func TestRecordsOfTheLocalDiskReferToNothingOfTheirBuffer(t *testing.T) {
 }
 
 // The least size of an element bounds how many are believed to follow.
-func TestListsOfEmptyElementsAreRead(t *testing.T) {
+func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 	const many = 100
 	for name, want := range map[string]registry.Frozen{
 		"recent registrations": {Registered: make([]registry.Recent, many)},
@@ -641,7 +641,7 @@ func TestListsOfEmptyElementsAreRead(t *testing.T) {
 		_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it}))
 		expect.That(t, err == nil && reflect.DeepEqual(got, []Item{it}), "%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
 	}
-	for _, r := range []kv.Result{{Entries: slices.Repeat([]*kv.Entry{{}}, many)}, {Errors: make([]kv.TxnError, many)}} {
+	for _, r := range []kv.Result{{Pairs: slices.Repeat([]*kv.Pair{{}}, many)}, {Errors: make([]kv.TxnError, many)}} {
 		want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{r}}
 		got, err := ParseResults(AppendResults(nil, want))
 		expect.That(t, err == nil && reflect.DeepEqual(got, want), "results: got %+v, %v, want %d entries or errors", got, err, many)

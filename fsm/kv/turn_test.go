@@ -30,7 +30,7 @@ func TestLockDelayKeepsAPermitBack(t *testing.T) {
 	}
 }
 
-func TestOnlyTheEndOfASessionHasALockDelay(t *testing.T) {
+func TestLockDelayFollowsOnlyTheEndOfASession(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		delay int64
@@ -69,7 +69,7 @@ func TestLockDelayOfWhatNobodyWaitsForEndsToo(t *testing.T) {
 }
 
 // The stamp decides, whether the leader has already proposed the end or not.
-func TestAcquisitionAfterALockDelayNeedsNoEnd(t *testing.T) {
+func TestLockDelayThatIsOverNeedsNoEndBeforeAnAcquisition(t *testing.T) {
 	r := newRig(t)
 	r.session(s1, lockDelay(5000))
 	r.session(s2)
@@ -82,7 +82,7 @@ func TestAcquisitionAfterALockDelayNeedsNoEnd(t *testing.T) {
 	expect.That(t, len(ops) == 0, "due are %+v, want nothing", ops)
 }
 
-func TestLimitStaysUntilTheLockDelayIsOver(t *testing.T) {
+func TestLockDelayKeepsTheLimit(t *testing.T) {
 	r := newRig(t)
 	r.session(s1, lockDelay(5000))
 	r.session(s2)
@@ -97,7 +97,7 @@ func TestLimitStaysUntilTheLockDelayIsOver(t *testing.T) {
 	expect.Equal(t, r.yes(wide).Limit, 7, "the limit after it is")
 }
 
-func TestEndOfALockDelayThatDoesNotCount(t *testing.T) {
+func TestEndDelayOfAnotherEpochOrTimeChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*rig, *EndDelay)
@@ -172,8 +172,8 @@ func TestPermitsFreedTogetherAreGivenOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// One waits, two lock-delays are over: who asks now must not get the token of who waited.
-func TestWhoAsksAsTheQueueIsServedGetsATokenOfItsOwn(t *testing.T) {
+// One waits, two lock-delays are over: a session that asks now must not get the token of the waiter.
+func TestPermitAskedForAsTheQueueIsServedHasATokenOfItsOwn(t *testing.T) {
 	r := full(t, lockDelay(5000))
 	last := "00000000-0000-0000-0000-00000000000e"
 	r.session(last)                                           // 108
@@ -187,7 +187,7 @@ func TestWhoAsksAsTheQueueIsServedGetsATokenOfItsOwn(t *testing.T) {
 	r.has(Semaphore, "d@112 e@113 | |")
 }
 
-func TestSessionsThatEndTogetherInheritNothing(t *testing.T) {
+func TestSessionsThatEndTogetherInheritNoPermits(t *testing.T) {
 	r := full(t)
 	r.lose(CheckRef{ID: serfHealth}, CheckRef{Node: "n"})
 	r.has(Semaphore, "nothing")
@@ -208,12 +208,12 @@ func TestSessionsLostTwiceInOneOperationLeaveOneToken(t *testing.T) {
 	r.has(Semaphore, "nothing")
 }
 
-func TestWhoWaitsNeedsTheClock(t *testing.T) {
+func TestQueueNeedsTheClock(t *testing.T) {
 	r := inLine(t)
-	expect.That(t, r.NeedsClock(), "somebody waits, and the clock is not needed")
+	expect.That(t, r.NeedsClock(), "a session waits, and the clock is not needed")
 	r.do(LeaveQueue{Kind: Lock, Name: "x", Session: s2})
 	r.do(LeaveQueue{Kind: Lock, Name: "x", Session: s3})
-	expect.That(t, !r.NeedsClock(), "nobody waits, and the clock is needed")
+	expect.That(t, !r.NeedsClock(), "no session waits, and the clock is needed")
 }
 
 // frozenPermits is a state where a holds lock "l", b holds semaphore "x" beside a lock-delay, and c
@@ -248,7 +248,7 @@ func TestThawedPermitsGoOn(t *testing.T) {
 	r.has(Semaphore, "nothing")
 }
 
-func TestPermitsThatLieAreNotThawed(t *testing.T) {
+func TestThawRefusesPermitsThatLie(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		lie  func(lock, sem *Permits, f *Frozen)
@@ -257,9 +257,9 @@ func TestPermitsThatLieAreNotThawed(t *testing.T) {
 		{"twice", func(_, _ *Permits, f *Frozen) { f.Permits[1] = f.Permits[0] }, "not after"},
 		{"a key", func(lock, _ *Permits, _ *Frozen) { lock.Kind = Key }, "neither a lock nor a semaphore"},
 		{"a lock for two", func(lock, _ *Permits, _ *Frozen) { lock.Limit = 2 }, "a limit of 2"},
-		{"a semaphore for nobody", func(_, sem *Permits, _ *Frozen) { sem.Limit = 0 }, "a limit of 0"},
+		{"a semaphore without permits", func(_, sem *Permits, _ *Frozen) { sem.Limit = 0 }, "a limit of 0"},
 		{"too many", func(_, sem *Permits, _ *Frozen) { sem.Limit = 1 }, "2 are held or kept back, of 1"},
-		{"idle", func(lock, _ *Permits, _ *Frozen) { lock.Holders = nil }, "nobody holds it"},
+		{"idle", func(lock, _ *Permits, _ *Frozen) { lock.Holders = nil }, "no session holds it"},
 		{"a queue for what is free", func(_, sem *Permits, _ *Frozen) { sem.Limit = 3 }, "1 wait, while one is free"},
 		{"never modified", func(lock, _ *Permits, _ *Frozen) { lock.ModifyIndex = 0 }, "modified at 0"},
 		{"modified in the future", func(lock, _ *Permits, f *Frozen) { lock.ModifyIndex = f.PermitsIndex + 1 }, "modified at 109"},
@@ -267,8 +267,8 @@ func TestPermitsThatLieAreNotThawed(t *testing.T) {
 			sem.Limit, sem.Delays = 3, []int64{106_000, 105_000}
 		}, "not in the order of time"},
 		{"a delay without end", func(_, sem *Permits, _ *Frozen) { sem.Delays = []int64{1 << 60} }, "too far"},
-		{"held by nobody", func(lock, _ *Permits, _ *Frozen) { lock.Holders[0].Session = "s" }, `session "s"`},
-		{"awaited by nobody", func(_, sem *Permits, _ *Frozen) { sem.Queue[0].Session = "s" }, `session "s"`},
+		{"held by an unknown session", func(lock, _ *Permits, _ *Frozen) { lock.Holders[0].Session = "s" }, `session "s"`},
+		{"awaited by an unknown session", func(_, sem *Permits, _ *Frozen) { sem.Queue[0].Session = "s" }, `session "s"`},
 		{"held and awaited", func(_, sem *Permits, _ *Frozen) { sem.Queue[0].Session = s2 }, "twice"},
 		{"held since the future", func(lock, _ *Permits, f *Frozen) { lock.Holders[0].Since = f.Lease + 1 }, "after the lease clock's"},
 		{"no token", func(lock, _ *Permits, _ *Frozen) { lock.Holders[0].Fence = 0 }, "token 0"},

@@ -12,14 +12,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestFirstWriteCreatesAnEntry(t *testing.T) {
+func TestSetCreatesAPair(t *testing.T) {
 	r := newRig(t)
 	res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: math.MaxUint64})
-	want := &Entry{Key: "a", Value: []byte("1"), Flags: math.MaxUint64, CreateIndex: res.Index, ModifyIndex: res.Index}
-	expect.Deep(t, r.entry("a"), want, "entry is")
+	want := &Pair{Key: "a", Value: []byte("1"), Flags: math.MaxUint64, CreateIndex: res.Index, ModifyIndex: res.Index}
+	expect.Deep(t, r.pair("a"), want, "pair is")
 }
 
-func TestWriteThatChangesNothingIsNoChange(t *testing.T) {
+func TestSetOfTheSameValueIsNoChange(t *testing.T) {
 	tests := []struct {
 		name string
 		op   KeyOp
@@ -36,39 +36,39 @@ func TestWriteThatChangesNothingIsNoChange(t *testing.T) {
 			r := newRig(t)
 			r.session(s1) // 100
 			r.yes(acquire("a", s1))
-			before := r.entry("a")
+			before := r.pair("a")
 			r.Touched()
 			expect.Equal(t, r.yes(test.op).Index, 0, "it took index")
-			got := r.entry("a")
-			expect.That(t, got == before, "entry is %+v, want it as it was: %+v", got, before)
+			got := r.pair("a")
+			expect.That(t, got == before, "pair is %+v, want it as it was: %+v", got, before)
 			touched := r.Touched()
 			expect.That(t, len(touched) == 0, "it wakes the watchers of %v", touched)
 		})
 	}
 }
 
-func TestPlainWritesKeepTheHolder(t *testing.T) {
+func TestSetKeepsTheHolder(t *testing.T) {
 	for _, verb := range []Verb{Set, CAS} {
 		r := newRig(t)
 		r.session(s1)
 		r.yes(acquire("a", s1))
-		before := r.entry("a")
+		before := r.pair("a")
 		res := r.yes(KeyOp{Verb: verb, Key: "a", Value: []byte("new"), Flags: 7, Index: before.ModifyIndex})
-		want := &Entry{
+		want := &Pair{
 			Key: "a", Value: []byte("new"), Flags: 7, Session: s1, LockIndex: 1,
 			CreateIndex: before.CreateIndex, ModifyIndex: res.Index, Fence: before.Fence,
 		}
-		expect.Deep(t, r.entry("a"), want, "verb %d: entry is", verb)
-		expect.That(t, res.Fence == before.Fence, "verb %d: answered fence %d, want that of the holder, %d", verb, res.Fence, before.Fence)
+		expect.Deep(t, r.pair("a"), want, "verb %d: pair is", verb)
+		expect.That(t, res.Fence == before.Fence, "verb %d: fence %d, want that of the holder, %d", verb, res.Fence, before.Fence)
 	}
 }
 
-func TestCompareAndSet(t *testing.T) {
+func TestCASAndDeleteCASCompareTheModifyIndex(t *testing.T) {
 	tests := []struct {
 		name   string
 		verb   Verb
 		absent bool
-		off    Index // of the index given, from that of the entry
+		off    Index // of the index given, from that of the pair
 		zero   bool  // index 0 is given
 		want   bool
 	}{
@@ -100,38 +100,38 @@ func TestCompareAndSet(t *testing.T) {
 			}
 			r.yes(op)
 			e, _ = r.View().Get("a")
-			expect.That(t, (test.verb != CAS || string(e.Value) == "2") && (test.verb != DeleteCAS || e == nil), "afterwards the entry is %+v", e)
+			expect.That(t, (test.verb != CAS || string(e.Value) == "2") && (test.verb != DeleteCAS || e == nil), "afterwards the pair is %+v", e)
 		})
 	}
 }
 
-func TestAcquisitionsAreCounted(t *testing.T) {
+func TestAcquireCountsNewHolders(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.session(s2)
 	first := r.yes(acquire("a", s1))
-	e := r.entry("a")
+	e := r.pair("a")
 	need.That(t, e.Session == s1 && e.LockIndex == 1 && e.Fence == first.Index && first.Fence == first.Index,
-		"after the first acquisition, at %d: answered fence %d, entry %+v", first.Index, first.Fence, e)
+		"after the first acquisition, at %d: fence %d, pair %+v", first.Index, first.Fence, e)
 	no := r.no(acquire("a", s2))
-	expect.That(t, no.Fence == first.Fence, "who came too late is told fence %d, want the holder's %d", no.Fence, first.Fence)
+	expect.That(t, no.Fence == first.Fence, "an acquisition that came too late has fence %d, want the holder's %d", no.Fence, first.Fence)
 	again := r.yes(KeyOp{Verb: Acquire, Key: "a", Value: []byte("other"), Session: s1})
-	e = r.entry("a")
+	e = r.pair("a")
 	expect.That(t, e.LockIndex == 1 && e.Fence == first.Index && e.ModifyIndex == again.Index && again.Fence == first.Index,
-		"after acquiring again: answered fence %d, entry %+v", again.Fence, e)
+		"after acquiring again: fence %d, pair %+v", again.Fence, e)
 	freed := r.yes(release("a", s1))
-	want := &Entry{
+	want := &Pair{
 		Key: "a", Value: []byte("free"), LockIndex: 1,
 		CreateIndex: first.Index, ModifyIndex: freed.Index, Fence: first.Index,
 	}
-	e = r.entry("a")
-	expect.That(t, reflect.DeepEqual(e, want) && freed.Fence == 0, "after the release: answered fence %d, entry %+v, want %+v", freed.Fence, e, want)
+	e = r.pair("a")
+	expect.That(t, reflect.DeepEqual(e, want) && freed.Fence == 0, "after the release: fence %d, pair %+v, want %+v", freed.Fence, e, want)
 	second := r.yes(acquire("a", s2))
-	e = r.entry("a")
-	expect.That(t, e.LockIndex == 2 && e.Fence == second.Index && e.Session == s2, "after the second acquisition, at %d: entry %+v", second.Index, e)
+	e = r.pair("a")
+	expect.That(t, e.LockIndex == 2 && e.Fence == second.Index && e.Session == s2, "after the second acquisition, at %d: pair %+v", second.Index, e)
 }
 
-func TestSessionOfAnAcquisitionMustBeKnown(t *testing.T) {
+func TestAcquireNeedsAKnownSession(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.refused(acquire("a", s2), `invalid session "`+s2+`"`)
@@ -140,11 +140,11 @@ func TestSessionOfAnAcquisitionMustBeKnown(t *testing.T) {
 	r.absent("a")
 }
 
-func TestCaseOfASessionDoesNotMatter(t *testing.T) {
+func TestAcquireIgnoresTheCaseOfASession(t *testing.T) {
 	r := newRig(t)
 	r.session(strings.ToUpper(s1))
 	r.yes(acquire("a", strings.ToUpper(s1)))
-	expect.Equal(t, r.entry("a").Session, s1, "held by")
+	expect.Equal(t, r.pair("a").Session, s1, "held by")
 	r.yes(acquire("a", s1))
 	s, _ := r.View().Session(strings.ToUpper(s1))
 	expect.That(t, s != nil && s.ID == s1, "the session is %+v, want it with id %q", s, s1)
@@ -156,7 +156,7 @@ func TestCaseOfASessionDoesNotMatter(t *testing.T) {
 	expect.That(t, s == nil, "after its end there is session %+v", s)
 }
 
-func TestReleaseByANonHolderIsAnsweredFalse(t *testing.T) {
+func TestReleaseByANonHolderChangesNothing(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.session(s2)
@@ -167,18 +167,18 @@ func TestReleaseByANonHolderIsAnsweredFalse(t *testing.T) {
 	}
 	r.refused(release("held", ""), "missing session")
 	r.refused(release("free", ""), "missing session")
-	e := r.entry("held")
-	expect.That(t, e.Session == s1 && string(e.Value) == "held", "afterwards the entry is %+v", e)
+	e := r.pair("held")
+	expect.That(t, e.Session == s1 && string(e.Value) == "held", "afterwards the pair is %+v", e)
 }
 
-func TestHolderDoesNotProtectAKeyFromDeletion(t *testing.T) {
+func TestDeleteRemovesAlsoAHeldKey(t *testing.T) {
 	for _, verb := range []Verb{Delete, DeleteTree, DeleteCAS} {
 		r := newRig(t)
 		r.session(s1)
 		r.yes(acquire("a", s1))
-		r.yes(KeyOp{Verb: verb, Key: "a", Index: r.entry("a").ModifyIndex})
+		r.yes(KeyOp{Verb: verb, Key: "a", Index: r.pair("a").ModifyIndex})
 		r.absent("a")
-		for e := range r.State.tables.heldBy(s1) {
+		for e := range r.State.keys.heldBy(s1) {
 			t.Errorf("verb %d: the session holds %q, which is deleted", verb, e.Key)
 		}
 	}
@@ -188,17 +188,17 @@ func TestDeletedKeyBeginsAnewButItsTokenDoesNotGoBack(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.yes(acquire("a", s1))
-	before := r.entry("a")
+	before := r.pair("a")
 	r.yes(del("a"))
 	again := r.yes(set("a", "1"))
-	want := &Entry{Key: "a", Value: []byte("1"), CreateIndex: again.Index, ModifyIndex: again.Index, Fence: before.Fence}
-	expect.Deep(t, r.entry("a"), want, "entry is")
-	expect.That(t, again.Fence == 0, "answered fence %d, but nobody holds the key", again.Fence)
+	want := &Pair{Key: "a", Value: []byte("1"), CreateIndex: again.Index, ModifyIndex: again.Index, Fence: before.Fence}
+	expect.Deep(t, r.pair("a"), want, "pair is")
+	expect.That(t, again.Fence == 0, "fence %d, but no session holds the key", again.Fence)
 	r.yes(del("a")) // not acquired in this life
 	expect.Equal(t, r.Freeze().Deletions[0].Fence, before.Fence, "the record of the deletion has fence")
 	acquired := r.yes(acquire("a", s1))
-	e := r.entry("a")
-	expect.That(t, e.LockIndex == 1 && e.Fence == acquired.Index, "acquired at %d: entry %+v", acquired.Index, e)
+	e := r.pair("a")
+	expect.That(t, e.LockIndex == 1 && e.Fence == acquired.Index, "acquired at %d: pair %+v", acquired.Index, e)
 }
 
 func TestDeleteTreeRemovesWhatBeginsWithThePrefix(t *testing.T) {
@@ -224,29 +224,29 @@ func TestDeleteTreeRemovesWhatBeginsWithThePrefix(t *testing.T) {
 	}
 }
 
-func TestOperationWithoutKeyIsRefused(t *testing.T) {
+func TestKeyOpWithoutAKeyIsRefused(t *testing.T) {
 	r := newRig(t)
 	for verb := Set; verb < DeleteTree; verb++ {
 		r.refused(KeyOp{Verb: verb}, "Must provide key")
 	}
 }
 
-func TestConditionsOnTheirOwnAreAnswered(t *testing.T) {
+func TestKeyOpThatOnlyChecksSaysWhetherItHolds(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
-	r.yes(KeyOp{Verb: CheckIndex, Key: "a", Index: r.entry("a").ModifyIndex})
+	r.yes(KeyOp{Verb: CheckIndex, Key: "a", Index: r.pair("a").ModifyIndex})
 	r.no(KeyOp{Verb: CheckIndex, Key: "a", Index: 1})
 	r.no(KeyOp{Verb: CheckNotExists, Key: "a"})
 }
 
-func TestOtherFlagsAreAChange(t *testing.T) {
+func TestSetOfOtherFlagsIsAChange(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
 	res := r.yes(KeyOp{Verb: Set, Key: "a", Value: []byte("1"), Flags: 1})
-	expect.That(t, res.Index != 0 && r.entry("a").Flags == 1, "answered %+v, entry %+v", res, r.entry("a"))
+	expect.That(t, res.Index != 0 && r.pair("a").Flags == 1, "result %+v, pair %+v", res, r.pair("a"))
 }
 
-func TestTimeDoesNotGoBack(t *testing.T) {
+func TestStateDoesNotLetTimeGoBack(t *testing.T) {
 	r := newRig(t)
 	r.Advance(r.now)
 	latest := r.now
@@ -269,12 +269,12 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	}).Session
 	r.yes(Once{text[:5], KeyOp{Verb: Acquire, Key: text[:3], Value: value, Session: text[3:10]}})
 	r.yes(Once{text[:6], Txn{[]KeyOp{{Verb: GetOrEmpty, Key: text[:2]}}}})
-	e := r.entry("key")
+	e := r.pair("key")
 	expect.That(t, unsafe.SliceData(e.Value) != unsafe.SliceData(value), "the value is kept in the operation's memory")
 	f := r.Freeze()
 	kept := []string{
 		e.Key, e.Session, s.ID, s.Name, s.Node, s.TTLText, s.Checks[0], s.NodeChecks[0], s.ServiceChecks[0],
-		f.Answers[0].Key, f.Answers[1].Key, f.Answers[1].Result.Entries[0].Key, r.Touched()[1].Name,
+		f.Kept[0].Key, f.Kept[1].Key, f.Kept[1].Result.Pairs[0].Key, r.Touched()[1].Name,
 	}
 	begin := uintptr(unsafe.Pointer(unsafe.StringData(text)))
 	for _, k := range kept {
@@ -283,7 +283,7 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	}
 }
 
-func TestWriteUnderAFenceThatDoesNotHoldChangesNothing(t *testing.T) {
+func TestFenceThatDoesNotHoldKeepsAWriteFromChangingAnything(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.session(s2)
@@ -294,12 +294,12 @@ func TestWriteUnderAFenceThatDoesNotHoldChangesNothing(t *testing.T) {
 	r.yes(fenced(Set))
 	r.yes(release("lock", s1))
 	now := r.yes(acquire("lock", s2)).Fence
-	before := r.entry("data")
+	before := r.pair("data")
 	for _, verb := range []Verb{Set, CAS, Acquire, Release, Delete, DeleteCAS, DeleteTree} {
 		res := r.no(fenced(verb))
-		expect.That(t, res.Fence == now, "verb %d: told fence %d, want %d of who holds it now", verb, res.Fence, now)
+		expect.That(t, res.Fence == now, "verb %d: fence %d, want %d of the present holder", verb, res.Fence, now)
 	}
-	expect.That(t, r.entry("data") == before, "entry is %+v, want it as it was: %+v", r.entry("data"), before)
+	expect.That(t, r.pair("data") == before, "pair is %+v, want it as it was: %+v", r.pair("data"), before)
 }
 
 // fences returns a rig where a holds key "k" by 102, lock "l" by 103 and a permit of semaphore "s" by
@@ -348,7 +348,7 @@ func TestFenceHoldsWhileItsAcquisitionLasts(t *testing.T) {
 	}
 }
 
-func TestWaitingIsNoFence(t *testing.T) {
+func TestFenceDoesNotHoldForAWaiter(t *testing.T) {
 	r := inLine(t)
 	holds, now := r.View().Holds(Fence{Lock, "x", 0}, s2)
 	expect.That(t, !holds && now == 104, "holds %t, now %d; want the holder's token 104 only", holds, now)
@@ -357,8 +357,8 @@ func TestWaitingIsNoFence(t *testing.T) {
 	expect.That(t, !holds && now == 107, "holds %t, now %d; want b's token 107 only", holds, now)
 }
 
-// What is written is often not what was locked.
-func TestWritesFencedByWhatIsHeldElsewhere(t *testing.T) {
+// Often one key is locked and another one written.
+func TestFenceMayBeOfAnotherKeyLockOrSemaphore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fence Fence
@@ -382,13 +382,13 @@ func TestWritesFencedByWhatIsHeldElsewhere(t *testing.T) {
 			r.do(c.lose)
 			write.Value = []byte("2")
 			expect.Equal(t, r.no(write).Fence, c.now, "refused with token")
-			e := r.entry("data")
+			e := r.pair("data")
 			expect.That(t, string(e.Value) == "1", "the value is %q, want 1", e.Value)
 		})
 	}
 }
 
-func TestHeldListsKeysLocksAndSemaphores(t *testing.T) {
+func TestViewListsWhatASessionHolds(t *testing.T) {
 	r := fences(t)
 	r.yes(acquire("a", s1))                                                 // 106
 	r.yes(AcquirePermit{Kind: Lock, Name: "a", Session: s1})                // 107

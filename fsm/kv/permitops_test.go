@@ -22,7 +22,7 @@ func askLock(session string, wait int64) AcquirePermit {
 	return AcquirePermit{Kind: Lock, Name: "x", Session: session, Wait: wait}
 }
 
-// permits says who has what of a lock or semaphore: "holder@token … | waiter … | end of delay …".
+// permits says which session has what of a lock or semaphore: "holder@token … | waiter … | end of delay …".
 func (r *rig) permits(kind Kind, name string) string {
 	p, _ := r.View().Permits(kind, name)
 	if p == nil {
@@ -73,7 +73,7 @@ func inLine(t *testing.T, ofA ...func(*CreateSession)) *rig {
 	return r
 }
 
-func TestTokensAreIndexesOfAcquisitions(t *testing.T) {
+func TestPermitTokensAreIndexesOfAcquisitions(t *testing.T) {
 	r := inLine(t)
 	r.has(Lock, "a@104 | b c |")
 	r.yes(ReleasePermit{Kind: Lock, Name: "x", Session: s1}) // 107
@@ -82,10 +82,10 @@ func TestTokensAreIndexesOfAcquisitions(t *testing.T) {
 	r.yes(ReleasePermit{Kind: Lock, Name: "x", Session: s3}) // 109
 	r.has(Lock, "nothing")
 	res := r.yes(askLock(s1, 0))
-	expect.That(t, res.Fence == 110 && res.Limit == 1, "acquired after the lock had gone: %+v, want token 110 and limit 1", res)
+	expect.That(t, res.Fence == 110 && res.Limit == 1, "acquired after the lock was removed: %+v, want token 110 and limit 1", res)
 }
 
-func TestHolderSaysSinceWhen(t *testing.T) {
+func TestPermitHolderSaysSinceWhen(t *testing.T) {
 	r := newRig(t)
 	r.session(strings.ToUpper(s1))
 	op := ask(strings.ToUpper(s1), 0)
@@ -99,7 +99,7 @@ func TestHolderSaysSinceWhen(t *testing.T) {
 	expect.That(t, reflect.DeepEqual(p, want) && index == 101, "index %d, %+v\nwant 101, %+v", index, p, want)
 }
 
-func TestLockAndSemaphoreOfOneNameAreTwo(t *testing.T) {
+func TestPermitsOfALockAndASemaphoreOfOneNameAreTwo(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	r.session(s2)
@@ -109,7 +109,7 @@ func TestLockAndSemaphoreOfOneNameAreTwo(t *testing.T) {
 	r.has(Semaphore, "b@103 | |")
 }
 
-func TestAcquiringAgainKeepsTheToken(t *testing.T) {
+func TestPermitAcquiredAgainKeepsItsToken(t *testing.T) {
 	r := newRig(t)
 	r.session(s1) // 100
 	first := ask(s1, 0)
@@ -123,24 +123,24 @@ func TestAcquiringAgainKeepsTheToken(t *testing.T) {
 	expect.That(t, len(p.Holders) == 1 && p.Holders[0].Value == nil, "holders are %+v, want one without a value", p.Holders)
 }
 
-func TestNobodyOvertakesTheQueue(t *testing.T) {
+func TestQueueIsNotOvertaken(t *testing.T) {
 	r := inLine(t)
 	r.no(askLock("00000000-0000-0000-0000-00000000000d", 0))
 	r.queued(askLock("00000000-0000-0000-0000-00000000000d", 1), 3)
 	r.has(Lock, "a@104 | b c d |")
 }
 
-// The lock is free when the operation is done, but somebody waited when it began.
-func TestTryDoesNotOvertakeWhoGetsThePermitInTheSameOperation(t *testing.T) {
+// The lock is free when the operation is done, but a session waited when it began.
+func TestQueueIsNotOvertakenByATryThatFreesThePermit(t *testing.T) {
 	r := inLine(t, lockDelay(5000))
 	r.yes(DestroySession{ID: s1})
 	r.pass(5000)
 	res := r.do(askLock("00000000-0000-0000-0000-00000000000d", 0))
-	expect.That(t, !res.OK && res.Index == 108, "a try when the lock-delay was over: %+v, want false, and index 108 for who waited", res)
+	expect.That(t, !res.OK && res.Index == 108, "a try when the lock-delay was over: %+v, want false, and index 108 for the waiter", res)
 	r.has(Lock, "b@108 | c |")
 }
 
-func TestAskingAgainKeepsThePlace(t *testing.T) {
+func TestQueueKeepsThePlaceOfASessionThatAsksAgain(t *testing.T) {
 	r := inLine(t)
 	again := askLock(s2, 90_000)
 	again.Value = []byte("v")
@@ -157,7 +157,7 @@ func TestAskingAgainKeepsThePlace(t *testing.T) {
 	r.has(Lock, "b@108 | |")
 }
 
-func TestWhoseTimeHasPassedIsPassedOver(t *testing.T) {
+func TestQueuePassesOverWaitersWhoseTimeHasPassed(t *testing.T) {
 	last := "00000000-0000-0000-0000-00000000000d"
 	for _, c := range []struct {
 		name string
@@ -186,7 +186,7 @@ func TestWhoseTimeHasPassedIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestLongestWaitDoesNotEnd(t *testing.T) {
+func TestQueueKeepsAWaiterOfTheLongestWait(t *testing.T) {
 	r := inLine(t)
 	r.queued(askLock(s2, 1<<63-1), 1)
 	r.pass(1 << 50)
@@ -194,7 +194,7 @@ func TestLongestWaitDoesNotEnd(t *testing.T) {
 	r.has(Lock, "b@108 | |")
 }
 
-func TestSessionThatEndsLeavesTheQueue(t *testing.T) {
+func TestQueueDropsSessionsThatEnd(t *testing.T) {
 	r := inLine(t)
 	r.yes(DestroySession{ID: s2})
 	r.has(Lock, "a@104 | c |")
@@ -206,7 +206,7 @@ func TestSessionThatEndsLeavesTheQueue(t *testing.T) {
 	expect.That(t, len(ops) == 0, "due are %+v, want nothing: no session had a lock-delay", ops)
 }
 
-func TestRefusedAcquisitions(t *testing.T) {
+func TestAcquirePermitIsRefusedInWords(t *testing.T) {
 	const unknown = "00000000-0000-0000-0000-00000000FFFF"
 	for _, c := range []struct {
 		name string
@@ -241,7 +241,7 @@ func TestRefusedAcquisitions(t *testing.T) {
 	r.refused(LeaveQueue{Kind: Lock, Name: "x"}, "missing session")
 }
 
-func TestLimitStaysWhileSomebodyHoldsOrWaits(t *testing.T) {
+func TestPermitLimitStaysWhileASessionHoldsOrWaits(t *testing.T) {
 	wide := AcquirePermit{Kind: Semaphore, Name: "x", Session: s3, Limit: 7}
 	for _, c := range []struct {
 		name string
@@ -251,7 +251,7 @@ func TestLimitStaysWhileSomebodyHoldsOrWaits(t *testing.T) {
 		{"held", 0, false},
 		{"held back by the lock-delay", 4999, false},
 		{"waited for", 10_000, false},
-		{"waited for by nobody whose time has not passed", 10_001, true},
+		{"waited for only by sessions whose time has passed", 10_001, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
@@ -271,13 +271,13 @@ func TestLimitStaysWhileSomebodyHoldsOrWaits(t *testing.T) {
 	}
 }
 
-func TestReleaseOfWhatIsNotHeldChangesNothing(t *testing.T) {
+func TestReleasePermitThatIsNotHeldChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		op   ReleasePermit
 	}{
-		{"by one who waits", ReleasePermit{Kind: Lock, Name: "x", Session: s2}},
-		{"by nobody's session", ReleasePermit{Kind: Lock, Name: "x", Session: "s"}},
+		{"by a waiter", ReleasePermit{Kind: Lock, Name: "x", Session: s2}},
+		{"by an unknown session", ReleasePermit{Kind: Lock, Name: "x", Session: "s"}},
 		{"by another token", ReleasePermit{Kind: Lock, Name: "x", Session: s1, Index: 103}},
 		{"of another name", ReleasePermit{Kind: Lock, Name: "y", Session: s1}},
 		{"of another kind", ReleasePermit{Kind: Semaphore, Name: "x", Session: s1}},
@@ -294,7 +294,7 @@ func TestReleaseOfWhatIsNotHeldChangesNothing(t *testing.T) {
 	r.no(ReleasePermit{Kind: Lock, Name: "x", Session: s1, Index: 104})
 }
 
-func TestLeaving(t *testing.T) {
+func TestLeaveQueueKeepsOrReleasesAPermitHeldByNow(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		op   LeaveQueue
@@ -320,7 +320,7 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyHasIsNoMore(t *testing.T) {
+func TestPermitsThatNoSessionHasAreRemoved(t *testing.T) {
 	r := newRig(t)
 	view := func() Index {
 		p, index := r.View().Permits(Semaphore, "x")
@@ -337,9 +337,9 @@ func TestWhatNobodyHasIsNoMore(t *testing.T) {
 	expect.That(t, r.state().all.Len() == 0 && len(r.Freeze().Permits) == 0, "%d are kept, want none", r.state().all.Len())
 }
 
-func (r *rig) state() *permitTables { return &r.State.permits }
+func (r *rig) state() *permitTable { return &r.State.permits }
 
-func TestViewsKeepWhatTheyShow(t *testing.T) {
+func TestViewKeepsThePermitsThatItShows(t *testing.T) {
 	r := inLine(t)
 	v := r.View()
 	before, _ := v.Permits(Lock, "x")
@@ -353,7 +353,7 @@ func TestViewsKeepWhatTheyShow(t *testing.T) {
 	expect.That(t, slices.Equal(got, []Fence{{Lock, "x", 104}}), "a holds %+v in the view, want lock x by 104", got)
 }
 
-func TestAllPermitsAreListedByName(t *testing.T) {
+func TestViewListsPermitsByName(t *testing.T) {
 	r := newRig(t)
 	r.session(s1)
 	for _, name := range []string{"b", "a", "c"} {
@@ -373,7 +373,7 @@ func TestAllPermitsAreListedByName(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsIsWokenAlone(t *testing.T) {
+func TestPermitTopicWakesAWaiterAlone(t *testing.T) {
 	lock, permit := Topic{LockTopic, "x"}, func(session string) Topic {
 		return Topic{PermitTopic, PermitName(Lock, "x", session)}
 	}
@@ -405,9 +405,9 @@ func TestWhoWaitsIsWokenAlone(t *testing.T) {
 	expect.Slice(t, r.Touched(), []Topic{{SemaphoreTopic, "x"}}, "an acquisition touches")
 }
 
-// What one who leaves or gets a permit costs must not grow with the queue, also while views keep every
+// The cost of a waiter that leaves or gets a permit must not grow with the queue, also while views keep every
 // state of it.
-func TestHandOverCopiesNoQueue(t *testing.T) {
+func TestQueueIsNotCopiedByAHandOver(t *testing.T) {
 	const contenders, rounds = 4000, 200
 	r := newRig(t)
 	id := func(i int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012x", i) }

@@ -1,0 +1,119 @@
+package kv
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Deletion records when a key was last deleted, until it is written again or the record is too old.
+type Deletion struct {
+	Key   string
+	Index Index
+	At    int64 // lease clock, ms
+	Fence Index // of the key's last acquisition; 0: none
+}
+
+// Fields walks the record of a deletion.
+func (d *Deletion) Fields(c *codec.Codec) {
+	c.Lasting(&d.Key)
+	codec.Uint(c, &d.Index)
+	c.Int64(&d.At)
+	codec.Uint(c, &d.Fence)
+}
+
+// deletionWeight is what a Deletion takes beside its key, in bytes, about: it stands in two trees.
+const deletionWeight = 128
+
+func (d Deletion) weight() int { return deletionWeight + len(d.Key) }
+
+// Records of deletions are kept for deletionsFor (ms of lease clock), and deletionsLimit at most.
+const (
+	deletionsFor   = 24 * 60 * 60 * 1000
+	deletionsLimit = 100_000
+)
+
+// deletions are the records of deletions. A key that is there has none.
+type deletions struct {
+	byKey  *btree.Map[string, Deletion]
+	byAge  *btree.BTreeG[aged] // oldest first; views have none
+	pruned Index               // of the newest record that was dropped because it was too old or one too many
+	bytes  int                 // of all records, see Deletion.weight
+}
+
+// aged is a deletion in the order of age.
+type aged struct {
+	index Index
+	key   string
+}
+
+func compareAged(a, b aged) int {
+	return cmp.Or(cmp.Compare(a.index, b.index), strings.Compare(a.key, b.key))
+}
+
+func newDeletions() deletions {
+	return deletions{byKey: btree.NewMap[string, Deletion](order.Degree), byAge: order.NewTree(compareAged)}
+}
+
+// share returns a copy for views.
+func (d *deletions) share() deletions {
+	return deletions{byKey: d.byKey.Copy(), pruned: d.pruned, bytes: d.bytes}
+}
+
+// copy returns a copy that can be written.
+func (d *deletions) copy() deletions {
+	c := d.share()
+	c.byAge = d.byAge.Copy()
+	return c
+}
+
+// record enters a deletion, and drops the oldest record if there are too many.
+func (d *deletions) record(r Deletion) {
+	d.enter(r)
+	if d.byAge.Len() > deletionsLimit {
+		oldest, _ := d.byAge.Min()
+		d.prune(oldest)
+	}
+}
+
+func (d *deletions) enter(r Deletion) {
+	if _, ok := d.byKey.Set(r.Key, r); !ok {
+		d.bytes += r.weight()
+	}
+	d.byAge.Set(aged{r.Index, r.Key})
+}
+
+// drop removes the record of a key that is there again: its pair has a newer index.
+func (d *deletions) drop(key string) {
+	if r, ok := d.byKey.Delete(key); ok {
+		d.bytes -= r.weight()
+		d.byAge.Delete(aged{r.Index, r.Key})
+	}
+}
+
+// prune drops a record that was the last to say that its key's prefixes changed: the floor of their
+// indexes rises to it.
+func (d *deletions) prune(a aged) {
+	d.drop(a.key)
+	d.pruned = max(d.pruned, a.index)
+}
+
+// pruneOld drops the records that are too old at a moment (lease clock, ms), and says whether there
+// were any.
+func (d *deletions) pruneOld(lease int64) (any bool) {
+	for {
+		oldest, ok := d.byAge.Min()
+		if !ok {
+			return any
+		}
+		if r, _ := d.byKey.Get(oldest.key); lease-r.At < deletionsFor {
+			return any
+		}
+		d.prune(oldest)
+		any = true
+	}
+}

@@ -1,0 +1,38 @@
+package kv
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Index counts the changes that readers see, of instances as well.
+type Index = order.Index
+
+// Epoch is a leadership: the Raft term and index of its Establish entry.
+type Epoch = order.Epoch
+
+// Kind tells apart what can be held.
+type Kind uint8
+
+// The kinds. Never renumber one.
+const (
+	Key       Kind = iota // a key that a session acquired
+	Lock                  // a lock of Rollcall's own: one holder, and a queue
+	Semaphore             // the same with a limit of holders
+)
+
+func (k *Kind) fields(c *codec.Codec) { codec.Enum(c, k, Semaphore, "kind of what is held") }
+
+// Fence names an acquisition: Index is its token, the Index of the operation that granted it. It
+// holds while that acquisition lasts, and never again.
+type Fence struct {
+	Kind  Kind
+	Name  string // of the key, lock or semaphore
+	Index Index
+}
+
+func (f *Fence) fields(c *codec.Codec) {
+	f.Kind.fields(c)
+	c.String(&f.Name)
+	codec.Uint(c, &f.Index)
+}

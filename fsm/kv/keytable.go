@@ -1,0 +1,140 @@
+package kv
+
+import (
+	"cmp"
+	"iter"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// keyTable is what a View shows of keys. Its trees are copy-on-write: share costs a few allocations, and
+// what is shared is never written again.
+type keyTable struct {
+	pairs     *btree.Map[string, *Pair]
+	held      *btree.BTreeG[held] // keys by holder
+	index     Index               // of the last write or deletion of a key
+	bytes     int                 // of all pairs, see Pair.Weight
+	deletions deletions
+	delays    delays
+}
+
+// held says that a session holds a key.
+type held struct{ session, key string }
+
+func compareHeld(a, b held) int {
+	return cmp.Or(strings.Compare(a.session, b.session), strings.Compare(a.key, b.key))
+}
+
+func newKeyTable() keyTable {
+	return keyTable{
+		pairs:     btree.NewMap[string, *Pair](order.Degree),
+		held:      order.NewTree(compareHeld),
+		deletions: newDeletions(),
+		delays:    newDelays(),
+	}
+}
+
+// share returns a copy for views.
+func (t *keyTable) share() keyTable {
+	c := *t
+	c.pairs, c.held = t.pairs.Copy(), t.held.Copy()
+	c.deletions, c.delays = t.deletions.share(), t.delays.share()
+	return c
+}
+
+// save returns what the table can be put back to after operations on keys. They change no lock-delays.
+func (t *keyTable) save() keyTable {
+	c := *t
+	c.pairs, c.held, c.deletions = t.pairs.Copy(), t.held.Copy(), t.deletions.copy()
+	return c
+}
+
+// replace puts a pair in the place of old; nil: its key was absent.
+func (t *keyTable) replace(old, p *Pair) {
+	t.pairs.Set(p.Key, p)
+	t.bytes += p.Weight()
+	if old != nil {
+		t.bytes -= old.Weight()
+	} else {
+		t.deletions.drop(p.Key)
+	}
+	t.hold(old, p)
+}
+
+// remove takes a pair out, and records its deletion.
+func (t *keyTable) remove(p *Pair, index Index, lease int64) {
+	t.pairs.Delete(p.Key)
+	t.bytes -= p.Weight()
+	t.hold(p, nil)
+	t.deletions.record(Deletion{Key: p.Key, Index: index, At: lease, Fence: p.Fence})
+}
+
+// hold enters the holder of a key: p, a pair of it, comes in the place of old. Either may be nil.
+func (t *keyTable) hold(old, p *Pair) {
+	before, now := holder(old), holder(p)
+	if before == now {
+		return
+	}
+	if before != "" {
+		t.held.Delete(held{before, old.Key})
+	}
+	if now != "" {
+		t.held.Set(held{now, p.Key})
+	}
+}
+
+// heldBy yields the keys that a session holds, in byte order.
+func (t *keyTable) heldBy(session string) iter.Seq[*Pair] {
+	return func(yield func(*Pair) bool) {
+		t.held.Ascend(held{session: session}, func(h held) bool {
+			if h.session != session {
+				return false
+			}
+			p, _ := t.pairs.Get(h.key)
+			return yield(p)
+		})
+	}
+}
+
+// holder is the session that holds a key, and its token; 0: no session does.
+func (t *keyTable) holder(key string) (session string, token Index) {
+	if p, ok := t.pairs.Get(key); ok && p.Session != "" {
+		return p.Session, p.Fence
+	}
+	return "", 0
+}
+
+// under yields the pairs whose keys begin with prefix, in byte order.
+func (t *keyTable) under(prefix string) iter.Seq[*Pair] {
+	return func(yield func(*Pair) bool) {
+		t.pairs.Ascend(prefix, func(key string, p *Pair) bool {
+			return strings.HasPrefix(key, prefix) && yield(p)
+		})
+	}
+}
+
+// absentIndex is the index of all keys, and of one that is absent.
+func (t *keyTable) absentIndex() Index { return max(t.index, 1) }
+
+// prefixIndex is the index of a prefix, whose newest pair has the given ModifyIndex; 0: it has none.
+// Among the records of deletions that were dropped may have been one under the prefix, so the newest of them
+// is the least that it can be: it must not go back.
+func (t *keyTable) prefixIndex(prefix string, newest Index) Index {
+	if prefix == "" {
+		return t.absentIndex()
+	}
+	t.deletions.byKey.Ascend(prefix, func(key string, d Deletion) bool {
+		if !strings.HasPrefix(key, prefix) {
+			return false
+		}
+		newest = max(newest, d.Index)
+		return true
+	})
+	if newest == 0 {
+		return t.absentIndex()
+	}
+	return max(newest, t.deletions.pruned)
+}

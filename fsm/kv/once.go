@@ -1,0 +1,63 @@
+package kv
+
+import (
+	"hash/fnv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Once performs an operation unless one with the same key was performed within OnceFor: then it has
+// the result of that one (but for Result.Index, which is 0 then: nothing changes again), and another
+// operation under the same key is refused. The id of a CreateSession may differ.
+type Once struct {
+	Key string // from Idempotency-Key, at most MaxOnceKey bytes
+	Op  Op     // not a Once
+}
+
+func (Once) kind() byte { return 11 }
+
+func (op Once) fields(c *codec.Codec) Once {
+	c.String(&op.Key)
+	walk(c, &simple, &op.Op) // not a Once
+	return op
+}
+
+// apply performs the operation, or returns the result of the one that was performed under the same key. That
+// takes no Index again.
+func (op Once) apply(s *State, at At) Result {
+	hash := hashOf(op.Op)
+	if kept, ok := s.kept.byKey[op.Key]; ok {
+		if kept.Hash != hash {
+			return Result{Refusal: "idempotency key \"" + op.Key + "\" was used for another operation"}
+		}
+		res := kept.Result
+		res.Index = 0
+		return res
+	}
+	before := s.index
+	res := op.Op.apply(s, at)
+	if s.index != before {
+		res.Index = at.Index
+	}
+	if res.Excess == TooBusy { // it was not performed, and may be yet
+		return res
+	}
+	s.kept.add(&KeptResult{Key: strings.Clone(op.Key), At: s.lease, Hash: hash, Result: res.Kept(MaxKeptRead)})
+	return res
+}
+
+// hashOf is equal for two operations that ask for the same: a 64-bit FNV-1a hash of how they are written at level 1 of
+// the formats, whatever the level of the state is, because it is part of the state. The id of a new session is left
+// out: it is drawn anew when the caller tries again.
+func hashOf(op Op) uint64 {
+	if create, ok := op.(CreateSession); ok {
+		create.ID = ""
+		op = create
+	}
+	c := codec.Writer(nil, 1)
+	Walk(&c, &op)
+	h := fnv.New64a()
+	h.Write(c.Written())
+	return h.Sum64()
+}

@@ -1,0 +1,319 @@
+package kv
+
+import (
+	"cmp"
+	"sort"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// permitTable is what a View shows of locks and semaphores. Its trees are copy-on-write, as those of
+// keyTable are, and so are the semaphores in it: one for which many wait must not be copied whole
+// with each waiter that comes or goes.
+type permitTable struct {
+	edition uint64 // counts the shares: a semaphore of an older edition may be in a View
+	index   Index  // of the last change of any; Freeze and Thaw carry it
+	all     *btree.BTreeG[named]
+	stakes  *btree.BTreeG[stake]        // by session
+	delays  order.Schedule[permitDelay] // views have none
+	waiting int                         // in all queues
+	bytes   int                         // of all locks and semaphores, see semaphore.bytes
+}
+
+// stake says that a session holds or waits for a permit.
+type stake struct {
+	session string
+	kind    Kind
+	name    string
+}
+
+// permitDelay says that one or more lock-delays of a lock or semaphore end.
+type permitDelay struct {
+	kind Kind
+	name string
+}
+
+func newPermitTable() permitTable {
+	return permitTable{
+		all: order.NewTree(compareNamed),
+		stakes: order.NewTree(func(a, b stake) int {
+			return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+		}),
+		delays: order.NewSchedule(func(a, b permitDelay) int {
+			return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+		}),
+	}
+}
+
+// named is a semaphore where it is found. It has the name itself: a tree of semaphores alone would take one to
+// look for another.
+type named struct {
+	kind Kind
+	name string
+	sem  *semaphore
+}
+
+func compareNamed(a, b named) int {
+	return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+}
+
+// share returns a copy for views, which is never written again.
+func (p *permitTable) share() permitTable {
+	c := *p
+	c.all, c.stakes, c.delays = p.all.Copy(), p.stakes.Copy(), order.Schedule[permitDelay]{}
+	p.edition++
+	return c
+}
+
+// find finds a lock or semaphore; nil: there is none.
+func (p *permitTable) find(kind Kind, name string) *semaphore {
+	found, _ := p.all.Get(named{kind: kind, name: name})
+	return found.sem
+}
+
+// open enters an empty semaphore.
+func (p *permitTable) open(kind Kind, name string, limit uint32) *semaphore {
+	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: order.NewSchedule(cmp.Compare[uint64]), bytes: permitsWeight + len(name)}
+	p.all.Set(sem.named())
+	p.bytes += sem.bytes
+	return sem
+}
+
+// editable returns a semaphore that no View has, copying it where needed. The caller calls edited when it is done.
+func (p *permitTable) editable(sem *semaphore) *semaphore {
+	p.bytes -= sem.bytes
+	if sem.edition == p.edition {
+		return sem
+	}
+	c := sem.copy()
+	c.edition = p.edition
+	p.all.Set(c.named())
+	return c
+}
+
+// edited counts the bytes of a semaphore, or removes one that is idle.
+func (p *permitTable) edited(sem *semaphore) {
+	if sem.idle() {
+		p.all.Delete(sem.named())
+		return
+	}
+	p.bytes += sem.bytes
+}
+
+func (p *permitTable) addStake(sem *semaphore, session string) {
+	p.stakes.Set(stake{session, sem.kind, sem.name})
+}
+
+func (p *permitTable) removeStake(sem *semaphore, session string) {
+	p.stakes.Delete(stake{session, sem.kind, sem.name})
+}
+
+// addWaitingStake and removeWaitingStake are for a session that waits: it counts among waiting.
+func (p *permitTable) addWaitingStake(sem *semaphore, session string) {
+	p.addStake(sem, session)
+	p.waiting++
+}
+
+func (p *permitTable) removeWaitingStake(sem *semaphore, session string) {
+	p.removeStake(sem, session)
+	p.waiting--
+}
+
+// addDelay keeps a free permit of a semaphore back until a time (lease clock, ms).
+func (p *permitTable) addDelay(sem *semaphore, until int64) {
+	n, _ := sem.delays.Get(until)
+	sem.delays.Set(until, n+1)
+	sem.delayed++
+	sem.bytes += delayWeight
+	p.delays.Set(until, permitDelay{sem.kind, sem.name})
+}
+
+// removeDelay ends one of the delays until a time.
+func (p *permitTable) removeDelay(sem *semaphore, until int64) {
+	sem.delayed--
+	sem.bytes -= delayWeight
+	if n, _ := sem.delays.Get(until); n > 1 {
+		sem.delays.Set(until, n-1)
+		return
+	}
+	sem.delays.Delete(until)
+	p.delays.Delete(until, permitDelay{sem.kind, sem.name})
+}
+
+// stakesOf lists what a session holds and waits for, by kind and name.
+func (p *permitTable) stakesOf(session string) (found []stake) {
+	p.stakes.Ascend(stake{session: session}, func(s stake) bool {
+		if s.session == session {
+			found = append(found, s)
+		}
+		return s.session == session
+	})
+	return found
+}
+
+// holder is the session that holds what a Fence names, and its token; 0: none does. Of a semaphore's holders it is
+// the session that is asked for, else the one that the token names.
+func (p *permitTable) holder(f Fence, session string) (by string, token Index) {
+	sem := p.find(f.Kind, f.Name)
+	switch {
+	case sem == nil:
+		return "", 0
+	case f.Kind == Lock:
+		_, h, _ := sem.holders.Min()
+		return h.Session, h.Fence
+	case session != "":
+		at, _ := sem.positions.Get(session)
+		return session, at.fence
+	}
+	h, _ := sem.holders.Get(f.Index)
+	return h.Session, h.Fence
+}
+
+// semaphore is a lock or semaphore as operations change it: its holders, its queue, and what lock-delays keep back. While
+// any session waits all permits are held or kept back.
+type semaphore struct {
+	edition  uint64
+	kind     Kind
+	name     string
+	limit    uint32
+	modified Index
+	// granted is the newest token. It matters to the operation that gave it only, so that a snapshot,
+	// which is taken between operations, need not know it.
+	granted Index
+
+	holders   btree.Map[Index, Holder]    // by token: in the order of acquisition
+	queue     btree.Map[uint64, Waiter]   // by ticket: in the order of asking
+	ends      order.Schedule[uint64]      // of the waits, by ticket
+	positions btree.Map[string, position] // of holders and waiters, by session
+	delays    btree.Map[int64, int]       // how many end at a time (lease clock, ms)
+	delayed   int                         // how many there are
+	bytes     int                         // of all of it, about
+}
+
+// These are what a lock or semaphore, and a session that holds it or waits for it, take beside their texts, in bytes,
+// about.
+const (
+	permitsWeight  = 512
+	positionWeight = 512
+)
+
+// weightWith is what a session takes that holds or waits with a value.
+func weightWith(value []byte) int { return positionWeight + len(value) }
+
+// position says where in a semaphore a session is.
+type position struct {
+	fence  Index  // 0: it waits
+	ticket uint64 // while it waits
+}
+
+func (m *semaphore) named() named { return named{m.kind, m.name, m} }
+
+// copy costs the same whatever the length of the queue.
+func (m *semaphore) copy() *semaphore {
+	c := *m
+	c.holders, c.queue, c.positions = *m.holders.Copy(), *m.queue.Copy(), *m.positions.Copy()
+	c.ends, c.delays = m.ends.Copy(), *m.delays.Copy()
+	return &c
+}
+
+func (m *semaphore) topic() Topic {
+	if m.kind == Lock {
+		return Topic{Kind: LockTopic, Name: m.name}
+	}
+	return Topic{Kind: SemaphoreTopic, Name: m.name}
+}
+
+// full says that no permit is free.
+func (m *semaphore) full() bool { return uint64(m.holders.Len()+m.delayed) >= uint64(m.limit) }
+
+// idle says that no session holds or waits, and no lock-delay keeps a permit back.
+func (m *semaphore) idle() bool {
+	return m.holders.Len() == 0 && m.queue.Len() == 0 && m.delayed == 0
+}
+
+// lasts says whether, at a time (lease clock, ms), a session holds or still waits, or a lock-delay keeps a permit back.
+func (m *semaphore) lasts(lease int64) bool {
+	if m.holders.Len() > 0 {
+		return true
+	}
+	wait, waits := m.ends.Last()
+	delay, _, delayed := m.delays.Max()
+	return waits && wait >= lease || delayed && delay > lease
+}
+
+// setHolder enters a holder, or replaces it by one with another value.
+func (m *semaphore) setHolder(h Holder) {
+	if old, ok := m.holders.Set(h.Fence, h); ok {
+		m.bytes -= weightWith(old.Value)
+	}
+	m.bytes += weightWith(h.Value)
+	m.positions.Set(h.Session, position{fence: h.Fence})
+}
+
+// removeHolder takes a holder out.
+func (m *semaphore) removeHolder(fence Index) Holder {
+	h, _ := m.holders.Delete(fence)
+	m.bytes -= weightWith(h.Value)
+	m.positions.Delete(h.Session)
+	return h
+}
+
+// addWaiter enters a waiter at the queue's end, and returns its ticket.
+func (m *semaphore) addWaiter(w Waiter) (ticket uint64) {
+	last, _, _ := m.queue.Max()
+	ticket = last + 1
+	m.enqueue(ticket, w)
+	m.positions.Set(w.Session, position{ticket: ticket})
+	return ticket
+}
+
+// enqueue enters a waiter under a ticket that no other has.
+func (m *semaphore) enqueue(ticket uint64, w Waiter) {
+	m.queue.Set(ticket, w)
+	m.ends.Set(w.Until, ticket)
+	m.bytes += weightWith(w.Value)
+}
+
+// dequeue takes out the waiter of a ticket.
+func (m *semaphore) dequeue(ticket uint64) Waiter {
+	w, _ := m.queue.Delete(ticket)
+	m.ends.Delete(w.Until, ticket)
+	m.bytes -= weightWith(w.Value)
+	return w
+}
+
+// removeWaiter takes a waiter out of the queue.
+func (m *semaphore) removeWaiter(ticket uint64) Waiter {
+	w := m.dequeue(ticket)
+	m.positions.Delete(w.Session)
+	return w
+}
+
+// place is the place in the queue of a ticket that is in it, from 1.
+func (m *semaphore) place(ticket uint64) int {
+	return 1 + sort.Search(m.queue.Len(), func(i int) bool {
+		at, _, _ := m.queue.GetAt(i)
+		return at >= ticket
+	})
+}
+
+// permits is the semaphore as readers see it.
+func (m *semaphore) permits() *Permits {
+	p := &Permits{Kind: m.kind, Name: m.name, Limit: m.limit, ModifyIndex: m.modified}
+	if m.holders.Len() > 0 {
+		p.Holders = m.holders.Values()
+	}
+	if m.queue.Len() > 0 {
+		p.Queue = m.queue.Values()
+	}
+	m.delays.Scan(func(until int64, n int) bool {
+		for range n {
+			p.Delays = append(p.Delays, until)
+		}
+		return true
+	})
+	return p
+}

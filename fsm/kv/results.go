@@ -1,0 +1,198 @@
+package kv
+
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
+// Result is the result of one operation.
+type Result struct {
+	OK bool // what was asked for is so; false is no error
+	// Refusal says why the operation could not be tried, in the words of Consul's API: its callers'
+	// libraries show it. OK is false then, and nothing changed.
+	Refusal string
+	Index   Index // taken by the operation; 0: it changed nothing
+	// Fence is the token: of the key's or permit's acquisition that holds after an Acquire, Set, CAS,
+	// AcquirePermit or LeaveQueue (of permits the session's own); 0: there is none. Where a Fence did not
+	// hold: that of the present holder.
+	Fence   Index
+	Pairs   []*Pair    // Txn: one per result of Consul's API, in order; nil unless OK. Without Value where that says null.
+	Errors  []TxnError // Txn: why it failed, in the order of the operations
+	Session *Session   // CreateSession, RenewSession: the session
+	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
+	Limit   uint32     // AcquirePermit: the semaphore's limit
+	Excess  Excess     // Txn: it would have read, or has read, too much; there are no Pairs then
+}
+
+// Fields walks a result. It begins with a number that says what it has: a write's is one byte and its index.
+func (r *Result) Fields(c *codec.Codec) {
+	has := c.Mask(r.has(), 10, "result of coordination")
+	if c.Reading() {
+		r.OK = has&1 != 0
+	}
+	if has&2 != 0 {
+		codec.Uint(c, &r.Index)
+	}
+	if has&4 != 0 {
+		codec.Uint(c, &r.Fence)
+	}
+	if has&8 != 0 {
+		codec.List(c, &r.Pairs, 8, codec.Each((*Pair).Fields))
+	}
+	if has&16 != 0 {
+		codec.List(c, &r.Errors, 2, (*TxnError).fields)
+	}
+	if has&32 != 0 {
+		codec.Ptr(c, &r.Session).fields(c)
+	}
+	if has&64 != 0 {
+		c.Int(&r.Place)
+	}
+	if has&128 != 0 {
+		c.Uint32(&r.Limit)
+	}
+	if has&256 != 0 {
+		c.String(&r.Refusal)
+	}
+	if has&512 != 0 {
+		codec.Enum(c, &r.Excess, Forgotten, "excess")
+	}
+	c.Confirm(r.has() == has)
+}
+
+// has says which fields follow.
+func (r *Result) has() uint64 {
+	return codec.Bits(r.OK, r.Index != 0, r.Fence != 0, len(r.Pairs) > 0, len(r.Errors) > 0,
+		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != NoExcess)
+}
+
+// Weight is what the pairs in a result take, in bytes.
+func (r Result) Weight() (bytes int) {
+	for _, e := range r.Pairs {
+		bytes += e.Weight()
+	}
+	return bytes
+}
+
+// Kept is the result as it is remembered: without the pairs, if they take more than some bytes.
+func (r Result) Kept(bytes int) Result {
+	if r.Weight() > bytes {
+		r.Pairs, r.Excess = nil, Forgotten
+	}
+	return r
+}
+
+// TxnError is why one operation of a transaction failed.
+type TxnError struct {
+	OpIndex int    // from 0
+	What    string // in Consul's words
+}
+
+func (e *TxnError) fields(c *codec.Codec) {
+	c.Int(&e.OpIndex)
+	c.String(&e.What)
+}
+
+// Bounds of what is read (Pair.Weight, in bytes): by a request that only reads, by a transaction that also
+// writes, and by those of one batch together; and of what of it is kept with the result of an operation, in
+// case it is asked for again.
+const (
+	MaxRead      = 64 << 20
+	MaxTxnRead   = 8 << 20
+	MaxBatchRead = 64 << 20
+	MaxKeptRead  = 64 << 10
+)
+
+// Excess says that what a transaction reads was too much.
+type Excess uint8
+
+// The kinds of Excess. Never renumber one.
+const (
+	NoExcess  Excess = iota
+	TooLarge         // it would read more than MaxTxnRead: it was not performed
+	TooBusy          // with those of its batch it would read more than MaxBatchRead: it was not performed, and may be tried again
+	Forgotten        // it was performed before, and what it read then was not kept
+)
+
+// Refusals that several operations share.
+const (
+	noKey          = "Must provide key"
+	missingSession = "missing session"
+)
+
+// KeptResult is the result of a Once.
+type KeptResult struct {
+	Key    string
+	At     int64  // lease clock, ms
+	Hash   uint64 // of the operation
+	Result Result
+}
+
+// Fields walks a kept result.
+func (r *KeptResult) Fields(c *codec.Codec) {
+	c.Lasting(&r.Key)
+	c.Int64(&r.At)
+	c.Uint64(&r.Hash)
+	r.Result.Fields(c)
+}
+
+// keptResultWeight is what a kept result takes beside its texts, in bytes, about.
+const keptResultWeight = 256
+
+func (r *KeptResult) weight() int {
+	bytes := keptResultWeight + len(r.Key) + len(r.Result.Refusal) + r.Result.Weight()
+	if s := r.Result.Session; s != nil {
+		bytes += len(s.Name) + len(s.TTLText) + 64*(len(s.Checks)+len(s.NodeChecks)+len(s.ServiceChecks))
+	}
+	for _, e := range r.Result.Errors {
+		bytes += len(e.What)
+	}
+	return bytes
+}
+
+// Bounds of Once: how long its results are kept (ms of lease clock), how many at most and of how many
+// bytes together (the oldest are dropped first), and the length of a key in bytes. Pairs that were read are kept up to
+// MaxKeptRead only: the repetition of a transaction that read more has the result Forgotten.
+const (
+	OnceFor    = 10 * 60 * 1000
+	OnceLimit  = 100_000
+	OnceBytes  = 64 << 20
+	MaxOnceKey = 255
+)
+
+// keptResults are the results of operations under a key of Once, by key and in the order of time.
+type keptResults struct {
+	byKey map[string]*KeptResult
+	order []*KeptResult // oldest first
+	bytes int           // of all, see KeptResult.weight
+}
+
+func newKeptResults() keptResults { return keptResults{byKey: make(map[string]*KeptResult)} }
+
+func (k *keptResults) add(r *KeptResult) {
+	k.byKey[r.Key] = r
+	k.order = append(k.order, r)
+	k.bytes += r.weight()
+	for len(k.order) > OnceLimit || k.bytes > OnceBytes {
+		k.dropOldest()
+	}
+}
+
+// prune drops the results that are too old at a moment (lease clock, ms).
+func (k *keptResults) prune(lease int64) {
+	for len(k.order) > 0 && lease-k.order[0].At >= OnceFor {
+		k.dropOldest()
+	}
+}
+
+func (k *keptResults) dropOldest() {
+	k.bytes -= k.order[0].weight()
+	delete(k.byKey, k.order[0].Key)
+	k.order[0] = nil
+	k.order = k.order[1:]
+}
+
+func (k *keptResults) freeze() []KeptResult {
+	frozen := make([]KeptResult, len(k.order))
+	for i, r := range k.order {
+		frozen[i] = *r
+	}
+	return frozen
+}

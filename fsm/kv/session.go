@@ -1,0 +1,135 @@
+package kv
+
+import (
+	"iter"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Session is one session. Immutable but for its last renewal, see View.Renewed.
+type Session struct {
+	ID            string
+	Name          string
+	Node          string // "": the cluster's logical node
+	TTL           int64  // ms; 0: none
+	TTLText       string
+	LockDelay     int64 // ns
+	Behavior      Behavior
+	Checks        []string // legacy list, as given; nil: none was given
+	NodeChecks    []string
+	ServiceChecks []string
+	CreateIndex   Index
+	ModifyIndex   Index
+	CreatedAt     int64 // lease clock, ms
+	CreatedWall   int64 // ms since the epoch
+}
+
+func (s *Session) fields(c *codec.Codec) {
+	c.Lasting(&s.ID)
+	c.String(&s.Name)
+	c.String(&s.Node)
+	c.Int64(&s.TTL)
+	c.String(&s.TTLText)
+	c.Int64(&s.LockDelay)
+	s.Behavior.fields(c)
+	optionalStrings(c, &s.Checks)
+	c.Strings(&s.NodeChecks)
+	c.Strings(&s.ServiceChecks)
+	codec.Uint(c, &s.CreateIndex)
+	codec.Uint(c, &s.ModifyIndex)
+	c.Int64(&s.CreatedAt)
+	c.Int64(&s.CreatedWall)
+}
+
+// optionalStrings walks a list that differs from none at all even if it is empty.
+func optionalStrings(c *codec.Codec, all *[]string) {
+	there := *all != nil
+	if c.Bool(&there); there {
+		c.Strings(all)
+	}
+	switch {
+	case !c.Reading():
+	case !there:
+		*all = nil
+	case *all == nil:
+		*all = []string{}
+	}
+}
+
+// sessionWeight is what a session takes beside its texts, in bytes, about; checkWeight a check in its lists.
+const (
+	sessionWeight = 512
+	checkWeight   = 64
+)
+
+func (s *Session) weight() int {
+	bytes := sessionWeight + len(s.Name) + len(s.Node) + len(s.TTLText)
+	for _, list := range [][]string{s.Checks, s.NodeChecks, s.ServiceChecks} {
+		for _, check := range list {
+			bytes += checkWeight + len(check)
+		}
+	}
+	return bytes
+}
+
+// Behavior says what happens to the keys of a session that ends.
+type Behavior uint8
+
+// The behaviors. Never renumber one.
+const (
+	ReleaseKeys Behavior = iota // they lose their holder
+	DeleteKeys                  // they are deleted
+)
+
+func (b *Behavior) fields(c *codec.Codec) { codec.Enum(c, b, DeleteKeys, "behavior of a session") }
+
+// sessionGrace is what a session is given, beyond half its TTL, to be renewed after an epoch was
+// established: clients renew every half.
+const sessionGrace = 2000 // ms
+
+// ends is the last millisecond (lease clock) of a session with a TTL, last renewed at a moment.
+func (s *Session) ends(renewed, established int64) int64 {
+	grace := min(s.TTL, s.TTL/2+sessionGrace)
+	return max(order.Later(renewed, s.TTL), order.Later(established, grace))
+}
+
+// MaxLockDelay (ns) is the longest lock-delay.
+const MaxLockDelay = 60_000_000_000
+
+// lockDelay is how long (ms) what the session held is kept from others when it ends.
+func (s *Session) lockDelay() int64 {
+	ns := min(max(s.LockDelay, 0), MaxLockDelay)
+	return (ns + 999_999) / 1_000_000
+}
+
+// CheckRef names a check.
+type CheckRef struct{ Node, ID string }
+
+// refs yields what a session ends with: its checks and (check "") its node.
+func (s *Session) refs() iter.Seq[CheckRef] {
+	return func(yield func(CheckRef) bool) {
+		if !yield(CheckRef{Node: s.Node}) {
+			return
+		}
+		for _, list := range [][]string{s.NodeChecks, s.ServiceChecks} {
+			for _, id := range list {
+				if !yield(CheckRef{Node: s.Node, ID: id}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// SessionState is a session and its last renewal (lease clock, ms).
+type SessionState struct {
+	Session *Session
+	Renewed int64
+}
+
+// Fields walks a session that lives.
+func (s *SessionState) Fields(c *codec.Codec) {
+	codec.Ptr(c, &s.Session).fields(c)
+	c.Int64(&s.Renewed)
+}

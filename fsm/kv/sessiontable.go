@@ -1,0 +1,141 @@
+package kv
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// living is a session and what changes while it lives.
+type living struct {
+	session *Session
+	renewed atomic.Int64 // lease clock, ms: views look at it while it is written
+	slot    uint32       // of a session with a TTL; the writer's alone
+}
+
+// sessionTable is what a View shows of sessions, and how the writer finds them. The tree by id is
+// copy-on-write.
+type sessionTable struct {
+	byID  *btree.Map[string, *living]
+	index Index // of the last creation or end of a session
+	bytes int   // of all sessions, see Session.weight
+	*sessionEnds
+}
+
+// sessionEnds finds sessions by what ends them. It is derived from the sessions, and so no part of a snapshot;
+// views have none.
+type sessionEnds struct {
+	byCheck links
+	slots   slots
+	ends    order.Ends // of the sessions with a TTL, by slot
+}
+
+func newSessionTable() sessionTable {
+	return sessionTable{
+		byID:        btree.NewMap[string, *living](order.Degree),
+		sessionEnds: &sessionEnds{byCheck: links{order.NewTree(compareLinks)}},
+	}
+}
+
+// share returns a copy for views.
+func (t *sessionTable) share() sessionTable {
+	return sessionTable{byID: t.byID.Copy(), index: t.index, bytes: t.bytes}
+}
+
+// find finds a session; nil: there is none. The case of the id does not matter.
+func (t *sessionTable) find(id string) *living {
+	l, _ := t.byID.Get(strings.ToLower(id))
+	return l
+}
+
+// add enters a session. end is when it ends if it has a TTL and is not renewed (lease clock, ms).
+func (t *sessionTable) add(l *living, end int64) {
+	t.byID.Set(l.session.ID, l)
+	t.bytes += l.session.weight()
+	t.byCheck.add(l.session)
+	if l.session.TTL > 0 {
+		l.slot = t.slots.reserve(l)
+		t.ends.Add(l.slot, end)
+	}
+}
+
+func (t *sessionTable) remove(l *living) {
+	t.byID.Delete(l.session.ID)
+	t.bytes -= l.session.weight()
+	t.byCheck.remove(l.session)
+	if l.session.TTL > 0 {
+		t.ends.Remove(l.slot)
+		t.slots.release(l.slot)
+	}
+}
+
+// ended returns the sessions that have ended at now, oldest end first, and corrects the known ends of those
+// that were renewed since the last call. end is the true end of a session.
+func (t *sessionTable) ended(now int64, end func(*living) int64) []*living {
+	var ended []*living
+	for _, slot := range t.ends.Ended(now, func(slot uint32) int64 { return end(t.slots.sessions[slot]) }) {
+		ended = append(ended, t.slots.sessions[slot])
+	}
+	slices.SortFunc(ended, func(a, b *living) int {
+		return cmp.Or(cmp.Compare(t.ends.Known(a.slot), t.ends.Known(b.slot)), strings.Compare(a.session.ID, b.session.ID))
+	})
+	return ended
+}
+
+// links say which sessions end with which check, and (check "") with which node.
+type links struct{ tree *btree.BTreeG[link] }
+
+type link struct {
+	ref     CheckRef
+	session string
+}
+
+func compareLinks(a, b link) int {
+	return cmp.Or(strings.Compare(a.ref.Node, b.ref.Node), strings.Compare(a.ref.ID, b.ref.ID), strings.Compare(a.session, b.session))
+}
+
+func (l links) add(s *Session) {
+	for ref := range s.refs() {
+		l.tree.Set(link{ref, s.ID})
+	}
+}
+
+func (l links) remove(s *Session) {
+	for ref := range s.refs() {
+		l.tree.Delete(link{ref, s.ID})
+	}
+}
+
+// of yields the ids of the sessions that end with a check or node.
+func (l links) of(ref CheckRef) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		l.tree.Ascend(link{ref: ref}, func(l link) bool { return l.ref == ref && yield(l.session) })
+	}
+}
+
+// slots numbers the sessions with a TTL. Two replicas may number them differently, so it decides nothing.
+type slots struct {
+	sessions []*living // by slot; nil: free
+	free     []uint32
+}
+
+func (s *slots) reserve(l *living) (slot uint32) {
+	if last := len(s.free) - 1; last >= 0 {
+		slot, s.free = s.free[last], s.free[:last]
+		s.sessions[slot] = l
+		return slot
+	}
+	s.sessions = append(s.sessions, l)
+	return uint32(len(s.sessions) - 1)
+}
+
+func (s *slots) release(slot uint32) {
+	s.sessions[slot] = nil
+	s.free = append(s.free, slot)
+}

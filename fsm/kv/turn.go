@@ -1,0 +1,188 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// turn is what one operation does to one semaphore. It copies the semaphore with the first change, and
+// records once, when it finishes, that there was one.
+type turn struct {
+	state   *State
+	at      At
+	sem     *semaphore
+	changed bool
+}
+
+// turn is the turn at a lock or semaphore; nil: there is none of the name.
+func (s *State) turn(at At, kind Kind, name string) *turn {
+	if sem := s.permits.find(kind, name); sem != nil {
+		return &turn{state: s, at: at, sem: sem}
+	}
+	return nil
+}
+
+// edit returns the semaphore for writing.
+func (t *turn) edit() *semaphore {
+	if !t.changed {
+		t.sem = t.state.permits.editable(t.sem)
+		t.changed = true
+	}
+	return t.sem
+}
+
+// finish records what has changed. A semaphore that no session holds or waits for and no lock-delay blocks is removed.
+func (t *turn) finish() {
+	if !t.changed {
+		return
+	}
+	t.sem.modified = t.at.Index
+	t.state.permits.index = t.at.Index
+	t.state.permits.edited(t.sem)
+	t.state.change(t.at, t.sem.topic())
+}
+
+// wake wakes the session that waits for a permit.
+func (t *turn) wake(session string) {
+	t.state.change(t.at, Topic{Kind: PermitTopic, Name: PermitName(t.sem.kind, t.sem.name, session)})
+}
+
+// conflict refuses another limit.
+func (m *semaphore) conflict(limit uint32) string {
+	return fmt.Sprintf("semaphore %q has limit %d, not %d: the first that acquired it set it, and it stays until nobody holds it or waits for it", m.name, m.limit, limit)
+}
+
+// mayGrant says whether this operation may still give a permit of the semaphore away. It may once: two
+// holders must not have the same token.
+func (t *turn) mayGrant() bool { return t.sem.granted != t.at.Index }
+
+// grant gives a free permit to a session, which is not in the queue any more.
+func (t *turn) grant(session string, value []byte) {
+	sem := t.edit()
+	sem.granted = t.at.Index
+	sem.setHolder(Holder{
+		Session: session,
+		Fence:   t.at.Index,
+		Since:   t.at.Lease,
+		Wall:    t.at.Wall,
+		Value:   cloneBytes(value),
+	})
+	t.state.permits.addStake(sem, session)
+}
+
+// serveQueue brings the queue in order: it drops the sessions that wait no longer, and gives a permit that is
+// free, or whose lock-delay is over, to the first that waits. If more could be given the rest is kept back by
+// delays that end now, and so given by operations of their own.
+func (t *turn) serveQueue() {
+	t.dropPassed()
+	t.dropEnded()
+	if t.sem.queue.Len() > 0 && t.mayGrant() && (!t.sem.full() || t.endOldestDelay()) {
+		t.grantFirst()
+	}
+	if t.sem.queue.Len() == 0 {
+		t.endDelays()
+		return
+	}
+	t.keepBack()
+}
+
+// dropPassed drops the waiters whose time to wait has passed.
+func (t *turn) dropPassed() {
+	for {
+		until, ticket, ok := t.sem.ends.First()
+		if !ok || until >= t.at.Lease {
+			return
+		}
+		t.dropWaiter(ticket)
+	}
+}
+
+// dropEnded drops from the queue's head sessions that end in this same operation. Those behind it are
+// dropped at their own turns.
+func (t *turn) dropEnded() {
+	for {
+		ticket, w, ok := t.sem.queue.Min()
+		if !ok || t.state.session(w.Session) != nil {
+			return
+		}
+		t.dropWaiter(ticket)
+	}
+}
+
+// addWaiter enters a waiter at the queue's end, and returns its ticket.
+func (t *turn) addWaiter(w Waiter) (ticket uint64) {
+	ticket = t.edit().addWaiter(w)
+	t.state.permits.addWaitingStake(t.sem, w.Session)
+	return ticket
+}
+
+// removeWaiter takes a waiter out of the queue.
+func (t *turn) removeWaiter(ticket uint64) Waiter {
+	w := t.edit().removeWaiter(ticket)
+	t.state.permits.removeWaitingStake(t.sem, w.Session)
+	return w
+}
+
+// dropWaiter takes a waiter out of the queue, and wakes it.
+func (t *turn) dropWaiter(ticket uint64) {
+	w := t.removeWaiter(ticket)
+	t.wake(w.Session)
+}
+
+func (t *turn) grantFirst() {
+	ticket, _, _ := t.sem.queue.Min()
+	w := t.removeWaiter(ticket)
+	t.grant(w.Session, w.Value)
+	t.wake(w.Session)
+}
+
+// endOldestDelay ends the oldest lock-delay if its time has passed.
+func (t *turn) endOldestDelay() (ended bool) {
+	until, _, ok := t.sem.delays.Min()
+	if !ok || until > t.at.Lease {
+		return false
+	}
+	t.state.permits.removeDelay(t.edit(), until)
+	return true
+}
+
+// endDelays ends all lock-delays whose time has passed: no session waits for what they kept back.
+func (t *turn) endDelays() {
+	for t.endOldestDelay() {
+	}
+}
+
+// keepBack delays the permits that are free until now.
+func (t *turn) keepBack() {
+	for !t.sem.full() {
+		t.state.permits.addDelay(t.edit(), t.at.Lease)
+	}
+}
+
+// release finishes a turn with a permit taken from its holder, and kept back for some ms.
+func (t *turn) release(fence Index, delay int64) {
+	h := t.edit().removeHolder(fence)
+	t.state.permits.removeStake(t.sem, h.Session)
+	if delay > 0 {
+		t.state.permits.addDelay(t.sem, order.Later(t.at.Lease, delay))
+	}
+	t.serveQueue()
+	t.finish()
+}
+
+// losePermits takes from a session that ends what it holds and waits for. All sessions that end in the
+// same operation are removed from the state already: s.session does not find them.
+func (s *State) losePermits(at At, session *Session) {
+	for _, stake := range s.permits.stakesOf(session.ID) {
+		t := s.turn(at, stake.kind, stake.name)
+		p, _ := t.sem.positions.Get(session.ID)
+		if p.fence != 0 {
+			t.release(p.fence, session.lockDelay())
+			continue
+		}
+		t.dropWaiter(p.ticket)
+		t.serveQueue()
+		t.finish()
+	}
+}
