@@ -2,10 +2,12 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // CatalogService is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
@@ -31,8 +33,8 @@ type CatalogService struct {
 	// Locality and Ports are JSON as given, which is echoed; nil: not given.
 	Locality, Ports []byte
 	Checks          []*Check // by id
-	CreateIndex     Index
-	ModifyIndex     Index // of the last change of the service itself, not of its checks
+	CreateIndex     order.Index
+	ModifyIndex     order.Index // of the last change of the service itself, not of its checks
 }
 
 func (s *CatalogService) fields(c *codec.Codec) {
@@ -94,8 +96,8 @@ type Check struct {
 	ReapAfter   int64  // ms that it may be critical before its service goes (DeregisterCriticalServiceAfter); 0: for ever
 	Probe       *Probe // what the leader tries; nil: nothing
 	Definition  []byte // JSON as given to the catalog, which is echoed; nil: none
-	CreateIndex Index
-	ModifyIndex Index
+	CreateIndex order.Index
+	ModifyIndex order.Index
 	// CriticalSince is when (lease clock, ms) it turned critical; meaningless otherwise.
 	CriticalSince int64
 }
@@ -124,7 +126,7 @@ func checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((
 // Probe is a check that somebody must run. Immutable.
 type Probe struct {
 	HTTP, Method, Body string // HTTP: URL
-	Header             []Pair
+	Header             []codec.Pair
 	SkipVerify         bool
 	NoRedirects        bool   // a redirect is the answer
 	TCP                string // host:port
@@ -137,7 +139,7 @@ func (p *Probe) fields(c *codec.Codec) {
 	c.String(&p.HTTP)
 	c.String(&p.Method)
 	c.String(&p.Body)
-	pairs(c, &p.Header)
+	c.Pairs(&p.Header)
 	c.Bool(&p.SkipVerify)
 	c.Bool(&p.NoRedirects)
 	c.String(&p.TCP)
@@ -152,10 +154,10 @@ func (p *Probe) fields(c *codec.Codec) {
 // registered on it (its name is then ""). Immutable.
 type Node struct {
 	ID, Name, Address string
-	Tagged, Meta      []Pair
+	Tagged, Meta      []codec.Pair
 	Checks            []*Check // of the node itself, by id
-	CreateIndex       Index
-	ModifyIndex       Index // of the node itself, not of its checks
+	CreateIndex       order.Index
+	ModifyIndex       order.Index // of the node itself, not of its checks
 }
 
 // Fields walks a node of the catalog.
@@ -163,8 +165,8 @@ func (n *Node) Fields(c *codec.Codec) {
 	c.String(&n.ID)
 	c.String(&n.Name)
 	c.String(&n.Address)
-	pairs(c, &n.Tagged)
-	pairs(c, &n.Meta)
+	c.Pairs(&n.Tagged)
+	c.Pairs(&n.Meta)
 	checks(c, &n.Checks)
 	codec.Uint(c, &n.CreateIndex)
 	codec.Uint(c, &n.ModifyIndex)
@@ -223,3 +225,116 @@ func (p *Probe) equal(o *Probe) bool {
 
 // ref names the check.
 func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }
+
+// maintenanceOf is the id of the check that takes a service out of service; "": the node itself.
+func maintenanceOf(service string) string {
+	if service == "" {
+		return NodeMaintenance
+	}
+	return ServiceMaintenance + service
+}
+
+// findCheck finds a check by its id, in a list sorted by it.
+func findCheck(checks []*Check, id string) (at int, ok bool) {
+	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
+}
+
+// withCheck returns a list with a check in the place of the one of its id.
+func withCheck(checks []*Check, c *Check) []*Check {
+	at, ok := findCheck(checks, c.ID)
+	changed := slices.Clone(checks)
+	if ok {
+		changed[at] = c
+		return changed
+	}
+	return slices.Insert(changed, at, c)
+}
+
+// withoutCheck returns a list without the check of an id; nil if that was the last one.
+func withoutCheck(checks []*Check, id string) []*Check {
+	at, ok := findCheck(checks, id)
+	if !ok {
+		return checks
+	}
+	if len(checks) == 1 {
+		return nil
+	}
+	return slices.Delete(slices.Clone(checks), at, at+1)
+}
+
+// withoutChecks returns a list without the checks of some ids; nil if those were all.
+func withoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
+	for _, c := range checks {
+		if !gone[c.ID] {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// CheckHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat.
+type CheckHeartbeat struct {
+	Node, Check string
+	At          int64
+}
+
+// Fields walks a heartbeat.
+func (h *CheckHeartbeat) Fields(c *codec.Codec) {
+	c.String(&h.Node)
+	c.String(&h.Check)
+	c.Int64(&h.At)
+}
+
+func compareCheckRefs(a, b CheckRef) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
+}
+
+// What things take beside their texts, in bytes, about.
+const (
+	nodeWeight  = 512
+	checkWeight = 512
+	textWeight  = 32 // of each text of a list
+)
+
+// Weight is what a node takes with its checks, in bytes, about.
+func (n *Node) Weight() int {
+	bytes := n.ownWeight()
+	for _, c := range n.Checks {
+		bytes += c.weight()
+	}
+	return bytes
+}
+
+func (n *Node) ownWeight() int {
+	return nodeWeight + len(n.ID) + len(n.Name) + len(n.Address) + weightOf(n.Tagged) + weightOf(n.Meta)
+}
+
+func (c *Check) weight() int {
+	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
+	if p := c.Probe; p != nil {
+		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + weightOf(p.Header)
+	}
+	return bytes
+}
+
+func weightOf(pairs []codec.Pair) (bytes int) {
+	for _, p := range pairs {
+		bytes += textWeight + len(p.Key) + len(p.Value)
+	}
+	return bytes
+}
+
+// weight is what a service takes with its checks beside its instance, in bytes, about.
+func (s *CatalogService) weight() int {
+	bytes := len(s.Address) + len(s.SocketPath) + len(s.Locality) + len(s.Ports)
+	for _, tag := range s.Tags {
+		bytes += textWeight + len(tag)
+	}
+	for _, t := range s.Tagged {
+		bytes += textWeight + len(t.Tag) + len(t.Address)
+	}
+	for _, c := range s.Checks {
+		bytes += c.weight()
+	}
+	return bytes
+}

@@ -97,9 +97,9 @@ func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 
 func TestWhatIsRegisteredAsItWasTakesNoIndex(t *testing.T) {
 	check := checkOf("web-1", "a", Critical)
-	check.Output, check.Probe = "refused", &Probe{HTTP: "http://10.0.0.1/", Header: []Pair{{"a", "b"}}, Interval: 1000}
+	check.Output, check.Probe = "refused", &Probe{HTTP: "http://10.0.0.1/", Header: []Pair{{Key: "a", Value: "b"}}, Interval: 1000}
 	op := serviceOn("n1", "web", "web-1", check, checkOf("", "n", Passing))
-	op.Node.Meta, op.Service.Tags, op.Service.Locality = []Pair{{"k", "v"}}, []string{"blue"}, []byte(`{}`)
+	op.Node.Meta, op.Service.Tags, op.Service.Locality = []Pair{{Key: "k", Value: "v"}}, []string{"blue"}, []byte(`{}`)
 	for _, tt := range []struct {
 		name   string
 		change func(op *RegisterCatalog)
@@ -110,7 +110,7 @@ func TestWhatIsRegisteredAsItWasTakesNoIndex(t *testing.T) {
 		{"the node's metadata", func(op *RegisterCatalog) { op.Node.Meta = nil }, []string{"node"}},
 		{"a node that is to stay as it is", func(op *RegisterCatalog) { op.Node.Address, op.KeepNode = "10.0.0.2", true }, nil},
 		{"tags", func(op *RegisterCatalog) { op.Service.Tags = []string{"green"} }, []string{"service"}},
-		{"metadata", func(op *RegisterCatalog) { op.Instance.Metadata = []Pair{{"k", "v"}} }, []string{"service"}},
+		{"metadata", func(op *RegisterCatalog) { op.Instance.Metadata = []Pair{{Key: "k", Value: "v"}} }, []string{"service"}},
 		{"port", func(op *RegisterCatalog) { op.Service.Port = 81 }, []string{"service"}},
 		{"a check's output", func(op *RegisterCatalog) { op.Checks[0].Output = "timeout" }, []string{"check"}},
 		{"a check's probe", func(op *RegisterCatalog) { op.Checks[0].Probe = &Probe{TCP: "10.0.0.1:1"} }, []string{"check"}},

@@ -131,10 +131,6 @@ func (t *catalogTables) deleteCheck(e checkEntry) {
 	t.checks.Delete(e)
 }
 
-func compareCheckRefs(a, b CheckRef) int {
-	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
-}
-
 func (e checkEntry) expires() bool { return e.beat != nil && e.check.Status != Critical }
 
 func (e checkEntry) reaped() bool {

@@ -2,17 +2,8 @@ package registry
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 )
-
-// maintenanceOf is the id of the check that takes a service out of service; "": the node itself.
-func maintenanceOf(service string) string {
-	if service == "" {
-		return NodeMaintenance
-	}
-	return ServiceMaintenance + service
-}
 
 // standing is the status that follows from checks: the worst of them decides, and maintenance over all.
 func standing(lists ...[]*Check) Status {
@@ -36,44 +27,6 @@ func (r *Registry) standing(s *CatalogService) Status {
 		return standing(s.Checks, n.Checks)
 	}
 	return standing(s.Checks)
-}
-
-// findCheck finds a check by its id, in a list sorted by it.
-func findCheck(checks []*Check, id string) (at int, ok bool) {
-	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
-}
-
-// withCheck returns a list with a check in the place of the one of its id.
-func withCheck(checks []*Check, c *Check) []*Check {
-	at, ok := findCheck(checks, c.ID)
-	changed := slices.Clone(checks)
-	if ok {
-		changed[at] = c
-		return changed
-	}
-	return slices.Insert(changed, at, c)
-}
-
-// withoutCheck returns a list without the check of an id; nil if that was the last one.
-func withoutCheck(checks []*Check, id string) []*Check {
-	at, ok := findCheck(checks, id)
-	if !ok {
-		return checks
-	}
-	if len(checks) == 1 {
-		return nil
-	}
-	return slices.Delete(slices.Clone(checks), at, at+1)
-}
-
-// withoutChecks returns a list without the checks of some ids; nil if those were all.
-func withoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
-	for _, c := range checks {
-		if !gone[c.ID] {
-			left = append(left, c)
-		}
-	}
-	return left
 }
 
 // setCheck notes what a check was found to be. The output of a passing check is kept as it was when it

@@ -69,7 +69,7 @@ var drawClientOp = rapid.Custom(func(t *rapid.T) Op {
 	case 8:
 		return DeleteOverride{Key: key, Fallback: drawStatus.Draw(t, "fallback"), LastDirty: dirty}
 	case 9:
-		return UpdateMetadata{Key: key, Pairs: []Pair{{"k", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
+		return UpdateMetadata{Key: key, Pairs: []Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
 	case 10, 11:
 		return Quarantine{Key: key, For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by")}
 	default:
@@ -242,7 +242,7 @@ func TestDecisionsOfEqualVersionInTwoDatacentersAreSettledForGood(t *testing.T) 
 		decisions["override"] = append(decisions["override"], SetOverride{Key: orders1, Status: s})
 	}
 	for _, v := range []string{"a", "b", "c", "d"} {
-		decisions["metadata"] = append(decisions["metadata"], UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", v}}})
+		decisions["metadata"] = append(decisions["metadata"], UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: v}}})
 	}
 	for what, ops := range decisions {
 		for i, here := range ops {

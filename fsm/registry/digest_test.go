@@ -15,7 +15,7 @@ import (
 func TestFingerprintIsOfEveryFieldThatAClientSays(t *testing.T) {
 	apart := []string{"Status", "Overridden"}
 	full := payload(7)
-	full.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-1"}}}
+	full.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-1"}}}
 	seen := map[uint64]string{full.Fingerprint(): "the instance"}
 	fields := reflect.TypeFor[Instance]()
 	for i := range fields.NumField() {
@@ -38,9 +38,9 @@ func vary(t *testing.T, v reflect.Value) {
 	case *Port:
 		field.Enabled = !field.Enabled
 	case *DataCenter:
-		field.Metadata = append(slices.Clone(field.Metadata), Pair{"a", "b"})
+		field.Metadata = append(slices.Clone(field.Metadata), Pair{Key: "a", Value: "b"})
 	case *[]Pair:
-		*field = append(slices.Clone(*field), Pair{"a", "b"})
+		*field = append(slices.Clone(*field), Pair{Key: "a", Value: "b"})
 	case *int32:
 		*field++
 	case *int64:
@@ -57,14 +57,14 @@ func TestFingerprintTellsTextsApartAndLeaseTimesAsTheyCount(t *testing.T) {
 		return i.Fingerprint()
 	}
 	moved := fingerprint(func(i *Instance) { i.HostName, i.IPAddr = i.HostName+"1", i.IPAddr[1:] })
-	paired := fingerprint(func(i *Instance) { i.Metadata = []Pair{{"ab", "c"}} })
+	paired := fingerprint(func(i *Instance) { i.Metadata = []Pair{{Key: "ab", Value: "c"}} })
 	tests := []struct {
 		name  string
 		a, b  uint64
 		equal bool
 	}{
 		{"text in another field", fingerprint(func(*Instance) {}), moved, false},
-		{"text in another part of a pair", fingerprint(func(i *Instance) { i.Metadata = []Pair{{"a", "bc"}} }), paired, false},
+		{"text in another part of a pair", fingerprint(func(i *Instance) { i.Metadata = []Pair{{Key: "a", Value: "bc"}} }), paired, false},
 		{"port", fingerprint(func(i *Instance) { i.Port.Number = 1 }), fingerprint(func(i *Instance) { i.Port.Number = 2 }), false},
 		{"no duration is the default", fingerprint(func(i *Instance) { i.Duration = 0 }), fingerprint(func(i *Instance) { i.Duration = 90 }), true},
 		{"too short an interval is the shortest", fingerprint(func(i *Instance) { i.Duration = 1 }), fingerprint(func(i *Instance) { i.Duration = 3 }), true},
@@ -90,7 +90,7 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 		{"quarantine", func(l *Lease) { l.Quarantine = &Quarantined{} }, false},
 		{"metadata", func(l *Lease) {
 			i := *l.Instance
-			i.Metadata = []Pair{{"a", "b"}}
+			i.Metadata = []Pair{{Key: "a", Value: "b"}}
 			l.Instance = &i
 		}, false},
 		{"owner", func(l *Lease) { l.Owner = "dc2" }, true},
@@ -120,7 +120,7 @@ func TestSettledAreThoseThatTwoServersCanAgreeOn(t *testing.T) {
 	wantKeys(t, "all", settled(true, ""), billing1, orders1, orders2)
 	wantKeys(t, "own", settled(false, ""), orders1, orders2)
 	wantKeys(t, "of dc2", settled(false, "dc2"), billing1)
-	g.client(UpdateMetadata{orders1, []Pair{{"a", "b"}}})
+	g.client(UpdateMetadata{orders1, []Pair{{Key: "a", Value: "b"}}})
 	wantKeys(t, "changed lately", settled(true, ""), billing1, orders2)
 	g.pass(80_000)
 	wantKeys(t, "at the end of a lease", settled(true, ""), billing1, orders1, orders2)
@@ -275,7 +275,7 @@ func TestAChangeThatIsNotSettledIsReadAgainThoughRecordsAfterItWereForgotten(t *
 // Large records go before there are too many of them: as many as fit stay, the newest.
 func TestRecordsOfRemovalsAreBoundedByBytes(t *testing.T) {
 	g := newRig(t)
-	large := []Pair{{"k", strings.Repeat("v", 4<<20)}}
+	large := []Pair{{Key: "k", Value: strings.Repeat("v", 4<<20)}}
 	most := maxRemoved / (4 << 20)
 	for n := range most + 10 {
 		i := instance(Key{"ORDERS", fmt.Sprint(n)}, Up, 1)
@@ -307,7 +307,7 @@ func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
 			f.SetString("12345")
 			expect.Equal(t, i.weight()-before, 5, "five bytes of %s weigh", name)
 		case f.Type() == reflect.TypeFor[[]Pair]():
-			f.Set(reflect.ValueOf([]Pair{{"12", "345"}}))
+			f.Set(reflect.ValueOf([]Pair{{Key: "12", Value: "345"}}))
 			expect.Equal(t, i.weight()-before, 5+pairWeight, "an entry of %s with five bytes weighs", name)
 		}
 	}
@@ -315,7 +315,7 @@ func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
 
 func TestTheGrowthOfTheCatalogIsWhatItGrowsBy(t *testing.T) {
 	g := newRig(t)
-	node := func(value string) *Node { return &Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{"k", value}}} }
+	node := func(value string) *Node { return &Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{Key: "k", Value: value}}} }
 	check := func(id, output string) []*Check { return []*Check{{ID: id, Name: id, Output: output}} }
 	for _, row := range []struct {
 		name string

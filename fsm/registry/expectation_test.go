@@ -250,7 +250,7 @@ func TestOnlyRenewalsAreCounted(t *testing.T) {
 	g.client(Renew{Handle: Handle{Slot: 9, Gen: 9}})
 	g.client(SetOverride{Key: orders1, Status: OutOfService})
 	g.client(DeleteOverride{Key: orders1, Fallback: Up})
-	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"a", "b"}}})
+	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "a", Value: "b"}}})
 	g.pass(minute)
 	g.Advance(g.now)
 	got := g.View().Expectation().Renewals

@@ -61,19 +61,6 @@ func (f *Frozen) Head(c *codec.Codec) {
 	codec.Uint(c, &f.CatalogIndex)
 }
 
-// CheckHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat.
-type CheckHeartbeat struct {
-	Node, Check string
-	At          int64
-}
-
-// Fields walks a heartbeat.
-func (h *CheckHeartbeat) Fields(c *codec.Codec) {
-	c.String(&h.Node)
-	c.String(&h.Check)
-	c.Int64(&h.At)
-}
-
 // LeaseState is a live lease and its last renewal, sorted by application and id.
 type LeaseState struct {
 	Lease   *Lease

@@ -70,7 +70,7 @@ func TestHistoryTellsWhatHappened(t *testing.T) {
 		{"quarantine that ends", []func(g *rig){
 			client(Quarantine{Key: orders1, For: 5000}), func(g *rig) { g.pass(5000); g.endings() },
 		}, []string{"quarantined UP for 5000", "quarantine ended UP"}},
-		{"metadata", []func(g *rig){client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}})}, []string{"metadata changed UP"}},
+		{"metadata", []func(g *rig){client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: "v"}}})}, []string{"metadata changed UP"}},
 		{"cancel", []func(g *rig){client(Cancel{orders1})}, []string{"canceled UP"}},
 		{"quarantine that ends after the cancel", []func(g *rig){
 			client(Quarantine{Key: orders1, For: 5000}), client(Cancel{orders1}), client(Quarantine{Key: orders1, By: keeper}),

@@ -127,8 +127,8 @@ func (p *Port) fields(c *codec.Codec) {
 	*p = Port{Number: uint16(v >> 1), Enabled: v&1 == 1}
 }
 
-// Pair is one entry of a metadata map. Order is kept as the client gave it.
-type Pair struct{ Key, Value string }
+// Pair is one element of an instance's metadata, in the order in which the client gave them.
+type Pair = codec.Pair
 
 // MapOf is pairs as a map, nil if there are none.
 func MapOf(pairs []Pair) map[string]string {
@@ -154,21 +154,6 @@ func MergePairs(pairs, update []Pair) []Pair {
 		merged = append(merged, p)
 	}
 	return merged
-}
-
-// pairs walks metadata.
-func pairs(c *codec.Codec, all *[]Pair) {
-	n := c.Count(len(*all), 2) // two lengths
-	if c.Reading() {
-		*all = nil
-		if n > 0 {
-			*all = make([]Pair, n)
-		}
-	}
-	for i := range *all {
-		c.String(&(*all)[i].Key)
-		c.String(&(*all)[i].Value)
-	}
 }
 
 // The data center names of the protocol.
@@ -241,10 +226,10 @@ func (i *Instance) Fields(c *codec.Codec) {
 	i.SecurePort.fields(c)
 	c.Int32(&i.CountryID)
 	c.String(&i.DataCenter.Name)
-	pairs(c, &i.DataCenter.Metadata)
+	c.Pairs(&i.DataCenter.Metadata)
 	c.Int32(&i.RenewalInterval)
 	c.Int32(&i.Duration)
-	pairs(c, &i.Metadata)
+	c.Pairs(&i.Metadata)
 	c.String(&i.AppGroup)
 	c.String(&i.HomePageURL)
 	c.String(&i.StatusPageURL)

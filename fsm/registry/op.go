@@ -188,7 +188,7 @@ func (UpdateMetadata) kind() Kind { return 7 }
 
 func (op UpdateMetadata) fields(c *codec.Codec) UpdateMetadata {
 	op.Key.Fields(c)
-	pairs(c, &op.Pairs)
+	c.Pairs(&op.Pairs)
 	return op
 }
 

@@ -158,7 +158,7 @@ func TestOverrideHasDetails(t *testing.T) {
 	expect.That(t, got != nil && *got == want, "got %+v, want %+v", got, want)
 	g.pass(1000)
 	g.client(Renew{Key: orders1, LastDirty: 100})
-	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}})
+	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: "v"}}})
 	got = g.lease(orders1).Override
 	expect.That(t, got != nil && *got == want, "after a heartbeat and other metadata: %+v, want %+v", got, want)
 	g.client(DeleteOverride{Key: orders1, Fallback: Unknown, By: keeper})

@@ -81,7 +81,7 @@ func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
 func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	g := newRig(t)
 	i := instance(web1, Up, math.MaxInt64-5) // a clock that runs far ahead
-	i.Metadata = []Pair{{"k", "v"}}
+	i.Metadata = []Pair{{Key: "k", Value: "v"}}
 	g.register(i)
 	g.client(SetOverride{Key: web1, Status: OutOfService, By: Act{Author: "ann"}})
 	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
@@ -153,7 +153,7 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 func TestMetadataOfAServiceIsPartOfIt(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
-	res := g.client(UpdateMetadata{web1, []Pair{{"k", "v"}}})
+	res := g.client(UpdateMetadata{web1, []Pair{{Key: "k", Value: "v"}}})
 	l := g.lease(web1)
 	expect.That(t, l.Service.ModifyIndex == res.Index && l.Instance.Meta("k") == "v" && l.Instance.Status == Down && l.Permanent,
 		"lease %+v of %+v, want the service modified at %d", l, l.Service, res.Index)

@@ -100,7 +100,7 @@ func TestQuarantinedInstanceIsServedAndStaysHidden(t *testing.T) {
 		{"heartbeat by handle", Renew{Handle: Handle{Slot: 0, Gen: 1}}, Done},
 		{"registration", Register{instance(orders1, Down, 200)}, Done},
 		{"older registration", Register{instance(orders1, Up, 50)}, KeptExisting},
-		{"metadata", UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}}, Done},
+		{"metadata", UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: "v"}}}, Done},
 		{"override", SetOverride{Key: orders1, Status: OutOfService}, Done},
 		{"longer quarantine", Quarantine{Key: orders1, For: 120_000}, Done},
 		{"cancel", Cancel{orders1}, Done},

@@ -136,7 +136,7 @@ var (
 		case 9:
 			s.op = DeleteOverride{Key: key, Fallback: drawStatus.Draw(t, "fallback"), LastDirty: dirty}
 		case 10:
-			s.op = UpdateMetadata{Key: key, Pairs: []Pair{{"k", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
+			s.op = UpdateMetadata{Key: key, Pairs: []Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
 		case 11:
 			s.evict = rapid.IntRange(0, 3).Draw(t, "evict")
 			s.epoch = rapid.SampledFrom([]Epoch{{}, {}, {Term: 1, Index: 1}, {Term: 2, Index: 2}}).Draw(t, "epoch")

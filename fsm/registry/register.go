@@ -235,7 +235,7 @@ func withAmazonID(in *Instance) *Instance {
 		return in
 	}
 	c := *in
-	c.DataCenter.Metadata = MergePairs(c.DataCenter.Metadata, []Pair{{"instance-id", in.ID()}})
+	c.DataCenter.Metadata = MergePairs(c.DataCenter.Metadata, []Pair{{Key: "instance-id", Value: in.ID()}})
 	return &c
 }
 

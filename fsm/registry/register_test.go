@@ -169,7 +169,7 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 	expect.Equal(t, g.View().LastRenewal(before), g.now, "last renewal")
 	expect.That(t, g.client(Register{instance(orders1, Up, 100)}).Index != 0, "the same from a client is a new registration, and had no index")
 	changed := instance(orders1, Up, 100)
-	changed.Metadata = []Pair{{"zone", "a"}}
+	changed.Metadata = []Pair{{Key: "zone", Value: "a"}}
 	res = g.peer(Register{changed})
 	expect.That(t, res.Index != 0 && g.lease(orders1).Origin == FromEureka, "a replicated change: %+v, want an index and the peer's origin", res)
 }
@@ -177,8 +177,8 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 // A change in any field is seen, so that none is forgotten when one is added.
 func TestInstancesDifferInEveryField(t *testing.T) {
 	full := Instance{
-		Metadata:   []Pair{{"a", "b"}},
-		DataCenter: DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-1"}}},
+		Metadata:   []Pair{{Key: "a", Value: "b"}},
+		DataCenter: DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-1"}}},
 	}
 	o := full
 	need.That(t, full.Equal(&o), "an instance does not equal its copy")
@@ -265,14 +265,14 @@ func TestRegisterAfterARemoval(t *testing.T) {
 func TestAmazonInstanceGetsItsIDWrittenIntoItsDataCenter(t *testing.T) {
 	g := newRig(t)
 	in := instance(orders1, Up, 100)
-	in.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{"ami-id", "ami-7"}, {"instance-id", ""}}}
+	in.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{Key: "ami-id", Value: "ami-7"}, {Key: "instance-id", Value: ""}}}
 	g.register(in)
 	got := g.lease(orders1).Instance.DataCenter.Metadata
-	want := []Pair{{"ami-id", "ami-7"}, {"instance-id", "orders-1"}}
+	want := []Pair{{Key: "ami-id", Value: "ami-7"}, {Key: "instance-id", Value: "orders-1"}}
 	expect.Deep(t, got, want, "got")
 	expect.That(t, in.DataCenter.Value("instance-id") == "", "the instance that was given was written")
 	in = instance(orders2, Up, 100)
-	in.InstanceID, in.DataCenter = "", DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-42"}}}
+	in.InstanceID, in.DataCenter = "", DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-42"}}}
 	g.register(in)
 	expect.That(t, g.lease(Key{"ORDERS", "i-42"}).Instance == in, "an instance with an Amazon id was copied")
 }

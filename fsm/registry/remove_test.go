@@ -147,7 +147,7 @@ func TestRecentQueuesHaveReregistrationsAndUnknownCancels(t *testing.T) {
 	g.register(instance(orders1, Up, 100))
 	g.View()
 	g.register(instance(orders1, Up, 200))
-	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"a", "b"}}})
+	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "a", Value: "b"}}})
 	g.client(SetOverride{Key: orders1, Status: Down})
 	got := slices.Collect(g.View().RecentlyRegistered())
 	expect.That(t, len(got) == 2, "registered %v, want two", got)

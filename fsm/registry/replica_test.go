@@ -379,7 +379,7 @@ func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
 	}{
 		{"client registers again", FromClient, Register{instance(orders1, Up, 101)}, marks{2, 0, 2, 0, 0}},
 		{"Eureka server registers", FromEureka, Register{instance(orders1, Up, 101)}, marks{1, 2, 2, 0, 0}},
-		{"metadata", FromClient, UpdateMetadata{orders1, []Pair{{"a", "b"}}}, marks{2, 0, 2, 0, 0}},
+		{"metadata", FromClient, UpdateMetadata{orders1, []Pair{{Key: "a", Value: "b"}}}, marks{2, 0, 2, 0, 0}},
 		{"client brings an override", FromClient, Register{instance(orders1, Up, 101).with(Up, Down, 101)}, marks{2, 0, 2, 2, 1}},
 		{"override", FromClient, SetOverride{Key: orders1, Status: Down}, marks{2, 0, 1, 2, 1}},
 		{"override by a Eureka server", FromEureka, SetOverride{Key: orders1, Status: Down}, marks{1, 2, 1, 2, 1}},
