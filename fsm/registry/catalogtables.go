@@ -7,13 +7,14 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // catalogTables is what a View shows of nodes, and where services and checks are found. The checks
 // themselves are in the leases and nodes that have them.
 type catalogTables struct {
-	nodes    *btree.Map[string, *Node]
+	nodes    *btree.Map[string, *catalog.Node]
 	services *btree.BTreeG[serviceEntry] // by node, then id; quarantined ones too
 	checks   *btree.BTreeG[checkEntry]   // by node, then id
 	changed  Index                       // of the last change of a node or of a check of one
@@ -29,7 +30,7 @@ type serviceEntry struct {
 
 // checkEntry is a check and the instance that has it; the zero Key: its node has it.
 type checkEntry struct {
-	check *Check
+	check *catalog.Check
 	of    Key
 	beat  *checkBeat // nil: none is expected
 }
@@ -42,7 +43,7 @@ type checkBeat struct {
 
 func newCatalogTables() *catalogTables {
 	return &catalogTables{
-		nodes:    new(btree.Map[string, *Node]),
+		nodes:    new(btree.Map[string, *catalog.Node]),
 		services: order.NewTree(compareServices),
 		checks:   order.NewTree(compareChecks),
 	}
@@ -53,7 +54,7 @@ func compareServices(a, b serviceEntry) int {
 }
 
 func compareChecks(a, b checkEntry) int {
-	return compareCheckRefs(a.check.ref(), b.check.ref())
+	return catalog.CompareCheckRefs(a.check.Ref(), b.check.Ref())
 }
 
 // share returns a copy for views: the same one until something changes, for most changes of a registry
@@ -67,7 +68,7 @@ func (t *catalogTables) share() *catalogTables {
 
 // check finds a check of a node or of a service on it.
 func (t *catalogTables) check(node, id string) (checkEntry, bool) {
-	return t.checks.Get(checkEntry{check: &Check{Node: node, ID: id}})
+	return t.checks.Get(checkEntry{check: &catalog.Check{Node: node, ID: id}})
 }
 
 // service finds the instance that a node's service is.
@@ -106,7 +107,7 @@ func (t *catalogTables) replaceService(old, l *Lease) {
 }
 
 // setNode puts a node in the place of the one of its name.
-func (t *catalogTables) setNode(n *Node) {
+func (t *catalogTables) setNode(n *catalog.Node) {
 	t.shared = nil
 	if old, ok := t.nodes.Set(n.Name, n); ok {
 		t.bytes -= old.Weight()
@@ -131,10 +132,10 @@ func (t *catalogTables) deleteCheck(e checkEntry) {
 	t.checks.Delete(e)
 }
 
-func (e checkEntry) expires() bool { return e.beat != nil && e.check.Status != Critical }
+func (e checkEntry) expires() bool { return e.beat != nil && e.check.Status != catalog.Critical }
 
 func (e checkEntry) reaped() bool {
-	return e.check.ReapAfter > 0 && e.check.Service != "" && e.check.Status == Critical
+	return e.check.ReapAfter > 0 && e.check.Service != "" && e.check.Status == catalog.Critical
 }
 
 // end is the end that is entered for a check (lease clock, ms).

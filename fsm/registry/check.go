@@ -3,17 +3,19 @@ package registry
 import (
 	"cmp"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 // standing is the status that follows from checks: the worst of them decides, and maintenance over all.
-func standing(lists ...[]*Check) Status {
+func standing(lists ...[]*catalog.Check) Status {
 	status := Up
 	for _, list := range lists {
 		for _, c := range list {
 			switch {
 			case c.Maintenance():
 				return OutOfService
-			case c.Status == Critical:
+			case c.Status == catalog.Critical:
 				status = Down
 			}
 		}
@@ -22,7 +24,7 @@ func standing(lists ...[]*Check) Status {
 }
 
 // standing is the status that a service's checks, and those of its node, say it has.
-func (r *Registry) standing(s *CatalogService) Status {
+func (r *Registry) standing(s *catalog.Service) Status {
 	if n, ok := r.tables.catalog.nodes.Get(s.Node); ok {
 		return standing(s.Checks, n.Checks)
 	}
@@ -45,7 +47,7 @@ func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 	if e.beat != nil {
 		e.beat.heard.Store(r.clock.Lease)
 	}
-	if e.check.Status == op.Status && (op.Status == Passing || e.check.Output == op.Output) {
+	if e.check.Status == op.Status && (op.Status == catalog.Passing || e.check.Output == op.Output) {
 		return Result{}
 	}
 	return r.exchangeCheck(origin, e, r.reported(e.check, op.Status, op.Output))
@@ -65,11 +67,11 @@ func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Resul
 	if last := e.check.Output; last != "" {
 		output += " (last output before timeout follows): " + last
 	}
-	return r.exchangeCheck(origin, e, r.reported(e.check, Critical, output))
+	return r.exchangeCheck(origin, e, r.reported(e.check, catalog.Critical, output))
 }
 
 // reported is a check with another state, until it is entered.
-func (r *Registry) reported(old *Check, status CheckStatus, output string) *Check {
+func (r *Registry) reported(old *catalog.Check, status catalog.CheckStatus, output string) *catalog.Check {
 	c := *old
 	c.Status, c.Output, c.ModifyIndex = status, strings.Clone(output), r.Next()
 	c.CriticalSince = r.criticalSince(old, status)
@@ -78,28 +80,28 @@ func (r *Registry) reported(old *Check, status CheckStatus, output string) *Chec
 
 // criticalSince is when (lease clock, ms) a check turned critical that has a status now; old is the check
 // before, nil if there was none. 0: it is not critical.
-func (r *Registry) criticalSince(old *Check, status CheckStatus) int64 {
+func (r *Registry) criticalSince(old *catalog.Check, status catalog.CheckStatus) int64 {
 	switch {
-	case status != Critical:
+	case status != catalog.Critical:
 		return 0
-	case old != nil && old.Status == Critical:
+	case old != nil && old.Status == catalog.Critical:
 		return old.CriticalSince
 	}
 	return r.clock.Lease
 }
 
 // exchangeCheck puts c in the place of a check.
-func (r *Registry) exchangeCheck(origin Origin, old checkEntry, c *Check) Result {
+func (r *Registry) exchangeCheck(origin Origin, old checkEntry, c *catalog.Check) Result {
 	if old.of == (Key{}) {
 		n, _ := r.tables.catalog.nodes.Get(c.Node)
-		return r.recheckNode(origin, n, withCheck(n.Checks, c))
+		return r.recheckNode(origin, n, catalog.WithCheck(n.Checks, c))
 	}
 	l := r.handles.byKey(old.of)
-	return r.recheck(origin, l, withCheck(l.Service.Checks, c))
+	return r.recheck(origin, l, catalog.WithCheck(l.Service.Checks, c))
 }
 
 // recheck gives a service other checks, and the status that follows from them.
-func (r *Registry) recheck(origin Origin, old *Lease, checks []*Check) Result {
+func (r *Registry) recheck(origin Origin, old *Lease, checks []*catalog.Check) Result {
 	s := *old.Service
 	s.Checks = checks
 	return r.stand(origin, old, &s, old.Instance)
@@ -107,7 +109,7 @@ func (r *Registry) recheck(origin Origin, old *Lease, checks []*Check) Result {
 
 // recheckNode gives a node other checks, and its services the status that follows. The logical node is
 // kept only while it has some.
-func (r *Registry) recheckNode(origin Origin, old *Node, checks []*Check) Result {
+func (r *Registry) recheckNode(origin Origin, old *catalog.Node, checks []*catalog.Check) Result {
 	if old.Name == "" && len(checks) == 0 {
 		r.renode(old, nil)
 	} else {
@@ -122,7 +124,7 @@ func (r *Registry) recheckNode(origin Origin, old *Node, checks []*Check) Result
 // follow gives the services of a node the status that follows from its checks, and the address that
 // follows from its own: each of them that changes is a change of its own. before is the node as it was, nil if it
 // was not there. All services may be on one node, so they are not looked at if nothing of it concerns them.
-func (r *Registry) follow(origin Origin, node string, before *Node) {
+func (r *Registry) follow(origin Origin, node string, before *catalog.Node) {
 	now, _ := r.tables.catalog.nodes.Get(node)
 	if nodeAddress(before) == nodeAddress(now) && nodeStanding(before) == nodeStanding(now) {
 		return
@@ -136,7 +138,7 @@ func (r *Registry) follow(origin Origin, node string, before *Node) {
 }
 
 // nodeAddress is a node's address as its services take it over; "" if there is no such node.
-func nodeAddress(n *Node) string {
+func nodeAddress(n *catalog.Node) string {
 	if n == nil {
 		return ""
 	}
@@ -144,7 +146,7 @@ func nodeAddress(n *Node) string {
 }
 
 // nodeStanding is the status that follows from a node's own checks.
-func nodeStanding(n *Node) Status {
+func nodeStanding(n *catalog.Node) Status {
 	if n == nil {
 		return Up
 	}
@@ -153,7 +155,7 @@ func nodeStanding(n *Node) Status {
 
 // stand exchanges a live lease for one with a service and an instance, and the status that follows from
 // its checks. An override goes on to decide what is shown.
-func (r *Registry) stand(origin Origin, old *Lease, s *CatalogService, i *Instance) Result {
+func (r *Registry) stand(origin Origin, old *Lease, s *catalog.Service, i *Instance) Result {
 	l := *old
 	l.Service = s
 	var events []Event

@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/catalog"
+
 // deregisterCatalog removes a service, a check or a node. What the leader proposes, because a check was
 // critical for too long, takes effect only if the check is so still.
 func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCatalog) Result {
@@ -53,10 +55,10 @@ func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
 	}
 	if e.of == (Key{}) {
 		n, _ := r.tables.catalog.nodes.Get(node)
-		return r.recheckNode(origin, n, withoutCheck(n.Checks, id))
+		return r.recheckNode(origin, n, catalog.WithoutCheck(n.Checks, id))
 	}
 	l := r.handles.byKey(e.of)
-	return r.recheck(origin, l, withoutCheck(l.Service.Checks, id))
+	return r.recheck(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
 }
 
 // deregisterNode removes a node with all services and checks on it. The logical one cannot go.
@@ -69,6 +71,6 @@ func (r *Registry) deregisterNode(origin Origin, name string) Result {
 		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})
 	}
 	r.renode(n, nil)
-	r.lost = append(r.lost, CheckRef{Node: name})
+	r.lost = append(r.lost, catalog.CheckRef{Node: name})
 	return Result{Index: r.index}
 }

@@ -69,7 +69,7 @@ func (a Act) weight() int { return len(a.Author) + len(a.Reason) }
 func (l *Lease) Weight() int {
 	bytes := leaseWeight + l.Instance.weight()
 	if l.Service != nil {
-		bytes += l.Service.weight()
+		bytes += l.Service.Weight()
 	}
 	return bytes
 }

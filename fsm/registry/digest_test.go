@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -315,8 +316,8 @@ func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
 
 func TestTheGrowthOfTheCatalogIsWhatItGrowsBy(t *testing.T) {
 	g := newRig(t)
-	node := func(value string) *Node { return &Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{Key: "k", Value: value}}} }
-	check := func(id, output string) []*Check { return []*Check{{ID: id, Name: id, Output: output}} }
+	node := func(value string) *catalog.Node { return &catalog.Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{Key: "k", Value: value}}} }
+	check := func(id, output string) []*catalog.Check { return []*catalog.Check{{ID: id, Name: id, Output: output}} }
 	for _, row := range []struct {
 		name string
 		op   RegisterCatalog

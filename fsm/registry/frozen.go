@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
@@ -37,11 +38,11 @@ type Frozen struct {
 	Peers   []PeerState
 
 	// Nodes of the catalog, by name: the logical one ("") only if it has checks of its own.
-	Nodes []*Node
+	Nodes []*catalog.Node
 	// CatalogIndex is View.CatalogIndex.
 	CatalogIndex Index
 	// Heard are the last heartbeats of checks with a TTL, each once, by node, then id.
-	Heard []CheckHeartbeat
+	Heard []catalog.CheckHeartbeat
 }
 
 // Head walks everything of a registry that is one value.
@@ -139,18 +140,18 @@ func (r *Registry) frozen() Frozen {
 	}
 }
 
-func (r *Registry) nodes() []*Node {
+func (r *Registry) nodes() []*catalog.Node {
 	if r.tables.catalog.nodes.Len() == 0 {
 		return nil
 	}
 	return r.tables.catalog.nodes.Values()
 }
 
-func (r *Registry) heard() []CheckHeartbeat {
-	var all []CheckHeartbeat
+func (r *Registry) heard() []catalog.CheckHeartbeat {
+	var all []catalog.CheckHeartbeat
 	r.tables.catalog.checks.Scan(func(e checkEntry) bool {
 		if e.beat != nil {
-			all = append(all, CheckHeartbeat{e.check.Node, e.check.ID, e.beat.heard.Load()})
+			all = append(all, catalog.CheckHeartbeat{Node: e.check.Node, Check: e.check.ID, At: e.beat.heard.Load()})
 		}
 		return true
 	})

@@ -1,6 +1,9 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+)
 
 // Lease wraps an instance with the server's side of its registration. A Lease is immutable: a
 // change replaces it. Renewals do not: they are kept beside it, see View.LastRenewal.
@@ -31,7 +34,7 @@ type Lease struct {
 	Quarantine   *Quarantined // nil: listed
 
 	// Service is what was registered through Consul's API of this datacenter; nil: registered otherwise.
-	Service *CatalogService
+	Service *catalog.Service
 
 	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": the own one. A
 	// client's Register makes it the own one. In a record of removal: the owner before.
@@ -74,7 +77,7 @@ func (l *Lease) Fields(c *codec.Codec) {
 	codec.Uint(c, &l.Described)
 	codec.Uint(c, &l.Overrode)
 	c.Bool(&l.Permanent)
-	codec.Optional(c, &l.Service, (*CatalogService).fields)
+	codec.Optional(c, &l.Service, (*catalog.Service).Fields)
 }
 
 // acts walks what operators did to a lease.

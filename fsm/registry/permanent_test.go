@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -64,7 +65,7 @@ func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+			g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 			before := g.lease(web1)
 			g.pass(200_000)
 			res := g.apply(tt.origin, tt.op)
@@ -84,7 +85,7 @@ func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	i.Metadata = []Pair{{Key: "k", Value: "v"}}
 	g.register(i)
 	g.client(SetOverride{Key: web1, Status: OutOfService, By: Act{Author: "ann"}})
-	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	l := g.lease(web1)
 	expect.That(t, l.Permanent && l.Service != nil && len(l.Instance.Metadata) == 0 && res.Handle == l.Handle && l.Registered == res.Index,
 		"lease %+v of %+v, want the service and nothing of before", l, l.Instance)
@@ -136,10 +137,10 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 		t.Run(end.name, func(t *testing.T) {
 			g := newRig(t)
 			g.Establish(Epoch{Term: 1, Index: 1}, "c")
-			g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+			g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 			g.client(SetOverride{Key: web1, Status: OutOfService, For: 60_000})
 			until := g.lease(web1).Override.Until
-			g.say("a", Critical, "")
+			g.say("a", catalog.Critical, "")
 			l := g.lease(web1)
 			expect.That(t, l.Instance.Status == OutOfService && l.Override.Reported == Down && l.Override.Until == until,
 				"%s over %+v, want the override to hold until %d, over DOWN", l.Instance.Status, l.Override, until)
@@ -152,7 +153,7 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 
 func TestMetadataOfAServiceIsPartOfIt(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	res := g.client(UpdateMetadata{web1, []Pair{{Key: "k", Value: "v"}}})
 	l := g.lease(web1)
 	expect.That(t, l.Service.ModifyIndex == res.Index && l.Instance.Meta("k") == "v" && l.Instance.Status == Down && l.Permanent,
@@ -176,7 +177,7 @@ func TestCanceledServiceComesBackInANewLife(t *testing.T) {
 
 func TestReplicaOfAPermanentInstance(t *testing.T) {
 	home := newRig(t)
-	home.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+	home.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	home.pass(24 * 3600 * 1000)
 	home.Advance(home.now)
 	away := newRig(t)
@@ -190,7 +191,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 		"lease %+v, want one of dc2 that never ends, without what stays at home", l)
 	res = tell()
 	expect.That(t, res.Outcome == Done && res.Index == 0, "told again: %+v, want no change", res)
-	home.say("a", Critical, "")
+	home.say("a", catalog.Critical, "")
 	tell()
 	got := away.status(web1)
 	expect.That(t, got == Down, "its check is critical, and it is %s there", got)
@@ -202,7 +203,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 	if h.Instance.Status != OutOfService || away.status(web1) != OutOfService || h.Service == nil || h.reported() != Down {
 		t.Errorf("%s, reports %s, with service %v; there %s; want both overridden, and the service at home", h.Instance.Status, h.reported(), h.Service, away.status(web1))
 	}
-	home.say("a", Passing, "")
+	home.say("a", catalog.Passing, "")
 	tell()
 	expect.That(t, home.status(web1) == OutOfService && away.status(web1) == OutOfService,
 		"passing again: %s here, %s there, want the override to hold", home.status(web1), away.status(web1))
@@ -210,7 +211,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 
 	// What was told before a check's change does not undo it.
 	stale := away.View().ReplicaOf(away.lease(web1), away.now.Lease)
-	home.say("a", Critical, "")
+	home.say("a", catalog.Critical, "")
 	if res := home.apply(fromDC2, stale); res.Outcome != Older || home.lease(web1).reported() != Down {
 		t.Errorf("an older copy: %+v, reports %s; want it refused", res, home.lease(web1).reported())
 	}
@@ -246,7 +247,7 @@ func TestPermanentLeasesAreFound(t *testing.T) {
 
 func TestReplicaOfAServiceDoesNotDecideItsStatus(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	op := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
 	i := *op.Instance
 	i.Status = Up

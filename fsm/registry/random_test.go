@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 // step is one random step of a registry's life, the same on every registry it is taken on.
@@ -176,7 +178,7 @@ var (
 			s.op = DeregisterCatalog{
 				Node:    drawNode.Draw(t, "node"),
 				Service: rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "service"),
-				Check:   rapid.SampledFrom([]string{"", "a", "b", NodeMaintenance}).Draw(t, "check"),
+				Check:   rapid.SampledFrom([]string{"", "a", "b", catalog.NodeMaintenance}).Draw(t, "check"),
 			}
 		case 32, 33:
 			s.end = true

@@ -7,15 +7,17 @@ import (
 	"strings"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 var (
 	drawNode        = rapid.SampledFrom([]string{"", "n1", "n2"})
-	drawCheckID     = rapid.SampledFrom([]string{"a", "b", "c", NodeMaintenance, ServiceMaintenance + "1"})
-	drawCheckStatus = rapid.SampledFrom([]CheckStatus{Passing, Warning, Critical})
+	drawCheckID     = rapid.SampledFrom([]string{"a", "b", "c", catalog.NodeMaintenance, catalog.ServiceMaintenance + "1"})
+	drawCheckStatus = rapid.SampledFrom([]catalog.CheckStatus{catalog.Passing, catalog.Warning, catalog.Critical})
 	drawOutput      = rapid.SampledFrom([]string{"", "fine", "no answer"})
-	drawChecks      = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *Check {
-		return &Check{
+	drawChecks      = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *catalog.Check {
+		return &catalog.Check{
 			ID: drawCheckID.Draw(t, "id"), Service: rapid.SampledFrom([]string{"", "1", "1", "2"}).Draw(t, "service"),
 			Status: drawCheckStatus.Draw(t, "status"), Output: drawOutput.Draw(t, "output"),
 			TTL:       rapid.SampledFrom([]int64{0, 5000, 30_000}).Draw(t, "ttl"),
@@ -29,10 +31,10 @@ var (
 		}
 		node := drawNode.Draw(t, "node")
 		if node != "" {
-			op.Node = &Node{Name: node, Address: rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2"}).Draw(t, "address")}
+			op.Node = &catalog.Node{Name: node, Address: rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2"}).Draw(t, "address")}
 		}
 		if rapid.IntRange(0, 3).Draw(t, "with a service") > 0 {
-			s := &CatalogService{
+			s := &catalog.Service{
 				Name: rapid.SampledFrom([]string{"orders", "billing", "Orders"}).Draw(t, "name"),
 				ID:   rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), Port: rapid.Int32Range(1, 2).Draw(t, "port"),
 			}
@@ -43,7 +45,7 @@ var (
 )
 
 // serviceInstance is the instance of a service as the API makes it.
-func serviceInstance(node string, s *CatalogService) *Instance {
+func serviceInstance(node string, s *catalog.Service) *Instance {
 	id := s.ID
 	if node != "" {
 		id = node + ":" + s.ID
@@ -58,7 +60,7 @@ func serviceInstance(node string, s *CatalogService) *Instance {
 func checkCatalog(r *Registry, v *View, all []*Lease) error {
 	t := r.tables.catalog
 	services, checks, ends := 0, 0, 0
-	checkHeld := func(c *Check, of Key) error {
+	checkHeld := func(c *catalog.Check, of Key) error {
 		checks++
 		e, ok := t.check(c.Node, c.ID)
 		if !ok || e.check != c || e.of != of || (e.beat == nil) != (c.TTL == 0) {
@@ -66,7 +68,7 @@ func checkCatalog(r *Registry, v *View, all []*Lease) error {
 		}
 		if end, ok := e.end(); ok {
 			ends++
-			if !r.checkEnds.Has(end, c.ref()) || e.expires() && end > e.ends(r.established) {
+			if !r.checkEnds.Has(end, c.Ref()) || e.expires() && end > e.ends(r.established) {
 				return fmt.Errorf("check %s of node %q: its end is not kept, or too late", c.ID, c.Node)
 			}
 		}

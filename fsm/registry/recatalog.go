@@ -1,5 +1,7 @@
 package registry
 
+import "github.com/seed-20419f34/rollcall/fsm/catalog"
+
 // recatalog keeps services and checks findable, and notes which checks were lost, where l takes the
 // place of old, the lease of the same key. Either may be the zero Lease.
 func (r *Registry) recatalog(old, l *Lease) {
@@ -7,7 +9,7 @@ func (r *Registry) recatalog(old, l *Lease) {
 		return
 	}
 	r.tables.catalog.replaceService(old, l)
-	var before, after []*Check
+	var before, after []*catalog.Check
 	if old.Service != nil {
 		before = old.Service.Checks
 	}
@@ -17,16 +19,16 @@ func (r *Registry) recatalog(old, l *Lease) {
 	}
 	moved := old.Service != nil && l.Service != nil && old.Service.Node != l.Service.Node
 	for _, c := range before {
-		if _, kept := findCheck(after, c.ID); !kept || moved {
+		if _, kept := catalog.FindCheck(after, c.ID); !kept || moved {
 			r.leaveCheck(c, old.Key())
 		}
 	}
 }
 
 // renode is recatalog for a node. Either may be nil.
-func (r *Registry) renode(old, n *Node) {
+func (r *Registry) renode(old, n *catalog.Node) {
 	r.tables.catalog.changed = r.step()
-	var before, after []*Check
+	var before, after []*catalog.Check
 	if old != nil {
 		before = old.Checks
 	}
@@ -38,7 +40,7 @@ func (r *Registry) renode(old, n *Node) {
 		r.tables.catalog.deleteNode(old.Name)
 	}
 	for _, c := range before {
-		if _, kept := findCheck(after, c.ID); !kept {
+		if _, kept := catalog.FindCheck(after, c.ID); !kept {
 			r.leaveCheck(c, Key{})
 		}
 	}
@@ -46,9 +48,9 @@ func (r *Registry) renode(old, n *Node) {
 
 // enterChecks enters the checks that were not there before. One that was may be somebody else's by now,
 // and is about to leave.
-func (r *Registry) enterChecks(before, after []*Check, of Key) {
+func (r *Registry) enterChecks(before, after []*catalog.Check, of Key) {
 	for _, c := range after {
-		if at, ok := findCheck(before, c.ID); !ok || before[at] != c {
+		if at, ok := catalog.FindCheck(before, c.ID); !ok || before[at] != c {
 			r.enterCheck(c, of)
 		}
 	}
@@ -56,14 +58,14 @@ func (r *Registry) enterChecks(before, after []*Check, of Key) {
 
 // enterCheck has a check found as that of an instance, or of its node. The heartbeats of one that was
 // there before go on.
-func (r *Registry) enterCheck(c *Check, of Key) {
+func (r *Registry) enterCheck(c *catalog.Check, of Key) {
 	before, known := r.tables.catalog.check(c.Node, c.ID)
 	now := checkEntry{check: c, of: of}
 	if known {
 		r.deleteEnd(before)
 		now.beat = before.beat
-		if c.Status == Critical && before.check.Status != Critical {
-			r.lost = append(r.lost, c.ref())
+		if c.Status == catalog.Critical && before.check.Status != catalog.Critical {
+			r.lost = append(r.lost, c.Ref())
 		}
 	}
 	switch {
@@ -78,18 +80,18 @@ func (r *Registry) enterCheck(c *Check, of Key) {
 }
 
 // leaveCheck is the inverse of enterCheck, unless the check is somebody else's by now.
-func (r *Registry) leaveCheck(c *Check, of Key) {
+func (r *Registry) leaveCheck(c *catalog.Check, of Key) {
 	e, known := r.tables.catalog.check(c.Node, c.ID)
 	if !known || e.of != of {
 		return
 	}
 	r.deleteEnd(e)
 	r.tables.catalog.deleteCheck(e)
-	r.lost = append(r.lost, c.ref())
+	r.lost = append(r.lost, c.Ref())
 }
 
 // Lost returns what was lost by the operations since the last call. It is no part of the state.
-func (r *Registry) Lost() []CheckRef {
+func (r *Registry) Lost() []catalog.CheckRef {
 	lost := r.lost
 	r.lost = nil
 	return lost
@@ -97,11 +99,11 @@ func (r *Registry) Lost() []CheckRef {
 
 // CheckState finds a check of a node or of a service on it. The logical node ("") always has serfHealth,
 // which is passing.
-func (r *Registry) CheckState(node, id string) (status CheckStatus, known bool) {
+func (r *Registry) CheckState(node, id string) (status catalog.CheckStatus, known bool) {
 	if e, ok := r.tables.catalog.check(node, id); ok {
 		return e.check.Status, true
 	}
-	return Passing, node == "" && id == SerfHealth
+	return catalog.Passing, node == "" && id == catalog.SerfHealth
 }
 
 // HasNode says whether a node is registered; "" always is.
@@ -118,13 +120,13 @@ func (r *Registry) addEnd(e checkEntry) {
 		e.beat.due = e.ends(r.established)
 	}
 	if at, ok := e.end(); ok {
-		r.checkEnds.Set(at, e.check.ref())
+		r.checkEnds.Set(at, e.check.Ref())
 	}
 }
 
 // deleteEnd is the inverse of addEnd, for the check as it was then.
 func (r *Registry) deleteEnd(e checkEntry) {
 	if at, ok := e.end(); ok {
-		r.checkEnds.Delete(at, e.check.ref())
+		r.checkEnds.Delete(at, e.check.Ref())
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 // cataloging is a RegisterCatalog on its way.
@@ -19,7 +21,7 @@ type cataloging struct {
 // registerCatalog registers a node, a service and checks, or nothing. What is as it was takes no Index.
 // Source: agent/consul/state/catalog.go (EnsureRegistration) of hashicorp/consul.
 func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
-	if len(op.Checks) > MaxChecks { // before anything is done for each of them
+	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
 		return Result{Outcome: TooManyChecks}
 	}
 	c, before := &cataloging{Registry: r, origin: origin, op: op}, r.index
@@ -47,12 +49,12 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 }
 
 // lastOfEach returns checks with the last of each id only.
-func lastOfEach(checks []*Check) []*Check {
+func lastOfEach(checks []*catalog.Check) []*catalog.Check {
 	if len(checks) < 2 {
 		return checks
 	}
 	seen := make(map[string]bool, len(checks))
-	var last []*Check
+	var last []*catalog.Check
 	for _, check := range slices.Backward(checks) {
 		if !seen[check.ID] {
 			seen[check.ID] = true
@@ -93,7 +95,7 @@ func (c *cataloging) crowded() bool {
 	for _, check := range c.op.Checks {
 		given[check.ID] = true
 		e, known := c.tables.catalog.check(c.node, check.ID)
-		if known && e.check.Service == check.Service || check.ID == maintenanceOf(check.Service) {
+		if known && e.check.Service == check.Service || check.ID == catalog.MaintenanceOf(check.Service) {
 			continue
 		}
 		if known {
@@ -137,9 +139,9 @@ func (c *cataloging) had(service string, given map[string]bool) (n int) {
 // maxChecks is how many checks a service ("": a node itself) may have.
 func maxChecks(service string) int {
 	if service == "" {
-		return MaxNodeChecks
+		return catalog.MaxNodeChecks
 	}
-	return MaxServiceChecks
+	return catalog.MaxServiceChecks
 }
 
 // clashes says whether a registration would take an id from another host. Ids are unique on a node, and the
@@ -230,7 +232,7 @@ type checkOwner struct {
 func (c *cataloging) takeFrom(owner checkOwner, moved map[string]bool) {
 	if owner.key == (Key{}) {
 		if n, ok := c.tables.catalog.nodes.Get(c.node); ok {
-			if left := withoutChecks(n.Checks, moved); len(left) < len(n.Checks) {
+			if left := catalog.WithoutChecks(n.Checks, moved); len(left) < len(n.Checks) {
 				c.recheckNode(c.origin, n, left)
 			}
 		}
@@ -240,7 +242,7 @@ func (c *cataloging) takeFrom(owner checkOwner, moved map[string]bool) {
 	if l == nil || l.Service == nil || l.Service.ID != owner.service {
 		return
 	}
-	if left := withoutChecks(l.Service.Checks, moved); len(left) < len(l.Service.Checks) {
+	if left := catalog.WithoutChecks(l.Service.Checks, moved); len(left) < len(l.Service.Checks) {
 		c.recheck(c.origin, l, left)
 	}
 }
@@ -261,11 +263,11 @@ func (c *cataloging) registerNode() bool {
 
 // nodeAfter is the node with the checks that it has, itself if nothing else of it is new; old is nil if
 // it was not there.
-func (c *cataloging) nodeAfter(old *Node) *Node {
+func (c *cataloging) nodeAfter(old *catalog.Node) *catalog.Node {
 	if old != nil && (c.op.KeepNode || c.node == "" || sameNode(c.op.Node, old)) {
 		return old
 	}
-	var n Node
+	var n catalog.Node
 	if c.node != "" {
 		n = *c.op.Node
 	}
@@ -277,7 +279,7 @@ func (c *cataloging) nodeAfter(old *Node) *Node {
 }
 
 // sameNode compares two nodes in what was registered, without their checks.
-func sameNode(n *Node, o *Node) bool {
+func sameNode(n *catalog.Node, o *catalog.Node) bool {
 	return n.ID == o.ID && n.Address == o.Address && slices.Equal(n.Tagged, o.Tagged) && slices.Equal(n.Meta, o.Meta)
 }
 
@@ -313,7 +315,7 @@ func (c *cataloging) registerService() {
 }
 
 // keepService gives a service that is as it was other checks, if they are.
-func (c *cataloging) keepService(l *Lease, checks []*Check) {
+func (c *cataloging) keepService(l *Lease, checks []*catalog.Check) {
 	c.res.Handle = l.Handle
 	if !slices.Equal(checks, l.Service.Checks) {
 		c.recheck(c.origin, l, checks)
@@ -321,12 +323,12 @@ func (c *cataloging) keepService(l *Lease, checks []*Check) {
 }
 
 // kept are those of the service's checks that stay its own.
-func (c *cataloging) kept(checks []*Check) []*Check {
-	given := make(map[string]*Check, len(c.op.Checks))
+func (c *cataloging) kept(checks []*catalog.Check) []*catalog.Check {
+	given := make(map[string]*catalog.Check, len(c.op.Checks))
 	for _, check := range c.op.Checks {
 		given[check.ID] = check
 	}
-	var kept []*Check
+	var kept []*catalog.Check
 	for _, check := range checks {
 		now, ok := given[check.ID]
 		if ok && now.Service == check.Service || !ok && !c.op.ReplaceChecks {
@@ -337,7 +339,7 @@ func (c *cataloging) kept(checks []*Check) []*Check {
 }
 
 // sameService compares two services in what was registered, without their checks.
-func sameService(s *CatalogService, o *CatalogService) bool {
+func sameService(s *catalog.Service, o *catalog.Service) bool {
 	return s.Name == o.Name && s.ID == o.ID && s.Address == o.Address && s.Port == o.Port && s.Kind == o.Kind &&
 		s.SocketPath == o.SocketPath && s.WeightPassing == o.WeightPassing && s.WeightWarning == o.WeightWarning &&
 		s.TagOverride == o.TagOverride && slices.Equal(s.Tags, o.Tags) && slices.Equal(s.Tagged, o.Tagged) &&
@@ -351,7 +353,7 @@ func sameRegistration(i *Instance, stored *Instance) bool {
 
 // addressed is a service's instance with the address of its node, where the service has none of its own
 // and the node is not the logical one.
-func (r *Registry) addressed(s *CatalogService, i *Instance) *Instance {
+func (r *Registry) addressed(s *catalog.Service, i *Instance) *Instance {
 	n, ok := r.tables.catalog.nodes.Get(s.Node)
 	if !ok || s.Address != "" || s.Node == "" {
 		return i
@@ -384,13 +386,13 @@ func (c *cataloging) registerChecks() {
 
 // merge returns checks with those in it that are registered for a service ("": for the node), and
 // whether that changed anything.
-func (c *cataloging) merge(checks []*Check, service string) (merged []*Check, changed bool) {
+func (c *cataloging) merge(checks []*catalog.Check, service string) (merged []*catalog.Check, changed bool) {
 	for _, given := range c.op.Checks {
 		if given.Service != service {
 			continue
 		}
 		check := c.complete(given)
-		at, ok := findCheck(checks, check.ID)
+		at, ok := catalog.FindCheck(checks, check.ID)
 		if ok && checks[at] == check {
 			continue
 		}
@@ -407,7 +409,7 @@ func (c *cataloging) merge(checks []*Check, service string) (merged []*Check, ch
 }
 
 // complete is a check as it is entered: itself, if it is there already.
-func (c *cataloging) complete(given *Check) *Check {
+func (c *cataloging) complete(given *catalog.Check) *catalog.Check {
 	check := *given
 	check.Node, check.CreateIndex, check.ModifyIndex = c.node, c.Next(), c.Next()
 	check.TTL, check.ReapAfter = max(check.TTL, 0), max(check.ReapAfter, 0)
@@ -417,7 +419,7 @@ func (c *cataloging) complete(given *Check) *Check {
 		if c.op.KeepStatus {
 			check.Status, check.Output = e.check.Status, e.check.Output
 		}
-		if check.equal(e.check) {
+		if check.Equal(e.check) {
 			return e.check
 		}
 	}
@@ -435,7 +437,7 @@ func (c *cataloging) hearChecks() {
 }
 
 // place makes a service the instance of its key, without a lease.
-func (r *Registry) place(origin Origin, s *CatalogService, in *Instance) Result {
+func (r *Registry) place(origin Origin, s *catalog.Service, in *Instance) Result {
 	old := r.handles.byKey(in.Key())
 	if old == nil {
 		return r.placeNew(origin, s, in)
@@ -449,7 +451,7 @@ func (r *Registry) place(origin Origin, s *CatalogService, in *Instance) Result 
 }
 
 // placeNew is place where the key has no instance.
-func (r *Registry) placeNew(origin Origin, s *CatalogService, in *Instance) Result {
+func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Result {
 	key := in.Key()
 	l := &Lease{Life: 1, Origin: origin, Owner: ownerBy(origin, ""), Permanent: true, Service: s}
 	stored := int64(0)

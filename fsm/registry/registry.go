@@ -1,6 +1,9 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/order"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/order"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+)
 
 // maxLead is how far (ms of lease clock) the stamp of an operation may be ahead of the state. The
 // leader writes at least one entry per second while leases exist, so a stamp that leads by more was
@@ -27,8 +30,8 @@ type Registry struct {
 	expectation ExpectationState
 	known       *known // of other servers
 	tables      tables
-	checkEnds   order.Schedule[CheckRef] // see addEnd
-	lost        []CheckRef               // checks that turned critical or are gone, and nodes that are gone
+	checkEnds   order.Schedule[catalog.CheckRef] // see addEnd
+	lost        []catalog.CheckRef               // checks that turned critical or are gone, and nodes that are gone
 	shared      *tables                  // the copy of tables that views get; nil if they changed since it was made
 
 	withoutConsensus bool // see WithoutConsensus
@@ -45,7 +48,7 @@ func New() *Registry {
 		expectation: newExpectation(DefaultSettings()),
 		known:       new(known),
 		tables:      newTables(),
-		checkEnds:   order.NewSchedule(compareCheckRefs),
+		checkEnds:   order.NewSchedule(catalog.CompareCheckRefs),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -260,7 +261,7 @@ type catalogVerifier struct {
 	known *catalogTables
 }
 
-func (c catalogVerifier) node(n *Node) error {
+func (c catalogVerifier) node(n *catalog.Node) error {
 	if err := c.indexes(n.CreateIndex, n.ModifyIndex); err != nil {
 		return err
 	}
@@ -294,7 +295,7 @@ func (c catalogVerifier) lease(l *Lease) error {
 }
 
 // checks checks those of a service, or ("") of a node.
-func (c catalogVerifier) checks(checks []*Check, node, service string) error {
+func (c catalogVerifier) checks(checks []*catalog.Check, node, service string) error {
 	for i, check := range checks {
 		if i > 0 && checks[i-1].ID >= check.ID {
 			return errors.New("checks are not in ascending order of their ids")
@@ -306,7 +307,7 @@ func (c catalogVerifier) checks(checks []*Check, node, service string) error {
 	return nil
 }
 
-func (c catalogVerifier) check(check *Check, node, service string) error {
+func (c catalogVerifier) check(check *catalog.Check, node, service string) error {
 	_, twice := c.known.check(node, check.ID)
 	switch {
 	case check.Node != node || check.Service != service:
@@ -329,8 +330,8 @@ func (c catalogVerifier) indexes(created, modified Index) error {
 }
 
 // verifyHeard checks that each check with a TTL has its last heartbeat, and no other.
-func (f *Frozen) verifyHeard(want []CheckHeartbeat) error {
-	same := func(a, b CheckHeartbeat) bool { return a.Node == b.Node && a.Check == b.Check }
+func (f *Frozen) verifyHeard(want []catalog.CheckHeartbeat) error {
+	same := func(a, b catalog.CheckHeartbeat) bool { return a.Node == b.Node && a.Check == b.Check }
 	if !slices.EqualFunc(want, f.Heard, same) {
 		return fmt.Errorf("%d heartbeats of checks, want those of %d with a TTL", len(f.Heard), len(want))
 	}

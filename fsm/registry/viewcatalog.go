@@ -3,13 +3,15 @@ package registry
 import (
 	"iter"
 	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 // Nodes yields the registered nodes, by name; the logical one is among them, first, only if checks were
 // registered on it.
-func (v *View) Nodes() iter.Seq[*Node] {
-	return func(yield func(*Node) bool) {
-		v.tables.catalog.nodes.Scan(func(_ string, n *Node) bool { return yield(n) })
+func (v *View) Nodes() iter.Seq[*catalog.Node] {
+	return func(yield func(*catalog.Node) bool) {
+		v.tables.catalog.nodes.Scan(func(_ string, n *catalog.Node) bool { return yield(n) })
 	}
 }
 
@@ -27,25 +29,25 @@ func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
 	}
 	old, known := v.Node(node)
 	if op.Node != nil && !(known && op.KeepNode) {
-		bytes += op.Node.ownWeight()
+		bytes += op.Node.OwnWeight()
 		if known {
-			bytes -= old.ownWeight()
+			bytes -= old.OwnWeight()
 		}
 	}
 	for _, c := range op.Checks {
 		if c.Service != "" {
 			continue
 		}
-		bytes += c.weight()
+		bytes += c.Weight()
 		if e, ok := v.tables.catalog.check(node, c.ID); ok {
-			bytes -= e.check.weight()
+			bytes -= e.check.Weight()
 		}
 	}
 	return bytes
 }
 
 // Node returns a node.
-func (v *View) Node(name string) (*Node, bool) { return v.tables.catalog.nodes.Get(name) }
+func (v *View) Node(name string) (*catalog.Node, bool) { return v.tables.catalog.nodes.Get(name) }
 
 // ServiceOn returns the lease of a service of a node by its id, quarantined or not. Of the logical node
 // ("") these are also the instances that Eureka's clients registered, by their instance id, those
@@ -119,7 +121,7 @@ func (v *View) servicesOnLogical(yield func(*Lease) bool) {
 }
 
 // CheckOn returns a stored check by its node and id.
-func (v *View) CheckOn(node, id string) (*Check, bool) {
+func (v *View) CheckOn(node, id string) (*catalog.Check, bool) {
 	e, ok := v.tables.catalog.check(node, id)
 	return e.check, ok
 }
@@ -130,7 +132,7 @@ func (v *View) CatalogIndex() Index { return v.tables.catalog.changed }
 
 // Heard is when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal is; 0:
 // it has none.
-func (v *View) Heard(c *Check) int64 {
+func (v *View) Heard(c *catalog.Check) int64 {
 	if e, ok := v.tables.catalog.check(c.Node, c.ID); ok && e.beat != nil {
 		return e.beat.heard.Load()
 	}

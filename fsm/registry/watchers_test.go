@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -407,8 +408,8 @@ func sameContent(got, want map[Key]*Lease) error {
 
 func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := RegisterCatalog{Node: &Node{Name: "n1"}}
-		nodeCheck := RegisterCatalog{Checks: []*Check{checkOf("", "n", Passing)}}
+		node := RegisterCatalog{Node: &catalog.Node{Name: "n1"}}
+		nodeCheck := RegisterCatalog{Checks: []*catalog.Check{checkOf("", "n", catalog.Passing)}}
 		for _, tt := range []struct {
 			name        string
 			op          Op
@@ -417,14 +418,14 @@ func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
 			{"its application", Register{instance(orders1, Up, 200)}, true, true},
 			{"another application", Register{instance(billing1, Up, 200)}, false, true},
 			{"a removal in it", Cancel{orders1}, true, true},
-			{"a check's output", SetCheck{Check: "a", Status: Critical, Output: "x"}, false, true},
+			{"a check's output", SetCheck{Check: "a", Status: catalog.Critical, Output: "x"}, false, true},
 			{"a node", node, true, true},
 			{"a node's check", nodeCheck, true, true},
-			{"nothing new", SetCheck{Check: "a", Status: Critical}, false, false},
+			{"nothing new", SetCheck{Check: "a", Status: catalog.Critical}, false, false},
 			{"a renewal", Renew{Key: orders1}, false, false},
 		} {
 			w := newWatched(t)
-			w.do(Register{instance(orders1, Up, 100)}, service("web", "web-1", checkOf("web-1", "a", Critical)))
+			w.do(Register{instance(orders1, Up, 100)}, service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 			orders, leaveOrders := w.Join("ORDERS")
 			all, leaveAll := w.Join("")
 			waits := w.await(t.Context(), w.View().Index(), "PAYMENTS")
@@ -467,7 +468,7 @@ func TestAJoinedWaitIsWokenByAnOlderState(t *testing.T) {
 // What changed while nobody waited wakes nobody later.
 func TestAJoinedWaitIsNotWokenByWhatWasBeforeIt(t *testing.T) {
 	w := newWatched(t)
-	w.do(Register{instance(orders1, Up, 100)}, RegisterCatalog{Node: &Node{Name: "n1"}})
+	w.do(Register{instance(orders1, Up, 100)}, RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
 	woken, leave := w.Join("ORDERS")
 	defer leave()
 	w.do(Register{instance(billing1, Up, 100)})

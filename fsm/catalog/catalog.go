@@ -1,4 +1,4 @@
-package registry
+package catalog
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// CatalogService is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
+// Service is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
 // has no lease: it never expires by itself, stays outside self-preservation, and goes by a cancel, a
 // deregistration or a check. Immutable.
 //
@@ -18,7 +18,7 @@ import (
 // than the logical one the instance's id is node:id. Metadata, address, port and status stand in the
 // Instance; its status follows from the checks: passing and warning are UP, critical is DOWN,
 // maintenance is OUT_OF_SERVICE.
-type CatalogService struct {
+type Service struct {
 	Name    string // as given; names that differ in case only are one application, and refused
 	ID      string
 	Node    string // "": the logical node
@@ -37,7 +37,7 @@ type CatalogService struct {
 	ModifyIndex     order.Index // of the last change of the service itself, not of its checks
 }
 
-func (s *CatalogService) fields(c *codec.Codec) {
+func (s *Service) Fields(c *codec.Codec) {
 	c.String(&s.Name)
 	c.String(&s.ID)
 	c.String(&s.Node)
@@ -52,7 +52,7 @@ func (s *CatalogService) fields(c *codec.Codec) {
 	c.String(&s.SocketPath)
 	c.Bytes(&s.Locality)
 	c.Bytes(&s.Ports)
-	checks(c, &s.Checks)
+	Checks(c, &s.Checks)
 	codec.Uint(c, &s.CreateIndex)
 	codec.Uint(c, &s.ModifyIndex)
 }
@@ -79,7 +79,7 @@ const (
 	Critical
 )
 
-func (s *CheckStatus) fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
+func (s *CheckStatus) Fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
 
 // Check is a check of a service or of a node. Immutable; a heartbeat that changes nothing is kept
 // beside it.
@@ -108,7 +108,7 @@ func (k *Check) fields(c *codec.Codec) {
 	c.String(&k.Name)
 	c.String(&k.Notes)
 	c.String(&k.Output)
-	k.Status.fields(c)
+	k.Status.Fields(c)
 	c.String(&k.Service)
 	c.String(&k.Type)
 	c.Int64(&k.TTL)
@@ -121,7 +121,7 @@ func (k *Check) fields(c *codec.Codec) {
 }
 
 // checks walks checks, of which each takes 15 bytes at least.
-func checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((*Check).fields)) }
+func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((*Check).fields)) }
 
 // Probe is a check that somebody must run. Immutable.
 type Probe struct {
@@ -167,7 +167,7 @@ func (n *Node) Fields(c *codec.Codec) {
 	c.String(&n.Address)
 	c.Pairs(&n.Tagged)
 	c.Pairs(&n.Meta)
-	checks(c, &n.Checks)
+	Checks(c, &n.Checks)
 	codec.Uint(c, &n.CreateIndex)
 	codec.Uint(c, &n.ModifyIndex)
 }
@@ -198,7 +198,7 @@ const (
 )
 
 // equal compares two checks in what was registered and reported.
-func (c *Check) equal(o *Check) bool {
+func (c *Check) Equal(o *Check) bool {
 	return c == o || c.sameIdentity(o) && c.sameState(o) && c.sameDefinition(o)
 }
 
@@ -224,10 +224,10 @@ func (p *Probe) equal(o *Probe) bool {
 }
 
 // ref names the check.
-func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }
+func (c *Check) Ref() CheckRef { return CheckRef{c.Node, c.ID} }
 
 // maintenanceOf is the id of the check that takes a service out of service; "": the node itself.
-func maintenanceOf(service string) string {
+func MaintenanceOf(service string) string {
 	if service == "" {
 		return NodeMaintenance
 	}
@@ -235,13 +235,13 @@ func maintenanceOf(service string) string {
 }
 
 // findCheck finds a check by its id, in a list sorted by it.
-func findCheck(checks []*Check, id string) (at int, ok bool) {
+func FindCheck(checks []*Check, id string) (at int, ok bool) {
 	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
 }
 
 // withCheck returns a list with a check in the place of the one of its id.
-func withCheck(checks []*Check, c *Check) []*Check {
-	at, ok := findCheck(checks, c.ID)
+func WithCheck(checks []*Check, c *Check) []*Check {
+	at, ok := FindCheck(checks, c.ID)
 	changed := slices.Clone(checks)
 	if ok {
 		changed[at] = c
@@ -251,8 +251,8 @@ func withCheck(checks []*Check, c *Check) []*Check {
 }
 
 // withoutCheck returns a list without the check of an id; nil if that was the last one.
-func withoutCheck(checks []*Check, id string) []*Check {
-	at, ok := findCheck(checks, id)
+func WithoutCheck(checks []*Check, id string) []*Check {
+	at, ok := FindCheck(checks, id)
 	if !ok {
 		return checks
 	}
@@ -263,7 +263,7 @@ func withoutCheck(checks []*Check, id string) []*Check {
 }
 
 // withoutChecks returns a list without the checks of some ids; nil if those were all.
-func withoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
+func WithoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
 	for _, c := range checks {
 		if !gone[c.ID] {
 			left = append(left, c)
@@ -285,7 +285,7 @@ func (h *CheckHeartbeat) Fields(c *codec.Codec) {
 	c.Int64(&h.At)
 }
 
-func compareCheckRefs(a, b CheckRef) int {
+func CompareCheckRefs(a, b CheckRef) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
 }
 
@@ -298,18 +298,18 @@ const (
 
 // Weight is what a node takes with its checks, in bytes, about.
 func (n *Node) Weight() int {
-	bytes := n.ownWeight()
+	bytes := n.OwnWeight()
 	for _, c := range n.Checks {
-		bytes += c.weight()
+		bytes += c.Weight()
 	}
 	return bytes
 }
 
-func (n *Node) ownWeight() int {
+func (n *Node) OwnWeight() int {
 	return nodeWeight + len(n.ID) + len(n.Name) + len(n.Address) + weightOf(n.Tagged) + weightOf(n.Meta)
 }
 
-func (c *Check) weight() int {
+func (c *Check) Weight() int {
 	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
 	if p := c.Probe; p != nil {
 		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + weightOf(p.Header)
@@ -325,7 +325,7 @@ func weightOf(pairs []codec.Pair) (bytes int) {
 }
 
 // weight is what a service takes with its checks beside its instance, in bytes, about.
-func (s *CatalogService) weight() int {
+func (s *Service) Weight() int {
 	bytes := len(s.Address) + len(s.SocketPath) + len(s.Locality) + len(s.Ports)
 	for _, tag := range s.Tags {
 		bytes += textWeight + len(tag)
@@ -334,7 +334,7 @@ func (s *CatalogService) weight() int {
 		bytes += textWeight + len(t.Tag) + len(t.Address)
 	}
 	for _, c := range s.Checks {
-		bytes += c.weight()
+		bytes += c.Weight()
 	}
 	return bytes
 }
