@@ -39,7 +39,7 @@ type published struct {
 // more than 1 must not miss the first change.
 func NewMachine() *Machine {
 	r := registry.NewAt(1)
-	m := &Machine{registry: r, kv: kv.New(catalog{r}), memory: memory{}}
+	m := &Machine{registry: r, kv: kv.New(catalogState{r}), memory: memory{}}
 	m.publish(0)
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -14,9 +15,9 @@ import (
 // web is a service that was registered through Consul's API, with a check.
 func web(id string) registry.RegisterCatalog {
 	return registry.RegisterCatalog{
-		Service:  &registry.CatalogService{Name: "web", ID: id},
+		Service:  &catalog.Service{Name: "web", ID: id},
 		Instance: instance("WEB", id, 0),
-		Checks:   []*registry.Check{{ID: "check-" + id, Service: id}},
+		Checks:   []*catalog.Check{{ID: "check-" + id, Service: id}},
 	}
 }
 
@@ -29,7 +30,7 @@ func TestAnInstanceWithoutALeaseIsToldToOtherDatacenters(t *testing.T) {
 	l, _ := b.Newest().Find(webKey("web-1"))
 	expect.That(t, l.Permanent && l.Service == nil && l.Owner == "dc1" && l.Instance.Status == registry.OutOfService,
 		"told as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
-	a.Perform(t, registry.DeleteOverride{Key: webKey("web-1")}, registry.SetCheck{Check: "check-web-1", Status: registry.Critical})
+	a.Perform(t, registry.DeleteOverride{Key: webKey("web-1")}, registry.SetCheck{Check: "check-web-1", Status: catalog.Critical})
 	eventually(t, "its check's state is told", func() bool {
 		l, ok := b.Newest().Find(webKey("web-1"))
 		return ok && l.Instance.Status == registry.Down && same(a, b)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -29,7 +30,7 @@ func (o owner) service() string {
 type check struct {
 	ref
 	owner   owner
-	probe   *registry.Probe
+	probe   *catalog.Probe
 	own     own    // what its service registered
 	held    string // it is due, and waits for a place of this service; "": it does not
 	runs    string // the service whose place the attempt that runs takes
@@ -112,8 +113,8 @@ type tally struct {
 
 // judge counts a result and returns the state that follows from it. It is not settled before as many
 // results in a row as the probe asks for say the same. A failure never makes a state better.
-func (t *tally) judge(p *registry.Probe, present, found registry.CheckStatus) (status registry.CheckStatus, settled bool) {
-	if found != registry.Critical {
+func (t *tally) judge(p *catalog.Probe, present, found catalog.CheckStatus) (status catalog.CheckStatus, settled bool) {
+	if found != catalog.Critical {
 		t.successes, t.failures = t.successes+1, 0
 		return found, t.successes >= p.SuccessBeforePassing
 	}
@@ -123,21 +124,21 @@ func (t *tally) judge(p *registry.Probe, present, found registry.CheckStatus) (s
 		warns = p.FailuresBeforeCritical
 	}
 	switch {
-	case present == registry.Critical, t.failures >= p.FailuresBeforeCritical:
-		return registry.Critical, true
+	case present == catalog.Critical, t.failures >= p.FailuresBeforeCritical:
+		return catalog.Critical, true
 	case t.failures >= warns:
-		return registry.Warning, true
+		return catalog.Warning, true
 	}
 	return present, false
 }
 
 // news says whether the registry must be told of a result that is settled. The output of a check that
 // passes is as it was when it began to.
-func (t *tally) news(present *registry.Check, r result, now time.Time) bool {
+func (t *tally) news(present *catalog.Check, r result, now time.Time) bool {
 	if r.status != present.Status {
 		return true
 	}
-	return r.status != registry.Passing && r.output != present.Output && now.Sub(t.told) >= outputPause
+	return r.status != catalog.Passing && r.output != present.Output && now.Sub(t.told) >= outputPause
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -38,7 +39,7 @@ func (l *leading) updateAll(view *registry.View) {
 }
 
 func (l *leading) updateInstance(view *registry.View, key registry.Key) {
-	var checks []*registry.Check
+	var checks []*catalog.Check
 	var registered own
 	if lease, ok := view.Find(key); ok && lease.Service != nil {
 		checks, registered = lease.Service.Checks, ownOf(lease.Service, lease.Instance)
@@ -65,7 +66,7 @@ func (l *leading) updateNodes(view *registry.View) {
 }
 
 // set makes the checks of an owner those that are probed.
-func (l *leading) set(o owner, registered own, checks []*registry.Check) {
+func (l *leading) set(o owner, registered own, checks []*catalog.Check) {
 	var refs []ref
 	for _, c := range checks {
 		if c.Probe != nil {
@@ -84,7 +85,7 @@ func (l *leading) set(o owner, registered own, checks []*registry.Check) {
 }
 
 // put begins to probe a check; one that is probed in the same way already goes on.
-func (l *leading) put(o owner, registered own, c *registry.Check) {
+func (l *leading) put(o owner, registered own, c *catalog.Check) {
 	name := ref{c.Node, c.ID}
 	if old, ok := l.checks[name]; ok {
 		if reflect.DeepEqual(old.probe, c.Probe) && reflect.DeepEqual(old.own, registered) {

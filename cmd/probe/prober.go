@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -43,7 +44,7 @@ type Config struct {
 type Prober struct {
 	cfg     Config
 	metrics *metrics
-	attempt func(context.Context, *registry.Probe, own) result
+	attempt func(context.Context, *catalog.Probe, own) result
 	draw    func(time.Duration) time.Duration // at random, below its argument
 	failing atomic.Bool                       // the registry was not told of the last result, and that was logged
 }
@@ -129,9 +130,9 @@ func (m *metrics) queueAge() float64 {
 	return max(time.Since(time.Unix(0, oldest)).Seconds(), 0)
 }
 
-var statusWords = [...]string{registry.Passing: "passing", registry.Warning: "warning", registry.Critical: "critical"}
+var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warning", catalog.Critical: "critical"}
 
-func (m *metrics) count(p *registry.Probe, found registry.CheckStatus) {
+func (m *metrics) count(p *catalog.Probe, found catalog.CheckStatus) {
 	kind := "tcp"
 	if p.HTTP != "" {
 		kind = "http"

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -47,37 +48,37 @@ func TestTargetsAreReadAndMistakesNamed(t *testing.T) {
 }
 
 func TestACheckAddressesWhatItsServiceRegistered(t *testing.T) {
-	service := &registry.CatalogService{Address: "10.0.0.5", Port: 8080, Tagged: []registry.TaggedAddress{{Tag: "wan", Address: "shop.example", Port: 443}}, Ports: []byte(`[{"Name":"admin","Port":9000}]`)}
+	service := &catalog.Service{Address: "10.0.0.5", Port: 8080, Tagged: []catalog.TaggedAddress{{Tag: "wan", Address: "shop.example", Port: 443}}, Ports: []byte(`[{"Name":"admin","Port":9000}]`)}
 	instance := &registry.Instance{HostName: "10.0.0.5", IPAddr: "10.0.0.5"}
-	named := &registry.CatalogService{Address: "orders.internal", Port: 8080}
+	named := &catalog.Service{Address: "orders.internal", Port: 8080}
 	tests := []struct {
 		name    string
-		probe   registry.Probe
-		service *registry.CatalogService
+		probe   catalog.Probe
+		service *catalog.Service
 		rules   Rules
 		want    string // part of the refusal; "": none
 	}{
-		{name: "its own port", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health"}, service: service},
-		{name: "HEAD", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "HEAD"}, service: service},
-		{name: "by TCP", probe: registry.Probe{TCP: "10.0.0.5:8080"}, service: service},
-		{name: "a tagged address", probe: registry.Probe{HTTP: "https://shop.example/health"}, service: service},
-		{name: "a further port", probe: registry.Probe{TCP: "10.0.0.5:9000"}, service: service},
-		{name: "by the name that it registered", probe: registry.Probe{HTTP: "http://Orders.internal:8080/health"}, service: named},
-		{name: "by an address, which its name may resolve to", probe: registry.Probe{HTTP: "http://10.0.0.9:8080/health"}, service: named},
-		{name: "by a name, which may resolve to its address", probe: registry.Probe{HTTP: "http://orders:8080/health"}, service: service},
-		{name: "another port", probe: registry.Probe{TCP: "10.0.0.5:22"}, service: service, want: "10.0.0.5:22 is not probed: a check addresses what its own service registered (10.0.0.5, shop.example with 8080 443 9000), or what checks.targets names"},
-		{name: "another port of its name", probe: registry.Probe{TCP: "orders.internal:22"}, service: named, want: "checks.targets"},
-		{name: "another address", probe: registry.Probe{HTTP: "http://10.0.0.6/"}, service: service, want: "10.0.0.6:80 is not probed"},
-		{name: "a node's check", probe: registry.Probe{TCP: "10.0.0.5:8080"}, want: "(nothing)"},
-		{name: "a target", probe: registry.Probe{TCP: "10.0.0.5:8080"}, rules: Rules{Targets: []Target{{Addresses: netip.MustParsePrefix("10.0.0.0/8")}}}},
-		{name: "a name that may be a target", probe: registry.Probe{TCP: "db.internal:5432"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}},
-		{name: "a name at no target's port", probe: registry.Probe{TCP: "db.internal:22"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}, want: "checks.targets"},
-		{name: "POST", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, want: `method "POST" is not used by checks; checks.methods allows GET and HEAD`},
-		{name: "POST, allowed", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, rules: Rules{Methods: []string{"POST"}}},
-		{name: "a metadata service that it registered", probe: registry.Probe{HTTP: "http://169.254.169.254/"}, service: &registry.CatalogService{Address: "169.254.169.254", Port: 80}, want: "link-local"},
-		{name: "loopback that it registered", probe: registry.Probe{HTTP: "http://127.0.0.1:80/"}, service: &registry.CatalogService{Address: "127.0.0.1", Port: 80}, want: "checks.allow-loopback"},
-		{name: "another scheme", probe: registry.Probe{HTTP: "file:///etc/passwd"}, service: service, want: "not of the form http://host:port/path"},
-		{name: "no port", probe: registry.Probe{TCP: "10.0.0.5"}, service: service, want: "not of the form host:port"},
+		{name: "its own port", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health"}, service: service},
+		{name: "HEAD", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "HEAD"}, service: service},
+		{name: "by TCP", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, service: service},
+		{name: "a tagged address", probe: catalog.Probe{HTTP: "https://shop.example/health"}, service: service},
+		{name: "a further port", probe: catalog.Probe{TCP: "10.0.0.5:9000"}, service: service},
+		{name: "by the name that it registered", probe: catalog.Probe{HTTP: "http://Orders.internal:8080/health"}, service: named},
+		{name: "by an address, which its name may resolve to", probe: catalog.Probe{HTTP: "http://10.0.0.9:8080/health"}, service: named},
+		{name: "by a name, which may resolve to its address", probe: catalog.Probe{HTTP: "http://orders:8080/health"}, service: service},
+		{name: "another port", probe: catalog.Probe{TCP: "10.0.0.5:22"}, service: service, want: "10.0.0.5:22 is not probed: a check addresses what its own service registered (10.0.0.5, shop.example with 8080 443 9000), or what checks.targets names"},
+		{name: "another port of its name", probe: catalog.Probe{TCP: "orders.internal:22"}, service: named, want: "checks.targets"},
+		{name: "another address", probe: catalog.Probe{HTTP: "http://10.0.0.6/"}, service: service, want: "10.0.0.6:80 is not probed"},
+		{name: "a node's check", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, want: "(nothing)"},
+		{name: "a target", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, rules: Rules{Targets: []Target{{Addresses: netip.MustParsePrefix("10.0.0.0/8")}}}},
+		{name: "a name that may be a target", probe: catalog.Probe{TCP: "db.internal:5432"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}},
+		{name: "a name at no target's port", probe: catalog.Probe{TCP: "db.internal:22"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}, want: "checks.targets"},
+		{name: "POST", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, want: `method "POST" is not used by checks; checks.methods allows GET and HEAD`},
+		{name: "POST, allowed", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, rules: Rules{Methods: []string{"POST"}}},
+		{name: "a metadata service that it registered", probe: catalog.Probe{HTTP: "http://169.254.169.254/"}, service: &catalog.Service{Address: "169.254.169.254", Port: 80}, want: "link-local"},
+		{name: "loopback that it registered", probe: catalog.Probe{HTTP: "http://127.0.0.1:80/"}, service: &catalog.Service{Address: "127.0.0.1", Port: 80}, want: "checks.allow-loopback"},
+		{name: "another scheme", probe: catalog.Probe{HTTP: "file:///etc/passwd"}, service: service, want: "not of the form http://host:port/path"},
+		{name: "no port", probe: catalog.Probe{TCP: "10.0.0.5"}, service: service, want: "not of the form host:port"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,26 +101,26 @@ func TestWhatAProbeConnectsToIsItsServicesToo(t *testing.T) {
 	for _, tc := range []struct {
 		name, host string
 		own        own
-		want       registry.CheckStatus
+		want       catalog.CheckStatus
 	}{
-		{"the name that was registered", "localhost", own{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
-		{"a name of the address that was registered", "localhost", own{[]string{"127.0.0.1", "::1"}, []uint16{at.Port()}}, registry.Passing},
-		{"an address of the name that was registered", "127.0.0.1", own{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
-		{"a name of another address", "localhost", own{[]string{"10.9.9.9"}, []uint16{at.Port()}}, registry.Critical},
-		{"an address of another name", "127.0.0.1", own{[]string{"nowhere.invalid"}, []uint16{at.Port()}}, registry.Critical},
-		{"another port", "127.0.0.1", own{[]string{"127.0.0.1"}, []uint16{1}}, registry.Critical},
+		{"the name that was registered", "localhost", own{[]string{"localhost"}, []uint16{at.Port()}}, catalog.Passing},
+		{"a name of the address that was registered", "localhost", own{[]string{"127.0.0.1", "::1"}, []uint16{at.Port()}}, catalog.Passing},
+		{"an address of the name that was registered", "127.0.0.1", own{[]string{"localhost"}, []uint16{at.Port()}}, catalog.Passing},
+		{"a name of another address", "localhost", own{[]string{"10.9.9.9"}, []uint16{at.Port()}}, catalog.Critical},
+		{"an address of another name", "127.0.0.1", own{[]string{"nowhere.invalid"}, []uint16{at.Port()}}, catalog.Critical},
+		{"another port", "127.0.0.1", own{[]string{"127.0.0.1"}, []uint16{1}}, catalog.Critical},
 	} {
 		before := asked
-		got := newCaller(rules).attempt(t.Context(), &registry.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.own)
-		expect.That(t, got.status == tc.want && (got.status == registry.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == registry.Passing),
+		got := newCaller(rules).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.own)
+		expect.That(t, got.status == tc.want && (got.status == catalog.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == catalog.Passing),
 			"%s: %+v, asked: %v", tc.name, got, asked > before)
 	}
 }
 
 const (
-	pass = registry.Passing
-	warn = registry.Warning
-	crit = registry.Critical
+	pass = catalog.Passing
+	warn = catalog.Warning
+	crit = catalog.Critical
 )
 
 func TestResultsInARowSettleAState(t *testing.T) {
@@ -127,22 +128,22 @@ func TestResultsInARowSettleAState(t *testing.T) {
 	tests := []struct {
 		name    string
 		counts  counts
-		present registry.CheckStatus
-		results []registry.CheckStatus
-		want    []registry.CheckStatus // the state after each
+		present catalog.CheckStatus
+		results []catalog.CheckStatus
+		want    []catalog.CheckStatus // the state after each
 	}{
-		{"without counts each result does", counts{}, crit, []registry.CheckStatus{pass, warn, crit, pass}, []registry.CheckStatus{pass, warn, crit, pass}},
-		{"three to pass", counts{pass: 3}, crit, []registry.CheckStatus{pass, pass, pass}, []registry.CheckStatus{crit, crit, pass}},
-		{"a failure between begins anew", counts{pass: 2}, crit, []registry.CheckStatus{pass, crit, pass, pass}, []registry.CheckStatus{crit, crit, crit, pass}},
-		{"warnings count as successes", counts{pass: 2}, crit, []registry.CheckStatus{warn, warn, pass}, []registry.CheckStatus{crit, warn, pass}},
-		{"three to be critical", counts{crit: 3}, pass, []registry.CheckStatus{crit, crit, crit}, []registry.CheckStatus{pass, pass, crit}},
-		{"a success between begins anew", counts{crit: 2}, pass, []registry.CheckStatus{crit, pass, crit, crit}, []registry.CheckStatus{pass, pass, pass, crit}},
-		{"warning before critical", counts{warn: 2, crit: 4}, pass, []registry.CheckStatus{crit, crit, crit, crit}, []registry.CheckStatus{pass, warn, warn, crit}},
-		{"a failure makes nothing better", counts{warn: 1, crit: 3}, crit, []registry.CheckStatus{crit, crit}, []registry.CheckStatus{crit, crit}},
+		{"without counts each result does", counts{}, crit, []catalog.CheckStatus{pass, warn, crit, pass}, []catalog.CheckStatus{pass, warn, crit, pass}},
+		{"three to pass", counts{pass: 3}, crit, []catalog.CheckStatus{pass, pass, pass}, []catalog.CheckStatus{crit, crit, pass}},
+		{"a failure between begins anew", counts{pass: 2}, crit, []catalog.CheckStatus{pass, crit, pass, pass}, []catalog.CheckStatus{crit, crit, crit, pass}},
+		{"warnings count as successes", counts{pass: 2}, crit, []catalog.CheckStatus{warn, warn, pass}, []catalog.CheckStatus{crit, warn, pass}},
+		{"three to be critical", counts{crit: 3}, pass, []catalog.CheckStatus{crit, crit, crit}, []catalog.CheckStatus{pass, pass, crit}},
+		{"a success between begins anew", counts{crit: 2}, pass, []catalog.CheckStatus{crit, pass, crit, crit}, []catalog.CheckStatus{pass, pass, pass, crit}},
+		{"warning before critical", counts{warn: 2, crit: 4}, pass, []catalog.CheckStatus{crit, crit, crit, crit}, []catalog.CheckStatus{pass, warn, warn, crit}},
+		{"a failure makes nothing better", counts{warn: 1, crit: 3}, crit, []catalog.CheckStatus{crit, crit}, []catalog.CheckStatus{crit, crit}},
 	}
 	for _, tt := range tests {
 		var tally tally
-		p := &registry.Probe{SuccessBeforePassing: tt.counts.pass, FailuresBeforeWarning: tt.counts.warn, FailuresBeforeCritical: tt.counts.crit}
+		p := &catalog.Probe{SuccessBeforePassing: tt.counts.pass, FailuresBeforeWarning: tt.counts.warn, FailuresBeforeCritical: tt.counts.crit}
 		present := tt.present
 		for i, found := range tt.results {
 			if status, settled := tally.judge(p, present, found); settled {
@@ -160,18 +161,18 @@ func TestOnlyNewsAreTold(t *testing.T) {
 	now := time.Unix(1000, 0)
 	tests := []struct {
 		name    string
-		present registry.Check
+		present catalog.Check
 		found   result
 		told    time.Duration // before now
 		want    bool
 	}{
-		{"another state", registry.Check{Status: pass}, result{crit, ""}, 0, true},
-		{"passing with another output", registry.Check{Status: pass, Output: "a"}, result{pass, "b"}, time.Hour, false},
-		{"critical with the same output", registry.Check{Status: crit, Output: "a"}, result{crit, "a"}, time.Hour, false},
-		{"critical with another output", registry.Check{Status: crit, Output: "a"}, result{crit, "b"}, time.Hour, true},
-		{"warning with another output", registry.Check{Status: warn, Output: "a"}, result{warn, "b"}, outputPause, true},
-		{"an output told lately", registry.Check{Status: crit, Output: "a"}, result{crit, "b"}, outputPause - 1, false},
-		{"another state told lately", registry.Check{Status: crit, Output: "a"}, result{warn, "b"}, 0, true},
+		{"another state", catalog.Check{Status: pass}, result{crit, ""}, 0, true},
+		{"passing with another output", catalog.Check{Status: pass, Output: "a"}, result{pass, "b"}, time.Hour, false},
+		{"critical with the same output", catalog.Check{Status: crit, Output: "a"}, result{crit, "a"}, time.Hour, false},
+		{"critical with another output", catalog.Check{Status: crit, Output: "a"}, result{crit, "b"}, time.Hour, true},
+		{"warning with another output", catalog.Check{Status: warn, Output: "a"}, result{warn, "b"}, outputPause, true},
+		{"an output told lately", catalog.Check{Status: crit, Output: "a"}, result{crit, "b"}, outputPause - 1, false},
+		{"another state told lately", catalog.Check{Status: crit, Output: "a"}, result{warn, "b"}, 0, true},
 	}
 	for _, tt := range tests {
 		tally := tally{told: now.Add(-tt.told)}
