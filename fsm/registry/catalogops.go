@@ -1,8 +1,8 @@
 package registry
 
 import (
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
@@ -24,6 +24,11 @@ type RegisterCatalog struct {
 }
 
 func (RegisterCatalog) kind() Kind { return 18 }
+
+// registration is what the operation is for the catalog.
+func (op RegisterCatalog) registration() catalog.Registration {
+	return catalog.Registration{Node: op.Node, KeepNode: op.KeepNode, Service: op.Service, Checks: op.Checks, ReplaceChecks: op.ReplaceChecks, KeepStatus: op.KeepStatus}
+}
 
 func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
 	has := c.Mask(codec.Bits(op.Node != nil, op.KeepNode, op.Service != nil, op.ReplaceChecks, op.KeepStatus), 5, "registration")

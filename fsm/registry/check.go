@@ -2,33 +2,27 @@ package registry
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// standing is the status that follows from checks: the worst of them decides, and maintenance over all.
-func standing(lists ...[]*catalog.Check) Status {
-	status := Up
-	for _, list := range lists {
-		for _, c := range list {
-			switch {
-			case c.Maintenance():
-				return OutOfService
-			case c.Status == catalog.Critical:
-				status = Down
-			}
-		}
+// statusOf is the status that follows from the worst of some checks, and from maintenance over all.
+func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
+	switch {
+	case maintenance:
+		return OutOfService
+	case worst == catalog.Critical:
+		return Down
 	}
-	return status
+	return Up
 }
 
 // standing is the status that a service's checks, and those of its node, say it has.
-func (r *Registry) standing(s *catalog.Service) Status {
-	if n, ok := r.tables.catalog.nodes.Get(s.Node); ok {
-		return standing(s.Checks, n.Checks)
-	}
-	return standing(s.Checks)
+func (r *Registry) standing(s *catalog.Service) Status { return statusOf(r.catalog.Worst(s)) }
+
+// moment is when the catalog changes now.
+func (r *Registry) moment() catalog.Moment {
+	return catalog.Moment{Lease: r.clock.Lease, Established: r.established, Next: r.Next()}
 }
 
 // setCheck notes what a check was found to be. The output of a passing check is kept as it was when it
@@ -37,20 +31,18 @@ func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 	if op.Epoch != (Epoch{}) && !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
-	e, ok := r.tables.catalog.check(op.Node, op.Check)
+	row, ok := r.catalog.Check(op.Node, op.Check)
 	switch {
 	case !ok:
 		return Result{Outcome: NotFound}
-	case op.TTL && e.check.TTL == 0:
+	case op.TTL && row.Check.TTL == 0:
 		return Result{Outcome: NoTTL}
 	}
-	if e.beat != nil {
-		e.beat.heard.Store(r.clock.Lease)
-	}
-	if e.check.Status == op.Status && (op.Status == catalog.Passing || e.check.Output == op.Output) {
+	row.Beat(r.clock.Lease)
+	if row.Check.Status == op.Status && (op.Status == catalog.Passing || row.Check.Output == op.Output) {
 		return Result{}
 	}
-	return r.exchangeCheck(origin, e, r.reported(e.check, op.Status, op.Output))
+	return r.exchangeCheck(origin, row, row.Check.Reported(op.Status, op.Output, r.moment()))
 }
 
 // expireCheck turns a check critical whose TTL has passed, unless the epoch is over, a heartbeat came
@@ -59,44 +51,24 @@ func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Resul
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
-	e, ok := r.tables.catalog.check(op.Node, op.Check)
-	if !ok || !e.expires() || e.beat.heard.Load() != op.RenewedAt {
+	row, ok := r.catalog.Check(op.Node, op.Check)
+	if !ok || !row.Expires() || row.LastBeat() != op.RenewedAt {
 		return Result{Outcome: NotFound}
 	}
 	output := "TTL expired"
-	if last := e.check.Output; last != "" {
+	if last := row.Check.Output; last != "" {
 		output += " (last output before timeout follows): " + last
 	}
-	return r.exchangeCheck(origin, e, r.reported(e.check, catalog.Critical, output))
-}
-
-// reported is a check with another state, until it is entered.
-func (r *Registry) reported(old *catalog.Check, status catalog.CheckStatus, output string) *catalog.Check {
-	c := *old
-	c.Status, c.Output, c.ModifyIndex = status, strings.Clone(output), r.Next()
-	c.CriticalSince = r.criticalSince(old, status)
-	return &c
-}
-
-// criticalSince is when (lease clock, ms) a check turned critical that has a status now; old is the check
-// before, nil if there was none. 0: it is not critical.
-func (r *Registry) criticalSince(old *catalog.Check, status catalog.CheckStatus) int64 {
-	switch {
-	case status != catalog.Critical:
-		return 0
-	case old != nil && old.Status == catalog.Critical:
-		return old.CriticalSince
-	}
-	return r.clock.Lease
+	return r.exchangeCheck(origin, row, row.Check.Reported(catalog.Critical, output, r.moment()))
 }
 
 // exchangeCheck puts c in the place of a check.
-func (r *Registry) exchangeCheck(origin Origin, old checkEntry, c *catalog.Check) Result {
-	if old.of == (Key{}) {
-		n, _ := r.tables.catalog.nodes.Get(c.Node)
+func (r *Registry) exchangeCheck(origin Origin, old catalog.CheckRow[Key], c *catalog.Check) Result {
+	if old.Of == (Key{}) {
+		n, _ := r.catalog.Node(c.Node)
 		return r.recheckNode(origin, n, catalog.WithCheck(n.Checks, c))
 	}
-	l := r.handles.byKey(old.of)
+	l := r.handles.byKey(old.Of)
 	return r.recheck(origin, l, catalog.WithCheck(l.Service.Checks, c))
 }
 
@@ -125,11 +97,11 @@ func (r *Registry) recheckNode(origin Origin, old *catalog.Node, checks []*catal
 // follows from its own: each of them that changes is a change of its own. before is the node as it was, nil if it
 // was not there. All services may be on one node, so they are not looked at if nothing of it concerns them.
 func (r *Registry) follow(origin Origin, node string, before *catalog.Node) {
-	now, _ := r.tables.catalog.nodes.Get(node)
+	now, _ := r.catalog.Node(node)
 	if nodeAddress(before) == nodeAddress(now) && nodeStanding(before) == nodeStanding(now) {
 		return
 	}
-	for _, key := range r.tables.catalog.servicesOn(node) {
+	for _, key := range r.catalog.ServicesOn(node) {
 		l := r.handles.byKey(key)
 		if i := r.addressed(l.Service, l.Instance); i != l.Instance || l.reported() != r.standing(l.Service) {
 			r.stand(origin, l, l.Service, i)
@@ -150,7 +122,7 @@ func nodeStanding(n *catalog.Node) Status {
 	if n == nil {
 		return Up
 	}
-	return standing(n.Checks)
+	return statusOf(catalog.Worst(n.Checks))
 }
 
 // stand exchanges a live lease for one with a service and an instance, and the status that follows from
@@ -189,28 +161,40 @@ func (r *Registry) newer(stored int64) int64 { return max(r.clock.Wall, after(st
 // checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog
 // for each service with one that is critical for too long.
 func (r *Registry) checksEnding(now int64) []Op {
-	var found []checkEntry
-	for _, ref := range r.checkEnds.Due(now - 1) {
-		e, _ := r.tables.catalog.check(ref.Node, ref.ID)
-		found = append(found, e)
-	}
-	for _, e := range found { // heartbeats came since they were entered
-		r.deleteEnd(e)
-		r.addEnd(e)
-	}
 	var due []Op
-	for _, ref := range r.checkEnds.Due(now - 1) {
-		e, _ := r.tables.catalog.check(ref.Node, ref.ID)
-		due = append(due, r.atEnd(e))
+	for _, row := range r.catalog.Due(now, r.established) {
+		due = append(due, r.atEnd(row))
 	}
 	return due
 }
 
 // atEnd is what is to be done at the end of a check.
-func (r *Registry) atEnd(e checkEntry) Op {
-	c := e.check
-	if e.reaped() {
+func (r *Registry) atEnd(row catalog.CheckRow[Key]) Op {
+	c := row.Check
+	if row.Reaped() {
 		return DeregisterCatalog{Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince}
 	}
-	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: e.beat.heard.Load()}
+	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: row.LastBeat()}
+}
+
+// renode puts a node in the place of old, as a change. Either may be nil.
+func (r *Registry) renode(old, n *catalog.Node) { r.catalog.ReplaceNode(old, n, r.step(), r.moment()) }
+
+// Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the operations since
+// the last call. It is no part of the state.
+func (r *Registry) Lost() []catalog.CheckRef { return r.catalog.Lost() }
+
+// CheckState finds a check of a node or of a service on it. The logical node ("") always has serfHealth,
+// which is passing.
+func (r *Registry) CheckState(node, id string) (status catalog.CheckStatus, known bool) {
+	if row, ok := r.catalog.Check(node, id); ok {
+		return row.Check.Status, true
+	}
+	return catalog.Passing, node == "" && id == catalog.SerfHealth
+}
+
+// HasNode says whether a node is registered; "" always is.
+func (r *Registry) HasNode(name string) bool {
+	_, ok := r.catalog.Node(name)
+	return ok || name == ""
 }

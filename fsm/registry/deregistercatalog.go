@@ -24,8 +24,8 @@ func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCa
 
 // reap removes a service of which a check was critical for too long.
 func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
-	e, ok := r.tables.catalog.check(op.Node, op.Check)
-	if !ok || !e.reaped() || e.check.Service != op.Service || e.check.CriticalSince != op.CriticalSince {
+	row, ok := r.catalog.Check(op.Node, op.Check)
+	if !ok || !row.Reaped() || row.Check.Service != op.Service || row.Check.CriticalSince != op.CriticalSince {
 		return Result{Outcome: NotFound}
 	}
 	return r.deregisterService(origin, op.Node, op.Service, Act{Reason: "its check " + op.Check + " was critical for too long"})
@@ -35,7 +35,7 @@ func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
 // registered otherwise, if it is the only one of its id.
 func (r *Registry) deregisterService(origin Origin, node, id string, by Act) Result {
 	var l *Lease
-	if key, ok := r.tables.catalog.service(node, id); ok {
+	if key, _, ok := r.catalog.Service(node, id); ok {
 		l = r.handles.byKey(key)
 	} else if node == "" {
 		l, _ = r.tables.otherwise(id)
@@ -49,28 +49,28 @@ func (r *Registry) deregisterService(origin Origin, node, id string, by Act) Res
 
 // deregisterCheck removes a check of a node or of a service on it.
 func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
-	e, ok := r.tables.catalog.check(node, id)
+	row, ok := r.catalog.Check(node, id)
 	if !ok {
 		return Result{Outcome: NotFound}
 	}
-	if e.of == (Key{}) {
-		n, _ := r.tables.catalog.nodes.Get(node)
+	if row.Of == (Key{}) {
+		n, _ := r.catalog.Node(node)
 		return r.recheckNode(origin, n, catalog.WithoutCheck(n.Checks, id))
 	}
-	l := r.handles.byKey(e.of)
+	l := r.handles.byKey(row.Of)
 	return r.recheck(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
 }
 
 // deregisterNode removes a node with all services and checks on it. The logical one cannot go.
 func (r *Registry) deregisterNode(origin Origin, name string) Result {
-	n, ok := r.tables.catalog.nodes.Get(name)
+	n, ok := r.catalog.Node(name)
 	if !ok {
 		return Result{Outcome: NotFound}
 	}
-	for _, key := range r.tables.catalog.servicesOn(name) {
+	for _, key := range r.catalog.ServicesOn(name) {
 		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})
 	}
 	r.renode(n, nil)
-	r.lost = append(r.lost, catalog.CheckRef{Node: name})
+	r.catalog.LoseNode(name)
 	return Result{Index: r.index}
 }

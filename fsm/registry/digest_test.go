@@ -316,7 +316,9 @@ func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
 
 func TestTheGrowthOfTheCatalogIsWhatItGrowsBy(t *testing.T) {
 	g := newRig(t)
-	node := func(value string) *catalog.Node { return &catalog.Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{Key: "k", Value: value}}} }
+	node := func(value string) *catalog.Node {
+		return &catalog.Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{Key: "k", Value: value}}}
+	}
 	check := func(id, output string) []*catalog.Check { return []*catalog.Check{{ID: id, Name: id, Output: output}} }
 	for _, row := range []struct {
 		name string

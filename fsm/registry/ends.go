@@ -142,5 +142,5 @@ func livedUntil(l *Lease, renewed int64, doubled bool) int64 {
 // NeedsClock says that something waits for the lease clock: a lease, self-preservation, an override or
 // quarantine that ends, a check that expects heartbeats or is to be reaped.
 func (r *Registry) NeedsClock() bool {
-	return r.expiry.Len() > 0 || r.preservation().State != PreservationOff || r.ends.Len() > 0 || r.checkEnds.Len() > 0
+	return r.expiry.Len() > 0 || r.preservation().State != PreservationOff || r.ends.Len() > 0 || r.catalog.Ends() > 0
 }

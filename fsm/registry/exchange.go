@@ -1,5 +1,7 @@
 package registry
 
+import "cmp"
+
 // replaceEnds notes the ends of l instead of those of old, the lease of the same key. Either may be the
 // zero Lease: there is none.
 func (r *Registry) replaceEnds(old, l *Lease) {
@@ -45,7 +47,9 @@ func (r *Registry) put(old, l *Lease, changed Index) {
 		r.tables.replace(old, l)
 	}
 	r.time(old, l)
-	r.recatalog(was, is)
+	if was.Service != is.Service {
+		r.catalog.ReplaceService(cmp.Or(l, old).Key(), was.Service, is.Service, r.moment())
+	}
 	r.replaceEnds(was, is)
 }
 

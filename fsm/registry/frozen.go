@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -134,28 +133,10 @@ func (r *Registry) frozen() Frozen {
 		Senders: r.known.senders,
 		Peers:   r.known.peers,
 
-		Nodes:        r.nodes(),
-		CatalogIndex: r.tables.catalog.changed,
-		Heard:        r.heard(),
+		Nodes:        slices.Collect(r.catalog.Nodes()),
+		CatalogIndex: r.catalog.Changed(),
+		Heard:        r.catalog.Heartbeats(),
 	}
-}
-
-func (r *Registry) nodes() []*catalog.Node {
-	if r.tables.catalog.nodes.Len() == 0 {
-		return nil
-	}
-	return r.tables.catalog.nodes.Values()
-}
-
-func (r *Registry) heard() []catalog.CheckHeartbeat {
-	var all []catalog.CheckHeartbeat
-	r.tables.catalog.checks.Scan(func(e checkEntry) bool {
-		if e.beat != nil {
-			all = append(all, catalog.CheckHeartbeat{Node: e.check.Node, Check: e.check.ID, At: e.beat.heard.Load()})
-		}
-		return true
-	})
-	return all
 }
 
 func (r *Registry) freeSlots() []uint32 {
@@ -220,18 +201,19 @@ func (r *Registry) thaw(f Frozen) error {
 	r.returned = returned(f.Transitions)
 	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
 	r.thawHandles(f)
-	if err := r.thawNodes(f); err != nil {
+	at := catalog.Frozen{Moment: r.moment(), Newest: f.Index}
+	if err := r.catalog.Thaw(f.Nodes, f.CatalogIndex, at); err != nil {
 		return err
 	}
 	for _, s := range f.Leases {
-		if err := (catalogVerifier{&f, r.tables.catalog}).lease(s.Lease); err != nil {
+		if err := r.verifyService(s.Lease, at); err != nil {
 			return fmt.Errorf("lease %s: %w", s.Lease.Key(), err)
 		}
 		r.thawLease(s)
 	}
 	r.expectation = f.Expectation // which counts the leases already
 	r.thawRemovals(f)
-	return r.thawHeard(f)
+	return r.catalog.ThawHeartbeats(f.Heard, at.Moment)
 }
 
 func (r *Registry) thawHandles(f Frozen) {
@@ -248,41 +230,6 @@ func (r *Registry) thawLease(s LeaseState) {
 	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
 	slot.client, slot.remote = s.Client, s.Remote
 	r.put(nil, s.Lease, s.Lease.Changed)
-}
-
-func (r *Registry) thawNodes(f Frozen) error {
-	if f.CatalogIndex > f.Index {
-		return fmt.Errorf("a node changed at %d, but the last change was at %d", f.CatalogIndex, f.Index)
-	}
-	t := r.tables.catalog
-	t.changed = f.CatalogIndex
-	for i, n := range f.Nodes {
-		if i > 0 && f.Nodes[i-1].Name >= n.Name {
-			return errors.New("nodes are not in ascending order of their names")
-		}
-		if err := (catalogVerifier{&f, t}).node(n); err != nil {
-			return fmt.Errorf("node %q: %w", n.Name, err)
-		}
-		t.setNode(n)
-		r.enterChecks(nil, n.Checks, Key{})
-	}
-	return nil
-}
-
-// thawHeard enters the heartbeats of checks, which nodes and leases brought.
-func (r *Registry) thawHeard(f Frozen) error {
-	if err := f.verifyHeard(r.heard()); err != nil {
-		return err
-	}
-	t := r.tables.catalog
-	for _, h := range f.Heard {
-		e, _ := t.check(h.Node, h.Check)
-		r.deleteEnd(e)
-		e.beat.heard.Store(h.At)
-		r.addEnd(e)
-	}
-	r.shared, t.shared = nil, nil
-	return nil
 }
 
 func (r *Registry) thawRemovals(f Frozen) {

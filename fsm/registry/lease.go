@@ -1,8 +1,8 @@
 package registry
 
 import (
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // Lease wraps an instance with the server's side of its registration. A Lease is immutable: a

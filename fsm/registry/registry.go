@@ -1,8 +1,8 @@
 package registry
 
 import (
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // maxLead is how far (ms of lease clock) the stamp of an operation may be ahead of the state. The
@@ -30,9 +30,8 @@ type Registry struct {
 	expectation ExpectationState
 	known       *known // of other servers
 	tables      tables
-	checkEnds   order.Schedule[catalog.CheckRef] // see addEnd
-	lost        []catalog.CheckRef               // checks that turned critical or are gone, and nodes that are gone
-	shared      *tables                  // the copy of tables that views get; nil if they changed since it was made
+	catalog     *catalog.Catalog[Key]
+	shared      *tables // the copy of tables that views get; nil if they changed since it was made
 
 	withoutConsensus bool // see WithoutConsensus
 }
@@ -48,7 +47,7 @@ func New() *Registry {
 		expectation: newExpectation(DefaultSettings()),
 		known:       new(known),
 		tables:      newTables(),
-		checkEnds:   order.NewSchedule(catalog.CompareCheckRefs),
+		catalog:     catalog.New[Key](),
 	}
 }
 
@@ -108,6 +107,7 @@ func (r *Registry) Clock() Stamp { return r.clock }
 func (r *Registry) View() *View {
 	if r.shared == nil {
 		r.shared = r.tables.share()
+		r.shared.catalog = r.catalog.Share()
 	}
 	return &View{
 		index:       r.index,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -27,8 +28,8 @@ type tables struct {
 	registered  recent
 	canceled    recent
 	renewals    *renewals
-	catalog     *catalogTables
-	permanent   int // how many of the live leases are permanent
+	catalog     *catalog.Tables[Key] // set in what is shared
+	permanent   int                  // how many of the live leases are permanent
 }
 
 // vipEntry says that an instance has vip among the parts of its address.
@@ -47,7 +48,6 @@ func newTables() tables {
 		live:        new(btree.Map[Index, *Lease]),
 		removed:     new(btree.Map[Index, Removal]),
 		renewals:    newRenewals(),
-		catalog:     newCatalogTables(),
 	}
 }
 
@@ -80,7 +80,6 @@ func (t *tables) share() *tables {
 	c.apps, c.live, c.removed = t.apps.Copy(), t.live.Copy(), t.removed.Copy()
 	c.ids, c.vips, c.secureVIPs = t.ids.Copy(), t.vips.Copy(), t.secureVIPs.Copy()
 	c.quarantined = t.quarantined.Copy()
-	c.catalog = t.catalog.share()
 	t.edition++
 	return &c
 }

@@ -1,0 +1,248 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// CheckStatus is a check's state. Never renumber one.
+type CheckStatus uint8
+
+// The states, best first.
+const (
+	Passing CheckStatus = iota
+	Warning
+	Critical
+)
+
+func (s *CheckStatus) Fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
+
+// Check is a check of a service or of a node. Immutable; a heartbeat that changes nothing is kept
+// beside it.
+type Check struct {
+	Node        string // "": the logical node
+	ID          string // unique on its node
+	Name        string
+	Notes       string
+	Output      string
+	Status      CheckStatus
+	Service     string // service id; "": of the node
+	Type        string // ttl, http, tcp, maintenance, or as given
+	TTL         int64  // ms; 0: no heartbeats are expected
+	ReapAfter   int64  // ms that it may be critical before its service goes (DeregisterCriticalServiceAfter); 0: for ever
+	Probe       *Probe // what the leader tries; nil: nothing
+	Definition  []byte // JSON as given to the catalog, which is echoed; nil: none
+	CreateIndex order.Index
+	ModifyIndex order.Index
+	// CriticalSince is when (lease clock, ms) it turned critical; meaningless otherwise.
+	CriticalSince int64
+}
+
+func (k *Check) fields(c *codec.Codec) {
+	c.String(&k.Node)
+	c.String(&k.ID)
+	c.String(&k.Name)
+	c.String(&k.Notes)
+	c.String(&k.Output)
+	k.Status.Fields(c)
+	c.String(&k.Service)
+	c.String(&k.Type)
+	c.Int64(&k.TTL)
+	c.Int64(&k.ReapAfter)
+	codec.Optional(c, &k.Probe, (*Probe).fields)
+	c.Bytes(&k.Definition)
+	codec.Uint(c, &k.CreateIndex)
+	codec.Uint(c, &k.ModifyIndex)
+	c.Int64(&k.CriticalSince)
+}
+
+// Checks walks checks, of which each takes 15 bytes at least.
+func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((*Check).fields)) }
+
+// Probe is a check that somebody must run. Immutable.
+type Probe struct {
+	HTTP, Method, Body string // HTTP: URL
+	Header             []codec.Pair
+	SkipVerify         bool
+	NoRedirects        bool   // a redirect is the answer
+	TCP                string // host:port
+	Interval, Timeout  int64  // ms
+	// How many equal results in a row change the state: to passing, to warning, to critical; 0: one.
+	SuccessBeforePassing, FailuresBeforeWarning, FailuresBeforeCritical int32
+}
+
+func (p *Probe) fields(c *codec.Codec) {
+	c.String(&p.HTTP)
+	c.String(&p.Method)
+	c.String(&p.Body)
+	c.Pairs(&p.Header)
+	c.Bool(&p.SkipVerify)
+	c.Bool(&p.NoRedirects)
+	c.String(&p.TCP)
+	c.Int64(&p.Interval)
+	c.Int64(&p.Timeout)
+	c.Int32(&p.SuccessBeforePassing)
+	c.Int32(&p.FailuresBeforeWarning)
+	c.Int32(&p.FailuresBeforeCritical)
+}
+
+// CheckRef names a check, or (ID "") a node.
+type CheckRef struct{ Node, ID string }
+
+// SerfHealth is the id of the check that the logical node always has.
+const SerfHealth = "serfHealth"
+
+// Ids of the checks by which operators take a service, or all of a node, out of service.
+const (
+	NodeMaintenance    = "_node_maintenance"
+	ServiceMaintenance = "_service_maintenance:" // and the service's id
+)
+
+// Maintenance says that the check takes what it is of out of service.
+func (c *Check) Maintenance() bool {
+	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)
+}
+
+// Bounds of checks, with which the cost of every operation on one is bounded too: those of a service, those of a
+// node itself, and those that one registration may have.
+const (
+	MaxServiceChecks = 64
+	MaxNodeChecks    = 256
+	MaxChecks        = 256
+)
+
+// equal compares two checks in what was registered and reported.
+func (c *Check) equal(o *Check) bool {
+	return c == o || c.sameIdentity(o) && c.sameState(o) && c.sameDefinition(o)
+}
+
+func (c *Check) sameIdentity(o *Check) bool {
+	return c.Node == o.Node && c.ID == o.ID && c.Service == o.Service
+}
+
+func (c *Check) sameState(o *Check) bool { return c.Status == o.Status && c.Output == o.Output }
+
+func (c *Check) sameDefinition(o *Check) bool {
+	return c.Name == o.Name && c.Notes == o.Notes && c.Type == o.Type && c.TTL == o.TTL && c.ReapAfter == o.ReapAfter &&
+		c.Probe.equal(o.Probe) && bytes.Equal(c.Definition, o.Definition)
+}
+
+func (p *Probe) equal(o *Probe) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return p.HTTP == o.HTTP && p.Method == o.Method && p.Body == o.Body && slices.Equal(p.Header, o.Header) &&
+		p.SkipVerify == o.SkipVerify && p.NoRedirects == o.NoRedirects && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
+		p.SuccessBeforePassing == o.SuccessBeforePassing && p.FailuresBeforeWarning == o.FailuresBeforeWarning &&
+		p.FailuresBeforeCritical == o.FailuresBeforeCritical
+}
+
+// ref names the check.
+func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }
+
+// maintenanceOf is the id of the check that takes a service out of service; "": the node itself.
+func maintenanceOf(service string) string {
+	if service == "" {
+		return NodeMaintenance
+	}
+	return ServiceMaintenance + service
+}
+
+// findCheck finds a check by its id, in a list sorted by it.
+func findCheck(checks []*Check, id string) (at int, ok bool) {
+	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
+}
+
+// WithCheck returns a list with a check in the place of the one of its id.
+func WithCheck(checks []*Check, c *Check) []*Check {
+	at, ok := findCheck(checks, c.ID)
+	changed := slices.Clone(checks)
+	if ok {
+		changed[at] = c
+		return changed
+	}
+	return slices.Insert(changed, at, c)
+}
+
+// WithoutCheck returns a list without the check of an id; nil if that was the last one.
+func WithoutCheck(checks []*Check, id string) []*Check {
+	at, ok := findCheck(checks, id)
+	if !ok {
+		return checks
+	}
+	if len(checks) == 1 {
+		return nil
+	}
+	return slices.Delete(slices.Clone(checks), at, at+1)
+}
+
+// WithoutChecks returns a list without the checks of some ids; nil if those were all.
+func WithoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
+	for _, c := range checks {
+		if !gone[c.ID] {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// CheckHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat.
+type CheckHeartbeat struct {
+	Node, Check string
+	At          int64
+}
+
+// Fields walks a heartbeat.
+func (h *CheckHeartbeat) Fields(c *codec.Codec) {
+	c.String(&h.Node)
+	c.String(&h.Check)
+	c.Int64(&h.At)
+}
+
+func compareCheckRefs(a, b CheckRef) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
+}
+
+func (c *Check) weight() int {
+	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
+	if p := c.Probe; p != nil {
+		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + weightOf(p.Header)
+	}
+	return bytes
+}
+
+// Worst is the worst status of checks, and whether one of them is of maintenance, which decides over all.
+func Worst(lists ...[]*Check) (worst CheckStatus, maintenance bool) {
+	for _, list := range lists {
+		for _, c := range list {
+			maintenance = maintenance || c.Maintenance()
+			worst = max(worst, c.Status)
+		}
+	}
+	return worst, maintenance
+}
+
+// Reported is a check with another state, until it is entered.
+func (c *Check) Reported(status CheckStatus, output string, at Moment) *Check {
+	now := *c
+	now.Status, now.Output, now.ModifyIndex = status, strings.Clone(output), at.Next
+	now.CriticalSince = criticalSince(c, status, at)
+	return &now
+}
+
+// criticalSince is when (lease clock, ms) a check turned critical that has a status now; old is the check
+// before, nil if there was none. 0: it is not critical.
+func criticalSince(old *Check, status CheckStatus, at Moment) int64 {
+	switch {
+	case status != Critical:
+		return 0
+	case old != nil && old.Status == Critical:
+		return old.CriticalSince
+	}
+	return at.Lease
+}
