@@ -2,6 +2,10 @@ package registry
 
 import "github.com/seed-20419f34/rollcall/fsm/catalog"
 
+func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.deregisterCatalog(term, origin, op)
+}
+
 // deregisterCatalog removes a service, a check or a node. What the leader proposes, because a check was
 // critical for too long, takes effect only if the check is so still.
 func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCatalog) Result {

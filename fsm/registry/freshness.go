@@ -197,3 +197,38 @@ func keptShare(s Settings) Share {
 	}
 	return s.Threshold
 }
+
+// Expectation is upstream's bookkeeping at the view's moment.
+// Source: AbstractInstanceRegistry.updateRenewsPerMinThreshold, MeasuredRate.
+type Expectation struct {
+	Clients   uint32 // expectedNumberOfClientsSendingRenews
+	Threshold uint32 // numberOfRenewsPerMinThreshold
+	Renewals  uint32 // of the last complete minute (renewsLastMin)
+	Sliding   uint32 // of the last 60 s, estimated from the two buckets
+	Allows    bool   // upstream would evict: Threshold > 0 and Renewals > Threshold
+}
+
+// Expectation returns upstream's figures, which decide only under Settings.Expectation.
+func (v *View) Expectation() Expectation {
+	now := v.stamp.Lease
+	f := Figures{Renewals: v.expectation.renewals(now), Threshold: renewalThreshold(v.settings, v.expectation.Clients)}
+	return Expectation{
+		Clients:   v.expectation.Clients,
+		Threshold: f.Threshold,
+		Renewals:  f.Renewals,
+		Sliding:   v.expectation.sliding(now),
+		Allows:    upstreamAllows(f),
+	}
+}
+
+// NextPreservation is the transition of self-preservation that is due at a moment of the lease clock,
+// given figures that Freshness counted; ok is false if none is. The caller fills in the epoch.
+func (v *View) NextPreservation(now int64, f Figures) (op SelfPreservation, ok bool) {
+	holds, _ := v.Condition(f)
+	p := v.Preservation()
+	next := nextState(p, now, holds)
+	if next == p.State {
+		return SelfPreservation{}, false
+	}
+	return SelfPreservation{From: p.State, To: next, Figures: f}, true
+}

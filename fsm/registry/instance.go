@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"hash/fnv"
 	"math"
 	"slices"
 	"strings"
@@ -326,3 +327,31 @@ func (i *Instance) with(status, override Status, dirty int64) *Instance {
 // MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs whoever applies a
 // registration.
 const MaxVIPs = 64
+
+// weight is what the texts of an instance take, in bytes, about.
+func (i *Instance) weight() int {
+	c := codec.Weigher()
+	i.Fields(&c)
+	return c.Len() + pairWeight*(len(i.Metadata)+len(i.DataCenter.Metadata))
+}
+
+// Fingerprint is a number that differs, in all likelihood, where two instances do: over everything
+// that their clients say (with the lease times as they count), but the status and the override. It is made of how an
+// instance is written at level 1 of the formats, whatever the level of the state is, because the state depends on it.
+func (i *Instance) Fingerprint() uint64 {
+	var space [1024]byte
+	said := *i
+	said.Status, said.Overridden = Unknown, Unknown
+	said.RenewalInterval, said.Duration, _ = ClampLease(i.RenewalInterval, i.Duration)
+	return hashOf(said.append(space[:0], 1))
+}
+
+// hashOf is the same in every process, as digests of different servers are compared.
+func hashOf(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b)
+	return h.Sum64()
+}
+
+// pairWeight is what a pair takes beside its texts, in bytes, about.
+const pairWeight = 32

@@ -126,23 +126,8 @@ func (q *Quarantined) fields(c *codec.Codec) {
 // Local says that the lease belongs to the own datacenter.
 func (l *Lease) Local() bool { return l.Owner == "" }
 
-// Expired says whether the lease's one duration has passed at now (lease clock, ms), given its last
-// renewal and an additional time granted to all (ms). It ends strictly after the last millisecond.
-// A renewal gives one duration, not two as upstream (Lease.renew adds the duration a second time);
-// View.Ends knows of grace and of Settings.DoubledLease.
-func (l *Lease) Expired(now, renewed, additional int64) bool {
-	return l.EvictedAt > 0 || now > renewed+int64(l.Duration)*1000+additional
-}
-
 // Key returns the instance's key.
 func (l *Lease) Key() Key { return l.Instance.Key() }
-
-// Grace is the time (ms of lease clock) after the establishment of a leadership, and after the end of
-// self-preservation, within which the
-// lease does not end.
-func (l *Lease) Grace() int64 {
-	return min(int64(l.Duration)*1000, int64(l.Interval)*1000+renewalGrace)
-}
 
 func (q *Quarantined) clone() *Quarantined {
 	if q == nil {
@@ -180,3 +165,27 @@ type Version struct {
 func (l *Lease) Version() Version {
 	return Version{Life: l.Life, LastDirty: l.Instance.LastDirty, Edit: l.Edit}
 }
+
+// Weight is what a lease takes, in bytes, about: in memory, and as a text in answers.
+func (l *Lease) Weight() int {
+	bytes := leaseWeight + l.Instance.weight()
+	if l.Service != nil {
+		bytes += l.Service.Weight()
+	}
+	return bytes
+}
+
+// quarantineAgain is the quarantine of an instance that comes back: that of its record of removal, if its time
+// has not passed.
+func quarantineAgain(q *Quarantined, now int64, set Index) *Quarantined {
+	if q == nil || q.Until <= now {
+		return nil
+	}
+	c := *q
+	c.Set = set
+	return &c
+}
+
+// leaseWeight is what a lease takes beside its texts, in bytes, about. Equal states must have equal weights, on a node that has
+// applied all operations as on one that was restored: by weight it is decided which records of removals are kept.
+const leaseWeight = 1024

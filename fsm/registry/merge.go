@@ -191,6 +191,8 @@ func (m encounter) ownership(l *Lease) []Event {
 	}
 }
 
+func (op Replica) perform(r *Registry, _ uint64, origin Origin) Result { return r.replica(origin, op) }
+
 // replica takes over what is newer of an instance that another server has.
 func (r *Registry) replica(origin Origin, op Replica) Result {
 	op.Instance = withAmazonID(op.Instance)
@@ -319,4 +321,29 @@ func (r *Registry) noteAll(l *Lease, origin Origin, events []Event) {
 		markForEureka(l, e.Kind)
 		r.note(l, origin, e)
 	}
+}
+
+// replicaOwner is the datacenter that an instance belongs to by what a server tells: a node of the own
+// datacenter may name any, a remote datacenter is known to have it at least. If that one says that the
+// owner is here, it must be: each would take the other one for the owner, and nobody would repair it.
+func replicaOwner(op Replica, origin Origin) string {
+	if op.Owner == Here {
+		return ""
+	}
+	return ownerBy(origin, op.Owner)
+}
+
+// ownerAfter is the owner of an instance after a merge: he who told what its client said last, unless he
+// is a remote datacenter that says that it is not the owner. Where both tell the same, a remote owner may
+// be replaced by whoever says that it is the owner now; the own datacenter only if no client renews the
+// instance here, while one does there; of a permanent one, never.
+func (r *Registry) ownerAfter(origin Origin, m encounter) string {
+	before := m.old.Owner
+	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {
+		return before
+	}
+	if m.client == 0 && before == "" && (m.old.Permanent || !(r.deserted(m.old) && r.hears(m.old, r.ago(m.op.Age).Lease))) {
+		return before
+	}
+	return replicaOwner(m.op, origin)
 }

@@ -95,3 +95,5 @@ func (a *Act) fields(c *codec.Codec) {
 func (a Act) clone() Act {
 	return Act{Author: strings.Clone(a.Author), Reason: strings.Clone(a.Reason)}
 }
+
+func (a Act) weight() int { return len(a.Author) + len(a.Reason) }

@@ -64,31 +64,6 @@ func (r *Registry) hears(l *Lease, renewed int64) bool {
 	return r.clock.Lease-renewed <= 2*int64(l.Interval)*1000
 }
 
-// replicaOwner is the datacenter that an instance belongs to by what a server tells: a node of the own
-// datacenter may name any, a remote datacenter is known to have it at least. If that one says that the
-// owner is here, it must be: each would take the other one for the owner, and nobody would repair it.
-func replicaOwner(op Replica, origin Origin) string {
-	if op.Owner == Here {
-		return ""
-	}
-	return ownerBy(origin, op.Owner)
-}
-
-// ownerAfter is the owner of an instance after a merge: he who told what its client said last, unless he
-// is a remote datacenter that says that it is not the owner. Where both tell the same, a remote owner may
-// be replaced by whoever says that it is the owner now; the own datacenter only if no client renews the
-// instance here, while one does there; of a permanent one, never.
-func (r *Registry) ownerAfter(origin Origin, m encounter) string {
-	before := m.old.Owner
-	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {
-		return before
-	}
-	if m.client == 0 && before == "" && (m.old.Permanent || !(r.deserted(m.old) && r.hears(m.old, r.ago(m.op.Age).Lease))) {
-		return before
-	}
-	return replicaOwner(m.op, origin)
-}
-
 // clocksDiffer is how much earlier (ms) a renewal may seem to another datacenter than it was.
 const clocksDiffer = 1000
 
@@ -109,5 +84,10 @@ func (r *Registry) outlive(old *Lease, life uint32) Result {
 	return res
 }
 
-// removalOwner is the datacenter that a removed instance belonged to, as Replica.owner.
-func removalOwner(op Remove, origin Origin) string { return ownerBy(origin, op.Owner) }
+// Owner is Lease.Owner of the live lease of a handle; "" also if there is none.
+func (r *Registry) Owner(h Handle) string {
+	if l := r.handles.byHandle(h); l != nil {
+		return l.Owner
+	}
+	return ""
+}

@@ -1,5 +1,7 @@
 package registry
 
+func (op ForgetSender) perform(r *Registry, _ uint64, _ Origin) Result { return r.forgetSender(op) }
+
 // forgetSender forgets all that is known of a sender.
 func (r *Registry) forgetSender(op ForgetSender) Result {
 	var others []Sender // none is nil, as after a restore
@@ -22,6 +24,8 @@ func (r *Registry) learn(change func(*known)) {
 	r.known = &k
 }
 
+func (op Contact) perform(r *Registry, _ uint64, _ Origin) Result { return r.contact(op) }
+
 // contact notes that a peer was heard.
 func (r *Registry) contact(op Contact) Result {
 	link, heard := r.known.heard(op, r.ago(op.Age).Lease)
@@ -40,13 +44,7 @@ func (r *Registry) contact(op Contact) Result {
 	return Result{}
 }
 
-// Owner is Lease.Owner of the live lease of a handle; "" also if there is none.
-func (r *Registry) Owner(h Handle) string {
-	if l := r.handles.byHandle(h); l != nil {
-		return l.Owner
-	}
-	return ""
-}
+func (op AckPeer) perform(r *Registry, _ uint64, _ Origin) Result { return r.ackPeer(op) }
 
 // ackPeer moves a peer's cursor, at most to the newest change.
 func (r *Registry) ackPeer(op AckPeer) Result {
@@ -59,6 +57,8 @@ func (r *Registry) ackPeer(op AckPeer) Result {
 	r.learn(func(k *known) { k.peers = with(k.peers, p) })
 	return Result{}
 }
+
+func (op PausePeer) perform(r *Registry, _ uint64, _ Origin) Result { return r.pausePeer(op) }
 
 // pausePeer stops or resumes the sending to a peer.
 func (r *Registry) pausePeer(op PausePeer) Result {

@@ -5,6 +5,10 @@ import (
 	"slices"
 )
 
+func (op Register) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.register(origin, op.Instance)
+}
+
 // register adds an instance or replaces it.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.register.
 func (r *Registry) register(origin Origin, in *Instance) Result {
@@ -264,6 +268,10 @@ func decide(reported, override, existing Status, replicated bool) Status {
 	default: // AlwaysMatchInstanceStatusRule
 		return reported
 	}
+}
+
+func (op UpdateMetadata) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.updateMetadata(origin, op)
 }
 
 // updateMetadata merges pairs into an instance's metadata and renews the lease. Upstream registers

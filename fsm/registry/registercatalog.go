@@ -16,6 +16,10 @@ type cataloging struct {
 	res      Result
 }
 
+func (op RegisterCatalog) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.registerCatalog(origin, op)
+}
+
 // registerCatalog registers a node, a service and checks, or nothing. What is as it was takes no Index.
 // Source: agent/consul/state/catalog.go (EnsureRegistration) of hashicorp/consul.
 func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
@@ -159,22 +163,6 @@ func (c *cataloging) keepService(l *Lease, checks []*catalog.Check) {
 // sameRegistration compares an instance with a stored one in everything that the registry does not decide.
 func sameRegistration(i *Instance, stored *Instance) bool {
 	return i.with(stored.Status, stored.Overridden, stored.LastDirty).Equal(stored)
-}
-
-// addressed is a service's instance with the address of its node, where the service gives none
-// and the node is not the logical one.
-func (r *Registry) addressed(s *catalog.Service, i *Instance) *Instance {
-	n, ok := r.catalog.Node(s.Node)
-	if !ok || s.Address != "" || s.Node == "" {
-		return i
-	}
-	address := nodeAddress(n)
-	if i.HostName == address && i.IPAddr == address {
-		return i
-	}
-	c := *i
-	c.HostName, c.IPAddr = address, address
-	return &c
 }
 
 // registerChecks enters the checks of other services of the node.

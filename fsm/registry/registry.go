@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"cmp"
+
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -62,7 +64,7 @@ func NewAt(index Index) *Registry {
 // It never fails: what cannot be done is an Outcome.
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
 	r.Advance(stamp)
-	return r.perform(term, origin, op)
+	return op.perform(r, term, origin)
 }
 
 // Advance moves the lease clock without an operation (an entry that carries none) and prunes what
@@ -102,26 +104,6 @@ func (r *Registry) Epoch() Epoch { return r.epoch }
 // Clock is the lease clock's newest stamp.
 func (r *Registry) Clock() Stamp { return r.clock }
 
-// View returns the present state for readers. It costs a handful of small allocations after a
-// change, and one after anything else.
-func (r *Registry) View() *View {
-	if r.shared == nil {
-		r.shared = r.tables.share()
-		r.shared.catalog = r.catalog.Share()
-	}
-	return &View{
-		index:       r.index,
-		stamp:       r.clock,
-		epoch:       r.cluster,
-		tables:      r.shared,
-		graceBegan:  r.graceBegan(),
-		settings:    r.settings,
-		transitions: r.transitions,
-		expectation: r.expectation,
-		known:       r.known,
-	}
-}
-
 // Next is the Index that Take would return.
 func (r *Registry) Next() Index { return max(r.index, r.taken) + 1 }
 
@@ -137,3 +119,215 @@ func (r *Registry) step() Index {
 	r.shared = nil
 	return r.index
 }
+
+// moment is when the catalog changes now.
+func (r *Registry) moment() catalog.Moment {
+	return catalog.Moment{Lease: r.clock.Lease, Established: r.established, Next: r.Next()}
+}
+
+// end is the last millisecond of a live lease, by the lease clock.
+func (r *Registry) end(l *Lease) int64 {
+	return r.known.end(l, r.renewed(l).Lease, r.graceBegan(), r.settings.DoubledLease)
+}
+
+// graceBegan is when (lease clock, ms) all leases were last given a grace: when the leadership was
+// established, or when self-preservation went off because the silent came back. They come back one by
+// one, and without it whoever comes last would be evicted as soon as enough others were heard. Upstream
+// gives nobody the second one.
+func (r *Registry) graceBegan() int64 {
+	if r.settings.Expectation {
+		return r.established
+	}
+	return max(r.established, r.returned)
+}
+
+// recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
+// on and the number has fallen below the threshold's share, so that such a fall is never followed.
+// Source: PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's
+// own client fetched, here it is what the registry holds.
+func (r *Registry) recount() {
+	leases, expected := uint64(r.expiry.Len()), uint64(r.expectation.Clients)
+	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {
+		r.expectation.Clients = uint32(leases)
+	}
+	r.expectation.NextUpdate = order.Later(r.clock.Lease, r.settings.ExpectationUpdate)
+}
+
+// replaceEnds notes the ends of l instead of those of old, the lease of the same key. Either may be the
+// zero Lease: there is none.
+func (r *Registry) replaceEnds(old, l *Lease) {
+	if old.Override == l.Override && old.Quarantine == l.Quarantine {
+		return
+	}
+	eachEnd(old, r.ends.Delete)
+	eachEnd(l, r.ends.Set)
+}
+
+// note remembers an event of a live lease, as it is afterwards.
+func (r *Registry) note(l *Lease, origin Origin, e Event) {
+	history := &r.tables.renewals.at(l.Handle.Slot).history
+	history.Store(history.Load().with(r.event(l, origin, e)))
+}
+
+// event fills in what is the same for all events: the time, who sent the operation, and the status.
+func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
+	e.At, e.Times, e.Origin, e.Status = r.clock, 1, origin, l.Instance.Status
+	if e.Kind == EventOverridden {
+		e.Status = l.Instance.Overridden
+	}
+	return e
+}
+
+// put makes l what the registry has of a key, in the place of old. Either may be nil: there is none. It alone
+// enters, replaces and removes a lease where it is found: by handle and key, in the lists, in the catalog, and
+// among what ends. The slot of l has its renewals already, which say when it ends. changed is the Index of a
+// removal.
+func (r *Registry) put(old, l *Lease, changed Index) {
+	was, is := old, l
+	switch {
+	case old == nil:
+		was = &Lease{}
+		r.handles.put(l)
+		r.tables.add(l)
+	case l == nil:
+		is = &Lease{}
+		r.tables.delete(old, changed)
+		r.handles.release(old)
+	default:
+		r.handles.put(l)
+		r.tables.replace(old, l)
+	}
+	r.time(old, l)
+	if was.Service != is.Service {
+		r.catalog.ReplaceService(cmp.Or(l, old).Key(), was.Service, is.Service, r.moment())
+	}
+	r.replaceEnds(was, is)
+}
+
+// time looks at when a lease ends that takes the place of old, and counts who is expected to renew one.
+// Either may be nil: there is none. One that is permanent never ends, and nobody is.
+func (r *Registry) time(old, l *Lease) {
+	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
+	switch {
+	case was && is:
+		if l.Registered != old.Registered || l.Owner != old.Owner { // else it ends when old does
+			r.expiry.Move(l.Handle.Slot, r.end(l))
+		}
+	case is:
+		r.expiry.Add(l.Handle.Slot, r.end(l))
+		r.expectation.join()
+	case was:
+		r.expiry.Remove(old.Handle.Slot)
+		r.expectation.leave()
+	}
+}
+
+// renewed is the last renewal of a live lease.
+func (r *Registry) renewed(l *Lease) Stamp {
+	s, _ := r.tables.renewals.last(l.Handle)
+	return s
+}
+
+// renewLease notes that a live lease was renewed now. It is no change.
+func (r *Registry) renewLease(l *Lease, origin Origin) { r.tables.renewals.beat(l, origin, r.clock) }
+
+// heartbeat is renewLease by the client itself, of whom it is remembered if it is late.
+func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
+
+func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
+	silent := at.Lease - r.tables.renewals.beat(l, origin, at)
+	if !l.Permanent && silent*2 > int64(l.Interval)*3000 {
+		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
+	}
+}
+
+// heartbeatAgo is a heartbeat some ms ago, of which another server tells now. It says whether the lease
+// is renewed by that: not if it was renewed later than that already.
+func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
+	if ms == 0 {
+		r.heartbeat(l, origin)
+		return true
+	}
+	at := r.ago(ms)
+	if at.Lease < r.renewed(l).Lease {
+		r.tables.renewals.at(l.Handle.Slot).hear(l, origin, at.Lease)
+		return false
+	}
+	r.heartbeatAt(l, origin, at)
+	return true
+}
+
+// maxAgo bounds (ms) how long ago another server may say that something was. No lease lives as long.
+const maxAgo = 7 * 24 * 60 * 60 * 1000
+
+// ago is the moment some ms ago.
+func (r *Registry) ago(ms int64) Stamp {
+	ms = min(max(ms, 0), maxAgo)
+	return Stamp{Lease: r.clock.Lease - ms, Wall: r.clock.Wall - ms}
+}
+
+// change replaces a live lease's instance in place: the lease goes on. e is what happened.
+func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event) Result {
+	l := *old
+	l.Instance = instance
+	return r.exchange(old, &l, ActionModified, origin, e)
+}
+
+// edit is change where the override is another one, or ended. Its details end with it.
+func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) Result {
+	l := *old
+	l.Instance, l.Override = instance, nil
+	l.Edit++
+	return r.exchange(old, &l, ActionModified, origin, e)
+}
+
+// exchange puts l, a changed copy, in the place of a live lease: the lease goes on.
+func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events ...Event) Result {
+	l.Action = action
+	l.RenewedAt = r.renewed(old)
+	r.mark(l, origin)
+	for _, e := range events {
+		markForEureka(l, e.Kind)
+	}
+	r.put(old, l, r.index)
+	for _, e := range events {
+		r.note(l, origin, e)
+	}
+	return Result{Index: r.index}
+}
+
+// markForEureka notes that the last change of l was of a kind that Eureka servers are told.
+func markForEureka(l *Lease, kind EventKind) {
+	switch kind {
+	case EventMetadata, EventStatus:
+		l.Described = l.Changed
+	case EventOverridden, EventOverrideEnded:
+		l.Overrode = l.Changed
+	}
+}
+
+// mark takes the next Index for a change of l. What a node of the own datacenter sent counts for
+// nobody: it tells the others itself.
+func (r *Registry) mark(l *Lease, origin Origin) {
+	r.step()
+	l.Changed, l.ChangedLease = r.index, r.clock.Lease
+	switch origin.Kind {
+	case Client:
+		l.ByClient = r.index
+	case RemoteDC:
+		l.ByRemote = r.index
+	}
+	l.UpdatedAt = r.clock.Wall
+	if l.Instance.Status == Up && l.ServiceUpAt == 0 {
+		l.ServiceUpAt = r.clock.Wall
+	}
+}
+
+// due returns the slots of leases that have ended at now, and corrects the ends of those that were
+// renewed since they were last looked at.
+func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEnd) }
+
+// reorder looks at all leases again, after their ends may have become earlier.
+func (r *Registry) reorder() { r.expiry.Reorder(r.slotEnd) }
+
+func (r *Registry) slotEnd(slot uint32) int64 { return r.end(r.handles.leases[slot]) }

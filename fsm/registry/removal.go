@@ -93,3 +93,12 @@ func (m Removal) editAfter() uint32 {
 	}
 	return m.Lease.Edit
 }
+
+// The delta window and its steps, in ms of lease clock.
+const (
+	deltaWindow = 180_000
+	deltaStep   = 30_000
+)
+
+// deltaCut is the lease clock of the oldest change that the delta of a moment shows.
+func deltaCut(now int64) int64 { return now/deltaStep*deltaStep - deltaWindow }

@@ -5,6 +5,10 @@ import (
 	"strings"
 )
 
+func (op Cancel) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.cancel(origin, op.Key)
+}
+
 // cancel removes an instance and its override. A cancel is compared with no timestamp, and noted in
 // the recent queue whether or not the instance is known.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.internalCancel.
@@ -16,6 +20,10 @@ func (r *Registry) cancel(origin Origin, key Key) Result {
 	}
 	r.remove(l, Canceled, origin, Event{Kind: EventCanceled})
 	return Result{Index: r.index}
+}
+
+func (op Evict) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.evict(term, origin, op)
 }
 
 // evict removes the leases that its proposer saw expire, unless the epoch is over or the lease was
@@ -56,6 +64,10 @@ func (r *Registry) withheld(end int64) Act {
 		}
 	}
 	return Act{}
+}
+
+func (op Remove) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.removeVersion(origin, op)
 }
 
 // removeVersion removes what another server removed, unless what is stored is newer.
@@ -129,3 +141,6 @@ func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
 	r.remember(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
 	return Result{Index: r.index}
 }
+
+// removalOwner is the datacenter that a removed instance belonged to, as Replica.owner.
+func removalOwner(op Remove, origin Origin) string { return ownerBy(origin, op.Owner) }

@@ -1,5 +1,7 @@
 package registry
 
+func (op Renew) perform(r *Registry, _ uint64, origin Origin) Result { return r.renew(origin, op) }
+
 // renew is a heartbeat. The lease is renewed before the timestamps are compared, so also where the
 // answer is Newer or Older; only an instance without a status is not renewed, and none by what was
 // heard of a life that is over.

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -253,19 +251,6 @@ func verifyHistory(events []Event, now int64) error {
 		}
 	}
 	return nil
-}
-
-// verifyService verifies what is registered of a lease through Consul's API, before it enters the catalog.
-func (r *Registry) verifyService(l *Lease, at catalog.Frozen) error {
-	switch {
-	case l.Service == nil:
-		return nil
-	case !l.Permanent:
-		return errors.New("registered through Consul's API, with a lease")
-	case strings.ToUpper(l.Service.Name) != l.Instance.App:
-		return fmt.Errorf("service %q is not of this application", l.Service.Name)
-	}
-	return r.catalog.VerifyService(l.Service, at)
 }
 
 // verifyKnown checks what is known of other servers.

@@ -40,37 +40,6 @@ func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) {
 	return v.tables.otherwise(id)
 }
 
-// otherwise returns the one lease with an instance id that was not registered through Consul's API.
-func (t *tables) otherwise(id string) (l *Lease, ambiguous bool) {
-	n := 0
-	count := func(found *Lease) {
-		if found.Service == nil {
-			l = found
-			n++
-		}
-	}
-	t.ids.Ascend(Key{ID: id}, func(key Key) bool {
-		if key.ID != id {
-			return false
-		}
-		if app, ok := t.apps.Get(key.App); ok {
-			found, _ := app.leases.Get(id)
-			count(found)
-		}
-		return n < 2
-	})
-	t.quarantined.Scan(func(found *Lease) bool {
-		if found.Key().ID == id {
-			count(found)
-		}
-		return n < 2
-	})
-	if n > 1 {
-		return nil, true
-	}
-	return l, false
-}
-
 // ServicesOn yields the leases of a node's services, by application and id, without the quarantined; of
 // the logical node ("") also those that were registered otherwise, see ServiceOn.
 func (v *View) ServicesOn(node string) iter.Seq[*Lease] {

@@ -20,9 +20,8 @@ func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
 // standing is the status that a service's checks, and those of its node, say it has.
 func (r *Registry) standing(s *catalog.Service) Status { return statusOf(r.catalog.Worst(s)) }
 
-// moment is when the catalog changes now.
-func (r *Registry) moment() catalog.Moment {
-	return catalog.Moment{Lease: r.clock.Lease, Established: r.established, Next: r.Next()}
+func (op SetCheck) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.setCheck(term, origin, op)
 }
 
 // setCheck notes what a check was found to be. The output of a passing check is kept as it was when it
@@ -43,6 +42,10 @@ func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 		return Result{}
 	}
 	return r.exchangeCheck(origin, row, row.Check.Reported(op.Status, op.Output, r.moment()))
+}
+
+func (op ExpireCheck) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.expireCheck(term, origin, op)
 }
 
 // expireCheck turns a check critical whose TTL has passed, unless the epoch is over, a heartbeat came
@@ -197,4 +200,20 @@ func (r *Registry) CheckState(node, id string) (status catalog.CheckStatus, know
 func (r *Registry) HasNode(name string) bool {
 	_, ok := r.catalog.Node(name)
 	return ok || name == ""
+}
+
+// addressed is a service's instance with the address of its node, where the service gives none
+// and the node is not the logical one.
+func (r *Registry) addressed(s *catalog.Service, i *Instance) *Instance {
+	n, ok := r.catalog.Node(s.Node)
+	if !ok || s.Address != "" || s.Node == "" {
+		return i
+	}
+	address := nodeAddress(n)
+	if i.HostName == address && i.IPAddr == address {
+		return i
+	}
+	c := *i
+	c.HostName, c.IPAddr = address, address
+	return &c
 }
