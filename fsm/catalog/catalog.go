@@ -66,7 +66,7 @@ func (c *Catalog[K]) ReplaceService(of K, old, now *Service, at Moment) {
 // ReplaceNode puts a node and its checks in the place of the one of its name; index is that of the change. Either may be
 // nil.
 func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
-	c.changed = index
+	c.nodesChanged = index
 	var none K
 	var before, after []*Check
 	if old != nil {
@@ -166,14 +166,14 @@ func (c *Catalog[K]) addEnd(row CheckRow[K], established int64) {
 	if row.Expires() {
 		row.beat.due = row.expiry(established)
 	}
-	if at, ok := row.end(); ok {
+	if at, ok := row.endsAt(); ok {
 		c.ends.Set(at, row.Check.ref())
 	}
 }
 
 // deleteEnd is the inverse of addEnd, for the check as it was then.
 func (c *Catalog[K]) deleteEnd(row CheckRow[K]) {
-	if at, ok := row.end(); ok {
+	if at, ok := row.endsAt(); ok {
 		c.ends.Delete(at, row.Check.ref())
 	}
 }

@@ -14,11 +14,11 @@ import (
 // Tables are what readers see: nodes, and where services and checks are found. K is what stands for a service in the
 // registry. Its trees are copy-on-write; a copy is never written again, but the heartbeats of checks in it are live.
 type Tables[K comparable] struct {
-	nodes    *btree.Map[string, *Node]
-	services *btree.BTreeG[serviceRow[K]] // by node, then id
-	checks   *btree.BTreeG[CheckRow[K]]   // by node, then id
-	changed  order.Index                  // of the last change of a node or of a check of one
-	bytes    int                          // of all nodes, see Node.Weight
+	nodes        *btree.Map[string, *Node]
+	services     *btree.BTreeG[serviceRow[K]] // by node, then id
+	checks       *btree.BTreeG[CheckRow[K]]   // by node, then id
+	nodesChanged order.Index                  // of the last change of a node or of a check of one
+	bytes        int                          // of all nodes, see Node.Weight
 }
 
 // serviceRow is a service on a node, and what stands for it in the registry.
@@ -74,7 +74,7 @@ func (t *Tables[K]) Node(name string) (*Node, bool) { return t.nodes.Get(name) }
 func (t *Tables[K]) Bytes() int { return t.bytes }
 
 // Changed is the Index of the last change of a node or of a check of one.
-func (t *Tables[K]) Changed() order.Index { return t.changed }
+func (t *Tables[K]) Changed() order.Index { return t.nodesChanged }
 
 // Check finds a check of a node or of a service on it.
 func (t *Tables[K]) Check(node, id string) (CheckRow[K], bool) {
@@ -143,8 +143,8 @@ func (row CheckRow[K]) Reaped() bool {
 	return row.Check.ReapAfter > 0 && row.Check.Service != "" && row.Check.Status == Critical
 }
 
-// end is the end that is entered for a check (lease clock, ms).
-func (row CheckRow[K]) end() (at int64, ok bool) {
+// endsAt is the end that is entered for a check (lease clock, ms).
+func (row CheckRow[K]) endsAt() (at int64, ok bool) {
 	switch {
 	case row.Expires():
 		return row.beat.due, true

@@ -19,7 +19,7 @@ func (c *Catalog[K]) Thaw(nodes []*Node, changed order.Index, at Frozen) error {
 	if changed > at.Newest {
 		return fmt.Errorf("a node changed at %d, but the last change was at %d", changed, at.Newest)
 	}
-	c.changed = changed
+	c.nodesChanged = changed
 	for i, n := range nodes {
 		if i > 0 && nodes[i-1].Name >= n.Name {
 			return errors.New("nodes are not in ascending order of their names")
@@ -128,7 +128,7 @@ func (c *Catalog[K]) Verify(established int64) error {
 				return fmt.Errorf("check %s of node %q is found as %+v", check.ID, check.Node, row)
 			}
 			checks++
-			end, ok := row.end()
+			end, ok := row.endsAt()
 			if ok && (!c.ends.Has(end, check.ref()) || row.Expires() && end > row.expiry(established)) {
 				return fmt.Errorf("check %s of node %q: its end is not kept, or too late", check.ID, check.Node)
 			}

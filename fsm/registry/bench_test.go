@@ -209,7 +209,7 @@ func BenchmarkSettledSums100k(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var sum Digest
-		for l := range v.Settled(g.now.Lease+settlingTime, true, "") {
+		for l := range v.Settled(g.now.Lease+comparisonWait, true, "") {
 			sum.Count++
 			sum.Sum += l.Sum()
 		}

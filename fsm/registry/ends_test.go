@@ -144,7 +144,7 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 				}
 				began := r.established
 				if !r.settings.Expectation {
-					began = max(began, r.returned)
+					began = max(began, r.resumed)
 				}
 				ended := l.Expired(now.Lease, renewed, additional) && now.Lease > max(began+grace, since)
 				if ended {

@@ -44,23 +44,23 @@ func newExpectation(s Settings) ExpectationState {
 	return ExpectationState{Clients: 1, NextUpdate: s.ExpectationUpdate}
 }
 
-// join expects one client more. Upstream does so only while it expects any.
-func (e *ExpectationState) join() {
+// expectOneMore expects one client more. Upstream does so only while it expects any.
+func (e *ExpectationState) expectOneMore() {
 	if e.Clients > 0 {
 		e.Clients++
 	}
 }
 
-// leave expects one client less, after a cancel and after an eviction.
-func (e *ExpectationState) leave() {
+// expectOneLess expects one client less, after a cancel and after an eviction.
+func (e *ExpectationState) expectOneLess() {
 	if e.Clients > 0 {
 		e.Clients--
 	}
 }
 
-// roll begins the minute of a moment, if it is another one than that of Current. It must be called
+// startMinute begins the minute of a moment, if it is another one than that of Current. It must be called
 // before a renewal of that moment is counted.
-func (e *ExpectationState) roll(now int64) {
+func (e *ExpectationState) startMinute(now int64) {
 	if now/minute == e.Minute {
 		return
 	}

@@ -37,7 +37,7 @@ func (r *Registry) FreezeSince(after Index) Frozen {
 func (r *Registry) frozen() Frozen {
 	return Frozen{
 		Index:       r.index,
-		Taken:       r.taken,
+		Taken:       r.reserved,
 		Clock:       r.clock,
 		Epoch:       r.epoch,
 		Established: r.established,
@@ -53,9 +53,9 @@ func (r *Registry) frozen() Frozen {
 		Transitions:  slices.Clone(r.transitions),
 		Expectation:  r.expectation,
 
-		Links:   r.known.links, // never written again, as the next two
-		Senders: r.known.senders,
-		Peers:   r.known.peers,
+		Links:   r.servers.links, // never written again, as the next two
+		Senders: r.servers.senders,
+		Peers:   r.servers.peers,
 
 		Nodes:        slices.Collect(r.catalog.Nodes()),
 		CatalogIndex: r.catalog.Changed(),
@@ -90,7 +90,7 @@ func (r *Registry) leaseState(l *Lease) LeaseState {
 	slot := r.tables.renewals.at(l.Handle.Slot)
 	return LeaseState{
 		Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)},
-		Client: slot.client, Remote: slot.remote,
+		Client: slot.renewedByClient, Remote: slot.renewedByRemote,
 	}
 }
 
@@ -118,11 +118,11 @@ func Thaw(f Frozen) (*Registry, error) {
 }
 
 func (r *Registry) thaw(f Frozen) error {
-	r.index, r.taken, r.clock, r.epoch = f.Index, f.Taken, f.Clock, f.Epoch
+	r.index, r.reserved, r.clock, r.epoch = f.Index, f.Taken, f.Clock, f.Epoch
 	r.established, r.cluster = f.Established, f.Cluster
-	r.known = &known{links: f.Links, senders: f.Senders, peers: f.Peers}
+	r.servers = &otherServers{links: f.Links, senders: f.Senders, peers: f.Peers}
 	r.settings, r.transitions = f.Settings, slices.Clone(f.Transitions)
-	r.returned = returned(f.Transitions)
+	r.resumed = evictionsResumed(f.Transitions)
 	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
 	r.thawHandles(f)
 	at := catalog.Frozen{Moment: r.moment(), Newest: f.Index}
@@ -150,10 +150,10 @@ func (r *Registry) thawHandles(f Frozen) {
 }
 
 func (r *Registry) thawLease(s LeaseState) {
-	r.tables.renewals.begin(s.Lease.Handle, s.Renewed, s.History.newest)
+	r.tables.renewals.assign(s.Lease.Handle, s.Renewed, s.History.newest)
 	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
-	slot.client, slot.remote = s.Client, s.Remote
-	r.put(nil, s.Lease, s.Lease.Changed)
+	slot.renewedByClient, slot.renewedByRemote = s.Client, s.Remote
+	r.replaceLease(nil, s.Lease, s.Lease.Changed)
 }
 
 func (r *Registry) thawRemovals(f Frozen) {

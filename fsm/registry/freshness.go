@@ -39,7 +39,7 @@ func (v *View) Freshness(now int64) Figures {
 		Renewals:  v.expectation.renewals(now),
 		Threshold: renewalThreshold(v.settings, v.expectation.Clients),
 	}
-	for l := range v.own() {
+	for l := range v.renewable() {
 		s := v.sight(l, now)
 		f.Leases++
 		f.Counted += one(s.counted)
@@ -53,7 +53,7 @@ func (v *View) Freshness(now int64) Figures {
 func (v *View) FreshnessByApp(now int64) []AppFreshness {
 	at := make(map[string]int)
 	var apps []AppFreshness
-	for l := range v.own() {
+	for l := range v.renewable() {
 		key := l.Key()
 		i, ok := at[key.App]
 		if !ok {
@@ -88,9 +88,9 @@ func (a *AppFreshness) longestFirst() {
 	a.Overdue = slices.Clip(a.Overdue[:min(len(a.Overdue), overdueShown)])
 }
 
-// own yields the live leases of the own datacenter that somebody is to renew, listed or not, in the order
+// renewable yields the live leases of the own datacenter that somebody is to renew, listed or not, in the order
 // of their changes.
-func (v *View) own() iter.Seq[*Lease] {
+func (v *View) renewable() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		v.tables.live.Scan(func(_ Index, l *Lease) bool { return !l.Local() || l.Permanent || yield(l) })
 	}
@@ -107,7 +107,7 @@ func (v *View) sight(l *Lease, now int64) sight {
 	s := sight{
 		counted: now-l.BeganLease > youth(l),
 		silent:  now - renewed,
-		ends:    endOf(l, renewed, v.graceBegan, v.settings.DoubledLease) - now,
+		ends:    localEnd(l, renewed, v.graceBegan, v.settings.DoubledLease) - now,
 	}
 	s.fresh = s.counted && s.silent <= freshFor(l)
 	return s

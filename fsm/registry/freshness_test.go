@@ -227,7 +227,7 @@ func naive(r *Registry, now int64) Figures {
 			continue
 		}
 		f.Leases++
-		f.Expired += one(now > r.end(l))
+		f.Expired += one(now > r.leaseEndsAt(l))
 		interval, duration := 3000*int64(l.Interval), 3000*int64(l.Duration)
 		if 3*(now-l.BeganLease) <= min(interval, duration/3) {
 			continue

@@ -19,16 +19,16 @@ const pastLimit = 2 * EventsKept
 type past struct {
 	before *past
 	at     Stamp
-	lasted int64 // Event.For
-	who    *who  // nil: a client that said no more
+	lasted int64  // Event.For
+	cause  *cause // nil: a client that said no more
 	times  uint32
 	kind   EventKind
 	status Status
 	depth  uint8 // of the chain
 }
 
-// who caused an event.
-type who struct {
+// cause caused an event.
+type cause struct {
 	origin Origin
 	by     Act
 }
@@ -100,8 +100,8 @@ func (p *past) followedBy(e Event) past {
 	if p != nil {
 		n.depth = p.depth + 1
 	}
-	if w := (who{e.Origin, e.By}); w != (who{}) {
-		n.who = &w
+	if w := (cause{e.Origin, e.By}); w != (cause{}) {
+		n.cause = &w
 	}
 	return n
 }
@@ -116,8 +116,8 @@ func (p *past) repeatedBy(e Event) bool {
 
 func (p *past) event() Event {
 	e := Event{At: p.at, Kind: p.kind, Times: p.times, Status: p.status, For: p.lasted}
-	if p.who != nil {
-		e.Origin, e.By = p.who.origin, p.who.by
+	if p.cause != nil {
+		e.Origin, e.By = p.cause.origin, p.cause.by
 	}
 	return e
 }

@@ -113,7 +113,7 @@ func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
 	expect.That(t, ok, "an incarnation that was heard all the time is forgotten")
 	n := len(g.View().Senders())
 	expect.That(t, n <= maxSenders, "%d are kept, want at most %d", n, maxSenders)
-	n = len(g.known.incarnations(Sender{Name: "n2"}))
+	n = len(g.servers.incarnations(Sender{Name: "n2"}))
 	expect.That(t, n <= maxIncarnations, "%d incarnations are kept, want at most %d", n, maxIncarnations)
 }
 

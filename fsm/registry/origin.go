@@ -83,13 +83,13 @@ func (h *Handle) Fields(c *codec.Codec) {
 // such fields, or the registry itself.
 type Act struct{ Author, Reason string }
 
-// maxNote bounds an author or a reason, in bytes. The interfaces to operators allow less. What
+// maxActText bounds an author or a reason, in bytes. The interfaces to operators allow less. What
 // exceeds it all the same is cut off where it is written.
-const maxNote = 1024
+const maxActText = 1024
 
 func (a *Act) fields(c *codec.Codec) {
-	c.Note(&a.Author, maxNote)
-	c.Note(&a.Reason, maxNote)
+	c.Note(&a.Author, maxActText)
+	c.Note(&a.Reason, maxActText)
 }
 
 func (a Act) clone() Act {

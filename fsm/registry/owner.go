@@ -17,26 +17,26 @@ func ownerBy(o Origin, before string) string {
 func (r *Registry) renewOwner(l *Lease, origin Origin) Result {
 	switch {
 	case origin.Kind == Client && !l.Local():
-		return r.takeOver(l)
+		return r.takeOwnership(l)
 	case origin.Kind == RemoteDC && l.Local():
 		return r.cede(l, origin)
 	}
 	return Result{}
 }
 
-// takeOver makes an instance of another datacenter, which a client renewed here, the own one's, if its
+// takeOwnership makes an instance of another datacenter, which a client renewed here, the own one's, if its
 // owner cannot be heard or does not hear the client any more: it will not tell whether it lives. Without
 // a link there is no owner who would ever say anything else.
-func (r *Registry) takeOver(l *Lease) Result {
-	link, ok := find(r.known.links, l.Owner)
-	if !ok || !link.Silent(r.clock.Lease) && r.hears(l, r.tables.renewals.at(l.Handle.Slot).remote) {
+func (r *Registry) takeOwnership(l *Lease) Result {
+	link, ok := find(r.servers.links, l.Owner)
+	if !ok || !link.Silent(r.clock.Lease) && r.renewedLately(l, r.tables.renewals.at(l.Handle.Slot).renewedByRemote) {
 		return Result{}
 	}
-	return r.own(l)
+	return r.makeLocal(l)
 }
 
-// own makes an instance the own datacenter's because its clients renew it here.
-func (r *Registry) own(l *Lease) Result {
+// makeLocal makes an instance the own datacenter's because its clients renew it here.
+func (r *Registry) makeLocal(l *Lease) Result {
 	owned := *l
 	owned.Owner = ""
 	return r.exchange(l, &owned, ActionModified, FromClient, Event{Kind: EventOwned})
@@ -45,7 +45,7 @@ func (r *Registry) own(l *Lease) Result {
 // cede gives an instance of the own datacenter to the remote one that is heard to renew it, if no client
 // has renewed it here for long. Else both would own it, after its client was away for a while.
 func (r *Registry) cede(l *Lease, origin Origin) Result {
-	if _, ok := find(r.known.links, origin.DC); !ok || !r.deserted(l) {
+	if _, ok := find(r.servers.links, origin.DC); !ok || !r.deserted(l) {
 		return Result{}
 	}
 	c := *l
@@ -55,12 +55,12 @@ func (r *Registry) cede(l *Lease, origin Origin) Result {
 
 // deserted says that no client of the own datacenter has renewed a lease for long.
 func (r *Registry) deserted(l *Lease) bool {
-	return !r.hears(l, r.tables.renewals.at(l.Handle.Slot).client)
+	return !r.renewedLately(l, r.tables.renewals.at(l.Handle.Slot).renewedByClient)
 }
 
-// hears says whether whoever renewed a lease last at a moment may still be there: two intervals have
+// renewedLately says whether whoever renewed a lease last at a moment may still be there: two intervals have
 // not passed.
-func (r *Registry) hears(l *Lease, renewed int64) bool {
+func (r *Registry) renewedLately(l *Lease, renewed int64) bool {
 	return r.clock.Lease-renewed <= 2*int64(l.Interval)*1000
 }
 

@@ -1,39 +1,39 @@
 package registry
 
-func (op ForgetSender) perform(r *Registry, _ uint64, _ Origin) Result { return r.forgetSender(op) }
+func (op ForgetSender) perform(r *Registry, _ uint64, _ Origin) Result { return r.removeSender(op) }
 
-// forgetSender forgets all that is known of a sender.
-func (r *Registry) forgetSender(op ForgetSender) Result {
+// removeSender forgets all that is known of a sender.
+func (r *Registry) removeSender(op ForgetSender) Result {
 	var others []Sender // none is nil, as after a restore
-	for _, s := range r.known.senders {
+	for _, s := range r.servers.senders {
 		if s.Name != op.Sender {
 			others = append(others, s)
 		}
 	}
-	if len(others) == len(r.known.senders) {
+	if len(others) == len(r.servers.senders) {
 		return Result{Outcome: NotFound}
 	}
-	r.learn(func(k *known) { k.senders = others })
+	r.updateServers(func(k *otherServers) { k.senders = others })
 	return Result{}
 }
 
-// learn changes what is known of other servers. It takes no Index: no list changes.
-func (r *Registry) learn(change func(*known)) {
-	k := *r.known
+// updateServers changes what is known of other servers. It takes no Index: no list changes.
+func (r *Registry) updateServers(change func(*otherServers)) {
+	k := *r.servers
 	change(&k)
-	r.known = &k
+	r.servers = &k
 }
 
 func (op Contact) perform(r *Registry, _ uint64, _ Origin) Result { return r.contact(op) }
 
 // contact notes that a peer was heard.
 func (r *Registry) contact(op Contact) Result {
-	link, heard := r.known.heard(op, r.ago(op.Age).Lease)
-	sender, newer := r.known.clock(op, r.clock)
+	link, heard := r.servers.linkAfter(op, r.ago(op.Age).Lease)
+	sender, newer := r.servers.senderAfter(op, r.clock)
 	if !heard && !newer {
 		return Result{}
 	}
-	r.learn(func(k *known) {
+	r.updateServers(func(k *otherServers) {
 		if heard {
 			k.links = k.withLink(link)
 		}
@@ -48,13 +48,13 @@ func (op AckPeer) perform(r *Registry, _ uint64, _ Origin) Result { return r.ack
 
 // ackPeer moves a peer's cursor, at most to the newest change.
 func (r *Registry) ackPeer(op AckPeer) Result {
-	p := r.known.peer(op.Peer)
+	p := r.servers.peer(op.Peer)
 	cursor := min(op.Cursor, r.index)
 	if p.Known && cursor <= p.Cursor {
 		return Result{}
 	}
 	p.Cursor, p.Known = cursor, true
-	r.learn(func(k *known) { k.peers = with(k.peers, p) })
+	r.updateServers(func(k *otherServers) { k.peers = with(k.peers, p) })
 	return Result{}
 }
 
@@ -62,12 +62,12 @@ func (op PausePeer) perform(r *Registry, _ uint64, _ Origin) Result { return r.p
 
 // pausePeer stops or resumes the sending to a peer.
 func (r *Registry) pausePeer(op PausePeer) Result {
-	p := r.known.peer(op.Peer)
+	p := r.servers.peer(op.Peer)
 	if p.Paused == op.Paused {
 		return Result{}
 	}
 	p.Paused, p.By, p.Since = op.Paused, op.By.clone(), r.clock
-	r.learn(func(k *known) { k.peers = with(k.peers, p) })
+	r.updateServers(func(k *otherServers) { k.peers = with(k.peers, p) })
 	return Result{}
 }
 

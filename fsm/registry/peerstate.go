@@ -60,7 +60,7 @@ const (
 // maxSenderAhead is how far (ms) a sender's clock may run ahead of what has passed here since it was last heard.
 const maxSenderAhead = 10 * 60 * 1000
 
-func (k *known) timing(told Sender, now Stamp) (late, ahead int64) {
+func (k *otherServers) timing(told Sender, now Stamp) (late, ahead int64) {
 	s, ok := find(k.senders, told.name())
 	if !ok {
 		return 0, 0
@@ -78,7 +78,7 @@ func (k *known) timing(told Sender, now Stamp) (late, ahead int64) {
 }
 
 // incarnations are those that are known of a sender.
-func (k *known) incarnations(of Sender) []Sender {
+func (k *otherServers) incarnations(of Sender) []Sender {
 	of.Incarnation = 0
 	begin, _ := slices.BinarySearchFunc(k.senders, of.name(), compareNames)
 	end := begin
@@ -89,7 +89,7 @@ func (k *known) incarnations(of Sender) []Sender {
 }
 
 // withSender returns the senders with one that was heard, and without those for which there is no room.
-func (k *known) withSender(s Sender) []Sender {
+func (k *otherServers) withSender(s Sender) []Sender {
 	if _, ok := find(k.senders, s.name()); ok {
 		return with(k.senders, s)
 	}
@@ -108,7 +108,7 @@ func (k *known) withSender(s Sender) []Sender {
 }
 
 // withLink returns the links with one that was heard, and without the one for which there is no room.
-func (k *known) withLink(l Link) []Link {
+func (k *otherServers) withLink(l Link) []Link {
 	links := k.links
 	if _, ok := find(links, l.DC); !ok && len(links) >= maxLinks {
 		silent := slices.MinFunc(links, func(a, b Link) int { return cmp.Compare(a.Heard, b.Heard) })
@@ -117,16 +117,16 @@ func (k *known) withLink(l Link) []Link {
 	return with(links, l)
 }
 
-// known is what is known of other servers. It is immutable, because views have it: a change replaces
+// otherServers is what is known of other servers. It is immutable, because views have it: a change replaces
 // it. There are as many entries as peers are configured somewhere, so that is cheap.
-type known struct {
+type otherServers struct {
 	links   []Link // by name, as the next two
 	senders []Sender
 	peers   []PeerState
 }
 
 // any says that there are other servers.
-func (k *known) any() bool { return len(k.links)+len(k.senders)+len(k.peers) > 0 }
+func (k *otherServers) any() bool { return len(k.links)+len(k.senders)+len(k.peers) > 0 }
 
 func (l Link) name() string { return l.DC }
 
@@ -162,8 +162,8 @@ func with[T named](sorted []T, entry T) []T {
 
 func compareNames[T named](entry T, name string) int { return strings.Compare(entry.name(), name) }
 
-// heard is the link of a contact at a moment; ok is false if it says nothing new.
-func (k *known) heard(op Contact, at int64) (l Link, ok bool) {
+// linkAfter is the link of a contact at a moment; ok is false if it says nothing new.
+func (k *otherServers) linkAfter(op Contact, at int64) (l Link, ok bool) {
 	if op.DC == "" {
 		return Link{}, false
 	}
@@ -182,8 +182,8 @@ func (k *known) heard(op Contact, at int64) (l Link, ok bool) {
 	return l, true
 }
 
-// clock is the sender of a contact at a moment; ok is false if it says nothing new, or what cannot be.
-func (k *known) clock(op Contact, now Stamp) (s Sender, ok bool) {
+// senderAfter is the sender of a contact at a moment; ok is false if it says nothing new, or what cannot be.
+func (k *otherServers) senderAfter(op Contact, now Stamp) (s Sender, ok bool) {
 	if op.Sender == "" {
 		return Sender{}, false
 	}
@@ -221,7 +221,7 @@ func (p *PeerState) Fields(c *codec.Codec) {
 }
 
 // peer is the state of a peer, to be changed.
-func (k *known) peer(name string) PeerState {
+func (k *otherServers) peer(name string) PeerState {
 	p, ok := find(k.peers, name)
 	if !ok {
 		p.Name = strings.Clone(name)
@@ -229,12 +229,12 @@ func (k *known) peer(name string) PeerState {
 	return p
 }
 
-// end is the last moment of a lease of whatever owner.
-func (k *known) end(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
+// endsAt is the last moment of a lease of whatever owner.
+func (k *otherServers) endsAt(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
 	if l.Permanent {
 		return math.MaxInt64
 	}
-	end := endOf(l, renewed, graceBegan, doubled)
+	end := localEnd(l, renewed, graceBegan, doubled)
 	if l.Local() {
 		return end
 	}

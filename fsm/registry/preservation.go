@@ -102,9 +102,9 @@ func newest(transitions []Preservation) Preservation {
 	return transitions[len(transitions)-1]
 }
 
-// returned is when (lease clock, ms) self-preservation last went off because its condition was false;
+// evictionsResumed is when (lease clock, ms) self-preservation last went off because its condition was false;
 // 0: it never did. A hold ends when its operator said, and a release means that nobody is waited for.
-func returned(transitions []Preservation) int64 {
+func evictionsResumed(transitions []Preservation) int64 {
 	for i := len(transitions) - 1; i > 0; i-- {
 		if transitions[i].State == PreservationOff && transitions[i-1].State == PreservationOn {
 			return transitions[i].Since.Lease

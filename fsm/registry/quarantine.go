@@ -15,7 +15,7 @@ func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
 	l := r.handles.byKey(op.Key)
 	switch {
 	case l == nil && op.For <= 0:
-		return r.forgetQuarantine(origin, op)
+		return r.endQuarantineOfRemoved(origin, op)
 	case l == nil:
 		return Result{Outcome: NotFound}
 	case op.For <= 0:
@@ -59,9 +59,9 @@ func (r *Registry) show(origin Origin, l *Lease, by Act) Result {
 	return r.exchange(l, &shown, ActionAdded, origin, Event{Kind: EventQuarantineEnded, By: by})
 }
 
-// forgetQuarantine ends the quarantine of an instance that is gone: it will be listed when it
+// endQuarantineOfRemoved ends the quarantine of an instance that is gone: it will be listed when it
 // registers again. No list changes, so it takes no Index.
-func (r *Registry) forgetQuarantine(origin Origin, op Quarantine) Result {
+func (r *Registry) endQuarantineOfRemoved(origin Origin, op Quarantine) Result {
 	rec, ok := r.record(op.Key)
 	if !ok {
 		return Result{Outcome: NotFound}

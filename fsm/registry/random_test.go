@@ -257,10 +257,10 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 		return fmt.Errorf("not in the change list at %d as kind %d", l.Changed, kind)
 	}
 	if l.Permanent {
-		if r.end(l) != math.MaxInt64 || r.expiry.Has(l.Handle.Slot) {
+		if r.leaseEndsAt(l) != math.MaxInt64 || r.expiry.Has(l.Handle.Slot) {
 			return errors.New("permanent, with an end")
 		}
-	} else if !r.expiry.Has(l.Handle.Slot) || r.expiry.Known(l.Handle.Slot) > r.end(l) {
+	} else if !r.expiry.Has(l.Handle.Slot) || r.expiry.Known(l.Handle.Slot) > r.leaseEndsAt(l) {
 		return errors.New("not in the heap, or later than its end")
 	}
 	if _, removed := r.record(key); removed {

@@ -35,9 +35,9 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	renoded := c.registerNode(node)
 	c.registerChecks()
 	c.registerService()
-	c.takeMoved(moves)
+	c.removeMoved(moves)
 	if renoded { // else none of its services, which may be all there are, has anything to follow
-		c.follow(origin, c.On(), node)
+		c.updateServicesOn(origin, c.On(), node)
 	}
 	c.Beat(r.clock.Lease)
 	if r.index > before {
@@ -48,7 +48,7 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 
 // refused says why an operation cannot be done; Done: it can.
 func (c *cataloging) refused() Outcome {
-	if s := c.Service; s != nil && c.taken(s.Name, c.instance.Key()) {
+	if s := c.Service; s != nil && c.nameTaken(s.Name, c.instance.Key()) {
 		return NameTaken
 	}
 	switch c.Refusal() {
@@ -64,10 +64,10 @@ func (c *cataloging) refused() Outcome {
 	return Done
 }
 
-// taken says whether other instances of a service's application have another name: what was registered
+// nameTaken says whether other instances of a service's application have another name: what was registered
 // through Consul's API has the one that it was given, all else is called by the application's name in
 // lower case.
-func (c *cataloging) taken(name string, key Key) bool {
+func (c *cataloging) nameTaken(name string, key Key) bool {
 	app, ok := c.tables.apps.Get(key.App)
 	if !ok {
 		app = &App{}
@@ -94,15 +94,15 @@ func (c *cataloging) taken(name string, key Key) bool {
 	return named > 0 && called != name || named == 0 && others > 0 && name != strings.ToLower(key.App)
 }
 
-// takeMoved takes the checks that move away from what had them until now, from each owner all at once.
-func (c *cataloging) takeMoved(moves []catalog.Move[Key]) {
+// removeMoved takes the checks that move away from what had them until now, from each owner all at once.
+func (c *cataloging) removeMoved(moves []catalog.Move[Key]) {
 	for _, m := range moves {
-		c.takeFrom(m)
+		c.removeMovedFrom(m)
 	}
 }
 
-// takeFrom takes checks that moved away from what had them.
-func (c *cataloging) takeFrom(m catalog.Move[Key]) {
+// removeMovedFrom takes checks that moved away from what had them.
+func (c *cataloging) removeMovedFrom(m catalog.Move[Key]) {
 	if m.From == (Key{}) {
 		if n, ok := c.catalog.Node(c.On()); ok {
 			if left := catalog.WithoutChecks(n.Checks, m.IDs); len(left) < len(n.Checks) {
@@ -143,7 +143,7 @@ func (c *cataloging) registerService() {
 	key, service := c.instance.Key(), c.ServiceAfter(before.Service, c.moment())
 	in := c.addressed(service, c.instance)
 	if before.Service != nil && before.Key() == key && c.Service.SameRegistration(before.Service) && sameRegistration(in, c.addressed(service, before.Instance)) {
-		c.keepService(before, service.Checks)
+		c.recheckService(before, service.Checks)
 		return
 	}
 	c.res = c.place(c.origin, service, in)
@@ -152,8 +152,8 @@ func (c *cataloging) registerService() {
 	}
 }
 
-// keepService gives a service that is as it was other checks, if they are.
-func (c *cataloging) keepService(l *Lease, checks []*catalog.Check) {
+// recheckService gives a service that is as it was other checks, if they are.
+func (c *cataloging) recheckService(l *Lease, checks []*catalog.Check) {
 	c.res.Handle = l.Handle
 	if !slices.Equal(checks, l.Service.Checks) {
 		c.recheck(c.origin, l, checks)
@@ -187,9 +187,9 @@ func (r *Registry) place(origin Origin, s *catalog.Service, in *Instance) Result
 	}
 	l := registeredAgain(old, old.Instance, old.Override, origin)
 	l.Permanent, l.Service, l.Owner = true, s, ownerBy(origin, old.Owner)
-	r.showStanding(l, in, r.newer(old.Instance.LastDirty))
+	r.setStanding(l, in, r.newer(old.Instance.LastDirty))
 	res := r.restart(origin, old, l, r.clock)
-	r.noteAgain(old, l, origin)
+	r.recordReregistration(old, l, origin)
 	return res
 }
 
@@ -204,6 +204,6 @@ func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Res
 		l.Quarantine = quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 		r.supersede(key)
 	}
-	r.showStanding(l, in, r.newer(stored))
+	r.setStanding(l, in, r.newer(stored))
 	return r.enter(origin, l, r.clock, rec.History)
 }

@@ -15,11 +15,11 @@ const maxLead = 60 * 60 * 1000
 // Registry is the mutable state. It belongs to one goroutine at a time.
 type Registry struct {
 	index       Index // of the last change that readers see
-	taken       Index // the last one that Take gave out; 0: none
+	reserved    Index // the last one that Take gave out; 0: none
 	clock       Stamp
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
-	returned    int64 // when self-preservation last ended because the silent came back; from transitions
+	resumed     int64 // when self-preservation last ended because the silent came back; from transitions
 	cluster     string
 	handles     handles
 	expiry      order.Ends // of the leases, by slot
@@ -30,7 +30,7 @@ type Registry struct {
 	settings    Settings
 	transitions []Preservation // of self-preservation, newest last: the present one
 	expectation ExpectationState
-	known       *known // of other servers
+	servers     *otherServers // of other servers
 	tables      tables
 	catalog     *catalog.Catalog[Key]
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made
@@ -47,7 +47,7 @@ func New() *Registry {
 		amended:     make(map[Index]struct{}),
 		settings:    DefaultSettings(),
 		expectation: newExpectation(DefaultSettings()),
-		known:       new(known),
+		servers:     new(otherServers),
 		tables:      newTables(),
 		catalog:     catalog.New[Key](),
 	}
@@ -81,7 +81,7 @@ func (r *Registry) Advance(stamp Stamp) {
 	r.clock.Wall = stamp.Wall
 	if r.clock.Lease/deltaStep != step {
 		r.sweep()
-		r.expectation.roll(r.clock.Lease) // a minute is two steps
+		r.expectation.startMinute(r.clock.Lease) // a minute is two steps
 	}
 	if r.clock.Lease >= r.expectation.NextUpdate {
 		r.recount()
@@ -105,12 +105,12 @@ func (r *Registry) Epoch() Epoch { return r.epoch }
 func (r *Registry) Clock() Stamp { return r.clock }
 
 // Next is the Index that Take would return.
-func (r *Registry) Next() Index { return max(r.index, r.taken) + 1 }
+func (r *Registry) Next() Index { return max(r.index, r.reserved) + 1 }
 
 // Take takes the next Index for a change that no reader of the registry sees (see package kv).
 func (r *Registry) Take() Index {
-	r.taken = r.Next()
-	return r.taken
+	r.reserved = r.Next()
+	return r.reserved
 }
 
 // step takes the next Index for a change that readers see.
@@ -125,9 +125,9 @@ func (r *Registry) moment() catalog.Moment {
 	return catalog.Moment{Lease: r.clock.Lease, Established: r.established, Next: r.Next()}
 }
 
-// end is the last millisecond of a live lease, by the lease clock.
-func (r *Registry) end(l *Lease) int64 {
-	return r.known.end(l, r.renewed(l).Lease, r.graceBegan(), r.settings.DoubledLease)
+// leaseEndsAt is the last millisecond of a live lease, by the lease clock.
+func (r *Registry) leaseEndsAt(l *Lease) int64 {
+	return r.servers.endsAt(l, r.renewed(l).Lease, r.graceBegan(), r.settings.DoubledLease)
 }
 
 // graceBegan is when (lease clock, ms) all leases were last given a grace: when the leadership was
@@ -138,7 +138,7 @@ func (r *Registry) graceBegan() int64 {
 	if r.settings.Expectation {
 		return r.established
 	}
-	return max(r.established, r.returned)
+	return max(r.established, r.resumed)
 }
 
 // recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
@@ -163,8 +163,8 @@ func (r *Registry) replaceEnds(old, l *Lease) {
 	eachEnd(l, r.ends.Set)
 }
 
-// note remembers an event of a live lease, as it is afterwards.
-func (r *Registry) note(l *Lease, origin Origin, e Event) {
+// recordEvent remembers an event of a live lease, as it is afterwards.
+func (r *Registry) recordEvent(l *Lease, origin Origin, e Event) {
 	history := &r.tables.renewals.at(l.Handle.Slot).history
 	history.Store(history.Load().with(r.event(l, origin, e)))
 }
@@ -178,47 +178,47 @@ func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
 	return e
 }
 
-// put makes l what the registry has of a key, in the place of old. Either may be nil: there is none. It alone
+// replaceLease makes l what the registry has of a key, in the place of old. Either may be nil: there is none. It alone
 // enters, replaces and removes a lease where it is found: by handle and key, in the lists, in the catalog, and
 // among what ends. The slot of l has its renewals already, which say when it ends. changed is the Index of a
 // removal.
-func (r *Registry) put(old, l *Lease, changed Index) {
+func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 	was, is := old, l
 	switch {
 	case old == nil:
 		was = &Lease{}
-		r.handles.put(l)
+		r.handles.set(l)
 		r.tables.add(l)
 	case l == nil:
 		is = &Lease{}
 		r.tables.delete(old, changed)
 		r.handles.release(old)
 	default:
-		r.handles.put(l)
+		r.handles.set(l)
 		r.tables.replace(old, l)
 	}
-	r.time(old, l)
+	r.scheduleEnd(old, l)
 	if was.Service != is.Service {
 		r.catalog.ReplaceService(cmp.Or(l, old).Key(), was.Service, is.Service, r.moment())
 	}
 	r.replaceEnds(was, is)
 }
 
-// time looks at when a lease ends that takes the place of old, and counts who is expected to renew one.
+// scheduleEnd looks at when a lease ends that takes the place of old, and counts who is expected to renew one.
 // Either may be nil: there is none. One that is permanent never ends, and nobody is.
-func (r *Registry) time(old, l *Lease) {
+func (r *Registry) scheduleEnd(old, l *Lease) {
 	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
 	switch {
 	case was && is:
 		if l.Registered != old.Registered || l.Owner != old.Owner { // else it ends when old does
-			r.expiry.Move(l.Handle.Slot, r.end(l))
+			r.expiry.Move(l.Handle.Slot, r.leaseEndsAt(l))
 		}
 	case is:
-		r.expiry.Add(l.Handle.Slot, r.end(l))
-		r.expectation.join()
+		r.expiry.Add(l.Handle.Slot, r.leaseEndsAt(l))
+		r.expectation.expectOneMore()
 	case was:
 		r.expiry.Remove(old.Handle.Slot)
-		r.expectation.leave()
+		r.expectation.expectOneLess()
 	}
 }
 
@@ -229,15 +229,17 @@ func (r *Registry) renewed(l *Lease) Stamp {
 }
 
 // renewLease notes that a live lease was renewed now. It is no change.
-func (r *Registry) renewLease(l *Lease, origin Origin) { r.tables.renewals.beat(l, origin, r.clock) }
+func (r *Registry) renewLease(l *Lease, origin Origin) {
+	r.tables.renewals.recordBeat(l, origin, r.clock)
+}
 
 // heartbeat is renewLease by the client itself, of whom it is remembered if it is late.
 func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
 
 func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
-	silent := at.Lease - r.tables.renewals.beat(l, origin, at)
+	silent := at.Lease - r.tables.renewals.recordBeat(l, origin, at)
 	if !l.Permanent && silent*2 > int64(l.Interval)*3000 {
-		r.note(l, origin, Event{Kind: EventRenewedLate, For: silent})
+		r.recordEvent(l, origin, Event{Kind: EventRenewedLate, For: silent})
 	}
 }
 
@@ -250,7 +252,7 @@ func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
 	}
 	at := r.ago(ms)
 	if at.Lease < r.renewed(l).Lease {
-		r.tables.renewals.at(l.Handle.Slot).hear(l, origin, at.Lease)
+		r.tables.renewals.at(l.Handle.Slot).attribute(l, origin, at.Lease)
 		return false
 	}
 	r.heartbeatAt(l, origin, at)
@@ -289,9 +291,9 @@ func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events 
 	for _, e := range events {
 		markForEureka(l, e.Kind)
 	}
-	r.put(old, l, r.index)
+	r.replaceLease(old, l, r.index)
 	for _, e := range events {
-		r.note(l, origin, e)
+		r.recordEvent(l, origin, e)
 	}
 	return Result{Index: r.index}
 }
@@ -325,9 +327,9 @@ func (r *Registry) mark(l *Lease, origin Origin) {
 
 // due returns the slots of leases that have ended at now, and corrects the ends of those that were
 // renewed since they were last looked at.
-func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEnd) }
+func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEndsAt) }
 
 // reorder looks at all leases again, after their ends may have become earlier.
-func (r *Registry) reorder() { r.expiry.Reorder(r.slotEnd) }
+func (r *Registry) reorder() { r.expiry.Reorder(r.slotEndsAt) }
 
-func (r *Registry) slotEnd(slot uint32) int64 { return r.end(r.handles.leases[slot]) }
+func (r *Registry) slotEndsAt(slot uint32) int64 { return r.leaseEndsAt(r.handles.leases[slot]) }

@@ -37,8 +37,8 @@ func (m Removal) weight() int {
 	p := m.History.newest
 	for range p.length() {
 		bytes += eventWeight
-		if p.who != nil {
-			bytes += len(p.who.origin.DC) + p.who.by.weight()
+		if p.cause != nil {
+			bytes += len(p.cause.origin.DC) + p.cause.by.weight()
 		}
 		p = p.before
 	}

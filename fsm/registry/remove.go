@@ -15,7 +15,7 @@ func (op Cancel) perform(r *Registry, _ uint64, origin Origin) Result {
 func (r *Registry) cancel(origin Origin, key Key) Result {
 	l := r.handles.byKey(key)
 	if l == nil {
-		r.noteCancel(key)
+		r.recordCancel(key)
 		return Result{Outcome: NotFound}
 	}
 	r.remove(l, Canceled, origin, Event{Kind: EventCanceled})
@@ -40,7 +40,7 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 		}
 		// By itself: what a link, or the end of self-preservation, gives it beyond is not known to a state of
 		// version 2, which remembers the event.
-		end := endOf(l, item.RenewedAt, r.established, r.settings.DoubledLease)
+		end := localEnd(l, item.RenewedAt, r.established, r.settings.DoubledLease)
 		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(end)})
 		res.Count++
 		res.Index = r.index
@@ -75,7 +75,7 @@ func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 	op.Life = max(op.Life, 1)
 	old := r.handles.byKey(op.Key)
 	if old == nil {
-		return r.leaveRecord(origin, op)
+		return r.recordUnknownRemoval(origin, op)
 	}
 	if compareVersion(old, op.Life, op.LastDirty) > 0 {
 		return Result{Outcome: Older}
@@ -84,7 +84,7 @@ func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 		return r.outlive(old, op.Life)
 	}
 	if op.Kind == Evicted {
-		if res := r.defend(origin, old, op); res.Outcome == Older {
+		if res := r.refuseEviction(origin, old, op); res.Outcome == Older {
 			return res
 		}
 	}
@@ -101,15 +101,15 @@ func removalEvent(op Remove) Event {
 	return Event{Kind: EventCanceled}
 }
 
-// defend answers Older to the eviction of an instance that lives as far as is known here.
-func (r *Registry) defend(origin Origin, l *Lease, op Remove) Result {
-	heard := r.tables.renewals.at(l.Handle.Slot).client
+// refuseEviction answers Older to the eviction of an instance that lives as far as is known here.
+func (r *Registry) refuseEviction(origin Origin, l *Lease, op Remove) Result {
+	heard := r.tables.renewals.at(l.Handle.Slot).renewedByClient
 	if r.tables.renewals.hearsay(l) {
 		heard = 0
 	}
 	switch {
 	case heard > 0 && heard > r.ago(op.Age).Lease && !l.Local():
-		res := r.own(l)
+		res := r.makeLocal(l)
 		res.Outcome = Older
 		return res
 	case heard > 0 && heard > r.ago(op.Age).Lease, l.Local() && origin.Kind != LocalPeer:
@@ -118,9 +118,9 @@ func (r *Registry) defend(origin Origin, l *Lease, op Remove) Result {
 	return Result{}
 }
 
-// leaveRecord notes the removal of an instance that is not stored, unless a record says as much already:
+// recordUnknownRemoval notes the removal of an instance that is not stored, unless a record says as much already:
 // one that is newer, or equal and refuses as much.
-func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
+func (r *Registry) recordUnknownRemoval(origin Origin, op Remove) Result {
 	rec, ok := r.record(op.Key)
 	l := Lease{Instance: &Instance{App: strings.Clone(op.Key.App), InstanceID: strings.Clone(op.Key.ID)}}
 	if ok {
@@ -136,9 +136,9 @@ func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
 	r.mark(&l, origin)
 	r.supersede(op.Key)
 	r.tables.touch(op.Key.App, r.index)
-	r.noteCancel(l.Key())
+	r.recordCancel(l.Key())
 	history := History{rec.History.newest.with(r.event(&l, origin, removalEvent(op)))}
-	r.remember(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
+	r.addRecord(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
 	return Result{Index: r.index}
 }
 

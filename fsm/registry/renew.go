@@ -68,7 +68,7 @@ func (r *Registry) renewUnknown(origin Origin, op Renew) Result {
 		return Result{Outcome: Refused}
 	}
 	if op.Life == 0 && origin.Kind == RemoteDC && origin == rec.Lease.Origin && op.LastDirty >= rec.Lease.Instance.LastDirty {
-		r.pardon(rec)
+		r.allowReturn(rec)
 	}
 	return Result{Outcome: NotFound}
 }
@@ -86,12 +86,12 @@ func (r *Registry) Ignores(origin Origin, op Renew) bool {
 	return !ok || rec.Kind != Canceled
 }
 
-// pardon lets an instance come back that a Eureka server canceled and then renewed: it lives there, and
+// allowReturn lets an instance come back that a Eureka server canceled and then renewed: it lives there, and
 // the cancel was one of before that was sent again. The Register which the server's sender makes of the
 // answer is no newer than the cancel, so the record stops refusing it, and counts a life of which no other
 // server has heard that it was canceled. It is no change: readers see none.
-func (r *Registry) pardon(rec Removal) {
-	if !r.known.any() {
+func (r *Registry) allowReturn(rec Removal) {
+	if !r.servers.any() {
 		return // nodes of the version before this one do not know of it
 	}
 	l := *rec.Lease

@@ -40,7 +40,7 @@ func (r *Registry) preserve(term uint64, op SelfPreservation) Result {
 		r.transitions = r.transitions[1:]
 	}
 	r.transitions = append(r.transitions, p)
-	r.returned = returned(r.transitions)
+	r.resumed = evictionsResumed(r.transitions)
 	return Result{}
 }
 

@@ -79,7 +79,7 @@ func (r *Registry) exchangeCheck(origin Origin, old catalog.CheckRow[Key], c *ca
 func (r *Registry) recheck(origin Origin, old *Lease, checks []*catalog.Check) Result {
 	s := *old.Service
 	s.Checks = checks
-	return r.stand(origin, old, &s, old.Instance)
+	return r.exchangeService(origin, old, &s, old.Instance)
 }
 
 // recheckNode gives a node other checks, and its services the status that follows. The logical node is
@@ -92,14 +92,14 @@ func (r *Registry) recheckNode(origin Origin, old *catalog.Node, checks []*catal
 		n.Checks = checks
 		r.renode(old, &n)
 	}
-	r.follow(origin, old.Name, old)
+	r.updateServicesOn(origin, old.Name, old)
 	return Result{Index: r.index}
 }
 
-// follow gives the services of a node the status that follows from its checks, and the address that
+// updateServicesOn gives the services of a node the status that follows from its checks, and the address that
 // follows from its own: each of them that changes is a change of its own. before is the node as it was, nil if it
 // was not there. All services may be on one node, so they are not looked at if nothing of it concerns them.
-func (r *Registry) follow(origin Origin, node string, before *catalog.Node) {
+func (r *Registry) updateServicesOn(origin Origin, node string, before *catalog.Node) {
 	now, _ := r.catalog.Node(node)
 	if nodeAddress(before) == nodeAddress(now) && nodeStanding(before) == nodeStanding(now) {
 		return
@@ -107,7 +107,7 @@ func (r *Registry) follow(origin Origin, node string, before *catalog.Node) {
 	for _, key := range r.catalog.ServicesOn(node) {
 		l := r.handles.byKey(key)
 		if i := r.addressed(l.Service, l.Instance); i != l.Instance || l.reported() != r.standing(l.Service) {
-			r.stand(origin, l, l.Service, i)
+			r.exchangeService(origin, l, l.Service, i)
 		}
 	}
 }
@@ -128,9 +128,9 @@ func nodeStanding(n *catalog.Node) Status {
 	return statusOf(catalog.Worst(n.Checks))
 }
 
-// stand exchanges a live lease for one with a service and an instance, and the status that follows from
+// exchangeService exchanges a live lease for one with a service and an instance, and the status that follows from
 // its checks. An override goes on to decide what is shown.
-func (r *Registry) stand(origin Origin, old *Lease, s *catalog.Service, i *Instance) Result {
+func (r *Registry) exchangeService(origin Origin, old *Lease, s *catalog.Service, i *Instance) Result {
 	l := *old
 	l.Service = s
 	var events []Event
@@ -139,13 +139,13 @@ func (r *Registry) stand(origin Origin, old *Lease, s *catalog.Service, i *Insta
 		dirty = r.newer(dirty)
 		events = append(events, Event{Kind: EventStatus})
 	}
-	r.showStanding(&l, i, dirty)
+	r.setStanding(&l, i, dirty)
 	return r.exchange(old, &l, ActionModified, origin, events...)
 }
 
-// showStanding gives a lease an instance with the status that follows from its service's checks, hidden
+// setStanding gives a lease an instance with the status that follows from its service's checks, hidden
 // by its override if it has one.
-func (r *Registry) showStanding(l *Lease, i *Instance, dirty int64) {
+func (r *Registry) setStanding(l *Lease, i *Instance, dirty int64) {
 	status, override := r.standing(l.Service), Unknown
 	if l.Instance != nil {
 		override = l.Instance.Overridden

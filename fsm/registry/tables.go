@@ -281,9 +281,9 @@ func (t *handles) assign() Handle {
 	return Handle{Slot: uint32(len(t.leases) - 1), Gen: t.generation}
 }
 
-// put makes l the lease of its slot, and the slot known by its key; or renews the key's strings: they should
+// set makes l the lease of its slot, and the slot known by its key; or renews the key's strings: they should
 // be those of the present instance, not keep alive the ones of the first.
-func (t *handles) put(l *Lease) {
+func (t *handles) set(l *Lease) {
 	t.leases[l.Handle.Slot] = l
 	t.slots[l.Key()] = l.Handle.Slot
 }

@@ -21,7 +21,7 @@ type View struct {
 	settings    Settings
 	transitions []Preservation // newest last
 	expectation ExpectationState
-	known       *known
+	servers     *otherServers
 }
 
 // Index is the number of the last change contained in the view.
@@ -193,7 +193,7 @@ func (v *View) Removal(key Key) (rec Removal, ok bool) {
 // datacenter is given 30 s more, for the way of its renewals, and one whole duration after the link
 // was heard again. One that is permanent has none: math.MaxInt64.
 func (v *View) Ends(l *Lease) int64 {
-	return v.known.end(l, v.LastRenewal(l).Lease, v.graceBegan, v.settings.DoubledLease)
+	return v.servers.endsAt(l, v.LastRenewal(l).Lease, v.graceBegan, v.settings.DoubledLease)
 }
 
 // Removals yields the records of removals, oldest first.
@@ -219,6 +219,6 @@ func (r *Registry) View() *View {
 		settings:    r.settings,
 		transitions: r.transitions,
 		expectation: r.expectation,
-		known:       r.known,
+		servers:     r.servers,
 	}
 }

@@ -78,9 +78,9 @@ func (v *View) Age(l *Lease, now int64) int64 {
 	return max(now-v.LastRenewal(l).Lease, 0)
 }
 
-// settlingTime is how long (ms of lease clock) after a change of an instance two servers need not
+// comparisonWait is how long (ms of lease clock) after a change of an instance two servers need not
 // agree on it yet.
-const settlingTime = 10_000
+const comparisonWait = 10_000
 
 // Settled yields the live leases, quarantined ones included, that two servers can be expected to
 // agree on at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by
@@ -88,7 +88,7 @@ const settlingTime = 10_000
 func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		for l := range v.All() {
-			if (all || l.Owner == owner) && now-l.ChangedLease >= settlingTime && v.Ends(l) >= now && !yield(l) {
+			if (all || l.Owner == owner) && now-l.ChangedLease >= comparisonWait && v.Ends(l) >= now && !yield(l) {
 				return
 			}
 		}
@@ -100,7 +100,7 @@ func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
 func (v *View) SettledIndex(now int64) Index {
 	settled, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is not settled
 	old := func(l *Lease) bool {
-		if now-l.ChangedLease < settlingTime {
+		if now-l.ChangedLease < comparisonWait {
 			fresh = min(fresh, l.Changed)
 			return true
 		}
@@ -120,27 +120,27 @@ func (v *View) SettledIndex(now int64) Index {
 // another server, or one by a broken clock, must not make this side deaf to it. An incarnation that is heard
 // after a newer one is late by what has passed here and not on its own clock.
 func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stamp) (late, ahead int64) {
-	return v.known.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
+	return v.servers.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
 }
 
 // Link returns what is known of the link from a datacenter; ok is false if nothing was ever heard.
-func (v *View) Link(dc string) (l Link, ok bool) { return find(v.known.links, dc) }
+func (v *View) Link(dc string) (l Link, ok bool) { return find(v.servers.links, dc) }
 
 // Senders are all that is known of senders' clocks, by name, datacenter and incarnation. It is not to be changed.
-func (v *View) Senders() []Sender { return v.known.senders }
+func (v *View) Senders() []Sender { return v.servers.senders }
 
 // Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last says that
 // none of its others was heard later.
 func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok bool) {
 	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
-	others := v.known.incarnations(s)
-	s, ok = find(v.known.senders, s.name())
+	others := v.servers.incarnations(s)
+	s, ok = find(v.servers.senders, s.name())
 	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.Heard.Lease > s.Heard.Lease }), ok
 }
 
 // Peer returns what the state keeps of a peer.
 func (v *View) Peer(name string) PeerState {
-	p, ok := find(v.known.peers, name)
+	p, ok := find(v.servers.peers, name)
 	if !ok {
 		p.Name = name
 	}

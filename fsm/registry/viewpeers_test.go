@@ -269,7 +269,7 @@ func TestAChangeThatIsNotSettledIsReadAgainThoughRecordsAfterItWereForgotten(t *
 	}
 	got := g.View().SettledIndex(g.now.Lease)
 	expect.That(t, got < fresh, "settled up to %d, want less than %d, which is not", got, fresh)
-	g.pass(settlingTime)
+	g.pass(comparisonWait)
 	expect.Equal(t, g.View().SettledIndex(g.now.Lease), g.View().Index(), "later: settled up to")
 }
 
