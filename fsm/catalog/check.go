@@ -64,7 +64,7 @@ func (k *Check) fields(c *codec.Codec) {
 // Checks walks checks, of which each takes 15 bytes at least.
 func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((*Check).fields)) }
 
-// Probe is a check that somebody must run. Immutable.
+// Probe is what the leader tries for a check. Immutable.
 type Probe struct {
 	HTTP, Method, Body string // HTTP: URL
 	Header             []codec.Pair

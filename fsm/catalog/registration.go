@@ -95,7 +95,7 @@ func (r *Registering[K]) Refusal() Refusal {
 // programs of all hosts register on the logical one, where Consul has an agent for each host. So a service of
 // the same id with another address is another host's: in its place the first would be lost without a word, and
 // neither would be listed once one of them deregisters. So is a check of the same id for something else, which
-// would lose it and count as healthy for ever. Other nodes belong to registrars, who know what is on them.
+// would lose it and count as healthy for ever. Other nodes belong to registrars, each of which knows what is on its node.
 func (r *Registering[K]) clash() Refusal {
 	if r.node != "" {
 		return Accepted

@@ -72,7 +72,7 @@ type SetCheck struct {
 	Status      catalog.CheckStatus
 	Output      string
 	TTL         bool  // only if the check has one
-	Epoch       Epoch // of the leader who ran the probe; zero: a client said it
+	Epoch       Epoch // of the leader that ran the probe; zero: a client reported it
 }
 
 func (SetCheck) kind() Kind { return 20 }

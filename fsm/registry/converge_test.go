@@ -199,7 +199,7 @@ func sums(r *Registry) map[Key]uint64 {
 	return sums
 }
 
-// What a node of the own datacenter told is told to nobody: it tells the others itself.
+// What a node of this datacenter told is told to nobody: it tells the others itself.
 func TestWhatANodeToldIsToldToNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := New()
@@ -427,7 +427,7 @@ func TestRegistrationAfterARemovalGoesOnWithTheLife(t *testing.T) {
 func evicted(g *rig)  { g.client(evictNow(g.Registry, orders1)) }
 func canceled(g *rig) { g.client(Cancel{orders1}) }
 
-// The own datacenter was founded anew, and another one tells how a life before that ended.
+// This datacenter was founded anew, and another one tells how a life before that ended.
 func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -437,7 +437,7 @@ func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 	}{
 		{"renewed before it began", fromDC2, 21_001 + clocksDiffer, false},
 		{"renewed in it", fromDC2, 20_000, true},
-		{"by a node of the own datacenter", fromNode, 60_000, true},
+		{"by a node of this datacenter", fromNode, 60_000, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,7 +38,7 @@ const renewalGrace = 5000 // ms
 // wayOfRenewals is what a lease of another datacenter is given (ms), for its renewals come later.
 const wayOfRenewals = 30_000
 
-// localEnd is the last moment of a lease of the own datacenter: one duration after its last renewal, but not
+// localEnd is the last moment of a lease of this datacenter: one duration after its last renewal, but not
 // before min(duration, renewal interval + 5 s) after the grace of all leases began.
 func localEnd(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
 	return max(livedUntil(l, renewed, doubled), graceBegan+l.Grace())

@@ -27,7 +27,7 @@ type Overdue struct {
 const overdueShown = 20
 
 // Freshness counts what self-preservation counts, at a moment of the lease clock (ms), over the
-// leases of the own datacenter, quarantined ones included, permanent ones not:
+// leases of this datacenter, quarantined ones included, permanent ones not:
 //
 //   - counted are those whose life is older than min(renewal interval, duration/3);
 //   - fresh, of these, are those renewed within min(2·interval, ⅔·duration), or within the duration
@@ -88,8 +88,8 @@ func (a *AppFreshness) longestFirst() {
 	a.Overdue = slices.Clip(a.Overdue[:min(len(a.Overdue), overdueShown)])
 }
 
-// renewable yields the live leases of the own datacenter that somebody is to renew, listed or not, in the order
-// of their changes.
+// renewable yields the live leases of this datacenter that clients must renew, listed or not, in the order of their
+// changes.
 func (v *View) renewable() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		v.tables.live.Scan(func(_ Index, l *Lease) bool { return !l.Local() || l.Permanent || yield(l) })

@@ -209,11 +209,11 @@ type Event struct {
 	Kind   EventKind
 	Times  uint32 // how often in a row; an equal event is counted instead of noted again
 	Status Status // of the instance afterwards; overridden: the one forced
-	Origin Origin // who sent the operation
+	Origin Origin // the sender of the operation
 	// For is a time in ms: of a late renewal and an eviction, the time since the last renewal; of an
 	// override and a quarantine, its length (0: without end).
 	For int64
-	By  Act // who and why; of an eviction, what let it go on, if self-preservation withheld it
+	By  Act // author and reason; of an eviction: what let it go on, if self-preservation withheld it
 }
 
 func (e *Event) fields(c *codec.Codec) {
@@ -243,7 +243,7 @@ const (
 	EventMetadata
 	EventCanceled
 	EventEvicted
-	EventOwned // it belonged to another datacenter, and belongs to the own one now, where its client renews it
+	EventOwned // it belonged to another datacenter, and belongs to this one now, where its client renews it
 	EventCeded // it belongs to another datacenter now, see Lease.Owner
 )
 

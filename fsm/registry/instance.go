@@ -324,8 +324,8 @@ func (i *Instance) with(status, override Status, dirty int64) *Instance {
 	return &c
 }
 
-// MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs whoever applies a
-// registration.
+// MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs time where a registration is
+// applied.
 const MaxVIPs = 64
 
 // weight is what the texts of an instance take, in bytes, about.

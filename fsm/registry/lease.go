@@ -36,17 +36,17 @@ type Lease struct {
 	// Service is what was registered through Consul's API of this datacenter; nil: registered otherwise.
 	Service *catalog.Service
 
-	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": the own one. A
-	// client's Register makes it the own one. In a record of removal: the owner before.
+	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": this one. A
+	// client's Register makes it this one. In a record of removal: the owner before.
 	Owner string
 	// Edit counts what operators decided of this life: overrides, quarantines, their ends, also by a cancel.
 	// See Version.
 	Edit uint32
-	// What is to be told to whom: the last change that a client of this datacenter made (told to all
-	// peers), and the last that came from a remote datacenter (told to nodes of the own one).
+	// ByClient is the last change that a client of this datacenter made, which is sent to all peers; ByRemote the last
+	// that came from a remote datacenter, which is sent to nodes of this datacenter. Neither is above Changed.
 	ByClient, ByRemote Index
-	// What is to be told to Eureka servers: the last change of what the client says (registration,
-	// metadata), and of the override.
+	// Described is the last change of what the client says (registration, metadata), Overrode that of the override.
+	// Both are sent to Eureka servers. Neither is above Changed.
 	Described, Overrode Index
 }
 
@@ -123,7 +123,7 @@ func (q *Quarantined) fields(c *codec.Codec) {
 	codec.Uint(c, &q.Set)
 }
 
-// Local says that the lease belongs to the own datacenter.
+// Local says that the lease belongs to this datacenter.
 func (l *Lease) Local() bool { return l.Owner == "" }
 
 // Key returns the instance's key.

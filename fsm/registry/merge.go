@@ -116,8 +116,8 @@ func (m encounter) contested() (said, decided bool) {
 	return said, decided && (m.stored.Service == nil || m.operator < 0)
 }
 
-// insist gives what is stored of the own datacenter's instance a version that is newer than another
-// datacenter's of equal version.
+// insist gives the stored copy of this datacenter's instance a newer version, where another datacenter has one of
+// equal version and other content.
 func (r *Registry) insist(old *Lease, said, decided bool) Index {
 	l := *old
 	if said {
@@ -213,7 +213,7 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	}
 	hearsay := op.Age >= UnknownAge && !op.Permanent
 	if hearsay && r.withoutConsensus {
-		op.Age = 0 // who told it may have acknowledged it and told nobody before; it gets one lease
+		op.Age = 0 // the sender may have acknowledged it and told no other node before; it gets one lease
 	}
 	if hasEnded(op) {
 		return Result{Outcome: Refused}
@@ -323,9 +323,9 @@ func (r *Registry) recordEvents(l *Lease, origin Origin, events []Event) {
 	}
 }
 
-// replicaOwner is the datacenter that an instance belongs to by what a server tells: a node of the own
-// datacenter may name any, a remote datacenter is known to have it at least. If that one says that the
-// owner is here, it must be: each would take the other one for the owner, and nobody would repair it.
+// replicaOwner is the datacenter that an instance belongs to by what a server sends: a node of this
+// datacenter may name any, a remote datacenter is known to have it at least. If the remote one says that the
+// owner is here, it must be: else each would count the other one as the owner, and neither would repair it.
 func replicaOwner(op Replica, origin Origin) string {
 	if op.Owner == Here {
 		return ""
@@ -333,10 +333,10 @@ func replicaOwner(op Replica, origin Origin) string {
 	return ownerBy(origin, op.Owner)
 }
 
-// ownerAfter is the owner of an instance after a merge: he who told what its client said last, unless he
-// is a remote datacenter that says that it is not the owner. Where both tell the same, a remote owner may
-// be replaced by whoever says that it is the owner now; the own datacenter only if no client renews the
-// instance here, while one does there; of a permanent one, never.
+// ownerAfter is the owner of an instance after a merge: the server that sent what its client said last, unless it
+// is a remote datacenter that says that it is not the owner. Where both copies say the same, a remote owner is
+// replaced by a datacenter that says that it is the owner now. This datacenter is replaced only if no client renews
+// the instance here, while one does there; as the owner of a permanent one, never.
 func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	before := m.stored.Owner
 	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {

@@ -30,7 +30,7 @@ func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
 		return Result{Outcome: NotFound}
 	}
 	r.renewLease(old, origin)
-	if old.Permanent && op.Status == Unknown { // it would have no status, and nobody would tell one
+	if old.Permanent && op.Status == Unknown { // it would have no status, and no client would report one
 		return r.deleteOverride(origin, DeleteOverride{Key: op.Key, LastDirty: op.LastDirty, By: op.By})
 	}
 	details := r.override(old, op)

@@ -24,9 +24,9 @@ func (r *Registry) renewOwner(l *Lease, origin Origin) Result {
 	return Result{}
 }
 
-// takeOwnership makes an instance of another datacenter, which a client renewed here, the own one's, if its
-// owner cannot be heard or does not hear the client any more: it will not tell whether it lives. Without
-// a link there is no owner who would ever say anything else.
+// takeOwnership makes this datacenter the owner of a remote instance that a client renewed here, when the link to its
+// owner is cut or the owner no longer sees renewals of it: the owner will not say whether the instance lives. Without
+// a link there is no owner that would ever object.
 func (r *Registry) takeOwnership(l *Lease) Result {
 	link, ok := find(r.servers.links, l.Owner)
 	if !ok || !link.Silent(r.clock.Lease) && r.renewedLately(l, r.tables.renewals.at(l.Handle.Slot).renewedByRemote) {
@@ -35,15 +35,15 @@ func (r *Registry) takeOwnership(l *Lease) Result {
 	return r.makeLocal(l)
 }
 
-// makeLocal makes an instance the own datacenter's because its clients renew it here.
+// makeLocal makes this datacenter the owner of an instance because its clients renew it here.
 func (r *Registry) makeLocal(l *Lease) Result {
 	owned := *l
 	owned.Owner = ""
 	return r.exchange(l, &owned, ActionModified, FromClient, Event{Kind: EventOwned})
 }
 
-// cede gives an instance of the own datacenter to the remote one that is heard to renew it, if no client
-// has renewed it here for long. Else both would own it, after its client was away for a while.
+// cede gives an instance of this datacenter to the remote one that renews it, if no client has renewed it here for
+// long. Else both would own it after its client was away for a while.
 func (r *Registry) cede(l *Lease, origin Origin) Result {
 	if _, ok := find(r.servers.links, origin.DC); !ok || !r.deserted(l) {
 		return Result{}
@@ -53,12 +53,12 @@ func (r *Registry) cede(l *Lease, origin Origin) Result {
 	return r.exchange(l, &c, ActionModified, origin, Event{Kind: EventCeded})
 }
 
-// deserted says that no client of the own datacenter has renewed a lease for long.
+// deserted says that no client of this datacenter has renewed a lease for long.
 func (r *Registry) deserted(l *Lease) bool {
 	return !r.renewedLately(l, r.tables.renewals.at(l.Handle.Slot).renewedByClient)
 }
 
-// renewedLately says whether whoever renewed a lease last at a moment may still be there: two intervals have
+// renewedLately says whether the client that renewed a lease last at a moment may still be there: two intervals have
 // not passed.
 func (r *Registry) renewedLately(l *Lease, renewed int64) bool {
 	return r.clock.Lease-renewed <= 2*int64(l.Interval)*1000
@@ -67,15 +67,15 @@ func (r *Registry) renewedLately(l *Lease, renewed int64) bool {
 // clocksDiffer is how much earlier (ms) a renewal may seem to another datacenter than it was.
 const clocksDiffer = 1000
 
-// precedes says whether what another datacenter tells of the own one's instance, renewed last so long ago (ms),
-// is of a life that ended before the present one began. The own datacenter has forgotten it then: it was
-// founded anew, or its record of the removal was pruned. What is on its way longer seems to be renewed later, so
-// that a small difference of clocks is all that may make it seem earlier.
+// precedes says whether a message of another datacenter about this one's instance, renewed last so long ago (ms),
+// is about a life that ended before the present one began. This datacenter no longer knows that life: its cluster was
+// founded anew, or the record of the removal was pruned. A message that takes longer makes the renewal seem later, so
+// only a small difference of clocks can make it seem earlier.
 func (r *Registry) precedes(origin Origin, l *Lease, age int64) bool {
 	return l.Local() && origin.Kind == RemoteDC && r.ago(age).Lease+clocksDiffer < l.BeganLease
 }
 
-// outlive gives the own datacenter's instance a life after one that another datacenter still knows of.
+// outlive gives this datacenter's instance a life after one that another datacenter still knows of.
 func (r *Registry) outlive(old *Lease, life uint32) Result {
 	l := *old
 	l.Life = max(old.Life, life) + 1

@@ -210,7 +210,7 @@ func TestWhatIsSaidToBelongHereBelongsHere(t *testing.T) {
 	g.client(Cancel{orders1})
 	g.apply(fromDC2, Replica{Instance: instance(orders1, Up, 101), Life: 1, Owner: Here})
 	l := g.lease(orders1)
-	expect.That(t, l.Local(), "it belongs to %q, want it to be the own datacenter's", l.Owner)
+	expect.That(t, l.Local(), "it belongs to %q, want it to be this datacenter's", l.Owner)
 	g.apply(fromDC2, Replica{Instance: instance(orders2, Up, 101), Life: 1, Owner: "dc3"})
 	l = g.lease(orders2)
 	expect.That(t, l.Owner == "dc2", "it belongs to %q, want dc2, which has it", l.Owner)

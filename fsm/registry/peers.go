@@ -73,12 +73,12 @@ func (r *Registry) pausePeer(op PausePeer) Result {
 
 // Doubt makes hearsay of all renewals so far, because the lease clock stood still for an unknown time: the
 // node was down, or its process was paused. Hearsay is as old as the lease clock says, or any older. It
-// keeps a lease from ending here, but is told to nobody as a renewal and is no ground to keep what another
+// keeps a lease from ending here, but it is sent to no peer as a renewal, and is no ground to keep a lease that another
 // server has seen end. The next renewal of a lease is as good as ever. It is no part of the state, and for
 // a registry without consensus only: a cluster's lease clock runs whichever node is down.
 func (r *Registry) Doubt() { r.tables.renewals.doubts.Add(1) }
 
-// WithoutConsensus makes this the registry of one node for itself. It enters what it knows nothing of also if
-// that is hearsay elsewhere: who told it may have acknowledged it before it was down, and told nobody. It gets
-// one lease. What ended meanwhile has a record of removal here.
+// WithoutConsensus makes this the registry of one node for itself. It enters an instance that it does not know
+// also if that is hearsay elsewhere: the sender may have acknowledged it before it was down, and told no other node. The
+// instance gets one lease. What ended meanwhile has a record of removal here.
 func (r *Registry) WithoutConsensus() { r.withoutConsensus = true }

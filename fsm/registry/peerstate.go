@@ -33,7 +33,7 @@ func (l Link) Silent(now int64) bool { return now-l.Heard > l.Cut }
 // Sender is the newest that was heard of a sender's clock in one of its incarnations. A name means one
 // sender in each datacenter.
 type Sender struct {
-	DC          string // "": the own one
+	DC          string // "": this one
 	Name        string
 	Incarnation uint64
 	Clock       int64 // the sender's lease clock, ms
@@ -49,8 +49,8 @@ func (s *Sender) Fields(c *codec.Codec) {
 	s.Heard.Fields(c)
 }
 
-// Bounds of what is kept of senders and links, so that whoever makes up names and incarnations displaces nothing
-// but what has been silent longest, and costs no memory.
+// Bounds of what is kept of senders and links, so that invented names and incarnations displace nothing
+// but what has been silent longest, and cost no memory.
 const (
 	maxIncarnations = 4 // of one sender
 	maxSenders      = 1000
@@ -206,7 +206,7 @@ type PeerState struct {
 	Cursor Index
 	Known  bool // a cursor was acknowledged
 	Paused bool
-	By     Act   // who paused or resumed it
+	By     Act   // the author of the last pause or resumption
 	Since  Stamp // when
 }
 

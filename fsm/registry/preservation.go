@@ -52,7 +52,7 @@ func (p *Preservation) Fields(c *codec.Codec) {
 	p.Figures.fields(c)
 }
 
-// Figures are the numbers of self-preservation. Only leases of the own datacenter count.
+// Figures are the numbers of self-preservation. Only leases of this datacenter count.
 type Figures struct {
 	Leases  uint32 // leases, counted or not
 	Counted uint32 // those older than one interval since their life began
@@ -103,7 +103,7 @@ func newest(transitions []Preservation) Preservation {
 }
 
 // evictionsResumed is when (lease clock, ms) self-preservation last went off because its condition was false;
-// 0: it never did. A hold ends when its operator said, and a release means that nobody is waited for.
+// 0: it never did. A hold ends when its operator said, and after a release no client is waited for.
 func evictionsResumed(transitions []Preservation) int64 {
 	for i := len(transitions) - 1; i > 0; i-- {
 		if transitions[i].State == PreservationOff && transitions[i-1].State == PreservationOn {

@@ -239,7 +239,7 @@ func TestRegisterAfterARemoval(t *testing.T) {
 		{"replica after eviction, newer: the same life", Evicted, FromEureka, 101, Done, 1},
 		{"replica after eviction, equal: the same life", Evicted, FromEureka, 100, Done, 1},
 		{"replica after eviction, older: the same life", Evicted, FromEureka, 99, Done, 1},
-		{"node of the own datacenter after cancel", Canceled, Origin{Kind: LocalPeer}, 100, Refused, 0},
+		{"node of this datacenter after cancel", Canceled, Origin{Kind: LocalPeer}, 100, Refused, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -131,9 +131,9 @@ func (r *Registry) leaseEndsAt(l *Lease) int64 {
 }
 
 // graceBegan is when (lease clock, ms) all leases were last given a grace: when the leadership was
-// established, or when self-preservation went off because the silent came back. They come back one by
-// one, and without it whoever comes last would be evicted as soon as enough others were heard. Upstream
-// gives nobody the second one.
+// established, or when self-preservation went off because silent clients came back. They come back one by
+// one, and without the grace the last ones would be evicted as soon as enough others had renewed. Upstream
+// gives no grace in the second case.
 func (r *Registry) graceBegan() int64 {
 	if r.settings.Expectation {
 		return r.established
@@ -169,7 +169,7 @@ func (r *Registry) recordEvent(l *Lease, origin Origin, e Event) {
 	history.Store(history.Load().with(r.event(l, origin, e)))
 }
 
-// event fills in what is the same for all events: the time, who sent the operation, and the status.
+// event fills in what is the same for all events: the time, the sender of the operation, and the status.
 func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
 	e.At, e.Times, e.Origin, e.Status = r.clock, 1, origin, l.Instance.Status
 	if e.Kind == EventOverridden {
@@ -204,8 +204,8 @@ func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 	r.replaceEnds(was, is)
 }
 
-// scheduleEnd looks at when a lease ends that takes the place of old, and counts who is expected to renew one.
-// Either may be nil: there is none. One that is permanent never ends, and nobody is.
+// scheduleEnd enters the end of l, a lease that takes the place of old, and counts the clients that are expected to
+// renew. Either may be nil: there is none. A permanent lease has no end, and no client is expected to renew it.
 func (r *Registry) scheduleEnd(old, l *Lease) {
 	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
 	switch {
@@ -308,8 +308,8 @@ func markForEureka(l *Lease, kind EventKind) {
 	}
 }
 
-// mark takes the next Index for a change of l. What a node of the own datacenter sent counts for
-// nobody: it tells the others itself.
+// mark takes the next Index for a change of l. A change that a node of this datacenter sent counts
+// for no peer: that node sends it to the others itself.
 func (r *Registry) mark(l *Lease, origin Origin) {
 	r.step()
 	l.Changed, l.ChangedLease = r.index, r.clock.Lease

@@ -268,7 +268,7 @@ func TestEvictionElsewhereIsRefusedByWhoHeardMore(t *testing.T) {
 		origin Origin
 		age    int64
 		gone   bool
-		taken  bool // its owner is the own datacenter now, which is a change
+		taken  bool // its owner is this datacenter now, which is a change
 	}{
 		{"owner evicts its own", fromOwner, fromDC2, 95_000, true, false},
 		{"own instance, another datacenter", byClient, fromDC2, 95_000, false, false},

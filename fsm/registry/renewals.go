@@ -21,7 +21,7 @@ type renewal struct {
 	history     atomic.Pointer[past]
 	beats       [2]atomic.Uint64 // the last one by teller
 	doubts      atomic.Uint32    // how many there had been at the last renewal
-	// Of the writer alone: the last renewals by clients of the own datacenter, and by others (lease
+	// Of the writer alone: the last renewals by clients of this datacenter, and by others (lease
 	// clock, ms; 0: none).
 	renewedByClient, renewedByRemote int64
 }
@@ -96,7 +96,7 @@ func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
 func (t *renewals) last(h Handle) (s Stamp, ok bool) {
 	e := t.at(h.Slot)
 	s = Stamp{Lease: e.lease.Load(), Wall: e.wall.Load()}
-	// A generation is never used twice, and whoever knows h came after its beginning: if the slot is
+	// A generation is never used twice, and a reader that knows h came after its beginning: if the slot is
 	// h's after reading, it was so all the time.
 	return s, e.generation.Load() == h.Gen
 }
@@ -122,8 +122,8 @@ const (
 	beatsOfRemotes
 )
 
-// attribute notes when whose renewal of the lease in a slot was the last. A node of the own datacenter speaks
-// for those who renew the lease in general, which are the owner's clients.
+// attribute stores whether a renewal of the lease in a slot was by a client of this datacenter or by a remote one. A
+// node of this datacenter counts as the clients that renew the lease in general, which are the owner's.
 func (e *renewal) attribute(l *Lease, origin Origin, at int64) {
 	if origin.Kind == Client || origin.Kind == LocalPeer && l.Local() {
 		e.renewedByClient = max(e.renewedByClient, at)
@@ -146,8 +146,8 @@ func (t *renewals) recordBeat(l *Lease, origin Origin, s Stamp) (before int64) {
 	return before
 }
 
-// count makes the next Beat that of a slot. It is there before it counts as the newest: whoever sees
-// it as such, and then walks, sees it in its slot.
+// count makes the next Beat that of a slot. It is in its slot before it is the newest: a reader that
+// sees it as the newest, and then walks, sees it in its slot.
 func (t *renewals) count(slot *atomic.Uint64) {
 	next := t.beats.Load() + 1
 	slot.Store(next)

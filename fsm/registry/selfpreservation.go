@@ -73,8 +73,8 @@ func leadsTo(p Preservation, to PreservationState, now int64) bool {
 	return to != p.State && (to == nextState(p, now, true) || to == nextState(p, now, false))
 }
 
-// Configure sets how leases end, from now on. Whoever establishes an epoch says it first. What no
-// setting can mean counts as the nearest that it can: an entry of the log is never refused.
+// Configure sets how leases end, from now on. The node that establishes an epoch does so first. A
+// value that the setting cannot have counts as the nearest that it can have: an entry of the log is never refused.
 func (r *Registry) Configure(s Settings) {
 	s.Threshold = min(s.Threshold, Whole)
 	s.Bound, s.ExpectationUpdate = max(s.Bound, 0), max(s.ExpectationUpdate, 0)
@@ -87,7 +87,7 @@ func (r *Registry) Configure(s Settings) {
 	r.expectation.NextUpdate = min(r.expectation.NextUpdate, order.Later(r.clock.Lease, s.ExpectationUpdate))
 }
 
-// rebound applies the bound to self-preservation that is on already: an operator who changes it
+// rebound applies the bound to self-preservation that is on already: an operator that changes it
 // means the present incident.
 func (r *Registry) rebound() {
 	p := r.preservation()

@@ -77,8 +77,8 @@ func (f *Frozen) verifyLive(s LeaseState) error {
 		return fmt.Errorf("its life began at %d, its registration was at %d, its last renewal at %d", l.BeganLease, l.StartedLease, s.Renewed.Lease)
 	case max(l.ByClient, l.ByRemote, l.Described, l.Overrode) > l.Changed:
 		return fmt.Errorf("a part of it changed at %d, after its last change at %d", max(l.ByClient, l.ByRemote, l.Described, l.Overrode), l.Changed)
-	case max(s.Client, s.Remote) > max(s.Renewed.Lease, 0): // 0: nobody; the clock may be younger than the renewal
-		return fmt.Errorf("somebody renewed it at %d, after its last renewal at %d", max(s.Client, s.Remote), s.Renewed.Lease)
+	case max(s.Client, s.Remote) > max(s.Renewed.Lease, 0): // 0: none; the clock may be younger than the renewal
+		return fmt.Errorf("a client or a replicator renewed it at %d, after its last renewal at %d", max(s.Client, s.Remote), s.Renewed.Lease)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the
-// trees behind it are copy-on-write). Quarantined leases are there for those only who ask for them.
+// trees behind it are copy-on-write). Quarantined leases are yielded only by the methods that say so.
 // Renewals and what follows from them (LastRenewal, Ends, Freshness, History) are live data.
 type View struct {
 	index  Index

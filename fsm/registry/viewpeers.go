@@ -84,7 +84,7 @@ const comparisonWait = 10_000
 
 // Settled yields the live leases, quarantined ones included, that two servers can be expected to
 // agree on at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by
-// application and id. all is false: only those of an owner ("": the own datacenter).
+// application and id. all is false: only those of an owner ("": this datacenter).
 func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		for l := range v.All() {
@@ -151,8 +151,8 @@ func (v *View) Peer(name string) PeerState {
 func (v *View) Beats() Beat { return Beat(v.tables.renewals.beats.Load()) }
 
 // RenewedAfter yields the leases that were renewed after a beat, live: by clients of this datacenter
-// and, if remote is set, by remote datacenters too (which is told to nodes of the own datacenter
-// only). It walks all leases. Whoever notes Beats before the walk misses none.
+// and, if remote is set, by remote datacenters too (which is sent to nodes of this datacenter
+// only). It walks all leases. A caller that reads Beats before the walk misses none.
 func (v *View) RenewedAfter(after Beat, remote bool) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		if v.Beats() <= after {

@@ -7,15 +7,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Watchers wakes those who wait for changes: each only for what it selected. Whoever orders
-// operations publishes every new view; nothing is computed while nobody waits. The zero Watchers is
+// Watchers wakes readers that wait for changes, each only for what it selected. The store that orders
+// operations publishes every new view; nothing is computed while no reader waits. The zero Watchers is
 // ready for use. Safe for concurrent use.
 //
 // Nothing of the state depends on it: it serves readers, beside the state machine.
 type Watchers struct {
 	mutex     sync.Mutex
 	waiters   order.Waiters[topic]
-	published Index // waiters have been told of changes up to it
+	published Index // waiters were woken for the changes up to it
 }
 
 // topic is what can be waited for: changes of an application's instances ("": of all), and with nodes
@@ -50,13 +50,13 @@ func (w *Watchers) Publish(view *View) {
 	w.published = view.index
 }
 
-// wakeChanged wakes those who wait for changes of an application, alone or beside nodes.
+// wakeChanged wakes the readers that wait for changes of an application, alone or beside nodes.
 func (w *Watchers) wakeChanged(app string, before Index) {
 	w.waiters.Wake(topic{app: app}, before)
 	w.waiters.Wake(topic{app: app, nodes: true}, before)
 }
 
-// wakeTopics wakes who waits for some topics, without saying how far there was nothing new.
+// wakeTopics wakes the readers of some topics, without saying up to which index there was nothing new.
 func (w *Watchers) wakeTopics(which func(topic) bool) {
 	for t := range w.waiters.Topics {
 		if which(t) {
@@ -92,7 +92,7 @@ func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, 
 }
 
 // Join begins to wait for a change of an application (upper case; "": of any), or of any node or
-// node's check. woken is closed at the first one; leave must be called, woken or not. Whoever waits
+// node's check. woken is closed at the first one; leave must be called, woken or not. A reader that waits
 // joins first, then reads a View, and waits if that shows nothing new.
 func (w *Watchers) Join(app string) (woken <-chan struct{}, leave func()) {
 	w.mutex.Lock()
