@@ -277,9 +277,9 @@ func liveHeap() uint64 {
 	return m.HeapAlloc
 }
 
-// A change and its view are published, while nobody waits, while 10,000 wait for 200 applications (50
+// A change and its view are published, while no reader waits, while 10,000 wait for 200 applications (50
 // are woken by a change), and while all of them wait for everything. publish-ns is the time of Publish
-// alone, for which whoever orders operations waits.
+// alone, for which the store waits.
 func BenchmarkPublish(b *testing.B) {
 	for _, tt := range []struct {
 		name  string

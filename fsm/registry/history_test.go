@@ -94,7 +94,7 @@ func TestHistoryTellsWhatHappened(t *testing.T) {
 	}
 }
 
-func TestEventHasTheTimeOfTheLastOfItsKind(t *testing.T) {
+func TestHistoryEventHasTheTimeOfTheLastOfItsKind(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	first := g.now
@@ -106,7 +106,7 @@ func TestEventHasTheTimeOfTheLastOfItsKind(t *testing.T) {
 	expect.Slice(t, g.View().History(orders1), want, "got")
 }
 
-func TestHeartbeatIsLateAfterOneAndAHalfIntervals(t *testing.T) {
+func TestHistoryHasALateRenewalAfterOneAndAHalfIntervals(t *testing.T) {
 	tests := []struct {
 		interval int32
 		silent   int64
@@ -136,7 +136,7 @@ func TestHeartbeatIsLateAfterOneAndAHalfIntervals(t *testing.T) {
 	}
 }
 
-func TestLateHeartbeatsAreCounted(t *testing.T) {
+func TestHistoryCountsLateRenewals(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	for _, silent := range []int64{50_000, 70_000, 60_000} {
@@ -148,7 +148,7 @@ func TestLateHeartbeatsAreCounted(t *testing.T) {
 	wantHistory(t, g.View(), orders1, "registered UP", "renewed late 3x UP for 60000", "overridden UP")
 }
 
-func TestHistoryGoesOnInTheNextLife(t *testing.T) {
+func TestHistoryContinuesInTheNextLife(t *testing.T) {
 	tests := []struct {
 		name string
 		pass int64 // between the removal and the registration

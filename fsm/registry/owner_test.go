@@ -12,7 +12,7 @@ const cut = 15_000 // ms of silence
 // heard notes a contact with dc2 now.
 func (g *rig) heard() { g.apply(fromDC2, Contact{DC: "dc2", Cut: cut}) }
 
-func TestWhoRegistersAnInstanceLastOwnsIt(t *testing.T) {
+func TestOwnerIsTheDatacenterOfTheLastRegistration(t *testing.T) {
 	tests := []struct {
 		name   string
 		first  Origin
@@ -50,7 +50,7 @@ func TestWhoRegistersAnInstanceLastOwnsIt(t *testing.T) {
 }
 
 // The interval is 30 s: a renewal counts for one minute.
-func TestRenewalHereTakesOverWhatItsOwnerDoesNotHear(t *testing.T) {
+func TestOwnerBecomesThisDatacenterByRenewalsItsOwnerDoesNotSee(t *testing.T) {
 	tests := []struct {
 		name  string
 		after func(g *rig)
@@ -110,7 +110,7 @@ func TestRenewalHereTakesOverWhatItsOwnerDoesNotHear(t *testing.T) {
 }
 
 // After a client was away at another datacenter and has come back, only one of the two owns it.
-func TestInstanceThatNoClientRenewsHereIsGivenToWhoHearsIt(t *testing.T) {
+func TestOwnerBecomesTheRemoteDatacenterThatRenews(t *testing.T) {
 	renewed := Renew{Key: orders1, Life: 1, LastDirty: 100}
 	tests := []struct {
 		name   string
@@ -149,7 +149,7 @@ func TestInstanceThatNoClientRenewsHereIsGivenToWhoHearsIt(t *testing.T) {
 }
 
 // A node's client is a client of the datacenter; what it tells of another's instance its owner's client did.
-func TestRenewalToldByANodeCountsForTheOwner(t *testing.T) {
+func TestOwnerIsCreditedWithRenewalsThatANodeSends(t *testing.T) {
 	state := func(g *rig) LeaseState { return g.Freeze().Leases[0] }
 	for _, owner := range []string{"", "dc2"} {
 		g := newRig(t)
@@ -166,8 +166,8 @@ func TestRenewalToldByANodeCountsForTheOwner(t *testing.T) {
 	}
 }
 
-// A registration counts as hearing the client, whoever was the owner before.
-func TestRegistrationCountsAsARenewalOfWhoMadeIt(t *testing.T) {
+// A registration counts as a renewal by the client, whichever datacenter was the owner before.
+func TestOwnerRuleCountsARegistrationAsARenewal(t *testing.T) {
 	tests := []struct {
 		name           string
 		origin         Origin
@@ -190,7 +190,7 @@ func TestRegistrationCountsAsARenewalOfWhoMadeIt(t *testing.T) {
 }
 
 // Only the owner's datacenter counts an instance for self-preservation.
-func TestInstancesOfOthersAreNotCounted(t *testing.T) {
+func TestOwnerElsewhereIsNotCountedForSelfPreservation(t *testing.T) {
 	g := newRig(t)
 	g.heard()
 	g.apply(fromDC2, replicaAt(Up, 100))
@@ -204,7 +204,7 @@ func TestInstancesOfOthersAreNotCounted(t *testing.T) {
 
 // Another datacenter has an instance that was canceled here, and takes this one for its owner. If this one
 // took the other for the owner, too, neither would compare it, and what was lost on the way would stay lost.
-func TestWhatIsSaidToBelongHereBelongsHere(t *testing.T) {
+func TestOwnerHereIsAccepted(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(Cancel{orders1})

@@ -48,7 +48,7 @@ func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
 	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, after it lost the lease:")
 }
 
-func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
+func TestPermanentInstanceGetsNoLeaseByAHeartbeat(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		origin Origin
@@ -79,7 +79,7 @@ func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
 	}
 }
 
-func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
+func TestPermanentInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	g := newRig(t)
 	i := instance(web1, Up, math.MaxInt64-5) // a clock that runs far ahead
 	i.Metadata = []Pair{{Key: "k", Value: "v"}}
@@ -102,7 +102,7 @@ func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	expect.That(t, len(g.Expired(g.now.Lease+90_001, 1)) == 1, "it has no lease that ends")
 }
 
-func TestRegistrationOfAnotherServerReplacesAPermanentInstanceOnlyIfItIsNewer(t *testing.T) {
+func TestPermanentInstanceIsReplacedByAnotherServersRegistrationOnlyIfNewer(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1"))
 	before := g.lease(web1)
@@ -124,7 +124,7 @@ func TestRegistrationOfAnotherServerReplacesAPermanentInstanceOnlyIfItIsNewer(t 
 	}
 }
 
-func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
+func TestPermanentInstancesOverrideHidesTheStatusByChecks(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		op   func(g *rig) Op
@@ -151,7 +151,7 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 	}
 }
 
-func TestMetadataOfAServiceIsPartOfIt(t *testing.T) {
+func TestPermanentInstancesMetadataIsPartOfItsService(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	res := g.client(UpdateMetadata{web1, []Pair{{Key: "k", Value: "v"}}})
@@ -160,7 +160,7 @@ func TestMetadataOfAServiceIsPartOfIt(t *testing.T) {
 		"lease %+v of %+v, want the service modified at %d", l, l.Service, res.Index)
 }
 
-func TestCanceledServiceComesBackInANewLife(t *testing.T) {
+func TestPermanentInstanceCanceledComesBackInANewLife(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1"))
 	dirty := g.lease(web1).Instance.LastDirty
@@ -175,7 +175,7 @@ func TestCanceledServiceComesBackInANewLife(t *testing.T) {
 		"lease %+v, want a second life, still in quarantine, and newer than before", l)
 }
 
-func TestReplicaOfAPermanentInstance(t *testing.T) {
+func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 	home := newRig(t)
 	home.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	home.pass(24 * 3600 * 1000)
@@ -223,7 +223,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 	}
 }
 
-func TestPermanentInstanceIsNotCededToWhoTellsOfIt(t *testing.T) {
+func TestPermanentInstanceIsNotCededToASender(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1"))
 	g.client(Contact{DC: "dc2"})
@@ -235,7 +235,7 @@ func TestPermanentInstanceIsNotCededToWhoTellsOfIt(t *testing.T) {
 	expect.That(t, g.lease(web1).Local(), "it belongs to %s now", g.lease(web1).Owner)
 }
 
-func TestPermanentLeasesAreFound(t *testing.T) {
+func TestPermanentYieldsLeasesWithoutEnd(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	wantKeys(t, "none", keysOf(g.View().Permanent))
@@ -245,7 +245,7 @@ func TestPermanentLeasesAreFound(t *testing.T) {
 	wantKeys(t, "two", keysOf(g.View().Permanent), Key{"WEB", "n1:web-1"}, web1)
 }
 
-func TestReplicaOfAServiceDoesNotDecideItsStatus(t *testing.T) {
+func TestPermanentInstancesStatusIsNotDecidedByAReplica(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	op := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
@@ -260,7 +260,7 @@ func TestReplicaOfAServiceDoesNotDecideItsStatus(t *testing.T) {
 }
 
 // Servers that have the same version of an instance without a lease must take the one with a lease.
-func TestRegistrationThatOnlyGivesALeaseBeginsANewLife(t *testing.T) {
+func TestPermanentInstanceThatGetsALeaseBeginsANewLife(t *testing.T) {
 	g := newRig(t)
 	g.client(AckPeer{Peer: "dc2"})
 	g.catalog(service("web", "web-1"))
@@ -277,7 +277,7 @@ func TestPermanentInstanceOfAnotherDatacenterMayChangeItsOwner(t *testing.T) {
 	g.apply(fromDC2, op)
 	g.apply(Origin{Kind: RemoteDC, DC: "dc3"}, op)
 	got := g.lease(web1).Owner
-	expect.That(t, got == "dc3", "it belongs to %q, want to dc3, who said so last", got)
+	expect.That(t, got == "dc3", "it belongs to %q, want to dc3, which said so last", got)
 	expect.OK(t, check(g.Registry))
 }
 

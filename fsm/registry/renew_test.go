@@ -117,7 +117,7 @@ func TestReplicatedRenewBringsAnOverride(t *testing.T) {
 }
 
 // Upstream corrects the status silently; clients then see it up to three minutes later.
-func TestStatusChangeFoundByARenewalIsAChange(t *testing.T) {
+func TestRenewThatChangesTheStatusIsAChange(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Starting, 100))
 	g.register(instance(orders1, Up, 150))
@@ -145,7 +145,7 @@ func TestRenewByHandleAllocatesNothing(t *testing.T) {
 }
 
 // A cancel of a Eureka server may be one of before that was sent again: it names no life.
-func TestOnlyItsOwnCancelDoesAEurekaServersRenewalTakeBack(t *testing.T) {
+func TestRenewByAEurekaServerRevokesOnlyTheSameServersCancel(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		canceled Origin
@@ -190,7 +190,7 @@ func TestUpdateMetadataMerges(t *testing.T) {
 		"got %+v of dirty %d, want MODIFIED, 101, the lease of before, renewed now", l, l.Instance.LastDirty)
 }
 
-func TestMetadataSurvivesPeersAndYieldsToTheClientsNextChange(t *testing.T) {
+func TestUpdateMetadataSurvivesPeersAndYieldsToTheClientsNextChange(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100)) // by a clock far behind the server's
 	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "color", Value: "blue"}}})

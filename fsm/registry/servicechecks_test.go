@@ -54,7 +54,7 @@ func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
 }
 
 // What other servers are told of a service is its status: it is newer by its timestamp when that changes.
-func TestStatusByChecksIsNewerForOtherServers(t *testing.T) {
+func TestCheckThatChangesTheStatusMakesItNewerForOtherServers(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	dirty := g.lease(web1).Instance.LastDirty
@@ -69,7 +69,7 @@ func TestStatusByChecksIsNewerForOtherServers(t *testing.T) {
 		"another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
 }
 
-func TestSettingACheckIsRefused(t *testing.T) {
+func TestCheckIsNotSetWhereItDoesNotFit(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	g.Establish(Epoch{Term: 2, Index: 7}, "c")
@@ -90,8 +90,8 @@ func TestSettingACheckIsRefused(t *testing.T) {
 	}
 }
 
-// What nobody should have proposed must not make a state whose snapshot nobody takes.
-func TestNegativeTimesOfACheckAreNone(t *testing.T) {
+// An operation that no leader should have proposed must not make a state whose snapshot no node accepts.
+func TestCheckWithNegativeTimesHasNone(t *testing.T) {
 	g := newRig(t)
 	given := withTTL("a", -1)
 	given.Service, given.ReapAfter = "web-1", -1
@@ -149,7 +149,7 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	expect.Equal(t, g.check("", "a").Output, "TTL expired (last output before timeout follows): slow", "output")
 }
 
-func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
+func TestCheckExpiryIsIgnoredWhereItDoesNotFit(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		before func(g *rig)
@@ -174,7 +174,7 @@ func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestChecksAreGivenTimeAfterALeadershipBegan(t *testing.T) {
+func TestCheckGetsAGraceAfterALeadershipBegan(t *testing.T) {
 	for _, tt := range []struct{ ttl, want int64 }{{3000, 3000}, {10_000, 7000}, {60_000, 32_000}} {
 		g := newRig(t)
 		g.catalog(service("web", "web-1", withTTL("a", tt.ttl)))
@@ -187,7 +187,7 @@ func TestChecksAreGivenTimeAfterALeadershipBegan(t *testing.T) {
 	}
 }
 
-func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
+func TestCheckCriticalForTooLongRemovesItsService(t *testing.T) {
 	reaped := func(id string) *catalog.Check {
 		c := checkOf("web-1", id, catalog.Passing)
 		c.ReapAfter = 60_000
@@ -199,7 +199,7 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	g.catalog(service("web", "web-1", reaped("a"), node))
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	g.say("a", catalog.Critical, "")
-	g.say("n", catalog.Critical, "") // nobody is reaped for a node's check
+	g.say("n", catalog.Critical, "") // no service is reaped for a node's check
 	since := g.now.Lease
 	g.pass(30_000)
 	g.say("a", catalog.Critical, "still") // and since then
@@ -235,7 +235,7 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 		"record of kind %d, by %+v; want it canceled, with the reason", rec.Kind, last.By)
 }
 
-func TestChecksAreLostWhateverTakesThem(t *testing.T) {
+func TestLostHasEachCheckThatTurnsCriticalOrIsRemoved(t *testing.T) {
 	a := []catalog.CheckRef{{Node: "", ID: "a"}}
 	for _, tt := range []struct {
 		name string
@@ -265,18 +265,18 @@ func TestChecksAreLostWhateverTakesThem(t *testing.T) {
 	}
 }
 
-func TestLogicalNodeIsAlwaysThere(t *testing.T) {
+func TestCatalogHasTheLogicalNodeAlways(t *testing.T) {
 	g := newRig(t)
 	status, known := g.CheckState("", catalog.SerfHealth)
 	expect.That(t, known && status == catalog.Passing && g.HasNode(""), "serfHealth: %d, known %t; node: %t", status, known, g.HasNode(""))
 	_, known = g.CheckState("n1", catalog.SerfHealth)
-	expect.That(t, !known && !g.HasNode("n1"), "serfHealth of a node that nobody registered: %t; node: %t", known, g.HasNode("n1"))
+	expect.That(t, !known && !g.HasNode("n1"), "serfHealth of a node that is not registered: %t; node: %t", known, g.HasNode("n1"))
 	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}, Checks: []*catalog.Check{checkOf("", "n", catalog.Warning)}})
 	status, known = g.CheckState("n1", "n")
 	expect.That(t, known && status == catalog.Warning && g.HasNode("n1"), "n: %d, known %t; node: %t", status, known, g.HasNode("n1"))
 }
 
-func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
+func TestNeedsClockWhileSomethingHasAnEnd(t *testing.T) {
 	reaped := checkOf("web-1", "a", catalog.Critical)
 	reaped.ReapAfter = 60_000
 	for _, tt := range []struct {
@@ -304,7 +304,7 @@ func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
 	}
 }
 
-func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
+func TestCatalogRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 	g := newRig(t)
 	op := service("web", "web-1", withTTL("a", 10_000))
 	op.KeepStatus = true
@@ -321,7 +321,7 @@ func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 }
 
 // Every check of a service costs each operation on one of them, on every node.
-func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
+func TestCatalogRegistrationBoundsTheChecksOfAServiceAndANode(t *testing.T) {
 	many := func(service string, from, to int) (checks []*catalog.Check) {
 		for i := from; i < to; i++ {
 			checks = append(checks, checkOf(service, fmt.Sprintf("%s-%05d", service, i), catalog.Passing))
@@ -366,7 +366,7 @@ func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
 }
 
 // A check that goes from a service to its node, while another one comes from there, stays where it was put.
-func TestChecksThatChangePlacesAreWhereTheyWerePut(t *testing.T) {
+func TestCheckMovesBetweenServicesInOneRegistration(t *testing.T) {
 	g := newRig(t)
 	g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("", "b", catalog.Passing), checkOf("", "c", catalog.Passing)))
 	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "a", catalog.Passing), checkOf("web-1", "b", catalog.Passing)}})
@@ -379,7 +379,7 @@ func TestChecksThatChangePlacesAreWhereTheyWerePut(t *testing.T) {
 	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))
 }
 
-func TestAnInstanceIsFoundByABoundedNumberOfVIPs(t *testing.T) {
+func TestByVIPFindsAnInstanceByABoundedNumberOfParts(t *testing.T) {
 	g := newRig(t)
 	in := &Instance{InstanceID: "orders-1", App: "ORDERS", HostName: "h", Status: Up, LastDirty: 1}
 	in.VIP = strings.Repeat("x,", MaxVIPs-1) + "last,beyond" + strings.Repeat(",beyond", 100_000)

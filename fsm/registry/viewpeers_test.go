@@ -51,7 +51,7 @@ func vary(t *testing.T, v reflect.Value) {
 	}
 }
 
-func TestFingerprintTellsTextsApartAndLeaseTimesAsTheyCount(t *testing.T) {
+func TestFingerprintDiffersByTextsAndByEffectiveLeaseTimes(t *testing.T) {
 	fingerprint := func(change func(*Instance)) uint64 {
 		i := payload(7)
 		change(i)
@@ -108,7 +108,7 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 	expect.That(t, a.Sum() == b.Sum(), "the same override, known differently: %#x and %#x", a.Sum(), b.Sum())
 }
 
-func TestSettledAreThoseThatTwoServersCanAgreeOn(t *testing.T) {
+func TestSettledYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.register(instance(orders2, Up, 100))
@@ -133,7 +133,7 @@ func TestSettledAreThoseThatTwoServersCanAgreeOn(t *testing.T) {
 }
 
 // What is heard from others is not told as if it had happened here.
-func TestRenewalsAreToldOfWhomTheyConcern(t *testing.T) {
+func TestRenewedAfterYieldsRenewalsByTheirOrigin(t *testing.T) {
 	tests := []struct {
 		name           string
 		origin         Origin
@@ -171,7 +171,7 @@ func TestRenewalsAreToldOfWhomTheyConcern(t *testing.T) {
 	}
 }
 
-func TestBeatsOfASlotsLastLeaseAreNotTheNextOnes(t *testing.T) {
+func TestRenewedAfterIgnoresBeatsOfASlotsEarlierLease(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	before := g.View()
@@ -228,7 +228,7 @@ func TestRenewComparesLivesFirst(t *testing.T) {
 	}
 }
 
-func TestRenewOfWhatIsNotStoredAsksWhetherItWasCanceled(t *testing.T) {
+func TestRenewOfAnUnknownInstanceIsRefusedAfterANewerCancel(t *testing.T) {
 	tests := []struct {
 		name string
 		kind ChangeKind // of the removal of life 2 at 100
@@ -258,7 +258,7 @@ func TestRenewOfWhatIsNotStoredAsksWhetherItWasCanceled(t *testing.T) {
 }
 
 // A flood of removals forgets records within seconds, and with them how far back the change list reaches.
-func TestAChangeThatIsNotSettledIsReadAgainThoughRecordsAfterItWereForgotten(t *testing.T) {
+func TestSettledIndexIsBelowAnUnsettledChangeThoughLaterRecordsWerePruned(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(Key{App: "ORDERS", ID: "fresh"}, Up, 100))
 	fresh := g.View().Index()
@@ -274,7 +274,7 @@ func TestAChangeThatIsNotSettledIsReadAgainThoughRecordsAfterItWereForgotten(t *
 }
 
 // Large records go before there are too many of them: as many as fit stay, the newest.
-func TestRecordsOfRemovalsAreBoundedByBytes(t *testing.T) {
+func TestRemovalRecordsAreBoundedByBytes(t *testing.T) {
 	g := newRig(t)
 	large := []Pair{{Key: "k", Value: strings.Repeat("v", 4<<20)}}
 	most := maxRemoved / (4 << 20)
@@ -297,7 +297,7 @@ func TestRecordsOfRemovalsAreBoundedByBytes(t *testing.T) {
 	expect.That(t, per <= 4096, "a record that was reduced counts %d bytes, want at most 4096", per)
 }
 
-func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
+func TestWeightCountsEveryTextOfAnInstance(t *testing.T) {
 	var i Instance
 	v := reflect.ValueOf(&i).Elem()
 	for n := range v.NumField() {
@@ -314,7 +314,7 @@ func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
 	}
 }
 
-func TestTheGrowthOfTheCatalogIsWhatItGrowsBy(t *testing.T) {
+func TestCatalogGrowthIsTheGrowthByARegistration(t *testing.T) {
 	g := newRig(t)
 	node := func(value string) *catalog.Node {
 		return &catalog.Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{Key: "k", Value: value}}}

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// watched is a registry with watchers, as whoever orders operations has it.
+// watched is a registry with watchers, as a store has it.
 type watched struct {
 	*rig
 	Watchers
@@ -167,7 +167,7 @@ func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
 
 // A wait that others' changes have overtaken must not start to read the change list at its beginning,
 // nor be told that it is too old when the records of its beginning are forgotten.
-func TestAwaitGoesOnOverWhatIsNotSelected(t *testing.T) {
+func TestAwaitSkipsChangesThatAreNotSelected(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		w.do(Register{instance(orders1, Up, 100)})
 		orders := w.await(ctx, 1, "ORDERS")
@@ -193,7 +193,7 @@ func TestAwaitOfAnIndexAheadWaitsForTheNext(t *testing.T) {
 	})
 }
 
-func TestAwaitOfAnIndexThatIsForgottenIsTooOld(t *testing.T) {
+func TestAwaitOfAPrunedIndexIsTooOld(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		w.do(Register{instance(orders1, Up, 100)}, Cancel{orders1})
 		w.forgetRemovals()
@@ -229,7 +229,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAwaitGoesOnWhenAnotherOfItsKindEnds(t *testing.T) {
+func TestAwaitContinuesWhenAnotherReaderStops(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		short, cancel := context.WithCancel(ctx)
 		first, second := w.await(short, 0, "ORDERS"), w.await(ctx, 0, "ORDERS")
@@ -313,7 +313,7 @@ func (w *wait) result() string {
 
 // Watchers that follow the changes see the last change of every instance that they selected, whatever
 // falls between two waits, and each change once.
-func TestNoChangeIsMissedBetweenWaits(t *testing.T) {
+func TestAwaitMissesNoChangeBetweenWaits(t *testing.T) {
 	const apps, watchersPerApp, steps = 8, 4, 3000
 	w := newWatched(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -336,7 +336,7 @@ func TestNoChangeIsMissedBetweenWaits(t *testing.T) {
 	for i := range steps {
 		key := Key{name(random.IntN(apps)), fmt.Sprint(random.IntN(3))}
 		switch op := random.IntN(4); {
-		case i == steps-1: // the end of the story, for everybody
+		case i == steps-1: // the end of the story, for all readers
 			for app := range apps {
 				w.client(Register{instance(Key{name(app), "last"}, Up, 100)})
 			}
@@ -406,7 +406,7 @@ func sameContent(got, want map[Key]*Lease) error {
 	return nil
 }
 
-func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
+func TestJoinIsWokenByItsApplicationAndByNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := RegisterCatalog{Node: &catalog.Node{Name: "n1"}}
 		nodeCheck := RegisterCatalog{Checks: []*catalog.Check{checkOf("", "n", catalog.Passing)}}
@@ -434,7 +434,7 @@ func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
 			synctest.Wait()
 			expect.That(t, isClosed(orders) == tt.orders && isClosed(all) == tt.all,
 				"%s: ORDERS woken %t, all %t; want %t, %t", tt.name, isClosed(orders), isClosed(all), tt.orders, tt.all)
-			expect.That(t, !waits.done && w.asked.Load() == asked, "%s: who waits for changes of another application was woken", tt.name)
+			expect.That(t, !waits.done && w.asked.Load() == asked, "%s: a reader that waits for changes of another application was woken", tt.name)
 			leaveOrders()
 			leaveAll()
 			w.do(Register{instance(Key{"PAYMENTS", "1"}, Up, 1)})
@@ -455,7 +455,7 @@ func isClosed(woken <-chan struct{}) bool {
 }
 
 // A state that is restored may be another one altogether.
-func TestAJoinedWaitIsWokenByAnOlderState(t *testing.T) {
+func TestJoinIsWokenByAnOlderState(t *testing.T) {
 	w := newWatched(t)
 	old := w.View()
 	w.do(Register{instance(orders1, Up, 100)})
@@ -465,8 +465,8 @@ func TestAJoinedWaitIsWokenByAnOlderState(t *testing.T) {
 	expect.That(t, isClosed(woken), "it was not woken")
 }
 
-// What changed while nobody waited wakes nobody later.
-func TestAJoinedWaitIsNotWokenByWhatWasBeforeIt(t *testing.T) {
+// A change from a time when no reader waited wakes none later.
+func TestJoinIsNotWokenByEarlierChanges(t *testing.T) {
 	w := newWatched(t)
 	w.do(Register{instance(orders1, Up, 100)}, RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
 	woken, leave := w.Join("ORDERS")

@@ -96,7 +96,7 @@ func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 	}
 }
 
-func TestWhatIsRegisteredAsItWasTakesNoIndex(t *testing.T) {
+func TestCatalogRegistrationOfWhatIsThereTakesNoIndex(t *testing.T) {
 	check := checkOf("web-1", "a", catalog.Critical)
 	check.Output, check.Probe = "refused", &catalog.Probe{HTTP: "http://10.0.0.1/", Header: []Pair{{Key: "a", Value: "b"}}, Interval: 1000}
 	op := serviceOn("n1", "web", "web-1", check, checkOf("", "n", catalog.Passing))
@@ -160,7 +160,7 @@ func deepCopy(op RegisterCatalog) RegisterCatalog {
 	return op
 }
 
-func TestRegistrationIsRefusedAsAWhole(t *testing.T) {
+func TestCatalogRegistrationIsRefusedAsAWhole(t *testing.T) {
 	tests := []struct {
 		name   string
 		before []Op
@@ -200,7 +200,7 @@ func TestRegistrationIsRefusedAsAWhole(t *testing.T) {
 	}
 }
 
-func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testing.T) {
+func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 	g := newRig(t)
 	ttl := checkOf("s1", "ttl", catalog.Critical)
 	ttl.TTL = 10_000
@@ -225,7 +225,7 @@ func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testin
 	expect.That(t, len(lost) == 0, "lost %+v, want nothing", lost)
 }
 
-func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
+func TestCatalogRegistrationKeepsChecksUnlessItReplacesThem(t *testing.T) {
 	for _, replace := range []bool{false, true} {
 		g := newRig(t)
 		g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("web-1", "b", catalog.Critical), checkOf("", "n", catalog.Passing)))
@@ -254,9 +254,9 @@ func serviceAt(address, name, id string, checks ...*catalog.Check) RegisterCatal
 	return op
 }
 
-// TestAnIDOfTheLogicalNodeIsNotTakenFromAnother: hosts that share it share no agent, so equal ids are
+// TestCatalogRegistrationIsRefusedAnIDOfAnotherHost: hosts that share it share no agent, so equal ids are
 // another host's.
-func TestAnIDOfTheLogicalNodeIsNotTakenFromAnother(t *testing.T) {
+func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 	here, there := serviceAt("10.0.0.2", "web", "web-80", checkOf("web-80", "alive", catalog.Passing)), serviceAt("10.0.0.3", "web", "web-80")
 	otherPort := serviceAt("10.0.0.2", "web", "web-80")
 	otherPort.Service.Port, otherPort.Service.Tags = 81, []string{"v2"}
@@ -306,8 +306,8 @@ func TestAnIDOfTheLogicalNodeIsNotTakenFromAnother(t *testing.T) {
 	}
 }
 
-// TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor on a registrar's node; on the logical one it is refused.
-func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
+// TestCheckMovesToTheServiceForWhichItIsRegistered on a registrar's node; on the logical one it is refused.
+func TestCheckMovesToTheServiceForWhichItIsRegistered(t *testing.T) {
 	two := func(g *rig) {
 		g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 		g.catalog(serviceOn("far", "web", "web-2"))
@@ -347,7 +347,7 @@ func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
 	}
 }
 
-func TestServicesOfANodeTakeItsAddressUnlessTheyHaveTheirOwn(t *testing.T) {
+func TestCatalogServicesHaveTheirNodesAddressUnlessTheyGiveOne(t *testing.T) {
 	g := newRig(t)
 	g.catalog(serviceOn("n1", "web", "web-1"))
 	own := serviceOn("n1", "web", "web-2")
@@ -364,7 +364,7 @@ func TestServicesOfANodeTakeItsAddressUnlessTheyHaveTheirOwn(t *testing.T) {
 	expect.That(t, got == "n1", "address %q of a node without one, want its name", got)
 }
 
-func TestDeregistrationRemovesWhatItNames(t *testing.T) {
+func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
 	prepare := func(t *testing.T) *rig {
 		g := newRig(t)
 		g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
@@ -417,7 +417,7 @@ func TestDeregistrationRemovesWhatItNames(t *testing.T) {
 }
 
 // Instances registered through either API that have one id: the one of Consul's API is meant first.
-func TestServiceIsFoundByItsIDHoweverItWasRegistered(t *testing.T) {
+func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.register(instance(Key{"A", "x"}, Up, 100))
@@ -442,7 +442,7 @@ func TestServiceIsFoundByItsIDHoweverItWasRegistered(t *testing.T) {
 	wantKeys(t, "services of n1", keysOf(g.View().ServicesOn("n1")), Key{"WEB", "n1:x"})
 }
 
-func TestApplicationIsCalledAsItWasRegistered(t *testing.T) {
+func TestCatalogServiceIsCalledAsItWasRegistered(t *testing.T) {
 	g := newRig(t)
 	called := func(app, want string) {
 		t.Helper()
@@ -485,7 +485,7 @@ func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
 	expect.That(t, app.Changed == before, "WEB changed at %d by the output of its node's check, want %d", app.Changed, before)
 }
 
-func TestIndexesOfOneCounter(t *testing.T) {
+func TestRegistryIndexesComeFromOneCounter(t *testing.T) {
 	g := newRig(t)
 	first := g.register(instance(orders1, Up, 100)).Index
 	next := g.Next()
@@ -499,7 +499,7 @@ func TestIndexesOfOneCounter(t *testing.T) {
 		"thawed: %v; next is %d, index %d; want %d and %d", err, r.Next(), r.View().Index(), first+4, first+2)
 }
 
-func TestFrozenCatalogThatLiesIsRefused(t *testing.T) {
+func TestThawRefusesAnInconsistentCatalog(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		spoil func(f *Frozen, web *catalog.Service, n *catalog.Node)
