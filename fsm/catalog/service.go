@@ -86,7 +86,7 @@ func (n *Node) Fields(c *codec.Codec) {
 	codec.Uint(c, &n.ModifyIndex)
 }
 
-// What things take beside their texts, in bytes, about.
+// The weights of values beside their texts, in bytes, about.
 const (
 	nodeWeight  = 512
 	checkWeight = 512

@@ -65,8 +65,8 @@ func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
 	return op
 }
 
-// SetCheck sets a check's state and output, and starts its TTL anew. What changes nothing takes no
-// Index. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
+// SetCheck sets a check's state and output, and starts its TTL anew. It takes no Index if nothing
+// changes. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
 type SetCheck struct {
 	Node, Check string
 	Status      catalog.CheckStatus

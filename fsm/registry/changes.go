@@ -91,7 +91,7 @@ const leadsLong = 10 * 60 * 1000
 // TellsAbsence says whether what is neither here nor in a record is known, at a moment of the lease clock (ms),
 // to have been removed. While no record was ever pruned there is one of everything that was removed, so that
 // what is absent was never here: this cluster was founded anew, or its clients talked to another one so far.
-// One that goes on with an older copy of its data has a new leadership, and its clients tell it what it lacks.
+// One that goes on with an older copy of its data has a new leadership, and its clients register what it lacks.
 func (v *View) TellsAbsence(now int64) bool {
 	return v.tables.pruned > 0 && now-v.graceBegan >= leadsLong
 }

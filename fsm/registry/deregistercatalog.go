@@ -6,7 +6,7 @@ func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Res
 	return r.deregisterCatalog(term, origin, op)
 }
 
-// deregisterCatalog removes a service, a check or a node. What the leader proposes, because a check was
+// deregisterCatalog removes a service, a check or a node. A proposal of the leader, because a check was
 // critical for too long, takes effect only if the check is so still.
 func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCatalog) Result {
 	if op.Epoch != (Epoch{}) {

@@ -9,7 +9,7 @@
 // The rules are those of Netflix Eureka's registry (AbstractInstanceRegistry, Lease and the status
 // override rules of eureka-core), without the defects listed in docs/protocol/eureka-registry.md. How
 // operations are ordered and made durable is the business of package store; how they look on the
-// wire is the business of package httpd. What Consul's API has beyond instances is package catalog's.
+// wire is the business of package httpd. Consul's nodes, services and checks are in package catalog.
 //
 // The values, each with how it is written and the pure rules about it:
 //
@@ -31,11 +31,11 @@
 //
 //	op.go           what all operations have, and their results
 //	leaseops.go     operations of clients, operators and the leader on instances
-//	peerops.go      operations that tell of other servers
+//	peerops.go      operations by which other servers are known and followed
 //	catalogops.go   operations of Consul's catalog
 //	rows.go         the table of all of them, for formats and metrics
 //
-// What performs them:
+// The state and the rules that change it:
 //
 //	tables.go       the tables of leases, by application, id, address, change and handle
 //	renewals.go     the table of last renewals, which readers see live
@@ -43,7 +43,7 @@
 //	records.go      the records of removals, and how an instance is removed
 //	register.go     registrations, the rules of status, and metadata
 //	renew.go        renewals
-//	remove.go       cancels, evictions, and removals that other servers tell
+//	remove.go       cancels, evictions, and removals that other servers send
 //	override.go     overrides
 //	quarantine.go   quarantines
 //	owner.go        to which datacenter an instance belongs
@@ -56,7 +56,7 @@
 //	ends.go         what is due at a moment, for the leader
 //	freeze.go       the state as values, and back
 //
-// What readers use:
+// Reading:
 //
 //	service.go      the registry as its users see it
 //	view.go         the state at one moment

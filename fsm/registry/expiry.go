@@ -31,7 +31,7 @@ func eachEnd(l *Lease, do func(at int64, e leaseEnd)) {
 }
 
 // renewalGrace is what a client is given, beyond one renewal interval, to come back after an epoch was
-// established or self-preservation went off: one that was not heard before tries again only at its next
+// established or self-preservation went off: a client whose calls failed before tries again only at its next
 // beat.
 const renewalGrace = 5000 // ms
 

@@ -106,7 +106,7 @@ func (p *past) followedBy(e Event) past {
 	return n
 }
 
-// repeatedBy says whether an event tells the same once more. How late a renewal comes is different
+// repeatedBy says whether an event repeats the one before. How late a renewal comes is different
 // each time.
 func (p *past) repeatedBy(e Event) bool {
 	before := p.event()

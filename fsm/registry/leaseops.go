@@ -28,7 +28,7 @@ type Renew struct {
 
 func (Renew) kind() Kind { return 1 }
 
-// fields walks a client's renewal by its handle, 14 bytes at most with the kind, and what other servers tell by name.
+// fields walks a client's renewal by its handle, 14 bytes at most with the kind, and the renewals of other servers by name.
 func (op Renew) fields(c *codec.Codec) Renew {
 	if op.Overridden != Unknown || op.Life != 0 || op.Age != 0 {
 		op.Handle = Handle{} // leaves no room for these

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// encounter is an instance that is stored and told by another server, and which of the two is the newer:
+// encounter is a stored copy of an instance and an incoming one of another server, and which of the two is the newer:
 // above 0 the incoming one, below 0 the stored one, 0: they are equal.
 type encounter struct {
 	stored *Lease
@@ -57,7 +57,7 @@ const (
 
 // preferred prefers the greater copy, but between the owner's datacenter and another one the stored copy, on
 // both sides: the owner makes a newer one of its own then (see insist). To take the owner's without a newer
-// version would be no order: of the nodes of a datacenter without consensus one would take it, and be told
+// version would be no order: of the nodes of a datacenter without consensus one would store it, and be sent
 // the greater one by the next.
 func preferred(origin Origin, owner string, op Replica) preference {
 	if origin.Kind != RemoteDC || (owner == "") == (op.Owner == "") {
@@ -79,7 +79,7 @@ func (m encounter) incomingNewer() bool { return max(m.client, m.operator, m.sta
 func (m encounter) storedNewer() bool   { return min(m.client, m.operator, m.status) < 0 }
 
 // mergeReplica takes over what is newer of an instance that has a lease here. It is a renewal as well,
-// unless it tells of a life that is over.
+// unless it is about a life that is over.
 func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	if life := op.Life; life > old.Life && op.Owner == Here && r.precedes(origin, old, op.Age) {
 		op.Life = old.Life
@@ -204,7 +204,7 @@ func (r *Registry) replica(origin Origin, op Replica) Result {
 }
 
 // newReplica takes over an instance that has no lease here, unless it was canceled since, or its lease
-// has ended. It has the life that it is told with.
+// has ended. It has the life that comes with it.
 func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	key := op.Instance.Key()
 	rec, ok := r.record(key)
@@ -213,7 +213,7 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	}
 	hearsay := op.Age >= UnknownAge && !op.Permanent
 	if hearsay && r.withoutConsensus {
-		op.Age = 0 // the sender may have acknowledged it and told no other node before; it gets one lease
+		op.Age = 0 // the sender may have acknowledged it without sending it to another node before; it gets one lease
 	}
 	if hasEnded(op) {
 		return Result{Outcome: Refused}
@@ -296,7 +296,7 @@ func describe(l *Lease, i *Instance, reported, override Status) {
 	l.Instance = i.with(status, override, i.LastDirty)
 }
 
-// decisions are the events by which the acts of operators, as op tells them, made a lease what it is.
+// decisions are the events by which the acts of operators, as op has them, made a lease what it is.
 func decisions(old, l *Lease, op Replica) []Event {
 	var events []Event
 	before, now := old.Instance.Overridden, l.Instance.Overridden

@@ -83,8 +83,8 @@ func (h *Handle) Fields(c *codec.Codec) {
 // without such fields, or the registry itself.
 type Act struct{ Author, Reason string }
 
-// maxActText bounds an author or a reason, in bytes. The interfaces to operators allow less. What
-// exceeds it all the same is cut off where it is written.
+// maxActText bounds an author or a reason, in bytes. The interfaces to operators allow less. A
+// longer text is cut off where it is written.
 const maxActText = 1024
 
 func (a *Act) fields(c *codec.Codec) {

@@ -91,7 +91,7 @@ func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 	if l.Instance.Overridden == Unknown {
 		return Result{}
 	}
-	if l.Permanent { // no client registers again to tell its status
+	if l.Permanent { // no client registers again and reports its status
 		op.Fallback = l.reported()
 	}
 	instance := l.Instance.with(op.Fallback, Unknown, max(l.Instance.LastDirty, op.LastDirty))

@@ -2,7 +2,7 @@ package registry
 
 import "github.com/seed-20419f34/rollcall/fsm/codec"
 
-// Contact notes that a peer was heard, at most once per second and peer. It takes no Index.
+// Contact records a message of a peer, at most once per second and peer. It takes no Index.
 type Contact struct {
 	// DC is the remote datacenter (or Eureka server) whose link is alive; "": a node of this one.
 	DC string
@@ -71,8 +71,7 @@ type Replica struct {
 	// QuarantineFor is the rest of its quarantine, ms; 0: there is none.
 	QuarantineFor int64
 	QuarantineBy  Act
-	// Permanent: it has no lease (Lease.Permanent). What was registered of it through Consul's API stays
-	// with its datacenter.
+	// Permanent: it has no lease (Lease.Permanent). Its Service stays with its datacenter.
 	Permanent bool
 }
 

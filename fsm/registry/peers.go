@@ -26,15 +26,15 @@ func (r *Registry) updateServers(change func(*otherServers)) {
 
 func (op Contact) perform(r *Registry, _ uint64, _ Origin) Result { return r.contact(op) }
 
-// contact notes that a peer was heard.
+// contact records a message of a peer: it keeps the link and the sender's clock.
 func (r *Registry) contact(op Contact) Result {
-	link, heard := r.servers.linkAfter(op, r.ago(op.Age).Lease)
+	link, newContact := r.servers.linkAfter(op, r.ago(op.Age).Lease)
 	sender, newer := r.servers.senderAfter(op, r.clock)
-	if !heard && !newer {
+	if !newContact && !newer {
 		return Result{}
 	}
 	r.updateServers(func(k *otherServers) {
-		if heard {
+		if newContact {
 			k.links = k.withLink(link)
 		}
 		if newer {
@@ -79,6 +79,6 @@ func (r *Registry) pausePeer(op PausePeer) Result {
 func (r *Registry) Doubt() { r.tables.renewals.doubts.Add(1) }
 
 // WithoutConsensus makes this the registry of one node for itself. It enters an instance that it does not know
-// also if that is hearsay elsewhere: the sender may have acknowledged it before it was down, and told no other node. The
-// instance gets one lease. What ended meanwhile has a record of removal here.
+// also if that is hearsay elsewhere: the sender may have acknowledged it before it was down, without sending it to another node. The
+// instance gets one lease. An instance that ended meanwhile has a record of removal here.
 func (r *Registry) WithoutConsensus() { r.withoutConsensus = true }

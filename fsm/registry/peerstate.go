@@ -30,7 +30,7 @@ func (l *Link) Fields(c *codec.Codec) {
 // Silent says whether the link counts as cut at a moment of the lease clock.
 func (l Link) Silent(now int64) bool { return now-l.Heard > l.Cut }
 
-// Sender is the newest that was heard of a sender's clock in one of its incarnations. A name means one
+// Sender is the newest message of a sender, by its clock, in one of its incarnations. A name means one
 // sender in each datacenter.
 type Sender struct {
 	DC          string // "": this one
@@ -57,24 +57,24 @@ const (
 	maxLinks        = 1000
 )
 
-// maxSenderAhead is how far (ms) a sender's clock may run ahead of what has passed here since it was last heard.
+// maxSenderAhead is how far (ms) a sender's clock may run ahead of what has passed here since its last message.
 const maxSenderAhead = 10 * 60 * 1000
 
-func (k *otherServers) timing(told Sender, now Stamp) (late, ahead int64) {
-	s, ok := find(k.senders, told.name())
+func (k *otherServers) timing(said Sender, now Stamp) (late, ahead int64) {
+	s, ok := find(k.senders, said.name())
 	if !ok {
 		return 0, 0
 	}
 	passed := max(now.Lease-s.Heard.Lease, 0)
-	if told.Clock-s.Clock > max(passed, now.Wall-s.Heard.Wall)+maxSenderAhead {
-		return 0, told.Clock - s.Clock - passed
+	if said.Clock-s.Clock > max(passed, now.Wall-s.Heard.Wall)+maxSenderAhead {
+		return 0, said.Clock - s.Clock - passed
 	}
-	for _, other := range k.incarnations(told) {
+	for _, other := range k.incarnations(said) {
 		if other.Heard.Lease > s.Heard.Lease {
-			return max(0, passed-(told.Clock-s.Clock)), 0
+			return max(0, passed-(said.Clock-s.Clock)), 0
 		}
 	}
-	return max(0, s.Clock-told.Clock), 0
+	return max(0, s.Clock-said.Clock), 0
 }
 
 // incarnations are those that are known of a sender.
@@ -88,7 +88,7 @@ func (k *otherServers) incarnations(of Sender) []Sender {
 	return k.senders[begin:end]
 }
 
-// withSender returns the senders with one that was heard, and without those for which there is no room.
+// withSender returns the senders with one, and without those for which there is no room.
 func (k *otherServers) withSender(s Sender) []Sender {
 	if _, ok := find(k.senders, s.name()); ok {
 		return with(k.senders, s)
@@ -107,7 +107,7 @@ func (k *otherServers) withSender(s Sender) []Sender {
 	return with(senders, s)
 }
 
-// withLink returns the links with one that was heard, and without the one for which there is no room.
+// withLink returns the links with one, and without the one for which there is no room.
 func (k *otherServers) withLink(l Link) []Link {
 	links := k.links
 	if _, ok := find(links, l.DC); !ok && len(links) >= maxLinks {
@@ -187,13 +187,13 @@ func (k *otherServers) senderAfter(op Contact, now Stamp) (s Sender, ok bool) {
 	if op.Sender == "" {
 		return Sender{}, false
 	}
-	told := Sender{DC: op.DC, Name: op.Sender, Incarnation: op.Incarnation, Clock: op.Clock, Heard: now}
-	if s, ok = find(k.senders, told.name()); !ok {
+	said := Sender{DC: op.DC, Name: op.Sender, Incarnation: op.Incarnation, Clock: op.Clock, Heard: now}
+	if s, ok = find(k.senders, said.name()); !ok {
 		// The names outlive the message that brought them, and must not keep its memory.
-		told.DC, told.Name = strings.Clone(op.DC), strings.Clone(op.Sender)
-		return told, true
+		said.DC, said.Name = strings.Clone(op.DC), strings.Clone(op.Sender)
+		return said, true
 	}
-	if _, ahead := k.timing(told, now); ahead > 0 || op.Clock <= s.Clock {
+	if _, ahead := k.timing(said, now); ahead > 0 || op.Clock <= s.Clock {
 		return s, false
 	}
 	s.Clock, s.Heard = op.Clock, now

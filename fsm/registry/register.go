@@ -29,7 +29,7 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 		dirty = r.dirty(in, rec.Lease.Instance.LastDirty)
 		newer := dirty > rec.Lease.Instance.LastDirty
 		if origin.Replicated() && !newer && rec.Kind == Canceled {
-			// What another server sent before it heard of the cancel must not undo it.
+			// An operation that another server sent before it knew of the cancel must not undo it.
 			return Result{Outcome: Refused}
 		}
 		r.continueLife(l, rec, newer, origin)
@@ -39,11 +39,11 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
-// continueLife gives l, the registration after a removal, its place in the order of versions. What is newer by its
-// timestamp goes on with the life that was removed. If it began another, it would stand above all that other
+// continueLife gives l, the registration after a removal, its place in the order of versions. A registration that is
+// newer by its timestamp continues the life that was removed. If it began another, it would stand above all that other
 // nodes hear of the client before they hear of the removal: a node may evict a client that is alive, and the
 // client goes on elsewhere; or a node was down while the client came again, and is the next that it talks to.
-// What is not newer needs a new life to be newer on every node: its client's clock went back.
+// One that is not newer needs a new life to be newer on every node: its client's clock went back.
 func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin) {
 	l.Life = rec.Lease.Life
 	switch {
@@ -131,7 +131,7 @@ func registeredBefore(known bool) Outcome {
 	return KeptExisting
 }
 
-// storeOverrideDetails keeps what a registration told of an override. It is no change: readers see none, and before
+// storeOverrideDetails keeps the details of an override that a registration brought. It is no change: readers see none, and before
 // overrides had details there was none.
 func (r *Registry) storeOverrideDetails(old *Lease, details *Override) {
 	if details == old.Override {

@@ -20,7 +20,7 @@ func (op RegisterCatalog) perform(r *Registry, _ uint64, origin Origin) Result {
 	return r.registerCatalog(origin, op)
 }
 
-// registerCatalog registers a node, a service and checks, or nothing. What is as it was takes no Index.
+// registerCatalog registers a node, a service and checks, or nothing. A part that does not change takes no Index.
 // Source: agent/consul/state/catalog.go (EnsureRegistration) of hashicorp/consul.
 func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them

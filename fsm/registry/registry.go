@@ -60,7 +60,7 @@ func NewAt(index Index) *Registry {
 	return r
 }
 
-// Apply performs one operation at a time told by stamp; term is the Raft term of its log entry.
+// Apply performs one operation at the time of stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
 	r.Advance(stamp)
@@ -243,7 +243,7 @@ func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
 	}
 }
 
-// heartbeatAgo is a heartbeat some ms ago, of which another server tells now. It says whether the lease
+// heartbeatAgo is a heartbeat some ms ago that another server sends now. It says whether the lease
 // is renewed by that: not if it was renewed later than that already.
 func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
 	if ms == 0 {
@@ -298,7 +298,7 @@ func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events 
 	return Result{Index: r.index}
 }
 
-// markForEureka notes that the last change of l was of a kind that Eureka servers are told.
+// markForEureka notes that the last change of l was of a kind that is sent to Eureka servers.
 func markForEureka(l *Lease, kind EventKind) {
 	switch kind {
 	case EventMetadata, EventStatus:

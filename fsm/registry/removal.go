@@ -45,7 +45,7 @@ func (m Removal) weight() int {
 	return bytes
 }
 
-// What records of removals take beside their texts, in bytes, about.
+// The weights of records of removals beside their texts, in bytes, about.
 const (
 	removalWeight = 1024
 	eventWeight   = 96

@@ -103,16 +103,16 @@ func removalEvent(op Remove) Event {
 
 // refuseEviction answers Older to the eviction of an instance that lives as far as is known here.
 func (r *Registry) refuseEviction(origin Origin, l *Lease, op Remove) Result {
-	heard := r.tables.renewals.at(l.Handle.Slot).renewedByClient
+	renewed := r.tables.renewals.at(l.Handle.Slot).renewedByClient
 	if r.tables.renewals.hearsay(l) {
-		heard = 0
+		renewed = 0
 	}
 	switch {
-	case heard > 0 && heard > r.ago(op.Age).Lease && !l.Local():
+	case renewed > 0 && renewed > r.ago(op.Age).Lease && !l.Local():
 		res := r.makeLocal(l)
 		res.Outcome = Older
 		return res
-	case heard > 0 && heard > r.ago(op.Age).Lease, l.Local() && origin.Kind != LocalPeer:
+	case renewed > 0 && renewed > r.ago(op.Age).Lease, l.Local() && origin.Kind != LocalPeer:
 		return Result{Outcome: Older}
 	}
 	return Result{}

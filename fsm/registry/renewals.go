@@ -111,12 +111,12 @@ func (t *renewals) past(h Handle) *past {
 	return p
 }
 
-// Beat counts the renewals that are to be told to others, in the order of their arrival at this node.
+// Beat counts the renewals that are to be sent to others, in the order of their arrival at this node.
 // It is no part of the state: it begins anew with every start.
 type Beat uint64
 
-// Whose renewals are told: those of clients to all peers, those of remote datacenters to nodes of the
-// own one. What such a node tells goes nowhere.
+// The renewals that are sent: those of clients to all peers, those of remote datacenters to nodes of this one. A renewal
+// that such a node sends is not sent on.
 const (
 	beatsOfClients = iota
 	beatsOfRemotes
@@ -132,7 +132,7 @@ func (e *renewal) attribute(l *Lease, origin Origin, at int64) {
 	e.renewedByRemote = max(e.renewedByRemote, at)
 }
 
-// recordBeat notes a renewal of a lease that is to be told, and returns the lease clock of the one before.
+// recordBeat stores a renewal of a lease that is to be sent, and returns the lease clock of the one before.
 func (t *renewals) recordBeat(l *Lease, origin Origin, s Stamp) (before int64) {
 	e := t.at(l.Handle.Slot)
 	before = t.renew(l.Handle.Slot, s)

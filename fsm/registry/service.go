@@ -33,7 +33,7 @@ type Health struct {
 	// Age is how old the state of this node can be: everything that was acknowledged so long ago is in
 	// it. It is small on a leader that is in touch with a majority, and on a follower that has applied
 	// what such a leader has. Without consensus it is the time since the node of this datacenter that
-	// was silent longest was heard (0: there is no other).
+	// was silent longest sent something (0: there is no other).
 	Age time.Duration
 	// Suspended: no lease is ended now, because leadership is too young (or there is none).
 	Suspended bool

@@ -16,7 +16,7 @@ type View struct {
 	epoch  string
 	tables *tables
 
-	// What decides how leases end.
+	// These decide how leases end.
 	graceBegan  int64
 	settings    Settings
 	transitions []Preservation // newest last
@@ -191,7 +191,7 @@ func (v *View) Removal(key Key) (rec Removal, ok bool) {
 // after the last renewal, or the grace after the present leadership was established or self-preservation
 // went off. A lease of another
 // datacenter is given 30 s more, for the way of its renewals, and one whole duration after the link
-// was heard again. One that is permanent has none: math.MaxInt64.
+// was up again. One that is permanent has none: math.MaxInt64.
 func (v *View) Ends(l *Lease) int64 {
 	return v.servers.endsAt(l, v.LastRenewal(l).Lease, v.graceBegan, v.settings.DoubledLease)
 }

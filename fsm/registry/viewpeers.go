@@ -37,7 +37,7 @@ func appendFlag(b []byte, flag bool) []byte {
 	return append(b, 0)
 }
 
-// ReplicaOf is a live lease as it is told to other servers, at a moment of the lease clock (ms).
+// ReplicaOf is a live lease as it is sent to other servers, at a moment of the lease clock (ms).
 func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 	i := l.Instance
 	op := Replica{
@@ -59,7 +59,7 @@ func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 // rest is the time (ms) until an end. One that is due has not ended: 0 would say that there is none.
 func rest(until, now int64) int64 { return max(until-now, 1) }
 
-// RemoveOf is a record of removal as it is told to other servers, at a moment of the lease clock (ms).
+// RemoveOf is a record of removal as it is sent to other servers, at a moment of the lease clock (ms).
 // Of a reduced one the last renewal is not known; it counts as renewed when it was removed.
 func (v *View) RemoveOf(rec Removal, now int64) Remove {
 	l := rec.Lease
@@ -70,7 +70,7 @@ func (v *View) RemoveOf(rec Removal, now int64) Remove {
 }
 
 // Age is how long ago (ms) a live lease was last renewed, at a moment of the lease clock (ms), as it is
-// told to other servers: UnknownAge where that is hearsay.
+// sent to other servers: UnknownAge where that is hearsay.
 func (v *View) Age(l *Lease, now int64) int64 {
 	if v.tables.renewals.hearsay(l) {
 		return UnknownAge
@@ -96,7 +96,7 @@ func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
 }
 
 // SettledIndex is the newest index of the change list up to which all changes are settled at a moment
-// of the lease clock (ms): what is newer, comparisons may leave out, and readers of the list must tell.
+// of the lease clock (ms): comparisons may leave out newer changes, which readers of the list must send.
 func (v *View) SettledIndex(now int64) Index {
 	settled, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is not settled
 	old := func(l *Lease) bool {
@@ -117,20 +117,20 @@ func (v *View) SettledIndex(now int64) Index {
 // is ahead of what it can show: more has passed on it than here, by the lease clock and the wall clock.
 //
 // Incarnations have no order, and nothing that is said in one counts in another: a message in the name of
-// another server, or one by a broken clock, must not make this side deaf to it. An incarnation that is heard
+// another server, or one by a broken clock, must not make this side ignore it. An incarnation whose message comes
 // after a newer one is late by what has passed here and not on its own clock.
 func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stamp) (late, ahead int64) {
 	return v.servers.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
 }
 
-// Link returns what is known of the link from a datacenter; ok is false if nothing was ever heard.
+// Link returns what is known of the link from a datacenter; ok is false if it never had contact.
 func (v *View) Link(dc string) (l Link, ok bool) { return find(v.servers.links, dc) }
 
 // Senders are all that is known of senders' clocks, by name, datacenter and incarnation. It is not to be changed.
 func (v *View) Senders() []Sender { return v.servers.senders }
 
 // Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last says that
-// none of its others was heard later.
+// none of its others had a later message.
 func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok bool) {
 	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
 	others := v.servers.incarnations(s)

@@ -25,7 +25,7 @@ type topic struct {
 	nodes bool
 }
 
-// Publish tells that view is the newest state. Calls must be in the order of the views.
+// Publish makes view the newest state, and wakes the readers for whom something changed. Calls must be in the order of the views.
 func (w *Watchers) Publish(view *View) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
