@@ -182,7 +182,7 @@ func TestDeltaAppliedToAnyFullListOfTheWindowGivesThePresentOne(t *testing.T) {
 		answers := []*View{r.View()}
 		for _, s := range drawSteps.Draw(t, "steps") {
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			s.take(r, now)
+			s.apply(r, now)
 			v := r.View()
 			for _, old := range answers {
 				if now.Lease-old.Stamp().Lease <= deltaWindow {

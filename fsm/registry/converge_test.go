@@ -249,7 +249,7 @@ func TestReplicasOfEqualVersionInTwoDatacentersConverge(t *testing.T) {
 			for j, there := range ops {
 				for _, first := range []int{0, 1, 2} {
 					t.Run(fmt.Sprintf("%s %d and %d, from %d", what, i, j, first), func(t *testing.T) {
-						settle(t, here, there, first)
+						decideApart(t, here, there, first)
 					})
 				}
 			}
@@ -257,11 +257,11 @@ func TestReplicasOfEqualVersionInTwoDatacentersConverge(t *testing.T) {
 	}
 }
 
-func settle(t *testing.T, here, there Op, first int) {
+func decideApart(t *testing.T, here, there Op, first int) {
 	sites := []*rig{newRig(t), newRig(t), newRig(t)} // n1, n2, dc2
 	n1, n2, dc2 := sites[0], sites[1], sites[2]
 	dc2.register(instance(orders1, Up, 100))
-	tell := func(from, to *rig) bool { return tellAs(from, to, from == dc2, to == dc2) }
+	tell := func(from, to *rig) bool { return sendAs(from, to, from == dc2, to == dc2) }
 	tell(dc2, n1)
 	tell(n1, n2)
 	n1.client(here)
@@ -295,9 +295,9 @@ func settle(t *testing.T, here, there Op, first int) {
 	}
 }
 
-// tellAs has one registry tell another orders-1, and take what the answer has newer. It says whether
+// sendAs has one registry tell another orders-1, and take what the answer has newer. It says whether
 // anything changed.
-func tellAs(from, to *rig, fromOwner, toOwner bool) (changed bool) {
+func sendAs(from, to *rig, fromOwner, toOwner bool) (changed bool) {
 	origin := func(owner, other bool) Origin {
 		switch {
 		case owner == other:

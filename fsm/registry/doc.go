@@ -49,10 +49,9 @@
 //	owner.go        to which datacenter an instance belongs
 //	merge.go        replicas, which are merged with what is stored
 //	peers.go        contacts, cursors and pauses of peers
-//	selfpreservation.go    transitions of self-preservation, and settings
-//	servicechecks.go       checks, and the status of services that follows from them
-//	registercatalog.go     registrations of nodes, services and checks
-//	deregistercatalog.go   removals of these
+//	selfpreservation.go transitions of self-preservation, and settings
+//	servicechecks.go checks, and the status of services that follows from them
+//	catalogrules.go registrations and removals of nodes, services and checks
 //	ends.go         what is due at a moment, for the leader
 //	freeze.go       the state as values, and back
 //

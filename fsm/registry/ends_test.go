@@ -122,7 +122,7 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 		now := Stamp{Lease: 1000, Wall: startOfWall}
 		for _, s := range drawSteps.Draw(t, "steps") {
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			s.take(r, now)
+			s.apply(r, now)
 			v := r.View()
 			due := map[Handle]bool{}
 			for _, l := range r.handles.leases {

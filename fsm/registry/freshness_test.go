@@ -248,7 +248,7 @@ func TestFreshnessIsWhatTheRuleSays(t *testing.T) {
 		now := Stamp{Lease: 1000, Wall: startOfWall}
 		for _, s := range drawSteps.Draw(t, "steps") {
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			s.take(r, now)
+			s.apply(r, now)
 			v := r.View()
 			got, want := v.Freshness(now.Lease), naive(r, now.Lease)
 			got.Renewals, got.Threshold = 0, 0 // upstream's

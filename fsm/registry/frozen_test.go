@@ -23,7 +23,7 @@ func TestThawedRegistryContinuesUnchanged(t *testing.T) {
 				b = thawed(t, b)
 			}
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			need.Equal(t, s.take(b, now), s.take(a, now), "step %d %+v: got", i, s)
+			need.Equal(t, s.apply(b, now), s.apply(a, now), "step %d %+v: got", i, s)
 			need.OKf(t, check(a), "step %d %+v", i, s)
 			need.OKf(t, check(b), "step %d %+v, thawed", i, s)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// told returns a history as text: kind, times if more than one, status, and what else there is.
-func told(events []Event) string {
+// words returns a history as text: kind, times if more than one, status, and what else there is.
+func words(events []Event) string {
 	var b strings.Builder
 	for _, e := range events {
 		fmt.Fprint(&b, e.Kind)
@@ -34,7 +34,7 @@ func told(events []Event) string {
 
 func wantHistory(t *testing.T, v *View, key Key, want ...string) {
 	t.Helper()
-	got := told(v.History(key))
+	got := words(v.History(key))
 	expect.That(t, got == strings.Join(want, "\n")+"\n", "history of %s:\n%swant\n%s", key, got, strings.Join(want, "\n"))
 }
 

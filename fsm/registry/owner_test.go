@@ -9,8 +9,8 @@ import (
 
 const cut = 15_000 // ms of silence
 
-// heard notes a contact with dc2 now.
-func (g *rig) heard() { g.apply(fromDC2, Contact{DC: "dc2", Cut: cut}) }
+// contactDC2 notes a contact with dc2 now.
+func (g *rig) contactDC2() { g.apply(fromDC2, Contact{DC: "dc2", Cut: cut}) }
 
 func TestOwnerIsTheDatacenterOfTheLastRegistration(t *testing.T) {
 	tests := []struct {
@@ -58,33 +58,33 @@ func TestOwnerBecomesThisDatacenterByRenewalsItsOwnerDoesNotSee(t *testing.T) {
 	}{
 		{"no link is known", func(g *rig) { g.pass(80_000) }, false},
 		{"the owner renewed it lately", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(60_000)
-			g.heard()
+			g.contactDC2()
 		}, false},
 		{"the owner has not renewed it for two intervals", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(60_001)
-			g.heard()
+			g.contactDC2()
 		}, true},
 		{"the owner renewed it since", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(60_001)
-			g.heard()
+			g.contactDC2()
 			g.apply(fromDC2, Renew{Key: orders1, Life: 1, LastDirty: 100, Age: 1000})
 		}, false},
 		{"the link is not cut yet", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(cut)
 		}, false},
 		{"the link is cut", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(cut + 1)
 		}, true},
 		{"another link is cut", func(g *rig) {
 			g.apply(FromEureka, Contact{DC: "eureka", Cut: cut})
 			g.pass(cut + 1)
-			g.heard()
+			g.contactDC2()
 		}, false},
 	}
 	for _, byHandle := range []bool{false, true} {
@@ -133,7 +133,7 @@ func TestOwnerBecomesTheRemoteDatacenterThatRenews(t *testing.T) {
 			g := newRig(t)
 			g.register(instance(orders1, Up, 100))
 			if tt.linked {
-				g.heard()
+				g.contactDC2()
 			}
 			g.pass(tt.silent)
 			res := g.apply(fromDC2, tt.op)
@@ -192,7 +192,7 @@ func TestOwnerRuleCountsARegistrationAsARenewal(t *testing.T) {
 // Only the owner's datacenter counts an instance for self-preservation.
 func TestOwnerElsewhereIsNotCountedForSelfPreservation(t *testing.T) {
 	g := newRig(t)
-	g.heard()
+	g.contactDC2()
 	g.apply(fromDC2, replicaAt(Up, 100))
 	f := g.View().Freshness(g.now.Lease)
 	expect.That(t, f.Leases == 0, "got %+v, want none", f)

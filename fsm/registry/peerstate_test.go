@@ -166,11 +166,11 @@ func TestLeaseOfAnotherDatacenterEndsLater(t *testing.T) {
 	}{
 		{"own", FromClient, func(*rig) {}, 91_000},
 		{"no link", fromDC2, func(*rig) {}, 121_000},
-		{"link since before", fromDC2, func(g *rig) { g.heard() }, 121_000},
+		{"link since before", fromDC2, func(g *rig) { g.contactDC2() }, 121_000},
 		{"link again since later", fromDC2, func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(60_000)
-			g.heard()
+			g.contactDC2()
 		}, 151_000},
 		{"another link again since later", fromDC2, func(g *rig) {
 			g.pass(60_000)
@@ -209,10 +209,10 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 		g.register(instance(orders1, Up, 100))
 	}
 	view := g.View()
-	g.heard()
+	g.contactDC2()
 	linked := g.View()
 	g.pass(1)
-	g.heard()
+	g.contactDC2()
 	l, _ := linked.Link("dc2")
 	expect.That(t, l.Heard != g.now.Lease, "a view's link changed")
 	steps := []struct {
@@ -266,7 +266,7 @@ func TestThawRefusesImpossibleLinksSendersAndPeers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			g.register(instance(orders1, Up, 100))
-			g.heard()
+			g.contactDC2()
 			g.apply(FromEureka, Contact{DC: "eureka", Sender: "n2", Cut: 1})
 			g.client(AckPeer{"dc2", 1})
 			thawed, err := Thaw(g.Freeze())

@@ -286,7 +286,7 @@ func TestQuarantineHidesAnInstanceFromItsStartToItsEnd(t *testing.T) {
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
 			before := r.View()
 			ending := r.Ending(now.Lease)
-			s.take(r, now)
+			s.apply(r, now)
 			if q, ok := s.op.(Quarantine); ok && q.For <= 0 {
 				delete(until, q.Key)
 			} else if _, live := before.Find(q.Key); ok && live {

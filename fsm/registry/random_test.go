@@ -23,7 +23,7 @@ type step struct {
 	end      bool      // the overrides and quarantines whose time has passed
 }
 
-func (s step) take(r *Registry, now Stamp) Result {
+func (s step) apply(r *Registry, now Stamp) Result {
 	if s.settings != nil {
 		r.Configure(*s.settings)
 	}

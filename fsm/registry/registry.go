@@ -14,23 +14,23 @@ const maxLead = 60 * 60 * 1000
 
 // Registry is the mutable state. It belongs to one goroutine at a time.
 type Registry struct {
-	index       Index // of the last change that readers see
+	index       Index // of the last change that readers see; never goes back
 	reserved    Index // the last one that Take gave out; 0: none
 	clock       Stamp
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
-	resumed     int64 // when self-preservation last ended because the silent came back; from transitions
+	resumed     int64 // when self-preservation last went off by itself, lease clock, ms; follows from transitions
 	cluster     string
 	handles     handles
-	expiry      order.Ends // of the leases, by slot
-	ends        order.Schedule[leaseEnd]
-	records     map[Key]Index      // of removals, in tables.removed
-	recordBytes int                // of these records, see Removal.weight
-	amended     map[Index]struct{} // records that Amended has to return
+	expiry      order.Ends               // of the leases, by slot
+	ends        order.Schedule[leaseEnd] // one for each override and quarantine that ends, see eachEnd
+	records     map[Key]Index            // of the record of removal of each key, one for each in tables.removed
+	recordBytes int                      // of these records, see Removal.weight
+	amended     map[Index]struct{}       // records that Amended has to return
 	settings    Settings
 	transitions []Preservation // of self-preservation, newest last: the present one
 	expectation ExpectationState
-	servers     *otherServers // of other servers
+	servers     *otherServers // what is known of other servers
 	tables      tables
 	catalog     *catalog.Catalog[Key]
 	shared      *tables // the copy of tables that views get; nil if they changed since it was made

@@ -108,7 +108,7 @@ func withTTL(id string, ttl int64) *catalog.Check {
 	return c
 }
 
-func (g *rig) endAll() []Op {
+func (g *rig) applyEnding() []Op {
 	ops := g.Ending(g.now.Lease)
 	for _, op := range ops {
 		if res := g.client(op); res.Outcome != Done {
@@ -129,23 +129,23 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
 	g.pass(10_000)
-	ops := g.endAll()
+	ops := g.applyEnding()
 	expect.That(t, len(ops) == 0, "at the last moment: %+v, want nothing due", ops)
 	g.pass(1)
 	g.Lost()
 	want := []Op{ExpireCheck{Epoch: Epoch{Term: 1, Index: 1}, Check: "a", RenewedAt: 10_000}}
-	need.Slice(t, g.endAll(), want, "due")
+	need.Slice(t, g.applyEnding(), want, "due")
 	if c := g.check("", "a"); c.Status != catalog.Critical || c.Output != "TTL expired" || c.CriticalSince != g.now.Lease || g.status(web1) != Down {
 		t.Errorf("check %+v of an instance that is %s, want both to tell", c, g.status(web1))
 	}
 	lost := g.Lost()
 	expect.That(t, slices.Equal(lost, []catalog.CheckRef{{Node: "", ID: "a"}}), "lost %v, want the check that turned critical", lost)
 	g.pass(1000)
-	ops = g.endAll()
+	ops = g.applyEnding()
 	expect.That(t, len(ops) == 1 && g.check("", "b").Status == catalog.Critical, "due %+v, want the other one, and nothing more of the first", ops)
 	g.say("a", catalog.Warning, "slow")
 	g.pass(10_001)
-	g.endAll()
+	g.applyEnding()
 	expect.Equal(t, g.check("", "a").Output, "TTL expired (last output before timeout follows): slow", "output")
 }
 
@@ -204,7 +204,7 @@ func TestCheckCriticalForTooLongRemovesItsService(t *testing.T) {
 	g.pass(30_000)
 	g.say("a", catalog.Critical, "still") // and since then
 	g.pass(30_000)
-	ops := g.endAll()
+	ops := g.applyEnding()
 	need.That(t, len(ops) == 0, "at the last moment: %+v, want nothing due", ops)
 	r, err := Thaw(g.Freeze()) // it goes on where it was
 	need.OK(t, err)
@@ -225,7 +225,7 @@ func TestCheckCriticalForTooLongRemovesItsService(t *testing.T) {
 	stale.Epoch = Epoch{Term: 1, Index: 2}
 	res = g.client(stale)
 	expect.That(t, res.Outcome == Refused, "by another leader: %+v, want it refused", res)
-	g.endAll()
+	g.applyEnding()
 	_, ok := g.View().Lease(web1)
 	expect.That(t, !ok, "the service is still there")
 	rec, _ := g.View().Removal(web1)

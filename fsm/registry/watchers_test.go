@@ -173,7 +173,7 @@ func TestAwaitSkipsChangesThatAreNotSelected(t *testing.T) {
 		orders := w.await(ctx, 1, "ORDERS")
 		w.do(Register{instance(billing1, Up, 100)}, Cancel{billing1})
 		all := w.await(ctx, 3, "")
-		w.forgetRemovals()
+		w.pruneRemovals()
 		w.publish()
 		need.Equal(t, w.View().tables.pruned, 3, "pruned to")
 		need.ErrorIs(t, expect.Err(w.View().ChangesOf(1, Selector{})), ErrTooOld, "changes after 1:")
@@ -196,7 +196,7 @@ func TestAwaitOfAnIndexAheadWaitsForTheNext(t *testing.T) {
 func TestAwaitOfAPrunedIndexIsTooOld(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		w.do(Register{instance(orders1, Up, 100)}, Cancel{orders1})
-		w.forgetRemovals()
+		w.pruneRemovals()
 		w.publish()
 		for _, app := range []string{"", "BILLING"} {
 			wait := w.await(ctx, 1, app)
@@ -254,7 +254,7 @@ func TestAwaitAcrossARestore(t *testing.T) {
 		{"newer, with removals forgotten", func(g *rig) {
 			g.registerUpTo(10)
 			g.client(Cancel{orders1})
-			g.forgetRemovals()
+			g.pruneRemovals()
 		}, 6, "too old", "too old"},
 		{"older", func(g *rig) { g.registerUpTo(3) }, 1, "orders-1", "billing-1"},
 		{"older than what was waited for", func(g *rig) { g.registerUpTo(3) }, 6, "", ""},
@@ -290,8 +290,8 @@ func (g *rig) registerUpTo(index Index) {
 	}
 }
 
-// forgetRemovals lets a day pass.
-func (g *rig) forgetRemovals() {
+// pruneRemovals lets a day pass.
+func (g *rig) pruneRemovals() {
 	for at := g.now.Lease; g.now.Lease < at+maxRemovalAge+deltaStep; {
 		g.pass(maxLead)
 		g.Advance(g.now)
