@@ -1,17 +1,18 @@
 package fsm
 
 import (
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// catalog shows package kv the registry beside it.
-type catalog struct{ *registry.Registry }
+// catalogState shows package kv the registry beside it.
+type catalogState struct{ *registry.Registry }
 
 // Check implements kv.Catalog.
-func (c catalog) Check(node, id string) (critical, known bool) {
+func (c catalogState) Check(node, id string) (critical, known bool) {
 	status, known := c.CheckState(node, id)
-	return known && status == registry.Critical, known
+	return known && status == catalog.Critical, known
 }
 
 // KV is the state of coordination after the newest applied entry.
@@ -67,7 +68,7 @@ func (m *Machine) lose(term uint64, taken registry.Index) {
 }
 
 // endSessions ends the sessions that depend on checks and nodes, and says whether any did.
-func (m *Machine) endSessions(at kv.At, lost []registry.CheckRef) bool {
+func (m *Machine) endSessions(at kv.At, lost []catalog.CheckRef) bool {
 	var checks []kv.CheckRef
 	ended := false
 	for _, l := range lost {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -32,10 +33,10 @@ func (n *node) batchKV(ops ...kv.Op) []byte {
 }
 
 // checkedService registers a service with one check that expects heartbeats.
-func checkedService(status registry.CheckStatus) registry.Op {
-	s := &registry.CatalogService{Name: "shop", ID: "web", Node: "db-1"}
-	return registry.RegisterCatalog{Node: &registry.Node{Name: "db-1", Address: "192.0.2.7"}, Service: s, Instance: instance("SHOP", "db-1:web"),
-		Checks: []*registry.Check{{Node: "db-1", ID: "alive", Service: "web", Type: "ttl", TTL: 10_000, Status: status}}}
+func checkedService(status catalog.CheckStatus) registry.Op {
+	s := &catalog.Service{Name: "shop", ID: "web", Node: "db-1"}
+	return registry.RegisterCatalog{Node: &catalog.Node{Name: "db-1", Address: "192.0.2.7"}, Service: s, Instance: instance("SHOP", "db-1:web"),
+		Checks: []*catalog.Check{{Node: "db-1", ID: "alive", Service: "web", Type: "ttl", TTL: 10_000, Status: status}}}
 }
 
 var (
@@ -90,17 +91,17 @@ func TestMachineRepeatsResultsOfCoordinationWithoutEffect(t *testing.T) {
 
 func TestMachineEndsSessionsOfALostCheckUnderTheSameIndex(t *testing.T) {
 	for name, op := range map[string]registry.Op{
-		"turned critical":          registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Critical},
+		"turned critical":          registry.SetCheck{Node: "db-1", Check: "alive", Status: catalog.Critical},
 		"deregistered":             registry.DeregisterCatalog{Node: "db-1", Check: "alive"},
 		"gone with its service":    registry.DeregisterCatalog{Node: "db-1", Service: "web"},
 		"gone with its node":       registry.DeregisterCatalog{Node: "db-1"},
 		"gone with its instance":   registry.Cancel{Key: registry.Key{App: "SHOP", ID: "db-1:web"}},
-		"registered as critical":   checkedService(registry.Critical),
+		"registered as critical":   checkedService(catalog.Critical),
 		"replaced by a Eureka one": registry.Register{Instance: instance("SHOP", "db-1:web")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.write(checkedService(registry.Passing))
+			n.write(checkedService(catalog.Passing))
 			n.writeKV(linkedSession, heldKey)
 			n.id.Seq++
 			done := n.apply(n.batch(op))
@@ -120,7 +121,7 @@ func TestMachineEndsSessionsOfALostCheckUnderTheSameIndex(t *testing.T) {
 
 func TestMachineEndsSessionsOfADeregisteredNode(t *testing.T) {
 	n := newNode(t)
-	n.write(checkedService(registry.Passing))
+	n.write(checkedService(catalog.Passing))
 	n.writeKV(kv.CreateSession{ID: "s1", Node: "db-1"}, kv.CreateSession{ID: "s2"})
 	n.write(registry.DeregisterCatalog{Node: "db-1"})
 	gone, _ := n.m.KV().Session("s1")
@@ -132,11 +133,11 @@ func TestMachineEndsSessionsOfADeregisteredNode(t *testing.T) {
 func TestMachineTakesAnIndexForALossWithoutOne(t *testing.T) {
 	for _, linked := range []bool{true, false} {
 		n := newNode(t)
-		n.write(checkedService(registry.Passing))
+		n.write(checkedService(catalog.Passing))
 		if linked {
 			n.writeKV(linkedSession)
 		}
-		n.m.registry.Apply(n.stamp, term, registry.FromClient, registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Critical})
+		n.m.registry.Apply(n.stamp, term, registry.FromClient, registry.SetCheck{Node: "db-1", Check: "alive", Status: catalog.Critical})
 		next := n.m.registry.Next()
 		n.m.lose(term, 0)
 		want := next
@@ -197,8 +198,8 @@ func TestMachineNeedsTheClockWhileSomethingWaitsForIt(t *testing.T) {
 		{"session with a TTL", Item{KV: kv.CreateSession{ID: "s1", TTL: 5000}}, true},
 		{"session without", Item{KV: kv.CreateSession{ID: "s1"}}, false},
 		{"key", Item{KV: kv.KeyOp{Key: "k"}}, false},
-		{"service whose check expects heartbeats", Item{Op: checkedService(registry.Passing)}, true},
-		{"service without checks", Item{Op: registry.RegisterCatalog{Service: &registry.CatalogService{Name: "orders", ID: "1"}, Instance: instance("ORDERS", "1")}}, false},
+		{"service whose check expects heartbeats", Item{Op: checkedService(catalog.Passing)}, true},
+		{"service without checks", Item{Op: registry.RegisterCatalog{Service: &catalog.Service{Name: "orders", ID: "1"}, Instance: instance("ORDERS", "1")}}, false},
 	} {
 		n := newNode(t)
 		expect.That(t, !n.m.NeedsClock(), "%s: needed before", c.name)
@@ -210,7 +211,7 @@ func TestMachineNeedsTheClockWhileSomethingWaitsForIt(t *testing.T) {
 
 func TestRestoreLetsCoordinationAskTheRestoredRegistry(t *testing.T) {
 	n := newNode(t)
-	n.write(checkedService(registry.Passing))
+	n.write(checkedService(catalog.Passing))
 	n.writeKV(kv.KeyOp{Key: "a"})
 	restored := NewMachine()
 	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
@@ -221,10 +222,10 @@ func TestRestoreLetsCoordinationAskTheRestoredRegistry(t *testing.T) {
 
 func TestMachineRefusesASessionOfACriticalCheck(t *testing.T) {
 	n := newNode(t)
-	n.write(checkedService(registry.Critical))
+	n.write(checkedService(catalog.Critical))
 	r := n.writeKV(linkedSession)[0]
 	expect.That(t, !r.OK && r.Refusal == "Check 'alive' is in critical state", "got %+v, want it refused", r)
-	n.write(registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Warning})
+	n.write(registry.SetCheck{Node: "db-1", Check: "alive", Status: catalog.Warning})
 	r = n.writeKV(linkedSession)[0]
 	expect.That(t, r.OK, "got %+v of a check that warns, want a session", r)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -50,12 +51,12 @@ func coordinates(o kv.Op) Item {
 }
 
 // check is one of a service; "": of the node.
-func check(service string, i int) *registry.Check {
-	return &registry.Check{ID: fmt.Sprintf("check-%s-%05d", service, i), Name: "c", Service: service, Status: registry.Passing, Type: "ttl", TTL: 3_600_000}
+func check(service string, i int) *catalog.Check {
+	return &catalog.Check{ID: fmt.Sprintf("check-%s-%05d", service, i), Name: "c", Service: service, Status: catalog.Passing, Type: "ttl", TTL: 3_600_000}
 }
 
-func manyChecks(service string, count int) []*registry.Check {
-	all := make([]*registry.Check, count)
+func manyChecks(service string, count int) []*catalog.Check {
+	all := make([]*catalog.Check, count)
 	for i := range all {
 		all[i] = check(service, i)
 	}
@@ -63,10 +64,10 @@ func manyChecks(service string, count int) []*registry.Check {
 }
 
 // placed registers a service of the logical node, with checks.
-func placed(id string, of ...*registry.Check) registry.RegisterCatalog {
+func placed(id string, of ...*catalog.Check) registry.RegisterCatalog {
 	in := instance("PLACED", id)
 	return registry.RegisterCatalog{
-		Service:  &registry.CatalogService{ID: id, Name: "placed", WeightPassing: 1, WeightWarning: 1},
+		Service:  &catalog.Service{ID: id, Name: "placed", WeightPassing: 1, WeightWarning: 1},
 		Instance: in, Checks: of,
 	}
 }
@@ -81,7 +82,7 @@ func withServices(n *node, services int) {
 
 func onNode(name string, i int) registry.RegisterCatalog {
 	reg := placed(serviceID(i))
-	reg.Node, reg.KeepNode = &registry.Node{Name: name, Address: "10.0.0.1"}, i > 0
+	reg.Node, reg.KeepNode = &catalog.Node{Name: name, Address: "10.0.0.1"}, i > 0
 	return reg
 }
 
@@ -102,7 +103,7 @@ var costlies = []costly{
 		name: "registration with the most checks", single: true, done: isDone,
 		prepare: func(n *node, objects int) Item {
 			withServices(n, objects)
-			return op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)})
+			return op(registry.RegisterCatalog{Checks: manyChecks("", catalog.MaxNodeChecks)})
 		},
 	},
 	{
@@ -116,29 +117,29 @@ var costlies = []costly{
 		name: "check of the node turns critical", done: isDone,
 		prepare: func(n *node, objects int) Item {
 			withServices(n, objects)
-			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)}))
-			return op(registry.SetCheck{Check: check("", 7).ID, Status: registry.Critical})
+			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", catalog.MaxNodeChecks)}))
+			return op(registry.SetCheck{Check: check("", 7).ID, Status: catalog.Critical})
 		},
 	},
 	{
 		name: "check of the node turns to warning", single: true, done: isDone,
 		prepare: func(n *node, objects int) Item {
 			withServices(n, objects)
-			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)}))
-			return op(registry.SetCheck{Check: check("", 7).ID, Status: registry.Warning})
+			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", catalog.MaxNodeChecks)}))
+			return op(registry.SetCheck{Check: check("", 7).ID, Status: catalog.Warning})
 		},
 	},
 	{
 		name: "checks that move from the node to a service", done: isDone,
 		prepare: func(n *node, objects int) Item {
 			n.performMany(objects, func(i int) Item { return op(onNode("web", i)) })
-			n.perform(op(registry.RegisterCatalog{Node: &registry.Node{Name: "web"}, Checks: manyChecks("", registry.MaxNodeChecks)}))
-			n.perform(op(registry.SetCheck{Node: "web", Check: check("", 7).ID, Status: registry.Critical}))
-			moved := manyChecks("", registry.MaxServiceChecks)
+			n.perform(op(registry.RegisterCatalog{Node: &catalog.Node{Name: "web"}, Checks: manyChecks("", catalog.MaxNodeChecks)}))
+			n.perform(op(registry.SetCheck{Node: "web", Check: check("", 7).ID, Status: catalog.Critical}))
+			moved := manyChecks("", catalog.MaxServiceChecks)
 			for _, c := range moved {
 				c.Service = serviceID(0)
 			}
-			return op(registry.RegisterCatalog{Node: &registry.Node{Name: "web"}, Checks: moved})
+			return op(registry.RegisterCatalog{Node: &catalog.Node{Name: "web"}, Checks: moved})
 		},
 	},
 	{
@@ -152,7 +153,7 @@ var costlies = []costly{
 		name: "node with another address", done: isDone,
 		prepare: func(n *node, objects int) Item {
 			n.performMany(objects, func(i int) Item { return op(onNode("web", i)) })
-			return op(registry.RegisterCatalog{Node: &registry.Node{Name: "web", Address: "10.0.0.2"}})
+			return op(registry.RegisterCatalog{Node: &catalog.Node{Name: "web", Address: "10.0.0.2"}})
 		},
 	},
 	{
@@ -256,13 +257,13 @@ var costlies = []costly{
 			n.performMany(objects, func(i int) Item {
 				return coordinates(kv.AcquirePermit{Kind: kv.Semaphore, Name: "s", Session: sessionID(i), Limit: 1 + uint32(objects/2), Wait: 600_000})
 			})
-			return op(registry.SetCheck{Check: check("one", 0).ID, Status: registry.Critical})
+			return op(registry.SetCheck{Check: check("one", 0).ID, Status: catalog.Critical})
 		},
 	},
 	{
 		name: "session that depends on the most checks", single: true, done: isOK,
 		prepare: func(n *node, _ int) Item {
-			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", registry.MaxNodeChecks)}))
+			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", catalog.MaxNodeChecks)}))
 			create := kv.CreateSession{ID: sessionID(0)}
 			for _, c := range manyChecks("", kv.MaxSessionChecks) {
 				create.NodeChecks = append(create.NodeChecks, c.ID)

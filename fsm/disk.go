@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -63,8 +64,8 @@ func walkFrozen(f *registry.Frozen, c *codec.Codec) {
 	codec.List(c, &f.Links, 4, (*registry.Link).Fields)
 	codec.List(c, &f.Senders, 6, (*registry.Sender).Fields)
 	codec.List(c, &f.Peers, 8, (*registry.PeerState).Fields)
-	codec.List(c, &f.Nodes, 8, codec.Each((*registry.Node).Fields))
-	codec.List(c, &f.Heard, 3, (*registry.CheckHeartbeat).Fields)
+	codec.List(c, &f.Nodes, 8, codec.Each((*catalog.Node).Fields))
+	codec.List(c, &f.Heard, 3, (*catalog.CheckHeartbeat).Fields)
 }
 
 func appendRecord[T any](dst []byte, v *T, fields func(*T, *codec.Codec)) []byte {

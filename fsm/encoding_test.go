@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -186,8 +187,8 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 	case registry.Outcome:
 		v.SetUint(uint64(registry.CheckTaken))
 		return
-	case registry.CheckStatus:
-		v.SetUint(uint64(registry.Critical))
+	case catalog.CheckStatus:
+		v.SetUint(uint64(catalog.Critical))
 		return
 	case kv.Verb:
 		v.SetUint(uint64(kv.DeleteTree))
@@ -503,7 +504,7 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 		{"reported status", named(func(l *registry.Lease, _ *registry.Event) { l.Override.Reported = 9 }), parseLease, "status 9"},
 		{"status of an event", named(func(_ *registry.Lease, e *registry.Event) { e.Status = 9 }), parseLease, "status 9"},
 		record("state of self-preservation", &registry.Preservation{State: 4}, "state of self-preservation 4"),
-		record("status of a check", &registry.Node{Checks: []*registry.Check{{Status: 3}}}, "status of a check 3"),
+		record("status of a check", &catalog.Node{Checks: []*catalog.Check{{Status: 3}}}, "status of a check 3"),
 		record("behavior of a session", &kv.SessionState{Session: &kv.Session{Behavior: 2}}, "behavior of a session 2"),
 		record("kind of what is held", &kv.Permits{Kind: 3}, "kind of what is held 3"),
 	} {
@@ -618,8 +619,8 @@ func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 		"links":                {Links: make([]registry.Link, many)},
 		"senders":              {Senders: make([]registry.Sender, many)},
 		"peers":                {Peers: make([]registry.PeerState, many)},
-		"nodes":                {Nodes: slices.Repeat([]*registry.Node{{}}, many)},
-		"heartbeats":           {Heard: make([]registry.CheckHeartbeat, many)},
+		"nodes":                {Nodes: slices.Repeat([]*catalog.Node{{}}, many)},
+		"heartbeats":           {Heard: make([]catalog.CheckHeartbeat, many)},
 	} {
 		b := AppendFrozen(nil, want)
 		got, err := ParseFrozen(b)
@@ -632,8 +633,8 @@ func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 		expect.That(t, err == nil && reflect.DeepEqual(got, items), "%T: got %+v, %v, want %d", op, got, err, many)
 	}
 	for _, it := range []Item{
-		{Op: registry.RegisterCatalog{Checks: slices.Repeat([]*registry.Check{{}}, many)}},
-		{Op: registry.RegisterCatalog{Service: &registry.CatalogService{Tagged: make([]registry.TaggedAddress, many)}, Instance: &registry.Instance{}}},
+		{Op: registry.RegisterCatalog{Checks: slices.Repeat([]*catalog.Check{{}}, many)}},
+		{Op: registry.RegisterCatalog{Service: &catalog.Service{Tagged: make([]catalog.TaggedAddress, many)}, Instance: &registry.Instance{}}},
 		{KV: kv.Txn{Ops: make([]kv.KeyOp, many)}},
 		{KV: kv.RenewSession{}},
 		{KV: kv.CreateSession{NodeChecks: make([]string, many)}},

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -17,7 +18,7 @@ import (
 var highest = map[reflect.Type]byte{
 	reflect.TypeFor[registry.Status]():            byte(registry.OutOfService),
 	reflect.TypeFor[registry.PreservationState](): byte(registry.PreservationHeld),
-	reflect.TypeFor[registry.CheckStatus]():       byte(registry.Critical),
+	reflect.TypeFor[catalog.CheckStatus]():        byte(catalog.Critical),
 	reflect.TypeFor[registry.Outcome]():           lastOutcome,
 	reflect.TypeFor[kv.Verb]():                    lastVerb,
 	reflect.TypeFor[kv.Kind]():                    byte(kv.Semaphore),

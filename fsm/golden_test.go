@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -229,32 +230,32 @@ func goldenCatalogOps() map[string]registry.Op {
 	service.CreateIndex, service.ModifyIndex = 0, 0
 	return map[string]registry.Op{
 		"register-catalog": registry.RegisterCatalog{Node: node, KeepNode: true, Service: service, Instance: goldenInstance(),
-			Checks: []*registry.Check{goldenCheck("alive")}, ReplaceChecks: true, KeepStatus: true},
+			Checks: []*catalog.Check{goldenCheck("alive")}, ReplaceChecks: true, KeepStatus: true},
 		"deregister-catalog": registry.DeregisterCatalog{Node: "db-1", Service: "orders-1", Check: "alive",
 			Epoch: registry.Epoch{Term: 3, Index: 1000}, CriticalSince: 58_000},
-		"set-check": registry.SetCheck{Node: "db-1", Check: "alive", Status: registry.Warning, Output: "slow", TTL: true,
+		"set-check": registry.SetCheck{Node: "db-1", Check: "alive", Status: catalog.Warning, Output: "slow", TTL: true,
 			Epoch: registry.Epoch{Term: 3, Index: 1000}},
 		"expire-check": registry.ExpireCheck{Epoch: registry.Epoch{Term: 3, Index: 1000}, Node: "db-1", Check: "alive", RenewedAt: 58_000},
 	}
 }
 
-func goldenNode() *registry.Node {
-	return &registry.Node{ID: "40e4a748-2192-161a-0510-9bf59fe950b5", Name: "db-1", Address: "192.0.2.7",
+func goldenNode() *catalog.Node {
+	return &catalog.Node{ID: "40e4a748-2192-161a-0510-9bf59fe950b5", Name: "db-1", Address: "192.0.2.7",
 		Tagged: []registry.Pair{{Key: "lan", Value: "192.0.2.7"}}, Meta: []registry.Pair{{Key: "rack", Value: "4"}},
-		Checks: []*registry.Check{goldenCheck("disk")}, CreateIndex: 2, ModifyIndex: 3}
+		Checks: []*catalog.Check{goldenCheck("disk")}, CreateIndex: 2, ModifyIndex: 3}
 }
 
-func goldenService() *registry.CatalogService {
-	return &registry.CatalogService{Name: "orders", ID: "orders-1", Node: "db-1", Tags: []string{"primary", "v2"}, Address: "192.0.2.1", Port: 8080,
-		Tagged:        []registry.TaggedAddress{{Tag: "lan", Address: "192.0.2.1", Port: 8081}},
+func goldenService() *catalog.Service {
+	return &catalog.Service{Name: "orders", ID: "orders-1", Node: "db-1", Tags: []string{"primary", "v2"}, Address: "192.0.2.1", Port: 8080,
+		Tagged:        []catalog.TaggedAddress{{Tag: "lan", Address: "192.0.2.1", Port: 8081}},
 		WeightPassing: 10, WeightWarning: 1, TagOverride: true, Kind: "typical", SocketPath: "/run/orders",
-		Locality: []byte(`{"Region":"eu"}`), Ports: []byte(`[1]`), Checks: []*registry.Check{goldenCheck("alive")}, CreateIndex: 4, ModifyIndex: 5}
+		Locality: []byte(`{"Region":"eu"}`), Ports: []byte(`[1]`), Checks: []*catalog.Check{goldenCheck("alive")}, CreateIndex: 4, ModifyIndex: 5}
 }
 
-func goldenCheck(id string) *registry.Check {
-	return &registry.Check{Node: "db-1", ID: id, Name: "Is it " + id, Notes: "every 10 s", Output: "connection refused", Status: registry.Critical,
+func goldenCheck(id string) *catalog.Check {
+	return &catalog.Check{Node: "db-1", ID: id, Name: "Is it " + id, Notes: "every 10 s", Output: "connection refused", Status: catalog.Critical,
 		Service: "orders-1", Type: "http", TTL: 15_000, ReapAfter: 90_000,
-		Probe: &registry.Probe{HTTP: "http://192.0.2.1:8080/", Method: "HEAD", Body: "{}", Header: []registry.Pair{{Key: "X-Probe", Value: "1"}},
+		Probe: &catalog.Probe{HTTP: "http://192.0.2.1:8080/", Method: "HEAD", Body: "{}", Header: []registry.Pair{{Key: "X-Probe", Value: "1"}},
 			SkipVerify: true, NoRedirects: true, TCP: "192.0.2.1:8080", Interval: 10_000, Timeout: 2000,
 			SuccessBeforePassing: 1, FailuresBeforeWarning: 2, FailuresBeforeCritical: 3},
 		Definition: []byte(`{"Interval":"10s"}`), CreateIndex: 4, ModifyIndex: 5, CriticalSince: 58_000}
@@ -333,8 +334,8 @@ func goldenSnapshot() *Snapshot {
 	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()
 	f.Removals[0].Lease.Permanent = true
 	f.Taken, f.CatalogIndex = 7, 3
-	f.Nodes = []*registry.Node{goldenNode(), {Name: "db-2", CreateIndex: 3, ModifyIndex: 3}}
-	f.Heard = []registry.CheckHeartbeat{{Node: "db-1", Check: "alive", At: 57_000}, {Node: "db-1", Check: "disk", At: 58_000}}
+	f.Nodes = []*catalog.Node{goldenNode(), {Name: "db-2", CreateIndex: 3, ModifyIndex: 3}}
+	f.Heard = []catalog.CheckHeartbeat{{Node: "db-1", Check: "alive", At: 57_000}, {Node: "db-1", Check: "disk", At: 58_000}}
 	s.kv = goldenKV(*f)
 	return s
 }

@@ -46,7 +46,7 @@ type published struct {
 // for more than 1 must not miss the first change.
 func NewMachine() *Machine {
 	r := registry.NewAt(1)
-	m := &Machine{registry: r, kv: kv.New(catalog{r}), memory: memory{}}
+	m := &Machine{registry: r, kv: kv.New(catalogState{r}), memory: memory{}}
 	m.publish(0)
 	return m
 }

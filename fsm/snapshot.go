@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -51,8 +52,8 @@ func (s *Snapshot) walk(t *stream) {
 	section(t, "link", &f.Links, (*registry.Link).Fields)
 	section(t, "sender", &f.Senders, (*registry.Sender).Fields)
 	section(t, "peer", &f.Peers, (*registry.PeerState).Fields)
-	section(t, "node of the catalog", &f.Nodes, codec.Each((*registry.Node).Fields))
-	section(t, "heartbeat of a check", &f.Heard, (*registry.CheckHeartbeat).Fields)
+	section(t, "node of the catalog", &f.Nodes, codec.Each((*catalog.Node).Fields))
+	section(t, "heartbeat of a check", &f.Heard, (*catalog.CheckHeartbeat).Fields)
 	section(t, "key", &k.Pairs, codec.Each((*kv.Pair).Fields))
 	section(t, "deletion", &k.Deletions, (*kv.Deletion).Fields)
 	section(t, "session", &k.Sessions, (*kv.SessionState).Fields)
@@ -143,7 +144,7 @@ func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error)
 	if newest := max(f.Index, f.Taken); k.Index > newest {
 		return nil, nil, fmt.Errorf("coordination is at index %d, beyond the newest, which is %d", k.Index, newest)
 	}
-	c, err := kv.Thaw(k, catalog{r})
+	c, err := kv.Thaw(k, catalogState{r})
 	return r, c, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -43,7 +44,7 @@ func lived(t testing.TB) *node {
 
 // coordinate adds something to every section of coordination, and to those of the catalog.
 func (n *node) coordinate() {
-	n.write(checkedService(registry.Passing))
+	n.write(checkedService(catalog.Passing))
 	n.writeKV(
 		kv.CreateSession{ID: "s0", TTL: 60_000, LockDelay: 1_000_000_000, Behavior: kv.DeleteKeys},
 		linkedSession,

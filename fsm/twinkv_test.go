@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -95,7 +96,7 @@ func (tw *twins) token(t *rapid.T) kv.Index {
 func (tw *twins) catalogOp(t *rapid.T) registry.Op {
 	node := rapid.SampledFrom(twinNodes).Draw(t, "node")
 	check := rapid.SampledFrom(twinChecks).Draw(t, "check")
-	status := registry.CheckStatus(rapid.ByteMax(byte(registry.Critical)).Draw(t, "status"))
+	status := catalog.CheckStatus(rapid.ByteMax(byte(catalog.Critical)).Draw(t, "status"))
 	switch rapid.IntRange(0, 5).Draw(t, "op") {
 	case 0, 1:
 		return tw.registerCatalog(t, node)
@@ -117,7 +118,7 @@ func (tw *twins) registerCatalog(t *rapid.T, node string) registry.Op {
 	op := registry.RegisterCatalog{KeepNode: rapid.Bool().Draw(t, "keep"), ReplaceChecks: rapid.Bool().Draw(t, "replace"),
 		KeepStatus: rapid.Bool().Draw(t, "keepStatus")}
 	if node != "" {
-		op.Node = &registry.Node{Name: node, Address: rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "address")}
+		op.Node = &catalog.Node{Name: node, Address: rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "address")}
 	}
 	service := ""
 	if rapid.Bool().Draw(t, "withService") {
@@ -125,7 +126,7 @@ func (tw *twins) registerCatalog(t *rapid.T, node string) registry.Op {
 		op.Service, op.Instance = twinService(node, service)
 	}
 	for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(twinChecks), 0, 2, rapid.ID).Draw(t, "checks") {
-		c := &registry.Check{Node: node, ID: id, Type: "ttl", Status: registry.CheckStatus(rapid.ByteMax(byte(registry.Critical)).Draw(t, "status")),
+		c := &catalog.Check{Node: node, ID: id, Type: "ttl", Status: catalog.CheckStatus(rapid.ByteMax(byte(catalog.Critical)).Draw(t, "status")),
 			TTL:       rapid.SampledFrom([]int64{0, 5000}).Draw(t, "ttl"),
 			ReapAfter: rapid.SampledFrom([]int64{0, 60_000}).Draw(t, "reap")}
 		if rapid.Bool().Draw(t, "ofService") {
@@ -138,14 +139,14 @@ func (tw *twins) registerCatalog(t *rapid.T, node string) registry.Op {
 
 // twinService is a service on a node, with the instance that it is in the registry. Some meet those that
 // Eureka's clients register.
-func twinService(node, id string) (*registry.CatalogService, *registry.Instance) {
+func twinService(node, id string) (*catalog.Service, *registry.Instance) {
 	key := registry.Key{App: "A", ID: id}
 	if node != "" {
 		key.ID = node + ":" + id
 	} else if id == "db" {
 		key.ID = "1"
 	}
-	s := &registry.CatalogService{Name: "a", ID: id, Node: node, Tags: []string{"t"}, WeightPassing: 1, WeightWarning: 1}
+	s := &catalog.Service{Name: "a", ID: id, Node: node, Tags: []string{"t"}, WeightPassing: 1, WeightWarning: 1}
 	if key.ID == "1" {
 		s.ID = "1"
 	}
@@ -242,7 +243,7 @@ func checks(m *Machine) any {
 	for _, node := range twinNodes {
 		for _, id := range twinChecks {
 			if c, ok := m.View().CheckOn(node, id); ok {
-				all = append(all, itemBytes(Item{Op: registry.RegisterCatalog{Checks: []*registry.Check{c}}}), m.View().Heard(c))
+				all = append(all, itemBytes(Item{Op: registry.RegisterCatalog{Checks: []*catalog.Check{c}}}), m.View().Heard(c))
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
@@ -42,7 +43,7 @@ type Config struct {
 	ReapCritical time.Duration `key:"checks.deregister-critical-after" default:"72h" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
 	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
 	// "": it may. Nil: all may.
-	RefuseProbe func(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string
+	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) string
 	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
 	// always runs, and there is no leader. Only what people read depends on it.
 	WithoutConsensus bool

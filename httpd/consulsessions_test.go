@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -107,10 +108,10 @@ func TestConsulSessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
 
 func TestConsulSessionEndsWithItsChecks(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
-	check := func(id string, status registry.CheckStatus) *registry.Check {
-		return &registry.Check{ID: id, Name: id, Status: status}
+	check := func(id string, status catalog.CheckStatus) *catalog.Check {
+		return &catalog.Check{ID: id, Name: id, Status: status}
 	}
-	c.Perform(t, registry.RegisterCatalog{Checks: []*registry.Check{check("fine", registry.Passing), check("bad", registry.Critical)}})
+	c.Perform(t, registry.RegisterCatalog{Checks: []*catalog.Check{check("fine", catalog.Passing), check("bad", catalog.Critical)}})
 	if got := c.send("PUT", "/v1/session/create", `{"NodeChecks":["bad"]}`); got.status != 500 || got.body != "apply failed: Check 'bad' is in critical state" {
 		t.Errorf("on a critical check: got %d %s", got.status, got.body)
 	}
@@ -125,7 +126,7 @@ func TestConsulSessionEndsWithItsChecks(t *testing.T) {
 		expect.That(t, strings.Contains(got.body, row.want), "%s is shown as %s, want %s", row.body, got.body, row.want)
 	}
 	plain := c.session(t, "")
-	c.Perform(t, registry.SetCheck{Check: "fine", Status: registry.Critical})
+	c.Perform(t, registry.SetCheck{Check: "fine", Status: catalog.Critical})
 	if got := decodeReply[[]struct{ ID string }](t, c.get("/v1/session/list")); len(got) != 1 || got[0].ID != plain {
 		t.Errorf("when the check turned critical, %v are left, want the one without it", got)
 	}

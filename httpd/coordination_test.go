@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -38,7 +39,7 @@ type testCatalog struct{ *registry.Registry }
 // Check implements kv.Catalog.
 func (c testCatalog) Check(node, id string) (critical, known bool) {
 	status, known := c.CheckState(node, id)
-	return known && status == registry.Critical, known
+	return known && status == catalog.Critical, known
 }
 
 func newLocker(m *registrytest.Memory) *locker {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -75,8 +76,8 @@ func (n *bubbled) explain(t *testing.T, id string) explained {
 // is reaped after a minute.
 func throughConsul(id string) registry.Op {
 	return registry.RegisterCatalog{
-		Service: &registry.CatalogService{Name: "orders", ID: id}, Instance: newInstance("ORDERS", id),
-		Checks: []*registry.Check{{ID: id, Service: id, ReapAfter: time.Minute.Milliseconds()}},
+		Service: &catalog.Service{Name: "orders", ID: id}, Instance: newInstance("ORDERS", id),
+		Checks: []*catalog.Check{{ID: id, Service: id, ReapAfter: time.Minute.Milliseconds()}},
 	}
 }
 
@@ -246,7 +247,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			happens: func(t *testing.T, n *bubbled) {
 				n.Perform(t, throughConsul("i1"))
 				time.Sleep(time.Hour)
-				n.Perform(t, registry.SetCheck{Check: "i1", Status: registry.Critical})
+				n.Perform(t, registry.SetCheck{Check: "i1", Status: catalog.Critical})
 			},
 			summary: "ORDERS/i1 is listed as DOWN. It has no lease: it was registered through Consul's API, and stays until it is deregistered.",
 			story: "registered: registered as UP by a client\n" +
@@ -257,7 +258,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			name:  "gone because its check was critical",
 			state: "gone",
 			happens: func(t *testing.T, n *bubbled) {
-				n.Perform(t, throughConsul("i1"), registry.SetCheck{Check: "i1", Status: registry.Critical})
+				n.Perform(t, throughConsul("i1"), registry.SetCheck{Check: "i1", Status: catalog.Critical})
 				time.Sleep(61 * time.Second)
 				n.Lead()
 			},

@@ -17,7 +17,7 @@ func payload(i int) *Instance {
 		InstanceID: id, HostName: host, App: fmt.Sprintf("APPLICATION-%03d", i%200), IPAddr: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255),
 		Status: Up, LastDirty: startOfWall, Port: Port{8080, true}, SecurePort: Port{443, false}, CountryID: 1,
 		DataCenter: DataCenter{Name: MyOwn}, RenewalInterval: 30, Duration: 90,
-		Metadata:    []Pair{{"management.port", "8081"}, {"zone", strings.Clone("eu-1a")}, {"build", strings.Repeat("x", 200)}},
+		Metadata:    []Pair{{Key: "management.port", Value: "8081"}, {Key: "zone", Value: strings.Clone("eu-1a")}, {Key: "build", Value: strings.Repeat("x", 200)}},
 		HomePageURL: "http://" + host + ":8080/", StatusPageURL: "http://" + host + ":8080/actuator/info",
 		HealthCheckURL: "http://" + host + ":8080/actuator/health",
 		VIP:            fmt.Sprintf("application-%03d", i%200), SecureVIP: fmt.Sprintf("application-%03d", i%200),
@@ -209,7 +209,7 @@ func BenchmarkSettledSums100k(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var sum Digest
-		for l := range v.Settled(g.now.Lease+settlingTime, true, "") {
+		for l := range v.Settled(g.now.Lease+comparisonWait, true, "") {
 			sum.Count++
 			sum.Sum += l.Sum()
 		}
@@ -277,9 +277,9 @@ func liveHeap() uint64 {
 	return m.HeapAlloc
 }
 
-// A change and its view are published, while nobody waits, while 10,000 wait for 200 applications (50
+// A change and its view are published, while no reader waits, while 10,000 wait for 200 applications (50
 // are woken by a change), and while all of them wait for everything. publish-ns is the time of Publish
-// alone, for which whoever orders operations waits.
+// alone, for which the store waits.
 func BenchmarkPublish(b *testing.B) {
 	for _, tt := range []struct {
 		name  string

@@ -1,6 +1,9 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
 // nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
@@ -8,19 +11,24 @@ import "github.com/seed-20419f34/rollcall/fsm/codec"
 // node: the service's id, or a check's, is another's). An absent node is created.
 type RegisterCatalog struct {
 	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
-	Node     *Node
+	Node     *catalog.Node
 	KeepNode bool
 	// Service and Instance go together; nil: none. The Instance's key is what Service says. A service of
 	// the same node and id and another name is replaced.
-	Service  *CatalogService
+	Service  *catalog.Service
 	Instance *Instance
-	Checks   []*Check
+	Checks   []*catalog.Check
 	// ReplaceChecks: those of the service that are not among Checks go. KeepStatus: a check that exists
 	// already keeps its state and output.
 	ReplaceChecks, KeepStatus bool
 }
 
 func (RegisterCatalog) kind() Kind { return 18 }
+
+// registration is what the operation is for the catalog.
+func (op RegisterCatalog) registration() catalog.Registration {
+	return catalog.Registration{Node: op.Node, KeepNode: op.KeepNode, Service: op.Service, Checks: op.Checks, ReplaceChecks: op.ReplaceChecks, KeepStatus: op.KeepStatus}
+}
 
 func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
 	has := c.Mask(codec.Bits(op.Node != nil, op.KeepNode, op.Service != nil, op.ReplaceChecks, op.KeepStatus), 5, "registration")
@@ -29,10 +37,10 @@ func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
 		codec.Ptr(c, &op.Node).Fields(c)
 	}
 	if has&4 != 0 {
-		codec.Ptr(c, &op.Service).fields(c)
+		codec.Ptr(c, &op.Service).Fields(c)
 		body(c, &op.Instance)
 	}
-	checks(c, &op.Checks)
+	catalog.Checks(c, &op.Checks)
 	return op
 }
 
@@ -57,14 +65,14 @@ func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
 	return op
 }
 
-// SetCheck sets a check's state and output, and starts its TTL anew. What changes nothing takes no
-// Index. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
+// SetCheck sets a check's state and output, and starts its TTL anew. It takes no Index if nothing
+// changes. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
 type SetCheck struct {
 	Node, Check string
-	Status      CheckStatus
+	Status      catalog.CheckStatus
 	Output      string
 	TTL         bool  // only if the check has one
-	Epoch       Epoch // of the leader who ran the probe; zero: a client said it
+	Epoch       Epoch // of the leader that ran the probe; zero: a client reported it
 }
 
 func (SetCheck) kind() Kind { return 20 }
@@ -72,7 +80,7 @@ func (SetCheck) kind() Kind { return 20 }
 func (op SetCheck) fields(c *codec.Codec) SetCheck {
 	c.String(&op.Node)
 	c.String(&op.Check)
-	op.Status.fields(c)
+	op.Status.Fields(c)
 	c.String(&op.Output)
 	c.Bool(&op.TTL)
 	op.Epoch.Fields(c)

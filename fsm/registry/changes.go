@@ -85,25 +85,28 @@ func changeOf(l *Lease) Change {
 	return c
 }
 
-// Removal returns the record of a removal; ok is false if there is none, or no longer. It walks the
-// records, newest first.
-func (v *View) Removal(key Key) (rec Removal, ok bool) {
-	v.tables.removed.Reverse(func(_ Index, m Removal) bool {
-		if ok = m.Lease.Key() == key; ok {
-			rec = m
-		}
-		return !ok
-	})
-	return rec, ok
-}
-
 // leadsLong is how long (ms) a leadership lasts before an absence says anything.
 const leadsLong = 10 * 60 * 1000
 
 // TellsAbsence says whether what is neither here nor in a record is known, at a moment of the lease clock (ms),
 // to have been removed. While no record was ever pruned there is one of everything that was removed, so that
 // what is absent was never here: this cluster was founded anew, or its clients talked to another one so far.
-// One that goes on with an older copy of its data has a new leadership, and its clients tell it what it lacks.
+// One that goes on with an older copy of its data has a new leadership, and its clients register what it lacks.
 func (v *View) TellsAbsence(now int64) bool {
 	return v.tables.pruned > 0 && now-v.graceBegan >= leadsLong
+}
+
+// Selector selects changes. The zero Selector selects all.
+type Selector struct {
+	App string // upper case; "": every application
+}
+
+// Selects says whether changes of an instance are wanted.
+func (s Selector) Selects(key Key) bool { return s.App == "" || s.App == key.App }
+
+// Changes are what a Selector selected of the changes after an index.
+type Changes struct {
+	// View contains them; its Index is where to go on. It may be newer than the last of Items.
+	View  *View
+	Items []Change // oldest first; never empty
 }

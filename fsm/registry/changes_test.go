@@ -46,7 +46,7 @@ func TestChangesHaveEachInstanceAtItsLastChange(t *testing.T) {
 		"registered again: %+v, want the live instance instead of the record", changes)
 }
 
-func TestRemovalRecordIsReducedAfterTheDeltaWindowAndForgottenAfterADay(t *testing.T) {
+func TestRemovalRecordIsReducedAfterTheDeltaWindowAndPrunedAfterADay(t *testing.T) {
 	g := newRig(t)
 	in := instance(orders1, Up, 100)
 	in.InstanceID = "" // the id is the host name
@@ -85,7 +85,7 @@ func TestRemovalRecordIsReducedAfterTheDeltaWindowAndForgottenAfterADay(t *testi
 	expect.That(t, res.Outcome == Done && g.lease(key).Life == 1, "replica after a day: %+v, want a first life", res)
 }
 
-func TestOldestRemovalRecordGoesWhenThereAreTooMany(t *testing.T) {
+func TestRemovalRecordsBeyondTheBoundArePrunedOldestFirst(t *testing.T) {
 	g := newRig(t)
 	remove := func(from, to int) {
 		for i := from; i < to; i++ {
@@ -175,14 +175,14 @@ func TestDeltaHasNoHeartbeats(t *testing.T) {
 }
 
 // A client that has any full answer of the window and applies the delta has the present content.
-func TestDeltaOnAnyFullAnswerOfTheWindowGivesThePresentOne(t *testing.T) {
+func TestDeltaAppliedToAnyFullListOfTheWindowGivesThePresentOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := New()
 		now := Stamp{Lease: 1000, Wall: startOfWall}
 		answers := []*View{r.View()}
 		for _, s := range drawSteps.Draw(t, "steps") {
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			s.take(r, now)
+			s.apply(r, now)
 			v := r.View()
 			for _, old := range answers {
 				if now.Lease-old.Stamp().Lease <= deltaWindow {

@@ -17,7 +17,7 @@ var fromNode = Origin{Kind: LocalPeer}
 // The nodes of a datacenter without consensus live each their own life, and hear now and then what
 // another one has, or had. Once they tell each other everything, they soon agree, and what was
 // registered or canceled last is what they agree on.
-func TestNodesThatTellEachOtherEverythingAgree(t *testing.T) {
+func TestReplicationMakesNodesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCircle(rapid.IntRange(2, 3).Draw(t, "nodes"))
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
@@ -69,7 +69,7 @@ var drawClientOp = rapid.Custom(func(t *rapid.T) Op {
 	case 8:
 		return DeleteOverride{Key: key, Fallback: drawStatus.Draw(t, "fallback"), LastDirty: dirty}
 	case 9:
-		return UpdateMetadata{Key: key, Pairs: []Pair{{"k", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
+		return UpdateMetadata{Key: key, Pairs: []Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
 	case 10, 11:
 		return Quarantine{Key: key, For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by")}
 	default:
@@ -199,8 +199,8 @@ func sums(r *Registry) map[Key]uint64 {
 	return sums
 }
 
-// What a node of the own datacenter told is told to nobody: it tells the others itself.
-func TestWhatANodeToldIsToldToNobody(t *testing.T) {
+// A change that a node of this datacenter sent is sent to no peer: that node sends it to the others itself.
+func TestReplicaByANodeOfThisDatacenterIsSentToNoPeer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := New()
 		now := Stamp{Lease: 1000, Wall: startOfWall}
@@ -235,21 +235,21 @@ var drawToldOp = rapid.Custom(func(t *rapid.T) Op {
 // n1 and n2 are nodes of dc1 without consensus, dc2 owns orders-1. While the link was cut, both sides decided
 // something of it, in the same number of steps. Whatever that is: once they tell each other again they agree
 // within a few rounds, and then nothing changes any more.
-func TestDecisionsOfEqualVersionInTwoDatacentersAreSettledForGood(t *testing.T) {
+func TestReplicasOfEqualVersionInTwoDatacentersConverge(t *testing.T) {
 	statuses := []Status{Up, Down, OutOfService, Starting}
 	decisions := map[string][]Op{}
 	for _, s := range statuses {
 		decisions["override"] = append(decisions["override"], SetOverride{Key: orders1, Status: s})
 	}
 	for _, v := range []string{"a", "b", "c", "d"} {
-		decisions["metadata"] = append(decisions["metadata"], UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", v}}})
+		decisions["metadata"] = append(decisions["metadata"], UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: v}}})
 	}
 	for what, ops := range decisions {
 		for i, here := range ops {
 			for j, there := range ops {
 				for _, first := range []int{0, 1, 2} {
 					t.Run(fmt.Sprintf("%s %d and %d, from %d", what, i, j, first), func(t *testing.T) {
-						settle(t, here, there, first)
+						decideApart(t, here, there, first)
 					})
 				}
 			}
@@ -257,11 +257,11 @@ func TestDecisionsOfEqualVersionInTwoDatacentersAreSettledForGood(t *testing.T) 
 	}
 }
 
-func settle(t *testing.T, here, there Op, first int) {
+func decideApart(t *testing.T, here, there Op, first int) {
 	sites := []*rig{newRig(t), newRig(t), newRig(t)} // n1, n2, dc2
 	n1, n2, dc2 := sites[0], sites[1], sites[2]
 	dc2.register(instance(orders1, Up, 100))
-	tell := func(from, to *rig) bool { return tellAs(from, to, from == dc2, to == dc2) }
+	tell := func(from, to *rig) bool { return sendAs(from, to, from == dc2, to == dc2) }
 	tell(dc2, n1)
 	tell(n1, n2)
 	n1.client(here)
@@ -295,9 +295,9 @@ func settle(t *testing.T, here, there Op, first int) {
 	}
 }
 
-// tellAs has one registry tell another orders-1, and take what the answer has newer. It says whether
+// sendAs has one registry tell another orders-1, and take what the answer has newer. It says whether
 // anything changed.
-func tellAs(from, to *rig, fromOwner, toOwner bool) (changed bool) {
+func sendAs(from, to *rig, fromOwner, toOwner bool) (changed bool) {
 	origin := func(owner, other bool) Origin {
 		switch {
 		case owner == other:
@@ -329,7 +329,7 @@ func evictNow(r *Registry, key Key) Evict {
 
 // Nodes that are cut off from a client evict it alive, and others miss that it was canceled and came again.
 // What the client says to the nodes afterwards is ordered by its timestamps all the same.
-func TestARemovalThatOtherNodesMissedLosesNothingThatTheyAcknowledge(t *testing.T) {
+func TestRemovalMissedByOtherNodesLosesNothingTheyAcknowledge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCircle(rapid.IntRange(2, 3).Draw(t, "nodes"))
 		anyNode := rapid.SampledFrom(c.nodes)
@@ -367,7 +367,7 @@ func TestARemovalThatOtherNodesMissedLosesNothingThatTheyAcknowledge(t *testing.
 	})
 }
 
-func TestWhatOperatorsDecidedOutlivesANodesOwnEviction(t *testing.T) {
+func TestOperatorsActsOutliveTheEvictionByOneNode(t *testing.T) {
 	a, b := newRig(t), newRig(t)
 	for _, g := range []*rig{a, b} {
 		g.apply(fromNode, Contact{Sender: "other"})
@@ -396,7 +396,7 @@ func TestWhatOperatorsDecidedOutlivesANodesOwnEviction(t *testing.T) {
 
 // A registration after a removal goes on with the life that was removed if its timestamp makes it the newer
 // one. Edits count on so that every node knows what became of the override.
-func TestRegistrationAfterARemovalGoesOnWithTheLife(t *testing.T) {
+func TestRegistrationAfterARemovalContinuesTheLife(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		remove func(*rig)
@@ -427,8 +427,8 @@ func TestRegistrationAfterARemovalGoesOnWithTheLife(t *testing.T) {
 func evicted(g *rig)  { g.client(evictNow(g.Registry, orders1)) }
 func canceled(g *rig) { g.client(Cancel{orders1}) }
 
-// The own datacenter was founded anew, and another one tells how a life before that ended.
-func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
+// This datacenter was founded anew, and another one tells how a life before that ended.
+func TestCancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 	tests := []struct {
 		name   string
 		origin Origin
@@ -437,7 +437,7 @@ func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 	}{
 		{"renewed before it began", fromDC2, 21_001 + clocksDiffer, false},
 		{"renewed in it", fromDC2, 20_000, true},
-		{"by a node of the own datacenter", fromNode, 60_000, true},
+		{"by a node of this datacenter", fromNode, 60_000, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -449,7 +449,7 @@ func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 			l, live := g.View().Lease(orders1)
 			need.That(t, live != tt.gone, "live %t, result %+v, want gone: %t", live, res, tt.gone)
 			if live && (l.Life != 5 || l.ByClient != res.Index || res.Outcome != Older) {
-				t.Errorf("life %d, told of at %d, result %+v; want life 5, which everybody is told", l.Life, l.ByClient, res)
+				t.Errorf("life %d, told of at %d, result %+v; want life 5, which is sent to all peers", l.Life, l.ByClient, res)
 			}
 		})
 	}
@@ -457,7 +457,7 @@ func TestACancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 
 // A copy of an instance that was evicted may be one of before that comes again: only a renewal after the
 // last one that was known of, or a newer version, brings it back.
-func TestACopyThatWasNotRenewedSinceBringsNoEvictedInstanceBack(t *testing.T) {
+func TestReplicaNotRenewedSinceAnEvictionIsRefused(t *testing.T) {
 	dc2 := Origin{RemoteDC, "dc2"}
 	for _, tc := range []struct {
 		name  string

@@ -6,12 +6,6 @@ import (
 	"strings"
 )
 
-// The delta window and its steps, in ms of lease clock.
-const (
-	deltaWindow = 180_000
-	deltaStep   = 30_000
-)
-
 // hashOrder is the lexicographic order of the status names.
 var hashOrder = [...]Status{Down, OutOfService, Starting, Unknown, Up}
 
@@ -74,9 +68,6 @@ func (v *View) Delta() Delta {
 	}
 }
 
-// deltaCut is the lease clock of the oldest change that the delta of a moment shows.
-func deltaCut(now int64) int64 { return now/deltaStep*deltaStep - deltaWindow }
-
 func compareInDelta(a, b *Lease) int {
 	ka, kb := a.Key(), b.Key()
 	if c := strings.Compare(ka.App, kb.App); c != 0 {
@@ -89,4 +80,11 @@ func compareInDelta(a, b *Lease) int {
 		return -1
 	}
 	return strings.Compare(ka.ID, kb.ID)
+}
+
+// asRemoved is a quarantined lease as the delta shows it.
+func asRemoved(l *Lease) *Lease {
+	c := *l
+	c.Action = ActionDeleted
+	return &c
 }

@@ -35,7 +35,7 @@ func TestLeaseExpired(t *testing.T) {
 
 // A lease ends strictly after one duration since its last renewal, and not before the grace of the
 // epoch: min(duration, renewal interval + 5 s).
-func TestExpiredEndsExactly(t *testing.T) {
+func TestExpiredListsALeaseAfterItsLastMillisecond(t *testing.T) {
 	tests := []struct {
 		name               string
 		interval, duration int32
@@ -122,7 +122,7 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 		now := Stamp{Lease: 1000, Wall: startOfWall}
 		for _, s := range drawSteps.Draw(t, "steps") {
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			s.take(r, now)
+			s.apply(r, now)
 			v := r.View()
 			due := map[Handle]bool{}
 			for _, l := range r.handles.leases {
@@ -144,7 +144,7 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 				}
 				began := r.established
 				if !r.settings.Expectation {
-					began = max(began, r.returned)
+					began = max(began, r.resumed)
 				}
 				ended := l.Expired(now.Lease, renewed, additional) && now.Lease > max(began+grace, since)
 				if ended {
@@ -164,7 +164,7 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 
 // Upstream's Lease.renew adds the duration once more, so that a lease that was renewed lives two of
 // them: 180 s by default. One that was only registered lives one.
-func TestDoubledLeaseLivesTwoDurationsOnceRenewed(t *testing.T) {
+func TestDoubledLeaseLastsTwoDurationsOnceRenewed(t *testing.T) {
 	const whole = 90_000
 	tests := []struct {
 		name    string
@@ -203,7 +203,7 @@ func TestDoubledLeaseLivesTwoDurationsOnceRenewed(t *testing.T) {
 	}
 }
 
-func TestLeasesEndEarlierAtOnceWhenTheDoubledLeaseIsSwitchedOff(t *testing.T) {
+func TestDoubledLeaseSwitchedOffEndsLeasesEarlierAtOnce(t *testing.T) {
 	g := newRig(t)
 	s := DefaultSettings()
 	s.DoubledLease = true

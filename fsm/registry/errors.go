@@ -10,7 +10,7 @@ import (
 var (
 	// ErrNoLeader: nothing was done, because no leader (or no majority) could be reached in time.
 	ErrNoLeader = errors.New("no leader")
-	// ErrUnknownOutcome: nobody knows whether the operation took effect. It must be reported
+	// ErrUnknownOutcome: no node can say whether the operation took effect. It must be reported
 	// neither as success nor as failure.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrTooLarge: an operation is larger than a log entry may be. Nothing was done.
@@ -21,8 +21,8 @@ var (
 	ErrFull = errors.New("no room")
 	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
 	ErrTooOld = errors.New("index too old")
-	// ErrNotOffered: without consensus nobody can say that a read includes what other nodes
-	// acknowledged. Only a Stale one can be answered.
+	// ErrNotOffered: without consensus no node can say that a read includes what other nodes
+	// acknowledged. Only a Stale read is offered.
 	ErrNotOffered = errors.New("not offered without consensus")
 	// ErrClosed: the node is shutting down. Nothing was done.
 	ErrClosed = errors.New("shutting down")

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // ExpectationState is upstream's bookkeeping, see Expectation.
@@ -25,29 +24,6 @@ func (e *ExpectationState) fields(c *codec.Codec) {
 // minute is the time, in ms of lease clock, over which upstream counts renewals.
 const minute = 60_000
 
-// Expectation is upstream's bookkeeping at the view's moment.
-// Source: AbstractInstanceRegistry.updateRenewsPerMinThreshold, MeasuredRate.
-type Expectation struct {
-	Clients   uint32 // expectedNumberOfClientsSendingRenews
-	Threshold uint32 // numberOfRenewsPerMinThreshold
-	Renewals  uint32 // of the last complete minute (renewsLastMin)
-	Sliding   uint32 // of the last 60 s, estimated from the two buckets
-	Allows    bool   // upstream would evict: Threshold > 0 and Renewals > Threshold
-}
-
-// Expectation returns upstream's figures, which decide only under Settings.Expectation.
-func (v *View) Expectation() Expectation {
-	now := v.stamp.Lease
-	f := Figures{Renewals: v.expectation.renewals(now), Threshold: renewalThreshold(v.settings, v.expectation.Clients)}
-	return Expectation{
-		Clients:   v.expectation.Clients,
-		Threshold: f.Threshold,
-		Renewals:  f.Renewals,
-		Sliding:   v.expectation.sliding(now),
-		Allows:    upstreamAllows(f),
-	}
-}
-
 // upstreamAllows is upstream's gate: evictions are allowed only while there are more renewals than
 // the threshold, which must not be 0. Source: PeerAwareInstanceRegistryImpl.isLeaseExpirationEnabled.
 func upstreamAllows(f Figures) bool { return f.Threshold > 0 && f.Renewals > f.Threshold }
@@ -68,23 +44,23 @@ func newExpectation(s Settings) ExpectationState {
 	return ExpectationState{Clients: 1, NextUpdate: s.ExpectationUpdate}
 }
 
-// join expects one client more. Upstream does so only while it expects any.
-func (e *ExpectationState) join() {
+// expectOneMore expects one client more. Upstream does so only while it expects any.
+func (e *ExpectationState) expectOneMore() {
 	if e.Clients > 0 {
 		e.Clients++
 	}
 }
 
-// leave expects one client less, after a cancel and after an eviction.
-func (e *ExpectationState) leave() {
+// expectOneLess expects one client less, after a cancel and after an eviction.
+func (e *ExpectationState) expectOneLess() {
 	if e.Clients > 0 {
 		e.Clients--
 	}
 }
 
-// roll begins the minute of a moment, if it is another one than that of Current. It must be called
+// startMinute begins the minute of a moment, if it is another one than that of Current. It must be called
 // before a renewal of that moment is counted.
-func (e *ExpectationState) roll(now int64) {
+func (e *ExpectationState) startMinute(now int64) {
 	if now/minute == e.Minute {
 		return
 	}
@@ -111,16 +87,4 @@ func (e *ExpectationState) sliding(now int64) uint32 {
 		current = e.Current
 	}
 	return current + uint32(int64(e.renewals(now))*(minute-now%minute)/minute)
-}
-
-// recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
-// on and the number has fallen below the threshold's share, so that such a fall is never followed.
-// Source: PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's
-// own client fetched, here it is what the registry holds.
-func (r *Registry) recount() {
-	leases, expected := uint64(r.expiry.Len()), uint64(r.expectation.Clients)
-	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {
-		r.expectation.Clients = uint32(leases)
-	}
-	r.expectation.NextUpdate = order.Later(r.clock.Lease, r.settings.ExpectationUpdate)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // (int) (clients * (60.0 / interval) * threshold), with upstream's examples.
-func TestThresholdFormula(t *testing.T) {
+func TestExpectationThresholdFormula(t *testing.T) {
 	tests := []struct {
 		clients, interval uint32
 		threshold         Share
@@ -92,8 +92,8 @@ func TestExpectationFollowsRegistrationsAndRemovals(t *testing.T) {
 	g.wantClients("one evicted", 1)
 }
 
-// A server that expects nobody expects nobody more when somebody registers, until it counts.
-func TestExpectationOfNobodyWaitsForTheNextCount(t *testing.T) {
+// A server that expects no client expects none more after a registration, until it counts.
+func TestExpectationOfNoClientWaitsForTheNextCount(t *testing.T) {
 	g := newRig(t)
 	f := g.Freeze()
 	f.Expectation.Clients = 0
@@ -155,7 +155,7 @@ func TestExpectationIsCountedEvery15Minutes(t *testing.T) {
 
 // Evictions lower the expectation, so that a slow decay escapes upstream's self-preservation, while
 // a fall that nothing evicts is not followed.
-func TestUpstreamsThresholdDrifts(t *testing.T) {
+func TestExpectationDriftsAsUpstreams(t *testing.T) {
 	s := DefaultSettings()
 	s.Expectation = true
 
@@ -195,7 +195,7 @@ func TestUpstreamsThresholdDrifts(t *testing.T) {
 }
 
 // The expectation that upstream has of a single application's single instance is never met.
-func TestUpstreamsStandaloneServerNeverEvicts(t *testing.T) {
+func TestExpectationOfAStandaloneServerNeverAllowsEvictions(t *testing.T) {
 	s := DefaultSettings()
 	s.Expectation = true
 	g := newRig(t)
@@ -205,7 +205,7 @@ func TestUpstreamsStandaloneServerNeverEvicts(t *testing.T) {
 	expect.Equal(t, g.View().Expectation(), (Expectation{Clients: 2, Threshold: 3, Renewals: 2, Sliding: 2}), "got")
 }
 
-func TestRenewalsAreThoseOfTheLastCompleteMinute(t *testing.T) {
+func TestExpectationCountsRenewalsOfTheLastCompleteMinute(t *testing.T) {
 	g := newRig(t)
 	g.now.Lease = minute
 	g.register(instance(orders1, Up, 100))
@@ -237,7 +237,7 @@ func TestRenewalsAreThoseOfTheLastCompleteMinute(t *testing.T) {
 }
 
 // What is not a renewal, or is refused, does not count.
-func TestOnlyRenewalsAreCounted(t *testing.T) {
+func TestExpectationCountsRenewalsOnly(t *testing.T) {
 	g := newRig(t)
 	h := g.register(instance(orders1, Up, 100)).Handle
 	g.register(instance(orders2, Unknown, 100))
@@ -250,7 +250,7 @@ func TestOnlyRenewalsAreCounted(t *testing.T) {
 	g.client(Renew{Handle: Handle{Slot: 9, Gen: 9}})
 	g.client(SetOverride{Key: orders1, Status: OutOfService})
 	g.client(DeleteOverride{Key: orders1, Fallback: Up})
-	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"a", "b"}}})
+	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "a", Value: "b"}}})
 	g.pass(minute)
 	g.Advance(g.now)
 	got := g.View().Expectation().Renewals
@@ -258,7 +258,7 @@ func TestOnlyRenewalsAreCounted(t *testing.T) {
 }
 
 // A figure that nothing refreshed since is as old as it is: the leader counts at its running clock.
-func TestFiguresKnowThatTheMinuteIsOver(t *testing.T) {
+func TestExpectationFiguresChangeWhenTheMinuteIsOver(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(Renew{Key: orders1})

@@ -27,7 +27,7 @@ type Overdue struct {
 const overdueShown = 20
 
 // Freshness counts what self-preservation counts, at a moment of the lease clock (ms), over the
-// leases of the own datacenter, quarantined ones included, permanent ones not:
+// leases of this datacenter, quarantined ones included, permanent ones not:
 //
 //   - counted are those whose life is older than min(renewal interval, duration/3);
 //   - fresh, of these, are those renewed within min(2·interval, ⅔·duration), or within the duration
@@ -39,7 +39,7 @@ func (v *View) Freshness(now int64) Figures {
 		Renewals:  v.expectation.renewals(now),
 		Threshold: renewalThreshold(v.settings, v.expectation.Clients),
 	}
-	for l := range v.own() {
+	for l := range v.renewable() {
 		s := v.sight(l, now)
 		f.Leases++
 		f.Counted += one(s.counted)
@@ -53,7 +53,7 @@ func (v *View) Freshness(now int64) Figures {
 func (v *View) FreshnessByApp(now int64) []AppFreshness {
 	at := make(map[string]int)
 	var apps []AppFreshness
-	for l := range v.own() {
+	for l := range v.renewable() {
 		key := l.Key()
 		i, ok := at[key.App]
 		if !ok {
@@ -88,9 +88,9 @@ func (a *AppFreshness) longestFirst() {
 	a.Overdue = slices.Clip(a.Overdue[:min(len(a.Overdue), overdueShown)])
 }
 
-// own yields the live leases of the own datacenter that somebody is to renew, listed or not, in the order
-// of their changes.
-func (v *View) own() iter.Seq[*Lease] {
+// renewable yields the live leases of this datacenter that clients must renew, listed or not, in the order of their
+// changes.
+func (v *View) renewable() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		v.tables.live.Scan(func(_ Index, l *Lease) bool { return !l.Local() || l.Permanent || yield(l) })
 	}
@@ -107,7 +107,7 @@ func (v *View) sight(l *Lease, now int64) sight {
 	s := sight{
 		counted: now-l.BeganLease > youth(l),
 		silent:  now - renewed,
-		ends:    endOf(l, renewed, v.graceBegan, v.settings.DoubledLease) - now,
+		ends:    localEnd(l, renewed, v.graceBegan, v.settings.DoubledLease) - now,
 	}
 	s.fresh = s.counted && s.silent <= freshFor(l)
 	return s
@@ -196,4 +196,39 @@ func keptShare(s Settings) Share {
 		return DefaultSettings().Threshold
 	}
 	return s.Threshold
+}
+
+// Expectation is upstream's bookkeeping at the view's moment.
+// Source: AbstractInstanceRegistry.updateRenewsPerMinThreshold, MeasuredRate.
+type Expectation struct {
+	Clients   uint32 // expectedNumberOfClientsSendingRenews
+	Threshold uint32 // numberOfRenewsPerMinThreshold
+	Renewals  uint32 // of the last complete minute (renewsLastMin)
+	Sliding   uint32 // of the last 60 s, estimated from the two buckets
+	Allows    bool   // upstream would evict: Threshold > 0 and Renewals > Threshold
+}
+
+// Expectation returns upstream's figures, which decide only under Settings.Expectation.
+func (v *View) Expectation() Expectation {
+	now := v.stamp.Lease
+	f := Figures{Renewals: v.expectation.renewals(now), Threshold: renewalThreshold(v.settings, v.expectation.Clients)}
+	return Expectation{
+		Clients:   v.expectation.Clients,
+		Threshold: f.Threshold,
+		Renewals:  f.Renewals,
+		Sliding:   v.expectation.sliding(now),
+		Allows:    upstreamAllows(f),
+	}
+}
+
+// NextPreservation is the transition of self-preservation that is due at a moment of the lease clock,
+// given figures that Freshness counted; ok is false if none is. The caller fills in the epoch.
+func (v *View) NextPreservation(now int64, f Figures) (op SelfPreservation, ok bool) {
+	holds, _ := v.Condition(f)
+	p := v.Preservation()
+	next := nextState(p, now, holds)
+	if next == p.State {
+		return SelfPreservation{}, false
+	}
+	return SelfPreservation{From: p.State, To: next, Figures: f}, true
 }

@@ -66,7 +66,7 @@ func TestFreshnessOfOneLease(t *testing.T) {
 
 // A client that registers again and again instead of renewing is as old as its life; one that comes
 // back after its end begins a new one.
-func TestReregistrationDoesNotMakeYoung(t *testing.T) {
+func TestFreshnessCountsAReregisteredLease(t *testing.T) {
 	g := newRig(t)
 	g.register(leased(orders1, 30, 90))
 	g.pass(30_001)
@@ -79,7 +79,7 @@ func TestReregistrationDoesNotMakeYoung(t *testing.T) {
 	expect.That(t, f.Counted == 0, "in a new life: %+v, want it not counted", f)
 }
 
-func TestOnlyLeasesOfTheOwnDatacenterCount(t *testing.T) {
+func TestFreshnessCountsLeasesOfThisDatacenterOnly(t *testing.T) {
 	g := newRig(t)
 	g.register(leased(orders1, 1, 3))
 	g.apply(Origin{Kind: LocalPeer}, Register{leased(orders2, 1, 3)})
@@ -95,7 +95,7 @@ func TestOnlyLeasesOfTheOwnDatacenterCount(t *testing.T) {
 }
 
 // Each lease's own interval counts, so that quick and slow clients are judged alike.
-func TestEachLeaseIsJudgedByItsOwnInterval(t *testing.T) {
+func TestFreshnessGoesByEachLeasesInterval(t *testing.T) {
 	g := newRig(t)
 	for i := range 10 {
 		g.register(leased(Key{"QUICK", fmt.Sprint(i)}, 1, 3))
@@ -127,7 +127,7 @@ func TestEachLeaseIsJudgedByItsOwnInterval(t *testing.T) {
 
 // What is taken away on purpose is no failure, in steps of whatever size; and nothing is left of it
 // that could drift (Netflix/eureka issue 1247).
-func TestShrinkingByCancelsNeverTurnsSelfPreservationOn(t *testing.T) {
+func TestSelfPreservationStaysOffWhenCancelsShrinkTheRegistry(t *testing.T) {
 	for _, step := range []int{1, 7, 40, 99} {
 		t.Run(fmt.Sprintf("%d at once", step), func(t *testing.T) {
 			g := running(t, 100, DefaultSettings())
@@ -147,7 +147,7 @@ func TestShrinkingByCancelsNeverTurnsSelfPreservationOn(t *testing.T) {
 
 // After a fall that was evicted under a release, what is left is the new whole: it turns off, and
 // protects the rest as it did the others. Upstream's threshold stays where it was.
-func TestTheConditionFollowsTheLeasesThatAreThere(t *testing.T) {
+func TestConditionFollowsThePresentLeases(t *testing.T) {
 	g := running(t, 100, DefaultSettings())
 	g.live(50, 3*60_000)
 	v := g.View()
@@ -165,7 +165,7 @@ func TestTheConditionFollowsTheLeasesThatAreThere(t *testing.T) {
 	expect.That(t, holds, "a fifth of the rest gone: %s, want it to hold", why)
 }
 
-func TestFreshnessByAppSaysWhoIsOverdue(t *testing.T) {
+func TestFreshnessByAppListsOverdueLeases(t *testing.T) {
 	g := newRig(t)
 	g.register(leased(Key{"QUIET", "young"}, 30, 90))
 	g.register(leased(orders2, 30, 90))
@@ -193,7 +193,7 @@ func TestFreshnessByAppSaysWhoIsOverdue(t *testing.T) {
 	expect.That(t, slices.EqualFunc(got, want, equal), "got  %+v\nwant %+v", got, want)
 }
 
-func TestAtMost20OverdueAreShownPerApplication(t *testing.T) {
+func TestFreshnessByAppListsAtMost20OverdueLeases(t *testing.T) {
 	g := newRig(t)
 	for i := range 30 {
 		g.register(leased(keyed(29-i), 1, 3))
@@ -227,7 +227,7 @@ func naive(r *Registry, now int64) Figures {
 			continue
 		}
 		f.Leases++
-		f.Expired += one(now > r.end(l))
+		f.Expired += one(now > r.leaseEndsAt(l))
 		interval, duration := 3000*int64(l.Interval), 3000*int64(l.Duration)
 		if 3*(now-l.BeganLease) <= min(interval, duration/3) {
 			continue
@@ -248,7 +248,7 @@ func TestFreshnessIsWhatTheRuleSays(t *testing.T) {
 		now := Stamp{Lease: 1000, Wall: startOfWall}
 		for _, s := range drawSteps.Draw(t, "steps") {
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			s.take(r, now)
+			s.apply(r, now)
 			v := r.View()
 			got, want := v.Freshness(now.Lease), naive(r, now.Lease)
 			got.Renewals, got.Threshold = 0, 0 // upstream's
@@ -280,7 +280,7 @@ func TestCondition(t *testing.T) {
 		want     bool
 		reason   string
 	}{
-		{"nobody", usual, Figures{}, false, "no lease is older"},
+		{"no lease", usual, Figures{}, false, "no lease is older"},
 		{"all young", usual, Figures{Leases: 50}, false, "no lease is older"},
 		{"all fresh", usual, Figures{Counted: 20, Fresh: 20}, false, "20 of 20 leases were renewed in time, above the threshold of 0.85"},
 		{"at the threshold", usual, Figures{Counted: 20, Fresh: 17}, true, "17 of 20 leases were renewed in time, not above the threshold of 0.85"},
@@ -290,7 +290,7 @@ func TestCondition(t *testing.T) {
 		{"none fresh", usual, Figures{Counted: 20}, true, "0 of 20"},
 		{"a population of 9", usual, Figures{Leases: 40, Counted: 9}, false, "0 of 9 leases were renewed in time, too few for self-preservation, which needs 10"},
 		{"a population of 10", usual, Figures{Leases: 40, Counted: 10}, true, "0 of 10"},
-		{"no least population, nobody", with(func(s *Settings) { s.Population = 0 }), Figures{}, false, "no lease is older"},
+		{"no least population, no lease", with(func(s *Settings) { s.Population = 0 }), Figures{}, false, "no lease is older"},
 		{"no least population, one", with(func(s *Settings) { s.Population = 0 }), Figures{Counted: 1}, true, "0 of 1"},
 		{"threshold 0, some fresh", with(func(s *Settings) { s.Threshold = 0 }), Figures{Counted: 20, Fresh: 1}, false, "above the threshold of 0"},
 		{"threshold 0, none fresh", with(func(s *Settings) { s.Threshold = 0 }), Figures{Counted: 20}, true, "not above the threshold of 0"},
@@ -314,7 +314,7 @@ func TestCondition(t *testing.T) {
 
 // One article prints the gate (evictions are allowed: strictly more renewals than the threshold) as
 // the trigger of self-preservation. They are complements, at equality too, and so is ours.
-func TestGateAndTriggerAreComplements(t *testing.T) {
+func TestConditionIsTheComplementOfUpstreamsGate(t *testing.T) {
 	s := DefaultSettings()
 	s.Expectation = true
 	g := newRig(t)
@@ -361,7 +361,7 @@ func (g *rig) round(draw func(k int) int) int {
 }
 
 // The worked example that the literature prints, with upstream's numbers: limit = n - (int) (n * 0.85).
-func TestRoundsTakeTheirShare(t *testing.T) {
+func TestRoundLimitIsTheShareOfTheRegistry(t *testing.T) {
 	tests := []struct {
 		name             string
 		threshold        Share
@@ -392,7 +392,7 @@ func TestRoundsTakeTheirShare(t *testing.T) {
 }
 
 // With upstream's defaults the worked example cannot happen: 10 of 20 are below the threshold.
-func TestTheWorkedExampleNeedsSelfPreservationOff(t *testing.T) {
+func TestRoundLimitOfTheWorkedExampleNeedsSelfPreservationOff(t *testing.T) {
 	for _, expectation := range []bool{false, true} {
 		s := DefaultSettings()
 		s.Expectation = expectation
@@ -424,7 +424,7 @@ func TestVictimsAreDifferentOnesOfTheDue(t *testing.T) {
 
 // Over many rounds each application loses in proportion to what it has among the due, whatever the
 // order in which they ended.
-func TestNoApplicationLosesMoreThanItsShareOnAverage(t *testing.T) {
+func TestVictimsAreDrawnFromApplicationsByTheirShare(t *testing.T) {
 	const rounds = 3000
 	sizes := map[string]int{"LARGE": 60, "MIDDLE": 30, "SMALL": 10}
 	g := newRig(t)

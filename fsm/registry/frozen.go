@@ -1,10 +1,7 @@
 package registry
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
@@ -37,11 +34,11 @@ type Frozen struct {
 	Peers   []PeerState
 
 	// Nodes of the catalog, by name: the logical one ("") only if it has checks of its own.
-	Nodes []*Node
+	Nodes []*catalog.Node
 	// CatalogIndex is View.CatalogIndex.
 	CatalogIndex Index
 	// Heard are the last heartbeats of checks with a TTL, each once, by node, then id.
-	Heard []CheckHeartbeat
+	Heard []catalog.CheckHeartbeat
 }
 
 // Head walks everything of a registry that is one value.
@@ -59,19 +56,6 @@ func (f *Frozen) Head(c *codec.Codec) {
 	f.Expectation.fields(c)
 	codec.Uint(c, &f.Taken)
 	codec.Uint(c, &f.CatalogIndex)
-}
-
-// CheckHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat.
-type CheckHeartbeat struct {
-	Node, Check string
-	At          int64
-}
-
-// Fields walks a heartbeat.
-func (h *CheckHeartbeat) Fields(c *codec.Codec) {
-	c.String(&h.Node)
-	c.String(&h.Check)
-	c.Int64(&h.At)
 }
 
 // LeaseState is a live lease and its last renewal, sorted by application and id.
@@ -96,220 +80,4 @@ func (s *LeaseState) Renewals(c *codec.Codec) {
 	s.Renewed.Fields(c)
 	c.Int64(&s.Client)
 	c.Int64(&s.Remote)
-}
-
-// Freeze captures the state.
-func (r *Registry) Freeze() Frozen {
-	f := r.frozen()
-	f.Free, f.Leases, f.Removals = r.freeSlots(), r.leaseStates(), r.removals()
-	return f
-}
-
-// FreezeSince captures what was changed after an index, for a disk that has the state up to there: the
-// live leases and the records of removals with a newer Index, each by Index ascending, and all else as
-// Freeze does, without Free. Where Pruned is newer than the index it is not all: Freeze is needed. Records that
-// changed without an Index are those of Amended.
-func (r *Registry) FreezeSince(after Index) Frozen {
-	f := r.frozen()
-	r.tables.live.Ascend(after+1, func(_ Index, l *Lease) bool {
-		f.Leases = append(f.Leases, r.leaseState(l))
-		return true
-	})
-	r.tables.removed.Ascend(after+1, func(_ Index, rec Removal) bool {
-		f.Removals = append(f.Removals, rec)
-		return true
-	})
-	return f
-}
-
-// frozen is all of the state that is no list of leases, slots or records of removals.
-func (r *Registry) frozen() Frozen {
-	return Frozen{
-		Index:       r.index,
-		Taken:       r.taken,
-		Clock:       r.clock,
-		Epoch:       r.epoch,
-		Established: r.established,
-		Cluster:     r.cluster,
-		Slots:       uint32(len(r.handles.leases)),
-		Generation:  r.handles.generation,
-		Pruned:      r.tables.pruned,
-		Registered:  slices.Clone(r.tables.registered),
-		Canceled:    slices.Clone(r.tables.canceled),
-
-		Settings:     r.settings,
-		Preservation: r.preservation(),
-		Transitions:  slices.Clone(r.transitions),
-		Expectation:  r.expectation,
-
-		Links:   r.known.links, // never written again, as the next two
-		Senders: r.known.senders,
-		Peers:   r.known.peers,
-
-		Nodes:        r.nodes(),
-		CatalogIndex: r.tables.catalog.changed,
-		Heard:        r.heard(),
-	}
-}
-
-func (r *Registry) nodes() []*Node {
-	if r.tables.catalog.nodes.Len() == 0 {
-		return nil
-	}
-	return r.tables.catalog.nodes.Values()
-}
-
-func (r *Registry) heard() []CheckHeartbeat {
-	var all []CheckHeartbeat
-	r.tables.catalog.checks.Scan(func(e checkEntry) bool {
-		if e.beat != nil {
-			all = append(all, CheckHeartbeat{e.check.Node, e.check.ID, e.beat.heard.Load()})
-		}
-		return true
-	})
-	return all
-}
-
-func (r *Registry) freeSlots() []uint32 {
-	free := slices.Clone(r.handles.free)
-	slices.Reverse(free) // the table uses the last one first
-	return free
-}
-
-func (r *Registry) leaseStates() []LeaseState {
-	states := make([]LeaseState, 0, r.tables.live.Len())
-	for l := range r.View().All() {
-		states = append(states, r.leaseState(l))
-	}
-	return states
-}
-
-// StateOf is the state of the live lease of a handle, as Freeze captures it; ok is false if there is none.
-func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
-	l := r.handles.byHandle(h)
-	if l == nil {
-		return LeaseState{}, false
-	}
-	return r.leaseState(l), true
-}
-
-func (r *Registry) leaseState(l *Lease) LeaseState {
-	slot := r.tables.renewals.at(l.Handle.Slot)
-	return LeaseState{
-		Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)},
-		Client: slot.client, Remote: slot.remote,
-	}
-}
-
-func (r *Registry) removals() []Removal {
-	removals := make([]Removal, 0, r.tables.removed.Len())
-	r.tables.removed.Scan(func(_ Index, rec Removal) bool {
-		removals = append(removals, rec)
-		return true
-	})
-	return removals
-}
-
-// Thaw builds a registry from a frozen state, verifying what can be verified (handles unique and
-// inside the table, order, indexes not above Index): a snapshot that lies is refused as a whole.
-func Thaw(f Frozen) (*Registry, error) {
-	r := New()
-	err := f.verify()
-	if err == nil {
-		err = r.thaw(f)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("frozen registry: %w", err)
-	}
-	return r, nil
-}
-
-func (r *Registry) thaw(f Frozen) error {
-	r.index, r.taken, r.clock, r.epoch = f.Index, f.Taken, f.Clock, f.Epoch
-	r.established, r.cluster = f.Established, f.Cluster
-	r.known = &known{links: f.Links, senders: f.Senders, peers: f.Peers}
-	r.settings, r.transitions = f.Settings, slices.Clone(f.Transitions)
-	r.returned = returned(f.Transitions)
-	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
-	r.thawHandles(f)
-	if err := r.thawNodes(f); err != nil {
-		return err
-	}
-	for _, s := range f.Leases {
-		if err := (catalogVerifier{&f, r.tables.catalog}).lease(s.Lease); err != nil {
-			return fmt.Errorf("lease %s: %w", s.Lease.Key(), err)
-		}
-		r.thawLease(s)
-	}
-	r.expectation = f.Expectation // which counts the leases already
-	r.thawRemovals(f)
-	return r.thawHeard(f)
-}
-
-func (r *Registry) thawHandles(f Frozen) {
-	r.handles.leases = make([]*Lease, f.Slots)
-	r.handles.slots = make(map[Key]uint32, len(f.Leases))
-	r.handles.generation = f.Generation
-	r.handles.free = slices.Clone(f.Free)
-	slices.Reverse(r.handles.free) // the table uses the last one first
-	r.tables.renewals.grow(int(f.Slots))
-}
-
-func (r *Registry) thawLease(s LeaseState) {
-	r.tables.renewals.begin(s.Lease.Handle, s.Renewed, s.History.newest)
-	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
-	slot.client, slot.remote = s.Client, s.Remote
-	r.put(nil, s.Lease, s.Lease.Changed)
-}
-
-func (r *Registry) thawNodes(f Frozen) error {
-	if f.CatalogIndex > f.Index {
-		return fmt.Errorf("a node changed at %d, but the last change was at %d", f.CatalogIndex, f.Index)
-	}
-	t := r.tables.catalog
-	t.changed = f.CatalogIndex
-	for i, n := range f.Nodes {
-		if i > 0 && f.Nodes[i-1].Name >= n.Name {
-			return errors.New("nodes are not in ascending order of their names")
-		}
-		if err := (catalogVerifier{&f, t}).node(n); err != nil {
-			return fmt.Errorf("node %q: %w", n.Name, err)
-		}
-		t.setNode(n)
-		r.enterChecks(nil, n.Checks, Key{})
-	}
-	return nil
-}
-
-// thawHeard enters the heartbeats of checks, which nodes and leases brought.
-func (r *Registry) thawHeard(f Frozen) error {
-	if err := f.verifyHeard(r.heard()); err != nil {
-		return err
-	}
-	t := r.tables.catalog
-	for _, h := range f.Heard {
-		e, _ := t.check(h.Node, h.Check)
-		r.deleteEnd(e)
-		e.beat.heard.Store(h.At)
-		r.addEnd(e)
-	}
-	r.shared, t.shared = nil, nil
-	return nil
-}
-
-func (r *Registry) thawRemovals(f Frozen) {
-	r.tables.pruned = f.Pruned
-	for _, rec := range f.Removals {
-		r.setRecord(rec)
-		r.tables.touch(rec.Lease.Instance.App, rec.Lease.Changed)
-	}
-	for l := range r.View().Quarantined {
-		r.tables.touch(l.Instance.App, l.Changed)
-	}
-	// A record that was pruned may have been an application's last change. Which one is not known
-	// any more, so all applications count as changed then: at worst a document is built once more.
-	for app := range r.View().Apps() {
-		r.tables.touch(app.Name, f.Pruned)
-	}
-	r.shared = nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Two registries live through the same steps; one is frozen and thawed in the middle.
-func TestFrozenAndThawedRegistryGoesOnAsIfNothingHappened(t *testing.T) {
+func TestThawedRegistryContinuesUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := New(), New()
 		now := Stamp{Lease: 1000, Wall: startOfWall}
@@ -23,7 +23,7 @@ func TestFrozenAndThawedRegistryGoesOnAsIfNothingHappened(t *testing.T) {
 				b = thawed(t, b)
 			}
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
-			need.Equal(t, s.take(b, now), s.take(a, now), "step %d %+v: got", i, s)
+			need.Equal(t, s.apply(b, now), s.apply(a, now), "step %d %+v: got", i, s)
 			need.OKf(t, check(a), "step %d %+v", i, s)
 			need.OKf(t, check(b), "step %d %+v, thawed", i, s)
 		}
@@ -84,7 +84,7 @@ func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
 }
 
 // Each lie that a snapshot can tell, alone.
-func TestThawRefusesAStateThatLies(t *testing.T) {
+func TestThawRefusesAnInconsistentState(t *testing.T) {
 	lease := func(change func(l *Lease)) func(f *Frozen) {
 		return func(f *Frozen) {
 			l := *f.Leases[1].Lease
@@ -169,7 +169,7 @@ func TestThawRefusesAStateThatLies(t *testing.T) {
 	}
 }
 
-func TestGenerationsGoOnBeyond32Bits(t *testing.T) {
+func TestHandleGenerationsContinueBeyond32Bits(t *testing.T) {
 	g := newRig(t)
 	g.handles.generation = math.MaxUint32 - 1
 	for range 3 {
@@ -183,7 +183,7 @@ func TestGenerationsGoOnBeyond32Bits(t *testing.T) {
 	expect.OKf(t, expect.Err(Thaw(g.Freeze())), "the frozen state is refused")
 }
 
-func TestThawRefusesActsAndHistoriesThatLie(t *testing.T) {
+func TestThawRefusesInconsistentActsAndHistories(t *testing.T) {
 	lease := func(change func(l *Lease)) func(f *Frozen) {
 		return func(f *Frozen) {
 			l := *f.Leases[0].Lease

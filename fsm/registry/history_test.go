@@ -9,8 +9,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// told returns a history as text: kind, times if more than one, status, and what else there is.
-func told(events []Event) string {
+// words returns a history as text: kind, times if more than one, status, and what else there is.
+func words(events []Event) string {
 	var b strings.Builder
 	for _, e := range events {
 		fmt.Fprint(&b, e.Kind)
@@ -34,7 +34,7 @@ func told(events []Event) string {
 
 func wantHistory(t *testing.T, v *View, key Key, want ...string) {
 	t.Helper()
-	got := told(v.History(key))
+	got := words(v.History(key))
 	expect.That(t, got == strings.Join(want, "\n")+"\n", "history of %s:\n%swant\n%s", key, got, strings.Join(want, "\n"))
 }
 
@@ -70,7 +70,7 @@ func TestHistoryTellsWhatHappened(t *testing.T) {
 		{"quarantine that ends", []func(g *rig){
 			client(Quarantine{Key: orders1, For: 5000}), func(g *rig) { g.pass(5000); g.endings() },
 		}, []string{"quarantined UP for 5000", "quarantine ended UP"}},
-		{"metadata", []func(g *rig){client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}})}, []string{"metadata changed UP"}},
+		{"metadata", []func(g *rig){client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: "v"}}})}, []string{"metadata changed UP"}},
 		{"cancel", []func(g *rig){client(Cancel{orders1})}, []string{"canceled UP"}},
 		{"quarantine that ends after the cancel", []func(g *rig){
 			client(Quarantine{Key: orders1, For: 5000}), client(Cancel{orders1}), client(Quarantine{Key: orders1, By: keeper}),
@@ -94,7 +94,7 @@ func TestHistoryTellsWhatHappened(t *testing.T) {
 	}
 }
 
-func TestEventHasTheTimeOfTheLastOfItsKind(t *testing.T) {
+func TestHistoryEventHasTheTimeOfTheLastOfItsKind(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	first := g.now
@@ -106,7 +106,7 @@ func TestEventHasTheTimeOfTheLastOfItsKind(t *testing.T) {
 	expect.Slice(t, g.View().History(orders1), want, "got")
 }
 
-func TestHeartbeatIsLateAfterOneAndAHalfIntervals(t *testing.T) {
+func TestHistoryHasALateRenewalAfterOneAndAHalfIntervals(t *testing.T) {
 	tests := []struct {
 		interval int32
 		silent   int64
@@ -136,7 +136,7 @@ func TestHeartbeatIsLateAfterOneAndAHalfIntervals(t *testing.T) {
 	}
 }
 
-func TestLateHeartbeatsAreCounted(t *testing.T) {
+func TestHistoryCountsLateRenewals(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	for _, silent := range []int64{50_000, 70_000, 60_000} {
@@ -148,7 +148,7 @@ func TestLateHeartbeatsAreCounted(t *testing.T) {
 	wantHistory(t, g.View(), orders1, "registered UP", "renewed late 3x UP for 60000", "overridden UP")
 }
 
-func TestHistoryGoesOnInTheNextLife(t *testing.T) {
+func TestHistoryContinuesInTheNextLife(t *testing.T) {
 	tests := []struct {
 		name string
 		pass int64 // between the removal and the registration

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"hash/fnv"
 	"math"
 	"slices"
 	"strings"
@@ -127,8 +128,8 @@ func (p *Port) fields(c *codec.Codec) {
 	*p = Port{Number: uint16(v >> 1), Enabled: v&1 == 1}
 }
 
-// Pair is one entry of a metadata map. Order is kept as the client gave it.
-type Pair struct{ Key, Value string }
+// Pair is one element of an instance's metadata, in the order in which the client gave them.
+type Pair = codec.Pair
 
 // MapOf is pairs as a map, nil if there are none.
 func MapOf(pairs []Pair) map[string]string {
@@ -154,21 +155,6 @@ func MergePairs(pairs, update []Pair) []Pair {
 		merged = append(merged, p)
 	}
 	return merged
-}
-
-// pairs walks metadata.
-func pairs(c *codec.Codec, all *[]Pair) {
-	n := c.Count(len(*all), 2) // two lengths
-	if c.Reading() {
-		*all = nil
-		if n > 0 {
-			*all = make([]Pair, n)
-		}
-	}
-	for i := range *all {
-		c.String(&(*all)[i].Key)
-		c.String(&(*all)[i].Value)
-	}
 }
 
 // The data center names of the protocol.
@@ -241,10 +227,10 @@ func (i *Instance) Fields(c *codec.Codec) {
 	i.SecurePort.fields(c)
 	c.Int32(&i.CountryID)
 	c.String(&i.DataCenter.Name)
-	pairs(c, &i.DataCenter.Metadata)
+	c.Pairs(&i.DataCenter.Metadata)
 	c.Int32(&i.RenewalInterval)
 	c.Int32(&i.Duration)
-	pairs(c, &i.Metadata)
+	c.Pairs(&i.Metadata)
 	c.String(&i.AppGroup)
 	c.String(&i.HomePageURL)
 	c.String(&i.StatusPageURL)
@@ -338,6 +324,34 @@ func (i *Instance) with(status, override Status, dirty int64) *Instance {
 	return &c
 }
 
-// MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs whoever applies a
-// registration.
+// MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs time where a registration is
+// applied.
 const MaxVIPs = 64
+
+// weight is what the texts of an instance take, in bytes, about.
+func (i *Instance) weight() int {
+	c := codec.Weigher()
+	i.Fields(&c)
+	return c.Len() + pairWeight*(len(i.Metadata)+len(i.DataCenter.Metadata))
+}
+
+// Fingerprint is a number that differs, in all likelihood, where two instances do: over everything
+// that their clients say (with the lease times as they count), but the status and the override. It is made of how an
+// instance is written at level 1 of the formats, whatever the level of the state is, because the state depends on it.
+func (i *Instance) Fingerprint() uint64 {
+	var space [1024]byte
+	said := *i
+	said.Status, said.Overridden = Unknown, Unknown
+	said.RenewalInterval, said.Duration, _ = ClampLease(i.RenewalInterval, i.Duration)
+	return hashOf(said.append(space[:0], 1))
+}
+
+// hashOf is the same in every process, as digests of different servers are compared.
+func hashOf(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b)
+	return h.Sum64()
+}
+
+// pairWeight is what a pair takes beside its texts, in bytes, about.
+const pairWeight = 32

@@ -1,6 +1,9 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // Lease wraps an instance with the server's side of its registration. A Lease is immutable: a
 // change replaces it. Renewals do not: they are kept beside it, see View.LastRenewal.
@@ -31,19 +34,19 @@ type Lease struct {
 	Quarantine   *Quarantined // nil: listed
 
 	// Service is what was registered through Consul's API of this datacenter; nil: registered otherwise.
-	Service *CatalogService
+	Service *catalog.Service
 
-	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": the own one. A
-	// client's Register makes it the own one. In a record of removal: the owner before.
+	// Owner is the remote datacenter (or Eureka server) that the instance belongs to; "": this one. A
+	// client's Register makes it this one. In a record of removal: the owner before.
 	Owner string
 	// Edit counts what operators decided of this life: overrides, quarantines, their ends, also by a cancel.
 	// See Version.
 	Edit uint32
-	// What is to be told to whom: the last change that a client of this datacenter made (told to all
-	// peers), and the last that came from a remote datacenter (told to nodes of the own one).
+	// ByClient is the last change that a client of this datacenter made, which is sent to all peers; ByRemote the last
+	// that came from a remote datacenter, which is sent to nodes of this datacenter. Neither is above Changed.
 	ByClient, ByRemote Index
-	// What is to be told to Eureka servers: the last change of what the client says (registration,
-	// metadata), and of the override.
+	// Described is the last change of what the client says (registration, metadata), Overrode that of the override.
+	// Both are sent to Eureka servers. Neither is above Changed.
 	Described, Overrode Index
 }
 
@@ -74,7 +77,7 @@ func (l *Lease) Fields(c *codec.Codec) {
 	codec.Uint(c, &l.Described)
 	codec.Uint(c, &l.Overrode)
 	c.Bool(&l.Permanent)
-	codec.Optional(c, &l.Service, (*CatalogService).fields)
+	codec.Optional(c, &l.Service, (*catalog.Service).Fields)
 }
 
 // acts walks what operators did to a lease.
@@ -120,26 +123,11 @@ func (q *Quarantined) fields(c *codec.Codec) {
 	codec.Uint(c, &q.Set)
 }
 
-// Local says that the lease belongs to the own datacenter.
+// Local says that the lease belongs to this datacenter.
 func (l *Lease) Local() bool { return l.Owner == "" }
-
-// Expired says whether the lease's one duration has passed at now (lease clock, ms), given its last
-// renewal and an additional time granted to all (ms). It ends strictly after the last millisecond.
-// A renewal gives one duration, not two as upstream (Lease.renew adds the duration a second time);
-// View.Ends knows of grace and of Settings.DoubledLease.
-func (l *Lease) Expired(now, renewed, additional int64) bool {
-	return l.EvictedAt > 0 || now > renewed+int64(l.Duration)*1000+additional
-}
 
 // Key returns the instance's key.
 func (l *Lease) Key() Key { return l.Instance.Key() }
-
-// Grace is the time (ms of lease clock) after the establishment of a leadership, and after the end of
-// self-preservation, within which the
-// lease does not end.
-func (l *Lease) Grace() int64 {
-	return min(int64(l.Duration)*1000, int64(l.Interval)*1000+renewalGrace)
-}
 
 func (q *Quarantined) clone() *Quarantined {
 	if q == nil {
@@ -177,3 +165,27 @@ type Version struct {
 func (l *Lease) Version() Version {
 	return Version{Life: l.Life, LastDirty: l.Instance.LastDirty, Edit: l.Edit}
 }
+
+// Weight is what a lease takes, in bytes, about: in memory, and as a text in answers.
+func (l *Lease) Weight() int {
+	bytes := leaseWeight + l.Instance.weight()
+	if l.Service != nil {
+		bytes += l.Service.Weight()
+	}
+	return bytes
+}
+
+// quarantineAgain is the quarantine of an instance that comes back: that of its record of removal, if its time
+// has not passed.
+func quarantineAgain(q *Quarantined, now int64, set Index) *Quarantined {
+	if q == nil || q.Until <= now {
+		return nil
+	}
+	c := *q
+	c.Set = set
+	return &c
+}
+
+// leaseWeight is what a lease takes beside its texts, in bytes, about. Equal states must have equal weights, on a node that has
+// applied all operations as on one that was restored: by weight it is decided which records of removals are kept.
+const leaseWeight = 1024

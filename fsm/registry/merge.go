@@ -6,11 +6,11 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// encounter is an instance that is stored and told by another server, and which of the two is the newer:
+// encounter is a stored copy of an instance and an incoming one of another server, and which of the two is the newer:
 // above 0 the incoming one, below 0 the stored one, 0: they are equal.
 type encounter struct {
-	old *Lease
-	op  Replica
+	stored *Lease
+	op     Replica
 
 	client   int // what its client says, by life, lastDirtyTimestamp, then content
 	operator int // what operators decided, by life, edit, then content
@@ -21,7 +21,7 @@ type encounter struct {
 }
 
 func newEncounter(origin Origin, old *Lease, op Replica) encounter {
-	m := encounter{old: old, op: op}
+	m := encounter{stored: old, op: op}
 	if m.client = cmp.Compare(op.Life, old.Life); m.client != 0 {
 		m.operator, m.status = m.client, m.client
 		return m
@@ -57,7 +57,7 @@ const (
 
 // preferred prefers the greater copy, but between the owner's datacenter and another one the stored copy, on
 // both sides: the owner makes a newer one of its own then (see insist). To take the owner's without a newer
-// version would be no order: of the nodes of a datacenter without consensus one would take it, and be told
+// version would be no order: of the nodes of a datacenter without consensus one would store it, and be sent
 // the greater one by the next.
 func preferred(origin Origin, owner string, op Replica) preference {
 	if origin.Kind != RemoteDC || (owner == "") == (op.Owner == "") {
@@ -74,12 +74,12 @@ func (p preference) of(c int) int {
 	return -1
 }
 
-// takes says that something of the incoming copy is newer, keeps that something of the stored one is.
-func (m encounter) takes() bool { return max(m.client, m.operator, m.status) > 0 }
-func (m encounter) keeps() bool { return min(m.client, m.operator, m.status) < 0 }
+// incomingNewer says that something of the incoming copy is newer, keeps that something of the stored one is.
+func (m encounter) incomingNewer() bool { return max(m.client, m.operator, m.status) > 0 }
+func (m encounter) storedNewer() bool   { return min(m.client, m.operator, m.status) < 0 }
 
 // mergeReplica takes over what is newer of an instance that has a lease here. It is a renewal as well,
-// unless it tells of a life that is over.
+// unless it is about a life that is over.
 func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	if life := op.Life; life > old.Life && op.Owner == Here && r.precedes(origin, old, op.Age) {
 		op.Life = old.Life
@@ -92,11 +92,11 @@ func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 		next := *old
 		next.Owner = r.ownerAfter(origin, m)
 		r.heartbeatAgo(&next, origin, op.Age)
-		if m.takes() || next.Owner != old.Owner {
-			res.Index = r.take(origin, m, next)
+		if m.incomingNewer() || next.Owner != old.Owner {
+			res.Index = r.applyMerge(origin, m, next)
 		}
 	}
-	if m.keeps() {
+	if m.storedNewer() {
 		res.Outcome = Older
 	}
 	if said, decided := m.contested(); old.Local() && (said || decided) {
@@ -108,16 +108,16 @@ func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 // contested says which halves of an encounter between the owner's datacenter and another one are of equal
 // version and differ.
 func (m encounter) contested() (said, decided bool) {
-	if m.first != preferStored || m.op.Life != m.old.Life {
+	if m.first != preferStored || m.op.Life != m.stored.Life {
 		return false, false
 	}
-	said = m.client < 0 && m.op.Instance.LastDirty == m.old.Instance.LastDirty
-	decided = m.operator < 0 && m.op.Edit == m.old.Edit || m.status < 0 && m.client == 0 && m.operator == 0
-	return said, decided && (m.old.Service == nil || m.operator < 0)
+	said = m.client < 0 && m.op.Instance.LastDirty == m.stored.Instance.LastDirty
+	decided = m.operator < 0 && m.op.Edit == m.stored.Edit || m.status < 0 && m.client == 0 && m.operator == 0
+	return said, decided && (m.stored.Service == nil || m.operator < 0)
 }
 
-// insist gives what is stored of the own datacenter's instance a version that is newer than another
-// datacenter's of equal version.
+// insist gives the stored copy of this datacenter's instance a newer version, where another datacenter has one of
+// equal version and other content.
 func (r *Registry) insist(old *Lease, said, decided bool) Index {
 	l := *old
 	if said {
@@ -129,9 +129,9 @@ func (r *Registry) insist(old *Lease, said, decided bool) Index {
 	return r.exchange(old, &l, ActionModified, FromClient).Index
 }
 
-// take makes next, a copy of the stored lease with its owner, what the merge makes of it.
-func (r *Registry) take(origin Origin, m encounter, next Lease) Index {
-	l, i, status, override := &next, m.old.Instance, m.old.reported(), m.old.Instance.Overridden
+// applyMerge makes next, a copy of the stored lease with its owner, what the merge makes of it.
+func (r *Registry) applyMerge(origin Origin, m encounter, next Lease) Index {
+	l, i, status, override := &next, m.stored.Instance, m.stored.reported(), m.stored.Instance.Overridden
 	if m.client > 0 {
 		i, l.Life, l.Origin = m.op.Instance, m.op.Life, origin
 		l.Permanent, l.Service = m.op.Permanent, nil
@@ -147,20 +147,20 @@ func (r *Registry) take(origin Origin, m encounter, next Lease) Index {
 	describe(l, i, status, override)
 	var events []Event
 	if m.operator > 0 {
-		events = decisions(m.old, l, m.op)
+		events = decisions(m.stored, l, m.op)
 	}
 	events = append(events, m.ownership(l)...)
 	if m.client > 0 {
-		return r.replace(origin, m.old, l, events)
+		return r.replace(origin, m.stored, l, events)
 	}
-	if l.Instance.Status != m.old.Instance.Status && len(events) == 0 {
+	if l.Instance.Status != m.stored.Instance.Status && len(events) == 0 {
 		events = append(events, Event{Kind: EventStatus})
 	}
 	action := ActionModified
-	if m.old.Quarantine != nil && l.Quarantine == nil {
+	if m.stored.Quarantine != nil && l.Quarantine == nil {
 		action = ActionAdded // for readers it is a new one
 	}
-	return r.exchange(m.old, l, action, origin, events...).Index
+	return r.exchange(m.stored, l, action, origin, events...).Index
 }
 
 // replace is restart by what another server's client said, when it was last renewed.
@@ -174,15 +174,15 @@ func (r *Registry) replace(origin Origin, old, l *Lease, events []Event) Index {
 	if hearsay {
 		r.tables.renewals.doubt(l.Handle.Slot)
 	}
-	r.noteAgain(old, l, origin)
-	r.noteAll(l, origin, events)
+	r.recordReregistration(old, l, origin)
+	r.recordEvents(l, origin, events)
 	return res.Index
 }
 
 // ownership is the event of another owner; none, if that came with a registration.
 func (m encounter) ownership(l *Lease) []Event {
 	switch {
-	case m.client > 0 || l.Owner == m.old.Owner:
+	case m.client > 0 || l.Owner == m.stored.Owner:
 		return nil
 	case l.Local():
 		return []Event{{Kind: EventOwned}}
@@ -190,6 +190,8 @@ func (m encounter) ownership(l *Lease) []Event {
 		return []Event{{Kind: EventCeded}}
 	}
 }
+
+func (op Replica) perform(r *Registry, _ uint64, origin Origin) Result { return r.replica(origin, op) }
 
 // replica takes over what is newer of an instance that another server has.
 func (r *Registry) replica(origin Origin, op Replica) Result {
@@ -202,7 +204,7 @@ func (r *Registry) replica(origin Origin, op Replica) Result {
 }
 
 // newReplica takes over an instance that has no lease here, unless it was canceled since, or its lease
-// has ended. It has the life that it is told with.
+// has ended. It has the life that comes with it.
 func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	key := op.Instance.Key()
 	rec, ok := r.record(key)
@@ -211,7 +213,7 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	}
 	hearsay := op.Age >= UnknownAge && !op.Permanent
 	if hearsay && r.withoutConsensus {
-		op.Age = 0 // who told it may have acknowledged it and told nobody before; it gets one lease
+		op.Age = 0 // the sender may have acknowledged it without sending it to another node before; it gets one lease
 	}
 	if hasEnded(op) {
 		return Result{Outcome: Refused}
@@ -221,14 +223,14 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	describe(l, op.Instance, op.Instance.Status, op.Overridden)
 	outcome := Done
 	if ok {
-		outcome = r.returns(l, rec)
+		outcome = r.restoreQuarantine(l, rec)
 		r.supersede(key)
 	}
 	res := r.enter(origin, l, r.ago(op.Age), rec.History)
 	if hearsay {
 		r.tables.renewals.doubt(l.Handle.Slot)
 	}
-	r.noteAll(l, origin, decisions(&Lease{Instance: &Instance{}}, l, op))
+	r.recordEvents(l, origin, decisions(&Lease{Instance: &Instance{}}, l, op))
 	res.Outcome = outcome
 	return res
 }
@@ -253,10 +255,10 @@ func (m Removal) outdates(op Replica, renewed int64) bool {
 	return m.Kind == Canceled || renewed <= m.renewed()+seemsFresher
 }
 
-// returns has an instance come back in the quarantine that its record of removal keeps, if operators
+// restoreQuarantine has an instance come back in the quarantine that its record of removal keeps, if operators
 // have decided nothing since. The sender did not know of it: its copy is older so far, and the number of
 // edits says so, or the sender would keep its own.
-func (r *Registry) returns(l *Lease, rec Removal) Outcome {
+func (r *Registry) restoreQuarantine(l *Lease, rec Removal) Outcome {
 	q := quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 	known, next := uint32(0), uint32(1)
 	if l.Life == rec.Lease.Life {
@@ -294,7 +296,7 @@ func describe(l *Lease, i *Instance, reported, override Status) {
 	l.Instance = i.with(status, override, i.LastDirty)
 }
 
-// decisions are the events by which the acts of operators, as op tells them, made a lease what it is.
+// decisions are the events by which the acts of operators, as op has them, made a lease what it is.
 func decisions(old, l *Lease, op Replica) []Event {
 	var events []Event
 	before, now := old.Instance.Overridden, l.Instance.Overridden
@@ -313,10 +315,35 @@ func decisions(old, l *Lease, op Replica) []Event {
 	return events
 }
 
-// noteAll remembers what else a registration from another server changed.
-func (r *Registry) noteAll(l *Lease, origin Origin, events []Event) {
+// recordEvents remembers what else a registration from another server changed.
+func (r *Registry) recordEvents(l *Lease, origin Origin, events []Event) {
 	for _, e := range events {
 		markForEureka(l, e.Kind)
-		r.note(l, origin, e)
+		r.recordEvent(l, origin, e)
 	}
+}
+
+// replicaOwner is the datacenter that an instance belongs to by what a server sends: a node of this
+// datacenter may name any, a remote datacenter is known to have it at least. If the remote one says that the
+// owner is here, it must be: else each would count the other one as the owner, and neither would repair it.
+func replicaOwner(op Replica, origin Origin) string {
+	if op.Owner == Here {
+		return ""
+	}
+	return ownerBy(origin, op.Owner)
+}
+
+// ownerAfter is the owner of an instance after a merge: the server that sent what its client said last, unless it
+// is a remote datacenter that says that it is not the owner. Where both copies say the same, a remote owner is
+// replaced by a datacenter that says that it is the owner now. This datacenter is replaced only if no client renews
+// the instance here, while one does there; as the owner of a permanent one, never.
+func (r *Registry) ownerAfter(origin Origin, m encounter) string {
+	before := m.stored.Owner
+	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {
+		return before
+	}
+	if m.client == 0 && before == "" && (m.stored.Permanent || !(r.deserted(m.stored) && r.renewedLately(m.stored, r.ago(m.op.Age).Lease))) {
+		return before
+	}
+	return replicaOwner(m.op, origin)
 }

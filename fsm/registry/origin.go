@@ -24,14 +24,14 @@ func (s *Stamp) Fields(c *codec.Codec) {
 	c.Int64(&s.Wall)
 }
 
-// Origin says who sent an operation, and so which status rules hold (a replicated one skips
+// Origin is the sender of an operation. It decides which status rules hold (a replicated one skips
 // LeaseExists and is compared by lastDirtyTimestamp both ways).
 type Origin struct {
 	Kind OriginKind
 	DC   string // the remote datacenter's or Eureka server's name, for RemoteDC only
 }
 
-// OriginKind tells clients, nodes of the own datacenter and remote datacenters apart.
+// OriginKind distinguishes clients, nodes of this datacenter and remote datacenters.
 type OriginKind uint8
 
 // The origins.
@@ -79,19 +79,21 @@ func (h *Handle) Fields(c *codec.Codec) {
 	c.Uint64(&h.Gen)
 }
 
-// Act says who did something and why, as they said themselves. The zero Act is a protocol without
-// such fields, or the registry itself.
+// Act is the author of something and the reason, in the words that the author gave. The zero Act is a protocol
+// without such fields, or the registry itself.
 type Act struct{ Author, Reason string }
 
-// maxNote bounds an author or a reason, in bytes. The interfaces to operators allow less. What
-// exceeds it all the same is cut off where it is written.
-const maxNote = 1024
+// maxActText bounds an author or a reason, in bytes. The interfaces to operators allow less. A
+// longer text is cut off where it is written.
+const maxActText = 1024
 
 func (a *Act) fields(c *codec.Codec) {
-	c.Note(&a.Author, maxNote)
-	c.Note(&a.Reason, maxNote)
+	c.Note(&a.Author, maxActText)
+	c.Note(&a.Reason, maxActText)
 }
 
 func (a Act) clone() Act {
 	return Act{Author: strings.Clone(a.Author), Reason: strings.Clone(a.Reason)}
 }
+
+func (a Act) weight() int { return len(a.Author) + len(a.Reason) }

@@ -17,6 +17,10 @@ func hiding(o *Override, reported, override Status, now Stamp, set Index) *Overr
 	return &c
 }
 
+func (op SetOverride) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.setOverride(origin, op)
+}
+
 // setOverride forces a status and renews the lease. An override equal to the present status is
 // stored like any other, so that it holds when the client reports something else (upstream drops it).
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.statusUpdate.
@@ -26,7 +30,7 @@ func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
 		return Result{Outcome: NotFound}
 	}
 	r.renewLease(old, origin)
-	if old.Permanent && op.Status == Unknown { // it would have no status, and nobody would tell one
+	if old.Permanent && op.Status == Unknown { // it would have no status, and no client would report one
 		return r.deleteOverride(origin, DeleteOverride{Key: op.Key, LastDirty: op.LastDirty, By: op.By})
 	}
 	details := r.override(old, op)
@@ -72,6 +76,10 @@ func reportedBy(o *Override, in *Instance) *Override {
 	return &c
 }
 
+func (op DeleteOverride) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.deleteOverride(origin, op)
+}
+
 // deleteOverride ends an override, if there is one, and renews the lease.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.deleteStatusOverride.
 func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
@@ -83,11 +91,15 @@ func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 	if l.Instance.Overridden == Unknown {
 		return Result{}
 	}
-	if l.Permanent { // no client registers again to tell its status
+	if l.Permanent { // no client registers again and reports its status
 		op.Fallback = l.reported()
 	}
 	instance := l.Instance.with(op.Fallback, Unknown, max(l.Instance.LastDirty, op.LastDirty))
 	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})
+}
+
+func (op EndOverride) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.endOverride(term, origin, op)
 }
 
 // endOverride ends an override at its time, unless the epoch is over or the override is another one by

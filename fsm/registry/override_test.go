@@ -126,7 +126,7 @@ func TestOverrideOfUnknownInstanceIsNotFound(t *testing.T) {
 
 // Netflix/eureka issue 955: after an override was set and deleted by a console whose clock is ahead,
 // the client's heartbeat is refused, it registers again with the timestamp it has, and must be UP.
-func TestIssue955ClientComesBackAfterItsOverrideWasDeleted(t *testing.T) {
+func TestOverrideDeletedLetsItsClientRegisterAgainIssue955(t *testing.T) {
 	for name, console := range map[string]int64{"console without a timestamp": 0, "console's clock ahead": 900_000} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t)
@@ -158,7 +158,7 @@ func TestOverrideHasDetails(t *testing.T) {
 	expect.That(t, got != nil && *got == want, "got %+v, want %+v", got, want)
 	g.pass(1000)
 	g.client(Renew{Key: orders1, LastDirty: 100})
-	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}})
+	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: "v"}}})
 	got = g.lease(orders1).Override
 	expect.That(t, got != nil && *got == want, "after a heartbeat and other metadata: %+v, want %+v", got, want)
 	g.client(DeleteOverride{Key: orders1, Fallback: Unknown, By: keeper})
@@ -235,7 +235,7 @@ func TestOverrideRemembersWhatTheClientReported(t *testing.T) {
 				g.client(op)
 			}
 			got := g.lease(orders1).Override
-			need.That(t, got != nil && got.Reported == tt.want && got.By == keeper, "got %+v, want reported %s, and who did it", got, tt.want)
+			need.That(t, got != nil && got.Reported == tt.want && got.By == keeper, "got %+v, want reported %s, and its author", got, tt.want)
 			g.pass(60_000)
 			if got := g.endings(); len(got) != 1 || got[0].Outcome != Done || got[0].Index == 0 {
 				t.Fatalf("at its time: %+v, want it ended, a change", got)
@@ -249,7 +249,7 @@ func TestOverrideRemembersWhatTheClientReported(t *testing.T) {
 
 // Another server's copy of what is stored already is no registration, but it may tell what the client
 // reports now.
-func TestReplicatedRegistrationTellsWhatTheClientReports(t *testing.T) {
+func TestOverrideReportedStatusComesWithAReplicatedRegistration(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, OutOfService, 100))
 	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000})
@@ -266,7 +266,7 @@ func TestOverrideThatAnInstanceBringsHasNoDetails(t *testing.T) {
 	got := g.lease(orders1).Override
 	expect.That(t, got == nil, "registered: %+v, want none", got)
 	res := g.client(SetOverride{Key: orders1, Status: OutOfService})
-	expect.That(t, res == (Result{}), "set again by nobody: %+v, want done without a change", res)
+	expect.That(t, res == (Result{}), "set again without an author: %+v, want done without a change", res)
 	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000})
 	g.peer(Renew{Key: orders1, LastDirty: 200, Overridden: Down}) // another server has a newer one
 	l := g.lease(orders1)
@@ -282,7 +282,7 @@ func TestOverrideToUnknownIsNone(t *testing.T) {
 	expect.That(t, l.Override == nil && l.Instance.Status == Unknown, "got %s, %+v; want UNKNOWN without details", l.Instance.Status, l.Override)
 }
 
-func TestEndOfAnOverrideIsFenced(t *testing.T) {
+func TestOverrideEndIsFenced(t *testing.T) {
 	tests := []struct {
 		name   string
 		before Op // applied after the end was proposed

@@ -17,35 +17,35 @@ func ownerBy(o Origin, before string) string {
 func (r *Registry) renewOwner(l *Lease, origin Origin) Result {
 	switch {
 	case origin.Kind == Client && !l.Local():
-		return r.takeOver(l)
+		return r.takeOwnership(l)
 	case origin.Kind == RemoteDC && l.Local():
 		return r.cede(l, origin)
 	}
 	return Result{}
 }
 
-// takeOver makes an instance of another datacenter, which a client renewed here, the own one's, if its
-// owner cannot be heard or does not hear the client any more: it will not tell whether it lives. Without
-// a link there is no owner who would ever say anything else.
-func (r *Registry) takeOver(l *Lease) Result {
-	link, ok := find(r.known.links, l.Owner)
-	if !ok || !link.Silent(r.clock.Lease) && r.hears(l, r.tables.renewals.at(l.Handle.Slot).remote) {
+// takeOwnership makes this datacenter the owner of a remote instance that a client renewed here, when the link to its
+// owner is cut or the owner no longer sees renewals of it: the owner will not say whether the instance lives. Without
+// a link there is no owner that would ever object.
+func (r *Registry) takeOwnership(l *Lease) Result {
+	link, ok := find(r.servers.links, l.Owner)
+	if !ok || !link.Silent(r.clock.Lease) && r.renewedLately(l, r.tables.renewals.at(l.Handle.Slot).renewedByRemote) {
 		return Result{}
 	}
-	return r.own(l)
+	return r.makeLocal(l)
 }
 
-// own makes an instance the own datacenter's because its clients renew it here.
-func (r *Registry) own(l *Lease) Result {
+// makeLocal makes this datacenter the owner of an instance because its clients renew it here.
+func (r *Registry) makeLocal(l *Lease) Result {
 	owned := *l
 	owned.Owner = ""
 	return r.exchange(l, &owned, ActionModified, FromClient, Event{Kind: EventOwned})
 }
 
-// cede gives an instance of the own datacenter to the remote one that is heard to renew it, if no client
-// has renewed it here for long. Else both would own it, after its client was away for a while.
+// cede gives an instance of this datacenter to the remote one that renews it, if no client has renewed it here for
+// long. Else both would own it after its client was away for a while.
 func (r *Registry) cede(l *Lease, origin Origin) Result {
-	if _, ok := find(r.known.links, origin.DC); !ok || !r.deserted(l) {
+	if _, ok := find(r.servers.links, origin.DC); !ok || !r.deserted(l) {
 		return Result{}
 	}
 	c := *l
@@ -53,54 +53,29 @@ func (r *Registry) cede(l *Lease, origin Origin) Result {
 	return r.exchange(l, &c, ActionModified, origin, Event{Kind: EventCeded})
 }
 
-// deserted says that no client of the own datacenter has renewed a lease for long.
+// deserted says that no client of this datacenter has renewed a lease for long.
 func (r *Registry) deserted(l *Lease) bool {
-	return !r.hears(l, r.tables.renewals.at(l.Handle.Slot).client)
+	return !r.renewedLately(l, r.tables.renewals.at(l.Handle.Slot).renewedByClient)
 }
 
-// hears says whether whoever renewed a lease last at a moment may still be there: two intervals have
+// renewedLately says whether the client that renewed a lease last at a moment may still be there: two intervals have
 // not passed.
-func (r *Registry) hears(l *Lease, renewed int64) bool {
+func (r *Registry) renewedLately(l *Lease, renewed int64) bool {
 	return r.clock.Lease-renewed <= 2*int64(l.Interval)*1000
-}
-
-// replicaOwner is the datacenter that an instance belongs to by what a server tells: a node of the own
-// datacenter may name any, a remote datacenter is known to have it at least. If that one says that the
-// owner is here, it must be: each would take the other one for the owner, and nobody would repair it.
-func replicaOwner(op Replica, origin Origin) string {
-	if op.Owner == Here {
-		return ""
-	}
-	return ownerBy(origin, op.Owner)
-}
-
-// ownerAfter is the owner of an instance after a merge: he who told what its client said last, unless he
-// is a remote datacenter that says that it is not the owner. Where both tell the same, a remote owner may
-// be replaced by whoever says that it is the owner now; the own datacenter only if no client renews the
-// instance here, while one does there; of a permanent one, never.
-func (r *Registry) ownerAfter(origin Origin, m encounter) string {
-	before := m.old.Owner
-	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {
-		return before
-	}
-	if m.client == 0 && before == "" && (m.old.Permanent || !(r.deserted(m.old) && r.hears(m.old, r.ago(m.op.Age).Lease))) {
-		return before
-	}
-	return replicaOwner(m.op, origin)
 }
 
 // clocksDiffer is how much earlier (ms) a renewal may seem to another datacenter than it was.
 const clocksDiffer = 1000
 
-// precedes says whether what another datacenter tells of the own one's instance, renewed last so long ago (ms),
-// is of a life that ended before the present one began. The own datacenter has forgotten it then: it was
-// founded anew, or its record of the removal was pruned. What is on its way longer seems to be renewed later, so
-// that a small difference of clocks is all that may make it seem earlier.
+// precedes says whether a message of another datacenter about this one's instance, renewed last so long ago (ms),
+// is about a life that ended before the present one began. This datacenter no longer knows that life: its cluster was
+// founded anew, or the record of the removal was pruned. A message that takes longer makes the renewal seem later, so
+// only a small difference of clocks can make it seem earlier.
 func (r *Registry) precedes(origin Origin, l *Lease, age int64) bool {
 	return l.Local() && origin.Kind == RemoteDC && r.ago(age).Lease+clocksDiffer < l.BeganLease
 }
 
-// outlive gives the own datacenter's instance a life after one that another datacenter still knows of.
+// outlive gives this datacenter's instance a life after one that another datacenter still knows of.
 func (r *Registry) outlive(old *Lease, life uint32) Result {
 	l := *old
 	l.Life = max(old.Life, life) + 1
@@ -109,5 +84,10 @@ func (r *Registry) outlive(old *Lease, life uint32) Result {
 	return res
 }
 
-// removalOwner is the datacenter that a removed instance belonged to, as Replica.owner.
-func removalOwner(op Remove, origin Origin) string { return ownerBy(origin, op.Owner) }
+// Owner is Lease.Owner of the live lease of a handle; "" also if there is none.
+func (r *Registry) Owner(h Handle) string {
+	if l := r.handles.byHandle(h); l != nil {
+		return l.Owner
+	}
+	return ""
+}

@@ -9,10 +9,10 @@ import (
 
 const cut = 15_000 // ms of silence
 
-// heard notes a contact with dc2 now.
-func (g *rig) heard() { g.apply(fromDC2, Contact{DC: "dc2", Cut: cut}) }
+// contactDC2 notes a contact with dc2 now.
+func (g *rig) contactDC2() { g.apply(fromDC2, Contact{DC: "dc2", Cut: cut}) }
 
-func TestWhoRegistersAnInstanceLastOwnsIt(t *testing.T) {
+func TestOwnerIsTheDatacenterOfTheLastRegistration(t *testing.T) {
 	tests := []struct {
 		name   string
 		first  Origin
@@ -50,7 +50,7 @@ func TestWhoRegistersAnInstanceLastOwnsIt(t *testing.T) {
 }
 
 // The interval is 30 s: a renewal counts for one minute.
-func TestRenewalHereTakesOverWhatItsOwnerDoesNotHear(t *testing.T) {
+func TestOwnerBecomesThisDatacenterByRenewalsItsOwnerDoesNotSee(t *testing.T) {
 	tests := []struct {
 		name  string
 		after func(g *rig)
@@ -58,33 +58,33 @@ func TestRenewalHereTakesOverWhatItsOwnerDoesNotHear(t *testing.T) {
 	}{
 		{"no link is known", func(g *rig) { g.pass(80_000) }, false},
 		{"the owner renewed it lately", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(60_000)
-			g.heard()
+			g.contactDC2()
 		}, false},
 		{"the owner has not renewed it for two intervals", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(60_001)
-			g.heard()
+			g.contactDC2()
 		}, true},
 		{"the owner renewed it since", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(60_001)
-			g.heard()
+			g.contactDC2()
 			g.apply(fromDC2, Renew{Key: orders1, Life: 1, LastDirty: 100, Age: 1000})
 		}, false},
 		{"the link is not cut yet", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(cut)
 		}, false},
 		{"the link is cut", func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(cut + 1)
 		}, true},
 		{"another link is cut", func(g *rig) {
 			g.apply(FromEureka, Contact{DC: "eureka", Cut: cut})
 			g.pass(cut + 1)
-			g.heard()
+			g.contactDC2()
 		}, false},
 	}
 	for _, byHandle := range []bool{false, true} {
@@ -110,7 +110,7 @@ func TestRenewalHereTakesOverWhatItsOwnerDoesNotHear(t *testing.T) {
 }
 
 // After a client was away at another datacenter and has come back, only one of the two owns it.
-func TestInstanceThatNoClientRenewsHereIsGivenToWhoHearsIt(t *testing.T) {
+func TestOwnerBecomesTheRemoteDatacenterThatRenews(t *testing.T) {
 	renewed := Renew{Key: orders1, Life: 1, LastDirty: 100}
 	tests := []struct {
 		name   string
@@ -133,7 +133,7 @@ func TestInstanceThatNoClientRenewsHereIsGivenToWhoHearsIt(t *testing.T) {
 			g := newRig(t)
 			g.register(instance(orders1, Up, 100))
 			if tt.linked {
-				g.heard()
+				g.contactDC2()
 			}
 			g.pass(tt.silent)
 			res := g.apply(fromDC2, tt.op)
@@ -149,7 +149,7 @@ func TestInstanceThatNoClientRenewsHereIsGivenToWhoHearsIt(t *testing.T) {
 }
 
 // A node's client is a client of the datacenter; what it tells of another's instance its owner's client did.
-func TestRenewalToldByANodeCountsForTheOwner(t *testing.T) {
+func TestOwnerIsCreditedWithRenewalsThatANodeSends(t *testing.T) {
 	state := func(g *rig) LeaseState { return g.Freeze().Leases[0] }
 	for _, owner := range []string{"", "dc2"} {
 		g := newRig(t)
@@ -166,8 +166,8 @@ func TestRenewalToldByANodeCountsForTheOwner(t *testing.T) {
 	}
 }
 
-// A registration counts as hearing the client, whoever was the owner before.
-func TestRegistrationCountsAsARenewalOfWhoMadeIt(t *testing.T) {
+// A registration counts as a renewal by the client, whichever datacenter was the owner before.
+func TestOwnerRuleCountsARegistrationAsARenewal(t *testing.T) {
 	tests := []struct {
 		name           string
 		origin         Origin
@@ -190,9 +190,9 @@ func TestRegistrationCountsAsARenewalOfWhoMadeIt(t *testing.T) {
 }
 
 // Only the owner's datacenter counts an instance for self-preservation.
-func TestInstancesOfOthersAreNotCounted(t *testing.T) {
+func TestOwnerElsewhereIsNotCountedForSelfPreservation(t *testing.T) {
 	g := newRig(t)
-	g.heard()
+	g.contactDC2()
 	g.apply(fromDC2, replicaAt(Up, 100))
 	f := g.View().Freshness(g.now.Lease)
 	expect.That(t, f.Leases == 0, "got %+v, want none", f)
@@ -204,13 +204,13 @@ func TestInstancesOfOthersAreNotCounted(t *testing.T) {
 
 // Another datacenter has an instance that was canceled here, and takes this one for its owner. If this one
 // took the other for the owner, too, neither would compare it, and what was lost on the way would stay lost.
-func TestWhatIsSaidToBelongHereBelongsHere(t *testing.T) {
+func TestOwnerHereIsAccepted(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(Cancel{orders1})
 	g.apply(fromDC2, Replica{Instance: instance(orders1, Up, 101), Life: 1, Owner: Here})
 	l := g.lease(orders1)
-	expect.That(t, l.Local(), "it belongs to %q, want it to be the own datacenter's", l.Owner)
+	expect.That(t, l.Local(), "it belongs to %q, want it to be this datacenter's", l.Owner)
 	g.apply(fromDC2, Replica{Instance: instance(orders2, Up, 101), Life: 1, Owner: "dc3"})
 	l = g.lease(orders2)
 	expect.That(t, l.Owner == "dc2", "it belongs to %q, want dc2, which has it", l.Owner)

@@ -2,9 +2,9 @@ package registry
 
 import "github.com/seed-20419f34/rollcall/fsm/codec"
 
-// Contact notes that a peer was heard, at most once per second and peer. It takes no Index.
+// Contact records a message of a peer, at most once per second and peer. It takes no Index.
 type Contact struct {
-	// DC is the remote datacenter (or Eureka server) whose link is alive; "": a node of the own one.
+	// DC is the remote datacenter (or Eureka server) whose link is alive; "": a node of this one.
 	DC string
 	// Sender names whose Clock it is: a cluster (CP) or a node (AP); "": the peer has no such clock.
 	Sender string
@@ -13,7 +13,7 @@ type Contact struct {
 	Incarnation uint64
 	Clock       int64 // the sender's lease clock at sending, ms
 	Cut         int64 // ms of silence after which the link counts as cut; kept until the next Contact
-	Age         int64 // ms ago, for what a node of the own datacenter passes on
+	Age         int64 // ms ago, for what a node of this datacenter passes on
 }
 
 func (Contact) kind() Kind { return 14 }
@@ -56,9 +56,9 @@ type Replica struct {
 	Instance *Instance
 	Life     uint32
 	Edit     uint32
-	// Owner is the datacenter that the instance belongs to; "": the sender's own. A node of the own
-	// datacenter may name another; what a remote one says of an instance that is not its own says
-	// nothing of whose it is, unless it says Here and the instance is not stored.
+	// Owner is the datacenter that the instance belongs to; "": the sender's. A node of this
+	// datacenter may name another. The Owner that a remote datacenter gives for an instance that is not its
+	// own decides nothing, unless it is Here and the instance is not stored.
 	Owner string
 	// Age is how long ago the instance was last renewed, ms; UnknownAge: that is not known. One whose lease
 	// has ended by that is refused, unless it is stored already or Permanent.
@@ -71,8 +71,7 @@ type Replica struct {
 	// QuarantineFor is the rest of its quarantine, ms; 0: there is none.
 	QuarantineFor int64
 	QuarantineBy  Act
-	// Permanent: it has no lease (Lease.Permanent). What was registered of it through Consul's API stays
-	// with its datacenter.
+	// Permanent: it has no lease (Lease.Permanent). Its Service stays with its datacenter.
 	Permanent bool
 }
 
@@ -128,8 +127,8 @@ func (op PausePeer) fields(c *codec.Codec) PausePeer {
 	return op
 }
 
-// UnknownAge is the age (ms) that is told of a lease whose last renewal is hearsay: whoever has the
-// instance takes it for no renewal. A cluster that has it not takes the lease for one that has ended; a node
+// UnknownAge is the age (ms) that is sent for a lease whose last renewal is hearsay. A receiver that has the
+// instance counts it as no renewal. A cluster that does not have it counts the lease as ended; for a node
 // without consensus see Registry.WithoutConsensus.
 const UnknownAge = 365 * 24 * 60 * 60 * 1000
 
@@ -137,11 +136,11 @@ const UnknownAge = 365 * 24 * 60 * 60 * 1000
 // whose lastDirtyTimestamp is not newer, and leaves a record (also where nothing was stored, so that
 // what was sent before it and comes after it changes nothing).
 //
-// A cancel of what was last renewed before the present life of the own datacenter's instance began, as another
-// one tells, is of a life that nothing is known of here: its cluster was founded anew. It removes nothing.
+// A cancel by another datacenter, of an instance of this one that was last renewed before its present life began, is
+// about a life of which nothing is known here: this cluster was founded anew. It removes nothing.
 //
-// An eviction (Kind Evicted) is refused by whoever owns the instance or has heard a client's renewal
-// less than Age ago, and not by hearsay; the owner of an instance that was refused so is the own datacenter from then on.
+// An eviction (Kind Evicted) is refused by the owner of the instance, and by a server that a client's renewal reached
+// less than Age ago, and not by hearsay. From then on the refusing server's datacenter is the owner.
 type Remove struct {
 	Key       Key
 	Kind      ChangeKind // Canceled or Evicted

@@ -1,36 +1,40 @@
 package registry
 
-// forgetSender forgets all that is known of a sender.
-func (r *Registry) forgetSender(op ForgetSender) Result {
+func (op ForgetSender) perform(r *Registry, _ uint64, _ Origin) Result { return r.removeSender(op) }
+
+// removeSender forgets all that is known of a sender.
+func (r *Registry) removeSender(op ForgetSender) Result {
 	var others []Sender // none is nil, as after a restore
-	for _, s := range r.known.senders {
+	for _, s := range r.servers.senders {
 		if s.Name != op.Sender {
 			others = append(others, s)
 		}
 	}
-	if len(others) == len(r.known.senders) {
+	if len(others) == len(r.servers.senders) {
 		return Result{Outcome: NotFound}
 	}
-	r.learn(func(k *known) { k.senders = others })
+	r.updateServers(func(k *otherServers) { k.senders = others })
 	return Result{}
 }
 
-// learn changes what is known of other servers. It takes no Index: no list changes.
-func (r *Registry) learn(change func(*known)) {
-	k := *r.known
+// updateServers changes what is known of other servers. It takes no Index: no list changes.
+func (r *Registry) updateServers(change func(*otherServers)) {
+	k := *r.servers
 	change(&k)
-	r.known = &k
+	r.servers = &k
 }
 
-// contact notes that a peer was heard.
+func (op Contact) perform(r *Registry, _ uint64, _ Origin) Result { return r.contact(op) }
+
+// contact records a message of a peer: it keeps the link and the sender's clock.
 func (r *Registry) contact(op Contact) Result {
-	link, heard := r.known.heard(op, r.ago(op.Age).Lease)
-	sender, newer := r.known.clock(op, r.clock)
-	if !heard && !newer {
+	link, newContact := r.servers.linkAfter(op, r.ago(op.Age).Lease)
+	sender, newer := r.servers.senderAfter(op, r.clock)
+	if !newContact && !newer {
 		return Result{}
 	}
-	r.learn(func(k *known) {
-		if heard {
+	r.updateServers(func(k *otherServers) {
+		if newContact {
 			k.links = k.withLink(link)
 		}
 		if newer {
@@ -40,45 +44,41 @@ func (r *Registry) contact(op Contact) Result {
 	return Result{}
 }
 
-// Owner is Lease.Owner of the live lease of a handle; "" also if there is none.
-func (r *Registry) Owner(h Handle) string {
-	if l := r.handles.byHandle(h); l != nil {
-		return l.Owner
-	}
-	return ""
-}
+func (op AckPeer) perform(r *Registry, _ uint64, _ Origin) Result { return r.ackPeer(op) }
 
 // ackPeer moves a peer's cursor, at most to the newest change.
 func (r *Registry) ackPeer(op AckPeer) Result {
-	p := r.known.peer(op.Peer)
+	p := r.servers.peer(op.Peer)
 	cursor := min(op.Cursor, r.index)
 	if p.Known && cursor <= p.Cursor {
 		return Result{}
 	}
 	p.Cursor, p.Known = cursor, true
-	r.learn(func(k *known) { k.peers = with(k.peers, p) })
+	r.updateServers(func(k *otherServers) { k.peers = with(k.peers, p) })
 	return Result{}
 }
 
+func (op PausePeer) perform(r *Registry, _ uint64, _ Origin) Result { return r.pausePeer(op) }
+
 // pausePeer stops or resumes the sending to a peer.
 func (r *Registry) pausePeer(op PausePeer) Result {
-	p := r.known.peer(op.Peer)
+	p := r.servers.peer(op.Peer)
 	if p.Paused == op.Paused {
 		return Result{}
 	}
 	p.Paused, p.By, p.Since = op.Paused, op.By.clone(), r.clock
-	r.learn(func(k *known) { k.peers = with(k.peers, p) })
+	r.updateServers(func(k *otherServers) { k.peers = with(k.peers, p) })
 	return Result{}
 }
 
 // Doubt makes hearsay of all renewals so far, because the lease clock stood still for an unknown time: the
 // node was down, or its process was paused. Hearsay is as old as the lease clock says, or any older. It
-// keeps a lease from ending here, but is told to nobody as a renewal and is no ground to keep what another
+// keeps a lease from ending here, but it is sent to no peer as a renewal, and is no ground to keep a lease that another
 // server has seen end. The next renewal of a lease is as good as ever. It is no part of the state, and for
 // a registry without consensus only: a cluster's lease clock runs whichever node is down.
 func (r *Registry) Doubt() { r.tables.renewals.doubts.Add(1) }
 
-// WithoutConsensus makes this the registry of one node for itself. It enters what it knows nothing of also if
-// that is hearsay elsewhere: who told it may have acknowledged it before it was down, and told nobody. It gets
-// one lease. What ended meanwhile has a record of removal here.
+// WithoutConsensus makes this the registry of one node for itself. It enters an instance that it does not know
+// also if that is hearsay elsewhere: the sender may have acknowledged it before it was down, without sending it to another node. The
+// instance gets one lease. An instance that ended meanwhile has a record of removal here.
 func (r *Registry) WithoutConsensus() { r.withoutConsensus = true }

@@ -1,12 +1,246 @@
 package registry
 
 import (
-	"iter"
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Removals yields the records of removals, oldest first.
-func (v *View) Removals() iter.Seq[Removal] {
-	return func(yield func(Removal) bool) {
-		v.tables.removed.Scan(func(_ Index, rec Removal) bool { return yield(rec) })
+// Link is what is known of the link from a remote datacenter. Times are lease clock, ms.
+type Link struct {
+	DC    string
+	Heard int64 // last contact
+	Since int64 // when the present contact began: a silence of more than Cut ends one
+	Cut   int64
+}
+
+// Fields walks a link.
+func (l *Link) Fields(c *codec.Codec) {
+	c.String(&l.DC)
+	c.Int64(&l.Heard)
+	c.Int64(&l.Since)
+	c.Int64(&l.Cut)
+}
+
+// Silent says whether the link counts as cut at a moment of the lease clock.
+func (l Link) Silent(now int64) bool { return now-l.Heard > l.Cut }
+
+// Sender is the newest message of a sender, by its clock, in one of its incarnations. A name means one
+// sender in each datacenter.
+type Sender struct {
+	DC          string // "": this one
+	Name        string
+	Incarnation uint64
+	Clock       int64 // the sender's lease clock, ms
+	Heard       Stamp // when
+}
+
+// Fields walks a sender.
+func (s *Sender) Fields(c *codec.Codec) {
+	c.String(&s.Name)
+	c.String(&s.DC)
+	c.Uint64(&s.Incarnation)
+	c.Int64(&s.Clock)
+	s.Heard.Fields(c)
+}
+
+// Bounds of what is kept of senders and links, so that invented names and incarnations displace nothing
+// but what has been silent longest, and cost no memory.
+const (
+	maxIncarnations = 4 // of one sender
+	maxSenders      = 1000
+	maxLinks        = 1000
+)
+
+// maxSenderAhead is how far (ms) a sender's clock may run ahead of what has passed here since its last message.
+const maxSenderAhead = 10 * 60 * 1000
+
+func (k *otherServers) timing(said Sender, now Stamp) (late, ahead int64) {
+	s, ok := find(k.senders, said.name())
+	if !ok {
+		return 0, 0
 	}
+	passed := max(now.Lease-s.Heard.Lease, 0)
+	if said.Clock-s.Clock > max(passed, now.Wall-s.Heard.Wall)+maxSenderAhead {
+		return 0, said.Clock - s.Clock - passed
+	}
+	for _, other := range k.incarnations(said) {
+		if other.Heard.Lease > s.Heard.Lease {
+			return max(0, passed-(said.Clock-s.Clock)), 0
+		}
+	}
+	return max(0, s.Clock-said.Clock), 0
+}
+
+// incarnations are those that are known of a sender.
+func (k *otherServers) incarnations(of Sender) []Sender {
+	of.Incarnation = 0
+	begin, _ := slices.BinarySearchFunc(k.senders, of.name(), compareNames)
+	end := begin
+	for end < len(k.senders) && k.senders[end].DC == of.DC && k.senders[end].Name == of.Name {
+		end++
+	}
+	return k.senders[begin:end]
+}
+
+// withSender returns the senders with one, and without those for which there is no room.
+func (k *otherServers) withSender(s Sender) []Sender {
+	if _, ok := find(k.senders, s.name()); ok {
+		return with(k.senders, s)
+	}
+	senders := k.senders
+	for _, full := range []struct {
+		among []Sender
+		most  int
+	}{{k.incarnations(s), maxIncarnations}, {k.senders, maxSenders}} {
+		if len(full.among) < full.most || len(senders) < len(k.senders) {
+			continue
+		}
+		silent := slices.MinFunc(full.among, func(a, b Sender) int { return cmp.Compare(a.Heard.Lease, b.Heard.Lease) })
+		senders = slices.DeleteFunc(slices.Clone(senders), func(o Sender) bool { return o.name() == silent.name() })
+	}
+	return with(senders, s)
+}
+
+// withLink returns the links with one, and without the one for which there is no room.
+func (k *otherServers) withLink(l Link) []Link {
+	links := k.links
+	if _, ok := find(links, l.DC); !ok && len(links) >= maxLinks {
+		silent := slices.MinFunc(links, func(a, b Link) int { return cmp.Compare(a.Heard, b.Heard) })
+		links = slices.DeleteFunc(slices.Clone(links), func(o Link) bool { return o.DC == silent.DC })
+	}
+	return with(links, l)
+}
+
+// otherServers is what is known of other servers. It is immutable, because views have it: a change replaces
+// it. There are as many entries as peers are configured somewhere, so that is cheap.
+type otherServers struct {
+	links   []Link // by name, as the next two
+	senders []Sender
+	peers   []PeerState
+}
+
+// any says that there are other servers.
+func (k *otherServers) any() bool { return len(k.links)+len(k.senders)+len(k.peers) > 0 }
+
+func (l Link) name() string { return l.DC }
+
+func (p PeerState) name() string { return p.Name }
+
+// name is compared with many others for each contact.
+func (s Sender) name() string {
+	return s.Name + "\x00" + s.DC + "\x00" + hex.EncodeToString(binary.BigEndian.AppendUint64(nil, s.Incarnation))
+}
+
+// named is what known has a sorted list of.
+type named interface{ name() string }
+
+// find returns the entry of a name.
+func find[T named](sorted []T, name string) (entry T, ok bool) {
+	at, ok := slices.BinarySearchFunc(sorted, name, compareNames)
+	if ok {
+		entry = sorted[at]
+	}
+	return entry, ok
+}
+
+// with returns a list with an entry in the place of the one of its name.
+func with[T named](sorted []T, entry T) []T {
+	at, ok := slices.BinarySearchFunc(sorted, entry.name(), compareNames)
+	if !ok {
+		return slices.Insert(slices.Clone(sorted), at, entry)
+	}
+	changed := slices.Clone(sorted)
+	changed[at] = entry
+	return changed
+}
+
+func compareNames[T named](entry T, name string) int { return strings.Compare(entry.name(), name) }
+
+// linkAfter is the link of a contact at a moment; ok is false if it says nothing new.
+func (k *otherServers) linkAfter(op Contact, at int64) (l Link, ok bool) {
+	if op.DC == "" {
+		return Link{}, false
+	}
+	l, ok = find(k.links, op.DC)
+	if !ok {
+		// The name outlives the message that brought it, and must not keep its memory.
+		return Link{DC: strings.Clone(op.DC), Heard: at, Since: at, Cut: max(op.Cut, 0)}, true
+	}
+	if at < l.Heard {
+		return l, false
+	}
+	if l.Silent(at) {
+		l.Since = at
+	}
+	l.Heard, l.Cut = at, max(op.Cut, 0)
+	return l, true
+}
+
+// senderAfter is the sender of a contact at a moment; ok is false if it says nothing new, or what cannot be.
+func (k *otherServers) senderAfter(op Contact, now Stamp) (s Sender, ok bool) {
+	if op.Sender == "" {
+		return Sender{}, false
+	}
+	said := Sender{DC: op.DC, Name: op.Sender, Incarnation: op.Incarnation, Clock: op.Clock, Heard: now}
+	if s, ok = find(k.senders, said.name()); !ok {
+		// The names outlive the message that brought them, and must not keep its memory.
+		said.DC, said.Name = strings.Clone(op.DC), strings.Clone(op.Sender)
+		return said, true
+	}
+	if _, ahead := k.timing(said, now); ahead > 0 || op.Clock <= s.Clock {
+		return s, false
+	}
+	s.Clock, s.Heard = op.Clock, now
+	return s, true
+}
+
+// PeerState is what the state keeps of a peer that this side sends to.
+type PeerState struct {
+	Name   string
+	Cursor Index
+	Known  bool // a cursor was acknowledged
+	Paused bool
+	By     Act   // the author of the last pause or resumption
+	Since  Stamp // when
+}
+
+// Fields walks a peer.
+func (p *PeerState) Fields(c *codec.Codec) {
+	c.String(&p.Name)
+	codec.Uint(c, &p.Cursor)
+	c.Bool(&p.Known)
+	c.Bool(&p.Paused)
+	p.By.fields(c)
+	p.Since.Fields(c)
+}
+
+// peer is the state of a peer, to be changed.
+func (k *otherServers) peer(name string) PeerState {
+	p, ok := find(k.peers, name)
+	if !ok {
+		p.Name = strings.Clone(name)
+	}
+	return p
+}
+
+// endsAt is the last moment of a lease of whatever owner.
+func (k *otherServers) endsAt(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
+	if l.Permanent {
+		return math.MaxInt64
+	}
+	end := localEnd(l, renewed, graceBegan, doubled)
+	if l.Local() {
+		return end
+	}
+	end = max(end, livedUntil(l, renewed, doubled)+wayOfRenewals)
+	if link, ok := find(k.links, l.Owner); ok {
+		end = max(end, link.Since+int64(l.Duration)*1000)
+	}
+	return end
 }

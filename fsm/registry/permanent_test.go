@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -47,7 +48,7 @@ func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
 	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, after it lost the lease:")
 }
 
-func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
+func TestPermanentInstanceGetsNoLeaseByAHeartbeat(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		origin Origin
@@ -64,7 +65,7 @@ func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+			g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 			before := g.lease(web1)
 			g.pass(200_000)
 			res := g.apply(tt.origin, tt.op)
@@ -78,13 +79,13 @@ func TestHeartbeatOfAPermanentInstanceGivesItNoLease(t *testing.T) {
 	}
 }
 
-func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
+func TestPermanentInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	g := newRig(t)
 	i := instance(web1, Up, math.MaxInt64-5) // a clock that runs far ahead
-	i.Metadata = []Pair{{"k", "v"}}
+	i.Metadata = []Pair{{Key: "k", Value: "v"}}
 	g.register(i)
 	g.client(SetOverride{Key: web1, Status: OutOfService, By: Act{Author: "ann"}})
-	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	l := g.lease(web1)
 	expect.That(t, l.Permanent && l.Service != nil && len(l.Instance.Metadata) == 0 && res.Handle == l.Handle && l.Registered == res.Index,
 		"lease %+v of %+v, want the service and nothing of before", l, l.Instance)
@@ -101,7 +102,7 @@ func TestInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	expect.That(t, len(g.Expired(g.now.Lease+90_001, 1)) == 1, "it has no lease that ends")
 }
 
-func TestRegistrationOfAnotherServerReplacesAPermanentInstanceOnlyIfItIsNewer(t *testing.T) {
+func TestPermanentInstanceIsReplacedByAnotherServersRegistrationOnlyIfNewer(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1"))
 	before := g.lease(web1)
@@ -123,7 +124,7 @@ func TestRegistrationOfAnotherServerReplacesAPermanentInstanceOnlyIfItIsNewer(t 
 	}
 }
 
-func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
+func TestPermanentInstancesOverrideHidesTheStatusByChecks(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		op   func(g *rig) Op
@@ -136,10 +137,10 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 		t.Run(end.name, func(t *testing.T) {
 			g := newRig(t)
 			g.Establish(Epoch{Term: 1, Index: 1}, "c")
-			g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+			g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 			g.client(SetOverride{Key: web1, Status: OutOfService, For: 60_000})
 			until := g.lease(web1).Override.Until
-			g.say("a", Critical, "")
+			g.say("a", catalog.Critical, "")
 			l := g.lease(web1)
 			expect.That(t, l.Instance.Status == OutOfService && l.Override.Reported == Down && l.Override.Until == until,
 				"%s over %+v, want the override to hold until %d, over DOWN", l.Instance.Status, l.Override, until)
@@ -150,16 +151,16 @@ func TestOverrideOfAPermanentInstanceHidesTheStatusByChecks(t *testing.T) {
 	}
 }
 
-func TestMetadataOfAServiceIsPartOfIt(t *testing.T) {
+func TestPermanentInstancesMetadataIsPartOfItsService(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
-	res := g.client(UpdateMetadata{web1, []Pair{{"k", "v"}}})
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+	res := g.client(UpdateMetadata{web1, []Pair{{Key: "k", Value: "v"}}})
 	l := g.lease(web1)
 	expect.That(t, l.Service.ModifyIndex == res.Index && l.Instance.Meta("k") == "v" && l.Instance.Status == Down && l.Permanent,
 		"lease %+v of %+v, want the service modified at %d", l, l.Service, res.Index)
 }
 
-func TestCanceledServiceComesBackInANewLife(t *testing.T) {
+func TestPermanentInstanceCanceledComesBackInANewLife(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1"))
 	dirty := g.lease(web1).Instance.LastDirty
@@ -174,9 +175,9 @@ func TestCanceledServiceComesBackInANewLife(t *testing.T) {
 		"lease %+v, want a second life, still in quarantine, and newer than before", l)
 }
 
-func TestReplicaOfAPermanentInstance(t *testing.T) {
+func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 	home := newRig(t)
-	home.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+	home.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	home.pass(24 * 3600 * 1000)
 	home.Advance(home.now)
 	away := newRig(t)
@@ -190,7 +191,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 		"lease %+v, want one of dc2 that never ends, without what stays at home", l)
 	res = tell()
 	expect.That(t, res.Outcome == Done && res.Index == 0, "told again: %+v, want no change", res)
-	home.say("a", Critical, "")
+	home.say("a", catalog.Critical, "")
 	tell()
 	got := away.status(web1)
 	expect.That(t, got == Down, "its check is critical, and it is %s there", got)
@@ -202,7 +203,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 	if h.Instance.Status != OutOfService || away.status(web1) != OutOfService || h.Service == nil || h.reported() != Down {
 		t.Errorf("%s, reports %s, with service %v; there %s; want both overridden, and the service at home", h.Instance.Status, h.reported(), h.Service, away.status(web1))
 	}
-	home.say("a", Passing, "")
+	home.say("a", catalog.Passing, "")
 	tell()
 	expect.That(t, home.status(web1) == OutOfService && away.status(web1) == OutOfService,
 		"passing again: %s here, %s there, want the override to hold", home.status(web1), away.status(web1))
@@ -210,7 +211,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 
 	// What was told before a check's change does not undo it.
 	stale := away.View().ReplicaOf(away.lease(web1), away.now.Lease)
-	home.say("a", Critical, "")
+	home.say("a", catalog.Critical, "")
 	if res := home.apply(fromDC2, stale); res.Outcome != Older || home.lease(web1).reported() != Down {
 		t.Errorf("an older copy: %+v, reports %s; want it refused", res, home.lease(web1).reported())
 	}
@@ -222,7 +223,7 @@ func TestReplicaOfAPermanentInstance(t *testing.T) {
 	}
 }
 
-func TestPermanentInstanceIsNotCededToWhoTellsOfIt(t *testing.T) {
+func TestPermanentInstanceIsNotCededToASender(t *testing.T) {
 	g := newRig(t)
 	g.catalog(service("web", "web-1"))
 	g.client(Contact{DC: "dc2"})
@@ -234,7 +235,7 @@ func TestPermanentInstanceIsNotCededToWhoTellsOfIt(t *testing.T) {
 	expect.That(t, g.lease(web1).Local(), "it belongs to %s now", g.lease(web1).Owner)
 }
 
-func TestPermanentLeasesAreFound(t *testing.T) {
+func TestPermanentYieldsLeasesWithoutEnd(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	wantKeys(t, "none", keysOf(g.View().Permanent))
@@ -244,9 +245,9 @@ func TestPermanentLeasesAreFound(t *testing.T) {
 	wantKeys(t, "two", keysOf(g.View().Permanent), Key{"WEB", "n1:web-1"}, web1)
 }
 
-func TestReplicaOfAServiceDoesNotDecideItsStatus(t *testing.T) {
+func TestPermanentInstancesStatusIsNotDecidedByAReplica(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical)))
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	op := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
 	i := *op.Instance
 	i.Status = Up
@@ -259,7 +260,7 @@ func TestReplicaOfAServiceDoesNotDecideItsStatus(t *testing.T) {
 }
 
 // Servers that have the same version of an instance without a lease must take the one with a lease.
-func TestRegistrationThatOnlyGivesALeaseBeginsANewLife(t *testing.T) {
+func TestPermanentInstanceThatGetsALeaseBeginsANewLife(t *testing.T) {
 	g := newRig(t)
 	g.client(AckPeer{Peer: "dc2"})
 	g.catalog(service("web", "web-1"))
@@ -276,7 +277,7 @@ func TestPermanentInstanceOfAnotherDatacenterMayChangeItsOwner(t *testing.T) {
 	g.apply(fromDC2, op)
 	g.apply(Origin{Kind: RemoteDC, DC: "dc3"}, op)
 	got := g.lease(web1).Owner
-	expect.That(t, got == "dc3", "it belongs to %q, want to dc3, who said so last", got)
+	expect.That(t, got == "dc3", "it belongs to %q, want to dc3, which said so last", got)
 	expect.OK(t, check(g.Registry))
 }
 

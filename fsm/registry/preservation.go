@@ -2,6 +2,7 @@ package registry
 
 import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // PreservationState says whether evictions are withheld, and why.
@@ -51,7 +52,7 @@ func (p *Preservation) Fields(c *codec.Codec) {
 	p.Figures.fields(c)
 }
 
-// Figures are the numbers of self-preservation. Only leases of the own datacenter count.
+// Figures are the numbers of self-preservation. Only leases of this datacenter count.
 type Figures struct {
 	Leases  uint32 // leases, counted or not
 	Counted uint32 // those older than one interval since their life began
@@ -66,4 +67,57 @@ func (f *Figures) fields(c *codec.Codec) {
 	for _, n := range [...]*uint32{&f.Leases, &f.Counted, &f.Fresh, &f.Expired, &f.Renewals, &f.Threshold} {
 		c.Uint32(n)
 	}
+}
+
+// Bounds of self-preservation.
+const (
+	transitionsKept = 50                      // how many transitions are remembered
+	maxHold         = 7 * 24 * 60 * 60 * 1000 // ms of lease clock that an operator may hold it
+)
+
+// nextState is the state that self-preservation takes by itself at a moment.
+func nextState(p Preservation, now int64, holds bool) PreservationState {
+	switch {
+	case p.State == PreservationHeld && !isOver(p, now):
+		return PreservationHeld
+	case !holds:
+		return PreservationOff
+	case p.State == PreservationOff || p.State == PreservationHeld:
+		return PreservationOn
+	case isOver(p, now):
+		return PreservationReleased
+	default:
+		return p.State
+	}
+}
+
+// isOver says that the time of a state has passed.
+func isOver(p Preservation, now int64) bool { return p.Until > 0 && now >= p.Until }
+
+// newest is the last of transitions; before the first one self-preservation is off.
+func newest(transitions []Preservation) Preservation {
+	if len(transitions) == 0 {
+		return Preservation{}
+	}
+	return transitions[len(transitions)-1]
+}
+
+// evictionsResumed is when (lease clock, ms) self-preservation last went off because its condition was false;
+// 0: it never did. A hold ends when its operator said, and after a release no client is waited for.
+func evictionsResumed(transitions []Preservation) int64 {
+	for i := len(transitions) - 1; i > 0; i-- {
+		if transitions[i].State == PreservationOff && transitions[i-1].State == PreservationOn {
+			return transitions[i].Since.Lease
+		}
+	}
+	return 0
+}
+
+// boundFrom is the moment (lease clock, ms) at which self-preservation that came on by itself at a
+// moment is released; 0: never.
+func boundFrom(s Settings, since int64) int64 {
+	if s.Bound == 0 || s.Expectation {
+		return 0
+	}
+	return order.Later(since, s.Bound)
 }

@@ -4,6 +4,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
+func (op Quarantine) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.quarantine(origin, op)
+}
+
 // quarantine hides an instance, or ends its quarantine. Its lease goes on and is not renewed: the
 // operator is not the client. The record of a removal cannot be quarantined, but its quarantine,
 // which waits for the instance to come back, can be ended.
@@ -11,7 +15,7 @@ func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
 	l := r.handles.byKey(op.Key)
 	switch {
 	case l == nil && op.For <= 0:
-		return r.forgetQuarantine(origin, op)
+		return r.endQuarantineOfRemoved(origin, op)
 	case l == nil:
 		return Result{Outcome: NotFound}
 	case op.For <= 0:
@@ -25,6 +29,10 @@ func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
 	hidden.Quarantine = q
 	hidden.Edit++
 	return r.exchange(l, &hidden, ActionModified, origin, Event{Kind: EventQuarantined, For: op.For, By: op.By})
+}
+
+func (op EndQuarantine) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.endQuarantine(term, origin, op)
 }
 
 // endQuarantine lists an instance again, unless the epoch is over or the quarantine is another one by
@@ -51,9 +59,9 @@ func (r *Registry) show(origin Origin, l *Lease, by Act) Result {
 	return r.exchange(l, &shown, ActionAdded, origin, Event{Kind: EventQuarantineEnded, By: by})
 }
 
-// forgetQuarantine ends the quarantine of an instance that is gone: it will be listed when it
+// endQuarantineOfRemoved ends the quarantine of an instance that is gone: it will be listed when it
 // registers again. No list changes, so it takes no Index.
-func (r *Registry) forgetQuarantine(origin Origin, op Quarantine) Result {
+func (r *Registry) endQuarantineOfRemoved(origin Origin, op Quarantine) Result {
 	rec, ok := r.record(op.Key)
 	if !ok {
 		return Result{Outcome: NotFound}
@@ -67,22 +75,4 @@ func (r *Registry) forgetQuarantine(origin Origin, op Quarantine) Result {
 	rec.History.newest = rec.History.newest.with(r.event(&l, origin, Event{Kind: EventQuarantineEnded, By: op.By}))
 	r.amend(rec)
 	return Result{}
-}
-
-// quarantineAgain is the quarantine of an instance that comes back: that of its record of removal, if its time
-// has not passed.
-func quarantineAgain(q *Quarantined, now int64, set Index) *Quarantined {
-	if q == nil || q.Until <= now {
-		return nil
-	}
-	c := *q
-	c.Set = set
-	return &c
-}
-
-// asRemoved is a quarantined lease as the delta shows it.
-func asRemoved(l *Lease) *Lease {
-	c := *l
-	c.Action = ActionDeleted
-	return &c
 }

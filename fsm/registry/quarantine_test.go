@@ -100,7 +100,7 @@ func TestQuarantinedInstanceIsServedAndStaysHidden(t *testing.T) {
 		{"heartbeat by handle", Renew{Handle: Handle{Slot: 0, Gen: 1}}, Done},
 		{"registration", Register{instance(orders1, Down, 200)}, Done},
 		{"older registration", Register{instance(orders1, Up, 50)}, KeptExisting},
-		{"metadata", UpdateMetadata{Key: orders1, Pairs: []Pair{{"k", "v"}}}, Done},
+		{"metadata", UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: "v"}}}, Done},
 		{"override", SetOverride{Key: orders1, Status: OutOfService}, Done},
 		{"longer quarantine", Quarantine{Key: orders1, For: 120_000}, Done},
 		{"cancel", Cancel{orders1}, Done},
@@ -212,7 +212,7 @@ func TestQuarantineSetAgain(t *testing.T) {
 	}
 }
 
-func TestQuarantineOfWhatIsNotThere(t *testing.T) {
+func TestQuarantineOfAnUnknownInstanceIsNotFound(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	for _, op := range []Quarantine{{Key: orders2, For: 1000}, {Key: orders2}} {
@@ -274,7 +274,7 @@ func TestQuarantineSurvivesARemoval(t *testing.T) {
 }
 
 // Whatever happens to an instance here, it is hidden exactly from its quarantine until that ends.
-func TestInstanceIsHiddenFromItsQuarantineToTheEnd(t *testing.T) {
+func TestQuarantineHidesAnInstanceFromItsStartToItsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := New()
 		now := Stamp{Lease: 1000, Wall: startOfWall}
@@ -286,7 +286,7 @@ func TestInstanceIsHiddenFromItsQuarantineToTheEnd(t *testing.T) {
 			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
 			before := r.View()
 			ending := r.Ending(now.Lease)
-			s.take(r, now)
+			s.apply(r, now)
 			if q, ok := s.op.(Quarantine); ok && q.For <= 0 {
 				delete(until, q.Key)
 			} else if _, live := before.Find(q.Key); ok && live {
@@ -295,7 +295,7 @@ func TestInstanceIsHiddenFromItsQuarantineToTheEnd(t *testing.T) {
 			for key, at := range until {
 				_, live := before.Find(key)
 				ended := s.end && slices.ContainsFunc(ending, func(op Op) bool { _, ok := op.(EndQuarantine); return ok && live && at <= now.Lease })
-				if ended || !live && at <= now.Lease { // nobody ends that of one that is gone: it has no effect any more
+				if ended || !live && at <= now.Lease { // that of a removed instance is not ended: it has no effect any more
 					delete(until, key)
 				}
 			}
@@ -310,7 +310,7 @@ func TestInstanceIsHiddenFromItsQuarantineToTheEnd(t *testing.T) {
 }
 
 // Documents of an application are made anew whenever it changed.
-func TestApplicationChangesWithItsQuarantinedInstances(t *testing.T) {
+func TestQuarantinedInstanceChangesItsApplication(t *testing.T) {
 	tests := []struct {
 		name string
 		ops  []Op

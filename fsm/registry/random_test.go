@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 // step is one random step of a registry's life, the same on every registry it is taken on.
@@ -21,7 +23,7 @@ type step struct {
 	end      bool      // the overrides and quarantines whose time has passed
 }
 
-func (s step) take(r *Registry, now Stamp) Result {
+func (s step) apply(r *Registry, now Stamp) Result {
 	if s.settings != nil {
 		r.Configure(*s.settings)
 	}
@@ -136,7 +138,7 @@ var (
 		case 9:
 			s.op = DeleteOverride{Key: key, Fallback: drawStatus.Draw(t, "fallback"), LastDirty: dirty}
 		case 10:
-			s.op = UpdateMetadata{Key: key, Pairs: []Pair{{"k", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
+			s.op = UpdateMetadata{Key: key, Pairs: []Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
 		case 11:
 			s.evict = rapid.IntRange(0, 3).Draw(t, "evict")
 			s.epoch = rapid.SampledFrom([]Epoch{{}, {}, {Term: 1, Index: 1}, {Term: 2, Index: 2}}).Draw(t, "epoch")
@@ -176,7 +178,7 @@ var (
 			s.op = DeregisterCatalog{
 				Node:    drawNode.Draw(t, "node"),
 				Service: rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "service"),
-				Check:   rapid.SampledFrom([]string{"", "a", "b", NodeMaintenance}).Draw(t, "check"),
+				Check:   rapid.SampledFrom([]string{"", "a", "b", catalog.NodeMaintenance}).Draw(t, "check"),
 			}
 		case 32, 33:
 			s.end = true
@@ -255,10 +257,10 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 		return fmt.Errorf("not in the change list at %d as kind %d", l.Changed, kind)
 	}
 	if l.Permanent {
-		if r.end(l) != math.MaxInt64 || r.expiry.Has(l.Handle.Slot) {
+		if r.leaseEndsAt(l) != math.MaxInt64 || r.expiry.Has(l.Handle.Slot) {
 			return errors.New("permanent, with an end")
 		}
-	} else if !r.expiry.Has(l.Handle.Slot) || r.expiry.Known(l.Handle.Slot) > r.end(l) {
+	} else if !r.expiry.Has(l.Handle.Slot) || r.expiry.Known(l.Handle.Slot) > r.leaseEndsAt(l) {
 		return errors.New("not in the heap, or later than its end")
 	}
 	if _, removed := r.record(key); removed {

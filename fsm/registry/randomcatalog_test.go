@@ -7,15 +7,17 @@ import (
 	"strings"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 var (
 	drawNode        = rapid.SampledFrom([]string{"", "n1", "n2"})
-	drawCheckID     = rapid.SampledFrom([]string{"a", "b", "c", NodeMaintenance, ServiceMaintenance + "1"})
-	drawCheckStatus = rapid.SampledFrom([]CheckStatus{Passing, Warning, Critical})
+	drawCheckID     = rapid.SampledFrom([]string{"a", "b", "c", catalog.NodeMaintenance, catalog.ServiceMaintenance + "1"})
+	drawCheckStatus = rapid.SampledFrom([]catalog.CheckStatus{catalog.Passing, catalog.Warning, catalog.Critical})
 	drawOutput      = rapid.SampledFrom([]string{"", "fine", "no answer"})
-	drawChecks      = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *Check {
-		return &Check{
+	drawChecks      = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *catalog.Check {
+		return &catalog.Check{
 			ID: drawCheckID.Draw(t, "id"), Service: rapid.SampledFrom([]string{"", "1", "1", "2"}).Draw(t, "service"),
 			Status: drawCheckStatus.Draw(t, "status"), Output: drawOutput.Draw(t, "output"),
 			TTL:       rapid.SampledFrom([]int64{0, 5000, 30_000}).Draw(t, "ttl"),
@@ -29,10 +31,10 @@ var (
 		}
 		node := drawNode.Draw(t, "node")
 		if node != "" {
-			op.Node = &Node{Name: node, Address: rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2"}).Draw(t, "address")}
+			op.Node = &catalog.Node{Name: node, Address: rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2"}).Draw(t, "address")}
 		}
 		if rapid.IntRange(0, 3).Draw(t, "with a service") > 0 {
-			s := &CatalogService{
+			s := &catalog.Service{
 				Name: rapid.SampledFrom([]string{"orders", "billing", "Orders"}).Draw(t, "name"),
 				ID:   rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), Port: rapid.Int32Range(1, 2).Draw(t, "port"),
 			}
@@ -43,7 +45,7 @@ var (
 )
 
 // serviceInstance is the instance of a service as the API makes it.
-func serviceInstance(node string, s *CatalogService) *Instance {
+func serviceInstance(node string, s *catalog.Service) *Instance {
 	id := s.ID
 	if node != "" {
 		id = node + ":" + s.ID
@@ -56,22 +58,12 @@ func serviceInstance(node string, s *CatalogService) *Instance {
 // checkCatalog verifies that services and checks are found where leases and nodes have them, and that
 // what follows from checks does.
 func checkCatalog(r *Registry, v *View, all []*Lease) error {
-	t := r.tables.catalog
-	services, checks, ends := 0, 0, 0
-	checkHeld := func(c *Check, of Key) error {
-		checks++
-		e, ok := t.check(c.Node, c.ID)
-		if !ok || e.check != c || e.of != of || (e.beat == nil) != (c.TTL == 0) {
-			return fmt.Errorf("check %s of node %q is found as %+v", c.ID, c.Node, e)
-		}
-		if end, ok := e.end(); ok {
-			ends++
-			if !r.checkEnds.Has(end, c.ref()) || e.expires() && end > e.ends(r.established) {
-				return fmt.Errorf("check %s of node %q: its end is not kept, or too late", c.ID, c.Node)
+	services := 0
+	checkIndexes := func(checks []*catalog.Check) error {
+		for _, c := range checks {
+			if c.CreateIndex == 0 || c.CreateIndex > c.ModifyIndex || c.ModifyIndex > v.Index() {
+				return fmt.Errorf("check %s was created at %d and modified at %d", c.ID, c.CreateIndex, c.ModifyIndex)
 			}
-		}
-		if c.CreateIndex == 0 || c.CreateIndex > c.ModifyIndex || c.ModifyIndex > v.Index() {
-			return fmt.Errorf("check %s was created at %d and modified at %d", c.ID, c.CreateIndex, c.ModifyIndex)
 		}
 		return nil
 	}
@@ -84,21 +76,27 @@ func checkCatalog(r *Registry, v *View, all []*Lease) error {
 		if err := checkService(r, v, l, names); err != nil {
 			return fmt.Errorf("%s: %w", l.Key(), err)
 		}
-		for _, c := range l.Service.Checks {
-			if err := checkHeld(c, l.Key()); err != nil {
-				return err
-			}
+		if of, s, ok := r.catalog.Service(l.Service.Node, l.Service.ID); !ok || of != l.Key() || s != l.Service {
+			return fmt.Errorf("%s: its service is found as that of %s", l.Key(), of)
+		}
+		if err := checkIndexes(l.Service.Checks); err != nil {
+			return err
 		}
 	}
+	found := len(r.catalog.ServicesOn(""))
 	for n := range v.Nodes() {
-		for _, c := range n.Checks {
-			if err := checkHeld(c, Key{}); err != nil {
-				return err
-			}
+		if n.Name != "" {
+			found += len(r.catalog.ServicesOn(n.Name))
+		}
+		if err := checkIndexes(n.Checks); err != nil {
+			return err
 		}
 	}
-	if t.services.Len() != services || t.checks.Len() != checks || r.checkEnds.Len() != ends {
-		return fmt.Errorf("found %d services, %d checks and %d ends; want %d, %d and %d", t.services.Len(), t.checks.Len(), r.checkEnds.Len(), services, checks, ends)
+	if found != services {
+		return fmt.Errorf("found %d services, want %d", found, services)
+	}
+	if err := r.catalog.Verify(r.established); err != nil {
+		return err
 	}
 	if v.CatalogIndex() > v.Index() || v.Index() >= r.Next() {
 		return fmt.Errorf("nodes changed at %d, all at %d, next is %d", v.CatalogIndex(), v.Index(), r.Next())

@@ -21,8 +21,8 @@ func (r *Registry) record(key Key) (rec Removal, ok bool) {
 	return r.tables.removed.Get(at)
 }
 
-// remember enters the record of a removal, and forgets the oldest if there are too many.
-func (r *Registry) remember(rec Removal) {
+// addRecord enters the record of a removal, and forgets the oldest if there are too many.
+func (r *Registry) addRecord(rec Removal) {
 	r.setRecord(rec)
 	for n := r.tables.removed.Len(); n > maxRemovals || n > 1 && r.recordBytes > maxRemoved; n-- {
 		r.prune()
@@ -125,13 +125,13 @@ func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin,
 	l.Service = nil
 	r.mark(&l, origin)
 	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
-	r.put(old, nil, r.index)
-	r.tables.renewals.end(old.Handle.Slot)
-	r.noteCancel(l.Key())
-	r.remember(Removal{Kind: kind, Full: true, Lease: &l, History: history})
+	r.replaceLease(old, nil, r.index)
+	r.tables.renewals.release(old.Handle.Slot)
+	r.recordCancel(l.Key())
+	r.addRecord(Removal{Kind: kind, Full: true, Lease: &l, History: history})
 }
 
-func (r *Registry) noteCancel(key Key) {
+func (r *Registry) recordCancel(key Key) {
 	r.tables.canceled = r.tables.canceled.with(Recent{Wall: r.clock.Wall, Key: key})
 	r.shared = nil
 }

@@ -5,6 +5,10 @@ import (
 	"slices"
 )
 
+func (op Register) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.register(origin, op.Instance)
+}
+
 // register adds an instance or replaces it.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.register.
 func (r *Registry) register(origin Origin, in *Instance) Result {
@@ -25,22 +29,22 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 		dirty = r.dirty(in, rec.Lease.Instance.LastDirty)
 		newer := dirty > rec.Lease.Instance.LastDirty
 		if origin.Replicated() && !newer && rec.Kind == Canceled {
-			// What another server sent before it heard of the cancel must not undo it.
+			// An operation that another server sent before it knew of the cancel must not undo it.
 			return Result{Outcome: Refused}
 		}
-		r.follows(l, rec, newer, origin)
+		r.continueLife(l, rec, newer, origin)
 		r.supersede(key)
 	}
 	l.Instance = in.with(decide(in.Status, in.Overridden, Unknown, origin.Replicated()), in.Overridden, dirty)
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
-// follows gives l, the registration after a removal, its place in the order of versions. What is newer by its
-// timestamp goes on with the life that was removed. If it began another, it would stand above all that other
+// continueLife gives l, the registration after a removal, its place in the order of versions. A registration that is
+// newer by its timestamp continues the life that was removed. If it began another, it would stand above all that other
 // nodes hear of the client before they hear of the removal: a node may evict a client that is alive, and the
 // client goes on elsewhere; or a node was down while the client came again, and is the next that it talks to.
-// What is not newer needs a new life to be newer on every node: its client's clock went back.
-func (r *Registry) follows(l *Lease, rec Removal, newer bool, origin Origin) {
+// One that is not newer needs a new life to be newer on every node: its client's clock went back.
+func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin) {
 	l.Life = rec.Lease.Life
 	switch {
 	case newer:
@@ -56,9 +60,9 @@ func (r *Registry) follows(l *Lease, rec Removal, newer bool, origin Origin) {
 func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History) Result {
 	l.Handle, l.BeganLease = r.handles.assign(), renewed.Lease
 	r.tables.renewals.grow(len(r.handles.leases))
-	r.tables.renewals.begin(l.Handle, renewed, before.newest)
-	r.begin(nil, l, origin, renewed)
-	r.note(l, origin, Event{Kind: EventRegistered})
+	r.tables.renewals.assign(l.Handle, renewed, before.newest)
+	r.startLease(nil, l, origin, renewed)
+	r.recordEvent(l, origin, Event{Kind: EventRegistered})
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
@@ -70,20 +74,20 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	if old.Permanent {
 		return r.registerOver(origin, old, in, dirty)
 	}
-	if keeps(stored, dirty) && (origin.Replicated() || !r.ahead(stored.LastDirty)) {
+	if storedIsNewer(stored, dirty) && (origin.Replicated() || !r.ahead(stored.LastDirty)) {
 		l := registeredAgain(old, decided(stored, stored, origin, stored.LastDirty), old.Override, old.Origin)
 		if origin.Kind == Client {
 			l.Owner = ""
 		}
 		res := r.restart(origin, old, l, r.clock)
-		r.note(l, origin, Event{Kind: EventKept})
+		r.recordEvent(l, origin, Event{Kind: EventKept})
 		res.Outcome = KeptExisting
 		return res
 	}
 	l := registeredAgain(old, decided(in, stored, origin, dirty), reportedBy(old.Override, in), origin)
 	if origin.Replicated() && l.Instance.Equal(stored) {
 		r.heartbeat(old, origin)
-		r.know(old, l.Override)
+		r.storeOverrideDetails(old, l.Override)
 		return Result{Handle: old.Handle}
 	}
 	l.Owner = ownerBy(origin, old.Owner)
@@ -93,7 +97,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		l.Edit++
 	}
 	res := r.restart(origin, old, l, r.clock)
-	r.noteAgain(old, l, origin)
+	r.recordReregistration(old, l, origin)
 	return res
 }
 
@@ -103,7 +107,7 @@ func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty i
 	stored := old.Instance
 	if origin.Replicated() {
 		known := in.with(stored.Status, stored.Overridden, dirty).Equal(stored)
-		if known || keeps(stored, dirty) {
+		if known || storedIsNewer(stored, dirty) {
 			return Result{Outcome: registeredBefore(known), Handle: old.Handle}
 		}
 	}
@@ -115,7 +119,7 @@ func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty i
 		l.Life, l.Edit = old.Life+1, 0
 	}
 	res := r.restart(origin, old, l, r.clock)
-	r.note(l, origin, Event{Kind: EventReregistered})
+	r.recordEvent(l, origin, Event{Kind: EventReregistered})
 	return res
 }
 
@@ -127,16 +131,16 @@ func registeredBefore(known bool) Outcome {
 	return KeptExisting
 }
 
-// know keeps what a registration told of an override. It is no change: readers see none, and before
+// storeOverrideDetails keeps the details of an override that a registration brought. It is no change: readers see none, and before
 // overrides had details there was none.
-func (r *Registry) know(old *Lease, details *Override) {
+func (r *Registry) storeOverrideDetails(old *Lease, details *Override) {
 	if details == old.Override {
 		return
 	}
 	l := *old
 	l.Override = details
 	r.shared = nil
-	r.put(old, &l, old.Changed)
+	r.replaceLease(old, &l, old.Changed)
 }
 
 // registeredAgain is the lease of a registration in the place of l, until it begins.
@@ -150,7 +154,7 @@ func registeredAgain(l *Lease, i *Instance, o *Override, origin Origin) *Lease {
 // old on every server: where it is not newer by its timestamp, servers that keep copies of old would
 // undo it.
 func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
-	if !r.known.any() {
+	if !r.servers.any() {
 		return false
 	}
 	switch before, now := old.Instance, l.Instance; {
@@ -166,24 +170,24 @@ func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 // restart replaces a lease by l, a registration of the same key, last renewed at a moment.
 func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 	r.tables.renewals.renew(l.Handle.Slot, renewed)
-	r.begin(old, l, origin, renewed)
+	r.startLease(old, l, origin, renewed)
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
-// noteAgain notes l, a registration in the place of old.
-func (r *Registry) noteAgain(old, l *Lease, origin Origin) {
+// recordReregistration notes l, a registration in the place of old.
+func (r *Registry) recordReregistration(old, l *Lease, origin Origin) {
 	kind := EventReregistered
 	if l.Instance.Status != old.Instance.Status {
 		kind = EventStatus
 	}
-	r.note(l, origin, Event{Kind: kind})
+	r.recordEvent(l, origin, Event{Kind: kind})
 }
 
-// keeps says whether a stored instance stays although one with a timestamp of dirty registers: if it
+// storedIsNewer says whether a stored instance stays although one with a timestamp of dirty registers: if it
 // is newer. One without a status never stays. It waits for its client to register again (every
 // heartbeat is refused), which would wait for ever if the override that was deleted had brought a
 // timestamp from a clock that runs ahead of the client's (Netflix/eureka issue 955).
-func keeps(stored *Instance, dirty int64) bool {
+func storedIsNewer(stored *Instance, dirty int64) bool {
 	return stored.LastDirty > dirty && stored.Status != Unknown
 }
 
@@ -195,8 +199,8 @@ const maxAhead = 3_600_000
 // for newer all the same, so what is registered in its place begins a new life (see outlives).
 func (r *Registry) ahead(dirty int64) bool { return dirty-maxAhead > r.clock.Wall }
 
-// begin fills in what a registration sets in a new lease, and puts it in the place of old; nil: there is none.
-func (r *Registry) begin(old, l *Lease, origin Origin, renewed Stamp) {
+// startLease fills in what a registration sets in a new lease, and puts it in the place of old; nil: there is none.
+func (r *Registry) startLease(old, l *Lease, origin Origin, renewed Stamp) {
 	l.Interval, l.Duration, _ = ClampLease(l.Instance.RenewalInterval, l.Instance.Duration)
 	if l.Permanent {
 		l.Interval, l.Duration = DefaultRenewalInterval, DefaultDuration
@@ -214,8 +218,8 @@ func (r *Registry) begin(old, l *Lease, origin Origin, renewed Stamp) {
 	if l.Instance.Overridden != overridden {
 		l.Overrode = r.index
 	}
-	r.tables.renewals.at(l.Handle.Slot).hear(l, origin, renewed.Lease)
-	r.put(old, l, r.index)
+	r.tables.renewals.at(l.Handle.Slot).attribute(l, origin, renewed.Lease)
+	r.replaceLease(old, l, r.index)
 	r.tables.registered = r.tables.registered.with(Recent{Wall: r.clock.Wall, Key: l.Key()})
 }
 
@@ -235,7 +239,7 @@ func withAmazonID(in *Instance) *Instance {
 		return in
 	}
 	c := *in
-	c.DataCenter.Metadata = MergePairs(c.DataCenter.Metadata, []Pair{{"instance-id", in.ID()}})
+	c.DataCenter.Metadata = MergePairs(c.DataCenter.Metadata, []Pair{{Key: "instance-id", Value: in.ID()}})
 	return &c
 }
 
@@ -264,6 +268,10 @@ func decide(reported, override, existing Status, replicated bool) Status {
 	default: // AlwaysMatchInstanceStatusRule
 		return reported
 	}
+}
+
+func (op UpdateMetadata) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.updateMetadata(origin, op)
 }
 
 // updateMetadata merges pairs into an instance's metadata and renews the lease. Upstream registers

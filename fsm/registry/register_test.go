@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestFirstRegistrationMakesALease(t *testing.T) {
+func TestRegisterMakesALease(t *testing.T) {
 	g := newRig(t)
 	in := instance(orders1, Up, 100)
 	res := g.register(in)
@@ -25,7 +25,7 @@ func TestFirstRegistrationMakesALease(t *testing.T) {
 	expect.That(t, res.Handle == want.Handle && res.Index == 1, "result %+v, want the lease's handle and index 1", res)
 }
 
-func TestLeaseTimesAreClampedAndDefaulted(t *testing.T) {
+func TestRegisterClampsAndDefaultsLeaseTimes(t *testing.T) {
 	tests := []struct {
 		name                       string
 		interval, duration         int32
@@ -93,7 +93,7 @@ func TestRegisterAgain(t *testing.T) {
 
 // Netflix/eureka issue 802: UP reached this server first, then a peer's copy of the earlier
 // STARTING. The late one must neither win nor lend its status to the newer timestamp.
-func TestIssue802LateReplicaOfAnOlderRegistrationDoesNotWin(t *testing.T) {
+func TestRegisterByAPeerOfAnOlderInstanceChangesNothingIssue802(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 1464710678627))
 	g.pass(500)
@@ -106,7 +106,7 @@ func TestIssue802LateReplicaOfAnOlderRegistrationDoesNotWin(t *testing.T) {
 	expect.That(t, res.Outcome == Done, "heartbeat after it: %+v, want Done", res)
 }
 
-func TestOlderReplicaOfAPeersInstanceKeepsItInANewLease(t *testing.T) {
+func TestRegisterOfAnOlderInstanceKeepsTheStoredInANewLease(t *testing.T) {
 	g := newRig(t)
 	g.peer(Register{instance(orders1, Up, 200)})
 	g.pass(1000)
@@ -116,7 +116,7 @@ func TestOlderReplicaOfAPeersInstanceKeepsItInANewLease(t *testing.T) {
 	expect.That(t, l.Origin == FromEureka && l.RegisteredAt == g.now.Wall, "got %+v, want the first peer's, registered now", l)
 }
 
-func TestMissingDirtyTimestampIsSetByTheServer(t *testing.T) {
+func TestRegisterSetsAMissingDirtyTimestamp(t *testing.T) {
 	tests := []struct {
 		name   string
 		before func(g *rig)
@@ -141,7 +141,7 @@ func TestMissingDirtyTimestampIsSetByTheServer(t *testing.T) {
 	}
 }
 
-func TestServiceUpIsTheFirstTimeUp(t *testing.T) {
+func TestRegisterKeepsTheFirstServiceUpTime(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Starting, 100))
 	expect.Equal(t, g.lease(orders1).ServiceUpAt, 0, "STARTING: service up at")
@@ -169,7 +169,7 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 	expect.Equal(t, g.View().LastRenewal(before), g.now, "last renewal")
 	expect.That(t, g.client(Register{instance(orders1, Up, 100)}).Index != 0, "the same from a client is a new registration, and had no index")
 	changed := instance(orders1, Up, 100)
-	changed.Metadata = []Pair{{"zone", "a"}}
+	changed.Metadata = []Pair{{Key: "zone", Value: "a"}}
 	res = g.peer(Register{changed})
 	expect.That(t, res.Index != 0 && g.lease(orders1).Origin == FromEureka, "a replicated change: %+v, want an index and the peer's origin", res)
 }
@@ -177,8 +177,8 @@ func TestReplicatedRegisterThatEqualsTheStoredIsARenewal(t *testing.T) {
 // A change in any field is seen, so that none is forgotten when one is added.
 func TestInstancesDifferInEveryField(t *testing.T) {
 	full := Instance{
-		Metadata:   []Pair{{"a", "b"}},
-		DataCenter: DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-1"}}},
+		Metadata:   []Pair{{Key: "a", Value: "b"}},
+		DataCenter: DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-1"}}},
 	}
 	o := full
 	need.That(t, full.Equal(&o), "an instance does not equal its copy")
@@ -239,7 +239,7 @@ func TestRegisterAfterARemoval(t *testing.T) {
 		{"replica after eviction, newer: the same life", Evicted, FromEureka, 101, Done, 1},
 		{"replica after eviction, equal: the same life", Evicted, FromEureka, 100, Done, 1},
 		{"replica after eviction, older: the same life", Evicted, FromEureka, 99, Done, 1},
-		{"node of the own datacenter after cancel", Canceled, Origin{Kind: LocalPeer}, 100, Refused, 0},
+		{"node of this datacenter after cancel", Canceled, Origin{Kind: LocalPeer}, 100, Refused, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,22 +262,22 @@ func TestRegisterAfterARemoval(t *testing.T) {
 	}
 }
 
-func TestAmazonInstanceGetsItsIDWrittenIntoItsDataCenter(t *testing.T) {
+func TestRegisterWritesAnAmazonInstancesIDIntoItsDataCenter(t *testing.T) {
 	g := newRig(t)
 	in := instance(orders1, Up, 100)
-	in.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{"ami-id", "ami-7"}, {"instance-id", ""}}}
+	in.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{Key: "ami-id", Value: "ami-7"}, {Key: "instance-id", Value: ""}}}
 	g.register(in)
 	got := g.lease(orders1).Instance.DataCenter.Metadata
-	want := []Pair{{"ami-id", "ami-7"}, {"instance-id", "orders-1"}}
+	want := []Pair{{Key: "ami-id", Value: "ami-7"}, {Key: "instance-id", Value: "orders-1"}}
 	expect.Deep(t, got, want, "got")
 	expect.That(t, in.DataCenter.Value("instance-id") == "", "the instance that was given was written")
 	in = instance(orders2, Up, 100)
-	in.InstanceID, in.DataCenter = "", DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-42"}}}
+	in.InstanceID, in.DataCenter = "", DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-42"}}}
 	g.register(in)
 	expect.That(t, g.lease(Key{"ORDERS", "i-42"}).Instance == in, "an instance with an Amazon id was copied")
 }
 
-func TestClientBringsItsOwnOverride(t *testing.T) {
+func TestRegisterBringsAnOverride(t *testing.T) {
 	g := newRig(t)
 	in := instance(orders1, Up, 100)
 	in.Overridden = OutOfService
@@ -299,7 +299,7 @@ func TestClientBringsItsOwnOverride(t *testing.T) {
 		"a second one: got %s, override %s; the stored one holds", i.Status, i.Overridden)
 }
 
-func TestOverrideBelongsToOneApplicationAndGoesWithTheLease(t *testing.T) {
+func TestOverrideBelongsToOneApplicationAndEndsWithTheLease(t *testing.T) {
 	for name, remove := range map[string]func(g *rig){
 		"cancel": func(g *rig) { g.client(Cancel{orders1}) },
 		"eviction": func(g *rig) {
@@ -323,7 +323,7 @@ func TestOverrideBelongsToOneApplicationAndGoesWithTheLease(t *testing.T) {
 	}
 }
 
-func TestSlotIsKeptOverReregistrationAndReusedAfterRemoval(t *testing.T) {
+func TestHandleSlotIsKeptOverReregistrationAndReusedAfterRemoval(t *testing.T) {
 	g := newRig(t)
 	first := g.register(instance(orders1, Up, 100)).Handle
 	second := g.register(instance(orders2, Up, 100)).Handle

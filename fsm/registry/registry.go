@@ -1,6 +1,11 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/order"
+import (
+	"cmp"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
 
 // maxLead is how far (ms of lease clock) the stamp of an operation may be ahead of the state. The
 // leader writes at least one entry per second while leases exist, so a stamp that leads by more was
@@ -9,27 +14,26 @@ const maxLead = 60 * 60 * 1000
 
 // Registry is the mutable state. It belongs to one goroutine at a time.
 type Registry struct {
-	index       Index // of the last change that readers see
-	taken       Index // the last one that Take gave out; 0: none
+	index       Index // of the last change that readers see; never goes back
+	reserved    Index // the last one that Take gave out; 0: none
 	clock       Stamp
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
-	returned    int64 // when self-preservation last ended because the silent came back; from transitions
+	resumed     int64 // when self-preservation last went off by itself, lease clock, ms; follows from transitions
 	cluster     string
 	handles     handles
-	expiry      order.Ends // of the leases, by slot
-	ends        order.Schedule[leaseEnd]
-	records     map[Key]Index      // of removals, in tables.removed
-	recordBytes int                // of these records, see Removal.weight
-	amended     map[Index]struct{} // records that Amended has to return
+	expiry      order.Ends               // of the leases, by slot
+	ends        order.Schedule[leaseEnd] // one for each override and quarantine that ends, see eachEnd
+	records     map[Key]Index            // of the record of removal of each key, one for each in tables.removed
+	recordBytes int                      // of these records, see Removal.weight
+	amended     map[Index]struct{}       // records that Amended has to return
 	settings    Settings
 	transitions []Preservation // of self-preservation, newest last: the present one
 	expectation ExpectationState
-	known       *known // of other servers
+	servers     *otherServers // what is known of other servers
 	tables      tables
-	checkEnds   order.Schedule[CheckRef] // see addEnd
-	lost        []CheckRef               // checks that turned critical or are gone, and nodes that are gone
-	shared      *tables                  // the copy of tables that views get; nil if they changed since it was made
+	catalog     *catalog.Catalog[Key]
+	shared      *tables // the copy of tables that views get; nil if they changed since it was made
 
 	withoutConsensus bool // see WithoutConsensus
 }
@@ -43,9 +47,9 @@ func New() *Registry {
 		amended:     make(map[Index]struct{}),
 		settings:    DefaultSettings(),
 		expectation: newExpectation(DefaultSettings()),
-		known:       new(known),
+		servers:     new(otherServers),
 		tables:      newTables(),
-		checkEnds:   order.NewSchedule(compareCheckRefs),
+		catalog:     catalog.New[Key](),
 	}
 }
 
@@ -56,11 +60,11 @@ func NewAt(index Index) *Registry {
 	return r
 }
 
-// Apply performs one operation at a time told by stamp; term is the Raft term of its log entry.
+// Apply performs one operation at the time of stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
 	r.Advance(stamp)
-	return r.perform(term, origin, op)
+	return op.perform(r, term, origin)
 }
 
 // Advance moves the lease clock without an operation (an entry that carries none) and prunes what
@@ -77,7 +81,7 @@ func (r *Registry) Advance(stamp Stamp) {
 	r.clock.Wall = stamp.Wall
 	if r.clock.Lease/deltaStep != step {
 		r.sweep()
-		r.expectation.roll(r.clock.Lease) // a minute is two steps
+		r.expectation.startMinute(r.clock.Lease) // a minute is two steps
 	}
 	if r.clock.Lease >= r.expectation.NextUpdate {
 		r.recount()
@@ -100,32 +104,13 @@ func (r *Registry) Epoch() Epoch { return r.epoch }
 // Clock is the lease clock's newest stamp.
 func (r *Registry) Clock() Stamp { return r.clock }
 
-// View returns the present state for readers. It costs a handful of small allocations after a
-// change, and one after anything else.
-func (r *Registry) View() *View {
-	if r.shared == nil {
-		r.shared = r.tables.share()
-	}
-	return &View{
-		index:       r.index,
-		stamp:       r.clock,
-		epoch:       r.cluster,
-		tables:      r.shared,
-		graceBegan:  r.graceBegan(),
-		settings:    r.settings,
-		transitions: r.transitions,
-		expectation: r.expectation,
-		known:       r.known,
-	}
-}
-
 // Next is the Index that Take would return.
-func (r *Registry) Next() Index { return max(r.index, r.taken) + 1 }
+func (r *Registry) Next() Index { return max(r.index, r.reserved) + 1 }
 
 // Take takes the next Index for a change that no reader of the registry sees (see package kv).
 func (r *Registry) Take() Index {
-	r.taken = r.Next()
-	return r.taken
+	r.reserved = r.Next()
+	return r.reserved
 }
 
 // step takes the next Index for a change that readers see.
@@ -134,3 +119,217 @@ func (r *Registry) step() Index {
 	r.shared = nil
 	return r.index
 }
+
+// moment is when the catalog changes now.
+func (r *Registry) moment() catalog.Moment {
+	return catalog.Moment{Lease: r.clock.Lease, Established: r.established, Next: r.Next()}
+}
+
+// leaseEndsAt is the last millisecond of a live lease, by the lease clock.
+func (r *Registry) leaseEndsAt(l *Lease) int64 {
+	return r.servers.endsAt(l, r.renewed(l).Lease, r.graceBegan(), r.settings.DoubledLease)
+}
+
+// graceBegan is when (lease clock, ms) all leases were last given a grace: when the leadership was
+// established, or when self-preservation went off because silent clients came back. They come back one by
+// one, and without the grace the last ones would be evicted as soon as enough others had renewed. Upstream
+// gives no grace in the second case.
+func (r *Registry) graceBegan() int64 {
+	if r.settings.Expectation {
+		return r.established
+	}
+	return max(r.established, r.resumed)
+}
+
+// recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
+// on and the number has fallen below the threshold's share, so that such a fall is never followed.
+// Source: PeerAwareInstanceRegistryImpl.updateRenewalThreshold; upstream counts what the server's
+// own client fetched, here it is what the registry holds.
+func (r *Registry) recount() {
+	leases, expected := uint64(r.expiry.Len()), uint64(r.expectation.Clients)
+	if leases*uint64(Whole) > expected*uint64(r.settings.Threshold) || !r.settings.SelfPreservation {
+		r.expectation.Clients = uint32(leases)
+	}
+	r.expectation.NextUpdate = order.Later(r.clock.Lease, r.settings.ExpectationUpdate)
+}
+
+// replaceEnds notes the ends of l instead of those of old, the lease of the same key. Either may be the
+// zero Lease: there is none.
+func (r *Registry) replaceEnds(old, l *Lease) {
+	if old.Override == l.Override && old.Quarantine == l.Quarantine {
+		return
+	}
+	eachEnd(old, r.ends.Delete)
+	eachEnd(l, r.ends.Set)
+}
+
+// recordEvent remembers an event of a live lease, as it is afterwards.
+func (r *Registry) recordEvent(l *Lease, origin Origin, e Event) {
+	history := &r.tables.renewals.at(l.Handle.Slot).history
+	history.Store(history.Load().with(r.event(l, origin, e)))
+}
+
+// event fills in what is the same for all events: the time, the sender of the operation, and the status.
+func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
+	e.At, e.Times, e.Origin, e.Status = r.clock, 1, origin, l.Instance.Status
+	if e.Kind == EventOverridden {
+		e.Status = l.Instance.Overridden
+	}
+	return e
+}
+
+// replaceLease makes l what the registry has of a key, in the place of old. Either may be nil: there is none. It alone
+// enters, replaces and removes a lease where it is found: by handle and key, in the lists, in the catalog, and
+// among what ends. The slot of l has its renewals already, which say when it ends. changed is the Index of a
+// removal.
+func (r *Registry) replaceLease(old, l *Lease, changed Index) {
+	was, is := old, l
+	switch {
+	case old == nil:
+		was = &Lease{}
+		r.handles.set(l)
+		r.tables.add(l)
+	case l == nil:
+		is = &Lease{}
+		r.tables.delete(old, changed)
+		r.handles.release(old)
+	default:
+		r.handles.set(l)
+		r.tables.replace(old, l)
+	}
+	r.scheduleEnd(old, l)
+	if was.Service != is.Service {
+		r.catalog.ReplaceService(cmp.Or(l, old).Key(), was.Service, is.Service, r.moment())
+	}
+	r.replaceEnds(was, is)
+}
+
+// scheduleEnd enters the end of l, a lease that takes the place of old, and counts the clients that are expected to
+// renew. Either may be nil: there is none. A permanent lease has no end, and no client is expected to renew it.
+func (r *Registry) scheduleEnd(old, l *Lease) {
+	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
+	switch {
+	case was && is:
+		if l.Registered != old.Registered || l.Owner != old.Owner { // else it ends when old does
+			r.expiry.Move(l.Handle.Slot, r.leaseEndsAt(l))
+		}
+	case is:
+		r.expiry.Add(l.Handle.Slot, r.leaseEndsAt(l))
+		r.expectation.expectOneMore()
+	case was:
+		r.expiry.Remove(old.Handle.Slot)
+		r.expectation.expectOneLess()
+	}
+}
+
+// renewed is the last renewal of a live lease.
+func (r *Registry) renewed(l *Lease) Stamp {
+	s, _ := r.tables.renewals.last(l.Handle)
+	return s
+}
+
+// renewLease notes that a live lease was renewed now. It is no change.
+func (r *Registry) renewLease(l *Lease, origin Origin) {
+	r.tables.renewals.recordBeat(l, origin, r.clock)
+}
+
+// heartbeat is renewLease by the client itself, of whom it is remembered if it is late.
+func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
+
+func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
+	silent := at.Lease - r.tables.renewals.recordBeat(l, origin, at)
+	if !l.Permanent && silent*2 > int64(l.Interval)*3000 {
+		r.recordEvent(l, origin, Event{Kind: EventRenewedLate, For: silent})
+	}
+}
+
+// heartbeatAgo is a heartbeat some ms ago that another server sends now. It says whether the lease
+// is renewed by that: not if it was renewed later than that already.
+func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
+	if ms == 0 {
+		r.heartbeat(l, origin)
+		return true
+	}
+	at := r.ago(ms)
+	if at.Lease < r.renewed(l).Lease {
+		r.tables.renewals.at(l.Handle.Slot).attribute(l, origin, at.Lease)
+		return false
+	}
+	r.heartbeatAt(l, origin, at)
+	return true
+}
+
+// maxAgo bounds (ms) how long ago another server may say that something was. No lease lives as long.
+const maxAgo = 7 * 24 * 60 * 60 * 1000
+
+// ago is the moment some ms ago.
+func (r *Registry) ago(ms int64) Stamp {
+	ms = min(max(ms, 0), maxAgo)
+	return Stamp{Lease: r.clock.Lease - ms, Wall: r.clock.Wall - ms}
+}
+
+// change replaces a live lease's instance in place: the lease goes on. e is what happened.
+func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event) Result {
+	l := *old
+	l.Instance = instance
+	return r.exchange(old, &l, ActionModified, origin, e)
+}
+
+// edit is change where the override is another one, or ended. Its details end with it.
+func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) Result {
+	l := *old
+	l.Instance, l.Override = instance, nil
+	l.Edit++
+	return r.exchange(old, &l, ActionModified, origin, e)
+}
+
+// exchange puts l, a changed copy, in the place of a live lease: the lease goes on.
+func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events ...Event) Result {
+	l.Action = action
+	l.RenewedAt = r.renewed(old)
+	r.mark(l, origin)
+	for _, e := range events {
+		markForEureka(l, e.Kind)
+	}
+	r.replaceLease(old, l, r.index)
+	for _, e := range events {
+		r.recordEvent(l, origin, e)
+	}
+	return Result{Index: r.index}
+}
+
+// markForEureka notes that the last change of l was of a kind that is sent to Eureka servers.
+func markForEureka(l *Lease, kind EventKind) {
+	switch kind {
+	case EventMetadata, EventStatus:
+		l.Described = l.Changed
+	case EventOverridden, EventOverrideEnded:
+		l.Overrode = l.Changed
+	}
+}
+
+// mark takes the next Index for a change of l. A change that a node of this datacenter sent counts
+// for no peer: that node sends it to the others itself.
+func (r *Registry) mark(l *Lease, origin Origin) {
+	r.step()
+	l.Changed, l.ChangedLease = r.index, r.clock.Lease
+	switch origin.Kind {
+	case Client:
+		l.ByClient = r.index
+	case RemoteDC:
+		l.ByRemote = r.index
+	}
+	l.UpdatedAt = r.clock.Wall
+	if l.Instance.Status == Up && l.ServiceUpAt == 0 {
+		l.ServiceUpAt = r.clock.Wall
+	}
+}
+
+// due returns the slots of leases that have ended at now, and corrects the ends of those that were
+// renewed since they were last looked at.
+func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEndsAt) }
+
+// reorder looks at all leases again, after their ends may have become earlier.
+func (r *Registry) reorder() { r.expiry.Reorder(r.slotEndsAt) }
+
+func (r *Registry) slotEndsAt(slot uint32) int64 { return r.leaseEndsAt(r.handles.leases[slot]) }

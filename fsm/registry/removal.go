@@ -37,15 +37,15 @@ func (m Removal) weight() int {
 	p := m.History.newest
 	for range p.length() {
 		bytes += eventWeight
-		if p.who != nil {
-			bytes += len(p.who.origin.DC) + p.who.by.weight()
+		if p.cause != nil {
+			bytes += len(p.cause.origin.DC) + p.cause.by.weight()
 		}
 		p = p.before
 	}
 	return bytes
 }
 
-// What records of removals take beside their texts, in bytes, about.
+// The weights of records of removals beside their texts, in bytes, about.
 const (
 	removalWeight = 1024
 	eventWeight   = 96
@@ -93,3 +93,12 @@ func (m Removal) editAfter() uint32 {
 	}
 	return m.Lease.Edit
 }
+
+// The delta window and its steps, in ms of lease clock.
+const (
+	deltaWindow = 180_000
+	deltaStep   = 30_000
+)
+
+// deltaCut is the lease clock of the oldest change that the delta of a moment shows.
+func deltaCut(now int64) int64 { return now/deltaStep*deltaStep - deltaWindow }

@@ -5,17 +5,25 @@ import (
 	"strings"
 )
 
+func (op Cancel) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.cancel(origin, op.Key)
+}
+
 // cancel removes an instance and its override. A cancel is compared with no timestamp, and noted in
 // the recent queue whether or not the instance is known.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.internalCancel.
 func (r *Registry) cancel(origin Origin, key Key) Result {
 	l := r.handles.byKey(key)
 	if l == nil {
-		r.noteCancel(key)
+		r.recordCancel(key)
 		return Result{Outcome: NotFound}
 	}
 	r.remove(l, Canceled, origin, Event{Kind: EventCanceled})
 	return Result{Index: r.index}
+}
+
+func (op Evict) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.evict(term, origin, op)
 }
 
 // evict removes the leases that its proposer saw expire, unless the epoch is over or the lease was
@@ -32,7 +40,7 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 		}
 		// By itself: what a link, or the end of self-preservation, gives it beyond is not known to a state of
 		// version 2, which remembers the event.
-		end := endOf(l, item.RenewedAt, r.established, r.settings.DoubledLease)
+		end := localEnd(l, item.RenewedAt, r.established, r.settings.DoubledLease)
 		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(end)})
 		res.Count++
 		res.Index = r.index
@@ -58,12 +66,16 @@ func (r *Registry) withheld(end int64) Act {
 	return Act{}
 }
 
+func (op Remove) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.removeVersion(origin, op)
+}
+
 // removeVersion removes what another server removed, unless what is stored is newer.
 func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 	op.Life = max(op.Life, 1)
 	old := r.handles.byKey(op.Key)
 	if old == nil {
-		return r.leaveRecord(origin, op)
+		return r.recordUnknownRemoval(origin, op)
 	}
 	if compareVersion(old, op.Life, op.LastDirty) > 0 {
 		return Result{Outcome: Older}
@@ -72,7 +84,7 @@ func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 		return r.outlive(old, op.Life)
 	}
 	if op.Kind == Evicted {
-		if res := r.defend(origin, old, op); res.Outcome == Older {
+		if res := r.refuseEviction(origin, old, op); res.Outcome == Older {
 			return res
 		}
 	}
@@ -89,26 +101,26 @@ func removalEvent(op Remove) Event {
 	return Event{Kind: EventCanceled}
 }
 
-// defend answers Older to the eviction of an instance that lives as far as is known here.
-func (r *Registry) defend(origin Origin, l *Lease, op Remove) Result {
-	heard := r.tables.renewals.at(l.Handle.Slot).client
+// refuseEviction answers Older to the eviction of an instance that lives as far as is known here.
+func (r *Registry) refuseEviction(origin Origin, l *Lease, op Remove) Result {
+	renewed := r.tables.renewals.at(l.Handle.Slot).renewedByClient
 	if r.tables.renewals.hearsay(l) {
-		heard = 0
+		renewed = 0
 	}
 	switch {
-	case heard > 0 && heard > r.ago(op.Age).Lease && !l.Local():
-		res := r.own(l)
+	case renewed > 0 && renewed > r.ago(op.Age).Lease && !l.Local():
+		res := r.makeLocal(l)
 		res.Outcome = Older
 		return res
-	case heard > 0 && heard > r.ago(op.Age).Lease, l.Local() && origin.Kind != LocalPeer:
+	case renewed > 0 && renewed > r.ago(op.Age).Lease, l.Local() && origin.Kind != LocalPeer:
 		return Result{Outcome: Older}
 	}
 	return Result{}
 }
 
-// leaveRecord notes the removal of an instance that is not stored, unless a record says as much already:
+// recordUnknownRemoval notes the removal of an instance that is not stored, unless a record says as much already:
 // one that is newer, or equal and refuses as much.
-func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
+func (r *Registry) recordUnknownRemoval(origin Origin, op Remove) Result {
 	rec, ok := r.record(op.Key)
 	l := Lease{Instance: &Instance{App: strings.Clone(op.Key.App), InstanceID: strings.Clone(op.Key.ID)}}
 	if ok {
@@ -124,8 +136,11 @@ func (r *Registry) leaveRecord(origin Origin, op Remove) Result {
 	r.mark(&l, origin)
 	r.supersede(op.Key)
 	r.tables.touch(op.Key.App, r.index)
-	r.noteCancel(l.Key())
+	r.recordCancel(l.Key())
 	history := History{rec.History.newest.with(r.event(&l, origin, removalEvent(op)))}
-	r.remember(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
+	r.addRecord(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
 	return Result{Index: r.index}
 }
+
+// removalOwner is the datacenter that a removed instance belonged to, as Replica.owner.
+func removalOwner(op Remove, origin Origin) string { return ownerBy(origin, op.Owner) }

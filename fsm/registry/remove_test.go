@@ -33,7 +33,7 @@ func TestCancelRemovesOnce(t *testing.T) {
 	}
 }
 
-func TestApplicationWithoutInstancesDoesNotExist(t *testing.T) {
+func TestCancelOfTheLastInstanceRemovesItsApplication(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(Cancel{orders1})
@@ -92,7 +92,7 @@ func TestEvictIsFenced(t *testing.T) {
 }
 
 // Eviction is the cancel code: record, delta, queue and index, one for each lease.
-func TestEvictLeavesWhatACancelLeaves(t *testing.T) {
+func TestEvictRecordsARemovalAsACancelDoes(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.register(instance(orders2, Up, 100))
@@ -147,7 +147,7 @@ func TestRecentQueuesHaveReregistrationsAndUnknownCancels(t *testing.T) {
 	g.register(instance(orders1, Up, 100))
 	g.View()
 	g.register(instance(orders1, Up, 200))
-	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"a", "b"}}})
+	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "a", Value: "b"}}})
 	g.client(SetOverride{Key: orders1, Status: Down})
 	got := slices.Collect(g.View().RecentlyRegistered())
 	expect.That(t, len(got) == 2, "registered %v, want two", got)
@@ -237,7 +237,7 @@ func TestRemoveOfAnInstanceThatIsNotStoredLeavesARecord(t *testing.T) {
 }
 
 // The record of an instance that was here is shown in the delta also when a newer one replaces it.
-func TestRecordThatIsReplacedStaysInTheDelta(t *testing.T) {
+func TestRemovalRecordThatIsReplacedStaysInTheDelta(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(Quarantine{Key: orders1, For: 60_000})
@@ -250,8 +250,8 @@ func TestRecordThatIsReplacedStaysInTheDelta(t *testing.T) {
 	}
 }
 
-// Each server evicts what it heard nothing of; who heard more keeps it.
-func TestEvictionElsewhereIsRefusedByWhoHeardMore(t *testing.T) {
+// Each server evicts an instance of whose renewals it knows none; a server that knows of later ones keeps it.
+func TestRemoveByEvictionIsRefusedByAServerWithALaterRenewal(t *testing.T) {
 	fromOwner := func(g *rig) { g.apply(fromDC2, replicaAt(Up, 100)) }
 	byClient := func(g *rig) { g.register(instance(orders1, Up, 100)) }
 	renewed := func(before func(*rig)) func(*rig) {
@@ -268,7 +268,7 @@ func TestEvictionElsewhereIsRefusedByWhoHeardMore(t *testing.T) {
 		origin Origin
 		age    int64
 		gone   bool
-		taken  bool // its owner is the own datacenter now, which is a change
+		taken  bool // its owner is this datacenter now, which is a change
 	}{
 		{"owner evicts its own", fromOwner, fromDC2, 95_000, true, false},
 		{"own instance, another datacenter", byClient, fromDC2, 95_000, false, false},
@@ -289,7 +289,7 @@ func TestEvictionElsewhereIsRefusedByWhoHeardMore(t *testing.T) {
 			if tt.gone {
 				return
 			}
-			expect.That(t, l.Local() && (res.Index != 0) == tt.taken, "owner %q, result %+v, want the own one, as a change: %t", l.Owner, res, tt.taken)
+			expect.That(t, l.Local() && (res.Index != 0) == tt.taken, "owner %q, result %+v, want this one, as a change: %t", l.Owner, res, tt.taken)
 			expect.That(t, !tt.taken || l.ByClient == before+1 && l.ByRemote <= before,
 				"told to %d, %d, want all peers to be told of %d", l.ByClient, l.ByRemote, before+1)
 		})
@@ -297,7 +297,7 @@ func TestEvictionElsewhereIsRefusedByWhoHeardMore(t *testing.T) {
 }
 
 // Documents of an application are made anew whenever it changed, also after a restart.
-func TestApplicationChangesWithTheRecordsOfItsInstances(t *testing.T) {
+func TestRemovalRecordChangesItsApplication(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders2, Up, 100))
 	g.apply(fromNode, Remove{Key: orders1, Kind: Canceled, Life: 1, LastDirty: 100})
@@ -308,7 +308,7 @@ func TestApplicationChangesWithTheRecordsOfItsInstances(t *testing.T) {
 	}
 }
 
-func TestRecordIsToldWithTheTimeOfItsLastRenewal(t *testing.T) {
+func TestRemoveOfHasTheTimeOfTheLastRenewal(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.pass(20_000)

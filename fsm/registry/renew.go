@@ -1,8 +1,10 @@
 package registry
 
+func (op Renew) perform(r *Registry, _ uint64, origin Origin) Result { return r.renew(origin, op) }
+
 // renew is a heartbeat. The lease is renewed before the timestamps are compared, so also where the
-// answer is Newer or Older; only an instance without a status is not renewed, and none by what was
-// heard of a life that is over.
+// answer is Newer or Older; only an instance without a status is not renewed, and none by a renewal
+// of a life that is over.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.renew, InstanceResource.renewLease.
 func (r *Registry) renew(origin Origin, op Renew) Result {
 	l := r.handles.byHandle(op.Handle)
@@ -43,7 +45,7 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 }
 
 // renewPermanent answers a heartbeat of an instance that has no lease: there is nothing to renew. Another
-// server that knows a newer one is to tell it.
+// server that has a newer one is to send it.
 func (r *Registry) renewPermanent(origin Origin, op Renew, l *Lease) Result {
 	if !origin.Replicated() {
 		return Result{}
@@ -55,8 +57,8 @@ func (r *Registry) renewPermanent(origin Origin, op Renew, l *Lease) Result {
 	return r.compare(origin, op, l.Instance, Result{})
 }
 
-// renewUnknown answers the renewal of an instance that has no lease. What another server heard before it
-// heard of the cancel it is to forget; a Eureka server, which tells no lives, may take its own cancel back.
+// renewUnknown answers the renewal of an instance that has no lease. Another server's renewal of before the cancel is
+// refused; a Eureka server, which sends no lives, may revoke its own cancel.
 func (r *Registry) renewUnknown(origin Origin, op Renew) Result {
 	rec, ok := r.record(op.Key)
 	if !ok || rec.Kind != Canceled {
@@ -66,7 +68,7 @@ func (r *Registry) renewUnknown(origin Origin, op Renew) Result {
 		return Result{Outcome: Refused}
 	}
 	if op.Life == 0 && origin.Kind == RemoteDC && origin == rec.Lease.Origin && op.LastDirty >= rec.Lease.Instance.LastDirty {
-		r.pardon(rec)
+		r.allowReturn(rec)
 	}
 	return Result{Outcome: NotFound}
 }
@@ -84,12 +86,12 @@ func (r *Registry) Ignores(origin Origin, op Renew) bool {
 	return !ok || rec.Kind != Canceled
 }
 
-// pardon lets an instance come back that a Eureka server canceled and then renewed: it lives there, and
+// allowReturn lets an instance come back that a Eureka server canceled and then renewed: it lives there, and
 // the cancel was one of before that was sent again. The Register which the server's sender makes of the
 // answer is no newer than the cancel, so the record stops refusing it, and counts a life of which no other
-// server has heard that it was canceled. It is no change: readers see none.
-func (r *Registry) pardon(rec Removal) {
-	if !r.known.any() {
+// server knows a cancel. It is no change: readers see none.
+func (r *Registry) allowReturn(rec Removal) {
+	if !r.servers.any() {
 		return // nodes of the version before this one do not know of it
 	}
 	l := *rec.Lease
@@ -99,7 +101,7 @@ func (r *Registry) pardon(rec Removal) {
 }
 
 // compare answers a renewal by the timestamps of the sender's and the stored instance. A server that
-// has a newer one tells the override with it, which is stored at once.
+// has a newer one sends the override with it, which is stored at once.
 func (r *Registry) compare(origin Origin, op Renew, stored *Instance, res Result) Result {
 	switch {
 	case op.LastDirty == 0 || op.LastDirty == stored.LastDirty:

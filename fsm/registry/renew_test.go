@@ -117,7 +117,7 @@ func TestReplicatedRenewBringsAnOverride(t *testing.T) {
 }
 
 // Upstream corrects the status silently; clients then see it up to three minutes later.
-func TestStatusChangeFoundByARenewalIsAChange(t *testing.T) {
+func TestRenewThatChangesTheStatusIsAChange(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Starting, 100))
 	g.register(instance(orders1, Up, 150))
@@ -145,7 +145,7 @@ func TestRenewByHandleAllocatesNothing(t *testing.T) {
 }
 
 // A cancel of a Eureka server may be one of before that was sent again: it names no life.
-func TestOnlyItsOwnCancelDoesAEurekaServersRenewalTakeBack(t *testing.T) {
+func TestRenewByAEurekaServerRevokesOnlyTheSameServersCancel(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		canceled Origin
@@ -178,22 +178,22 @@ func TestOnlyItsOwnCancelDoesAEurekaServersRenewalTakeBack(t *testing.T) {
 func TestUpdateMetadataMerges(t *testing.T) {
 	g := newRig(t)
 	in := instance(orders1, Up, 100)
-	in.Metadata = []Pair{{"zone", "a"}, {"version", "1.10"}}
+	in.Metadata = []Pair{{Key: "zone", Value: "a"}, {Key: "version", Value: "1.10"}}
 	g.register(in)
 	g.pass(5000)
-	res := g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"color", "blue"}, {"zone", "b"}}})
+	res := g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "color", Value: "blue"}, {Key: "zone", Value: "b"}}})
 	expect.That(t, res.Outcome == Done && res.Index == 2, "got %+v, want Done with index 2", res)
 	l := g.lease(orders1)
-	expect.Slice(t, l.Instance.Metadata, []Pair{{"zone", "b"}, {"version", "1.10"}, {"color", "blue"}}, "got")
-	expect.Slice(t, in.Metadata, []Pair{{"zone", "a"}, {"version", "1.10"}}, "the instance that was given was written:")
+	expect.Slice(t, l.Instance.Metadata, []Pair{{Key: "zone", Value: "b"}, {Key: "version", Value: "1.10"}, {Key: "color", Value: "blue"}}, "got")
+	expect.Slice(t, in.Metadata, []Pair{{Key: "zone", Value: "a"}, {Key: "version", Value: "1.10"}}, "the instance that was given was written:")
 	expect.That(t, l.Action == ActionModified && l.Instance.LastDirty == 101 && l.Registered == 1 && l.RenewedAt == g.now,
 		"got %+v of dirty %d, want MODIFIED, 101, the lease of before, renewed now", l, l.Instance.LastDirty)
 }
 
-func TestMetadataSurvivesPeersAndYieldsToTheClientsNextChange(t *testing.T) {
+func TestUpdateMetadataSurvivesPeersAndYieldsToTheClientsNextChange(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100)) // by a clock far behind the server's
-	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{"color", "blue"}}})
+	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "color", Value: "blue"}}})
 	res := g.peer(Register{instance(orders1, Up, 100)})
 	expect.That(t, res.Outcome == KeptExisting, "a peer's copy of before: %+v, want KeptExisting", res)
 	got := g.lease(orders1).Instance.Meta("color")
@@ -207,10 +207,10 @@ func TestMetadataSurvivesPeersAndYieldsToTheClientsNextChange(t *testing.T) {
 func TestUpdateMetadataThatChangesNothingRenewsOnly(t *testing.T) {
 	g := newRig(t)
 	in := instance(orders1, Up, 100)
-	in.Metadata = []Pair{{"zone", "a"}}
+	in.Metadata = []Pair{{Key: "zone", Value: "a"}}
 	g.register(in)
 	g.pass(5000)
-	for _, pairs := range [][]Pair{nil, {{"zone", "a"}}} {
+	for _, pairs := range [][]Pair{nil, {{Key: "zone", Value: "a"}}} {
 		res := g.client(UpdateMetadata{Key: orders1, Pairs: pairs})
 		expect.That(t, res == (Result{}), "%v: %+v, want Done without an index", pairs, res)
 	}

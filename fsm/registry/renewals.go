@@ -21,9 +21,9 @@ type renewal struct {
 	history     atomic.Pointer[past]
 	beats       [2]atomic.Uint64 // the last one by teller
 	doubts      atomic.Uint32    // how many there had been at the last renewal
-	// Of the writer alone: the last renewals by clients of the own datacenter, and by others (lease
+	// Of the writer alone: the last renewals by clients of this datacenter, and by others (lease
 	// clock, ms; 0: none).
-	client, remote int64
+	renewedByClient, renewedByRemote int64
 }
 
 // renewals is the table of last renewals by slot. One goroutine writes; any number of readers look
@@ -59,22 +59,22 @@ func (t *renewals) at(slot uint32) *renewal {
 	return &(*t.chunks.Load())[slot/renewalsPerChunk][slot%renewalsPerChunk]
 }
 
-// begin gives a slot to a lease.
-func (t *renewals) begin(h Handle, s Stamp, p *past) {
+// assign gives a slot to a lease.
+func (t *renewals) assign(h Handle, s Stamp, p *past) {
 	e := t.at(h.Slot)
 	e.history.Store(p)
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
 	e.doubts.Store(t.doubts.Load())
-	e.client, e.remote = 0, 0
+	e.renewedByClient, e.renewedByRemote = 0, 0
 	for i := range e.beats {
 		e.beats[i].Store(0)
 	}
 	e.generation.Store(h.Gen)
 }
 
-// end frees a slot; from now on readers of its last lease fall back to what the lease says.
-func (t *renewals) end(slot uint32) {
+// release frees a slot; from now on readers of its last lease fall back to what the lease says.
+func (t *renewals) release(slot uint32) {
 	e := t.at(slot)
 	e.generation.Store(0)
 	e.history.Store(nil)
@@ -96,7 +96,7 @@ func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
 func (t *renewals) last(h Handle) (s Stamp, ok bool) {
 	e := t.at(h.Slot)
 	s = Stamp{Lease: e.lease.Load(), Wall: e.wall.Load()}
-	// A generation is never used twice, and whoever knows h came after its beginning: if the slot is
+	// A generation is never used twice, and a reader that knows h came after its beginning: if the slot is
 	// h's after reading, it was so all the time.
 	return s, e.generation.Load() == h.Gen
 }
@@ -111,43 +111,43 @@ func (t *renewals) past(h Handle) *past {
 	return p
 }
 
-// Beat counts the renewals that are to be told to others, in the order of their arrival at this node.
+// Beat counts the renewals that are to be sent to others, in the order of their arrival at this node.
 // It is no part of the state: it begins anew with every start.
 type Beat uint64
 
-// Whose renewals are told: those of clients to all peers, those of remote datacenters to nodes of the
-// own one. What such a node tells goes nowhere.
+// The renewals that are sent: those of clients to all peers, those of remote datacenters to nodes of this one. A renewal
+// that such a node sends is not sent on.
 const (
-	toldByClient = iota
-	toldByRemote
+	beatsOfClients = iota
+	beatsOfRemotes
 )
 
-// hear notes when whose renewal of the lease in a slot was the last. A node of the own datacenter speaks
-// for those who renew the lease in general, which are the owner's clients.
-func (e *renewal) hear(l *Lease, origin Origin, at int64) {
+// attribute stores whether a renewal of the lease in a slot was by a client of this datacenter or by a remote one. A
+// node of this datacenter counts as the clients that renew the lease in general, which are the owner's.
+func (e *renewal) attribute(l *Lease, origin Origin, at int64) {
 	if origin.Kind == Client || origin.Kind == LocalPeer && l.Local() {
-		e.client = max(e.client, at)
+		e.renewedByClient = max(e.renewedByClient, at)
 		return
 	}
-	e.remote = max(e.remote, at)
+	e.renewedByRemote = max(e.renewedByRemote, at)
 }
 
-// beat notes a renewal of a lease that is to be told, and returns the lease clock of the one before.
-func (t *renewals) beat(l *Lease, origin Origin, s Stamp) (before int64) {
+// recordBeat stores a renewal of a lease that is to be sent, and returns the lease clock of the one before.
+func (t *renewals) recordBeat(l *Lease, origin Origin, s Stamp) (before int64) {
 	e := t.at(l.Handle.Slot)
 	before = t.renew(l.Handle.Slot, s)
-	e.hear(l, origin, s.Lease)
+	e.attribute(l, origin, s.Lease)
 	switch origin.Kind {
 	case Client:
-		t.count(&e.beats[toldByClient])
+		t.count(&e.beats[beatsOfClients])
 	case RemoteDC:
-		t.count(&e.beats[toldByRemote])
+		t.count(&e.beats[beatsOfRemotes])
 	}
 	return before
 }
 
-// count makes the next Beat that of a slot. It is there before it counts as the newest: whoever sees
-// it as such, and then walks, sees it in its slot.
+// count makes the next Beat that of a slot. It is in its slot before it is the newest: a reader that
+// sees it as the newest, and then walks, sees it in its slot.
 func (t *renewals) count(slot *atomic.Uint64) {
 	next := t.beats.Load() + 1
 	slot.Store(next)
@@ -157,9 +157,9 @@ func (t *renewals) count(slot *atomic.Uint64) {
 // beatAfter says whether a lease has a beat after another one, if its slot has that lease.
 func (t *renewals) beatAfter(h Handle, after Beat, remote bool) bool {
 	e := t.at(h.Slot)
-	beats := e.beats[toldByClient].Load()
+	beats := e.beats[beatsOfClients].Load()
 	if remote {
-		beats = max(beats, e.beats[toldByRemote].Load())
+		beats = max(beats, e.beats[beatsOfRemotes].Load())
 	}
 	return Beat(beats) > after && e.generation.Load() == h.Gen
 }

@@ -38,7 +38,7 @@ func (g *rig) client(op Op) Result { return g.apply(FromClient, op) }
 
 func (g *rig) peer(op Op) Result { return g.apply(FromEureka, op) }
 
-// register registers what a client tells and fails the test unless it is taken.
+// register registers what a client sends and fails the test unless it is taken.
 func (g *rig) register(i *Instance) Result {
 	g.t.Helper()
 	res := g.client(Register{i})

@@ -6,12 +6,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Bounds of self-preservation.
-const (
-	transitionsKept = 50                      // how many transitions are remembered
-	maxHold         = 7 * 24 * 60 * 60 * 1000 // ms of lease clock that an operator may hold it
-)
-
 // Preservation is self-preservation now.
 func (v *View) Preservation() Preservation { return newest(v.transitions) }
 
@@ -22,46 +16,11 @@ func (v *View) Transitions() []Preservation {
 	return transitions
 }
 
-// NextPreservation is the transition of self-preservation that is due at a moment of the lease clock,
-// given figures that Freshness counted; ok is false if none is. The caller fills in the epoch.
-func (v *View) NextPreservation(now int64, f Figures) (op SelfPreservation, ok bool) {
-	holds, _ := v.Condition(f)
-	p := v.Preservation()
-	next := nextState(p, now, holds)
-	if next == p.State {
-		return SelfPreservation{}, false
-	}
-	return SelfPreservation{From: p.State, To: next, Figures: f}, true
-}
-
-// nextState is the state that self-preservation takes by itself at a moment.
-func nextState(p Preservation, now int64, holds bool) PreservationState {
-	switch {
-	case p.State == PreservationHeld && !isOver(p, now):
-		return PreservationHeld
-	case !holds:
-		return PreservationOff
-	case p.State == PreservationOff || p.State == PreservationHeld:
-		return PreservationOn
-	case isOver(p, now):
-		return PreservationReleased
-	default:
-		return p.State
-	}
-}
-
-// isOver says that the time of a state has passed.
-func isOver(p Preservation, now int64) bool { return p.Until > 0 && now >= p.Until }
-
 // preservation is self-preservation now.
 func (r *Registry) preservation() Preservation { return newest(r.transitions) }
 
-// newest is the last of transitions; before the first one self-preservation is off.
-func newest(transitions []Preservation) Preservation {
-	if len(transitions) == 0 {
-		return Preservation{}
-	}
-	return transitions[len(transitions)-1]
+func (op SelfPreservation) perform(r *Registry, term uint64, _ Origin) Result {
+	return r.preserve(term, op)
 }
 
 // preserve is a transition of self-preservation, if it fits the present state. No reader of the
@@ -81,19 +40,8 @@ func (r *Registry) preserve(term uint64, op SelfPreservation) Result {
 		r.transitions = r.transitions[1:]
 	}
 	r.transitions = append(r.transitions, p)
-	r.returned = returned(r.transitions)
+	r.resumed = evictionsResumed(r.transitions)
 	return Result{}
-}
-
-// returned is when (lease clock, ms) self-preservation last went off because its condition was false;
-// 0: it never did. A hold ends when its operator said, and a release means that nobody is waited for.
-func returned(transitions []Preservation) int64 {
-	for i := len(transitions) - 1; i > 0; i-- {
-		if transitions[i].State == PreservationOff && transitions[i-1].State == PreservationOn {
-			return transitions[i].Since.Lease
-		}
-	}
-	return 0
 }
 
 // mayPreserve says whether a transition is allowed: to an operator some, whatever he believed the
@@ -125,8 +73,8 @@ func leadsTo(p Preservation, to PreservationState, now int64) bool {
 	return to != p.State && (to == nextState(p, now, true) || to == nextState(p, now, false))
 }
 
-// Configure sets how leases end, from now on. Whoever establishes an epoch says it first. What no
-// setting can mean counts as the nearest that it can: an entry of the log is never refused.
+// Configure sets how leases end, from now on. The node that establishes an epoch does so first. A
+// value that the setting cannot have counts as the nearest that it can have: an entry of the log is never refused.
 func (r *Registry) Configure(s Settings) {
 	s.Threshold = min(s.Threshold, Whole)
 	s.Bound, s.ExpectationUpdate = max(s.Bound, 0), max(s.ExpectationUpdate, 0)
@@ -139,7 +87,7 @@ func (r *Registry) Configure(s Settings) {
 	r.expectation.NextUpdate = min(r.expectation.NextUpdate, order.Later(r.clock.Lease, s.ExpectationUpdate))
 }
 
-// rebound applies the bound to self-preservation that is on already: an operator who changes it
+// rebound applies the bound to self-preservation that is on already: an operator that changes it
 // means the present incident.
 func (r *Registry) rebound() {
 	p := r.preservation()
@@ -149,13 +97,4 @@ func (r *Registry) rebound() {
 	p.Until = boundFrom(r.settings, p.Since.Lease)
 	r.transitions = slices.Clone(r.transitions) // views have the old one
 	r.transitions[len(r.transitions)-1] = p
-}
-
-// boundFrom is the moment (lease clock, ms) at which self-preservation that came on by itself at a
-// moment is released; 0: never.
-func boundFrom(s Settings, since int64) int64 {
-	if s.Bound == 0 || s.Expectation {
-		return 0
-	}
-	return order.Later(since, s.Bound)
 }

@@ -127,7 +127,7 @@ func (s Share) String() string {
 	return fmt.Sprintf("%d.%s", uint32(whole), strings.TrimRight(fmt.Sprintf("%06d", uint32(rest)), "0"))
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler, the inverse of String. What is finer than a millionth is rounded.
+// UnmarshalText implements encoding.TextUnmarshaler, the inverse of String. It rounds to millionths.
 func (s *Share) UnmarshalText(text []byte) error {
 	whole, part, _ := strings.Cut(string(text), ".")
 	tenths, err := strconv.ParseUint(whole+(part + "0000000")[:7], 10, 64) // of millionths

@@ -13,7 +13,7 @@ func TestShareString(t *testing.T) {
 	}
 }
 
-func TestASharesTextIsADecimalFraction(t *testing.T) {
+func TestShareTextIsADecimalFraction(t *testing.T) {
 	for text, want := range map[string]Share{"0": 0, "1": Whole, "1.0": Whole, "0.85": 850_000, ".5": 500_000, "0.3333335": 333_334, "0.9999994": 999_999} {
 		var got Share
 		err := got.UnmarshalText([]byte(text))
@@ -52,14 +52,14 @@ func TestSettingsAreTheDefaultsUntilConfigured(t *testing.T) {
 }
 
 // An entry of the log is never refused, so what no setting can mean counts as what is nearest.
-func TestConfigureTakesTheNearestThatASettingCanMean(t *testing.T) {
+func TestConfigureClampsSettings(t *testing.T) {
 	g := newRig(t)
 	g.Configure(Settings{Threshold: Whole + 1, Bound: -1, ExpectationUpdate: -1})
 	expect.Equal(t, g.View().Settings(), (Settings{Threshold: Whole}), "got")
 	expect.OKf(t, expect.Err(Thaw(g.Freeze())), "thaw")
 }
 
-func TestAShorterUpdateIntervalHoldsAtOnce(t *testing.T) {
+func TestConfigureAppliesAShorterUpdateIntervalAtOnce(t *testing.T) {
 	g := newRig(t)
 	for i := range 5 {
 		g.register(instance(keyed(i), Up, 100))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -27,8 +28,8 @@ type tables struct {
 	registered  recent
 	canceled    recent
 	renewals    *renewals
-	catalog     *catalogTables
-	permanent   int // how many of the live leases are permanent
+	catalog     *catalog.Tables[Key] // set in what is shared
+	permanent   int                  // how many of the live leases are permanent
 }
 
 // vipEntry says that an instance has vip among the parts of its address.
@@ -47,7 +48,6 @@ func newTables() tables {
 		live:        new(btree.Map[Index, *Lease]),
 		removed:     new(btree.Map[Index, Removal]),
 		renewals:    newRenewals(),
-		catalog:     newCatalogTables(),
 	}
 }
 
@@ -80,7 +80,6 @@ func (t *tables) share() *tables {
 	c.apps, c.live, c.removed = t.apps.Copy(), t.live.Copy(), t.removed.Copy()
 	c.ids, c.vips, c.secureVIPs = t.ids.Copy(), t.vips.Copy(), t.secureVIPs.Copy()
 	c.quarantined = t.quarantined.Copy()
-	c.catalog = t.catalog.share()
 	t.edition++
 	return &c
 }
@@ -282,9 +281,9 @@ func (t *handles) assign() Handle {
 	return Handle{Slot: uint32(len(t.leases) - 1), Gen: t.generation}
 }
 
-// put makes l the lease of its slot, and the slot known by its key; or renews the key's strings: they should
+// set makes l the lease of its slot, and the slot known by its key; or renews the key's strings: they should
 // be those of the present instance, not keep alive the ones of the first.
-func (t *handles) put(l *Lease) {
+func (t *handles) set(l *Lease) {
 	t.leases[l.Handle.Slot] = l
 	t.slots[l.Key()] = l.Handle.Slot
 }
@@ -332,4 +331,35 @@ func (a *App) Leases() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		a.leases.Scan(func(_ string, l *Lease) bool { return yield(l) })
 	}
+}
+
+// otherwise returns the one lease with an instance id that was not registered through Consul's API.
+func (t *tables) otherwise(id string) (l *Lease, ambiguous bool) {
+	n := 0
+	count := func(found *Lease) {
+		if found.Service == nil {
+			l = found
+			n++
+		}
+	}
+	t.ids.Ascend(Key{ID: id}, func(key Key) bool {
+		if key.ID != id {
+			return false
+		}
+		if app, ok := t.apps.Get(key.App); ok {
+			found, _ := app.leases.Get(id)
+			count(found)
+		}
+		return n < 2
+	})
+	t.quarantined.Scan(func(found *Lease) bool {
+		if found.Key().ID == id {
+			count(found)
+		}
+		return n < 2
+	})
+	if n > 1 {
+		return nil, true
+	}
+	return l, false
 }

@@ -3,13 +3,12 @@ package registry
 import (
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/tidwall/btree"
 )
 
 // View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the
-// trees behind it are copy-on-write). Quarantined leases are there for those only who ask for them.
+// trees behind it are copy-on-write). Quarantined leases are yielded only by the methods that say so.
 // Renewals and what follows from them (LastRenewal, Ends, Freshness, History) are live data.
 type View struct {
 	index  Index
@@ -17,12 +16,12 @@ type View struct {
 	epoch  string
 	tables *tables
 
-	// What decides how leases end.
+	// These decide how leases end.
 	graceBegan  int64
 	settings    Settings
 	transitions []Preservation // newest last
 	expectation ExpectationState
-	known       *known
+	servers     *otherServers
 }
 
 // Index is the number of the last change contained in the view.
@@ -140,41 +139,6 @@ func (v *View) History(key Key) []Event {
 	return rec.History.Events()
 }
 
-// Timing says by how much (ms) a message of a sender, stamped with its clock, is older than the newest that
-// is known of it: what is played again, or was held up on its way, renews nothing. And by how much its clock
-// is ahead of what it can show: more has passed on it than here, by the lease clock and the wall clock.
-//
-// Incarnations have no order, and nothing that is said in one counts in another: a message in the name of
-// another server, or one by a broken clock, must not make this side deaf to it. An incarnation that is heard
-// after a newer one is late by what has passed here and not on its own clock.
-func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stamp) (late, ahead int64) {
-	return v.known.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
-}
-
-// Link returns what is known of the link from a datacenter; ok is false if nothing was ever heard.
-func (v *View) Link(dc string) (l Link, ok bool) { return find(v.known.links, dc) }
-
-// Senders are all that is known of senders' clocks, by name, datacenter and incarnation. It is not to be changed.
-func (v *View) Senders() []Sender { return v.known.senders }
-
-// Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last says that
-// none of its others was heard later.
-func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok bool) {
-	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
-	others := v.known.incarnations(s)
-	s, ok = find(v.known.senders, s.name())
-	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.Heard.Lease > s.Heard.Lease }), ok
-}
-
-// Peer returns what the state keeps of a peer.
-func (v *View) Peer(name string) PeerState {
-	p, ok := find(v.known.peers, name)
-	if !ok {
-		p.Name = name
-	}
-	return p
-}
-
 // Find returns a live lease, quarantined or not, for operators; ok is false if there is none.
 func (v *View) Find(key Key) (l *Lease, ok bool) {
 	if l, ok := v.Lease(key); ok {
@@ -208,22 +172,53 @@ func (v *View) All() iter.Seq[*Lease] {
 	}
 }
 
-// Beats is the newest Beat, live.
-func (v *View) Beats() Beat { return Beat(v.tables.renewals.beats.Load()) }
+// Settings are those of the present leadership.
+func (v *View) Settings() Settings { return v.settings }
 
-// RenewedAfter yields the leases that were renewed after a beat, live: by clients of this datacenter
-// and, if remote is set, by remote datacenters too (which is told to nodes of the own datacenter
-// only). It walks all leases. Whoever notes Beats before the walk misses none.
-func (v *View) RenewedAfter(after Beat, remote bool) iter.Seq[*Lease] {
-	return func(yield func(*Lease) bool) {
-		if v.Beats() <= after {
-			return
+// Removal returns the record of a removal; ok is false if there is none, or no longer. It walks the
+// records, newest first.
+func (v *View) Removal(key Key) (rec Removal, ok bool) {
+	v.tables.removed.Reverse(func(_ Index, m Removal) bool {
+		if ok = m.Lease.Key() == key; ok {
+			rec = m
 		}
-		v.tables.live.Scan(func(_ Index, l *Lease) bool {
-			return !v.tables.renewals.beatAfter(l.Handle, after, remote) || yield(l)
-		})
+		return !ok
+	})
+	return rec, ok
+}
+
+// Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration
+// after the last renewal, or the grace after the present leadership was established or self-preservation
+// went off. A lease of another
+// datacenter is given 30 s more, for the way of its renewals, and one whole duration after the link
+// was up again. One that is permanent has none: math.MaxInt64.
+func (v *View) Ends(l *Lease) int64 {
+	return v.servers.endsAt(l, v.LastRenewal(l).Lease, v.graceBegan, v.settings.DoubledLease)
+}
+
+// Removals yields the records of removals, oldest first.
+func (v *View) Removals() iter.Seq[Removal] {
+	return func(yield func(Removal) bool) {
+		v.tables.removed.Scan(func(_ Index, rec Removal) bool { return yield(rec) })
 	}
 }
 
-// Settings are those of the present leadership.
-func (v *View) Settings() Settings { return v.settings }
+// View returns the present state for readers. It costs a handful of small allocations after a
+// change, and one after anything else.
+func (r *Registry) View() *View {
+	if r.shared == nil {
+		r.shared = r.tables.share()
+		r.shared.catalog = r.catalog.Share()
+	}
+	return &View{
+		index:       r.index,
+		stamp:       r.clock,
+		epoch:       r.cluster,
+		tables:      r.shared,
+		graceBegan:  r.graceBegan(),
+		settings:    r.settings,
+		transitions: r.transitions,
+		expectation: r.expectation,
+		servers:     r.servers,
+	}
+}

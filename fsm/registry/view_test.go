@@ -34,7 +34,7 @@ func TestViewListsInOrder(t *testing.T) {
 	expect.That(t, !ok, "a lease was found in another application")
 }
 
-func TestIterationCanStopEarly(t *testing.T) {
+func TestViewIterationCanStopEarly(t *testing.T) {
 	g := newRig(t)
 	for _, key := range []Key{orders1, orders2, billing1} {
 		g.register(instance(key, Up, 100))
@@ -155,7 +155,7 @@ func TestLastRenewalOfARemovedLeaseIsItsOwn(t *testing.T) {
 	expect.Equal(t, old.LastRenewal(first), first.RenewedAt, "after the slot got another lease:")
 }
 
-func TestRenewalTableGrowsUnderReaders(t *testing.T) {
+func TestRenewalsGrowUnderReaders(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	old := g.View()
@@ -227,8 +227,8 @@ func readAll(v *View) error {
 	return nil
 }
 
-// The registry belongs to one goroutine at a time; whoever takes turns needs no more than a mutex.
-func TestOneApplicationIsRegisteredByManyInTurn(t *testing.T) {
+// The registry belongs to one goroutine at a time; goroutines that take turns need no more than a mutex.
+func TestRegisterByManyGoroutinesInTurn(t *testing.T) {
 	g := newRig(t)
 	var mu sync.Mutex
 	var clients sync.WaitGroup

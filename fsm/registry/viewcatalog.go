@@ -3,56 +3,34 @@ package registry
 import (
 	"iter"
 	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 // Nodes yields the registered nodes, by name; the logical one is among them, first, only if checks were
 // registered on it.
-func (v *View) Nodes() iter.Seq[*Node] {
-	return func(yield func(*Node) bool) {
-		v.tables.catalog.nodes.Scan(func(_ string, n *Node) bool { return yield(n) })
-	}
-}
+func (v *View) Nodes() iter.Seq[*catalog.Node] { return v.tables.catalog.Nodes() }
 
 // NodeCount is the number of registered nodes.
-func (v *View) NodeCount() int { return v.tables.catalog.nodes.Len() }
+func (v *View) NodeCount() int { return v.tables.catalog.NodeCount() }
 
 // CatalogBytes is what the registered nodes take with their checks, about. Services are instances.
-func (v *View) CatalogBytes() int { return v.tables.catalog.bytes }
+func (v *View) CatalogBytes() int { return v.tables.catalog.Bytes() }
 
 // CatalogGrowth is by how many bytes, about, a registration would make the nodes larger.
 func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
-	node := ""
-	if op.Node != nil {
-		node = op.Node.Name
-	}
-	old, known := v.Node(node)
-	if op.Node != nil && !(known && op.KeepNode) {
-		bytes += op.Node.ownWeight()
-		if known {
-			bytes -= old.ownWeight()
-		}
-	}
-	for _, c := range op.Checks {
-		if c.Service != "" {
-			continue
-		}
-		bytes += c.weight()
-		if e, ok := v.tables.catalog.check(node, c.ID); ok {
-			bytes -= e.check.weight()
-		}
-	}
-	return bytes
+	return v.tables.catalog.Growth(op.registration())
 }
 
 // Node returns a node.
-func (v *View) Node(name string) (*Node, bool) { return v.tables.catalog.nodes.Get(name) }
+func (v *View) Node(name string) (*catalog.Node, bool) { return v.tables.catalog.Node(name) }
 
 // ServiceOn returns the lease of a service of a node by its id, quarantined or not. Of the logical node
 // ("") these are also the instances that Eureka's clients registered, by their instance id, those
 // registered through Consul's API first; ambiguous: several applications have an instance of that id,
 // and none of them was registered through Consul's API.
 func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) {
-	if key, ok := v.tables.catalog.service(node, id); ok {
+	if key, _, ok := v.tables.catalog.Service(node, id); ok {
 		l, _ = v.Find(key)
 		return l, false
 	}
@@ -62,37 +40,6 @@ func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) {
 	return v.tables.otherwise(id)
 }
 
-// otherwise returns the one lease with an instance id that was not registered through Consul's API.
-func (t *tables) otherwise(id string) (l *Lease, ambiguous bool) {
-	n := 0
-	count := func(found *Lease) {
-		if found.Service == nil {
-			l = found
-			n++
-		}
-	}
-	t.ids.Ascend(Key{ID: id}, func(key Key) bool {
-		if key.ID != id {
-			return false
-		}
-		if app, ok := t.apps.Get(key.App); ok {
-			found, _ := app.leases.Get(id)
-			count(found)
-		}
-		return n < 2
-	})
-	t.quarantined.Scan(func(found *Lease) bool {
-		if found.Key().ID == id {
-			count(found)
-		}
-		return n < 2
-	})
-	if n > 1 {
-		return nil, true
-	}
-	return l, false
-}
-
 // ServicesOn yields the leases of a node's services, by application and id, without the quarantined; of
 // the logical node ("") also those that were registered otherwise, see ServiceOn.
 func (v *View) ServicesOn(node string) iter.Seq[*Lease] {
@@ -100,7 +47,7 @@ func (v *View) ServicesOn(node string) iter.Seq[*Lease] {
 		return v.servicesOnLogical
 	}
 	return func(yield func(*Lease) bool) {
-		keys := v.tables.catalog.servicesOn(node)
+		keys := v.tables.catalog.ServicesOn(node)
 		slices.SortFunc(keys, compareKeys)
 		for _, key := range keys {
 			if l, ok := v.Lease(key); ok && !yield(l) {
@@ -119,20 +66,18 @@ func (v *View) servicesOnLogical(yield func(*Lease) bool) {
 }
 
 // CheckOn returns a stored check by its node and id.
-func (v *View) CheckOn(node, id string) (*Check, bool) {
-	e, ok := v.tables.catalog.check(node, id)
-	return e.check, ok
+func (v *View) CheckOn(node, id string) (*catalog.Check, bool) {
+	row, ok := v.tables.catalog.Check(node, id)
+	return row.Check, ok
 }
 
 // CatalogIndex is the Index of the last change of a node or of a check of one; those of services and
 // their checks are in their applications' Changed.
-func (v *View) CatalogIndex() Index { return v.tables.catalog.changed }
+func (v *View) CatalogIndex() Index { return v.tables.catalog.Changed() }
 
 // Heard is when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal is; 0:
 // it has none.
-func (v *View) Heard(c *Check) int64 {
-	if e, ok := v.tables.catalog.check(c.Node, c.ID); ok && e.beat != nil {
-		return e.beat.heard.Load()
-	}
-	return 0
+func (v *View) Heard(c *catalog.Check) int64 {
+	row, _ := v.tables.catalog.Check(c.Node, c.ID)
+	return row.LastBeat()
 }

@@ -11,11 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// watched is a registry with watchers, as whoever orders operations has it.
+// watched is a registry with watchers, as a store has it.
 type watched struct {
 	*rig
 	Watchers
@@ -166,13 +167,13 @@ func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
 
 // A wait that others' changes have overtaken must not start to read the change list at its beginning,
 // nor be told that it is too old when the records of its beginning are forgotten.
-func TestAwaitGoesOnOverWhatIsNotSelected(t *testing.T) {
+func TestAwaitSkipsChangesThatAreNotSelected(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		w.do(Register{instance(orders1, Up, 100)})
 		orders := w.await(ctx, 1, "ORDERS")
 		w.do(Register{instance(billing1, Up, 100)}, Cancel{billing1})
 		all := w.await(ctx, 3, "")
-		w.forgetRemovals()
+		w.pruneRemovals()
 		w.publish()
 		need.Equal(t, w.View().tables.pruned, 3, "pruned to")
 		need.ErrorIs(t, expect.Err(w.View().ChangesOf(1, Selector{})), ErrTooOld, "changes after 1:")
@@ -192,10 +193,10 @@ func TestAwaitOfAnIndexAheadWaitsForTheNext(t *testing.T) {
 	})
 }
 
-func TestAwaitOfAnIndexThatIsForgottenIsTooOld(t *testing.T) {
+func TestAwaitOfAPrunedIndexIsTooOld(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		w.do(Register{instance(orders1, Up, 100)}, Cancel{orders1})
-		w.forgetRemovals()
+		w.pruneRemovals()
 		w.publish()
 		for _, app := range []string{"", "BILLING"} {
 			wait := w.await(ctx, 1, app)
@@ -228,7 +229,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAwaitGoesOnWhenAnotherOfItsKindEnds(t *testing.T) {
+func TestAwaitContinuesWhenAnotherReaderStops(t *testing.T) {
 	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 		short, cancel := context.WithCancel(ctx)
 		first, second := w.await(short, 0, "ORDERS"), w.await(ctx, 0, "ORDERS")
@@ -253,7 +254,7 @@ func TestAwaitAcrossARestore(t *testing.T) {
 		{"newer, with removals forgotten", func(g *rig) {
 			g.registerUpTo(10)
 			g.client(Cancel{orders1})
-			g.forgetRemovals()
+			g.pruneRemovals()
 		}, 6, "too old", "too old"},
 		{"older", func(g *rig) { g.registerUpTo(3) }, 1, "orders-1", "billing-1"},
 		{"older than what was waited for", func(g *rig) { g.registerUpTo(3) }, 6, "", ""},
@@ -289,8 +290,8 @@ func (g *rig) registerUpTo(index Index) {
 	}
 }
 
-// forgetRemovals lets a day pass.
-func (g *rig) forgetRemovals() {
+// pruneRemovals lets a day pass.
+func (g *rig) pruneRemovals() {
 	for at := g.now.Lease; g.now.Lease < at+maxRemovalAge+deltaStep; {
 		g.pass(maxLead)
 		g.Advance(g.now)
@@ -312,7 +313,7 @@ func (w *wait) result() string {
 
 // Watchers that follow the changes see the last change of every instance that they selected, whatever
 // falls between two waits, and each change once.
-func TestNoChangeIsMissedBetweenWaits(t *testing.T) {
+func TestAwaitMissesNoChangeBetweenWaits(t *testing.T) {
 	const apps, watchersPerApp, steps = 8, 4, 3000
 	w := newWatched(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -335,7 +336,7 @@ func TestNoChangeIsMissedBetweenWaits(t *testing.T) {
 	for i := range steps {
 		key := Key{name(random.IntN(apps)), fmt.Sprint(random.IntN(3))}
 		switch op := random.IntN(4); {
-		case i == steps-1: // the end of the story, for everybody
+		case i == steps-1: // the end of the story, for all readers
 			for app := range apps {
 				w.client(Register{instance(Key{name(app), "last"}, Up, 100)})
 			}
@@ -405,10 +406,10 @@ func sameContent(got, want map[Key]*Lease) error {
 	return nil
 }
 
-func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
+func TestJoinIsWokenByItsApplicationAndByNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := RegisterCatalog{Node: &Node{Name: "n1"}}
-		nodeCheck := RegisterCatalog{Checks: []*Check{checkOf("", "n", Passing)}}
+		node := RegisterCatalog{Node: &catalog.Node{Name: "n1"}}
+		nodeCheck := RegisterCatalog{Checks: []*catalog.Check{checkOf("", "n", catalog.Passing)}}
 		for _, tt := range []struct {
 			name        string
 			op          Op
@@ -417,14 +418,14 @@ func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
 			{"its application", Register{instance(orders1, Up, 200)}, true, true},
 			{"another application", Register{instance(billing1, Up, 200)}, false, true},
 			{"a removal in it", Cancel{orders1}, true, true},
-			{"a check's output", SetCheck{Check: "a", Status: Critical, Output: "x"}, false, true},
+			{"a check's output", SetCheck{Check: "a", Status: catalog.Critical, Output: "x"}, false, true},
 			{"a node", node, true, true},
 			{"a node's check", nodeCheck, true, true},
-			{"nothing new", SetCheck{Check: "a", Status: Critical}, false, false},
+			{"nothing new", SetCheck{Check: "a", Status: catalog.Critical}, false, false},
 			{"a renewal", Renew{Key: orders1}, false, false},
 		} {
 			w := newWatched(t)
-			w.do(Register{instance(orders1, Up, 100)}, service("web", "web-1", checkOf("web-1", "a", Critical)))
+			w.do(Register{instance(orders1, Up, 100)}, service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 			orders, leaveOrders := w.Join("ORDERS")
 			all, leaveAll := w.Join("")
 			waits := w.await(t.Context(), w.View().Index(), "PAYMENTS")
@@ -433,7 +434,7 @@ func TestAJoinedWaitIsWokenByWhatItWaitsForAndByNodes(t *testing.T) {
 			synctest.Wait()
 			expect.That(t, isClosed(orders) == tt.orders && isClosed(all) == tt.all,
 				"%s: ORDERS woken %t, all %t; want %t, %t", tt.name, isClosed(orders), isClosed(all), tt.orders, tt.all)
-			expect.That(t, !waits.done && w.asked.Load() == asked, "%s: who waits for changes of another application was woken", tt.name)
+			expect.That(t, !waits.done && w.asked.Load() == asked, "%s: a reader that waits for changes of another application was woken", tt.name)
 			leaveOrders()
 			leaveAll()
 			w.do(Register{instance(Key{"PAYMENTS", "1"}, Up, 1)})
@@ -454,7 +455,7 @@ func isClosed(woken <-chan struct{}) bool {
 }
 
 // A state that is restored may be another one altogether.
-func TestAJoinedWaitIsWokenByAnOlderState(t *testing.T) {
+func TestJoinIsWokenByAnOlderState(t *testing.T) {
 	w := newWatched(t)
 	old := w.View()
 	w.do(Register{instance(orders1, Up, 100)})
@@ -464,10 +465,10 @@ func TestAJoinedWaitIsWokenByAnOlderState(t *testing.T) {
 	expect.That(t, isClosed(woken), "it was not woken")
 }
 
-// What changed while nobody waited wakes nobody later.
-func TestAJoinedWaitIsNotWokenByWhatWasBeforeIt(t *testing.T) {
+// A change from a time when no reader waited wakes none later.
+func TestJoinIsNotWokenByEarlierChanges(t *testing.T) {
 	w := newWatched(t)
-	w.do(Register{instance(orders1, Up, 100)}, RegisterCatalog{Node: &Node{Name: "n1"}})
+	w.do(Register{instance(orders1, Up, 100)}, RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
 	woken, leave := w.Join("ORDERS")
 	defer leave()
 	w.do(Register{instance(billing1, Up, 100)})

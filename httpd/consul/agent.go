@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -125,7 +126,7 @@ type Node struct {
 }
 
 // Node is a node of the registry as responses show it; nil: the logical one.
-func (h Home) Node(n *registry.Node) Node {
+func (h Home) Node(n *catalog.Node) Node {
 	if n == nil || n.Name == "" {
 		return h.logical()
 	}

@@ -18,6 +18,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -97,11 +98,11 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 	return op, err
 }
 
-func (r *registrationBody) nodeOf() *registry.Node {
-	return &registry.Node{ID: r.id, Name: r.node, Address: r.address, Tagged: pairsOf(r.tagged), Meta: pairsOf(r.meta)}
+func (r *registrationBody) nodeOf() *catalog.Node {
+	return &catalog.Node{ID: r.id, Name: r.node, Address: r.address, Tagged: pairsOf(r.tagged), Meta: pairsOf(r.meta)}
 }
 
-func (r *registrationBody) serviceOn(node, address string) (*registry.CatalogService, *registry.Instance, error) {
+func (r *registrationBody) serviceOn(node, address string) (*catalog.Service, *registry.Instance, error) {
 	name := cmp.Or(r.service.service, r.service.name)
 	if name == "" {
 		return nil, nil, Rejected("Must provide service name")
@@ -113,12 +114,12 @@ func (r *registrationBody) serviceOn(node, address string) (*registry.CatalogSer
 }
 
 // checksOn are Check and Checks together.
-func (r *registrationBody) checksOn(node string) ([]*registry.Check, error) {
+func (r *registrationBody) checksOn(node string) ([]*catalog.Check, error) {
 	bodies := r.checks
 	if r.check != nil {
 		bodies = append([]catalogCheckBody{*r.check}, bodies...)
 	}
-	var checks []*registry.Check
+	var checks []*catalog.Check
 	for _, body := range bodies {
 		if body.node != "" && body.node != r.node {
 			return nil, rejected("check node %q does not match node %q", body.node, r.node)
@@ -132,15 +133,15 @@ func (r *registrationBody) checksOn(node string) ([]*registry.Check, error) {
 	return checks, nil
 }
 
-func (c *catalogCheckBody) check(node string) (*registry.Check, error) {
+func (c *catalogCheckBody) check(node string) (*catalog.Check, error) {
 	status, known := ParseStatus(c.status)
 	switch {
 	case c.status == "":
-		status = registry.Critical
+		status = catalog.Critical
 	case !known:
 		return nil, malformed("Invalid check status: '%s'", c.status)
 	}
-	check := &registry.Check{
+	check := &catalog.Check{
 		Node: node, ID: cmp.Or(c.checkID, c.name), Name: c.name, Notes: c.notes, Output: c.output, Status: status, Service: c.service,
 		Type: cmp.Or(c.kind, c.derivedType()), Definition: c.given(),
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -18,15 +19,15 @@ const (
 	defaultTimeout = 10 * time.Second
 )
 
-var statusWords = [...]string{registry.Passing: "passing", registry.Warning: "warning", registry.Critical: "critical"}
+var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warning", catalog.Critical: "critical"}
 
 // StatusWord is the word for a check's state.
-func StatusWord(s registry.CheckStatus) string { return statusWords[s] }
+func StatusWord(s catalog.CheckStatus) string { return statusWords[s] }
 
 // ParseStatus is the inverse of StatusWord.
-func ParseStatus(word string) (registry.CheckStatus, bool) {
+func ParseStatus(word string) (catalog.CheckStatus, bool) {
 	at := slices.Index(statusWords[:], word)
-	return registry.CheckStatus(max(at, 0)), at >= 0
+	return catalog.CheckStatus(max(at, 0)), at >= 0
 }
 
 // checkBody is a check as the agent's clients define it.
@@ -104,18 +105,18 @@ func (c *checkBody) validate() error {
 }
 
 // check is the check that is registered.
-func (c *checkBody) check() (*registry.Check, error) {
+func (c *checkBody) check() (*catalog.Check, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	status, known := ParseStatus(c.status)
 	switch {
 	case c.status == "":
-		status = registry.Critical
+		status = catalog.Critical
 	case !known:
 		return nil, malformed("Status for checks must 'passing', 'warning', 'critical'")
 	}
-	made := &registry.Check{
+	made := &catalog.Check{
 		ID: cmp.Or(c.id, c.checkID, c.name), Name: c.name, Notes: c.notes, Status: status, Service: c.service,
 		TTL: c.ttl.ms(), Type: "ttl", ReapAfter: c.reapAfter.ms(),
 	}
@@ -131,8 +132,8 @@ func (c *checkBody) check() (*registry.Check, error) {
 	return made, nil
 }
 
-func (c *checkBody) probe() *registry.Probe {
-	p := &registry.Probe{
+func (c *checkBody) probe() *catalog.Probe {
+	p := &catalog.Probe{
 		HTTP: c.http, Method: c.method, Body: c.body, SkipVerify: c.skipVerify, NoRedirects: c.noRedirects, TCP: c.tcp,
 		Interval: max(c.interval, duration(minInterval)).ms(), Timeout: c.timeout.ms(),
 		SuccessBeforePassing: c.success, FailuresBeforeWarning: c.warning, FailuresBeforeCritical: c.critical,
@@ -167,11 +168,11 @@ func DecodeCheck(body []byte) (registry.RegisterCatalog, error) {
 	if err != nil {
 		return registry.RegisterCatalog{}, err
 	}
-	return registry.RegisterCatalog{Checks: []*registry.Check{check}, KeepStatus: c.status == ""}, nil
+	return registry.RegisterCatalog{Checks: []*catalog.Check{check}, KeepStatus: c.status == ""}, nil
 }
 
 // DecodeStatus reads the body of agent/check/update. Errors: Malformed.
-func DecodeStatus(body []byte) (status registry.CheckStatus, output string, err error) {
+func DecodeStatus(body []byte) (status catalog.CheckStatus, output string, err error) {
 	var word string
 	if err := decodeFields(body, map[string]any{"status": &word, "output": &output}); err != nil {
 		return 0, "", undecodable(err)
@@ -185,13 +186,13 @@ func DecodeStatus(body []byte) (status registry.CheckStatus, output string, err 
 
 // Maintenance is the check that keeps a service, or (service "") the logical node, out of use. Texts are
 // the reference's (agent/agent.go).
-func Maintenance(service, reason string) *registry.Check {
-	id, name, what := registry.NodeMaintenance, "Node Maintenance Mode", "node"
+func Maintenance(service, reason string) *catalog.Check {
+	id, name, what := catalog.NodeMaintenance, "Node Maintenance Mode", "node"
 	if service != "" {
-		id, name, what = registry.ServiceMaintenance+service, "Service Maintenance Mode", "service"
+		id, name, what = catalog.ServiceMaintenance+service, "Service Maintenance Mode", "service"
 	}
 	if reason == "" {
 		reason = fmt.Sprintf("Maintenance mode is enabled for this %s, but no reason was provided. This is a default message.", what)
 	}
-	return &registry.Check{ID: id, Name: name, Notes: reason, Status: registry.Critical, Service: service, Type: "maintenance"}
+	return &catalog.Check{ID: id, Name: name, Notes: reason, Status: catalog.Critical, Service: service, Type: "maintenance"}
 }

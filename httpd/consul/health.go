@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -40,7 +41,7 @@ func (c Check) Agent() Check {
 var noDefinition = json.RawMessage("{}")
 
 // checkOf is a stored check as responses show it.
-func checkOf(c *registry.Check) Check {
+func checkOf(c *catalog.Check) Check {
 	shown := Check{
 		Node: ShownNode(c.Node), CheckID: c.ID, Name: c.Name, Status: StatusWord(c.Status), Notes: c.Notes, Output: c.Output, ServiceID: c.Service,
 		ServiceTags: []string{}, Type: c.Type, Definition: noDefinition, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
@@ -53,7 +54,7 @@ func checkOf(c *registry.Check) Check {
 
 // NodeChecks are the checks of a node itself as responses show them; nil: the logical one, on which no
 // checks were registered.
-func NodeChecks(logical bool, n *registry.Node) []Check {
+func NodeChecks(logical bool, n *catalog.Node) []Check {
 	checks := []Check{}
 	if logical {
 		checks = append(checks, serfHealth)
@@ -70,7 +71,7 @@ func NodeChecks(logical bool, n *registry.Node) []Check {
 // serfHealth is passing whatever happens to servers: instances and sessions do not belong to the one
 // that took their registration.
 var serfHealth = Check{
-	Node: NodeName, CheckID: registry.SerfHealth, Name: "Serf Health Status", Status: "passing", Output: "Agent alive and reachable",
+	Node: NodeName, CheckID: catalog.SerfHealth, Name: "Serf Health Status", Status: "passing", Output: "Agent alive and reachable",
 	ServiceTags: []string{}, Definition: noDefinition, CreateIndex: 1, ModifyIndex: 1,
 }
 
@@ -100,11 +101,11 @@ const (
 )
 
 // statusOf is a status of Eureka's as that of a check: an instance that is not UP gets no requests.
-func statusOf(s registry.Status) registry.CheckStatus {
+func statusOf(s registry.Status) catalog.CheckStatus {
 	if s == registry.Up {
-		return registry.Passing
+		return catalog.Passing
 	}
-	return registry.Critical
+	return catalog.Critical
 }
 
 // decided is the check that keeps a service out of use by a decision made in Rollcall or through
@@ -120,13 +121,13 @@ func (s Service) decided(l *registry.Lease, checks []Check) (Check, bool) {
 		if slices.ContainsFunc(checks, func(c Check) bool { return c.CheckID == m.ID }) {
 			return Check{}, false
 		}
-		c := s.check(l, m.ID, m.Name, m.Type, registry.Critical)
+		c := s.check(l, m.ID, m.Name, m.Type, catalog.Critical)
 		c.Notes = m.Notes
 		return c, true
-	case slices.ContainsFunc(checks, func(c Check) bool { return c.Status == StatusWord(registry.Critical) }):
+	case slices.ContainsFunc(checks, func(c Check) bool { return c.Status == StatusWord(catalog.Critical) }):
 		return Check{}, false
 	}
-	return s.check(l, "_status_override:"+s.ID, "Status override", overrideType, registry.Critical), true
+	return s.check(l, "_status_override:"+s.ID, "Status override", overrideType, catalog.Critical), true
 }
 
 func reasonOf(l *registry.Lease) string {
@@ -137,7 +138,7 @@ func reasonOf(l *registry.Lease) string {
 }
 
 // check is a check that was not registered.
-func (s Service) check(l *registry.Lease, id, name, kind string, status registry.CheckStatus) Check {
+func (s Service) check(l *registry.Lease, id, name, kind string, status catalog.CheckStatus) Check {
 	return Check{
 		Node: ShownNode(s.Node), CheckID: id, Name: name, Status: StatusWord(status), Output: explained(l), ServiceID: s.ID, ServiceName: s.Name,
 		ServiceTags: s.Tags, Type: kind, Definition: noDefinition, CreateIndex: l.Registered, ModifyIndex: l.Changed,
@@ -168,7 +169,7 @@ const maintenanceWord = "maintenance"
 
 // isMaintenance says whether a check of an id keeps a service, or a node, out of use.
 func isMaintenance(id string) bool {
-	return id == registry.NodeMaintenance || strings.HasPrefix(id, registry.ServiceMaintenance)
+	return id == catalog.NodeMaintenance || strings.HasPrefix(id, catalog.ServiceMaintenance)
 }
 
 // Aggregate is the worst of checks: passing, warning, critical or maintenance.
@@ -181,7 +182,7 @@ func Aggregate(checks []Check) string {
 		}
 		worst = max(worst, int(state))
 	}
-	return StatusWord(registry.CheckStatus(worst))
+	return StatusWord(catalog.CheckStatus(worst))
 }
 
 // Worse says whether one aggregate is worse than another.
@@ -206,7 +207,7 @@ func WhyNotPassing(v *registry.View, l *registry.Lease) string {
 		checks = slices.Concat(checks, n.Checks)
 	}
 	for _, c := range checks {
-		if c.Status != registry.Critical {
+		if c.Status != catalog.Critical {
 			continue
 		}
 		if text := cmp.Or(c.Output, c.Notes); text != "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -75,7 +76,7 @@ func tagsOf(tags []string) []string {
 	return tags
 }
 
-func taggedOf(tagged []registry.TaggedAddress) map[string]Address {
+func taggedOf(tagged []catalog.TaggedAddress) map[string]Address {
 	if len(tagged) == 0 {
 		return nil
 	}
@@ -226,7 +227,7 @@ func With(n Node, ofNode []Check, s Service) HealthService {
 
 // Passing says whether every check is passing; no checks at all count as passing.
 func (h HealthService) Passing() bool {
-	return !slices.ContainsFunc(h.Checks, func(c Check) bool { return c.Status != StatusWord(registry.Passing) })
+	return !slices.ContainsFunc(h.Checks, func(c Check) bool { return c.Status != StatusWord(catalog.Passing) })
 }
 
 // AgentHealth is a service with its health, in responses of agent/health/service.

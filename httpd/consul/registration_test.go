@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -132,7 +133,7 @@ func TestServicesOfOtherNodesAreOtherInstances(t *testing.T) {
 func TestCheckDefinitionThatSaysNothingIsNone(t *testing.T) {
 	body := need.Got(json.Marshal(api.CatalogRegistration{Node: "n", Address: "a", Check: &api.AgentCheck{Name: "c"}}))(t)
 	got, err := consul.DecodeRegistration(body, func(string) string { return "" })
-	expect.That(t, err == nil && got.Op.Checks[0].Definition == nil && got.Op.Checks[0].Status == registry.Critical && got.Op.Checks[0].ID == "c",
+	expect.That(t, err == nil && got.Op.Checks[0].Definition == nil && got.Op.Checks[0].Status == catalog.Critical && got.Op.Checks[0].ID == "c",
 		"got %+v, %v", got.Op.Checks, err)
 }
 

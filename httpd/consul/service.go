@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -96,8 +97,8 @@ func decodeBody(body []byte, into json.Unmarshaler) error {
 }
 
 // register is the service of a name on a node, and the instance that Eureka's clients see.
-func (s *serviceBody) register(node, name, address string) (*registry.CatalogService, *registry.Instance, error) {
-	service := &registry.CatalogService{
+func (s *serviceBody) register(node, name, address string) (*catalog.Service, *registry.Instance, error) {
+	service := &catalog.Service{
 		Name: name, ID: cmp.Or(s.id, name), Node: node, Tags: s.tags, Address: s.address, Port: int32(s.port),
 		WeightPassing: 1, WeightWarning: 1, TagOverride: s.tagOverride, Kind: s.kind, SocketPath: s.socketPath,
 	}
@@ -117,7 +118,7 @@ func (s *serviceBody) register(node, name, address string) (*registry.CatalogSer
 	return service, s.instance(service, address), nil
 }
 
-func (s *serviceBody) validate(service *registry.CatalogService) error {
+func (s *serviceBody) validate(service *catalog.Service) error {
 	if err := checkName("service name", service.Name); err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (s *serviceBody) defaultPort() int64 {
 }
 
 // taggedAddresses are those that were given, and of an IP address those that agents add.
-func (s *serviceBody) taggedAddresses() []registry.TaggedAddress {
+func (s *serviceBody) taggedAddresses() []catalog.TaggedAddress {
 	all := maps.Clone(s.tagged)
 	if family := familyOf(s.address); family != "" {
 		if all == nil {
@@ -182,9 +183,9 @@ func (s *serviceBody) taggedAddresses() []registry.TaggedAddress {
 			}
 		}
 	}
-	var tagged []registry.TaggedAddress
+	var tagged []catalog.TaggedAddress
 	for _, tag := range slices.Sorted(maps.Keys(all)) {
-		tagged = append(tagged, registry.TaggedAddress{Tag: tag, Address: all[tag].Address, Port: int32(all[tag].Port)})
+		tagged = append(tagged, catalog.TaggedAddress{Tag: tag, Address: all[tag].Address, Port: int32(all[tag].Port)})
 	}
 	return tagged
 }
@@ -193,7 +194,7 @@ func (s *serviceBody) taggedAddresses() []registry.TaggedAddress {
 const secureMeta = "secure"
 
 // instance is the service as Eureka's clients see it.
-func (s *serviceBody) instance(service *registry.CatalogService, address string) *registry.Instance {
+func (s *serviceBody) instance(service *catalog.Service, address string) *registry.Instance {
 	name := strings.ToLower(service.Name)
 	host := cmp.Or(s.address, address, service.Node)
 	i := &registry.Instance{
@@ -210,7 +211,7 @@ func (s *serviceBody) instance(service *registry.CatalogService, address string)
 }
 
 // instanceID is the id of a service's instance, which is unique within its application.
-func instanceID(s *registry.CatalogService) string {
+func instanceID(s *catalog.Service) string {
 	if s.Node == "" {
 		return s.ID
 	}
@@ -227,12 +228,12 @@ func pairsOf(m map[string]string) []registry.Pair {
 }
 
 // checksOf are the checks that came with a service, with the ids and names of those that have none.
-func (s *serviceBody) checksOf(service *registry.CatalogService) ([]*registry.Check, error) {
+func (s *serviceBody) checksOf(service *catalog.Service) ([]*catalog.Check, error) {
 	bodies := s.checks
 	if !s.check.isEmpty() {
 		bodies = append([]checkBody{s.check}, bodies...)
 	}
-	var checks []*registry.Check
+	var checks []*catalog.Check
 	for n, body := range bodies {
 		check, err := body.check()
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // defaultLockDelay is the lock-delay of a session that names none (hashicorp/consul, agent/session_endpoint.go).
@@ -144,12 +144,12 @@ func sessionTTL(text string) (int64, error) {
 // checksInForce are the legacy list that responses show, and the checks of the node that the session
 // depends on. A list that is given replaces the default; an empty legacy list means none at all.
 func checksInForce(legacy, ofNode checkList) (shown, inForce []string) {
-	inForce = []string{registry.SerfHealth}
+	inForce = []string{catalog.SerfHealth}
 	if ofNode.given {
 		inForce = ofNode.ids
 	}
 	switch {
-	case !legacy.given, slices.Equal(legacy.ids, []string{registry.SerfHealth}):
+	case !legacy.given, slices.Equal(legacy.ids, []string{catalog.SerfHealth}):
 		return nil, inForce
 	case len(legacy.ids) == 0:
 		return nil, nil

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -108,7 +109,7 @@ func (c call) agentChecks() (any, error) {
 	}
 	checks := map[string]consul.Check{}
 	for _, check := range cat.checksOn("") {
-		if _, taken := checks[check.CheckID]; !taken && check.CheckID != registry.SerfHealth {
+		if _, taken := checks[check.CheckID]; !taken && check.CheckID != catalog.SerfHealth {
 			checks[check.CheckID] = check.Agent()
 		}
 	}
@@ -127,7 +128,7 @@ func (c call) agentHealthByID() (any, error) {
 	}
 	l, _ := cat.ServiceOn("", id)
 	if l == nil || l.Quarantine != nil {
-		none := consul.AgentHealth{AggregatedStatus: consul.StatusWord(registry.Critical)}
+		none := consul.AgentHealth{AggregatedStatus: consul.StatusWord(catalog.Critical)}
 		return c.respondHealth(http.StatusNotFound, "ServiceId "+id+" not found", none)
 	}
 	health := cat.health(cat.service(l))
@@ -145,7 +146,7 @@ func (c call) agentHealthByName() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	worst, all := consul.StatusWord(registry.Passing), []consul.AgentHealth{}
+	worst, all := consul.StatusWord(catalog.Passing), []consul.AgentHealth{}
 	for _, s := range cat.services(name) {
 		if s.Node != "" || cat.isItself(s) {
 			continue
@@ -193,9 +194,9 @@ func (c call) respondHealth(status int, reason string, value any) (any, error) {
 // healthCode is the status of a response about health, for load balancers that look at nothing else.
 func healthCode(aggregate string) int {
 	switch aggregate {
-	case consul.StatusWord(registry.Passing):
+	case consul.StatusWord(catalog.Passing):
 		return http.StatusOK
-	case consul.StatusWord(registry.Warning):
+	case consul.StatusWord(catalog.Warning):
 		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -31,7 +32,7 @@ func (c call) registerCheck() (any, error) {
 // reapByDefault gives checks of services, which do not say how long they may be critical, the time after
 // which Consul would have reaped the node of an agent that is gone. Otherwise the services of a program that is
 // gone would stay for ever.
-func (e *endpoints) reapByDefault(checks []*registry.Check) {
+func (e *endpoints) reapByDefault(checks []*catalog.Check) {
 	for _, c := range checks {
 		if c.Service != "" && c.ReapAfter == 0 {
 			c.ReapAfter = e.config.ReapCritical.Milliseconds()
@@ -40,7 +41,7 @@ func (e *endpoints) reapByDefault(checks []*registry.Check) {
 }
 
 // beatCheck is PUT /v1/agent/check/pass|warn|fail/{id}.
-func beatCheck(status registry.CheckStatus) endpoint {
+func beatCheck(status catalog.CheckStatus) endpoint {
 	return func(c call) (any, error) {
 		note := c.Text("note")
 		c.IgnoreBody()
@@ -51,7 +52,7 @@ func beatCheck(status registry.CheckStatus) endpoint {
 // updateCheck is PUT /v1/agent/check/update/{id}.
 func (c call) updateCheck() (any, error) {
 	var output string
-	status := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (status registry.CheckStatus, err error) {
+	status := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (status catalog.CheckStatus, err error) {
 		status, output, err = consul.DecodeStatus(body)
 		return status, err
 	})
@@ -63,7 +64,7 @@ func (c call) updateCheck() (any, error) {
 const maxOutput = 4 << 10
 
 // setCheck sets the state of the TTL check in the path.
-func (c call) setCheck(status registry.CheckStatus, output string) (any, error) {
+func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -95,7 +96,7 @@ func (c call) noCheck(id string) error {
 			return noTTL(id)
 		}
 	}
-	if id == registry.SerfHealth {
+	if id == catalog.SerfHealth {
 		return noTTL(id)
 	}
 	return unknownCheckID(id)
@@ -208,7 +209,7 @@ var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q is that of all serv
 
 // maintain registers a check of maintenance, unless it is there, or takes it away. unknown is the error
 // if its service is gone.
-func (e *endpoints) maintain(ctx context.Context, v *registry.View, check *registry.Check, enable bool, unknown error) error {
+func (e *endpoints) maintain(ctx context.Context, v *registry.View, check *catalog.Check, enable bool, unknown error) error {
 	_, on := v.CheckOn("", check.ID)
 	if on == enable {
 		return nil
@@ -217,7 +218,7 @@ func (e *endpoints) maintain(ctx context.Context, v *registry.View, check *regis
 		_, err := e.applyCatalog(ctx, registry.DeregisterCatalog{Check: check.ID})
 		return err
 	}
-	return e.registerCatalog(ctx, registry.RegisterCatalog{Checks: []*registry.Check{check}}, func(*registry.View) error { return unknown })
+	return e.registerCatalog(ctx, registry.RegisterCatalog{Checks: []*catalog.Check{check}}, func(*registry.View) error { return unknown })
 }
 
 // overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the

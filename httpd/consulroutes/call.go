@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -29,7 +30,7 @@ type Config struct {
 	ReapCritical time.Duration
 	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
 	// "": it may. Nil: all may.
-	RefuseProbe func(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string
+	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) string
 }
 
 // endpoints has the endpoints of Consul's API.

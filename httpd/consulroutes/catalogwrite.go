@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -83,7 +84,7 @@ func eurekasOwn(id string) string {
 // registerCatalog registers what a body says. unknown words what is wrong if a check names a service
 // that is not there.
 func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCatalog, unknown func(*registry.View) error) error {
-	if len(op.Checks) > registry.MaxChecks {
+	if len(op.Checks) > catalog.MaxChecks {
 		return errTooManyChecks // and no need to write it to the log
 	}
 	if op.Instance != nil {
@@ -118,7 +119,7 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 
 // errTooManyChecks says how many checks there may be.
 var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
-	registry.MaxServiceChecks, registry.MaxNodeChecks, registry.MaxChecks))
+	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks))
 
 // checkProbes refuses checks that would probe what they may not. A check of a service that this node does not know
 // is judged by the node that runs the check.
@@ -144,7 +145,7 @@ func (e *endpoints) checkProbes(op registry.RegisterCatalog) error {
 }
 
 // serviceOf is a service of a node (nil: the logical one) as this node knows it, nil if it does not.
-func (e *endpoints) serviceOf(node *registry.Node, id string) (*registry.CatalogService, *registry.Instance) {
+func (e *endpoints) serviceOf(node *catalog.Node, id string) (*catalog.Service, *registry.Instance) {
 	v := web.StaleView(e.Service)
 	if v == nil {
 		return nil, nil
@@ -163,7 +164,7 @@ func (e *endpoints) serviceOf(node *registry.Node, id string) (*registry.Catalog
 const oneAgent = "all servers are one agent here, so an ID is used once in the whole cluster, not once a host"
 
 // addressTaken names the addresses of two services with one id.
-func addressTaken(v *registry.View, s *registry.CatalogService) error {
+func addressTaken(v *registry.View, s *catalog.Service) error {
 	has := "another one"
 	if l, _ := v.ServiceOn("", s.ID); l != nil && l.Service != nil {
 		has = shownAddress(l.Service.Address)
@@ -181,7 +182,7 @@ func shownAddress(address string) string {
 }
 
 // checkTaken names the first check that is another's, and its owner.
-func checkTaken(v *registry.View, checks []*registry.Check) error {
+func checkTaken(v *registry.View, checks []*catalog.Check) error {
 	for _, given := range checks {
 		old, ok := v.CheckOn("", given.ID)
 		if !ok || old.Service == given.Service {

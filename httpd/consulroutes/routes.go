@@ -1,7 +1,7 @@
 package consulroutes
 
 import (
-	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -36,9 +36,9 @@ var table = []route{
 
 	// All servers are one agent: an instance may be registered with one, send its heartbeats to another and be
 	// deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api, AgentConsulClient).
-	{web.PutOrGet, "/v1/agent/check/pass/{id}", web.ConsulForm, beatCheck(registry.Passing)},
-	{web.PutOrGet, "/v1/agent/check/warn/{id}", web.ConsulForm, beatCheck(registry.Warning)},
-	{web.PutOrGet, "/v1/agent/check/fail/{id}", web.ConsulForm, beatCheck(registry.Critical)},
+	{web.PutOrGet, "/v1/agent/check/pass/{id}", web.ConsulForm, beatCheck(catalog.Passing)},
+	{web.PutOrGet, "/v1/agent/check/warn/{id}", web.ConsulForm, beatCheck(catalog.Warning)},
+	{web.PutOrGet, "/v1/agent/check/fail/{id}", web.ConsulForm, beatCheck(catalog.Critical)},
 	{web.Put, "/v1/agent/check/update/{id}", web.ConsulForm, call.updateCheck},
 	{web.Put, "/v1/agent/check/register", web.ConsulForm, call.registerCheck},
 	{web.PutOrGet, "/v1/agent/check/deregister/{id}", web.ConsulForm, web.Bodiless(call.deregisterCheck)},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -84,8 +85,8 @@ func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 // Web is a service that was registered through Consul's API, with a check.
 func Web(id string) registry.RegisterCatalog {
 	return registry.RegisterCatalog{
-		Service:  &registry.CatalogService{Name: "web", ID: id},
+		Service:  &catalog.Service{Name: "web", ID: id},
 		Instance: Instance("WEB", id, 0),
-		Checks:   []*registry.Check{{ID: "check-" + id, Service: id}},
+		Checks:   []*catalog.Check{{ID: "check-" + id, Service: id}},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 )
@@ -165,5 +166,5 @@ func (s *Raft) repeatsCheck(op registry.Op) bool {
 		return false
 	}
 	c, ok := s.machine.View().CheckOn(beat.Node, beat.Check)
-	return ok && c.Status == beat.Status && (c.Status == registry.Passing || c.Output == beat.Output)
+	return ok && c.Status == beat.Status && (c.Status == catalog.Passing || c.Output == beat.Output)
 }

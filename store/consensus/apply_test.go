@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -264,8 +265,8 @@ func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {
 func TestOnlyHeartbeatsThatChangeNothingAreGathered(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
-	for i, status := range []registry.CheckStatus{registry.Passing, registry.Critical} {
-		n.apply(t, registry.RegisterCatalog{Checks: []*registry.Check{{
+	for i, status := range []catalog.CheckStatus{catalog.Passing, catalog.Critical} {
+		n.apply(t, registry.RegisterCatalog{Checks: []*catalog.Check{{
 			ID: fmt.Sprint(i), Name: "c", Type: "ttl", TTL: 60_000, Status: status, Output: "as before",
 		}}})
 	}
@@ -276,9 +277,9 @@ func TestOnlyHeartbeatsThatChangeNothingAreGathered(t *testing.T) {
 	}{
 		{"passing as before", registry.SetCheck{Check: "0", TTL: true, Output: "as before"}, true},
 		{"passing with another output", registry.SetCheck{Check: "0", TTL: true, Output: "other"}, true},
-		{"another state", registry.SetCheck{Check: "0", TTL: true, Status: registry.Warning, Output: "as before"}, false},
-		{"critical as before", registry.SetCheck{Check: "1", TTL: true, Status: registry.Critical, Output: "as before"}, true},
-		{"critical with another output", registry.SetCheck{Check: "1", TTL: true, Status: registry.Critical, Output: "other"}, false},
+		{"another state", registry.SetCheck{Check: "0", TTL: true, Status: catalog.Warning, Output: "as before"}, false},
+		{"critical as before", registry.SetCheck{Check: "1", TTL: true, Status: catalog.Critical, Output: "as before"}, true},
+		{"critical with another output", registry.SetCheck{Check: "1", TTL: true, Status: catalog.Critical, Output: "other"}, false},
 		{"not a heartbeat", registry.SetCheck{Check: "0", Output: "as before"}, false},
 		{"an unknown check", registry.SetCheck{Check: "2", TTL: true}, false},
 		{"a renewal of a lease", registry.Renew{}, false},

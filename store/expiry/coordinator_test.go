@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -279,9 +280,9 @@ func (g *evictionRig) registerCheck(id string, ttl, reap time.Duration) {
 	i := instanceOf("WEB", id, 90)
 	i.RenewalInterval = 30
 	got := g.apply(registry.RegisterCatalog{
-		Service:  &registry.CatalogService{Name: "web", ID: id, WeightPassing: 1, WeightWarning: 1},
+		Service:  &catalog.Service{Name: "web", ID: id, WeightPassing: 1, WeightWarning: 1},
 		Instance: i,
-		Checks:   []*registry.Check{{ID: "service:" + id, Name: id, Service: id, Type: "ttl", TTL: ttl.Milliseconds(), ReapAfter: reap.Milliseconds()}},
+		Checks:   []*catalog.Check{{ID: "service:" + id, Name: id, Service: id, Type: "ttl", TTL: ttl.Milliseconds(), ReapAfter: reap.Milliseconds()}},
 	})[0]
 	need.That(g.t, got.Outcome == registry.Done, "register %s: %+v", id, got)
 }
@@ -297,16 +298,16 @@ func TestACheckEndsAtItsTimeWhileEvictionsAreWithheld(t *testing.T) {
 		g.session(1, 0, 0, 0)
 		g.applyKV(kv.CreateSession{ID: sessionIDOf(2), ServiceChecks: []string{"service:w"}})
 		g.sessions[sessionIDOf(2)] = &rigSession{}
-		status := func() (registry.CheckStatus, bool) {
+		status := func() (catalog.CheckStatus, bool) {
 			c, ok := g.machine.View().CheckOn("", "service:w")
 			return c.Status, ok
 		}
 		g.pass(9 * time.Second)
 		s, _ := status()
-		expect.That(t, s == registry.Passing, "the check is %d before its TTL has passed", s)
+		expect.That(t, s == catalog.Passing, "the check is %d before its TTL has passed", s)
 		g.pass(1200 * time.Millisecond)
 		s, _ = status()
-		expect.That(t, s == registry.Critical, "the check is %d after its TTL has passed", s)
+		expect.That(t, s == catalog.Critical, "the check is %d after its TTL has passed", s)
 		g.wantEnded(sessionIDOf(2), start+10*time.Second)
 		g.wantLive(sessionIDOf(1))
 		_, there := status()
@@ -327,10 +328,10 @@ func TestChecksAreNotEndedBeforeHeartbeatsCouldBeHeardAfterAStall(t *testing.T) 
 		g.pass(900 * time.Millisecond)
 		beat := registry.SetCheck{Check: "service:w", TTL: true}
 		c, _ := g.machine.View().CheckOn("", "service:w")
-		need.That(t, c.Status == registry.Passing, "the check is %+v", c)
+		need.That(t, c.Status == catalog.Passing, "the check is %+v", c)
 		g.apply(beat)
 		g.pass(5 * time.Second)
 		c, _ = g.machine.View().CheckOn("", "service:w")
-		expect.That(t, c.Status == registry.Passing, "the check is %+v although a heartbeat came", c)
+		expect.That(t, c.Status == catalog.Passing, "the check is %+v although a heartbeat came", c)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 // result is what one attempt found.
 type result struct {
-	status registry.CheckStatus
+	status catalog.CheckStatus
 	output string
 }
 
@@ -69,12 +69,12 @@ func sameHost(req *http.Request, via []*http.Request) error {
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // attempt probes once, at an address that the service registered or the rules allow. ctx bounds it.
-func (c *caller) attempt(ctx context.Context, p *registry.Probe, loc location) result {
+func (c *caller) attempt(ctx context.Context, p *catalog.Probe, loc location) result {
 	if why := c.rules.refuses(p, loc); why != "" {
-		return result{registry.Critical, why}
+		return result{catalog.Critical, why}
 	}
 	ctx = context.WithValue(ctx, reachKey{}, c.reach(ctx, p, loc))
-	r := result{status: registry.Critical}
+	r := result{status: catalog.Critical}
 	var err error
 	if p.HTTP != "" {
 		r, err = c.http(ctx, p)
@@ -82,14 +82,14 @@ func (c *caller) attempt(ctx context.Context, p *registry.Probe, loc location) r
 		r, err = c.tcp(ctx, p.TCP)
 	}
 	if err != nil {
-		r = result{registry.Critical, describe(err)}
+		r = result{catalog.Critical, describe(err)}
 	}
 	r.output = shorten(r.output)
 	return r
 }
 
 // reach resolves the names under which the service registered, if the check does not use one of them.
-func (c *caller) reach(ctx context.Context, p *registry.Probe, loc location) reach {
+func (c *caller) reach(ctx context.Context, p *catalog.Probe, loc location) reach {
 	host, _, _ := address(p)
 	r := reach{rules: c.rules, location: loc, named: loc.is(host)}
 	if r.named {
@@ -110,10 +110,10 @@ func (c *caller) tcp(ctx context.Context, address string) (result, error) {
 		return result{}, err
 	}
 	conn.Close()
-	return result{registry.Passing, "TCP connect " + address + ": Success"}, nil
+	return result{catalog.Passing, "TCP connect " + address + ": Success"}, nil
 }
 
-func (c *caller) http(ctx context.Context, p *registry.Probe) (result, error) {
+func (c *caller) http(ctx context.Context, p *catalog.Probe) (result, error) {
 	req, err := newRequest(ctx, p)
 	if err != nil {
 		return result{}, err
@@ -136,7 +136,7 @@ func (c *caller) http(ctx context.Context, p *registry.Probe) (result, error) {
 	return result{statusOf(resp.StatusCode), output}, nil
 }
 
-func newRequest(ctx context.Context, p *registry.Probe) (*http.Request, error) {
+func newRequest(ctx context.Context, p *catalog.Probe) (*http.Request, error) {
 	method := p.Method
 	if method == "" {
 		method = http.MethodGet
@@ -158,14 +158,14 @@ func newRequest(ctx context.Context, p *registry.Probe) (*http.Request, error) {
 }
 
 // statusOf is the state of a check after a response with an HTTP status.
-func statusOf(code int) registry.CheckStatus {
+func statusOf(code int) catalog.CheckStatus {
 	switch {
 	case code >= 200 && code <= 299:
-		return registry.Passing
+		return catalog.Passing
 	case code == http.StatusTooManyRequests:
-		return registry.Warning
+		return catalog.Warning
 	}
-	return registry.Critical
+	return catalog.Critical
 }
 
 // describe is an error without the local port, which is another one each time: an output that stays the same

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is far more than an attempt on loopback takes.
 const patience = 30 * time.Second
 
-func attempt(t *testing.T, p *registry.Probe, r Rules) result {
+func attempt(t *testing.T, p *catalog.Probe, r Rules) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -48,23 +49,23 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 func TestAttemptDecidesByTheHTTPStatus(t *testing.T) {
 	tests := []struct {
 		code   int
-		want   registry.CheckStatus
+		want   catalog.CheckStatus
 		output string
 	}{
-		{200, registry.Passing, "200 OK Output: fine"},
-		{299, registry.Passing, "299 status code 299 Output: fine"},
-		{204, registry.Passing, "204 No Content Output: "},
-		{429, registry.Warning, "429 Too Many Requests Output: fine"},
-		{304, registry.Critical, "304 Not Modified Output: "},
-		{404, registry.Critical, "404 Not Found Output: fine"},
-		{500, registry.Critical, "500 Internal Server Error Output: fine"},
+		{200, catalog.Passing, "200 OK Output: fine"},
+		{299, catalog.Passing, "299 status code 299 Output: fine"},
+		{204, catalog.Passing, "204 No Content Output: "},
+		{429, catalog.Warning, "429 Too Many Requests Output: fine"},
+		{304, catalog.Critical, "304 Not Modified Output: "},
+		{404, catalog.Critical, "404 Not Found Output: fine"},
+		{500, catalog.Critical, "500 Internal Server Error Output: fine"},
 	}
 	for _, tt := range tests {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(tt.code)
 			io.WriteString(w, "fine")
 		})
-		got := attempt(t, &registry.Probe{HTTP: s.URL + "/health"}, lenient)
+		got := attempt(t, &catalog.Probe{HTTP: s.URL + "/health"}, lenient)
 		want := result{tt.want, "HTTP GET " + s.URL + "/health: " + tt.output}
 		expect.Equal(t, got, want, "status %d: got", tt.code)
 	}
@@ -78,10 +79,10 @@ func TestAttemptSendsTheRequestOfTheCheck(t *testing.T) {
 		body <- string(b)
 		seen <- r
 	})
-	got := attempt(t, &registry.Probe{HTTP: s.URL, Method: "POST", Body: "ping", Header: []registry.Pair{
+	got := attempt(t, &catalog.Probe{HTTP: s.URL, Method: "POST", Body: "ping", Header: []registry.Pair{
 		{Key: "Host", Value: "shop.example"}, {Key: "X-Token", Value: "a"}, {Key: "Accept", Value: "application/json"},
 	}}, lenient)
-	need.That(t, got.status == registry.Passing, "got %+v", got)
+	need.That(t, got.status == catalog.Passing, "got %+v", got)
 	r := <-seen
 	if b := <-body; r.Method != "POST" || b != "ping" || r.Host != "shop.example" || r.Header.Get("X-Token") != "a" || r.Header.Get("Accept") != "application/json" {
 		t.Errorf("the service was asked %s for host %s with %v and body %q", r.Method, r.Host, r.Header, b)
@@ -97,8 +98,8 @@ func TestAttemptBoundsItsOutputAndKeepsItText(t *testing.T) {
 	}
 	for name, body := range tests {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
-		got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
-		expect.That(t, len(got.output) <= maxOutput && utf8.ValidString(got.output) && got.status == registry.Passing,
+		got := attempt(t, &catalog.Probe{HTTP: s.URL}, lenient)
+		expect.That(t, len(got.output) <= maxOutput && utf8.ValidString(got.output) && got.status == catalog.Passing,
 			"%s: status %d, %d bytes of output, valid UTF-8: %v", name, got.status, len(got.output), utf8.ValidString(got.output))
 	}
 }
@@ -106,7 +107,7 @@ func TestAttemptBoundsItsOutputAndKeepsItText(t *testing.T) {
 func TestAttemptHidesThePasswordOfAURL(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	for _, address := range []string{s.Listener.Addr().String(), "127.0.0.1:1"} {
-		got := attempt(t, &registry.Probe{HTTP: "http://me:secret@" + address}, lenient)
+		got := attempt(t, &catalog.Probe{HTTP: "http://me:secret@" + address}, lenient)
 		expect.That(t, !strings.Contains(got.output, "secret"), "output %q", got.output)
 	}
 }
@@ -116,8 +117,8 @@ func TestAttemptVerifiesCertificatesUnlessTheCheckSaysOtherwise(t *testing.T) {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	for skip, want := range map[bool]registry.CheckStatus{false: registry.Critical, true: registry.Passing} {
-		got := attempt(t, &registry.Probe{HTTP: s.URL, SkipVerify: skip}, lenient)
+	for skip, want := range map[bool]catalog.CheckStatus{false: catalog.Critical, true: catalog.Passing} {
+		got := attempt(t, &catalog.Probe{HTTP: s.URL, SkipVerify: skip}, lenient)
 		expect.That(t, got.status == want, "skipping verification %v: got %+v, want status %d", skip, got, want)
 	}
 }
@@ -125,18 +126,18 @@ func TestAttemptVerifiesCertificatesUnlessTheCheckSaysOtherwise(t *testing.T) {
 func TestAttemptByTCPPassesIfItConnects(t *testing.T) {
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
-	want := result{registry.Passing, "TCP connect " + address + ": Success"}
-	expect.Equal(t, attempt(t, &registry.Probe{TCP: address}, lenient), want, "got")
+	want := result{catalog.Passing, "TCP connect " + address + ": Success"}
+	expect.Equal(t, attempt(t, &catalog.Probe{TCP: address}, lenient), want, "got")
 	l.Close()
-	got := attempt(t, &registry.Probe{TCP: address}, lenient)
-	expect.That(t, got.status == registry.Critical && got.output == "dial tcp "+address+": connect: connection refused", "after it closed: %+v", got)
+	got := attempt(t, &catalog.Probe{TCP: address}, lenient)
+	expect.That(t, got.status == catalog.Critical && got.output == "dial tcp "+address+": connect: connection refused", "after it closed: %+v", got)
 }
 
 func TestAttemptDoesNotConnectToARefusedAddress(t *testing.T) {
 	asked := false
 	s := serve(t, func(http.ResponseWriter, *http.Request) { asked = true })
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
-	for _, p := range []*registry.Probe{
+	for _, p := range []*catalog.Probe{
 		{HTTP: s.URL},
 		{HTTP: "http://localhost:" + port},
 		{HTTP: "http://[::ffff:127.0.0.1]:" + port},
@@ -144,7 +145,7 @@ func TestAttemptDoesNotConnectToARefusedAddress(t *testing.T) {
 		{TCP: "localhost:" + port},
 	} {
 		got := attempt(t, p, Rules{Targets: anywhere})
-		expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "checks.allow-loopback"), "%+v: got %+v, want it refused", p, got)
+		expect.That(t, got.status == catalog.Critical && strings.Contains(got.output, "checks.allow-loopback"), "%+v: got %+v, want it refused", p, got)
 	}
 	expect.That(t, !asked, "the service was asked")
 }
@@ -153,8 +154,8 @@ func TestAttemptDoesNotFollowARedirectToAnotherHost(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
 	})
-	got := attempt(t, &registry.Probe{HTTP: s.URL}, lenient)
-	expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "a redirect to another host is not followed"),
+	got := attempt(t, &catalog.Probe{HTTP: s.URL}, lenient)
+	expect.That(t, got.status == catalog.Critical && strings.Contains(got.output, "a redirect to another host is not followed"),
 		"got %+v, want it refused", got)
 }
 
@@ -164,8 +165,8 @@ func TestAttemptDoesNotFollowRedirectsIfTheCheckSaysSo(t *testing.T) {
 			http.Redirect(w, r, "/well", http.StatusFound)
 		}
 	})
-	for disabled, want := range map[bool]registry.CheckStatus{false: registry.Passing, true: registry.Critical} {
-		got := attempt(t, &registry.Probe{HTTP: s.URL, NoRedirects: disabled}, lenient)
+	for disabled, want := range map[bool]catalog.CheckStatus{false: catalog.Passing, true: catalog.Critical} {
+		got := attempt(t, &catalog.Probe{HTTP: s.URL, NoRedirects: disabled}, lenient)
 		expect.That(t, got.status == want && disabled == strings.Contains(got.output, "302 Found"),
 			"redirects disabled %v: got %+v, want status %d", disabled, got, want)
 	}
@@ -176,7 +177,7 @@ func TestAttemptDoesNotUseAProxyOfTheEnvironment(t *testing.T) {
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { proxied = true })
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
-	attempt(t, &registry.Probe{HTTP: "http://169.254.169.254/"}, lenient)
+	attempt(t, &catalog.Probe{HTTP: "http://169.254.169.254/"}, lenient)
 	tr := newCaller(lenient).verified.Transport.(*http.Transport)
 	expect.That(t, !proxied && tr.Proxy == nil, "a proxy was used")
 }
@@ -187,8 +188,8 @@ func TestAttemptEndsWithItsContext(t *testing.T) {
 	defer close(block)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	got := newCaller(lenient).attempt(ctx, &registry.Probe{HTTP: s.URL}, location{})
-	expect.That(t, got.status == registry.Critical && strings.Contains(got.output, "deadline exceeded"), "got %+v, want it ended by its time-out", got)
+	got := newCaller(lenient).attempt(ctx, &catalog.Probe{HTTP: s.URL}, location{})
+	expect.That(t, got.status == catalog.Critical && strings.Contains(got.output, "deadline exceeded"), "got %+v, want it ended by its time-out", got)
 }
 
 func TestAttemptDescribesAnErrorTheSameEachTime(t *testing.T) {
@@ -206,11 +207,11 @@ func TestAttemptDescribesAnErrorTheSameEachTime(t *testing.T) {
 		}
 	}()
 	defer func() { l.Close(); <-hung }()
-	p := &registry.Probe{HTTP: "http://" + l.Addr().String()}
+	p := &catalog.Probe{HTTP: "http://" + l.Addr().String()}
 	expect.That(t, strings.Count(describe(&net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 5}, Addr: &net.TCPAddr{Port: 6}, Err: io.EOF}), ":5") <= 0,
 		"the local port is shown")
 	got := attempt(t, p, lenient)
-	expect.That(t, got.status == registry.Critical && !strings.Contains(got.output, "->"), "got %+v", got)
+	expect.That(t, got.status == catalog.Critical && !strings.Contains(got.output, "->"), "got %+v", got)
 }
 
 // The addresses of names are known only when a probe connects.
@@ -222,18 +223,18 @@ func TestAttemptConnectsOnlyToWhatItsServiceRegistered(t *testing.T) {
 	for _, tc := range []struct {
 		name, host string
 		loc        location
-		want       registry.CheckStatus
+		want       catalog.CheckStatus
 	}{
-		{"the name that was registered", "localhost", location{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
-		{"a name of the address that was registered", "localhost", location{[]string{"127.0.0.1", "::1"}, []uint16{at.Port()}}, registry.Passing},
-		{"an address of the name that was registered", "127.0.0.1", location{[]string{"localhost"}, []uint16{at.Port()}}, registry.Passing},
-		{"a name of another address", "localhost", location{[]string{"10.9.9.9"}, []uint16{at.Port()}}, registry.Critical},
-		{"an address of another name", "127.0.0.1", location{[]string{"nowhere.invalid"}, []uint16{at.Port()}}, registry.Critical},
-		{"another port", "127.0.0.1", location{[]string{"127.0.0.1"}, []uint16{1}}, registry.Critical},
+		{"the name that was registered", "localhost", location{[]string{"localhost"}, []uint16{at.Port()}}, catalog.Passing},
+		{"a name of the address that was registered", "localhost", location{[]string{"127.0.0.1", "::1"}, []uint16{at.Port()}}, catalog.Passing},
+		{"an address of the name that was registered", "127.0.0.1", location{[]string{"localhost"}, []uint16{at.Port()}}, catalog.Passing},
+		{"a name of another address", "localhost", location{[]string{"10.9.9.9"}, []uint16{at.Port()}}, catalog.Critical},
+		{"an address of another name", "127.0.0.1", location{[]string{"nowhere.invalid"}, []uint16{at.Port()}}, catalog.Critical},
+		{"another port", "127.0.0.1", location{[]string{"127.0.0.1"}, []uint16{1}}, catalog.Critical},
 	} {
 		before := asked
-		got := newCaller(rules).attempt(t.Context(), &registry.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
-		expect.That(t, got.status == tc.want && (got.status == registry.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == registry.Passing),
+		got := newCaller(rules).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
+		expect.That(t, got.status == tc.want && (got.status == catalog.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == catalog.Passing),
 			"%s: %+v, asked: %v", tc.name, got, asked > before)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -30,7 +31,7 @@ func (s subject) service() string {
 type check struct {
 	ref
 	subject   subject
-	probe     *registry.Probe
+	probe     *catalog.Probe
 	location  location // that its service registered
 	due       time.Time
 	place     int                // in the schedule, while it waits there
@@ -113,8 +114,8 @@ type tally struct {
 
 // count counts a result and returns the state that follows from it. The state is decided once as many results in a row
 // as the probe asks for agree. A failure never makes a state better.
-func (t *tally) count(p *registry.Probe, present, found registry.CheckStatus) (status registry.CheckStatus, decided bool) {
-	if found != registry.Critical {
+func (t *tally) count(p *catalog.Probe, present, found catalog.CheckStatus) (status catalog.CheckStatus, decided bool) {
+	if found != catalog.Critical {
 		t.successes, t.failures = t.successes+1, 0
 		return found, t.successes >= p.SuccessBeforePassing
 	}
@@ -124,21 +125,21 @@ func (t *tally) count(p *registry.Probe, present, found registry.CheckStatus) (s
 		warns = p.FailuresBeforeCritical
 	}
 	switch {
-	case present == registry.Critical, t.failures >= p.FailuresBeforeCritical:
-		return registry.Critical, true
+	case present == catalog.Critical, t.failures >= p.FailuresBeforeCritical:
+		return catalog.Critical, true
 	case t.failures >= warns:
-		return registry.Warning, true
+		return catalog.Warning, true
 	}
 	return present, false
 }
 
 // mustSet says whether the check must be set to a result that is decided. A check that passes keeps the output of its
 // first success.
-func (t *tally) mustSet(present *registry.Check, r result, now time.Time) bool {
+func (t *tally) mustSet(present *catalog.Check, r result, now time.Time) bool {
 	if r.status != present.Status {
 		return true
 	}
-	return r.status != registry.Passing && r.output != present.Output && now.Sub(t.setAt) >= outputPause
+	return r.status != catalog.Passing && r.output != present.Output && now.Sub(t.setAt) >= outputPause
 }
 
 const (

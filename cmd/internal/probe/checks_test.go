@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
 const (
-	pass = registry.Passing
-	warn = registry.Warning
-	crit = registry.Critical
+	pass = catalog.Passing
+	warn = catalog.Warning
+	crit = catalog.Critical
 )
 
 func TestTallyDecidesAStateByResultsInARow(t *testing.T) {
@@ -20,22 +20,22 @@ func TestTallyDecidesAStateByResultsInARow(t *testing.T) {
 	tests := []struct {
 		name    string
 		counts  counts
-		present registry.CheckStatus
-		results []registry.CheckStatus
-		want    []registry.CheckStatus // the state after each
+		present catalog.CheckStatus
+		results []catalog.CheckStatus
+		want    []catalog.CheckStatus // the state after each
 	}{
-		{"without counts each result decides", counts{}, crit, []registry.CheckStatus{pass, warn, crit, pass}, []registry.CheckStatus{pass, warn, crit, pass}},
-		{"three to pass", counts{pass: 3}, crit, []registry.CheckStatus{pass, pass, pass}, []registry.CheckStatus{crit, crit, pass}},
-		{"a failure between begins anew", counts{pass: 2}, crit, []registry.CheckStatus{pass, crit, pass, pass}, []registry.CheckStatus{crit, crit, crit, pass}},
-		{"warnings count as successes", counts{pass: 2}, crit, []registry.CheckStatus{warn, warn, pass}, []registry.CheckStatus{crit, warn, pass}},
-		{"three to be critical", counts{crit: 3}, pass, []registry.CheckStatus{crit, crit, crit}, []registry.CheckStatus{pass, pass, crit}},
-		{"a success between begins anew", counts{crit: 2}, pass, []registry.CheckStatus{crit, pass, crit, crit}, []registry.CheckStatus{pass, pass, pass, crit}},
-		{"warning before critical", counts{warn: 2, crit: 4}, pass, []registry.CheckStatus{crit, crit, crit, crit}, []registry.CheckStatus{pass, warn, warn, crit}},
-		{"a failure makes nothing better", counts{warn: 1, crit: 3}, crit, []registry.CheckStatus{crit, crit}, []registry.CheckStatus{crit, crit}},
+		{"without counts each result decides", counts{}, crit, []catalog.CheckStatus{pass, warn, crit, pass}, []catalog.CheckStatus{pass, warn, crit, pass}},
+		{"three to pass", counts{pass: 3}, crit, []catalog.CheckStatus{pass, pass, pass}, []catalog.CheckStatus{crit, crit, pass}},
+		{"a failure between begins anew", counts{pass: 2}, crit, []catalog.CheckStatus{pass, crit, pass, pass}, []catalog.CheckStatus{crit, crit, crit, pass}},
+		{"warnings count as successes", counts{pass: 2}, crit, []catalog.CheckStatus{warn, warn, pass}, []catalog.CheckStatus{crit, warn, pass}},
+		{"three to be critical", counts{crit: 3}, pass, []catalog.CheckStatus{crit, crit, crit}, []catalog.CheckStatus{pass, pass, crit}},
+		{"a success between begins anew", counts{crit: 2}, pass, []catalog.CheckStatus{crit, pass, crit, crit}, []catalog.CheckStatus{pass, pass, pass, crit}},
+		{"warning before critical", counts{warn: 2, crit: 4}, pass, []catalog.CheckStatus{crit, crit, crit, crit}, []catalog.CheckStatus{pass, warn, warn, crit}},
+		{"a failure makes nothing better", counts{warn: 1, crit: 3}, crit, []catalog.CheckStatus{crit, crit}, []catalog.CheckStatus{crit, crit}},
 	}
 	for _, tt := range tests {
 		var tally tally
-		p := &registry.Probe{SuccessBeforePassing: tt.counts.pass, FailuresBeforeWarning: tt.counts.warn, FailuresBeforeCritical: tt.counts.crit}
+		p := &catalog.Probe{SuccessBeforePassing: tt.counts.pass, FailuresBeforeWarning: tt.counts.warn, FailuresBeforeCritical: tt.counts.crit}
 		present := tt.present
 		for i, found := range tt.results {
 			if status, decided := tally.count(p, present, found); decided {
@@ -53,18 +53,18 @@ func TestTallySetsACheckWhenTheStateOrAFailuresOutputChanged(t *testing.T) {
 	now := time.Unix(1000, 0)
 	tests := []struct {
 		name    string
-		present registry.Check
+		present catalog.Check
 		found   result
 		set     time.Duration // the newest output, before now
 		want    bool
 	}{
-		{"another state", registry.Check{Status: pass}, result{crit, ""}, 0, true},
-		{"passing with another output", registry.Check{Status: pass, Output: "a"}, result{pass, "b"}, time.Hour, false},
-		{"critical with the same output", registry.Check{Status: crit, Output: "a"}, result{crit, "a"}, time.Hour, false},
-		{"critical with another output", registry.Check{Status: crit, Output: "a"}, result{crit, "b"}, time.Hour, true},
-		{"warning with another output", registry.Check{Status: warn, Output: "a"}, result{warn, "b"}, outputPause, true},
-		{"an output set lately", registry.Check{Status: crit, Output: "a"}, result{crit, "b"}, outputPause - 1, false},
-		{"another state set lately", registry.Check{Status: crit, Output: "a"}, result{warn, "b"}, 0, true},
+		{"another state", catalog.Check{Status: pass}, result{crit, ""}, 0, true},
+		{"passing with another output", catalog.Check{Status: pass, Output: "a"}, result{pass, "b"}, time.Hour, false},
+		{"critical with the same output", catalog.Check{Status: crit, Output: "a"}, result{crit, "a"}, time.Hour, false},
+		{"critical with another output", catalog.Check{Status: crit, Output: "a"}, result{crit, "b"}, time.Hour, true},
+		{"warning with another output", catalog.Check{Status: warn, Output: "a"}, result{warn, "b"}, outputPause, true},
+		{"an output set lately", catalog.Check{Status: crit, Output: "a"}, result{crit, "b"}, outputPause - 1, false},
+		{"another state set lately", catalog.Check{Status: crit, Output: "a"}, result{warn, "b"}, 0, true},
 	}
 	for _, tt := range tests {
 		tally := tally{setAt: now.Add(-tt.set)}
@@ -86,7 +86,7 @@ func TestCheckBoundsItsTimeOut(t *testing.T) {
 		{2000, 0, 2 * time.Second},
 		{10, 10_000, time.Second},
 	} {
-		c := check{probe: &registry.Probe{Interval: tc.interval, Timeout: tc.timeout}}
+		c := check{probe: &catalog.Probe{Interval: tc.interval, Timeout: tc.timeout}}
 		expect.Equal(t, c.timeout(), tc.want, "interval %d ms, time-out %d ms: bounded by", tc.interval, tc.timeout)
 	}
 }

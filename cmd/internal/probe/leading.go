@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -60,7 +61,7 @@ func (l *leading) updateAll(view *registry.View) {
 }
 
 func (l *leading) updateInstance(view *registry.View, key registry.Key) {
-	var checks []*registry.Check
+	var checks []*catalog.Check
 	var registered location
 	if lease, ok := view.Find(key); ok && lease.Service != nil {
 		checks, registered = lease.Service.Checks, locationOf(lease.Service, lease.Instance)
@@ -87,7 +88,7 @@ func (l *leading) updateNodes(view *registry.View) {
 }
 
 // set makes the checks of a subject those that are probed.
-func (l *leading) set(o subject, registered location, checks []*registry.Check) {
+func (l *leading) set(o subject, registered location, checks []*catalog.Check) {
 	var refs []ref
 	for _, c := range checks {
 		if c.Probe != nil {
@@ -106,7 +107,7 @@ func (l *leading) set(o subject, registered location, checks []*registry.Check) 
 }
 
 // add starts probing a check, unless it is probed in the same way already.
-func (l *leading) add(o subject, registered location, c *registry.Check) {
+func (l *leading) add(o subject, registered location, c *catalog.Check) {
 	name := ref{c.Node, c.ID}
 	if old, ok := l.checks[name]; ok {
 		if reflect.DeepEqual(old.probe, c.Probe) && reflect.DeepEqual(old.location, registered) {

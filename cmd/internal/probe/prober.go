@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -50,7 +51,7 @@ type Config struct {
 type Prober struct {
 	cfg     Config
 	metrics *metrics
-	attempt func(context.Context, *registry.Probe, location) result
+	attempt func(context.Context, *catalog.Probe, location) result
 	draw    func(time.Duration) time.Duration // at random, below its argument
 	failing atomic.Bool                       // the last result was not committed, and that was logged
 }
@@ -136,9 +137,9 @@ func (m *metrics) queueAge() float64 {
 	return max(time.Since(time.Unix(0, oldest)).Seconds(), 0)
 }
 
-var statusWords = [...]string{registry.Passing: "passing", registry.Warning: "warning", registry.Critical: "critical"}
+var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warning", catalog.Critical: "critical"}
 
-func (m *metrics) count(p *registry.Probe, found registry.CheckStatus) {
+func (m *metrics) count(p *catalog.Probe, found catalog.CheckStatus) {
 	kind := "tcp"
 	if p.HTTP != "" {
 		kind = "http"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -75,7 +76,7 @@ func (g *rig) Apply(ctx context.Context, origin registry.Origin, ops ...registry
 	return results, err
 }
 
-func (g *rig) attempt(ctx context.Context, p *registry.Probe, _ location) result {
+func (g *rig) attempt(ctx context.Context, p *catalog.Probe, _ location) result {
 	a := g.start(p.HTTP)
 	defer func() {
 		g.mu.Lock()
@@ -87,7 +88,7 @@ func (g *rig) attempt(ctx context.Context, p *registry.Probe, _ location) result
 		return a.result
 	case <-ctx.Done():
 		time.Sleep(g.lingers)
-		return result{registry.Critical, ctx.Err().Error()}
+		return result{catalog.Critical, ctx.Err().Error()}
 	}
 }
 
@@ -107,7 +108,7 @@ func (g *rig) counts(url string) (running, most, runs int) {
 	return g.running, g.most, len(g.runs[url])
 }
 
-func (g *rig) respond(url string, status registry.CheckStatus, output string, takes time.Duration) {
+func (g *rig) respond(url string, status catalog.CheckStatus, output string, takes time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.responses[url] = response{result{status, output}, takes}
@@ -121,21 +122,21 @@ func (g *rig) apply(op registry.Op) {
 }
 
 // register adds a service with one check, whose URL is the service's id.
-func (g *rig) register(id string, p registry.Probe) {
+func (g *rig) register(id string, p catalog.Probe) {
 	g.t.Helper()
 	g.registerAs("web", id, p)
 }
 
-func (g *rig) registerAs(service, id string, p registry.Probe) {
+func (g *rig) registerAs(service, id string, p catalog.Probe) {
 	g.t.Helper()
 	p.HTTP = id
 	g.apply(registry.RegisterCatalog{
-		Service: &registry.CatalogService{Name: service, ID: id, WeightPassing: 1, WeightWarning: 1},
+		Service: &catalog.Service{Name: service, ID: id, WeightPassing: 1, WeightWarning: 1},
 		Instance: &registry.Instance{
 			App: strings.ToUpper(service), InstanceID: id, HostName: "10.0.0.1", IPAddr: "10.0.0.1", Status: registry.Up,
 			DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 30, Duration: 90,
 		},
-		Checks: []*registry.Check{{ID: "service:" + id, Name: id, Service: id, Status: registry.Critical, Type: "http", Probe: &p}},
+		Checks: []*catalog.Check{{ID: "service:" + id, Name: id, Service: id, Status: catalog.Critical, Type: "http", Probe: &p}},
 	})
 }
 
@@ -148,7 +149,7 @@ func (g *rig) wantRuns(url string, want ...time.Duration) {
 	}
 }
 
-func (g *rig) wantStatus(id string, want registry.CheckStatus, output string) {
+func (g *rig) wantStatus(id string, want catalog.CheckStatus, output string) {
 	g.t.Helper()
 	v, _ := g.View(g.t.Context(), registry.Stale)
 	c, ok := v.CheckOn("", "service:"+id)
@@ -179,7 +180,7 @@ func after(d time.Duration) {
 
 func TestProberProbesAServiceAtItsIntervalFromARandomMoment(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.register("a", registry.Probe{Interval: 10_000})
+		g.register("a", catalog.Probe{Interval: 10_000})
 		lose := g.lead()
 		defer lose()
 		after(31 * time.Second)
@@ -189,20 +190,20 @@ func TestProberProbesAServiceAtItsIntervalFromARandomMoment(t *testing.T) {
 
 func TestProberSetsAChecksStateWhenItChangesAndOnlyThen(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.respond("a", registry.Passing, "fine", 0)
-		g.register("a", registry.Probe{Interval: 10_000})
+		g.respond("a", catalog.Passing, "fine", 0)
+		g.register("a", catalog.Probe{Interval: 10_000})
 		lose := g.lead()
 		defer lose()
 		steps := []struct {
-			status registry.CheckStatus
+			status catalog.CheckStatus
 			output string
 			sets   int // so far, after an hour
 		}{
-			{registry.Passing, "fine", 1},
-			{registry.Warning, "slow", 2},
-			{registry.Critical, "dead", 3},
-			{registry.Critical, "very dead", 4},
-			{registry.Passing, "fine again", 5},
+			{catalog.Passing, "fine", 1},
+			{catalog.Warning, "slow", 2},
+			{catalog.Critical, "dead", 3},
+			{catalog.Critical, "very dead", 4},
+			{catalog.Passing, "fine again", 5},
 		}
 		for _, s := range steps {
 			g.respond("a", s.status, s.output, 0)
@@ -219,11 +220,11 @@ func TestProberSetsAChecksStateWhenItChangesAndOnlyThen(t *testing.T) {
 
 func TestProberSetsAnOutputThatChangesEachTimeOnceAMinute(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.register("a", registry.Probe{Interval: 1000})
+		g.register("a", catalog.Probe{Interval: 1000})
 		lose := g.lead()
 		defer lose()
 		for i := range 600 {
-			g.respond("a", registry.Critical, fmt.Sprint(i), 0)
+			g.respond("a", catalog.Critical, fmt.Sprint(i), 0)
 			after(time.Second)
 		}
 		got := g.sets()
@@ -233,19 +234,19 @@ func TestProberSetsAnOutputThatChangesEachTimeOnceAMinute(t *testing.T) {
 
 func TestProberCountsResultsInARow(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.respond("a", registry.Passing, "fine", 0)
-		g.register("a", registry.Probe{Interval: 10_000, SuccessBeforePassing: 3, FailuresBeforeCritical: 2})
+		g.respond("a", catalog.Passing, "fine", 0)
+		g.register("a", catalog.Probe{Interval: 10_000, SuccessBeforePassing: 3, FailuresBeforeCritical: 2})
 		lose := g.lead()
 		defer lose()
 		after(20 * time.Second) // two attempts
-		g.wantStatus("a", registry.Critical, "")
+		g.wantStatus("a", catalog.Critical, "")
 		after(10 * time.Second)
-		g.wantStatus("a", registry.Passing, "fine")
-		g.respond("a", registry.Critical, "dead", 0)
+		g.wantStatus("a", catalog.Passing, "fine")
+		g.respond("a", catalog.Critical, "dead", 0)
 		after(10 * time.Second)
-		g.wantStatus("a", registry.Passing, "fine")
+		g.wantStatus("a", catalog.Passing, "fine")
 		after(10 * time.Second)
-		g.wantStatus("a", registry.Critical, "dead")
+		g.wantStatus("a", catalog.Critical, "dead")
 	})
 }
 
@@ -254,17 +255,17 @@ func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
 		lose := g.lead()
 		defer lose()
 		after(time.Second)
-		g.register("late", registry.Probe{Interval: 10_000})
+		g.register("late", catalog.Probe{Interval: 10_000})
 		after(10 * time.Second) // at 6.1 s: noticed after 0.1 s at most
 		if runs := g.runs["late"]; len(runs) != 1 || runs[0] < 6*time.Second || runs[0] > 6100*time.Millisecond {
 			t.Errorf("a service that came later was probed at %v", runs)
 		}
-		g.register("late", registry.Probe{Interval: 10_000}) // the same again
+		g.register("late", catalog.Probe{Interval: 10_000}) // the same again
 		after(10 * time.Second)
 		if runs := g.runs["late"]; len(runs) != 2 || runs[1]-runs[0] != 10*time.Second {
 			t.Errorf("after it was registered again as it was, it was probed at %v", runs)
 		}
-		g.register("late", registry.Probe{Interval: 2000})
+		g.register("late", catalog.Probe{Interval: 2000})
 		after(10 * time.Second)
 		if runs := g.runs["late"]; len(runs) < 6 || runs[3]-runs[2] != 2*time.Second {
 			t.Errorf("with another interval it was probed at %v", runs)
@@ -281,16 +282,16 @@ func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
 
 func TestProberProbesTheChecksOfNodes(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.register("other", registry.Probe{Interval: 10_000})
+		g.register("other", catalog.Probe{Interval: 10_000})
 		lose := g.lead()
 		defer lose()
 		after(time.Second)
-		g.apply(registry.RegisterCatalog{Checks: []*registry.Check{{ID: "disk", Name: "disk", Status: registry.Critical, Type: "http", Probe: &registry.Probe{HTTP: "disk", Interval: 10_000}}}})
+		g.apply(registry.RegisterCatalog{Checks: []*catalog.Check{{ID: "disk", Name: "disk", Status: catalog.Critical, Type: "http", Probe: &catalog.Probe{HTTP: "disk", Interval: 10_000}}}})
 		after(10 * time.Second)
 		expect.That(t, len(g.runs["disk"]) == 1, "probed at %v, want once", g.runs["disk"])
 		v, _ := g.View(t.Context(), registry.Stale)
 		c, ok := v.CheckOn("", "disk")
-		expect.That(t, ok && c.Status == registry.Passing, "the check is %+v, want it passing", c)
+		expect.That(t, ok && c.Status == catalog.Passing, "the check is %+v, want it passing", c)
 		g.apply(registry.DeregisterCatalog{Check: "disk"})
 		after(time.Minute)
 		expect.That(t, len(g.runs["disk"]) == 1 && len(g.runs["other"]) >= 6,
@@ -303,8 +304,8 @@ func TestProberBoundsItsAttemptsInTimeAndNumber(t *testing.T) {
 		const services = 3 * atOnce
 		for i := range services {
 			id := fmt.Sprint(i)
-			g.respond(id, registry.Passing, "", time.Hour) // it hangs
-			g.registerAs("web"+id, id, registry.Probe{Interval: 60_000, Timeout: 5000})
+			g.respond(id, catalog.Passing, "", time.Hour) // it hangs
+			g.registerAs("web"+id, id, catalog.Probe{Interval: 60_000, Timeout: 5000})
 		}
 		lose := g.lead()
 		defer lose()
@@ -314,14 +315,14 @@ func TestProberBoundsItsAttemptsInTimeAndNumber(t *testing.T) {
 			runs := len(g.runs[fmt.Sprint(i)])
 			expect.That(t, runs >= 4, "service %d was probed %d times in five minutes", i, runs)
 		}
-		g.wantStatus("0", registry.Critical, context.DeadlineExceeded.Error())
+		g.wantStatus("0", catalog.Critical, context.DeadlineExceeded.Error())
 	})
 }
 
 func TestProberStopsWhenLeadershipIsLost(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.respond("slow", registry.Passing, "", 8*time.Second)
-		g.register("slow", registry.Probe{Interval: 10_000})
+		g.respond("slow", catalog.Passing, "", 8*time.Second)
+		g.register("slow", catalog.Probe{Interval: 10_000})
 		lose := g.lead()
 		after(6 * time.Second) // an attempt is under way
 		need.That(t, g.running == 1, "%d attempts run, want 1", g.running)
@@ -336,37 +337,37 @@ func TestProberStopsWhenLeadershipIsLost(t *testing.T) {
 		lose = g.lead() // and again
 		defer lose()
 		after(14 * time.Second)
-		g.wantStatus("slow", registry.Passing, "")
+		g.wantStatus("slow", catalog.Passing, "")
 	})
 }
 
 func TestProberRepeatsAResultThatWasNotCommitted(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.respond("a", registry.Passing, "fine", 0)
-		g.register("a", registry.Probe{Interval: 10_000})
+		g.respond("a", catalog.Passing, "fine", 0)
+		g.register("a", catalog.Probe{Interval: 10_000})
 		g.Fail(errors.New("no leader"))
 		lose := g.lead()
 		defer lose()
 		after(20 * time.Second)
-		g.wantStatus("a", registry.Critical, "")
+		g.wantStatus("a", catalog.Critical, "")
 		g.Fail(nil)
 		after(10 * time.Second)
-		g.wantStatus("a", registry.Passing, "fine")
+		g.wantStatus("a", catalog.Passing, "fine")
 	})
 }
 
 func TestProberDropsTheResultOfACheckThatWasReplacedMeanwhile(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		g.respond("a", registry.Passing, "of the old one", 8*time.Second)
-		g.register("a", registry.Probe{Interval: 10_000})
+		g.respond("a", catalog.Passing, "of the old one", 8*time.Second)
+		g.register("a", catalog.Probe{Interval: 10_000})
 		lose := g.lead()
 		defer lose()
 		after(6 * time.Second)
-		g.respond("a", registry.Passing, "of the new one", 0)
-		g.register("a", registry.Probe{Interval: 20_000})
+		g.respond("a", catalog.Passing, "of the new one", 0)
+		g.register("a", catalog.Probe{Interval: 20_000})
 		after(time.Minute)
 		expect.That(t, g.sets() == 1, "set %+v, want one result", g.applied())
-		g.wantStatus("a", registry.Passing, "of the new one")
+		g.wantStatus("a", catalog.Passing, "of the new one")
 		expect.That(t, len(g.runs["a"]) == 4, "probed at %v, want once in the old way and then every 20 s", g.runs["a"])
 	})
 }
@@ -375,10 +376,10 @@ func TestProberKeepsPlacesForOtherServicesWhenTheChecksOfOneHang(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		for i := range 2 * atOnce {
 			id := fmt.Sprint("slow", i)
-			g.respond(id, registry.Passing, "", 100_000*time.Hour)
-			g.registerAs("slow", id, registry.Probe{Interval: 10_000, Timeout: 36_000_000_000})
+			g.respond(id, catalog.Passing, "", 100_000*time.Hour)
+			g.registerAs("slow", id, catalog.Probe{Interval: 10_000, Timeout: 36_000_000_000})
 		}
-		g.register("well", registry.Probe{Interval: 10_000})
+		g.register("well", catalog.Probe{Interval: 10_000})
 		lose := g.lead()
 		defer lose()
 		after(46 * time.Second)
@@ -408,10 +409,10 @@ func TestProberKeepsTurnsForOtherServicesWhenManyHang(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		for i := range 2 * atOnce {
 			id := fmt.Sprint("slow", i)
-			g.respond(id, registry.Passing, "", 100_000*time.Hour)
-			g.registerAs(id, id, registry.Probe{Interval: 10_000, Timeout: 36_000_000_000})
+			g.respond(id, catalog.Passing, "", 100_000*time.Hour)
+			g.registerAs(id, id, catalog.Probe{Interval: 10_000, Timeout: 36_000_000_000})
 		}
-		g.register("well", registry.Probe{Interval: 10_000})
+		g.register("well", catalog.Probe{Interval: 10_000})
 		lose := g.lead()
 		defer lose()
 		after(2 * time.Minute)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
@@ -105,7 +106,7 @@ type location struct {
 }
 
 // locationOf collects them; a check of a node, which has no service, has none.
-func locationOf(s *registry.CatalogService, i *registry.Instance) location {
+func locationOf(s *catalog.Service, i *registry.Instance) location {
 	var l location
 	add := func(host string, port int32) {
 		if host != "" && !slices.Contains(l.hosts, host) {
@@ -161,11 +162,11 @@ func (l location) names() []string {
 
 // Refuses says in words why a probe of a service's check must not run (s and i nil: of a node's check); "": it may, as
 // far as that is known before names are resolved.
-func (r Rules) Refuses(p *registry.Probe, s *registry.CatalogService, i *registry.Instance) string {
+func (r Rules) Refuses(p *catalog.Probe, s *catalog.Service, i *registry.Instance) string {
 	return r.refuses(p, locationOf(s, i))
 }
 
-func (r Rules) refuses(p *registry.Probe, loc location) string {
+func (r Rules) refuses(p *catalog.Probe, loc location) string {
 	if why := r.refusesMethod(p); why != "" {
 		return why
 	}
@@ -198,7 +199,7 @@ func notRegistered(address string, loc location) string {
 	return fmt.Sprintf("%s is not probed: a check addresses what its own service registered (%v), or what checks.targets names", address, loc)
 }
 
-func (r Rules) refusesMethod(p *registry.Probe) string {
+func (r Rules) refusesMethod(p *catalog.Probe) string {
 	methods := r.Methods
 	if methods == nil {
 		methods = setting.Default[Rules]().Methods
@@ -215,7 +216,7 @@ func (r Rules) targets(a netip.Addr, port uint16) bool {
 }
 
 // address is the host and port that a probe names, or why it names none.
-func address(p *registry.Probe) (host string, port uint16, why string) {
+func address(p *catalog.Probe) (host string, port uint16, why string) {
 	text := p.TCP
 	if p.HTTP != "" {
 		u, err := url.Parse(p.HTTP)

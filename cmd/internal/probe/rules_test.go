@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -44,37 +45,37 @@ func TestParseTargetReadsTargetsAndNamesMistakes(t *testing.T) {
 }
 
 func TestRulesLetACheckAddressWhatItsServiceRegistered(t *testing.T) {
-	service := &registry.CatalogService{Address: "10.0.0.5", Port: 8080, Tagged: []registry.TaggedAddress{{Tag: "wan", Address: "shop.example", Port: 443}}, Ports: []byte(`[{"Name":"admin","Port":9000}]`)}
+	service := &catalog.Service{Address: "10.0.0.5", Port: 8080, Tagged: []catalog.TaggedAddress{{Tag: "wan", Address: "shop.example", Port: 443}}, Ports: []byte(`[{"Name":"admin","Port":9000}]`)}
 	instance := &registry.Instance{HostName: "10.0.0.5", IPAddr: "10.0.0.5"}
-	named := &registry.CatalogService{Address: "orders.internal", Port: 8080}
+	named := &catalog.Service{Address: "orders.internal", Port: 8080}
 	tests := []struct {
 		name    string
-		probe   registry.Probe
-		service *registry.CatalogService
+		probe   catalog.Probe
+		service *catalog.Service
 		rules   Rules
 		want    string // part of the refusal; "": none
 	}{
-		{name: "its own port", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health"}, service: service},
-		{name: "HEAD", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "HEAD"}, service: service},
-		{name: "by TCP", probe: registry.Probe{TCP: "10.0.0.5:8080"}, service: service},
-		{name: "a tagged address", probe: registry.Probe{HTTP: "https://shop.example/health"}, service: service},
-		{name: "a further port", probe: registry.Probe{TCP: "10.0.0.5:9000"}, service: service},
-		{name: "by the name that it registered", probe: registry.Probe{HTTP: "http://Orders.internal:8080/health"}, service: named},
-		{name: "by an address, which its name may resolve to", probe: registry.Probe{HTTP: "http://10.0.0.9:8080/health"}, service: named},
-		{name: "by a name, which may resolve to its address", probe: registry.Probe{HTTP: "http://orders:8080/health"}, service: service},
-		{name: "another port", probe: registry.Probe{TCP: "10.0.0.5:22"}, service: service, want: "10.0.0.5:22 is not probed: a check addresses what its own service registered (10.0.0.5, shop.example with 8080 443 9000), or what checks.targets names"},
-		{name: "another port of its name", probe: registry.Probe{TCP: "orders.internal:22"}, service: named, want: "checks.targets"},
-		{name: "another address", probe: registry.Probe{HTTP: "http://10.0.0.6/"}, service: service, want: "10.0.0.6:80 is not probed"},
-		{name: "a node's check", probe: registry.Probe{TCP: "10.0.0.5:8080"}, want: "(nothing)"},
-		{name: "a target", probe: registry.Probe{TCP: "10.0.0.5:8080"}, rules: Rules{Targets: []Target{{Addresses: netip.MustParsePrefix("10.0.0.0/8")}}}},
-		{name: "a name that may be a target", probe: registry.Probe{TCP: "db.internal:5432"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}},
-		{name: "a name at no target's port", probe: registry.Probe{TCP: "db.internal:22"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}, want: "checks.targets"},
-		{name: "POST", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, want: `method "POST" is not used by checks; checks.methods allows GET and HEAD`},
-		{name: "POST, allowed", probe: registry.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, rules: Rules{Methods: []string{"POST"}}},
-		{name: "a metadata service that it registered", probe: registry.Probe{HTTP: "http://169.254.169.254/"}, service: &registry.CatalogService{Address: "169.254.169.254", Port: 80}, want: "link-local"},
-		{name: "loopback that it registered", probe: registry.Probe{HTTP: "http://127.0.0.1:80/"}, service: &registry.CatalogService{Address: "127.0.0.1", Port: 80}, want: "checks.allow-loopback"},
-		{name: "another scheme", probe: registry.Probe{HTTP: "file:///etc/passwd"}, service: service, want: "not of the form http://host:port/path"},
-		{name: "no port", probe: registry.Probe{TCP: "10.0.0.5"}, service: service, want: "not of the form host:port"},
+		{name: "its own port", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health"}, service: service},
+		{name: "HEAD", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "HEAD"}, service: service},
+		{name: "by TCP", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, service: service},
+		{name: "a tagged address", probe: catalog.Probe{HTTP: "https://shop.example/health"}, service: service},
+		{name: "a further port", probe: catalog.Probe{TCP: "10.0.0.5:9000"}, service: service},
+		{name: "by the name that it registered", probe: catalog.Probe{HTTP: "http://Orders.internal:8080/health"}, service: named},
+		{name: "by an address, which its name may resolve to", probe: catalog.Probe{HTTP: "http://10.0.0.9:8080/health"}, service: named},
+		{name: "by a name, which may resolve to its address", probe: catalog.Probe{HTTP: "http://orders:8080/health"}, service: service},
+		{name: "another port", probe: catalog.Probe{TCP: "10.0.0.5:22"}, service: service, want: "10.0.0.5:22 is not probed: a check addresses what its own service registered (10.0.0.5, shop.example with 8080 443 9000), or what checks.targets names"},
+		{name: "another port of its name", probe: catalog.Probe{TCP: "orders.internal:22"}, service: named, want: "checks.targets"},
+		{name: "another address", probe: catalog.Probe{HTTP: "http://10.0.0.6/"}, service: service, want: "10.0.0.6:80 is not probed"},
+		{name: "a node's check", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, want: "(nothing)"},
+		{name: "a target", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, rules: Rules{Targets: []Target{{Addresses: netip.MustParsePrefix("10.0.0.0/8")}}}},
+		{name: "a name that may be a target", probe: catalog.Probe{TCP: "db.internal:5432"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}},
+		{name: "a name at no target's port", probe: catalog.Probe{TCP: "db.internal:22"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}, want: "checks.targets"},
+		{name: "POST", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, want: `method "POST" is not used by checks; checks.methods allows GET and HEAD`},
+		{name: "POST, allowed", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, rules: Rules{Methods: []string{"POST"}}},
+		{name: "a metadata service that it registered", probe: catalog.Probe{HTTP: "http://169.254.169.254/"}, service: &catalog.Service{Address: "169.254.169.254", Port: 80}, want: "link-local"},
+		{name: "loopback that it registered", probe: catalog.Probe{HTTP: "http://127.0.0.1:80/"}, service: &catalog.Service{Address: "127.0.0.1", Port: 80}, want: "checks.allow-loopback"},
+		{name: "another scheme", probe: catalog.Probe{HTTP: "file:///etc/passwd"}, service: service, want: "not of the form http://host:port/path"},
+		{name: "no port", probe: catalog.Probe{TCP: "10.0.0.5"}, service: service, want: "not of the form host:port"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -86,14 +86,14 @@ func (m *Memory) Pass(d time.Duration) {
 // Evict does once what an evictor does: it ends overrides and quarantines, and removes the leases that have ended.
 func (m *Memory) Evict() {
 	m.Set(func(m *Memory) {
-		due := m.end()
+		due := m.expired()
 		m.perform(registry.Evict{Epoch: m.Registry.Epoch(), Items: due})
 		m.Watchers.Publish(m.Registry.View())
 	})
 }
 
-// end ends overrides and quarantines, and says which leases have ended.
-func (m *Memory) end() []registry.EvictItem {
+// expired ends overrides and quarantines, and says which leases have ended.
+func (m *Memory) expired() []registry.EvictItem {
 	m.Registry.Advance(m.Stamp())
 	now := m.Registry.Clock().Lease
 	for _, op := range m.Registry.Ending(now) {
@@ -113,7 +113,7 @@ func (m *Memory) Lead() {
 			op.Epoch = m.Registry.Epoch()
 			m.perform(op)
 		}
-		if due := m.end(); len(due) > 0 && !m.Registry.View().Preservation().State.Withholds() {
+		if due := m.expired(); len(due) > 0 && !m.Registry.View().Preservation().State.Withholds() {
 			m.perform(registry.Evict{Epoch: m.Registry.Epoch(), Items: registry.Victims(due, m.Registry.View().RoundLimit(0), func(int) int { return 0 })})
 		}
 		m.Watchers.Publish(m.Registry.View())

@@ -54,7 +54,7 @@ func TestLinkIsSilentAfterItsCut(t *testing.T) {
 	}
 }
 
-func TestMessageIsAsLateAsTheNewestOfItsIncarnationIsAhead(t *testing.T) {
+func TestTimingIsByTheNewestMessageOfAnIncarnation(t *testing.T) {
 	g := newRig(t)
 	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 5000})
 	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 4000})
@@ -92,7 +92,7 @@ func TestMessageIsAsLateAsTheNewestOfItsIncarnationIsAhead(t *testing.T) {
 }
 
 // Time that passed on the wall clock alone is time: this side was down, or had no leader.
-func TestASenderMayHaveGoneOnWhileThisSideStoodStill(t *testing.T) {
+func TestTimingAllowsForATimeWhenTheLeaseClockStoodStill(t *testing.T) {
 	g := newRig(t)
 	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 5000})
 	const hours = 60 * 60 * 1000
@@ -101,7 +101,7 @@ func TestASenderMayHaveGoneOnWhileThisSideStoodStill(t *testing.T) {
 	expect.That(t, late == 0 && ahead == 0, "late by %d and ahead by %d, want neither", late, ahead)
 }
 
-func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
+func TestSendersSilentLongestAreDroppedFirst(t *testing.T) {
 	g := newRig(t)
 	for n := range uint64(maxSenders + 100) {
 		g.pass(1)
@@ -113,11 +113,11 @@ func TestOfSendersAndIncarnationsThoseThatAreHeardAreKept(t *testing.T) {
 	expect.That(t, ok, "an incarnation that was heard all the time is forgotten")
 	n := len(g.View().Senders())
 	expect.That(t, n <= maxSenders, "%d are kept, want at most %d", n, maxSenders)
-	n = len(g.known.incarnations(Sender{Name: "n2"}))
+	n = len(g.servers.incarnations(Sender{Name: "n2"}))
 	expect.That(t, n <= maxIncarnations, "%d incarnations are kept, want at most %d", n, maxIncarnations)
 }
 
-func TestOfManyLinksThoseThatAreHeardAreKept(t *testing.T) {
+func TestLinksSilentLongestAreDroppedFirst(t *testing.T) {
 	g := newRig(t)
 	for n := range 2 * maxLinks {
 		g.pass(1)
@@ -130,7 +130,7 @@ func TestOfManyLinksThoseThatAreHeardAreKept(t *testing.T) {
 	expect.That(t, n == maxLinks, "%d links are kept, want %d", n, maxLinks)
 }
 
-func TestASenderThatIsForgottenIsHeardAsANewOne(t *testing.T) {
+func TestForgetSenderMakesTheNextMessageTheFirst(t *testing.T) {
 	g := newRig(t)
 	for n := range uint64(3) {
 		g.apply(fromNode, Contact{Sender: "n2", Incarnation: n, Clock: 1_000_000})
@@ -157,7 +157,7 @@ func TestASenderThatIsForgottenIsHeardAsANewOne(t *testing.T) {
 }
 
 // The duration is 90 s, the interval 30 s.
-func TestLeasesOfOthersEndLater(t *testing.T) {
+func TestLeaseOfAnotherDatacenterEndsLater(t *testing.T) {
 	tests := []struct {
 		name   string
 		owner  Origin
@@ -166,11 +166,11 @@ func TestLeasesOfOthersEndLater(t *testing.T) {
 	}{
 		{"own", FromClient, func(*rig) {}, 91_000},
 		{"no link", fromDC2, func(*rig) {}, 121_000},
-		{"link since before", fromDC2, func(g *rig) { g.heard() }, 121_000},
+		{"link since before", fromDC2, func(g *rig) { g.contactDC2() }, 121_000},
 		{"link again since later", fromDC2, func(g *rig) {
-			g.heard()
+			g.contactDC2()
 			g.pass(60_000)
-			g.heard()
+			g.contactDC2()
 		}, 151_000},
 		{"another link again since later", fromDC2, func(g *rig) {
 			g.pass(60_000)
@@ -209,10 +209,10 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 		g.register(instance(orders1, Up, 100))
 	}
 	view := g.View()
-	g.heard()
+	g.contactDC2()
 	linked := g.View()
 	g.pass(1)
-	g.heard()
+	g.contactDC2()
 	l, _ := linked.Link("dc2")
 	expect.That(t, l.Heard != g.now.Lease, "a view's link changed")
 	steps := []struct {
@@ -237,7 +237,7 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 	expect.Equal(t, view.Peer("dc2"), (PeerState{Name: "dc2"}), "a view changed: got")
 }
 
-func TestThawRefusesWhatCannotBeKnownOfOthers(t *testing.T) {
+func TestThawRefusesImpossibleLinksSendersAndPeers(t *testing.T) {
 	tests := []struct {
 		name  string
 		spoil func(f *Frozen)
@@ -259,14 +259,14 @@ func TestThawRefusesWhatCannotBeKnownOfOthers(t *testing.T) {
 			l.ByRemote = 2
 			f.Leases[0].Lease = &l
 		}, "a part of it changed at 2"},
-		{"renewed by a client later", func(f *Frozen) { f.Leases[0].Client = 1001 }, "somebody renewed it at 1001"},
-		{"renewed elsewhere later", func(f *Frozen) { f.Leases[0].Remote = 1001 }, "somebody renewed it at 1001"},
+		{"renewed by a client later", func(f *Frozen) { f.Leases[0].Client = 1001 }, "a client or a replicator renewed it at 1001"},
+		{"renewed elsewhere later", func(f *Frozen) { f.Leases[0].Remote = 1001 }, "a client or a replicator renewed it at 1001"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			g.register(instance(orders1, Up, 100))
-			g.heard()
+			g.contactDC2()
 			g.apply(FromEureka, Contact{DC: "eureka", Sender: "n2", Cut: 1})
 			g.client(AckPeer{"dc2", 1})
 			thawed, err := Thaw(g.Freeze())
@@ -278,7 +278,7 @@ func TestThawRefusesWhatCannotBeKnownOfOthers(t *testing.T) {
 	}
 }
 
-// dc1 has orders-1, renewed a second ago, when its clock stood still for a time that nobody knows.
+// dc1 has orders-1, renewed a second ago, when its clock stood still for an unknown time.
 func doubting(t *testing.T) *rig {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
@@ -298,10 +298,10 @@ func TestHearsayIsNoGroundToKeepWhatAnotherNodeSawEnd(t *testing.T) {
 	expect.That(t, res.Outcome == Older, "removal of what was renewed since: %+v, want it refused", res)
 	g = doubting(t)
 	res = g.apply(fromDC2, evicted)
-	expect.That(t, res.Outcome == Older, "another datacenter's removal of the own one's instance: %+v, want it refused", res)
+	expect.That(t, res.Outcome == Older, "another datacenter's removal of this one's instance: %+v, want it refused", res)
 }
 
-func TestHearsayIsToldWithAnAgeThatRenewsNothing(t *testing.T) {
+func TestHearsayIsSentWithAnAgeThatRenewsNothing(t *testing.T) {
 	g := doubting(t)
 	told := g.View().ReplicaOf(g.lease(orders1), g.now.Lease)
 	need.Equal(t, told.Age, UnknownAge, "told with an age of")
@@ -332,9 +332,9 @@ func TestHearsayKeepsItsVersion(t *testing.T) {
 	expect.That(t, g.View().Age(g.lease(orders1), g.now.Lease) == UnknownAge, "a newer version that is hearsay made a renewal of hearsay")
 }
 
-// What a node acknowledged before it was down it may have told nobody. It must not be lost, and is nothing
+// A node may have sent to no other node what it acknowledged before it was down. That must not be lost, and is nothing
 // that others may tell as renewed.
-func TestHearsayOfWhatIsNotKnownIsEnteredForOneLease(t *testing.T) {
+func TestHearsayAboutAnUnknownInstanceIsEnteredForOneLease(t *testing.T) {
 	g := newRig(t)
 	g.WithoutConsensus()
 	g.apply(fromNode, replicaAt(Up, 100, ageOf(UnknownAge)))

@@ -117,7 +117,7 @@ func TestSelfPreservation(t *testing.T) {
 	}
 }
 
-func TestTransitionsSayWhoWhenWhyAndUntilWhen(t *testing.T) {
+func TestSelfPreservationTransitionsHaveAuthorTimeReasonAndEnd(t *testing.T) {
 	g := newRig(t)
 	start := g.now
 	g.decide(bad)
@@ -139,7 +139,7 @@ func TestTransitionsSayWhoWhenWhyAndUntilWhen(t *testing.T) {
 
 // Released means that it does not come on again for the same reason: the condition must have been
 // false once.
-func TestReleasedSelfPreservationComesOnAgainOnlyAfterTheConditionWasFalse(t *testing.T) {
+func TestSelfPreservationReleasedComesOnOnlyAfterTheConditionWasFalse(t *testing.T) {
 	releases := map[string]func(g *rig){
 		"by an operator": func(g *rig) { g.client(SelfPreservation{To: PreservationReleased, By: ann}) },
 		"by the bound": func(g *rig) {
@@ -168,7 +168,7 @@ func TestReleasedSelfPreservationComesOnAgainOnlyAfterTheConditionWasFalse(t *te
 }
 
 // What a leader proposes takes effect only under its own leadership, and in the state that it saw.
-func TestTransitionsOfTheLeaderAreFenced(t *testing.T) {
+func TestSelfPreservationTransitionsOfTheLeaderAreFenced(t *testing.T) {
 	epoch := Epoch{Term: 3, Index: 7}
 	tests := []struct {
 		name  string
@@ -205,8 +205,8 @@ func TestTransitionsOfTheLeaderAreFenced(t *testing.T) {
 	}
 }
 
-// An operator's act is nobody's under an epoch: it holds whoever leads when it arrives.
-func TestOperatorsActsAreNotFenced(t *testing.T) {
+// An operator's act belongs to no epoch: it holds whichever node leads when it arrives.
+func TestSelfPreservationActsOfOperatorsAreNotFenced(t *testing.T) {
 	g := newRig(t)
 	g.Establish(Epoch{Term: 3, Index: 7}, "c")
 	res := g.Apply(g.now, 9, FromClient, SelfPreservation{Epoch: Epoch{Term: 1, Index: 1}, To: PreservationHeld, For: 1000, By: ann})
@@ -215,7 +215,7 @@ func TestOperatorsActsAreNotFenced(t *testing.T) {
 }
 
 // The end of a hold that a leader proposed must not end the one that replaced it meanwhile.
-func TestAHoldThatReplacesAnotherLastsItsOwnTime(t *testing.T) {
+func TestSelfPreservationHoldThatReplacesAnotherLastsItsTime(t *testing.T) {
 	g := newRig(t)
 	g.in(PreservationHeld)
 	g.pass(holding)
@@ -229,7 +229,7 @@ func TestAHoldThatReplacesAnotherLastsItsOwnTime(t *testing.T) {
 	expect.That(t, got.State == PreservationHeld && got.Until == g.now.Lease+hour, "got %+v, want it held for an hour", got)
 }
 
-func TestTheLast50TransitionsAreKept(t *testing.T) {
+func TestSelfPreservationKeepsTheLast50Transitions(t *testing.T) {
 	g := newRig(t)
 	var early *View
 	for i := range 120 {
@@ -250,7 +250,7 @@ func TestTheLast50TransitionsAreKept(t *testing.T) {
 }
 
 // Other settings that a new leader brings hold for what is on already.
-func TestSettingsChangeSelfPreservationThatIsOn(t *testing.T) {
+func TestSelfPreservationThatIsOnFollowsTheSettings(t *testing.T) {
 	with := func(change func(s *Settings)) Settings {
 		s := DefaultSettings()
 		change(&s)
@@ -295,7 +295,7 @@ func TestSettingsChangeSelfPreservationThatIsOn(t *testing.T) {
 }
 
 // Switched off, it does not come on by itself; an operator's hold works, and ends.
-func TestSwitchedOffSelfPreservationCanBeHeld(t *testing.T) {
+func TestSelfPreservationSwitchedOffCanBeHeld(t *testing.T) {
 	s := DefaultSettings()
 	s.SelfPreservation = false
 	g := newRig(t)
@@ -308,7 +308,7 @@ func TestSwitchedOffSelfPreservationCanBeHeld(t *testing.T) {
 	expect.That(t, ok && op.To == PreservationOff, "after the hold: %+v %t, want it off", op, ok)
 }
 
-func TestPreservationWithholds(t *testing.T) {
+func TestSelfPreservationStatesThatWithhold(t *testing.T) {
 	want := map[PreservationState]bool{PreservationOn: true, PreservationHeld: true}
 	for _, state := range allStates {
 		expect.Equal(t, state.Withholds(), want[state], "%s withholds:", state)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -15,7 +16,7 @@ import (
 func TestFingerprintIsOfEveryFieldThatAClientSays(t *testing.T) {
 	apart := []string{"Status", "Overridden"}
 	full := payload(7)
-	full.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{"instance-id", "i-1"}}}
+	full.DataCenter = DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-1"}}}
 	seen := map[uint64]string{full.Fingerprint(): "the instance"}
 	fields := reflect.TypeFor[Instance]()
 	for i := range fields.NumField() {
@@ -38,9 +39,9 @@ func vary(t *testing.T, v reflect.Value) {
 	case *Port:
 		field.Enabled = !field.Enabled
 	case *DataCenter:
-		field.Metadata = append(slices.Clone(field.Metadata), Pair{"a", "b"})
+		field.Metadata = append(slices.Clone(field.Metadata), Pair{Key: "a", Value: "b"})
 	case *[]Pair:
-		*field = append(slices.Clone(*field), Pair{"a", "b"})
+		*field = append(slices.Clone(*field), Pair{Key: "a", Value: "b"})
 	case *int32:
 		*field++
 	case *int64:
@@ -50,21 +51,21 @@ func vary(t *testing.T, v reflect.Value) {
 	}
 }
 
-func TestFingerprintTellsTextsApartAndLeaseTimesAsTheyCount(t *testing.T) {
+func TestFingerprintDiffersByTextsAndByEffectiveLeaseTimes(t *testing.T) {
 	fingerprint := func(change func(*Instance)) uint64 {
 		i := payload(7)
 		change(i)
 		return i.Fingerprint()
 	}
 	moved := fingerprint(func(i *Instance) { i.HostName, i.IPAddr = i.HostName+"1", i.IPAddr[1:] })
-	paired := fingerprint(func(i *Instance) { i.Metadata = []Pair{{"ab", "c"}} })
+	paired := fingerprint(func(i *Instance) { i.Metadata = []Pair{{Key: "ab", Value: "c"}} })
 	tests := []struct {
 		name  string
 		a, b  uint64
 		equal bool
 	}{
 		{"text in another field", fingerprint(func(*Instance) {}), moved, false},
-		{"text in another part of a pair", fingerprint(func(i *Instance) { i.Metadata = []Pair{{"a", "bc"}} }), paired, false},
+		{"text in another part of a pair", fingerprint(func(i *Instance) { i.Metadata = []Pair{{Key: "a", Value: "bc"}} }), paired, false},
 		{"port", fingerprint(func(i *Instance) { i.Port.Number = 1 }), fingerprint(func(i *Instance) { i.Port.Number = 2 }), false},
 		{"no duration is the default", fingerprint(func(i *Instance) { i.Duration = 0 }), fingerprint(func(i *Instance) { i.Duration = 90 }), true},
 		{"too short an interval is the shortest", fingerprint(func(i *Instance) { i.Duration = 1 }), fingerprint(func(i *Instance) { i.Duration = 3 }), true},
@@ -90,7 +91,7 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 		{"quarantine", func(l *Lease) { l.Quarantine = &Quarantined{} }, false},
 		{"metadata", func(l *Lease) {
 			i := *l.Instance
-			i.Metadata = []Pair{{"a", "b"}}
+			i.Metadata = []Pair{{Key: "a", Value: "b"}}
 			l.Instance = &i
 		}, false},
 		{"owner", func(l *Lease) { l.Owner = "dc2" }, true},
@@ -107,7 +108,7 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 	expect.That(t, a.Sum() == b.Sum(), "the same override, known differently: %#x and %#x", a.Sum(), b.Sum())
 }
 
-func TestSettledAreThoseThatTwoServersCanAgreeOn(t *testing.T) {
+func TestSettledYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.register(instance(orders2, Up, 100))
@@ -120,7 +121,7 @@ func TestSettledAreThoseThatTwoServersCanAgreeOn(t *testing.T) {
 	wantKeys(t, "all", settled(true, ""), billing1, orders1, orders2)
 	wantKeys(t, "own", settled(false, ""), orders1, orders2)
 	wantKeys(t, "of dc2", settled(false, "dc2"), billing1)
-	g.client(UpdateMetadata{orders1, []Pair{{"a", "b"}}})
+	g.client(UpdateMetadata{orders1, []Pair{{Key: "a", Value: "b"}}})
 	wantKeys(t, "changed lately", settled(true, ""), billing1, orders2)
 	g.pass(80_000)
 	wantKeys(t, "at the end of a lease", settled(true, ""), billing1, orders1, orders2)
@@ -132,7 +133,7 @@ func TestSettledAreThoseThatTwoServersCanAgreeOn(t *testing.T) {
 }
 
 // What is heard from others is not told as if it had happened here.
-func TestRenewalsAreToldOfWhomTheyConcern(t *testing.T) {
+func TestRenewedAfterYieldsRenewalsByTheirOrigin(t *testing.T) {
 	tests := []struct {
 		name           string
 		origin         Origin
@@ -170,7 +171,7 @@ func TestRenewalsAreToldOfWhomTheyConcern(t *testing.T) {
 	}
 }
 
-func TestBeatsOfASlotsLastLeaseAreNotTheNextOnes(t *testing.T) {
+func TestRenewedAfterIgnoresBeatsOfASlotsEarlierLease(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	before := g.View()
@@ -227,7 +228,7 @@ func TestRenewComparesLivesFirst(t *testing.T) {
 	}
 }
 
-func TestRenewOfWhatIsNotStoredAsksWhetherItWasCanceled(t *testing.T) {
+func TestRenewOfAnUnknownInstanceIsRefusedAfterANewerCancel(t *testing.T) {
 	tests := []struct {
 		name string
 		kind ChangeKind // of the removal of life 2 at 100
@@ -257,7 +258,7 @@ func TestRenewOfWhatIsNotStoredAsksWhetherItWasCanceled(t *testing.T) {
 }
 
 // A flood of removals forgets records within seconds, and with them how far back the change list reaches.
-func TestAChangeThatIsNotSettledIsReadAgainThoughRecordsAfterItWereForgotten(t *testing.T) {
+func TestSettledIndexIsBelowAnUnsettledChangeThoughLaterRecordsWerePruned(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(Key{App: "ORDERS", ID: "fresh"}, Up, 100))
 	fresh := g.View().Index()
@@ -268,14 +269,14 @@ func TestAChangeThatIsNotSettledIsReadAgainThoughRecordsAfterItWereForgotten(t *
 	}
 	got := g.View().SettledIndex(g.now.Lease)
 	expect.That(t, got < fresh, "settled up to %d, want less than %d, which is not", got, fresh)
-	g.pass(settlingTime)
+	g.pass(comparisonWait)
 	expect.Equal(t, g.View().SettledIndex(g.now.Lease), g.View().Index(), "later: settled up to")
 }
 
 // Large records go before there are too many of them: as many as fit stay, the newest.
-func TestRecordsOfRemovalsAreBoundedByBytes(t *testing.T) {
+func TestRemovalRecordsAreBoundedByBytes(t *testing.T) {
 	g := newRig(t)
-	large := []Pair{{"k", strings.Repeat("v", 4<<20)}}
+	large := []Pair{{Key: "k", Value: strings.Repeat("v", 4<<20)}}
 	most := maxRemoved / (4 << 20)
 	for n := range most + 10 {
 		i := instance(Key{"ORDERS", fmt.Sprint(n)}, Up, 1)
@@ -296,7 +297,7 @@ func TestRecordsOfRemovalsAreBoundedByBytes(t *testing.T) {
 	expect.That(t, per <= 4096, "a record that was reduced counts %d bytes, want at most 4096", per)
 }
 
-func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
+func TestWeightCountsEveryTextOfAnInstance(t *testing.T) {
 	var i Instance
 	v := reflect.ValueOf(&i).Elem()
 	for n := range v.NumField() {
@@ -307,16 +308,18 @@ func TestEveryTextOfAnInstanceHasWeight(t *testing.T) {
 			f.SetString("12345")
 			expect.Equal(t, i.weight()-before, 5, "five bytes of %s weigh", name)
 		case f.Type() == reflect.TypeFor[[]Pair]():
-			f.Set(reflect.ValueOf([]Pair{{"12", "345"}}))
+			f.Set(reflect.ValueOf([]Pair{{Key: "12", Value: "345"}}))
 			expect.Equal(t, i.weight()-before, 5+pairWeight, "an entry of %s with five bytes weighs", name)
 		}
 	}
 }
 
-func TestTheGrowthOfTheCatalogIsWhatItGrowsBy(t *testing.T) {
+func TestCatalogGrowthIsTheGrowthByARegistration(t *testing.T) {
 	g := newRig(t)
-	node := func(value string) *Node { return &Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{"k", value}}} }
-	check := func(id, output string) []*Check { return []*Check{{ID: id, Name: id, Output: output}} }
+	node := func(value string) *catalog.Node {
+		return &catalog.Node{Name: "n", Address: "10.0.0.1", Meta: []Pair{{Key: "k", Value: value}}}
+	}
+	check := func(id, output string) []*catalog.Check { return []*catalog.Check{{ID: id, Name: id, Output: output}} }
 	for _, row := range []struct {
 		name string
 		op   RegisterCatalog

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestLeaseClockTakesTheLaterAndWallClockTheNewest(t *testing.T) {
+func TestClockKeepsTheLatestLeaseTimeAndTheNewestWallTime(t *testing.T) {
 	tests := []struct {
 		name  string
 		stamp Stamp
@@ -30,7 +30,7 @@ func TestLeaseClockTakesTheLaterAndWallClockTheNewest(t *testing.T) {
 	}
 }
 
-func TestWhatComesWithAnUnbelievableStampHappensAtTheOldTime(t *testing.T) {
+func TestClockIgnoresAStampTooFarAhead(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	old := g.now
@@ -52,7 +52,7 @@ func TestEstablishKeepsTheFirstClusterAndTheNewestEpoch(t *testing.T) {
 const year = 365 * 24 * 3_600_000
 
 // A leader whose wall clock is a year ahead leads for one entry.
-func TestWallClockOfAYearAheadIsForgottenWithItsLeader(t *testing.T) {
+func TestClockFollowsTheNextLeaderAfterAWallTimeOneYearAhead(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		thawed bool
@@ -83,7 +83,7 @@ func TestWallClockOfAYearAheadIsForgottenWithItsLeader(t *testing.T) {
 }
 
 // Other servers have the copy whose timestamp is ahead, and must find what takes its place newer.
-func TestWhatTakesThePlaceOfATimestampAheadIsNewerOnEveryServer(t *testing.T) {
+func TestRegistrationInThePlaceOfATimestampAheadIsNewerOnEveryServer(t *testing.T) {
 	g, other := newRig(t), newRig(t)
 	g.client(Contact{DC: "dc2", Sender: "s", Incarnation: 1, Cut: 15_000})
 	ahead := instance(orders1, Up, g.now.Wall+year)
@@ -100,14 +100,14 @@ func TestWhatTakesThePlaceOfATimestampAheadIsNewerOnEveryServer(t *testing.T) {
 	expect.That(t, l.Instance.Status == Down && l.Instance.LastDirty == i.LastDirty, "the other server has %+v, want what replaced it", l.Instance)
 }
 
-func TestTimestampAheadKeepsOutWhatAnotherServerTells(t *testing.T) {
+func TestRegistrationByAnotherServerIsOlderThanATimestampAhead(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, g.now.Wall+year))
 	res := g.peer(Register{instance(orders1, Down, g.now.Wall)})
 	expect.That(t, res.Outcome == KeptExisting, "got %+v, want the newer one kept", res)
 }
 
-func TestTimestampWithinAnHourKeepsOlderRegistrationsOut(t *testing.T) {
+func TestRegistrationOlderThanATimestampWithinAnHourIsNotStored(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, g.now.Wall+maxAhead))
 	res := g.client(Register{instance(orders1, Down, g.now.Wall)})
@@ -116,7 +116,7 @@ func TestTimestampWithinAnHourKeepsOlderRegistrationsOut(t *testing.T) {
 
 // A network fault ends: self-preservation goes off when enough of the silent were heard again, and the
 // others are still to come.
-func TestWhoComesBackLastIsGivenTime(t *testing.T) {
+func TestGraceCoversTheLastClientsToComeBack(t *testing.T) {
 	const grace = 30_000 + renewalGrace
 	tests := []struct {
 		name  string

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -14,20 +15,20 @@ import (
 func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		before  CheckStatus
-		status  CheckStatus
+		before  catalog.CheckStatus
+		status  catalog.CheckStatus
 		output  string // "old" before
 		changes bool
 		want    string // output
 	}{
-		{"the same", Passing, Passing, "old", false, "old"},
-		{"a passing check's output", Passing, Passing, "new", false, "old"},
-		{"a warning's output", Warning, Warning, "new", true, "new"},
-		{"a critical check's output", Critical, Critical, "new", true, "new"},
-		{"the same, critical", Critical, Critical, "old", false, "old"},
-		{"worse", Passing, Critical, "new", true, "new"},
-		{"better", Critical, Passing, "new", true, "new"},
-		{"warning", Passing, Warning, "", true, ""},
+		{"the same", catalog.Passing, catalog.Passing, "old", false, "old"},
+		{"a passing check's output", catalog.Passing, catalog.Passing, "new", false, "old"},
+		{"a warning's output", catalog.Warning, catalog.Warning, "new", true, "new"},
+		{"a critical check's output", catalog.Critical, catalog.Critical, "new", true, "new"},
+		{"the same, critical", catalog.Critical, catalog.Critical, "old", false, "old"},
+		{"worse", catalog.Passing, catalog.Critical, "new", true, "new"},
+		{"better", catalog.Critical, catalog.Passing, "new", true, "new"},
+		{"warning", catalog.Passing, catalog.Warning, "", true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
@@ -44,7 +45,7 @@ func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
 			got := g.check("", "a")
 			expect.That(t, got.Status == tt.status && got.Output == tt.want && (got.ModifyIndex > index) == tt.changes && got.CreateIndex <= index,
 				"check %+v, want status %d and output %q", got, tt.status, tt.want)
-			want := map[bool]Status{true: Down, false: Up}[tt.status == Critical]
+			want := map[bool]Status{true: Down, false: Up}[tt.status == catalog.Critical]
 			expect.That(t, g.status(web1) == want, "service is %s, want %s", g.status(web1), want)
 			s := g.lease(web1).Service
 			expect.That(t, s.ModifyIndex <= index, "the service was modified at %d by its check", s.ModifyIndex)
@@ -53,24 +54,24 @@ func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
 }
 
 // What other servers are told of a service is its status: it is newer by its timestamp when that changes.
-func TestStatusByChecksIsNewerForOtherServers(t *testing.T) {
+func TestCheckThatChangesTheStatusMakesItNewerForOtherServers(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	dirty := g.lease(web1).Instance.LastDirty
 	g.pass(1000)
-	g.say("a", Warning, "slow")
+	g.say("a", catalog.Warning, "slow")
 	l := g.lease(web1)
 	expect.That(t, l.Instance.LastDirty == dirty && l.Described != l.Changed,
 		"a change without another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
-	g.say("a", Critical, "gone")
+	g.say("a", catalog.Critical, "gone")
 	l = g.lease(web1)
 	expect.That(t, l.Instance.LastDirty > dirty && l.Described == l.Changed && l.ByClient == l.Changed,
 		"another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
 }
 
-func TestSettingACheckIsRefused(t *testing.T) {
+func TestCheckIsNotSetWhereItDoesNotFit(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	g.Establish(Epoch{Term: 2, Index: 7}, "c")
 	for _, tt := range []struct {
 		name string
@@ -79,18 +80,18 @@ func TestSettingACheckIsRefused(t *testing.T) {
 	}{
 		{"no check", SetCheck{Check: "x"}, NotFound},
 		{"of another node", SetCheck{Node: "n1", Check: "a"}, NotFound},
-		{"without a TTL", SetCheck{Check: "a", TTL: true, Status: Critical}, NoTTL},
-		{"by a leader of before", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{Term: 1, Index: 1}}, Refused},
-		{"by the leader", SetCheck{Check: "a", Status: Critical, Epoch: Epoch{Term: 2, Index: 7}}, Done},
+		{"without a TTL", SetCheck{Check: "a", TTL: true, Status: catalog.Critical}, NoTTL},
+		{"by a leader of before", SetCheck{Check: "a", Status: catalog.Critical, Epoch: Epoch{Term: 1, Index: 1}}, Refused},
+		{"by the leader", SetCheck{Check: "a", Status: catalog.Critical, Epoch: Epoch{Term: 2, Index: 7}}, Done},
 	} {
 		res := g.client(tt.op)
 		expect.That(t, res.Outcome == tt.want, "%s: %+v, want outcome %d", tt.name, res, tt.want)
-		expect.Equal(t, g.check("", "a").Status == Critical, (tt.want == Done), "%s: critical", tt.name)
+		expect.Equal(t, g.check("", "a").Status == catalog.Critical, (tt.want == Done), "%s: critical", tt.name)
 	}
 }
 
-// What nobody should have proposed must not make a state whose snapshot nobody takes.
-func TestNegativeTimesOfACheckAreNone(t *testing.T) {
+// An operation that no leader should have proposed must not make a state whose snapshot no node accepts.
+func TestCheckWithNegativeTimesHasNone(t *testing.T) {
 	g := newRig(t)
 	given := withTTL("a", -1)
 	given.Service, given.ReapAfter = "web-1", -1
@@ -101,13 +102,13 @@ func TestNegativeTimesOfACheckAreNone(t *testing.T) {
 }
 
 // withTTL is a passing check with a TTL.
-func withTTL(id string, ttl int64) *Check {
-	c := checkOf("web-1", id, Passing)
+func withTTL(id string, ttl int64) *catalog.Check {
+	c := checkOf("web-1", id, catalog.Passing)
 	c.TTL = ttl
 	return c
 }
 
-func (g *rig) endAll() []Op {
+func (g *rig) applyEnding() []Op {
 	ops := g.Ending(g.now.Lease)
 	for _, op := range ops {
 		if res := g.client(op); res.Outcome != Done {
@@ -123,32 +124,32 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	g.pass(9000)
 	index := g.View().Index()
-	g.say("a", Passing, "fine") // nothing new, and yet a heartbeat
+	g.say("a", catalog.Passing, "fine") // nothing new, and yet a heartbeat
 	if got := g.View().Heard(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
 	g.pass(10_000)
-	ops := g.endAll()
+	ops := g.applyEnding()
 	expect.That(t, len(ops) == 0, "at the last moment: %+v, want nothing due", ops)
 	g.pass(1)
 	g.Lost()
 	want := []Op{ExpireCheck{Epoch: Epoch{Term: 1, Index: 1}, Check: "a", RenewedAt: 10_000}}
-	need.Slice(t, g.endAll(), want, "due")
-	if c := g.check("", "a"); c.Status != Critical || c.Output != "TTL expired" || c.CriticalSince != g.now.Lease || g.status(web1) != Down {
+	need.Slice(t, g.applyEnding(), want, "due")
+	if c := g.check("", "a"); c.Status != catalog.Critical || c.Output != "TTL expired" || c.CriticalSince != g.now.Lease || g.status(web1) != Down {
 		t.Errorf("check %+v of an instance that is %s, want both to tell", c, g.status(web1))
 	}
 	lost := g.Lost()
-	expect.That(t, slices.Equal(lost, []CheckRef{{"", "a"}}), "lost %v, want the check that turned critical", lost)
+	expect.That(t, slices.Equal(lost, []catalog.CheckRef{{Node: "", ID: "a"}}), "lost %v, want the check that turned critical", lost)
 	g.pass(1000)
-	ops = g.endAll()
-	expect.That(t, len(ops) == 1 && g.check("", "b").Status == Critical, "due %+v, want the other one, and nothing more of the first", ops)
-	g.say("a", Warning, "slow")
+	ops = g.applyEnding()
+	expect.That(t, len(ops) == 1 && g.check("", "b").Status == catalog.Critical, "due %+v, want the other one, and nothing more of the first", ops)
+	g.say("a", catalog.Warning, "slow")
 	g.pass(10_001)
-	g.endAll()
+	g.applyEnding()
 	expect.Equal(t, g.check("", "a").Output, "TTL expired (last output before timeout follows): slow", "output")
 }
 
-func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
+func TestCheckExpiryIsIgnoredWhereItDoesNotFit(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		before func(g *rig)
@@ -156,10 +157,10 @@ func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
 		want   Outcome
 	}{
 		{"it fits", func(*rig) {}, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, Done},
-		{"a heartbeat came", func(g *rig) { g.pass(1); g.say("a", Passing, "") }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
-		{"it is critical already", func(g *rig) { g.client(SetCheck{Check: "a", Status: Critical}) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"a heartbeat came", func(g *rig) { g.pass(1); g.say("a", catalog.Passing, "") }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"it is critical already", func(g *rig) { g.client(SetCheck{Check: "a", Status: catalog.Critical}) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
 		{"it is gone", func(g *rig) { g.client(Cancel{web1}) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
-		{"it expects no heartbeats", func(g *rig) { g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing))) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"it expects no heartbeats", func(g *rig) { g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing))) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
 		{"another leader", func(*rig) {}, ExpireCheck{Epoch{Term: 1, Index: 2}, "", "a", 1000}, Refused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +174,7 @@ func TestExpiryOfACheckIsIgnoredWhereItDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestChecksAreGivenTimeAfterALeadershipBegan(t *testing.T) {
+func TestCheckGetsAGraceAfterALeadershipBegan(t *testing.T) {
 	for _, tt := range []struct{ ttl, want int64 }{{3000, 3000}, {10_000, 7000}, {60_000, 32_000}} {
 		g := newRig(t)
 		g.catalog(service("web", "web-1", withTTL("a", tt.ttl)))
@@ -186,9 +187,9 @@ func TestChecksAreGivenTimeAfterALeadershipBegan(t *testing.T) {
 	}
 }
 
-func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
-	reaped := func(id string) *Check {
-		c := checkOf("web-1", id, Passing)
+func TestCheckCriticalForTooLongRemovesItsService(t *testing.T) {
+	reaped := func(id string) *catalog.Check {
+		c := checkOf("web-1", id, catalog.Passing)
 		c.ReapAfter = 60_000
 		return c
 	}
@@ -197,13 +198,13 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	node.Service = ""
 	g.catalog(service("web", "web-1", reaped("a"), node))
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
-	g.say("a", Critical, "")
-	g.say("n", Critical, "") // nobody is reaped for a node's check
+	g.say("a", catalog.Critical, "")
+	g.say("n", catalog.Critical, "") // no service is reaped for a node's check
 	since := g.now.Lease
 	g.pass(30_000)
-	g.say("a", Critical, "still") // and since then
+	g.say("a", catalog.Critical, "still") // and since then
 	g.pass(30_000)
-	ops := g.endAll()
+	ops := g.applyEnding()
 	need.That(t, len(ops) == 0, "at the last moment: %+v, want nothing due", ops)
 	r, err := Thaw(g.Freeze()) // it goes on where it was
 	need.OK(t, err)
@@ -213,10 +214,10 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	if ops := g.Ending(g.now.Lease); len(ops) != 1 || ops[0] != late {
 		t.Fatalf("due %+v, want %+v", ops, late)
 	}
-	g.say("a", Passing, "")
+	g.say("a", catalog.Passing, "")
 	res := g.client(late)
 	expect.That(t, res.Outcome == NotFound, "it passes again: %+v, want nothing done", res)
-	g.say("a", Critical, "")
+	g.say("a", catalog.Critical, "")
 	res = g.client(late)
 	expect.That(t, res.Outcome == NotFound, "critical since another moment: %+v, want nothing done", res)
 	g.pass(60_001)
@@ -224,7 +225,7 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 	stale.Epoch = Epoch{Term: 1, Index: 2}
 	res = g.client(stale)
 	expect.That(t, res.Outcome == Refused, "by another leader: %+v, want it refused", res)
-	g.endAll()
+	g.applyEnding()
 	_, ok := g.View().Lease(web1)
 	expect.That(t, !ok, "the service is still there")
 	rec, _ := g.View().Removal(web1)
@@ -234,18 +235,18 @@ func TestServiceGoesWhoseCheckWasCriticalForTooLong(t *testing.T) {
 		"record of kind %d, by %+v; want it canceled, with the reason", rec.Kind, last.By)
 }
 
-func TestChecksAreLostWhateverTakesThem(t *testing.T) {
-	a := []CheckRef{{"", "a"}}
+func TestLostHasEachCheckThatTurnsCriticalOrIsRemoved(t *testing.T) {
+	a := []catalog.CheckRef{{Node: "", ID: "a"}}
 	for _, tt := range []struct {
 		name string
 		op   Op
-		want []CheckRef
+		want []catalog.CheckRef
 	}{
-		{"critical", SetCheck{Check: "a", Status: Critical}, a},
-		{"warning", SetCheck{Check: "a", Status: Warning}, nil},
-		{"registered as critical", service("web", "web-1", checkOf("web-1", "a", Critical)), a},
-		{"registered as it is", service("web", "web-1", checkOf("web-1", "a", Passing)), nil},
-		{"a new one that is critical", service("web", "web-1", checkOf("web-1", "b", Critical)), nil},
+		{"critical", SetCheck{Check: "a", Status: catalog.Critical}, a},
+		{"warning", SetCheck{Check: "a", Status: catalog.Warning}, nil},
+		{"registered as critical", service("web", "web-1", checkOf("web-1", "a", catalog.Critical)), a},
+		{"registered as it is", service("web", "web-1", checkOf("web-1", "a", catalog.Passing)), nil},
+		{"a new one that is critical", service("web", "web-1", checkOf("web-1", "b", catalog.Critical)), nil},
 		{"its instance canceled", Cancel{web1}, a},
 		{"its instance replaced by one with a lease", Register{instance(web1, Up, math.MaxInt64)}, a},
 		{"its instance replaced by another server's", Replica{Instance: instance(web1, Up, math.MaxInt64), Life: 1}, a},
@@ -254,29 +255,29 @@ func TestChecksAreLostWhateverTakesThem(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing)))
+			g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 			g.Lost()
 			g.client(tt.op)
 			expect.Slice(t, g.Lost(), tt.want, "lost")
 			status, known := g.CheckState("", "a")
-			expect.That(t, known != (tt.want != nil && status != Critical), "check is known: %t, with status %d", known, status)
+			expect.That(t, known != (tt.want != nil && status != catalog.Critical), "check is known: %t, with status %d", known, status)
 		})
 	}
 }
 
-func TestLogicalNodeIsAlwaysThere(t *testing.T) {
+func TestCatalogHasTheLogicalNodeAlways(t *testing.T) {
 	g := newRig(t)
-	status, known := g.CheckState("", SerfHealth)
-	expect.That(t, known && status == Passing && g.HasNode(""), "serfHealth: %d, known %t; node: %t", status, known, g.HasNode(""))
-	_, known = g.CheckState("n1", SerfHealth)
-	expect.That(t, !known && !g.HasNode("n1"), "serfHealth of a node that nobody registered: %t; node: %t", known, g.HasNode("n1"))
-	g.catalog(RegisterCatalog{Node: &Node{Name: "n1"}, Checks: []*Check{checkOf("", "n", Warning)}})
+	status, known := g.CheckState("", catalog.SerfHealth)
+	expect.That(t, known && status == catalog.Passing && g.HasNode(""), "serfHealth: %d, known %t; node: %t", status, known, g.HasNode(""))
+	_, known = g.CheckState("n1", catalog.SerfHealth)
+	expect.That(t, !known && !g.HasNode("n1"), "serfHealth of a node that is not registered: %t; node: %t", known, g.HasNode("n1"))
+	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}, Checks: []*catalog.Check{checkOf("", "n", catalog.Warning)}})
 	status, known = g.CheckState("n1", "n")
-	expect.That(t, known && status == Warning && g.HasNode("n1"), "n: %d, known %t; node: %t", status, known, g.HasNode("n1"))
+	expect.That(t, known && status == catalog.Warning && g.HasNode("n1"), "n: %d, known %t; node: %t", status, known, g.HasNode("n1"))
 }
 
-func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
-	reaped := checkOf("web-1", "a", Critical)
+func TestNeedsClockWhileSomethingHasAnEnd(t *testing.T) {
+	reaped := checkOf("web-1", "a", catalog.Critical)
 	reaped.ReapAfter = 60_000
 	for _, tt := range []struct {
 		name string
@@ -286,9 +287,9 @@ func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
 		{"nothing", nil, false},
 		{"a lease", []Op{Register{instance(orders1, Up, 100)}}, true},
 		{"a lease that went", []Op{Register{instance(orders1, Up, 100)}, Cancel{orders1}}, false},
-		{"no lease", []Op{service("web", "web-1", checkOf("web-1", "a", Critical))}, false},
+		{"no lease", []Op{service("web", "web-1", checkOf("web-1", "a", catalog.Critical))}, false},
 		{"a TTL", []Op{service("web", "web-1", withTTL("a", 1000))}, true},
-		{"a TTL that has passed", []Op{service("web", "web-1", withTTL("a", 1000)), SetCheck{Check: "a", Status: Critical}}, false},
+		{"a TTL that has passed", []Op{service("web", "web-1", withTTL("a", 1000)), SetCheck{Check: "a", Status: catalog.Critical}}, false},
 		{"a service to be reaped", []Op{service("web", "web-1", reaped)}, true},
 		{"an override without end", []Op{service("web", "web-1"), SetOverride{Key: web1, Status: Down}}, false},
 		{"an override with an end", []Op{service("web", "web-1"), SetOverride{Key: web1, Status: Down, For: 1000}}, true},
@@ -303,7 +304,7 @@ func TestClockIsNeededWhileSomethingWaitsForIt(t *testing.T) {
 	}
 }
 
-func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
+func TestCatalogRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 	g := newRig(t)
 	op := service("web", "web-1", withTTL("a", 10_000))
 	op.KeepStatus = true
@@ -320,10 +321,10 @@ func TestRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 }
 
 // Every check of a service costs each operation on one of them, on every node.
-func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
-	many := func(service string, from, to int) (checks []*Check) {
+func TestCatalogRegistrationBoundsTheChecksOfAServiceAndANode(t *testing.T) {
+	many := func(service string, from, to int) (checks []*catalog.Check) {
 		for i := from; i < to; i++ {
-			checks = append(checks, checkOf(service, fmt.Sprintf("%s-%05d", service, i), Passing))
+			checks = append(checks, checkOf(service, fmt.Sprintf("%s-%05d", service, i), catalog.Passing))
 		}
 		return checks
 	}
@@ -332,30 +333,30 @@ func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
 		op   RegisterCatalog
 		want Outcome
 	}{
-		{"as many as a service may have", service("web", "web-1", many("web-1", 0, MaxServiceChecks)...), Done},
-		{"one more", service("web", "web-1", many("web-1", 0, MaxServiceChecks+1)...), TooManyChecks},
+		{"as many as a service may have", service("web", "web-1", many("web-1", 0, catalog.MaxServiceChecks)...), Done},
+		{"one more", service("web", "web-1", many("web-1", 0, catalog.MaxServiceChecks+1)...), TooManyChecks},
 		{"17,000", service("web", "web-1", many("web-1", 0, 17_000)...), TooManyChecks},
-		{"as many as a node may have", RegisterCatalog{Checks: many("", 0, MaxNodeChecks)}, Done},
-		{"one more of the node", RegisterCatalog{Checks: many("", 0, MaxNodeChecks+1)}, TooManyChecks},
-		{"one beside those that are there", RegisterCatalog{Checks: many("full", MaxServiceChecks, MaxServiceChecks+1)}, TooManyChecks},
-		{"maintenance of a service that has all it may have", RegisterCatalog{Checks: []*Check{checkOf("full", ServiceMaintenance+"full", Critical)}}, Done},
-		{"maintenance of another service's name", RegisterCatalog{Checks: []*Check{checkOf("full", ServiceMaintenance+"web", Critical)}}, TooManyChecks},
-		{"those that are there", RegisterCatalog{Checks: many("full", 0, MaxServiceChecks)}, Done},
+		{"as many as a node may have", RegisterCatalog{Checks: many("", 0, catalog.MaxNodeChecks)}, Done},
+		{"one more of the node", RegisterCatalog{Checks: many("", 0, catalog.MaxNodeChecks+1)}, TooManyChecks},
+		{"one beside those that are there", RegisterCatalog{Checks: many("full", catalog.MaxServiceChecks, catalog.MaxServiceChecks+1)}, TooManyChecks},
+		{"maintenance of a service that has all it may have", RegisterCatalog{Checks: []*catalog.Check{checkOf("full", catalog.ServiceMaintenance+"full", catalog.Critical)}}, Done},
+		{"maintenance of another service's name", RegisterCatalog{Checks: []*catalog.Check{checkOf("full", catalog.ServiceMaintenance+"web", catalog.Critical)}}, TooManyChecks},
+		{"those that are there", RegisterCatalog{Checks: many("full", 0, catalog.MaxServiceChecks)}, Done},
 		{"a service's own again", service("full", "full", many("full", 0, 3)...), Done},
 		{"others in the place of all", func() RegisterCatalog {
-			op := service("full", "full", many("full", 100, 100+MaxServiceChecks)...)
+			op := service("full", "full", many("full", 100, 100+catalog.MaxServiceChecks)...)
 			op.ReplaceChecks = true
 			return op
 		}(), Done},
 		{"others beside all", service("full", "full", many("full", 100, 101)...), TooManyChecks},
-		{"one that moves to the full service", RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("full", "n", Passing)}}, TooManyChecks},
-		{"one that moves away from it", RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "full-00001", Passing)}}, Done},
+		{"one that moves to the full service", RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("full", "n", catalog.Passing)}}, TooManyChecks},
+		{"one that moves away from it", RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "full-00001", catalog.Passing)}}, Done},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(service("full", "full", many("full", 0, MaxServiceChecks)...))
-			g.catalog(serviceOn("far", "full", "full", many("full", 0, MaxServiceChecks)...))
-			g.catalog(RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "n", Passing)}})
+			g.catalog(service("full", "full", many("full", 0, catalog.MaxServiceChecks)...))
+			g.catalog(serviceOn("far", "full", "full", many("full", 0, catalog.MaxServiceChecks)...))
+			g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "n", catalog.Passing)}})
 			before := g.View().Index()
 			need.Equal(t, g.client(tt.op).Outcome, tt.want, "outcome")
 			after := g.View().Index()
@@ -365,10 +366,10 @@ func TestAServiceAndANodeHaveABoundedNumberOfChecks(t *testing.T) {
 }
 
 // A check that goes from a service to its node, while another one comes from there, stays where it was put.
-func TestChecksThatChangePlacesAreWhereTheyWerePut(t *testing.T) {
+func TestCheckMovesBetweenServicesInOneRegistration(t *testing.T) {
 	g := newRig(t)
-	g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", Passing), checkOf("", "b", Passing), checkOf("", "c", Passing)))
-	g.catalog(RegisterCatalog{Node: &Node{Name: "far"}, Checks: []*Check{checkOf("", "a", Passing), checkOf("web-1", "b", Passing)}})
+	g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("", "b", catalog.Passing), checkOf("", "c", catalog.Passing)))
+	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "a", catalog.Passing), checkOf("web-1", "b", catalog.Passing)}})
 	for id, service := range map[string]string{"a": "", "b": "web-1", "c": ""} {
 		expect.Equal(t, g.check("far", id).Service, service, "check %s is of service", id)
 	}
@@ -378,7 +379,7 @@ func TestChecksThatChangePlacesAreWhereTheyWerePut(t *testing.T) {
 	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))
 }
 
-func TestAnInstanceIsFoundByABoundedNumberOfVIPs(t *testing.T) {
+func TestByVIPFindsAnInstanceByABoundedNumberOfParts(t *testing.T) {
 	g := newRig(t)
 	in := &Instance{InstanceID: "orders-1", App: "ORDERS", HostName: "h", Status: Up, LastDirty: 1}
 	in.VIP = strings.Repeat("x,", MaxVIPs-1) + "last,beyond" + strings.Repeat(",beyond", 100_000)

@@ -1,71 +1,14 @@
-package registry
+package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
-
-// CatalogService is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
-// has no lease: it never expires by itself, stays outside self-preservation, and goes by a cancel, a
-// deregistration or a check. Immutable.
-//
-// Name and id are also the instance's application (upper case) and id: of a service on another node
-// than the logical one the instance's id is node:id. Metadata, address, port and status stand in the
-// Instance; its status follows from the checks: passing and warning are UP, critical is DOWN,
-// maintenance is OUT_OF_SERVICE.
-type CatalogService struct {
-	Name    string // as given; names that differ in case only are one application, and refused
-	ID      string
-	Node    string // "": the logical node
-	Tags    []string
-	Address string // as given; "": the node's
-	Port    int32  // as given
-	Tagged  []TaggedAddress
-	// Weights for answers that are weighed; 1 and 1 where none are given.
-	WeightPassing, WeightWarning int32
-	TagOverride                  bool // EnableTagOverride
-	Kind, SocketPath             string
-	// Locality and Ports are JSON as given, which is echoed; nil: not given.
-	Locality, Ports []byte
-	Checks          []*Check // by id
-	CreateIndex     Index
-	ModifyIndex     Index // of the last change of the service itself, not of its checks
-}
-
-func (s *CatalogService) fields(c *codec.Codec) {
-	c.String(&s.Name)
-	c.String(&s.ID)
-	c.String(&s.Node)
-	c.Strings(&s.Tags)
-	c.String(&s.Address)
-	c.Int32(&s.Port)
-	codec.List(c, &s.Tagged, 3, (*TaggedAddress).fields)
-	c.Int32(&s.WeightPassing)
-	c.Int32(&s.WeightWarning)
-	c.Bool(&s.TagOverride)
-	c.String(&s.Kind)
-	c.String(&s.SocketPath)
-	c.Bytes(&s.Locality)
-	c.Bytes(&s.Ports)
-	checks(c, &s.Checks)
-	codec.Uint(c, &s.CreateIndex)
-	codec.Uint(c, &s.ModifyIndex)
-}
-
-// TaggedAddress is one of a service's tagged addresses, sorted by tag.
-type TaggedAddress struct {
-	Tag, Address string
-	Port         int32
-}
-
-func (a *TaggedAddress) fields(c *codec.Codec) {
-	c.String(&a.Tag)
-	c.String(&a.Address)
-	c.Int32(&a.Port)
-}
 
 // CheckStatus is a check's state. Never renumber one.
 type CheckStatus uint8
@@ -77,7 +20,7 @@ const (
 	Critical
 )
 
-func (s *CheckStatus) fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
+func (s *CheckStatus) Fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
 
 // Check is a check of a service or of a node. Immutable; a heartbeat that changes nothing is kept
 // beside it.
@@ -94,8 +37,8 @@ type Check struct {
 	ReapAfter   int64  // ms that it may be critical before its service goes (DeregisterCriticalServiceAfter); 0: for ever
 	Probe       *Probe // what the leader tries; nil: nothing
 	Definition  []byte // JSON as given to the catalog, which is echoed; nil: none
-	CreateIndex Index
-	ModifyIndex Index
+	CreateIndex order.Index
+	ModifyIndex order.Index
 	// CriticalSince is when (lease clock, ms) it turned critical; meaningless otherwise.
 	CriticalSince int64
 }
@@ -106,7 +49,7 @@ func (k *Check) fields(c *codec.Codec) {
 	c.String(&k.Name)
 	c.String(&k.Notes)
 	c.String(&k.Output)
-	k.Status.fields(c)
+	k.Status.Fields(c)
 	c.String(&k.Service)
 	c.String(&k.Type)
 	c.Int64(&k.TTL)
@@ -118,13 +61,13 @@ func (k *Check) fields(c *codec.Codec) {
 	c.Int64(&k.CriticalSince)
 }
 
-// checks walks checks, of which each takes 15 bytes at least.
-func checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((*Check).fields)) }
+// Checks walks checks, of which each takes 15 bytes at least.
+func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((*Check).fields)) }
 
-// Probe is a check that somebody must run. Immutable.
+// Probe is what the leader tries for a check. Immutable.
 type Probe struct {
 	HTTP, Method, Body string // HTTP: URL
-	Header             []Pair
+	Header             []codec.Pair
 	SkipVerify         bool
 	NoRedirects        bool   // a redirect is the answer
 	TCP                string // host:port
@@ -137,7 +80,7 @@ func (p *Probe) fields(c *codec.Codec) {
 	c.String(&p.HTTP)
 	c.String(&p.Method)
 	c.String(&p.Body)
-	pairs(c, &p.Header)
+	c.Pairs(&p.Header)
 	c.Bool(&p.SkipVerify)
 	c.Bool(&p.NoRedirects)
 	c.String(&p.TCP)
@@ -146,28 +89,6 @@ func (p *Probe) fields(c *codec.Codec) {
 	c.Int32(&p.SuccessBeforePassing)
 	c.Int32(&p.FailuresBeforeWarning)
 	c.Int32(&p.FailuresBeforeCritical)
-}
-
-// Node is a node of the catalog other than the logical one, which is not stored unless checks were
-// registered on it (its name is then ""). Immutable.
-type Node struct {
-	ID, Name, Address string
-	Tagged, Meta      []Pair
-	Checks            []*Check // of the node itself, by id
-	CreateIndex       Index
-	ModifyIndex       Index // of the node itself, not of its checks
-}
-
-// Fields walks a node of the catalog.
-func (n *Node) Fields(c *codec.Codec) {
-	c.String(&n.ID)
-	c.String(&n.Name)
-	c.String(&n.Address)
-	pairs(c, &n.Tagged)
-	pairs(c, &n.Meta)
-	checks(c, &n.Checks)
-	codec.Uint(c, &n.CreateIndex)
-	codec.Uint(c, &n.ModifyIndex)
 }
 
 // CheckRef names a check, or (ID "") a node.
@@ -223,3 +144,105 @@ func (p *Probe) equal(o *Probe) bool {
 
 // ref names the check.
 func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }
+
+// maintenanceOf is the id of the check that takes a service out of service; "": the node itself.
+func maintenanceOf(service string) string {
+	if service == "" {
+		return NodeMaintenance
+	}
+	return ServiceMaintenance + service
+}
+
+// findCheck finds a check by its id, in a list sorted by it.
+func findCheck(checks []*Check, id string) (at int, ok bool) {
+	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
+}
+
+// WithCheck returns a list with a check in the place of the one of its id.
+func WithCheck(checks []*Check, c *Check) []*Check {
+	at, ok := findCheck(checks, c.ID)
+	changed := slices.Clone(checks)
+	if ok {
+		changed[at] = c
+		return changed
+	}
+	return slices.Insert(changed, at, c)
+}
+
+// WithoutCheck returns a list without the check of an id; nil if that was the last one.
+func WithoutCheck(checks []*Check, id string) []*Check {
+	at, ok := findCheck(checks, id)
+	if !ok {
+		return checks
+	}
+	if len(checks) == 1 {
+		return nil
+	}
+	return slices.Delete(slices.Clone(checks), at, at+1)
+}
+
+// WithoutChecks returns a list without the checks of some ids; nil if those were all.
+func WithoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
+	for _, c := range checks {
+		if !gone[c.ID] {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// CheckHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat.
+type CheckHeartbeat struct {
+	Node, Check string
+	At          int64
+}
+
+// Fields walks a heartbeat.
+func (h *CheckHeartbeat) Fields(c *codec.Codec) {
+	c.String(&h.Node)
+	c.String(&h.Check)
+	c.Int64(&h.At)
+}
+
+func compareCheckRefs(a, b CheckRef) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
+}
+
+func (c *Check) weight() int {
+	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
+	if p := c.Probe; p != nil {
+		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + weightOf(p.Header)
+	}
+	return bytes
+}
+
+// Worst is the worst status of checks, and whether one of them is of maintenance, which decides over all.
+func Worst(lists ...[]*Check) (worst CheckStatus, maintenance bool) {
+	for _, list := range lists {
+		for _, c := range list {
+			maintenance = maintenance || c.Maintenance()
+			worst = max(worst, c.Status)
+		}
+	}
+	return worst, maintenance
+}
+
+// Reported is a check with another state, until it is entered.
+func (c *Check) Reported(status CheckStatus, output string, at Moment) *Check {
+	now := *c
+	now.Status, now.Output, now.ModifyIndex = status, strings.Clone(output), at.Next
+	now.CriticalSince = criticalSince(c, status, at)
+	return &now
+}
+
+// criticalSince is when (lease clock, ms) a check turned critical that has a status now; old is the check
+// before, nil if there was none. 0: it is not critical.
+func criticalSince(old *Check, status CheckStatus, at Moment) int64 {
+	switch {
+	case status != Critical:
+		return 0
+	case old != nil && old.Status == Critical:
+		return old.CriticalSince
+	}
+	return at.Lease
+}

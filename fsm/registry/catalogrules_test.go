@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -12,23 +13,23 @@ import (
 var web1 = Key{"WEB", "web-1"}
 
 // service is a service as the agent's API registers it: on the logical node, with these checks.
-func service(name, id string, checks ...*Check) RegisterCatalog {
+func service(name, id string, checks ...*catalog.Check) RegisterCatalog {
 	return serviceOn("", name, id, checks...)
 }
 
 // serviceOn is a service as the catalog's API registers it, with its node.
-func serviceOn(node, name, id string, checks ...*Check) RegisterCatalog {
-	s := &CatalogService{Name: name, ID: id, Port: 80}
+func serviceOn(node, name, id string, checks ...*catalog.Check) RegisterCatalog {
+	s := &catalog.Service{Name: name, ID: id, Port: 80}
 	op := RegisterCatalog{Service: s, Instance: serviceInstance(node, s), Checks: checks}
 	if node != "" {
-		op.Node = &Node{Name: node, Address: "10.0.0.1"}
+		op.Node = &catalog.Node{Name: node, Address: "10.0.0.1"}
 	}
 	return op
 }
 
 // checkOf is a check of a service, "" for one of a node.
-func checkOf(service, id string, status CheckStatus) *Check {
-	return &Check{ID: id, Service: service, Name: id, Status: status}
+func checkOf(service, id string, status catalog.CheckStatus) *catalog.Check {
+	return &catalog.Check{ID: id, Service: service, Name: id, Status: status}
 }
 
 // catalog registers and fails the test unless that is done.
@@ -42,7 +43,7 @@ func (g *rig) catalog(op RegisterCatalog) Result {
 }
 
 // say sets a check of the logical node.
-func (g *rig) say(check string, status CheckStatus, output string) Result {
+func (g *rig) say(check string, status catalog.CheckStatus, output string) Result {
 	g.t.Helper()
 	res := g.client(SetCheck{Check: check, Status: status, Output: output})
 	if res.Outcome != Done {
@@ -51,7 +52,7 @@ func (g *rig) say(check string, status CheckStatus, output string) Result {
 	return res
 }
 
-func (g *rig) check(node, id string) *Check {
+func (g *rig) check(node, id string) *catalog.Check {
 	g.t.Helper()
 	c, ok := g.View().CheckOn(node, id)
 	if !ok {
@@ -63,17 +64,17 @@ func (g *rig) check(node, id string) *Check {
 func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		checks []*Check
+		checks []*catalog.Check
 		want   Status
 	}{
 		{"no checks", nil, Up},
-		{"passing", []*Check{checkOf("web-1", "a", Passing)}, Up},
-		{"warning", []*Check{checkOf("web-1", "a", Passing), checkOf("web-1", "b", Warning)}, Up},
-		{"one critical", []*Check{checkOf("web-1", "a", Passing), checkOf("web-1", "b", Critical)}, Down},
-		{"its node is critical", []*Check{checkOf("web-1", "a", Passing), checkOf("", "n", Critical)}, Down},
-		{"in maintenance", []*Check{checkOf("web-1", ServiceMaintenance+"web-1", Critical)}, OutOfService},
-		{"maintenance is worse than critical", []*Check{checkOf("web-1", "z", Critical), checkOf("web-1", ServiceMaintenance+"web-1", Critical)}, OutOfService},
-		{"its node is in maintenance", []*Check{checkOf("web-1", "a", Critical), checkOf("", NodeMaintenance, Critical)}, OutOfService},
+		{"passing", []*catalog.Check{checkOf("web-1", "a", catalog.Passing)}, Up},
+		{"warning", []*catalog.Check{checkOf("web-1", "a", catalog.Passing), checkOf("web-1", "b", catalog.Warning)}, Up},
+		{"one critical", []*catalog.Check{checkOf("web-1", "a", catalog.Passing), checkOf("web-1", "b", catalog.Critical)}, Down},
+		{"its node is critical", []*catalog.Check{checkOf("web-1", "a", catalog.Passing), checkOf("", "n", catalog.Critical)}, Down},
+		{"in maintenance", []*catalog.Check{checkOf("web-1", catalog.ServiceMaintenance+"web-1", catalog.Critical)}, OutOfService},
+		{"maintenance is worse than critical", []*catalog.Check{checkOf("web-1", "z", catalog.Critical), checkOf("web-1", catalog.ServiceMaintenance+"web-1", catalog.Critical)}, OutOfService},
+		{"its node is in maintenance", []*catalog.Check{checkOf("web-1", "a", catalog.Critical), checkOf("", catalog.NodeMaintenance, catalog.Critical)}, OutOfService},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
@@ -82,7 +83,7 @@ func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 			g = newRig(t)
 			g.catalog(service("web", "web-1"))
 			for _, c := range tt.checks {
-				g.catalog(RegisterCatalog{Checks: []*Check{c}})
+				g.catalog(RegisterCatalog{Checks: []*catalog.Check{c}})
 			}
 			expect.Equal(t, g.status(web1), tt.want, "one check after another:")
 			for _, c := range tt.checks {
@@ -95,11 +96,11 @@ func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 	}
 }
 
-func TestWhatIsRegisteredAsItWasTakesNoIndex(t *testing.T) {
-	check := checkOf("web-1", "a", Critical)
-	check.Output, check.Probe = "refused", &Probe{HTTP: "http://10.0.0.1/", Header: []Pair{{"a", "b"}}, Interval: 1000}
-	op := serviceOn("n1", "web", "web-1", check, checkOf("", "n", Passing))
-	op.Node.Meta, op.Service.Tags, op.Service.Locality = []Pair{{"k", "v"}}, []string{"blue"}, []byte(`{}`)
+func TestCatalogRegistrationOfWhatIsThereTakesNoIndex(t *testing.T) {
+	check := checkOf("web-1", "a", catalog.Critical)
+	check.Output, check.Probe = "refused", &catalog.Probe{HTTP: "http://10.0.0.1/", Header: []Pair{{Key: "a", Value: "b"}}, Interval: 1000}
+	op := serviceOn("n1", "web", "web-1", check, checkOf("", "n", catalog.Passing))
+	op.Node.Meta, op.Service.Tags, op.Service.Locality = []Pair{{Key: "k", Value: "v"}}, []string{"blue"}, []byte(`{}`)
 	for _, tt := range []struct {
 		name   string
 		change func(op *RegisterCatalog)
@@ -110,11 +111,11 @@ func TestWhatIsRegisteredAsItWasTakesNoIndex(t *testing.T) {
 		{"the node's metadata", func(op *RegisterCatalog) { op.Node.Meta = nil }, []string{"node"}},
 		{"a node that is to stay as it is", func(op *RegisterCatalog) { op.Node.Address, op.KeepNode = "10.0.0.2", true }, nil},
 		{"tags", func(op *RegisterCatalog) { op.Service.Tags = []string{"green"} }, []string{"service"}},
-		{"metadata", func(op *RegisterCatalog) { op.Instance.Metadata = []Pair{{"k", "v"}} }, []string{"service"}},
+		{"metadata", func(op *RegisterCatalog) { op.Instance.Metadata = []Pair{{Key: "k", Value: "v"}} }, []string{"service"}},
 		{"port", func(op *RegisterCatalog) { op.Service.Port = 81 }, []string{"service"}},
 		{"a check's output", func(op *RegisterCatalog) { op.Checks[0].Output = "timeout" }, []string{"check"}},
-		{"a check's probe", func(op *RegisterCatalog) { op.Checks[0].Probe = &Probe{TCP: "10.0.0.1:1"} }, []string{"check"}},
-		{"a state that is to stay", func(op *RegisterCatalog) { op.Checks[0].Status, op.KeepStatus = Passing, true }, nil},
+		{"a check's probe", func(op *RegisterCatalog) { op.Checks[0].Probe = &catalog.Probe{TCP: "10.0.0.1:1"} }, []string{"check"}},
+		{"a state that is to stay", func(op *RegisterCatalog) { op.Checks[0].Status, op.KeepStatus = catalog.Passing, true }, nil},
 		{"the node's check", func(op *RegisterCatalog) { op.Checks[1].Notes = "x" }, []string{"node's check"}},
 		{"fewer checks", func(op *RegisterCatalog) { op.Checks = nil }, nil},
 	} {
@@ -159,19 +160,19 @@ func deepCopy(op RegisterCatalog) RegisterCatalog {
 	return op
 }
 
-func TestRegistrationIsRefusedAsAWhole(t *testing.T) {
+func TestCatalogRegistrationIsRefusedAsAWhole(t *testing.T) {
 	tests := []struct {
 		name   string
 		before []Op
 		op     RegisterCatalog
 		want   Outcome
 	}{
-		{"a check of no service", nil, RegisterCatalog{Checks: []*Check{checkOf("web-1", "a", Passing)}}, UnknownService},
-		{"with a service, a check of another one", nil, service("web", "web-1", checkOf("web-2", "a", Passing)), UnknownService},
+		{"a check of no service", nil, RegisterCatalog{Checks: []*catalog.Check{checkOf("web-1", "a", catalog.Passing)}}, UnknownService},
+		{"with a service, a check of another one", nil, service("web", "web-1", checkOf("web-2", "a", catalog.Passing)), UnknownService},
 		{"a check of a service on another node", []Op{serviceOn("n1", "web", "web-1")},
-			RegisterCatalog{Node: &Node{Name: "n2"}, Checks: []*Check{checkOf("web-1", "a", Passing)}}, UnknownService},
+			RegisterCatalog{Node: &catalog.Node{Name: "n2"}, Checks: []*catalog.Check{checkOf("web-1", "a", catalog.Passing)}}, UnknownService},
 		{"a check of an instance that has a lease", []Op{Register{instance(web1, Up, 100)}},
-			RegisterCatalog{Checks: []*Check{checkOf("web-1", "a", Passing)}}, UnknownService},
+			RegisterCatalog{Checks: []*catalog.Check{checkOf("web-1", "a", catalog.Passing)}}, UnknownService},
 		{"another spelling", []Op{service("web", "web-1")}, service("Web", "web-2"), NameTaken},
 		{"another spelling of one in quarantine", []Op{service("web", "web-1"), Quarantine{Key: web1, For: 1000}}, service("Web", "web-2"), NameTaken},
 		{"not lower case, beside an instance that has a lease", []Op{Register{instance(web1, Up, 100)}}, service("Web", "web-2"), NameTaken},
@@ -199,12 +200,12 @@ func TestRegistrationIsRefusedAsAWhole(t *testing.T) {
 	}
 }
 
-func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testing.T) {
+func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 	g := newRig(t)
-	ttl := checkOf("s1", "ttl", Critical)
+	ttl := checkOf("s1", "ttl", catalog.Critical)
 	ttl.TTL = 10_000
 	g.catalog(service("web", "s1", ttl))
-	g.say("ttl", Passing, "fine")
+	g.say("ttl", catalog.Passing, "fine")
 	heard := g.View().Heard(g.check("", "ttl"))
 	created := g.lease(Key{"WEB", "s1"}).Service.CreateIndex
 	g.Lost()
@@ -216,7 +217,7 @@ func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testin
 	rec, ok := g.View().Removal(Key{"WEB", "s1"})
 	expect.That(t, ok && rec.Kind == Canceled && rec.Lease.Changed > index, "record of the old name: %+v %t, want it canceled", rec, ok)
 	l := g.lease(Key{"SHOP", "s1"})
-	expect.That(t, l.Service.CreateIndex == created && len(l.Service.Checks) == 1 && g.check("", "ttl").Status == Passing,
+	expect.That(t, l.Service.CreateIndex == created && len(l.Service.Checks) == 1 && g.check("", "ttl").Status == catalog.Passing,
 		"service %+v with check %+v, want it created at %d with the check that it had", l.Service, g.check("", "ttl"), created)
 	got := g.View().Heard(g.check("", "ttl"))
 	expect.That(t, got == heard, "last heartbeat at %d, want that of before, %d", got, heard)
@@ -224,17 +225,17 @@ func TestServiceOfTheSameIDUnderAnotherNameReplacesItAndKeepsItsChecks(t *testin
 	expect.That(t, len(lost) == 0, "lost %+v, want nothing", lost)
 }
 
-func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
+func TestCatalogRegistrationKeepsChecksUnlessItReplacesThem(t *testing.T) {
 	for _, replace := range []bool{false, true} {
 		g := newRig(t)
-		g.catalog(service("web", "web-1", checkOf("web-1", "a", Passing), checkOf("web-1", "b", Critical), checkOf("", "n", Passing)))
-		op := service("web", "web-1", checkOf("web-1", "a", Passing))
+		g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("web-1", "b", catalog.Critical), checkOf("", "n", catalog.Passing)))
+		op := service("web", "web-1", checkOf("web-1", "a", catalog.Passing))
 		op.ReplaceChecks = replace
 		g.Lost()
 		g.catalog(op)
-		want, lost := []string{"a", "b"}, []CheckRef(nil)
+		want, lost := []string{"a", "b"}, []catalog.CheckRef(nil)
 		if replace {
-			want, lost = []string{"a"}, []CheckRef{{"", "b"}}
+			want, lost = []string{"a"}, []catalog.CheckRef{{Node: "", ID: "b"}}
 		}
 		var got []string
 		for _, c := range g.lease(web1).Service.Checks {
@@ -247,20 +248,20 @@ func TestChecksNotMentionedStayUnlessTheyAreToBeReplaced(t *testing.T) {
 }
 
 // serviceAt is a service of the logical node at an address.
-func serviceAt(address, name, id string, checks ...*Check) RegisterCatalog {
+func serviceAt(address, name, id string, checks ...*catalog.Check) RegisterCatalog {
 	op := service(name, id, checks...)
 	op.Service.Address, op.Instance.HostName, op.Instance.IPAddr = address, address, address
 	return op
 }
 
-// TestAnIDOfTheLogicalNodeIsNotTakenFromAnother: hosts that share it share no agent, so equal ids are
+// TestCatalogRegistrationIsRefusedAnIDOfAnotherHost: hosts that share it share no agent, so equal ids are
 // another host's.
-func TestAnIDOfTheLogicalNodeIsNotTakenFromAnother(t *testing.T) {
-	here, there := serviceAt("10.0.0.2", "web", "web-80", checkOf("web-80", "alive", Passing)), serviceAt("10.0.0.3", "web", "web-80")
+func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
+	here, there := serviceAt("10.0.0.2", "web", "web-80", checkOf("web-80", "alive", catalog.Passing)), serviceAt("10.0.0.3", "web", "web-80")
 	otherPort := serviceAt("10.0.0.2", "web", "web-80")
 	otherPort.Service.Port, otherPort.Service.Tags = 81, []string{"v2"}
 	onNode := func(op RegisterCatalog, node string) RegisterCatalog {
-		op.Node, op.Service.Node = &Node{Name: node, Address: "10.0.0.9"}, node
+		op.Node, op.Service.Node = &catalog.Node{Name: node, Address: "10.0.0.9"}, node
 		op.Instance.InstanceID = node + ":" + op.Service.ID
 		return op
 	}
@@ -280,17 +281,17 @@ func TestAnIDOfTheLogicalNodeIsNotTakenFromAnother(t *testing.T) {
 		{name: "another address, once the first is deregistered", before: func(g *rig) { g.client(DeregisterCatalog{Service: "web-80"}) }, op: there},
 		{name: "another address on another node", op: onNode(there, "far")},
 		{name: "another address on another node, where it is", before: func(g *rig) { g.client(onNode(serviceAt("10.0.0.4", "web", "web-80"), "far")) }, op: onNode(there, "far")},
-		{name: "the check for another service", op: RegisterCatalog{Checks: []*Check{checkOf("web-81", "alive", Passing)}}, want: CheckTaken},
-		{name: "the check with another service", op: serviceAt("10.0.0.3", "web", "web-82", checkOf("web-82", "alive", Passing)), want: CheckTaken},
-		{name: "the check for the node", op: RegisterCatalog{Checks: []*Check{checkOf("", "alive", Passing)}}, want: CheckTaken},
-		{name: "the node's check for a service", op: RegisterCatalog{Checks: []*Check{checkOf("web-81", "disk", Passing)}}, want: CheckTaken},
-		{name: "the check, once it is deregistered", before: func(g *rig) { g.client(DeregisterCatalog{Check: "alive"}) }, op: RegisterCatalog{Checks: []*Check{checkOf("web-81", "alive", Passing)}}},
+		{name: "the check for another service", op: RegisterCatalog{Checks: []*catalog.Check{checkOf("web-81", "alive", catalog.Passing)}}, want: CheckTaken},
+		{name: "the check with another service", op: serviceAt("10.0.0.3", "web", "web-82", checkOf("web-82", "alive", catalog.Passing)), want: CheckTaken},
+		{name: "the check for the node", op: RegisterCatalog{Checks: []*catalog.Check{checkOf("", "alive", catalog.Passing)}}, want: CheckTaken},
+		{name: "the node's check for a service", op: RegisterCatalog{Checks: []*catalog.Check{checkOf("web-81", "disk", catalog.Passing)}}, want: CheckTaken},
+		{name: "the check, once it is deregistered", before: func(g *rig) { g.client(DeregisterCatalog{Check: "alive"}) }, op: RegisterCatalog{Checks: []*catalog.Check{checkOf("web-81", "alive", catalog.Passing)}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			g.catalog(here)
 			g.catalog(serviceAt("10.0.0.3", "web", "web-81"))
-			g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "disk", Passing)}})
+			g.catalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "disk", catalog.Passing)}})
 			if tt.before != nil {
 				tt.before(g)
 			}
@@ -305,14 +306,14 @@ func TestAnIDOfTheLogicalNodeIsNotTakenFromAnother(t *testing.T) {
 	}
 }
 
-// TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor on a registrar's node; on the logical one it is refused.
-func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
+// TestCheckMovesToTheServiceForWhichItIsRegistered on a registrar's node; on the logical one it is refused.
+func TestCheckMovesToTheServiceForWhichItIsRegistered(t *testing.T) {
 	two := func(g *rig) {
-		g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", Critical)))
+		g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 		g.catalog(serviceOn("far", "web", "web-2"))
 	}
 	far := func(op RegisterCatalog) RegisterCatalog {
-		op.Node, op.KeepNode = &Node{Name: "far"}, true
+		op.Node, op.KeepNode = &catalog.Node{Name: "far"}, true
 		return op
 	}
 	web1, web2, web3 := Key{"WEB", "far:web-1"}, Key{"WEB", "far:web-2"}, Key{"WEB", "far:web-3"}
@@ -321,11 +322,11 @@ func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
 		op   RegisterCatalog
 		want map[Key]Status
 	}{
-		{"to another service", far(RegisterCatalog{Checks: []*Check{checkOf("web-2", "a", Critical)}}), map[Key]Status{web1: Up, web2: Down}},
-		{"to its node", far(RegisterCatalog{Checks: []*Check{checkOf("", "a", Critical)}}), map[Key]Status{web1: Down, web2: Down}},
-		{"to its node, when its service registers again", serviceOn("far", "web", "web-1", checkOf("", "a", Critical)), map[Key]Status{web1: Down, web2: Down}},
-		{"to a service that is registered with it", serviceOn("far", "web", "web-3", checkOf("web-3", "a", Critical)), map[Key]Status{web1: Up, web2: Up, web3: Down}},
-		{"given twice: the last counts", far(RegisterCatalog{Checks: []*Check{checkOf("", "a", Critical), checkOf("web-2", "a", Critical)}}), map[Key]Status{web1: Up, web2: Down}},
+		{"to another service", far(RegisterCatalog{Checks: []*catalog.Check{checkOf("web-2", "a", catalog.Critical)}}), map[Key]Status{web1: Up, web2: Down}},
+		{"to its node", far(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "a", catalog.Critical)}}), map[Key]Status{web1: Down, web2: Down}},
+		{"to its node, when its service registers again", serviceOn("far", "web", "web-1", checkOf("", "a", catalog.Critical)), map[Key]Status{web1: Down, web2: Down}},
+		{"to a service that is registered with it", serviceOn("far", "web", "web-3", checkOf("web-3", "a", catalog.Critical)), map[Key]Status{web1: Up, web2: Up, web3: Down}},
+		{"given twice: the last counts", far(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "a", catalog.Critical), checkOf("web-2", "a", catalog.Critical)}}), map[Key]Status{web1: Up, web2: Down}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
@@ -346,28 +347,28 @@ func TestCheckOfTheSameIDMovesToWhatItIsRegisteredFor(t *testing.T) {
 	}
 }
 
-func TestServicesOfANodeTakeItsAddressUnlessTheyHaveTheirOwn(t *testing.T) {
+func TestCatalogServicesHaveTheirNodesAddressUnlessTheyGiveOne(t *testing.T) {
 	g := newRig(t)
 	g.catalog(serviceOn("n1", "web", "web-1"))
 	own := serviceOn("n1", "web", "web-2")
 	own.Service.Address, own.Instance.IPAddr, own.Instance.HostName = "10.9.9.9", "10.9.9.9", "10.9.9.9"
 	g.catalog(own)
 	dirty := g.lease(Key{"WEB", "n1:web-1"}).Instance.LastDirty
-	g.catalog(RegisterCatalog{Node: &Node{Name: "n1", Address: "10.0.0.7"}})
+	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "n1", Address: "10.0.0.7"}})
 	moved, stays := g.lease(Key{"WEB", "n1:web-1"}).Instance, g.lease(Key{"WEB", "n1:web-2"}).Instance
 	expect.That(t, moved.IPAddr == "10.0.0.7" && moved.HostName == "10.0.0.7" && moved.LastDirty > dirty,
 		"instance %+v, want the node's new address, and newer for other servers", moved)
 	expect.That(t, stays.IPAddr == "10.9.9.9", "instance with an address of its own: %+v", stays)
-	g.catalog(RegisterCatalog{Node: &Node{Name: "n1"}})
+	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
 	got := g.lease(Key{"WEB", "n1:web-1"}).Instance.IPAddr
 	expect.That(t, got == "n1", "address %q of a node without one, want its name", got)
 }
 
-func TestDeregistrationRemovesWhatItNames(t *testing.T) {
+func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
 	prepare := func(t *testing.T) *rig {
 		g := newRig(t)
-		g.catalog(service("web", "web-1", checkOf("web-1", "a", Critical), checkOf("", "n", Passing)))
-		g.catalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", Critical), checkOf("", "n", Passing)))
+		g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
+		g.catalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
 		g.register(instance(orders1, Up, 100))
 		g.register(instance(Key{"ORDERS", "twice"}, Up, 100))
 		g.register(instance(Key{"BILLING", "twice"}, Up, 100))
@@ -381,20 +382,20 @@ func TestDeregistrationRemovesWhatItNames(t *testing.T) {
 		op   DeregisterCatalog
 		want Outcome
 		gone []Key
-		lost []CheckRef
+		lost []catalog.CheckRef
 	}{
-		{"a service", DeregisterCatalog{Service: "web-1"}, Done, []Key{web1}, []CheckRef{{"", "a"}}},
-		{"a service of another node", DeregisterCatalog{Node: "n1", Service: "web-1"}, Done, []Key{onN1}, []CheckRef{{"n1", "a"}}},
-		{"a service wins over a check", DeregisterCatalog{Service: "web-1", Check: "n"}, Done, []Key{web1}, []CheckRef{{"", "a"}}},
+		{"a service", DeregisterCatalog{Service: "web-1"}, Done, []Key{web1}, []catalog.CheckRef{{Node: "", ID: "a"}}},
+		{"a service of another node", DeregisterCatalog{Node: "n1", Service: "web-1"}, Done, []Key{onN1}, []catalog.CheckRef{{Node: "n1", ID: "a"}}},
+		{"a service wins over a check", DeregisterCatalog{Service: "web-1", Check: "n"}, Done, []Key{web1}, []catalog.CheckRef{{Node: "", ID: "a"}}},
 		{"an instance that has a lease", DeregisterCatalog{Service: "orders-1"}, Done, []Key{orders1}, nil},
 		{"an instance that has a lease, of a node", DeregisterCatalog{Node: "n1", Service: "orders-1"}, NotFound, nil, nil},
 		{"one of two instances of an id", DeregisterCatalog{Service: "twice"}, NotFound, nil, nil},
 		{"by an instance's id where the service has another", DeregisterCatalog{Service: "n1:web-1"}, NotFound, nil, nil},
 		{"no service", DeregisterCatalog{Service: "x"}, NotFound, nil, nil},
-		{"a check", DeregisterCatalog{Check: "a"}, Done, nil, []CheckRef{{"", "a"}}},
-		{"a node's check", DeregisterCatalog{Node: "n1", Check: "n"}, Done, nil, []CheckRef{{"n1", "n"}}},
+		{"a check", DeregisterCatalog{Check: "a"}, Done, nil, []catalog.CheckRef{{Node: "", ID: "a"}}},
+		{"a node's check", DeregisterCatalog{Node: "n1", Check: "n"}, Done, nil, []catalog.CheckRef{{Node: "n1", ID: "n"}}},
 		{"no check", DeregisterCatalog{Check: "x"}, NotFound, nil, nil},
-		{"a node", DeregisterCatalog{Node: "n1"}, Done, []Key{onN1}, []CheckRef{{"n1", "a"}, {"n1", "n"}, {"n1", ""}}},
+		{"a node", DeregisterCatalog{Node: "n1"}, Done, []Key{onN1}, []catalog.CheckRef{{Node: "n1", ID: "a"}, {Node: "n1", ID: "n"}, {Node: "n1", ID: ""}}},
 		{"no node", DeregisterCatalog{Node: "n2"}, NotFound, nil, nil},
 		{"nothing", DeregisterCatalog{}, NotFound, nil, nil},
 	} {
@@ -416,7 +417,7 @@ func TestDeregistrationRemovesWhatItNames(t *testing.T) {
 }
 
 // Instances registered through either API that have one id: the one of Consul's API is meant first.
-func TestServiceIsFoundByItsIDHoweverItWasRegistered(t *testing.T) {
+func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.register(instance(Key{"A", "x"}, Up, 100))
@@ -441,7 +442,7 @@ func TestServiceIsFoundByItsIDHoweverItWasRegistered(t *testing.T) {
 	wantKeys(t, "services of n1", keysOf(g.View().ServicesOn("n1")), Key{"WEB", "n1:x"})
 }
 
-func TestApplicationIsCalledAsItWasRegistered(t *testing.T) {
+func TestCatalogServiceIsCalledAsItWasRegistered(t *testing.T) {
 	g := newRig(t)
 	called := func(app, want string) {
 		t.Helper()
@@ -466,7 +467,7 @@ func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
 	g.register(instance(orders1, Up, 100))
 	index, nodes := g.View().Index(), g.View().CatalogIndex()
 	expect.Equal(t, nodes, 0, "nodes changed at")
-	g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "n", Critical)}})
+	g.catalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "n", catalog.Critical)}})
 	v := g.View()
 	changes, err := v.Changes(index, 0)
 	need.That(t, err == nil && len(changes) == 3, "changes %v, %v; want one for each service that the node's check concerns", changes, err)
@@ -477,14 +478,14 @@ func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
 	expect.Equal(t, v.CatalogIndex(), index+1, "nodes changed at")
 	app, _ := v.App("WEB")
 	before := app.Changed
-	g.client(SetCheck{Check: "n", Status: Critical, Output: "still"})
+	g.client(SetCheck{Check: "n", Status: catalog.Critical, Output: "still"})
 	v = g.View()
 	expect.That(t, v.CatalogIndex() == v.Index(), "nodes changed at %d, want at %d", v.CatalogIndex(), v.Index())
 	app, _ = g.View().App("WEB")
 	expect.That(t, app.Changed == before, "WEB changed at %d by the output of its node's check, want %d", app.Changed, before)
 }
 
-func TestIndexesOfOneCounter(t *testing.T) {
+func TestRegistryIndexesComeFromOneCounter(t *testing.T) {
 	g := newRig(t)
 	first := g.register(instance(orders1, Up, 100)).Index
 	next := g.Next()
@@ -498,48 +499,48 @@ func TestIndexesOfOneCounter(t *testing.T) {
 		"thawed: %v; next is %d, index %d; want %d and %d", err, r.Next(), r.View().Index(), first+4, first+2)
 }
 
-func TestFrozenCatalogThatLiesIsRefused(t *testing.T) {
+func TestThawRefusesAnInconsistentCatalog(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		spoil func(f *Frozen, web *CatalogService, n *Node)
+		spoil func(f *Frozen, web *catalog.Service, n *catalog.Node)
 		want  string
 	}{
-		{"nodes' order", func(f *Frozen, _ *CatalogService, _ *Node) { slices.Reverse(f.Nodes) }, "ascending order of their names"},
-		{"a node's index", func(_ *Frozen, _ *CatalogService, n *Node) { n.ModifyIndex = 0 }, "created at"},
-		{"the logical node without checks", func(f *Frozen, _ *CatalogService, _ *Node) { f.Nodes[0].Checks = nil }, "without checks"},
-		{"nodes changed in the future", func(f *Frozen, _ *CatalogService, _ *Node) { f.CatalogIndex = 99 }, "a node changed at 99"},
-		{"with a lease", func(f *Frozen, _ *CatalogService, _ *Node) {
+		{"nodes' order", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { slices.Reverse(f.Nodes) }, "ascending order of their names"},
+		{"a node's index", func(_ *Frozen, _ *catalog.Service, n *catalog.Node) { n.ModifyIndex = 0 }, "created at"},
+		{"the logical node without checks", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Nodes[0].Checks = nil }, "without checks"},
+		{"nodes changed in the future", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.CatalogIndex = 99 }, "a node changed at 99"},
+		{"with a lease", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) {
 			l := *f.Leases[0].Lease
 			l.Permanent = false
 			f.Leases[0].Lease = &l
 		}, "with a lease"},
-		{"of another application", func(_ *Frozen, s *CatalogService, _ *Node) { s.Name = "x" }, `service "x" is not of this application`},
-		{"of no node", func(_ *Frozen, s *CatalogService, _ *Node) { s.Node = "x" }, `node "x" is not there`},
-		{"twice", func(f *Frozen, _ *CatalogService, _ *Node) {
+		{"of another application", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Name = "x" }, `service "x" is not of this application`},
+		{"of no node", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Node = "x" }, `node "x" is not there`},
+		{"twice", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) {
 			s := *f.Leases[0].Lease.Service
 			s.Checks = nil
 			l := *f.Leases[1].Lease
 			l.Service = &s
 			f.Leases[1].Lease = &l
 		}, `service "web-1" of node "n1" is there twice`},
-		{"a service's index", func(_ *Frozen, s *CatalogService, _ *Node) { s.ModifyIndex = 99 }, "modified at 99"},
-		{"checks' order", func(_ *Frozen, s *CatalogService, _ *Node) { slices.Reverse(s.Checks) }, "ascending order of their ids"},
-		{"a check of another service", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].Service = "x" }, `it is of service "x"`},
-		{"a check twice", func(_ *Frozen, _ *CatalogService, n *Node) { n.Checks[0].ID = "a" }, "its node has it twice"},
-		{"a check's TTL", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].TTL = -1 }, "a TTL of -1 ms"},
-		{"critical in the future", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].CriticalSince = 1 << 40 }, "critical since"},
-		{"a check's index", func(_ *Frozen, s *CatalogService, _ *Node) { s.Checks[0].CreateIndex = 0 }, "created at 0"},
-		{"no heartbeat", func(f *Frozen, _ *CatalogService, _ *Node) { f.Heard = nil }, "0 heartbeats of checks, want those of 1"},
-		{"a heartbeat of no check", func(f *Frozen, _ *CatalogService, _ *Node) { f.Heard[0].Check = "x" }, "heartbeats of checks"},
-		{"a heartbeat in the future", func(f *Frozen, _ *CatalogService, _ *Node) { f.Heard[0].At = 1 << 40 }, "had a heartbeat at"},
+		{"a service's index", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.ModifyIndex = 99 }, "modified at 99"},
+		{"checks' order", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { slices.Reverse(s.Checks) }, "ascending order of their ids"},
+		{"a check of another service", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Checks[0].Service = "x" }, `it is of service "x"`},
+		{"a check twice", func(_ *Frozen, _ *catalog.Service, n *catalog.Node) { n.Checks[0].ID = "a" }, "its node has it twice"},
+		{"a check's TTL", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Checks[0].TTL = -1 }, "a TTL of -1 ms"},
+		{"critical in the future", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Checks[0].CriticalSince = 1 << 40 }, "critical since"},
+		{"a check's index", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Checks[0].CreateIndex = 0 }, "created at 0"},
+		{"no heartbeat", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Heard = nil }, "0 heartbeats of checks, want those of 1"},
+		{"a heartbeat of no check", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Heard[0].Check = "x" }, "heartbeats of checks"},
+		{"a heartbeat in the future", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Heard[0].At = 1 << 40 }, "had a heartbeat at"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			ttl := checkOf("web-1", "b", Critical)
+			ttl := checkOf("web-1", "b", catalog.Critical)
 			ttl.TTL = 1000
-			g.catalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", Critical), ttl, checkOf("", "n", Passing)))
+			g.catalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", catalog.Critical), ttl, checkOf("", "n", catalog.Passing)))
 			g.catalog(serviceOn("n2", "web", "web-2"))
-			g.catalog(RegisterCatalog{Checks: []*Check{checkOf("", "own", Passing)}})
+			g.catalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "own", catalog.Passing)}})
 			f := g.Freeze()
 			// What is immutable is copied before a test spoils it.
 			lease, s := *f.Leases[0].Lease, *f.Leases[0].Lease.Service
@@ -558,8 +559,8 @@ func TestFrozenCatalogThatLiesIsRefused(t *testing.T) {
 	}
 }
 
-func copiesOf(checks []*Check) []*Check {
-	var copies []*Check
+func copiesOf(checks []*catalog.Check) []*catalog.Check {
+	var copies []*catalog.Check
 	for _, c := range checks {
 		d := *c
 		copies = append(copies, &d)

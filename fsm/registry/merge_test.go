@@ -108,7 +108,7 @@ func TestReplicaIsMergedByHalves(t *testing.T) {
 }
 
 // Of one version, the incoming copy's host makes its fingerprint the greater or the smaller one.
-func TestTieIsDecidedByTheOwnersDatacenter(t *testing.T) {
+func TestReplicaOfEqualVersionIsDecidedByTheOwnersDatacenter(t *testing.T) {
 	var greater, smaller string
 	for i := 0; greater == "" || smaller == ""; i++ {
 		host := fmt.Sprint("other-", i)
@@ -120,7 +120,7 @@ func TestTieIsDecidedByTheOwnersDatacenter(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		stored Origin // who registered what is stored
+		stored Origin // of the stored registration
 		origin Origin
 		owner  string // as told
 		host   string
@@ -224,7 +224,7 @@ func withOwner(op Replica, dc string) Replica {
 }
 
 // An instance that brought its override has a status that its client did not report.
-func TestOverrideThatAnInstanceBroughtIsTold(t *testing.T) {
+func TestReplicaHasAnOverrideThatTheInstanceBrought(t *testing.T) {
 	a, b := newRig(t), newRig(t)
 	in := instance(orders1, Up, 100)
 	in.Overridden = OutOfService
@@ -281,7 +281,7 @@ func TestQuarantineSurvivesACancelAndARegistrationElsewhere(t *testing.T) {
 }
 
 // The sender, which did not know of the quarantine, has to take it from here: here is the newer edit.
-func TestQuarantineFromARecordOfRemovalIsANewerEditThanTheSenders(t *testing.T) {
+func TestReplicaGetsTheQuarantineOfARemovalRecordAsANewerEdit(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		evicted bool
@@ -328,7 +328,7 @@ func TestReplicaOfALaterLifeBeginsWhenItWasLastRenewed(t *testing.T) {
 
 // A client whose clock went back, or that changes without a new timestamp, is newer than its copies all
 // the same: it begins a new life, where there are copies.
-func TestRegistrationThatIsNotNewerBeginsANewLifeWhereOthersHaveCopies(t *testing.T) {
+func TestRegistrationNotNewerBeginsANewLifeWhereOthersHaveCopies(t *testing.T) {
 	renamed := replicaAt(Up, 100, hostOf("new")).Instance
 	tests := []struct {
 		name   string
@@ -342,7 +342,7 @@ func TestRegistrationThatIsNotNewerBeginsANewLifeWhereOthersHaveCopies(t *testin
 		{"the same", true, func(*rig) {}, FromClient, instance(orders1, Up, 100), 1},
 		{"another status", true, func(*rig) {}, FromClient, instance(orders1, Down, 100), 2},
 		{"another host", true, func(*rig) {}, FromClient, renamed, 2},
-		{"another host, nobody has copies", false, func(*rig) {}, FromClient, renamed, 1},
+		{"another host, no server has copies", false, func(*rig) {}, FromClient, renamed, 1},
 		{"another host, of a Eureka server", true, func(*rig) {}, FromEureka, renamed, 1},
 		{"older than one without a status", true, func(g *rig) {
 			g.client(SetOverride{Key: orders1, Status: Down})
@@ -366,7 +366,7 @@ func TestRegistrationThatIsNotNewerBeginsANewLifeWhereOthersHaveCopies(t *testin
 }
 
 // What is to be told to whom, by the last change: indexes, 0 for never. The registration is 1.
-func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
+func TestLeaseIndexesSayWhichPeersGetAChange(t *testing.T) {
 	type marks struct {
 		byClient, byRemote, described, overrode Index
 		edit                                    uint32
@@ -379,7 +379,7 @@ func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
 	}{
 		{"client registers again", FromClient, Register{instance(orders1, Up, 101)}, marks{2, 0, 2, 0, 0}},
 		{"Eureka server registers", FromEureka, Register{instance(orders1, Up, 101)}, marks{1, 2, 2, 0, 0}},
-		{"metadata", FromClient, UpdateMetadata{orders1, []Pair{{"a", "b"}}}, marks{2, 0, 2, 0, 0}},
+		{"metadata", FromClient, UpdateMetadata{orders1, []Pair{{Key: "a", Value: "b"}}}, marks{2, 0, 2, 0, 0}},
 		{"client brings an override", FromClient, Register{instance(orders1, Up, 101).with(Up, Down, 101)}, marks{2, 0, 2, 2, 1}},
 		{"override", FromClient, SetOverride{Key: orders1, Status: Down}, marks{2, 0, 1, 2, 1}},
 		{"override by a Eureka server", FromEureka, SetOverride{Key: orders1, Status: Down}, marks{1, 2, 1, 2, 1}},
@@ -403,7 +403,7 @@ func TestChangesSayToWhomTheyAreToBeTold(t *testing.T) {
 	}
 }
 
-func TestFirstRegistrationWithAnOverrideIsAChangeOfIt(t *testing.T) {
+func TestRegistrationWithAnOverrideIsAChangeOfTheOverride(t *testing.T) {
 	for _, op := range []Op{Register{instance(orders1, Up, 100).with(Up, Down, 100)}, replicaAt(Up, 100, overriddenTo(Down, 1))} {
 		g := newRig(t)
 		g.client(op)
@@ -412,7 +412,7 @@ func TestFirstRegistrationWithAnOverrideIsAChangeOfIt(t *testing.T) {
 	}
 }
 
-func TestEndsOfOverridesAndQuarantinesAreEdits(t *testing.T) {
+func TestReplicaEditCountsEndsOfOverridesAndQuarantines(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(SetOverride{Key: orders1, Status: Down, For: 1000})

@@ -1,0 +1,200 @@
+package catalog
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Catalog is the mutable catalog. It belongs to one goroutine at a time.
+type Catalog[K comparable] struct {
+	Tables[K]
+	ends   order.Schedule[CheckRef] // see addEnd
+	lost   []CheckRef               // checks that turned critical or were removed, and nodes that were removed, since Lost
+	shared *Tables[K]               // the copy that views get; nil if it changed since it was made
+}
+
+// Moment is when the catalog changes.
+type Moment struct {
+	Lease       int64       // the lease clock, ms
+	Established int64       // lease clock when the leadership was established, ms
+	Next        order.Index // of the change
+}
+
+// New returns an empty catalog.
+func New[K comparable]() *Catalog[K] {
+	return &Catalog[K]{Tables: newTables[K](), ends: order.NewSchedule(compareCheckRefs)}
+}
+
+// Share returns a copy of the tables for views: the same one until something changes, for most changes of a registry
+// are none of its catalog.
+func (c *Catalog[K]) Share() *Tables[K] {
+	if c.shared == nil {
+		t := c.Tables
+		t.nodes, t.services, t.checks = t.nodes.Copy(), t.services.Copy(), t.checks.Copy()
+		c.shared = &t
+	}
+	return c.shared
+}
+
+// ReplaceService keeps a service and its checks findable where now takes the place of old. Either may be nil: there is
+// none.
+func (c *Catalog[K]) ReplaceService(of K, old, now *Service, at Moment) {
+	c.shared = nil
+	moved := old != nil && now != nil && old.Node != now.Node
+	if now != nil {
+		c.services.Set(serviceRow[K]{now.Node, now.ID, of, now})
+	}
+	if old != nil && (now == nil || moved || now.ID != old.ID) {
+		if present, _, _ := c.Service(old.Node, old.ID); present == of { // else the service has another name now
+			c.services.Delete(serviceRow[K]{node: old.Node, id: old.ID})
+		}
+	}
+	var before, after []*Check
+	if old != nil {
+		before = old.Checks
+	}
+	if now != nil {
+		after = now.Checks
+		c.enterChecks(before, after, of, at)
+	}
+	for _, check := range before {
+		if _, kept := findCheck(after, check.ID); !kept || moved {
+			c.removeCheck(check, of)
+		}
+	}
+}
+
+// ReplaceNode puts a node and its checks in the place of the one of its name; index is that of the change. Either may be
+// nil.
+func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
+	c.nodesChanged = index
+	var none K
+	var before, after []*Check
+	if old != nil {
+		before = old.Checks
+	}
+	if now != nil {
+		after = now.Checks
+		c.setNode(now)
+		c.enterChecks(before, after, none, at)
+	} else {
+		c.deleteNode(old.Name)
+	}
+	for _, check := range before {
+		if _, kept := findCheck(after, check.ID); !kept {
+			c.removeCheck(check, none)
+		}
+	}
+}
+
+// setNode puts a node in the place of the one of its name.
+func (c *Catalog[K]) setNode(n *Node) {
+	c.shared = nil
+	if old, ok := c.nodes.Set(n.Name, n); ok {
+		c.bytes -= old.Weight()
+	}
+	c.bytes += n.Weight()
+}
+
+func (c *Catalog[K]) deleteNode(name string) {
+	c.shared = nil
+	if old, ok := c.nodes.Delete(name); ok {
+		c.bytes -= old.Weight()
+	}
+}
+
+// enterChecks enters the checks that were not there before. One that was may have another owner by now,
+// and is about to be removed.
+func (c *Catalog[K]) enterChecks(before, after []*Check, of K, at Moment) {
+	for _, check := range after {
+		if i, ok := findCheck(before, check.ID); !ok || before[i] != check {
+			c.enterCheck(check, of, at)
+		}
+	}
+}
+
+// enterCheck has a check found as that of a service, or of its node. The heartbeats of one that was
+// there before go on.
+func (c *Catalog[K]) enterCheck(check *Check, of K, at Moment) {
+	before, known := c.Check(check.Node, check.ID)
+	now := CheckRow[K]{Check: check, Of: of}
+	if known {
+		c.deleteEnd(before)
+		now.beat = before.beat
+		if check.Status == Critical && before.Check.Status != Critical {
+			c.lost = append(c.lost, check.ref())
+		}
+	}
+	switch {
+	case check.TTL == 0:
+		now.beat = nil
+	case now.beat == nil:
+		now.beat = new(beat)
+		now.beat.last.Store(at.Lease)
+	}
+	c.shared = nil
+	c.checks.Set(now)
+	c.addEnd(now, at.Established)
+}
+
+// removeCheck is the inverse of enterCheck, unless the check has another owner by now.
+func (c *Catalog[K]) removeCheck(check *Check, of K) {
+	row, known := c.Check(check.Node, check.ID)
+	if !known || row.Of != of {
+		return
+	}
+	c.deleteEnd(row)
+	c.shared = nil
+	c.checks.Delete(row)
+	c.lost = append(c.lost, check.ref())
+}
+
+// LoseNode adds a node that was removed to what Lost returns.
+func (c *Catalog[K]) LoseNode(name string) { c.lost = append(c.lost, CheckRef{Node: name}) }
+
+// Lost returns the checks that turned critical or were removed, and the nodes that were removed, since the last call. It
+// is no part of the state.
+func (c *Catalog[K]) Lost() []CheckRef {
+	lost := c.lost
+	c.lost = nil
+	return lost
+}
+
+// addEnd enters the end of a check, if it has one: a moment at which something is to be done about it. One that
+// expects heartbeats has waited for too long then, or one that is critical was so for too long. The former is a
+// lower bound: a heartbeat does not touch it, and it is corrected when its time has come.
+func (c *Catalog[K]) addEnd(row CheckRow[K], established int64) {
+	if row.Expires() {
+		row.beat.due = row.expiry(established)
+	}
+	if at, ok := row.endsAt(); ok {
+		c.ends.Set(at, row.Check.ref())
+	}
+}
+
+// deleteEnd is the inverse of addEnd, for the check as it was then.
+func (c *Catalog[K]) deleteEnd(row CheckRow[K]) {
+	if at, ok := row.endsAt(); ok {
+		c.ends.Delete(at, row.Check.ref())
+	}
+}
+
+// Due returns the checks whose TTL has passed before a moment of the lease clock (ms), and those that were critical for
+// longer than their ReapAfter, oldest end first.
+func (c *Catalog[K]) Due(now, established int64) []CheckRow[K] {
+	for _, row := range c.rowsDue(now) { // heartbeats came since they were entered
+		c.deleteEnd(row)
+		c.addEnd(row, established)
+	}
+	return c.rowsDue(now)
+}
+
+func (c *Catalog[K]) rowsDue(now int64) (rows []CheckRow[K]) {
+	for _, ref := range c.ends.Due(now - 1) {
+		row, _ := c.Check(ref.Node, ref.ID)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Ends is how many checks have an end.
+func (c *Catalog[K]) Ends() int { return c.ends.Len() }

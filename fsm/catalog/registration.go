@@ -1,0 +1,348 @@
+package catalog
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Registration is what is registered at once: a node, or a service on it, and checks of both.
+type Registration struct {
+	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
+	Node     *Node
+	KeepNode bool
+	Service  *Service // nil: none
+	Checks   []*Check
+	// ReplaceChecks: those of the service that are not among Checks go. KeepStatus: a check that exists
+	// already keeps its state and output.
+	ReplaceChecks, KeepStatus bool
+}
+
+// On is the name of the node; "": the logical one.
+func (r *Registration) On() string {
+	if r.Node == nil {
+		return ""
+	}
+	return r.Node.Name
+}
+
+// Registering is a registration under way, of which each check is given once.
+type Registering[K comparable] struct {
+	Registration
+	catalog *Catalog[K]
+	node    string
+}
+
+// Registering begins a registration. Of several checks of one id the last one counts.
+func (c *Catalog[K]) Registering(r Registration) *Registering[K] {
+	r.Checks = lastOfEach(r.Checks)
+	return &Registering[K]{Registration: r, catalog: c, node: r.On()}
+}
+
+// lastOfEach returns checks with the last of each id only.
+func lastOfEach(checks []*Check) []*Check {
+	if len(checks) < 2 {
+		return checks
+	}
+	seen := make(map[string]bool, len(checks))
+	var last []*Check
+	for _, check := range slices.Backward(checks) {
+		if !seen[check.ID] {
+			seen[check.ID] = true
+			last = append(last, check)
+		}
+	}
+	slices.Reverse(last)
+	return last
+}
+
+// Refusal says why a registration is refused.
+type Refusal uint8
+
+// The refusals.
+const (
+	// Accepted: it is not refused.
+	Accepted Refusal = iota
+	// AddressTaken: the logical node has a service of that id with another address.
+	AddressTaken
+	// CheckTaken: the logical node has a check of that id for something else.
+	CheckTaken
+	// UnknownService: a check names a service that its node does not have.
+	UnknownService
+	// TooManyChecks: a service or the node would have more than it may.
+	TooManyChecks
+)
+
+// Refusal says why the registration is refused.
+func (r *Registering[K]) Refusal() Refusal {
+	if why := r.clash(); why != Accepted {
+		return why
+	}
+	for _, check := range r.Checks {
+		if s := r.Service; check.Service == "" || s != nil && s.ID == check.Service {
+			continue
+		}
+		if _, _, ok := r.catalog.Service(r.node, check.Service); !ok {
+			return UnknownService
+		}
+	}
+	if r.crowded() {
+		return TooManyChecks
+	}
+	return Accepted
+}
+
+// clash says whether a registration would take an id from another host. Ids are unique on a node, and the
+// programs of all hosts register on the logical one, where Consul has an agent for each host. So a service of
+// the same id with another address is another host's: in its place the first would be lost without a word, and
+// neither would be listed once one of them deregisters. So is a check of the same id for something else, which
+// would lose it and count as healthy for ever. Other nodes belong to registrars, each of which knows what is on its node.
+func (r *Registering[K]) clash() Refusal {
+	if r.node != "" {
+		return Accepted
+	}
+	if s := r.Service; s != nil {
+		if _, present, ok := r.catalog.Service("", s.ID); ok && present.Address != s.Address {
+			return AddressTaken
+		}
+	}
+	for _, check := range r.Checks {
+		if row, ok := r.catalog.Check("", check.ID); ok && row.Check.Service != check.Service {
+			return CheckTaken
+		}
+	}
+	return Accepted
+}
+
+// crowded says whether a service, or the node itself, would get checks that are new to it and then have too
+// many. The one by which an operator takes it out of service always has a place.
+func (r *Registering[K]) crowded() bool {
+	change, fresh := map[string]int{}, map[string]bool{} // by service; "": the node
+	given := make(map[string]bool, len(r.Checks))
+	for _, check := range r.Checks {
+		given[check.ID] = true
+		row, known := r.catalog.Check(r.node, check.ID)
+		if known && row.Check.Service == check.Service || check.ID == maintenanceOf(check.Service) {
+			continue
+		}
+		if known {
+			change[row.Check.Service]--
+		}
+		change[check.Service]++
+		fresh[check.Service] = true
+	}
+	// In whatever order: one that has too many is enough.
+	for service := range fresh {
+		if r.checksOf(service, given)+change[service] > maxChecks(service) {
+			return true
+		}
+	}
+	return false
+}
+
+// checksOf is how many checks a service ("": the node) has, without those that a registration which gives all of
+// them drops.
+func (r *Registering[K]) checksOf(service string, given map[string]bool) (n int) {
+	if service == "" {
+		node, ok := r.catalog.Node(r.node)
+		if !ok {
+			return 0
+		}
+		return len(node.Checks)
+	}
+	_, present, ok := r.catalog.Service(r.node, service)
+	if !ok {
+		return 0
+	}
+	replaced := r.ReplaceChecks && r.Service != nil && r.Service.ID == service
+	for _, check := range present.Checks {
+		if !replaced || given[check.ID] {
+			n++
+		}
+	}
+	return n
+}
+
+// maxChecks is how many checks a service ("": a node itself) may have.
+func maxChecks(service string) int {
+	if service == "" {
+		return MaxNodeChecks
+	}
+	return MaxServiceChecks
+}
+
+// Move is checks that one owner has until now, and that are registered for another one.
+type Move[K comparable] struct {
+	From    K      // what stands for the service; the zero K: the node
+	Service string // its id
+	IDs     map[string]bool
+}
+
+// owner is what has a check: a service and its id, or (the zero value) the node.
+type owner[K comparable] struct {
+	of      K
+	service string
+}
+
+// Moves are the checks that move: from one service to another, or to or from their node. Each owner stands once, in the
+// order of the checks, because a node's services follow every change of its checks.
+func (r *Registering[K]) Moves() (moves []Move[K]) {
+	places := map[owner[K]]int{} // in moves
+	for _, check := range r.Checks {
+		row, ok := r.catalog.Check(r.node, check.ID)
+		if !ok || row.Check.Service == check.Service {
+			continue
+		}
+		from := owner[K]{row.Of, row.Check.Service}
+		at, known := places[from]
+		if !known {
+			at, places[from] = len(moves), len(moves)
+			moves = append(moves, Move[K]{From: row.Of, Service: row.Check.Service, IDs: map[string]bool{}})
+		}
+		moves[at].IDs[row.Check.ID] = true
+	}
+	return moves
+}
+
+// NodeAfter is the node as it is entered, old itself if nothing of it is new; old is nil if it was not there.
+func (r *Registering[K]) NodeAfter(old *Node, at Moment) *Node {
+	n := r.described(old, at)
+	checks, changed := r.Merge(n.Checks, "", at)
+	if !changed && (n == old || r.node == "") {
+		return old
+	}
+	entered := *n
+	entered.Checks = checks
+	return &entered
+}
+
+// described is the node with the checks that it has, itself if nothing else of it is new; old is nil if
+// it was not there.
+func (r *Registering[K]) described(old *Node, at Moment) *Node {
+	if old != nil && (r.KeepNode || r.node == "" || old.sameRegistration(r.Node)) {
+		return old
+	}
+	var n Node
+	if r.node != "" {
+		n = *r.Node
+	}
+	n.Checks, n.CreateIndex, n.ModifyIndex = nil, at.Next, at.Next
+	if old != nil {
+		n.Checks, n.CreateIndex = old.Checks, old.CreateIndex
+	}
+	return &n
+}
+
+// sameRegistration compares two nodes in what was registered, without their checks.
+func (n *Node) sameRegistration(o *Node) bool {
+	return n.ID == o.ID && n.Address == o.Address && slices.Equal(n.Tagged, o.Tagged) && slices.Equal(n.Meta, o.Meta)
+}
+
+// ServiceAfter is the service as it is entered in the place of old, the one of its id; nil: there is none.
+func (r *Registering[K]) ServiceAfter(old *Service, at Moment) *Service {
+	s := *r.Service
+	s.Node, s.CreateIndex, s.ModifyIndex = r.node, at.Next, at.Next
+	if old == nil {
+		s.Checks = nil
+	} else {
+		s.CreateIndex, s.Checks = old.CreateIndex, old.Checks
+	}
+	s.Checks, _ = r.Merge(r.kept(s.Checks), s.ID, at)
+	return &s
+}
+
+// SameRegistration compares two services in what was registered, without their checks.
+func (s *Service) SameRegistration(o *Service) bool {
+	return s.Name == o.Name && s.ID == o.ID && s.Address == o.Address && s.Port == o.Port && s.Kind == o.Kind &&
+		s.SocketPath == o.SocketPath && s.WeightPassing == o.WeightPassing && s.WeightWarning == o.WeightWarning &&
+		s.TagOverride == o.TagOverride && slices.Equal(s.Tags, o.Tags) && slices.Equal(s.Tagged, o.Tagged) &&
+		bytes.Equal(s.Locality, o.Locality) && bytes.Equal(s.Ports, o.Ports)
+}
+
+// kept are those of the service's checks that remain with it.
+func (r *Registering[K]) kept(checks []*Check) []*Check {
+	given := make(map[string]*Check, len(r.Checks))
+	for _, check := range r.Checks {
+		given[check.ID] = check
+	}
+	var kept []*Check
+	for _, check := range checks {
+		now, ok := given[check.ID]
+		if ok && now.Service == check.Service || !ok && !r.ReplaceChecks {
+			kept = append(kept, check)
+		}
+	}
+	return kept
+}
+
+// Merge returns checks with those in it that are registered for a service ("": for the node), and
+// whether that changed anything.
+func (r *Registering[K]) Merge(checks []*Check, service string, at Moment) (merged []*Check, changed bool) {
+	for _, given := range r.Checks {
+		if given.Service != service {
+			continue
+		}
+		check := r.complete(given, at)
+		i, ok := findCheck(checks, check.ID)
+		if ok && checks[i] == check {
+			continue
+		}
+		if !changed {
+			checks, changed = slices.Clone(checks), true
+		}
+		if ok {
+			checks[i] = check
+		} else {
+			checks = slices.Insert(checks, i, check)
+		}
+	}
+	return checks, changed
+}
+
+// complete is a check as it is entered: the present one, if it is there already.
+func (r *Registering[K]) complete(given *Check, at Moment) *Check {
+	check := *given
+	check.Node, check.CreateIndex, check.ModifyIndex = r.node, at.Next, at.Next
+	check.TTL, check.ReapAfter = max(check.TTL, 0), max(check.ReapAfter, 0)
+	row, known := r.catalog.Check(r.node, check.ID)
+	if known {
+		check.CreateIndex = row.Check.CreateIndex
+		if r.KeepStatus {
+			check.Status, check.Output = row.Check.Status, row.Check.Output
+		}
+		if check.equal(row.Check) {
+			return row.Check
+		}
+	}
+	check.CriticalSince = criticalSince(row.Check, check.Status, at)
+	return &check
+}
+
+// Beat takes a registration for a heartbeat of the checks in it.
+func (r *Registering[K]) Beat(now int64) {
+	for _, check := range r.Checks {
+		if row, ok := r.catalog.Check(r.node, check.ID); ok {
+			row.Beat(now)
+		}
+	}
+}
+
+// Growth is by how many bytes, about, a registration would make the nodes larger.
+func (t *Tables[K]) Growth(r Registration) (bytes int) {
+	old, known := t.Node(r.On())
+	if r.Node != nil && !(known && r.KeepNode) {
+		bytes += r.Node.ownWeight()
+		if known {
+			bytes -= old.ownWeight()
+		}
+	}
+	for _, c := range r.Checks {
+		if c.Service != "" {
+			continue
+		}
+		bytes += c.weight()
+		if row, ok := t.Check(r.On(), c.ID); ok {
+			bytes -= row.Check.weight()
+		}
+	}
+	return bytes
+}

@@ -1,0 +1,129 @@
+package catalog
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Service is what Consul's API says of an instance beyond what Eureka's does. An instance that has one
+// has no lease: it never expires by itself, stays outside self-preservation, and goes by a cancel, a
+// deregistration or a check. Immutable.
+//
+// Name and id are also the instance's application (upper case) and id: of a service on another node
+// than the logical one the instance's id is node:id. Metadata, address, port and status stand in the
+// Instance; its status follows from the checks: passing and warning are UP, critical is DOWN,
+// maintenance is OUT_OF_SERVICE.
+type Service struct {
+	Name    string // as given; names that differ in case only are one application, and refused
+	ID      string
+	Node    string // "": the logical node
+	Tags    []string
+	Address string // as given; "": the node's
+	Port    int32  // as given
+	Tagged  []TaggedAddress
+	// Weights for answers that are weighed; 1 and 1 where none are given.
+	WeightPassing, WeightWarning int32
+	TagOverride                  bool // EnableTagOverride
+	Kind, SocketPath             string
+	// Locality and Ports are JSON as given, which is echoed; nil: not given.
+	Locality, Ports []byte
+	Checks          []*Check // by id
+	CreateIndex     order.Index
+	ModifyIndex     order.Index // of the last change of the service itself, not of its checks
+}
+
+func (s *Service) Fields(c *codec.Codec) {
+	c.String(&s.Name)
+	c.String(&s.ID)
+	c.String(&s.Node)
+	c.Strings(&s.Tags)
+	c.String(&s.Address)
+	c.Int32(&s.Port)
+	codec.List(c, &s.Tagged, 3, (*TaggedAddress).fields)
+	c.Int32(&s.WeightPassing)
+	c.Int32(&s.WeightWarning)
+	c.Bool(&s.TagOverride)
+	c.String(&s.Kind)
+	c.String(&s.SocketPath)
+	c.Bytes(&s.Locality)
+	c.Bytes(&s.Ports)
+	Checks(c, &s.Checks)
+	codec.Uint(c, &s.CreateIndex)
+	codec.Uint(c, &s.ModifyIndex)
+}
+
+// TaggedAddress is one of a service's tagged addresses, sorted by tag.
+type TaggedAddress struct {
+	Tag, Address string
+	Port         int32
+}
+
+func (a *TaggedAddress) fields(c *codec.Codec) {
+	c.String(&a.Tag)
+	c.String(&a.Address)
+	c.Int32(&a.Port)
+}
+
+// Node is a node of the catalog other than the logical one, which is not stored unless checks were
+// registered on it (its name is then ""). Immutable.
+type Node struct {
+	ID, Name, Address string
+	Tagged, Meta      []codec.Pair
+	Checks            []*Check // of the node itself, by id
+	CreateIndex       order.Index
+	ModifyIndex       order.Index // of the node itself, not of its checks
+}
+
+// Fields walks a node of the catalog.
+func (n *Node) Fields(c *codec.Codec) {
+	c.String(&n.ID)
+	c.String(&n.Name)
+	c.String(&n.Address)
+	c.Pairs(&n.Tagged)
+	c.Pairs(&n.Meta)
+	Checks(c, &n.Checks)
+	codec.Uint(c, &n.CreateIndex)
+	codec.Uint(c, &n.ModifyIndex)
+}
+
+// The weights of values beside their texts, in bytes, about.
+const (
+	nodeWeight  = 512
+	checkWeight = 512
+	textWeight  = 32 // of each text of a list
+)
+
+// Weight is what a node takes with its checks, in bytes, about.
+func (n *Node) Weight() int {
+	bytes := n.ownWeight()
+	for _, c := range n.Checks {
+		bytes += c.weight()
+	}
+	return bytes
+}
+
+func (n *Node) ownWeight() int {
+	return nodeWeight + len(n.ID) + len(n.Name) + len(n.Address) + weightOf(n.Tagged) + weightOf(n.Meta)
+}
+
+func weightOf(pairs []codec.Pair) (bytes int) {
+	for _, p := range pairs {
+		bytes += textWeight + len(p.Key) + len(p.Value)
+	}
+	return bytes
+}
+
+// Weight is what a service takes with its checks beside its instance, in bytes, about.
+func (s *Service) Weight() int {
+	bytes := len(s.Address) + len(s.SocketPath) + len(s.Locality) + len(s.Ports)
+	for _, tag := range s.Tags {
+		bytes += textWeight + len(tag)
+	}
+	for _, t := range s.Tagged {
+		bytes += textWeight + len(t.Tag) + len(t.Address)
+	}
+	for _, c := range s.Checks {
+		bytes += c.weight()
+	}
+	return bytes
+}

@@ -1,0 +1,165 @@
+package catalog
+
+import (
+	"cmp"
+	"iter"
+	"strings"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Tables are what readers see: nodes, and where services and checks are found. K is what stands for a service in the
+// registry. Its trees are copy-on-write; a copy is never written again, but the heartbeats of checks in it are live.
+type Tables[K comparable] struct {
+	nodes        *btree.Map[string, *Node]
+	services     *btree.BTreeG[serviceRow[K]] // by node, then id
+	checks       *btree.BTreeG[CheckRow[K]]   // by node, then id
+	nodesChanged order.Index                  // of the last change of a node or of a check of one
+	bytes        int                          // of all nodes, see Node.Weight
+}
+
+// serviceRow is a service on a node, and what stands for it in the registry.
+type serviceRow[K comparable] struct {
+	node, id string
+	of       K
+	service  *Service
+}
+
+// CheckRow is a check and the service that has it; the zero K: its node has it.
+type CheckRow[K comparable] struct {
+	Check *Check
+	Of    K
+	beat  *beat // nil: no heartbeats are expected
+}
+
+// beat is the heartbeats of a check. It outlives changes of the check, and is live for views.
+type beat struct {
+	last atomic.Int64 // lease clock of the last one, ms
+	due  int64        // of the writer alone: at which time the check stands in Catalog.ends
+}
+
+func newTables[K comparable]() Tables[K] {
+	return Tables[K]{
+		nodes:    new(btree.Map[string, *Node]),
+		services: order.NewTree(compareServices[K]),
+		checks:   order.NewTree(compareChecks[K]),
+	}
+}
+
+func compareServices[K comparable](a, b serviceRow[K]) int {
+	return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.id, b.id))
+}
+
+func compareChecks[K comparable](a, b CheckRow[K]) int {
+	return compareCheckRefs(a.Check.ref(), b.Check.ref())
+}
+
+// Nodes yields the nodes, by name; the logical one ("") is among them, first, only if it has checks of its own.
+func (t *Tables[K]) Nodes() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		t.nodes.Scan(func(_ string, n *Node) bool { return yield(n) })
+	}
+}
+
+// NodeCount is the number of nodes that Nodes yields.
+func (t *Tables[K]) NodeCount() int { return t.nodes.Len() }
+
+// Node returns a node.
+func (t *Tables[K]) Node(name string) (*Node, bool) { return t.nodes.Get(name) }
+
+// Bytes is what the nodes take with their checks, about. Services are not counted.
+func (t *Tables[K]) Bytes() int { return t.bytes }
+
+// Changed is the Index of the last change of a node or of a check of one.
+func (t *Tables[K]) Changed() order.Index { return t.nodesChanged }
+
+// Check finds a check of a node or of a service on it.
+func (t *Tables[K]) Check(node, id string) (CheckRow[K], bool) {
+	return t.checks.Get(CheckRow[K]{Check: &Check{Node: node, ID: id}})
+}
+
+// Service finds a service on a node, and what stands for it.
+func (t *Tables[K]) Service(node, id string) (of K, service *Service, ok bool) {
+	row, ok := t.services.Get(serviceRow[K]{node: node, id: id})
+	return row.of, row.service, ok
+}
+
+// ServicesOn returns what stands for the services on a node, by service id.
+func (t *Tables[K]) ServicesOn(node string) []K {
+	var all []K
+	t.services.Ascend(serviceRow[K]{node: node}, func(row serviceRow[K]) bool {
+		if row.node != node {
+			return false
+		}
+		all = append(all, row.of)
+		return true
+	})
+	return all
+}
+
+// Worst is the worst status of a service's checks and those of its node, and whether one of them is of maintenance.
+func (t *Tables[K]) Worst(s *Service) (worst CheckStatus, maintenance bool) {
+	if n, ok := t.nodes.Get(s.Node); ok {
+		return Worst(s.Checks, n.Checks)
+	}
+	return Worst(s.Checks)
+}
+
+// Heartbeats are the last heartbeats of checks with a TTL, each once, by node, then id.
+func (t *Tables[K]) Heartbeats() []CheckHeartbeat {
+	var all []CheckHeartbeat
+	t.checks.Scan(func(row CheckRow[K]) bool {
+		if row.beat != nil {
+			all = append(all, CheckHeartbeat{Node: row.Check.Node, Check: row.Check.ID, At: row.LastBeat()})
+		}
+		return true
+	})
+	return all
+}
+
+// LastBeat is when (lease clock, ms) the check last had a heartbeat, live; 0: it expects none.
+func (row CheckRow[K]) LastBeat() int64 {
+	if row.beat == nil {
+		return 0
+	}
+	return row.beat.last.Load()
+}
+
+// Beat notes a heartbeat at a moment of the lease clock (ms), if the check expects any. It is no change.
+func (row CheckRow[K]) Beat(now int64) {
+	if row.beat != nil {
+		row.beat.last.Store(now)
+	}
+}
+
+// Expires says whether the check turns critical when no heartbeat comes.
+func (row CheckRow[K]) Expires() bool { return row.beat != nil && row.Check.Status != Critical }
+
+// Reaped says whether its service goes when the check stays critical.
+func (row CheckRow[K]) Reaped() bool {
+	return row.Check.ReapAfter > 0 && row.Check.Service != "" && row.Check.Status == Critical
+}
+
+// endsAt is the end that is entered for a check (lease clock, ms).
+func (row CheckRow[K]) endsAt() (at int64, ok bool) {
+	switch {
+	case row.Expires():
+		return row.beat.due, true
+	case row.Reaped():
+		return order.Later(row.Check.CriticalSince, row.Check.ReapAfter), true
+	}
+	return 0, false
+}
+
+// checkGrace is what a check is given (ms) after a leadership was established, beyond half its TTL:
+// clients send their heartbeats twice per TTL.
+const checkGrace = 2000
+
+// expiry is the last moment of a check that expects heartbeats.
+func (row CheckRow[K]) expiry(established int64) int64 {
+	ttl := row.Check.TTL
+	return max(order.Later(row.beat.last.Load(), ttl), order.Later(established, min(ttl, ttl/2+checkGrace)))
+}

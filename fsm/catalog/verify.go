@@ -1,0 +1,157 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Frozen is what the values of a frozen catalog are verified against.
+type Frozen struct {
+	Moment
+	Newest order.Index // of the last change
+}
+
+// Thaw verifies and enters the nodes of a frozen catalog, in which a node last changed at an index.
+func (c *Catalog[K]) Thaw(nodes []*Node, changed order.Index, at Frozen) error {
+	if changed > at.Newest {
+		return fmt.Errorf("a node changed at %d, but the last change was at %d", changed, at.Newest)
+	}
+	c.nodesChanged = changed
+	for i, n := range nodes {
+		if i > 0 && nodes[i-1].Name >= n.Name {
+			return errors.New("nodes are not in ascending order of their names")
+		}
+		if err := c.verifyNode(n, at); err != nil {
+			return fmt.Errorf("node %q: %w", n.Name, err)
+		}
+		c.setNode(n)
+		var none K
+		c.enterChecks(nil, n.Checks, none, at.Moment)
+	}
+	return nil
+}
+
+func (c *Catalog[K]) verifyNode(n *Node, at Frozen) error {
+	if err := verifyIndexes(n.CreateIndex, n.ModifyIndex, at); err != nil {
+		return err
+	}
+	if n.Name == "" && len(n.Checks) == 0 {
+		return errors.New("the logical node is there without checks")
+	}
+	return c.verifyChecks(n.Checks, n.Name, "", at)
+}
+
+// VerifyService verifies a service before it enters the catalog.
+func (c *Catalog[K]) VerifyService(s *Service, at Frozen) error {
+	_, known := c.Node(s.Node)
+	_, _, twice := c.Service(s.Node, s.ID)
+	switch {
+	case s.Node != "" && !known:
+		return fmt.Errorf("node %q is not there", s.Node)
+	case twice:
+		return fmt.Errorf("service %q of node %q is there twice", s.ID, s.Node)
+	}
+	if err := verifyIndexes(s.CreateIndex, s.ModifyIndex, at); err != nil {
+		return err
+	}
+	return c.verifyChecks(s.Checks, s.Node, s.ID, at)
+}
+
+// verifyChecks verifies those of a service, or ("") of a node.
+func (c *Catalog[K]) verifyChecks(checks []*Check, node, service string, at Frozen) error {
+	for i, check := range checks {
+		if i > 0 && checks[i-1].ID >= check.ID {
+			return errors.New("checks are not in ascending order of their ids")
+		}
+		if err := c.verifyCheck(check, node, service, at); err != nil {
+			return fmt.Errorf("check %q: %w", check.ID, err)
+		}
+	}
+	return nil
+}
+
+func (c *Catalog[K]) verifyCheck(check *Check, node, service string, at Frozen) error {
+	_, twice := c.Check(node, check.ID)
+	switch {
+	case check.Node != node || check.Service != service:
+		return fmt.Errorf("it is of service %q of node %q", check.Service, check.Node)
+	case twice:
+		return errors.New("its node has it twice")
+	case check.TTL < 0 || check.ReapAfter < 0:
+		return fmt.Errorf("a TTL of %d ms or an end after %d ms is negative", check.TTL, check.ReapAfter)
+	case check.CriticalSince > at.Lease:
+		return fmt.Errorf("critical since %d, at a lease clock of %d", check.CriticalSince, at.Lease)
+	}
+	return verifyIndexes(check.CreateIndex, check.ModifyIndex, at)
+}
+
+func verifyIndexes(created, modified order.Index, at Frozen) error {
+	if created == 0 || created > modified || modified > at.Newest {
+		return fmt.Errorf("created at %d, modified at %d; the last change was at %d", created, modified, at.Newest)
+	}
+	return nil
+}
+
+// ThawHeartbeats enters the last heartbeats of checks, which nodes and services brought. It verifies that each check with
+// a TTL has one, and no other.
+func (c *Catalog[K]) ThawHeartbeats(beats []CheckHeartbeat, at Moment) error {
+	want := c.Heartbeats()
+	same := func(a, b CheckHeartbeat) bool { return a.Node == b.Node && a.Check == b.Check }
+	if !slices.EqualFunc(want, beats, same) {
+		return fmt.Errorf("%d heartbeats of checks, want those of %d with a TTL", len(beats), len(want))
+	}
+	for _, b := range beats {
+		if b.At > at.Lease {
+			return fmt.Errorf("check %q had a heartbeat at %d, at a lease clock of %d", b.Check, b.At, at.Lease)
+		}
+	}
+	for _, b := range beats {
+		row, _ := c.Check(b.Node, b.Check)
+		c.deleteEnd(row)
+		row.Beat(b.At)
+		c.addEnd(row, at.Established)
+	}
+	c.shared = nil
+	return nil
+}
+
+// Verify verifies, for tests, that all that is derived from nodes and services is in step with them.
+func (c *Catalog[K]) Verify(established int64) error {
+	checks, ends := 0, 0
+	verify := func(list []*Check, of K) error {
+		for _, check := range list {
+			row, ok := c.Check(check.Node, check.ID)
+			if !ok || row.Check != check || row.Of != of || (row.beat == nil) != (check.TTL == 0) {
+				return fmt.Errorf("check %s of node %q is found as %+v", check.ID, check.Node, row)
+			}
+			checks++
+			end, ok := row.endsAt()
+			if ok && (!c.ends.Has(end, check.ref()) || row.Expires() && end > row.expiry(established)) {
+				return fmt.Errorf("check %s of node %q: its end is not kept, or too late", check.ID, check.Node)
+			}
+			if ok {
+				ends++
+			}
+		}
+		return nil
+	}
+	var err error
+	var none K
+	c.nodes.Scan(func(_ string, n *Node) bool {
+		err = verify(n.Checks, none)
+		return err == nil
+	})
+	c.services.Scan(func(row serviceRow[K]) bool {
+		if err == nil {
+			err = verify(row.service.Checks, row.of)
+		}
+		return err == nil
+	})
+	if err == nil && (c.checks.Len() != checks || c.ends.Len() != ends) {
+		err = fmt.Errorf("found %d checks and %d ends; want %d and %d", c.checks.Len(), c.ends.Len(), checks, ends)
+	}
+	return err
+}

@@ -1,0 +1,286 @@
+package registry
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+)
+
+// cataloging is a RegisterCatalog under way.
+type cataloging struct {
+	*Registry
+	*catalog.Registering[Key]
+	origin   Origin
+	instance *Instance
+	res      Result
+}
+
+func (op RegisterCatalog) perform(r *Registry, _ uint64, origin Origin) Result {
+	return r.registerCatalog(origin, op)
+}
+
+// registerCatalog registers a node, a service and checks, or nothing. A part that does not change takes no Index.
+// Source: agent/consul/state/catalog.go (EnsureRegistration) of hashicorp/consul.
+func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
+	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
+		return Result{Outcome: TooManyChecks}
+	}
+	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(op.registration()), origin: origin, instance: op.Instance}, r.index
+	if why := c.refused(); why != Done {
+		return Result{Outcome: why}
+	}
+	moves := c.Moves()
+	node, _ := r.catalog.Node(c.On())
+	renoded := c.registerNode(node)
+	c.registerChecks()
+	c.registerService()
+	c.removeMoved(moves)
+	if renoded { // else none of its services, which may be all there are, has anything to follow
+		c.updateServicesOn(origin, c.On(), node)
+	}
+	c.Beat(r.clock.Lease)
+	if r.index > before {
+		c.res.Index = r.index
+	}
+	return c.res
+}
+
+// refused says why an operation cannot be done; Done: it can.
+func (c *cataloging) refused() Outcome {
+	if s := c.Service; s != nil && c.nameTaken(s.Name, c.instance.Key()) {
+		return NameTaken
+	}
+	switch c.Refusal() {
+	case catalog.AddressTaken:
+		return AddressTaken
+	case catalog.CheckTaken:
+		return CheckTaken
+	case catalog.UnknownService:
+		return UnknownService
+	case catalog.TooManyChecks:
+		return TooManyChecks
+	}
+	return Done
+}
+
+// nameTaken says whether other instances of a service's application have another name: what was registered
+// through Consul's API has the one that it was given, all else is called by the application's name in
+// lower case.
+func (c *cataloging) nameTaken(name string, key Key) bool {
+	app, ok := c.tables.apps.Get(key.App)
+	if !ok {
+		app = &App{}
+	}
+	named, others, called := app.services, app.leases.Len()-app.services, app.service
+	count := func(l *Lease, n int) {
+		if l.Service == nil {
+			others += n
+			return
+		}
+		named += n
+		called = l.Service.Name
+	}
+	c.tables.quarantined.Ascend(&Lease{Instance: &Instance{App: key.App}}, func(l *Lease) bool {
+		if l.Instance.App != key.App {
+			return false
+		}
+		count(l, 1)
+		return true
+	})
+	if old := c.handles.byKey(key); old != nil {
+		count(old, -1)
+	}
+	return named > 0 && called != name || named == 0 && others > 0 && name != strings.ToLower(key.App)
+}
+
+// removeMoved takes the checks that move away from what had them until now, from each owner all at once.
+func (c *cataloging) removeMoved(moves []catalog.Move[Key]) {
+	for _, m := range moves {
+		c.removeMovedFrom(m)
+	}
+}
+
+// removeMovedFrom takes checks that moved away from what had them.
+func (c *cataloging) removeMovedFrom(m catalog.Move[Key]) {
+	if m.From == (Key{}) {
+		if n, ok := c.catalog.Node(c.On()); ok {
+			if left := catalog.WithoutChecks(n.Checks, m.IDs); len(left) < len(n.Checks) {
+				c.recheckNode(c.origin, n, left)
+			}
+		}
+		return
+	}
+	l := c.handles.byKey(m.From)
+	if l == nil || l.Service == nil || l.Service.ID != m.Service {
+		return
+	}
+	if left := catalog.WithoutChecks(l.Service.Checks, m.IDs); len(left) < len(l.Service.Checks) {
+		c.recheck(c.origin, l, left)
+	}
+}
+
+// registerNode enters the node and its checks in the place of old, if something of them is new, and says whether it was.
+func (c *cataloging) registerNode(old *catalog.Node) bool {
+	n := c.NodeAfter(old, c.moment())
+	if n == old {
+		return false
+	}
+	c.renode(old, n)
+	return true
+}
+
+// registerService enters the service with its checks, if something of them is new. One of that id that
+// had another name goes; its checks stay.
+func (c *cataloging) registerService() {
+	if c.Service == nil {
+		return
+	}
+	before := new(Lease)
+	if at, _, ok := c.catalog.Service(c.On(), c.Service.ID); ok {
+		before = c.handles.byKey(at)
+	}
+	key, service := c.instance.Key(), c.ServiceAfter(before.Service, c.moment())
+	in := c.addressed(service, c.instance)
+	if before.Service != nil && before.Key() == key && c.Service.SameRegistration(before.Service) && sameRegistration(in, c.addressed(service, before.Instance)) {
+		c.recheckService(before, service.Checks)
+		return
+	}
+	c.res = c.place(c.origin, service, in)
+	if before.Service != nil && before.Key() != key {
+		c.remove(before, Canceled, c.origin, Event{Kind: EventCanceled})
+	}
+}
+
+// recheckService gives a service that is as it was other checks, if they are.
+func (c *cataloging) recheckService(l *Lease, checks []*catalog.Check) {
+	c.res.Handle = l.Handle
+	if !slices.Equal(checks, l.Service.Checks) {
+		c.recheck(c.origin, l, checks)
+	}
+}
+
+// sameRegistration compares an instance with a stored one in everything that the registry does not decide.
+func sameRegistration(i *Instance, stored *Instance) bool {
+	return i.with(stored.Status, stored.Overridden, stored.LastDirty).Equal(stored)
+}
+
+// registerChecks enters the checks of other services of the node.
+func (c *cataloging) registerChecks() {
+	for _, check := range c.Checks {
+		if check.Service == "" || c.Service != nil && c.Service.ID == check.Service {
+			continue
+		}
+		key, _, _ := c.catalog.Service(c.On(), check.Service)
+		l := c.handles.byKey(key)
+		if checks, changed := c.Merge(l.Service.Checks, check.Service, c.moment()); changed {
+			c.recheck(c.origin, l, checks)
+		}
+	}
+}
+
+// place makes a service the instance of its key, without a lease.
+func (r *Registry) place(origin Origin, s *catalog.Service, in *Instance) Result {
+	old := r.handles.byKey(in.Key())
+	if old == nil {
+		return r.placeNew(origin, s, in)
+	}
+	l := registeredAgain(old, old.Instance, old.Override, origin)
+	l.Permanent, l.Service, l.Owner = true, s, ownerBy(origin, old.Owner)
+	r.setStanding(l, in, r.newer(old.Instance.LastDirty))
+	res := r.restart(origin, old, l, r.clock)
+	r.recordReregistration(old, l, origin)
+	return res
+}
+
+// placeNew is place where the key has no instance.
+func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Result {
+	key := in.Key()
+	l := &Lease{Life: 1, Origin: origin, Owner: ownerBy(origin, ""), Permanent: true, Service: s}
+	stored := int64(0)
+	rec, ok := r.record(key)
+	if ok {
+		l.Life, stored = rec.Lease.Life+1, rec.Lease.Instance.LastDirty
+		l.Quarantine = quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
+		r.supersede(key)
+	}
+	r.setStanding(l, in, r.newer(stored))
+	return r.enter(origin, l, r.clock, rec.History)
+}
+
+func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.deregisterCatalog(term, origin, op)
+}
+
+// deregisterCatalog removes a service, a check or a node. A proposal of the leader, because a check was
+// critical for too long, takes effect only if the check is so still.
+func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCatalog) Result {
+	if op.Epoch != (Epoch{}) {
+		if !r.epoch.Leads(term, op.Epoch) {
+			return Result{Outcome: Refused}
+		}
+		return r.reap(origin, op)
+	}
+	switch {
+	case op.Service != "":
+		return r.deregisterService(origin, op.Node, op.Service, Act{})
+	case op.Check != "":
+		return r.deregisterCheck(origin, op.Node, op.Check)
+	case op.Node != "":
+		return r.deregisterNode(origin, op.Node)
+	}
+	return Result{Outcome: NotFound}
+}
+
+// reap removes a service of which a check was critical for too long.
+func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
+	row, ok := r.catalog.Check(op.Node, op.Check)
+	if !ok || !row.Reaped() || row.Check.Service != op.Service || row.Check.CriticalSince != op.CriticalSince {
+		return Result{Outcome: NotFound}
+	}
+	return r.deregisterService(origin, op.Node, op.Service, Act{Reason: "its check " + op.Check + " was critical for too long"})
+}
+
+// deregisterService removes a service of a node by its id. Of the logical node it may be one that was
+// registered otherwise, if it is the only one of its id.
+func (r *Registry) deregisterService(origin Origin, node, id string, by Act) Result {
+	var l *Lease
+	if key, _, ok := r.catalog.Service(node, id); ok {
+		l = r.handles.byKey(key)
+	} else if node == "" {
+		l, _ = r.tables.otherwise(id)
+	}
+	if l == nil {
+		return Result{Outcome: NotFound}
+	}
+	r.remove(l, Canceled, origin, Event{Kind: EventCanceled, By: by})
+	return Result{Index: r.index}
+}
+
+// deregisterCheck removes a check of a node or of a service on it.
+func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
+	row, ok := r.catalog.Check(node, id)
+	if !ok {
+		return Result{Outcome: NotFound}
+	}
+	if row.Of == (Key{}) {
+		n, _ := r.catalog.Node(node)
+		return r.recheckNode(origin, n, catalog.WithoutCheck(n.Checks, id))
+	}
+	l := r.handles.byKey(row.Of)
+	return r.recheck(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
+}
+
+// deregisterNode removes a node with all services and checks on it. The logical one cannot go.
+func (r *Registry) deregisterNode(origin Origin, name string) Result {
+	n, ok := r.catalog.Node(name)
+	if !ok {
+		return Result{Outcome: NotFound}
+	}
+	for _, key := range r.catalog.ServicesOn(name) {
+		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})
+	}
+	r.renode(n, nil)
+	r.catalog.LoseNode(name)
+	return Result{Index: r.index}
+}

@@ -1,0 +1,187 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+)
+
+// Freeze captures the state.
+func (r *Registry) Freeze() Frozen {
+	f := r.frozen()
+	f.Free, f.Leases, f.Removals = r.freeSlots(), r.leaseStates(), r.removals()
+	return f
+}
+
+// FreezeSince captures what was changed after an index, for a disk that has the state up to there: the
+// live leases and the records of removals with a newer Index, each by Index ascending, and all else as
+// Freeze does, without Free. Where Pruned is newer than the index it is not all: Freeze is needed. Records that
+// changed without an Index are those of Amended.
+func (r *Registry) FreezeSince(after Index) Frozen {
+	f := r.frozen()
+	r.tables.live.Ascend(after+1, func(_ Index, l *Lease) bool {
+		f.Leases = append(f.Leases, r.leaseState(l))
+		return true
+	})
+	r.tables.removed.Ascend(after+1, func(_ Index, rec Removal) bool {
+		f.Removals = append(f.Removals, rec)
+		return true
+	})
+	return f
+}
+
+// frozen is all of the state that is no list of leases, slots or records of removals.
+func (r *Registry) frozen() Frozen {
+	return Frozen{
+		Index:       r.index,
+		Taken:       r.reserved,
+		Clock:       r.clock,
+		Epoch:       r.epoch,
+		Established: r.established,
+		Cluster:     r.cluster,
+		Slots:       uint32(len(r.handles.leases)),
+		Generation:  r.handles.generation,
+		Pruned:      r.tables.pruned,
+		Registered:  slices.Clone(r.tables.registered),
+		Canceled:    slices.Clone(r.tables.canceled),
+
+		Settings:     r.settings,
+		Preservation: r.preservation(),
+		Transitions:  slices.Clone(r.transitions),
+		Expectation:  r.expectation,
+
+		Links:   r.servers.links, // never written again, as the next two
+		Senders: r.servers.senders,
+		Peers:   r.servers.peers,
+
+		Nodes:        slices.Collect(r.catalog.Nodes()),
+		CatalogIndex: r.catalog.Changed(),
+		Heard:        r.catalog.Heartbeats(),
+	}
+}
+
+func (r *Registry) freeSlots() []uint32 {
+	free := slices.Clone(r.handles.free)
+	slices.Reverse(free) // the table uses the last one first
+	return free
+}
+
+func (r *Registry) leaseStates() []LeaseState {
+	states := make([]LeaseState, 0, r.tables.live.Len())
+	for l := range r.View().All() {
+		states = append(states, r.leaseState(l))
+	}
+	return states
+}
+
+// StateOf is the state of the live lease of a handle, as Freeze captures it; ok is false if there is none.
+func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
+	l := r.handles.byHandle(h)
+	if l == nil {
+		return LeaseState{}, false
+	}
+	return r.leaseState(l), true
+}
+
+func (r *Registry) leaseState(l *Lease) LeaseState {
+	slot := r.tables.renewals.at(l.Handle.Slot)
+	return LeaseState{
+		Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)},
+		Client: slot.renewedByClient, Remote: slot.renewedByRemote,
+	}
+}
+
+func (r *Registry) removals() []Removal {
+	removals := make([]Removal, 0, r.tables.removed.Len())
+	r.tables.removed.Scan(func(_ Index, rec Removal) bool {
+		removals = append(removals, rec)
+		return true
+	})
+	return removals
+}
+
+// Thaw builds a registry from a frozen state, verifying what can be verified (handles unique and
+// inside the table, order, indexes not above Index): a snapshot that lies is refused as a whole.
+func Thaw(f Frozen) (*Registry, error) {
+	r := New()
+	err := f.verify()
+	if err == nil {
+		err = r.thaw(f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("frozen registry: %w", err)
+	}
+	return r, nil
+}
+
+func (r *Registry) thaw(f Frozen) error {
+	r.index, r.reserved, r.clock, r.epoch = f.Index, f.Taken, f.Clock, f.Epoch
+	r.established, r.cluster = f.Established, f.Cluster
+	r.servers = &otherServers{links: f.Links, senders: f.Senders, peers: f.Peers}
+	r.settings, r.transitions = f.Settings, slices.Clone(f.Transitions)
+	r.resumed = evictionsResumed(f.Transitions)
+	r.tables.registered, r.tables.canceled = slices.Clone(f.Registered), slices.Clone(f.Canceled)
+	r.thawHandles(f)
+	at := catalog.Frozen{Moment: r.moment(), Newest: f.Index}
+	if err := r.catalog.Thaw(f.Nodes, f.CatalogIndex, at); err != nil {
+		return err
+	}
+	for _, s := range f.Leases {
+		if err := r.verifyService(s.Lease, at); err != nil {
+			return fmt.Errorf("lease %s: %w", s.Lease.Key(), err)
+		}
+		r.thawLease(s)
+	}
+	r.expectation = f.Expectation // which counts the leases already
+	r.thawRemovals(f)
+	return r.catalog.ThawHeartbeats(f.Heard, at.Moment)
+}
+
+func (r *Registry) thawHandles(f Frozen) {
+	r.handles.leases = make([]*Lease, f.Slots)
+	r.handles.slots = make(map[Key]uint32, len(f.Leases))
+	r.handles.generation = f.Generation
+	r.handles.free = slices.Clone(f.Free)
+	slices.Reverse(r.handles.free) // the table uses the last one first
+	r.tables.renewals.grow(int(f.Slots))
+}
+
+func (r *Registry) thawLease(s LeaseState) {
+	r.tables.renewals.assign(s.Lease.Handle, s.Renewed, s.History.newest)
+	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
+	slot.renewedByClient, slot.renewedByRemote = s.Client, s.Remote
+	r.replaceLease(nil, s.Lease, s.Lease.Changed)
+}
+
+func (r *Registry) thawRemovals(f Frozen) {
+	r.tables.pruned = f.Pruned
+	for _, rec := range f.Removals {
+		r.setRecord(rec)
+		r.tables.touch(rec.Lease.Instance.App, rec.Lease.Changed)
+	}
+	for l := range r.View().Quarantined {
+		r.tables.touch(l.Instance.App, l.Changed)
+	}
+	// A record that was pruned may have been an application's last change. Which one is not known
+	// any more, so all applications count as changed then: at worst a document is built once more.
+	for app := range r.View().Apps() {
+		r.tables.touch(app.Name, f.Pruned)
+	}
+	r.shared = nil
+}
+
+// verifyService verifies what is registered of a lease through Consul's API, before it enters the catalog.
+func (r *Registry) verifyService(l *Lease, at catalog.Frozen) error {
+	switch {
+	case l.Service == nil:
+		return nil
+	case !l.Permanent:
+		return errors.New("registered through Consul's API, with a lease")
+	case strings.ToUpper(l.Service.Name) != l.Instance.App:
+		return fmt.Errorf("service %q is not of this application", l.Service.Name)
+	}
+	return r.catalog.VerifyService(l.Service, at)
+}

@@ -1,0 +1,219 @@
+package registry
+
+import (
+	"cmp"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+)
+
+// statusOf is the status that follows from the worst of some checks, and from maintenance over all.
+func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
+	switch {
+	case maintenance:
+		return OutOfService
+	case worst == catalog.Critical:
+		return Down
+	}
+	return Up
+}
+
+// standing is the status that a service's checks, and those of its node, say it has.
+func (r *Registry) standing(s *catalog.Service) Status { return statusOf(r.catalog.Worst(s)) }
+
+func (op SetCheck) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.setCheck(term, origin, op)
+}
+
+// setCheck notes what a check was found to be. The output of a passing check is kept as it was when it
+// turned so: a heartbeat that says nothing new is no change.
+func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
+	if op.Epoch != (Epoch{}) && !r.epoch.Leads(term, op.Epoch) {
+		return Result{Outcome: Refused}
+	}
+	row, ok := r.catalog.Check(op.Node, op.Check)
+	switch {
+	case !ok:
+		return Result{Outcome: NotFound}
+	case op.TTL && row.Check.TTL == 0:
+		return Result{Outcome: NoTTL}
+	}
+	row.Beat(r.clock.Lease)
+	if row.Check.Status == op.Status && (op.Status == catalog.Passing || row.Check.Output == op.Output) {
+		return Result{}
+	}
+	return r.exchangeCheck(origin, row, row.Check.Reported(op.Status, op.Output, r.moment()))
+}
+
+func (op ExpireCheck) perform(r *Registry, term uint64, origin Origin) Result {
+	return r.expireCheck(term, origin, op)
+}
+
+// expireCheck turns a check critical whose TTL has passed, unless the epoch is over, a heartbeat came
+// or it is critical already.
+func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Result {
+	if !r.epoch.Leads(term, op.Epoch) {
+		return Result{Outcome: Refused}
+	}
+	row, ok := r.catalog.Check(op.Node, op.Check)
+	if !ok || !row.Expires() || row.LastBeat() != op.RenewedAt {
+		return Result{Outcome: NotFound}
+	}
+	output := "TTL expired"
+	if last := row.Check.Output; last != "" {
+		output += " (last output before timeout follows): " + last
+	}
+	return r.exchangeCheck(origin, row, row.Check.Reported(catalog.Critical, output, r.moment()))
+}
+
+// exchangeCheck puts c in the place of a check.
+func (r *Registry) exchangeCheck(origin Origin, old catalog.CheckRow[Key], c *catalog.Check) Result {
+	if old.Of == (Key{}) {
+		n, _ := r.catalog.Node(c.Node)
+		return r.recheckNode(origin, n, catalog.WithCheck(n.Checks, c))
+	}
+	l := r.handles.byKey(old.Of)
+	return r.recheck(origin, l, catalog.WithCheck(l.Service.Checks, c))
+}
+
+// recheck gives a service other checks, and the status that follows from them.
+func (r *Registry) recheck(origin Origin, old *Lease, checks []*catalog.Check) Result {
+	s := *old.Service
+	s.Checks = checks
+	return r.exchangeService(origin, old, &s, old.Instance)
+}
+
+// recheckNode gives a node other checks, and its services the status that follows. The logical node is
+// kept only while it has some.
+func (r *Registry) recheckNode(origin Origin, old *catalog.Node, checks []*catalog.Check) Result {
+	if old.Name == "" && len(checks) == 0 {
+		r.renode(old, nil)
+	} else {
+		n := *old
+		n.Checks = checks
+		r.renode(old, &n)
+	}
+	r.updateServicesOn(origin, old.Name, old)
+	return Result{Index: r.index}
+}
+
+// updateServicesOn gives the services of a node the status that follows from its checks, and the address that
+// follows from its own: each of them that changes is a change of its own. before is the node as it was, nil if it
+// was not there. All services may be on one node, so they are not looked at if nothing of it concerns them.
+func (r *Registry) updateServicesOn(origin Origin, node string, before *catalog.Node) {
+	now, _ := r.catalog.Node(node)
+	if nodeAddress(before) == nodeAddress(now) && nodeStanding(before) == nodeStanding(now) {
+		return
+	}
+	for _, key := range r.catalog.ServicesOn(node) {
+		l := r.handles.byKey(key)
+		if i := r.addressed(l.Service, l.Instance); i != l.Instance || l.reported() != r.standing(l.Service) {
+			r.exchangeService(origin, l, l.Service, i)
+		}
+	}
+}
+
+// nodeAddress is a node's address as its services take it over; "" if there is no such node.
+func nodeAddress(n *catalog.Node) string {
+	if n == nil {
+		return ""
+	}
+	return cmp.Or(n.Address, n.Name)
+}
+
+// nodeStanding is the status that follows from a node's own checks.
+func nodeStanding(n *catalog.Node) Status {
+	if n == nil {
+		return Up
+	}
+	return statusOf(catalog.Worst(n.Checks))
+}
+
+// exchangeService exchanges a live lease for one with a service and an instance, and the status that follows from
+// its checks. An override goes on to decide what is shown.
+func (r *Registry) exchangeService(origin Origin, old *Lease, s *catalog.Service, i *Instance) Result {
+	l := *old
+	l.Service = s
+	var events []Event
+	dirty := i.LastDirty
+	if old.reported() != r.standing(s) || i != old.Instance {
+		dirty = r.newer(dirty)
+		events = append(events, Event{Kind: EventStatus})
+	}
+	r.setStanding(&l, i, dirty)
+	return r.exchange(old, &l, ActionModified, origin, events...)
+}
+
+// setStanding gives a lease an instance with the status that follows from its service's checks, hidden
+// by its override if it has one.
+func (r *Registry) setStanding(l *Lease, i *Instance, dirty int64) {
+	status, override := r.standing(l.Service), Unknown
+	if l.Instance != nil {
+		override = l.Instance.Overridden
+	}
+	l.Override = hiding(l.Override, status, override, r.clock, r.Next())
+	if override != Unknown {
+		status = override
+	}
+	l.Instance = i.with(status, override, dirty)
+}
+
+// newer is a lastDirtyTimestamp of the registry's own, later than a stored one: other servers take what
+// comes with it for newer.
+func (r *Registry) newer(stored int64) int64 { return max(r.clock.Wall, after(stored)) }
+
+// checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog
+// for each service with one that is critical for too long.
+func (r *Registry) checksEnding(now int64) []Op {
+	var due []Op
+	for _, row := range r.catalog.Due(now, r.established) {
+		due = append(due, r.atEnd(row))
+	}
+	return due
+}
+
+// atEnd is what is to be done at the end of a check.
+func (r *Registry) atEnd(row catalog.CheckRow[Key]) Op {
+	c := row.Check
+	if row.Reaped() {
+		return DeregisterCatalog{Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince}
+	}
+	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: row.LastBeat()}
+}
+
+// renode puts a node in the place of old, as a change. Either may be nil.
+func (r *Registry) renode(old, n *catalog.Node) { r.catalog.ReplaceNode(old, n, r.step(), r.moment()) }
+
+// Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the operations since
+// the last call. It is no part of the state.
+func (r *Registry) Lost() []catalog.CheckRef { return r.catalog.Lost() }
+
+// CheckState finds a check of a node or of a service on it. The logical node ("") always has serfHealth,
+// which is passing.
+func (r *Registry) CheckState(node, id string) (status catalog.CheckStatus, known bool) {
+	if row, ok := r.catalog.Check(node, id); ok {
+		return row.Check.Status, true
+	}
+	return catalog.Passing, node == "" && id == catalog.SerfHealth
+}
+
+// HasNode says whether a node is registered; "" always is.
+func (r *Registry) HasNode(name string) bool {
+	_, ok := r.catalog.Node(name)
+	return ok || name == ""
+}
+
+// addressed is a service's instance with the address of its node, where the service gives none
+// and the node is not the logical one.
+func (r *Registry) addressed(s *catalog.Service, i *Instance) *Instance {
+	n, ok := r.catalog.Node(s.Node)
+	if !ok || s.Address != "" || s.Node == "" {
+		return i
+	}
+	address := nodeAddress(n)
+	if i.HostName == address && i.IPAddr == address {
+		return i
+	}
+	c := *i
+	c.HostName, c.IPAddr = address, address
+	return &c
+}

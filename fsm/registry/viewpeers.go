@@ -1,0 +1,165 @@
+package registry
+
+import (
+	"encoding/binary"
+	"iter"
+	"slices"
+)
+
+// Digest sums up an application's instances; equal sets have equal digests.
+type Digest struct {
+	Count uint32
+	Sum   uint64 // of Lease.Sum, modulo 2^64
+}
+
+// Sum is an instance's part of a digest: over its id, version, reported status, override, quarantine
+// (there or not) and Fingerprint. Two servers with equal copies have equal sums.
+func (l *Lease) Sum() uint64 {
+	var space [256]byte
+	b := appendText(space[:0], l.Key().ID)
+	b = binary.AppendUvarint(b, uint64(l.Life))
+	b = binary.AppendVarint(b, l.Instance.LastDirty)
+	b = binary.AppendUvarint(b, uint64(l.Edit))
+	b = append(b, byte(l.reported()), byte(l.Instance.Overridden))
+	b = appendFlag(b, l.Quarantine != nil)
+	return hashOf(binary.BigEndian.AppendUint64(b, l.Instance.Fingerprint()))
+}
+
+// appendText puts the length before a text, so that no two lists of texts give the same bytes.
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendFlag(b []byte, flag bool) []byte {
+	if flag {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// ReplicaOf is a live lease as it is sent to other servers, at a moment of the lease clock (ms).
+func (v *View) ReplicaOf(l *Lease, now int64) Replica {
+	i := l.Instance
+	op := Replica{
+		Instance: i.with(l.reported(), Unknown, i.LastDirty), Life: l.Life, Edit: l.Edit, Owner: l.Owner,
+		Age: v.Age(l, now), Overridden: i.Overridden, Permanent: l.Permanent,
+	}
+	if o := l.Override; o != nil {
+		op.OverrideBy = o.By
+		if o.Until > 0 {
+			op.OverrideFor = rest(o.Until, now)
+		}
+	}
+	if q := l.Quarantine; q != nil {
+		op.QuarantineBy, op.QuarantineFor = q.By, rest(q.Until, now)
+	}
+	return op
+}
+
+// rest is the time (ms) until an end. One that is due has not ended: 0 would say that there is none.
+func rest(until, now int64) int64 { return max(until-now, 1) }
+
+// RemoveOf is a record of removal as it is sent to other servers, at a moment of the lease clock (ms).
+// Of a reduced one the last renewal is not known; it counts as renewed when it was removed.
+func (v *View) RemoveOf(rec Removal, now int64) Remove {
+	l := rec.Lease
+	return Remove{
+		Key: l.Key(), Kind: rec.Kind, Life: l.Life, LastDirty: l.Instance.LastDirty, Owner: l.Owner,
+		Age: max(now-rec.renewed(), 0),
+	}
+}
+
+// Age is how long ago (ms) a live lease was last renewed, at a moment of the lease clock (ms), as it is
+// sent to other servers: UnknownAge where that is hearsay.
+func (v *View) Age(l *Lease, now int64) int64 {
+	if v.tables.renewals.hearsay(l) {
+		return UnknownAge
+	}
+	return max(now-v.LastRenewal(l).Lease, 0)
+}
+
+// comparisonWait is how long (ms of lease clock) after a change of an instance two servers need not
+// agree on it yet.
+const comparisonWait = 10_000
+
+// Settled yields the live leases, quarantined ones included, that two servers can be expected to
+// agree on at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by
+// application and id. all is false: only those of an owner ("": this datacenter).
+func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		for l := range v.All() {
+			if (all || l.Owner == owner) && now-l.ChangedLease >= comparisonWait && v.Ends(l) >= now && !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// SettledIndex is the newest index of the change list up to which all changes are settled at a moment
+// of the lease clock (ms): comparisons may leave out newer changes, which readers of the list must send.
+func (v *View) SettledIndex(now int64) Index {
+	settled, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is not settled
+	old := func(l *Lease) bool {
+		if now-l.ChangedLease < comparisonWait {
+			fresh = min(fresh, l.Changed)
+			return true
+		}
+		settled = max(settled, l.Changed)
+		return false
+	}
+	v.tables.live.Reverse(func(_ Index, l *Lease) bool { return old(l) })
+	v.tables.removed.Reverse(func(_ Index, m Removal) bool { return old(m.Lease) })
+	return min(settled, fresh-1) // records that were made after it may have been forgotten for their number
+}
+
+// Timing says by how much (ms) a message of a sender, stamped with its clock, is older than the newest that
+// is known of it: what is played again, or was held up on its way, renews nothing. And by how much its clock
+// is ahead of what it can show: more has passed on it than here, by the lease clock and the wall clock.
+//
+// Incarnations have no order, and nothing that is said in one counts in another: a message in the name of
+// another server, or one by a broken clock, must not make this side ignore it. An incarnation whose message comes
+// after a newer one is late by what has passed here and not on its own clock.
+func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stamp) (late, ahead int64) {
+	return v.servers.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
+}
+
+// Link returns what is known of the link from a datacenter; ok is false if it never had contact.
+func (v *View) Link(dc string) (l Link, ok bool) { return find(v.servers.links, dc) }
+
+// Senders are all that is known of senders' clocks, by name, datacenter and incarnation. It is not to be changed.
+func (v *View) Senders() []Sender { return v.servers.senders }
+
+// Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last says that
+// none of its others had a later message.
+func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok bool) {
+	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
+	others := v.servers.incarnations(s)
+	s, ok = find(v.servers.senders, s.name())
+	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.Heard.Lease > s.Heard.Lease }), ok
+}
+
+// Peer returns what the state keeps of a peer.
+func (v *View) Peer(name string) PeerState {
+	p, ok := find(v.servers.peers, name)
+	if !ok {
+		p.Name = name
+	}
+	return p
+}
+
+// Beats is the newest Beat, live.
+func (v *View) Beats() Beat { return Beat(v.tables.renewals.beats.Load()) }
+
+// RenewedAfter yields the leases that were renewed after a beat, live: by clients of this datacenter
+// and, if remote is set, by remote datacenters too (which is sent to nodes of this datacenter
+// only). It walks all leases. A caller that reads Beats before the walk misses none.
+func (v *View) RenewedAfter(after Beat, remote bool) iter.Seq[*Lease] {
+	return func(yield func(*Lease) bool) {
+		if v.Beats() <= after {
+			return
+		}
+		v.tables.live.Scan(func(_ Index, l *Lease) bool {
+			return !v.tables.renewals.beatAfter(l.Handle, after, remote) || yield(l)
+		})
+	}
+}
