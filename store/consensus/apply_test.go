@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -113,7 +114,7 @@ func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T
 
 // newTestCommitter returns a committer that nobody takes anything from.
 func newTestCommitter() *committer {
-	return newCommitter(&Raft{peers: newPeers(nil, nil), cfg: store.Config{InFlight: 1}, metrics: newMetrics(prometheus.NewRegistry())})
+	return newCommitter(&Raft{peers: port.NewPeers(nil, nil), cfg: store.Config{InFlight: 1}, metrics: newMetrics(prometheus.NewRegistry())})
 }
 
 // waiting is how many calls are queued, and how many wait for company.
@@ -172,7 +173,7 @@ func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
 
 func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCommitter(&Raft{peers: newPeers(nil, nil), cfg: store.Config{InFlight: 1, Test: store.TestConfig{NoBatching: true}}, metrics: newMetrics(prometheus.NewRegistry())})
+		c := newCommitter(&Raft{peers: port.NewPeers(nil, nil), cfg: store.Config{InFlight: 1, Test: store.TestConfig{NoBatching: true}}, metrics: newMetrics(prometheus.NewRegistry())})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { c.gather(ctx, renewal(), 50) })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
 // AskReply answers Ask.
@@ -39,7 +40,7 @@ func (n *nodeCalls) Ask(question []byte, reply *AskReply) error {
 
 // askAt asks a question at another node.
 func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]byte, error) {
-	reply, err := invoke[AskReply](ctx, s.peers, address, "Node.Ask", question)
+	reply, err := port.Invoke[AskReply](ctx, s.peers, address, "Node.Ask", question)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
@@ -118,7 +119,7 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 		return nil, fmt.Errorf("ask the leader: %w", registry.ErrNoLeader)
 	}
 	defer context.AfterFunc(leader.replaced, cancel)()
-	return s.askAt(ctx, s.peers.dialAddress(leader.id, leader.address), question)
+	return s.askAt(ctx, s.peers.DialAddress(leader.id, leader.address), question)
 }
 
 // answer answers a question, on the leader.

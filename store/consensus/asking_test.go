@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
 // moveLeadership has another node than the present leader lead, and returns which.
@@ -24,7 +25,7 @@ func (c *testCluster) moveLeadership() int {
 		if at := c.leader(); at != to {
 			n := c.nodes[to]
 			future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(n.id.ServerID), raft.ServerAddress(n.net.Addr().String()))
-			if err := waitFuture(context.Background(), future, limit); err != nil {
+			if err := raftio.Wait(context.Background(), future, limit); err != nil {
 				c.t.Logf("transfer: %v", err)
 			}
 		}

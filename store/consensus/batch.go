@@ -7,6 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
 // batch is a number of calls on their way.
@@ -58,7 +59,7 @@ type unread struct {
 func (u *unread) Error() string { return "the leader cannot read the batch: " + u.reason }
 
 // Unwrap makes it one of the errors after which a batch certainly had no effect.
-func (u *unread) Unwrap() error { return errNotSent }
+func (u *unread) Unwrap() error { return port.ErrNotSent }
 
 // around divides the calls of a batch, of which there are two at least: into those before the call of an
 // item, that call, and those behind it; into halves if no call has the item. That the leader stumbled over

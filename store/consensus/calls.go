@@ -4,20 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-func (n *nodeCalls) table() callTable {
-	return callTable{
-		"Node.Commit": callOf(n.Commit), "Node.ReadIndex": callOf(n.ReadIndex), "Node.Ask": callOf(n.Ask), "Node.Term": callOf(n.Term), "Node.State": callOf(n.State),
-		"Node.Found": callOf(n.Found), "Node.Fresh": callOf(n.Fresh), "Node.Join": callOf(n.Join), "Node.Remove": callOf(n.Remove),
+func (n *nodeCalls) table() port.Calls {
+	return port.Calls{
+		"Node.Commit": port.Method(n.Commit), "Node.ReadIndex": port.Method(n.ReadIndex), "Node.Ask": port.Method(n.Ask), "Node.Term": port.Method(n.Term), "Node.State": port.Method(n.State),
+		"Node.Found": port.Method(n.Found), "Node.Fresh": port.Method(n.Fresh), "Node.Join": port.Method(n.Join), "Node.Remove": port.Method(n.Remove),
 	}
 }
 
@@ -59,7 +59,7 @@ func (n *nodeCalls) Commit(encoded []byte, reply *CommitReply) error {
 	defer cancel()
 	res, err := n.s.committer.propose(ctx, encoded, id.Bound)
 	switch {
-	case errors.Is(err, errNotSent):
+	case errors.Is(err, port.ErrNotSent):
 		reply.Answer = answerNotLeader
 	case err != nil:
 		reply.Answer = answerUnknown
@@ -71,15 +71,15 @@ func (n *nodeCalls) Commit(encoded []byte, reply *CommitReply) error {
 
 // commitAt commits a batch at another node.
 func (s *Raft) commitAt(ctx context.Context, address string, encoded []byte) (fsm.BatchResult, error) {
-	reply, err := invoke[CommitReply](ctx, s.peers, address, "Node.Commit", encoded)
+	reply, err := port.Invoke[CommitReply](ctx, s.peers, address, "Node.Commit", encoded)
 	switch {
 	case err != nil:
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			s.peers.hangUp(linkKey{address, laneWork}) // what is still on its way must not arrive
+			s.peers.HangUp(address) // what is still on its way must not arrive
 		}
 		return fsm.BatchResult{}, err
 	case reply.Answer == answerNotLeader:
-		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", errNotSent, address, errNotLeader)
+		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", port.ErrNotSent, address, errNotLeader)
 	case reply.Answer == answerUnreadable:
 		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, unreadOf(reply))
 	case reply.Answer != answerOK:
@@ -100,7 +100,7 @@ type IndexReply struct {
 
 // ReadIndex says how far the leader has applied; with verify only after proof that it leads.
 func (n *nodeCalls) ReadIndex(verify bool, reply *IndexReply) error {
-	ctx, cancel := context.WithTimeout(context.Background(), n.s.peers.attemptLimit())
+	ctx, cancel := context.WithTimeout(context.Background(), n.s.peers.AttemptLimit())
 	defer cancel()
 	var err error
 	if verify {
@@ -123,7 +123,7 @@ func (s *Raft) joinLeaderRound(ctx context.Context) (uint64, error) {
 }
 
 func (s *Raft) readIndexAt(ctx context.Context, address string, verify bool) (uint64, error) {
-	reply, err := invoke[IndexReply](ctx, s.peers, address, "Node.ReadIndex", verify)
+	reply, err := port.Invoke[IndexReply](ctx, s.peers, address, "Node.ReadIndex", verify)
 	if err != nil {
 		return 0, err
 	}
@@ -148,12 +148,12 @@ func (n *nodeCalls) Term(_ struct{}, reply *TermReply) error {
 // termOf asks a voter for its term. One question to each voter is under way at a time: a node that
 // hangs would collect them by the thousand, and the answers of the others make the majority.
 func (s *Raft) termOf(server raft.Server) (uint64, error) {
-	address := s.peers.addressOf(server)
+	address := s.peers.AddressOf(server)
 	if _, busy := s.asking.LoadOrStore(address, struct{}{}); busy {
 		return 0, errors.New("an earlier question is still open")
 	}
 	defer s.asking.Delete(address)
-	reply, err := invoke[TermReply](context.Background(), s.peers, address, "Node.Term", struct{}{})
+	reply, err := port.Invoke[TermReply](context.Background(), s.peers, address, "Node.Term", struct{}{})
 	if err == nil && reply.ServerID != string(server.ID) {
 		err = &errOther{asked: string(server.ID), answered: reply.ServerID, address: address}
 	}
@@ -232,7 +232,7 @@ var roles = map[raft.RaftState]string{
 
 // stateOf asks a member how it is.
 func (s *Raft) stateOf(ctx context.Context, m raft.Server) (NodeState, error) {
-	address := s.peers.addressOf(m)
+	address := s.peers.AddressOf(m)
 	st, err := s.stateAt(ctx, address)
 	if err == nil && st.ServerID != string(m.ID) {
 		err = &errOther{asked: string(m.ID), answered: st.ServerID, address: address}
@@ -242,13 +242,7 @@ func (s *Raft) stateOf(ctx context.Context, m raft.Server) (NodeState, error) {
 
 // stateAt asks whoever is at an address.
 func (s *Raft) stateAt(ctx context.Context, address string) (NodeState, error) {
-	return invoke[NodeState](ctx, s.peers, address, "Node.State", struct{}{})
-}
-
-// serveCalls answers the calls that come over one connection. When the connection ends, calls that
-// are still being served end within their own time limits.
-func (s *Raft) serveCalls(calls callTable) func(net.Conn, hello) {
-	return func(conn net.Conn, _ hello) { calls.serve(sender{conn}) }
+	return port.Invoke[NodeState](ctx, s.peers, address, "Node.State", struct{}{})
 }
 
 // unreadOf is the error that the answer of a leader stands for.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
@@ -119,7 +120,7 @@ func (c *committer) propose(ctx context.Context, encoded []byte, bound fsm.Bound
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return fsm.BatchResult{}, fmt.Errorf("%w: %w", errNotSent, registry.ErrClosed)
+		return fsm.BatchResult{}, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrClosed)
 	}
 	c.proposals = append(c.proposals, p)
 	c.signal()
@@ -219,7 +220,7 @@ func (c *committer) nextCalls() (calls []*call, size int) {
 func (c *committer) launch(own *batch, proposals []*proposal) (*entry, []*proposal, error) {
 	l, now := c.s.lead.Load(), time.Now()
 	if l == nil {
-		return nil, proposals, fmt.Errorf("%w: %w", errNotSent, errNotLeader)
+		return nil, proposals, fmt.Errorf("%w: %w", port.ErrNotSent, errNotLeader)
 	}
 	encoded := make([][]byte, 0, 1+len(proposals))
 	if own != nil {
@@ -228,7 +229,7 @@ func (c *committer) launch(own *batch, proposals []*proposal) (*entry, []*propos
 	kept := proposals[:0]
 	for _, p := range proposals {
 		if !l.permits(p.bound, now) {
-			c.refuse([]*proposal{p}, fmt.Errorf("%w: %w", errNotSent, errLate))
+			c.refuse([]*proposal{p}, fmt.Errorf("%w: %w", port.ErrNotSent, errLate))
 			continue
 		}
 		kept = append(kept, p)
@@ -248,7 +249,7 @@ func (c *committer) finishEntry(ctx context.Context, own *batch, proposals []*pr
 	if err != nil {
 		c.refuse(proposals, err)
 		if own != nil {
-			if !errors.Is(err, errNotSent) {
+			if !errors.Is(err, port.ErrNotSent) {
 				own.sent = e.started
 			}
 			c.sendUntilAnswered(ctx, own)
@@ -313,7 +314,7 @@ func (c *committer) shut() {
 			close(k.done)
 		}
 	}
-	c.refuse(c.proposals, fmt.Errorf("%w: %w", errNotSent, registry.ErrClosed))
+	c.refuse(c.proposals, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrClosed))
 	c.calls, c.gathered, c.proposals = nil, nil, nil
 }
 

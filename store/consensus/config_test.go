@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
 func TestDifferencesAreNamedByTheirKeys(t *testing.T) {
@@ -101,7 +102,7 @@ func TestTheLeadersSettingsHoldAndTheOthersSaySo(t *testing.T) {
 			if at := c.leader(); at != i {
 				to := c.nodes[i]
 				future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(to.id.ServerID), raft.ServerAddress(to.net.Addr().String()))
-				if err := waitFuture(context.Background(), future, limit); err != nil {
+				if err := raftio.Wait(context.Background(), future, limit); err != nil {
 					t.Logf("transfer: %v", err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
 // stamp is the time that an entry carries.
@@ -31,7 +32,7 @@ type entry struct {
 func (s *Raft) propose(batches ...[]byte) (*entry, error) {
 	l := s.lead.Load()
 	if l == nil {
-		return nil, fmt.Errorf("%w: %w", errNotSent, errNotLeader)
+		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, errNotLeader)
 	}
 	e := s.begin(fsm.AppendWrite(nil, s.stamp(), l.tenure(time.Now()), batches...), enqueueTimeout)
 	e.batches = len(batches)
@@ -86,7 +87,7 @@ func (e *entry) wait(ctx context.Context, limit time.Duration) (fsm.Applied, err
 // certain marks the errors of raft.Apply after which the entry is certainly not in the log.
 func certain(err error) error {
 	if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout) || errors.Is(err, raft.ErrLeadershipTransferInProgress) {
-		return fmt.Errorf("%w: %w", errNotSent, err)
+		return fmt.Errorf("%w: %w", port.ErrNotSent, err)
 	}
 	return err
 }

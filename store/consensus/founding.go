@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
@@ -148,8 +149,8 @@ func (s *Raft) foundStep(ctx context.Context, addresses []string, args FoundArgs
 	}
 	replies := []FoundReply{own}
 	for _, a := range s.tellFound(ctx, addresses, args) {
-		if a.err == nil && a.value.Self.ID != s.id.ServerID {
-			replies = append(replies, a.value)
+		if a.Err == nil && a.Value.Self.ID != s.id.ServerID {
+			replies = append(replies, a.Value)
 		}
 	}
 	consent := map[string]FoundReply{} // by server id: a node may have two addresses
@@ -169,9 +170,9 @@ func (s *Raft) foundStep(ctx context.Context, addresses []string, args FoundArgs
 	return agreed, nil
 }
 
-func (s *Raft) tellFound(ctx context.Context, addresses []string, args FoundArgs) []answer[FoundReply] {
-	return askAll(ctx, addresses, foundLimit, func(ctx context.Context, address string) (FoundReply, error) {
-		return invoke[FoundReply](ctx, s.peers, address, "Node.Found", args)
+func (s *Raft) tellFound(ctx context.Context, addresses []string, args FoundArgs) []port.Reply[FoundReply] {
+	return port.AskAll(ctx, addresses, foundLimit, func(ctx context.Context, address string) (FoundReply, error) {
+		return port.Invoke[FoundReply](ctx, s.peers, address, "Node.Found", args)
 	})
 }
 
@@ -218,7 +219,7 @@ func clusterOf(founders []disk.Founder) string {
 func checkNames(founders []disk.Founder) error {
 	names := map[string]bool{}
 	for _, f := range founders {
-		name := nameOf(f.ID)
+		name := disk.NodeName(f.ID)
 		if names[name] {
 			return fmt.Errorf("two nodes are named %q: give each node a node.name of its own", name)
 		}
@@ -245,7 +246,7 @@ func (s *Raft) findCluster(ctx context.Context) {
 		case s.leader.Load() == nil:
 			err = s.recognise(ctx)
 		case time.Since(looked) >= foreignInterval:
-			s.noteForeign(askAll(ctx, distinct(s.cfg.Join), s.askLimit(), s.stateAt))
+			s.noteForeign(port.AskAll(ctx, distinct(s.cfg.Join), s.askLimit(), s.stateAt))
 			looked = time.Now()
 		}
 		if err != nil && err.Error() != said {
@@ -275,7 +276,7 @@ func (s *Raft) search(ctx context.Context) error {
 		return err
 	}
 	if !s.mayPropose(look.there) {
-		return fmt.Errorf("%d nodes are there; waiting for %s to found the cluster", len(look.there), nameOf(look.there[0].ID))
+		return fmt.Errorf("%d nodes are there; waiting for %s to found the cluster", len(look.there), disk.NodeName(look.there[0].ID))
 	}
 	return s.proposeFounders(ctx, look.addresses)
 }
@@ -295,17 +296,17 @@ func (s *Raft) lookAround(ctx context.Context) surroundings {
 	addresses := distinct(s.cfg.Join)
 	own := slices.Contains(addresses, s.cfg.ClusterAddr) || slices.Contains(addresses, s.net.Addr().String())
 	look.listed = len(addresses)
-	for _, a := range askAll(ctx, addresses, s.askLimit(), s.stateAt) {
+	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
 		switch {
-		case a.err != nil:
-		case a.value.ServerID == s.id.ServerID:
+		case a.Err != nil:
+		case a.Value.ServerID == s.id.ServerID:
 			own = true
-		case a.value.Cluster != "":
-			look.member = a.value
-			look.clusters = append(look.clusters, a.value.Cluster)
+		case a.Value.Cluster != "":
+			look.member = a.Value
+			look.clusters = append(look.clusters, a.Value.Cluster)
 		default:
-			look.there = append(look.there, disk.Founder{ID: a.value.ServerID, Addr: a.value.Addr})
-			look.addresses = append(look.addresses, a.address)
+			look.there = append(look.there, disk.Founder{ID: a.Value.ServerID, Addr: a.Value.Addr})
+			look.addresses = append(look.addresses, a.Address)
 		}
 	}
 	if !own {
@@ -356,7 +357,7 @@ func (s *Raft) askIn(ctx context.Context) error {
 		address := addresses[i]
 		args := JoinArgs{ServerID: s.id.ServerID, Addr: s.net.Addr().String(), Boot: s.id.Boot}
 		ctx, cancel := context.WithTimeout(ctx, changeLimit)
-		reply, callErr := invoke[JoinReply](ctx, s.peers, address, "Node.Join", args)
+		reply, callErr := port.Invoke[JoinReply](ctx, s.peers, address, "Node.Join", args)
 		cancel()
 		switch {
 		case callErr != nil:
@@ -380,18 +381,18 @@ func (s *Raft) askIn(ctx context.Context) error {
 // its own; and it tells the cluster of a new address of this node. Where the cluster is,
 // cluster.join says; where the log says it is does not count, for the log may be the wrong one.
 func (s *Raft) recognise(ctx context.Context) error {
-	var foreign *errForeign
+	var foreign *port.ForeignError
 	friends := 0
-	answers := askAll(ctx, distinct(s.cfg.Join), s.askLimit(), s.stateAt)
+	answers := port.AskAll(ctx, distinct(s.cfg.Join), s.askLimit(), s.stateAt)
 	s.noteForeign(answers)
 	for _, a := range answers {
 		switch {
-		case errors.As(a.err, &foreign):
-		case a.err == nil && s.hello().outdated(a.value.Starts[s.id.ServerID]) != nil:
-			s.stopOutdated(s.hello().outdated(a.value.Starts[s.id.ServerID]))
+		case errors.As(a.Err, &foreign):
+		case a.Err == nil && s.hello().Outdated(a.Value.Starts[s.id.ServerID]) != nil:
+			s.stopOutdated(s.hello().Outdated(a.Value.Starts[s.id.ServerID]))
 			return nil
-		case a.err != nil || a.value.ServerID == s.id.ServerID || a.value.Cluster == "":
-		case s.isWithout(a.value):
+		case a.Err != nil || a.Value.ServerID == s.id.ServerID || a.Value.Cluster == "":
+		case s.isWithout(a.Value):
 			s.fail(fmt.Errorf("this node was removed from cluster %s: to take it in again, start it with an empty data directory", s.clusterID()))
 			return nil
 		default:
@@ -420,16 +421,16 @@ type ForeignNode struct {
 
 // noteForeign keeps which of the nodes that were asked belong to another cluster, and says so when it
 // changes.
-func (s *Raft) noteForeign(answers []answer[NodeState]) {
+func (s *Raft) noteForeign(answers []port.Reply[NodeState]) {
 	var found []ForeignNode
 	for _, a := range answers {
-		var foreign *errForeign
+		var foreign *port.ForeignError
 		switch {
-		case errors.As(a.err, &foreign):
-			found = append(found, ForeignNode{ID: nameOf(foreign.peer.ServerID), Address: a.address, ClusterID: foreign.peer.Cluster})
-		case a.err == nil && a.value.Cluster != "" && a.value.Cluster != s.clusterID():
+		case errors.As(a.Err, &foreign):
+			found = append(found, ForeignNode{ID: disk.NodeName(foreign.Peer.ServerID), Address: a.Address, ClusterID: foreign.Peer.Cluster})
+		case a.Err == nil && a.Value.Cluster != "" && a.Value.Cluster != s.clusterID():
 			// It belonged to none when the connection was made.
-			found = append(found, ForeignNode{ID: nameOf(a.value.ServerID), Address: a.address, ClusterID: a.value.Cluster})
+			found = append(found, ForeignNode{ID: disk.NodeName(a.Value.ServerID), Address: a.Address, ClusterID: a.Value.Cluster})
 		}
 	}
 	slices.SortFunc(found, func(a, b ForeignNode) int { return cmp.Compare(a.Address, b.Address) })

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -278,10 +279,10 @@ func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
 
 func TestANodeThatFoundedAnotherClusterAfterItWasConnectedIsNoticed(t *testing.T) {
 	s := startCluster(t, 1, nil).nodes[0]
-	s.noteForeign([]answer[NodeState]{
-		{address: "a:1", value: NodeState{ServerID: "n2.aa", Cluster: "other"}},
-		{address: "b:1", value: NodeState{ServerID: "n3.aa", Cluster: s.clusterID()}},
-		{address: "c:1", value: NodeState{ServerID: "n4.aa"}},
+	s.noteForeign([]port.Reply[NodeState]{
+		{Address: "a:1", Value: NodeState{ServerID: "n2.aa", Cluster: "other"}},
+		{Address: "b:1", Value: NodeState{ServerID: "n3.aa", Cluster: s.clusterID()}},
+		{Address: "c:1", Value: NodeState{ServerID: "n4.aa"}},
 	})
 	want := []ForeignNode{{ID: "n2", Address: "a:1", ClusterID: "other"}}
 	expect.Slice(t, s.Status(t.Context()).Foreign, want, "got")

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -18,7 +19,7 @@ func TestIdentityIsKeptAndBootsRise(t *testing.T) {
 	dir := t.TempDir()
 	first := need.Got(disk.OpenIdentity(dir, disk.Owner{Mode: disk.ModeCP, Node: "n1"}))(t)
 	second := need.Got(disk.OpenIdentity(dir, disk.Owner{Mode: disk.ModeCP, Node: "n1"}))(t)
-	expect.That(t, first.ServerID == second.ServerID && nameOf(first.ServerID) == "n1",
+	expect.That(t, first.ServerID == second.ServerID && disk.NodeName(first.ServerID) == "n1",
 		"server ids %q and %q: want the same one, of n1", first.ServerID, second.ServerID)
 	expect.That(t, second.Boot > first.Boot && second.Before == first.Boot,
 		"boots %d and %d after %d: want a higher one that knows the first", first.Boot, second.Boot, second.Before)
@@ -72,7 +73,7 @@ func TestAServerThatDoesNotKnowItsNewestStartIsOutdated(t *testing.T) {
 		{"a start is known between its own and the one before", 9, 4, 6, "older copy"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := hello{ServerID: "n1.aa", Boot: tt.boot, Before: tt.before}.outdated(tt.known)
+			err := port.Hello{ServerID: "n1.aa", Boot: tt.boot, Before: tt.before}.Outdated(tt.known)
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}

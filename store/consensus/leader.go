@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
@@ -61,7 +62,7 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 			return
 		}
 		s.log.Warn("could not establish leadership, passing it on", "err", err)
-		if err := waitFuture(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
+		if err := raftio.Wait(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
 			s.log.Warn("leadership was not handed over, trying again to establish it", "err", err)
 		}
 		select { // it ends soon, if it was handed over

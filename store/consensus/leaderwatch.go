@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 // watchLeader keeps s.leader up to date.
@@ -45,7 +46,7 @@ func (s *Raft) noteLeader() {
 	default:
 		gone, leave := context.WithCancel(context.Background())
 		s.leader.Store(&leaderView{id: string(id), address: string(address), replaced: gone, leave: leave})
-		s.log.Info("leader", "node", nameOf(string(id)))
+		s.log.Info("leader", "node", disk.NodeName(string(id)))
 	}
 	if old != nil {
 		old.leave()
@@ -56,7 +57,7 @@ func (s *Raft) noteLeader() {
 // Leader is the name of the node that leads, as far as this node knows; "": it knows none.
 func (s *Raft) Leader() string {
 	if v := s.leader.Load(); v != nil {
-		return nameOf(v.id)
+		return disk.NodeName(v.id)
 	}
 	return ""
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 const (
@@ -32,7 +35,7 @@ const (
 )
 
 // askLimit bounds a question to all nodes.
-func (s *Raft) askLimit() time.Duration { return max(askAllWait, s.peers.attemptLimit()) }
+func (s *Raft) askLimit() time.Duration { return max(askAllWait, s.peers.AttemptLimit()) }
 
 // changeRefused says why Raft made no change.
 func changeRefused(err error) string {
@@ -93,7 +96,7 @@ func (s *Raft) runsTwice(look *membership, args JoinArgs) error {
 		return nil // it has moved, or has two addresses
 	}
 	return fmt.Errorf("node %q runs at %s already: the process at %s was started with a copy of its data directory; give it an empty one, and a node.name of its own",
-		nameOf(args.ServerID), look.servers[i].Address, args.Addr)
+		disk.NodeName(args.ServerID), look.servers[i].Address, args.Addr)
 }
 
 // leaderAddress is where other nodes reach the leader, as far as this node knows.
@@ -106,11 +109,11 @@ func (s *Raft) leaderAddress() string {
 
 // takeInto takes a node into the cluster whose members a look has shown.
 func (s *Raft) takeInto(look *membership, args JoinArgs) JoinReply {
-	name := nameOf(args.ServerID)
+	name := disk.NodeName(args.ServerID)
 	add := s.raft.AddNonvoter
 	for _, m := range look.servers {
 		switch {
-		case nameOf(string(m.ID)) != name:
+		case disk.NodeName(string(m.ID)) != name:
 		case m.ID != raft.ServerID(args.ServerID):
 			return JoinReply{Answer: answerRefused, Reason: fmt.Sprintf(
 				"the cluster knows node %q with another data directory (server id %s): remove that one first (rollcall members remove %s), or choose another node.name", name, m.ID, name)}
@@ -119,7 +122,7 @@ func (s *Raft) takeInto(look *membership, args JoinArgs) JoinReply {
 		}
 	}
 	f := add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), look.index, changeLimit)
-	if err := waitFuture(context.Background(), f, changeLimit); err != nil {
+	if err := raftio.Wait(context.Background(), f, changeLimit); err != nil {
 		return JoinReply{Answer: answerRefused, Reason: fmt.Sprintf("take node %q in: %v", name, err)}
 	}
 	s.log.Info("member", "node", name, "address", args.Addr)
@@ -168,11 +171,11 @@ func (p *promoter) consider(ctx context.Context, m raft.Server, index uint64) {
 // promote gives a newcomer its vote, unless the members have changed since it was considered: one that
 // was removed must not come back with a vote.
 func (p *promoter) promote(ctx context.Context, m raft.Server, index uint64) {
-	if err := waitFuture(ctx, p.s.raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
-		p.s.log.Warn("newcomer did not become a voter", "node", nameOf(string(m.ID)), "err", err)
+	if err := raftio.Wait(ctx, p.s.raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
+		p.s.log.Warn("newcomer did not become a voter", "node", disk.NodeName(string(m.ID)), "err", err)
 		return
 	}
-	p.s.log.Info("newcomer votes", "node", nameOf(string(m.ID)))
+	p.s.log.Info("newcomer votes", "node", disk.NodeName(string(m.ID)))
 }
 
 // removeLimit bounds the leader's wait for a removal, so that with the questions before it the
@@ -207,9 +210,9 @@ func (s *Raft) askForRemoval(ctx context.Context, name string) error {
 	if leader == nil || leader.id == s.id.ServerID {
 		return registry.ErrNoLeader
 	}
-	reply, err := invoke[JoinReply](ctx, s.peers, s.peers.dialAddress(leader.id, leader.address), "Node.Remove", name)
+	reply, err := port.Invoke[JoinReply](ctx, s.peers, s.peers.DialAddress(leader.id, leader.address), "Node.Remove", name)
 	switch {
-	case errors.Is(err, errNotSent):
+	case errors.Is(err, port.ErrNotSent):
 		return fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
@@ -252,7 +255,7 @@ func (s *Raft) putOut(name string) JoinReply {
 // putOutOf takes a node out of the cluster whose members a look has shown.
 func (s *Raft) putOutOf(look *membership, name string) JoinReply {
 	members := look.servers
-	i := slices.IndexFunc(members, func(m raft.Server) bool { return nameOf(string(m.ID)) == name })
+	i := slices.IndexFunc(members, func(m raft.Server) bool { return disk.NodeName(string(m.ID)) == name })
 	if i < 0 {
 		return JoinReply{Answer: answerNoSuchNode}
 	}
@@ -260,7 +263,7 @@ func (s *Raft) putOutOf(look *membership, name string) JoinReply {
 		return JoinReply{Answer: answerRefused, Reason: err.Error()}
 	}
 	// Who answered counts for this look only. If somebody changed the members since, Raft refuses.
-	err := waitFuture(context.Background(), s.raft.RemoveServer(members[i].ID, look.index, removeLimit), removeLimit)
+	err := raftio.Wait(context.Background(), s.raft.RemoveServer(members[i].ID, look.index, removeLimit), removeLimit)
 	if err == nil {
 		s.log.Info("removed a node", "node", name)
 	}
@@ -274,7 +277,7 @@ func removalReply(err error) JoinReply {
 		return JoinReply{Answer: answerOK}
 	case errors.Is(err, raft.ErrNotLeader):
 		return JoinReply{Answer: answerNotLeader}
-	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, errNoAnswer):
+	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, raftio.ErrNoResult):
 		return JoinReply{Answer: answerUnknown, Reason: err.Error()}
 	}
 	return JoinReply{Answer: answerRefused, Reason: changeRefused(err)}
@@ -294,15 +297,15 @@ func (s *Raft) agreeWithout(gone raft.Server, members []raft.Server) error {
 		voters++
 		if string(m.ID) != s.id.ServerID {
 			silent[string(m.ID)] = true
-			addresses = append(addresses, s.peers.addressOf(m))
+			addresses = append(addresses, s.peers.AddressOf(m))
 		}
 	}
 	if voters == 0 {
 		return errors.New("no other node has a vote")
 	}
-	for _, a := range askAll(context.Background(), addresses, s.askLimit(), s.stateAt) {
+	for _, a := range port.AskAll(context.Background(), addresses, s.askLimit(), s.stateAt) {
 		// By its id: what answers at the address of a lost node may be its successor, without a vote.
-		delete(silent, a.value.ServerID)
+		delete(silent, a.Value.ServerID)
 	}
 	if up := voters - len(silent); up <= voters/2 {
 		return fmt.Errorf("%d of the %d voters left would be up, which is no majority: start or remove %s first", up, voters, namesOf(silent))
@@ -313,7 +316,7 @@ func (s *Raft) agreeWithout(gone raft.Server, members []raft.Server) error {
 func namesOf(serverIDs map[string]bool) string {
 	var names []string
 	for id := range serverIDs {
-		names = append(names, nameOf(id))
+		names = append(names, disk.NodeName(id))
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")

@@ -15,6 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
@@ -75,7 +77,7 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 	eventually(t, "the newcomer votes", func() bool {
 		members := need.Got(other.members())(t)
 		for _, m := range members {
-			if nameOf(string(m.ID)) == name {
+			if disk.NodeName(string(m.ID)) == name {
 				return m.Suffrage == 0
 			}
 		}
@@ -213,7 +215,7 @@ func TestTheLeaderCanBeRemovedThroughAnyNode(t *testing.T) {
 	expect.ErrorSays(t, err, "removed from cluster", "the removed leader ended with")
 	eventually(t, "the others have a leader", func() bool {
 		l := other.leader.Load()
-		return l != nil && nameOf(l.id) != c.nodes[leader].cfg.Node
+		return l != nil && disk.NodeName(l.id) != c.nodes[leader].cfg.Node
 	})
 	other.apply(t, registry.Register{Instance: instance("A", "i", 90)})
 }
@@ -277,7 +279,7 @@ func TestARemovalOfWhichNobodyKnowsIsSaidToBeUnknown(t *testing.T) {
 		{raft.ErrNotLeader, registry.ErrNoLeader},
 		{raft.ErrLeadershipLost, registry.ErrUnknownOutcome},
 		{raft.ErrRaftShutdown, registry.ErrUnknownOutcome},
-		{fmt.Errorf("%w within 3s", errNoAnswer), registry.ErrUnknownOutcome},
+		{fmt.Errorf("%w within 3s", raftio.ErrNoResult), registry.ErrUnknownOutcome},
 		{raft.ErrEnqueueTimeout, ErrMembership},
 		{errors.New("configuration changed since 7"), ErrMembership},
 	} {

@@ -14,6 +14,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 	"github.com/seed-20419f34/rollcall/store/wait"
@@ -26,12 +28,13 @@ type Raft struct {
 	metrics   *metrics
 	id        *disk.Identity // as it was at the start: what changes is in standing
 	machine   *fsm.Machine
-	disk      *logDisk
-	net       *network
-	peers     *peers
+	disk      *raftio.Disk
+	net       *port.Port
+	transport *raftio.Transport
+	peers     *port.Peers
 	raft      *raft.Raft
-	loop      *loopWatch
-	logs      *logCache
+	loop      *raftio.LoopWatch
+	logs      *raftio.Log
 	snapshots raft.SnapshotStore
 	clock     expiry.Clock
 
@@ -76,14 +79,14 @@ type Raft struct {
 // process ends, which a hung disk may prevent, so talking stops first.
 func (s *Raft) fail(err error) {
 	s.failOnce.Do(func() {
-		s.net.fence()
+		s.net.Fence()
 		s.fatal <- err
 	})
 }
 
 // hello is what this node says of itself.
-func (s *Raft) hello() hello {
-	return hello{Cluster: s.clusterID(), ServerID: s.id.ServerID, Boot: s.id.Boot, Before: s.id.Before}
+func (s *Raft) hello() port.Hello {
+	return port.Hello{Cluster: s.clusterID(), ServerID: s.id.ServerID, Boot: s.id.Boot, Before: s.id.Before}
 }
 
 // stopOutdated ends a node whose data directory is not what the cluster counts on.

@@ -26,6 +26,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 	"github.com/seed-20419f34/rollcall/store/wait"
@@ -203,7 +204,7 @@ func (c *testCluster) elect() {
 func (n *testNode) stand() {
 	now := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 	select {
-	case n.loop.rpcs <- raft.RPC{Command: now, RespChan: make(chan raft.RPCResponse, 1)}:
+	case n.transport.MainLoop() <- raft.RPC{Command: now, RespChan: make(chan raft.RPCResponse, 1)}:
 	case <-n.closing.Done():
 	}
 }
@@ -491,7 +492,7 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 
 // TestASnapshotThatMayNotBeReadIsNotCalledDamaged: who is told so throws good data away.
 func TestASnapshotThatMayNotBeReadIsNotCalledDamaged(t *testing.T) {
-	err := explainLoad(t.TempDir(), fmt.Errorf("2-10-1: %w", syscall.EACCES), errors.New("failed to load any existing snapshots"))
+	err := raftio.ExplainLoad(t.TempDir(), fmt.Errorf("2-10-1: %w", syscall.EACCES), errors.New("failed to load any existing snapshots"))
 	expect.That(t, !errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), "2-10-1") && !strings.Contains(err.Error(), "empty data directory"),
 		"got %v, want an error that names the snapshot and takes it for whole", err)
 }

@@ -11,13 +11,14 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // noLeader is how long somebody waits for a leader: noLeaderWait, and in proportion to attemptLimit more
 // where the nodes are far from each other.
 func (s *Raft) noLeader() time.Duration {
-	return noLeaderWait * s.peers.attemptLimit() / quickAttempt
+	return s.peers.Stretch(noLeaderWait)
 }
 
 // View implements registry.Service.
@@ -111,7 +112,7 @@ func (s *Raft) retryRound(ctx context.Context, verify bool) (uint64, error) {
 // readIndex makes one attempt, here or at the leader.
 func (s *Raft) readIndex(ctx context.Context, verify bool) (uint64, error) {
 	if s.lead.Load() != nil {
-		ctx, cancel := context.WithTimeout(ctx, s.peers.attemptLimit())
+		ctx, cancel := context.WithTimeout(ctx, s.peers.AttemptLimit())
 		defer cancel()
 		return s.leaderIndex(ctx, verify)
 	}
@@ -123,7 +124,7 @@ func (s *Raft) readIndex(ctx context.Context, verify bool) (uint64, error) {
 	}
 	defer context.AfterFunc(leader.replaced, cancel)()
 	began := time.Now()
-	index, err := s.readIndexAt(ctx, s.peers.dialAddress(leader.id, leader.address), verify)
+	index, err := s.readIndexAt(ctx, s.peers.DialAddress(leader.id, leader.address), verify)
 	if err == nil && verify {
 		s.noteProof(began, index)
 	}
@@ -284,12 +285,12 @@ func (s *Raft) termsOf(ctx context.Context, leader *leaderView, address string) 
 	if t := s.terms.Load(); t != nil && t.leader == leader && time.Since(t.at) < termsHold {
 		return t, nil
 	}
-	reply, err := invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
+	reply, err := port.Invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNotSent, err)
+		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, err)
 	case reply.Answer != answerOK:
-		return nil, fmt.Errorf("%w: %s: %w", errNotSent, address, registry.ErrNoLeader)
+		return nil, fmt.Errorf("%w: %s: %w", port.ErrNotSent, address, registry.ErrNoLeader)
 	}
 	t := &terms{leader: leader, seen: reply.Bound, at: time.Now()}
 	s.terms.Store(t)
@@ -385,7 +386,7 @@ func (s *Raft) stayFresh(ctx context.Context) {
 // linearizable read, the others ask the leader.
 func (s *Raft) prove(ctx context.Context) {
 	if s.lead.Load() != nil {
-		ctx, cancel := context.WithTimeout(ctx, s.peers.attemptLimit())
+		ctx, cancel := context.WithTimeout(ctx, s.peers.AttemptLimit())
 		defer cancel()
 		s.reads.join(ctx) // leaderIndex takes it down
 		return
@@ -406,14 +407,14 @@ func (s *Raft) askFresh(ctx context.Context) (*leaderView, FreshReply, bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(leader.replaced, cancel)()
-	address := s.peers.dialAddress(leader.id, leader.address)
-	reply, err := invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
+	address := s.peers.DialAddress(leader.id, leader.address)
+	reply, err := port.Invoke[FreshReply](ctx, s.peers, address, "Node.Fresh", struct{}{})
 	return leader, reply, err == nil && reply.Answer == answerOK
 }
 
 // LeaderDiskFull says that another node leads and its disk is nearly full. Without an answer it is not.
 func (s *Raft) LeaderDiskFull(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, s.peers.attemptLimit())
+	ctx, cancel := context.WithTimeout(ctx, s.peers.AttemptLimit())
 	defer cancel()
 	_, reply, ok := s.askFresh(ctx)
 	return ok && reply.DiskFull

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
@@ -27,7 +28,7 @@ func TestANodeThatCannotBecomeReadyTriesAgainAfterAPause(t *testing.T) {
 		defer stop()
 		const most = 2 * int(time.Second/retryPause)
 		tries := 0
-		s := &Raft{closing: ctx, peers: newPeers(nil, nil)}
+		s := &Raft{closing: ctx, peers: port.NewPeers(nil, nil)}
 		s.reads = newRounds(func(context.Context) (uint64, error) {
 			if tries++; tries > most {
 				stop() // time stands still in a bubble that is busy
@@ -170,7 +171,7 @@ func TestALeaderTakesNoBatchAfterItsTime(t *testing.T) {
 		err := (&nodeCalls{at.Raft}).Commit(copyOf(1, row.bound), &reply)
 		expect.That(t, err == nil && reply.Answer == answerNotLeader, "%s: answer %d, %v, want that it is not taken", row.name, reply.Answer, err)
 		// It may have been in time when it came, and have waited here.
-		if _, err := at.committer.propose(t.Context(), copyOf(1, row.bound), row.bound); !errors.Is(err, errLate) || !errors.Is(err, errNotSent) {
+		if _, err := at.committer.propose(t.Context(), copyOf(1, row.bound), row.bound); !errors.Is(err, errLate) || !errors.Is(err, port.ErrNotSent) {
 			t.Errorf("%s, in the queue: %v, want that it is late and was not sent", row.name, err)
 		}
 		// It may have been in time when it was proposed.
@@ -213,21 +214,6 @@ func TestAFollowerAsksAgainHowLongALeadershipHasLasted(t *testing.T) {
 	defer cancel()
 	got, err := follower.termsOf(ctx, leader, leader.address)
 	expect.That(t, err == nil && got != old && time.Since(got.at) < termsHold, "got %+v, %v, want what the leader says now", got, err)
-}
-
-func TestABatchThatIsGivenUpHangsUp(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	leader := c.nodes[c.leader()]
-	follower := c.nodes[(c.leader()+1)%3]
-	follower.apply(t, registry.Register{Instance: instance("A", "i", 600)})
-	to := linkKey{leader.net.Addr().String(), laneWork}
-	before := follower.peers.link(to)
-	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-	defer cancel()
-	_, err := follower.commitAt(ctx, to.address, copyOf(1, fsm.Bound{}))
-	need.That(t, err != nil, "a batch without time was answered")
-	after := follower.peers.link(to)
-	expect.That(t, after != before, "the connection is still there")
 }
 
 func TestAWriteThatComesAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {

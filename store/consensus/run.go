@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
@@ -28,10 +29,9 @@ func (s *Raft) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
 	defer stop()
 	var tasks sync.WaitGroup
-	s.net.wg.Add(1)
-	go s.net.serve()
+	s.net.Go(s.net.Serve)
 	for _, task := range []func(context.Context){
-		s.watchDisk, s.loop.run, s.watchLog, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
+		s.disk.Watch, s.loop.Run, s.watchLog, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
 		s.reads.run, s.indexes.run, s.stayFresh, s.becomeReady, s.findCluster,
 	} {
 		tasks.Go(func() { task(inner) })
@@ -69,7 +69,7 @@ func (s *Raft) Run(ctx context.Context) error {
 // favours: if they fail or take too long, the node stops anyway.
 func (s *Raft) leave() {
 	if s.raft.State() == raft.Leader {
-		if err := waitFuture(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
+		if err := raftio.Wait(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
 			s.log.Warn("leadership was not handed over", "err", err)
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Raft) leave() {
 	if !s.unsaved.Load() {
 		return
 	}
-	if err := waitFuture(context.Background(), later(s.raft.Snapshot), snapshotLimit); err != nil {
+	if err := raftio.Wait(context.Background(), raftio.Later(s.raft.Snapshot), snapshotLimit); err != nil {
 		s.log.Info("no snapshot at shutdown", "err", err)
 	}
 }
@@ -90,14 +90,14 @@ func (s *Raft) close() error {
 		errs = append(errs, s.raft.Shutdown().Error())
 	}
 	if s.peers != nil {
-		s.peers.close()
+		s.peers.Close()
 	}
 	if s.net != nil {
 		errs = append(errs, s.net.Close())
-		s.net.wait()
+		s.net.Wait()
 	}
 	if s.disk != nil {
-		errs = append(errs, s.disk.close())
+		errs = append(errs, s.disk.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -123,7 +123,7 @@ func (s *Raft) announce(ctx context.Context) error {
 	if _, err := s.View(ctx, registry.Linearizable); err != nil {
 		return err
 	}
-	if err := s.hello().outdated(s.machine.Boot(s.id.ServerID)); err != nil {
+	if err := s.hello().Outdated(s.machine.Boot(s.id.ServerID)); err != nil {
 		s.stopOutdated(err)
 		return err
 	}

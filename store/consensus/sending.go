@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
@@ -21,13 +22,13 @@ func (s *Raft) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
 	}
 	leader := s.leader.Load()
 	if leader == nil || leader.id == s.id.ServerID {
-		return fsm.BatchResult{}, fmt.Errorf("%w: %w", errNotSent, registry.ErrNoLeader)
+		return fsm.BatchResult{}, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrNoLeader)
 	}
 	defer context.AfterFunc(leader.replaced, cancel)()
-	address := s.peers.dialAddress(leader.id, leader.address)
+	address := s.peers.DialAddress(leader.id, leader.address)
 	before, cancel := context.WithDeadline(ctx, b.deadline())
 	defer cancel()
-	if err := s.peers.reach(before, address); err != nil {
+	if err := s.peers.Reach(before, address); err != nil {
 		return fsm.BatchResult{}, err
 	}
 	t, err := s.termsOf(before, leader, address)
@@ -77,7 +78,7 @@ func (c *committer) sendUntilAnswered(ctx context.Context, b *batch) {
 			c.divide(ctx, b, u) // after an attempt of unknown outcome it could take effect twice
 			return
 		}
-		if b.sent.IsZero() && !errors.Is(err, errNotSent) {
+		if b.sent.IsZero() && !errors.Is(err, port.ErrNotSent) {
 			b.sent = started
 		}
 		wait.Pause(ctx, changed, retryPause)

@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 // Status is the cluster as one node sees it now.
@@ -33,7 +35,7 @@ type NodeStatus struct {
 // Status asks every node how it is.
 func (s *Raft) Status(ctx context.Context) Status {
 	own := s.state()
-	st := Status{ClusterID: own.Cluster, Leader: nameOf(own.LeaderID), Term: own.Term}
+	st := Status{ClusterID: own.Cluster, Leader: disk.NodeName(own.LeaderID), Term: own.Term}
 	if foreign := s.foreign.Load(); foreign != nil {
 		st.Foreign = *foreign
 	}
@@ -44,13 +46,13 @@ func (s *Raft) Status(ctx context.Context) Status {
 	var addresses []string
 	for _, m := range members {
 		if string(m.ID) != own.ServerID {
-			addresses = append(addresses, s.peers.addressOf(m))
+			addresses = append(addresses, s.peers.AddressOf(m))
 		}
 	}
 	states := map[string]NodeState{own.ServerID: own}
-	for _, a := range askAll(ctx, addresses, s.askLimit(), s.stateAt) {
-		if a.err == nil {
-			states[a.value.ServerID] = a.value
+	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
+		if a.Err == nil {
+			states[a.Value.ServerID] = a.Value
 		}
 	}
 	for _, m := range members {
@@ -66,7 +68,7 @@ func (s *Raft) Status(ctx context.Context) Status {
 }
 
 func nodeStatus(m raft.Server, states map[string]NodeState) NodeStatus {
-	n := NodeStatus{ID: nameOf(string(m.ID)), Cluster: string(m.Address), Role: "unreachable"}
+	n := NodeStatus{ID: disk.NodeName(string(m.ID)), Cluster: string(m.Address), Role: "unreachable"}
 	state, ok := states[string(m.ID)]
 	if !ok {
 		return n

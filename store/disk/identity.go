@@ -180,6 +180,14 @@ func ClusterIDOf(serverIDs []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// NodeName returns the name of the node in a server id.
+func NodeName(serverID string) string {
+	if i := strings.LastIndexByte(serverID, '.'); i >= 0 {
+		return serverID[:i]
+	}
+	return serverID
+}
+
 // RaftDir is the part of the data directory that hashicorp/raft owns.
 const RaftDir = "raft"
 

@@ -1,17 +1,14 @@
-package consensus
+package raftio
 
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/store"
 )
 
 // logsOf are entries from an index on, each with so many bytes.
@@ -24,11 +21,11 @@ func logsOf(from uint64, n, size int) (logs []*raft.Log) {
 }
 
 func TestAnEntryThatIsDamagedInMemoryIsReadFromTheDisk(t *testing.T) {
-	disk, c, err := openLogs(t.TempDir(), func(err error) { t.Error(err) })
+	disk, c, err := Open(t.TempDir(), func(err error) { t.Error(err) })
 	need.OK(t, err)
-	defer disk.close()
+	defer disk.Close()
 	var told []uint64
-	c.damaged = func(index uint64) { told = append(told, index) }
+	c.Damaged = func(index uint64) { told = append(told, index) }
 	need.OK(t, c.StoreLogs(logsOf(1, 3, 100)))
 	c.newest[1].Data[7] ^= 1
 	for index := range uint64(3) {
@@ -42,7 +39,7 @@ func TestAnEntryThatIsDamagedInMemoryIsReadFromTheDisk(t *testing.T) {
 func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	const size = 1 << 20
 	disk := raft.NewInmemStore()
-	c := &logCache{LogStore: disk}
+	c := &Log{LogStore: disk}
 	const n = cachedLogBytes/size + 20
 	need.OK(t, c.StoreLogs(logsOf(1, n, size)))
 	expect.That(t, len(c.newest) == cachedLogBytes/size && c.bytes == cachedLogBytes,
@@ -58,9 +55,9 @@ func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 		t.Errorf("entry %d is there: %+v", n+1, got)
 	}
 
-	entries, known := c.within(5*size + 1)
+	entries, known := c.EntriesWithin(5*size + 1)
 	expect.That(t, entries == 5 && known, "%d entries (%v) have 5 MiB, want 5", entries, known)
-	bytes := c.after(n - 3)
+	bytes := c.BytesAfter(n - 3)
 	expect.That(t, bytes == 3*size, "the last 3 entries have %d bytes, want %d", bytes, 3*size)
 
 	// Another leader's entries take the place of the last ones.
@@ -69,7 +66,7 @@ func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	if err := c.GetLog(n-1, &got); err != nil || got.Term != 2 {
 		t.Errorf("entry %d is of term %d (%v), want the new one", n-1, got.Term, err)
 	}
-	bytes = c.after(n - 3)
+	bytes = c.BytesAfter(n - 3)
 	expect.That(t, bytes == size+1, "the last 2 entries have %d bytes, want %d", bytes, size+1)
 }
 
@@ -94,38 +91,22 @@ func TestRequestsAndWritesAreBoundedByBytes(t *testing.T) {
 	}
 }
 
-func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
-	const most = 4 << 20
-	c := startCluster(t, 3, func(cfg *store.Config) { cfg.LogBytes = most })
-	leader := c.nodes[c.leader()]
-	late := c.nodes[(c.leader()+1)%3]
-	need.OK(t, late.halt())
-	for range 80 {
-		i := instance("A", "large", 3600)
-		i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", 256<<10)}}
-		need.Got(leader.Apply(t.Context(), registry.FromClient, registry.Register{Instance: i}))(t)
-	}
-	eventually(t, "the log has no more bytes than it may", func() bool { return leader.logs.after(0) <= 2*most })
-	*late = *c.start(late.cfg)
-	eventually(t, "the node that was stopped has caught up", func() bool { return late.raft.AppliedIndex() >= leader.raft.AppliedIndex() })
-}
-
 // TestALogFromBeforeTheStartIsInMemoryAndItsBytesCount: else Raft reads it from the disk twice more, and each
 // restart lets the log grow by its bound.
 func TestALogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
 	dir := t.TempDir()
 	const n, size = 10, 100
 	fail := func(err error) { t.Error(err) }
-	disk, _, err := openLogs(dir, fail)
+	disk, _, err := Open(dir, fail)
 	need.OK(t, err)
-	need.OK(t, errors.Join(disk.StoreLogs(logsOf(1, n, size)), disk.close()))
-	disk, c, err := openLogs(dir, fail)
+	need.OK(t, errors.Join(disk.StoreLogs(logsOf(1, n, size)), disk.Close()))
+	disk, c, err := Open(dir, fail)
 	need.OK(t, err)
-	defer disk.close()
-	if got := c.after(2); got != (n-2)*size {
+	defer disk.Close()
+	if got := c.BytesAfter(2); got != (n-2)*size {
 		t.Errorf("the entries after 2 have %d bytes, want %d", got, (n-2)*size)
 	}
-	entries, known := c.within(5 * size)
+	entries, known := c.EntriesWithin(5 * size)
 	expect.That(t, entries == 5 && known, "%d entries (%v) have %d bytes, want 5", entries, known, 5*size)
 	c.LogStore = raft.NewInmemStore() // which has nothing
 	for index := uint64(1); index <= n; index++ {

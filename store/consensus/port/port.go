@@ -1,4 +1,4 @@
-package consensus
+package port
 
 import (
 	"context"
@@ -17,6 +17,9 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
+// RaftTimeout bounds one request of Raft to another node.
+const RaftTimeout = 10 * time.Second
+
 // Node-to-node connections share one port. The first byte tells what the connection carries; then
 // both sides say who they are, and neither goes on with a stranger.
 const (
@@ -29,20 +32,19 @@ const (
 	handshakeTimeout = 5 * time.Second
 )
 
-// network owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
+// Port owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
 // the node channel. It implements raft.StreamLayer.
-type network struct {
+type Port struct {
 	listener  net.Listener
 	advertise addr
 	tls       *tls.Config // nil: plain
-	self      func() hello
-	known     func(serverID string) uint64 // the newest start of a server that this node knows of; 0: none
-	outdated  func(error)                  // told that this node must not go on
-	serveNode func(net.Conn, hello)        // owns the connection
+	Self      func() Hello
+	Known     func(serverID string) uint64 // the newest start of a server that this node knows of; 0: none
+	Outdated  func(error)                  // told that this node must not go on
+	ServeNode func(net.Conn, Hello)        // owns the connection
 	log       *slog.Logger
 	admission *admission
-	closing   context.Context // ends when the node stops, and Raft's connections with it
-	patience  time.Duration   // with a leader that sends nothing more of a snapshot
+	Closing   context.Context // ends when the node stops, and Raft's connections with it
 
 	raftConns chan net.Conn
 	done      chan struct{}
@@ -53,16 +55,19 @@ type network struct {
 	conns map[net.Conn]string // the open ones; of Raft's that another node has dialled, the id of that server
 }
 
+// Go runs do in a goroutine that wait waits for.
+func (n *Port) Go(do func()) { n.wg.Go(do) }
+
 type addr string
 
 func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
-// listenNetwork opens the port; serve must be called before anything is accepted.
-func listenNetwork(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*network, error) {
-	n := &network{
-		known: func(string) uint64 { return 0 }, outdated: func(error) {},
-		advertise: addr(advertise), log: log, admission: newAdmission(), closing: context.Background(), patience: transportTimeout, raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
+// Listen opens the port; serve must be called before anything is accepted.
+func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*Port, error) {
+	n := &Port{
+		Known: func(string) uint64 { return 0 }, Outdated: func(error) {},
+		advertise: addr(advertise), log: log, admission: newAdmission(), Closing: context.Background(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
 	}
 	if files != (store.TLSFiles{}) {
 		var err error
@@ -81,9 +86,8 @@ func listenNetwork(listen, advertise string, files store.TLSFiles, log *slog.Log
 	return n, nil
 }
 
-// serve accepts until Close.
-func (n *network) serve() {
-	defer n.wg.Done()
+// Serve accepts until Close.
+func (n *Port) Serve() {
 	for {
 		conn, err := n.listener.Accept()
 		if err != nil {
@@ -97,20 +101,16 @@ func (n *network) serve() {
 				continue
 			}
 		}
-		n.wg.Add(1)
-		go func() {
-			defer n.wg.Done()
-			n.accept(conn)
-		}()
+		n.wg.Go(func() { n.accept(conn) })
 	}
 }
 
-func (n *network) accept(accepted net.Conn) {
+func (n *Port) accept(accepted net.Conn) {
 	from := newCaller(accepted)
 	handedOn := false
 	defer func() {
 		if !handedOn {
-			n.admission.end(from)
+			n.admission.remove(from)
 		}
 	}()
 	var conn net.Conn = from
@@ -121,12 +121,12 @@ func (n *network) accept(accepted net.Conn) {
 		conn.Close()
 		return
 	}
-	if !n.admission.begin(from, time.Now()) {
+	if !n.admission.startHandshake(from, time.Now()) {
 		n.park(conn)
 		return
 	}
 	kind, peer, err := n.welcome(conn)
-	if err == nil && !n.admission.finish(from, peer.ServerID, peer.Cluster != "" && peer.Cluster == n.self().Cluster) {
+	if err == nil && !n.admission.finishHandshake(from, peer.ServerID, peer.Cluster != "" && peer.Cluster == n.Self().Cluster) {
 		err = errNoRoom
 	}
 	if err != nil {
@@ -140,7 +140,7 @@ func (n *network) accept(accepted net.Conn) {
 	}
 	switch kind {
 	case streamNode:
-		n.serveNode(conn, peer)
+		n.ServeNode(conn, peer)
 		n.drop(conn)
 	case streamRaft:
 		n.name(conn, peer.ServerID)
@@ -156,7 +156,7 @@ func (n *network) accept(accepted net.Conn) {
 var errNoRoom = errors.New("too many connections")
 
 // park keeps a connection that is not served open for a while.
-func (n *network) park(conn net.Conn) {
+func (n *Port) park(conn net.Conn) {
 	if !n.admission.park() {
 		n.drop(conn)
 		return
@@ -168,15 +168,15 @@ func (n *network) park(conn net.Conn) {
 }
 
 // dial opens a connection and shakes hands.
-func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Conn, hello, error) {
+func (n *Port) dial(kind byte, address string, timeout time.Duration) (net.Conn, Hello, error) {
 	if n.fenced.Load() {
-		return nil, hello{}, errFenced
+		return nil, Hello{}, errFenced
 	}
-	plain, err := (&net.Dialer{Timeout: timeout}).DialContext(n.closing, "tcp", address)
+	plain, err := (&net.Dialer{Timeout: timeout}).DialContext(n.Closing, "tcp", address)
 	if err != nil {
-		return nil, hello{}, err
+		return nil, Hello{}, err
 	}
-	defer context.AfterFunc(n.closing, func() { plain.Close() })() // the other end may never say who it is
+	defer context.AfterFunc(n.Closing, func() { plain.Close() })() // the other end may never say who it is
 	conn := plain
 	if n.tls != nil {
 		conn = tls.Client(plain, n.tls)
@@ -195,25 +195,25 @@ func (n *network) dial(kind byte, address string, timeout time.Duration) (net.Co
 // wrap makes a tracked connection one of Raft or of the node channel. Raft waits for its requests when it stops:
 // for half a minute where another node hangs, and without end for the rest of a snapshot that a leader which hangs
 // was sending. So its connections end before it does.
-func (n *network) wrap(conn net.Conn, kind byte, from *caller) *trackedConn {
+func (n *Port) wrap(conn net.Conn, kind byte, from *caller) *trackedConn {
 	c := &trackedConn{Conn: conn, n: n, from: from}
 	if kind == streamRaft {
-		c.detach = context.AfterFunc(n.closing, func() { n.drop(conn) })
+		c.detach = context.AfterFunc(n.Closing, func() { n.drop(conn) })
 	}
 	return c
 }
 
 var errFenced = errors.New("this node has stopped talking, because it must not go on")
 
-// fence ends all Raft traffic of this node, for good: the others elect a new leader, even if this
+// Fence ends all Raft traffic of this node, for good: the others elect a new leader, even if this
 // process cannot end because it is stuck in the kernel.
-func (n *network) fence() {
+func (n *Port) Fence() {
 	n.fenced.Store(true)
 	n.closeConns()
 }
 
 // track remembers an open connection, so that the network closes it in the end; false: it is closed or fenced already.
-func (n *network) track(conn net.Conn) bool {
+func (n *Port) track(conn net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	select {
@@ -229,7 +229,7 @@ func (n *network) track(conn net.Conn) bool {
 }
 
 // name remembers who has dialled a connection, as long as it is open.
-func (n *network) name(conn net.Conn, serverID string) {
+func (n *Port) name(conn net.Conn, serverID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, open := n.conns[conn]; open {
@@ -237,8 +237,8 @@ func (n *network) name(conn net.Conn, serverID string) {
 	}
 }
 
-// hangUpOn closes the connections of Raft that a server has dialled.
-func (n *network) hangUpOn(serverID string) {
+// HangUpOn closes the connections of Raft that a server has dialled.
+func (n *Port) HangUpOn(serverID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for conn, of := range n.conns {
@@ -248,14 +248,14 @@ func (n *network) hangUpOn(serverID string) {
 	}
 }
 
-func (n *network) drop(conn net.Conn) {
+func (n *Port) drop(conn net.Conn) {
 	conn.Close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.conns, conn)
 }
 
-func (n *network) closeConns() {
+func (n *Port) closeConns() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for conn := range n.conns {
@@ -265,7 +265,7 @@ func (n *network) closeConns() {
 }
 
 // Accept implements net.Listener for Raft.
-func (n *network) Accept() (net.Conn, error) {
+func (n *Port) Accept() (net.Conn, error) {
 	select {
 	case conn := <-n.raftConns:
 		return conn, nil
@@ -275,7 +275,7 @@ func (n *network) Accept() (net.Conn, error) {
 }
 
 // Dial implements raft.StreamLayer.
-func (n *network) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+func (n *Port) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	if timeout <= 0 {
 		timeout = handshakeTimeout
 	}
@@ -284,10 +284,10 @@ func (n *network) Dial(address raft.ServerAddress, timeout time.Duration) (net.C
 }
 
 // Addr implements net.Listener: the address that other nodes use.
-func (n *network) Addr() net.Addr { return n.advertise }
+func (n *Port) Addr() net.Addr { return n.advertise }
 
 // Close implements net.Listener. It may be called more than once.
-func (n *network) Close() error {
+func (n *Port) Close() error {
 	n.mu.Lock()
 	select {
 	case <-n.done:
@@ -302,13 +302,13 @@ func (n *network) Close() error {
 	return err
 }
 
-// wait returns when every goroutine of a closed network has ended.
-func (n *network) wait() { n.wg.Wait() }
+// Wait returns when every goroutine of a closed network has ended.
+func (n *Port) Wait() { n.wg.Wait() }
 
 // trackedConn tells the network when it is closed, and refuses to write once the node is fenced.
 type trackedConn struct {
 	net.Conn
-	n      *network
+	n      *Port
 	from   *caller     // nil: this node has dialled
 	detach func() bool // from the end of the node; nil: it does not end with that
 }
@@ -328,10 +328,7 @@ func (c *trackedConn) Close() error {
 	}
 	c.n.drop(c.Conn)
 	if c.from != nil {
-		c.n.admission.end(c.from)
+		c.n.admission.remove(c.from)
 	}
 	return nil
 }
-
-// transportTimeout bounds one request of Raft to another node.
-const transportTimeout = 10 * time.Second

@@ -1,11 +1,10 @@
-package consensus
+package raftio
 
 import (
 	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,22 +18,22 @@ import (
 )
 
 // closedDisk is a disk whose every write fails.
-func closedDisk(t *testing.T, fail func(error)) *logDisk {
+func closedDisk(t *testing.T, fail func(error)) *Disk {
 	t.Helper()
 	d := need.Got(openDisk(t.TempDir(), nil, fail))(t)
-	need.OK(t, d.close())
+	need.OK(t, d.Close())
 	return d
 }
 
 func TestEveryFailedWriteStopsTheNode(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(*logDisk) error
+		do   func(*Disk) error
 	}{
-		{"append to the log", func(d *logDisk) error { return d.StoreLog(&raft.Log{Index: 1, Term: 1}) }},
-		{"truncate the log", func(d *logDisk) error { return d.DeleteRange(1, 2) }},
-		{"store the vote", func(d *logDisk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }},
-		{"store the term", func(d *logDisk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }},
+		{"append to the log", func(d *Disk) error { return d.StoreLog(&raft.Log{Index: 1, Term: 1}) }},
+		{"truncate the log", func(d *Disk) error { return d.DeleteRange(1, 2) }},
+		{"store the vote", func(d *Disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }},
+		{"store the term", func(d *Disk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -52,7 +51,7 @@ func TestEveryFailedWriteStopsTheNode(t *testing.T) {
 func TestATermThatWouldFallStopsTheNode(t *testing.T) {
 	var reason error
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { reason = err }))(t)
-	defer d.close()
+	defer d.Close()
 	for _, term := range []uint64{6, 7, 7} {
 		need.OKf(t, d.SetUint64([]byte("CurrentTerm"), term), "store term %d", term)
 	}
@@ -66,7 +65,7 @@ func TestATermThatWouldFallStopsTheNode(t *testing.T) {
 
 func TestVoteIsStoredCandidateFirst(t *testing.T) {
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
-	defer d.close()
+	defer d.Close()
 	vote := func(term uint64, candidate string) {
 		t.Helper()
 		need.OK(t, d.SetUint64([]byte(keyVoteTerm), term))
@@ -89,7 +88,7 @@ func TestVoteIsStoredCandidateFirst(t *testing.T) {
 func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
 	dir := t.TempDir()
 	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
-	need.OK(t, d.close())
+	need.OK(t, d.Close())
 	path := filepath.Join(dir, disk.RaftDir, "log.db")
 	size := func() int64 {
 		info := need.Got(os.Stat(path))(t)
@@ -105,7 +104,7 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	left := filepath.Join(dir, disk.RaftDir, "snapshots", "2-17-1.tmp")
 	need.OK(t, os.MkdirAll(left, 0o700))
-	need.OK(t, removeUnfinishedSnapshots(dir))
+	need.OK(t, RemoveUnfinishedSnapshots(dir))
 	_, err := os.Stat(left)
 	expect.That(t, os.IsNotExist(err), "%s is still there (%v)", left, err)
 }
@@ -125,7 +124,7 @@ func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
-			defer d.close()
+			defer d.Close()
 			var logs []*raft.Log
 			for i := range uint64(entries) {
 				logs = append(logs, &raft.Log{Index: i + 1, Term: 1})
@@ -144,41 +143,22 @@ func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 	}
 }
 
-// TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess would end this very process if Raft panicked.
-func TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	leader := c.leader()
-	at := (leader + 1) % 3
-	broken := c.nodes[at]
-	// The next term is below what the disk holds, so that its write fails, and no other one.
-	need.OK(t, broken.disk.setUint64([]byte("CurrentTerm"), 1<<32))
-	need.OK(t, c.nodes[leader].halt())
-	var err error
-	select {
-	case err = <-broken.done:
-	case <-time.After(limit):
-		t.Fatalf("the node still runs after %v", limit)
-	}
-	expect.That(t, err != nil && strings.Contains(err.Error(), "store the term"), "the node ended with %v, want a sentence about the term", err)
-	c.nodes = slices.Delete(c.nodes, at, at+1)
-}
-
 func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
 	tests := []struct {
 		name   string
-		write  func(*logDisk) error
+		write  func(*Disk) error
 		writes time.Duration // durable ones
 	}{
-		{"append to the log", func(d *logDisk) error { return d.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}) }, 1},
-		{"truncate the log", func(d *logDisk) error { return d.DeleteRange(1, 2) }, 1},
-		{"store the term", func(d *logDisk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }, 1},
-		{"hold the vote's term back", func(d *logDisk) error { return d.SetUint64([]byte(keyVoteTerm), 7) }, 0},
-		{"store the vote's candidate and term", func(d *logDisk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }, 2},
-		{"read", func(d *logDisk) error { _, err := d.LastIndex(); return err }, 0},
+		{"append to the log", func(d *Disk) error { return d.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}) }, 1},
+		{"truncate the log", func(d *Disk) error { return d.DeleteRange(1, 2) }, 1},
+		{"store the term", func(d *Disk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }, 1},
+		{"hold the vote's term back", func(d *Disk) error { return d.SetUint64([]byte(keyVoteTerm), 7) }, 0},
+		{"store the vote's candidate and term", func(d *Disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }, 2},
+		{"read", func(d *Disk) error { _, err := d.LastIndex(); return err }, 0},
 	}
 	synctest.Test(t, func(t *testing.T) {
 		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
-		defer d.close()
+		defer d.Close()
 		for _, tt := range tests {
 			d.delay.Set(time.Second)
 			got, want := timedOf(t, func() error { return tt.write(d) }), tt.writes*time.Second

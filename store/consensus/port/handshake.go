@@ -1,4 +1,4 @@
-package consensus
+package port
 
 import (
 	"bufio"
@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// hello is what each side says first.
-type hello struct {
+// Hello is what each side says first.
+type Hello struct {
 	Cluster  string // "" while the node has neither bootstrapped nor joined
 	ServerID string
 	Boot     uint64 // this start of the server
@@ -21,40 +22,40 @@ type hello struct {
 	Known    uint64 // the newest start of the peer that this node knows of; the dialling side cannot say
 }
 
-// errOutdated means that a server runs with an old data directory, or that there are two of it.
-type errOutdated struct {
+// outdatedError means that a server runs with an old data directory, or that there are two of it.
+type outdatedError struct {
 	serverID string
 	copied   bool // the directory is older than the newest start, else the process is
 }
 
-func (e *errOutdated) Error() string {
-	name := nameOf(e.serverID)
+func (e *outdatedError) Error() string {
+	name := disk.NodeName(e.serverID)
 	if e.copied {
 		return fmt.Sprintf("node %s was started with an older copy of its data directory: the cluster counts on what the node has stored since; remove it (rollcall members remove %s) and start it with an empty data directory", name, name)
 	}
 	return fmt.Sprintf("node %s was started again since, with this data directory or a copy of it: run one of the two; if the other one is to go, remove the node (rollcall members remove %s) and start this one with an empty data directory", name, name)
 }
 
-// outdated returns an error if a server's newest start is another one than it says. A directory that
+// Outdated returns an error if a server's newest start is another one than it says. A directory that
 // nobody has set back knows all starts but its own.
-func (h hello) outdated(known uint64) error {
+func (h Hello) Outdated(known uint64) error {
 	switch {
 	case known > h.Boot:
-		return &errOutdated{serverID: h.ServerID}
+		return &outdatedError{serverID: h.ServerID}
 	case known != h.Boot && known > h.Before:
-		return &errOutdated{serverID: h.ServerID, copied: true}
+		return &outdatedError{serverID: h.ServerID, copied: true}
 	}
 	return nil
 }
 
-// errForeign means that the peer belongs to another cluster.
-type errForeign struct{ own, peer hello }
+// ForeignError means that the peer belongs to another cluster.
+type ForeignError struct{ Own, Peer Hello }
 
-func (e *errForeign) Error() string {
-	return fmt.Sprintf("node %s belongs to cluster %q, this node to cluster %q", nameOf(e.peer.ServerID), e.peer.Cluster, e.own.Cluster)
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("node %s belongs to cluster %q, this node to cluster %q", disk.NodeName(e.Peer.ServerID), e.Peer.Cluster, e.Own.Cluster)
 }
 
-func writeHello(w io.Writer, h hello) error {
+func writeHello(w io.Writer, h Hello) error {
 	b := []byte{helloVersion, byte(len(h.Cluster))}
 	b = append(b, h.Cluster...)
 	b = append(b, byte(len(h.ServerID)))
@@ -66,25 +67,25 @@ func writeHello(w io.Writer, h hello) error {
 	return err
 }
 
-func readHello(r io.Reader) (hello, error) {
+func readHello(r io.Reader) (Hello, error) {
 	var version [1]byte
 	if _, err := io.ReadFull(r, version[:]); err != nil {
-		return hello{}, err
+		return Hello{}, err
 	}
 	if version[0] != helloVersion {
-		return hello{}, fmt.Errorf("peer speaks version %d of the node-to-node protocol, this node %d", version[0], helloVersion)
+		return Hello{}, fmt.Errorf("peer speaks version %d of the node-to-node protocol, this node %d", version[0], helloVersion)
 	}
 	cluster, err := readField(r)
 	if err != nil {
-		return hello{}, err
+		return Hello{}, err
 	}
 	id, err := readField(r)
 	if err != nil {
-		return hello{}, err
+		return Hello{}, err
 	}
 	var starts [3]uint64
 	err = binary.Read(r, binary.BigEndian, &starts)
-	return hello{Cluster: cluster, ServerID: id, Boot: starts[0], Before: starts[1], Known: starts[2]}, err
+	return Hello{Cluster: cluster, ServerID: id, Boot: starts[0], Before: starts[1], Known: starts[2]}, err
 }
 
 func readField(r io.Reader) (string, error) {
@@ -98,46 +99,46 @@ func readField(r io.Reader) (string, error) {
 }
 
 // welcome is the accepting side of the handshake.
-func (n *network) welcome(conn net.Conn) (kind byte, peer hello, err error) {
+func (n *Port) welcome(conn net.Conn) (kind byte, peer Hello, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return 0, hello{}, err
+		return 0, Hello{}, err
 	}
 	var first [1]byte
 	if _, err := io.ReadFull(conn, first[:]); err != nil {
-		return 0, hello{}, err
+		return 0, Hello{}, err
 	}
 	if first[0] != streamRaft && first[0] != streamNode {
-		return 0, hello{}, fmt.Errorf("first byte %#x is neither %q nor %q", first[0], streamRaft, streamNode)
+		return 0, Hello{}, fmt.Errorf("first byte %#x is neither %q nor %q", first[0], streamRaft, streamNode)
 	}
 	if peer, err = readHello(conn); err != nil {
-		return 0, hello{}, err
+		return 0, Hello{}, err
 	}
-	own := n.self()
-	own.Known = n.known(peer.ServerID)
+	own := n.Self()
+	own.Known = n.Known(peer.ServerID)
 	if err := writeHello(conn, own); err != nil {
-		return 0, hello{}, err
+		return 0, Hello{}, err
 	}
-	if err := n.judge(conn, first[0], own, peer); err != nil {
-		return 0, hello{}, err
+	if err := n.accepts(conn, first[0], own, peer); err != nil {
+		return 0, Hello{}, err
 	}
 	return first[0], peer, conn.SetDeadline(time.Time{})
 }
 
-// judge decides whether to talk to a peer. Raft's messages pass only within one known cluster; the
+// accepts decides whether to talk to a peer. Raft's messages pass only within one known cluster; the
 // node channel is open to nodes that have none yet, for it is how they find one.
-func (n *network) judge(conn net.Conn, kind byte, own, peer hello) error {
+func (n *Port) accepts(conn net.Conn, kind byte, own, peer Hello) error {
 	if err := verifyPeer(conn, peer.ServerID); err != nil {
 		return err
 	}
 	if own.Cluster != "" && peer.Cluster != "" && own.Cluster != peer.Cluster {
-		return &errForeign{own: own, peer: peer}
+		return &ForeignError{Own: own, Peer: peer}
 	}
 	if own.Cluster != "" && own.Cluster == peer.Cluster {
-		if err := own.outdated(peer.Known); err != nil {
-			n.outdated(err)
+		if err := own.Outdated(peer.Known); err != nil {
+			n.Outdated(err)
 			return err
 		}
-		if err := peer.outdated(n.known(peer.ServerID)); err != nil {
+		if err := peer.Outdated(n.Known(peer.ServerID)); err != nil {
 			return err
 		}
 	}
@@ -148,24 +149,24 @@ func (n *network) judge(conn net.Conn, kind byte, own, peer hello) error {
 }
 
 // greet is the dialling side of the handshake.
-func (n *network) greet(conn net.Conn, kind byte, timeout time.Duration) (hello, error) {
+func (n *Port) greet(conn net.Conn, kind byte, timeout time.Duration) (Hello, error) {
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
-		return hello{}, err
+		return Hello{}, err
 	}
-	own := n.self()
+	own := n.Self()
 	w := bufio.NewWriter(conn)
 	w.WriteByte(kind) // the error comes with Flush
 	if err := writeHello(w, own); err != nil {
-		return hello{}, err
+		return Hello{}, err
 	}
 	if err := w.Flush(); err != nil {
-		return hello{}, err
+		return Hello{}, err
 	}
 	peer, err := readHello(conn)
 	if err != nil {
-		return hello{}, err
+		return Hello{}, err
 	}
-	if err := n.judge(conn, kind, own, peer); err != nil {
+	if err := n.accepts(conn, kind, own, peer); err != nil {
 		return peer, err
 	}
 	return peer, conn.SetDeadline(time.Time{})
@@ -177,17 +178,9 @@ func verifyPeer(conn any, serverID string) error {
 	if !ok {
 		return nil
 	}
-	name := nameOf(serverID)
+	name := disk.NodeName(serverID)
 	if err := t.ConnectionState().PeerCertificates[0].VerifyHostname(name); err != nil {
 		return fmt.Errorf("peer says it is node %q, but its certificate does not name it: %w", name, err)
 	}
 	return nil
-}
-
-// nameOf returns the node name within a server id.
-func nameOf(serverID string) string {
-	if i := strings.LastIndexByte(serverID, '.'); i >= 0 {
-		return serverID[:i]
-	}
-	return serverID
 }

@@ -1,4 +1,4 @@
-package consensus
+package raftio
 
 import (
 	"slices"
@@ -9,19 +9,19 @@ import (
 
 // Bounds of what is kept of the log or sent of it at a time. An entry has up to 1.25 MiB.
 const (
-	cachedLogBytes = 32 << 20 // in memory, for followers
-	appendBytes    = 4 << 20  // in one request to a follower, and in one write to the disk
-	appendEntries  = 64       // in one request: Raft reads so many before it is told that fewer fit
+	cachedLogBytes   = 32 << 20 // in memory, for followers
+	appendBytes      = 4 << 20  // in one request to a follower, and in one write to the disk
+	MaxAppendEntries = 64       // in one request: Raft reads so many before it is told that fewer fit
 )
 
-// logCache is Raft's log with its newest entries in memory, bounded by bytes. It knows how many bytes the
+// Log is Raft's log with its newest entries in memory, bounded by bytes. It knows how many bytes the
 // entries have, so that the log can be bounded by bytes too (see watchLog). What a node has from before its
 // start it is shown when the disk is opened, so that Raft, which goes through the log twice then, reads little
 // from the disk.
-type logCache struct {
+type Log struct {
 	raft.LogStore // the disk
 	// damaged is told of an entry that memory has lost; nil: nobody is.
-	damaged func(index uint64)
+	Damaged func(index uint64)
 
 	mu     sync.Mutex
 	newest []*raft.Log // in their order, without a gap
@@ -34,10 +34,10 @@ type logSize struct {
 	bytes int
 }
 
-// openLogs opens the disk of a node, and its log.
-func openLogs(dir string, fail func(error)) (*logDisk, *logCache, error) {
-	c := new(logCache)
-	d, err := openDisk(dir, func(log *raft.Log) { c.remember([]*raft.Log{log}) }, fail)
+// Open opens the disk of a node, and its log.
+func Open(dir string, fail func(error)) (*Disk, *Log, error) {
+	c := new(Log)
+	d, err := openDisk(dir, func(log *raft.Log) { c.add([]*raft.Log{log}) }, fail)
 	c.LogStore = d
 	return d, c, err
 }
@@ -45,20 +45,20 @@ func openLogs(dir string, fail func(error)) (*logDisk, *logCache, error) {
 // GetLog implements raft.LogStore. What is sent to followers and what is applied is read here, and is what its
 // checksum says: an entry that was damaged in memory is read from the disk, and one that is damaged there ends
 // the node.
-func (c *logCache) GetLog(index uint64, log *raft.Log) error {
+func (c *Log) GetLog(index uint64, log *raft.Log) error {
 	if cached := c.cached(index); cached != nil {
 		if intact(cached) {
 			*log = *cached
 			return nil
 		}
-		if c.damaged != nil {
-			c.damaged(index)
+		if c.Damaged != nil {
+			c.Damaged(index)
 		}
 	}
 	return c.LogStore.GetLog(index, log)
 }
 
-func (c *logCache) cached(index uint64) *raft.Log {
+func (c *Log) cached(index uint64) *raft.Log {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.newest) == 0 || index < c.newest[0].Index || index-c.newest[0].Index >= uint64(len(c.newest)) {
@@ -68,17 +68,17 @@ func (c *logCache) cached(index uint64) *raft.Log {
 }
 
 // StoreLog implements raft.LogStore.
-func (c *logCache) StoreLog(log *raft.Log) error { return c.StoreLogs([]*raft.Log{log}) }
+func (c *Log) StoreLog(log *raft.Log) error { return c.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs implements raft.LogStore. Each write to the disk is of bounded size, so that it is seen to make
 // progress.
-func (c *logCache) StoreLogs(logs []*raft.Log) error {
+func (c *Log) StoreLogs(logs []*raft.Log) error {
 	for len(logs) > 0 {
 		n := fitting(logs)
 		if err := c.LogStore.StoreLogs(logs[:n]); err != nil {
 			return err
 		}
-		c.remember(logs[:n])
+		c.add(logs[:n])
 		logs = logs[n:]
 	}
 	return nil
@@ -95,7 +95,7 @@ func fitting(logs []*raft.Log) int {
 	return len(logs)
 }
 
-func (c *logCache) remember(logs []*raft.Log) {
+func (c *Log) add(logs []*raft.Log) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, log := range logs {
@@ -116,7 +116,7 @@ func (c *logCache) remember(logs []*raft.Log) {
 }
 
 // DeleteRange implements raft.LogStore.
-func (c *logCache) DeleteRange(from, to uint64) error {
+func (c *Log) DeleteRange(from, to uint64) error {
 	c.mu.Lock()
 	c.newest, c.bytes = nil, 0
 	c.sizes = slices.DeleteFunc(c.sizes, func(s logSize) bool { return s.index >= from && s.index <= to })
@@ -124,8 +124,8 @@ func (c *logCache) DeleteRange(from, to uint64) error {
 	return c.LogStore.DeleteRange(from, to)
 }
 
-// after is how many bytes the entries after an index have.
-func (c *logCache) after(index uint64) (bytes int) {
+// BytesAfter is how many bytes the entries after an index have.
+func (c *Log) BytesAfter(index uint64) (bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range slices.Backward(c.sizes) {
@@ -137,9 +137,9 @@ func (c *logCache) after(index uint64) (bytes int) {
 	return bytes
 }
 
-// within is how many of the newest entries have so many bytes together; known is false where that is all
+// EntriesWithin is how many of the newest entries have so many bytes together; known is false where that is all
 // that this node knows of.
-func (c *logCache) within(bytes int) (entries uint64, known bool) {
+func (c *Log) EntriesWithin(bytes int) (entries uint64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range slices.Backward(c.sizes) {

@@ -1,4 +1,4 @@
-package consensus
+package raftio
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func (w *wire) Accept() (net.Conn, error) {
 	}
 }
 
-func (w *wire) Addr() net.Addr { return addr("follower") }
+func (w *wire) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (w *wire) Close() error {
 	close(w.closed)
@@ -95,9 +95,9 @@ func (w *wire) Close() error {
 }
 
 // newFollower is the transport of a server that answers on w.
-func newFollower(closing context.Context, w *wire) *transport {
-	return &transport{
-		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: w, MaxPool: 1, Timeout: time.Second, Logger: newRaftLogger(slog.New(slog.DiscardHandler))}),
+func newFollower(closing context.Context, w *wire) *Transport {
+	return &Transport{
+		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: w, MaxPool: 1, Timeout: time.Second, Logger: NewLogger(slog.New(slog.DiscardHandler))}),
 		closing:          closing,
 		rpcs:             make(chan raft.RPC),
 	}

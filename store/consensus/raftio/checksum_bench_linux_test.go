@@ -1,11 +1,14 @@
-package consensus
+package raftio
 
 import (
 	"bytes"
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // BenchmarkEntryChecksum stores entries, and reads each for two followers, as the leader of three nodes does for
@@ -15,11 +18,11 @@ import (
 func BenchmarkEntryChecksum(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			d, logs, err := openLogs(b.TempDir(), func(err error) { b.Error(err) })
+			d, logs, err := Open(b.TempDir(), func(err error) { b.Error(err) })
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer d.close()
+			defer d.Close()
 			const followers = 2
 			var read raft.Log
 			data := bytes.Repeat([]byte("x"), size)
@@ -54,4 +57,12 @@ func BenchmarkEntryChecksum(b *testing.B) {
 			b.ReportMetric(100*float64(checksum)/float64(whole), "%")
 		})
 	}
+}
+
+// cpuTime is the processor time of this process so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	need.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

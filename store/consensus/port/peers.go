@@ -1,4 +1,4 @@
-package consensus
+package port
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 // The node channel: calls between the nodes of a cluster, by net/rpc over connections that network
@@ -25,8 +27,8 @@ const dialTimeout = time.Second
 // context says, and whoever calls next would wait behind that.
 const sendTimeout = 2 * time.Second
 
-// errNotSent wraps errors of calls that certainly never reached the peer.
-var errNotSent = errors.New("not sent")
+// ErrNotSent wraps errors of calls that certainly never reached the peer.
+var ErrNotSent = errors.New("not sent")
 
 // Calls that are answered soon have a connection of their own: when one of them stays without an
 // answer its connection is given up, and that must not cut off writes that are on their way.
@@ -47,9 +49,9 @@ func laneOf(method string) lane {
 	return laneWork
 }
 
-// peers holds one connection for each lane to each other node, made when first needed.
-type peers struct {
-	net      *network
+// Peers holds one connection for each lane to each other node, made when first needed.
+type Peers struct {
+	net      *Port
 	override map[string]string // node name -> address to dial instead
 
 	mu     sync.Mutex
@@ -64,54 +66,54 @@ type linkKey struct {
 
 // link is a connection to one address, or the attempt to make one.
 type link struct {
-	ready   chan struct{} // closed when the others are set
-	conn    net.Conn
-	trip    atomic.Int64 // shortest time that an answer took, ns; at first that of the handshake; 0: none yet
-	answers atomic.Int64 // how many answers came
-	client  *rpc.Client
-	err     error
+	ready    chan struct{} // closed when the others are set
+	conn     net.Conn
+	shortest atomic.Int64 // shortest time that an answer took, ns; at first that of the handshake; 0: none yet
+	replies  atomic.Int64 // how many answers came
+	client   *rpc.Client
+	err      error
 }
 
-func newPeers(n *network, override map[string]string) *peers {
-	return &peers{net: n, override: override, links: map[linkKey]*link{}}
+func NewPeers(n *Port, override map[string]string) *Peers {
+	return &Peers{net: n, override: override, links: map[linkKey]*link{}}
 }
 
-// addressOf is where to dial a server.
-func (p *peers) addressOf(s raft.Server) string {
-	return p.dialAddress(string(s.ID), string(s.Address))
+// AddressOf is where to dial a server.
+func (p *Peers) AddressOf(s raft.Server) string {
+	return p.DialAddress(string(s.ID), string(s.Address))
 }
 
-func (p *peers) dialAddress(serverID, address string) string {
-	if o, ok := p.override[nameOf(serverID)]; ok {
+func (p *Peers) DialAddress(serverID, address string) string {
+	if o, ok := p.override[disk.NodeName(serverID)]; ok {
 		return o
 	}
 	return address
 }
 
-// reach waits until there is a connection for work to an address. Its errors wrap errNotSent.
-func (p *peers) reach(ctx context.Context, address string) error {
+// Reach waits until there is a connection for work to an address. Its errors wrap errNotSent.
+func (p *Peers) Reach(ctx context.Context, address string) error {
 	_, err := p.connected(ctx, linkKey{address, laneWork})
 	return err
 }
 
-func (p *peers) connected(ctx context.Context, to linkKey) (*link, error) {
-	l := p.link(to)
+func (p *Peers) connected(ctx context.Context, to linkKey) (*link, error) {
+	l := p.Link(to)
 	address := to.address
 	select {
 	case <-l.ready:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("reach %s: %w: %w", address, errNotSent, ctx.Err())
+		return nil, fmt.Errorf("reach %s: %w: %w", address, ErrNotSent, ctx.Err())
 	}
 	if l.err != nil {
-		return nil, fmt.Errorf("reach %s: %w: %w", address, errNotSent, l.err)
+		return nil, fmt.Errorf("reach %s: %w: %w", address, ErrNotSent, l.err)
 	}
 	return l, nil
 }
 
-// invoke calls a method of the node channel. An error that wraps errNotSent means that the peer
+// Invoke calls a method of the node channel. An error that wraps errNotSent means that the peer
 // certainly did not get it; after any other nobody knows. A quick call ends attemptLimit after there is
 // a connection, at the latest.
-func invoke[R any](ctx context.Context, p *peers, address, method string, args any) (R, error) {
+func Invoke[R any](ctx context.Context, p *Peers, address, method string, args any) (R, error) {
 	var none R
 	to := linkKey{address, laneOf(method)}
 	l, err := p.connected(ctx, to)
@@ -121,17 +123,17 @@ func invoke[R any](ctx context.Context, p *peers, address, method string, args a
 	var late <-chan time.Time
 	if to.lane == laneQuick {
 		// From now on: nodes far from each other take several round trips to connect.
-		t := time.NewTimer(p.attemptLimit())
+		t := time.NewTimer(p.AttemptLimit())
 		defer t.Stop()
 		late = t.C
 	}
-	began, heard := time.Now(), l.answers.Load()
+	began, heard := time.Now(), l.replies.Load()
 	reply := new(R) // net/rpc may still write into it after we stopped waiting
 	c := l.client.Go(method, args, reply, make(chan *rpc.Call, 1))
 	select {
 	case <-c.Done:
 	case <-late:
-		if l.answers.Load() == heard { // else the node answers, and something that it waits for does not
+		if l.replies.Load() == heard { // else the node answers, and something that it waits for does not
 			p.giveUp(to, l)
 		}
 		return none, fmt.Errorf("call %s at %s: %w", method, address, context.DeadlineExceeded)
@@ -139,11 +141,11 @@ func invoke[R any](ctx context.Context, p *peers, address, method string, args a
 		return none, fmt.Errorf("call %s at %s: %w", method, address, ctx.Err())
 	}
 	if c.Error == nil {
-		l.answered(time.Since(began))
+		l.recordTrip(time.Since(began))
 		return *reply, nil
 	}
 	if _, answered := c.Error.(rpc.ServerError); !answered {
-		p.forget(to, l)
+		p.drop(to, l)
 	}
 	return none, fmt.Errorf("call %s at %s: %w", method, address, c.Error)
 }
@@ -160,7 +162,7 @@ func (s sender) Write(b []byte) (int, error) {
 }
 
 // link returns the connection to an address, dialling it if there is none.
-func (p *peers) link(to linkKey) *link {
+func (p *Peers) Link(to linkKey) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l, ok := p.links[to]; ok {
@@ -177,7 +179,7 @@ func (p *peers) link(to linkKey) *link {
 	return l
 }
 
-func (p *peers) connect(to linkKey, l *link) {
+func (p *Peers) connect(to linkKey, l *link) {
 	began := time.Now()
 	conn, _, err := p.net.dial(streamNode, to.address, dialTimeout)
 	p.mu.Lock()
@@ -190,15 +192,15 @@ func (p *peers) connect(to linkKey, l *link) {
 		conn.Close()
 		l.err = errors.New("shutting down")
 	default:
-		l.trip.Store(int64(time.Since(began)))
+		l.shortest.Store(int64(time.Since(began)))
 		l.conn, l.client = conn, rpc.NewClient(sender{conn})
 		return
 	}
 	delete(p.links, to) // the next call tries again
 }
 
-// forget drops a connection that failed, so that the next call dials anew.
-func (p *peers) forget(to linkKey, l *link) {
+// drop drops a connection that failed, so that the next call dials anew.
+func (p *Peers) drop(to linkKey, l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.links[to] == l {
@@ -208,7 +210,7 @@ func (p *peers) forget(to linkKey, l *link) {
 }
 
 // giveUp hangs up a connection on which nothing is heard.
-func (p *peers) giveUp(to linkKey, l *link) {
+func (p *Peers) giveUp(to linkKey, l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.links[to] == l { // else that was done already
@@ -217,9 +219,10 @@ func (p *peers) giveUp(to linkKey, l *link) {
 	}
 }
 
-// hangUp drops the connection to a node that does not answer: calls that wait on it end, and a node
+// HangUp drops the connection for work to a node that does not answer: calls that wait on it end, and a node
 // that comes back is not kept waiting behind what it missed. What was not sent yet never is.
-func (p *peers) hangUp(to linkKey) {
+func (p *Peers) HangUp(address string) {
+	to := linkKey{address, laneWork}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, ok := p.links[to]
@@ -234,24 +237,24 @@ func (p *peers) hangUp(to linkKey) {
 	}
 }
 
-// answered notes how long an answer took.
-func (l *link) answered(took time.Duration) {
-	l.answers.Add(1)
-	if int64(took) < l.trip.Load() {
-		l.trip.Store(int64(took)) // of two at a time the longer one may win: it is nearly as short
+// recordTrip notes how long an answer took.
+func (l *link) recordTrip(took time.Duration) {
+	l.replies.Add(1)
+	if int64(took) < l.shortest.Load() {
+		l.shortest.Store(int64(took)) // of two at a time the longer one may win: it is nearly as short
 	}
 }
 
 // roundTrip is the time that a message to the most distant node and its answer take, as far as nodes
 // are connected.
-func (p *peers) roundTrip() time.Duration {
+func (p *Peers) roundTrip() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var longest int64
 	for to, l := range p.links {
-		trip := l.trip.Load()
-		if other := p.links[linkKey{to.address, laneWork + laneQuick - to.lane}]; other != nil && other.trip.Load() > 0 {
-			trip = min(trip, other.trip.Load())
+		trip := l.shortest.Load()
+		if other := p.links[linkKey{to.address, laneWork + laneQuick - to.lane}]; other != nil && other.shortest.Load() > 0 {
+			trip = min(trip, other.shortest.Load())
 		}
 		longest = max(longest, trip)
 	}
@@ -269,10 +272,13 @@ const (
 	maxAttempt = 2 * time.Second
 )
 
-// attemptLimit bounds a quick call from the moment that there is a connection.
-func (p *peers) attemptLimit() time.Duration {
+// AttemptLimit bounds a quick call from the moment that there is a connection.
+func (p *Peers) AttemptLimit() time.Duration {
 	return min(maxAttempt, quickAttempt+attemptTrips*p.roundTrip())
 }
+
+// Stretch returns d, and in proportion to attemptLimit more where the nodes are far from each other.
+func (p *Peers) Stretch(d time.Duration) time.Duration { return d * p.AttemptLimit() / quickAttempt }
 
 // hangUp closes a connection at once. Closed in the ordinary way, the kernel would go on to deliver
 // what was written, for minutes if need be.
@@ -298,7 +304,7 @@ func tcpOf(conn net.Conn) *net.TCPConn {
 	return tcp
 }
 
-func (p *peers) close() {
+func (p *Peers) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
@@ -312,26 +318,26 @@ func (p *peers) close() {
 	clear(p.links)
 }
 
-// askAll calls do for every address at once and returns when all have ended.
-func askAll[T any](ctx context.Context, addresses []string, limit time.Duration, do func(context.Context, string) (T, error)) []answer[T] {
+// AskAll calls do for every address at once and returns when all have ended.
+func AskAll[T any](ctx context.Context, addresses []string, limit time.Duration, do func(context.Context, string) (T, error)) []Reply[T] {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answers := make(chan answer[T], len(addresses))
+	answers := make(chan Reply[T], len(addresses))
 	for _, address := range addresses {
 		go func() {
 			v, err := do(ctx, address)
-			answers <- answer[T]{address: address, value: v, err: err}
+			answers <- Reply[T]{Address: address, Value: v, Err: err}
 		}()
 	}
-	all := make([]answer[T], 0, len(addresses))
+	all := make([]Reply[T], 0, len(addresses))
 	for range addresses {
 		all = append(all, <-answers)
 	}
 	return all
 }
 
-type answer[T any] struct {
-	address string
-	value   T
-	err     error
+type Reply[T any] struct {
+	Address string
+	Value   T
+	Err     error
 }

@@ -1,4 +1,4 @@
-package consensus
+package raftio
 
 import (
 	"context"
@@ -9,14 +9,15 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // pipelineLimit is how long the handing over of one request may take: longer than an answer may, after
 // which the connection is given up anyway.
-const pipelineLimit = transportTimeout + time.Second
+const pipelineLimit = port.RaftTimeout + time.Second
 
-// transport is hashicorp/raft's, whose pipelines end by themselves where they would hang. When a follower
+// Transport is hashicorp/raft's, whose pipelines end by themselves where they would hang. When a follower
 // refuses a request, raft stops to read the answers of the pipeline; a sender that waits at that moment to
 // hand over its next request then waits for ever, with the follower left behind and the node unable to
 // stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
@@ -25,25 +26,36 @@ const pipelineLimit = transportTimeout + time.Second
 // entries sent to a follower as soon as the follower answers heartbeats again, and lets nobody but the main loop
 // raise the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
 // for another leader: from one that hangs in the middle it would wait for the rest without end.
-type transport struct {
+type Transport struct {
 	*raft.NetworkTransport
-	net      *network
+	net      *port.Port
+	Patience time.Duration                 // with a leader that sends nothing more of a snapshot
 	closing  context.Context               // ends when the node stops
 	rpcs     chan raft.RPC                 // to the main loop
 	term     atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
 	answered sync.Map                      // *wait.Broadcast by raft.ServerID: fires when the server answered a heartbeat
 }
 
-// Consumer implements raft.Transport.
-func (t *transport) Consumer() <-chan raft.RPC { return t.rpcs }
+func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, closing context.Context) *Transport {
+	return &Transport{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), net: net, closing: closing, rpcs: make(chan raft.RPC), Patience: port.RaftTimeout}
+}
 
-// passOn passes requests on to the main loop until the node stops.
-func (t *transport) passOn() {
+// MainLoop is the way to Raft's main loop.
+func (t *Transport) MainLoop() chan<- raft.RPC { return t.rpcs }
+
+// SetTerm tells the transport how to ask Raft for its term. Before that every heartbeat goes through the main loop.
+func (t *Transport) SetTerm(term func() uint64) { t.term.Store(&term) }
+
+// Consumer implements raft.Transport.
+func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
+
+// PassOn passes requests on to the main loop until the node stops.
+func (t *Transport) PassOn() {
 	for {
 		select {
 		case rpc := <-t.NetworkTransport.Consumer():
 			if install, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
-				rpc.Reader = snapshotReader{rpc.Reader, t.net, string(install.ID)}
+				rpc.Reader = snapshotReader{rpc.Reader, t, string(install.ID)}
 			}
 			select {
 			case t.rpcs <- rpc:
@@ -59,13 +71,13 @@ func (t *transport) passOn() {
 // snapshotReader reads what a leader sends of a snapshot.
 type snapshotReader struct {
 	io.Reader
-	net    *network
-	leader string
+	transport *Transport
+	leader    string
 }
 
 // Read implements io.Reader.
 func (r snapshotReader) Read(p []byte) (int, error) {
-	hung := time.AfterFunc(r.net.patience, func() { r.net.hangUpOn(r.leader) })
+	hung := time.AfterFunc(r.transport.Patience, func() { r.transport.net.HangUpOn(r.leader) })
 	defer hung.Stop()
 	return r.Reader.Read(p)
 }
@@ -74,7 +86,7 @@ func (r snapshotReader) Read(p []byte) (int, error) {
 // does not look like a follower that is gone, and one of a new term sets the term there: at the same moment the
 // main loop may set an earlier one, of a leader that was late, and the term falls (appendEntries in raft.go). So
 // heartbeats of a term that is new go through the main loop.
-func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		now := t.term.Load()
 		if a, ok := rpc.Command.(*raft.AppendEntriesRequest); !ok || now != nil && a.Term <= (*now)() {
@@ -96,7 +108,7 @@ const silentLimit = time.Minute
 // AppendEntries implements raft.Transport. After each failure to send entries Raft waits twice as long, up to
 // 10 s: a follower that comes back would get nothing for as long as it was away (replicateTo in replication.go).
 // Heartbeats go on twice a second at least. So a failure counts, once, when the follower answers one.
-func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	bound(args)
 	answered, _ := t.answered.LoadOrStore(id, new(wait.Broadcast))
 	next := answered.(*wait.Broadcast).Wait()
@@ -121,7 +133,7 @@ func isHeartbeat(args *raft.AppendEntriesRequest) bool {
 func bound(args *raft.AppendEntriesRequest) { args.Entries = args.Entries[:fitting(args.Entries)] }
 
 // AppendEntriesPipeline implements raft.Transport.
-func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err

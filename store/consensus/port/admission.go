@@ -1,4 +1,4 @@
-package consensus
+package port
 
 import (
 	"container/list"
@@ -95,8 +95,8 @@ func (c *caller) late(now time.Time) bool {
 	return age > unfinishedFor || age > silentFor && !c.spoke.Load()
 }
 
-// begin counts an unfinished handshake; false means that there is no room for it.
-func (a *admission) begin(c *caller, now time.Time) bool {
+// startHandshake counts an unfinished handshake; false means that there is no room for it.
+func (a *admission) startHandshake(c *caller, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for open := a.unfinished(c.address); open >= handshakesPerAddress; open-- {
@@ -136,7 +136,7 @@ func (a *admission) unfinished(address string) int {
 func (a *admission) makeRoom(of *list.List, now time.Time) bool {
 	for e := of.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*caller); c.late(now) {
-			a.forget(c)
+			a.removeHandshake(c)
 			c.oust()
 			return true
 		}
@@ -154,8 +154,8 @@ func (a *admission) makeRoomAnywhere(now time.Time) bool {
 	return false
 }
 
-// forget ends the count of an unfinished handshake.
-func (a *admission) forget(c *caller) {
+// removeHandshake ends the count of an unfinished handshake.
+func (a *admission) removeHandshake(c *caller) {
 	if c.handshake == nil {
 		return
 	}
@@ -171,13 +171,13 @@ func (a *admission) forget(c *caller) {
 	}
 }
 
-// finish counts a connection whose handshake is finished, with the node that it is of; false means that there
+// finishHandshake counts a connection whose handshake is finished, with the node that it is of; false means that there
 // is no room for it. A node that opens ever more connections loses its oldest: they are most likely those
 // of a time before its network failed.
-func (a *admission) finish(c *caller, serverID string, ofCluster bool) bool {
+func (a *admission) finishHandshake(c *caller, serverID string, ofCluster bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.forget(c)
+	a.removeHandshake(c)
 	if ofCluster && len(a.known) < knownAddresses {
 		a.known[c.address] = true
 	}
@@ -186,7 +186,7 @@ func (a *admission) finish(c *caller, serverID string, ofCluster bool) bool {
 	switch {
 	case own != nil && own.Len() >= connectionsPerPeer:
 		oldest := own.Front().Value.(*caller)
-		a.leave(oldest)
+		a.removePeer(oldest)
 		oldest.Conn.Close()
 	case a.peersAll >= connectionsInAll && !a.known[c.address]:
 		return false
@@ -200,8 +200,8 @@ func (a *admission) finish(c *caller, serverID string, ofCluster bool) bool {
 	return true
 }
 
-// leave ends the count of a finished handshake.
-func (a *admission) leave(c *caller) {
+// removePeer ends the count of a finished handshake.
+func (a *admission) removePeer(c *caller) {
 	if c.place == nil {
 		return
 	}
@@ -214,12 +214,12 @@ func (a *admission) leave(c *caller) {
 	a.peersAll--
 }
 
-// end ends every count of a connection that is closed.
-func (a *admission) end(c *caller) {
+// remove ends every count of a connection that is closed.
+func (a *admission) remove(c *caller) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.forget(c)
-	a.leave(c)
+	a.removeHandshake(c)
+	a.removePeer(c)
 }
 
 // park says whether a connection that is not served may stay open for a while, and counts it; unpark ends

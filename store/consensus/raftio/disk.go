@@ -1,7 +1,8 @@
-package consensus
+package raftio
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/wait"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
@@ -29,15 +31,15 @@ import (
 // wait, and is watched by itself.
 const deleteSlice = 1000
 
-// logDisk is the log and stable store with fail-stop: after an error nobody knows what the disk really
+// Disk is the log and stable store with fail-stop: after an error nobody knows what the disk really
 // has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
 // the node. fail is called once with the reason.
-type logDisk struct {
+type Disk struct {
 	path string
 	bolt *raftboltdb.BoltStore
 	fail func(error)
 	// refused is told of an entry that came from the leader and is not what its checksum says; nil: nobody is.
-	refused func(index uint64)
+	Refused func(index uint64)
 	vote    *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
 	delay   disk.SyncDelay
 
@@ -58,7 +60,7 @@ type diskCall struct {
 }
 
 // openDisk opens raft/log.db below dir, and calls each (nil: nothing) with every entry, oldest first.
-func openDisk(dir string, each func(*raft.Log), fail func(error)) (*logDisk, error) {
+func openDisk(dir string, each func(*raft.Log), fail func(error)) (*Disk, error) {
 	path := filepath.Join(dir, disk.RaftDir, "log.db")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("raft directory: %w", err)
@@ -68,7 +70,7 @@ func openDisk(dir string, each func(*raft.Log), fail func(error)) (*logDisk, err
 			return nil, err
 		}
 	}
-	d := &logDisk{path: path, fail: fail, underWay: map[diskCall]struct{}{}, closed: make(chan struct{})}
+	d := &Disk{path: path, fail: fail, underWay: map[diskCall]struct{}{}, closed: make(chan struct{})}
 	if err := d.open(each); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))
 	}
@@ -76,7 +78,7 @@ func openDisk(dir string, each func(*raft.Log), fail func(error)) (*logDisk, err
 }
 
 // open opens the file after it has looked at everything in it.
-func (d *logDisk) open(each func(*raft.Log)) error {
+func (d *Disk) open(each func(*raft.Log)) error {
 	var entries []uint64
 	err := disk.CheckBolt(d.path, raftBuckets, func(bucket, key, value []byte) error {
 		if string(bucket) == "conf" {
@@ -154,32 +156,17 @@ func createBolt(path string) error {
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// removeUnfinishedSnapshots deletes what a failed snapshot leaves behind: the file store keeps such
-// directories, and on a full disk they keep it full.
-func removeUnfinishedSnapshots(dir string) error {
-	left, err := filepath.Glob(filepath.Join(dir, disk.RaftDir, "snapshots", "*.tmp"))
-	if err != nil {
-		return fmt.Errorf("list unfinished snapshots: %w", err)
-	}
-	for _, path := range left {
-		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("remove unfinished snapshot: %w", err)
-		}
-	}
-	return nil
-}
-
 // do runs one call that writes, watched and fail-stop.
-func (d *logDisk) do(name string, call func() error) error {
-	c := d.begin(name)
+func (d *Disk) do(name string, call func() error) error {
+	c := d.startCall(name)
 	d.delay.Pass()
 	err := call()
-	d.end(c)
-	return d.judge(name, err)
+	d.endCall(c)
+	return d.stopOn(name, err)
 }
 
-// judge ends the node over an error.
-func (d *logDisk) judge(name string, err error) error {
+// stopOn ends the node over an error.
+func (d *Disk) stopOn(name string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 		d.fail(err)
@@ -187,7 +174,7 @@ func (d *logDisk) judge(name string, err error) error {
 	return err
 }
 
-func (d *logDisk) begin(name string) diskCall {
+func (d *Disk) startCall(name string) diskCall {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls++
@@ -196,35 +183,35 @@ func (d *logDisk) begin(name string) diskCall {
 	return c
 }
 
-func (d *logDisk) end(c diskCall) {
+func (d *Disk) endCall(c diskCall) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.underWay, c)
 }
 
-// begun is how many calls were begun so far.
-func (d *logDisk) begun() uint64 {
+// Started is how many calls were begun so far.
+func (d *Disk) Started() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls
 }
 
 // running returns the calls that are under way.
-func (d *logDisk) running() []diskCall {
+func (d *Disk) running() []diskCall {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.underWay)) // in any order: a watchdog counts each by itself
 }
 
 // FirstIndex implements raft.LogStore.
-func (d *logDisk) FirstIndex() (uint64, error) { return d.bolt.FirstIndex() }
+func (d *Disk) FirstIndex() (uint64, error) { return d.bolt.FirstIndex() }
 
 // LastIndex implements raft.LogStore.
-func (d *logDisk) LastIndex() (uint64, error) { return d.bolt.LastIndex() }
+func (d *Disk) LastIndex() (uint64, error) { return d.bolt.LastIndex() }
 
 // GetLog implements raft.LogStore. Raft answers some of its errors with a panic, and leaves a follower without
 // entries after others: a node that serves ends, and this call does not return before that.
-func (d *logDisk) GetLog(index uint64, log *raft.Log) error {
+func (d *Disk) GetLog(index uint64, log *raft.Log) error {
 	err := d.readLog(index, log)
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
 		return err
@@ -238,7 +225,7 @@ func (d *logDisk) GetLog(index uint64, log *raft.Log) error {
 }
 
 // readLog reads an entry and compares it with its checksum.
-func (d *logDisk) readLog(index uint64, log *raft.Log) (err error) {
+func (d *Disk) readLog(index uint64, log *raft.Log) (err error) {
 	defer disk.RecoverDamage(&err)
 	if err := d.bolt.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) {
 		return err
@@ -285,13 +272,13 @@ func seal(logs []*raft.Log) (damaged *raft.Log) {
 }
 
 // StoreLog implements raft.LogStore.
-func (d *logDisk) StoreLog(log *raft.Log) error { return d.StoreLogs([]*raft.Log{log}) }
+func (d *Disk) StoreLog(log *raft.Log) error { return d.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs implements raft.LogStore.
-func (d *logDisk) StoreLogs(logs []*raft.Log) error {
+func (d *Disk) StoreLogs(logs []*raft.Log) error {
 	if damaged := seal(logs); damaged != nil {
-		if d.refused != nil {
-			d.refused(damaged.Index)
+		if d.Refused != nil {
+			d.Refused(damaged.Index)
 		}
 		return fmt.Errorf("entry %d differs from its checksum, with which it came", damaged.Index)
 	}
@@ -300,11 +287,11 @@ func (d *logDisk) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore. It goes on in slices, from the end that leaves no gap should the
 // node die in between: Raft deletes either the oldest entries or the newest ones.
-func (d *logDisk) DeleteRange(from, to uint64) error {
+func (d *Disk) DeleteRange(from, to uint64) error {
 	const name = "truncate the log"
 	first, err := d.bolt.FirstIndex()
 	if err != nil {
-		return d.judge(name, err)
+		return d.stopOn(name, err)
 	}
 	for from <= to {
 		lo, hi := from, min(to, from+deleteSlice-1)
@@ -333,7 +320,7 @@ const (
 // round than raft asks: a crash between the two then leaves an old term with a new candidate, which
 // is harmless, instead of a new term with the old candidate, who would be granted that vote without
 // a look at his log.
-func (d *logDisk) Set(key, val []byte) error {
+func (d *Disk) Set(key, val []byte) error {
 	err := d.do("store the vote", func() error { return d.bolt.Set(key, disk.Sealed(key, val)) })
 	if err != nil || string(key) != keyVoteCand || d.vote == nil {
 		return err
@@ -344,7 +331,7 @@ func (d *logDisk) Set(key, val []byte) error {
 }
 
 // Get implements raft.StableStore. A missing key is an error whose text raft compares.
-func (d *logDisk) Get(key []byte) ([]byte, error) {
+func (d *Disk) Get(key []byte) ([]byte, error) {
 	b, err := d.bolt.Get(key)
 	if err != nil {
 		return nil, err
@@ -353,7 +340,7 @@ func (d *logDisk) Get(key []byte) ([]byte, error) {
 }
 
 // SetUint64 implements raft.StableStore.
-func (d *logDisk) SetUint64(key []byte, val uint64) error {
+func (d *Disk) SetUint64(key []byte, val uint64) error {
 	if string(key) == keyVoteTerm {
 		d.vote = &val
 		return nil
@@ -366,7 +353,7 @@ func (d *logDisk) SetUint64(key []byte, val uint64) error {
 	})
 }
 
-func (d *logDisk) setUint64(key []byte, val uint64) error {
+func (d *Disk) setUint64(key []byte, val uint64) error {
 	return d.bolt.Set(key, disk.Sealed(key, binary.BigEndian.AppendUint64(nil, val)))
 }
 
@@ -376,7 +363,7 @@ func (d *logDisk) setUint64(key []byte, val uint64) error {
 var errTermFell = errors.New("the term would fall")
 
 // GetUint64 implements raft.StableStore.
-func (d *logDisk) GetUint64(key []byte) (uint64, error) {
+func (d *Disk) GetUint64(key []byte) (uint64, error) {
 	b, err := d.Get(key)
 	if err != nil {
 		return 0, err
@@ -392,18 +379,37 @@ func (d *logDisk) GetUint64(key []byte) (uint64, error) {
 // in words; all that is left to do is to keep Raft from going on. So the goroutine ends that asked, with
 // what it has deferred, and Raft's other goroutines see a main loop that does not answer until the node has
 // stopped.
-type failStop struct{ *logDisk }
+type failStop struct{ *Disk }
 
 // SetUint64 implements raft.StableStore.
 func (d failStop) SetUint64(key []byte, val uint64) error {
-	err := d.logDisk.SetUint64(key, val)
+	err := d.Disk.SetUint64(key, val)
 	if err != nil {
 		runtime.Goexit()
 	}
 	return err
 }
 
-func (d *logDisk) close() error {
+// Stable is the disk as Raft's stable store.
+func (d *Disk) Stable() failStop { return failStop{d} }
+
+// Serve says that Raft has what it needs for its start: what cannot be read from now on ends the node.
+func (d *Disk) Serve() { d.serving.Store(true) }
+
+// SetDelay makes each durable write take so much longer from now on; 0: no longer.
+func (d *Disk) SetDelay(by time.Duration) { d.delay.Set(by) }
+
+// Watch notices calls that do not return, until ctx ends.
+func (d *Disk) Watch(ctx context.Context) {
+	dog := watchdog[diskCall]{limit: hungDisk}
+	wait.Every(ctx, watchInterval, func(now time.Time) {
+		if call, hangs := dog.overdue(now, d.running()); hangs {
+			d.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", call.name, hungDisk))
+		}
+	})
+}
+
+func (d *Disk) Close() error {
 	close(d.closed)
 	return d.bolt.Close()
 }

@@ -1,4 +1,4 @@
-package consensus
+package port
 
 import (
 	"crypto/ecdsa"
@@ -24,17 +24,27 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// testNetwork is a network that answers hellos as h.
-func testNetwork(t *testing.T, h hello, files store.TLSFiles) *network {
+// limit is how long a test waits for what normally takes well under a second.
+const limit = time.Minute
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	n := need.Got(listenNetwork("127.0.0.1:0", "", files, slog.New(slog.DiscardHandler)))(t)
-	n.self = func() hello { return h }
-	n.serveNode = func(c net.Conn, _ hello) { io.Copy(c, c) }
-	n.wg.Add(1)
-	go n.serve()
+	for end := time.Now().Add(limit); !cond(); time.Sleep(5 * time.Millisecond) {
+		need.That(t, time.Now().Before(end), "not within %v: %s", limit, what)
+	}
+}
+
+// testPort opens a port that says h of its node, and on which calls between nodes are echoed.
+func testPort(t *testing.T, h Hello, files store.TLSFiles) *Port {
+	t.Helper()
+	n := need.Got(Listen("127.0.0.1:0", "", files, slog.New(slog.DiscardHandler)))(t)
+	n.Self = func() Hello { return h }
+	n.ServeNode = func(c net.Conn, _ Hello) { io.Copy(c, c) }
+	n.Go(n.Serve)
 	t.Cleanup(func() {
 		n.Close()
-		n.wait()
+		n.Wait()
 	})
 	return n
 }
@@ -43,21 +53,21 @@ func TestHandshake(t *testing.T) {
 	tests := []struct {
 		name         string
 		kind         byte
-		own, peer    hello
+		own, peer    Hello
 		wantErr      string
 		wantForeigns bool
 	}{
-		{name: "same cluster", kind: streamNode, own: hello{Cluster: "c", ServerID: "n1.aa"}, peer: hello{Cluster: "c", ServerID: "n2.bb"}},
-		{name: "node channel before there is a cluster", kind: streamNode, own: hello{Cluster: "", ServerID: "n1.aa"}, peer: hello{Cluster: "", ServerID: "n2.bb"}},
-		{name: "node channel of a newcomer", kind: streamNode, own: hello{Cluster: "", ServerID: "n1.aa"}, peer: hello{Cluster: "c", ServerID: "n2.bb"}},
-		{name: "another cluster", kind: streamNode, own: hello{Cluster: "c", ServerID: "n1.aa"}, peer: hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
-		{name: "raft before there is a cluster", kind: streamRaft, own: hello{Cluster: "", ServerID: "n1.aa"}, peer: hello{Cluster: "c", ServerID: "n2.bb"}, wantErr: "no cluster yet"},
-		{name: "raft of another cluster", kind: streamRaft, own: hello{Cluster: "c", ServerID: "n1.aa"}, peer: hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+		{name: "same cluster", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}},
+		{name: "node channel before there is a cluster", kind: streamNode, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "", ServerID: "n2.bb"}},
+		{name: "node channel of a newcomer", kind: streamNode, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}},
+		{name: "another cluster", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+		{name: "raft before there is a cluster", kind: streamRaft, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}, wantErr: "no cluster yet"},
+		{name: "raft of another cluster", kind: streamRaft, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			server := testNetwork(t, tt.peer, store.TLSFiles{})
-			client := testNetwork(t, tt.own, store.TLSFiles{})
+			server := testPort(t, tt.peer, store.TLSFiles{})
+			client := testPort(t, tt.own, store.TLSFiles{})
 			conn, peer, err := client.dial(tt.kind, server.Addr().String(), limit)
 			if tt.wantErr == "" {
 				need.OK(t, err)
@@ -66,14 +76,14 @@ func TestHandshake(t *testing.T) {
 				return
 			}
 			expect.ErrorSays(t, err, tt.wantErr, "got")
-			var foreign *errForeign
+			var foreign *ForeignError
 			expect.That(t, errors.As(err, &foreign) == tt.wantForeigns, "%v: is a foreign cluster: %v, want %v", err, !tt.wantForeigns, tt.wantForeigns)
 		})
 	}
 }
 
 func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
 	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x00", "N\x63"} {
 		conn := need.Got(net.Dial("tcp", server.Addr().String()))(t)
 		defer conn.Close()
@@ -86,10 +96,10 @@ func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
 
 // The port may take a connection in the moment that it closes, and the other end may then hold it for ever.
 func TestAConnectionThatIsTakenAsThePortClosesIsHungUpOn(t *testing.T) {
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
-	client := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
+	client := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
 	server.Close()
-	server.wait()
+	server.Wait()
 	near, far := net.Pipe()
 	defer near.Close()
 	go client.greet(near, streamNode, limit)
@@ -106,11 +116,11 @@ func TestAConnectionThatIsTakenAsThePortClosesIsHungUpOn(t *testing.T) {
 }
 
 func TestFencedNodeNeitherDialsNorWrites(t *testing.T) {
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
-	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
+	client := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
 	conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
 	need.OK(t, err)
-	client.fence()
+	client.Fence()
 	if _, err := conn.Write([]byte("x")); err == nil {
 		t.Error("a fenced node still writes")
 	}
@@ -176,21 +186,21 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 
 func TestMutualTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, ours.issue(t, "n2"))
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, ours.issue(t, "n2"))
 	tests := []struct {
 		name  string
-		own   hello
+		own   Hello
 		files store.TLSFiles
 		ok    bool
 	}{
-		{"a node with its own certificate", hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n1"), true},
-		{"a node with another node's certificate", hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n3"), false},
-		{"a certificate of another authority", hello{Cluster: "c", ServerID: "n1.aa"}, theirs.issue(t, "n1"), false},
-		{"no TLS", hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{}, false},
+		{"a node with its own certificate", Hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n1"), true},
+		{"a node with another node's certificate", Hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n3"), false},
+		{"a certificate of another authority", Hello{Cluster: "c", ServerID: "n1.aa"}, theirs.issue(t, "n1"), false},
+		{"no TLS", Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client := testNetwork(t, tt.own, tt.files)
+			client := testPort(t, tt.own, tt.files)
 			conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
 			if err == nil {
 				// The server may find out only after the client was content; then it hangs up.
@@ -215,14 +225,14 @@ func echo(conn net.Conn) error {
 
 func TestTheNodeChannelAnswersAClientOfTheLibrary(t *testing.T) {
 	slow := make(chan struct{})
-	table := callTable{
-		"Node.Double": callOf(func(n int, reply *int) error { *reply = 2 * n; return nil }),
-		"Node.Refuse": callOf(func(struct{}, *int) error { return errors.New("refused, as planned") }),
-		"Node.Slow":   callOf(func(struct{}, *int) error { <-slow; return nil }),
+	table := Calls{
+		"Node.Double": Method(func(n int, reply *int) error { *reply = 2 * n; return nil }),
+		"Node.Refuse": Method(func(struct{}, *int) error { return errors.New("refused, as planned") }),
+		"Node.Slow":   Method(func(struct{}, *int) error { <-slow; return nil }),
 	}
 	near, far := net.Pipe()
 	ended := make(chan struct{})
-	go func() { defer close(ended); table.serve(far) }()
+	go func() { defer close(ended); table.Serve(far, Hello{}) }()
 	c := rpc.NewClient(near)
 	waiting := c.Go("Node.Slow", struct{}{}, new(int), make(chan *rpc.Call, 1))
 	for _, tt := range []struct {

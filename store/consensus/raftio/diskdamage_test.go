@@ -1,24 +1,21 @@
-package consensus
+package raftio
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/seed-20419f34/rollcall/store/disktest"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/seed-20419f34/rollcall/store/disktest"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/hashicorp/raft"
+
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -38,7 +35,7 @@ func writtenLog(t *testing.T) (dir string) {
 		logs[0].Data = bytes.Repeat([]byte("a large one "), 1000)
 		err = errors.Join(err, d.StoreLogs(logs))
 	}
-	need.OK(t, errors.Join(err, d.DeleteRange(1, 70), d.DeleteRange(181, 200), d.close()))
+	need.OK(t, errors.Join(err, d.DeleteRange(1, 70), d.DeleteRange(181, 200), d.Close()))
 	return dir
 }
 
@@ -48,7 +45,7 @@ func logOnDisk(dir string) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer d.close()
+	defer d.Close()
 	term, errTerm := d.GetUint64([]byte("CurrentTerm"))
 	voted, errVoted := d.GetUint64([]byte(keyVoteTerm))
 	candidate, errCand := d.Get([]byte(keyVoteCand))
@@ -86,7 +83,7 @@ func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
 	dir := t.TempDir()
 	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
 	value := []byte("a value of 1000")
-	need.OK(t, errors.Join(d.StoreLog(&raft.Log{Index: 17, Term: 1, Data: value}), d.close()))
+	need.OK(t, errors.Join(d.StoreLog(&raft.Log{Index: 17, Term: 1, Data: value}), d.Close()))
 	path := filepath.Join(dir, disk.RaftDir, "log.db")
 	b := need.Got(os.ReadFile(path))(t)
 	at := bytes.Index(b, value)
@@ -121,59 +118,13 @@ func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
 		t.Error("it returned, and raft would have ended the process with a panic")
 	default:
 	}
-	expect.OK(t, d.close())
+	expect.OK(t, d.Close())
 	<-returned
-}
-
-func TestAnEntryThatArrivesDamagedIsSaidOnceWithItsLeader(t *testing.T) {
-	var log sharedLog
-	c := startCluster(t, 1, func(cfg *store.Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	n := c.nodes[0]
-	seen := testutil.ToFloat64(n.metrics.refused)
-	for _, index := range []uint64{1_000_000, 1_000_000, 1_000_001} {
-		entry := &raft.Log{Index: index, Term: 1, Data: []byte("x")}
-		seal([]*raft.Log{entry})
-		entry.Data = []byte("y")
-		err := n.logs.StoreLog(entry)
-		expect.That(t, err != nil, "entry %d was stored", index)
-	}
-	if got := testutil.ToFloat64(n.metrics.refused) - seen; got != 3 {
-		t.Errorf("%v are counted, want 3", got)
-	}
-	for _, index := range []string{"index=1000000 ", "index=1000001 "} {
-		got := log.count("level=ERROR", "came damaged", index, "leader=n1 ", n.cfg.ClusterAddr)
-		expect.That(t, got == 1, "%s was said %d times with its leader, want once", index, got)
-	}
-	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)}) // it serves
-}
-
-// An operator hears of memory that is bad before it does harm.
-func TestAnEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
-	var log sharedLog
-	c := startCluster(t, 1, func(cfg *store.Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	n := c.nodes[0]
-	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
-	index := n.raft.LastIndex()
-	cached := n.logs.cached(index)
-	n.logs.mu.Lock()
-	damaged := *cached
-	damaged.Data = bytes.Clone(cached.Data)
-	damaged.Data[0] ^= 1
-	n.logs.newest[index-n.logs.newest[0].Index] = &damaged
-	n.logs.mu.Unlock()
-	for range 2 {
-		var sent raft.Log
-		err := n.logs.GetLog(index, &sent)
-		expect.That(t, err == nil && bytes.Equal(sent.Data, cached.Data), "a follower would get %x (%v), want %x", sent.Data, err, cached.Data)
-	}
-	if got := log.count("level=ERROR", "damaged in this node's memory", fmt.Sprint("index=", index)); got != 1 || testutil.ToFloat64(n.metrics.damaged) != 2 {
-		t.Errorf("said %d times and counted %v, want 1 and 2", got, testutil.ToFloat64(n.metrics.damaged))
-	}
 }
 
 func TestAnEntryThatArrivesDamagedIsNotStoredAndStopsNobody(t *testing.T) {
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
-	defer d.close()
+	defer d.Close()
 	entry := &raft.Log{Index: 5, Term: 1, Data: []byte("x")}
 	seal([]*raft.Log{entry})
 	for name, damage := range map[string]func(*raft.Log){

@@ -1,4 +1,4 @@
-package consensus
+package port
 
 import (
 	"bufio"
@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// callTable is what a node answers on the node channel, by the name of the call. It speaks with clients of net/rpc. The server
+// Calls is what a node answers on the node channel, by the name of the call. It speaks with clients of net/rpc. The server
 // of net/rpc finds methods by reflection, for which the linker must keep every exported method of the whole program: a fifth
 // of its size.
-type callTable map[string]acceptor
+type Calls map[string]acceptor
 
 // acceptor reads the arguments of a call and returns what performs it.
 type acceptor func(decode func(any) error) (perform func() (reply any, err error), err error)
 
-// callOf makes an entry of a method in the form of net/rpc.
-func callOf[A, R any](method func(A, *R) error) acceptor {
+// Method makes an entry of a method in the form of net/rpc.
+func Method[A, R any](method func(A, *R) error) acceptor {
 	return func(decode func(any) error) (func() (any, error), error) {
 		var args A
 		if err := decode(&args); err != nil {
@@ -32,8 +32,10 @@ func callOf[A, R any](method func(A, *R) error) acceptor {
 	}
 }
 
-// serve answers the calls of one connection, each as soon as it has ended, until the connection ends and all calls have.
-func (t callTable) serve(conn net.Conn) {
+// Serve performs the calls of one connection and replies to each as soon as it has ended, until the connection ends and
+// all calls have: calls that are still being served then end within their own time limits.
+func (t Calls) Serve(conn net.Conn, _ Hello) {
+	conn = sender{conn}
 	defer conn.Close()
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -55,7 +57,7 @@ func (t callTable) serve(conn net.Conn) {
 	}
 }
 
-func (t callTable) accept(name string, decode func(any) error) (func() (any, error), error) {
+func (t Calls) accept(name string, decode func(any) error) (func() (any, error), error) {
 	if accept, ok := t[name]; ok {
 		return accept(decode)
 	}

@@ -1,4 +1,4 @@
-package consensus
+package port
 
 import (
 	"context"
@@ -15,22 +15,22 @@ import (
 
 // A node that stands still reads nothing, and what is sent to it fills the connection's buffers.
 func TestCallsToANodeThatStandsStillEnd(t *testing.T) {
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
 	hold := make(chan struct{})
-	server.serveNode = func(net.Conn, hello) { <-hold }
+	server.ServeNode = func(net.Conn, Hello) { <-hold }
 	t.Cleanup(func() { close(hold) })
-	client := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
-	p := newPeers(client, nil)
-	t.Cleanup(p.close)
+	client := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
+	p := NewPeers(client, nil)
+	t.Cleanup(p.Close)
 
 	const calls = 100
-	large := make([]byte, maxEntryBytes)
+	large := make([]byte, 1<<20)
 	ended := make(chan error, calls)
 	for range calls {
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			_, err := invoke[CommitReply](ctx, p, server.Addr().String(), "Node.Commit", large)
+			_, err := Invoke[WorkReply](ctx, p, server.Addr().String(), "Node.Commit", large)
 			ended <- err
 		}()
 	}
@@ -44,16 +44,21 @@ func TestCallsToANodeThatStandsStillEnd(t *testing.T) {
 	}
 }
 
+type (
+	WorkReply  struct{ Results []byte }
+	PlaceReply struct{ Index uint64 }
+)
+
 // busyNode answers neither reads nor writes until it is told to.
 type busyNode struct{ writing, answerWrites, answerReads chan struct{} }
 
-func (n *busyNode) Commit(_ []byte, _ *CommitReply) error {
+func (n *busyNode) Commit(_ []byte, _ *WorkReply) error {
 	close(n.writing)
 	<-n.answerWrites
 	return nil
 }
 
-func (n *busyNode) ReadIndex(_ bool, _ *IndexReply) error {
+func (n *busyNode) ReadIndex(_ bool, _ *PlaceReply) error {
 	<-n.answerReads
 	return nil
 }
@@ -62,19 +67,19 @@ func TestAReadThatTimesOutDoesNotCutOffWrites(t *testing.T) {
 	node := &busyNode{writing: make(chan struct{}), answerWrites: make(chan struct{}), answerReads: make(chan struct{})}
 	calls := rpc.NewServer()
 	need.OK(t, calls.RegisterName("Node", node))
-	server := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
-	server.serveNode = func(conn net.Conn, _ hello) { calls.ServeConn(conn) }
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
+	server.ServeNode = func(conn net.Conn, _ Hello) { calls.ServeConn(conn) }
 	t.Cleanup(func() { close(node.answerReads) })
-	p := newPeers(testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{}), nil)
-	t.Cleanup(p.close)
+	p := NewPeers(testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{}), nil)
+	t.Cleanup(p.Close)
 
 	written := make(chan error, 1)
 	go func() {
-		_, err := invoke[CommitReply](t.Context(), p, server.Addr().String(), "Node.Commit", []byte{})
+		_, err := Invoke[WorkReply](t.Context(), p, server.Addr().String(), "Node.Commit", []byte{})
 		written <- err
 	}()
 	<-node.writing
-	if _, err := invoke[IndexReply](t.Context(), p, server.Addr().String(), "Node.ReadIndex", true); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Invoke[PlaceReply](t.Context(), p, server.Addr().String(), "Node.ReadIndex", true); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a read that is not answered: %v, want that its time is up", err)
 	}
 	close(node.answerWrites)
@@ -87,8 +92,8 @@ func TestAttemptsGetMoreTimeWhereNodesAreFarFromEachOther(t *testing.T) {
 		trips          map[linkKey]time.Duration
 		attempt, write time.Duration
 	}{
-		{name: "not connected", attempt: quickAttempt, write: noLeaderWait},
-		{name: "still dialling", trips: map[linkKey]time.Duration{{"a", laneQuick}: 0}, attempt: quickAttempt, write: noLeaderWait},
+		{name: "not connected", attempt: quickAttempt, write: 850 * time.Millisecond},
+		{name: "still dialling", trips: map[linkKey]time.Duration{{"a", laneQuick}: 0}, attempt: quickAttempt, write: 850 * time.Millisecond},
 		{name: "in one place", trips: map[linkKey]time.Duration{{"a", laneQuick}: time.Millisecond}, attempt: 303 * time.Millisecond, write: 858 * time.Millisecond},
 		{name: "the most distant one counts", trips: map[linkKey]time.Duration{{"a", laneQuick}: 0, {"b", laneWork}: 300 * time.Millisecond, {"c", laneWork}: 20 * time.Millisecond}, attempt: 1200 * time.Millisecond, write: 3400 * time.Millisecond},
 		{name: "the shorter of two answers of a node", trips: map[linkKey]time.Duration{{"a", laneQuick}: 100 * time.Millisecond, {"a", laneWork}: 700 * time.Millisecond}, attempt: 600 * time.Millisecond, write: 1700 * time.Millisecond},
@@ -96,15 +101,14 @@ func TestAttemptsGetMoreTimeWhereNodesAreFarFromEachOther(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPeers(nil, nil)
+			p := NewPeers(nil, nil)
 			for to, trip := range tt.trips {
 				p.links[to] = &link{}
-				p.links[to].trip.Store(int64(trip))
+				p.links[to].shortest.Store(int64(trip))
 			}
-			s := &Raft{peers: p}
-			expect.Equal(t, p.attemptLimit(), tt.attempt, "attempts get")
-			got := s.noLeader().Truncate(time.Millisecond)
-			expect.That(t, got == tt.write, "somebody waits %v for a leader, want %v", got, tt.write)
+			expect.Equal(t, p.AttemptLimit(), tt.attempt, "attempts get")
+			got := p.Stretch(850 * time.Millisecond).Truncate(time.Millisecond)
+			expect.That(t, got == tt.write, "850 ms become %v, want %v", got, tt.write)
 		})
 	}
 }

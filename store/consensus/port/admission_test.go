@@ -1,4 +1,4 @@
-package consensus
+package port
 
 import (
 	"fmt"
@@ -58,8 +58,8 @@ func TestConnectionsThatSayNothingKeepNoNodeOut(t *testing.T) {
 				}
 				return ours.issue(t, node)
 			}
-			server := testNetwork(t, hello{Cluster: "c", ServerID: "n1.aa"}, files("n1"))
-			client := testNetwork(t, hello{Cluster: "c", ServerID: "n2.bb"}, files("n2"))
+			server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, files("n1"))
+			client := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, files("n2"))
 			stop := idle(t, server.Addr().String(), 600)
 			defer stop()
 			eventually(t, "the idle connections are there", func() bool {
@@ -94,7 +94,7 @@ func TestUnfinishedHandshakesAreBoundedPerAddressAndInAll(t *testing.T) {
 	knock := func(address string, n int) (callers []*caller) {
 		for i := range n {
 			c := newCaller(&fakeConn{from: fmt.Sprintf("%s:%d", address, i)})
-			if a.begin(c, now) {
+			if a.startHandshake(c, now) {
 				callers = append(callers, c)
 			}
 		}
@@ -126,7 +126,7 @@ func TestUnfinishedHandshakesAreBoundedPerAddressAndInAll(t *testing.T) {
 	}
 
 	node := knock("10.0.9.9", 1)[0]
-	need.That(t, a.finish(node, "n2.bb", true), "a node of the cluster found no room")
+	need.That(t, a.finishHandshake(node, "n2.bb", true), "a node of the cluster found no room")
 	for i := range 50 {
 		now = now.Add(time.Second)
 		knock(fmt.Sprintf("10.0.1.%d", i), handshakesPerAddress)
@@ -141,10 +141,10 @@ func TestUnfinishedHandshakesAreBoundedPerAddressAndInAll(t *testing.T) {
 	}
 	for _, of := range a.open {
 		for of.Len() > 0 {
-			a.forget(of.Front().Value.(*caller))
+			a.removeHandshake(of.Front().Value.(*caller))
 		}
 	}
-	a.end(node)
+	a.remove(node)
 	expect.That(t, a.waiting == 0 && len(a.open) == 0 && a.peersAll == 0 && len(a.peers) == 0,
 		"after all have ended %d, %d, %d and %d are counted", a.waiting, len(a.open), a.peersAll, len(a.peers))
 }
@@ -155,7 +155,7 @@ func TestANodeThatOpensEverMoreConnectionsLosesItsOldest(t *testing.T) {
 	for i := range connectionsPerPeer + 3 {
 		conn := &fakeConn{from: fmt.Sprintf("10.0.0.1:%d", i)}
 		c := newCaller(conn)
-		need.That(t, a.begin(c, time.Now()) && a.finish(c, "n2.bb", true), "connection %d found no room", i)
+		need.That(t, a.startHandshake(c, time.Now()) && a.finishHandshake(c, "n2.bb", true), "connection %d found no room", i)
 		conns = append(conns, conn)
 	}
 	for i, conn := range conns {
