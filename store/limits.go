@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -25,3 +26,15 @@ func SizeOf(item fsm.Item) int {
 	}
 	return fsm.Size(item)
 }
+
+const (
+	// NoLeaderWait is how long a write that was not sent waits for a leader: its caller is told "no"
+	// within a second. Eureka's clients give up after 8 s and try another server, so an early,
+	// certain "no" serves them better.
+	NoLeaderWait = 850 * time.Millisecond
+	// ResultWait is how long a write that was sent waits for its result: its caller is told "unknown"
+	// within four seconds.
+	ResultWait = 3800 * time.Millisecond
+	// RetryPause is the pause between two attempts to reach a leader.
+	RetryPause = 20 * time.Millisecond
+)

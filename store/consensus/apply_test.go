@@ -8,10 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -19,8 +16,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/port"
-	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 // padded is a registration of about so many bytes.
@@ -110,132 +105,6 @@ func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T
 	got, err := n.resendByName(context.Background(), []fsm.Item{{Op: renew}}, []registry.Op{renew}, remembered)
 	expect.That(t, err == nil && len(got) == 1 && got[0].Outcome == registry.Done, "got %+v, %v, want the renewal done", got, err)
 	expect.That(t, remembered[0].Outcome == registry.GoneHandle, "the remembered answer is %+v now", remembered[0])
-}
-
-// newTestCommitter returns a committer that nobody takes anything from.
-func newTestCommitter() *committer {
-	return newCommitter(&Raft{peers: port.NewPeers(nil, nil), cfg: store.Config{InFlight: 1}, metrics: newMetrics(prometheus.NewRegistry())})
-}
-
-// waiting is how many calls are queued, and how many wait for company.
-func (c *committer) waiting() (queued, gathered int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.calls), len(c.gathered)
-}
-
-func renewal() []fsm.Item { return []fsm.Item{{KV: kv.RenewSession{ID: sessionID(1)}}} }
-
-func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		began := time.Now()
-		for range 10 {
-			all.Go(func() { c.gather(ctx, renewal(), 50) })
-			time.Sleep(gatherFor / 20)
-		}
-		synctest.Wait()
-		queued, _ := c.waiting()
-		expect.That(t, queued == 0, "%d renewals are queued after half the time, want none", queued)
-		time.Sleep(gatherFor / 2)
-		synctest.Wait()
-		if queued, gathered := c.waiting(); queued != 10 || gathered != 0 || len(c.wake) != 1 {
-			t.Errorf("%d are queued, %d are not, want all; woken: %d", queued, gathered, len(c.wake))
-		}
-		c.mu.Lock()
-		for _, k := range c.calls {
-			got := k.arrived.Sub(began)
-			expect.That(t, got == gatherFor, "counted as arrived %v after the first came, want when they were queued", got)
-		}
-		c.mu.Unlock()
-		cancel()
-		all.Wait()
-	})
-}
-
-func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, renewal(), 50) })
-		synctest.Wait()
-		all.Go(func() { c.commit(ctx, []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50) })
-		synctest.Wait()
-		queued, gathered := c.waiting()
-		expect.That(t, queued == 1 && gathered == 1, "%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
-		cancel()
-		all.Wait()
-	})
-}
-
-func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCommitter(&Raft{peers: port.NewPeers(nil, nil), cfg: store.Config{InFlight: 1, Test: store.TestConfig{NoBatching: true}}, metrics: newMetrics(prometheus.NewRegistry())})
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, renewal(), 50) })
-		synctest.Wait()
-		queued, _ := c.waiting()
-		expect.That(t, queued == 1, "%d are queued, want it queued at once", queued)
-		cancel()
-		all.Wait()
-	})
-}
-
-func TestARenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		ctx, cancel := context.WithTimeout(t.Context(), gatherFor/2)
-		defer cancel()
-		_, err := c.gather(ctx, renewal(), 50)
-		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
-			"got %v, want the context's error: it certainly had no effect", err)
-		time.Sleep(gatherFor)
-		if b, _ := c.closeBatch(); b != nil {
-			t.Errorf("%d calls were taken", len(b.calls))
-		}
-	})
-}
-
-func TestARenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		c.s.id = &disk.Identity{}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*gatherFor)
-		defer cancel()
-		done := make(chan error, 1)
-		go func() {
-			_, err := c.gather(ctx, renewal(), 50)
-			done <- err
-		}()
-		time.Sleep(gatherFor)
-		synctest.Wait()
-		b, _ := c.closeBatch()
-		need.That(t, b != nil, "nothing was taken")
-		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
-	})
-}
-
-func TestRenewalsAreAnsweredWhenTheNodeStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		done := make(chan error, 1)
-		go func() {
-			_, err := c.gather(t.Context(), renewal(), 50)
-			done <- err
-		}()
-		synctest.Wait()
-		began := time.Now()
-		c.shut()
-		if err := <-done; !errors.Is(err, registry.ErrClosed) || time.Since(began) > 0 {
-			t.Errorf("got %v after %v, want ErrClosed at once", err, time.Since(began))
-		}
-		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), renewal(), 50)), registry.ErrClosed, "after the end: got")
-		time.Sleep(2 * gatherFor)
-	})
 }
 
 func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {

@@ -12,28 +12,28 @@ import (
 
 // AskReply answers Ask.
 type AskReply struct {
-	Answer uint8
+	Answer port.Outcome
 	Bytes  []byte
 	Error  string // of the one who was to answer; "": none
 }
 
-// Ask has the leader answer a question that another node was asked.
-func (n *nodeCalls) Ask(question []byte, reply *AskReply) error {
-	l := n.s.lead.Load()
+// serveAsk has the leader answer a question that another node was asked: the call Node.Ask.
+func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
+	l := s.leadership.Own()
 	if l == nil {
-		reply.Answer = answerNotLeader
+		reply.Answer = port.NotLeader
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(l.lost, askTimeout)
+	ctx, cancel := context.WithTimeout(l.Lost, askTimeout)
 	defer cancel()
-	answer, err := n.s.answer(ctx, question)
+	answer, err := s.answer(ctx, question)
 	switch {
 	case err == nil:
 		reply.Bytes = answer
-	case l.lost.Err() != nil:
-		reply.Answer = answerNotLeader
+	case l.Lost.Err() != nil:
+		reply.Answer = port.NotLeader
 	default:
-		reply.Answer, reply.Error = answerRefused, err.Error()
+		reply.Answer, reply.Error = port.Refused, err.Error()
 	}
 	return nil
 }
@@ -44,9 +44,9 @@ func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]by
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
-	case reply.Answer == answerNotLeader:
+	case reply.Answer == port.NotLeader:
 		return nil, fmt.Errorf("%s: %w", address, registry.ErrNoLeader)
-	case reply.Answer != answerOK:
+	case reply.Answer != port.OK:
 		return nil, errors.New(reply.Error)
 	}
 	return reply.Bytes, nil
@@ -65,38 +65,7 @@ func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, regist
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	var last *leadership
-	for {
-		l, err := s.awaitLeadership(ctx, last)
-		if err != nil {
-			return
-		}
-		l.during(ctx, do)
-		last = l
-	}
-}
-
-// awaitLeadership waits until this node leads, in another leadership than the last.
-func (s *Raft) awaitLeadership(ctx context.Context, last *leadership) (*leadership, error) {
-	for {
-		changed := s.changed.Wait()
-		if l := s.lead.Load(); l != nil && l != last {
-			return l, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// during calls do with a context that ends with the leadership.
-func (l *leadership) during(ctx context.Context, do func(context.Context, registry.Epoch)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(l.lost, cancel)()
-	do(ctx, l.Epoch)
+	s.leadership.WhileLeading(ctx, do)
 }
 
 // AskLeader has the leader answer a question by its Config.Answer; on the leader, its own. It waits 5 s
@@ -106,20 +75,20 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	if l := s.lead.Load(); l != nil {
-		defer context.AfterFunc(l.lost, cancel)()
+	if l := s.leadership.Own(); l != nil {
+		defer context.AfterFunc(l.Lost, cancel)()
 		answer, err := s.answer(ctx, question)
-		if err != nil && l.lost.Err() != nil {
+		if err != nil && l.Lost.Err() != nil {
 			return nil, fmt.Errorf("ask the leader, which this node was until now: %w", registry.ErrNoLeader)
 		}
 		return answer, err
 	}
-	leader := s.leader.Load()
-	if leader == nil || leader.id == s.id.ServerID {
+	leader := s.leadership.Other()
+	if leader == nil {
 		return nil, fmt.Errorf("ask the leader: %w", registry.ErrNoLeader)
 	}
-	defer context.AfterFunc(leader.replaced, cancel)()
-	return s.askAt(ctx, s.peers.DialAddress(leader.id, leader.address), question)
+	defer context.AfterFunc(leader.Replaced, cancel)()
+	return s.askAt(ctx, s.peers.DialAddress(leader.ID, leader.Address), question)
 }
 
 // answer answers a question, on the leader.

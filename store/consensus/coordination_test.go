@@ -3,7 +3,6 @@ package consensus
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 )
 
 var _ kv.Service = (*Coordination)(nil)
@@ -324,12 +324,12 @@ func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) { cfg.Test.NoBatching = true })
 	leader := c.nodes[c.leader()]
 	leader.createSession(t, sessionID(1), time.Hour, 0)
-	before := testutil.ToFloat64(leader.metrics.entries)
+	before := testutil.ToFloat64(leader.metrics.commit.Entries)
 	for i := range 20 {
 		c.nodes[i%3].coordinate(t, set("k", fmt.Sprint(i)))
 		c.nodes[i%3].coordinate(t, kv.RenewSession{ID: sessionID(1)})
 	}
-	got := testutil.ToFloat64(leader.metrics.entries) - before
+	got := testutil.ToFloat64(leader.metrics.commit.Entries) - before
 	expect.That(t, got >= 40, "%v entries for 40 operations", got)
 }
 
@@ -339,8 +339,9 @@ func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
 	send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
 		t.Helper()
 		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Answered: answered}
-		res := need.Got(n.committer.propose(t.Context(), fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), fsm.Bound{}))(t)
-		return res
+		var reply commit.CommitReply
+		need.OK(t, n.committer.Serve(fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), &reply))
+		return need.Got(fsm.ParseResults(reply.Results))(t)
 	}
 	first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
 	again := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
@@ -351,21 +352,6 @@ func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
 	expect.That(t, got.Refused, "a batch whose answer was given: %+v, want it refused", got)
 	e, _ := n.keys(t).Get("k")
 	expect.That(t, e != nil, "a refused batch had an effect")
-}
-
-func TestAnAnswerThatDoesNotFitItsBatchIsUnknown(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	for name, res := range map[string]fsm.BatchResult{
-		"refused":               {Refused: true},
-		"too few of the first":  {KV: make([]kv.Result, 2)},
-		"too few of the second": {Results: make([]registry.Result, 2), KV: make([]kv.Result, 1)},
-	} {
-		k := &call{items: make([]fsm.Item, 2), done: make(chan struct{})}
-		c.nodes[0].committer.finish(&batch{calls: []*call{k}}, res)
-		if <-k.done; !errors.Is(k.err, registry.ErrUnknownOutcome) {
-			t.Errorf("%s: got %v, want ErrUnknownOutcome", name, k.err)
-		}
-	}
 }
 
 func TestRaftAddressesAreThoseOfTheVoters(t *testing.T) {

@@ -33,7 +33,7 @@ func (s *Raft) noteDamaged(index uint64) {
 }
 
 // SetSyncDelay makes each durable write to the log take so much longer from now on; 0: no longer.
-func (s *Raft) SetSyncDelay(by time.Duration) { s.disk.SetDelay(by) }
+func (s *Raft) SetSyncDelay(by time.Duration) { s.disk.SlowDown(by) }
 
 // logWatchInterval is how often the size of the log is looked at.
 const logWatchInterval = 2 * time.Second

@@ -66,7 +66,7 @@ func (f *stateMachine) Restore(r io.ReadCloser) error {
 // publish wakes those who wait for the newest state.
 func (f *stateMachine) publish() {
 	f.s.watchers.Publish(f.s.machine.View())
-	f.s.applied.Fire()
+	f.s.reader.Applied()
 }
 
 // noteSettings compares what an Establish brought with this node's own settings. Leaderships of the
@@ -115,7 +115,7 @@ func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry
 
 // StoreConfiguration implements raft.ConfigurationStore: Raft calls it for each committed one.
 func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
-	f.s.noteMembers(index, c.Servers)
+	f.s.members.Observe(index, c.Servers)
 }
 
 // snapshotStore notes the members that stand in a snapshot: the log before it is gone.
@@ -144,7 +144,7 @@ func (st *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, err
 	st.mu.Unlock()
 	st.note(err)
 	if err == nil {
-		st.s.noteMembers(meta.ConfigurationIndex, meta.Configuration.Servers)
+		st.s.members.Observe(meta.ConfigurationIndex, meta.Configuration.Servers)
 	}
 	return meta, r, err
 }

@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -12,8 +13,12 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/commit"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/consensus/reads"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -27,49 +32,70 @@ const snapshotsKept = 3
 func Open(cfg store.Config) (*Raft, error) {
 	cfg.SetDefaults()
 	s := &Raft{
-		cfg:     cfg,
-		log:     cfg.Log,
-		metrics: newMetrics(cfg.Metrics),
-		machine: fsm.NewMachine(),
-		notify:  make(chan bool, 16),
-		fatal:   make(chan error, 1),
-		opened:  time.Now(),
+		cfg:        cfg,
+		log:        cfg.Log,
+		metrics:    newMetrics(cfg.Metrics),
+		machine:    fsm.NewMachine(),
+		leadership: &leadership.State{Log: cfg.Log},
+		notify:     make(chan bool, 16),
+		fatal:      make(chan error, 1),
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.saving, s.endSaving = context.WithCancel(context.Background())
 	s.settings = settingsWatch{own: cfg.Settings, state: func() registry.Settings { return s.machine.View().Settings() }, log: cfg.Log}
 	cfg.Metrics.MustRegister(expiry.PreservationGauges{Now: s.leaseTime}, expiry.SuspendedGauge(s.suspended), coordinationGauges{s})
-	s.reads = newRounds(s.readRound)
-	s.indexes = newRounds(s.indexRound)
-	s.committer = newCommitter(s)
-	if err := s.open(); err != nil {
+	if err := s.open(time.Now()); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Raft) open() error {
+func (s *Raft) open(opened time.Time) error {
 	var err error
 	if s.net, err = port.Listen(s.cfg.ClusterAddr, s.cfg.ClusterAdvertise, s.cfg.TLS, s.log); err != nil {
 		return err
 	}
-	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node}); err != nil {
+	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node}); err != nil {
 		return err
 	}
-	s.standing.Store(s.id)
 	if s.disk, s.logs, err = raftio.Open(s.cfg.DataDir, s.fail); err != nil {
 		return err
 	}
 	s.disk.Refused, s.logs.Damaged = s.noteRefused, s.noteDamaged
 	s.SetSyncDelay(s.cfg.Test.SyncDelay)
 	s.net.Closing = s.closing
-	s.net.Self = s.hello
+	s.net.Self = s.identity.Hello
 	s.net.Known = s.machine.Boot
 	s.net.Outdated = s.stopOutdated
 	s.peers = port.NewPeers(s.net, s.cfg.Test.Dial)
-	s.net.ServeNode = (&nodeCalls{s}).table().Serve
-	return s.openRaft()
+	s.compose(opened)
+	if err := s.openRaft(); err != nil {
+		return err
+	}
+	s.proposer.Raft, s.reader.Raft, s.members.Raft = s.raft, s.raft, s.raft
+	return nil
+}
+
+// compose makes the parts of the node, which need Raft only when it was started.
+func (s *Raft) compose(opened time.Time) {
+	s.leadership.Self = s.serverID()
+	s.members = membership.New(membership.Config{
+		Node: s.cfg, Identity: s.identity, Port: s.net, Peers: s.peers, Machine: s.machine, Leadership: s.leadership, Fail: s.fail, Outdated: s.stopOutdated,
+	})
+	s.reader = reads.New(reads.Config{
+		Machine: s.machine, Leadership: s.leadership, Peers: s.peers, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,
+	})
+	s.proposer = &commit.Proposer{Stamp: s.stamp, Leadership: s.leadership, Metrics: s.metrics.commit}
+	s.committer = commit.New(commit.Config{
+		InFlight: s.cfg.InFlight, NoBatching: s.cfg.Test.NoBatching, Node: s.serverID(), Boot: s.identity.Start().Boot,
+		Leadership: s.leadership, Proposer: s.proposer, Peers: s.peers, TermsOf: s.reader.TermsOf, Metrics: s.metrics.commit,
+	})
+	calls := port.Calls{"Node.Ask": port.Method(s.serveAsk)}
+	for _, more := range []port.Calls{s.members.Calls(), s.reader.Calls(), s.committer.Calls()} {
+		maps.Copy(calls, more)
+	}
+	s.net.ServeNode = calls.Serve
 }
 
 func (s *Raft) openRaft() error {
@@ -94,7 +120,7 @@ func (s *Raft) openRaft() error {
 		Fail:    s.fail,
 	}
 	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(s.id.ServerID)
+	conf.LocalID = raft.ServerID(s.serverID())
 	conf.HeartbeatTimeout = s.cfg.HeartbeatTimeout
 	conf.ElectionTimeout = s.cfg.ElectionTimeout
 	conf.LeaderLeaseTimeout = s.cfg.LeaseTimeout
@@ -148,7 +174,7 @@ func (d dialProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if o, ok := d.s.cfg.Test.Dial[disk.NodeName(string(id))]; ok {
 		return raft.ServerAddress(o), nil
 	}
-	if id == raft.ServerID(d.s.id.ServerID) {
+	if id == raft.ServerID(d.s.serverID()) {
 		return raft.ServerAddress(d.s.net.Addr().String()), nil
 	}
 	return "", fmt.Errorf("test.dial does not name %q", disk.NodeName(string(id)))

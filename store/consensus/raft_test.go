@@ -188,7 +188,7 @@ func (c *testCluster) elect() {
 	next := 0
 	eventually(c.t, "a leader is elected", func() bool {
 		for _, n := range c.nodes {
-			if n.leader.Load() != nil {
+			if n.leadership.Leader() != nil {
 				return true
 			}
 		}
@@ -389,7 +389,7 @@ func TestALeaderWhoseRaftTakesNothingForAWhileLeadsInTheEnd(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	need.OK(t, c.nodes[0].halt())
 	cfg := c.nodes[0].cfg
-	cfg.Test.SyncDelay = enqueueTimeout * 11 / 10
+	cfg.Test.SyncDelay = time.Second * 11 / 10
 	c.nodes[0] = c.start(cfg)
 	c.waitReady(0)
 }

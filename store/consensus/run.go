@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
@@ -31,8 +33,8 @@ func (s *Raft) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	s.net.Go(s.net.Serve)
 	for _, task := range []func(context.Context){
-		s.disk.Watch, s.loop.Run, s.watchLog, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
-		s.reads.run, s.indexes.run, s.stayFresh, s.becomeReady, s.findCluster,
+		s.disk.Watch, s.loop.Run, s.watchLog, s.watchLeader, s.followNotify, s.committer.Run, s.committer.Sweep,
+		s.reader.Run, s.becomeReady, s.members.Run,
 	} {
 		tasks.Go(func() { task(inner) })
 	}
@@ -102,19 +104,33 @@ func (s *Raft) close() error {
 	return errors.Join(errs...)
 }
 
+// watchLeader keeps up to date who leads.
+func (s *Raft) watchLeader(ctx context.Context) {
+	s.leadership.Run(ctx, s.raft, s.cfg.HeartbeatTimeout/2)
+}
+
 // becomeReady notices the first linearizable read that this node could have answered: from then on
 // it serves at least the state of its start.
 func (s *Raft) becomeReady(ctx context.Context) {
-	for ctx.Err() == nil {
-		changed := s.changed.Wait()
-		if err := s.announce(ctx); err == nil {
-			s.ready.Store(true)
-			s.log.Info("ready", "instances", s.machine.View().Len())
-			s.settings.note()
-			return
-		}
-		wait.Pause(ctx, changed, retryPause)
+	if !retry(ctx, s.leadership, s.announce) {
+		return
 	}
+	s.ready.Store(true)
+	s.log.Info("ready", "instances", s.machine.View().Len())
+	s.settings.note()
+}
+
+// retry attempts something until it succeeds (true) or ctx ends (false), with a pause in between that a change of the leader
+// ends.
+func retry(ctx context.Context, leader *leadership.State, attempt func(context.Context) error) (done bool) {
+	for ctx.Err() == nil {
+		changed := leader.Changed()
+		if attempt(ctx) == nil {
+			return true
+		}
+		wait.Pause(ctx, changed, store.RetryPause)
+	}
+	return false
 }
 
 // announce makes sure that the state machine knows this start, so that every node refuses an older copy
@@ -123,10 +139,9 @@ func (s *Raft) announce(ctx context.Context) error {
 	if _, err := s.View(ctx, registry.Linearizable); err != nil {
 		return err
 	}
-	if err := s.hello().Outdated(s.machine.Boot(s.id.ServerID)); err != nil {
+	if err := s.identity.Hello().Outdated(s.machine.Boot(s.serverID())); err != nil {
 		s.stopOutdated(err)
 		return err
 	}
-	_, err := s.committer.commit(ctx, nil, 0)
-	return err
+	return s.committer.Announce(ctx)
 }

@@ -55,14 +55,14 @@ func openPort(t *testing.T, h port.Hello) *port.Port {
 // snapshot was not taken.
 func hangingLeader(t *testing.T, n *testNode) (refused func()) {
 	t.Helper()
-	peer := openPort(t, port.Hello{Cluster: n.clusterID(), ServerID: "n2.bb"})
+	peer := openPort(t, port.Hello{Cluster: n.identity.Cluster(), ServerID: "n2.bb"})
 	leader := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: peer, Timeout: limit, Logger: raftio.NewLogger(n.log)})
 	t.Cleanup(func() { leader.Close() })
 	rest, hangs := io.Pipe()
 	t.Cleanup(func() { hangs.Close() })
 	sent := make(chan error, 1)
 	go func() {
-		sent <- leader.InstallSnapshot(raft.ServerID(n.id.ServerID), raft.ServerAddress(n.net.Addr().String()), &raft.InstallSnapshotRequest{
+		sent <- leader.InstallSnapshot(raft.ServerID(n.serverID()), raft.ServerAddress(n.net.Addr().String()), &raft.InstallSnapshotRequest{
 			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2.bb"), Addr: []byte(peer.Addr().String())},
 			SnapshotVersion: raft.SnapshotVersionMax, Term: n.raft.CurrentTerm() + 1, LastLogIndex: 1000, LastLogTerm: 1, Size: 1 << 40,
 			Configuration: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n2.bb", Address: raft.ServerAddress(peer.Addr().String())}}}),
@@ -126,9 +126,9 @@ func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
 			address, asked := tt.hangs(t)
 			c := &testCluster{t: t, dir: t.TempDir()}
 			n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
-			need.OK(t, n.adoptCluster("c"))
+			need.OK(t, n.identity.Adopt("c"))
 			err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
-				{ID: raft.ServerID(n.id.ServerID), Address: raft.ServerAddress(n.net.Addr().String())},
+				{ID: raft.ServerID(n.serverID()), Address: raft.ServerAddress(n.net.Addr().String())},
 				{ID: "n2.bb", Address: raft.ServerAddress(address)},
 			}}).Error()
 			need.OK(t, err)

@@ -21,9 +21,9 @@ import (
 // registryFile is the file that a node without consensus keeps its registry in. Each write is one
 // transaction: a crash leaves the state of some write, whole. It belongs to one goroutine at a time.
 type registryFile struct {
-	path  string
-	bolt  *bbolt.DB
-	delay disk.SyncDelay
+	path string
+	bolt *bbolt.DB
+	slow disk.SlowSync
 	marks
 }
 
@@ -93,7 +93,7 @@ func createLocal(path string) error {
 
 // write brings what changed to the disk, in one transaction.
 func (d *registryFile) write(what saved) error {
-	d.delay.Pass()
+	d.slow.Pass()
 	var w txWriter
 	err := d.bolt.Update(func(tx *bbolt.Tx) error {
 		w = txWriter{saved: what, tx: tx, marks: d.marks}

@@ -275,4 +275,4 @@ func (s *Store) leaseTime() (*registry.View, int64) {
 }
 
 // SetSyncDelay makes each write to the disk take so much longer from now on; 0: no longer.
-func (s *Store) SetSyncDelay(by time.Duration) { s.disk.delay.Set(by) }
+func (s *Store) SetSyncDelay(by time.Duration) { s.disk.slow.Set(by) }

@@ -90,3 +90,18 @@ func (r *replies) send(request rpc.Request, reply any, err error) {
 		r.conn.Close()
 	}
 }
+
+// Outcome is what became of a call, where its reply says so. The calls and their replies are exported because encoding/gob asks
+// for it; replies have it in a field that is called Answer on the wire.
+type Outcome uint8
+
+// The outcomes, by their numbers on the wire.
+const (
+	OK Outcome = iota
+	NotLeader
+	Unknown
+	Refused
+	NoSuchNode
+	RunsTwice
+	Unreadable
+)

@@ -4,7 +4,7 @@
 // hashicorp/raft the connections for Raft, and performs calls on the others.
 //
 //   - port.go: the port, which listens, dials, and knows every open connection
-//   - handshake.go: what both sides say first, and whether they go on; admission.go: how many connections others may open
+//   - hello.go: what both sides say first; handshake.go: whether they go on; admission.go: how many connections others may open
 //   - peers.go: the connections to the other nodes, and calls over them; callserver.go: calls that come in
 //
 // The package knows nothing of what is called.

@@ -341,3 +341,11 @@ type Reply[T any] struct {
 	Value   T
 	Err     error
 }
+
+// OtherNodeError means that another node than the one that was called replies at its address: its successor, or
+// one that took the address over.
+type OtherNodeError struct{ Asked, Replied, Address string }
+
+func (e *OtherNodeError) Error() string {
+	return fmt.Sprintf("at %s node %s answers instead of %s", e.Address, e.Replied, e.Asked)
+}

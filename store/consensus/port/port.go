@@ -27,11 +27,6 @@ const (
 	streamNode byte = 'N' // calls between nodes, see peers.go
 )
 
-const (
-	helloVersion     = 1
-	handshakeTimeout = 5 * time.Second
-)
-
 // Port owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
 // the node channel. It implements raft.StreamLayer.
 type Port struct {

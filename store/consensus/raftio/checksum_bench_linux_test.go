@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 

@@ -41,7 +41,7 @@ type Disk struct {
 	// refused is told of an entry that came from the leader and is not what its checksum says; nil: nobody is.
 	Refused func(index uint64)
 	vote    *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
-	delay   disk.SyncDelay
+	slow    disk.SlowSync
 
 	// serving: Raft has what it needs for its start, and what it reads from now on it must not be told that it
 	// cannot be read.
@@ -159,7 +159,7 @@ func createBolt(path string) error {
 // do runs one call that writes, watched and fail-stop.
 func (d *Disk) do(name string, call func() error) error {
 	c := d.startCall(name)
-	d.delay.Pass()
+	d.slow.Pass()
 	err := call()
 	d.endCall(c)
 	return d.stopOn(name, err)
@@ -396,8 +396,8 @@ func (d *Disk) Stable() failStop { return failStop{d} }
 // Serve says that Raft has what it needs for its start: what cannot be read from now on ends the node.
 func (d *Disk) Serve() { d.serving.Store(true) }
 
-// SetDelay makes each durable write take so much longer from now on; 0: no longer.
-func (d *Disk) SetDelay(by time.Duration) { d.delay.Set(by) }
+// SlowDown makes each durable write take so much longer from now on; 0: no longer.
+func (d *Disk) SlowDown(by time.Duration) { d.slow.Set(by) }
 
 // Watch notices calls that do not return, until ctx ends.
 func (d *Disk) Watch(ctx context.Context) {

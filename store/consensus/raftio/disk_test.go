@@ -160,11 +160,11 @@ func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
 		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 		defer d.Close()
 		for _, tt := range tests {
-			d.delay.Set(time.Second)
+			d.slow.Set(time.Second)
 			got, want := timedOf(t, func() error { return tt.write(d) }), tt.writes*time.Second
 			expect.That(t, got == want, "%s: it takes %v longer, want %v", tt.name, got, want)
 		}
-		d.delay.Set(0)
+		d.slow.Set(0)
 		if got := timedOf(t, func() error { return d.StoreLog(&raft.Log{Index: 3, Term: 1}) }); got != 0 {
 			t.Errorf("after the end of the delay a write takes %v longer", got)
 		}

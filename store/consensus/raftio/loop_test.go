@@ -84,7 +84,7 @@ func watchedDisk(t *testing.T, delay time.Duration, work func(*Disk) error, paus
 	synctest.Test(t, func(t *testing.T) {
 		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 		defer d.Close()
-		d.delay.Set(delay)
+		d.slow.Set(delay)
 		worked := make(chan error, 1)
 		began := time.Now()
 		go func() { worked <- work(d) }()
@@ -97,7 +97,7 @@ func watchedDisk(t *testing.T, delay time.Duration, work func(*Disk) error, paus
 				hangs, after = call.name, time.Since(began)
 			}
 		}
-		d.delay.Set(0)
+		d.slow.Set(0)
 		expect.OK(t, <-worked)
 	})
 	return hangs, after

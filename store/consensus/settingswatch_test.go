@@ -101,7 +101,7 @@ func TestTheLeadersSettingsHoldAndTheOthersSaySo(t *testing.T) {
 		eventually(t, c.nodes[i].cfg.Node+" leads", func() bool {
 			if at := c.leader(); at != i {
 				to := c.nodes[i]
-				future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(to.id.ServerID), raft.ServerAddress(to.net.Addr().String()))
+				future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(to.serverID()), raft.ServerAddress(to.net.Addr().String()))
 				if err := raftio.Wait(context.Background(), future, limit); err != nil {
 					t.Logf("transfer: %v", err)
 				}

@@ -1,4 +1,4 @@
-package consensus
+package commit
 
 import (
 	"context"
@@ -8,67 +8,25 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// submit commits a batch through whoever leads now; the time limit and a change of leader end it.
-func (s *Raft) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
-	until := b.giveUpAt(time.Now())
-	ctx, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	if l := s.lead.Load(); l != nil {
-		return s.commitHere(ctx, b.encode(l.bound(until)))
-	}
-	leader := s.leader.Load()
-	if leader == nil || leader.id == s.id.ServerID {
-		return fsm.BatchResult{}, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrNoLeader)
-	}
-	defer context.AfterFunc(leader.replaced, cancel)()
-	address := s.peers.DialAddress(leader.id, leader.address)
-	before, cancel := context.WithDeadline(ctx, b.deadline())
-	defer cancel()
-	if err := s.peers.Reach(before, address); err != nil {
-		return fsm.BatchResult{}, err
-	}
-	t, err := s.termsOf(before, leader, address)
-	if err != nil {
-		return fsm.BatchResult{}, err
-	}
-	s.metrics.forwarded.Inc()
-	res, err := s.commitAt(ctx, address, b.encode(t.bound(until)))
-	if errors.Is(err, errNotLeader) || errors.Is(err, errLate) {
-		s.terms.CompareAndSwap(t, nil) // it may lead again, in another leadership
-	}
-	return res, err
-}
-
-func (s *Raft) commitHere(ctx context.Context, encoded []byte) (fsm.BatchResult, error) {
-	e, err := s.propose(encoded)
-	if err != nil {
-		return fsm.BatchResult{}, err
-	}
-	results, err := e.results(ctx)
-	if err != nil {
-		return fsm.BatchResult{}, err
-	}
-	return results[0], lateness(results[0])
-}
-
 // sendUntilAnswered sends a batch to the node that leads, again and again under the same number, until it is
 // answered or its time is up.
-func (c *committer) sendUntilAnswered(ctx context.Context, b *batch) {
+func (c *Committer) sendUntilAnswered(ctx context.Context, b *batch) {
 	for attempt := 0; ; attempt++ {
-		changed := c.s.changed.Wait()
+		changed := c.cfg.Leadership.Changed()
 		if time.Now().After(b.deadline()) || ctx.Err() != nil {
 			c.giveUp(b)
 			return
 		}
 		if attempt > 0 {
-			c.s.metrics.resent.Inc()
+			c.cfg.Metrics.Resent.Inc()
 		}
 		started := time.Now()
-		res, err := c.s.submit(ctx, b)
+		res, err := c.submit(ctx, b)
 		if err == nil {
 			c.finish(b, res)
 			return
@@ -81,12 +39,12 @@ func (c *committer) sendUntilAnswered(ctx context.Context, b *batch) {
 		if b.sent.IsZero() && !errors.Is(err, port.ErrNotSent) {
 			b.sent = started
 		}
-		wait.Pause(ctx, changed, retryPause)
+		wait.Pause(ctx, changed, store.RetryPause)
 	}
 }
 
 // finish gives every call of an answered batch its results.
-func (c *committer) finish(b *batch, res fsm.BatchResult) {
+func (c *Committer) finish(b *batch, res fsm.BatchResult) {
 	c.forget(b)
 	want := 0
 	for _, k := range b.calls {
@@ -98,7 +56,7 @@ func (c *committer) finish(b *batch, res fsm.BatchResult) {
 		c.failCalls(b, registry.ErrUnknownOutcome)
 		return
 	}
-	all := answers{registry: res.Results, kv: res.KV}
+	all := Results{Registry: res.Results, KV: res.KV}
 	for _, k := range b.calls {
 		k.results = all.cut(len(k.items))
 		close(k.done)
@@ -106,17 +64,17 @@ func (c *committer) finish(b *batch, res fsm.BatchResult) {
 }
 
 // giveUp answers the calls of a batch whose time is up.
-func (c *committer) giveUp(b *batch) {
+func (c *Committer) giveUp(b *batch) {
 	c.forget(b)
 	if b.sent.IsZero() {
 		c.failCalls(b, registry.ErrNoLeader)
 		return
 	}
-	c.s.metrics.unknown.Add(float64(len(b.calls)))
+	c.cfg.Metrics.Unknown.Add(float64(len(b.calls)))
 	c.failCalls(b, registry.ErrUnknownOutcome)
 }
 
-func (c *committer) failCalls(b *batch, err error) {
+func (c *Committer) failCalls(b *batch, err error) {
 	for _, k := range b.calls {
 		k.err = err
 		close(k.done)
@@ -125,7 +83,7 @@ func (c *committer) failCalls(b *batch, err error) {
 
 // forget counts a batch as answered: its number tells the state machine, with the next batch, that
 // a late copy of it must not take effect any more.
-func (c *committer) forget(b *batch) {
+func (c *Committer) forget(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, b.id.Seq)
@@ -134,7 +92,7 @@ func (c *committer) forget(b *batch) {
 // divide sends the calls of a batch that the leader could not read again, in smaller batches with numbers
 // of their own: nothing was ever proposed under the number of this one. One goes after the other, because
 // the state machine remembers the answers to 64 unanswered numbers of a node.
-func (c *committer) divide(ctx context.Context, b *batch, u *unread) {
+func (c *Committer) divide(ctx context.Context, b *batch, u *unread) {
 	c.forget(b)
 	if u.all || len(b.calls) == 1 {
 		c.failCalls(b, fmt.Errorf("%w: %s", registry.ErrUnreadable, u.reason))
@@ -145,7 +103,7 @@ func (c *committer) divide(ctx context.Context, b *batch, u *unread) {
 	}
 }
 
-func (c *committer) reseal(calls []*call) *batch {
+func (c *Committer) reseal(calls []*call) *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seal(calls)

@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// SyncDelay makes durable writes take longer, as a slow disk does. It is for tests and benchmarks, and can
+// SlowSync makes durable writes take longer, as a slow disk does. It is for tests and benchmarks, and can
 // change at any time.
-type SyncDelay struct{ nanos atomic.Int64 }
+type SlowSync struct{ nanos atomic.Int64 }
 
-func (d *SyncDelay) Set(by time.Duration) { d.nanos.Store(int64(by)) }
+// Set sets the time that each durable write takes longer from now on; 0: no longer.
+func (d *SlowSync) Set(by time.Duration) { d.nanos.Store(int64(by)) }
 
 // Pass takes the time that one durable write is to take longer.
-func (d *SyncDelay) Pass() {
+func (d *SlowSync) Pass() {
 	if by := d.nanos.Load(); by > 0 {
 		time.Sleep(time.Duration(by))
 	}
 }
 
+// SyncDir makes durable which files a directory has.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

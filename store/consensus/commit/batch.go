@@ -1,4 +1,4 @@
-package consensus
+package commit
 
 import (
 	"sync/atomic"
@@ -7,6 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
@@ -25,15 +26,15 @@ func (b *batch) deadline() time.Time {
 	if b.sent.IsZero() {
 		return b.oldest.Add(b.wait)
 	}
-	return b.sent.Add(answerWait)
+	return b.sent.Add(store.ResultWait)
 }
 
 // giveUpAt is when the answer to a batch that is sent now is waited for no longer.
 func (b *batch) giveUpAt(now time.Time) time.Time {
 	if b.sent.IsZero() {
-		return now.Add(answerWait)
+		return now.Add(store.ResultWait)
 	}
-	return b.sent.Add(answerWait)
+	return b.sent.Add(store.ResultWait)
 }
 
 // encode encodes a batch for one attempt to send it.
@@ -91,29 +92,29 @@ type call struct {
 	arrived time.Time
 	state   atomic.Int32
 	done    chan struct{}
-	results answers
+	results Results
 	err     error
 }
 
-// answers are the answers to items: one of the registry per item, and one of coordination per item (nil:
+// Results are the results of items: one of the registry per item, and one of coordination per item (nil:
 // no item is of coordination).
-type answers struct {
-	registry []registry.Result
-	kv       []kv.Result
+type Results struct {
+	Registry []registry.Result
+	KV       []kv.Result
 }
 
-// add appends the answers to further items, all of which are of coordination or none.
-func (a *answers) add(more answers) {
-	a.registry = append(a.registry, more.registry...)
-	a.kv = append(a.kv, more.kv...)
+// Add appends the results of further items, all of which are of coordination or none.
+func (r *Results) Add(more Results) {
+	r.Registry = append(r.Registry, more.Registry...)
+	r.KV = append(r.KV, more.KV...)
 }
 
-// cut takes the answers to the first n items off.
-func (a *answers) cut(n int) answers {
-	first := answers{registry: a.registry[:n:n]}
-	a.registry = a.registry[n:]
-	if a.kv != nil {
-		first.kv, a.kv = a.kv[:n:n], a.kv[n:]
+// cut removes the results of the first n items and returns them.
+func (r *Results) cut(n int) Results {
+	first := Results{Registry: r.Registry[:n:n]}
+	r.Registry = r.Registry[n:]
+	if r.KV != nil {
+		first.KV, r.KV = r.KV[:n:n], r.KV[n:]
 	}
 	return first
 }
@@ -121,7 +122,7 @@ func (a *answers) cut(n int) answers {
 // States of a call. Whoever moves it out of queued decides what becomes of it.
 const (
 	queued int32 = iota
-	taken
+	sealed       // it is part of a batch
 	abandoned
 )
 
