@@ -45,7 +45,7 @@ func (s *Raft) finds(renew registry.Renew) bool {
 	return ok
 }
 
-// renewUnknown answers renewals, some of them of instances that this node does not know. Anybody can send
+// renewUnknown performs renewals, some of them of instances that this node does not know. Any client can send
 // those without end, so the log does not get them: they are not found if that is what a linearizable read says.
 // The others are committed.
 func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {

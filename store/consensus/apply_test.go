@@ -25,7 +25,7 @@ func padded(id string, size int) registry.Register {
 	return registry.Register{Instance: i}
 }
 
-func TestOperationsBeyondOneBatchTakeEffectInOrder(t *testing.T) {
+func TestApplyOfMoreThanOneBatchTakesEffectInOrder(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	var ops []registry.Op
 	for i := range 20 {
@@ -41,7 +41,7 @@ func TestOperationsBeyondOneBatchTakeEffectInOrder(t *testing.T) {
 	expect.That(t, got == 19, "%d instances, want 19", got)
 }
 
-func TestNothingIsDoneIfOneOperationIsTooLarge(t *testing.T) {
+func TestApplyDoesNothingIfOneOperationIsTooLarge(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	_, err := c.nodes[0].Apply(context.Background(), registry.FromClient, padded("small", 10), padded("huge", store.MaxOpBytes))
 	expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
@@ -49,14 +49,14 @@ func TestNothingIsDoneIfOneOperationIsTooLarge(t *testing.T) {
 	expect.That(t, got == 0, "%d instances, want none", got)
 }
 
-func TestACallThatWasDonePartlyIsUnknown(t *testing.T) {
+func TestApplyThatWasDonePartlyIsUnknown(t *testing.T) {
 	expect.ErrorIs(t, store.Partly(0, registry.ErrNoLeader), registry.ErrNoLeader, "nothing done: got")
 	err := store.Partly(3, registry.ErrNoLeader)
 	expect.That(t, errors.Is(err, registry.ErrUnknownOutcome) && !errors.Is(err, registry.ErrNoLeader),
 		"some done: got %v, want ErrUnknownOutcome and not ErrNoLeader", err)
 }
 
-func TestOnlyWhatAClientRenewsIsShortened(t *testing.T) {
+func TestRenewalIsShortenedOnlyIfAClientSentIt(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	key := registry.NewKey("A", "i0")
 	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
@@ -95,8 +95,8 @@ func TestAReplicaIsBoundedAsARegistrationIs(t *testing.T) {
 	expect.ErrorIs(t, expect.Err(c.nodes[0].Apply(context.Background(), registry.FromEureka, large)), registry.ErrTooLarge, "got")
 }
 
-// What an answer is made of after it was given is nobody's: the state machine remembers it, and snapshots have it.
-func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T) {
+// A result must not be changed after the state machine gave it: the state machine remembers it, and snapshots have it.
+func TestRenewalsRepeatedByNameLeaveTheRememberedResultAlone(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
 	n.apply(t, registry.Register{Instance: instance("A", "x", 90)})
@@ -104,7 +104,7 @@ func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T
 	remembered := []registry.Result{{Outcome: registry.GoneHandle}}
 	got, err := n.resendByName(context.Background(), []fsm.Item{{Op: renew}}, []registry.Op{renew}, remembered)
 	expect.That(t, err == nil && len(got) == 1 && got[0].Outcome == registry.Done, "got %+v, %v, want the renewal done", got, err)
-	expect.That(t, remembered[0].Outcome == registry.GoneHandle, "the remembered answer is %+v now", remembered[0])
+	expect.That(t, remembered[0].Outcome == registry.GoneHandle, "the remembered result is %+v now", remembered[0])
 }
 
 func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {
@@ -131,7 +131,7 @@ func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {
 	}
 }
 
-func TestOnlyHeartbeatsThatChangeNothingAreGathered(t *testing.T) {
+func TestHeartbeatsOfChecksAreGatheredOnlyIfTheyChangeNothing(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
 	for i, status := range []registry.CheckStatus{registry.Passing, registry.Critical} {

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// AskReply answers Ask.
+// AskReply is the reply to Ask.
 type AskReply struct {
 	Answer port.Outcome
 	Bytes  []byte
-	Error  string // of the one who was to answer; "": none
+	Error  string // of the leader's Config.Answer; "": none
 }
 
-// serveAsk has the leader answer a question that another node was asked: the call Node.Ask.
+// serveAsk has the leader reply to a question that another node was asked: the call Node.Ask.
 func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
 	l := s.leadership.Own()
 	if l == nil {
@@ -26,10 +26,10 @@ func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
 	}
 	ctx, cancel := context.WithTimeout(l.Lost, askTimeout)
 	defer cancel()
-	answer, err := s.answer(ctx, question)
+	result, err := s.reply(ctx, question)
 	switch {
 	case err == nil:
-		reply.Bytes = answer
+		reply.Bytes = result
 	case l.Lost.Err() != nil:
 		reply.Answer = port.NotLeader
 	default:
@@ -55,8 +55,8 @@ func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]by
 // askTimeout bounds a question to the leader.
 const askTimeout = 5 * time.Second
 
-// errNoAnswerHere: a question came to a node that was given nothing to answer with.
-var errNoAnswerHere = errors.New("this node answers no questions")
+// errNoReplyHere: a question came to a node without a Config.Answer.
+var errNoReplyHere = errors.New("this node answers no questions")
 
 // WhileLeading calls do each time this node was established as leader, with a context that ends when
 // it leads no longer and the leadership's epoch, and waits for its return before the next time. It returns when ctx ends or the
@@ -68,7 +68,7 @@ func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, regist
 	s.leadership.WhileLeading(ctx, do)
 }
 
-// AskLeader has the leader answer a question by its Config.Answer; on the leader, its own. It waits 5 s
+// AskLeader has the leader reply to a question by its Config.Answer; on the leader, its own. It waits 5 s
 // at most. Errors: registry.ErrNoLeader, also if the leader ceases to be one meanwhile, or what Answer
 // returned, as text.
 func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
@@ -77,11 +77,11 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	defer context.AfterFunc(s.closing, cancel)()
 	if l := s.leadership.Own(); l != nil {
 		defer context.AfterFunc(l.Lost, cancel)()
-		answer, err := s.answer(ctx, question)
+		result, err := s.reply(ctx, question)
 		if err != nil && l.Lost.Err() != nil {
 			return nil, fmt.Errorf("ask the leader, which this node was until now: %w", registry.ErrNoLeader)
 		}
-		return answer, err
+		return result, err
 	}
 	leader := s.leadership.Other()
 	if leader == nil {
@@ -91,10 +91,10 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	return s.askAt(ctx, s.peers.DialAddress(leader.ID, leader.Address), question)
 }
 
-// answer answers a question, on the leader.
-func (s *Raft) answer(ctx context.Context, question []byte) ([]byte, error) {
+// reply replies to a question, on the leader.
+func (s *Raft) reply(ctx context.Context, question []byte) ([]byte, error) {
 	if s.cfg.Answer == nil {
-		return nil, errNoAnswerHere
+		return nil, errNoReplyHere
 	}
 	return s.cfg.Answer(ctx, question)
 }

@@ -34,7 +34,7 @@ func (c *testCluster) moveLeadership() int {
 	return to
 }
 
-func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
+func TestWhileLeadingRunsOnTheLeaderAlone(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	var running [3]atomic.Int32
@@ -77,7 +77,7 @@ func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
 	<-returned
 }
 
-func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
+func TestAskLeaderHasTheLeadersReplyOnEveryNode(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) {
 		name := cfg.Node
 		cfg.Answer = func(_ context.Context, question []byte) ([]byte, error) {
@@ -110,7 +110,7 @@ func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatNobodyAnswers(t *testing.T) {
+func TestAskLeaderEndsWithoutAReply(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) {
 		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
 			<-ctx.Done()
@@ -133,7 +133,7 @@ func TestQuestionsThatNobodyAnswers(t *testing.T) {
 		}()
 		expect.OK(t, c.nodes[leader].halt())
 		if err := <-done; err == nil {
-			t.Error("got an answer of nobody")
+			t.Error("got a reply of no node")
 		}
 	})
 	t.Run("there is no leader", func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestQuestionsThatNobodyAnswers(t *testing.T) {
 	})
 }
 
-func TestALeaderThatCeasesToBeOneDoesNotAnswer(t *testing.T) {
+func TestAskLeaderHasNoReplyOfALeaderThatCeasesToBeOne(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	c := startCluster(t, 3, func(cfg *store.Config) {
 		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
@@ -167,8 +167,8 @@ func TestALeaderThatCeasesToBeOneDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutAnAnswerSaysSo(t *testing.T) {
+func TestAskLeaderSaysThatANodeRepliesToNoQuestions(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	_, err := c.nodes[0].AskLeader(t.Context(), nil)
-	expect.That(t, errors.Is(err, errNoAnswerHere), "got %v, want that it answers no questions", err)
+	expect.That(t, errors.Is(err, errNoReplyHere), "got %v, want that it answers no questions", err)
 }

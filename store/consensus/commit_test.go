@@ -19,7 +19,7 @@ func copyOf(seq uint64, bound fsm.Bound) []byte {
 	return fsm.AppendBatch(nil, id, []fsm.Item{{Op: registry.Register{Instance: instance("LATE", fmt.Sprintf("i%d", seq), 600)}}})
 }
 
-func TestALeaderTakesNoBatchAfterItsTime(t *testing.T) {
+func TestLeaderCommitsNoBatchAfterItsTime(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	at := c.nodes[c.leader()]
 	l := at.leadership.Own()

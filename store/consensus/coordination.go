@@ -28,8 +28,8 @@ func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, er
 		patient = patient && renews
 	}
 	if len(ops) == 1 && patient {
-		gone, err := c.ended(ctx, ops[0].(kv.RenewSession).ID)
-		if err != nil || gone {
+		unknown, err := c.unknown(ctx, ops[0].(kv.RenewSession).ID)
+		if err != nil || unknown {
 			return make([]kv.Result, 1), err // the result that the state machine gives, too
 		}
 	}
@@ -40,9 +40,9 @@ func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, er
 	return results.KV, nil
 }
 
-// ended says that there is no session of an id. Renewals of such are answered by a linearizable read: anybody can
+// unknown says that there is no session of an id. Renewals of such are decided by a linearizable read: any client can
 // send them without end, so the log does not get them.
-func (c *Coordination) ended(ctx context.Context, id string) (bool, error) {
+func (c *Coordination) unknown(ctx context.Context, id string) (bool, error) {
 	if s, _ := c.s.machine.KV().Session(id); s != nil {
 		return false, nil
 	}

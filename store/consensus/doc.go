@@ -20,7 +20,7 @@
 //   - leader.go: what the established leader does; settingswatch.go: whether its settings are this node's
 //   - status.go: what a node says of itself and its cluster; metrics.go: its figures
 //
-// Beside it, each with what it needs of the node as a struct: package leadership knows who leads, package membership founds
+// Beside it, each with what it needs of the node as a struct: package leadership knows which node leads, package membership founds
 // and joins clusters and changes their members.
 //
 // The package knows nothing of HTTP and nothing of how peers are told: what tells them reads Changes, and

@@ -62,7 +62,7 @@ func (c *testCluster) mustFoundOne(t *testing.T) {
 	need.That(t, len(ids) == 1, "%d clusters were founded: %v", len(ids), ids)
 }
 
-func everybody(int, int) bool { return true }
+func allSeen(int, int) bool { return true }
 
 // without is a network in which one link does not work, in either direction.
 func without(a, b int) func(from, to int) bool {
@@ -92,7 +92,7 @@ func TestOneClusterIsFoundedThoughALinkIsBroken(t *testing.T) {
 }
 
 func TestMoreNodesThanAreExpectedFoundOneCluster(t *testing.T) {
-	c := startApart(t, 4, 3, everybody)
+	c := startApart(t, 4, 3, allSeen)
 	c.mustFoundOne(t)
 	for i := range c.nodes {
 		c.waitReady(i)
@@ -109,7 +109,7 @@ func TestHalfOfTheNodesFoundNoClusterAndSaySo(t *testing.T) {
 		{"one, as by default, that sees no other", 2, 1, "cluster.bootstrap-expect 1 is not more than half of the 2 nodes in cluster.join"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := startApart(t, tt.n, tt.expect, everybody)
+			c := startApart(t, tt.n, tt.expect, allSeen)
 			for _, n := range c.nodes[1:] {
 				need.OK(t, n.halt())
 			}
@@ -130,11 +130,11 @@ func (n *testNode) step(t *testing.T, args membership.FoundArgs) membership.Foun
 
 // lonely starts a node that waits for others.
 func lonely(t *testing.T) (*testCluster, *testNode) {
-	c := startApart(t, 1, 2, everybody)
+	c := startApart(t, 1, 2, allSeen)
 	return c, c.nodes[0]
 }
 
-func TestAPromiseOutlivesARestart(t *testing.T) {
+func TestFoundingPromiseOutlivesARestart(t *testing.T) {
 	c, n := lonely(t)
 	founders := []disk.Founder{disk.Founder{ID: n.serverID(), Addr: n.net.Addr().String()}, {ID: "n2.aa", Addr: "127.0.0.1:1"}}
 	newer, older := disk.Ballot{Round: 7, ServerID: "n2.aa"}, disk.Ballot{Round: 6, ServerID: "n9.aa"}
@@ -156,9 +156,9 @@ func TestAPromiseOutlivesARestart(t *testing.T) {
 		"a newer proposal is told %+v, want the list that was accepted at %v", r, newer)
 }
 
-// TestAFounderThatCrashedBeforeItWroteItDownTellsTheOthers: it is the only one that knows of the cluster, which
+// TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers: it is the only one that knows of the cluster, which
 // cannot begin without the others.
-func TestAFounderThatCrashedBeforeItWroteItDownTellsTheOthers(t *testing.T) {
+func TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers(t *testing.T) {
 	_, n := lonely(t)
 	founders := []disk.Founder{disk.Founder{ID: n.serverID(), Addr: n.net.Addr().String()}, {ID: "n2.aa", Addr: "127.0.0.1:1"}}
 	if err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
@@ -174,8 +174,8 @@ func TestAFounderThatCrashedBeforeItWroteItDownTellsTheOthers(t *testing.T) {
 	}
 }
 
-// TestANodeWhoseDiskIsSlowIsSeenWhileItWrites: the others take who does not answer for absent.
-func TestANodeWhoseDiskIsSlowIsSeenWhileItWrites(t *testing.T) {
+// TestStateOfANodeIsSeenWhileItsDiskIsSlow: the others would take a node without a reply for absent.
+func TestStateOfANodeIsSeenWhileItsDiskIsSlow(t *testing.T) {
 	_, n := lonely(t)
 	release := make(chan struct{})
 	writing := make(chan struct{})
@@ -200,10 +200,10 @@ func TestANodeWhoseDiskIsSlowIsSeenWhileItWrites(t *testing.T) {
 	need.OK(t, <-done)
 }
 
-// TestAListThatGrowsChangesNothingForThoseWithData: three nodes found a cluster; then all lists name five,
+// TestJoinListThatGrowsChangesNothingForNodesWithData: three nodes found a cluster; then all lists name five,
 // of which cluster.bootstrap-expect is no longer more than half. A node of the longer list joins.
-func TestAListThatGrowsChangesNothingForThoseWithData(t *testing.T) {
-	c := startApart(t, 3, 2, everybody)
+func TestJoinListThatGrowsChangesNothingForNodesWithData(t *testing.T) {
+	c := startApart(t, 3, 2, allSeen)
 	c.mustFoundOne(t)
 	for i := range c.nodes {
 		c.waitReady(i)

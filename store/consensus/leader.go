@@ -16,22 +16,22 @@ import (
 
 const (
 	// establishTimeout is how long a new leader tries to commit its first entry before it gives
-	// leadership to somebody else.
+	// leadership to another node.
 	establishTimeout = 10 * time.Second
 )
 
-// followNotify begins and ends leaderships as Raft tells. Two "true" in a row mean that leadership
+// followNotify starts and stops leaderships as Raft tells. Two "true" in a row mean that leadership
 // was lost and won again in between.
 func (s *Raft) followNotify(ctx context.Context) {
-	end := func() {}
-	defer func() { end() }()
+	stop := func() {}
+	defer func() { stop() }()
 	for {
 		select {
 		case leads := <-s.notify:
-			end()
-			end = func() {}
+			stop()
+			stop = func() {}
 			if leads {
-				end = s.beginLeadership(ctx)
+				stop = s.startLeadership(ctx)
 			}
 		case <-ctx.Done():
 			return
@@ -39,8 +39,8 @@ func (s *Raft) followNotify(ctx context.Context) {
 	}
 }
 
-// beginLeadership runs a leadership until the returned function is called, which waits for its end.
-func (s *Raft) beginLeadership(ctx context.Context) (end func()) {
+// startLeadership runs a leadership until the returned function is called, which waits for its end.
+func (s *Raft) startLeadership(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -96,7 +96,7 @@ func (s *Raft) establish(ctx context.Context) (*leadership.Leadership, error) {
 	return leadership.New(expiry.NewReign(applied.Epoch, applied.Clock.Lease, s.machine.View()), ctx, time.Now()), nil
 }
 
-// work is what a leader does beside answering: it keeps the lease clock going, ends leases and sessions,
+// work is what a leader does beside serving calls: it keeps the lease clock going, ends leases and sessions,
 // and makes newcomers voters.
 func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 	var ending sync.WaitGroup

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// noteRefused says of an entry that came damaged whose it is. The leader sends it again and again, so it is
+// reportRefused says of an entry that came damaged whose it is. The leader sends it again and again, so it is
 // said once.
-func (s *Raft) noteRefused(index uint64) {
+func (s *Raft) reportRefused(index uint64) {
 	s.metrics.refused.Inc()
 	if s.lastRefused.Swap(index) == index {
 		return
@@ -24,8 +24,8 @@ func (s *Raft) noteRefused(index uint64) {
 		"index", index, "leader", disk.NodeName(string(id)), "addr", string(address))
 }
 
-// noteDamaged says that this node's memory does not keep what it is given.
-func (s *Raft) noteDamaged(index uint64) {
+// reportDamaged says that this node's memory does not keep what it is given.
+func (s *Raft) reportDamaged(index uint64) {
 	s.metrics.damaged.Inc()
 	if s.lastDamaged.Swap(index) != index {
 		s.log.Error("an entry is damaged in this node's memory, and is read from the disk instead: look at the memory", "index", index)

@@ -32,7 +32,7 @@ func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
 	eventually(t, "the node that was stopped has caught up", func() bool { return late.raft.AppliedIndex() >= leader.raft.AppliedIndex() })
 }
 
-func TestAnEntryThatArrivesDamagedIsSaidOnceWithItsLeader(t *testing.T) {
+func TestEntryThatArrivesDamagedIsLoggedOnceWithItsLeader(t *testing.T) {
 	var log sharedLog
 	c := startCluster(t, 1, func(cfg *store.Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	n := c.nodes[0]
@@ -53,7 +53,7 @@ func TestAnEntryThatArrivesDamagedIsSaidOnceWithItsLeader(t *testing.T) {
 }
 
 // An operator hears of memory that is bad before it does harm.
-func TestAnEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
+func TestEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
 	var log sharedLog
 	c := startCluster(t, 1, func(cfg *store.Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	n := c.nodes[0]

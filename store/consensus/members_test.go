@@ -25,7 +25,7 @@ func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
 	leader := c.nodes[c.leader()].cfg.Node
 	for _, n := range c.nodes {
 		var st Status
-		eventually(t, "everybody answers "+n.cfg.Node, func() bool {
+		eventually(t, "all nodes reach "+n.cfg.Node, func() bool {
 			st = n.Status(context.Background())
 			for _, node := range st.Nodes {
 				if !node.Reachable {
@@ -141,7 +141,7 @@ func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 	expect.That(t, again == index && index != 0, "the index was %d before and is %d after the restart, want the same, above 0", index, again)
 }
 
-func TestAChangeThatWasDecidedOnAnOlderLookIsNotMade(t *testing.T) {
+func TestMembershipChangeDecidedOnAnOlderConfigurationIsNotMade(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.nodes[c.leader()]
 	look := need.Got(leader.members.Committed())(t)
@@ -166,7 +166,7 @@ func TestRemovedNodeStopsWithAReason(t *testing.T) {
 	expect.ErrorSays(t, err, "removed from cluster", "the removed node ended with")
 }
 
-func TestRemovingAnUnknownNodeSaysSo(t *testing.T) {
+func TestRemoveOfAnUnknownNodeSaysSo(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	expect.ErrorIs(t, c.nodes[0].RemoveMember(context.Background(), "n9"), ErrUnknownMember, "got")
 }
@@ -186,7 +186,7 @@ func TestDataOfAnotherClusterIsRefused(t *testing.T) {
 		"the node ended with %v, want a reason that names the clusters", err)
 }
 
-func TestNodeIsNotRemovedIfTheOthersCouldNotAgreeWithoutIt(t *testing.T) {
+func TestRemoveRefusesANodeWithoutWhichTheOthersCouldNotAgree(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.leader()
 	down, up := c.nodes[(leader+1)%3], c.nodes[(leader+2)%3]
@@ -200,13 +200,13 @@ func TestNodeIsNotRemovedIfTheOthersCouldNotAgreeWithoutIt(t *testing.T) {
 	up.apply(t, registry.Register{Instance: instance("A", "i", 90)})
 }
 
-func TestTheOnlyVoterIsNotRemoved(t *testing.T) {
+func TestRemoveRefusesTheOnlyVoter(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	err := c.nodes[0].RemoveMember(context.Background(), c.nodes[0].cfg.Node)
 	expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "no other node has a vote"), "got %v, want a refusal", err)
 }
 
-func TestTheLeaderCanBeRemovedThroughAnyNode(t *testing.T) {
+func TestRemoveOfTheLeaderWorksThroughAnyNode(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.leader()
 	other := c.nodes[(leader+1)%3]
@@ -221,7 +221,7 @@ func TestTheLeaderCanBeRemovedThroughAnyNode(t *testing.T) {
 	other.apply(t, registry.Register{Instance: instance("A", "i", 90)})
 }
 
-func TestWithoutALeaderNothingIsRemoved(t *testing.T) {
+func TestRemoveDoesNothingWithoutALeader(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	left := c.nodes[0]
 	for _, n := range c.nodes[1:] {
@@ -231,9 +231,9 @@ func TestWithoutALeaderNothingIsRemoved(t *testing.T) {
 	expect.ErrorIs(t, left.RemoveMember(context.Background(), c.nodes[1].cfg.Node), registry.ErrNoLeader, "got")
 }
 
-// TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook: each of the two alone leaves a majority, both
+// TestRemoveRefusesOneOfTwoDecidedOnOneConfiguration: each of the two alone leaves a majority, both
 // together leave one node of three, or, with a node down, none that could ever elect again.
-func TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook(t *testing.T) {
+func TestRemoveRefusesOneOfTwoDecidedOnOneConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		nodes, down int

@@ -28,7 +28,7 @@ import (
 const snapshotsKept = 3
 
 // Open opens the data directory and the node-to-node port, and loads what the directory holds.
-// Nothing is answered before Run.
+// No call is served before Run.
 func Open(cfg store.Config) (*Raft, error) {
 	cfg.SetDefaults()
 	s := &Raft{
@@ -62,7 +62,7 @@ func (s *Raft) open(opened time.Time) error {
 	if s.disk, s.logs, err = raftio.Open(s.cfg.DataDir, s.fail); err != nil {
 		return err
 	}
-	s.disk.Refused, s.logs.Damaged = s.noteRefused, s.noteDamaged
+	s.disk.Refused, s.logs.Damaged = s.reportRefused, s.reportDamaged
 	s.SetSyncDelay(s.cfg.Test.SyncDelay)
 	s.net.Closing = s.closing
 	s.net.Self = s.identity.Hello

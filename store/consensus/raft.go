@@ -48,11 +48,11 @@ type Raft struct {
 	watchers registry.Watchers // wait for changes of the registry
 	keys     kv.Watchers       // wait for changes of sessions, keys and locks
 	settings settingsWatch
-	ready    atomic.Bool // this node could have answered a linearizable read
+	ready    atomic.Bool // this node could have served a linearizable read
 	unsaved  atomic.Bool // entries were applied after the newest snapshot
 
-	lastRefused atomic.Uint64 // the entry that was last said to have come damaged
-	lastDamaged atomic.Uint64 // the entry that was last said to be damaged in memory
+	lastRefused atomic.Uint64 // the entry that was last reported to have come damaged
+	lastDamaged atomic.Uint64 // the entry that was last reported to be damaged in memory
 
 	closing   context.Context // ends when the node stops
 	stop      context.CancelFunc

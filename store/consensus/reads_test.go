@@ -30,7 +30,7 @@ func (a *acked) missing(v *registry.View, before time.Time) string {
 	return ""
 }
 
-func TestTheAgeOfAFollowerWithASlowDiskIsThatOfItsState(t *testing.T) {
+func TestAgeOfAFollowerWithASlowDiskIsThatOfItsState(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.nodes[c.leader()]
 	slow := c.nodes[(c.leader()+1)%3]
@@ -68,7 +68,7 @@ func TestTheAgeOfAFollowerWithASlowDiskIsThatOfItsState(t *testing.T) {
 	eventually(t, "it is fresh again", func() bool { return slow.Health().Age < 300*time.Millisecond })
 }
 
-func TestANodeThatHasNotHeardOfTheLogsEndDoesNotCallItsStateFresh(t *testing.T) {
+func TestAgeOfANodeThatDoesNotKnowTheLogsEndIsThatOfItsNewestEntry(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 600)})
 	c.stopAll()
@@ -81,10 +81,10 @@ func TestANodeThatHasNotHeardOfTheLogsEndDoesNotCallItsStateFresh(t *testing.T) 
 	}
 }
 
-func TestANodeThatHasAppliedNothingDoesNotCallItsStateFresh(t *testing.T) {
+func TestAgeOfANodeThatHasAppliedNothingIsGreat(t *testing.T) {
 	c := &testCluster{t: t, dir: t.TempDir()}
 	t.Cleanup(c.stopAll)
 	c.nodes = append(c.nodes, c.open(0, []string{freeAddr(t), freeAddr(t), freeAddr(t)}, 3))
 	age := c.nodes[0].Health().Age
-	expect.That(t, age > 24*time.Hour, "the age of a state without an entry is %v, want that nobody can tell it", age)
+	expect.That(t, age > 24*time.Hour, "the age of a state without an entry is %v, want that it is not known", age)
 }

@@ -24,8 +24,8 @@ const (
 // fatalClose bounds the attempt to close properly after a fatal error.
 const fatalClose = 2 * time.Second
 
-// Run serves until ctx ends; it then gives leadership away, saves a snapshot, answers every waiting
-// caller and returns nil. A fatal error (of the disk, or a data directory that belongs elsewhere)
+// Run serves until ctx ends; it then gives leadership away, saves a snapshot, gives every waiting caller
+// its result and returns nil. A fatal error (of the disk, or a data directory that belongs elsewhere)
 // ends it too: this node has then already stopped talking to the others, and the process should end.
 func (s *Raft) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
@@ -41,7 +41,7 @@ func (s *Raft) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		s.leave()
+		s.prepareStop()
 	case err = <-s.fatal:
 		s.log.Error("this node stops", "err", err)
 	}
@@ -67,9 +67,9 @@ func (s *Raft) Run(ctx context.Context) error {
 	return err
 }
 
-// leave gives leadership away and saves a snapshot, so that the next start is quick. Both are
+// prepareStop gives leadership away and saves a snapshot, so that the next start is quick. Both are
 // favours: if they fail or take too long, the node stops anyway.
-func (s *Raft) leave() {
+func (s *Raft) prepareStop() {
 	if s.raft.State() == raft.Leader {
 		if err := raftio.Wait(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
 			s.log.Warn("leadership was not handed over", "err", err)
@@ -84,7 +84,7 @@ func (s *Raft) leave() {
 	}
 }
 
-// close releases what open took. Callers that still wait are answered by the contexts of Run.
+// close releases what open has opened. Callers that still wait get their results by the contexts of Run.
 func (s *Raft) close() error {
 	s.stop()
 	var errs []error
@@ -104,12 +104,12 @@ func (s *Raft) close() error {
 	return errors.Join(errs...)
 }
 
-// watchLeader keeps up to date who leads.
+// watchLeader keeps up to date which node leads.
 func (s *Raft) watchLeader(ctx context.Context) {
 	s.leadership.Run(ctx, s.raft, s.cfg.HeartbeatTimeout/2)
 }
 
-// becomeReady notices the first linearizable read that this node could have answered: from then on
+// becomeReady notices the first linearizable read that this node could have served: from then on
 // it serves at least the state of its start.
 func (s *Raft) becomeReady(ctx context.Context) {
 	if !retry(ctx, s.leadership, s.announce) {
@@ -117,7 +117,7 @@ func (s *Raft) becomeReady(ctx context.Context) {
 	}
 	s.ready.Store(true)
 	s.log.Info("ready", "instances", s.machine.View().Len())
-	s.settings.note()
+	s.settings.compare()
 }
 
 // retry attempts something until it succeeds (true) or ctx ends (false), with a pause in between that a change of the leader

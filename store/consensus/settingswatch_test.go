@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
-func TestDifferencesAreNamedByTheirKeys(t *testing.T) {
+func TestSettingsThatDifferAreNamedByTheirKeys(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*registry.Settings)
@@ -39,13 +39,13 @@ func TestDifferencesAreNamedByTheirKeys(t *testing.T) {
 	}
 }
 
-func TestADifferenceIsLoggedOncePerChange(t *testing.T) {
+func TestSettingsThatDifferAreLoggedOncePerChange(t *testing.T) {
 	var log bytes.Buffer
 	state := registry.DefaultSettings()
 	w := settingsWatch{own: state, state: func() registry.Settings { return state }, log: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, population := range []uint32{10, 10, 3, 3, 3, 10, 3} {
 		state.Population = population
-		w.note()
+		w.compare()
 	}
 	if warned, calmed := strings.Count(log.String(), "level=WARN"), strings.Count(log.String(), "level=INFO"); warned != 2 || calmed != 1 {
 		t.Errorf("%d warnings and %d all-clears, want 2 and 1:\n%s", warned, calmed, log.String())
@@ -85,7 +85,7 @@ func containsAll(line string, words []string) bool {
 	return true
 }
 
-func TestTheLeadersSettingsHoldAndTheOthersSaySo(t *testing.T) {
+func TestSettingsOfTheLeaderHoldAndTheOthersSaySo(t *testing.T) {
 	var log sharedLog
 	c := startCluster(t, 3, func(cfg *store.Config) {
 		cfg.Log = slog.New(slog.NewTextHandler(&log, nil)).With("on", cfg.Node)

@@ -80,7 +80,7 @@ func hangingLeader(t *testing.T, n *testNode) (refused func()) {
 }
 
 // A leader that hangs does not send the rest, and its connection stays open.
-func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
+func TestStopDoesNotWaitForTheRestOfASnapshot(t *testing.T) {
 	n := startCluster(t, 1, nil).nodes[0]
 	refused := hangingLeader(t, n)
 	n.unsaved.Store(false) // else it waits for a snapshot of its own, for a while
@@ -88,7 +88,7 @@ func TestANodeStopsThatWaitsForTheRestOfASnapshot(t *testing.T) {
 	refused()
 }
 
-func TestALeaderThatHangsInTheMiddleOfASnapshotIsNotWaitedFor(t *testing.T) {
+func TestSnapshotOfALeaderThatHangsIsNotWaitedFor(t *testing.T) {
 	c := &testCluster{t: t, dir: t.TempDir()}
 	n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
 	c.nodes = append(c.nodes, n)
@@ -102,7 +102,7 @@ func TestALeaderThatHangsInTheMiddleOfASnapshotIsNotWaitedFor(t *testing.T) {
 	refused()
 }
 
-func TestANodeStopsAlthoughAnotherOneDoesNotAnswer(t *testing.T) {
+func TestStopDoesNotWaitForANodeThatDoesNotReply(t *testing.T) {
 	tests := []struct {
 		name  string
 		hangs func(t *testing.T) (address string, asked func())
@@ -153,8 +153,8 @@ func readByte(t *testing.T, conn net.Conn) {
 	need.Got(io.ReadFull(conn, make([]byte, 1)))(t)
 }
 
-// What has failed may keep the node from closing, as a damaged entry does, which is read by somebody who waits then.
-func TestAFailureWhileANodeStopsEndsItAndIsTold(t *testing.T) {
+// A failure may keep the node from closing, as a damaged entry does: its reader waits then.
+func TestFailureDuringAStopEndsTheNodeAndIsReturned(t *testing.T) {
 	c := &testCluster{t: t, dir: t.TempDir()}
 	n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
 	kept := make(chan struct{})
@@ -174,7 +174,7 @@ func TestAFailureWhileANodeStopsEndsItAndIsTold(t *testing.T) {
 	})
 }
 
-func TestASnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
+func TestSnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	s := startCluster(t, 1, nil).nodes[0]
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -185,16 +185,16 @@ func TestASnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	expect.That(t, len(left) == 0, "it leaves %v", left)
 }
 
-func TestTheMainLoopAnswersLeadingOrNot(t *testing.T) {
+func TestLoopWatchHasRepliesOfTheMainLoopLeadingOrNot(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	for _, n := range c.nodes {
-		before := n.loop.Answers()
-		eventually(t, "the main loop of "+n.cfg.Node+" answers", func() bool { return n.loop.Answers() > before+3 })
+		before := n.loop.Turns()
+		eventually(t, "the main loop of "+n.cfg.Node+" answers", func() bool { return n.loop.Turns() > before+3 })
 	}
 }
 
-// TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess would end this very process if Raft panicked.
-func TestATermThatCannotBeWrittenEndsTheNodeAndNotTheProcess(t *testing.T) {
+// TestDiskThatCannotWriteTheTermEndsTheNodeAndNotTheProcess would end this very process if Raft panicked.
+func TestDiskThatCannotWriteTheTermEndsTheNodeAndNotTheProcess(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.leader()
 	at := (leader + 1) % 3

@@ -20,18 +20,18 @@ func TestIdentityIsKeptAndBootsRise(t *testing.T) {
 		"boots %d and %d after %d: want a higher one that knows the first", first.Boot, second.Boot, second.Before)
 }
 
-// TestNoTwoStartsHaveOneBoot though they begin with the same identity: a batch of the one must not be
+// TestIdentityHasAnotherBootAtEachStart though they begin with the same identity: a batch of the one must not be
 // answered with what is remembered of the other.
-func TestNoTwoStartsHaveOneBoot(t *testing.T) {
+func TestIdentityHasAnotherBootAtEachStart(t *testing.T) {
 	for name, before := range map[string]uint64{"by the clock": 1, "the clock was set back": 1 << 60} {
 		t.Run(name, func(t *testing.T) {
-			dir, who := t.TempDir(), Owner{Mode: ModeCP, Node: "n1"}
-			original := need.Got(OpenIdentity(dir, who))(t)
+			dir, owner := t.TempDir(), Owner{Mode: ModeCP, Node: "n1"}
+			original := need.Got(OpenIdentity(dir, owner))(t)
 			original.Boot = before
 			seen := map[uint64]bool{}
 			for range 3 {
 				need.OK(t, original.Save())
-				id := need.Got(OpenIdentity(dir, who))(t)
+				id := need.Got(OpenIdentity(dir, owner))(t)
 				expect.That(t, !seen[id.Boot], "two starts have boot %d", id.Boot)
 				expect.That(t, id.Boot > before, "boot %d after %d, want a higher one", id.Boot, before)
 				seen[id.Boot] = true
@@ -40,20 +40,20 @@ func TestNoTwoStartsHaveOneBoot(t *testing.T) {
 	}
 }
 
-// TestTheLaterOfTwoStartsHasTheHigherBoot however soon it comes: so a node that was started with an older copy is told so.
-func TestTheLaterOfTwoStartsHasTheHigherBoot(t *testing.T) {
-	dir, who := t.TempDir(), Owner{Mode: ModeCP, Node: "n1"}
-	original := need.Got(OpenIdentity(dir, who))(t)
+// TestIdentityHasAHigherBootAtTheLaterOfTwoStarts however soon it comes: so a node that was started with an older copy is told so.
+func TestIdentityHasAHigherBootAtTheLaterOfTwoStarts(t *testing.T) {
+	dir, owner := t.TempDir(), Owner{Mode: ModeCP, Node: "n1"}
+	original := need.Got(OpenIdentity(dir, owner))(t)
 	last := original.Boot
 	for range 10 {
 		need.OK(t, original.Save())
-		id := need.Got(OpenIdentity(dir, who))(t)
+		id := need.Got(OpenIdentity(dir, owner))(t)
 		expect.That(t, id.Boot > last, "boot %d after %d, want a higher one", id.Boot, last)
 		last = id.Boot
 	}
 }
 
-func TestTwoNodesOfOneNameGetDifferentServerIDs(t *testing.T) {
+func TestIdentitiesOfOneNameHaveDifferentServerIDs(t *testing.T) {
 	a, errA := OpenIdentity(t.TempDir(), Owner{Mode: ModeCP, Node: "n1"})
 	b, errB := OpenIdentity(t.TempDir(), Owner{Mode: ModeCP, Node: "n1"})
 	if errA != nil || errB != nil {
@@ -62,7 +62,7 @@ func TestTwoNodesOfOneNameGetDifferentServerIDs(t *testing.T) {
 	expect.That(t, a.ServerID != b.ServerID, "both are %q", a.ServerID)
 }
 
-func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
+func TestIdentityRefusesADataDirectoryThatDoesNotFit(t *testing.T) {
 	tests := []struct {
 		name, file, node string
 		want             []string // parts of the error
@@ -91,7 +91,7 @@ func TestDataDirectoryThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-func TestDataDirectoryOfAnotherModeOrDatacenterIsRefused(t *testing.T) {
+func TestIdentityRefusesADataDirectoryOfAnotherModeOrDatacenter(t *testing.T) {
 	ap := Owner{Mode: ModeAP, Node: "n1", Datacenter: "dc1"}
 	tests := []struct {
 		name          string
@@ -116,9 +116,9 @@ func TestDataDirectoryOfAnotherModeOrDatacenterIsRefused(t *testing.T) {
 	}
 }
 
-func TestLogWithoutAnIdentityIsRefused(t *testing.T) { refusedWithoutIdentity(t, RaftDir) }
+func TestIdentityMustBeThereWithALog(t *testing.T) { refusedWithoutIdentity(t, RaftDir) }
 
-func TestRegistryWithoutAnIdentityIsRefused(t *testing.T) { refusedWithoutIdentity(t, LocalFile) }
+func TestIdentityMustBeThereWithARegistry(t *testing.T) { refusedWithoutIdentity(t, LocalFile) }
 
 func refusedWithoutIdentity(t *testing.T, left string) {
 	dir := t.TempDir()

@@ -118,7 +118,7 @@ func (d *registryFile) load() (*registry.Registry, error) {
 	if f == nil {
 		return registry.New(), nil
 	}
-	d.noteMarks(*f)
+	d.setMarks(*f)
 	f.Index += reserved
 	f.Cluster = "" // each start is a history of its own
 	r, err := registry.Thaw(*f)
@@ -128,7 +128,7 @@ func (d *registryFile) load() (*registry.Registry, error) {
 	return r, nil
 }
 
-func (d *registryFile) noteMarks(f registry.Frozen) {
+func (d *registryFile) setMarks(f registry.Frozen) {
 	d.marks = marks{renewedTo: f.Clock.Lease}
 	for _, rec := range f.Removals {
 		d.recordedTo = rec.Lease.Changed

@@ -21,7 +21,7 @@ type batch struct {
 	sent   time.Time     // when it was first sent; zero: it certainly never was
 }
 
-// deadline is when the callers of a batch are told that it failed or that nobody knows.
+// deadline is when the callers of a batch are told that it failed or that its outcome is unknown.
 func (b *batch) deadline() time.Time {
 	if b.sent.IsZero() {
 		return b.oldest.Add(b.wait)
@@ -29,7 +29,7 @@ func (b *batch) deadline() time.Time {
 	return b.sent.Add(store.ResultWait)
 }
 
-// giveUpAt is when the answer to a batch that is sent now is waited for no longer.
+// giveUpAt is until when the result of a batch that is sent now is waited for.
 func (b *batch) giveUpAt(now time.Time) time.Time {
 	if b.sent.IsZero() {
 		return now.Add(store.ResultWait)
@@ -119,7 +119,7 @@ func (r *Results) cut(n int) Results {
 	return first
 }
 
-// States of a call. Whoever moves it out of queued decides what becomes of it.
+// States of a call. The goroutine that moves it out of queued decides what becomes of it.
 const (
 	queued int32 = iota
 	sealed       // it is part of a batch

@@ -19,7 +19,7 @@ const (
 	maxBatchBytes = 256 << 10 // a batch is closed when it is this large
 	maxEntryBytes = 1 << 20   // batches that share an entry
 
-	// wakeGrace is how long a write waits that comes when the process was paused: whoever sent it may
+	// wakeGrace is how long a write waits that comes when the process was paused: its client may
 	// have given up meanwhile, and the server needs a moment to see that the connection is closed.
 	wakeGrace = 100 * time.Millisecond
 )
@@ -142,7 +142,7 @@ func (c *Committer) commit(ctx context.Context, items []fsm.Item, size int) (Res
 	return c.await(ctx, k)
 }
 
-// await waits for the answer to a call that was let in.
+// await waits for the result of a call that was let in.
 func (c *Committer) await(ctx context.Context, k *call) (Results, error) {
 	c.cfg.Metrics.Operations.Add(float64(len(k.items)))
 	select {
@@ -235,7 +235,7 @@ func (c *Committer) expire(before time.Time) {
 	}
 }
 
-// abandon answers a call that certainly takes no effect.
+// abandon ends a call that certainly takes no effect.
 func (c *Committer) abandon(k *call) {
 	if k.state.CompareAndSwap(queued, abandoned) {
 		k.err = registry.ErrNoLeader
@@ -243,7 +243,7 @@ func (c *Committer) abandon(k *call) {
 	}
 }
 
-// shut answers everybody who still waits and lets nobody in any more.
+// shut ends all calls that still wait, and lets none in any more.
 func (c *Committer) shut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,13 +262,13 @@ func (c *Committer) shut() {
 func (c *Committer) seal(calls []*call) *batch {
 	c.seq++
 	c.open[c.seq] = struct{}{}
-	answered := c.seq
+	closed := c.seq
 	for n := range c.open {
-		answered = min(answered, n-1)
+		closed = min(closed, n-1)
 	}
 	b := &batch{
 		calls: calls, wait: c.noLeader(), oldest: calls[0].arrived, items: make([]fsm.Item, 0, len(calls)),
-		id: fsm.BatchID{Node: c.cfg.Node, Boot: c.cfg.Boot, Seq: c.seq, Answered: answered},
+		id: fsm.BatchID{Node: c.cfg.Node, Boot: c.cfg.Boot, Seq: c.seq, Answered: closed},
 	}
 	for _, k := range calls {
 		b.items = append(b.items, k.items...)

@@ -64,15 +64,15 @@ func (p *Proposer) Start(encoded []byte, patience time.Duration) *Entry {
 	return &Entry{future: p.Raft.Apply(encoded, patience), started: now}
 }
 
-// Results waits for the answers to an entry's batches. Errors that wrap errNotSent are certain;
-// after any other nobody knows.
+// Results waits for the results of an entry's batches. Errors that wrap port.ErrNotSent are certain;
+// after any other the outcome is unknown.
 func (e *Entry) Results(ctx context.Context) ([]fsm.BatchResult, error) {
 	applied, err := e.Wait(ctx, store.ResultWait)
 	if err != nil {
 		return nil, err
 	}
 	if len(applied.Batches) != e.batches {
-		return nil, fmt.Errorf("entry with %d batches has %d answers", e.batches, len(applied.Batches))
+		return nil, fmt.Errorf("entry with %d batches has %d results", e.batches, len(applied.Batches))
 	}
 	return applied.Batches, nil
 }
@@ -99,7 +99,7 @@ func (e *Entry) Wait(ctx context.Context, limit time.Duration) (fsm.Applied, err
 	case error:
 		return fsm.Applied{}, r
 	}
-	return fsm.Applied{}, fmt.Errorf("entry answered by %T", e.future.Response())
+	return fsm.Applied{}, fmt.Errorf("the result of the entry is a %T", e.future.Response())
 }
 
 // certain marks the errors of raft.Apply after which the entry is certainly not in the log.

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// submit commits a batch through whoever leads now; the time limit and a change of leader end it.
+// submit commits a batch through the node that leads now; the time limit and a change of leader end it.
 func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
 	until := b.giveUpAt(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, until)
@@ -116,12 +116,12 @@ func (c *Committer) commitAt(ctx context.Context, address string, encoded []byte
 	return res, err
 }
 
-// unreadOf is the error that the answer of a leader stands for.
+// unreadOf is the error that the reply of a leader stands for.
 func unreadOf(reply CommitReply) error {
 	return &unread{reason: reply.Reason, item: reply.Item - 1, all: reply.All}
 }
 
-// unreadable answers a batch that this node cannot read. Only the leader's word counts: any other node
+// unreadable makes the reply to a batch that this node cannot read. Only the leader's word counts: any other node
 // says as usual that it does not lead.
 func (c *Committer) unreadable(err error, reply *CommitReply) {
 	if c.cfg.Leadership.Own() == nil {

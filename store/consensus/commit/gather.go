@@ -22,7 +22,7 @@ func (c *Committer) SetPatience(d time.Duration) {
 	c.patience = d
 }
 
-// gather is commit for what can wait for company. Whoever comes first sets the time.
+// gather is commit for what can wait for company. The first one sets the time.
 func (c *Committer) gather(ctx context.Context, items []fsm.Item, size int) (Results, error) {
 	if c.patience == 0 {
 		return c.commit(ctx, items, size)
@@ -47,8 +47,8 @@ func (c *Committer) collect(k *call) bool {
 	return true
 }
 
-// release queues what was gathered. From here on it has arrived: whoever waits for a leader does so as
-// long as anybody else.
+// release queues what was gathered. From here on it has arrived: it waits for a leader as
+// long as any other call.
 func (c *Committer) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,8 +64,8 @@ func (c *Committer) release() {
 	c.signal()
 }
 
-// pulse notices, by beats that come often, that the process was paused. Whoever looks first after a
-// pause sees that a beat is missing; those after it see that one came late.
+// pulse notices, by beats that come often, that the process was paused. The first write after a
+// pause sees that a beat is missing; later ones see that one came late.
 type pulse struct {
 	last  atomic.Pointer[time.Time] // the newest beat; nil: none yet
 	until atomic.Pointer[time.Time] // until when what comes may have come before a pause; nil: there was none

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// newTestCommitter returns a committer that nobody takes anything from.
+// newTestCommitter returns a committer that sends nothing.
 func newTestCommitter() *Committer {
 	return New(Config{InFlight: 1, Peers: port.NewPeers(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
 }
@@ -35,7 +35,7 @@ func (c *Committer) waiting() (queued, gathered int) {
 	return len(c.calls), len(c.gathered)
 }
 
-func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
+func TestGatheredRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 	})
 }
 
-func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
+func TestWriteDoesNotWaitForGatheredRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +80,7 @@ func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
 	})
 }
 
-func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
+func TestRenewalIsNotGatheredWithoutBatching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Config{InFlight: 1, NoBatching: true, Peers: port.NewPeers(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +94,7 @@ func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
 	})
 }
 
-func TestARenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
+func TestGatheredRenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithTimeout(t.Context(), GatherFor/2)
@@ -109,7 +109,7 @@ func TestARenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
 	})
 }
 
-func TestARenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
+func TestGatheredRenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*GatherFor)
@@ -127,7 +127,7 @@ func TestARenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
 	})
 }
 
-func TestRenewalsAreAnsweredWhenTheNodeStops(t *testing.T) {
+func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCommitter()
 		done := make(chan error, 1)
@@ -146,7 +146,7 @@ func TestRenewalsAreAnsweredWhenTheNodeStops(t *testing.T) {
 	})
 }
 
-func TestAWriteThatComesAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
+func TestWriteAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
 	now := time.Now()
 	var p pulse
 	expect.Equal(t, p.grace(now), 0, "before the first beat:")
@@ -163,8 +163,8 @@ func TestAWriteThatComesAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *tes
 	expect.Equal(t, p.grace(now.Add(wakeGrace)), 0, "when the time is over:")
 }
 
-// TestAWallClockThatIsSetBackKeepsNoWriteWaiting: the time of the last pause is then in its future.
-func TestAWallClockThatIsSetBackKeepsNoWriteWaiting(t *testing.T) {
+// TestWriteDoesNotWaitForAWallClockThatIsSetBack: the time of the last pause is then in its future.
+func TestWriteDoesNotWaitForAWallClockThatIsSetBack(t *testing.T) {
 	now := time.Now()
 	var p pulse
 	p.beat(now)

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// sendUntilAnswered sends a batch to the node that leads, again and again under the same number, until it is
-// answered or its time is up.
-func (c *Committer) sendUntilAnswered(ctx context.Context, b *batch) {
+// sendUntilResult sends a batch to the node that leads, again and again under the same number, until it has a
+// result or its time is up.
+func (c *Committer) sendUntilResult(ctx context.Context, b *batch) {
 	for attempt := 0; ; attempt++ {
 		changed := c.cfg.Leadership.Changed()
 		if time.Now().After(b.deadline()) || ctx.Err() != nil {
@@ -43,16 +43,16 @@ func (c *Committer) sendUntilAnswered(ctx context.Context, b *batch) {
 	}
 }
 
-// finish gives every call of an answered batch its results.
+// finish gives every call of a batch its results.
 func (c *Committer) finish(b *batch, res fsm.BatchResult) {
-	c.forget(b)
+	c.closeNumber(b)
 	want := 0
 	for _, k := range b.calls {
 		want += len(k.items)
 	}
 	if res.Refused || len(res.Results) != want || (res.KV != nil && len(res.KV) != want) {
-		// The state machine no longer remembers the answer. That cannot happen to a batch that is
-		// still open, but were it to happen, nobody could say what became of it.
+		// The state machine no longer remembers the result. That cannot happen to a batch that is
+		// still open, but were it to happen, its outcome would be unknown.
 		c.failCalls(b, registry.ErrUnknownOutcome)
 		return
 	}
@@ -63,9 +63,9 @@ func (c *Committer) finish(b *batch, res fsm.BatchResult) {
 	}
 }
 
-// giveUp answers the calls of a batch whose time is up.
+// giveUp ends the calls of a batch whose time is up.
 func (c *Committer) giveUp(b *batch) {
-	c.forget(b)
+	c.closeNumber(b)
 	if b.sent.IsZero() {
 		c.failCalls(b, registry.ErrNoLeader)
 		return
@@ -81,9 +81,9 @@ func (c *Committer) failCalls(b *batch, err error) {
 	}
 }
 
-// forget counts a batch as answered: its number tells the state machine, with the next batch, that
+// closeNumber counts a batch as finished: its number tells the state machine, with the next batch, that
 // a late copy of it must not take effect any more.
-func (c *Committer) forget(b *batch) {
+func (c *Committer) closeNumber(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, b.id.Seq)
@@ -91,15 +91,15 @@ func (c *Committer) forget(b *batch) {
 
 // divide sends the calls of a batch that the leader could not read again, in smaller batches with numbers
 // of their own: nothing was ever proposed under the number of this one. One goes after the other, because
-// the state machine remembers the answers to 64 unanswered numbers of a node.
+// the state machine remembers the results of 64 open numbers of a node.
 func (c *Committer) divide(ctx context.Context, b *batch, u *unread) {
-	c.forget(b)
+	c.closeNumber(b)
 	if u.all || len(b.calls) == 1 {
 		c.failCalls(b, fmt.Errorf("%w: %s", registry.ErrUnreadable, u.reason))
 		return
 	}
 	for _, calls := range b.around(u.item) {
-		c.sendUntilAnswered(ctx, c.reseal(calls))
+		c.sendUntilResult(ctx, c.reseal(calls))
 	}
 }
 

@@ -104,7 +104,7 @@ func TestCommitterRefusesOnlyTheCallerOfAnUnreadableOperation(t *testing.T) {
 			}
 			calls = append(calls, newCall(registry.Renew{Key: registry.NewKey("A", id)}))
 		}
-		c.sendUntilAnswered(t.Context(), c.reseal(calls))
+		c.sendUntilResult(t.Context(), c.reseal(calls))
 		for i, k := range calls {
 			<-k.done
 			switch {
@@ -124,7 +124,7 @@ func TestCommitterDividesNoBatchThatMayHaveTakenEffect(t *testing.T) {
 	calls := []*call{newCall(alien("i0")), newCall(registry.Renew{Key: registry.NewKey("A", "i1")})}
 	b := c.reseal(calls)
 	b.sent = time.Now().Add(time.Second/2 - store.ResultWait)
-	c.sendUntilAnswered(context.Background(), b)
+	c.sendUntilResult(context.Background(), b)
 	for _, k := range calls {
 		<-k.done
 		expect.ErrorIs(t, k.err, registry.ErrUnknownOutcome, "got")
@@ -177,7 +177,7 @@ func TestCommitterProposesNoBatchAfterItsTime(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatDoesNotFitItsBatchIsUnknown(t *testing.T) {
+func TestBatchWhoseResultsDoNotFitItIsUnknown(t *testing.T) {
 	c := newTestCommitter()
 	for name, res := range map[string]fsm.BatchResult{
 		"refused":               {Refused: true},
@@ -192,7 +192,7 @@ func TestAnAnswerThatDoesNotFitItsBatchIsUnknown(t *testing.T) {
 	}
 }
 
-func TestABatchIsDividedAroundWhatCannotBeRead(t *testing.T) {
+func TestBatchIsDividedAroundWhatCannotBeRead(t *testing.T) {
 	one := &call{items: make([]fsm.Item, 1)}
 	two := &call{items: make([]fsm.Item, 2)}
 	b := &batch{calls: []*call{one, two, one, one}}

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// Run fills the slots until ctx ends, and then answers whoever still waits.
+// Run fills the slots until ctx ends, and then ends the calls that still wait.
 func (c *Committer) Run(ctx context.Context) {
 	var flying sync.WaitGroup
 	defer c.shut()
@@ -37,7 +37,7 @@ func (c *Committer) Run(ctx context.Context) {
 	}
 }
 
-// next waits until there is something to send, and takes it.
+// next waits until there is something to send, and returns it.
 func (c *Committer) next(ctx context.Context) (*batch, []*proposal, error) {
 	for {
 		select {
@@ -73,7 +73,7 @@ func (c *Committer) closeBatch() (*batch, []*proposal) {
 	return c.seal(calls), proposals
 }
 
-// launch proposes what was taken as one entry, if this node leads. Proposals that have waited beyond
+// launch proposes what next returned as one entry, if this node leads. Proposals that have waited beyond
 // their bound are refused; it returns the others.
 func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*proposal, error) {
 	l, now := c.cfg.Leadership.Own(), time.Now()
@@ -97,7 +97,7 @@ func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*propos
 	return e, kept, err
 }
 
-// finishEntry waits for an entry that launch proposed, and answers everybody concerned. This node's own
+// finishEntry waits for an entry that launch proposed, and gives every call its result. This node's own
 // batch goes to the leader if this node is not (any longer).
 func (c *Committer) finishEntry(ctx context.Context, own *batch, proposals []*proposal, e *Entry, err error) {
 	var results []fsm.BatchResult
@@ -110,7 +110,7 @@ func (c *Committer) finishEntry(ctx context.Context, own *batch, proposals []*pr
 			if !errors.Is(err, port.ErrNotSent) {
 				own.sent = e.started
 			}
-			c.sendUntilAnswered(ctx, own)
+			c.sendUntilResult(ctx, own)
 		}
 		return
 	}
@@ -121,13 +121,13 @@ func (c *Committer) finishEntry(ctx context.Context, own *batch, proposals []*pr
 	switch {
 	case own == nil:
 	case results[0].Late:
-		c.sendUntilAnswered(ctx, own)
+		c.sendUntilResult(ctx, own)
 	default:
 		c.finish(own, results[0])
 	}
 }
 
-// Sweep answers calls that found no slot in time: they certainly took no effect.
+// Sweep ends calls that found no slot in time: they certainly took no effect.
 func (c *Committer) Sweep(ctx context.Context) {
 	wait.Every(ctx, store.NoLeaderWait/40, func(now time.Time) {
 		c.pulse.beat(now)

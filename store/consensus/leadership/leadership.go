@@ -20,7 +20,7 @@ type Leadership struct {
 	began time.Time       // from when on its tenure counts
 }
 
-// Leader is who leads, as Raft told this node.
+// Leader is the node that leads, as Raft told this node.
 type Leader struct {
 	ID       string
 	Address  string
@@ -55,11 +55,11 @@ func (l *Leadership) Permits(b fsm.Bound, now time.Time) bool {
 type Terms struct {
 	Leader *Leader
 	Seen   fsm.Bound // how long the leadership had lasted
-	At     time.Time // when this node heard that, which is later
+	At     time.Time // when this node received that, which is later
 }
 
 // Bound lets a batch take effect until a time of this node's clock, or a little earlier: by the time
-// that the leader's answer took.
+// that the leader's reply took.
 func (t *Terms) Bound(until time.Time) fsm.Bound {
 	return fsm.Bound{Leadership: t.Seen.Leadership, Until: t.Seen.Until + until.Sub(t.At).Milliseconds()}
 }

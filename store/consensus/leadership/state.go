@@ -13,14 +13,14 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// State is who leads, as far as this node knows. Its zero value knows nobody; Run keeps it up to date.
+// State is which node leads, as far as this node knows. Its zero value knows none; Run keeps it up to date.
 type State struct {
 	Self string // server id of this node
 	Log  *slog.Logger
 
 	own     atomic.Pointer[Leadership] // set while this node is the established leader
 	leader  atomic.Pointer[Leader]     // the leader as Raft told this node; nil: none
-	terms   atomic.Pointer[Terms]      // newest that the leader told; nil: none
+	terms   atomic.Pointer[Terms]      // newest that the leader has said of its leadership; nil: nothing
 	changed wait.Broadcast             // fires when own or leader changed
 }
 
@@ -96,7 +96,7 @@ func (s *State) Run(ctx context.Context, node *raft.Raft, interval time.Duration
 	}
 }
 
-// Observe takes over what Raft says of who leads; an empty id: nobody.
+// Observe takes over what Raft says of the leader; an empty id: there is none.
 func (s *State) Observe(address raft.ServerAddress, id raft.ServerID) {
 	old := s.leader.Load()
 	switch {

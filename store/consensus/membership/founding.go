@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// Who founds a cluster is decided once, by agreement (Paxos for a single value): a node proposes a list
+// The founders of a cluster are decided on once, by agreement (Paxos for a single value): a node proposes a list
 // of founders in two steps. In the first it asks the others to promise that they accept no older
 // proposal, and learns which list they have accepted already: that one it must propose, for it may have
 // been decided. In the second it asks them to accept the list. The list is decided when
@@ -24,7 +24,7 @@ import (
 // promise gives way to a newer proposal, no node that stops in the middle keeps the others from
 // founding. docs/adr/0019 has the reasons.
 
-// foundLimit bounds one step: every node syncs its promise to its disk before it answers.
+// foundLimit bounds one step: every node syncs its promise to its disk before its reply.
 const foundLimit = 2 * time.Second
 
 // The node with the lowest id of those that see each other proposes. Another one does when it has waited
@@ -45,22 +45,22 @@ type FoundArgs struct {
 	Founders []disk.Founder // not of FoundPromise
 }
 
-// FoundReply answers it.
+// FoundReply is the reply to it.
 type FoundReply struct {
 	OK       bool
 	Self     disk.Founder
-	Cluster  string // the answering node belongs to one already
+	Cluster  string // the replying node belongs to one already
 	Founding disk.Founding
 }
 
-// Found answers a step of another node's proposal.
+// Found serves a step of another node's proposal.
 func (s *Members) Found(args FoundArgs, reply *FoundReply) error {
-	r, err := s.answerFound(args)
+	r, err := s.serveFound(args)
 	*reply = r
 	return err
 }
 
-func (s *Members) answerFound(args FoundArgs) (FoundReply, error) {
+func (s *Members) serveFound(args FoundArgs) (FoundReply, error) {
 	reply := FoundReply{Self: s.asFounder()}
 	if args.Step == FoundDecided {
 		reply.OK = true
@@ -121,7 +121,7 @@ func (s *Members) proposeFounders(ctx context.Context, addresses []string) error
 		return err
 	}
 	// A founder that does not hear of it learns it from one that did, or by a proposal of its own.
-	s.tellFound(ctx, addresses, FoundArgs{Step: FoundDecided, Founders: founders})
+	s.callFound(ctx, addresses, FoundArgs{Step: FoundDecided, Founders: founders})
 	return nil
 }
 
@@ -138,15 +138,15 @@ func foundersOf(promises []FoundReply) []disk.Founder {
 	return uniqueFounders(founders)
 }
 
-// foundStep takes one step at this node and those at the addresses, and returns the consenting answers
+// foundStep takes one step at this node and those at the addresses, and returns the consenting replies
 // of cluster.bootstrap-expect nodes and more, or an error.
 func (s *Members) foundStep(ctx context.Context, addresses []string, args FoundArgs) ([]FoundReply, error) {
-	own, err := s.answerFound(args)
+	own, err := s.serveFound(args)
 	if err != nil {
 		return nil, err
 	}
 	replies := []FoundReply{own}
-	for _, a := range s.tellFound(ctx, addresses, args) {
+	for _, a := range s.callFound(ctx, addresses, args) {
 		if a.Err == nil && a.Value.Self.ID != s.self {
 			replies = append(replies, a.Value)
 		}
@@ -168,7 +168,7 @@ func (s *Members) foundStep(ctx context.Context, addresses []string, args FoundA
 	return agreed, nil
 }
 
-func (s *Members) tellFound(ctx context.Context, addresses []string, args FoundArgs) []port.Reply[FoundReply] {
+func (s *Members) callFound(ctx context.Context, addresses []string, args FoundArgs) []port.Reply[FoundReply] {
 	return port.AskAll(ctx, addresses, foundLimit, func(ctx context.Context, address string) (FoundReply, error) {
 		return port.Invoke[FoundReply](ctx, s.cfg.Peers, address, "Node.Found", args)
 	})

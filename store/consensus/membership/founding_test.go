@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-func TestAListThatMayHaveBeenDecidedIsProposedAgain(t *testing.T) {
+func TestFoundersThatMayHaveBeenDecidedAreProposedAgain(t *testing.T) {
 	mine := func(id string) disk.Founder { return disk.Founder{ID: id, Addr: id} }
 	older, newer := []disk.Founder{mine("n1.aa"), mine("n2.aa")}, []disk.Founder{mine("n2.aa"), mine("n3.aa")}
 	for _, tt := range []struct {
@@ -57,7 +57,7 @@ func newMembers(t *testing.T, cluster string) *Members {
 	return New(Config{Node: store.Config{Join: []string{"127.0.0.1:1"}, Log: discard}, Identity: identity, Port: p, Peers: peers})
 }
 
-func TestANodeIsNoMemberBecauseAnotherThatDoesNotLeadSaysSo(t *testing.T) {
+func TestJoinIsNotDoneBecauseANodeThatDoesNotLeadSaysSo(t *testing.T) {
 	n := newMembers(t, "")
 	says := NodeState{ServerID: "n2.aa", Cluster: "c1", Members: []string{"n2.aa", n.self}}
 	err := n.join(context.Background(), says)
@@ -67,7 +67,7 @@ func TestANodeIsNoMemberBecauseAnotherThatDoesNotLeadSaysSo(t *testing.T) {
 
 func TestANodeThatFoundedAnotherClusterAfterItWasConnectedIsNoticed(t *testing.T) {
 	s := newMembers(t, "c")
-	s.noteForeign([]port.Reply[NodeState]{
+	s.setForeign([]port.Reply[NodeState]{
 		{Address: "a:1", Value: NodeState{ServerID: "n2.aa", Cluster: "other"}},
 		{Address: "b:1", Value: NodeState{ServerID: "n3.aa", Cluster: "c"}},
 		{Address: "c:1", Value: NodeState{ServerID: "n4.aa"}},

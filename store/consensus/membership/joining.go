@@ -40,7 +40,7 @@ type JoinArgs struct {
 	Boot           uint64 // the start of the node that asks
 }
 
-// JoinReply answers Join and Remove.
+// JoinReply is the reply to Join and Remove.
 type JoinReply struct {
 	Answer port.Outcome
 	Reason string

@@ -26,7 +26,7 @@ type Config struct {
 	Outdated   func(error) // ends the node, because its data directory is not what the cluster counts on
 }
 
-// Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, who else belongs to it.
+// Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other nodes belong to it.
 type Members struct {
 	Raft *raft.Raft // set when it was started, before anything but Observe is called
 

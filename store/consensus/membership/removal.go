@@ -18,7 +18,7 @@ import (
 )
 
 // removeLimit bounds the leader's wait for a removal, so that with the questions before it the
-// caller has its answer within store.ResultWait.
+// caller has its reply within store.ResultWait.
 const removeLimit = 3 * time.Second
 
 // Errors of RemoveMember that a caller can act on.
@@ -59,7 +59,7 @@ func (s *Members) askForRemoval(ctx context.Context, name string) error {
 	return reply.Removal()
 }
 
-// Removal is the answer to Remove as an error, nil if the node was removed.
+// Removal is the reply to Remove as an error, nil if the node was removed.
 func (r JoinReply) Removal() error {
 	switch r.Answer {
 	case port.OK:
@@ -101,7 +101,7 @@ func (s *Members) Delete(look *Configuration, name string) JoinReply {
 	if err := s.agreeWithout(members[i], members); err != nil {
 		return JoinReply{Answer: port.Refused, Reason: err.Error()}
 	}
-	// Who answered counts for this look only. If somebody changed the members since, Raft refuses.
+	// The replies count for this look only. If the members have changed since, Raft refuses.
 	err := raftio.Wait(context.Background(), s.Raft.RemoveServer(members[i].ID, look.Index, removeLimit), removeLimit)
 	if err == nil {
 		s.cfg.Node.Log.Info("removed a node", "node", name)
@@ -122,15 +122,15 @@ func removalReply(err error) JoinReply {
 	return JoinReply{Answer: port.Refused, Reason: changeRefused(err)}
 }
 
-// agreeWithout returns an error unless a majority of the voters that would be left answers now. A
+// agreeWithout returns an error unless a majority of the voters that would be left replies now. A
 // removal holds from the moment it is in the leader's log: taking out the wrong node while another
 // one is down would leave a cluster that can never agree on anything again, its members included.
-func (s *Members) agreeWithout(gone raft.Server, members []raft.Server) error {
-	silent := map[string]bool{} // server ids of voters that have not answered yet
+func (s *Members) agreeWithout(removed raft.Server, members []raft.Server) error {
+	silent := map[string]bool{} // server ids of voters without a reply yet
 	var addresses []string
 	voters := 0
 	for _, m := range members {
-		if m.ID == gone.ID || m.Suffrage != raft.Voter {
+		if m.ID == removed.ID || m.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
@@ -143,7 +143,7 @@ func (s *Members) agreeWithout(gone raft.Server, members []raft.Server) error {
 		return errors.New("no other node has a vote")
 	}
 	for _, a := range port.AskAll(context.Background(), addresses, s.askLimit(), s.stateAt) {
-		// By its id: what answers at the address of a lost node may be its successor, without a vote.
+		// By its id: the node at the address of a lost node may be its successor, without a vote.
 		delete(silent, a.Value.ServerID)
 	}
 	if up := voters - len(silent); up <= voters/2 {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
-func TestARemovalOfWhichNobodyKnowsIsSaidToBeUnknown(t *testing.T) {
+func TestRemovalWhoseOutcomeIsNotKnownIsUnknown(t *testing.T) {
 	for _, tc := range []struct {
 		err  error // of Raft
 		want error // of RemoveMember; nil: removed

@@ -19,8 +19,8 @@ import (
 // Run finds or founds the cluster of a node that belongs to none, and checks, whenever no
 // leader is known, that the cluster which the data directory belongs to is the one that is there.
 func (s *Members) Run(ctx context.Context) {
-	var said string
-	var looked time.Time // for nodes of other clusters
+	var logged string
+	var searchedAt time.Time // for nodes of other clusters
 	for ctx.Err() == nil {
 		var err error
 		switch {
@@ -28,12 +28,12 @@ func (s *Members) Run(ctx context.Context) {
 			err = s.Search(ctx)
 		case s.cfg.Leadership.Leader() == nil:
 			err = s.recognise(ctx)
-		case time.Since(looked) >= foreignInterval:
-			s.noteForeign(port.AskAll(ctx, distinct(s.cfg.Node.Join), s.askLimit(), s.stateAt))
-			looked = time.Now()
+		case time.Since(searchedAt) >= foreignInterval:
+			s.setForeign(port.AskAll(ctx, distinct(s.cfg.Node.Join), s.askLimit(), s.stateAt))
+			searchedAt = time.Now()
 		}
-		if err != nil && err.Error() != said {
-			said = err.Error()
+		if err != nil && err.Error() != logged {
+			logged = err.Error()
 			s.cfg.Node.Log.Warn("not in touch with a cluster", "err", err)
 		}
 		wait.Pause(ctx, nil, searchInterval)
@@ -48,7 +48,7 @@ func (s *Members) Search(ctx context.Context) error {
 	} else if len(members) > 0 { // a crash came between founding and writing it down
 		return s.found(foundersIn(members))
 	}
-	look := s.lookAround(ctx)
+	look := s.survey(ctx)
 	switch {
 	case len(look.clusters) > 1:
 		return fmt.Errorf("cluster.join names nodes of different clusters (%s): correct it", look.clusters)
@@ -73,8 +73,8 @@ type surroundings struct {
 	listed    int            // how many nodes cluster.join names, this one included
 }
 
-// lookAround asks the nodes that cluster.join names how they are.
-func (s *Members) lookAround(ctx context.Context) surroundings {
+// survey asks the nodes that cluster.join names how they are.
+func (s *Members) survey(ctx context.Context) surroundings {
 	look := surroundings{there: []disk.Founder{s.asFounder()}}
 	addresses := distinct(s.cfg.Node.Join)
 	own := slices.Contains(addresses, s.cfg.Node.ClusterAddr) || slices.Contains(addresses, s.cfg.Port.Addr().String())
@@ -131,7 +131,7 @@ func (st NodeState) foundedBy(serverID string) bool {
 	return slices.ContainsFunc(st.Founders, func(f disk.Founder) bool { return f.ID == serverID })
 }
 
-// askIn asks whoever leads to take this node in, or to note its new address. The leader need not be in
+// askIn asks the leader to take this node in, or to note its new address. The leader need not be in
 // cluster.join: the others say where it is.
 func (s *Members) askIn(ctx context.Context) error {
 	err := registry.ErrNoLeader
@@ -166,9 +166,9 @@ func (s *Members) askIn(ctx context.Context) error {
 func (s *Members) recognise(ctx context.Context) error {
 	var foreign *port.ForeignError
 	friends := 0
-	answers := port.AskAll(ctx, distinct(s.cfg.Node.Join), s.askLimit(), s.stateAt)
-	s.noteForeign(answers)
-	for _, a := range answers {
+	replies := port.AskAll(ctx, distinct(s.cfg.Node.Join), s.askLimit(), s.stateAt)
+	s.setForeign(replies)
+	for _, a := range replies {
 		switch {
 		case errors.As(a.Err, &foreign):
 		case a.Err == nil && s.cfg.Identity.Hello().Outdated(a.Value.Starts[s.self]) != nil:
@@ -202,11 +202,11 @@ type ForeignNode struct {
 	ClusterID string
 }
 
-// noteForeign keeps which of the nodes that were asked belong to another cluster, and says so when it
+// setForeign keeps which of the nodes that were asked belong to another cluster, and says so when it
 // changes.
-func (s *Members) noteForeign(answers []port.Reply[NodeState]) {
+func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 	var found []ForeignNode
-	for _, a := range answers {
+	for _, a := range replies {
 		var foreign *port.ForeignError
 		switch {
 		case errors.As(a.Err, &foreign):

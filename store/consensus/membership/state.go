@@ -83,7 +83,7 @@ func (s *Members) stateOf(ctx context.Context, m raft.Server) (NodeState, error)
 	return st, err
 }
 
-// stateAt asks whoever is at an address.
+// stateAt asks the node at an address how it is.
 func (s *Members) stateAt(ctx context.Context, address string) (NodeState, error) {
 	return port.Invoke[NodeState](ctx, s.cfg.Peers, address, "Node.State", struct{}{})
 }

@@ -20,7 +20,7 @@ type Status struct {
 	Foreign   []ForeignNode // nodes of other clusters, where there should be none
 }
 
-// NodeStatus is one node. Of a node that does not answer only ID, Cluster and Role are known.
+// NodeStatus is one node. Of a node without a reply only ID, Cluster and Role are known.
 type NodeStatus struct {
 	ID        string         // node name
 	HTTP      string         // its HTTP address

@@ -20,11 +20,11 @@ const (
 )
 
 // parkedFor is how long a connection that had to make room is kept open at least, and half of how long at
-// most. Who opens a new one as soon as the last was closed is slowed down by that, and costs a file descriptor
+// most. A caller that opens a new one as soon as the last was closed is slowed down by that, and costs a file descriptor
 // instead of a processor.
 const parkedFor = 4 * time.Second
 
-// How old a handshake must be that makes room for another one: a node says who it is at once, and this node
+// How old a handshake must be that makes room for another one: a node says its name at once, and this node
 // reads it as soon as it gets to it.
 const (
 	silentFor     = 250 * time.Millisecond // nothing was read of it
@@ -32,8 +32,8 @@ const (
 )
 
 // admission decides which of the connections that others open are served. Before a handshake is finished
-// nobody knows who calls: so those who call and say nothing must not keep the nodes of the cluster out. A new
-// connection is heard, in the place of the oldest one that ought to have been finished by now.
+// the caller is not known: so callers that say nothing must not keep the nodes of the cluster out. A new
+// connection is served, in the place of the oldest one that ought to have been finished by now.
 type admission struct {
 	mu       sync.Mutex
 	open     map[string]*list.List // by address: unfinished handshakes, the oldest first
@@ -50,7 +50,7 @@ func newAdmission() *admission {
 	return &admission{open: map[string]*list.List{}, known: map[string]bool{}, peers: map[peerAt]*list.List{}}
 }
 
-// caller is a connection that somebody opened to this node.
+// caller is a connection that was opened to this node.
 type caller struct {
 	net.Conn
 	address string

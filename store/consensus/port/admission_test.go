@@ -48,7 +48,7 @@ func idle(t *testing.T, address string, connections int) (stop func()) {
 	}
 }
 
-func TestConnectionsThatSayNothingKeepNoNodeOut(t *testing.T) {
+func TestAdmissionOfNodesIsNotKeptOutByConnectionsThatSayNothing(t *testing.T) {
 	ours := newAuthority(t)
 	for _, tls := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tls=%v", tls), func(t *testing.T) {
@@ -88,7 +88,7 @@ func (c *fakeConn) RemoteAddr() net.Addr        { return addr(c.from) }
 func (c *fakeConn) SetDeadline(time.Time) error { return nil }
 func (c *fakeConn) Close() error                { c.closed = true; return nil }
 
-func TestUnfinishedHandshakesAreBoundedPerAddressAndInAll(t *testing.T) {
+func TestAdmissionBoundsUnfinishedHandshakesPerAddressAndInAll(t *testing.T) {
 	a := newAdmission()
 	now := time.Now()
 	knock := func(address string, n int) (callers []*caller) {
@@ -118,7 +118,7 @@ func TestUnfinishedHandshakesAreBoundedPerAddressAndInAll(t *testing.T) {
 	now = now.Add(silentFor + 1)
 	next := knock("10.0.0.1", 1)
 	if got := a.unfinished("10.0.0.1"); len(next) != 1 || got != handshakesPerAddress || ousted(atOnce[:5]) > 0 {
-		t.Errorf("a blink later there are %d unfinished handshakes, %d new and %d who had spoken were ousted, want %d, 1 and none", got, len(next), ousted(atOnce[:5]), handshakesPerAddress)
+		t.Errorf("a blink later there are %d unfinished handshakes, %d new and %d that had spoken were ousted, want %d, 1 and none", got, len(next), ousted(atOnce[:5]), handshakesPerAddress)
 	}
 	now = now.Add(unfinishedFor)
 	if knock("10.0.0.1", 5); ousted(atOnce[:5]) != 5 {
@@ -149,7 +149,7 @@ func TestUnfinishedHandshakesAreBoundedPerAddressAndInAll(t *testing.T) {
 		"after all have ended %d, %d, %d and %d are counted", a.waiting, len(a.open), a.peersAll, len(a.peers))
 }
 
-func TestANodeThatOpensEverMoreConnectionsLosesItsOldest(t *testing.T) {
+func TestAdmissionClosesTheOldestConnectionOfANodeThatOpensEverMore(t *testing.T) {
 	a := newAdmission()
 	var conns []*fakeConn
 	for i := range connectionsPerPeer + 3 {

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Calls is what a node answers on the node channel, by the name of the call. It speaks with clients of net/rpc. The server
+// Calls is what a node performs for others on the node channel, by the name of the call. It speaks with clients of net/rpc. The server
 // of net/rpc finds methods by reflection, for which the linker must keep every exported method of the whole program: a fifth
 // of its size.
 type Calls map[string]acceptor
@@ -64,7 +64,7 @@ func (t Calls) accept(name string, decode func(any) error) (func() (any, error),
 	return nil, errors.Join(errors.New("this node knows no call "+name), decode(nil))
 }
 
-// replies writes the answers of one connection.
+// replies writes the replies of one connection.
 type replies struct {
 	conn net.Conn
 
@@ -78,7 +78,7 @@ func newReplies(conn net.Conn) *replies {
 	return &replies{conn: conn, out: out, enc: gob.NewEncoder(out)}
 }
 
-// send hangs up if it fails: who waits must not take a part of an answer for the next one.
+// send hangs up if it fails: a caller must not take a part of a reply for the next one.
 func (r *replies) send(request rpc.Request, reply any, err error) {
 	response := rpc.Response{ServiceMethod: request.ServiceMethod, Seq: request.Seq}
 	if err != nil {

@@ -35,7 +35,7 @@ func (e *outdatedError) Error() string {
 }
 
 // Outdated returns an error if a server's newest start is another one than it says. A directory that
-// nobody has set back knows all starts but its own.
+// was never set back knows all starts but its own.
 func (h Hello) Outdated(known uint64) error {
 	switch {
 	case known > h.Boot:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAServerThatDoesNotKnowItsNewestStartIsOutdated(t *testing.T) {
+func TestHelloIsOutdatedWithoutTheNewestStart(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		boot, before uint64

@@ -22,19 +22,19 @@ import (
 // dialTimeout bounds a connection attempt of the node channel, handshake included.
 const dialTimeout = time.Second
 
-// sendTimeout bounds the sending of one request or answer. A node that stands still reads nothing, and
+// sendTimeout bounds the sending of one request or reply. A node that stands still reads nothing, and
 // what is sent to it soon fills the connection; net/rpc would wait for it to go on, whatever the caller's
-// context says, and whoever calls next would wait behind that.
+// context says, and the next caller would wait behind that.
 const sendTimeout = 2 * time.Second
 
 // ErrNotSent wraps errors of calls that certainly never reached the peer.
 var ErrNotSent = errors.New("not sent")
 
-// Calls that are answered soon have a connection of their own: when one of them stays without an
-// answer its connection is given up, and that must not cut off writes that are on their way.
+// Calls with a quick reply have a connection of their own: when one of them stays without a
+// reply its connection is given up, and that must not cut off writes that are on their way.
 const (
 	laneWork  lane = iota // takes as long as the work does
-	laneQuick             // is answered within attemptLimit, or the node hangs
+	laneQuick             // has its reply within AttemptLimit, or the node hangs
 )
 
 type lane uint8
@@ -68,8 +68,8 @@ type linkKey struct {
 type link struct {
 	ready    chan struct{} // closed when the others are set
 	conn     net.Conn
-	shortest atomic.Int64 // shortest time that an answer took, ns; at first that of the handshake; 0: none yet
-	replies  atomic.Int64 // how many answers came
+	shortest atomic.Int64 // shortest time that a reply took, ns; at first that of the handshake; 0: none yet
+	replies  atomic.Int64 // how many replies came
 	client   *rpc.Client
 	err      error
 }
@@ -111,7 +111,7 @@ func (p *Peers) connected(ctx context.Context, to linkKey) (*link, error) {
 }
 
 // Invoke calls a method of the node channel. An error that wraps errNotSent means that the peer
-// certainly did not get it; after any other nobody knows. A quick call ends attemptLimit after there is
+// certainly did not get it; after any other its outcome is unknown. A quick call ends attemptLimit after there is
 // a connection, at the latest.
 func Invoke[R any](ctx context.Context, p *Peers, address, method string, args any) (R, error) {
 	var none R
@@ -127,13 +127,13 @@ func Invoke[R any](ctx context.Context, p *Peers, address, method string, args a
 		defer t.Stop()
 		late = t.C
 	}
-	began, heard := time.Now(), l.replies.Load()
+	began, before := time.Now(), l.replies.Load()
 	reply := new(R) // net/rpc may still write into it after we stopped waiting
 	c := l.client.Go(method, args, reply, make(chan *rpc.Call, 1))
 	select {
 	case <-c.Done:
 	case <-late:
-		if l.replies.Load() == heard { // else the node answers, and something that it waits for does not
+		if l.replies.Load() == before { // else the node replies, and something that it waits for does not
 			p.giveUp(to, l)
 		}
 		return none, fmt.Errorf("call %s at %s: %w", method, address, context.DeadlineExceeded)
@@ -144,7 +144,7 @@ func Invoke[R any](ctx context.Context, p *Peers, address, method string, args a
 		l.recordTrip(time.Since(began))
 		return *reply, nil
 	}
-	if _, answered := c.Error.(rpc.ServerError); !answered {
+	if _, replied := c.Error.(rpc.ServerError); !replied {
 		p.drop(to, l)
 	}
 	return none, fmt.Errorf("call %s at %s: %w", method, address, c.Error)
@@ -219,7 +219,7 @@ func (p *Peers) giveUp(to linkKey, l *link) {
 	}
 }
 
-// HangUp drops the connection for work to a node that does not answer: calls that wait on it end, and a node
+// HangUp drops the connection for work to a node that does not reply: calls that wait on it end, and a node
 // that comes back is not kept waiting behind what it missed. What was not sent yet never is.
 func (p *Peers) HangUp(address string) {
 	to := linkKey{address, laneWork}
@@ -237,7 +237,7 @@ func (p *Peers) HangUp(address string) {
 	}
 }
 
-// recordTrip notes how long an answer took.
+// recordTrip records how long a reply took.
 func (l *link) recordTrip(took time.Duration) {
 	l.replies.Add(1)
 	if int64(took) < l.shortest.Load() {
@@ -245,7 +245,7 @@ func (l *link) recordTrip(took time.Duration) {
 	}
 }
 
-// roundTrip is the time that a message to the most distant node and its answer take, as far as nodes
+// roundTrip is the time that a message to the most distant node and its reply take, as far as nodes
 // are connected.
 func (p *Peers) roundTrip() time.Duration {
 	p.mu.Lock()
@@ -263,7 +263,7 @@ func (p *Peers) roundTrip() time.Duration {
 
 const (
 	// quickAttempt bounds a quick call between nodes in one place, so that a node that hangs does not
-	// use up the time of everybody who waits.
+	// use up the time of all that wait.
 	quickAttempt = 300 * time.Millisecond
 	// attemptTrips is how many round trips a quick call takes at most: one to the leader, one that the
 	// leader waits for an earlier round, and one of the leader to the voters.
@@ -322,16 +322,16 @@ func (p *Peers) Close() {
 func AskAll[T any](ctx context.Context, addresses []string, limit time.Duration, do func(context.Context, string) (T, error)) []Reply[T] {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answers := make(chan Reply[T], len(addresses))
+	replies := make(chan Reply[T], len(addresses))
 	for _, address := range addresses {
 		go func() {
 			v, err := do(ctx, address)
-			answers <- Reply[T]{Address: address, Value: v, Err: err}
+			replies <- Reply[T]{Address: address, Value: v, Err: err}
 		}()
 	}
 	all := make([]Reply[T], 0, len(addresses))
 	for range addresses {
-		all = append(all, <-answers)
+		all = append(all, <-replies)
 	}
 	return all
 }

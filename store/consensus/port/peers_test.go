@@ -14,7 +14,7 @@ import (
 )
 
 // A node that stands still reads nothing, and what is sent to it fills the connection's buffers.
-func TestCallsToANodeThatStandsStillEnd(t *testing.T) {
+func TestInvokeEndsWhereTheNodeStandsStill(t *testing.T) {
 	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
 	hold := make(chan struct{})
 	server.ServeNode = func(net.Conn, Hello) { <-hold }
@@ -37,7 +37,7 @@ func TestCallsToANodeThatStandsStillEnd(t *testing.T) {
 	for i := range calls {
 		select {
 		case err := <-ended:
-			expect.That(t, err != nil, "a call that nobody answers has succeeded")
+			expect.That(t, err != nil, "a call without a reply has succeeded")
 		case <-time.After(limit):
 			t.Fatalf("only %d of %d calls have ended after %v", i, calls, limit)
 		}
@@ -63,7 +63,7 @@ func (n *busyNode) ReadIndex(_ bool, _ *PlaceReply) error {
 	return nil
 }
 
-func TestAReadThatTimesOutDoesNotCutOffWrites(t *testing.T) {
+func TestInvokeThatTimesOutDoesNotCutOffWrites(t *testing.T) {
 	node := &busyNode{writing: make(chan struct{}), answerWrites: make(chan struct{}), answerReads: make(chan struct{})}
 	calls := rpc.NewServer()
 	need.OK(t, calls.RegisterName("Node", node))
@@ -86,7 +86,7 @@ func TestAReadThatTimesOutDoesNotCutOffWrites(t *testing.T) {
 	expect.OKf(t, <-written, "the write that was on its way meanwhile")
 }
 
-func TestAttemptsGetMoreTimeWhereNodesAreFarFromEachOther(t *testing.T) {
+func TestAttemptLimitGrowsWhereNodesAreFarFromEachOther(t *testing.T) {
 	tests := []struct {
 		name           string
 		trips          map[linkKey]time.Duration

@@ -21,7 +21,7 @@ import (
 const RaftTimeout = 10 * time.Second
 
 // Node-to-node connections share one port. The first byte tells what the connection carries; then
-// both sides say who they are, and neither goes on with a stranger.
+// both sides say their names, and neither goes on with a stranger.
 const (
 	streamRaft byte = 'R' // hashicorp/raft's transport
 	streamNode byte = 'N' // calls between nodes, see peers.go
@@ -35,7 +35,7 @@ type Port struct {
 	tls       *tls.Config // nil: plain
 	Self      func() Hello
 	Known     func(serverID string) uint64 // the newest start of a server that this node knows of; 0: none
-	Outdated  func(error)                  // told that this node must not go on
+	Outdated  func(error)                  // called when this node must not go on
 	ServeNode func(net.Conn, Hello)        // owns the connection
 	log       *slog.Logger
 	admission *admission
@@ -171,7 +171,7 @@ func (n *Port) dial(kind byte, address string, timeout time.Duration) (net.Conn,
 	if err != nil {
 		return nil, Hello{}, err
 	}
-	defer context.AfterFunc(n.Closing, func() { plain.Close() })() // the other end may never say who it is
+	defer context.AfterFunc(n.Closing, func() { plain.Close() })() // the other end may never say its name
 	conn := plain
 	if n.tls != nil {
 		conn = tls.Client(plain, n.tls)
@@ -223,7 +223,7 @@ func (n *Port) track(conn net.Conn) bool {
 	return true
 }
 
-// name remembers who has dialled a connection, as long as it is open.
+// name records which server has dialled a connection, as long as it is open.
 func (n *Port) name(conn net.Conn, serverID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

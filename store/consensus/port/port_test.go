@@ -82,7 +82,7 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
+func TestPortHangsUpOnStrangers(t *testing.T) {
 	server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
 	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x00", "N\x63"} {
 		conn := need.Got(net.Dial("tcp", server.Addr().String()))(t)
@@ -95,7 +95,7 @@ func TestStrangersOnTheNodeToNodePortAreHungUpOn(t *testing.T) {
 }
 
 // The port may take a connection in the moment that it closes, and the other end may then hold it for ever.
-func TestAConnectionThatIsTakenAsThePortClosesIsHungUpOn(t *testing.T) {
+func TestPortHangsUpOnAConnectionThatIsAcceptedAsItCloses(t *testing.T) {
 	server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
 	client := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
 	server.Close()
@@ -115,7 +115,7 @@ func TestAConnectionThatIsTakenAsThePortClosesIsHungUpOn(t *testing.T) {
 	}
 }
 
-func TestFencedNodeNeitherDialsNorWrites(t *testing.T) {
+func TestPortThatIsFencedNeitherDialsNorWrites(t *testing.T) {
 	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
 	client := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
 	conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
@@ -223,7 +223,7 @@ func echo(conn net.Conn) error {
 	return err
 }
 
-func TestTheNodeChannelAnswersAClientOfTheLibrary(t *testing.T) {
+func TestCallsServeAClientOfTheLibrary(t *testing.T) {
 	slow := make(chan struct{})
 	table := Calls{
 		"Node.Double": Method(func(n int, reply *int) error { *reply = 2 * n; return nil }),

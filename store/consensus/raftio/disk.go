@@ -31,14 +31,14 @@ import (
 // wait, and is watched by itself.
 const deleteSlice = 1000
 
-// Disk is the log and stable store with fail-stop: after an error nobody knows what the disk really
+// Disk is the log and stable store with fail-stop: after an error it is not known what the disk really
 // has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
 // the node. fail is called once with the reason.
 type Disk struct {
 	path string
 	bolt *raftboltdb.BoltStore
 	fail func(error)
-	// refused is told of an entry that came from the leader and is not what its checksum says; nil: nobody is.
+	// Refused is called with an entry that came from the leader and is not what its checksum says; nil: nothing is.
 	Refused func(index uint64)
 	vote    *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
 	slow    disk.SlowSync
@@ -209,7 +209,7 @@ func (d *Disk) FirstIndex() (uint64, error) { return d.bolt.FirstIndex() }
 // LastIndex implements raft.LogStore.
 func (d *Disk) LastIndex() (uint64, error) { return d.bolt.LastIndex() }
 
-// GetLog implements raft.LogStore. Raft answers some of its errors with a panic, and leaves a follower without
+// GetLog implements raft.LogStore. Raft panics over some of its errors, and leaves a follower without
 // entries after others: a node that serves ends, and this call does not return before that.
 func (d *Disk) GetLog(index uint64, log *raft.Log) error {
 	err := d.readLog(index, log)
@@ -318,8 +318,8 @@ const (
 
 // Set implements raft.StableStore. The vote's candidate is stored before its term, the other way
 // round than raft asks: a crash between the two then leaves an old term with a new candidate, which
-// is harmless, instead of a new term with the old candidate, who would be granted that vote without
-// a look at his log.
+// is harmless, instead of a new term with the old candidate, which would be granted that vote without
+// a look at its log.
 func (d *Disk) Set(key, val []byte) error {
 	err := d.do("store the vote", func() error { return d.bolt.Set(key, disk.Sealed(key, val)) })
 	if err != nil || string(key) != keyVoteCand || d.vote == nil {
@@ -377,7 +377,7 @@ func (d *Disk) GetUint64(key []byte) (uint64, error) {
 // failStop is a disk as Raft sees it. Raft panics when the term cannot be written, or an entry cannot be
 // read, and Go ends the process with a code that means something else. By then the disk has ended the node,
 // in words; all that is left to do is to keep Raft from going on. So the goroutine ends that asked, with
-// what it has deferred, and Raft's other goroutines see a main loop that does not answer until the node has
+// what it has deferred, and Raft's other goroutines see a main loop that does not reply until the node has
 // stopped.
 type failStop struct{ *Disk }
 

@@ -25,7 +25,7 @@ func closedDisk(t *testing.T, fail func(error)) *Disk {
 	return d
 }
 
-func TestEveryFailedWriteStopsTheNode(t *testing.T) {
+func TestDiskStopsTheNodeAfterEveryFailedWrite(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(*Disk) error
@@ -48,7 +48,7 @@ func TestEveryFailedWriteStopsTheNode(t *testing.T) {
 	}
 }
 
-func TestATermThatWouldFallStopsTheNode(t *testing.T) {
+func TestDiskStopsTheNodeWhenTheTermWouldFall(t *testing.T) {
 	var reason error
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { reason = err }))(t)
 	defer d.Close()
@@ -63,7 +63,7 @@ func TestATermThatWouldFallStopsTheNode(t *testing.T) {
 	}
 }
 
-func TestVoteIsStoredCandidateFirst(t *testing.T) {
+func TestDiskStoresTheVotesCandidateFirst(t *testing.T) {
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 	defer d.Close()
 	vote := func(term uint64, candidate string) {
@@ -109,7 +109,7 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	expect.That(t, os.IsNotExist(err), "%s is still there (%v)", left, err)
 }
 
-func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
+func TestLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 	const entries = 2*deleteSlice + 500
 	tests := []struct {
 		name        string
@@ -143,7 +143,7 @@ func TestTheLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 	}
 }
 
-func TestADelayedDiskTakesLongerForEachDurableWrite(t *testing.T) {
+func TestDiskThatIsSlowedDownTakesLongerForEachDurableWrite(t *testing.T) {
 	tests := []struct {
 		name   string
 		write  func(*Disk) error

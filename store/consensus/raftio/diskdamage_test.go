@@ -61,7 +61,7 @@ func logOnDisk(dir string) (said string, err error) {
 	return text, nil
 }
 
-func TestADamagedLogIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
+func TestDiskRefusesADamagedLogInWordsOrReadsItAsItWasWritten(t *testing.T) {
 	dir := writtenLog(t)
 	want := need.Got(logOnDisk(dir))(t)
 	refused := 0
@@ -79,7 +79,7 @@ func TestADamagedLogIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 	expect.That(t, refused >= disktest.Damages/4, "%d of %d damages were refused, want most of those that hit something", refused, disktest.Damages)
 }
 
-func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
+func TestDiskNamesAnEntryWithAFlippedBit(t *testing.T) {
 	dir := t.TempDir()
 	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
 	value := []byte("a value of 1000")
@@ -96,7 +96,7 @@ func TestAFlippedBitInAnEntryIsRefusedAndNamed(t *testing.T) {
 		"got %v, want an error that names %s and entry 17, and says what to do", err, path)
 }
 
-func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
+func TestDiskStopsTheNodeWhenItReadsADamagedEntryLater(t *testing.T) {
 	failed := make(chan error, 1)
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { failed <- err }))(t)
 	entry := &raft.Log{Index: 5, Term: 1, Data: []byte("x")}
@@ -122,7 +122,7 @@ func TestADamagedEntryThatIsReadLaterStopsTheNode(t *testing.T) {
 	<-returned
 }
 
-func TestAnEntryThatArrivesDamagedIsNotStoredAndStopsNobody(t *testing.T) {
+func TestDiskRefusesAnEntryThatArrivesDamagedAndGoesOn(t *testing.T) {
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
 	defer d.Close()
 	entry := &raft.Log{Index: 5, Term: 1, Data: []byte("x")}

@@ -61,10 +61,10 @@ func (s *sink) repeated(msg string, now time.Time) bool {
 	return false
 }
 
-// errNoAnswer: nobody knows what became of what was asked for.
+// ErrNoResult means that the outcome of what was asked of Raft is not known.
 var ErrNoResult = errors.New("no answer")
 
-// Wait waits for a future of hashicorp/raft, which may never be answered, for at most limit.
+// Wait waits for a future of hashicorp/raft, which may never end, for at most limit.
 func Wait(ctx context.Context, f raft.Future, limit time.Duration) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestTheWaitForAFutureIsBoundedAlsoWhereItTakesTimeToGetIt(t *testing.T) {
+func TestWaitForAFutureIsBoundedAlsoWhereItTakesTimeToGetIt(t *testing.T) {
 	busy := make(chan struct{})
 	defer close(busy)
 	err := Wait(t.Context(), Later(func() raft.SnapshotFuture {

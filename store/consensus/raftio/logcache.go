@@ -20,7 +20,7 @@ const (
 // from the disk.
 type Log struct {
 	raft.LogStore // the disk
-	// damaged is told of an entry that memory has lost; nil: nobody is.
+	// Damaged is called with an entry that memory has lost; nil: nothing is.
 	Damaged func(index uint64)
 
 	mu     sync.Mutex

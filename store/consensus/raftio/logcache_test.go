@@ -20,7 +20,7 @@ func logsOf(from uint64, n, size int) (logs []*raft.Log) {
 	return logs
 }
 
-func TestAnEntryThatIsDamagedInMemoryIsReadFromTheDisk(t *testing.T) {
+func TestLogReadsFromTheDiskAnEntryThatIsDamagedInMemory(t *testing.T) {
 	disk, c, err := Open(t.TempDir(), func(err error) { t.Error(err) })
 	need.OK(t, err)
 	defer disk.Close()
@@ -36,7 +36,7 @@ func TestAnEntryThatIsDamagedInMemoryIsReadFromTheDisk(t *testing.T) {
 	expect.Slice(t, told, []uint64{2}, "told of the entries")
 }
 
-func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
+func TestLogHasTheNewestEntriesInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	const size = 1 << 20
 	disk := raft.NewInmemStore()
 	c := &Log{LogStore: disk}
@@ -70,7 +70,7 @@ func TestTheNewestEntriesAreInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	expect.That(t, bytes == size+1, "the last 2 entries have %d bytes, want %d", bytes, size+1)
 }
 
-func TestRequestsAndWritesAreBoundedByBytes(t *testing.T) {
+func TestLogBoundsRequestsAndWritesByBytes(t *testing.T) {
 	tests := []struct {
 		name    string
 		entries int
@@ -91,9 +91,9 @@ func TestRequestsAndWritesAreBoundedByBytes(t *testing.T) {
 	}
 }
 
-// TestALogFromBeforeTheStartIsInMemoryAndItsBytesCount: else Raft reads it from the disk twice more, and each
+// TestLogFromBeforeTheStartIsInMemoryAndItsBytesCount: else Raft reads it from the disk twice more, and each
 // restart lets the log grow by its bound.
-func TestALogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
+func TestLogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
 	dir := t.TempDir()
 	const n, size = 10, 100
 	fail := func(err error) { t.Error(err) }

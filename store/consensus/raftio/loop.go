@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// LoopWatch notices that Raft's main loop stands still on a leader. A leader in this state answers nobody,
+// LoopWatch notices that Raft's main loop stands still on a leader. A leader in this state serves no call,
 // and is never replaced, because heartbeats go on beside the loop.
 type LoopWatch struct {
 	Loop    chan<- raft.RPC // to the main loop
@@ -22,21 +22,21 @@ type LoopWatch struct {
 	Applied func() uint64 // newest entry that was applied
 	Fail    func(error)
 
-	answers atomic.Uint64 // questions that the loop has answered
+	turned atomic.Uint64 // questions to which the loop has replied
 }
 
-// loopSteps is what a loop that is busy gets done: a slow disk keeps the loop from answering for as long
+// loopSteps is what a loop that is busy gets done: a slow disk keeps the loop from replying for as long
 // as it has calls to make.
 type loopSteps struct{ turns, disk, applied uint64 }
 
 // loopQuestion is no request that Raft knows. Its main loop, in whatever state it is, refuses such a one
-// at once and without a word (checkRPCHeader in raft.go), and that is the answer that is wanted.
+// at once and without a word (checkRPCHeader in raft.go), and that is the reply that is wanted.
 type loopQuestion struct{}
 
 var errLoopStands = errors.New("the main loop of Raft stands still")
 
-// Answers is how many questions the loop has answered.
-func (w *LoopWatch) Answers() uint64 { return w.answers.Load() }
+// Turns is to how many questions the loop has replied.
+func (w *LoopWatch) Turns() uint64 { return w.turned.Load() }
 
 // Run watches until ctx ends.
 func (w *LoopWatch) Run(ctx context.Context) {
@@ -47,7 +47,7 @@ func (w *LoopWatch) Run(ctx context.Context) {
 	wait.Every(ctx, watchInterval, func(now time.Time) {
 		var underWay []loopSteps
 		if w.Leads() {
-			underWay = append(underWay, loopSteps{turns: w.Answers(), disk: w.Disk(), applied: w.Applied()})
+			underWay = append(underWay, loopSteps{turns: w.Turns(), disk: w.Disk(), applied: w.Applied()})
 		}
 		if _, hangs := dog.overdue(now, underWay); hangs {
 			w.Fail(fmt.Errorf("%w for longer than %v, while this node leads", errLoopStands, hungLoop))
@@ -60,7 +60,7 @@ func (w *LoopWatch) askOn(ctx context.Context) {
 	pause := time.NewTicker(watchInterval / 2)
 	defer pause.Stop()
 	for w.ask(ctx) {
-		w.answers.Add(1)
+		w.turned.Add(1)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -69,16 +69,16 @@ func (w *LoopWatch) askOn(ctx context.Context) {
 	}
 }
 
-// ask returns true when the loop has answered, false when ctx has ended.
+// ask returns true when the loop has replied, false when ctx has ended.
 func (w *LoopWatch) ask(ctx context.Context) bool {
-	answer := make(chan raft.RPCResponse, 1)
+	reply := make(chan raft.RPCResponse, 1)
 	select {
-	case w.Loop <- raft.RPC{Command: loopQuestion{}, RespChan: answer}:
+	case w.Loop <- raft.RPC{Command: loopQuestion{}, RespChan: reply}:
 	case <-ctx.Done():
 		return false
 	}
 	select {
-	case <-answer:
+	case <-reply:
 		return true
 	case <-ctx.Done():
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestALeaderWhoseMainLoopStandsGivesUp(t *testing.T) {
+func TestLoopWatchEndsALeaderWhoseMainLoopStands(t *testing.T) {
 	forever := time.Hour
 	tests := []struct {
 		name    string
@@ -103,7 +103,7 @@ func watchedDisk(t *testing.T, delay time.Duration, work func(*Disk) error, paus
 	return hangs, after
 }
 
-func TestACallHangsByTheLooksAtWhichItWasSeenAndNotByTheTimeThatPassed(t *testing.T) {
+func TestWatchdogCountsLooksAndNotTheTimeThatPassed(t *testing.T) {
 	one := func(d *Disk) error { return d.StoreLog(&raft.Log{Index: 1, Term: 1}) }
 	several := func(d *Disk) error {
 		for i := range uint64(4) {

@@ -13,27 +13,27 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// pipelineLimit is how long the handing over of one request may take: longer than an answer may, after
+// pipelineLimit is how long the handing over of one request may take: longer than a reply may, after
 // which the connection is given up anyway.
 const pipelineLimit = port.RaftTimeout + time.Second
 
 // Transport is hashicorp/raft's, whose pipelines end by themselves where they would hang. When a follower
-// refuses a request, raft stops to read the answers of the pipeline; a sender that waits at that moment to
+// refuses a request, raft stops to read the replies of the pipeline; a sender that waits at that moment to
 // hand over its next request then waits for ever, with the follower left behind and the node unable to
 // stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
 //
 // It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), has
-// entries sent to a follower as soon as the follower answers heartbeats again, and lets nobody but the main loop
+// entries sent to a follower as soon as the follower replies to heartbeats again, and lets only the main loop
 // raise the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
 // for another leader: from one that hangs in the middle it would wait for the rest without end.
 type Transport struct {
 	*raft.NetworkTransport
-	net      *port.Port
-	Patience time.Duration                 // with a leader that sends nothing more of a snapshot
-	closing  context.Context               // ends when the node stops
-	rpcs     chan raft.RPC                 // to the main loop
-	term     atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
-	answered sync.Map                      // *wait.Broadcast by raft.ServerID: fires when the server answered a heartbeat
+	net        *port.Port
+	Patience   time.Duration                 // with a leader that sends nothing more of a snapshot
+	closing    context.Context               // ends when the node stops
+	rpcs       chan raft.RPC                 // to the main loop
+	term       atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
+	heartbeats sync.Map                      // *wait.Broadcast by raft.ServerID: fires when the server replied to a heartbeat
 }
 
 func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, closing context.Context) *Transport {
@@ -82,7 +82,7 @@ func (r snapshotReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// SetHeartbeatHandler implements raft.Transport. Raft answers heartbeats beside its main loop, so that a slow disk
+// SetHeartbeatHandler implements raft.Transport. Raft replies to heartbeats beside its main loop, so that a slow disk
 // does not look like a follower that is gone, and one of a new term sets the term there: at the same moment the
 // main loop may set an earlier one, of a leader that was late, and the term falls (appendEntries in raft.go). So
 // heartbeats of a term that is new go through the main loop.
@@ -107,15 +107,15 @@ const silentLimit = time.Minute
 
 // AppendEntries implements raft.Transport. After each failure to send entries Raft waits twice as long, up to
 // 10 s: a follower that comes back would get nothing for as long as it was away (replicateTo in replication.go).
-// Heartbeats go on twice a second at least. So a failure counts, once, when the follower answers one.
+// Heartbeats go on twice a second at least. So a failure counts, once, when the follower replies to one.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	bound(args)
-	answered, _ := t.answered.LoadOrStore(id, new(wait.Broadcast))
-	next := answered.(*wait.Broadcast).Wait()
+	replied, _ := t.heartbeats.LoadOrStore(id, new(wait.Broadcast))
+	next := replied.(*wait.Broadcast).Wait()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	switch heartbeat := isHeartbeat(args); {
 	case heartbeat && err == nil:
-		answered.(*wait.Broadcast).Fire()
+		replied.(*wait.Broadcast).Fire()
 	case !heartbeat && err != nil:
 		wait.Pause(t.closing, next, silentLimit)
 	}
@@ -141,7 +141,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return newPipeline(t.closing, p), nil
 }
 
-// pipeline is a pipeline that nobody waits in for longer than pipelineLimit.
+// pipeline is a pipeline in which no sender waits for longer than pipelineLimit.
 type pipeline struct {
 	raft.AppendPipeline
 	detach func() bool // from the context that closes it

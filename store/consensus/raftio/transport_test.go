@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// stuckPipeline is a pipeline whose answers nobody reads.
+// stuckPipeline is a pipeline whose replies are not read.
 type stuckPipeline struct {
 	closed chan struct{}
 	once   sync.Once
@@ -34,7 +34,7 @@ func (p *stuckPipeline) Close() error {
 	return nil
 }
 
-func TestNobodyHangsInAPipeline(t *testing.T) {
+func TestPipelineHangsForNoSender(t *testing.T) {
 	tests := []struct {
 		name  string
 		stops time.Duration // when the node stops
@@ -103,7 +103,7 @@ func newFollower(closing context.Context, w *wire) *Transport {
 	}
 }
 
-func TestOnlyTheMainLoopHearsOfANewTerm(t *testing.T) {
+func TestTransportGivesANewTermToTheMainLoopOnly(t *testing.T) {
 	tests := []struct {
 		name     string
 		known    uint64 // the term of this node; 0: not known yet
@@ -148,7 +148,7 @@ func TestOnlyTheMainLoopHearsOfANewTerm(t *testing.T) {
 	}
 }
 
-func TestEntriesAreSentAgainAsSoonAsAHeartbeatIsAnswered(t *testing.T) {
+func TestTransportSendsEntriesAgainAfterTheNextHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{away: true, accepted: make(chan net.Conn), closed: make(chan struct{})}
 		closing, stop := context.WithCancel(t.Context())

@@ -35,20 +35,20 @@ type Config struct {
 type Reader struct {
 	Raft *raft.Raft // set when it was started, before Run
 
-	cfg     Config
-	proven  *shared[uint64] // rounds of linearizable reads
-	told    *shared[uint64] // rounds of reads in mode "leader"
-	applied wait.Broadcast  // fires when an entry was applied
-	fresh   freshness
-	asking  sync.Map // addresses that a question for the term is open at
-	rounds  *prometheus.CounterVec
+	cfg      Config
+	proven   *shared[uint64] // rounds of linearizable reads
+	unproven *shared[uint64] // rounds of reads in mode "leader"
+	applied  wait.Broadcast  // fires when an entry was applied
+	fresh    freshness
+	asking   sync.Map // addresses that a question for the term is open at
+	rounds   *prometheus.CounterVec
 }
 
 // New makes a reader; Run must be called before anything is read.
 func New(cfg Config) *Reader {
 	r := &Reader{cfg: cfg, rounds: promauto.With(cfg.Metrics).NewCounterVec(prometheus.CounterOpts{Name: "rollcall_store_read_rounds_total", Help: "Rounds that confirmed linearizable reads, by result."}, []string{"result"})}
 	r.proven = newShared(r.readRound)
-	r.told = newShared(r.indexRound)
+	r.unproven = newShared(r.indexRound)
 	return r
 }
 
@@ -57,7 +57,7 @@ func (r *Reader) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { r.proven.run(ctx) })
-	running.Go(func() { r.told.run(ctx) })
+	running.Go(func() { r.unproven.run(ctx) })
 	r.stayFresh(ctx)
 }
 
@@ -92,7 +92,7 @@ func (r *Reader) CatchUp(ctx context.Context, read registry.Consistency) error {
 	defer cancel()
 	rounds := r.proven
 	if read == registry.Leader {
-		rounds = r.told
+		rounds = r.unproven
 	}
 	index, err := rounds.join(ctx)
 	if err == nil {
@@ -122,7 +122,7 @@ func (r *Reader) waitApplied(ctx context.Context, index uint64) error {
 	}
 }
 
-// readRound finds out, for all who wait, how far a linearizable read must have applied.
+// readRound finds out, for all that wait, how far a linearizable read must have applied.
 func (r *Reader) readRound(ctx context.Context) (uint64, error) {
 	index, err := r.retryRound(ctx, true)
 	result := "confirmed"

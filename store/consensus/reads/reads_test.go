@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-func TestOnlyVotersCountInTheQuorumOfARead(t *testing.T) {
+func TestReadQuorumCountsOnlyVoters(t *testing.T) {
 	voter := func(id raft.ServerID) raft.Server { return raft.Server{ID: id} }
 	learner := raft.Server{ID: "learner", Suffrage: raft.Nonvoter}
 	tests := []struct {
@@ -71,7 +71,7 @@ func TestRoundsShareAnAttemptThatBeginsAfterTheyJoined(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if got := attempts.Load(); got != 2 {
-			t.Errorf("%d attempts served everybody, want 2", got)
+			t.Errorf("%d attempts served all, want 2", got)
 		}
 		cancel()
 		all.Wait()
@@ -86,7 +86,7 @@ func TestRoundsJoinEndsWithItsContext(t *testing.T) {
 	expect.That(t, errors.Is(err, context.Canceled), "got %v, want the context's error", err)
 }
 
-func TestNobodyWaitsForARoundThatIsNeverMade(t *testing.T) {
+func TestRoundsThatAreNeverMadeEndForAllThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running, stop := context.WithCancel(t.Context())
 		r := newShared(func(ctx context.Context) (int, error) {
@@ -111,7 +111,7 @@ func TestNobodyWaitsForARoundThatIsNeverMade(t *testing.T) {
 	})
 }
 
-func TestTheAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
+func TestAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 	start := time.Now()
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	var f freshness
@@ -140,7 +140,7 @@ func TestTheAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 	}
 }
 
-func TestTimeInWhichAMachineSleptCounts(t *testing.T) {
+func TestAgeCountsTimeInWhichTheMachineSlept(t *testing.T) {
 	now := time.Now()
 	expect.Equal(t, elapsed(now.Add(-time.Second), now), time.Second, "both clocks say one second:")
 	// A time without its monotonic reading stands for a wall clock that says something else.

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// shared lets everybody who waits for the same answer share one attempt to get it. Who joins is
+// shared lets all callers that wait for the same value share one attempt to get it. A caller is
 // served by an attempt that begins after it joined, never by the one that is running: that is what
 // makes a shared read round linearizable.
 type shared[T any] struct {
@@ -44,13 +44,13 @@ func (r *shared[T]) join(ctx context.Context) (T, error) {
 	}
 }
 
-// run makes attempts, one at a time, until ctx ends; who waits then, or comes later, gets the context's error.
+// run makes attempts, one at a time, until ctx ends; a caller that waits then, or comes later, gets the context's error.
 func (r *shared[T]) run(ctx context.Context) {
 	for {
 		select {
 		case <-r.arrived:
 		case <-ctx.Done():
-			r.end(ctx.Err())
+			r.close(ctx.Err())
 			return
 		}
 		r.mu.Lock()
@@ -62,8 +62,8 @@ func (r *shared[T]) run(ctx context.Context) {
 	}
 }
 
-// end makes the next round one that has failed already.
-func (r *shared[T]) end(err error) {
+// close makes the next round one that has failed already.
+func (r *shared[T]) close(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next == nil {
