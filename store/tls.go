@@ -18,7 +18,7 @@ type TLSFiles struct {
 }
 
 // Config returns a TLS configuration that accepts exactly the certificates of the CA. Which node the
-// peer is gets checked after the hello, see verifyPeer.
+// peer is gets checked after the hello, see verifyName in package port.
 func (f TLSFiles) Config() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {

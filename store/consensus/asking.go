@@ -40,7 +40,7 @@ func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
 
 // askAt asks a question at another node.
 func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]byte, error) {
-	reply, err := port.Invoke[AskReply](ctx, s.peers, address, "Node.Ask", question)
+	reply, err := port.Invoke[AskReply](ctx, s.nodes, address, "Node.Ask", question)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
@@ -88,7 +88,7 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 		return nil, fmt.Errorf("ask the leader: %w", registry.ErrNoLeader)
 	}
 	defer context.AfterFunc(leader.Replaced, cancel)()
-	return s.askAt(ctx, s.peers.DialAddress(leader.ID, leader.Address), question)
+	return s.askAt(ctx, s.nodes.DialAddress(leader.ID, leader.Address), question)
 }
 
 // reply replies to a question, on the leader.

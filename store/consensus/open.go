@@ -68,7 +68,7 @@ func (s *Raft) open(opened time.Time) error {
 	s.net.Self = s.identity.Hello
 	s.net.Known = s.machine.Boot
 	s.net.Outdated = s.stopOutdated
-	s.peers = port.NewPeers(s.net, s.cfg.Test.Dial)
+	s.nodes = port.NewNodes(s.net, s.cfg.Test.Dial)
 	s.compose(opened)
 	if err := s.openRaft(); err != nil {
 		return err
@@ -81,15 +81,15 @@ func (s *Raft) open(opened time.Time) error {
 func (s *Raft) compose(opened time.Time) {
 	s.leadership.Self = s.serverID()
 	s.members = membership.New(membership.Config{
-		Node: s.cfg, Identity: s.identity, Port: s.net, Peers: s.peers, Machine: s.machine, Leadership: s.leadership, Fail: s.fail, Outdated: s.stopOutdated,
+		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Fail: s.fail, Outdated: s.stopOutdated,
 	})
 	s.reader = reads.New(reads.Config{
-		Machine: s.machine, Leadership: s.leadership, Peers: s.peers, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,
+		Machine: s.machine, Leadership: s.leadership, Nodes: s.nodes, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,
 	})
 	s.proposer = &commit.Proposer{Stamp: s.stamp, Leadership: s.leadership, Metrics: s.metrics.commit}
 	s.committer = commit.New(commit.Config{
 		InFlight: s.cfg.InFlight, NoBatching: s.cfg.Test.NoBatching, Node: s.serverID(), Boot: s.identity.Start().Boot,
-		Leadership: s.leadership, Proposer: s.proposer, Peers: s.peers, TermsOf: s.reader.TermsOf, Metrics: s.metrics.commit,
+		Leadership: s.leadership, Proposer: s.proposer, Nodes: s.nodes, TermsOf: s.reader.TermsOf, Metrics: s.metrics.commit,
 	})
 	calls := port.Calls{"Node.Ask": port.Method(s.serveAsk)}
 	for _, more := range []port.Calls{s.members.Calls(), s.reader.Calls(), s.committer.Calls()} {

@@ -32,7 +32,7 @@ type Raft struct {
 	disk       *raftio.Disk
 	logs       *raftio.Log
 	net        *port.Port
-	peers      *port.Peers
+	nodes      *port.Nodes
 	transport  *raftio.Transport
 	loop       *raftio.LoopWatch
 	snapshots  raft.SnapshotStore

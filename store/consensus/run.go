@@ -91,8 +91,8 @@ func (s *Raft) close() error {
 	if s.raft != nil {
 		errs = append(errs, s.raft.Shutdown().Error())
 	}
-	if s.peers != nil {
-		s.peers.Close()
+	if s.nodes != nil {
+		s.nodes.Close()
 	}
 	if s.net != nil {
 		errs = append(errs, s.net.Close())

@@ -12,7 +12,7 @@ import (
 )
 
 // settingsWatch says when the settings that hold in the cluster, which are those of the leader,
-// are not this node's own: an operator who changed one file of three wants to know.
+// are not this node's own: an operator that changed one file of three wants to know.
 type settingsWatch struct {
 	own   registry.Settings
 	state func() registry.Settings // those that hold now

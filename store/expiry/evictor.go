@@ -319,7 +319,7 @@ func (t *upstreamTimer) due(now int64) bool {
 	return now-t.last >= upstreamInterval.Milliseconds()
 }
 
-// run notes a run, and returns by how much it came too late: that time is granted to every lease.
+// run records a run, and returns by how much it came too late: that time is granted to every lease.
 // The first run is never late. Source: AbstractInstanceRegistry.EvictionTask.getCompensationTimeMs.
 func (t *upstreamTimer) run(now int64) (compensation int64) {
 	if t.ran {

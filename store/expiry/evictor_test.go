@@ -441,7 +441,7 @@ func (g *evictionRig) registerOf(dc, id string, duration int32) registry.Key {
 	return i.Key()
 }
 
-// hear notes that a datacenter is heard.
+// contact records that a datacenter was heard.
 func (g *evictionRig) contact(dc string) {
 	g.t.Helper()
 	g.applyFrom(registry.Origin{Kind: registry.RemoteDC, DC: dc}, registry.Contact{DC: dc, Cut: 15_000})

@@ -33,7 +33,7 @@ type Config struct {
 
 	Leadership *leadership.State
 	Proposer   *Proposer
-	Peers      *port.Peers
+	Nodes      *port.Nodes
 	// TermsOf returns what this node knows of a leader's leadership; its errors wrap port.ErrNotSent.
 	TermsOf func(ctx context.Context, leader *leadership.Leader, address string) (*leadership.Terms, error)
 	Metrics *Metrics
@@ -78,7 +78,7 @@ func New(cfg Config) *Committer {
 func (c *Committer) Calls() port.Calls { return port.Calls{"Node.Commit": port.Method(c.Serve)} }
 
 // noLeader is how long a caller waits for a leader: in proportion more where the nodes are far from each other.
-func (c *Committer) noLeader() time.Duration { return c.cfg.Peers.Stretch(store.NoLeaderWait) }
+func (c *Committer) noLeader() time.Duration { return c.cfg.Nodes.Stretch(store.NoLeaderWait) }
 
 // Commit commits items in order, in as few batches as their size allows. None is committed if one
 // is too large. Patient ones wait for company.

@@ -26,10 +26,10 @@ func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, erro
 		return fsm.BatchResult{}, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrNoLeader)
 	}
 	defer context.AfterFunc(leader.Replaced, cancel)()
-	address := c.cfg.Peers.DialAddress(leader.ID, leader.Address)
+	address := c.cfg.Nodes.DialAddress(leader.ID, leader.Address)
 	before, cancel := context.WithDeadline(ctx, b.deadline())
 	defer cancel()
-	if err := c.cfg.Peers.Reach(before, address); err != nil {
+	if err := c.cfg.Nodes.Reach(before, address); err != nil {
 		return fsm.BatchResult{}, err
 	}
 	t, err := c.cfg.TermsOf(before, leader, address)
@@ -95,11 +95,11 @@ func (c *Committer) Serve(encoded []byte, reply *CommitReply) error {
 
 // commitAt commits a batch at another node.
 func (c *Committer) commitAt(ctx context.Context, address string, encoded []byte) (fsm.BatchResult, error) {
-	reply, err := port.Invoke[CommitReply](ctx, c.cfg.Peers, address, "Node.Commit", encoded)
+	reply, err := port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, "Node.Commit", encoded)
 	switch {
 	case err != nil:
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.cfg.Peers.HangUp(address) // what is still on its way must not arrive
+			c.cfg.Nodes.HangUp(address) // what is still on its way must not arrive
 		}
 		return fsm.BatchResult{}, err
 	case reply.Answer == port.NotLeader:

@@ -21,7 +21,7 @@ import (
 
 // newTestCommitter returns a committer that sends nothing.
 func newTestCommitter() *Committer {
-	return New(Config{InFlight: 1, Peers: port.NewPeers(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
+	return New(Config{InFlight: 1, Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
 }
 
 func renewal() []fsm.Item {
@@ -82,7 +82,7 @@ func TestWriteDoesNotWaitForGatheredRenewals(t *testing.T) {
 
 func TestRenewalIsNotGatheredWithoutBatching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(Config{InFlight: 1, NoBatching: true, Peers: port.NewPeers(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
+		c := New(Config{InFlight: 1, NoBatching: true, Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { c.gather(ctx, renewal(), 50) })

@@ -80,11 +80,11 @@ func follower(t *testing.T, leader string) *Committer {
 	t.Helper()
 	state := &leadership.State{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
 	state.Observe(raft.ServerAddress(leader), "n2.bb")
-	peers := port.NewPeers(openPort(t, "n1.aa"), nil)
-	t.Cleanup(peers.Close)
+	nodes := port.NewNodes(openPort(t, "n1.aa"), nil)
+	t.Cleanup(nodes.Close)
 	metrics := NewMetrics(prometheus.NewRegistry())
 	return New(Config{
-		InFlight: 1, Node: "n1.aa", Leadership: state, Proposer: &Proposer{Leadership: state, Metrics: metrics}, Peers: peers, Metrics: metrics,
+		InFlight: 1, Node: "n1.aa", Leadership: state, Proposer: &Proposer{Leadership: state, Metrics: metrics}, Nodes: nodes, Metrics: metrics,
 		TermsOf: func(context.Context, *leadership.Leader, string) (*leadership.Terms, error) {
 			return &leadership.Terms{}, nil
 		},

@@ -170,7 +170,7 @@ func (s *Members) foundStep(ctx context.Context, addresses []string, args FoundA
 
 func (s *Members) callFound(ctx context.Context, addresses []string, args FoundArgs) []port.Reply[FoundReply] {
 	return port.AskAll(ctx, addresses, foundLimit, func(ctx context.Context, address string) (FoundReply, error) {
-		return port.Invoke[FoundReply](ctx, s.cfg.Peers, address, "Node.Found", args)
+		return port.Invoke[FoundReply](ctx, s.cfg.Nodes, address, "Node.Found", args)
 	})
 }
 

@@ -48,13 +48,13 @@ func newMembers(t *testing.T, cluster string) *Members {
 	discard := slog.New(slog.DiscardHandler)
 	p := need.Got(port.Listen("127.0.0.1:0", "", store.TLSFiles{}, discard))(t)
 	p.Self = identity.Hello
-	peers := port.NewPeers(p, nil)
+	nodes := port.NewNodes(p, nil)
 	t.Cleanup(func() {
-		peers.Close()
+		nodes.Close()
 		p.Close()
 		p.Wait()
 	})
-	return New(Config{Node: store.Config{Join: []string{"127.0.0.1:1"}, Log: discard}, Identity: identity, Port: p, Peers: peers})
+	return New(Config{Node: store.Config{Join: []string{"127.0.0.1:1"}, Log: discard}, Identity: identity, Port: p, Nodes: nodes})
 }
 
 func TestJoinIsNotDoneBecauseANodeThatDoesNotLeadSaysSo(t *testing.T) {

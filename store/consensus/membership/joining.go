@@ -32,7 +32,7 @@ const (
 )
 
 // askLimit bounds a question to all nodes.
-func (s *Members) askLimit() time.Duration { return max(askAllWait, s.cfg.Peers.AttemptLimit()) }
+func (s *Members) askLimit() time.Duration { return max(askAllWait, s.cfg.Nodes.AttemptLimit()) }
 
 // JoinArgs asks for membership.
 type JoinArgs struct {
@@ -47,7 +47,7 @@ type JoinReply struct {
 	Leader string // where to ask instead, with port.NotLeader; "": not known
 }
 
-// Join takes a node into the cluster, or notes its new address.
+// Join takes a node into the cluster, or records its new address.
 func (s *Members) Join(args JoinArgs, reply *JoinReply) error {
 	*reply = s.serveJoin(args)
 	return nil

@@ -19,7 +19,7 @@ type Config struct {
 	Node       store.Config
 	Identity   *Identity
 	Port       *port.Port
-	Peers      *port.Peers
+	Nodes      *port.Nodes
 	Machine    *fsm.Machine
 	Leadership *leadership.State
 	Fail       func(error) // ends the node
@@ -33,7 +33,7 @@ type Members struct {
 	cfg        Config
 	self       string                        // server id of this node
 	committed  atomic.Pointer[Configuration] // newest committed configuration that this node knows of
-	foreign    atomic.Pointer[[]ForeignNode] // nodes of other clusters in cluster.join; nil: it has not looked yet
+	foreign    atomic.Pointer[[]ForeignNode] // nodes of other clusters in cluster.join; nil: not known yet
 	turn       time.Time                     // when this node proposes founders; zero: not considered. Owned by Run
 	foundRound uint64                        // newest round of a proposal it has heard of. Owned by Run
 }
@@ -66,10 +66,10 @@ func (s *Members) All() ([]raft.Server, error) {
 	return f.Configuration().Servers, nil
 }
 
-// Configuration is a committed configuration of the cluster. Its index is the guard of every change: Raft
+// Configuration is a committed configuration of the cluster. Its index is the condition of every change: Raft
 // makes a change only if the configuration at this index still is the newest, so that of two changes
 // that were decided on the same look one is refused. (The Index of raft.GetConfiguration would be no
-// guard: in version 1.7.3 it is always 0, which means "whatever the configuration is".)
+// condition: in version 1.7.3 it is always 0, which means "whatever the configuration is".)
 type Configuration struct {
 	Index   uint64 // of its log entry
 	Servers []raft.Server
@@ -84,7 +84,7 @@ func (s *Members) Committed() (*Configuration, error) {
 	return m, nil
 }
 
-// Observe notes a committed configuration, from the log or a snapshot, in any order.
+// Observe takes over a committed configuration, from the log or a snapshot, in any order.
 func (s *Members) Observe(index uint64, servers []raft.Server) {
 	for {
 		old := s.committed.Load()

@@ -49,7 +49,7 @@ func (s *Members) askForRemoval(ctx context.Context, name string) error {
 	if leader == nil {
 		return registry.ErrNoLeader
 	}
-	reply, err := port.Invoke[JoinReply](ctx, s.cfg.Peers, s.cfg.Peers.DialAddress(leader.ID, leader.Address), "Node.Remove", name)
+	reply, err := port.Invoke[JoinReply](ctx, s.cfg.Nodes, s.cfg.Nodes.DialAddress(leader.ID, leader.Address), "Node.Remove", name)
 	switch {
 	case errors.Is(err, port.ErrNotSent):
 		return fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
@@ -136,7 +136,7 @@ func (s *Members) agreeWithout(removed raft.Server, members []raft.Server) error
 		voters++
 		if string(m.ID) != s.self {
 			silent[string(m.ID)] = true
-			addresses = append(addresses, s.cfg.Peers.AddressOf(m))
+			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
 		}
 	}
 	if voters == 0 {

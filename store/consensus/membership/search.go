@@ -131,7 +131,7 @@ func (st NodeState) foundedBy(serverID string) bool {
 	return slices.ContainsFunc(st.Founders, func(f disk.Founder) bool { return f.ID == serverID })
 }
 
-// askIn asks the leader to take this node in, or to note its new address. The leader need not be in
+// askIn asks the leader to take this node in, or to record its new address. The leader need not be in
 // cluster.join: the others say where it is.
 func (s *Members) askIn(ctx context.Context) error {
 	err := registry.ErrNoLeader
@@ -140,7 +140,7 @@ func (s *Members) askIn(ctx context.Context) error {
 		address := addresses[i]
 		args := JoinArgs{ServerID: s.self, Addr: s.cfg.Port.Addr().String(), Boot: s.cfg.Identity.Start().Boot}
 		ctx, cancel := context.WithTimeout(ctx, changeLimit)
-		reply, callErr := port.Invoke[JoinReply](ctx, s.cfg.Peers, address, "Node.Join", args)
+		reply, callErr := port.Invoke[JoinReply](ctx, s.cfg.Nodes, address, "Node.Join", args)
 		cancel()
 		switch {
 		case callErr != nil:
@@ -210,7 +210,7 @@ func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 		var foreign *port.ForeignError
 		switch {
 		case errors.As(a.Err, &foreign):
-			found = append(found, ForeignNode{ID: disk.NodeName(foreign.Peer.ServerID), Address: a.Address, ClusterID: foreign.Peer.Cluster})
+			found = append(found, ForeignNode{ID: disk.NodeName(foreign.Remote.ServerID), Address: a.Address, ClusterID: foreign.Remote.Cluster})
 		case a.Err == nil && a.Value.Cluster != "" && a.Value.Cluster != s.cfg.Identity.Cluster():
 			// It belonged to none when the connection was made.
 			found = append(found, ForeignNode{ID: disk.NodeName(a.Value.ServerID), Address: a.Address, ClusterID: a.Value.Cluster})

@@ -75,7 +75,7 @@ var roles = map[raft.RaftState]string{
 
 // stateOf asks a member how it is.
 func (s *Members) stateOf(ctx context.Context, m raft.Server) (NodeState, error) {
-	address := s.cfg.Peers.AddressOf(m)
+	address := s.cfg.Nodes.AddressOf(m)
 	st, err := s.stateAt(ctx, address)
 	if err == nil && st.ServerID != string(m.ID) {
 		err = &port.OtherNodeError{Asked: string(m.ID), Replied: st.ServerID, Address: address}
@@ -85,5 +85,5 @@ func (s *Members) stateOf(ctx context.Context, m raft.Server) (NodeState, error)
 
 // stateAt asks the node at an address how it is.
 func (s *Members) stateAt(ctx context.Context, address string) (NodeState, error) {
-	return port.Invoke[NodeState](ctx, s.cfg.Peers, address, "Node.State", struct{}{})
+	return port.Invoke[NodeState](ctx, s.cfg.Nodes, address, "Node.State", struct{}{})
 }

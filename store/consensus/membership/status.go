@@ -45,7 +45,7 @@ func (s *Members) Status(ctx context.Context) Status {
 	var addresses []string
 	for _, m := range members {
 		if string(m.ID) != own.ServerID {
-			addresses = append(addresses, s.cfg.Peers.AddressOf(m))
+			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
 		}
 	}
 	states := map[string]NodeState{own.ServerID: own}

@@ -13,7 +13,7 @@ const (
 	handshakesPerAddress = 20   // not finished, of one address
 	handshakesInAll      = 256  // of addresses from which no node of the cluster has called so far
 	handshakesAtOnce     = 512  // more than those, while none of them is old enough to be ousted
-	connectionsPerPeer   = 32   // handshake finished, of one node at one address
+	connectionsPerNode   = 32   // handshake finished, of one node at one address
 	connectionsInAll     = 512  // of addresses that the other limits count, handshake finished
 	parkedInAll          = 2048 // kept open without being served, see park
 	knownAddresses       = 256  // that are remembered
@@ -39,15 +39,15 @@ type admission struct {
 	open     map[string]*list.List // by address: unfinished handshakes, the oldest first
 	waiting  int                   // unfinished handshakes of addresses that are not known
 	known    map[string]bool       // addresses from which a node of the cluster has called
-	peers    map[peerAt]*list.List // finished handshakes by caller, the oldest first
-	peersAll int
+	nodes    map[nodeAt]*list.List // finished handshakes by caller, the oldest first
+	nodesAll int
 	parked   int
 }
 
-type peerAt struct{ address, serverID string }
+type nodeAt struct{ address, serverID string }
 
 func newAdmission() *admission {
-	return &admission{open: map[string]*list.List{}, known: map[string]bool{}, peers: map[peerAt]*list.List{}}
+	return &admission{open: map[string]*list.List{}, known: map[string]bool{}, nodes: map[nodeAt]*list.List{}}
 }
 
 // caller is a connection that was opened to this node.
@@ -61,8 +61,8 @@ type caller struct {
 	began     time.Time
 	handshake *list.Element // nil: finished, or ousted
 	counted   bool          // it is one of admission.waiting
-	peer      peerAt
-	place     *list.Element // among those of the peer
+	node      nodeAt
+	place     *list.Element // among those of the node
 }
 
 // newCaller wraps a connection that was accepted.
@@ -181,37 +181,37 @@ func (a *admission) finishHandshake(c *caller, serverID string, ofCluster bool) 
 	if ofCluster && len(a.known) < knownAddresses {
 		a.known[c.address] = true
 	}
-	key := peerAt{c.address, serverID}
-	own := a.peers[key]
+	key := nodeAt{c.address, serverID}
+	own := a.nodes[key]
 	switch {
-	case own != nil && own.Len() >= connectionsPerPeer:
+	case own != nil && own.Len() >= connectionsPerNode:
 		oldest := own.Front().Value.(*caller)
-		a.removePeer(oldest)
+		a.removeNode(oldest)
 		oldest.Conn.Close()
-	case a.peersAll >= connectionsInAll && !a.known[c.address]:
+	case a.nodesAll >= connectionsInAll && !a.known[c.address]:
 		return false
 	}
-	if own = a.peers[key]; own == nil {
+	if own = a.nodes[key]; own == nil {
 		own = list.New()
-		a.peers[key] = own
+		a.nodes[key] = own
 	}
-	c.peer, c.place = key, own.PushBack(c)
-	a.peersAll++
+	c.node, c.place = key, own.PushBack(c)
+	a.nodesAll++
 	return true
 }
 
-// removePeer ends the count of a finished handshake.
-func (a *admission) removePeer(c *caller) {
+// removeNode ends the count of a finished handshake.
+func (a *admission) removeNode(c *caller) {
 	if c.place == nil {
 		return
 	}
-	of := a.peers[c.peer]
+	of := a.nodes[c.node]
 	of.Remove(c.place)
 	if of.Len() == 0 {
-		delete(a.peers, c.peer)
+		delete(a.nodes, c.node)
 	}
 	c.place = nil
-	a.peersAll--
+	a.nodesAll--
 }
 
 // remove ends every count of a connection that is closed.
@@ -219,7 +219,7 @@ func (a *admission) remove(c *caller) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.removeHandshake(c)
-	a.removePeer(c)
+	a.removeNode(c)
 }
 
 // park says whether a connection that is not served may stay open for a while, and counts it; unpark ends

@@ -145,14 +145,14 @@ func TestAdmissionBoundsUnfinishedHandshakesPerAddressAndInAll(t *testing.T) {
 		}
 	}
 	a.remove(node)
-	expect.That(t, a.waiting == 0 && len(a.open) == 0 && a.peersAll == 0 && len(a.peers) == 0,
-		"after all have ended %d, %d, %d and %d are counted", a.waiting, len(a.open), a.peersAll, len(a.peers))
+	expect.That(t, a.waiting == 0 && len(a.open) == 0 && a.nodesAll == 0 && len(a.nodes) == 0,
+		"after all have ended %d, %d, %d and %d are counted", a.waiting, len(a.open), a.nodesAll, len(a.nodes))
 }
 
 func TestAdmissionClosesTheOldestConnectionOfANodeThatOpensEverMore(t *testing.T) {
 	a := newAdmission()
 	var conns []*fakeConn
-	for i := range connectionsPerPeer + 3 {
+	for i := range connectionsPerNode + 3 {
 		conn := &fakeConn{from: fmt.Sprintf("10.0.0.1:%d", i)}
 		c := newCaller(conn)
 		need.That(t, a.startHandshake(c, time.Now()) && a.finishHandshake(c, "n2.bb", true), "connection %d found no room", i)

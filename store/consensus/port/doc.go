@@ -5,7 +5,7 @@
 //
 //   - port.go: the port, which listens, dials, and knows every open connection
 //   - hello.go: what both sides say first; handshake.go: whether they go on; admission.go: how many connections others may open
-//   - peers.go: the connections to the other nodes, and calls over them; callserver.go: calls that come in
+//   - nodes.go: the connections to the other nodes, and calls over them; callserver.go: calls that come in
 //
 // The package knows nothing of what is called.
 package port

@@ -16,7 +16,7 @@ import (
 const handshakeTimeout = 5 * time.Second
 
 // welcome is the accepting side of the handshake.
-func (n *Port) welcome(conn net.Conn) (kind byte, peer Hello, err error) {
+func (n *Port) welcome(conn net.Conn) (kind byte, remote Hello, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return 0, Hello{}, err
 	}
@@ -27,39 +27,39 @@ func (n *Port) welcome(conn net.Conn) (kind byte, peer Hello, err error) {
 	if first[0] != streamRaft && first[0] != streamNode {
 		return 0, Hello{}, fmt.Errorf("first byte %#x is neither %q nor %q", first[0], streamRaft, streamNode)
 	}
-	if peer, err = readHello(conn); err != nil {
+	if remote, err = readHello(conn); err != nil {
 		return 0, Hello{}, err
 	}
 	own := n.Self()
-	own.Known = n.Known(peer.ServerID)
+	own.Known = n.Known(remote.ServerID)
 	if err := writeHello(conn, own); err != nil {
 		return 0, Hello{}, err
 	}
-	if err := n.accepts(conn, first[0], own, peer); err != nil {
+	if err := n.accepts(conn, first[0], own, remote); err != nil {
 		return 0, Hello{}, err
 	}
-	return first[0], peer, conn.SetDeadline(time.Time{})
+	return first[0], remote, conn.SetDeadline(time.Time{})
 }
 
-// accepts decides whether to talk to a peer. Raft's messages pass only within one known cluster; the
+// accepts decides whether to talk to a remote. Raft's messages pass only within one known cluster; the
 // node channel is open to nodes that have none yet, for it is how they find one.
-func (n *Port) accepts(conn net.Conn, kind byte, own, peer Hello) error {
-	if err := verifyPeer(conn, peer.ServerID); err != nil {
+func (n *Port) accepts(conn net.Conn, kind byte, own, remote Hello) error {
+	if err := verifyName(conn, remote.ServerID); err != nil {
 		return err
 	}
-	if own.Cluster != "" && peer.Cluster != "" && own.Cluster != peer.Cluster {
-		return &ForeignError{Own: own, Peer: peer}
+	if own.Cluster != "" && remote.Cluster != "" && own.Cluster != remote.Cluster {
+		return &ForeignError{Own: own, Remote: remote}
 	}
-	if own.Cluster != "" && own.Cluster == peer.Cluster {
-		if err := own.Outdated(peer.Known); err != nil {
+	if own.Cluster != "" && own.Cluster == remote.Cluster {
+		if err := own.Outdated(remote.Known); err != nil {
 			n.Outdated(err)
 			return err
 		}
-		if err := peer.Outdated(n.Known(peer.ServerID)); err != nil {
+		if err := remote.Outdated(n.Known(remote.ServerID)); err != nil {
 			return err
 		}
 	}
-	if kind == streamRaft && (own.Cluster == "" || peer.Cluster == "") {
+	if kind == streamRaft && (own.Cluster == "" || remote.Cluster == "") {
 		return errors.New("no cluster yet")
 	}
 	return nil
@@ -79,18 +79,18 @@ func (n *Port) greet(conn net.Conn, kind byte, timeout time.Duration) (Hello, er
 	if err := w.Flush(); err != nil {
 		return Hello{}, err
 	}
-	peer, err := readHello(conn)
+	remote, err := readHello(conn)
 	if err != nil {
 		return Hello{}, err
 	}
-	if err := n.accepts(conn, kind, own, peer); err != nil {
-		return peer, err
+	if err := n.accepts(conn, kind, own, remote); err != nil {
+		return remote, err
 	}
-	return peer, conn.SetDeadline(time.Time{})
+	return remote, conn.SetDeadline(time.Time{})
 }
 
-// verifyPeer checks that the certificate of a TLS connection names the node that the peer says it is.
-func verifyPeer(conn any, serverID string) error {
+// verifyName checks that the certificate of a TLS connection names the node that the remote says it is.
+func verifyName(conn any, serverID string) error {
 	t, ok := conn.(*tls.Conn)
 	if !ok {
 		return nil

@@ -17,7 +17,7 @@ type Hello struct {
 	ServerID string
 	Boot     uint64 // this start of the server
 	Before   uint64 // the start before it, as its data directory has it
-	Known    uint64 // the newest start of the peer that this node knows of; the dialling side cannot say
+	Known    uint64 // the newest start of the remote that this node knows of; the dialling side cannot say
 }
 
 // outdatedError means that a server runs with an old data directory, or that there are two of it.
@@ -46,11 +46,11 @@ func (h Hello) Outdated(known uint64) error {
 	return nil
 }
 
-// ForeignError means that the peer belongs to another cluster.
-type ForeignError struct{ Own, Peer Hello }
+// ForeignError means that the remote belongs to another cluster.
+type ForeignError struct{ Own, Remote Hello }
 
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("node %s belongs to cluster %q, this node to cluster %q", disk.NodeName(e.Peer.ServerID), e.Peer.Cluster, e.Own.Cluster)
+	return fmt.Sprintf("node %s belongs to cluster %q, this node to cluster %q", disk.NodeName(e.Remote.ServerID), e.Remote.Cluster, e.Own.Cluster)
 }
 
 func writeHello(w io.Writer, h Hello) error {

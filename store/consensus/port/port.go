@@ -24,7 +24,7 @@ const RaftTimeout = 10 * time.Second
 // both sides say their names, and neither goes on with a stranger.
 const (
 	streamRaft byte = 'R' // hashicorp/raft's transport
-	streamNode byte = 'N' // calls between nodes, see peers.go
+	streamNode byte = 'N' // calls between nodes, see nodes.go
 )
 
 // Port owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
@@ -120,8 +120,8 @@ func (n *Port) accept(accepted net.Conn) {
 		n.park(conn)
 		return
 	}
-	kind, peer, err := n.welcome(conn)
-	if err == nil && !n.admission.finishHandshake(from, peer.ServerID, peer.Cluster != "" && peer.Cluster == n.Self().Cluster) {
+	kind, remote, err := n.welcome(conn)
+	if err == nil && !n.admission.finishHandshake(from, remote.ServerID, remote.Cluster != "" && remote.Cluster == n.Self().Cluster) {
 		err = errNoRoom
 	}
 	if err != nil {
@@ -135,10 +135,10 @@ func (n *Port) accept(accepted net.Conn) {
 	}
 	switch kind {
 	case streamNode:
-		n.ServeNode(conn, peer)
+		n.ServeNode(conn, remote)
 		n.drop(conn)
 	case streamRaft:
-		n.name(conn, peer.ServerID)
+		n.name(conn, remote.ServerID)
 		select {
 		case n.raftConns <- n.wrap(conn, kind, from):
 			handedOn = true
@@ -176,15 +176,15 @@ func (n *Port) dial(kind byte, address string, timeout time.Duration) (net.Conn,
 	if n.tls != nil {
 		conn = tls.Client(plain, n.tls)
 	}
-	peer, err := n.greet(conn, kind, timeout)
+	remote, err := n.greet(conn, kind, timeout)
 	if err == nil && !n.track(conn) {
 		err = net.ErrClosed
 	}
 	if err != nil {
 		conn.Close()
-		return nil, peer, fmt.Errorf("handshake with %s: %w", address, err)
+		return nil, remote, fmt.Errorf("handshake with %s: %w", address, err)
 	}
-	return n.wrap(conn, kind, nil), peer, nil
+	return n.wrap(conn, kind, nil), remote, nil
 }
 
 // wrap makes a tracked connection one of Raft or of the node channel. Raft waits for its requests when it stops:
@@ -300,7 +300,7 @@ func (n *Port) Close() error {
 // Wait returns when every goroutine of a closed network has ended.
 func (n *Port) Wait() { n.wg.Wait() }
 
-// trackedConn tells the network when it is closed, and refuses to write once the node is fenced.
+// trackedConn tells the port when it is closed, and refuses to write once the node is fenced.
 type trackedConn struct {
 	net.Conn
 	n      *Port

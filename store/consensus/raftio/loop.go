@@ -111,7 +111,7 @@ type watchdog[K comparable] struct {
 	seen  map[K]int // at how many looks in a row, after the first
 }
 
-// overdue is told what is under way, and returns what has been for longer than the limit.
+// overdue takes over what is under way, and returns what has been for longer than the limit.
 func (w *watchdog[K]) overdue(now time.Time, underWay []K) (hangs K, found bool) {
 	since := now.Sub(w.last)
 	w.last = now

@@ -83,7 +83,7 @@ func (r snapshotReader) Read(p []byte) (int, error) {
 }
 
 // SetHeartbeatHandler implements raft.Transport. Raft replies to heartbeats beside its main loop, so that a slow disk
-// does not look like a follower that is gone, and one of a new term sets the term there: at the same moment the
+// does not look like a follower that has stopped, and one of a new term sets the term there: at the same moment the
 // main loop may set an earlier one, of a leader that was late, and the term falls (appendEntries in raft.go). So
 // heartbeats of a term that is new go through the main loop.
 func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {

@@ -42,7 +42,7 @@ func (r *Reader) stayFresh(ctx context.Context) {
 // linearizable read, the others ask the leader.
 func (r *Reader) prove(ctx context.Context) {
 	if r.cfg.Leadership.Own() != nil {
-		ctx, cancel := context.WithTimeout(ctx, r.cfg.Peers.AttemptLimit())
+		ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
 		defer cancel()
 		r.proven.join(ctx) // leaderIndex takes it down
 		return
@@ -63,14 +63,14 @@ func (r *Reader) askFresh(ctx context.Context) (*leadership.Leader, FreshReply, 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(leader.Replaced, cancel)()
-	address := r.cfg.Peers.DialAddress(leader.ID, leader.Address)
-	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Peers, address, "Node.Fresh", struct{}{})
+	address := r.cfg.Nodes.DialAddress(leader.ID, leader.Address)
+	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Nodes, address, "Node.Fresh", struct{}{})
 	return leader, reply, err == nil && reply.Answer == port.OK
 }
 
 // LeaderDiskFull says that another node leads and its disk is nearly full. Without an answer it is not.
 func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Peers.AttemptLimit())
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
 	defer cancel()
 	_, reply, ok := r.askFresh(ctx)
 	return ok && reply.DiskFull
@@ -89,7 +89,7 @@ func (r *Reader) TermsOf(ctx context.Context, leader *leadership.Leader, address
 	if t := r.cfg.Leadership.Terms(); t != nil && t.Leader == leader && time.Since(t.At) < termsHold {
 		return t, nil
 	}
-	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Peers, address, "Node.Fresh", struct{}{})
+	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Nodes, address, "Node.Fresh", struct{}{})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, err)

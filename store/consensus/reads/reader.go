@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Machine    *fsm.Machine
 	Leadership *leadership.State
-	Peers      *port.Peers
+	Nodes      *port.Nodes
 	Members    func() ([]raft.Server, error) // the newest configuration in this node's log
 	DiskFull   func() bool                   // this node's disk is nearly full; nil: it is not
 	Opened     time.Time                     // the start of this node
@@ -70,7 +70,7 @@ func (r *Reader) Calls() port.Calls {
 func (r *Reader) Applied() { r.applied.Fire() }
 
 // noLeader is how long a caller waits for a leader: in proportion more where the nodes are far from each other.
-func (r *Reader) noLeader() time.Duration { return r.cfg.Peers.Stretch(store.NoLeaderWait) }
+func (r *Reader) noLeader() time.Duration { return r.cfg.Nodes.Stretch(store.NoLeaderWait) }
 
 // CatchUp waits until this node has what a read demands.
 //
@@ -155,7 +155,7 @@ func (r *Reader) retryRound(ctx context.Context, verify bool) (uint64, error) {
 // readIndex makes one attempt, here or at the leader.
 func (r *Reader) readIndex(ctx context.Context, verify bool) (uint64, error) {
 	if r.cfg.Leadership.Own() != nil {
-		ctx, cancel := context.WithTimeout(ctx, r.cfg.Peers.AttemptLimit())
+		ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
 		defer cancel()
 		return r.leaderIndex(ctx, verify)
 	}
@@ -167,7 +167,7 @@ func (r *Reader) readIndex(ctx context.Context, verify bool) (uint64, error) {
 	}
 	defer context.AfterFunc(leader.Replaced, cancel)()
 	began := time.Now()
-	index, err := r.readIndexAt(ctx, r.cfg.Peers.DialAddress(leader.ID, leader.Address), verify)
+	index, err := r.readIndexAt(ctx, r.cfg.Nodes.DialAddress(leader.ID, leader.Address), verify)
 	if err == nil && verify {
 		r.addProof(began, index)
 	}
@@ -255,7 +255,7 @@ type IndexReply struct {
 
 // ReadIndex says how far the leader has applied; with verify only after proof that it leads.
 func (r *Reader) ReadIndex(verify bool, reply *IndexReply) error {
-	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Peers.AttemptLimit())
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Nodes.AttemptLimit())
 	defer cancel()
 	var err error
 	if verify {
@@ -278,7 +278,7 @@ func (r *Reader) joinLeaderRound(ctx context.Context) (uint64, error) {
 }
 
 func (r *Reader) readIndexAt(ctx context.Context, address string, verify bool) (uint64, error) {
-	reply, err := port.Invoke[IndexReply](ctx, r.cfg.Peers, address, "Node.ReadIndex", verify)
+	reply, err := port.Invoke[IndexReply](ctx, r.cfg.Nodes, address, "Node.ReadIndex", verify)
 	if err != nil {
 		return 0, err
 	}
@@ -303,12 +303,12 @@ func (r *Reader) Term(_ struct{}, reply *TermReply) error {
 // termOf asks a voter for its term. One question to each voter is under way at a time: a node that
 // hangs would collect them by the thousand, and the answers of the others make the majority.
 func (r *Reader) termOf(server raft.Server) (uint64, error) {
-	address := r.cfg.Peers.AddressOf(server)
+	address := r.cfg.Nodes.AddressOf(server)
 	if _, busy := r.asking.LoadOrStore(address, struct{}{}); busy {
 		return 0, errors.New("an earlier question is still open")
 	}
 	defer r.asking.Delete(address)
-	reply, err := port.Invoke[TermReply](context.Background(), r.cfg.Peers, address, "Node.Term", struct{}{})
+	reply, err := port.Invoke[TermReply](context.Background(), r.cfg.Nodes, address, "Node.Term", struct{}{})
 	if err == nil && reply.ServerID != string(server.ID) {
 		err = &port.OtherNodeError{Asked: string(server.ID), Replied: reply.ServerID, Address: address}
 	}

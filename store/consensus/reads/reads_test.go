@@ -169,11 +169,11 @@ func openPort(t *testing.T, serverID string) *port.Port {
 	return p
 }
 
-func newPeers(t *testing.T) *port.Peers {
+func newPeers(t *testing.T) *port.Nodes {
 	t.Helper()
-	peers := port.NewPeers(openPort(t, "n1.aa"), nil)
-	t.Cleanup(peers.Close)
-	return peers
+	nodes := port.NewNodes(openPort(t, "n1.aa"), nil)
+	t.Cleanup(nodes.Close)
+	return nodes
 }
 
 func TestTermOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
@@ -181,7 +181,7 @@ func TestTermOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
 		*reply = TermReply{ServerID: "n2.bb", Term: 3}
 		return nil
 	})})
-	r := New(Config{Peers: newPeers(t), Metrics: prometheus.NewRegistry()})
+	r := New(Config{Nodes: newPeers(t), Metrics: prometheus.NewRegistry()})
 	expect.OKf(t, expect.Err(r.termOf(raft.Server{ID: "n2.bb", Address: raft.ServerAddress(at)})), "the voter itself")
 	_, err := r.termOf(raft.Server{ID: "n3.cc", Address: raft.ServerAddress(at)})
 	var other *port.OtherNodeError
@@ -195,7 +195,7 @@ func TestTermsOfALeaderAreAskedForAgainWhenTheyAreOld(t *testing.T) {
 	})})
 	state := &leadership.State{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
 	state.Observe(raft.ServerAddress(at), "n2.bb")
-	r := New(Config{Peers: newPeers(t), Leadership: state, Metrics: prometheus.NewRegistry()})
+	r := New(Config{Nodes: newPeers(t), Leadership: state, Metrics: prometheus.NewRegistry()})
 	leader := state.Other()
 	old := &leadership.Terms{Leader: leader, Seen: fsm.Bound{Leadership: 1}, At: time.Now().Add(-termsHold)}
 	state.SetTerms(old)

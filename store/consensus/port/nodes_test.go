@@ -20,7 +20,7 @@ func TestInvokeEndsWhereTheNodeStandsStill(t *testing.T) {
 	server.ServeNode = func(net.Conn, Hello) { <-hold }
 	t.Cleanup(func() { close(hold) })
 	client := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
-	p := NewPeers(client, nil)
+	p := NewNodes(client, nil)
 	t.Cleanup(p.Close)
 
 	const calls = 100
@@ -70,7 +70,7 @@ func TestInvokeThatTimesOutDoesNotCutOffWrites(t *testing.T) {
 	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
 	server.ServeNode = func(conn net.Conn, _ Hello) { calls.ServeConn(conn) }
 	t.Cleanup(func() { close(node.answerReads) })
-	p := NewPeers(testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{}), nil)
+	p := NewNodes(testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{}), nil)
 	t.Cleanup(p.Close)
 
 	written := make(chan error, 1)
@@ -89,22 +89,22 @@ func TestInvokeThatTimesOutDoesNotCutOffWrites(t *testing.T) {
 func TestAttemptLimitGrowsWhereNodesAreFarFromEachOther(t *testing.T) {
 	tests := []struct {
 		name           string
-		trips          map[linkKey]time.Duration
+		trips          map[lineKey]time.Duration
 		attempt, write time.Duration
 	}{
 		{name: "not connected", attempt: quickAttempt, write: 850 * time.Millisecond},
-		{name: "still dialling", trips: map[linkKey]time.Duration{{"a", laneQuick}: 0}, attempt: quickAttempt, write: 850 * time.Millisecond},
-		{name: "in one place", trips: map[linkKey]time.Duration{{"a", laneQuick}: time.Millisecond}, attempt: 303 * time.Millisecond, write: 858 * time.Millisecond},
-		{name: "the most distant one counts", trips: map[linkKey]time.Duration{{"a", laneQuick}: 0, {"b", laneWork}: 300 * time.Millisecond, {"c", laneWork}: 20 * time.Millisecond}, attempt: 1200 * time.Millisecond, write: 3400 * time.Millisecond},
-		{name: "the shorter of two answers of a node", trips: map[linkKey]time.Duration{{"a", laneQuick}: 100 * time.Millisecond, {"a", laneWork}: 700 * time.Millisecond}, attempt: 600 * time.Millisecond, write: 1700 * time.Millisecond},
-		{name: "too far", trips: map[linkKey]time.Duration{{"a", laneWork}: 10 * time.Second}, attempt: maxAttempt, write: 5666 * time.Millisecond},
+		{name: "still dialling", trips: map[lineKey]time.Duration{{"a", laneQuick}: 0}, attempt: quickAttempt, write: 850 * time.Millisecond},
+		{name: "in one place", trips: map[lineKey]time.Duration{{"a", laneQuick}: time.Millisecond}, attempt: 303 * time.Millisecond, write: 858 * time.Millisecond},
+		{name: "the most distant one counts", trips: map[lineKey]time.Duration{{"a", laneQuick}: 0, {"b", laneWork}: 300 * time.Millisecond, {"c", laneWork}: 20 * time.Millisecond}, attempt: 1200 * time.Millisecond, write: 3400 * time.Millisecond},
+		{name: "the shorter of two answers of a node", trips: map[lineKey]time.Duration{{"a", laneQuick}: 100 * time.Millisecond, {"a", laneWork}: 700 * time.Millisecond}, attempt: 600 * time.Millisecond, write: 1700 * time.Millisecond},
+		{name: "too far", trips: map[lineKey]time.Duration{{"a", laneWork}: 10 * time.Second}, attempt: maxAttempt, write: 5666 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := NewPeers(nil, nil)
+			p := NewNodes(nil, nil)
 			for to, trip := range tt.trips {
-				p.links[to] = &link{}
-				p.links[to].shortest.Store(int64(trip))
+				p.lines[to] = &line{}
+				p.lines[to].shortest.Store(int64(trip))
 			}
 			expect.Equal(t, p.AttemptLimit(), tt.attempt, "attempts get")
 			got := p.Stretch(850 * time.Millisecond).Truncate(time.Millisecond)

@@ -27,7 +27,7 @@ const dialTimeout = time.Second
 // context says, and the next caller would wait behind that.
 const sendTimeout = 2 * time.Second
 
-// ErrNotSent wraps errors of calls that certainly never reached the peer.
+// ErrNotSent wraps errors of calls that certainly never reached the remote.
 var ErrNotSent = errors.New("not sent")
 
 // Calls with a quick reply have a connection of their own: when one of them stays without a
@@ -49,23 +49,23 @@ func laneOf(method string) lane {
 	return laneWork
 }
 
-// Peers holds one connection for each lane to each other node, made when first needed.
-type Peers struct {
+// Nodes holds one connection for each lane to each other node, made when first needed.
+type Nodes struct {
 	net      *Port
 	override map[string]string // node name -> address to dial instead
 
 	mu     sync.Mutex
 	closed bool
-	links  map[linkKey]*link
+	lines  map[lineKey]*line
 }
 
-type linkKey struct {
+type lineKey struct {
 	address string
 	lane    lane
 }
 
-// link is a connection to one address, or the attempt to make one.
-type link struct {
+// line is a connection to one address, or the attempt to make one.
+type line struct {
 	ready    chan struct{} // closed when the others are set
 	conn     net.Conn
 	shortest atomic.Int64 // shortest time that a reply took, ns; at first that of the handshake; 0: none yet
@@ -74,16 +74,16 @@ type link struct {
 	err      error
 }
 
-func NewPeers(n *Port, override map[string]string) *Peers {
-	return &Peers{net: n, override: override, links: map[linkKey]*link{}}
+func NewNodes(n *Port, override map[string]string) *Nodes {
+	return &Nodes{net: n, override: override, lines: map[lineKey]*line{}}
 }
 
 // AddressOf is where to dial a server.
-func (p *Peers) AddressOf(s raft.Server) string {
+func (p *Nodes) AddressOf(s raft.Server) string {
 	return p.DialAddress(string(s.ID), string(s.Address))
 }
 
-func (p *Peers) DialAddress(serverID, address string) string {
+func (p *Nodes) DialAddress(serverID, address string) string {
 	if o, ok := p.override[disk.NodeName(serverID)]; ok {
 		return o
 	}
@@ -91,13 +91,13 @@ func (p *Peers) DialAddress(serverID, address string) string {
 }
 
 // Reach waits until there is a connection for work to an address. Its errors wrap errNotSent.
-func (p *Peers) Reach(ctx context.Context, address string) error {
-	_, err := p.connected(ctx, linkKey{address, laneWork})
+func (p *Nodes) Reach(ctx context.Context, address string) error {
+	_, err := p.connected(ctx, lineKey{address, laneWork})
 	return err
 }
 
-func (p *Peers) connected(ctx context.Context, to linkKey) (*link, error) {
-	l := p.Link(to)
+func (p *Nodes) connected(ctx context.Context, to lineKey) (*line, error) {
+	l := p.line(to)
 	address := to.address
 	select {
 	case <-l.ready:
@@ -110,12 +110,12 @@ func (p *Peers) connected(ctx context.Context, to linkKey) (*link, error) {
 	return l, nil
 }
 
-// Invoke calls a method of the node channel. An error that wraps errNotSent means that the peer
+// Invoke calls a method of the node channel. An error that wraps errNotSent means that the remote
 // certainly did not get it; after any other its outcome is unknown. A quick call ends attemptLimit after there is
 // a connection, at the latest.
-func Invoke[R any](ctx context.Context, p *Peers, address, method string, args any) (R, error) {
+func Invoke[R any](ctx context.Context, p *Nodes, address, method string, args any) (R, error) {
 	var none R
-	to := linkKey{address, laneOf(method)}
+	to := lineKey{address, laneOf(method)}
 	l, err := p.connected(ctx, to)
 	if err != nil {
 		return none, fmt.Errorf("call %s: %w", method, err)
@@ -161,25 +161,25 @@ func (s sender) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// link returns the connection to an address, dialling it if there is none.
-func (p *Peers) Link(to linkKey) *link {
+// line returns the connection to an address, dialling it if there is none.
+func (p *Nodes) line(to lineKey) *line {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l, ok := p.links[to]; ok {
+	if l, ok := p.lines[to]; ok {
 		return l
 	}
-	l := &link{ready: make(chan struct{})}
+	l := &line{ready: make(chan struct{})}
 	if p.closed {
 		l.err = errors.New("shutting down")
 		close(l.ready)
 		return l
 	}
-	p.links[to] = l
+	p.lines[to] = l
 	go p.connect(to, l) // ends within dialTimeout
 	return l
 }
 
-func (p *Peers) connect(to linkKey, l *link) {
+func (p *Nodes) connect(to lineKey, l *line) {
 	began := time.Now()
 	conn, _, err := p.net.dial(streamNode, to.address, dialTimeout)
 	p.mu.Lock()
@@ -196,49 +196,49 @@ func (p *Peers) connect(to linkKey, l *link) {
 		l.conn, l.client = conn, rpc.NewClient(sender{conn})
 		return
 	}
-	delete(p.links, to) // the next call tries again
+	delete(p.lines, to) // the next call tries again
 }
 
 // drop drops a connection that failed, so that the next call dials anew.
-func (p *Peers) drop(to linkKey, l *link) {
+func (p *Nodes) drop(to lineKey, l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.links[to] == l {
-		delete(p.links, to)
+	if p.lines[to] == l {
+		delete(p.lines, to)
 	}
 	l.client.Close()
 }
 
 // giveUp hangs up a connection on which nothing is heard.
-func (p *Peers) giveUp(to linkKey, l *link) {
+func (p *Nodes) giveUp(to lineKey, l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.links[to] == l { // else that was done already
-		delete(p.links, to)
+	if p.lines[to] == l { // else that was done already
+		delete(p.lines, to)
 		l.hangUp()
 	}
 }
 
 // HangUp drops the connection for work to a node that does not reply: calls that wait on it end, and a node
 // that comes back is not kept waiting behind what it missed. What was not sent yet never is.
-func (p *Peers) HangUp(address string) {
-	to := linkKey{address, laneWork}
+func (p *Nodes) HangUp(address string) {
+	to := lineKey{address, laneWork}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l, ok := p.links[to]
+	l, ok := p.lines[to]
 	if !ok {
 		return
 	}
 	select {
 	case <-l.ready:
-		delete(p.links, to)
+		delete(p.lines, to)
 		l.hangUp()
 	default: // still dialling; it has a time limit of its own
 	}
 }
 
 // recordTrip records how long a reply took.
-func (l *link) recordTrip(took time.Duration) {
+func (l *line) recordTrip(took time.Duration) {
 	l.replies.Add(1)
 	if int64(took) < l.shortest.Load() {
 		l.shortest.Store(int64(took)) // of two at a time the longer one may win: it is nearly as short
@@ -247,13 +247,13 @@ func (l *link) recordTrip(took time.Duration) {
 
 // roundTrip is the time that a message to the most distant node and its reply take, as far as nodes
 // are connected.
-func (p *Peers) roundTrip() time.Duration {
+func (p *Nodes) roundTrip() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var longest int64
-	for to, l := range p.links {
+	for to, l := range p.lines {
 		trip := l.shortest.Load()
-		if other := p.links[linkKey{to.address, laneWork + laneQuick - to.lane}]; other != nil && other.shortest.Load() > 0 {
+		if other := p.lines[lineKey{to.address, laneWork + laneQuick - to.lane}]; other != nil && other.shortest.Load() > 0 {
 			trip = min(trip, other.shortest.Load())
 		}
 		longest = max(longest, trip)
@@ -273,16 +273,16 @@ const (
 )
 
 // AttemptLimit bounds a quick call from the moment that there is a connection.
-func (p *Peers) AttemptLimit() time.Duration {
+func (p *Nodes) AttemptLimit() time.Duration {
 	return min(maxAttempt, quickAttempt+attemptTrips*p.roundTrip())
 }
 
 // Stretch returns d, and in proportion to attemptLimit more where the nodes are far from each other.
-func (p *Peers) Stretch(d time.Duration) time.Duration { return d * p.AttemptLimit() / quickAttempt }
+func (p *Nodes) Stretch(d time.Duration) time.Duration { return d * p.AttemptLimit() / quickAttempt }
 
 // hangUp closes a connection at once. Closed in the ordinary way, the kernel would go on to deliver
 // what was written, for minutes if need be.
-func (l *link) hangUp() {
+func (l *line) hangUp() {
 	if l.client == nil {
 		return // there is none
 	}
@@ -304,18 +304,18 @@ func tcpOf(conn net.Conn) *net.TCPConn {
 	return tcp
 }
 
-func (p *Peers) Close() {
+func (p *Nodes) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, l := range p.links {
+	for _, l := range p.lines {
 		select {
 		case <-l.ready:
 			l.hangUp()
 		default: // connect sees closed
 		}
 	}
-	clear(p.links)
+	clear(p.lines)
 }
 
 // AskAll calls do for every address at once and returns when all have ended.
