@@ -82,6 +82,7 @@ const (
 	SyncNone     Sync = "none"     // when the node stops
 )
 
+// SetDefaults replaces zero values by their defaults.
 func (c *Config) SetDefaults() {
 	settings := cmp.Or(c.Settings, registry.DefaultSettings())
 	setting.Fill(c)

@@ -64,7 +64,7 @@ func (c *testCluster) mustFoundOne(t *testing.T) {
 
 func allSeen(int, int) bool { return true }
 
-// without is a network in which one link does not work, in either direction.
+// without is a network in which one connection does not work, in either direction.
 func without(a, b int) func(from, to int) bool {
 	return func(from, to int) bool { return !(from == a && to == b || from == b && to == a) }
 }

@@ -274,6 +274,7 @@ func RecoverDamage(err *error) {
 	}
 }
 
+// Castagnoli is the table of CRC-32C.
 var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // ChecksumSize is how much longer a sealed value is.

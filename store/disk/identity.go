@@ -204,6 +204,7 @@ type Ballot struct {
 	ServerID string `json:"server_id"`
 }
 
+// Compare orders ballots by round, then by server.
 func (b Ballot) Compare(o Ballot) int {
 	return cmp.Or(cmp.Compare(b.Round, o.Round), cmp.Compare(b.ServerID, o.ServerID))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// The node channel: calls between the nodes of a cluster, by net/rpc over connections that network
+// The node channel: calls between the nodes of a cluster, by net/rpc over connections that the port
 // shook hands on. A call is never passed on to a third node.
 
 // dialTimeout bounds a connection attempt of the node channel, handshake included.
@@ -74,6 +74,8 @@ type line struct {
 	err      error
 }
 
+// NewNodes returns the other nodes, to none of which there is a connection yet; override has, by node name, addresses to dial
+// instead of the advertised ones.
 func NewNodes(n *Port, override map[string]string) *Nodes {
 	return &Nodes{net: n, override: override, lines: map[lineKey]*line{}}
 }
@@ -83,6 +85,7 @@ func (p *Nodes) AddressOf(s raft.Server) string {
 	return p.DialAddress(string(s.ID), string(s.Address))
 }
 
+// DialAddress is where to dial a server that advertises an address.
 func (p *Nodes) DialAddress(serverID, address string) string {
 	if o, ok := p.override[disk.NodeName(serverID)]; ok {
 		return o
@@ -90,7 +93,7 @@ func (p *Nodes) DialAddress(serverID, address string) string {
 	return address
 }
 
-// Reach waits until there is a connection for work to an address. Its errors wrap errNotSent.
+// Reach waits until there is a connection for work to an address. Its errors wrap ErrNotSent.
 func (p *Nodes) Reach(ctx context.Context, address string) error {
 	_, err := p.connected(ctx, lineKey{address, laneWork})
 	return err
@@ -110,8 +113,8 @@ func (p *Nodes) connected(ctx context.Context, to lineKey) (*line, error) {
 	return l, nil
 }
 
-// Invoke calls a method of the node channel. An error that wraps errNotSent means that the remote
-// certainly did not get it; after any other its outcome is unknown. A quick call ends attemptLimit after there is
+// Invoke calls a method of the node channel. An error that wraps ErrNotSent means that the remote
+// certainly did not get it; after any other its outcome is unknown. A quick call ends AttemptLimit after there is
 // a connection, at the latest.
 func Invoke[R any](ctx context.Context, p *Nodes, address, method string, args any) (R, error) {
 	var none R
@@ -277,7 +280,7 @@ func (p *Nodes) AttemptLimit() time.Duration {
 	return min(maxAttempt, quickAttempt+attemptTrips*p.roundTrip())
 }
 
-// Stretch returns d, and in proportion to attemptLimit more where the nodes are far from each other.
+// Stretch returns d, and in proportion to AttemptLimit more where the nodes are far from each other.
 func (p *Nodes) Stretch(d time.Duration) time.Duration { return d * p.AttemptLimit() / quickAttempt }
 
 // hangUp closes a connection at once. Closed in the ordinary way, the kernel would go on to deliver
@@ -304,6 +307,7 @@ func tcpOf(conn net.Conn) *net.TCPConn {
 	return tcp
 }
 
+// Close hangs up all connections; calls that wait on them end.
 func (p *Nodes) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -336,6 +340,7 @@ func AskAll[T any](ctx context.Context, addresses []string, limit time.Duration,
 	return all
 }
 
+// Reply is what one node has replied to AskAll.
 type Reply[T any] struct {
 	Address string
 	Value   T

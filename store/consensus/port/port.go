@@ -30,17 +30,19 @@ const (
 // Port owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
 // the node channel. It implements raft.StreamLayer.
 type Port struct {
-	listener  net.Listener
-	advertise addr
-	tls       *tls.Config // nil: plain
-	Self      func() Hello
+	// Set before Serve is called:
+
+	Self      func() Hello                 // what this node says of itself
 	Known     func(serverID string) uint64 // the newest start of a server that this node knows of; 0: none
 	Outdated  func(error)                  // called when this node must not go on
 	ServeNode func(net.Conn, Hello)        // owns the connection
+	Closing   context.Context              // ends when the node stops, and Raft's connections with it
+
+	listener  net.Listener
+	advertise addr
+	tls       *tls.Config // nil: plain
 	log       *slog.Logger
 	admission *admission
-	Closing   context.Context // ends when the node stops, and Raft's connections with it
-
 	raftConns chan net.Conn
 	done      chan struct{}
 	fenced    atomic.Bool
@@ -50,7 +52,7 @@ type Port struct {
 	conns map[net.Conn]string // the open ones; of Raft's that another node has dialled, the id of that server
 }
 
-// Go runs do in a goroutine that wait waits for.
+// Go runs do in a goroutine that Wait waits for.
 func (n *Port) Go(do func()) { n.wg.Go(do) }
 
 type addr string
@@ -58,11 +60,12 @@ type addr string
 func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
-// Listen opens the port; serve must be called before anything is accepted.
+// Listen opens the port; its exported fields must be set before Serve is called.
 func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*Port, error) {
 	n := &Port{
-		Known: func(string) uint64 { return 0 }, Outdated: func(error) {},
-		advertise: addr(advertise), log: log, admission: newAdmission(), Closing: context.Background(), raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
+		Known: func(string) uint64 { return 0 }, Outdated: func(error) {}, Closing: context.Background(),
+		advertise: addr(advertise), log: log, admission: newAdmission(),
+		raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
 	}
 	if files != (store.TLSFiles{}) {
 		var err error
@@ -207,7 +210,7 @@ func (n *Port) Fence() {
 	n.closeConns()
 }
 
-// track remembers an open connection, so that the network closes it in the end; false: it is closed or fenced already.
+// track remembers an open connection, so that the port closes it in the end; false: it is closed or fenced already.
 func (n *Port) track(conn net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -297,7 +300,7 @@ func (n *Port) Close() error {
 	return err
 }
 
-// Wait returns when every goroutine of a closed network has ended.
+// Wait returns when every goroutine of a closed port has ended.
 func (n *Port) Wait() { n.wg.Wait() }
 
 // trackedConn tells the port when it is closed, and refuses to write once the node is fenced.

@@ -409,6 +409,7 @@ func (d *Disk) Watch(ctx context.Context) {
 	})
 }
 
+// Close closes the file. Reads that wait because the disk is damaged end.
 func (d *Disk) Close() error {
 	close(d.closed)
 	return d.bolt.Close()

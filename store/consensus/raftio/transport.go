@@ -36,6 +36,7 @@ type Transport struct {
 	heartbeats sync.Map                      // *wait.Broadcast by raft.ServerID: fires when the server replied to a heartbeat
 }
 
+// NewTransport returns a transport over the node-to-node port, which ends with closing. PassOn must run before Raft gets requests.
 func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, closing context.Context) *Transport {
 	return &Transport{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), net: net, closing: closing, rpcs: make(chan raft.RPC), Patience: port.RaftTimeout}
 }

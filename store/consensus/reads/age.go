@@ -44,7 +44,7 @@ func (r *Reader) prove(ctx context.Context) {
 	if r.cfg.Leadership.Own() != nil {
 		ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
 		defer cancel()
-		r.proven.join(ctx) // leaderIndex takes it down
+		r.proven.join(ctx) // leaderIndex records the proof
 		return
 	}
 	began := time.Now()
@@ -84,7 +84,7 @@ func (r *Reader) setTerms(leader *leadership.Leader, reply FreshReply) {
 }
 
 // TermsOf returns what this node knows of a leader's leadership, and asks if that is nothing, or old. Its
-// errors wrap errNotSent.
+// errors wrap port.ErrNotSent.
 func (r *Reader) TermsOf(ctx context.Context, leader *leadership.Leader, address string) (*leadership.Terms, error) {
 	if t := r.cfg.Leadership.Terms(); t != nil && t.Leader == leader && time.Since(t.At) < termsHold {
 		return t, nil

@@ -174,7 +174,7 @@ func (r *Reader) readIndex(ctx context.Context, verify bool) (uint64, error) {
 	return index, err
 }
 
-// leaderIndex answers for the established leader. Its own applied index covers every acknowledged
+// leaderIndex is how far the established leader has applied. Its own applied index covers every acknowledged
 // write: those of its term are acknowledged after it applied them, older ones came before Establish.
 func (r *Reader) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 	l := r.cfg.Leadership.Own()
@@ -202,7 +202,7 @@ func (r *Reader) termQuorum(ctx context.Context, term uint64) error {
 	others, missing := readQuorum(members, raft.ServerID(r.cfg.Leadership.Self))
 	answers := make(chan bool, len(others))
 	for _, server := range others {
-		go func() { // ends within dialTimeout and attemptLimit
+		go func() { // ends within the limits of a quick call
 			t, err := r.termOf(server)
 			answers <- err == nil && t == term
 		}()
