@@ -28,7 +28,7 @@ type Config struct {
 	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	TLS              TLSFiles // empty: plain connections
 
-	// InFlight is at most half of the unanswered batches that the state machine remembers for a node; it could
+	// InFlight is at most half of the open batches that the state machine remembers for a node; it could
 	// not tell a repeated batch from a new one beyond that.
 	InFlight int `key:"commit.in-flight" default:"2" min:"1" max:"32" help:"log entries that may be on their way at a time"`
 
@@ -52,7 +52,7 @@ type Config struct {
 	// DiskFull: the disk of the data directory is nearly full: the other nodes ask this while this one leads; nil: it is not.
 	DiskFull func() bool
 	Spares   expiry.SparePolicy // of leases of other datacenters; nil: they end like all others
-	// Answer answers what other nodes ask this one while it leads (see AskLeader); nil: an error.
+	// Answer replies to what other nodes ask this one while it leads (see AskLeader); nil: an error.
 	Answer func(ctx context.Context, question []byte) ([]byte, error)
 	// Copy takes over what the other nodes have, before a node without consensus is ready; nil: nothing. An error is
 	// logged: the node serves what it has.
@@ -82,6 +82,7 @@ const (
 	SyncNone     Sync = "none"     // when the node stops
 )
 
+// SetDefaults replaces zero values by their defaults.
 func (c *Config) SetDefaults() {
 	settings := cmp.Or(c.Settings, registry.DefaultSettings())
 	setting.Fill(c)
@@ -101,7 +102,7 @@ func (c *Config) SetDefaults() {
 	}
 	if c.Test.NoBatching {
 		// As many as there are callers: what a server without group commit would have. The state
-		// machine does not remember the answers of so many batches, so a batch whose first answer
+		// machine does not remember the results of so many batches, so a batch whose first result
 		// was lost may end as unknown; for a comparison that does not matter.
 		c.InFlight = 4096
 	}

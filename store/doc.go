@@ -6,6 +6,6 @@
 //
 //   - config.go: the settings of a node in either mode
 //   - tls.go: mutual TLS on the node-to-node port
-//   - limits.go: how large an operation may be, and the error of a call that was done partly
-//   - changes.go: the wait for changes, which ends with the node
+//   - calls.go: how large an operation may be, how long a call waits, the error of one that was done partly, and the wait for
+//     changes, which ends with the node
 package store

@@ -10,7 +10,7 @@ import (
 
 // TLSFiles are the PEM files of mutual TLS on the node-to-node port. The certificate must be usable
 // for client and server authentication and must name the node (node.name as a DNS name of its
-// subject alternative names), because a certificate proves who a peer is, not where it is.
+// subject alternative names), because a certificate proves the name of a peer, not its place.
 type TLSFiles struct {
 	Cert string `key:"cluster.tls.cert" help:"PEM file with the node's certificate, for both directions"`
 	Key  string `key:"cluster.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
@@ -18,7 +18,7 @@ type TLSFiles struct {
 }
 
 // Config returns a TLS configuration that accepts exactly the certificates of the CA. Which node the
-// peer is gets checked after the hello, see verifyPeer.
+// peer is gets checked after the hello, see verifyName in package port.
 func (f TLSFiles) Config() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {

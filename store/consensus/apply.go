@@ -30,11 +30,11 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 }
 
 func (s *Raft) commitOps(ctx context.Context, items []fsm.Item, ops []registry.Op, patient bool) ([]registry.Result, error) {
-	results, err := s.applyItems(ctx, items, patient)
+	results, err := s.committer.Commit(ctx, items, patient)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
 	}
-	return s.resendByName(ctx, items, ops, results.registry)
+	return s.resendByName(ctx, items, ops, results.Registry)
 }
 
 // finds says that this node's copy has the instance of a renewal.
@@ -46,11 +46,11 @@ func (s *Raft) finds(renew registry.Renew) bool {
 	return ok
 }
 
-// renewUnknown answers renewals, some of them of instances that this node does not know. Anybody can send
+// renewUnknown performs renewals, some of them of instances that this node does not know. Any client can send
 // those without end, so the log does not get them: they are not found if that is what a linearizable read says.
 // The others are committed.
 func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
-	if err := s.catchUp(ctx, registry.Linearizable); err != nil {
+	if err := s.reader.CatchUp(ctx, registry.Linearizable); err != nil {
 		return nil, fmt.Errorf("renew %d instances: %w", len(ops), err)
 	}
 	results := make([]registry.Result, len(ops))
@@ -106,56 +106,15 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	if len(again) == 0 {
 		return results, nil
 	}
-	second, err := s.applyItems(ctx, again, false)
+	second, err := s.committer.Commit(ctx, again, false)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), store.Partly(len(results)-len(again), err))
 	}
 	results = slices.Clone(results) // the state machine remembers the other
-	for i, r := range second.registry {
+	for i, r := range second.Registry {
 		results[where[i]] = r
 	}
 	return results, nil
-}
-
-// applyItems commits items in order, in as few batches as their size allows. None is committed if one
-// is too large. Patient ones wait for company.
-func (s *Raft) applyItems(ctx context.Context, items []fsm.Item, patient bool) (answers, error) {
-	var few [8]int // most calls are one heartbeat
-	sizes := few[:0]
-	for i, item := range items {
-		size := store.SizeOf(item)
-		if size > store.MaxOpBytes {
-			return answers{}, fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, store.MaxOpBytes, registry.ErrTooLarge)
-		}
-		sizes = append(sizes, size)
-	}
-	commit := s.committer.commit
-	if patient {
-		commit = s.committer.gather
-	}
-	var results answers
-	for len(items) > 0 {
-		n, size := fit(sizes)
-		part, err := commit(ctx, items[:n], size)
-		if err != nil {
-			return answers{}, store.Partly(len(results.registry), err)
-		}
-		if n == len(items) && results.registry == nil {
-			return part, nil
-		}
-		results.add(part)
-		items, sizes = items[n:], sizes[n:]
-	}
-	return results, nil
-}
-
-// fit says how many operations make a batch, one at least, and their size together.
-func fit(sizes []int) (n, size int) {
-	for n < len(sizes) && (n == 0 || size+sizes[n] <= maxBatchBytes) {
-		size += sizes[n]
-		n++
-	}
-	return n, size
 }
 
 // repeatsCheck says whether an operation is a heartbeat that tells of a check what this node has of it

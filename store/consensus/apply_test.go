@@ -8,10 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -20,7 +17,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 // padded is a registration of about so many bytes.
@@ -30,7 +26,7 @@ func padded(id string, size int) registry.Register {
 	return registry.Register{Instance: i}
 }
 
-func TestOperationsBeyondOneBatchTakeEffectInOrder(t *testing.T) {
+func TestApplyOfMoreThanOneBatchTakesEffectInOrder(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	var ops []registry.Op
 	for i := range 20 {
@@ -46,7 +42,7 @@ func TestOperationsBeyondOneBatchTakeEffectInOrder(t *testing.T) {
 	expect.That(t, got == 19, "%d instances, want 19", got)
 }
 
-func TestNothingIsDoneIfOneOperationIsTooLarge(t *testing.T) {
+func TestApplyDoesNothingIfOneOperationIsTooLarge(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	_, err := c.nodes[0].Apply(context.Background(), registry.FromClient, padded("small", 10), padded("huge", store.MaxOpBytes))
 	expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
@@ -54,14 +50,14 @@ func TestNothingIsDoneIfOneOperationIsTooLarge(t *testing.T) {
 	expect.That(t, got == 0, "%d instances, want none", got)
 }
 
-func TestACallThatWasDonePartlyIsUnknown(t *testing.T) {
+func TestApplyThatWasDonePartlyIsUnknown(t *testing.T) {
 	expect.ErrorIs(t, store.Partly(0, registry.ErrNoLeader), registry.ErrNoLeader, "nothing done: got")
 	err := store.Partly(3, registry.ErrNoLeader)
 	expect.That(t, errors.Is(err, registry.ErrUnknownOutcome) && !errors.Is(err, registry.ErrNoLeader),
 		"some done: got %v, want ErrUnknownOutcome and not ErrNoLeader", err)
 }
 
-func TestOnlyWhatAClientRenewsIsShortened(t *testing.T) {
+func TestRenewalIsShortenedOnlyIfAClientSentIt(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	key := registry.NewKey("A", "i0")
 	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
@@ -100,8 +96,8 @@ func TestAReplicaIsBoundedAsARegistrationIs(t *testing.T) {
 	expect.ErrorIs(t, expect.Err(c.nodes[0].Apply(context.Background(), registry.FromEureka, large)), registry.ErrTooLarge, "got")
 }
 
-// What an answer is made of after it was given is nobody's: the state machine remembers it, and snapshots have it.
-func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T) {
+// A result must not be changed after the state machine gave it: the state machine remembers it, and snapshots have it.
+func TestRenewalsRepeatedByNameLeaveTheRememberedResultAlone(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
 	n.apply(t, registry.Register{Instance: instance("A", "x", 90)})
@@ -109,133 +105,7 @@ func TestRenewalsThatAreRepeatedByNameLeaveTheRememberedAnswerAlone(t *testing.T
 	remembered := []registry.Result{{Outcome: registry.GoneHandle}}
 	got, err := n.resendByName(context.Background(), []fsm.Item{{Op: renew}}, []registry.Op{renew}, remembered)
 	expect.That(t, err == nil && len(got) == 1 && got[0].Outcome == registry.Done, "got %+v, %v, want the renewal done", got, err)
-	expect.That(t, remembered[0].Outcome == registry.GoneHandle, "the remembered answer is %+v now", remembered[0])
-}
-
-// newTestCommitter returns a committer that nobody takes anything from.
-func newTestCommitter() *committer {
-	return newCommitter(&Raft{peers: newPeers(nil, nil), cfg: store.Config{InFlight: 1}, metrics: newMetrics(prometheus.NewRegistry())})
-}
-
-// waiting is how many calls are queued, and how many wait for company.
-func (c *committer) waiting() (queued, gathered int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.calls), len(c.gathered)
-}
-
-func renewal() []fsm.Item { return []fsm.Item{{KV: kv.RenewSession{ID: sessionID(1)}}} }
-
-func TestRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		began := time.Now()
-		for range 10 {
-			all.Go(func() { c.gather(ctx, renewal(), 50) })
-			time.Sleep(gatherFor / 20)
-		}
-		synctest.Wait()
-		queued, _ := c.waiting()
-		expect.That(t, queued == 0, "%d renewals are queued after half the time, want none", queued)
-		time.Sleep(gatherFor / 2)
-		synctest.Wait()
-		if queued, gathered := c.waiting(); queued != 10 || gathered != 0 || len(c.wake) != 1 {
-			t.Errorf("%d are queued, %d are not, want all; woken: %d", queued, gathered, len(c.wake))
-		}
-		c.mu.Lock()
-		for _, k := range c.calls {
-			got := k.arrived.Sub(began)
-			expect.That(t, got == gatherFor, "counted as arrived %v after the first came, want when they were queued", got)
-		}
-		c.mu.Unlock()
-		cancel()
-		all.Wait()
-	})
-}
-
-func TestAWriteDoesNotWaitForRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, renewal(), 50) })
-		synctest.Wait()
-		all.Go(func() { c.commit(ctx, []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50) })
-		synctest.Wait()
-		queued, gathered := c.waiting()
-		expect.That(t, queued == 1 && gathered == 1, "%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
-		cancel()
-		all.Wait()
-	})
-}
-
-func TestWithoutBatchingARenewalDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCommitter(&Raft{peers: newPeers(nil, nil), cfg: store.Config{InFlight: 1, Test: store.TestConfig{NoBatching: true}}, metrics: newMetrics(prometheus.NewRegistry())})
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, renewal(), 50) })
-		synctest.Wait()
-		queued, _ := c.waiting()
-		expect.That(t, queued == 1, "%d are queued, want it queued at once", queued)
-		cancel()
-		all.Wait()
-	})
-}
-
-func TestARenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		ctx, cancel := context.WithTimeout(t.Context(), gatherFor/2)
-		defer cancel()
-		_, err := c.gather(ctx, renewal(), 50)
-		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
-			"got %v, want the context's error: it certainly had no effect", err)
-		time.Sleep(gatherFor)
-		if b, _ := c.closeBatch(); b != nil {
-			t.Errorf("%d calls were taken", len(b.calls))
-		}
-	})
-}
-
-func TestARenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		c.s.id = &disk.Identity{}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*gatherFor)
-		defer cancel()
-		done := make(chan error, 1)
-		go func() {
-			_, err := c.gather(ctx, renewal(), 50)
-			done <- err
-		}()
-		time.Sleep(gatherFor)
-		synctest.Wait()
-		b, _ := c.closeBatch()
-		need.That(t, b != nil, "nothing was taken")
-		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
-	})
-}
-
-func TestRenewalsAreAnsweredWhenTheNodeStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCommitter()
-		done := make(chan error, 1)
-		go func() {
-			_, err := c.gather(t.Context(), renewal(), 50)
-			done <- err
-		}()
-		synctest.Wait()
-		began := time.Now()
-		c.shut()
-		if err := <-done; !errors.Is(err, registry.ErrClosed) || time.Since(began) > 0 {
-			t.Errorf("got %v after %v, want ErrClosed at once", err, time.Since(began))
-		}
-		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), renewal(), 50)), registry.ErrClosed, "after the end: got")
-		time.Sleep(2 * gatherFor)
-	})
+	expect.That(t, remembered[0].Outcome == registry.GoneHandle, "the remembered result is %+v now", remembered[0])
 }
 
 func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {
@@ -262,7 +132,7 @@ func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {
 	}
 }
 
-func TestOnlyHeartbeatsThatChangeNothingAreGathered(t *testing.T) {
+func TestHeartbeatsOfChecksAreGatheredOnlyIfTheyChangeNothing(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
 	for i, status := range []catalog.CheckStatus{catalog.Passing, catalog.Critical} {

@@ -7,45 +7,46 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// AskReply answers Ask.
+// AskReply is the reply to Ask.
 type AskReply struct {
-	Answer uint8
+	Answer port.Outcome
 	Bytes  []byte
-	Error  string // of the one who was to answer; "": none
+	Error  string // of the leader's Config.Answer; "": none
 }
 
-// Ask has the leader answer a question that another node was asked.
-func (n *nodeCalls) Ask(question []byte, reply *AskReply) error {
-	l := n.s.lead.Load()
+// serveAsk has the leader reply to a question that another node was asked: the call Node.Ask.
+func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
+	l := s.leadership.Own()
 	if l == nil {
-		reply.Answer = answerNotLeader
+		reply.Answer = port.NotLeader
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(l.lost, askTimeout)
+	ctx, cancel := context.WithTimeout(l.Lost, askTimeout)
 	defer cancel()
-	answer, err := n.s.answer(ctx, question)
+	result, err := s.reply(ctx, question)
 	switch {
 	case err == nil:
-		reply.Bytes = answer
-	case l.lost.Err() != nil:
-		reply.Answer = answerNotLeader
+		reply.Bytes = result
+	case l.Lost.Err() != nil:
+		reply.Answer = port.NotLeader
 	default:
-		reply.Answer, reply.Error = answerRefused, err.Error()
+		reply.Answer, reply.Error = port.Refused, err.Error()
 	}
 	return nil
 }
 
 // askAt asks a question at another node.
 func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]byte, error) {
-	reply, err := invoke[AskReply](ctx, s.peers, address, "Node.Ask", question)
+	reply, err := port.Invoke[AskReply](ctx, s.nodes, address, "Node.Ask", question)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
-	case reply.Answer == answerNotLeader:
+	case reply.Answer == port.NotLeader:
 		return nil, fmt.Errorf("%s: %w", address, registry.ErrNoLeader)
-	case reply.Answer != answerOK:
+	case reply.Answer != port.OK:
 		return nil, errors.New(reply.Error)
 	}
 	return reply.Bytes, nil
@@ -54,8 +55,8 @@ func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]by
 // askTimeout bounds a question to the leader.
 const askTimeout = 5 * time.Second
 
-// errNoAnswerHere: a question came to a node that was given nothing to answer with.
-var errNoAnswerHere = errors.New("this node answers no questions")
+// errNoReplyHere: a question came to a node without a Config.Answer.
+var errNoReplyHere = errors.New("this node answers no questions")
 
 // WhileLeading calls do each time this node was established as leader, with a context that ends when
 // it leads no longer and the leadership's epoch, and waits for its return before the next time. It returns when ctx ends or the
@@ -64,67 +65,36 @@ func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, regist
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	var last *leadership
-	for {
-		l, err := s.awaitLeadership(ctx, last)
-		if err != nil {
-			return
-		}
-		l.during(ctx, do)
-		last = l
-	}
+	s.leadership.WhileLeading(ctx, do)
 }
 
-// awaitLeadership waits until this node leads, in another leadership than the last.
-func (s *Raft) awaitLeadership(ctx context.Context, last *leadership) (*leadership, error) {
-	for {
-		changed := s.changed.Wait()
-		if l := s.lead.Load(); l != nil && l != last {
-			return l, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// during calls do with a context that ends with the leadership.
-func (l *leadership) during(ctx context.Context, do func(context.Context, registry.Epoch)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(l.lost, cancel)()
-	do(ctx, l.Epoch)
-}
-
-// AskLeader has the leader answer a question by its Config.Answer; on the leader, its own. It waits 5 s
+// AskLeader has the leader reply to a question by its Config.Answer; on the leader, its own. It waits 5 s
 // at most. Errors: registry.ErrNoLeader, also if the leader ceases to be one meanwhile, or what Answer
 // returned, as text.
 func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	if l := s.lead.Load(); l != nil {
-		defer context.AfterFunc(l.lost, cancel)()
-		answer, err := s.answer(ctx, question)
-		if err != nil && l.lost.Err() != nil {
+	if l := s.leadership.Own(); l != nil {
+		defer context.AfterFunc(l.Lost, cancel)()
+		result, err := s.reply(ctx, question)
+		if err != nil && l.Lost.Err() != nil {
 			return nil, fmt.Errorf("ask the leader, which this node was until now: %w", registry.ErrNoLeader)
 		}
-		return answer, err
+		return result, err
 	}
-	leader := s.leader.Load()
-	if leader == nil || leader.id == s.id.ServerID {
+	leader := s.leadership.Other()
+	if leader == nil {
 		return nil, fmt.Errorf("ask the leader: %w", registry.ErrNoLeader)
 	}
-	defer context.AfterFunc(leader.replaced, cancel)()
-	return s.askAt(ctx, s.peers.dialAddress(leader.id, leader.address), question)
+	defer context.AfterFunc(leader.Replaced, cancel)()
+	return s.askAt(ctx, s.nodes.DialAddress(leader.ID, leader.Address), question)
 }
 
-// answer answers a question, on the leader.
-func (s *Raft) answer(ctx context.Context, question []byte) ([]byte, error) {
+// reply replies to a question, on the leader.
+func (s *Raft) reply(ctx context.Context, question []byte) ([]byte, error) {
 	if s.cfg.Answer == nil {
-		return nil, errNoAnswerHere
+		return nil, errNoReplyHere
 	}
 	return s.cfg.Answer(ctx, question)
 }

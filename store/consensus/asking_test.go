@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
 // moveLeadership has another node than the present leader lead, and returns which.
@@ -23,8 +24,8 @@ func (c *testCluster) moveLeadership() int {
 	eventually(c.t, "leadership is moved", func() bool {
 		if at := c.leader(); at != to {
 			n := c.nodes[to]
-			future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(n.id.ServerID), raft.ServerAddress(n.net.Addr().String()))
-			if err := waitFuture(context.Background(), future, limit); err != nil {
+			future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(n.serverID()), raft.ServerAddress(n.net.Addr().String()))
+			if err := raftio.Wait(context.Background(), future, limit); err != nil {
 				c.t.Logf("transfer: %v", err)
 			}
 		}
@@ -33,7 +34,7 @@ func (c *testCluster) moveLeadership() int {
 	return to
 }
 
-func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
+func TestWhileLeadingRunsOnTheLeaderAlone(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	var running [3]atomic.Int32
@@ -76,25 +77,7 @@ func TestWorkOfTheLeaderRunsOnTheLeaderAlone(t *testing.T) {
 	<-returned
 }
 
-func TestWorkOfTheLeaderThatEndsEarlyIsNotBegunAgain(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	ctx, stop := context.WithCancel(t.Context())
-	calls := 0
-	done := make(chan struct{})
-	first := make(chan struct{}, 2)
-	go func() {
-		defer close(done)
-		c.nodes[0].WhileLeading(ctx, func(context.Context, registry.Epoch) { calls++; first <- struct{}{} })
-	}()
-	<-first
-	c.nodes[0].changed.Fire() // news, but not of another leadership
-	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i0", 90)})
-	stop()
-	<-done
-	expect.That(t, calls == 1, "called %d times in one leadership", calls)
-}
-
-func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
+func TestAskLeaderHasTheLeadersReplyOnEveryNode(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) {
 		name := cfg.Node
 		cfg.Answer = func(_ context.Context, question []byte) ([]byte, error) {
@@ -127,7 +110,7 @@ func TestTheLeaderAnswersWhoeverAsks(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatNobodyAnswers(t *testing.T) {
+func TestAskLeaderEndsWithoutAReply(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) {
 		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
 			<-ctx.Done()
@@ -150,7 +133,7 @@ func TestQuestionsThatNobodyAnswers(t *testing.T) {
 		}()
 		expect.OK(t, c.nodes[leader].halt())
 		if err := <-done; err == nil {
-			t.Error("got an answer of nobody")
+			t.Error("got a reply of no node")
 		}
 	})
 	t.Run("there is no leader", func(t *testing.T) {
@@ -160,7 +143,7 @@ func TestQuestionsThatNobodyAnswers(t *testing.T) {
 	})
 }
 
-func TestALeaderThatCeasesToBeOneDoesNotAnswer(t *testing.T) {
+func TestAskLeaderHasNoReplyOfALeaderThatCeasesToBeOne(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	c := startCluster(t, 3, func(cfg *store.Config) {
 		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
@@ -184,8 +167,8 @@ func TestALeaderThatCeasesToBeOneDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutAnAnswerSaysSo(t *testing.T) {
+func TestAskLeaderSaysThatANodeRepliesToNoQuestions(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	_, err := c.nodes[0].AskLeader(t.Context(), nil)
-	expect.That(t, errors.Is(err, errNoAnswerHere), "got %v, want that it answers no questions", err)
+	expect.That(t, errors.Is(err, errNoReplyHere), "got %v, want that it answers no questions", err)
 }

@@ -3,7 +3,6 @@ package consensus
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 )
 
 var _ kv.Service = (*Coordination)(nil)
@@ -71,7 +71,7 @@ func TestAKeyWrittenOnAnyNodeIsReadOnAllNodes(t *testing.T) {
 	}
 }
 
-func TestOneLockHasOneHolderWhicheverNodesAreAsked(t *testing.T) {
+func TestLockHasOneHolderWhicheverNodesAreAsked(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	for i, n := range c.nodes {
 		n.createSession(t, sessionID(i), time.Hour, 0)
@@ -101,7 +101,7 @@ func TestResultsOfCoordinationComeFromTheLeaderWhole(t *testing.T) {
 	}
 }
 
-func TestOperationsOfACallAreAnsweredInOrderHoweverManyBatchesTheyNeed(t *testing.T) {
+func TestResultsOfCoordinationAreInOrderHoweverManyBatchesTheyNeed(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	value := bytes.Repeat([]byte("x"), 100<<10)
 	var ops []kv.Op
@@ -117,7 +117,7 @@ func TestOperationsOfACallAreAnsweredInOrderHoweverManyBatchesTheyNeed(t *testin
 	}
 }
 
-func TestAnOperationOfCoordinationAboveTheBoundIsRefused(t *testing.T) {
+func TestOperationOfCoordinationAboveTheBoundIsRefused(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	_, err := c.nodes[0].Coordination().Apply(t.Context(), set("a", "small"), kv.KeyOp{Verb: kv.Set, Key: "b", Value: make([]byte, store.MaxOpBytes)})
 	expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
@@ -144,7 +144,7 @@ func TestAMinorityRefusesCoordinationAndServesStaleReadsOfKeys(t *testing.T) {
 	c.nodes[0].coordinate(t, set("a", "1"))
 	last := c.leader()
 	for _, n := range c.nodes {
-		n.keys(t) // so that everybody has it
+		n.keys(t) // so that every node has it
 	}
 	for i, n := range c.nodes {
 		if i != last {
@@ -162,7 +162,7 @@ func TestAMinorityRefusesCoordinationAndServesStaleReadsOfKeys(t *testing.T) {
 	expect.That(t, e != nil && string(e.Value) == "1", "stale read: %+v", e)
 }
 
-func TestOnlyTheWatcherOfTheChangedKeyIsWoken(t *testing.T) {
+func TestWatcherIsWokenOnlyByAChangeOfItsKey(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	const watchers = 10_000
 	reader := c.nodes[(c.leader()+1)%3]
@@ -183,7 +183,7 @@ func TestOnlyTheWatcherOfTheChangedKeyIsWoken(t *testing.T) {
 			t.Fatal("the watcher of the key was not woken")
 		}
 	}
-	// Whoever is woken finds the new state, also without asking for it.
+	// A woken watcher finds the new state, also without asking for it.
 	v, _ := reader.Coordination().View(context.Background(), registry.Stale)
 	e, _ := v.Get("k7777")
 	expect.That(t, e != nil, "the watcher was woken before the key could be read")
@@ -201,7 +201,7 @@ func TestOnlyTheWatcherOfTheChangedKeyIsWoken(t *testing.T) {
 	}
 }
 
-func TestAWatcherOfTheCatalogIsWokenByAnotherNodesWrite(t *testing.T) {
+func TestWatcherOfTheCatalogIsWokenByAnotherNodesWrite(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	at := c.leader()
 	woken, leave := c.nodes[(at+1)%3].Coordination().WatchCatalog("A")
@@ -324,23 +324,24 @@ func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) { cfg.Test.NoBatching = true })
 	leader := c.nodes[c.leader()]
 	leader.createSession(t, sessionID(1), time.Hour, 0)
-	before := testutil.ToFloat64(leader.metrics.entries)
+	before := testutil.ToFloat64(leader.metrics.commit.Entries)
 	for i := range 20 {
 		c.nodes[i%3].coordinate(t, set("k", fmt.Sprint(i)))
 		c.nodes[i%3].coordinate(t, kv.RenewSession{ID: sessionID(1)})
 	}
-	got := testutil.ToFloat64(leader.metrics.entries) - before
+	got := testutil.ToFloat64(leader.metrics.commit.Entries) - before
 	expect.That(t, got >= 40, "%v entries for 40 operations", got)
 }
 
-func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
+func TestBatchThatIsSentAgainHasTheResultsOfTheFirstTime(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
 	send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
 		t.Helper()
 		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Answered: answered}
-		res := need.Got(n.committer.propose(t.Context(), fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), fsm.Bound{}))(t)
-		return res
+		var reply commit.CommitReply
+		need.OK(t, n.committer.Serve(fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), &reply))
+		return need.Got(fsm.ParseResults(reply.Results))(t)
 	}
 	first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
 	again := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
@@ -351,21 +352,6 @@ func TestABatchThatIsSentAgainIsAnsweredAsTheFirstTime(t *testing.T) {
 	expect.That(t, got.Refused, "a batch whose answer was given: %+v, want it refused", got)
 	e, _ := n.keys(t).Get("k")
 	expect.That(t, e != nil, "a refused batch had an effect")
-}
-
-func TestAnAnswerThatDoesNotFitItsBatchIsUnknown(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	for name, res := range map[string]fsm.BatchResult{
-		"refused":               {Refused: true},
-		"too few of the first":  {KV: make([]kv.Result, 2)},
-		"too few of the second": {Results: make([]registry.Result, 2), KV: make([]kv.Result, 1)},
-	} {
-		k := &call{items: make([]fsm.Item, 2), done: make(chan struct{})}
-		c.nodes[0].committer.finish(&batch{calls: []*call{k}}, res)
-		if <-k.done; !errors.Is(k.err, registry.ErrUnknownOutcome) {
-			t.Errorf("%s: got %v, want ErrUnknownOutcome", name, k.err)
-		}
-	}
 }
 
 func TestRaftAddressesAreThoseOfTheVoters(t *testing.T) {
@@ -383,7 +369,7 @@ func TestRaftAddressesAreThoseOfTheVoters(t *testing.T) {
 	}
 }
 
-func TestARestoreWakesWhoeverWaitsForAKey(t *testing.T) {
+func TestRestoreWakesTheWatchersOfKeys(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
 	n.coordinate(t, set("other", "v"))
@@ -399,7 +385,7 @@ func TestARestoreWakesWhoeverWaitsForAKey(t *testing.T) {
 	}
 }
 
-func TestTheGaugesCountSessionsKeysLocksAndWhoWaits(t *testing.T) {
+func TestGaugesCountSessionsKeysLocksAndWatchers(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	c := startCluster(t, 1, func(cfg *store.Config) { cfg.Metrics = metrics })
 	n := c.nodes[0]

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -48,9 +49,9 @@ func startApart(t *testing.T, n, expect int, see func(from, to int) bool) *testC
 func (c *testCluster) clusters() []string {
 	var ids []string
 	for _, n := range c.nodes {
-		ids = append(ids, n.clusterID())
+		ids = append(ids, n.identity.Cluster())
 	}
-	return distinct(ids)
+	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
 // mustFoundOne waits until all nodes are in a cluster, and fails if it is not the same one.
@@ -61,9 +62,9 @@ func (c *testCluster) mustFoundOne(t *testing.T) {
 	need.That(t, len(ids) == 1, "%d clusters were founded: %v", len(ids), ids)
 }
 
-func everybody(int, int) bool { return true }
+func allSeen(int, int) bool { return true }
 
-// without is a network in which one link does not work, in either direction.
+// without is a network in which one connection does not work, in either direction.
 func without(a, b int) func(from, to int) bool {
 	return func(from, to int) bool { return !(from == a && to == b || from == b && to == a) }
 }
@@ -91,7 +92,7 @@ func TestOneClusterIsFoundedThoughALinkIsBroken(t *testing.T) {
 }
 
 func TestMoreNodesThanAreExpectedFoundOneCluster(t *testing.T) {
-	c := startApart(t, 4, 3, everybody)
+	c := startApart(t, 4, 3, allSeen)
 	c.mustFoundOne(t)
 	for i := range c.nodes {
 		c.waitReady(i)
@@ -108,111 +109,90 @@ func TestHalfOfTheNodesFoundNoClusterAndSaySo(t *testing.T) {
 		{"one, as by default, that sees no other", 2, 1, "cluster.bootstrap-expect 1 is not more than half of the 2 nodes in cluster.join"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := startApart(t, tt.n, tt.expect, everybody)
+			c := startApart(t, tt.n, tt.expect, allSeen)
 			for _, n := range c.nodes[1:] {
 				need.OK(t, n.halt())
 			}
-			err := c.nodes[0].search(context.Background())
+			err := c.nodes[0].members.Search(context.Background())
 			expect.ErrorSays(t, err, tt.want, "got")
-			expect.Equal(t, c.nodes[0].clusterID(), "", "the node founded cluster")
+			expect.Equal(t, c.nodes[0].identity.Cluster(), "", "the node founded cluster")
 		})
 	}
 }
 
 // proposal is what a test does by hand that a proposing node does.
-func (n *testNode) step(t *testing.T, args FoundArgs) FoundReply {
+func (n *testNode) step(t *testing.T, args membership.FoundArgs) membership.FoundReply {
 	t.Helper()
-	r := need.Got(n.answerFound(args))(t)
-	return r
+	var reply membership.FoundReply
+	need.OK(t, n.members.Found(args, &reply))
+	return reply
 }
 
 // lonely starts a node that waits for others.
 func lonely(t *testing.T) (*testCluster, *testNode) {
-	c := startApart(t, 1, 2, everybody)
+	c := startApart(t, 1, 2, allSeen)
 	return c, c.nodes[0]
 }
 
-func TestAPromiseOutlivesARestart(t *testing.T) {
+func TestFoundingPromiseOutlivesARestart(t *testing.T) {
 	c, n := lonely(t)
-	founders := []disk.Founder{n.asFounder(), {ID: "n2.aa", Addr: "127.0.0.1:1"}}
+	founders := []disk.Founder{disk.Founder{ID: n.serverID(), Addr: n.net.Addr().String()}, {ID: "n2.aa", Addr: "127.0.0.1:1"}}
 	newer, older := disk.Ballot{Round: 7, ServerID: "n2.aa"}, disk.Ballot{Round: 6, ServerID: "n9.aa"}
-	if r := n.step(t, FoundArgs{Step: foundPromise, Ballot: newer}); !r.OK {
+	if r := n.step(t, membership.FoundArgs{Step: membership.FoundPromise, Ballot: newer}); !r.OK {
 		t.Fatalf("promise: %+v", r)
 	}
-	if r := n.step(t, FoundArgs{Step: foundAccept, Ballot: newer, Founders: founders}); !r.OK {
+	if r := n.step(t, membership.FoundArgs{Step: membership.FoundAccept, Ballot: newer, Founders: founders}); !r.OK {
 		t.Fatalf("accept: %+v", r)
 	}
 	need.OK(t, n.halt())
 	n = c.start(n.cfg)
 	c.nodes[0] = n
-	for _, step := range []uint8{foundPromise, foundAccept} {
-		r := n.step(t, FoundArgs{Step: step, Ballot: older, Founders: founders[:1]})
+	for _, step := range []uint8{membership.FoundPromise, membership.FoundAccept} {
+		r := n.step(t, membership.FoundArgs{Step: step, Ballot: older, Founders: founders[:1]})
 		expect.That(t, !r.OK && r.Founding.Promised == newer, "step %d of an older proposal: %+v, want a refusal that names %v", step, r, newer)
 	}
-	r := n.step(t, FoundArgs{Step: foundPromise, Ballot: disk.Ballot{Round: 8, ServerID: "n3.aa"}})
+	r := n.step(t, membership.FoundArgs{Step: membership.FoundPromise, Ballot: disk.Ballot{Round: 8, ServerID: "n3.aa"}})
 	expect.That(t, r.OK && r.Founding.Accepted == newer && slices.Equal(r.Founding.Founders, founders),
 		"a newer proposal is told %+v, want the list that was accepted at %v", r, newer)
 }
 
-func TestAListThatMayHaveBeenDecidedIsProposedAgain(t *testing.T) {
-	mine := func(id string) disk.Founder { return disk.Founder{ID: id, Addr: id} }
-	older, newer := []disk.Founder{mine("n1.aa"), mine("n2.aa")}, []disk.Founder{mine("n2.aa"), mine("n3.aa")}
-	for _, tt := range []struct {
-		name     string
-		accepted []disk.Founding // by each node
-		want     []disk.Founder
-	}{
-		{"none was accepted", make([]disk.Founding, 3), []disk.Founder{mine("n1.aa"), mine("n2.aa"), mine("n3.aa")}},
-		{"one was", []disk.Founding{{}, {Accepted: disk.Ballot{Round: 1}, Founders: older}, {}}, older},
-		{"the newest of two", []disk.Founding{{Accepted: disk.Ballot{Round: 2}, Founders: newer}, {Accepted: disk.Ballot{Round: 1}, Founders: older}, {}}, newer},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var promises []FoundReply
-			for i, f := range tt.accepted {
-				promises = append(promises, FoundReply{Self: mine(fmt.Sprintf("n%d.aa", i+1)), Founding: f})
-			}
-			expect.Slice(t, foundersOf(promises), tt.want, "got")
-		})
-	}
-}
-
-// TestAFounderThatCrashedBeforeItWroteItDownTellsTheOthers: it is the only one that knows of the cluster, which
+// TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers: it is the only one that knows of the cluster, which
 // cannot begin without the others.
-func TestAFounderThatCrashedBeforeItWroteItDownTellsTheOthers(t *testing.T) {
+func TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers(t *testing.T) {
 	_, n := lonely(t)
-	founders := []disk.Founder{n.asFounder(), {ID: "n2.aa", Addr: "127.0.0.1:1"}}
+	founders := []disk.Founder{disk.Founder{ID: n.serverID(), Addr: n.net.Addr().String()}, {ID: "n2.aa", Addr: "127.0.0.1:1"}}
 	if err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
 		{ID: raft.ServerID(founders[0].ID), Address: raft.ServerAddress(founders[0].Addr)},
 		{ID: raft.ServerID(founders[1].ID), Address: raft.ServerAddress(founders[1].Addr)},
 	}}).Error(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the node is in a cluster", func() bool { return n.clusterID() != "" })
-	st := n.state()
-	if st.Cluster != clusterOf(founders) || !slices.Equal(st.Founders, founders) {
-		t.Errorf("the node tells of cluster %s of %v, want %s of %v", st.Cluster, st.Founders, clusterOf(founders), founders)
+	eventually(t, "the node is in a cluster", func() bool { return n.identity.Cluster() != "" })
+	st := n.members.State()
+	if st.Cluster != disk.ClusterIDOf([]string{founders[0].ID, founders[1].ID}) || !slices.Equal(st.Founders, founders) {
+		t.Errorf("the node tells of cluster %s of %v, want %s of %v", st.Cluster, st.Founders, disk.ClusterIDOf([]string{founders[0].ID, founders[1].ID}), founders)
 	}
 }
 
-// TestANodeWhoseDiskIsSlowIsSeenWhileItWrites: the others take who does not answer for absent.
-func TestANodeWhoseDiskIsSlowIsSeenWhileItWrites(t *testing.T) {
+// TestStateOfANodeIsSeenWhileItsDiskIsSlow: the others would take a node without a reply for absent.
+func TestStateOfANodeIsSeenWhileItsDiskIsSlow(t *testing.T) {
 	_, n := lonely(t)
 	release := make(chan struct{})
 	writing := make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		done <- n.changeIdentity(func(*disk.Identity) bool {
+		done <- n.identity.Change(func(*disk.Identity) bool {
 			close(writing)
 			<-release
 			return false
 		})
 	}()
 	<-writing
-	seen := make(chan NodeState, 1)
-	go func() { seen <- n.state() }()
+	seen := make(chan membership.NodeState, 1)
+	go func() { seen <- n.members.State() }()
 	select {
 	case st := <-seen:
-		expect.That(t, st.ServerID == n.id.ServerID, "got %+v", st)
+		expect.That(t, st.ServerID == n.serverID(), "got %+v", st)
 	case <-time.After(limit):
 		t.Error("the node does not say how it is while it writes its identity")
 	}
@@ -220,18 +200,10 @@ func TestANodeWhoseDiskIsSlowIsSeenWhileItWrites(t *testing.T) {
 	need.OK(t, <-done)
 }
 
-func TestANodeIsNoMemberBecauseAnotherThatDoesNotLeadSaysSo(t *testing.T) {
-	_, n := lonely(t)
-	says := NodeState{ServerID: "n2.aa", Cluster: "c1", Members: []string{"n2.aa", n.id.ServerID}}
-	err := n.join(context.Background(), says)
-	expect.That(t, err != nil, "the node took itself for a member")
-	expect.Equal(t, n.clusterID(), "", "the node adopted cluster")
-}
-
-// TestAListThatGrowsChangesNothingForThoseWithData: three nodes found a cluster; then all lists name five,
+// TestJoinListThatGrowsChangesNothingForNodesWithData: three nodes found a cluster; then all lists name five,
 // of which cluster.bootstrap-expect is no longer more than half. A node of the longer list joins.
-func TestAListThatGrowsChangesNothingForThoseWithData(t *testing.T) {
-	c := startApart(t, 3, 2, everybody)
+func TestJoinListThatGrowsChangesNothingForNodesWithData(t *testing.T) {
+	c := startApart(t, 3, 2, allSeen)
 	c.mustFoundOne(t)
 	for i := range c.nodes {
 		c.waitReady(i)
@@ -265,24 +237,13 @@ func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
 	t.Cleanup(c.stopAll)
 	c.elect()
 	leader := c.nodes[c.leader()]
-	eventually(t, "the leader knows that it leads", func() bool { return leader.leader.Load() != nil })
+	eventually(t, "the leader knows that it leads", func() bool { return leader.leadership.Leader() != nil })
 	alone := c.config(3, addresses, 1)
 	alone.Join = nil
 	c.nodes = append(c.nodes, c.start(alone))
 	c.waitReady(3)
-	want := []ForeignNode{{ID: alone.Node, Address: alone.ClusterAddr, ClusterID: c.nodes[3].clusterID()}}
+	want := []membership.ForeignNode{{ID: alone.Node, Address: alone.ClusterAddr, ClusterID: c.nodes[3].identity.Cluster()}}
 	eventually(t, "the leader shows the other cluster", func() bool {
 		return leader.Health().Leads && slices.Equal(leader.Status(context.Background()).Foreign, want)
 	})
-}
-
-func TestANodeThatFoundedAnotherClusterAfterItWasConnectedIsNoticed(t *testing.T) {
-	s := startCluster(t, 1, nil).nodes[0]
-	s.noteForeign([]answer[NodeState]{
-		{address: "a:1", value: NodeState{ServerID: "n2.aa", Cluster: "other"}},
-		{address: "b:1", value: NodeState{ServerID: "n3.aa", Cluster: s.clusterID()}},
-		{address: "c:1", value: NodeState{ServerID: "n4.aa"}},
-	})
-	want := []ForeignNode{{ID: "n2", Address: "a:1", ClusterID: "other"}}
-	expect.Slice(t, s.Status(t.Context()).Foreign, want, "got")
 }

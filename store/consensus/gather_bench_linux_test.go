@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 )
 
 // BenchmarkSessionRenewals holds 10,000 sessions through three nodes, each renewed every 10 s: an iteration
@@ -47,12 +48,10 @@ func BenchmarkSessionRenewals(b *testing.B) {
 		name     string
 		renewals int
 		patience time.Duration
-	}{{"idle", 0, gatherFor}, {"one by one", perSecond, 0}, {"gathered", perSecond, gatherFor}} {
+	}{{"idle", 0, commit.GatherFor}, {"one by one", perSecond, 0}, {"gathered", perSecond, commit.GatherFor}} {
 		b.Run(mode.name, func(b *testing.B) {
 			for _, n := range c.nodes {
-				n.committer.mu.Lock()
-				n.committer.patience = mode.patience
-				n.committer.mu.Unlock()
+				n.committer.SetPatience(mode.patience)
 			}
 			before := cpuTime(b)
 			for b.Loop() {

@@ -9,29 +9,29 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 const (
-	// enqueueTimeout bounds the wait for a place in Raft's own queue.
-	enqueueTimeout = time.Second
 	// establishTimeout is how long a new leader tries to commit its first entry before it gives
-	// leadership to somebody else.
+	// leadership to another node.
 	establishTimeout = 10 * time.Second
 )
 
-// followNotify begins and ends leaderships as Raft tells. Two "true" in a row mean that leadership
+// followNotify starts and stops leaderships as Raft tells. Two "true" in a row mean that leadership
 // was lost and won again in between.
 func (s *Raft) followNotify(ctx context.Context) {
-	end := func() {}
-	defer func() { end() }()
+	stop := func() {}
+	defer func() { stop() }()
 	for {
 		select {
 		case leads := <-s.notify:
-			end()
-			end = func() {}
+			stop()
+			stop = func() {}
 			if leads {
-				end = s.beginLeadership(ctx)
+				stop = s.startLeadership(ctx)
 			}
 		case <-ctx.Done():
 			return
@@ -39,8 +39,8 @@ func (s *Raft) followNotify(ctx context.Context) {
 	}
 }
 
-// beginLeadership runs a leadership until the returned function is called, which waits for its end.
-func (s *Raft) beginLeadership(ctx context.Context) (end func()) {
+// startLeadership runs a leadership until the returned function is called, which waits for its end.
+func (s *Raft) startLeadership(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -61,7 +61,7 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 			return
 		}
 		s.log.Warn("could not establish leadership, passing it on", "err", err)
-		if err := waitFuture(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
+		if err := raftio.Wait(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
 			s.log.Warn("leadership was not handed over, trying again to establish it", "err", err)
 		}
 		select { // it ends soon, if it was handed over
@@ -71,14 +71,7 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 		}
 	}
 	s.clock.Start(l.Established, time.Now())
-	s.lead.Store(l)
-	s.changed.Fire()
-	// At once, and not when the work below notices: until then this node's writes would be offered to
-	// its own Raft, which no longer takes them.
-	context.AfterFunc(ctx, func() {
-		s.lead.CompareAndSwap(l, nil)
-		s.changed.Fire()
-	})
+	s.leadership.Lead(l)
 	s.metrics.elections.Inc()
 	s.metrics.leads.Set(1)
 	s.log.Info("leading", "term", l.Epoch.Term, "epoch", l.Epoch.Index)
@@ -90,22 +83,22 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 
 // establish commits the first entry of a leadership: only when it was applied does this node know
 // everything that earlier leaders acknowledged.
-func (s *Raft) establish(ctx context.Context) (*leadership, error) {
-	first := fsm.AppendEstablish(nil, fsm.Establish{Node: s.id.ServerID, Cluster: s.clusterID(), Settings: &s.cfg.Settings})
+func (s *Raft) establish(ctx context.Context) (*leadership.Leadership, error) {
+	first := fsm.AppendEstablish(nil, fsm.Establish{Node: s.serverID(), Cluster: s.identity.Cluster(), Settings: &s.cfg.Settings})
 	// What is committed already is applied first, a whole log after a restart: Raft has no place meanwhile.
-	applied, err := s.begin(first, establishTimeout).wait(ctx, establishTimeout)
+	applied, err := s.proposer.Start(first, establishTimeout).Wait(ctx, establishTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("establish leadership: %w", err)
 	}
 	if now := s.raft.CurrentTerm(); now != applied.Epoch.Term {
 		return nil, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
 	}
-	return &leadership{Reign: expiry.NewReign(applied.Epoch, applied.Clock.Lease, s.machine.View()), lost: ctx, began: time.Now()}, nil
+	return leadership.New(expiry.NewReign(applied.Epoch, applied.Clock.Lease, s.machine.View()), ctx, time.Now()), nil
 }
 
-// work is what a leader does beside answering: it keeps the lease clock going, ends leases and sessions,
+// work is what a leader does beside serving calls: it keeps the lease clock going, ends leases and sessions,
 // and makes newcomers voters.
-func (s *Raft) work(ctx context.Context, l *leadership) {
+func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	ending.Go(func() { expiry.NewEvictor(s.evictionEnv(l)).Run(ctx) })
@@ -114,7 +107,7 @@ func (s *Raft) work(ctx context.Context, l *leadership) {
 	defer clock.Stop()
 	slow := time.NewTicker(time.Second)
 	defer slow.Stop()
-	promoter := promoter{s: s}
+	promoter := s.members.Promoter()
 	for {
 		select {
 		case <-ctx.Done():
@@ -122,18 +115,18 @@ func (s *Raft) work(ctx context.Context, l *leadership) {
 		case now := <-clock.C:
 			s.clock.Read(now)
 			// An idle cluster writes nothing, and the clock stands still.
-			if s.machine.NeedsClock() && now.UnixNano()-s.proposed.Load() > int64(expiry.TickAge) {
+			if s.machine.NeedsClock() && now.UnixNano()-s.proposer.Newest() > int64(expiry.TickAge) {
 				s.tick(ctx)
 			}
 		case <-slow.C:
 			l.Grow(s.leaseTime())
-			promoter.round(ctx)
+			promoter.Round(ctx)
 		}
 	}
 }
 
 // evictionEnv is what the evictor of a leadership needs.
-func (s *Raft) evictionEnv(l *leadership) expiry.EvictorEnv {
+func (s *Raft) evictionEnv(l *leadership.Leadership) expiry.EvictorEnv {
 	return expiry.EvictorEnv{
 		Epoch:   l.Epoch,
 		Clock:   func() (int64, int) { return s.clock.Read(time.Now()) },
@@ -156,9 +149,9 @@ func (s *Raft) evictionEnv(l *leadership) expiry.EvictorEnv {
 
 // tick commits an empty entry. A failure needs no words: leadership ends by itself then.
 func (s *Raft) tick(ctx context.Context) bool {
-	e, err := s.propose()
+	e, err := s.proposer.Propose()
 	if err == nil {
-		_, err = e.results(ctx)
+		_, err = e.Results(ctx)
 	}
 	return err == nil
 }
@@ -173,4 +166,11 @@ func (s *Raft) coordinationEnv() expiry.CoordinatorEnv {
 		Log:     s.log,
 		Metrics: s.metrics.coordination,
 	}
+}
+
+// stamp is the time that an entry carries.
+func (s *Raft) stamp() registry.Stamp {
+	now := time.Now()
+	lease, _ := s.clock.Read(now)
+	return registry.Stamp{Lease: lease, Wall: now.UnixMilli()}
 }

@@ -3,28 +3,29 @@ package consensus
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// noteRefused says of an entry that came damaged whose it is. The leader sends it again and again, so it is
+// reportRefused says of an entry that came damaged whose it is. The leader sends it again and again, so it is
 // said once.
-func (s *Raft) noteRefused(index uint64) {
+func (s *Raft) reportRefused(index uint64) {
 	s.metrics.refused.Inc()
 	if s.lastRefused.Swap(index) == index {
 		return
 	}
 	address, id := s.raft.LeaderWithID()
 	s.log.Error("an entry came damaged from the leader and is not stored: if this goes on, look at the leader's memory, and at the network between",
-		"index", index, "leader", nameOf(string(id)), "addr", string(address))
+		"index", index, "leader", disk.NodeName(string(id)), "addr", string(address))
 }
 
-// noteDamaged says that this node's memory does not keep what it is given.
-func (s *Raft) noteDamaged(index uint64) {
+// reportDamaged says that this node's memory does not keep what it is given.
+func (s *Raft) reportDamaged(index uint64) {
 	s.metrics.damaged.Inc()
 	if s.lastDamaged.Swap(index) != index {
 		s.log.Error("an entry is damaged in this node's memory, and is read from the disk instead: look at the memory", "index", index)
@@ -32,17 +33,7 @@ func (s *Raft) noteDamaged(index uint64) {
 }
 
 // SetSyncDelay makes each durable write to the log take so much longer from now on; 0: no longer.
-func (s *Raft) SetSyncDelay(by time.Duration) { s.disk.delay.Set(by) }
-
-// watchDisk notices calls to the disk that do not return.
-func (s *Raft) watchDisk(ctx context.Context) {
-	dog := watchdog[diskCall]{limit: hungDisk}
-	wait.Every(ctx, watchInterval, func(now time.Time) {
-		if call, hangs := dog.look(now, s.disk.running()); hangs {
-			s.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", call.name, hungDisk))
-		}
-	})
-}
+func (s *Raft) SetSyncDelay(by time.Duration) { s.disk.SlowDown(by) }
 
 // logWatchInterval is how often the size of the log is looked at.
 const logWatchInterval = 2 * time.Second
@@ -58,7 +49,7 @@ func (s *Raft) watchLog(ctx context.Context) {
 }
 
 func (s *Raft) trimLog(ctx context.Context) {
-	entries, known := s.logs.within(s.cfg.LogBytes)
+	entries, known := s.logs.EntriesWithin(s.cfg.LogBytes)
 	trailing := s.cfg.TrailingLogs
 	if known {
 		trailing = min(trailing, max(entries, leastTrailing))
@@ -70,10 +61,10 @@ func (s *Raft) trimLog(ctx context.Context) {
 		}
 	}
 	saved, size := s.lastSnapshot()
-	if int64(s.logs.after(saved)) <= max(int64(s.cfg.LogBytes), size) {
+	if int64(s.logs.BytesAfter(saved)) <= max(int64(s.cfg.LogBytes), size) {
 		return
 	}
-	if err := waitFuture(ctx, later(s.raft.Snapshot), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
+	if err := raftio.Wait(ctx, raftio.Later(s.raft.Snapshot), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
 		s.log.Warn("no snapshot, although the log is large", "err", err)
 	}
 }

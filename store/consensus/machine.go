@@ -39,7 +39,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 		f.s.keys.Wake(applied.Touched)
 	}
 	if applied.Epoch != (registry.Epoch{}) {
-		f.noteSettings()
+		f.compareSettings()
 	}
 	return applied
 }
@@ -54,26 +54,26 @@ func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
 func (f *stateMachine) Restore(r io.ReadCloser) error {
 	err := f.s.machine.Restore(r)
 	if err = errors.Join(err, r.Close()); err != nil {
-		f.snapshots.note(err)
+		f.snapshots.recordError(err)
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
 	f.publish()
 	f.s.keys.WakeAll()
-	f.noteSettings()
+	f.compareSettings()
 	return nil
 }
 
-// publish wakes those who wait for the newest state.
+// publish wakes all that wait for the newest state.
 func (f *stateMachine) publish() {
 	f.s.watchers.Publish(f.s.machine.View())
-	f.s.applied.Fire()
+	f.s.reader.Applied()
 }
 
-// noteSettings compares what an Establish brought with this node's own settings. Leaderships of the
-// past, which a node goes through again when it starts, are no news: becomeReady looks afterwards.
-func (f *stateMachine) noteSettings() {
+// compareSettings compares what an Establish brought with this node's own settings. Leaderships of the
+// past, which a node goes through again when it starts, are no news: becomeReady compares afterwards.
+func (f *stateMachine) compareSettings() {
 	if f.s.ready.Load() {
-		f.s.settings.note()
+		f.s.settings.compare()
 	}
 }
 
@@ -115,10 +115,10 @@ func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry
 
 // StoreConfiguration implements raft.ConfigurationStore: Raft calls it for each committed one.
 func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
-	f.s.noteMembers(index, c.Servers)
+	f.s.members.Observe(index, c.Servers)
 }
 
-// snapshotStore notes the members that stand in a snapshot: the log before it is gone.
+// snapshotStore observes the members that stand in a snapshot: the log before it is gone.
 type snapshotStore struct {
 	raft.SnapshotStore
 	s *Raft
@@ -128,7 +128,7 @@ type snapshotStore struct {
 	err    error      // of the first one that could not be read, which it names
 }
 
-func (st *snapshotStore) note(err error) {
+func (st *snapshotStore) recordError(err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if err != nil && st.err == nil {
@@ -142,9 +142,9 @@ func (st *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, err
 	st.mu.Lock()
 	st.opened = id
 	st.mu.Unlock()
-	st.note(err)
+	st.recordError(err)
 	if err == nil {
-		st.s.noteMembers(meta.ConfigurationIndex, meta.Configuration.Servers)
+		st.s.members.Observe(meta.ConfigurationIndex, meta.Configuration.Servers)
 	}
 	return meta, r, err
 }

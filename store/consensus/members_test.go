@@ -15,6 +15,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
@@ -22,7 +25,7 @@ func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
 	leader := c.nodes[c.leader()].cfg.Node
 	for _, n := range c.nodes {
 		var st Status
-		eventually(t, "everybody answers "+n.cfg.Node, func() bool {
+		eventually(t, "all nodes reach "+n.cfg.Node, func() bool {
 			st = n.Status(context.Background())
 			for _, node := range st.Nodes {
 				if !node.Reachable {
@@ -62,7 +65,7 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 	need.OK(t, os.RemoveAll(c.nodes[lost].cfg.DataDir))
 	c.nodes[lost] = c.start(c.nodes[lost].cfg)
 	name := c.nodes[lost].cfg.Node
-	ask := func() error { return c.nodes[lost].search(context.Background()) }
+	ask := func() error { return c.nodes[lost].members.Search(context.Background()) }
 	eventually(t, "the search of the new "+name+" is refused, and the remedy named", func() bool {
 		err := ask() // the others may answer too late
 		return err != nil && strings.Contains(err.Error(), "members remove "+name)
@@ -73,9 +76,9 @@ func TestNodeThatLostItsDataIsTakenInOnlyAfterTheOldOneWasRemoved(t *testing.T) 
 	got := c.nodes[lost].read(t, registry.Linearizable).Len()
 	expect.That(t, got == 1, "the new %s has %d instances, want 1", name, got)
 	eventually(t, "the newcomer votes", func() bool {
-		members := need.Got(other.members())(t)
+		members := need.Got(other.members.All())(t)
 		for _, m := range members {
-			if nameOf(string(m.ID)) == name {
+			if disk.NodeName(string(m.ID)) == name {
 				return m.Suffrage == 0
 			}
 		}
@@ -105,20 +108,21 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 
 func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) { cfg.TrailingLogs = 1 })
-	changed := c.nodes[c.leader()].takeIn(JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)})
-	need.That(t, changed.Answer == answerOK, "take a node in: %+v", changed)
+	var changed membership.JoinReply
+	need.OK(t, c.nodes[c.leader()].members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)}, &changed))
+	need.That(t, changed.Answer == port.OK, "take a node in: %+v", changed)
 	know := func(what string) uint64 {
 		var index uint64
 		for _, n := range c.nodes {
 			eventually(t, n.cfg.Node+" knows the newcomer "+what, func() bool {
-				look, err := n.membership()
-				if err != nil || len(look.servers) != 4 {
+				look, err := n.members.Committed()
+				if err != nil || len(look.Servers) != 4 {
 					return false
 				}
 				if index == 0 {
-					index = look.index
+					index = look.Index
 				}
-				need.That(t, look.index == index, "%s has members of index %d, another node of %d", n.cfg.Node, look.index, index)
+				need.That(t, look.Index == index, "%s has members of index %d, another node of %d", n.cfg.Node, look.Index, index)
 				return true
 			})
 		}
@@ -137,20 +141,19 @@ func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 	expect.That(t, again == index && index != 0, "the index was %d before and is %d after the restart, want the same, above 0", index, again)
 }
 
-func TestAChangeThatWasDecidedOnAnOlderLookIsNotMade(t *testing.T) {
+func TestMembershipChangeDecidedOnAnOlderConfigurationIsNotMade(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.nodes[c.leader()]
-	look := need.Got(leader.membership())(t)
-	first := JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)}
-	reply := leader.takeInto(look, first)
-	need.That(t, reply.Answer == answerOK, "take a node in: %+v", reply)
-	reply = leader.takeInto(look, JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)})
-	expect.That(t, reply.Answer == answerRefused, "a second directory of the same name was taken in by the same look: %+v", reply)
-	with := need.Got(leader.membership())(t)
+	look := need.Got(leader.members.Committed())(t)
+	first := membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)}
+	reply := leader.members.Add(look, first)
+	need.That(t, reply.Answer == port.OK, "take a node in: %+v", reply)
+	reply = leader.members.Add(look, membership.JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)})
+	expect.That(t, reply.Answer == port.Refused, "a second directory of the same name was taken in by the same look: %+v", reply)
+	with := need.Got(leader.members.Committed())(t)
 	need.OK(t, leader.RemoveMember(context.Background(), "n9"))
-	p := promoter{s: leader.Raft}
-	p.promote(context.Background(), raft.Server{ID: raft.ServerID(first.ServerID), Address: raft.ServerAddress(first.Addr)}, with.index)
-	members := need.Got(leader.members())(t)
+	leader.members.Promoter().Promote(context.Background(), raft.Server{ID: raft.ServerID(first.ServerID), Address: raft.ServerAddress(first.Addr)}, with.Index)
+	members := need.Got(leader.members.All())(t)
 	expect.That(t, len(members) == 3, "the members are %v, want the first three", members)
 }
 
@@ -163,7 +166,7 @@ func TestRemovedNodeStopsWithAReason(t *testing.T) {
 	expect.ErrorSays(t, err, "removed from cluster", "the removed node ended with")
 }
 
-func TestRemovingAnUnknownNodeSaysSo(t *testing.T) {
+func TestRemoveOfAnUnknownNodeSaysSo(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	expect.ErrorIs(t, c.nodes[0].RemoveMember(context.Background(), "n9"), ErrUnknownMember, "got")
 }
@@ -183,7 +186,7 @@ func TestDataOfAnotherClusterIsRefused(t *testing.T) {
 		"the node ended with %v, want a reason that names the clusters", err)
 }
 
-func TestNodeIsNotRemovedIfTheOthersCouldNotAgreeWithoutIt(t *testing.T) {
+func TestRemoveRefusesANodeWithoutWhichTheOthersCouldNotAgree(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.leader()
 	down, up := c.nodes[(leader+1)%3], c.nodes[(leader+2)%3]
@@ -197,13 +200,13 @@ func TestNodeIsNotRemovedIfTheOthersCouldNotAgreeWithoutIt(t *testing.T) {
 	up.apply(t, registry.Register{Instance: instance("A", "i", 90)})
 }
 
-func TestTheOnlyVoterIsNotRemoved(t *testing.T) {
+func TestRemoveRefusesTheOnlyVoter(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	err := c.nodes[0].RemoveMember(context.Background(), c.nodes[0].cfg.Node)
 	expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "no other node has a vote"), "got %v, want a refusal", err)
 }
 
-func TestTheLeaderCanBeRemovedThroughAnyNode(t *testing.T) {
+func TestRemoveOfTheLeaderWorksThroughAnyNode(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.leader()
 	other := c.nodes[(leader+1)%3]
@@ -212,13 +215,13 @@ func TestTheLeaderCanBeRemovedThroughAnyNode(t *testing.T) {
 	c.nodes[leader].done <- nil // stopAll looks again
 	expect.ErrorSays(t, err, "removed from cluster", "the removed leader ended with")
 	eventually(t, "the others have a leader", func() bool {
-		l := other.leader.Load()
-		return l != nil && nameOf(l.id) != c.nodes[leader].cfg.Node
+		l := other.leadership.Leader()
+		return l != nil && disk.NodeName(l.ID) != c.nodes[leader].cfg.Node
 	})
 	other.apply(t, registry.Register{Instance: instance("A", "i", 90)})
 }
 
-func TestWithoutALeaderNothingIsRemoved(t *testing.T) {
+func TestRemoveDoesNothingWithoutALeader(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	left := c.nodes[0]
 	for _, n := range c.nodes[1:] {
@@ -228,9 +231,9 @@ func TestWithoutALeaderNothingIsRemoved(t *testing.T) {
 	expect.ErrorIs(t, left.RemoveMember(context.Background(), c.nodes[1].cfg.Node), registry.ErrNoLeader, "got")
 }
 
-// TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook: each of the two alone leaves a majority, both
+// TestRemoveRefusesOneOfTwoDecidedOnOneConfiguration: each of the two alone leaves a majority, both
 // together leave one node of three, or, with a node down, none that could ever elect again.
-func TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook(t *testing.T) {
+func TestRemoveRefusesOneOfTwoDecidedOnOneConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		nodes, down int
@@ -248,10 +251,10 @@ func TestOfTwoRemovalsOneIsRefusedIfBothWereDecidedOnOneLook(t *testing.T) {
 			for _, n := range others[:tt.down] {
 				need.OK(t, n.halt())
 			}
-			look := need.Got(c.nodes[leader].membership())(t)
+			look := need.Got(c.nodes[leader].members.Committed())(t)
 			first, second := others[tt.down].cfg.Node, others[tt.down+1].cfg.Node
-			need.OKf(t, c.nodes[leader].putOutOf(look, first).removal(), "remove %s", first)
-			err := c.nodes[leader].putOutOf(look, second).removal()
+			need.OKf(t, c.nodes[leader].members.Delete(look, first).Removal(), "remove %s", first)
+			err := c.nodes[leader].members.Delete(look, second).Removal()
 			expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "look at the members again"),
 				"remove %s by the same look: got %v, want a refusal that says what to do", second, err)
 			c.nodes[leader].apply(t, registry.Register{Instance: instance("A", "i", 90)})
@@ -266,21 +269,4 @@ func awaitRemoved(t *testing.T, n *testNode) {
 	err := <-n.done
 	n.done <- nil // stopAll looks again
 	expect.ErrorSays(t, err, "removed from cluster", "%s ended with", n.cfg.Node)
-}
-
-func TestARemovalOfWhichNobodyKnowsIsSaidToBeUnknown(t *testing.T) {
-	for _, tc := range []struct {
-		err  error // of Raft
-		want error // of RemoveMember; nil: removed
-	}{
-		{nil, nil},
-		{raft.ErrNotLeader, registry.ErrNoLeader},
-		{raft.ErrLeadershipLost, registry.ErrUnknownOutcome},
-		{raft.ErrRaftShutdown, registry.ErrUnknownOutcome},
-		{fmt.Errorf("%w within 3s", errNoAnswer), registry.ErrUnknownOutcome},
-		{raft.ErrEnqueueTimeout, ErrMembership},
-		{errors.New("configuration changed since 7"), ErrMembership},
-	} {
-		expect.ErrorIs(t, removalReply(tc.err).removal(), tc.want, "%v: got", tc.err)
-	}
 }

@@ -4,23 +4,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 // metrics are the store's figures.
 type metrics struct {
-	entries    prometheus.Counter
-	operations prometheus.Counter
-	batch      prometheus.Histogram
-	forwarded  prometheus.Counter
-	resent     prometheus.Counter
-	unknown    prometheus.Counter
-	rounds     *prometheus.CounterVec
-	elections  prometheus.Counter
-	refused    prometheus.Counter
-	damaged    prometheus.Counter
-	leads      prometheus.Gauge
-	eviction   expiry.EvictorMetrics
+	commit    *commit.Metrics
+	elections prometheus.Counter
+	refused   prometheus.Counter
+	damaged   prometheus.Counter
+	leads     prometheus.Gauge
+	eviction  expiry.EvictorMetrics
 
 	coordination *expiry.CoordinatorMetrics
 }
@@ -31,19 +27,52 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_" + name, Help: help})
 	}
 	return &metrics{
-		entries:    counter("entries_proposed_total", "Log entries that this node proposed as leader."),
-		operations: counter("operations_total", "Operations that callers of this node asked for."),
-		forwarded:  counter("batches_forwarded_total", "Batches that this node sent to the leader."),
-		resent:     counter("batches_resent_total", "Batches that were sent more than once."),
-		unknown:    counter("unknown_outcomes_total", "Operations whose outcome could not be found out in time."),
-		elections:  counter("leaderships_total", "Times that this node became the established leader."),
-		refused:    counter("entries_refused_total", "Entries from the leader that are not what their checksum says, each time that one came."),
-		damaged:    counter("entries_damaged_in_memory_total", "Entries that were not in memory what their checksum says, and were read from the disk instead."),
-		batch:      add.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_store_batch_operations", Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13)}),
-		rounds:     add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_store_read_rounds_total", Help: "Rounds that confirmed linearizable reads, by result."}, []string{"result"}),
-		leads:      add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_store_leader", Help: "1 while this node is the established leader."}),
-		eviction:   expiry.NewEvictorMetrics(reg),
+		commit:    commit.NewMetrics(reg),
+		elections: counter("leaderships_total", "Times that this node became the established leader."),
+		refused:   counter("entries_refused_total", "Entries from the leader that are not what their checksum says, each time that one came."),
+		damaged:   counter("entries_damaged_in_memory_total", "Entries that were not in memory what their checksum says, and were read from the disk instead."),
+		leads:     add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_store_leader", Help: "1 while this node is the established leader."}),
+		eviction:  expiry.NewEvictorMetrics(reg),
 
 		coordination: expiry.NewCoordinatorMetrics(reg),
+	}
+}
+
+var (
+	sessionsDesc = prometheus.NewDesc("rollcall_coordination_sessions", "Sessions in this node's state.", nil, nil)
+	bytesDesc    = prometheus.NewDesc("rollcall_coordination_bytes", "What keys, sessions, locks with their queues, records of deleted keys and remembered answers take in this node's state, about; limits.state-bytes bounds it, with the nodes of the catalog.", nil, nil)
+	keysDesc     = prometheus.NewDesc("rollcall_coordination_keys", "Keys in this node's state.", nil, nil)
+	permitsDesc  = prometheus.NewDesc("rollcall_coordination_permits", "Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.", []string{"kind", "of"}, nil)
+	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads of this node that wait for a change of a key, a session or a lock.", nil, nil)
+)
+
+// coordinationGauges shows sessions, keys and locks at the moment of a scrape. It walks locks.
+type coordinationGauges struct{ s *Raft }
+
+// Describe implements prometheus.Collector.
+func (coordinationGauges) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{sessionsDesc, bytesDesc, keysDesc, permitsDesc, waitingDesc} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g coordinationGauges) Collect(metrics chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	}
+	v := g.s.machine.KV()
+	gauge(sessionsDesc, v.SessionCount())
+	gauge(bytesDesc, v.Bytes())
+	gauge(keysDesc, v.Len())
+	gauge(waitingDesc, g.s.keys.Len())
+	for kind, name := range map[kv.Kind]string{kv.Lock: "lock", kv.Semaphore: "semaphore"} {
+		all, holders, queue := 0, 0, 0
+		for p := range v.AllPermits(kind) {
+			all, holders, queue = all+1, holders+len(p.Holders), queue+len(p.Queue)
+		}
+		gauge(permitsDesc, all, name, "all")
+		gauge(permitsDesc, holders, name, "holders")
+		gauge(permitsDesc, queue, name, "queue")
 	}
 }

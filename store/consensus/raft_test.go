@@ -26,14 +26,15 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 func TestMain(m *testing.M) {
-	// Raft drops what is on its way to the state machine when it shuts down, and never answers it: whoever
-	// asks the library for that answer waits for ever (raft.go, runFSM). Callers are answered all the same.
+	// Raft drops what is on its way to the state machine when it shuts down, and its future never ends: a
+	// caller that waits for it waits for ever (raft.go, runFSM). Callers of this package get their results all the same.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/raft.(*deferError).Error"))
 }
 
@@ -55,7 +56,7 @@ type testNode struct {
 	done chan error
 }
 
-// freeAddr is an address of 127.0.0.1 on which nobody listens, and which nobody else gets while the tests run.
+// freeAddr is an address of 127.0.0.1 on which no process listens, and which no other test gets meanwhile.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	port := need.Got(localcluster.ClaimPort())(t)
@@ -117,7 +118,7 @@ func (c *testCluster) config(i int, join []string, expect int) store.Config {
 	return cfg
 }
 
-// output is that of a test, and nobody's afterwards: what Raft's connections say last comes after their node's end.
+// output is that of a test, and discards afterwards: what Raft's connections say last comes after their node's end.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -187,7 +188,7 @@ func (c *testCluster) elect() {
 	next := 0
 	eventually(c.t, "a leader is elected", func() bool {
 		for _, n := range c.nodes {
-			if n.leader.Load() != nil {
+			if n.leadership.Leader() != nil {
 				return true
 			}
 		}
@@ -203,7 +204,7 @@ func (c *testCluster) elect() {
 func (n *testNode) stand() {
 	now := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 	select {
-	case n.loop.rpcs <- raft.RPC{Command: now, RespChan: make(chan raft.RPCResponse, 1)}:
+	case n.transport.MainLoop() <- raft.RPC{Command: now, RespChan: make(chan raft.RPCResponse, 1)}:
 	case <-n.closing.Done():
 	}
 }
@@ -216,7 +217,7 @@ func (c *testCluster) waitReady(i int) {
 func (c *testCluster) leader() int {
 	c.t.Helper()
 	at := -1
-	eventually(c.t, "somebody leads", func() bool {
+	eventually(c.t, "a node leads", func() bool {
 		for i, n := range c.nodes {
 			if n.Health().Leads {
 				at = i
@@ -277,7 +278,7 @@ func TestWriteOnAnyNodeIsSeenByLinearizableReadsOnAllNodes(t *testing.T) {
 func TestRenewalOfAnUnknownLeaseIsNotFoundOnEveryNode(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	for _, n := range c.nodes {
-		expect.Equal(t, n.apply(t, registry.Renew{Key: registry.NewKey("a", "nobody")}).Outcome, registry.NotFound, "%s: got", n.cfg.Node)
+		expect.Equal(t, n.apply(t, registry.Renew{Key: registry.NewKey("a", "absent")}).Outcome, registry.NotFound, "%s: got", n.cfg.Node)
 	}
 }
 
@@ -367,7 +368,7 @@ func TestMinorityRefusesWritesAndLinearizableReadsAndServesStaleOnes(t *testing.
 	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)})
 	last := c.leader()
 	for _, n := range c.nodes {
-		n.read(t, registry.Linearizable) // so that everybody has applied the registration
+		n.read(t, registry.Linearizable) // so that every node has applied the registration
 	}
 	for i, n := range c.nodes {
 		if i != last {
@@ -388,7 +389,7 @@ func TestALeaderWhoseRaftTakesNothingForAWhileLeadsInTheEnd(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	need.OK(t, c.nodes[0].halt())
 	cfg := c.nodes[0].cfg
-	cfg.Test.SyncDelay = enqueueTimeout * 11 / 10
+	cfg.Test.SyncDelay = time.Second * 11 / 10
 	c.nodes[0] = c.start(cfg)
 	c.waitReady(0)
 }
@@ -396,7 +397,7 @@ func TestALeaderWhoseRaftTakesNothingForAWhileLeadsInTheEnd(t *testing.T) {
 // few is how many entries a cluster may write for itself while it is asked for something a hundred times.
 const few = 20
 
-func TestRenewalsOfWhatIsNotThereLeaveTheLogAlone(t *testing.T) {
+func TestRenewalsOfUnknownLeasesLeaveTheLogAlone(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
 	ctx := context.Background()
@@ -416,7 +417,7 @@ func TestRenewalsOfWhatIsNotThereLeaveTheLogAlone(t *testing.T) {
 }
 
 // A node that is behind must not take what it does not know for what is not there.
-func TestARenewalIsFoundByANodeThatHasNotHeardOfTheRegistration(t *testing.T) {
+func TestRenewalIsFoundByANodeThatHasNotAppliedTheRegistration(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	ctx := context.Background()
 	for i := range 30 {
@@ -489,9 +490,9 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 	}
 }
 
-// TestASnapshotThatMayNotBeReadIsNotCalledDamaged: who is told so throws good data away.
+// TestASnapshotThatMayNotBeReadIsNotCalledDamaged: an operator who reads that throws good data away.
 func TestASnapshotThatMayNotBeReadIsNotCalledDamaged(t *testing.T) {
-	err := explainLoad(t.TempDir(), fmt.Errorf("2-10-1: %w", syscall.EACCES), errors.New("failed to load any existing snapshots"))
+	err := raftio.ExplainLoad(t.TempDir(), fmt.Errorf("2-10-1: %w", syscall.EACCES), errors.New("failed to load any existing snapshots"))
 	expect.That(t, !errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), "2-10-1") && !strings.Contains(err.Error(), "empty data directory"),
 		"got %v, want an error that names the snapshot and takes it for whole", err)
 }
@@ -520,12 +521,12 @@ func receive(t *testing.T, done <-chan awaited) awaited {
 	case got := <-done:
 		return got
 	case <-time.After(limit):
-		t.Fatal("nobody was woken")
+		t.Fatal("no reader was woken")
 		return awaited{}
 	}
 }
 
-func TestAChangeOnOneNodeWakesThoseWhoWaitOnEveryNode(t *testing.T) {
+func TestChangesWakeReadersOnEveryNode(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	var waiting, elsewhere []<-chan awaited
 	for _, n := range c.nodes {
@@ -546,7 +547,7 @@ func TestAChangeOnOneNodeWakesThoseWhoWaitOnEveryNode(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForChangesIsToldThatTheNodeCloses(t *testing.T) {
+func TestChangesEndWithErrClosedWhenTheNodeStops(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	done := c.nodes[0].await(t, "")
 	need.OK(t, c.nodes[0].halt())
@@ -554,7 +555,7 @@ func TestWhoWaitsForChangesIsToldThatTheNodeCloses(t *testing.T) {
 	expect.That(t, errors.Is(got.err, registry.ErrClosed), "got %+v, want ErrClosed", got)
 }
 
-func TestWhoGivesUpWaitingForChangesGetsItsOwnError(t *testing.T) {
+func TestChangesEndWithTheErrorOfTheirContext(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

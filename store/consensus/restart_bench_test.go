@@ -2,12 +2,15 @@ package consensus
 
 import (
 	"errors"
+	"testing"
+	"time"
+
 	"github.com/hashicorp/raft"
+
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
-	"testing"
-	"time"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
 // BenchmarkRestartWithALongLog says how long a node that was killed takes until it is ready, with 20,000 entries
@@ -48,7 +51,7 @@ func BenchmarkRestartWithALongLog(b *testing.B) {
 // lengthen adds entries to a log: each has a registration of one of 200 instances and two renewals.
 func lengthen(b *testing.B, dir string, last uint64, entries int, stamp registry.Stamp) {
 	b.Helper()
-	d, err := openDisk(dir, nil, func(err error) { b.Error(err) })
+	d, _, err := raftio.Open(dir, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func lengthen(b *testing.B, dir string, last uint64, entries int, stamp registry
 			logs = nil
 		}
 	}
-	if err := d.close(); err != nil {
+	if err := d.Close(); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
@@ -21,25 +24,24 @@ const (
 // fatalClose bounds the attempt to close properly after a fatal error.
 const fatalClose = 2 * time.Second
 
-// Run serves until ctx ends; it then gives leadership away, saves a snapshot, answers every waiting
-// caller and returns nil. A fatal error (of the disk, or a data directory that belongs elsewhere)
+// Run serves until ctx ends; it then gives leadership away, saves a snapshot, gives every waiting caller
+// its result and returns nil. A fatal error (of the disk, or a data directory that belongs elsewhere)
 // ends it too: this node has then already stopped talking to the others, and the process should end.
 func (s *Raft) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
 	defer stop()
 	var tasks sync.WaitGroup
-	s.net.wg.Add(1)
-	go s.net.serve()
+	s.net.Go(s.net.Serve)
 	for _, task := range []func(context.Context){
-		s.watchDisk, s.loop.run, s.watchLog, s.watchLeader, s.followNotify, s.committer.run, s.committer.sweep,
-		s.reads.run, s.indexes.run, s.stayFresh, s.becomeReady, s.findCluster,
+		s.disk.Watch, s.loop.Run, s.watchLog, s.watchLeader, s.followNotify, s.committer.Run, s.committer.Sweep,
+		s.reader.Run, s.becomeReady, s.members.Run,
 	} {
 		tasks.Go(func() { task(inner) })
 	}
 	var err error
 	select {
 	case <-ctx.Done():
-		s.leave()
+		s.prepareStop()
 	case err = <-s.fatal:
 		s.log.Error("this node stops", "err", err)
 	}
@@ -65,11 +67,11 @@ func (s *Raft) Run(ctx context.Context) error {
 	return err
 }
 
-// leave gives leadership away and saves a snapshot, so that the next start is quick. Both are
+// prepareStop gives leadership away and saves a snapshot, so that the next start is quick. Both are
 // favours: if they fail or take too long, the node stops anyway.
-func (s *Raft) leave() {
+func (s *Raft) prepareStop() {
 	if s.raft.State() == raft.Leader {
-		if err := waitFuture(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
+		if err := raftio.Wait(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
 			s.log.Warn("leadership was not handed over", "err", err)
 		}
 	}
@@ -77,44 +79,58 @@ func (s *Raft) leave() {
 	if !s.unsaved.Load() {
 		return
 	}
-	if err := waitFuture(context.Background(), later(s.raft.Snapshot), snapshotLimit); err != nil {
+	if err := raftio.Wait(context.Background(), raftio.Later(s.raft.Snapshot), snapshotLimit); err != nil {
 		s.log.Info("no snapshot at shutdown", "err", err)
 	}
 }
 
-// close releases what open took. Callers that still wait are answered by the contexts of Run.
+// close releases what open has opened. Callers that still wait get their results by the contexts of Run.
 func (s *Raft) close() error {
 	s.stop()
 	var errs []error
 	if s.raft != nil {
 		errs = append(errs, s.raft.Shutdown().Error())
 	}
-	if s.peers != nil {
-		s.peers.close()
+	if s.nodes != nil {
+		s.nodes.Close()
 	}
 	if s.net != nil {
 		errs = append(errs, s.net.Close())
-		s.net.wait()
+		s.net.Wait()
 	}
 	if s.disk != nil {
-		errs = append(errs, s.disk.close())
+		errs = append(errs, s.disk.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// becomeReady notices the first linearizable read that this node could have answered: from then on
+// watchLeader keeps up to date which node leads.
+func (s *Raft) watchLeader(ctx context.Context) {
+	s.leadership.Run(ctx, s.raft, s.cfg.HeartbeatTimeout/2)
+}
+
+// becomeReady notices the first linearizable read that this node could have served: from then on
 // it serves at least the state of its start.
 func (s *Raft) becomeReady(ctx context.Context) {
-	for ctx.Err() == nil {
-		changed := s.changed.Wait()
-		if err := s.announce(ctx); err == nil {
-			s.ready.Store(true)
-			s.log.Info("ready", "instances", s.machine.View().Len())
-			s.settings.note()
-			return
-		}
-		wait.Pause(ctx, changed, retryPause)
+	if !retry(ctx, s.leadership, s.announce) {
+		return
 	}
+	s.ready.Store(true)
+	s.log.Info("ready", "instances", s.machine.View().Len())
+	s.settings.compare()
+}
+
+// retry attempts something until it succeeds (true) or ctx ends (false), with a pause in between that a change of the leader
+// ends.
+func retry(ctx context.Context, leader *leadership.State, attempt func(context.Context) error) (done bool) {
+	for ctx.Err() == nil {
+		changed := leader.Changed()
+		if attempt(ctx) == nil {
+			return true
+		}
+		wait.Pause(ctx, changed, store.RetryPause)
+	}
+	return false
 }
 
 // announce makes sure that the state machine knows this start, so that every node refuses an older copy
@@ -123,10 +139,9 @@ func (s *Raft) announce(ctx context.Context) error {
 	if _, err := s.View(ctx, registry.Linearizable); err != nil {
 		return err
 	}
-	if err := s.hello().outdated(s.machine.Boot(s.id.ServerID)); err != nil {
+	if err := s.identity.Hello().Outdated(s.machine.Boot(s.serverID())); err != nil {
 		s.stopOutdated(err)
 		return err
 	}
-	_, err := s.committer.commit(ctx, nil, 0)
-	return err
+	return s.committer.Announce(ctx)
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// settingsWatch says when the settings that hold in the cluster, which are those of whoever leads,
-// are not this node's own: an operator who changed one file of three wants to know.
+// settingsWatch says when the settings that hold in the cluster, which are those of the leader,
+// are not this node's own: an operator that changed one file of three wants to know.
 type settingsWatch struct {
 	own   registry.Settings
 	state func() registry.Settings // those that hold now
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	said string // what was logged last; "": they agree
+	mu     sync.Mutex
+	logged string // newest difference that was logged; "": they agree
 }
 
-// note compares the settings that hold with this node's own, and logs a change of the result.
-func (w *settingsWatch) note() {
+// compare compares the settings that hold with this node's own, and logs a change of the result.
+func (w *settingsWatch) compare() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	differs := differences(w.state(), w.own)
-	if differs == w.said {
+	if differs == w.logged {
 		return
 	}
-	w.said = differs
+	w.logged = differs
 	if differs == "" {
 		w.log.Info("this node's settings are the cluster's again")
 		return

@@ -69,7 +69,7 @@ func CheckBolt(path string, names [][]byte, each func(bucket, key, value []byte)
 	} else if info.Size() == 0 {
 		return fmt.Errorf("%w: it is empty", ErrDamaged) // bbolt would try to fill it
 	}
-	// Holds the lock, so that nobody writes meanwhile. Opened for reading, bbolt looks at the meta pages only.
+	// Holds the lock, so that no process writes meanwhile. Opened for reading, bbolt looks at the meta pages only.
 	lock, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 2 * time.Second, ReadOnly: true})
 	if err != nil {
 		return err
@@ -274,6 +274,7 @@ func RecoverDamage(err *error) {
 	}
 }
 
+// Castagnoli is the table of CRC-32C.
 var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // ChecksumSize is how much longer a sealed value is.

@@ -2,5 +2,5 @@
 //
 //   - identity.go: identity.json, which binds a directory to one mode, node and cluster
 //   - boltcheck.go: reads a file of bbolt as a whole; values with checksums
-//   - delay.go: durable writes that take longer, for tests; the sync of a directory
+//   - sync.go: the sync of a directory, and durable writes that take longer, for tests
 package disk

@@ -28,7 +28,7 @@ const (
 	ModeAP = "ap" // it holds a node's own registry
 )
 
-// Owner is who wants to use a data directory.
+// Owner is the node that wants to use a data directory.
 type Owner struct{ Mode, Node, Datacenter string }
 
 // Identity says whom a data directory belongs to: one mode, one node, one cluster or datacenter. It
@@ -44,7 +44,7 @@ type Identity struct {
 	ServerID string `json:"server_id"`
 	// Cluster is empty until the node has bootstrapped or joined, and in AP mode.
 	Cluster string `json:"cluster"`
-	// Founding is what the node has promised about who founds its cluster; in CP mode only.
+	// Founding is what the node has promised about the founders of its cluster; in CP mode only.
 	Founding Founding `json:"founding,omitzero"`
 	// Boot numbers the starts, in rising order. In CP mode no two starts have the same one, not even of
 	// two copies of a directory, and batches of an older boot are refused by the state machine; in AP
@@ -60,28 +60,28 @@ type Identity struct {
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 // OpenIdentity reads the identity of dir, or makes one for an empty directory, and counts the start.
-func OpenIdentity(dir string, who Owner) (*Identity, error) {
-	if !nodeName.MatchString(who.Node) {
-		return nil, fmt.Errorf("node name %q: want 1 to 63 letters, digits, '-' or '_', beginning with a letter or digit", who.Node)
+func OpenIdentity(dir string, owner Owner) (*Identity, error) {
+	if !nodeName.MatchString(owner.Node) {
+		return nil, fmt.Errorf("node name %q: want 1 to 63 letters, digits, '-' or '_', beginning with a letter or digit", owner.Node)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	path := filepath.Join(dir, "identity.json")
-	id, err := readIdentity(path, who)
+	id, err := readIdentity(path, owner)
 	if errors.Is(err, fs.ErrNotExist) {
-		id, err = newIdentity(dir, who)
+		id, err = newIdentity(dir, owner)
 	}
 	if err != nil {
 		return nil, err
 	}
 	id.path = path
-	id.begin()
+	id.numberStart()
 	return id, id.Save()
 }
 
-// begin numbers a start.
-func (id *Identity) begin() {
+// numberStart numbers a start.
+func (id *Identity) numberStart() {
 	if id.Mode != ModeCP {
 		id.Boot++
 		return
@@ -95,7 +95,7 @@ func (id *Identity) begin() {
 	}
 }
 
-func readIdentity(path string, who Owner) (*Identity, error) {
+func readIdentity(path string, owner Owner) (*Identity, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
@@ -112,23 +112,23 @@ func readIdentity(path string, who Owner) (*Identity, error) {
 	case id.Level < 1 || id.ServerID == "" || id.Node == "":
 		return nil, fmt.Errorf("%s is corrupt (level %d, node %q, server id %q): give the node an empty data directory", path, id.Level, id.Node, id.ServerID)
 	}
-	return id, id.fits(filepath.Dir(path), who)
+	return id, id.fits(filepath.Dir(path), owner)
 }
 
-// fits says why a directory is not for somebody.
-func (id *Identity) fits(dir string, who Owner) error {
+// fits returns why a directory is not for an owner; nil: it is.
+func (id *Identity) fits(dir string, owner Owner) error {
 	switch {
-	case id.Mode != who.Mode:
-		return fmt.Errorf("data directory %s belongs to a node in mode %q, this node runs in mode %q: use another directory", dir, id.Mode, who.Mode)
-	case id.Node != who.Node:
-		return fmt.Errorf("data directory %s belongs to node %q, this node is %q: use its own directory or set node.name to %[2]q", dir, id.Node, who.Node)
-	case id.Datacenter != who.Datacenter:
-		return fmt.Errorf("data directory %s belongs to datacenter %q, this node is in %q: use another directory or set datacenter to %[2]q", dir, id.Datacenter, who.Datacenter)
+	case id.Mode != owner.Mode:
+		return fmt.Errorf("data directory %s belongs to a node in mode %q, this node runs in mode %q: use another directory", dir, id.Mode, owner.Mode)
+	case id.Node != owner.Node:
+		return fmt.Errorf("data directory %s belongs to node %q, this node is %q: use its own directory or set node.name to %[2]q", dir, id.Node, owner.Node)
+	case id.Datacenter != owner.Datacenter:
+		return fmt.Errorf("data directory %s belongs to datacenter %q, this node is in %q: use another directory or set datacenter to %[2]q", dir, id.Datacenter, owner.Datacenter)
 	}
 	return nil
 }
 
-func newIdentity(dir string, who Owner) (*Identity, error) {
+func newIdentity(dir string, owner Owner) (*Identity, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -143,8 +143,8 @@ func newIdentity(dir string, who Owner) (*Identity, error) {
 		return nil, fmt.Errorf("draw a server id: %w", err)
 	}
 	return &Identity{
-		Level: dirLevel, Mode: who.Mode, Node: who.Node, Datacenter: who.Datacenter,
-		ServerID: who.Node + "." + hex.EncodeToString(random),
+		Level: dirLevel, Mode: owner.Mode, Node: owner.Node, Datacenter: owner.Datacenter,
+		ServerID: owner.Node + "." + hex.EncodeToString(random),
 	}, nil
 }
 
@@ -180,6 +180,14 @@ func ClusterIDOf(serverIDs []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// NodeName returns the name of the node in a server id.
+func NodeName(serverID string) string {
+	if i := strings.LastIndexByte(serverID, '.'); i >= 0 {
+		return serverID[:i]
+	}
+	return serverID
+}
+
 // RaftDir is the part of the data directory that hashicorp/raft owns.
 const RaftDir = "raft"
 
@@ -196,6 +204,7 @@ type Ballot struct {
 	ServerID string `json:"server_id"`
 }
 
+// Compare orders ballots by round, then by server.
 func (b Ballot) Compare(o Ballot) int {
 	return cmp.Or(cmp.Compare(b.Round, o.Round), cmp.Compare(b.ServerID, o.ServerID))
 }

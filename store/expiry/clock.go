@@ -9,7 +9,7 @@ import (
 // Bounds of the lease clock.
 const (
 	// MaxStep is the most that one reading may add: a pause, a frozen machine or a clock jump is
-	// charged to nobody.
+	// charged to no lease.
 	MaxStep = 500 * time.Millisecond
 	// MaxLead is how far the clock may run ahead of the newest applied entry, so that time in which
 	// nothing could be committed is not charged either.
@@ -48,6 +48,7 @@ func (c *Clock) Start(base int64, now time.Time) {
 	c.stalls++ // whatever was decided before this leadership is no basis for an eviction
 }
 
+// Stop makes the clock stand still.
 func (c *Clock) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +95,7 @@ func (c *Clock) Stands(now time.Time) bool {
 }
 
 // Glance returns the clock in ms as of its last reading, without advancing it and without a lock. While
-// the clock runs that is at most clockInterval old.
+// the clock runs that is at most ClockInterval old.
 func (c *Clock) Glance() int64 { return c.seen.Load() }
 
 // Lost is how long the clock stood still while it was running, in all.
@@ -110,7 +111,7 @@ func (c *Clock) PauseBy(d time.Duration) {
 
 // stallRow is a row of stalls of the lease clock of which each comes before the wait after the last one is
 // over, as on a machine that gets a processor for a part of each second only. The wait alone would never
-// end then. So what had ended before the row began goes on as soon as those who could not be heard had
+// end then. So what had ended before the row began goes on as soon as clients that could not be heard had
 // enough of the time between the stalls. All times are the lease clock's, in ms.
 type stallRow struct {
 	began int64 // its first stall
@@ -119,8 +120,8 @@ type stallRow struct {
 	awake int64 // time between stalls since it began
 }
 
-// note is told each reading of the clock, and whether a stall came before it.
-func (r *stallRow) note(now int64, stalled bool) {
+// record adds a reading of the clock, and whether a stall came before it.
+func (r *stallRow) record(now int64, stalled bool) {
 	switch {
 	case stalled && !r.going:
 		*r = stallRow{began: now, going: true}

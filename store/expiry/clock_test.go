@@ -60,7 +60,7 @@ func TestLeaseClock(t *testing.T) {
 	}
 }
 
-func TestWhatTheClockLosesIsCounted(t *testing.T) {
+func TestLeaseClockCountsWhatItLoses(t *testing.T) {
 	begin := time.Now()
 	var c Clock
 	c.Start(0, begin)
@@ -74,7 +74,7 @@ func TestWhatTheClockLosesIsCounted(t *testing.T) {
 	}
 }
 
-func TestAGlanceShowsTheNewBaseAtOnce(t *testing.T) {
+func TestLeaseClockGlanceShowsTheNewBaseAtOnce(t *testing.T) {
 	var c Clock
 	c.Start(7000, time.Now())
 	got := c.Glance()
@@ -91,8 +91,8 @@ func TestLeaseClockCountsStalls(t *testing.T) {
 	expect.That(t, same == before && after == before+1, "stalls %d, %d, %d: want one more only after the pause", before, same, after)
 }
 
-// TestStallsInEachSecondEndWhatIsSilentAndNobodyElse gives the process a processor for a part of each second.
-func TestStallsInEachSecondEndWhatIsSilentAndNobodyElse(t *testing.T) {
+// TestEvictorEndsOnlySilentLeasesThoughEachSecondStalls gives the process a processor for a part of each second.
+func TestEvictorEndsOnlySilentLeasesThoughEachSecondStalls(t *testing.T) {
 	tests := []struct {
 		name         string
 		stall, awake time.Duration

@@ -16,13 +16,13 @@ const (
 	// step proposes.
 	endingBatch = 500
 	endingLimit = 10_000
-	// hearing is how long after a stall those who could not be heard have to renew.
-	hearing = time.Second
+	// returnTime is how long after a stall clients that could not be heard have to renew.
+	returnTime = time.Second
 )
 
 // CoordinatorEnv is what a coordinator needs of the store that it works for.
 type CoordinatorEnv struct {
-	// clock and confirm are as in evictionEnv.
+	// Clock and Confirm are as in EvictorEnv.
 	Clock   func() (now int64, stalls int)
 	Confirm func(context.Context) bool
 	Due     func(now int64, limit int) []kv.Op
@@ -31,8 +31,8 @@ type CoordinatorEnv struct {
 	Metrics *CoordinatorMetrics
 }
 
-// Coordinator ends sessions and lock-delays at their time, for one leadership. It looks at every
-// reading of the clock, at the top of a heap: a session goes within a tenth of a second of its end. What is
+// Coordinator ends sessions and lock-delays at their time, for one leadership. It examines the top of a heap at every
+// reading of the clock: a session goes within a tenth of a second of its end. What is
 // not committed is looked for again at the next reading, by what the state says then.
 //
 // All times are the lease clock's.
@@ -58,14 +58,14 @@ func (c *Coordinator) step(ctx context.Context) {
 		}
 	}()
 	now, stalls := c.Clock()
-	c.row.note(now, stalls != c.believed)
+	c.row.record(now, stalls != c.believed)
 	if stalls != c.believed {
 		c.catchUp(ctx, now, stalls)
 		return
 	}
 	until := now
 	if now < c.next {
-		began, long := c.row.long(2 * hearing.Milliseconds())
+		began, long := c.row.long(2 * returnTime.Milliseconds())
 		if !long {
 			return
 		}
@@ -82,7 +82,7 @@ func (c *Coordinator) step(ctx context.Context) {
 // catchUp comes back from a stall, as the evictor does.
 func (c *Coordinator) catchUp(ctx context.Context, now int64, stalls int) {
 	if c.Confirm(ctx) {
-		c.believed, c.next = stalls, now+hearing.Milliseconds()
+		c.believed, c.next = stalls, now+returnTime.Milliseconds()
 	}
 }
 

@@ -66,8 +66,8 @@ func (g *evictionRig) session(n int, ttl, delay, every time.Duration) string {
 	return id
 }
 
-// noteEnded notes which sessions have ended, and renews the others.
-func (g *evictionRig) noteEnded() {
+// recordEnded notes which sessions have ended, and renews the others.
+func (g *evictionRig) recordEnded() {
 	for id, s := range g.sessions {
 		if found, _ := g.machine.KV().Session(id); found == nil && s.ended == 0 {
 			s.ended = time.Since(g.begun)
@@ -102,7 +102,7 @@ func (g *evictionRig) acquired(key, session string) bool {
 	return g.applyKV(acquisition(key, session))[0].OK
 }
 
-func TestASessionEndsWithinItsTTL(t *testing.T) {
+func TestCoordinatorEndsASessionWithinItsTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{10 * time.Second, 15 * time.Second, time.Hour} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
@@ -127,7 +127,7 @@ func TestASessionEndsWithinItsTTL(t *testing.T) {
 	}
 }
 
-func TestALockDelayKeepsAKeyForItsTime(t *testing.T) {
+func TestCoordinatorKeepsAKeyForItsLockDelay(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		holder, other := g.session(1, 10*time.Second, 5*time.Second, 0), g.session(2, 0, 0, 0)
@@ -140,7 +140,7 @@ func TestALockDelayKeepsAKeyForItsTime(t *testing.T) {
 	})
 }
 
-func TestTheNextInTheQueueHasALockAsSoonAsItsDelayIsOver(t *testing.T) {
+func TestCoordinatorGivesALockToTheNextAsSoonAsItsLockDelayIsOver(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		holder, next := g.session(1, 10*time.Second, 5*time.Second, 0), g.session(2, 0, 0, 0)
@@ -159,7 +159,7 @@ func TestTheNextInTheQueueHasALockAsSoonAsItsDelayIsOver(t *testing.T) {
 	})
 }
 
-func TestANewLeaderGivesSessionsGraceAndForgetsNoDelay(t *testing.T) {
+func TestCoordinatorOfANewLeaderGivesSessionsGraceAndKeepsLockDelays(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		old, other := g.session(1, time.Hour, 6*time.Second, 0), g.session(2, 0, 0, 0)
@@ -168,7 +168,7 @@ func TestANewLeaderGivesSessionsGraceAndForgetsNoDelay(t *testing.T) {
 		silent := g.session(3, 10*time.Second, 0, 0)
 		g.pass(5 * time.Second)
 		g.lose()
-		g.pass(time.Minute) // nobody leads: it is charged to nobody
+		g.pass(time.Minute) // no node leads: the time is charged to no session
 		g.lead()
 		g.wantLive(silent)
 		led := time.Since(g.begun)
@@ -177,12 +177,12 @@ func TestANewLeaderGivesSessionsGraceAndForgetsNoDelay(t *testing.T) {
 		// 5 s were used before. Grace is min(TTL, TTL/2 + 2 s) after the leadership began; the clock may have
 		// lost what was not in an entry.
 		got := g.sessions[silent].ended - led
-		expect.That(t, got >= 7*time.Second && got <= 7*time.Second+ClockInterval+hearing, "ended %v after the leadership began, want after the grace", got)
+		expect.That(t, got >= 7*time.Second && got <= 7*time.Second+ClockInterval+returnTime, "ended %v after the leadership began, want after the grace", got)
 		expect.That(t, g.acquired("k", other), "not acquired after the lock-delay")
 	})
 }
 
-func TestAStallIsChargedToNoSession(t *testing.T) {
+func TestCoordinatorChargesNoSessionForAStall(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		renewed := g.session(1, 10*time.Second, 0, 5*time.Second)
@@ -193,7 +193,7 @@ func TestAStallIsChargedToNoSession(t *testing.T) {
 	})
 }
 
-func TestAfterAStallNothingEndsBeforeRenewalsCouldBeHeard(t *testing.T) {
+func TestCoordinatorEndsNothingAfterAStallBeforeClientsCouldRenew(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		silent := g.session(1, 10*time.Second, 0, 0)
@@ -202,11 +202,11 @@ func TestAfterAStallNothingEndsBeforeRenewalsCouldBeHeard(t *testing.T) {
 		back := time.Since(g.begun)
 		g.pass(5 * time.Second)
 		got := g.sessions[silent].ended - back
-		expect.That(t, got >= hearing && got <= hearing+3*ClockInterval, "ended %v after the stall, want after %v", got, hearing)
+		expect.That(t, got >= returnTime && got <= returnTime+3*ClockInterval, "ended %v after the stall, want after %v", got, returnTime)
 	})
 }
 
-func TestAProposalThatFailsIsMadeAgainAndLoggedOnce(t *testing.T) {
+func TestCoordinatorRepeatsAProposalThatFailsAndLogsItOnce(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		id := g.session(1, 10*time.Second, 0, 0)
@@ -222,7 +222,7 @@ func TestAProposalThatFailsIsMadeAgainAndLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestManySessionsEndInEntriesOfBoundedSize(t *testing.T) {
+func TestCoordinatorEndsManySessionsInEntriesOfBoundedSize(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		const sessions = 3*endingBatch + 1
@@ -243,7 +243,7 @@ func TestManySessionsEndInEntriesOfBoundedSize(t *testing.T) {
 	})
 }
 
-func TestARenewalThatOvertakesTheEndOfItsSessionWins(t *testing.T) {
+func TestSessionIsKeptByARenewalThatOvertakesItsEnd(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		id := g.session(1, 10*time.Second, 0, 0)
@@ -259,7 +259,7 @@ func TestARenewalThatOvertakesTheEndOfItsSessionWins(t *testing.T) {
 	})
 }
 
-func TestAPanicCostsOneStep(t *testing.T) {
+func TestCoordinatorLosesOneStepByAPanic(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		id := g.session(1, 10*time.Second, 0, 0)
@@ -287,7 +287,7 @@ func (g *evictionRig) registerCheck(id string, ttl, reap time.Duration) {
 	need.That(g.t, got.Outcome == registry.Done, "register %s: %+v", id, got)
 }
 
-func TestACheckEndsAtItsTimeWhileEvictionsAreWithheld(t *testing.T) {
+func TestEvictorExpiresAChecksTTLWhileEvictionsAreWithheld(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.evictor.Interval = time.Minute // rounds are rare
 		keys := g.registerMany(20, 1, 3)
@@ -319,7 +319,7 @@ func TestACheckEndsAtItsTimeWhileEvictionsAreWithheld(t *testing.T) {
 	})
 }
 
-func TestChecksAreNotEndedBeforeHeartbeatsCouldBeHeardAfterAStall(t *testing.T) {
+func TestEvictorExpiresNoCheckAfterAStallBeforeHeartbeatsCouldCome(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.pass(2 * time.Second)
 		g.registerCheck("w", 10*time.Second, 0)

@@ -18,14 +18,14 @@ const evictionBatch = 1000
 // EvictorEnv is what an evictor needs of the store that it works for.
 type EvictorEnv struct {
 	Epoch registry.Epoch // the leadership; without consensus, the boot
-	// clock reads the lease clock (ms), and says how many stalls it noticed so far.
+	// Clock reads the lease clock (ms), and says how many stalls it noticed so far.
 	Clock func() (now int64, stalls int)
-	// confirm makes sure, after a stall, that what this node knows is still the truth.
+	// Confirm makes sure, after a stall, that what this node knows is still the truth.
 	Confirm func(context.Context) bool
 	View    func() *registry.View
 	Expired func(now int64, limit int) []registry.EvictItem
 	Ending  func(now int64) []registry.Op
-	// owner is the datacenter of a lease, and spares says whether those of another one stay for now; nil:
+	// Owner is the datacenter of a lease, and Spares says whether those of another one stay for now; nil:
 	// they end like all others.
 	Owner  func(registry.Handle) string
 	Spares SparePolicy
@@ -44,24 +44,24 @@ type EvictorEnv struct {
 // Rounds and the share. A round is held once per interval, and as soon as something is due, which is
 // looked for at every reading of the clock (it costs a look at the top of a heap): a crash is noticed
 // within a tenth of a second of the end of its lease and not only at the next tick. But in no stretch
-// of one interval, wherever it begins, more is evicted than the share of the registry: what was taken
-// within the last interval counts, and when the share is used up nobody looks until some of it is
-// free again. Nor does anybody look while evictions are withheld. Overrides, quarantines and checks end
+// of one interval, wherever it begins, more is evicted than the share of the registry: what was evicted
+// within the last interval counts, and when the share is used up no round is held early until some of it is
+// free again. Nor is one while evictions are withheld. Overrides, quarantines and checks end
 // at their time all the same. A new leadership begins with a
 // grace that is longer than an interval, so the share holds across leaderships too.
 //
 // All times are the lease clock's: what it does not charge to the leases delays a round as well.
 type Evictor struct {
 	EvictorEnv
-	believed     int   // stalls of the clock up to which this node's knowledge was confirmed
-	next         int64 // when the next round begins at the latest
-	hearingUntil int64 // until then clients that could not be heard during the last stall have time to renew
-	early        bool  // it may begin earlier, if there is something to end
-	row          stallRow
-	evictions    []eviction // of the last interval
-	timer        upstreamTimer
-	seen         registry.Preservation // the newest transition that was logged
-	failing      bool                  // the last proposal was not committed, and that was logged
+	believed    int   // stalls of the clock up to which this node's knowledge was confirmed
+	next        int64 // when the next round begins at the latest
+	returnUntil int64 // until then clients that could not be heard during the last stall have time to renew
+	early       bool  // it may begin earlier, if there is something to end
+	row         stallRow
+	evictions   []eviction // of the last interval
+	timer       upstreamTimer
+	seen        registry.Preservation // the newest transition that was logged
+	failing     bool                  // the last proposal was not committed, and that was logged
 }
 
 // eviction is what a round evicted.
@@ -90,19 +90,19 @@ func (e *Evictor) step(ctx context.Context) {
 		}
 	}()
 	now, stalls := e.Clock()
-	e.row.note(now, stalls != e.believed)
+	e.row.record(now, stalls != e.believed)
 	if stalls != e.believed {
 		e.catchUp(ctx, now, stalls)
 		return
 	}
-	began, long := e.row.long(2 * max(e.Interval, hearing).Milliseconds())
+	began, long := e.row.long(2 * max(e.Interval, returnTime).Milliseconds())
 	switch {
 	case now >= e.next, e.early && e.due(now):
 		e.round(ctx, now, now)
 	case long:
 		e.round(ctx, now, began)
-	case now >= e.hearingUntil:
-		e.end(ctx, now)
+	case now >= e.returnUntil:
+		e.proposeEnding(ctx, now)
 	}
 }
 
@@ -120,11 +120,11 @@ func (e *Evictor) due(now int64) bool {
 // left is how many leases may be evicted now.
 func (e *Evictor) left(now int64) int {
 	e.evictions = slices.DeleteFunc(e.evictions, func(t eviction) bool { return now-t.at >= e.Interval.Milliseconds() })
-	taken := 0
+	evicted := 0
 	for _, t := range e.evictions {
-		taken += t.leases
+		evicted += t.leases
 	}
-	return e.View().RoundLimit(taken)
+	return e.View().RoundLimit(evicted)
 }
 
 // catchUp comes back from a stall (a pause of the process, a new leadership): it makes sure that what
@@ -135,7 +135,7 @@ func (e *Evictor) catchUp(ctx context.Context, now int64, stalls int) {
 		return
 	}
 	e.believed = stalls
-	e.hearingUntil = now + hearing.Milliseconds()
+	e.returnUntil = now + returnTime.Milliseconds()
 	e.next, e.early = now+e.Interval.Milliseconds(), false
 }
 
@@ -148,14 +148,14 @@ func (e *Evictor) round(ctx context.Context, now, until int64) {
 	additional, evicts := e.turn(now)
 	figures := e.View().Freshness(now)
 	decided := e.transit(ctx, now, figures)
-	e.noteTransitions(ctx)
-	if !decided || !e.end(ctx, until) || !evicts || e.View().Preservation().State.Withholds() {
+	e.recordTransitions(ctx)
+	if !decided || !e.proposeEnding(ctx, until) || !evicts || e.View().Preservation().State.Withholds() {
 		return
 	}
 	ended := e.Expired(until-additional, e.View().Total())
 	all := len(ended)
 	due := e.spare(now, ended)
-	// Leases that stay are still the first to be looked at: between the rounds nobody looks then.
+	// Leases that stay are still at the top of the heap: there is no early round then.
 	e.early = e.evict(ctx, now, due) && len(due) == all || e.Upstream
 }
 
@@ -182,9 +182,9 @@ func (e *Evictor) transit(ctx context.Context, now int64, figures registry.Figur
 	return ok && results[0].Outcome == registry.Done
 }
 
-// end ends overrides and quarantines whose time has passed, turns checks critical whose TTL has, and
+// proposeEnding ends overrides and quarantines whose time has passed, turns checks critical whose TTL has, and
 // removes what has been critical for too long.
-func (e *Evictor) end(ctx context.Context, now int64) bool {
+func (e *Evictor) proposeEnding(ctx context.Context, now int64) bool {
 	ops := e.Ending(now)
 	if len(ops) == 0 {
 		return true
@@ -229,9 +229,9 @@ func (e *Evictor) propose(ctx context.Context, ops ...registry.Op) ([]registry.R
 	return results, err == nil
 }
 
-// noteTransitions logs and counts the transitions of self-preservation since the last call, an
+// recordTransitions logs and counts the transitions of self-preservation since the last call, an
 // operator's too.
-func (e *Evictor) noteTransitions(ctx context.Context) {
+func (e *Evictor) recordTransitions(ctx context.Context) {
 	v := e.View()
 	var unseen []registry.Preservation
 	for _, p := range v.Transitions() {
@@ -300,9 +300,9 @@ func allInGrace(v *registry.View, established, now int64) bool {
 	return some
 }
 
-// SparePolicy says whether leases of another datacenter, whose time has passed, stay for now. heard is
+// SparePolicy says whether leases of another datacenter, whose time has passed, stay for now. silent is
 // how long ago (lease clock) it was last heard; ok is false if it never was.
-type SparePolicy func(dc string, heard time.Duration, ok bool) bool
+type SparePolicy func(dc string, silent time.Duration, ok bool) bool
 
 // upstreamInterval is upstream's default of evictionIntervalTimerInMs.
 const upstreamInterval = 60 * time.Second
@@ -319,7 +319,7 @@ func (t *upstreamTimer) due(now int64) bool {
 	return now-t.last >= upstreamInterval.Milliseconds()
 }
 
-// run notes a run, and returns by how much it came too late: that time is granted to every lease.
+// run records a run, and returns by how much it came too late: that time is granted to every lease.
 // The first run is never late. Source: AbstractInstanceRegistry.EvictionTask.getCompensationTimeMs.
 func (t *upstreamTimer) run(now int64) (compensation int64) {
 	if t.ran {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestALeaseEndsOneDurationAfterItsLastRenewal(t *testing.T) {
+func TestEvictorEndsALeaseOneDurationAfterItsLastRenewal(t *testing.T) {
 	tests := []struct {
 		name               string
 		interval, duration int32
@@ -40,7 +40,7 @@ func TestALeaseEndsOneDurationAfterItsLastRenewal(t *testing.T) {
 	}
 }
 
-func TestNoIntervalTakesMoreThanTheShare(t *testing.T) {
+func TestEvictorEvictsAtMostTheShareInAnyInterval(t *testing.T) {
 	settings := registry.DefaultSettings()
 	settings.SelfPreservation = false
 	inBubble(t, settings, false, func(g *evictionRig) {
@@ -68,7 +68,7 @@ func TestNoIntervalTakesMoreThanTheShare(t *testing.T) {
 	})
 }
 
-func TestALoneCrashIsNoticedBetweenTwoRounds(t *testing.T) {
+func TestEvictorNoticesALoneCrashBetweenTwoRounds(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.registerMany(20, 1, 3)
 		for i := range 10 {
@@ -81,7 +81,7 @@ func TestALoneCrashIsNoticedBetweenTwoRounds(t *testing.T) {
 	})
 }
 
-func TestCrashesInShortOrderAreEachNoticedAtOnce(t *testing.T) {
+func TestEvictorNoticesCrashesInShortOrderEachAtOnce(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.registerMany(40, 1, 3) // the share is more than three
 		g.pass(10 * time.Second)
@@ -99,7 +99,7 @@ func TestCrashesInShortOrderAreEachNoticedAtOnce(t *testing.T) {
 	})
 }
 
-func TestVictimsShareEntriesOfBoundedSize(t *testing.T) {
+func TestEvictorProposesVictimsInEntriesOfBoundedSize(t *testing.T) {
 	settings := registry.DefaultSettings()
 	settings.SelfPreservation, settings.Threshold = false, 0
 	inBubble(t, settings, false, func(g *evictionRig) {
@@ -121,7 +121,7 @@ func TestVictimsShareEntriesOfBoundedSize(t *testing.T) {
 	})
 }
 
-func TestAHoldStopsARoundBetweenTwoEntries(t *testing.T) {
+func TestEvictorStopsARoundBetweenTwoEntriesAtAHold(t *testing.T) {
 	settings := registry.DefaultSettings()
 	settings.SelfPreservation, settings.Threshold = false, 0
 	inBubble(t, settings, false, func(g *evictionRig) {
@@ -221,7 +221,7 @@ func (g *evictionRig) wantLoggedTransitions(want []string) {
 	expect.That(g.t, int(counted) == len(want), "%v transitions counted, want %d", counted, len(want))
 }
 
-func TestNothingIsEvictedByAStateThatCouldNotBeLeft(t *testing.T) {
+func TestEvictorEvictsNothingInAStateThatCouldNotBeLeft(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		keys := g.registerMany(20, 1, 3)
 		g.pass(10 * time.Second)
@@ -280,7 +280,7 @@ func TestSelfPreservationIsBoundInTime(t *testing.T) {
 	})
 }
 
-func TestAnOperatorsHoldEndsAtItsTime(t *testing.T) {
+func TestHoldOfAnOperatorEndsAtItsTime(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		keys := g.registerMany(3, 1, 3) // too few for self-preservation by itself
 		g.pass(10 * time.Second)
@@ -297,7 +297,7 @@ func TestAnOperatorsHoldEndsAtItsTime(t *testing.T) {
 	})
 }
 
-func TestAPauseOfTheProcessEvictsNobodyWhoRenewsRightAfter(t *testing.T) {
+func TestEvictorKeepsLeasesRenewedRightAfterAPauseOfTheProcess(t *testing.T) {
 	for _, frozen := range []time.Duration{600 * time.Millisecond, 4 * time.Second, time.Hour} {
 		t.Run(frozen.String(), func(t *testing.T) {
 			inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
@@ -318,7 +318,7 @@ func TestAPauseOfTheProcessEvictsNobodyWhoRenewsRightAfter(t *testing.T) {
 	}
 }
 
-func TestTimeWithoutALeaderIsChargedToNobody(t *testing.T) {
+func TestEvictorChargesNoLeaseForTimeWithoutALeader(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		keys := g.registerMany(20, 1, 3)
 		dead, slow := g.register("dead", 1, 3, 0), g.register("slow", 10, 30, 0)
@@ -336,7 +336,7 @@ func TestTimeWithoutALeaderIsChargedToNobody(t *testing.T) {
 	})
 }
 
-func TestAPanicCostsOneRound(t *testing.T) {
+func TestEvictorLosesOneRoundByAPanic(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		key := g.register("i", 1, 3, 0)
 		panics := 0
@@ -356,7 +356,7 @@ func TestAPanicCostsOneRound(t *testing.T) {
 	})
 }
 
-func TestALeaderChangeInTheMiddleOfARoundEvictsNobodyTwice(t *testing.T) {
+func TestEvictorEvictsNoLeaseTwiceAtALeaderChangeInARound(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		key := g.register("i", 1, 3, 0)
 		old := g.evictor
@@ -380,7 +380,7 @@ func TestALeaderChangeInTheMiddleOfARoundEvictsNobodyTwice(t *testing.T) {
 	})
 }
 
-func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
+func TestEvictorEndsOverridesAndQuarantinesAtTheirTime(t *testing.T) {
 	for _, upstream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("upstream's timer %v", upstream), func(t *testing.T) {
 			inBubble(t, registry.DefaultSettings(), upstream, func(g *evictionRig) {
@@ -411,7 +411,7 @@ func TestOverridesAndQuarantinesEndAtTheirTime(t *testing.T) {
 	}
 }
 
-func TestALeaseOfAnotherDatacenterEndsThoughItCountsForNothing(t *testing.T) {
+func TestEvictorEndsALeaseOfAnotherDatacenterThoughItCountsForNothing(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		i := instanceOf("A", "far", 3)
 		g.applyFrom(registry.FromEureka, registry.Register{Instance: i})
@@ -419,11 +419,11 @@ func TestALeaseOfAnotherDatacenterEndsThoughItCountsForNothing(t *testing.T) {
 		g.pass(34 * time.Second)
 		g.wantGone(i.Key(), 33*time.Second) // 30 s for the way of its renewals
 		got := g.metric("rollcall_self_preservation_leases", "all")
-		expect.That(t, got == 0, "%v leases of the own datacenter, want none", got)
+		expect.That(t, got == 0, "%v leases of this datacenter, want none", got)
 	})
 }
 
-func TestAQuarantinedInstanceAloneKeepsTheClockGoing(t *testing.T) {
+func TestClockGoesOnForAQuarantinedInstanceAlone(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		key := g.register("i", 1, 3, 0)
 		g.apply(registry.Quarantine{Key: key, For: time.Hour.Milliseconds()})
@@ -432,7 +432,7 @@ func TestAQuarantinedInstanceAloneKeepsTheClockGoing(t *testing.T) {
 	})
 }
 
-// registerOf registers an instance of another datacenter, which nobody renews.
+// registerOf registers an instance of another datacenter, which no client renews.
 func (g *evictionRig) registerOf(dc, id string, duration int32) registry.Key {
 	g.t.Helper()
 	i := instanceOf("A", id, duration)
@@ -441,18 +441,18 @@ func (g *evictionRig) registerOf(dc, id string, duration int32) registry.Key {
 	return i.Key()
 }
 
-// hear notes that a datacenter is heard.
-func (g *evictionRig) hear(dc string) {
+// contact records that a datacenter was heard.
+func (g *evictionRig) contact(dc string) {
 	g.t.Helper()
 	g.applyFrom(registry.Origin{Kind: registry.RemoteDC, DC: dc}, registry.Contact{DC: dc, Cut: 15_000})
 }
 
-func TestLeasesOfOtherDatacentersStayWhileTheyAreSpared(t *testing.T) {
+func TestEvictorKeepsLeasesOfOtherDatacentersWhileTheyAreSpared(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		spared := map[string]bool{"dc2": true}
 		g.spares = func(dc string, _ time.Duration, _ bool) bool { return spared[dc] }
 		stays, goes, own := g.registerOf("dc2", "stays", 10), g.registerOf("dc3", "goes", 10), g.register("own", 1, 10, 0)
-		g.hear("dc2")
+		g.contact("dc2")
 		g.pass(5 * time.Minute)
 		_, gone := g.evictedAt[stays]
 		expect.That(t, !gone, "of the datacenter that is spared an instance went after %v", g.evictedAt[stays])
@@ -464,37 +464,37 @@ func TestLeasesOfOtherDatacentersStayWhileTheyAreSpared(t *testing.T) {
 		spared["dc2"] = false
 		g.pass(2 * time.Second)
 		_, gone = g.evictedAt[stays]
-		expect.That(t, gone, "it is still there although nobody spares it any more")
+		expect.That(t, gone, "it is still there although it is not spared any more")
 	})
 }
 
-func TestWhatIsSparedTakesNoPartOfTheShare(t *testing.T) {
+func TestEvictorChargesTheShareForNoLeaseThatIsSpared(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		g.spares = func(string, time.Duration, bool) bool { return true }
 		for i := range 30 {
 			g.registerOf("dc2", fmt.Sprint("r", i), 5)
 		}
-		g.hear("dc2")
+		g.contact("dc2")
 		g.pass(time.Minute) // they have ended
 		var own []registry.Key
 		for i := range 4 {
 			own = append(own, g.register(fmt.Sprint("own", i), 1, 5, 0))
 		}
 		g.pass(5*time.Second + time.Second + 2*ClockInterval)
-		expect.That(t, len(g.evictedAt) == len(own), "%d went in one interval, want the %d of the own datacenter: their share is 6", len(g.evictedAt), len(own))
+		expect.That(t, len(g.evictedAt) == len(own), "%d went in one interval, want the %d of this datacenter: their share is 6", len(g.evictedAt), len(own))
 	})
 }
 
-func TestThePolicyIsToldHowLongADatacenterIsSilent(t *testing.T) {
+func TestSparePolicyGetsTheTimeOfADatacentersSilence(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		type asked struct {
-			heard time.Duration
-			ok    bool
+			silent time.Duration
+			ok     bool
 		}
 		last := map[string]asked{}
 		times := 0
-		g.spares = func(dc string, heard time.Duration, ok bool) bool {
-			last[dc] = asked{heard, ok}
+		g.spares = func(dc string, silent time.Duration, ok bool) bool {
+			last[dc] = asked{silent, ok}
 			times++
 			return true
 		}
@@ -502,11 +502,11 @@ func TestThePolicyIsToldHowLongADatacenterIsSilent(t *testing.T) {
 			g.registerOf("dc2", fmt.Sprint("a", i), 5)
 			g.registerOf("never", fmt.Sprint("b", i), 5)
 		}
-		g.hear("dc2")
+		g.contact("dc2")
 		g.pass(time.Minute)
 		got := last["dc2"]
-		expect.That(t, got.ok && got.heard >= 59*time.Second && got.heard <= time.Minute, "of a datacenter that was heard a minute ago it was told %+v", got)
-		expect.Equal(t, last["never"], (asked{}), "of a datacenter that was never heard it was told")
+		expect.That(t, got.ok && got.silent >= 59*time.Second && got.silent <= time.Minute, "of a datacenter that was silent a minute ago it was told %+v", got)
+		expect.Equal(t, last["never"], (asked{}), "of a datacenter that was never silent it was told")
 		times = 0
 		g.pass(10 * time.Second)
 		expect.That(t, times == 2*10, "it was asked %d times in 10 rounds about 2 datacenters", times)

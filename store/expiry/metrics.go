@@ -13,6 +13,7 @@ type CoordinatorMetrics struct {
 	panics  prometheus.Counter
 }
 
+// NewCoordinatorMetrics registers the figures of a coordinator.
 func NewCoordinatorMetrics(reg prometheus.Registerer) *CoordinatorMetrics {
 	add := promauto.With(reg)
 	return &CoordinatorMetrics{
@@ -28,6 +29,7 @@ type EvictorMetrics struct {
 	transitions *prometheus.CounterVec
 }
 
+// NewEvictorMetrics registers the figures of an evictor.
 func NewEvictorMetrics(reg prometheus.Registerer) EvictorMetrics {
 	add := promauto.With(reg)
 	return EvictorMetrics{
@@ -100,6 +102,7 @@ func number(b bool) float64 {
 // shareOf is a share as metrics show it; package registry has no floating-point numbers.
 func shareOf(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }
 
+// SuspendedGauge shows whether no lease can end now.
 func SuspendedGauge(suspended func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "rollcall", Subsystem: "store", Name: "expiry_suspended",

@@ -87,8 +87,8 @@ func (g *evictionRig) lead() {
 		Expired: g.machine.Expired,
 		Ending:  g.machine.Ending,
 		Owner:   g.machine.Owner,
-		Spares: func(dc string, heard time.Duration, ok bool) bool {
-			return g.spares != nil && g.spares(dc, heard, ok)
+		Spares: func(dc string, silent time.Duration, ok bool) bool {
+			return g.spares != nil && g.spares(dc, silent, ok)
 		},
 		Apply: func(_ context.Context, ops ...registry.Op) ([]registry.Result, error) {
 			if g.before != nil {
@@ -206,8 +206,8 @@ func (g *evictionRig) pass(d time.Duration) {
 		}
 		g.evictor.step(context.Background())
 		g.coordinator.step(context.Background())
-		g.noteGone()
-		g.noteEnded()
+		g.recordEvicted()
+		g.recordEnded()
 		g.beat()
 	}
 }
@@ -222,7 +222,7 @@ func (g *evictionRig) beat() {
 	}
 }
 
-func (g *evictionRig) noteGone() {
+func (g *evictionRig) recordEvicted() {
 	for key := range g.clients {
 		if _, before := g.evictedAt[key]; before {
 			continue
@@ -254,7 +254,7 @@ func (g *evictionRig) wantGone(key registry.Key, at time.Duration) {
 
 func (g *evictionRig) wantNoneEvicted() {
 	g.t.Helper()
-	expect.That(g.t, len(g.evictedAt) == 0, "after %v these are gone: %v, want nobody gone", time.Since(g.begun), g.evictedAt)
+	expect.That(g.t, len(g.evictedAt) == 0, "after %v these are gone: %v, want none evicted", time.Since(g.begun), g.evictedAt)
 }
 
 // metric is the value of a metric with at most one label.

@@ -72,7 +72,7 @@ func TestStockCompensationIsGrantedToEveryLease(t *testing.T) {
 		g.pass(45 * time.Second)
 		g.wantNoneEvicted() // the run at about 130 s granted 10 s
 		g.pass(30 * time.Second)
-		expect.That(t, len(g.evictedAt) != 0, "nobody went with the run that came in time")
+		expect.That(t, len(g.evictedAt) != 0, "no lease went with the run that came in time")
 	})
 }
 

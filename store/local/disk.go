@@ -21,9 +21,9 @@ import (
 // registryFile is the file that a node without consensus keeps its registry in. Each write is one
 // transaction: a crash leaves the state of some write, whole. It belongs to one goroutine at a time.
 type registryFile struct {
-	path  string
-	bolt  *bbolt.DB
-	delay disk.SyncDelay
+	path string
+	bolt *bbolt.DB
+	slow disk.SlowSync
 	marks
 }
 
@@ -93,7 +93,7 @@ func createLocal(path string) error {
 
 // write brings what changed to the disk, in one transaction.
 func (d *registryFile) write(what saved) error {
-	d.delay.Pass()
+	d.slow.Pass()
 	var w txWriter
 	err := d.bolt.Update(func(tx *bbolt.Tx) error {
 		w = txWriter{saved: what, tx: tx, marks: d.marks}
@@ -118,7 +118,7 @@ func (d *registryFile) load() (*registry.Registry, error) {
 	if f == nil {
 		return registry.New(), nil
 	}
-	d.noteMarks(*f)
+	d.setMarks(*f)
 	f.Index += reserved
 	f.Cluster = "" // each start is a history of its own
 	r, err := registry.Thaw(*f)
@@ -128,7 +128,7 @@ func (d *registryFile) load() (*registry.Registry, error) {
 	return r, nil
 }
 
-func (d *registryFile) noteMarks(f registry.Frozen) {
+func (d *registryFile) setMarks(f registry.Frozen) {
 	d.marks = marks{renewedTo: f.Clock.Lease}
 	for _, rec := range f.Removals {
 		d.recordedTo = rec.Lease.Changed

@@ -46,7 +46,7 @@ func newDiskRig(dir string) (*diskRig, error) {
 
 func (g *diskRig) open() (err error) {
 	if g.disk, err = openRegistryFile(g.dir); err == nil {
-		g.disk.bolt.NoSync = true // nobody pulls the plug
+		g.disk.bolt.NoSync = true // no power is lost
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func withoutHistories(f registry.Frozen) registry.Frozen {
 	return f
 }
 
-func TestWhatIsWrittenIsWhatIsLoaded(t *testing.T) {
+func TestRegistryFileLoadsWhatWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := need.Got(os.MkdirTemp("", "rollcall"))(t)
 		defer os.RemoveAll(dir)
@@ -180,7 +180,7 @@ func (g *diskRig) step(t *rapid.T) {
 }
 
 // A record that is reduced by the time it changes must not come to stand behind one that is not on disk yet.
-func TestWhatChangesOfAnOldRemovalLeavesAFileThatLoads(t *testing.T) {
+func TestRegistryFileLoadsAfterAnOldRemovalChanged(t *testing.T) {
 	g := need.Got(newDiskRig(t.TempDir()))(t)
 	defer func() { g.disk.close() }()
 	keys := []registry.Key{registry.NewKey("A", "x"), registry.NewKey("A", "y"), registry.NewKey("A", "z")}
@@ -197,7 +197,7 @@ func TestWhatChangesOfAnOldRemovalLeavesAFileThatLoads(t *testing.T) {
 	expect.Deep(t, loaded.Removals, g.registry.Freeze().Removals, "loaded the records")
 }
 
-func TestWhatIsNoLongerKnownIsNotOnDisk(t *testing.T) {
+func TestRegistryFileHasNothingThatIsNoLongerKnown(t *testing.T) {
 	counts := func(t *testing.T, g *diskRig) (n [5]int) {
 		err := g.disk.bolt.View(func(tx *bbolt.Tx) error {
 			for i, name := range buckets {
@@ -252,7 +252,7 @@ func TestWhatIsNoLongerKnownIsNotOnDisk(t *testing.T) {
 	}
 }
 
-func TestManyLeasesAreWrittenInOneGo(t *testing.T) {
+func TestRegistryFileWritesManyLeasesInOneGo(t *testing.T) {
 	g := need.Got(newDiskRig(t.TempDir()))(t)
 	defer func() { g.disk.close() }()
 	const many = 20_000
@@ -264,7 +264,7 @@ func TestManyLeasesAreWrittenInOneGo(t *testing.T) {
 	expect.That(t, len(loaded.Leases) == many, "%d leases, want %d", len(loaded.Leases), many)
 }
 
-func TestAnInstanceHasOneNameOnDisk(t *testing.T) {
+func TestRegistryFileHasOneNameForAnInstance(t *testing.T) {
 	long := strings.Repeat("x", 40_000)
 	keys := []registry.Key{
 		{App: "A", ID: "b"}, {App: "A", ID: "B"}, {App: "Ab"}, {App: "", ID: "Ab"}, {App: "A\x00b"}, {App: "A", ID: "\x00b"},
@@ -282,7 +282,7 @@ func TestAnInstanceHasOneNameOnDisk(t *testing.T) {
 		"the names are not in the order of application and id")
 }
 
-func TestADamagedFileIsRefusedWithWords(t *testing.T) {
+func TestRegistryFileThatIsDamagedIsRefusedWithWords(t *testing.T) {
 	in := func(bucket, key, value []byte) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
 			bolt, err := openLocalBolt(path)
@@ -410,7 +410,7 @@ func killAfter(t *testing.T, dir string, sync store.Sync, operations int) int {
 	return answered
 }
 
-func TestAKillLeavesTheStateOfOneWrite(t *testing.T) {
+func TestRegistryFileHasTheStateOfOneWriteAfterAKill(t *testing.T) {
 	tests := []struct {
 		name       string
 		sync       store.Sync
@@ -462,7 +462,7 @@ func timed(t *testing.T, write func() error) time.Duration {
 	return time.Since(began)
 }
 
-func TestADelayedFlushKeepsThoseWhoWaitForItAndNobodyElse(t *testing.T) {
+func TestFlushThatIsSlowKeepsOnlyItsOwnCallersWaiting(t *testing.T) {
 	tune := func(c *store.Config) {
 		c.Sync, c.SyncInterval, c.Test.SyncDelay = store.SyncAlways, time.Hour, time.Second
 	}
@@ -484,7 +484,7 @@ func TestADelayedFlushKeepsThoseWhoWaitForItAndNobodyElse(t *testing.T) {
 	})
 }
 
-func TestADiskIsDelayedFromTheStartIfTheSettingsSay(t *testing.T) {
+func TestDiskIsSlowFromTheStartIfTheSettingsSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		startLocal(t, func(c *store.Config) { c.Test.SyncDelay = time.Second })
@@ -492,7 +492,7 @@ func TestADiskIsDelayedFromTheStartIfTheSettingsSay(t *testing.T) {
 		expect.That(t, got == time.Second, "the start, which writes once, takes %v, want 1 s", got)
 	})
 }
-func TestADamagedRegistryIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
+func TestRegistryFileThatIsDamagedIsRefusedInWordsOrReadAsItWasWritten(t *testing.T) {
 	g, err := newDiskRig(t.TempDir())
 	need.OK(t, err)
 	for i := range 60 {

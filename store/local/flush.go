@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// flush is one write to the disk, and what becomes of it, for all who wait for it.
+// flush is one write to the disk, and its outcome, for all callers that wait for it.
 type flush struct {
 	done chan struct{}
 	err  error // set before done is closed
@@ -19,7 +19,7 @@ type flush struct {
 
 func newFlush() *flush { return &flush{done: make(chan struct{})} }
 
-func (f *flush) end(err error) {
+func (f *flush) finish(err error) {
 	f.err = err
 	close(f.done)
 }
@@ -38,11 +38,11 @@ func (f *flush) wait(ctx context.Context) error {
 	return nil
 }
 
-// markDirty notes that the state has what the disk has not, and returns the flush that a caller is to wait
+// markDirty records that the state has what the disk has not, and returns the flush that a caller is to wait
 // for, if it is. The caller holds mu.
 func (s *Store) markDirty(e effect) *flush {
 	s.dirty = true
-	waits := e == telling && s.cfg.Sync == store.SyncAlways
+	waits := e == durable && s.cfg.Sync == store.SyncAlways
 	if waits || s.view.Load().Index() >= s.flushed+reserved/2 {
 		select {
 		case s.wake <- struct{}{}:
@@ -55,10 +55,10 @@ func (s *Store) markDirty(e effect) *flush {
 	return nil
 }
 
-// keepSaving writes to the disk what changed, until ctx ends: at its time, and at once where somebody
+// runSaving writes to the disk what changed, until ctx ends: at its time, and at once where a caller
 // waits or the reserved indexes are half used. One flush is under way at a time; what comes meanwhile
 // shares the next.
-func (s *Store) keepSaving(ctx context.Context) {
+func (s *Store) runSaving(ctx context.Context) {
 	var due <-chan time.Time // never
 	if s.cfg.Sync != store.SyncNone {
 		tick := time.NewTicker(s.cfg.SyncInterval)
@@ -99,18 +99,18 @@ func (s *Store) save(last bool) error {
 	}
 	began := time.Now()
 	err := s.disk.write(what)
-	s.metrics.noteFlush(what, time.Since(began))
+	s.metrics.observeFlush(what, time.Since(began))
 	if err == nil {
 		s.mu.Lock()
 		s.flushed = what.frozen.Index
 		s.mu.Unlock()
 	}
-	f.end(err) // who waited may look at what is on disk
+	f.finish(err) // a caller that waited may read what is on disk
 	return err
 }
 
 // addRenewals adds the renewals, at or after a moment of the lease clock (ms), of leases that did not change,
-// a few at a time: nobody is to wait until all have been looked at. Other nodes tell renewals late: those that
+// a few at a time: no caller is to wait until all have been read. Other nodes tell renewals late: those that
 // were due the last time and came afterwards are looked for once more.
 func (s *Store) addRenewals(what *saved, since int64) {
 	what.renewed = true
@@ -127,24 +127,24 @@ func (s *Store) addRenewals(what *saved, since int64) {
 // keep the clients waiting.
 const applyStep = 256
 
-// effect is what an operation means for those who look at the state.
+// effect is what an operation means for readers of the state.
 type effect uint8
 
 const (
-	renewing effect = iota // nothing but the time of a renewal, which is live
-	noting                 // something new that nobody relies on: it comes again
-	telling                // an answer that must be as true after a crash
+	renewing   effect = iota // nothing but the time of a renewal, which is live
+	repeatable               // something new on which no reader relies: it comes again
+	durable                  // a result that must be as true after a crash
 )
 
 func effectOf(op registry.Op, res registry.Result) effect {
 	if res.Index != 0 {
-		return telling
+		return durable
 	}
 	switch op.(type) {
 	case registry.Renew:
 		return renewing
 	case registry.Contact, registry.AckPeer:
-		return noting
+		return repeatable
 	}
-	return telling
+	return durable
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// Open opens the data directory and loads what it holds. Nothing is answered before Run.
+// Open opens the data directory and loads what it holds. No call is served before Run.
 func Open(cfg store.Config) (*Store, error) {
 	cfg.SetDefaults()
 	s := &Store{
-		cfg:   cfg,
-		log:   cfg.Log,
-		begun: make(chan struct{}),
-		wake:  make(chan struct{}, 1),
-		fatal: make(chan error, 1),
-		next:  newFlush(),
+		cfg:     cfg,
+		log:     cfg.Log,
+		started: make(chan struct{}),
+		wake:    make(chan struct{}, 1),
+		fatal:   make(chan error, 1),
+		next:    newFlush(),
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	if err := s.open(); err != nil {
@@ -71,14 +71,14 @@ func (s *Store) Identity() (serverID string, boot uint64) { return s.id.ServerID
 // disk ends it too. If ctx has ended before, it only closes: Copy is not called.
 //
 // Operations are performed from its beginning on, so that what clients and other nodes send is not
-// lost while Copy is at work; leases end only when that is done and everybody had time to renew.
+// lost while Copy is at work; leases end only when that is done and every client had time to renew.
 func (s *Store) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
 	defer stop()
 	s.admitOperations()
 	var tasks sync.WaitGroup
 	if ctx.Err() == nil {
-		for _, task := range []func(context.Context){s.keepTime, s.keepSaving, s.serve} {
+		for _, task := range []func(context.Context){s.runClock, s.runSaving, s.serve} {
 			tasks.Go(func() { task(inner) })
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Store) admitOperations() {
 	defer s.mu.Unlock()
 	s.clock.Start(s.registry.Clock().Lease, time.Now())
 	s.serving = true
-	close(s.begun)
+	close(s.started)
 }
 
 // refuseOperations lets no operation in any more, and ends the wait for changes.
@@ -119,12 +119,12 @@ func (s *Store) refuseOperations() {
 	s.clock.Stop()
 }
 
-// close writes what is left, if the disk can still be trusted, and answers whoever waits for that.
+// close writes what is left, if the disk can still be trusted, and ends the calls that wait for that.
 func (s *Store) close(err error) error {
 	if err == nil {
 		err = s.save(true)
 	}
-	s.next.end(err)
+	s.next.finish(err)
 	return errors.Join(err, s.disk.close())
 }
 
@@ -159,7 +159,7 @@ func (s *Store) evictionEnv() expiry.EvictorEnv {
 	return expiry.EvictorEnv{
 		Epoch: s.reign.Load().Epoch,
 		Clock: func() (int64, int) { return s.clock.Read(time.Now()) },
-		// Nobody else decides, so what this node knows is the truth, also after a stall.
+		// No other node decides, so what this node knows is the truth, also after a stall.
 		Confirm: func(context.Context) bool { return true },
 		View:    s.view.Load,
 		Expired: s.expired,
@@ -202,8 +202,8 @@ func (s *Store) publish() {
 	s.watchers.Publish(v)
 }
 
-// keepTime keeps the lease clock going, in the state too.
-func (s *Store) keepTime(ctx context.Context) {
+// runClock keeps the lease clock going, in the state too.
+func (s *Store) runClock(ctx context.Context) {
 	tick := time.NewTicker(expiry.ClockInterval)
 	defer tick.Stop()
 	slow := time.NewTicker(time.Second)
@@ -245,18 +245,18 @@ func (s *Store) Changes(ctx context.Context, after registry.Index, which registr
 	return store.AwaitChanges(ctx, s.closing, &s.watchers, s.view.Load, after, which)
 }
 
-// Health implements registry.Service. Nobody leads; Quorum is there as soon as the node is ready, because
+// Health implements registry.Service. No node leads; Quorum is there as soon as the node is ready, because
 // nothing but itself is needed to serve. Suspended means that no lease can end now: the node is not
 // ready, or all leases are within the grace that they were given when it became so. By Clock other nodes are told
 // how old renewals are.
 func (s *Store) Health() registry.Health {
 	ready := s.ready.Load()
-	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.clockToTell()}
+	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.sharedClock()}
 }
 
-// clockToTell is the lease clock (ms) by which other nodes are told how old renewals are. After a pause of this node
+// sharedClock is the lease clock (ms) by which other nodes are told how old renewals are. After a pause of this node
 // the sender may go on before the clock ticks: by the clock of before, a lease that ended meanwhile would be young.
-func (s *Store) clockToTell() int64 {
+func (s *Store) sharedClock() int64 {
 	now := time.Now()
 	if s.clock.Stands(now) {
 		s.mu.Lock()
@@ -275,4 +275,4 @@ func (s *Store) leaseTime() (*registry.View, int64) {
 }
 
 // SetSyncDelay makes each write to the disk take so much longer from now on; 0: no longer.
-func (s *Store) SetSyncDelay(by time.Duration) { s.disk.delay.Set(by) }
+func (s *Store) SetSyncDelay(by time.Duration) { s.disk.slow.Set(by) }

@@ -125,7 +125,7 @@ func localBubble(t *testing.T, tune func(*store.Config), do func(t *testing.T, g
 
 var syncs = map[string]store.Sync{"interval": store.SyncInterval, "always": store.SyncAlways, "none": store.SyncNone}
 
-func TestWhatAProperStopLeavesIsThereAfterwards(t *testing.T) {
+func TestStoreHasAfterAProperStopWhatItHadBefore(t *testing.T) {
 	for name, sync := range syncs {
 		t.Run(name, func(t *testing.T) {
 			localBubble(t, func(c *store.Config) { c.Sync = sync }, func(t *testing.T, g *localRig) {
@@ -176,7 +176,7 @@ func TestEachStartIsAnEpochWithIndexesOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestIndexesAreNotGivenOutTwiceIfAStartWasKilled(t *testing.T) {
+func TestIndexesAreNotUsedTwiceIfAStartWasKilled(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
 		need.OK(t, g.halt())
@@ -194,7 +194,7 @@ func with(c store.Config, metrics prometheus.Registerer) store.Config {
 	return c
 }
 
-func TestTheClockGoesOnWhereItStood(t *testing.T) {
+func TestLeaseClockOfAStoreGoesOnWhereItStood(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
 		time.Sleep(30 * time.Second)
@@ -231,7 +231,7 @@ func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
 }
 
 // What changes of a removal's record takes no index, and is as true after a crash as any other answer.
-func TestWhatChangesOfARemovalIsOnDiskWithTheAnswer(t *testing.T) {
+func TestRemovalsChangeIsOnDiskWithTheResult(t *testing.T) {
 	key, eureka := registry.NewKey("A", "i0"), registry.Origin{Kind: registry.RemoteDC, DC: "eureka"}
 	for _, tt := range []struct {
 		name   string
@@ -290,7 +290,7 @@ func (g *localRig) killed(t *testing.T) *registry.View {
 	return r.View()
 }
 
-func TestHalfOfTheReservedIndexesAreNotPassedWithoutAWrite(t *testing.T) {
+func TestIndexesDoNotPassHalfOfTheReserveWithoutAWrite(t *testing.T) {
 	localBubble(t, func(c *store.Config) { c.Sync = store.SyncNone }, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
 		g.restart()
@@ -336,7 +336,7 @@ func (g *localRig) writes() uint64 {
 	return 0
 }
 
-func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
+func TestFlushIsSharedByAllCallersThatWait(t *testing.T) {
 	g := startLocal(t, func(c *store.Config) { c.Sync, c.SyncInterval = store.SyncAlways, time.Hour })
 	eventually(t, "ready", func() bool { return g.Health().Ready })
 	busy, err := g.disk.bolt.Begin(true) // the disk takes its time
@@ -360,7 +360,7 @@ func TestAllWhoWaitForTheDiskShareTheNextWrite(t *testing.T) {
 	expect.That(t, got <= 2, "%d writes for %d callers, want the one under way and the next", got, callers)
 }
 
-func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
+func TestFlushWithoutItsCallerIsUnknown(t *testing.T) {
 	g := startLocal(t, func(c *store.Config) { c.Sync = store.SyncAlways })
 	eventually(t, "ready", func() bool { return g.Health().Ready })
 	busy, err := g.disk.bolt.Begin(true)
@@ -373,7 +373,7 @@ func TestWhoDoesNotWaitForTheDiskIsToldThatNobodyKnows(t *testing.T) {
 		"got %v, want ErrUnknownOutcome and the context's error", err)
 }
 
-func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
+func TestFlushThatIsNotMadeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir(), Sync: store.SyncAlways}))(t)
 		s.admitOperations()
@@ -392,14 +392,14 @@ func TestWhoWaitsForAWriteThatIsNotMadeIsToldThatNobodyKnows(t *testing.T) {
 	})
 }
 
-func TestADiskErrorStopsTheNode(t *testing.T) {
+func TestStoreStopsAtADiskError(t *testing.T) {
 	for name, sync := range syncs {
 		t.Run(name, func(t *testing.T) {
 			localBubble(t, func(c *store.Config) { c.Sync = sync }, func(t *testing.T, g *localRig) {
 				need.OK(t, g.disk.close())
 				_, err := g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
 				if waits := sync == store.SyncAlways; errors.Is(err, registry.ErrUnknownOutcome) != waits || !waits && err != nil {
-					t.Errorf("who waits for the disk was told %v", err)
+					t.Errorf("a caller that waits for the disk was told %v", err)
 				}
 				if sync != store.SyncNone { // it finds out when it stops
 					time.Sleep(2 * time.Second)
@@ -415,7 +415,7 @@ func TestADiskErrorStopsTheNode(t *testing.T) {
 	}
 }
 
-func TestANodeIsReadyWhenItHasTakenOverWhatTheOthersHave(t *testing.T) {
+func TestStoreIsReadyWhenItHasCopiedTheOtherNodes(t *testing.T) {
 	var copied chan error // of the bubble
 	copying := func(ctx context.Context) error {
 		select {
@@ -425,7 +425,7 @@ func TestANodeIsReadyWhenItHasTakenOverWhatTheOthersHave(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	for name, result := range map[string]error{"they have been asked": nil, "nobody could be asked": errors.New("unreachable")} {
+	for name, result := range map[string]error{"they have been asked": nil, "none could be asked": errors.New("unreachable")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				copied = make(chan error)
@@ -452,7 +452,7 @@ func TestANodeIsReadyWhenItHasTakenOverWhatTheOthersHave(t *testing.T) {
 	})
 }
 
-func TestLeasesEndByThemselves(t *testing.T) {
+func TestStoreEndsLeasesByItself(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "stays")
 		g.register(6, "goes")
@@ -465,14 +465,14 @@ func TestLeasesEndByThemselves(t *testing.T) {
 	})
 }
 
-func TestNoLeaseEndsBeforeItsClientHadTimeToComeBack(t *testing.T) {
+func TestStoreEndsNoLeaseBeforeItsClientHadTimeToComeBack(t *testing.T) {
 	var copied chan struct{}
 	localBubble(t, func(c *store.Config) {
 		copied = make(chan struct{})
 		c.Copy = func(context.Context) error { <-copied; return nil }
 	}, func(t *testing.T, g *localRig) {
 		g.register(6, "i0")
-		time.Sleep(time.Minute) // in which nobody could tell it of a renewal
+		time.Sleep(time.Minute) // in which no node could tell it of a renewal
 		copied <- struct{}{}
 		time.Sleep(5 * time.Second)
 		if h := g.Health(); !g.has("i0") || !h.Suspended {
@@ -484,7 +484,7 @@ func TestNoLeaseEndsBeforeItsClientHadTimeToComeBack(t *testing.T) {
 	})
 }
 
-func TestSuspensionEndsWithTheGrace(t *testing.T) {
+func TestHealthIsSuspendedUntilTheGraceIsOver(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
 		g.restart()
@@ -495,7 +495,7 @@ func TestSuspensionEndsWithTheGrace(t *testing.T) {
 	})
 }
 
-func TestOverridesEndAtTheirTime(t *testing.T) {
+func TestStoreEndsOverridesAtTheirTime(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		key := registry.NewKey("A", "i0")
 		g.register(90, "i0")
@@ -506,7 +506,7 @@ func TestOverridesEndAtTheirTime(t *testing.T) {
 	})
 }
 
-func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
+func TestViewOffersOnlyStaleReads(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		for _, read := range []registry.Consistency{registry.Linearizable, registry.Leader} {
 			expect.ErrorIs(t, expect.Err(g.View(t.Context(), read)), registry.ErrNotOffered, "%v read:", read)
@@ -514,7 +514,7 @@ func TestOtherReadsThanStaleAreNotOffered(t *testing.T) {
 	})
 }
 
-func TestHealthTellsTheAgeAndTheClock(t *testing.T) {
+func TestHealthHasTheAgeAndTheClock(t *testing.T) {
 	localBubble(t, func(c *store.Config) { c.Age = func() time.Duration { return 7 * time.Second } }, func(t *testing.T, g *localRig) {
 		time.Sleep(time.Second + expiry.ClockInterval/2)
 		h := g.Health()
@@ -522,7 +522,7 @@ func TestHealthTellsTheAgeAndTheClock(t *testing.T) {
 	})
 }
 
-func TestChangesWakeThoseWhoWaitForThem(t *testing.T) {
+func TestChangesWakeTheirReaders(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		type told struct {
 			changes registry.Changes
@@ -542,7 +542,7 @@ func TestChangesWakeThoseWhoWaitForThem(t *testing.T) {
 		got := <-a
 		expect.That(t, got.err == nil && len(got.changes.Items) == 1 && got.changes.Items[0].Index == 1, "got %+v, want the change 1", got)
 		if len(b) > 0 {
-			t.Errorf("who waits for another application was told %+v", <-b)
+			t.Errorf("a reader that waits for another application was told %+v", <-b)
 		}
 		need.OK(t, g.halt())
 		if got := <-b; !errors.Is(got.err, registry.ErrClosed) {
@@ -551,7 +551,7 @@ func TestChangesWakeThoseWhoWaitForThem(t *testing.T) {
 	})
 }
 
-func TestNothingIsDoneIfAnOperationIsTooLargeForALog(t *testing.T) {
+func TestApplyDoesNothingIfAnOperationIsTooLargeForALog(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		_, err := g.Apply(t.Context(), registry.FromClient, padded("small", 10), padded("huge", store.MaxOpBytes))
 		if !errors.Is(err, registry.ErrTooLarge) || g.now().Total() != 0 {
@@ -560,7 +560,7 @@ func TestNothingIsDoneIfAnOperationIsTooLargeForALog(t *testing.T) {
 	})
 }
 
-func TestALargeBatchIsPerformedInOrder(t *testing.T) {
+func TestApplyPerformsALargeBatchInOrder(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		var ops []registry.Op
 		for i := range 3*applyStep + 1 {
@@ -572,13 +572,13 @@ func TestALargeBatchIsPerformedInOrder(t *testing.T) {
 	})
 }
 
-func TestCallsBeforeRunWait(t *testing.T) {
+func TestApplyBeforeRunWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir()}))(t)
 		impatient, giveUp := context.WithTimeout(t.Context(), time.Second)
 		defer giveUp()
 		register := registry.Register{Instance: instance("A", "i0", 90)}
-		expect.ErrorIs(t, expect.Err(s.Apply(impatient, registry.FromClient, register)), context.DeadlineExceeded, "who gave up was told")
+		expect.ErrorIs(t, expect.Err(s.Apply(impatient, registry.FromClient, register)), context.DeadlineExceeded, "a caller that gave up was told")
 		done := make(chan error, 1)
 		go func() {
 			_, err := s.Apply(t.Context(), registry.FromClient, register)
@@ -597,7 +597,7 @@ func TestCallsBeforeRunWait(t *testing.T) {
 	})
 }
 
-func TestADirectoryInUseIsRefused(t *testing.T) {
+func TestOpenRefusesADirectoryInUse(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		s, err := Open(g.cfg)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "another process"),
@@ -605,13 +605,13 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	})
 }
 
-func TestAFailureInTheMomentOfAStopIsTold(t *testing.T) {
+func TestFailureAtTheMomentOfAStopIsReturned(t *testing.T) {
 	var s *Store
 	copying := make(chan struct{})
 	s, err := Open(store.Config{Node: "n1", DataDir: t.TempDir(), Copy: func(ctx context.Context) error {
 		close(copying)
 		<-ctx.Done()
-		s.fatal <- errBroken // as keepSaving does, whose last write may end after the stop began
+		s.fatal <- errBroken // as runSaving does, whose last write may end after the stop began
 		return nil
 	}})
 	need.OK(t, err)
@@ -625,7 +625,7 @@ func TestAFailureInTheMomentOfAStopIsTold(t *testing.T) {
 	expect.That(t, s.flushed == before, "it wrote once more to a disk that had failed")
 }
 
-func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
+func TestRunWithAnEndedContextOnlyCloses(t *testing.T) {
 	s, err := Open(store.Config{Node: "n1", DataDir: t.TempDir(), Copy: func(context.Context) error {
 		t.Error("it copies")
 		return nil
@@ -637,7 +637,7 @@ func TestANodeWhoseContextHasEndedOnlyCloses(t *testing.T) {
 }
 
 // After a pause what tells other nodes may go on before the clock ticks.
-func TestNobodyIsToldThatALeaseIsYoungBecauseTheNodeStoodStill(t *testing.T) {
+func TestHealthClockMakesNoLeaseYoungerAfterAStall(t *testing.T) {
 	s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()}))(t)
 	s.admitOperations() // and nothing ticks
 	defer func() {

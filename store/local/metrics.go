@@ -30,7 +30,7 @@ func newLocalMetrics(s *Store) *localMetrics {
 	}
 }
 
-func (m *localMetrics) noteFlush(what saved, took time.Duration) {
+func (m *localMetrics) observeFlush(what saved, took time.Duration) {
 	m.flushes.Observe(took.Seconds())
 	m.changes.Add(float64(len(what.frozen.Leases) + len(what.frozen.Removals)))
 }

@@ -48,12 +48,12 @@ func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registr
 		}
 	}
 	select {
-	case <-s.begun:
+	case <-s.started:
 		return nil
 	default:
 	}
 	select {
-	case <-s.begun:
+	case <-s.started:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -77,7 +77,7 @@ func (s *Store) perform(results []registry.Result, saved *flush, origin registry
 		results = append(results, res)
 	}
 	if s.registry.Amends() > amends {
-		effects = telling // also of a renewal
+		effects = durable // also of a renewal
 	}
 	if effects == renewing {
 		return results, saved, nil

@@ -11,7 +11,7 @@ import (
 type saved struct {
 	frozen registry.Frozen // what changed after an index
 	after  registry.Index
-	whole  bool           // frozen is everything, and what the disk has is gone
+	whole  bool           // frozen is everything, and what the disk has is removed
 	view   *registry.View // of the same moment
 
 	amended []registry.Removal // records that the disk has, and that changed since without an index
@@ -25,7 +25,7 @@ func capture(r *registry.Registry, after registry.Index) saved {
 	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View(), amended: onDisk(r.Amended(), after)}
 	if what.frozen.Pruned > after {
 		// Something was removed, and its record pruned, since the disk was written: nothing says any more
-		// that the disk has what is gone.
+		// that the disk has what was removed.
 		what.frozen, what.whole, what.amended = r.Freeze(), true, nil
 	}
 	return what

@@ -28,7 +28,7 @@ type Store struct {
 	reign    atomic.Pointer[expiry.Reign]  // of this node over itself, from its start or its readiness on
 	ready    atomic.Bool
 
-	begun   chan struct{}   // closed when Run begins
+	started chan struct{}   // closed when Run begins
 	closing context.Context // ends when the node stops
 	stop    context.CancelFunc
 	wake    chan struct{} // holds a token while something is to be written at once

@@ -46,11 +46,11 @@ func (w *txWriter) write() error {
 	w.prune()
 	if w.renewed {
 		for _, l := range w.saved.renewals {
-			w.put(w.renewals, nameOnDisk(l.Lease.Key()), fsm.AppendRenewals(nil, l))
+			w.set(w.renewals, nameOnDisk(l.Lease.Key()), fsm.AppendRenewals(nil, l))
 		}
 		w.renewedTo = w.frozen.Clock.Lease
 	}
-	w.put(w.tx.Bucket(bucketState), keyRegistry, fsm.AppendFrozen(nil, w.frozen))
+	w.set(w.tx.Bucket(bucketState), keyRegistry, fsm.AppendFrozen(nil, w.frozen))
 	return w.err
 }
 
@@ -83,7 +83,7 @@ func byName[T any](records []T, lease func(T) *registry.Lease) []named[T] {
 
 // enterLease enters a lease, and takes out the record of the removal before it, if there is one.
 func (w *txWriter) enterLease(name []byte, l registry.LeaseState) {
-	w.put(w.leases, name, fsm.AppendLeaseState(nil, l))
+	w.set(w.leases, name, fsm.AppendLeaseState(nil, l))
 	w.delete(w.renewals, name)
 	w.deleteRemoval(name)
 }
@@ -93,12 +93,12 @@ func (w *txWriter) removeLease(name []byte, rec registry.Removal) {
 	w.delete(w.leases, name)
 	w.delete(w.renewals, name)
 	w.deleteRemoval(name)
-	w.put(w.removed, name, indexOnDisk(rec.Lease.Changed))
+	w.set(w.removed, name, indexOnDisk(rec.Lease.Changed))
 }
 
 // enterRemoval enters the record of a removal.
 func (w *txWriter) enterRemoval(rec registry.Removal) {
-	w.put(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, rec))
+	w.set(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, rec))
 	w.recordedTo = max(w.recordedTo, rec.Lease.Changed)
 	if !rec.Full {
 		w.reducedTo = max(w.reducedTo, rec.Lease.Changed)
@@ -141,7 +141,7 @@ func (w *txWriter) prune() {
 // oldest, on the disk as in the registry: so it is done at the latest when a record is written that is
 // reduced already.
 func (w *txWriter) reduce() {
-	due := w.renewed || beginReduced(w.amended) || beginReduced(w.frozen.Removals)
+	due := w.renewed || startsReduced(w.amended) || startsReduced(w.frozen.Removals)
 	if w.whole || w.recordedTo <= w.reducedTo || !due {
 		return
 	}
@@ -155,10 +155,10 @@ func (w *txWriter) reduce() {
 	}
 }
 
-// beginReduced says whether the oldest of some records is reduced.
-func beginReduced(records []registry.Removal) bool { return len(records) > 0 && !records[0].Full }
+// startsReduced says whether the oldest of some records is reduced.
+func startsReduced(records []registry.Removal) bool { return len(records) > 0 && !records[0].Full }
 
-func (w *txWriter) put(to *bbolt.Bucket, key, value []byte) {
+func (w *txWriter) set(to *bbolt.Bucket, key, value []byte) {
 	if w.err == nil {
 		w.err = to.Put(key, disk.Sealed(key, value))
 	}

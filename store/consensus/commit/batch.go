@@ -1,0 +1,136 @@
+package commit
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+)
+
+// batch is a number of calls on their way.
+type batch struct {
+	calls  []*call
+	id     fsm.BatchID
+	items  []fsm.Item
+	wait   time.Duration // for a leader
+	oldest time.Time     // arrival of the call that has waited longest
+	sent   time.Time     // when it was first sent; zero: it certainly never was
+}
+
+// deadline is when the callers of a batch are told that it failed or that its outcome is unknown.
+func (b *batch) deadline() time.Time {
+	if b.sent.IsZero() {
+		return b.oldest.Add(b.wait)
+	}
+	return b.sent.Add(store.ResultWait)
+}
+
+// giveUpAt is until when the result of a batch that is sent now is waited for.
+func (b *batch) giveUpAt(now time.Time) time.Time {
+	if b.sent.IsZero() {
+		return now.Add(store.ResultWait)
+	}
+	return b.sent.Add(store.ResultWait)
+}
+
+// encode encodes a batch for one attempt to send it.
+func (b *batch) encode(bound fsm.Bound) []byte {
+	id := b.id
+	id.Bound = bound
+	return fsm.AppendBatch(nil, id, b.items)
+}
+
+// A leader that runs another build may not know an operation that a follower sends, and can then read
+// nothing that stands behind it in the batch. It proposes nothing of such a batch and says so. The
+// follower knows where one call ends and the next begins: it divides the batch until the call that
+// cannot be read is alone, and refuses that one.
+
+// unread is the error of a batch that the leader could not read. It proposed nothing of it.
+type unread struct {
+	reason string
+	item   int  // the first one that it could not read; -1: it cannot say
+	all    bool // it reads no batch of this node's format version
+}
+
+// Error implements error.
+func (u *unread) Error() string { return "the leader cannot read the batch: " + u.reason }
+
+// Unwrap makes it one of the errors after which a batch certainly had no effect.
+func (u *unread) Unwrap() error { return port.ErrNotSent }
+
+// around divides the calls of a batch, of which there are two at least: into those before the call of an
+// item, that call, and those behind it; into halves if no call has the item. That the leader stumbled over
+// an item is a hint: what it takes for the beginning of that one can be the end of the one before.
+func (b *batch) around(item int) [][]*call {
+	from := len(b.calls) / 2
+	to := from
+	seen := 0
+	for i, k := range b.calls {
+		if seen <= item && item < seen+len(k.items) {
+			from, to = i, i+1
+			break
+		}
+		seen += len(k.items)
+	}
+	var parts [][]*call
+	for _, part := range [][]*call{b.calls[:from], b.calls[from:to], b.calls[to:]} {
+		if len(part) > 0 {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// call is one Apply of this node.
+type call struct {
+	items   []fsm.Item
+	size    int
+	arrived time.Time
+	state   atomic.Int32
+	done    chan struct{}
+	results Results
+	err     error
+}
+
+// Results are the results of items: one of the registry per item, and one of coordination per item (nil:
+// no item is of coordination).
+type Results struct {
+	Registry []registry.Result
+	KV       []kv.Result
+}
+
+// Add appends the results of further items, all of which are of coordination or none.
+func (r *Results) Add(more Results) {
+	r.Registry = append(r.Registry, more.Registry...)
+	r.KV = append(r.KV, more.KV...)
+}
+
+// cut removes the results of the first n items and returns them.
+func (r *Results) cut(n int) Results {
+	first := Results{Registry: r.Registry[:n:n]}
+	r.Registry = r.Registry[n:]
+	if r.KV != nil {
+		first.KV, r.KV = r.KV[:n:n], r.KV[n:]
+	}
+	return first
+}
+
+// States of a call. The goroutine that moves it out of queued decides what becomes of it.
+const (
+	queued int32 = iota
+	sealed       // it is part of a batch
+	abandoned
+)
+
+// proposal is a batch that another node sent to this one, the leader.
+type proposal struct {
+	batch []byte
+	bound fsm.Bound
+	done  chan struct{}
+	res   fsm.BatchResult
+	err   error
+}

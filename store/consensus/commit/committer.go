@@ -1,0 +1,278 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// Limits of the group commit.
+const (
+	maxBatchBytes = 256 << 10 // a batch is closed when it is this large
+	maxEntryBytes = 1 << 20   // batches that share an entry
+
+	// wakeGrace is how long a write waits that comes when the process was paused: its client may
+	// have given up meanwhile, and the server needs a moment to see that the connection is closed.
+	wakeGrace = 100 * time.Millisecond
+)
+
+// Config is what a committer needs of its node.
+type Config struct {
+	InFlight   int    // entries that may be on their way at a time
+	NoBatching bool   // one entry per write, for comparison
+	Node       string // server id of this node
+	Boot       uint64 // this start of it
+
+	Leadership *leadership.State
+	Proposer   *Proposer
+	Nodes      *port.Nodes
+	// TermsOf returns what this node knows of a leader's leadership; its errors wrap port.ErrNotSent.
+	TermsOf func(ctx context.Context, leader *leadership.Leader, address string) (*leadership.Terms, error)
+	Metrics *Metrics
+}
+
+// Committer is the group commit: all writes of this node go through it. What waits when a slot
+// frees becomes one batch; there is no timer. The shape is that of bbolt's DB.Batch, with the slots
+// of a pipeline: while one entry is in the leader's store, the one before it is in the followers'.
+type Committer struct {
+	cfg   Config
+	slots chan struct{} // a token per entry in flight
+	wake  chan struct{} // holds a token while something waits
+	// patience is how long renewals wait for company; 0: not at all.
+	patience time.Duration
+	pulse    pulse
+
+	mu        sync.Mutex // guards the following
+	closed    bool       // no call is let in any more
+	calls     []*call    // queued, in order of arrival
+	proposals []*proposal
+	gathered  []*call // renewals that wait for company, see gather
+	seq       uint64
+	open      map[uint64]struct{} // numbers of batches without results yet
+}
+
+// New makes a committer; Run must be called before anything is committed.
+func New(cfg Config) *Committer {
+	c := &Committer{
+		cfg:      cfg,
+		slots:    make(chan struct{}, cfg.InFlight),
+		wake:     make(chan struct{}, 1),
+		patience: GatherFor,
+		open:     map[uint64]struct{}{},
+	}
+	if cfg.NoBatching {
+		c.patience = 0
+	}
+	return c
+}
+
+// Calls are the calls of other nodes whose batches this one commits while it leads.
+func (c *Committer) Calls() port.Calls { return port.Calls{"Node.Commit": port.Method(c.Serve)} }
+
+// noLeader is how long a caller waits for a leader: in proportion more where the nodes are far from each other.
+func (c *Committer) noLeader() time.Duration { return c.cfg.Nodes.Stretch(store.NoLeaderWait) }
+
+// Commit commits items in order, in as few batches as their size allows. None is committed if one
+// is too large. Patient ones wait for company.
+func (c *Committer) Commit(ctx context.Context, items []fsm.Item, patient bool) (Results, error) {
+	var few [8]int // most calls are one heartbeat
+	sizes := few[:0]
+	for i, item := range items {
+		size := store.SizeOf(item)
+		if size > store.MaxOpBytes {
+			return Results{}, fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, store.MaxOpBytes, registry.ErrTooLarge)
+		}
+		sizes = append(sizes, size)
+	}
+	commit := c.commit
+	if patient {
+		commit = c.gather
+	}
+	var results Results
+	for len(items) > 0 {
+		n, size := fit(sizes)
+		part, err := commit(ctx, items[:n], size)
+		if err != nil {
+			return Results{}, store.Partly(len(results.Registry), err)
+		}
+		if n == len(items) && results.Registry == nil {
+			return part, nil
+		}
+		results.Add(part)
+		items, sizes = items[n:], sizes[n:]
+	}
+	return results, nil
+}
+
+// fit says how many operations make a batch, one at least, and their size together.
+func fit(sizes []int) (n, size int) {
+	for n < len(sizes) && (n == 0 || size+sizes[n] <= maxBatchBytes) {
+		size += sizes[n]
+		n++
+	}
+	return n, size
+}
+
+// Announce commits a batch without items, by which the state machine knows this start of the node.
+func (c *Committer) Announce(ctx context.Context) error {
+	_, err := c.commit(ctx, nil, 0)
+	return err
+}
+
+// commit waits until items took effect, in order and in one batch.
+func (c *Committer) commit(ctx context.Context, items []fsm.Item, size int) (Results, error) {
+	if grace := c.pulse.grace(time.Now()); grace > 0 {
+		wait.Pause(ctx, nil, grace)
+		if ctx.Err() != nil {
+			return Results{}, ctx.Err()
+		}
+	}
+	k := &call{items: items, size: size, arrived: time.Now(), done: make(chan struct{})}
+	if !c.enqueue(k) {
+		return Results{}, registry.ErrClosed
+	}
+	return c.await(ctx, k)
+}
+
+// await waits for the result of a call that was let in.
+func (c *Committer) await(ctx context.Context, k *call) (Results, error) {
+	c.cfg.Metrics.Operations.Add(float64(len(k.items)))
+	select {
+	case <-k.done:
+		return k.results, k.err
+	case <-ctx.Done():
+		if k.state.CompareAndSwap(queued, abandoned) {
+			return Results{}, ctx.Err()
+		}
+		return Results{}, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, ctx.Err())
+	}
+}
+
+func (c *Committer) enqueue(k *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.calls = append(c.calls, k)
+	c.signal()
+	return true
+}
+
+// signal says that something waits. The caller holds mu.
+func (c *Committer) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// propose commits a batch that another node sent, on the established leader.
+func (c *Committer) propose(ctx context.Context, encoded []byte, bound fsm.Bound) (fsm.BatchResult, error) {
+	p := &proposal{batch: encoded, bound: bound, done: make(chan struct{})}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return fsm.BatchResult{}, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrClosed)
+	}
+	c.proposals = append(c.proposals, p)
+	c.signal()
+	c.mu.Unlock()
+	select {
+	case <-p.done:
+		return p.res, p.err
+	case <-ctx.Done():
+		return fsm.BatchResult{}, ctx.Err()
+	}
+}
+
+func (c *Committer) nextCalls() (calls []*call, size int) {
+	n := 0
+	late := time.Now().Add(-c.noLeader())
+	for ; n < len(c.calls); n++ {
+		k := c.calls[n]
+		if k.arrived.Before(late) {
+			c.abandon(k) // before sweep has found it: the process was paused
+			continue
+		}
+		if len(calls) > 0 && (size+k.size > maxBatchBytes || c.cfg.NoBatching) {
+			break
+		}
+		if k.state.CompareAndSwap(queued, sealed) {
+			calls = append(calls, k)
+			size += k.size
+		}
+	}
+	rest := copy(c.calls, c.calls[n:])
+	clear(c.calls[rest:])
+	c.calls = c.calls[:rest]
+	return calls, size
+}
+
+func (c *Committer) refuse(proposals []*proposal, err error) {
+	for _, p := range proposals {
+		p.err = err
+		close(p.done)
+	}
+}
+
+func (c *Committer) expire(before time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.calls {
+		if !k.arrived.Before(before) {
+			return // the queue is in order of arrival
+		}
+		c.abandon(k)
+	}
+}
+
+// abandon ends a call that certainly takes no effect.
+func (c *Committer) abandon(k *call) {
+	if k.state.CompareAndSwap(queued, abandoned) {
+		k.err = registry.ErrNoLeader
+		close(k.done)
+	}
+}
+
+// shut ends all calls that still wait, and lets none in any more.
+func (c *Committer) shut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, k := range append(c.calls, c.gathered...) {
+		if k.state.CompareAndSwap(queued, abandoned) {
+			k.err = registry.ErrClosed
+			close(k.done)
+		}
+	}
+	c.refuse(c.proposals, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrClosed))
+	c.calls, c.gathered, c.proposals = nil, nil, nil
+}
+
+// seal gives a batch its number. The caller holds mu.
+func (c *Committer) seal(calls []*call) *batch {
+	c.seq++
+	c.open[c.seq] = struct{}{}
+	closed := c.seq
+	for n := range c.open {
+		closed = min(closed, n-1)
+	}
+	b := &batch{
+		calls: calls, wait: c.noLeader(), oldest: calls[0].arrived, items: make([]fsm.Item, 0, len(calls)),
+		id: fsm.BatchID{Node: c.cfg.Node, Boot: c.cfg.Boot, Seq: c.seq, Answered: closed},
+	}
+	for _, k := range calls {
+		b.items = append(b.items, k.items...)
+	}
+	c.cfg.Metrics.Batch.Observe(float64(len(b.items)))
+	return b
+}

@@ -1,0 +1,111 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+)
+
+// enqueueTimeout bounds the wait for a place in Raft's own queue.
+const enqueueTimeout = time.Second
+
+// applier is Raft.
+type applier interface {
+	Apply(entry []byte, patience time.Duration) raft.ApplyFuture
+}
+
+// Proposer hands entries to Raft.
+type Proposer struct {
+	Raft       applier               // set when it was started, before anything is proposed
+	Stamp      func() registry.Stamp // the time that an entry carries
+	Leadership *leadership.State
+	Metrics    *Metrics
+
+	newest atomic.Int64 // UnixNano of the last entry
+}
+
+// Newest is when this node proposed its last entry, in ns since 1970.
+func (p *Proposer) Newest() int64 { return p.newest.Load() }
+
+// Entry is a log entry on its way through Raft.
+type Entry struct {
+	future  raft.ApplyFuture
+	batches int
+	started time.Time
+}
+
+// Propose hands an entry with batches to Raft, as the established leader, and returns without
+// waiting for it: entries stand in the log in the order of the calls.
+func (p *Proposer) Propose(batches ...[]byte) (*Entry, error) {
+	l := p.Leadership.Own()
+	if l == nil {
+		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, leadership.ErrNotLeader)
+	}
+	e := p.Start(fsm.AppendWrite(nil, p.Stamp(), l.Tenure(time.Now()), batches...), enqueueTimeout)
+	e.batches = len(batches)
+	return e, nil
+}
+
+// Start hands an entry to Raft, which has to find a place for it within patience.
+func (p *Proposer) Start(encoded []byte, patience time.Duration) *Entry {
+	now := time.Now()
+	p.newest.Store(now.UnixNano())
+	p.Metrics.Entries.Inc()
+	return &Entry{future: p.Raft.Apply(encoded, patience), started: now}
+}
+
+// Results waits for the results of an entry's batches. Errors that wrap port.ErrNotSent are certain;
+// after any other the outcome is unknown.
+func (e *Entry) Results(ctx context.Context) ([]fsm.BatchResult, error) {
+	applied, err := e.Wait(ctx, store.ResultWait)
+	if err != nil {
+		return nil, err
+	}
+	if len(applied.Batches) != e.batches {
+		return nil, fmt.Errorf("entry with %d batches has %d results", e.batches, len(applied.Batches))
+	}
+	return applied.Batches, nil
+}
+
+// Wait waits until the entry was applied.
+func (e *Entry) Wait(ctx context.Context, limit time.Duration) (fsm.Applied, error) {
+	done := make(chan error, 1)
+	go func() { done <- e.future.Error() }() // may never end if Raft shuts down meanwhile
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fsm.Applied{}, certain(err)
+		}
+	case <-t.C:
+		return fsm.Applied{}, fmt.Errorf("entry not applied within %v", limit)
+	case <-ctx.Done():
+		return fsm.Applied{}, ctx.Err()
+	}
+	switch r := e.future.Response().(type) {
+	case fsm.Applied:
+		return r, nil
+	case error:
+		return fsm.Applied{}, r
+	}
+	return fsm.Applied{}, fmt.Errorf("the result of the entry is a %T", e.future.Response())
+}
+
+// certain marks the errors of raft.Apply after which the entry is certainly not in the log.
+func certain(err error) error {
+	if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout) || errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+		return fmt.Errorf("%w: %w", port.ErrNotSent, err)
+	}
+	return err
+}

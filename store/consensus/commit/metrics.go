@@ -1,0 +1,32 @@
+package commit
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics are the figures of a committer.
+type Metrics struct {
+	Operations prometheus.Counter
+	Entries    prometheus.Counter
+	Batch      prometheus.Histogram
+	Forwarded  prometheus.Counter
+	Resent     prometheus.Counter
+	Unknown    prometheus.Counter
+}
+
+// NewMetrics registers the figures.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	add := promauto.With(reg)
+	counter := func(name, help string) prometheus.Counter {
+		return add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_" + name, Help: help})
+	}
+	return &Metrics{
+		Entries:    counter("entries_proposed_total", "Log entries that this node proposed as leader."),
+		Operations: counter("operations_total", "Operations that callers of this node asked for."),
+		Forwarded:  counter("batches_forwarded_total", "Batches that this node sent to the leader."),
+		Resent:     counter("batches_resent_total", "Batches that were sent more than once."),
+		Unknown:    counter("unknown_outcomes_total", "Operations whose outcome could not be found out in time."),
+		Batch:      add.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_store_batch_operations", Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13)}),
+	}
+}

@@ -1,0 +1,110 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// sendUntilResult sends a batch to the node that leads, again and again under the same number, until it has a
+// result or its time is up.
+func (c *Committer) sendUntilResult(ctx context.Context, b *batch) {
+	for attempt := 0; ; attempt++ {
+		changed := c.cfg.Leadership.Changed()
+		if time.Now().After(b.deadline()) || ctx.Err() != nil {
+			c.giveUp(b)
+			return
+		}
+		if attempt > 0 {
+			c.cfg.Metrics.Resent.Inc()
+		}
+		started := time.Now()
+		res, err := c.submit(ctx, b)
+		if err == nil {
+			c.finish(b, res)
+			return
+		}
+		var u *unread
+		if errors.As(err, &u) && b.sent.IsZero() {
+			c.divide(ctx, b, u) // after an attempt of unknown outcome it could take effect twice
+			return
+		}
+		if b.sent.IsZero() && !errors.Is(err, port.ErrNotSent) {
+			b.sent = started
+		}
+		wait.Pause(ctx, changed, store.RetryPause)
+	}
+}
+
+// finish gives every call of a batch its results.
+func (c *Committer) finish(b *batch, res fsm.BatchResult) {
+	c.closeNumber(b)
+	want := 0
+	for _, k := range b.calls {
+		want += len(k.items)
+	}
+	if res.Refused || len(res.Results) != want || (res.KV != nil && len(res.KV) != want) {
+		// The state machine no longer remembers the result. That cannot happen to a batch that is
+		// still open, but were it to happen, its outcome would be unknown.
+		c.failCalls(b, registry.ErrUnknownOutcome)
+		return
+	}
+	all := Results{Registry: res.Results, KV: res.KV}
+	for _, k := range b.calls {
+		k.results = all.cut(len(k.items))
+		close(k.done)
+	}
+}
+
+// giveUp ends the calls of a batch whose time is up.
+func (c *Committer) giveUp(b *batch) {
+	c.closeNumber(b)
+	if b.sent.IsZero() {
+		c.failCalls(b, registry.ErrNoLeader)
+		return
+	}
+	c.cfg.Metrics.Unknown.Add(float64(len(b.calls)))
+	c.failCalls(b, registry.ErrUnknownOutcome)
+}
+
+func (c *Committer) failCalls(b *batch, err error) {
+	for _, k := range b.calls {
+		k.err = err
+		close(k.done)
+	}
+}
+
+// closeNumber counts a batch as finished: its number tells the state machine, with the next batch, that
+// a late copy of it must not take effect any more.
+func (c *Committer) closeNumber(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, b.id.Seq)
+}
+
+// divide sends the calls of a batch that the leader could not read again, in smaller batches with numbers
+// of their own: nothing was ever proposed under the number of this one. One goes after the other, because
+// the state machine remembers the results of 64 open numbers of a node.
+func (c *Committer) divide(ctx context.Context, b *batch, u *unread) {
+	c.closeNumber(b)
+	if u.all || len(b.calls) == 1 {
+		c.failCalls(b, fmt.Errorf("%w: %s", registry.ErrUnreadable, u.reason))
+		return
+	}
+	for _, calls := range b.around(u.item) {
+		c.sendUntilResult(ctx, c.reseal(calls))
+	}
+}
+
+func (c *Committer) reseal(calls []*call) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seal(calls)
+}

@@ -1,0 +1,66 @@
+package consensus
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/consensus/commit"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+)
+
+// copyOf is a batch of another node that registers an instance.
+func copyOf(seq uint64, bound fsm.Bound) []byte {
+	id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Bound: bound}
+	return fsm.AppendBatch(nil, id, []fsm.Item{{Op: registry.Register{Instance: instance("LATE", fmt.Sprintf("i%d", seq), 600)}}})
+}
+
+func TestLeaderCommitsNoBatchAfterItsTime(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	at := c.nodes[c.leader()]
+	l := at.leadership.Own()
+	earlier := l.Epoch.Index
+	for _, row := range []struct {
+		name  string
+		bound fsm.Bound
+	}{
+		{"its time is over", l.Bound(time.Now().Add(-time.Millisecond))},
+		{"for another leadership", fsm.Bound{Leadership: earlier + 1, Until: 1 << 40}},
+	} {
+		var reply commit.CommitReply
+		err := at.committer.Serve(copyOf(1, row.bound), &reply)
+		expect.That(t, err == nil && reply.Answer == port.NotLeader, "%s: answer %d, %v, want that it is not taken", row.name, reply.Answer, err)
+		// It may have been in time when it was proposed.
+		e, err := at.proposer.Propose(copyOf(1, row.bound))
+		need.OK(t, err)
+		res, err := e.Results(t.Context())
+		expect.That(t, err == nil && res[0].Late, "%s, in the log: %+v, %v, want that it is late", row.name, res, err)
+	}
+	in := l.Bound(time.Now().Add(time.Minute))
+	var reply commit.CommitReply
+	err := at.committer.Serve(copyOf(1, in), &reply)
+	expect.That(t, err == nil && reply.Answer == port.OK, "in time: outcome %d, %v", reply.Answer, err)
+	next := c.nodes[c.moveLeadership()]
+	err = next.committer.Serve(copyOf(2, in), &reply)
+	expect.That(t, err == nil && reply.Answer == port.NotLeader, "of an earlier leadership: outcome %d, %v, want that it is not taken", reply.Answer, err)
+	v := next.read(t, registry.Linearizable)
+	if _, ok := v.Lease(registry.NewKey("LATE", "i1")); !ok || v.Len() != 1 {
+		t.Errorf("%d instances, want the one that came in time", v.Len())
+	}
+}
+
+func TestAFollowersWritesFollowTheLeaderThroughItsLeaderships(t *testing.T) {
+	c := startCluster(t, 3, nil)
+	for i := range 4 {
+		leader := c.leader()
+		for j, n := range c.nodes {
+			expect.Equal(t, n.apply(t, registry.Register{Instance: instance("A", fmt.Sprintf("i%d-%d", i, j), 600)}).Outcome, registry.Done,
+				"leader n%d, write at %s:", leader+1, n.cfg.Node)
+		}
+		c.moveLeadership()
+	}
+}

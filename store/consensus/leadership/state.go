@@ -1,0 +1,155 @@
+package leadership
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// State is which node leads, as far as this node knows. Its zero value knows none; Run keeps it up to date.
+type State struct {
+	Self string // server id of this node
+	Log  *slog.Logger
+
+	own     atomic.Pointer[Leadership] // set while this node is the established leader
+	leader  atomic.Pointer[Leader]     // the leader as Raft told this node; nil: none
+	terms   atomic.Pointer[Terms]      // newest that the leader has said of its leadership; nil: nothing
+	changed wait.Broadcast             // fires when own or leader changed
+}
+
+// Own is this node's leadership; nil while this node is not the established leader.
+func (s *State) Own() *Leadership { return s.own.Load() }
+
+// Leader is the node that leads, which may be this one; nil: none is known.
+func (s *State) Leader() *Leader { return s.leader.Load() }
+
+// Other is the leader if that is another node than this one; nil: none is known.
+func (s *State) Other() *Leader {
+	if l := s.leader.Load(); l != nil && l.ID != s.Self {
+		return l
+	}
+	return nil
+}
+
+// Name is the name of the node that leads, as far as this node knows; "": it knows none.
+func (s *State) Name() string {
+	if l := s.leader.Load(); l != nil {
+		return disk.NodeName(l.ID)
+	}
+	return ""
+}
+
+// Changed returns a channel that is closed when the leader or this node's leadership changes next.
+func (s *State) Changed() <-chan struct{} { return s.changed.Wait() }
+
+// Lead makes a leadership this node's own, until it is lost.
+func (s *State) Lead(l *Leadership) {
+	s.own.Store(l)
+	s.changed.Fire()
+	// At once, and not when a leader's work notices: until then this node's writes would be offered to
+	// its own Raft, which no longer takes them.
+	context.AfterFunc(l.Lost, func() {
+		s.own.CompareAndSwap(l, nil)
+		s.changed.Fire()
+	})
+}
+
+// Terms is the newest that this node knows of another node's leadership; nil: nothing.
+func (s *State) Terms() *Terms { return s.terms.Load() }
+
+// SetTerms keeps what the leader has told of its leadership.
+func (s *State) SetTerms(t *Terms) { s.terms.Store(t) }
+
+// ClearTerms makes this node ask anew, unless it has done so since.
+func (s *State) ClearTerms(t *Terms) { s.terms.CompareAndSwap(t, nil) }
+
+// Run keeps the leader up to date until ctx ends. It asks Raft again after each interval.
+func (s *State) Run(ctx context.Context, node *raft.Raft, interval time.Duration) {
+	seen := make(chan raft.Observation, 16)
+	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	})
+	node.RegisterObserver(observer)
+	defer node.DeregisterObserver(observer)
+	// Observations may be dropped when several come at once, so a look now and then is needed too.
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		s.Observe(node.LeaderWithID())
+		select {
+		case <-seen:
+		case <-tick.C:
+		case <-ctx.Done():
+			if v := s.leader.Swap(nil); v != nil {
+				v.replace()
+			}
+			return
+		}
+	}
+}
+
+// Observe takes over what Raft says of the leader; an empty id: there is none.
+func (s *State) Observe(address raft.ServerAddress, id raft.ServerID) {
+	old := s.leader.Load()
+	switch {
+	case old == nil && id == "", old != nil && old.ID == string(id) && old.Address == string(address):
+		return
+	case id == "":
+		s.leader.Store(nil)
+		s.Log.Warn("no leader")
+	default:
+		replaced, replace := context.WithCancel(context.Background())
+		s.leader.Store(&Leader{ID: string(id), Address: string(address), Replaced: replaced, replace: replace})
+		s.Log.Info("leader", "node", disk.NodeName(string(id)))
+	}
+	if old != nil {
+		old.replace()
+	}
+	s.changed.Fire()
+}
+
+// WhileLeading calls do each time this node was established as leader, with a context that ends when
+// it leads no longer and the leadership's epoch, and waits for its return before the next time. It returns when ctx
+// ends.
+func (s *State) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
+	var last *Leadership
+	for {
+		l, err := s.next(ctx, last)
+		if err != nil {
+			return
+		}
+		l.during(ctx, do)
+		last = l
+	}
+}
+
+// next waits until this node leads, in another leadership than the last.
+func (s *State) next(ctx context.Context, last *Leadership) (*Leadership, error) {
+	for {
+		changed := s.changed.Wait()
+		if l := s.own.Load(); l != nil && l != last {
+			return l, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// during calls do with a context that ends with the leadership.
+func (l *Leadership) during(ctx context.Context, do func(context.Context, registry.Epoch)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.Lost, cancel)()
+	do(ctx, l.Epoch)
+}

@@ -1,0 +1,172 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+const (
+	// searchInterval is the pause between two looks for a cluster.
+	searchInterval = 200 * time.Millisecond
+	// foreignInterval is the pause between two looks for nodes of other clusters while all is well.
+	foreignInterval = 5 * time.Second
+	// askAllWait bounds a question to all nodes in one place.
+	askAllWait = 500 * time.Millisecond
+	// oldAddressLimit bounds the question whether a node still runs where it was.
+	oldAddressLimit = 2 * time.Second
+	// changeLimit bounds a change of the cluster's configuration.
+	changeLimit = 5 * time.Second
+	// promoteAfter is how long a newcomer must keep up before it may vote, and promoteWithin how
+	// many entries behind counts as keeping up: a voter that lacks the data would widen the quorum
+	// before it can serve in it.
+	promoteAfter  = 10 * time.Second
+	promoteWithin = 100
+)
+
+// askLimit bounds a question to all nodes.
+func (s *Members) askLimit() time.Duration { return max(askAllWait, s.cfg.Nodes.AttemptLimit()) }
+
+// JoinArgs asks for membership.
+type JoinArgs struct {
+	ServerID, Addr string
+	Boot           uint64 // the start of the node that asks
+}
+
+// JoinReply is the reply to Join and Remove.
+type JoinReply struct {
+	Answer port.Outcome
+	Reason string
+	Leader string // where to ask instead, with port.NotLeader; "": not known
+}
+
+// Join takes a node into the cluster, or records its new address.
+func (s *Members) Join(args JoinArgs, reply *JoinReply) error {
+	*reply = s.serveJoin(args)
+	return nil
+}
+
+func (s *Members) serveJoin(args JoinArgs) JoinReply {
+	if s.cfg.Leadership.Own() == nil {
+		return JoinReply{Answer: port.NotLeader, Leader: s.leaderAddress()}
+	}
+	look, err := s.Committed()
+	if err != nil {
+		return JoinReply{Answer: port.Refused, Reason: err.Error()}
+	}
+	if err := s.runsTwice(look, args); err != nil {
+		return JoinReply{Answer: port.RunsTwice, Reason: err.Error()}
+	}
+	return s.Add(look, args)
+}
+
+// runsTwice returns an error if a node that says it has moved still runs at its old address: then it is a
+// copy, whose log may lack what the original has stored, and must not get the original's vote.
+func (s *Members) runsTwice(look *Configuration, args JoinArgs) error {
+	i := slices.IndexFunc(look.Servers, func(m raft.Server) bool { return string(m.ID) == args.ServerID })
+	if i < 0 || string(look.Servers[i].Address) == args.Addr {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), oldAddressLimit)
+	defer cancel()
+	st, err := s.stateOf(ctx, look.Servers[i])
+	if err != nil && ctx.Err() == nil {
+		// Perhaps the connection was one to the process before: it is forgotten now.
+		st, err = s.stateOf(ctx, look.Servers[i])
+	}
+	if err != nil || st.Boot == args.Boot {
+		return nil // it has moved, or has two addresses
+	}
+	return fmt.Errorf("node %q runs at %s already: the process at %s was started with a copy of its data directory; give it an empty one, and a node.name of its own",
+		disk.NodeName(args.ServerID), look.Servers[i].Address, args.Addr)
+}
+
+// leaderAddress is where other nodes reach the leader, as far as this node knows.
+func (s *Members) leaderAddress() string {
+	if l := s.cfg.Leadership.Leader(); l != nil {
+		return l.Address
+	}
+	return ""
+}
+
+// Add takes a node into the cluster whose members a look has shown.
+func (s *Members) Add(look *Configuration, args JoinArgs) JoinReply {
+	name := disk.NodeName(args.ServerID)
+	add := s.Raft.AddNonvoter
+	for _, m := range look.Servers {
+		switch {
+		case disk.NodeName(string(m.ID)) != name:
+		case m.ID != raft.ServerID(args.ServerID):
+			return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf(
+				"the cluster knows node %q with another data directory (server id %s): remove that one first (rollcall members remove %s), or choose another node.name", name, m.ID, name)}
+		case m.Suffrage == raft.Voter:
+			add = s.Raft.AddVoter // it has moved: the same vote at another address
+		}
+	}
+	f := add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), look.Index, changeLimit)
+	if err := raftio.Wait(context.Background(), f, changeLimit); err != nil {
+		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("take node %q in: %v", name, err)}
+	}
+	s.cfg.Node.Log.Info("member", "node", name, "address", args.Addr)
+	return JoinReply{Answer: port.OK}
+}
+
+// Promoter returns a promoter for a leadership.
+func (s *Members) Promoter() *Promoter { return &Promoter{members: s} }
+
+// Promoter gives newcomers a vote once they keep up.
+type Promoter struct {
+	members *Members
+	since   map[raft.ServerID]time.Time // since when a newcomer has kept up
+}
+
+// Round gives their votes to the newcomers that have kept up for long enough.
+func (p *Promoter) Round(ctx context.Context) {
+	look, err := p.members.Committed()
+	if err != nil {
+		return
+	}
+	for _, m := range look.Servers {
+		if m.Suffrage == raft.Nonvoter {
+			p.consider(ctx, m, look.Index)
+		}
+	}
+}
+
+// consider judges a newcomer that the configuration at an index has.
+func (p *Promoter) consider(ctx context.Context, m raft.Server, index uint64) {
+	asked, cancel := context.WithTimeout(ctx, p.members.askLimit())
+	defer cancel()
+	st, err := p.members.stateOf(asked, m)
+	if err != nil || st.Applied+promoteWithin < p.members.cfg.Machine.Index() {
+		delete(p.since, m.ID)
+		return
+	}
+	if p.since == nil {
+		p.since = map[raft.ServerID]time.Time{}
+	}
+	if _, ok := p.since[m.ID]; !ok {
+		p.since[m.ID] = time.Now()
+	}
+	if time.Since(p.since[m.ID]) < promoteAfter {
+		return
+	}
+	p.Promote(ctx, m, index)
+}
+
+// Promote gives a newcomer its vote, unless the members have changed since it was considered: one that
+// was removed must not come back with a vote.
+func (p *Promoter) Promote(ctx context.Context, m raft.Server, index uint64) {
+	if err := raftio.Wait(ctx, p.members.Raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
+		p.members.cfg.Node.Log.Warn("newcomer did not become a voter", "node", disk.NodeName(string(m.ID)), "err", err)
+		return
+	}
+	p.members.cfg.Node.Log.Info("newcomer votes", "node", disk.NodeName(string(m.ID)))
+}

@@ -1,0 +1,98 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+)
+
+// Config is what the members need of their node.
+type Config struct {
+	Node       store.Config
+	Identity   *Identity
+	Port       *port.Port
+	Nodes      *port.Nodes
+	Machine    *fsm.Machine
+	Leadership *leadership.State
+	Fail       func(error) // ends the node
+	Outdated   func(error) // ends the node, because its data directory is not what the cluster counts on
+}
+
+// Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other nodes belong to it.
+type Members struct {
+	Raft *raft.Raft // set when it was started, before anything but Observe is called
+
+	cfg        Config
+	self       string                        // server id of this node
+	committed  atomic.Pointer[Configuration] // newest committed configuration that this node knows of
+	foreign    atomic.Pointer[[]ForeignNode] // nodes of other clusters in cluster.join; nil: not known yet
+	turn       time.Time                     // when this node proposes founders; zero: not considered. Owned by Run
+	foundRound uint64                        // newest round of a proposal it has heard of. Owned by Run
+}
+
+// New returns the members of a node, none of which is known yet.
+func New(cfg Config) *Members { return &Members{cfg: cfg, self: cfg.Identity.ServerID()} }
+
+// Calls are the calls that other nodes make about members.
+func (s *Members) Calls() port.Calls {
+	return port.Calls{
+		"Node.State": port.Method(s.ServeState), "Node.Found": port.Method(s.Found), "Node.Join": port.Method(s.Join), "Node.Remove": port.Method(s.Remove),
+	}
+}
+
+func idsOf(servers []raft.Server) []string {
+	ids := make([]string, len(servers))
+	for i, server := range servers {
+		ids[i] = string(server.ID)
+	}
+	return ids
+}
+
+// All returns the servers of the newest configuration in this node's log, which may not be
+// committed yet. What is to be changed is decided on the committed one, see Committed.
+func (s *Members) All() ([]raft.Server, error) {
+	f := s.Raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return f.Configuration().Servers, nil
+}
+
+// Configuration is a committed configuration of the cluster. Its index is the condition of every change: Raft
+// makes a change only if the configuration at this index still is the newest, so that of two changes
+// that were decided on the same look one is refused. (The Index of raft.GetConfiguration would be no
+// condition: in version 1.7.3 it is always 0, which means "whatever the configuration is".)
+type Configuration struct {
+	Index   uint64 // of its log entry
+	Servers []raft.Server
+}
+
+// Committed returns the newest configuration that this node knows to be committed.
+func (s *Members) Committed() (*Configuration, error) {
+	m := s.committed.Load()
+	if m == nil {
+		return nil, errors.New("this node does not know the committed members yet")
+	}
+	return m, nil
+}
+
+// Observe takes over a committed configuration, from the log or a snapshot, in any order.
+func (s *Members) Observe(index uint64, servers []raft.Server) {
+	for {
+		old := s.committed.Load()
+		if old != nil && old.Index >= index {
+			return
+		}
+		if s.committed.CompareAndSwap(old, &Configuration{Index: index, Servers: servers}) {
+			return
+		}
+	}
+}

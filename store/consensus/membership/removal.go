@@ -1,0 +1,170 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// removeLimit bounds the leader's wait for a removal, so that with the questions before it the
+// caller has its reply within store.ResultWait.
+const removeLimit = 3 * time.Second
+
+// Errors of RemoveMember that a caller can act on.
+var (
+	// ErrUnknownMember: the cluster has no node of that name.
+	ErrUnknownMember = errors.New("no such node")
+	// ErrMembership: the change was refused and nothing was done; the text says why.
+	ErrMembership = errors.New("membership was not changed")
+)
+
+// RemoveMember takes a node out of the cluster for good: its data directory is of no use any more,
+// its name is free again. It works on any node and ends within store.ResultWait. Errors: the two above,
+// registry.ErrNoLeader (nothing was done) and registry.ErrUnknownOutcome.
+func (s *Members) RemoveMember(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
+	defer cancel()
+	if err := s.askForRemoval(ctx, name); err != nil {
+		return fmt.Errorf("remove node %q: %w", name, err)
+	}
+	return nil
+}
+
+func (s *Members) askForRemoval(ctx context.Context, name string) error {
+	if s.cfg.Leadership.Own() != nil {
+		return s.serveRemove(name).Removal()
+	}
+	leader := s.cfg.Leadership.Other()
+	if leader == nil {
+		return registry.ErrNoLeader
+	}
+	reply, err := port.Invoke[JoinReply](ctx, s.cfg.Nodes, s.cfg.Nodes.DialAddress(leader.ID, leader.Address), "Node.Remove", name)
+	switch {
+	case errors.Is(err, port.ErrNotSent):
+		return fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
+	}
+	return reply.Removal()
+}
+
+// Removal is the reply to Remove as an error, nil if the node was removed.
+func (r JoinReply) Removal() error {
+	switch r.Answer {
+	case port.OK:
+		return nil
+	case port.NotLeader:
+		return registry.ErrNoLeader
+	case port.NoSuchNode:
+		return ErrUnknownMember
+	case port.Refused:
+		return fmt.Errorf("%w: %s", ErrMembership, r.Reason)
+	}
+	return fmt.Errorf("%w: %s", registry.ErrUnknownOutcome, r.Reason)
+}
+
+// Remove takes the node of a name out of the cluster.
+func (s *Members) Remove(name string, reply *JoinReply) error {
+	*reply = s.serveRemove(name)
+	return nil
+}
+
+func (s *Members) serveRemove(name string) JoinReply {
+	if s.cfg.Leadership.Own() == nil {
+		return JoinReply{Answer: port.NotLeader}
+	}
+	look, err := s.Committed()
+	if err != nil {
+		return JoinReply{Answer: port.Refused, Reason: err.Error()}
+	}
+	return s.Delete(look, name)
+}
+
+// Delete takes a node out of the cluster whose members a look has shown.
+func (s *Members) Delete(look *Configuration, name string) JoinReply {
+	members := look.Servers
+	i := slices.IndexFunc(members, func(m raft.Server) bool { return disk.NodeName(string(m.ID)) == name })
+	if i < 0 {
+		return JoinReply{Answer: port.NoSuchNode}
+	}
+	if err := s.agreeWithout(members[i], members); err != nil {
+		return JoinReply{Answer: port.Refused, Reason: err.Error()}
+	}
+	// The replies count for this look only. If the members have changed since, Raft refuses.
+	err := raftio.Wait(context.Background(), s.Raft.RemoveServer(members[i].ID, look.Index, removeLimit), removeLimit)
+	if err == nil {
+		s.cfg.Node.Log.Info("removed a node", "node", name)
+	}
+	return removalReply(err)
+}
+
+// removalReply tells the errors of a removal that certainly was not made from the others.
+func removalReply(err error) JoinReply {
+	switch {
+	case err == nil:
+		return JoinReply{Answer: port.OK}
+	case errors.Is(err, raft.ErrNotLeader):
+		return JoinReply{Answer: port.NotLeader}
+	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, raftio.ErrNoResult):
+		return JoinReply{Answer: port.Unknown, Reason: err.Error()}
+	}
+	return JoinReply{Answer: port.Refused, Reason: changeRefused(err)}
+}
+
+// agreeWithout returns an error unless a majority of the voters that would be left replies now. A
+// removal holds from the moment it is in the leader's log: taking out the wrong node while another
+// one is down would leave a cluster that can never agree on anything again, its members included.
+func (s *Members) agreeWithout(removed raft.Server, members []raft.Server) error {
+	silent := map[string]bool{} // server ids of voters without a reply yet
+	var addresses []string
+	voters := 0
+	for _, m := range members {
+		if m.ID == removed.ID || m.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if string(m.ID) != s.self {
+			silent[string(m.ID)] = true
+			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
+		}
+	}
+	if voters == 0 {
+		return errors.New("no other node has a vote")
+	}
+	for _, a := range port.AskAll(context.Background(), addresses, s.askLimit(), s.stateAt) {
+		// By its id: the node at the address of a lost node may be its successor, without a vote.
+		delete(silent, a.Value.ServerID)
+	}
+	if up := voters - len(silent); up <= voters/2 {
+		return fmt.Errorf("%d of the %d voters left would be up, which is no majority: start or remove %s first", up, voters, namesOf(silent))
+	}
+	return nil
+}
+
+func namesOf(serverIDs map[string]bool) string {
+	var names []string
+	for id := range serverIDs {
+		names = append(names, disk.NodeName(id))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// changeRefused says why Raft made no change.
+func changeRefused(err error) string {
+	if errors.Is(err, raft.ErrEnqueueTimeout) {
+		return fmt.Sprintf("an earlier change of the members is not done yet (%v)", err)
+	}
+	return fmt.Sprintf("%v: look at the members again, then decide", err)
+}

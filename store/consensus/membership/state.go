@@ -1,0 +1,89 @@
+package membership
+
+import (
+	"context"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// NodeState is what a node says of itself.
+type NodeState struct {
+	ServerID  string
+	Boot      uint64 // this start
+	Cluster   string // "" while it belongs to none
+	Addr      string // node-to-node, as advertised
+	HTTP      string
+	Role      string
+	LeaderID  string
+	Term      uint64
+	Applied   uint64            // newest log entry in its view
+	Index     registry.Index    // of its view
+	LastIndex uint64            // newest log entry on its disk
+	Leads     bool              // it is the established leader
+	Members   []string          // server ids of the committed configuration that it knows
+	Starts    map[string]uint64 // the newest start of each of them that it knows of
+	Founders  []disk.Founder    // of its cluster, if it is one of them
+}
+
+// ServeState says what a node knows of itself.
+func (s *Members) ServeState(_ struct{}, reply *NodeState) error {
+	*reply = s.State()
+	return nil
+}
+
+// State is what this node says of itself.
+func (s *Members) State() NodeState {
+	st := NodeState{
+		Leads:     s.cfg.Leadership.Own() != nil,
+		ServerID:  s.self,
+		Boot:      s.cfg.Identity.Start().Boot,
+		Cluster:   s.cfg.Identity.Cluster(),
+		Addr:      s.cfg.Port.Addr().String(),
+		HTTP:      s.cfg.Node.HTTPAdvertise,
+		Role:      roles[s.Raft.State()],
+		Term:      s.Raft.CurrentTerm(),
+		Applied:   s.cfg.Machine.Index(),
+		Index:     s.cfg.Machine.View().Index(),
+		LastIndex: s.Raft.LastIndex(),
+	}
+	if l := s.cfg.Leadership.Leader(); l != nil {
+		st.LeaderID = l.ID
+	}
+	if look, err := s.Committed(); err == nil {
+		st.Members = idsOf(look.Servers)
+		st.Starts = map[string]uint64{}
+		for _, id := range st.Members {
+			st.Starts[id] = s.cfg.Machine.Boot(id)
+		}
+	}
+	if st.Cluster != "" {
+		st.Founders = s.cfg.Identity.Now().Founding.Founders
+	}
+	return st
+}
+
+var roles = map[raft.RaftState]string{
+	raft.Leader:    "leader",
+	raft.Follower:  "follower",
+	raft.Candidate: "candidate",
+	raft.Shutdown:  "stopped",
+}
+
+// stateOf asks a member how it is.
+func (s *Members) stateOf(ctx context.Context, m raft.Server) (NodeState, error) {
+	address := s.cfg.Nodes.AddressOf(m)
+	st, err := s.stateAt(ctx, address)
+	if err == nil && st.ServerID != string(m.ID) {
+		err = &port.OtherNodeError{Asked: string(m.ID), Replied: st.ServerID, Address: address}
+	}
+	return st, err
+}
+
+// stateAt asks the node at an address how it is.
+func (s *Members) stateAt(ctx context.Context, address string) (NodeState, error) {
+	return port.Invoke[NodeState](ctx, s.cfg.Nodes, address, "Node.State", struct{}{})
+}

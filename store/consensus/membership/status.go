@@ -1,0 +1,80 @@
+package membership
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// Status is the cluster as one node sees it now.
+type Status struct {
+	ClusterID string
+	Leader    string // node name; "" if none is known
+	Term      uint64
+	Nodes     []NodeStatus  // sorted by name
+	Foreign   []ForeignNode // nodes of other clusters, where there should be none
+}
+
+// NodeStatus is one node. Of a node without a reply only ID, Cluster and Role are known.
+type NodeStatus struct {
+	ID        string         // node name
+	HTTP      string         // its HTTP address
+	Cluster   string         // its node-to-node address
+	Role      string         // leader, follower, candidate, learner (no vote yet), stopped or unreachable
+	Applied   uint64         // newest log entry in its view
+	Index     registry.Index // of its view: a node that has reached a change's index has applied it
+	Reachable bool
+}
+
+// Status asks every node how it is.
+func (s *Members) Status(ctx context.Context) Status {
+	own := s.State()
+	st := Status{ClusterID: own.Cluster, Leader: disk.NodeName(own.LeaderID), Term: own.Term}
+	if foreign := s.foreign.Load(); foreign != nil {
+		st.Foreign = *foreign
+	}
+	members, err := s.All()
+	if err != nil || len(members) == 0 {
+		members = []raft.Server{{ID: raft.ServerID(own.ServerID), Address: raft.ServerAddress(own.Addr)}}
+	}
+	var addresses []string
+	for _, m := range members {
+		if string(m.ID) != own.ServerID {
+			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
+		}
+	}
+	states := map[string]NodeState{own.ServerID: own}
+	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
+		if a.Err == nil {
+			states[a.Value.ServerID] = a.Value
+		}
+	}
+	for _, m := range members {
+		st.Nodes = append(st.Nodes, nodeStatus(m, states))
+	}
+	slices.SortFunc(st.Nodes, func(a, b NodeStatus) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return st
+}
+
+func nodeStatus(m raft.Server, states map[string]NodeState) NodeStatus {
+	n := NodeStatus{ID: disk.NodeName(string(m.ID)), Cluster: string(m.Address), Role: "unreachable"}
+	state, ok := states[string(m.ID)]
+	if !ok {
+		return n
+	}
+	n.HTTP, n.Role, n.Applied, n.Index, n.Reachable = state.HTTP, state.Role, state.Applied, state.Index, true
+	if m.Suffrage == raft.Nonvoter && n.Role == "follower" {
+		n.Role = "learner"
+	}
+	return n
+}

@@ -1,0 +1,107 @@
+package port
+
+import (
+	"bufio"
+	"encoding/gob"
+	"errors"
+	"net"
+	"net/rpc"
+	"sync"
+)
+
+// Calls is what a node performs for others on the node channel, by the name of the call. It speaks with clients of net/rpc. The server
+// of net/rpc finds methods by reflection, for which the linker must keep every exported method of the whole program: a fifth
+// of its size.
+type Calls map[string]acceptor
+
+// acceptor reads the arguments of a call and returns what performs it.
+type acceptor func(decode func(any) error) (perform func() (reply any, err error), err error)
+
+// Method makes an entry of a method in the form of net/rpc.
+func Method[A, R any](method func(A, *R) error) acceptor {
+	return func(decode func(any) error) (func() (any, error), error) {
+		var args A
+		if err := decode(&args); err != nil {
+			return nil, err
+		}
+		return func() (any, error) {
+			reply := new(R)
+			err := method(args, reply)
+			return reply, err
+		}, nil
+	}
+}
+
+// Serve performs the calls of one connection and replies to each as soon as it has ended, until the connection ends and
+// all calls have: calls that are still being served then end within their own time limits.
+func (t Calls) Serve(conn net.Conn, _ Hello) {
+	conn = sender{conn}
+	defer conn.Close()
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	requests, replies := gob.NewDecoder(bufio.NewReader(conn)), newReplies(conn)
+	for {
+		var request rpc.Request
+		if err := requests.Decode(&request); err != nil {
+			return
+		}
+		perform, err := t.accept(request.ServiceMethod, requests.Decode)
+		if err != nil {
+			replies.send(request, nil, err)
+			continue
+		}
+		calls.Go(func() {
+			reply, err := perform()
+			replies.send(request, reply, err)
+		})
+	}
+}
+
+func (t Calls) accept(name string, decode func(any) error) (func() (any, error), error) {
+	if accept, ok := t[name]; ok {
+		return accept(decode)
+	}
+	return nil, errors.Join(errors.New("this node knows no call "+name), decode(nil))
+}
+
+// replies writes the replies of one connection.
+type replies struct {
+	conn net.Conn
+
+	mu  sync.Mutex // guards the following
+	out *bufio.Writer
+	enc *gob.Encoder
+}
+
+func newReplies(conn net.Conn) *replies {
+	out := bufio.NewWriter(conn)
+	return &replies{conn: conn, out: out, enc: gob.NewEncoder(out)}
+}
+
+// send hangs up if it fails: a caller must not take a part of a reply for the next one.
+func (r *replies) send(request rpc.Request, reply any, err error) {
+	response := rpc.Response{ServiceMethod: request.ServiceMethod, Seq: request.Seq}
+	if err != nil {
+		response.Error, reply = err.Error(), struct{}{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := errors.Join(r.enc.Encode(&response), r.enc.Encode(reply), r.out.Flush()); err != nil {
+		r.conn.Close()
+	}
+}
+
+// Outcome is what became of a call, where its reply says so. The calls and their replies are exported because encoding/gob asks
+// for it; replies have it in a field that is called Answer on the wire.
+type Outcome uint8
+
+// The outcomes, by their numbers on the wire.
+const (
+	OK Outcome = iota
+	NotLeader
+	Unknown
+	Refused
+	NoSuchNode
+	RunsTwice
+	Unreadable
+)

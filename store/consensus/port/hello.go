@@ -1,0 +1,97 @@
+package port
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// helloVersion is the version of the handshake.
+const helloVersion = 1
+
+// Hello is what each side says first.
+type Hello struct {
+	Cluster  string // "" while the node has neither bootstrapped nor joined
+	ServerID string
+	Boot     uint64 // this start of the server
+	Before   uint64 // the start before it, as its data directory has it
+	Known    uint64 // the newest start of the remote that this node knows of; the dialling side cannot say
+}
+
+// outdatedError means that a server runs with an old data directory, or that there are two of it.
+type outdatedError struct {
+	serverID string
+	copied   bool // the directory is older than the newest start, else the process is
+}
+
+func (e *outdatedError) Error() string {
+	name := disk.NodeName(e.serverID)
+	if e.copied {
+		return fmt.Sprintf("node %s was started with an older copy of its data directory: the cluster counts on what the node has stored since; remove it (rollcall members remove %s) and start it with an empty data directory", name, name)
+	}
+	return fmt.Sprintf("node %s was started again since, with this data directory or a copy of it: run one of the two; if the other one is to go, remove the node (rollcall members remove %s) and start this one with an empty data directory", name, name)
+}
+
+// Outdated returns an error if a server's newest start is another one than it says. A directory that
+// was never set back knows all starts but its own.
+func (h Hello) Outdated(known uint64) error {
+	switch {
+	case known > h.Boot:
+		return &outdatedError{serverID: h.ServerID}
+	case known != h.Boot && known > h.Before:
+		return &outdatedError{serverID: h.ServerID, copied: true}
+	}
+	return nil
+}
+
+// ForeignError means that the remote belongs to another cluster.
+type ForeignError struct{ Own, Remote Hello }
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("node %s belongs to cluster %q, this node to cluster %q", disk.NodeName(e.Remote.ServerID), e.Remote.Cluster, e.Own.Cluster)
+}
+
+func writeHello(w io.Writer, h Hello) error {
+	b := []byte{helloVersion, byte(len(h.Cluster))}
+	b = append(b, h.Cluster...)
+	b = append(b, byte(len(h.ServerID)))
+	b = append(b, h.ServerID...)
+	for _, n := range []uint64{h.Boot, h.Before, h.Known} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+func readHello(r io.Reader) (Hello, error) {
+	var version [1]byte
+	if _, err := io.ReadFull(r, version[:]); err != nil {
+		return Hello{}, err
+	}
+	if version[0] != helloVersion {
+		return Hello{}, fmt.Errorf("peer speaks version %d of the node-to-node protocol, this node %d", version[0], helloVersion)
+	}
+	cluster, err := readField(r)
+	if err != nil {
+		return Hello{}, err
+	}
+	id, err := readField(r)
+	if err != nil {
+		return Hello{}, err
+	}
+	var starts [3]uint64
+	err = binary.Read(r, binary.BigEndian, &starts)
+	return Hello{Cluster: cluster, ServerID: id, Boot: starts[0], Before: starts[1], Known: starts[2]}, err
+}
+
+func readField(r io.Reader) (string, error) {
+	var n [1]byte
+	if _, err := io.ReadFull(r, n[:]); err != nil {
+		return "", err
+	}
+	b := make([]byte, n[0])
+	_, err := io.ReadFull(r, b)
+	return string(b), err
+}

@@ -1,0 +1,332 @@
+package port
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// RaftTimeout bounds one request of Raft to another node.
+const RaftTimeout = 10 * time.Second
+
+// Node-to-node connections share one port. The first byte tells what the connection carries; then
+// both sides say their names, and neither goes on with a stranger.
+const (
+	streamRaft byte = 'R' // hashicorp/raft's transport
+	streamNode byte = 'N' // calls between nodes, see nodes.go
+)
+
+// Port owns the node-to-node port: it listens, shakes hands, and hands connections to Raft or to
+// the node channel. It implements raft.StreamLayer.
+type Port struct {
+	// Set before Serve is called:
+
+	Self      func() Hello                 // what this node says of itself
+	Known     func(serverID string) uint64 // the newest start of a server that this node knows of; 0: none
+	Outdated  func(error)                  // called when this node must not go on
+	ServeNode func(net.Conn, Hello)        // owns the connection
+	Closing   context.Context              // ends when the node stops, and Raft's connections with it
+
+	listener  net.Listener
+	advertise addr
+	tls       *tls.Config // nil: plain
+	log       *slog.Logger
+	admission *admission
+	raftConns chan net.Conn
+	done      chan struct{}
+	fenced    atomic.Bool
+	wg        sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]string // the open ones; of Raft's that another node has dialled, the id of that server
+}
+
+// Go runs do in a goroutine that Wait waits for.
+func (n *Port) Go(do func()) { n.wg.Go(do) }
+
+type addr string
+
+func (addr) Network() string  { return "tcp" }
+func (a addr) String() string { return string(a) }
+
+// Listen opens the port; its exported fields must be set before Serve is called.
+func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*Port, error) {
+	n := &Port{
+		Known: func(string) uint64 { return 0 }, Outdated: func(error) {}, Closing: context.Background(),
+		advertise: addr(advertise), log: log, admission: newAdmission(),
+		raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
+	}
+	if files != (store.TLSFiles{}) {
+		var err error
+		if n.tls, err = files.Config(); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.addr: %w", err)
+	}
+	n.listener = l
+	if advertise == "" {
+		n.advertise = addr(l.Addr().String())
+	}
+	return n, nil
+}
+
+// Serve accepts until Close.
+func (n *Port) Serve() {
+	for {
+		conn, err := n.listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				n.log.Warn("node-to-node port: accept failed", "err", err)
+			}
+			select {
+			case <-n.done:
+				return
+			case <-time.After(50 * time.Millisecond): // out of file descriptors, most likely
+				continue
+			}
+		}
+		n.wg.Go(func() { n.accept(conn) })
+	}
+}
+
+func (n *Port) accept(accepted net.Conn) {
+	from := newCaller(accepted)
+	handedOn := false
+	defer func() {
+		if !handedOn {
+			n.admission.remove(from)
+		}
+	}()
+	var conn net.Conn = from
+	if n.tls != nil {
+		conn = tls.Server(from, n.tls)
+	}
+	if !n.track(conn) {
+		conn.Close()
+		return
+	}
+	if !n.admission.startHandshake(from, time.Now()) {
+		n.park(conn)
+		return
+	}
+	kind, remote, err := n.welcome(conn)
+	if err == nil && !n.admission.finishHandshake(from, remote.ServerID, remote.Cluster != "" && remote.Cluster == n.Self().Cluster) {
+		err = errNoRoom
+	}
+	if err != nil {
+		n.log.Debug("node-to-node port: connection refused", "remote", conn.RemoteAddr().String(), "err", err)
+		if from.ousted.Load() {
+			n.park(conn)
+			return
+		}
+		n.drop(conn)
+		return
+	}
+	switch kind {
+	case streamNode:
+		n.ServeNode(conn, remote)
+		n.drop(conn)
+	case streamRaft:
+		n.name(conn, remote.ServerID)
+		select {
+		case n.raftConns <- n.wrap(conn, kind, from):
+			handedOn = true
+		case <-n.done:
+			n.drop(conn)
+		}
+	}
+}
+
+var errNoRoom = errors.New("too many connections")
+
+// park keeps a connection that is not served open for a while.
+func (n *Port) park(conn net.Conn) {
+	if !n.admission.park() {
+		n.drop(conn)
+		return
+	}
+	time.AfterFunc(parkedFor+rand.N(parkedFor), func() {
+		n.admission.unpark()
+		n.drop(conn)
+	})
+}
+
+// dial opens a connection and shakes hands.
+func (n *Port) dial(kind byte, address string, timeout time.Duration) (net.Conn, Hello, error) {
+	if n.fenced.Load() {
+		return nil, Hello{}, errFenced
+	}
+	plain, err := (&net.Dialer{Timeout: timeout}).DialContext(n.Closing, "tcp", address)
+	if err != nil {
+		return nil, Hello{}, err
+	}
+	defer context.AfterFunc(n.Closing, func() { plain.Close() })() // the other end may never say its name
+	conn := plain
+	if n.tls != nil {
+		conn = tls.Client(plain, n.tls)
+	}
+	remote, err := n.greet(conn, kind, timeout)
+	if err == nil && !n.track(conn) {
+		err = net.ErrClosed
+	}
+	if err != nil {
+		conn.Close()
+		return nil, remote, fmt.Errorf("handshake with %s: %w", address, err)
+	}
+	return n.wrap(conn, kind, nil), remote, nil
+}
+
+// wrap makes a tracked connection one of Raft or of the node channel. Raft waits for its requests when it stops:
+// for half a minute where another node hangs, and without end for the rest of a snapshot that a leader which hangs
+// was sending. So its connections end before it does.
+func (n *Port) wrap(conn net.Conn, kind byte, from *caller) *trackedConn {
+	c := &trackedConn{Conn: conn, n: n, from: from}
+	if kind == streamRaft {
+		c.detach = context.AfterFunc(n.Closing, func() { n.drop(conn) })
+	}
+	return c
+}
+
+var errFenced = errors.New("this node has stopped talking, because it must not go on")
+
+// Fence ends all Raft traffic of this node, for good: the others elect a new leader, even if this
+// process cannot end because it is stuck in the kernel.
+func (n *Port) Fence() {
+	n.fenced.Store(true)
+	n.closeConns()
+}
+
+// track remembers an open connection, so that the port closes it in the end; false: it is closed or fenced already.
+func (n *Port) track(conn net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case <-n.done:
+		return false
+	default:
+	}
+	if n.fenced.Load() {
+		return false
+	}
+	n.conns[conn] = ""
+	return true
+}
+
+// name records which server has dialled a connection, as long as it is open.
+func (n *Port) name(conn net.Conn, serverID string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, open := n.conns[conn]; open {
+		n.conns[conn] = serverID
+	}
+}
+
+// HangUpOn closes the connections of Raft that a server has dialled.
+func (n *Port) HangUpOn(serverID string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn, of := range n.conns {
+		if of == serverID {
+			conn.Close()
+		}
+	}
+}
+
+func (n *Port) drop(conn net.Conn) {
+	conn.Close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.conns, conn)
+}
+
+func (n *Port) closeConns() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn := range n.conns {
+		conn.Close()
+	}
+	clear(n.conns)
+}
+
+// Accept implements net.Listener for Raft.
+func (n *Port) Accept() (net.Conn, error) {
+	select {
+	case conn := <-n.raftConns:
+		return conn, nil
+	case <-n.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Dial implements raft.StreamLayer.
+func (n *Port) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if timeout <= 0 {
+		timeout = handshakeTimeout
+	}
+	conn, _, err := n.dial(streamRaft, string(address), timeout)
+	return conn, err
+}
+
+// Addr implements net.Listener: the address that other nodes use.
+func (n *Port) Addr() net.Addr { return n.advertise }
+
+// Close implements net.Listener. It may be called more than once.
+func (n *Port) Close() error {
+	n.mu.Lock()
+	select {
+	case <-n.done:
+		n.mu.Unlock()
+		return nil
+	default:
+	}
+	close(n.done)
+	n.mu.Unlock()
+	err := n.listener.Close()
+	n.closeConns()
+	return err
+}
+
+// Wait returns when every goroutine of a closed port has ended.
+func (n *Port) Wait() { n.wg.Wait() }
+
+// trackedConn tells the port when it is closed, and refuses to write once the node is fenced.
+type trackedConn struct {
+	net.Conn
+	n      *Port
+	from   *caller     // nil: this node has dialled
+	detach func() bool // from the end of the node; nil: it does not end with that
+}
+
+// Write implements net.Conn.
+func (c *trackedConn) Write(b []byte) (int, error) {
+	if c.n.fenced.Load() {
+		return 0, errFenced
+	}
+	return c.Conn.Write(b)
+}
+
+// Close implements net.Conn.
+func (c *trackedConn) Close() error {
+	if c.detach != nil {
+		c.detach()
+	}
+	c.n.drop(c.Conn)
+	if c.from != nil {
+		c.n.admission.remove(c.from)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package port
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/rpc"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
+)
+
+// limit is how long a test waits for what normally takes well under a second.
+const limit = time.Minute
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !cond(); time.Sleep(5 * time.Millisecond) {
+		need.That(t, time.Now().Before(end), "not within %v: %s", limit, what)
+	}
+}
+
+// testPort opens a port that says h of its node, and on which calls between nodes are echoed.
+func testPort(t *testing.T, h Hello, files store.TLSFiles) *Port {
+	t.Helper()
+	n := need.Got(Listen("127.0.0.1:0", "", files, slog.New(slog.DiscardHandler)))(t)
+	n.Self = func() Hello { return h }
+	n.ServeNode = func(c net.Conn, _ Hello) { io.Copy(c, c) }
+	n.Go(n.Serve)
+	t.Cleanup(func() {
+		n.Close()
+		n.Wait()
+	})
+	return n
+}
+
+func TestHandshake(t *testing.T) {
+	tests := []struct {
+		name         string
+		kind         byte
+		own, peer    Hello
+		wantErr      string
+		wantForeigns bool
+	}{
+		{name: "same cluster", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}},
+		{name: "node channel before there is a cluster", kind: streamNode, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "", ServerID: "n2.bb"}},
+		{name: "node channel of a newcomer", kind: streamNode, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}},
+		{name: "another cluster", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+		{name: "raft before there is a cluster", kind: streamRaft, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}, wantErr: "no cluster yet"},
+		{name: "raft of another cluster", kind: streamRaft, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := testPort(t, tt.peer, store.TLSFiles{})
+			client := testPort(t, tt.own, store.TLSFiles{})
+			conn, peer, err := client.dial(tt.kind, server.Addr().String(), limit)
+			if tt.wantErr == "" {
+				need.OK(t, err)
+				conn.Close()
+				expect.Equal(t, peer, tt.peer, "peer is")
+				return
+			}
+			expect.ErrorSays(t, err, tt.wantErr, "got")
+			var foreign *ForeignError
+			expect.That(t, errors.As(err, &foreign) == tt.wantForeigns, "%v: is a foreign cluster: %v, want %v", err, !tt.wantForeigns, tt.wantForeigns)
+		})
+	}
+}
+
+func TestPortHangsUpOnStrangers(t *testing.T) {
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
+	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x00", "N\x63"} {
+		conn := need.Got(net.Dial("tcp", server.Addr().String()))(t)
+		defer conn.Close()
+		need.Got(io.WriteString(conn, first))(t)
+		need.OK(t, conn.SetReadDeadline(time.Now().Add(limit)))
+		_, err := io.ReadAll(conn)
+		expect.That(t, !errors.Is(err, os.ErrDeadlineExceeded), "%q: the connection stays open", first)
+	}
+}
+
+// The port may take a connection in the moment that it closes, and the other end may then hold it for ever.
+func TestPortHangsUpOnAConnectionThatIsAcceptedAsItCloses(t *testing.T) {
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
+	client := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
+	server.Close()
+	server.Wait()
+	near, far := net.Pipe()
+	defer near.Close()
+	go client.greet(near, streamNode, limit)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		server.accept(far)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(limit):
+		t.Error("the connection is served though the port is closed")
+	}
+}
+
+func TestPortThatIsFencedNeitherDialsNorWrites(t *testing.T) {
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
+	client := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
+	conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
+	need.OK(t, err)
+	client.Fence()
+	if _, err := conn.Write([]byte("x")); err == nil {
+		t.Error("a fenced node still writes")
+	}
+	if _, _, err := client.dial(streamRaft, server.Addr().String(), limit); !errors.Is(err, errFenced) {
+		t.Errorf("dial of a fenced node: %v, want errFenced", err)
+	}
+}
+
+func FuzzReadHello(f *testing.F) {
+	f.Add("\x01\x01c\x05n1.aa")
+	f.Add("\x01\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		h, err := readHello(strings.NewReader(s))
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		need.OK(t, writeHello(&b, h))
+		if !strings.HasPrefix(s, b.String()) {
+			t.Errorf("%q read as %+v, written as %q", s, h, b.String())
+		}
+	})
+}
+
+// authority signs certificates for nodes.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key := need.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der := need.Got(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	cert := need.Got(x509.ParseCertificate(der))(t)
+	return authority{cert: cert, key: key, file: writePEM(t, "CERTIFICATE", der)}
+}
+
+func (a authority) issue(t *testing.T, node string) store.TLSFiles {
+	t.Helper()
+	key := need.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: node}, DNSNames: []string{node},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, a.cert, &key.PublicKey, a.key)
+	need.OK(t, err)
+	raw := need.Got(x509.MarshalECPrivateKey(key))(t)
+	return store.TLSFiles{Cert: writePEM(t, "CERTIFICATE", der), Key: writePEM(t, "EC PRIVATE KEY", raw), CA: a.file}
+}
+
+func writePEM(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.pem")
+	need.OK(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	return path
+}
+
+func TestMutualTLS(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, ours.issue(t, "n2"))
+	tests := []struct {
+		name  string
+		own   Hello
+		files store.TLSFiles
+		ok    bool
+	}{
+		{"a node with its own certificate", Hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n1"), true},
+		{"a node with another node's certificate", Hello{Cluster: "c", ServerID: "n1.aa"}, ours.issue(t, "n3"), false},
+		{"a certificate of another authority", Hello{Cluster: "c", ServerID: "n1.aa"}, theirs.issue(t, "n1"), false},
+		{"no TLS", Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client := testPort(t, tt.own, tt.files)
+			conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
+			if err == nil {
+				// The server may find out only after the client was content; then it hangs up.
+				err = echo(conn)
+				conn.Close()
+			}
+			expect.That(t, (err == nil) == tt.ok, "got error %v, want success: %v", err, tt.ok)
+		})
+	}
+}
+
+func echo(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("x")); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	return err
+}
+
+func TestCallsServeAClientOfTheLibrary(t *testing.T) {
+	slow := make(chan struct{})
+	table := Calls{
+		"Node.Double": Method(func(n int, reply *int) error { *reply = 2 * n; return nil }),
+		"Node.Refuse": Method(func(struct{}, *int) error { return errors.New("refused, as planned") }),
+		"Node.Slow":   Method(func(struct{}, *int) error { <-slow; return nil }),
+	}
+	near, far := net.Pipe()
+	ended := make(chan struct{})
+	go func() { defer close(ended); table.Serve(far, Hello{}) }()
+	c := rpc.NewClient(near)
+	waiting := c.Go("Node.Slow", struct{}{}, new(int), make(chan *rpc.Call, 1))
+	for _, tt := range []struct {
+		name, method string
+		args         any
+		want         string // part of the error; empty: none
+	}{
+		{"a call", "Node.Double", 21, ""},
+		{"a call that is refused", "Node.Refuse", struct{}{}, "refused, as planned"},
+		{"a call that no node knows", "Node.Shout", 21, "knows no call Node.Shout"},
+		{"arguments of another type", "Node.Double", "21", "received remote type string"},
+		{"a call after all these", "Node.Double", 21, ""},
+	} {
+		var reply int
+		err := c.Call(tt.method, tt.args, &reply)
+		expect.That(t, tt.want != "" || err == nil && reply == 42, "%s: got %d, %v, want 42", tt.name, reply, err)
+		if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %v, want an error with %q", tt.name, err, tt.want)
+		}
+	}
+	close(slow)
+	if <-waiting.Done; waiting.Error != nil {
+		t.Errorf("the call that took long: %v", waiting.Error)
+	}
+	c.Close()
+	<-ended
+}

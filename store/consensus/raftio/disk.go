@@ -1,0 +1,416 @@
+package raftio
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/wait"
+
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	bbolterrors "go.etcd.io/bbolt/errors"
+)
+
+// deleteSlice is how many entries one call deletes: each holds the lock of the file, for which appends
+// wait, and is watched by itself.
+const deleteSlice = 1000
+
+// Disk is the log and stable store with fail-stop: after an error it is not known what the disk really
+// has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
+// the node. fail is called once with the reason.
+type Disk struct {
+	path string
+	bolt *raftboltdb.BoltStore
+	fail func(error)
+	// Refused is called with an entry that came from the leader and is not what its checksum says; nil: nothing is.
+	Refused func(index uint64)
+	vote    *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
+	slow    disk.SlowSync
+
+	// serving: Raft has what it needs for its start, and what it reads from now on it must not be told that it
+	// cannot be read.
+	serving atomic.Bool
+	closed  chan struct{}
+
+	mu       sync.Mutex
+	calls    uint64 // that were begun
+	underWay map[diskCall]struct{}
+}
+
+// diskCall is one call to the disk that writes.
+type diskCall struct {
+	number uint64
+	name   string
+}
+
+// openDisk opens raft/log.db below dir, and calls each (nil: nothing) with every entry, oldest first.
+func openDisk(dir string, each func(*raft.Log), fail func(error)) (*Disk, error) {
+	path := filepath.Join(dir, disk.RaftDir, "log.db")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("raft directory: %w", err)
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if err := createBolt(path); err != nil {
+			return nil, err
+		}
+	}
+	d := &Disk{path: path, fail: fail, underWay: map[diskCall]struct{}{}, closed: make(chan struct{})}
+	if err := d.open(each); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))
+	}
+	return d, nil
+}
+
+// open opens the file after it has looked at everything in it.
+func (d *Disk) open(each func(*raft.Log)) error {
+	var entries []uint64
+	err := disk.CheckBolt(d.path, raftBuckets, func(bucket, key, value []byte) error {
+		if string(bucket) == "conf" {
+			_, err := disk.Unsealed(key, value)
+			return err
+		}
+		if len(key) != 8 {
+			return fmt.Errorf("the key of an entry has %d bytes", len(key))
+		}
+		entries = append(entries, binary.BigEndian.Uint64(key))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if d.bolt, err = openBolt(d.path); err != nil {
+		return err
+	}
+	for _, index := range entries {
+		log := new(raft.Log)
+		if err := d.readLog(index, log); err != nil {
+			return errors.Join(err, d.bolt.Close())
+		}
+		if each != nil {
+			each(log)
+		}
+	}
+	return nil
+}
+
+// raftBuckets are those of raft-boltdb.
+var raftBuckets = [][]byte{[]byte("conf"), []byte("logs")}
+
+func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
+	defer disk.RecoverDamage(&err)
+	return raftboltdb.New(raftboltdb.Options{
+		Path: path,
+		BoltOptions: &bbolt.Options{
+			Timeout:        2 * time.Second,
+			NoFreelistSync: true,
+			FreelistType:   bbolt.FreelistMapType,
+		},
+		MsgpackUseNewTimeFormat: true,
+	})
+}
+
+// explainBolt says what an operator can do about a log that cannot be read.
+func explainBolt(err error) error {
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		return fmt.Errorf("another process has it open (%w)", err)
+	case disk.IsOfSystem(err):
+		return err
+	}
+	return fmt.Errorf("the log is corrupt (%w): give the node an empty data directory and let it join again", err)
+}
+
+// createBolt makes the file under another name first: bbolt's first initialisation is not safe
+// against a loss of power, a rename is.
+func createBolt(path string) error {
+	tmp := path + ".new"
+	if err := os.RemoveAll(tmp); err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	bolt, err := openBolt(tmp)
+	if err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	if err := bolt.Close(); err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	return disk.SyncDir(filepath.Dir(path))
+}
+
+// do runs one call that writes, watched and fail-stop.
+func (d *Disk) do(name string, call func() error) error {
+	c := d.startCall(name)
+	d.slow.Pass()
+	err := call()
+	d.endCall(c)
+	return d.stopOn(name, err)
+}
+
+// stopOn ends the node over an error.
+func (d *Disk) stopOn(name string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+		d.fail(err)
+	}
+	return err
+}
+
+func (d *Disk) startCall(name string) diskCall {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	c := diskCall{number: d.calls, name: name}
+	d.underWay[c] = struct{}{}
+	return c
+}
+
+func (d *Disk) endCall(c diskCall) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.underWay, c)
+}
+
+// Started is how many calls were begun so far.
+func (d *Disk) Started() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
+}
+
+// running returns the calls that are under way.
+func (d *Disk) running() []diskCall {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.underWay)) // in any order: a watchdog counts each by itself
+}
+
+// FirstIndex implements raft.LogStore.
+func (d *Disk) FirstIndex() (uint64, error) { return d.bolt.FirstIndex() }
+
+// LastIndex implements raft.LogStore.
+func (d *Disk) LastIndex() (uint64, error) { return d.bolt.LastIndex() }
+
+// GetLog implements raft.LogStore. Raft panics over some of its errors, and leaves a follower without
+// entries after others: a node that serves ends, and this call does not return before that.
+func (d *Disk) GetLog(index uint64, log *raft.Log) error {
+	err := d.readLog(index, log)
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	}
+	err = fmt.Errorf("read %s: %w", d.path, explainBolt(err))
+	if d.serving.Load() {
+		d.fail(err)
+		<-d.closed
+	}
+	return err
+}
+
+// readLog reads an entry and compares it with its checksum.
+func (d *Disk) readLog(index uint64, log *raft.Log) (err error) {
+	defer disk.RecoverDamage(&err)
+	if err := d.bolt.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	} else if err != nil {
+		return disk.AsDamage(fmt.Errorf("entry %d: %w", index, err))
+	}
+	if log.Index != index || !intact(log) {
+		return fmt.Errorf("%w: entry %d differs from its checksum", disk.ErrDamaged, index)
+	}
+	return nil
+}
+
+// entrySum appends the checksum of an entry: CRC-32C over its index, its term, its type and its content. The
+// leader's comes with the entry, so that each node stores what the leader meant.
+func entrySum(dst []byte, log *raft.Log) []byte {
+	var head [17]byte
+	binary.BigEndian.PutUint64(head[:], log.Index)
+	binary.BigEndian.PutUint64(head[8:], log.Term)
+	head[16] = byte(log.Type)
+	sum := crc32.Update(crc32.Checksum(head[:], disk.Castagnoli), disk.Castagnoli, log.Data)
+	return binary.BigEndian.AppendUint32(dst, sum)
+}
+
+// intact says whether an entry is what its checksum says.
+func intact(log *raft.Log) bool {
+	var room [disk.ChecksumSize]byte
+	return bytes.Equal(log.Extensions, entrySum(room[:0], log))
+}
+
+// seal gives entries their checksums, or compares them with those that came with them. It returns the first
+// one that differs.
+func seal(logs []*raft.Log) (damaged *raft.Log) {
+	sums := make([]byte, 0, len(logs)*disk.ChecksumSize)
+	for _, log := range logs {
+		start := len(sums)
+		sums = entrySum(sums, log)
+		own := sums[start:len(sums):len(sums)]
+		if len(log.Extensions) > 0 && !bytes.Equal(log.Extensions, own) {
+			return log
+		}
+		log.Extensions = own
+	}
+	return nil
+}
+
+// StoreLog implements raft.LogStore.
+func (d *Disk) StoreLog(log *raft.Log) error { return d.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs implements raft.LogStore.
+func (d *Disk) StoreLogs(logs []*raft.Log) error {
+	if damaged := seal(logs); damaged != nil {
+		if d.Refused != nil {
+			d.Refused(damaged.Index)
+		}
+		return fmt.Errorf("entry %d differs from its checksum, with which it came", damaged.Index)
+	}
+	return d.do("append to the log", func() error { return d.bolt.StoreLogs(logs) })
+}
+
+// DeleteRange implements raft.LogStore. It goes on in slices, from the end that leaves no gap should the
+// node die in between: Raft deletes either the oldest entries or the newest ones.
+func (d *Disk) DeleteRange(from, to uint64) error {
+	const name = "truncate the log"
+	first, err := d.bolt.FirstIndex()
+	if err != nil {
+		return d.stopOn(name, err)
+	}
+	for from <= to {
+		lo, hi := from, min(to, from+deleteSlice-1)
+		if from > first {
+			lo, hi = max(from, to-min(to, deleteSlice-1)), to
+		}
+		if err := d.do(name, func() error { return d.bolt.DeleteRange(lo, hi) }); err != nil {
+			return err
+		}
+		if lo == from {
+			from = hi + 1
+		} else {
+			to = lo - 1
+		}
+	}
+	return nil
+}
+
+// Keys under which hashicorp/raft stores its vote (raft.go, persistVote).
+const (
+	keyVoteTerm = "LastVoteTerm"
+	keyVoteCand = "LastVoteCand"
+)
+
+// Set implements raft.StableStore. The vote's candidate is stored before its term, the other way
+// round than raft asks: a crash between the two then leaves an old term with a new candidate, which
+// is harmless, instead of a new term with the old candidate, which would be granted that vote without
+// a look at its log.
+func (d *Disk) Set(key, val []byte) error {
+	err := d.do("store the vote", func() error { return d.bolt.Set(key, disk.Sealed(key, val)) })
+	if err != nil || string(key) != keyVoteCand || d.vote == nil {
+		return err
+	}
+	term := *d.vote
+	d.vote = nil
+	return d.do("store the vote", func() error { return d.setUint64([]byte(keyVoteTerm), term) })
+}
+
+// Get implements raft.StableStore. A missing key is an error whose text raft compares.
+func (d *Disk) Get(key []byte) ([]byte, error) {
+	b, err := d.bolt.Get(key)
+	if err != nil {
+		return nil, err
+	}
+	return disk.Unsealed(key, b)
+}
+
+// SetUint64 implements raft.StableStore.
+func (d *Disk) SetUint64(key []byte, val uint64) error {
+	if string(key) == keyVoteTerm {
+		d.vote = &val
+		return nil
+	}
+	return d.do("store the term", func() error {
+		if old, err := d.GetUint64(key); err == nil && val < old {
+			return fmt.Errorf("%w: from %d to %d", errTermFell, old, val)
+		}
+		return d.setUint64(key, val)
+	})
+}
+
+func (d *Disk) setUint64(key []byte, val uint64) error {
+	return d.bolt.Set(key, disk.Sealed(key, binary.BigEndian.AppendUint64(nil, val)))
+}
+
+// errTermFell: a node must never go back to an earlier term, for in the later one it may have voted, and
+// linearizable reads trust that it does not (ADR 2). Raft could set it back, if the transport let it (see
+// SetHeartbeatHandler there).
+var errTermFell = errors.New("the term would fall")
+
+// GetUint64 implements raft.StableStore.
+func (d *Disk) GetUint64(key []byte) (uint64, error) {
+	b, err := d.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, fmt.Errorf("%w: %q has %d bytes, want 8", disk.ErrDamaged, key, len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// failStop is a disk as Raft sees it. Raft panics when the term cannot be written, or an entry cannot be
+// read, and Go ends the process with a code that means something else. By then the disk has ended the node,
+// in words; all that is left to do is to keep Raft from going on. So the goroutine ends that asked, with
+// what it has deferred, and Raft's other goroutines see a main loop that does not reply until the node has
+// stopped.
+type failStop struct{ *Disk }
+
+// SetUint64 implements raft.StableStore.
+func (d failStop) SetUint64(key []byte, val uint64) error {
+	err := d.Disk.SetUint64(key, val)
+	if err != nil {
+		runtime.Goexit()
+	}
+	return err
+}
+
+// Stable is the disk as Raft's stable store.
+func (d *Disk) Stable() failStop { return failStop{d} }
+
+// Serve says that Raft has what it needs for its start: what cannot be read from now on ends the node.
+func (d *Disk) Serve() { d.serving.Store(true) }
+
+// SlowDown makes each durable write take so much longer from now on; 0: no longer.
+func (d *Disk) SlowDown(by time.Duration) { d.slow.Set(by) }
+
+// Watch notices calls that do not return, until ctx ends.
+func (d *Disk) Watch(ctx context.Context) {
+	dog := watchdog[diskCall]{limit: hungDisk}
+	wait.Every(ctx, watchInterval, func(now time.Time) {
+		if call, hangs := dog.overdue(now, d.running()); hangs {
+			d.fail(fmt.Errorf("%s takes longer than %v: the disk hangs", call.name, hungDisk))
+		}
+	})
+}
+
+// Close closes the file. Reads that wait because the disk is damaged end.
+func (d *Disk) Close() error {
+	close(d.closed)
+	return d.bolt.Close()
+}

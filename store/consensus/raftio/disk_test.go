@@ -1,0 +1,180 @@
+package raftio
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// closedDisk is a disk whose every write fails.
+func closedDisk(t *testing.T, fail func(error)) *Disk {
+	t.Helper()
+	d := need.Got(openDisk(t.TempDir(), nil, fail))(t)
+	need.OK(t, d.Close())
+	return d
+}
+
+func TestDiskStopsTheNodeAfterEveryFailedWrite(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(*Disk) error
+	}{
+		{"append to the log", func(d *Disk) error { return d.StoreLog(&raft.Log{Index: 1, Term: 1}) }},
+		{"truncate the log", func(d *Disk) error { return d.DeleteRange(1, 2) }},
+		{"store the vote", func(d *Disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }},
+		{"store the term", func(d *Disk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var reason error
+			d := closedDisk(t, func(err error) { reason = err })
+			if err := tt.do(d); err == nil {
+				t.Fatal("the write succeeded on a closed file")
+			}
+			expect.That(t, reason != nil && strings.Contains(reason.Error(), tt.name),
+				"the node was stopped for %v, want a reason that names %q", reason, tt.name)
+		})
+	}
+}
+
+func TestDiskStopsTheNodeWhenTheTermWouldFall(t *testing.T) {
+	var reason error
+	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { reason = err }))(t)
+	defer d.Close()
+	for _, term := range []uint64{6, 7, 7} {
+		need.OKf(t, d.SetUint64([]byte("CurrentTerm"), term), "store term %d", term)
+	}
+	if err := d.SetUint64([]byte("CurrentTerm"), 6); !errors.Is(err, errTermFell) || !errors.Is(reason, errTermFell) {
+		t.Errorf("storing term 6 after 7: %v, and the node was stopped for %v; want errTermFell for both", err, reason)
+	}
+	if term, err := d.GetUint64([]byte("CurrentTerm")); err != nil || term != 7 {
+		t.Errorf("the term is %d (%v), want 7 still", term, err)
+	}
+}
+
+func TestDiskStoresTheVotesCandidateFirst(t *testing.T) {
+	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
+	defer d.Close()
+	vote := func(term uint64, candidate string) {
+		t.Helper()
+		need.OK(t, d.SetUint64([]byte(keyVoteTerm), term))
+		need.OK(t, d.Set([]byte(keyVoteCand), []byte(candidate)))
+	}
+	vote(4, "n1")
+	// A crash between the two writes of the next vote: what was stored up to here must not look
+	// like a vote for n1 in term 5.
+	need.OK(t, d.SetUint64([]byte(keyVoteTerm), 5))
+	if term, err := d.bolt.GetUint64([]byte(keyVoteTerm)); err != nil || term != 4 {
+		t.Errorf("term %d on disk (%v) before the candidate is, want 4", term, err)
+	}
+	vote(5, "n2")
+	term, errTerm := d.GetUint64([]byte(keyVoteTerm))
+	candidate, errCand := d.Get([]byte(keyVoteCand))
+	expect.That(t, term == 5 && bytes.Equal(candidate, []byte("n2")) && errTerm == nil && errCand == nil,
+		"vote for %q in term %d (%v, %v), want n2 in 5", candidate, term, errTerm, errCand)
+}
+
+func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
+	dir := t.TempDir()
+	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
+	need.OK(t, d.Close())
+	path := filepath.Join(dir, disk.RaftDir, "log.db")
+	size := func() int64 {
+		info := need.Got(os.Stat(path))(t)
+		return info.Size()
+	}()
+	need.OK(t, os.WriteFile(path, bytes.Repeat([]byte{0xff}, int(size)), 0o600))
+	if _, err := openDisk(dir, nil, func(error) {}); err == nil || !strings.Contains(err.Error(), "corrupt") {
+		t.Errorf("got %v, want an error that says corrupt", err)
+	}
+}
+
+func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, disk.RaftDir, "snapshots", "2-17-1.tmp")
+	need.OK(t, os.MkdirAll(left, 0o700))
+	need.OK(t, RemoveUnfinishedSnapshots(dir))
+	_, err := os.Stat(left)
+	expect.That(t, os.IsNotExist(err), "%s is still there (%v)", left, err)
+}
+
+func TestLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
+	const entries = 2*deleteSlice + 500
+	tests := []struct {
+		name        string
+		from, to    uint64
+		first, last uint64 // what is left after every slice, and in the end
+	}{
+		{"the oldest", 1, entries - 10, entries - 9, entries},
+		{"the newest", 11, entries, 1, 10},
+		{"all", 1, entries, 0, 0},
+		{"nothing", 5, 4, 1, entries},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
+			defer d.Close()
+			var logs []*raft.Log
+			for i := range uint64(entries) {
+				logs = append(logs, &raft.Log{Index: i + 1, Term: 1})
+			}
+			need.OK(t, d.StoreLogs(logs))
+			before := d.calls
+			need.OK(t, d.DeleteRange(tt.from, tt.to))
+			first, errFirst := d.FirstIndex()
+			last, errLast := d.LastIndex()
+			expect.That(t, first == tt.first && last == tt.last && errFirst == nil && errLast == nil,
+				"the log reaches from %d to %d (%v, %v), want %d to %d", first, last, errFirst, errLast, tt.first, tt.last)
+			deleted := int(tt.to + 1 - tt.from)
+			got, want := int(d.calls-before), (deleted+deleteSlice-1)/deleteSlice
+			expect.That(t, got == want, "%d entries were deleted in %d calls, want %d", deleted, got, want)
+		})
+	}
+}
+
+func TestDiskThatIsSlowedDownTakesLongerForEachDurableWrite(t *testing.T) {
+	tests := []struct {
+		name   string
+		write  func(*Disk) error
+		writes time.Duration // durable ones
+	}{
+		{"append to the log", func(d *Disk) error { return d.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}) }, 1},
+		{"truncate the log", func(d *Disk) error { return d.DeleteRange(1, 2) }, 1},
+		{"store the term", func(d *Disk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }, 1},
+		{"hold the vote's term back", func(d *Disk) error { return d.SetUint64([]byte(keyVoteTerm), 7) }, 0},
+		{"store the vote's candidate and term", func(d *Disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }, 2},
+		{"read", func(d *Disk) error { _, err := d.LastIndex(); return err }, 0},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
+		defer d.Close()
+		for _, tt := range tests {
+			d.slow.Set(time.Second)
+			got, want := timedOf(t, func() error { return tt.write(d) }), tt.writes*time.Second
+			expect.That(t, got == want, "%s: it takes %v longer, want %v", tt.name, got, want)
+		}
+		d.slow.Set(0)
+		if got := timedOf(t, func() error { return d.StoreLog(&raft.Log{Index: 3, Term: 1}) }); got != 0 {
+			t.Errorf("after the end of the delay a write takes %v longer", got)
+		}
+	})
+}
+
+// Time stands still in a bubble while the disk really works.
+func timedOf(t *testing.T, write func() error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	need.OK(t, write())
+	return time.Since(began)
+}

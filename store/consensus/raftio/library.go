@@ -1,0 +1,98 @@
+package raftio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// NewLogger gives hashicorp/raft a logger that writes to slog.
+func NewLogger(log *slog.Logger) hclog.Logger {
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Level: hclog.Debug, Output: io.Discard})
+	l.RegisterSink(&sink{log: log, last: map[string]time.Time{}})
+	return l
+}
+
+// sink passes on what raft logs. Its info is our debug: elections and heartbeats, of which an
+// operator is told by the lines of this package. Raft repeats a warning at every try; one a minute
+// says as much.
+type sink struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	last map[string]time.Time // message -> when it was passed on
+}
+
+const repeatAfter = time.Minute
+
+var slogLevels = map[hclog.Level]slog.Level{
+	hclog.Trace: slog.LevelDebug,
+	hclog.Debug: slog.LevelDebug,
+	hclog.Info:  slog.LevelDebug,
+	hclog.Warn:  slog.LevelInfo,
+	hclog.Error: slog.LevelWarn,
+}
+
+// Accept implements hclog.SinkAdapter.
+func (s *sink) Accept(name string, level hclog.Level, msg string, args ...any) {
+	l := slogLevels[level]
+	if !s.log.Enabled(context.Background(), l) || (l > slog.LevelDebug && s.repeated(msg, time.Now())) {
+		return
+	}
+	s.log.Log(context.Background(), l, msg, append([]any{"component", name}, args...)...)
+}
+
+func (s *sink) repeated(msg string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, ok := s.last[msg]; ok && now.Sub(last) < repeatAfter {
+		return true
+	}
+	s.last[msg] = now // messages are constants of the library, so there are few
+	return false
+}
+
+// ErrNoResult means that the outcome of what was asked of Raft is not known.
+var ErrNoResult = errors.New("no answer")
+
+// Wait waits for a future of hashicorp/raft, which may never end, for at most limit.
+func Wait(ctx context.Context, f raft.Future, limit time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return fmt.Errorf("%w within %v", ErrNoResult, limit)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrNoResult, ctx.Err())
+	}
+}
+
+// Later is a future that one has to wait for to get it: Raft takes the wish for a snapshot when it has done with the
+// one before.
+type Later func() raft.SnapshotFuture
+
+// Error implements raft.Future.
+func (l Later) Error() error { return l().Error() }
+
+// New is raft.NewRaft; a log that lacks what the snapshots need is an error, not a panic.
+func New(conf *raft.Config, state raft.FSM, logs raft.LogStore, stable raft.StableStore, snaps raft.SnapshotStore, t raft.Transport) (r *raft.Raft, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", disk.ErrDamaged, p)
+		}
+	}()
+	return raft.NewRaft(conf, state, logs, stable, snaps, t)
+}

@@ -1,0 +1,59 @@
+package raftio
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// RemoveUnfinishedSnapshots deletes what a failed snapshot leaves behind: the file store keeps such
+// directories, and on a full disk they keep it full.
+func RemoveUnfinishedSnapshots(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, disk.RaftDir, "snapshots", "*.tmp"))
+	if err != nil {
+		return fmt.Errorf("list unfinished snapshots: %w", err)
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove unfinished snapshot: %w", err)
+		}
+	}
+	return nil
+}
+
+// ExplainLoad says which of the files that Raft starts from cannot be used, and what an operator can do; raft
+// itself says that on lines before. unread is why a snapshot could not be read, which it names.
+func ExplainLoad(dir string, unread, err error) error {
+	const advice = "give the node an empty data directory and let it join again"
+	snapshots := filepath.Join(dir, "snapshots")
+	if unread != nil && cannotRead(unread) {
+		return fmt.Errorf("read the snapshot %s (%w)", filepath.Join(snapshots, unread.Error()), err)
+	}
+	if unread != nil {
+		return fmt.Errorf("the snapshot %s is damaged (%w; %w): %s", filepath.Join(snapshots, unread.Error()), disk.ErrDamaged, err, advice)
+	}
+	metas, _ := filepath.Glob(filepath.Join(snapshots, "*"))
+	for _, path := range metas {
+		meta := filepath.Join(path, "meta.json")
+		b, readErr := os.ReadFile(meta)
+		if cannotRead(readErr) {
+			return fmt.Errorf("%w (%w)", readErr, err)
+		}
+		if readErr == nil && !json.Valid(b) {
+			readErr = errors.New("it is not JSON")
+		}
+		if readErr != nil {
+			return fmt.Errorf("the snapshot %s is damaged (%w: %w; %w): %s", meta, disk.ErrDamaged, readErr, err, advice)
+		}
+	}
+	return fmt.Errorf("load %s: %w (if snapshots were removed there: %s)", dir, err, advice)
+}
+
+// cannotRead says that the operating system did not let a file be read, which says nothing of what it holds. One
+// that is missing is damage.
+func cannotRead(err error) bool { return disk.IsOfSystem(err) && !errors.Is(err, fs.ErrNotExist) }

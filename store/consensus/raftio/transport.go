@@ -1,0 +1,167 @@
+package raftio
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// pipelineLimit is how long the handing over of one request may take: longer than a reply may, after
+// which the connection is given up anyway.
+const pipelineLimit = port.RaftTimeout + time.Second
+
+// Transport is hashicorp/raft's, whose pipelines end by themselves where they would hang. When a follower
+// refuses a request, raft stops to read the replies of the pipeline; a sender that waits at that moment to
+// hand over its next request then waits for ever, with the follower left behind and the node unable to
+// stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
+//
+// It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), has
+// entries sent to a follower as soon as the follower replies to heartbeats again, and lets only the main loop
+// raise the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
+// for another leader: from one that hangs in the middle it would wait for the rest without end.
+type Transport struct {
+	*raft.NetworkTransport
+	net        *port.Port
+	Patience   time.Duration                 // with a leader that sends nothing more of a snapshot
+	closing    context.Context               // ends when the node stops
+	rpcs       chan raft.RPC                 // to the main loop
+	term       atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
+	heartbeats sync.Map                      // *wait.Broadcast by raft.ServerID: fires when the server replied to a heartbeat
+}
+
+// NewTransport returns a transport over the node-to-node port, which ends with closing. PassOn must run before Raft gets requests.
+func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, closing context.Context) *Transport {
+	return &Transport{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), net: net, closing: closing, rpcs: make(chan raft.RPC), Patience: port.RaftTimeout}
+}
+
+// MainLoop is the way to Raft's main loop.
+func (t *Transport) MainLoop() chan<- raft.RPC { return t.rpcs }
+
+// SetTerm tells the transport how to ask Raft for its term. Before that every heartbeat goes through the main loop.
+func (t *Transport) SetTerm(term func() uint64) { t.term.Store(&term) }
+
+// Consumer implements raft.Transport.
+func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
+
+// PassOn passes requests on to the main loop until the node stops.
+func (t *Transport) PassOn() {
+	for {
+		select {
+		case rpc := <-t.NetworkTransport.Consumer():
+			if install, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+				rpc.Reader = snapshotReader{rpc.Reader, t, string(install.ID)}
+			}
+			select {
+			case t.rpcs <- rpc:
+			case <-t.closing.Done():
+				return
+			}
+		case <-t.closing.Done():
+			return
+		}
+	}
+}
+
+// snapshotReader reads what a leader sends of a snapshot.
+type snapshotReader struct {
+	io.Reader
+	transport *Transport
+	leader    string
+}
+
+// Read implements io.Reader.
+func (r snapshotReader) Read(p []byte) (int, error) {
+	hung := time.AfterFunc(r.transport.Patience, func() { r.transport.net.HangUpOn(r.leader) })
+	defer hung.Stop()
+	return r.Reader.Read(p)
+}
+
+// SetHeartbeatHandler implements raft.Transport. Raft replies to heartbeats beside its main loop, so that a slow disk
+// does not look like a follower that has stopped, and one of a new term sets the term there: at the same moment the
+// main loop may set an earlier one, of a leader that was late, and the term falls (appendEntries in raft.go). So
+// heartbeats of a term that is new go through the main loop.
+func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		now := t.term.Load()
+		if a, ok := rpc.Command.(*raft.AppendEntriesRequest); !ok || now != nil && a.Term <= (*now)() {
+			handle(rpc)
+			return
+		}
+		select {
+		case t.rpcs <- rpc:
+		case <-t.closing.Done():
+			rpc.Respond(nil, raft.ErrTransportShutdown)
+		}
+	})
+}
+
+// silentLimit is how long the failure of one request may be held back. It is bounded because Raft sees only
+// afterwards that its leadership is over, or that the follower was removed.
+const silentLimit = time.Minute
+
+// AppendEntries implements raft.Transport. After each failure to send entries Raft waits twice as long, up to
+// 10 s: a follower that comes back would get nothing for as long as it was away (replicateTo in replication.go).
+// Heartbeats go on twice a second at least. So a failure counts, once, when the follower replies to one.
+func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	bound(args)
+	replied, _ := t.heartbeats.LoadOrStore(id, new(wait.Broadcast))
+	next := replied.(*wait.Broadcast).Wait()
+	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	switch heartbeat := isHeartbeat(args); {
+	case heartbeat && err == nil:
+		replied.(*wait.Broadcast).Fire()
+	case !heartbeat && err != nil:
+		wait.Pause(t.closing, next, silentLimit)
+	}
+	return err
+}
+
+// isHeartbeat tells heartbeats as Raft does itself (handleCommand in net_transport.go).
+func isHeartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
+}
+
+// bound leaves to the next request the entries for which this one has no room. Raft, which counts entries and
+// not bytes, takes from the request afterwards how far the follower has come (updateLastAppended and
+// pipelineSend in replication.go).
+func bound(args *raft.AppendEntriesRequest) { args.Entries = args.Entries[:fitting(args.Entries)] }
+
+// AppendEntriesPipeline implements raft.Transport.
+func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	return newPipeline(t.closing, p), nil
+}
+
+// pipeline is a pipeline in which no sender waits for longer than pipelineLimit.
+type pipeline struct {
+	raft.AppendPipeline
+	detach func() bool // from the context that closes it
+}
+
+func newPipeline(closing context.Context, p raft.AppendPipeline) *pipeline {
+	return &pipeline{AppendPipeline: p, detach: context.AfterFunc(closing, func() { p.Close() })}
+}
+
+// AppendEntries implements raft.AppendPipeline.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	hung := time.AfterFunc(pipelineLimit, func() { p.Close() })
+	defer hung.Stop()
+	bound(args)
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// Close implements raft.AppendPipeline.
+func (p *pipeline) Close() error {
+	p.detach()
+	return p.AppendPipeline.Close()
+}

@@ -1,0 +1,127 @@
+package reads
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// freshInterval is the longest time between two proofs of how far this node is behind, while there
+// is a leader that can give them.
+const freshInterval = 100 * time.Millisecond
+
+// Age is how old this node's state can be: the time since it had everything that was acknowledged. A
+// node that has not heard of the log's end since it started has only the stamp of its newest entry to
+// go by.
+func (r *Reader) Age(now time.Time) time.Duration {
+	since := r.fresh.newest(r.cfg.Machine.Index())
+	if since.IsZero() {
+		// The state of a node that has applied nothing is of 1970: there may be a log of which it does not know the end.
+		return max(elapsed(r.cfg.Opened, now), now.Sub(time.UnixMilli(r.cfg.Machine.View().Stamp().Wall)))
+	}
+	return elapsed(since, now)
+}
+
+// stayFresh proves again and again how far this node is behind. Linearizable reads prove it as well;
+// while there are enough of them it has nothing to do.
+func (r *Reader) stayFresh(ctx context.Context) {
+	wait.Every(ctx, freshInterval, func(now time.Time) {
+		if r.Age(now) > freshInterval/2 {
+			r.prove(ctx) // a failure needs no words: the age grows
+		}
+	})
+}
+
+// prove makes one attempt to learn how far this node is behind: the leader asks the voters as for a
+// linearizable read, the others ask the leader.
+func (r *Reader) prove(ctx context.Context) {
+	if r.cfg.Leadership.Own() != nil {
+		ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
+		defer cancel()
+		r.proven.join(ctx) // leaderIndex records the proof
+		return
+	}
+	began := time.Now()
+	if leader, reply, ok := r.askFresh(ctx); ok {
+		r.addProof(began.Add(-reply.Age), reply.Index)
+		r.setTerms(leader, reply)
+	}
+}
+
+// askFresh asks the leader how far it is; false: there is none but this node, or it gave no answer.
+func (r *Reader) askFresh(ctx context.Context) (*leadership.Leader, FreshReply, bool) {
+	leader := r.cfg.Leadership.Other()
+	if leader == nil {
+		return nil, FreshReply{}, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(leader.Replaced, cancel)()
+	address := r.cfg.Nodes.DialAddress(leader.ID, leader.Address)
+	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Nodes, address, "Node.Fresh", struct{}{})
+	return leader, reply, err == nil && reply.Answer == port.OK
+}
+
+// LeaderDiskFull says that another node leads and its disk is nearly full. Without an answer it is not.
+func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
+	defer cancel()
+	_, reply, ok := r.askFresh(ctx)
+	return ok && reply.DiskFull
+}
+
+// termsHold is how long a node goes by what a leader has told it: no two clocks run alike.
+const termsHold = 10 * time.Second
+
+func (r *Reader) setTerms(leader *leadership.Leader, reply FreshReply) {
+	r.cfg.Leadership.SetTerms(&leadership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()})
+}
+
+// TermsOf returns what this node knows of a leader's leadership, and asks if that is nothing, or old. Its
+// errors wrap port.ErrNotSent.
+func (r *Reader) TermsOf(ctx context.Context, leader *leadership.Leader, address string) (*leadership.Terms, error) {
+	if t := r.cfg.Leadership.Terms(); t != nil && t.Leader == leader && time.Since(t.At) < termsHold {
+		return t, nil
+	}
+	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Nodes, address, "Node.Fresh", struct{}{})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, err)
+	case reply.Answer != port.OK:
+		return nil, fmt.Errorf("%w: %s: %w", port.ErrNotSent, address, registry.ErrNoLeader)
+	}
+	t := &leadership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()}
+	r.cfg.Leadership.SetTerms(t)
+	return t, nil
+}
+
+// FreshReply answers Fresh.
+type FreshReply struct {
+	Answer port.Outcome
+	Index  uint64        // newest applied entry
+	Age    time.Duration // Index covers what was acknowledged until so long ago
+	Bound  fsm.Bound     // what permits a batch to take effect in this leadership until now
+	// DiskFull: the leader's disk has too little room for what adds.
+	DiskFull bool
+}
+
+// Fresh says how far the leader has applied the log and how long ago it last proved that it leads. It
+// makes no proof of its own, so that many followers cost no more proofs than one.
+func (r *Reader) Fresh(_ struct{}, reply *FreshReply) error {
+	l := r.cfg.Leadership.Own()
+	if l == nil {
+		reply.Answer = port.NotLeader
+		return nil
+	}
+	reply.Bound = l.Bound(time.Now())
+	reply.Age = r.Age(time.Now())
+	reply.Index = r.cfg.Machine.Index()
+	reply.DiskFull = r.cfg.DiskFull != nil && r.cfg.DiskFull()
+	return nil
+}

@@ -1,0 +1,321 @@
+package reads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// Config is what a reader needs of its node.
+type Config struct {
+	Machine    *fsm.Machine
+	Leadership *leadership.State
+	Nodes      *port.Nodes
+	Members    func() ([]raft.Server, error) // the newest configuration in this node's log
+	DiskFull   func() bool                   // this node's disk is nearly full; nil: it is not
+	Opened     time.Time                     // the start of this node
+	Closing    context.Context               // ends when the node stops
+	Metrics    prometheus.Registerer
+}
+
+// Reader proves how far reads must have applied the log, and knows how old this node's state can be.
+type Reader struct {
+	Raft *raft.Raft // set when it was started, before Run
+
+	cfg      Config
+	proven   *shared[uint64] // rounds of linearizable reads
+	unproven *shared[uint64] // rounds of reads in mode "leader"
+	applied  wait.Broadcast  // fires when an entry was applied
+	fresh    freshness
+	asking   sync.Map // addresses that a question for the term is open at
+	rounds   *prometheus.CounterVec
+}
+
+// New makes a reader; Run must be called before anything is read.
+func New(cfg Config) *Reader {
+	r := &Reader{cfg: cfg, rounds: promauto.With(cfg.Metrics).NewCounterVec(prometheus.CounterOpts{Name: "rollcall_store_read_rounds_total", Help: "Rounds that confirmed linearizable reads, by result."}, []string{"result"})}
+	r.proven = newShared(r.readRound)
+	r.unproven = newShared(r.indexRound)
+	return r
+}
+
+// Run makes rounds, and proves again and again how old the state is, until ctx ends.
+func (r *Reader) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { r.proven.run(ctx) })
+	running.Go(func() { r.unproven.run(ctx) })
+	r.stayFresh(ctx)
+}
+
+// Calls are the calls that other nodes make for their reads.
+func (r *Reader) Calls() port.Calls {
+	return port.Calls{"Node.ReadIndex": port.Method(r.ReadIndex), "Node.Term": port.Method(r.Term), "Node.Fresh": port.Method(r.Fresh)}
+}
+
+// Applied wakes the reads that wait for an entry: one was applied.
+func (r *Reader) Applied() { r.applied.Fire() }
+
+// noLeader is how long a caller waits for a leader: in proportion more where the nodes are far from each other.
+func (r *Reader) noLeader() time.Duration { return r.cfg.Nodes.Stretch(store.NoLeaderWait) }
+
+// CatchUp waits until this node has what a read demands.
+//
+// A linearizable read needs proof that, at some moment after it began, no other leader can have
+// acknowledged anything: the leader asks the voters for their terms, and a majority that still
+// answers the leader's own term is that proof, since a later leader would have had to raise the
+// term of a majority first. (raft.VerifyLeader is no such proof: it counts answers to messages that
+// were sent before it was called, and those of non-voters.) The read is then served from any node
+// that has applied what the leader had applied when the proof began.
+func (r *Reader) CatchUp(ctx context.Context, read registry.Consistency) error {
+	if read == registry.Stale || (read == registry.Leader && r.cfg.Leadership.Own() != nil) {
+		return nil
+	}
+	if r.cfg.Closing.Err() != nil {
+		return registry.ErrClosed
+	}
+	outer := ctx
+	ctx, cancel := context.WithTimeout(ctx, r.noLeader())
+	defer cancel()
+	rounds := r.proven
+	if read == registry.Leader {
+		rounds = r.unproven
+	}
+	index, err := rounds.join(ctx)
+	if err == nil {
+		err = r.waitApplied(ctx, index)
+	}
+	if err == nil {
+		return nil
+	}
+	if outer.Err() != nil {
+		return outer.Err()
+	}
+	return fmt.Errorf("%v read: %w", read, registry.ErrNoLeader)
+}
+
+// waitApplied waits until this node has applied the log up to index.
+func (r *Reader) waitApplied(ctx context.Context, index uint64) error {
+	for {
+		more := r.applied.Wait()
+		if r.cfg.Machine.Index() >= index {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// readRound finds out, for all that wait, how far a linearizable read must have applied.
+func (r *Reader) readRound(ctx context.Context) (uint64, error) {
+	index, err := r.retryRound(ctx, true)
+	result := "confirmed"
+	if err != nil {
+		result = "failed"
+	}
+	r.rounds.WithLabelValues(result).Inc()
+	return index, err
+}
+
+// indexRound is readRound without the proof: what the node that believes to lead has applied.
+func (r *Reader) indexRound(ctx context.Context) (uint64, error) { return r.retryRound(ctx, false) }
+
+func (r *Reader) retryRound(ctx context.Context, verify bool) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.noLeader())
+	defer cancel()
+	for {
+		changed := r.cfg.Leadership.Changed()
+		index, err := r.readIndex(ctx, verify)
+		if err == nil {
+			return index, nil
+		}
+		wait.Pause(ctx, changed, store.RetryPause)
+		if ctx.Err() != nil {
+			return 0, err
+		}
+	}
+}
+
+// readIndex makes one attempt, here or at the leader.
+func (r *Reader) readIndex(ctx context.Context, verify bool) (uint64, error) {
+	if r.cfg.Leadership.Own() != nil {
+		ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
+		defer cancel()
+		return r.leaderIndex(ctx, verify)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	leader := r.cfg.Leadership.Other()
+	if leader == nil {
+		return 0, registry.ErrNoLeader
+	}
+	defer context.AfterFunc(leader.Replaced, cancel)()
+	began := time.Now()
+	index, err := r.readIndexAt(ctx, r.cfg.Nodes.DialAddress(leader.ID, leader.Address), verify)
+	if err == nil && verify {
+		r.addProof(began, index)
+	}
+	return index, err
+}
+
+// leaderIndex is how far the established leader has applied. Its own applied index covers every acknowledged
+// write: those of its term are acknowledged after it applied them, older ones came before Establish.
+func (r *Reader) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
+	l := r.cfg.Leadership.Own()
+	if l == nil {
+		return 0, leadership.ErrNotLeader
+	}
+	began, index := time.Now(), r.cfg.Machine.Index()
+	if verify {
+		if err := r.termQuorum(ctx, l.Epoch.Term); err != nil {
+			return 0, err
+		}
+		r.addProof(began, index)
+	}
+	return index, nil
+}
+
+// termQuorum asks the voters for their terms and succeeds when a majority of them answers exactly term.
+// This node counts if it has a vote, which a leader that is about to be removed has not. Every question is
+// asked after the call began.
+func (r *Reader) termQuorum(ctx context.Context, term uint64) error {
+	members, err := r.cfg.Members()
+	if err != nil {
+		return err
+	}
+	others, missing := readQuorum(members, raft.ServerID(r.cfg.Leadership.Self))
+	answers := make(chan bool, len(others))
+	for _, server := range others {
+		go func() { // ends within the limits of a quick call
+			t, err := r.termOf(server)
+			answers <- err == nil && t == term
+		}()
+	}
+	for range others {
+		if missing == 0 {
+			break
+		}
+		select {
+		case yes := <-answers:
+			if yes {
+				missing--
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	switch {
+	case missing > 0:
+		return errors.New("no majority is in this leader's term")
+	case r.Raft.CurrentTerm() != term || r.Raft.State() != raft.Leader:
+		return leadership.ErrNotLeader
+	}
+	return nil
+}
+
+// readQuorum returns the voters to ask beside this node, and how many of them must agree with it to make
+// a majority of all voters. That this node agrees with itself is checked at the end.
+func readQuorum(members []raft.Server, self raft.ServerID) (others []raft.Server, missing int) {
+	voters := 0
+	for _, m := range members {
+		if m.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if m.ID == self {
+			missing--
+			continue
+		}
+		others = append(others, m)
+	}
+	return others, missing + voters/2 + 1
+}
+
+// IndexReply answers ReadIndex.
+type IndexReply struct {
+	Answer port.Outcome
+	Index  uint64
+}
+
+// ReadIndex says how far the leader has applied; with verify only after proof that it leads.
+func (r *Reader) ReadIndex(verify bool, reply *IndexReply) error {
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Nodes.AttemptLimit())
+	defer cancel()
+	var err error
+	if verify {
+		// Followers' rounds join the leader's own: one proof serves all nodes.
+		reply.Index, err = r.joinLeaderRound(ctx)
+	} else {
+		reply.Index, err = r.leaderIndex(ctx, false)
+	}
+	if err != nil {
+		reply.Answer = port.NotLeader
+	}
+	return nil
+}
+
+func (r *Reader) joinLeaderRound(ctx context.Context) (uint64, error) {
+	if r.cfg.Leadership.Own() == nil {
+		return 0, leadership.ErrNotLeader
+	}
+	return r.proven.join(ctx)
+}
+
+func (r *Reader) readIndexAt(ctx context.Context, address string, verify bool) (uint64, error) {
+	reply, err := port.Invoke[IndexReply](ctx, r.cfg.Nodes, address, "Node.ReadIndex", verify)
+	if err != nil {
+		return 0, err
+	}
+	if reply.Answer != port.OK {
+		return 0, fmt.Errorf("%s: %w", address, leadership.ErrNotLeader)
+	}
+	return reply.Index, nil
+}
+
+// TermReply answers Term.
+type TermReply struct {
+	ServerID string
+	Term     uint64
+}
+
+// Term says in which term the node is.
+func (r *Reader) Term(_ struct{}, reply *TermReply) error {
+	*reply = TermReply{ServerID: r.cfg.Leadership.Self, Term: r.Raft.CurrentTerm()}
+	return nil
+}
+
+// termOf asks a voter for its term. One question to each voter is under way at a time: a node that
+// hangs would collect them by the thousand, and the answers of the others make the majority.
+func (r *Reader) termOf(server raft.Server) (uint64, error) {
+	address := r.cfg.Nodes.AddressOf(server)
+	if _, busy := r.asking.LoadOrStore(address, struct{}{}); busy {
+		return 0, errors.New("an earlier question is still open")
+	}
+	defer r.asking.Delete(address)
+	reply, err := port.Invoke[TermReply](context.Background(), r.cfg.Nodes, address, "Node.Term", struct{}{})
+	if err == nil && reply.ServerID != string(server.ID) {
+		err = &port.OtherNodeError{Asked: string(server.ID), Replied: reply.ServerID, Address: address}
+	}
+	return reply.Term, err
+}
+
+// addProof keeps a proof that this node has got.
+func (r *Reader) addProof(at time.Time, index uint64) {
+	r.fresh.addProof(at, index, r.cfg.Machine.Index())
+}
