@@ -19,21 +19,33 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestBehavioursNameTestsThatExist keeps docs/behaviours.md honest: whatever it names as a proof must
-// be a test, fuzz target or benchmark of the project, and a subtest the name of a row of a table.
+// TestBehavioursNameTestsThatExist keeps docs/behaviours.md honest: whatever a row names as a proof must be a test, fuzz
+// target or benchmark of the package before it, and a subtest the name of a row of a table.
 func TestBehavioursNameTestsThatExist(t *testing.T) {
-	doc := need.Got(os.ReadFile("docs/behaviours.md"))(t)
-	sources, err := exec.Command("git", "grep", "-h", "--untracked", "-E", `func |"[A-Z]`, "--", "*.go").Output()
-	need.OKf(t, err, "git grep")
-	names := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_/]*)`").FindAllStringSubmatch(string(doc), -1)
-	need.That(t, len(names) != 0, "docs/behaviours.md names no test")
-	for _, m := range names {
-		function, row, isRow := strings.Cut(m[1], "/")
-		expect.That(t, bytes.Contains(sources, []byte("func "+function+"(")), "docs/behaviours.md names %s, but there is no func %s", m[1], function)
-		if isRow && !bytes.Contains(sources, []byte(`"`+row+`"`)) {
-			t.Errorf("docs/behaviours.md names %s, but no table has a row %q", m[1], row)
+	p := newProject(t)
+	tests := map[string]bool{} // by folder and name
+	for _, d := range p.declared {
+		tests[path.Dir(d.file)+" "+d.name] = true
+	}
+	sources := need.Got(exec.Command("git", "grep", "-h", "--untracked", "-E", `"[A-Z]`, "--", "*.go").Output())(t)
+	isTest := regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`)
+	named := 0
+	for line := range strings.Lines(string(need.Got(os.ReadFile("docs/behaviours.md"))(t))) {
+		folder := "."
+		for _, m := range codeWord.FindAllStringSubmatch(line, -1) {
+			if p.folders[m[1]] {
+				folder = m[1]
+			}
+			if !isTest.MatchString(m[1]) {
+				continue
+			}
+			named++
+			function, row, isRow := strings.Cut(m[1], "/")
+			expect.That(t, tests[folder+" "+function], "docs/behaviours.md names %s of %s, and there is none", m[1], folder)
+			expect.That(t, !isRow || bytes.Contains(sources, []byte(`"`+row+`"`)), "docs/behaviours.md names %s, but no table has a row %q", m[1], row)
 		}
 	}
+	need.That(t, named != 0, "docs/behaviours.md names no test")
 }
 
 // TestReadmeShowsTheTradeOffsOfTheKeptComparison compares the tables word by word.
@@ -202,13 +214,16 @@ func (p *project) lacks(word string) string {
 	return ""
 }
 
+// The pages on the code name files, functions and types; of the others the files of Go are looked up.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	p := newProject(t)
-	for _, page := range []string{"docs/architecture.md", "docs/changing.md"} {
-		text := string(need.Got(os.ReadFile(page))(t))
-		for _, m := range codeWord.FindAllStringSubmatch(text, -1) {
-			lack := p.lacks(m[1])
-			expect.That(t, lack == "", "%s names `%s`, and there is no such %s", page, m[1], lack)
+	for _, page := range p.pages() {
+		onCode := page == "docs/architecture.md" || page == "docs/changing.md"
+		for _, m := range codeWord.FindAllStringSubmatch(string(need.Got(os.ReadFile(page))(t)), -1) {
+			if onCode || path.Ext(m[1]) == ".go" {
+				lack := p.lacks(m[1])
+				expect.That(t, lack == "", "%s names `%s`, and there is no such %s", page, m[1], lack)
+			}
 		}
 	}
 }
