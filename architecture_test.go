@@ -200,6 +200,12 @@ func TestArchitectureShowsThePackages(t *testing.T) {
 		may := strings.Join(r.imports, ", ")
 		table += fmt.Sprintf("| `%s` | %s | %s |\n", r.path, sentences[r.path], may)
 	}
+	showTable(t, page, from, to, table)
+}
+
+// showTable holds the table that a page has between two marks against what it should be, and writes it with -update.
+func showTable(t *testing.T, page, from, to, table string) {
+	t.Helper()
 	text := string(need.Got(os.ReadFile(page))(t))
 	before, rest, ok := strings.Cut(text, from)
 	shown, after, ok2 := strings.Cut(rest, to)
@@ -208,7 +214,7 @@ func TestArchitectureShowsThePackages(t *testing.T) {
 		need.OK(t, os.WriteFile(page, []byte(before+from+table+to+after), 0o644))
 		return
 	}
-	expect.That(t, shown == table, "the packages of %s are not those of rooms; run this test with -update. They should be\n%s", page, table)
+	expect.That(t, shown == table, "the table of %s is not that of the code; run this test with -update. It should be\n%s", page, table)
 }
 
 func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {

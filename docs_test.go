@@ -2,9 +2,16 @@ package rollcall_test
 
 import (
 	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
+	"path"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,21 +19,33 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// TestBehavioursNameTestsThatExist keeps docs/behaviours.md honest: whatever it names as a proof must
-// be a test, fuzz target or benchmark of the project, and a subtest the name of a row of a table.
+// TestBehavioursNameTestsThatExist keeps docs/behaviours.md honest: whatever a row names as a proof must be a test, fuzz
+// target or benchmark of the package before it, and a subtest the name of a row of a table.
 func TestBehavioursNameTestsThatExist(t *testing.T) {
-	doc := need.Got(os.ReadFile("docs/behaviours.md"))(t)
-	sources, err := exec.Command("git", "grep", "-h", "--untracked", "-E", `func |"[A-Z]`, "--", "*.go").Output()
-	need.OKf(t, err, "git grep")
-	names := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_/]*)`").FindAllStringSubmatch(string(doc), -1)
-	need.That(t, len(names) != 0, "docs/behaviours.md names no test")
-	for _, m := range names {
-		function, row, isRow := strings.Cut(m[1], "/")
-		expect.That(t, bytes.Contains(sources, []byte("func "+function+"(")), "docs/behaviours.md names %s, but there is no func %s", m[1], function)
-		if isRow && !bytes.Contains(sources, []byte(`"`+row+`"`)) {
-			t.Errorf("docs/behaviours.md names %s, but no table has a row %q", m[1], row)
+	p := newProject(t)
+	tests := map[string]bool{} // by folder and name
+	for _, d := range p.declared {
+		tests[path.Dir(d.file)+" "+d.name] = true
+	}
+	sources := need.Got(exec.Command("git", "grep", "-h", "--untracked", "-E", `"[A-Z]`, "--", "*.go").Output())(t)
+	isTest := regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`)
+	named := 0
+	for line := range strings.Lines(string(need.Got(os.ReadFile("docs/behaviours.md"))(t))) {
+		folder := "."
+		for _, m := range codeWord.FindAllStringSubmatch(line, -1) {
+			if p.folders[m[1]] {
+				folder = m[1]
+			}
+			if !isTest.MatchString(m[1]) {
+				continue
+			}
+			named++
+			function, row, isRow := strings.Cut(m[1], "/")
+			expect.That(t, tests[folder+" "+function], "docs/behaviours.md names %s of %s, and there is none", m[1], folder)
+			expect.That(t, !isRow || bytes.Contains(sources, []byte(`"`+row+`"`)), "docs/behaviours.md names %s, but no table has a row %q", m[1], row)
 		}
 	}
+	need.That(t, named != 0, "docs/behaviours.md names no test")
 }
 
 // TestReadmeShowsTheTradeOffsOfTheKeptComparison compares the tables word by word.
@@ -72,4 +91,255 @@ func shownCode(code string) string {
 		}
 	}
 	return strings.ReplaceAll(b.String(), "if err != nil {\nlog.Fatal(err)\n}\n", "")
+}
+
+// project is what the pages may name: the files of the project, and what its Go files declare.
+type project struct {
+	files, folders map[string]bool
+	names          map[string]bool // Name, Type.Name, package.Name, package.Type.Name; of files' base names too
+	scopes         map[string]bool // the packages and types before a dot
+	settings       map[string]bool // by key
+	declared       []declaration
+}
+
+// declaration is a function, type or field of the project's Go files.
+type declaration struct{ file, kind, name string }
+
+// newProject reads what git knows of, and what is not committed yet.
+func newProject(t *testing.T) *project {
+	t.Helper()
+	p := &project{files: map[string]bool{}, folders: map[string]bool{}, names: map[string]bool{}, scopes: map[string]bool{}, settings: map[string]bool{}}
+	listed := need.Got(exec.Command("git", "ls-files", "-co", "--exclude-standard").Output())(t)
+	for file := range strings.Lines(string(listed)) {
+		file = strings.TrimSpace(file)
+		if _, err := os.Stat(file); err != nil {
+			continue // removed, and not committed yet
+		}
+		p.files[file], p.names[path.Base(file)] = true, true
+		for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
+			p.folders[dir] = true
+		}
+		if strings.HasSuffix(file, ".go") {
+			p.addFile(t, file)
+		}
+	}
+	return p
+}
+
+func (p *project) addFile(t *testing.T, name string) {
+	t.Helper()
+	pkg := path.Base(path.Dir(name))
+	p.scopes[pkg] = true
+	for _, declared := range need.Got(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t).Decls {
+		switch d := declared.(type) {
+		case *ast.FuncDecl:
+			of := ""
+			if d.Recv != nil {
+				of = receiver(d)
+			}
+			p.add(name, pkg, of, "function", d.Name.Name)
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				p.addSpec(name, pkg, spec)
+			}
+		}
+	}
+}
+
+func (p *project) addSpec(file, pkg string, spec ast.Spec) {
+	switch s := spec.(type) {
+	case *ast.TypeSpec:
+		p.add(file, pkg, "", "type", s.Name.Name)
+		p.scopes[s.Name.Name] = true
+		switch of := s.Type.(type) {
+		case *ast.StructType:
+			p.addFields(file, pkg, s.Name.Name, "field", of.Fields)
+		case *ast.InterfaceType:
+			p.addFields(file, pkg, s.Name.Name, "function", of.Methods)
+		}
+	case *ast.ValueSpec:
+		for _, name := range s.Names {
+			p.add(file, pkg, "", "value", name.Name)
+		}
+	}
+}
+
+func (p *project) addFields(file, pkg, of, kind string, fields *ast.FieldList) {
+	for _, f := range fields.List {
+		if f.Tag != nil {
+			if key, ok := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Lookup("key"); ok {
+				p.settings[key] = true
+			}
+		}
+		for _, name := range f.Names {
+			p.add(file, pkg, of, kind, name.Name)
+		}
+	}
+}
+
+func (p *project) add(file, pkg, of, kind, name string) {
+	p.declared = append(p.declared, declaration{file, kind, name})
+	p.names[name], p.names[pkg+"."+name] = true, true
+	if of != "" {
+		p.names[of+"."+name], p.names[pkg+"."+of+"."+name] = true, true
+	}
+}
+
+var (
+	// codeWord is what a page has between two backticks.
+	codeWord = regexp.MustCompile("`([^`\n]+)`")
+	// A file has a slash or one of these endings; a name is of Go, and has a dot in it or begins like an exported one.
+	fileName   = regexp.MustCompile(`^[\w./-]+\.(go|md|yaml|txtar|mod|html|css)$`)
+	folderName = regexp.MustCompile(`^(client|cmd|docs|fsm|httpd|integration|internal|replication|store)(/[\w./-]+)?$`)
+	dottedName = regexp.MustCompile(`^(\w+)(\.[A-Za-z]\w*)+$`)
+	singleName = regexp.MustCompile(`^[A-Z][a-z]\w*$`)
+)
+
+// lacks says of a word in backticks what of it is not there; "": nothing.
+func (p *project) lacks(word string) string {
+	switch m := dottedName.FindStringSubmatch(word); {
+	case fileName.MatchString(word):
+		if !p.files[word] && (strings.Contains(word, "/") || !p.names[word]) {
+			return "file"
+		}
+	case folderName.MatchString(word):
+		if !p.folders[word] && !p.files[word] {
+			return "folder"
+		}
+	case m != nil && p.scopes[m[1]] && !p.names[word] && !p.settings[word] && path.Ext(word) != ".db" && path.Ext(word) != ".json":
+		return "name"
+	case singleName.MatchString(word) && !p.names[word]:
+		return "name"
+	}
+	return ""
+}
+
+// The pages on the code name files, functions and types; of the others the files of Go are looked up.
+func TestPagesNameWhatIsThere(t *testing.T) {
+	p := newProject(t)
+	for _, page := range p.pages() {
+		onCode := page == "docs/architecture.md" || page == "docs/changing.md"
+		for _, m := range codeWord.FindAllStringSubmatch(string(need.Got(os.ReadFile(page))(t)), -1) {
+			if onCode || path.Ext(m[1]) == ".go" {
+				lack := p.lacks(m[1])
+				expect.That(t, lack == "", "%s names `%s`, and there is no such %s", page, m[1], lack)
+			}
+		}
+	}
+}
+
+// A link leads to a file of the project, and to a headline of it.
+func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
+	p := newProject(t)
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, page := range p.pages() {
+		text := string(need.Got(os.ReadFile(page))(t))
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target, headline, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, ":") {
+				continue // another site's
+			}
+			file := path.Join(path.Dir(page), target)
+			if target == "" {
+				file = page
+			}
+			there := p.files[file] || p.folders[file]
+			expect.That(t, there, "%s links to %s, and there is no %s", page, m[1], file)
+			if there && headline != "" {
+				expect.That(t, slices.Contains(headlines(t, file), headline), "%s links to %s, and %s has no such headline", page, m[1], file)
+			}
+		}
+	}
+}
+
+// pages are the pages that people write.
+func (p *project) pages() []string {
+	var all []string
+	for file := range p.files {
+		if strings.HasSuffix(file, ".md") && (!strings.Contains(file, "/") || strings.HasPrefix(file, "docs/")) && file != "docs/benchmarks/report.md" {
+			all = append(all, file)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// headlines are those of a page as links write them.
+func headlines(t *testing.T, page string) (all []string) {
+	t.Helper()
+	dropped := regexp.MustCompile(`[^\w\- ]`)
+	for line := range strings.Lines(string(need.Got(os.ReadFile(page))(t))) {
+		if strings.HasPrefix(line, "#") {
+			text := strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+			all = append(all, strings.ReplaceAll(dropped.ReplaceAllString(text, ""), " ", "-"))
+		}
+	}
+	return all
+}
+
+// A sentence has a subject: it neither begins with who or what, nor speaks of nobody and everybody.
+func TestSentencesOfThePagesHaveSubjects(t *testing.T) {
+	headless := regexp.MustCompile(`\b([Ww]hoever|[Nn]obody|[Ee]verybody|[Ss]omebody)\b|\bthe own\b|(?:^|[.:;|] +|- )(Who|What|who)\b[^?\n]*`)
+	for _, page := range newProject(t).pages() {
+		number := 0
+		for line := range strings.Lines(string(need.Got(os.ReadFile(page))(t))) {
+			number++
+			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "|") && strings.Contains(line, "| What") {
+				continue // a headline, or the head of a table
+			}
+			for _, found := range headless.FindAllString(codeWord.ReplaceAllString(line, ""), -1) {
+				t.Errorf("%s:%d: %q has no subject", page, number, strings.TrimSpace(found))
+			}
+		}
+	}
+}
+
+// words are those that say too little to name anything in the code. most is in how many files of a folder a function may be
+// called so, where the receiver beside it makes it unmistakable; but lists packages in which the word means what it should.
+var words = []struct {
+	kind, word, instead string
+	most                int
+	but                 []string
+}{
+	{kind: "function", word: "take", instead: "what is done with the thing: reserve, remove, acquire, accept"},
+	{kind: "function", word: "note", instead: "record, count, log, mark, with their object"},
+	{kind: "function", word: "tell", instead: "send, report, notify, with their object"},
+	{kind: "function", word: "begin", instead: "start, open, enter, with their object", most: 3},
+	{kind: "function", word: "end", instead: "stop, close, finish, remove, with their object", most: 3},
+	{kind: "type", word: "answer", instead: "reply (of a server of ours), response (by HTTP), result (of an operation)"},
+	{kind: "type", word: "entry", instead: "pair, row, item, record: an entry is of the Raft log", but: []string{"fsm", "store/consensus/commit", "client"}},
+	{kind: "type", word: "session", instead: "feed, run, stream: a session is Consul's", but: []string{"fsm/kv", "httpd/consul", "httpd/api", "httpd/show", "client", "cmd/rollcall"}},
+	{kind: "type", word: "guard", instead: "the thing that is bounded or watched: the guard is the client's", but: []string{"client", "client/internal/list"}},
+	{kind: "field", word: "told", instead: "acked, sent, or the index that was reached"},
+	{kind: "field", word: "gone", instead: "removed, closed, ended"},
+	{kind: "field", word: "maybe", instead: "possible"},
+	{kind: "field", word: "looked", instead: "checkedAt, seenAt"},
+	{kind: "every name", word: "settle", instead: "become steady, await, converge", but: []string{"docs/examples/orders"}},
+}
+
+func TestWordsThatSayTooLittleNameNothing(t *testing.T) {
+	p := newProject(t)
+	for _, w := range words {
+		found := map[string][]string{} // by folder
+		for _, d := range p.declared {
+			same := d.kind == w.kind && (d.name == w.word || w.kind != "field" && w.most == 0 && strings.EqualFold(d.name, w.word))
+			if w.kind == "every name" {
+				same = strings.Contains(strings.ToLower(d.name), w.word)
+			}
+			if dir := path.Dir(d.file); same && !slices.Contains(w.but, dir) {
+				top, _, _ := strings.Cut(dir, "/")
+				if at := d.file + " (" + d.name + ")"; !slices.Contains(found[top], at) {
+					found[top] = append(found[top], at)
+				}
+			}
+		}
+		for _, files := range found {
+			expect.That(t, len(files) <= w.most, "%s %s says too little; write %s: %s", w.kind, w.word, w.instead, strings.Join(files, ", "))
+		}
+	}
+	table := "| Not | But |\n|---|---|\n"
+	for _, w := range words {
+		table += fmt.Sprintf("| %s `%s` | %s |\n", w.kind, w.word, w.instead)
+	}
+	showTable(t, "docs/architecture.md", "<!-- words: made by go test -run Words -update . -->\n", "<!-- end of words -->\n", table)
 }

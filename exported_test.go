@@ -31,7 +31,7 @@ func TestGoClientHasASentenceForEveryExportedName(t *testing.T) {
 }
 
 func undocumented(file *ast.File) (silent []*ast.Ident) {
-	note := func(name *ast.Ident, docs ...*ast.CommentGroup) {
+	addSilent := func(name *ast.Ident, docs ...*ast.CommentGroup) {
 		for _, d := range docs {
 			if d != nil {
 				return
@@ -45,15 +45,15 @@ func undocumented(file *ast.File) (silent []*ast.Ident) {
 		switch d := declared.(type) {
 		case *ast.FuncDecl:
 			if d.Recv == nil || ast.IsExported(receiver(d)) {
-				note(d.Name, d.Doc)
+				addSilent(d.Name, d.Doc)
 			}
 		case *ast.GenDecl:
 			for _, spec := range d.Specs {
 				switch s := spec.(type) {
 				case *ast.TypeSpec:
-					note(s.Name, s.Doc, d.Doc)
+					addSilent(s.Name, s.Doc, d.Doc)
 				case *ast.ValueSpec:
-					note(s.Names[0], s.Doc, s.Comment, d.Doc)
+					addSilent(s.Names[0], s.Doc, s.Comment, d.Doc)
 				}
 			}
 		}
@@ -64,9 +64,18 @@ func undocumented(file *ast.File) (silent []*ast.Ident) {
 // receiver is the name of a method's type.
 func receiver(f *ast.FuncDecl) string {
 	kind := f.Recv.List[0].Type
-	if pointer, ok := kind.(*ast.StarExpr); ok {
-		kind = pointer.X
+	for {
+		switch k := kind.(type) {
+		case *ast.StarExpr:
+			kind = k.X
+		case *ast.IndexExpr: // of a type with a parameter
+			kind = k.X
+		case *ast.IndexListExpr:
+			kind = k.X
+		case *ast.Ident:
+			return k.Name
+		default:
+			return ""
+		}
 	}
-	name, _ := kind.(*ast.Ident)
-	return name.Name
 }
