@@ -28,7 +28,7 @@ func TestCallThatNeedsRollcallSaysSoAtOnce(t *testing.T) {
 			return err
 		},
 		"watched key": func(ctx context.Context, c *Client) error {
-			return c.KV().Watch(ctx, "a", func(*Entry) error { return nil })
+			return c.KV().Watch(ctx, "a", func(*Pair) error { return nil })
 		},
 	} {
 		inBubble(t, name, func(t *testing.T) {

@@ -35,7 +35,7 @@ type coordinator struct {
 	mislay func(*http.Request) bool
 	calls  []string // METHOD path, values of sessions' ids included
 
-	entries   map[string]*Entry              // keys
+	entries   map[string]*Pair               // keys
 	delays    map[string]time.Time           // until when a key cannot be acquired
 	responses map[string]func() keysResponse // by Idempotency-Key
 	changed   chan struct{}                  // closed at the next change of a key
@@ -55,7 +55,7 @@ type fakeHolder struct {
 
 func newCoordinator(t *testing.T) *coordinator {
 	return &coordinator{
-		t: t, sessions: make(map[string]*fakeSession), index: 40, entries: make(map[string]*Entry), delays: make(map[string]time.Time),
+		t: t, sessions: make(map[string]*fakeSession), index: 40, entries: make(map[string]*Pair), delays: make(map[string]time.Time),
 		responses: make(map[string]func() keysResponse), changed: make(chan struct{}),
 	}
 }
@@ -361,7 +361,7 @@ func (k *coordinator) readKeys(key string, recurse bool) (keysResponse, <-chan s
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
-	var found []Entry
+	var found []Pair
 	for _, name := range slices.Sorted(maps.Keys(k.entries)) {
 		if name == key || recurse && strings.HasPrefix(name, key) {
 			found = append(found, *k.entries[name])
@@ -400,7 +400,7 @@ func (k *coordinator) write(method, key string, q url.Values, body []byte) keysR
 		k.change()
 		return yes
 	}
-	was := Entry{Key: key}
+	was := Pair{Key: key}
 	if e != nil {
 		was = *e
 	}
@@ -471,14 +471,14 @@ func (k *coordinator) setKey(key, value string, flags uint64) {
 }
 
 // entry is a key's entry, with no key if there is none.
-func (k *coordinator) entry(key string) Entry {
+func (k *coordinator) entry(key string) Pair {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
 	if e := k.entries[key]; e != nil {
 		return *e
 	}
-	return Entry{}
+	return Pair{}
 }
 
 // kill ends a session as its TTL does.

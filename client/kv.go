@@ -24,8 +24,8 @@ type KV struct {
 // KV returns the cluster's keys and values.
 func (c *Client) KV() KV { return KV{client: c, consistency: c.consistency} }
 
-// Entry is a key's. The names of its members in JSON are Consul's.
-type Entry struct {
+// Pair is a key's. The names of its members in JSON are Consul's.
+type Pair struct {
 	Key         string
 	Value       []byte
 	Flags       uint64 // free for use
@@ -58,21 +58,21 @@ type Written struct {
 }
 
 // Get returns a key's entry. ErrNoKey: there is none.
-func (k KV) Get(ctx context.Context, key string) (Entry, error) {
-	entries, a, err := transport.AskWhole[[]Entry](ctx, k.client.cluster, k.reading(key).Or(ErrNoKey), "get key %q", key)
+func (k KV) Get(ctx context.Context, key string) (Pair, error) {
+	entries, a, err := transport.AskWhole[[]Pair](ctx, k.client.cluster, k.reading(key).Or(ErrNoKey), "get key %q", key)
 	if err == nil && len(entries) == 0 {
 		err = fmt.Errorf("get key %q: %w", key, ErrNoKey)
 	}
 	if err != nil {
-		return Entry{}, err
+		return Pair{}, err
 	}
 	entries[0].Fence = fenceOf(a)
 	return entries[0], nil
 }
 
 // List returns the entries whose keys begin with prefix, in byte order; none if there are none.
-func (k KV) List(ctx context.Context, prefix string) ([]Entry, error) {
-	return listKeys[Entry](ctx, k, prefix, "recurse", "")
+func (k KV) List(ctx context.Context, prefix string) ([]Pair, error) {
+	return listKeys[Pair](ctx, k, prefix, "recurse", "")
 }
 
 // Keys returns the keys that begin with prefix, in byte order. With a separator each is cut after the
@@ -198,9 +198,9 @@ const blockFor = time.Minute
 //
 // It returns nil when ctx has ended, the error of each as it is, and an error if a server refuses the
 // question. ErrClosed: the client was closed. While no server can be reached it tries on.
-func (k KV) Watch(ctx context.Context, key string, each func(*Entry) error) error {
+func (k KV) Watch(ctx context.Context, key string, each func(*Pair) error) error {
 	w := kvWatch{kv: k, key: key, query: url.Values{}}
-	return w.run(ctx, func(entries []Entry) error {
+	return w.run(ctx, func(entries []Pair) error {
 		if len(entries) == 0 {
 			return each(nil)
 		}
@@ -209,7 +209,7 @@ func (k KV) Watch(ctx context.Context, key string, each func(*Entry) error) erro
 }
 
 // WatchTree is Watch for all keys that begin with prefix, in byte order.
-func (k KV) WatchTree(ctx context.Context, prefix string, each func([]Entry) error) error {
+func (k KV) WatchTree(ctx context.Context, prefix string, each func([]Pair) error) error {
 	w := kvWatch{kv: k, key: prefix, query: url.Values{"recurse": {""}}}
 	return w.run(ctx, each)
 }
@@ -224,7 +224,7 @@ type kvWatch struct {
 	routed func(context.Context) (context.Context, context.CancelFunc)
 }
 
-func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
+func (w *kvWatch) run(ctx context.Context, each func([]Pair) error) error {
 	outage := wait.Outage{Log: w.kv.client.log}
 	for failures := 0; ; {
 		entries, index, err := w.ask(ctx)
@@ -255,7 +255,7 @@ func (w *kvWatch) run(ctx context.Context, each func([]Entry) error) error {
 
 // ask waits for a change after the index. An index that has gone back is a change: the cluster has lost
 // its data.
-func (w *kvWatch) ask(ctx context.Context) ([]Entry, uint64, error) {
+func (w *kvWatch) ask(ctx context.Context) ([]Pair, uint64, error) {
 	q := w.kv.reading(w.key)
 	maps.Copy(q.Query, w.query)
 	q.Patience = w.kv.client.cluster.Timeout()
@@ -268,7 +268,7 @@ func (w *kvWatch) ask(ctx context.Context) ([]Entry, uint64, error) {
 		defer cancel()
 		ctx = routed
 	}
-	entries, a, err := transport.AskWhole[[]Entry](ctx, w.kv.client.cluster, q, "")
+	entries, a, err := transport.AskWhole[[]Pair](ctx, w.kv.client.cluster, q, "")
 	if err != nil && a.Status != http.StatusNotFound {
 		return nil, 0, err
 	}

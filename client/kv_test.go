@@ -35,7 +35,7 @@ func TestKVReadsAnEntryWithItsToken(t *testing.T) {
 	var sent kvRequest
 	const document = `[{"LockIndex":1,"Key":"a/b","Flags":16210313421097356768,"Value":"Ymx1ZQ==","Session":"s1","CreateIndex":57,"ModifyIndex":58}]`
 	c := servers{"a": oneKey(&sent, 200, document, "X-Rollcall-Fence", "57")}.client(t, "a")
-	want := Entry{Key: "a/b", Value: []byte("blue"), Flags: 16210313421097356768, Session: "s1", LockIndex: 1, CreateIndex: 57, ModifyIndex: 58, Fence: 57}
+	want := Pair{Key: "a/b", Value: []byte("blue"), Flags: 16210313421097356768, Session: "s1", LockIndex: 1, CreateIndex: 57, ModifyIndex: 58, Fence: 57}
 	got, err := c.KV().Get(t.Context(), "a/b")
 	expect.That(t, err == nil && reflect.DeepEqual(got, want) && sent.line == "GET /v1/kv/a%2Fb", "%s: got %+v, %v, want %+v", sent.line, got, err, want)
 	expect.ErrorIs(t, expect.Err((servers{"a": always(404, "", "X-Consul-Index", "7")}).client(t, "a").KV().Get(t.Context(), "a")), ErrNoKey,
@@ -205,7 +205,7 @@ func TestKVWatchPassesEachStateOnce(t *testing.T) {
 		}}
 		var states []string
 		start := time.Now()
-		err := servers{"a": s.respond}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Entry) error {
+		err := servers{"a": s.respond}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Pair) error {
 			if e == nil {
 				states = append(states, "-")
 				return nil
@@ -228,7 +228,7 @@ func TestKVWatchPassesEachStateOnce(t *testing.T) {
 func TestKVWatchTreeReadsAllOfIt(t *testing.T) {
 	var sent kvRequest
 	c := servers{"a": oneKey(&sent, 200, `[{"Key":"a/1"},{"Key":"a/2"}]`, "X-Consul-Index", "7")}.client(t, "a")
-	err := c.KV().WatchTree(t.Context(), "a/", func(entries []Entry) error {
+	err := c.KV().WatchTree(t.Context(), "a/", func(entries []Pair) error {
 		expect.That(t, len(entries) == 2, "got %+v, want two entries", entries)
 		return errEnough
 	})
@@ -249,7 +249,7 @@ func TestKVWatchEnds(t *testing.T) {
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			ctx := within(t, time.Hour)
-			err := servers{"a": tc.server}.client(t, "a").KV().Watch(ctx, "a", func(*Entry) error { return errEnough })
+			err := servers{"a": tc.server}.client(t, "a").KV().Watch(ctx, "a", func(*Pair) error { return errEnough })
 			wantSays(t, err, tc.says)
 		})
 	}

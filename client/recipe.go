@@ -108,7 +108,7 @@ func (r recipe) follow(key string, query url.Values) kvWatch {
 }
 
 // read returns entries and their index; with behind not 0 it waits until there is another one.
-func (r recipe) read(ctx context.Context, key string, query url.Values, behind uint64) ([]Entry, uint64, error) {
+func (r recipe) read(ctx context.Context, key string, query url.Values, behind uint64) ([]Pair, uint64, error) {
 	w := r.follow(key, query)
 	w.index = behind
 	return w.ask(ctx)
@@ -128,7 +128,7 @@ func (r recipe) write(ctx context.Context, w Write) (Written, error) {
 const invalidSession = "invalid session"
 
 // conflict is the error of a key that has other flags than it should.
-func conflict(e Entry, use string, flags uint64) error {
+func conflict(e Pair, use string, flags uint64) error {
 	return fmt.Errorf("%w: key %q has flags %#x, and that of a %s has %#x", ErrKeyConflict, e.Key, e.Flags, use, flags)
 }
 
@@ -196,7 +196,7 @@ var errKeyLost = errors.New("its key was deleted, or is held by another session"
 // watch watches the key, which any client may delete.
 func (l lockRecipe) watch(ctx context.Context) error {
 	w := l.follow(l.key(), make(url.Values))
-	return w.run(ctx, func(entries []Entry) error {
+	return w.run(ctx, func(entries []Pair) error {
 		if len(entries) == 0 || entries[0].Session != l.keeper.session {
 			return errKeyLost
 		}
@@ -305,7 +305,7 @@ func (s *semaphoreRecipe) readContenders(ctx context.Context, behind uint64) (co
 	return found, err
 }
 
-func (s *semaphoreRecipe) found(entries []Entry) (contenders, error) {
+func (s *semaphoreRecipe) found(entries []Pair) (contenders, error) {
 	found := contenders{alive: make(map[string]bool)}
 	for _, e := range entries {
 		if e.Session != "" {
@@ -381,7 +381,7 @@ var errPruned = errors.New("its session was taken out of the list of holders, or
 // watch watches the list and the contender's key, which any client may change.
 func (s *semaphoreRecipe) watch(ctx context.Context) error {
 	w := s.follow(s.prefix(), url.Values{"recurse": {""}})
-	return w.run(ctx, func(entries []Entry) error {
+	return w.run(ctx, func(entries []Pair) error {
 		found, err := s.found(entries)
 		if err == nil && (!found.list.Holders[s.keeper.session] || !found.alive[s.keeper.session]) {
 			err = errPruned

@@ -51,7 +51,7 @@ func wantGone(t *testing.T, k *coordinator, keys ...string) {
 }
 
 // wantStamp expects a value that says what was done and when.
-func wantStamp(t *testing.T, e Entry, what string) {
+func wantStamp(t *testing.T, e Pair, what string) {
 	t.Helper()
 	stamp, found := strings.CutPrefix(string(e.Value), what+":")
 	at, err := time.Parse(time.RFC3339, stamp)

@@ -20,7 +20,7 @@ type BatchID struct {
 	Node     string
 	Boot     uint64
 	Seq      uint64
-	Answered uint64 // every batch numbered up to this one has been answered or given up
+	Finished uint64 // every batch numbered up to this one has been answered or given up
 	Bound    Bound
 }
 
@@ -124,7 +124,7 @@ func (id *BatchID) fields(c *codec.Codec) {
 	c.String(&id.Node)
 	c.Uint64(&id.Boot)
 	c.Uint64(&id.Seq)
-	c.Uint64(&id.Answered)
+	c.Uint64(&id.Finished)
 }
 
 // An item's first byte: the kind of its operation, and in the upper two bits that of its origin, so that a client's

@@ -42,7 +42,7 @@ func populated(b *testing.B) (*node, []registry.Handle) {
 		for i := range 200 {
 			ops = append(ops, registry.Register{Instance: largeInstance(first + i)})
 		}
-		n.id.Answered = n.id.Seq
+		n.id.Finished = n.id.Seq
 		for _, r := range n.write(ops...) {
 			handles = append(handles, r.Handle)
 		}
@@ -63,7 +63,7 @@ func BenchmarkApplyRenewals(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		n.stamp.Lease++
-		n.id.Answered, n.id.Seq = n.id.Seq, n.id.Seq+1
+		n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
 		n.apply(n.batch(batches[i%len(batches)]...))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*renewals), "ns/renewal")
@@ -96,7 +96,7 @@ func BenchmarkApplyRegister(b *testing.B) {
 		inst := *largeInstance(i % population)
 		inst.LastDirty += int64(i)
 		n.stamp.Lease++
-		n.id.Answered, n.id.Seq = n.id.Seq, n.id.Seq+1
+		n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
 		n.apply(n.batch(registry.Register{Instance: &inst}))
 	}
 }

@@ -46,7 +46,7 @@ func (m *Machine) coordinate(term uint64, read int, op kv.Op) kv.Result {
 	at.Read = read
 	result := m.kv.Apply(at, op)
 	if result.Index != 0 {
-		m.registry.Take()
+		m.registry.ReserveIndex()
 	}
 	return result
 }
@@ -63,7 +63,7 @@ func (m *Machine) lose(term uint64, taken registry.Index) {
 		at.Index = taken
 	}
 	if m.endSessions(at, lost) && taken == 0 {
-		m.registry.Take()
+		m.registry.ReserveIndex()
 	}
 }
 

@@ -234,7 +234,7 @@ func TestRestoreRefusesCoordinationBeyondTheCounter(t *testing.T) {
 	n := newNode(t)
 	n.writeKV(kv.KeyOp{Key: "a"})
 	s := n.m.Snapshot()
-	s.registry.Taken = 0
+	s.registry.Reserved = 0
 	var b bytes.Buffer
 	need.Got(s.WriteTo(&b))(t)
 	expect.ErrorIs(t, NewMachine().Restore(&b), ErrCorrupt, "got")

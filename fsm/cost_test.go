@@ -28,7 +28,7 @@ type costly struct {
 // perform applies one operation of any kind as a batch of its own.
 func (n *node) perform(items ...Item) BatchResult {
 	n.t.Helper()
-	n.id.Answered, n.id.Seq = n.id.Seq, n.id.Seq+1
+	n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
 	return n.apply(AppendBatch(nil, n.id, items)).Batches[0]
 }
 

@@ -65,7 +65,7 @@ func walkFrozen(f *registry.Frozen, c *codec.Codec) {
 	codec.List(c, &f.Senders, 6, (*registry.Sender).Fields)
 	codec.List(c, &f.Peers, 8, (*registry.PeerState).Fields)
 	codec.List(c, &f.Nodes, 8, codec.Each((*catalog.Node).Fields))
-	codec.List(c, &f.Heard, 3, (*catalog.CheckHeartbeat).Fields)
+	codec.List(c, &f.CheckHeartbeats, 3, (*catalog.CheckHeartbeat).Fields)
 }
 
 func appendRecord[T any](dst []byte, v *T, fields func(*T, *codec.Codec)) []byte {

@@ -620,7 +620,7 @@ func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 		"senders":              {Senders: make([]registry.Sender, many)},
 		"peers":                {Peers: make([]registry.PeerState, many)},
 		"nodes":                {Nodes: slices.Repeat([]*catalog.Node{{}}, many)},
-		"heartbeats":           {Heard: make([]catalog.CheckHeartbeat, many)},
+		"heartbeats":           {CheckHeartbeats: make([]catalog.CheckHeartbeat, many)},
 	} {
 		b := AppendFrozen(nil, want)
 		got, err := ParseFrozen(b)

@@ -97,15 +97,15 @@ func TestGoldenOperations(t *testing.T) {
 
 func TestGoldenEntries(t *testing.T) {
 	stamp := registry.Stamp{Lease: 61_000, Wall: 1_700_000_000_200}
-	batch := AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Answered: 39, Bound: Bound{Leadership: 17, Until: 5000}},
+	batch := AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39, Bound: Bound{Leadership: 17, Until: 5000}},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["cancel"]}})
 	goldens.Check(t, "batch", batch)
 	goldens.Check(t, "entry-tick", AppendWrite(nil, stamp, 0))
 	goldens.Check(t, "entry-write", AppendWrite(nil, stamp, 1200, batch, batch))
 	goldens.Check(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
-	goldens.Check(t, "batch-quarantine", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Answered: 40},
+	goldens.Check(t, "batch-quarantine", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Finished: 40},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
-	goldens.Check(t, "batch-replicated", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Answered: 41},
+	goldens.Check(t, "batch-replicated", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Finished: 41},
 		[]Item{{Op: goldenOps()["quarantine"]}, {Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: goldenOps()["renew-life"]}}))
 	establish := Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}
 	goldens.Check(t, "entry-establish-settings", AppendEstablish(nil, establish))
@@ -119,11 +119,11 @@ func TestGoldenDigest(t *testing.T) {
 
 func TestGoldenResults(t *testing.T) {
 	goldens.Check(t, "results", AppendResults(nil, BatchResult{
-		ID: BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Answered: 39},
+		ID: BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39},
 		Results: []registry.Result{{Outcome: registry.Done}, {Outcome: registry.NotFound},
 			{Index: 18, Handle: registry.Handle{Slot: 300, Gen: 70_000}}, {Index: 19, Count: 2}},
 	}))
-	goldens.Check(t, "results-refused", AppendResults(nil, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Answered: 1}, Refused: true}))
+	goldens.Check(t, "results-refused", AppendResults(nil, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Finished: 1}, Refused: true}))
 }
 
 func TestGoldenSnapshot(t *testing.T) {
@@ -150,8 +150,8 @@ func goldenWithPeers() *Snapshot {
 	l.ByClient, l.ByRemote, l.Described, l.Overrode = 5, 4, 2, 3
 	f.Leases[0].Client, f.Leases[0].Remote = 60_400, 60_500
 	f.Removals[0].Lease.Owner, f.Removals[0].Lease.Edit = "dc3", 1
-	f.Links = []registry.Link{{DC: "dc2", Heard: 60_500, Since: 20_000, Cut: 15_000}, {DC: "dc3", Heard: 30_000, Since: 30_000, Cut: 15_000}}
-	f.Senders = []registry.Sender{{Name: "c-77e0", DC: "dc2", Incarnation: 3, Clock: 123_456, Heard: registry.Stamp{Lease: 100, Wall: 1_700_000_000_000}}}
+	f.Links = []registry.Link{{DC: "dc2", LastContact: 60_500, Since: 20_000, Cut: 15_000}, {DC: "dc3", LastContact: 30_000, Since: 30_000, Cut: 15_000}}
+	f.Senders = []registry.Sender{{Name: "c-77e0", DC: "dc2", Incarnation: 3, Clock: 123_456, LastMessage: registry.Stamp{Lease: 100, Wall: 1_700_000_000_000}}}
 	f.Peers = []registry.PeerState{
 		{Name: "dc2", Cursor: 4, Known: true},
 		{Name: "dc3", Paused: true, By: goldenAct, Since: registry.Stamp{Lease: 58_000, Wall: 1_699_999_998_100}},
@@ -290,7 +290,7 @@ func TestGoldenOperationsOfCoordination(t *testing.T) {
 	for name, op := range goldenKVOps() {
 		goldens.Check(t, "kv-"+name, itemBytes(Item{KV: op}))
 	}
-	goldens.Check(t, "batch-coordination", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42},
+	goldens.Check(t, "batch-coordination", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
 }
 
@@ -318,7 +318,7 @@ func goldenKVResults() []kv.Result {
 }
 
 func TestGoldenResultsOfCoordination(t *testing.T) {
-	id := BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Answered: 42}
+	id := BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42}
 	all := goldenKVResults()
 	goldens.Check(t, "results-coordination", AppendResults(nil, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
 	goldens.Check(t, "results-catalog", AppendResults(nil, BatchResult{ID: id, Results: []registry.Result{
@@ -333,9 +333,9 @@ func goldenSnapshot() *Snapshot {
 	f := &s.registry
 	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()
 	f.Removals[0].Lease.Permanent = true
-	f.Taken, f.CatalogIndex = 7, 3
+	f.Reserved, f.CatalogIndex = 7, 3
 	f.Nodes = []*catalog.Node{goldenNode(), {Name: "db-2", CreateIndex: 3, ModifyIndex: 3}}
-	f.Heard = []catalog.CheckHeartbeat{{Node: "db-1", Check: "alive", At: 57_000}, {Node: "db-1", Check: "disk", At: 58_000}}
+	f.CheckHeartbeats = []catalog.CheckHeartbeat{{Node: "db-1", Check: "alive", At: 57_000}, {Node: "db-1", Check: "disk", At: 58_000}}
 	s.kv = goldenKV(*f)
 	return s
 }

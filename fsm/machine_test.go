@@ -114,7 +114,7 @@ func TestMachineRefusesAFinishedBatchWithoutEffect(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
 	late := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
-	n.id = BatchID{Node: n.id.Node, Boot: 1, Seq: 2, Answered: 1}
+	n.id = BatchID{Node: n.id.Node, Boot: 1, Seq: 2, Finished: 1}
 	n.apply(n.batch())
 	got := n.apply(late).Batches[0]
 	expect.That(t, got.Refused && got.Results == nil && n.m.View().Len() == 0,
@@ -282,7 +282,7 @@ func TestViewContainsTheEntryOfTheIndexSeenBefore(t *testing.T) {
 		return err
 	})
 	for i := uint64(1); i <= 300; i++ {
-		id := BatchID{Node: "n", Boot: 1, Seq: i, Answered: i - 1}
+		id := BatchID{Node: "n", Boot: 1, Seq: i, Finished: i - 1}
 		inst := instance("ORDERS", fmt.Sprint(i%20))
 		items := []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Renew{Key: inst.Key()}}}
 		stamp := registry.Stamp{Lease: int64(i), Wall: int64(i)}

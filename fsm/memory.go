@@ -59,7 +59,7 @@ func (m memory) classify(id BatchID) (standing, remembered) {
 	if id.Boot < node.boot {
 		return refused, remembered{}
 	}
-	node.finish(id.Answered)
+	node.finish(id.Finished)
 	if id.Seq <= node.finished {
 		return refused, remembered{}
 	}

@@ -32,7 +32,7 @@ func TestMemoryClassifiesBatchesByWhatTheirNodeReported(t *testing.T) {
 		index registry.Index
 	}
 	batch := func(boot, seq, finished uint64) BatchID {
-		return BatchID{Node: "a", Boot: boot, Seq: seq, Answered: finished}
+		return BatchID{Node: "a", Boot: boot, Seq: seq, Finished: finished}
 	}
 	for _, c := range []struct {
 		name  string
@@ -95,7 +95,7 @@ func TestMemoryIsFrozenSortedAndUnchanged(t *testing.T) {
 		m.run(BatchID{Node: node, Boot: 1, Seq: 1})
 	}
 	frozen := m.freeze()
-	m.run(BatchID{Node: "a", Boot: 1, Seq: 3, Answered: 2})
+	m.run(BatchID{Node: "a", Boot: 1, Seq: 3, Finished: 2})
 	m.run(BatchID{Node: "b", Boot: 2, Seq: 1})
 	var got string
 	for _, n := range frozen {
@@ -114,7 +114,7 @@ func TestMemoryKeepsLittleOfWhatWasRead(t *testing.T) {
 	for range 100 {
 		items = append(items, Item{KV: kv.Txn{Ops: []kv.KeyOp{{Verb: kv.Set, Key: "other"}, {Verb: kv.Get, Key: "k"}}}})
 	}
-	n.id.Answered, n.id.Seq = n.id.Seq, n.id.Seq+1
+	n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
 	batch := AppendBatch(nil, n.id, items)
 	first, again := n.apply(batch).Batches[0], n.apply(batch).Batches[0]
 	read := 0

@@ -53,7 +53,7 @@ func (s *Snapshot) walk(t *stream) {
 	section(t, "sender", &f.Senders, (*registry.Sender).Fields)
 	section(t, "peer", &f.Peers, (*registry.PeerState).Fields)
 	section(t, "node of the catalog", &f.Nodes, codec.Each((*catalog.Node).Fields))
-	section(t, "heartbeat of a check", &f.Heard, (*catalog.CheckHeartbeat).Fields)
+	section(t, "heartbeat of a check", &f.CheckHeartbeats, (*catalog.CheckHeartbeat).Fields)
 	section(t, "key", &k.Pairs, codec.Each((*kv.Pair).Fields))
 	section(t, "deletion", &k.Deletions, (*kv.Deletion).Fields)
 	section(t, "session", &k.Sessions, (*kv.SessionState).Fields)
@@ -141,7 +141,7 @@ func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if newest := max(f.Index, f.Taken); k.Index > newest {
+	if newest := max(f.Index, f.Reserved); k.Index > newest {
 		return nil, nil, fmt.Errorf("coordination is at index %d, beyond the newest, which is %d", k.Index, newest)
 	}
 	c, err := kv.Thaw(k, catalogState{r})

@@ -80,7 +80,7 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	f = s.registry
 	expect.That(t, len(f.Links) != 0 && len(f.Senders) != 0 && len(f.Peers) != 0 && f.Leases[0].Client != 0 && f.Leases[0].Lease.ByClient != 0,
 		"a part of the test's snapshot is empty: %+v", s)
-	if f, k := s.registry, s.kv; f.Taken == 0 || len(f.Nodes) == 0 || len(f.Heard) == 0 || len(k.Pairs) == 0 || len(k.Deletions) == 0 ||
+	if f, k := s.registry, s.kv; f.Reserved == 0 || len(f.Nodes) == 0 || len(f.CheckHeartbeats) == 0 || len(k.Pairs) == 0 || len(k.Deletions) == 0 ||
 		len(k.Sessions) == 0 || len(k.Delays) == 0 || len(k.Permits) < 2 || len(k.Kept) == 0 {
 		t.Errorf("a section of the test's snapshot is empty: %+v", s)
 	}
@@ -91,7 +91,7 @@ func TestRestoredMachineGoesOn(t *testing.T) {
 	var b bytes.Buffer
 	need.Got(goldenLeases().WriteTo(&b))(t)
 	need.OK(t, n.m.Restore(&b))
-	n.id, n.index = BatchID{Node: "n1-7f3a", Boot: 2, Seq: 40, Answered: 39}, n.m.Index()
+	n.id, n.index = BatchID{Node: "n1-7f3a", Boot: 2, Seq: 40, Finished: 39}, n.m.Index()
 	n.stamp = registry.Stamp{Lease: 62_000, Wall: 1_700_000_002_100}
 	if again := n.apply(n.batch()).Batches[0]; again.Results[0].Index != 5 {
 		t.Errorf("batch 40 again: got %+v, want the result that was remembered", again)
@@ -205,7 +205,7 @@ func TestRestoreRefusesASnapshotThatLies(t *testing.T) {
 		{"senders out of order", rewrite(func(s *Snapshot) { s.registry.Senders = append(s.registry.Senders, s.registry.Senders[0]) }), ErrCorrupt},
 		{"peers out of order", rewrite(func(s *Snapshot) { s.registry.Peers = append(s.registry.Peers, s.registry.Peers[0]) }), ErrCorrupt},
 		{"nodes of the catalog out of order", rewrite(func(s *Snapshot) { s.registry.Nodes = append(s.registry.Nodes, s.registry.Nodes[0]) }), ErrCorrupt},
-		{"heartbeat of no check", rewrite(func(s *Snapshot) { s.registry.Heard[0].Check = "none" }), ErrCorrupt},
+		{"heartbeat of no check", rewrite(func(s *Snapshot) { s.registry.CheckHeartbeats[0].Check = "none" }), ErrCorrupt},
 		{"keys out of order", rewrite(func(s *Snapshot) { s.kv.Pairs = append(s.kv.Pairs, s.kv.Pairs[0]) }), ErrCorrupt},
 		{"deletions out of order", rewrite(func(s *Snapshot) { s.kv.Deletions = append(s.kv.Deletions, s.kv.Deletions[0]) }), ErrCorrupt},
 		{"sessions out of order", rewrite(func(s *Snapshot) { s.kv.Sessions = append(s.kv.Sessions, s.kv.Sessions[0]) }), ErrCorrupt},

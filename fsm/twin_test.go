@@ -210,7 +210,7 @@ func (tw *twins) compareReplicated(t *rapid.T, v, w *registry.View) {
 	}
 	need.Slice(t, removes(w), removes(v), "removals that the restored twin replicates are")
 	for _, owner := range append(twinDCs, "") {
-		a, b := slices.Collect(v.Settled(now+20_000, false, owner)), slices.Collect(w.Settled(now+20_000, false, owner))
+		a, b := slices.Collect(v.Comparable(now+20_000, false, owner)), slices.Collect(w.Comparable(now+20_000, false, owner))
 		need.That(t, bytes.Equal(tw.known(a), tw.known(b)), "settled leases of %q: %+v, and on the restored twin %+v", owner, a, b)
 	}
 }
@@ -325,7 +325,7 @@ func (tw *twins) batch(t *rapid.T, items []Item) []byte {
 	}
 	id.Seq++
 	if rapid.Bool().Draw(t, "report") {
-		id.Answered = rapid.Uint64Range(id.Answered, id.Seq-1).Draw(t, "answered")
+		id.Finished = rapid.Uint64Range(id.Finished, id.Seq-1).Draw(t, "answered")
 	}
 	tw.ids[node] = id
 	b := AppendBatch(nil, id, items)

@@ -243,7 +243,7 @@ func checks(m *Machine) any {
 	for _, node := range twinNodes {
 		for _, id := range twinChecks {
 			if c, ok := m.View().CheckOn(node, id); ok {
-				all = append(all, itemBytes(Item{Op: registry.RegisterCatalog{Checks: []*catalog.Check{c}}}), m.View().Heard(c))
+				all = append(all, itemBytes(Item{Op: registry.RegisterCatalog{Checks: []*catalog.Check{c}}}), m.View().LastHeartbeat(c))
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
 		wants := func(when string, heard, applies int) {
 			t.Helper()
 			link, known := n.Newest().Link("old")
-			if !known || link.Heard != int64(heard)+1 || link.Cut != time.Minute.Milliseconds() || n.Count() != applies {
+			if !known || link.LastContact != int64(heard)+1 || link.Cut != time.Minute.Milliseconds() || n.Count() != applies {
 				t.Errorf("%s: link %+v (known: %v) after %d calls of the service; want heard at %d, cut after a minute, %d calls",
 					when, link, known, n.Count(), heard+1, applies)
 			}

@@ -78,7 +78,7 @@ func TestConsulReadSaysHowFreshItIs(t *testing.T) {
 		{"an absent tree", "/v1/kv/none?recurse", registry.Health{Quorum: true}, "2", "0", "true", "consistent", 1},
 		{"no session yet", "/v1/session/list?wait=1h", registry.Health{Quorum: true}, "1", "0", "true", "consistent", 1},
 	} {
-		c.Set(func(m *registrytest.Memory) { m.Said = row.health })
+		c.Set(func(m *registrytest.Memory) { m.Reported = row.health })
 		before := c.kv.views.Load()
 		got := c.get(row.target)
 		for name, want := range map[string]string{

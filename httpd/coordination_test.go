@@ -69,7 +69,7 @@ func (l *locker) lose(taken registry.Index) {
 		}
 	}
 	if ended && taken == 0 {
-		l.m.Registry.Take()
+		l.m.Registry.ReserveIndex()
 	}
 	l.watchers.Wake(l.state.Touched())
 }
@@ -104,7 +104,7 @@ func (l *locker) perform(op kv.Op) kv.Result {
 	l.applied.Add(1)
 	result := l.state.Apply(l.at(), op)
 	if result.Index != 0 {
-		l.m.Registry.Take()
+		l.m.Registry.ReserveIndex()
 	}
 	l.watchers.Wake(l.state.Touched())
 	return result
@@ -148,7 +148,7 @@ func (l *locker) RaftAddresses() (string, []string) {
 // fail makes every call fail that asks others.
 func (l *locker) fail(err error) {
 	l.m.Set(func(m *registrytest.Memory) {
-		l.applyErr, l.viewErr, m.ViewErr, m.Said.Quorum = err, err, err, err == nil
+		l.applyErr, l.viewErr, m.ViewErr, m.Reported.Quorum = err, err, err, err == nil
 	})
 }
 

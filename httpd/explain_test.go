@@ -170,7 +170,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
 				time.Sleep(2 * time.Minute)
-				n.Set(func(m *registrytest.Memory) { m.Said.Suspended = true })
+				n.Set(func(m *registrytest.Memory) { m.Reported.Suspended = true })
 			},
 			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know which instances are alive.",
 			story:   "registered: registered as UP by a client",
@@ -193,7 +193,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {
 				time.Sleep(2 * time.Minute)
-				n.Set(func(m *registrytest.Memory) { m.Registry.Advance(m.Stamp()); m.Said = registry.Health{Ready: true} })
+				n.Set(func(m *registrytest.Memory) { m.Registry.Advance(m.Stamp()); m.Reported = registry.Health{Ready: true} })
 			},
 			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because there is no leader that this node knows, and without one nothing changes. These times are of the newest entry that this node applied, up to 2s old while a leader serves.",
 			story:   "registered: registered as UP by a client",
@@ -348,7 +348,7 @@ func TestExplainHasTheFactsAsFields(t *testing.T) {
 		n.Perform(t, registry.Cancel{Key: keyOf("i1")})
 		e = n.explain(t, "i1")
 		expect.That(t, e.Status == "" && e.Removed != nil && e.Removed.Kind == "canceled" && e.Removed.At == midnight+10_000, "after the cancel: %+v", e)
-		n.Set(func(m *registrytest.Memory) { m.Said.Leads = false })
+		n.Set(func(m *registrytest.Memory) { m.Reported.Leads = false })
 		expect.Equal(t, n.explain(t, "i1").Clock, "applied", "the clock of a follower is")
 	})
 }

@@ -23,7 +23,7 @@ func aloneConfig() httpd.Config {
 func newAlone(t *testing.T, config httpd.Config) *node {
 	t.Helper()
 	n := newNode(t, config, nil)
-	n.Set(func(m *registrytest.Memory) { m.Alone, m.Said.Age = true, 1500*time.Millisecond })
+	n.Set(func(m *registrytest.Memory) { m.Alone, m.Reported.Age = true, 1500*time.Millisecond })
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	return n
 }
@@ -102,7 +102,7 @@ func TestWithoutConsensusActsRespondWithTheNodesState(t *testing.T) {
 func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, aloneConfig())
-		n.Set(func(m *registrytest.Memory) { m.Alone, m.Said.Suspended = true, true })
+		n.Set(func(m *registrytest.Memory) { m.Alone, m.Reported.Suspended = true, true })
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		time.Sleep(2 * time.Minute) // virtual
 		for _, row := range []struct {
@@ -113,7 +113,7 @@ func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {
 			{"loading", false, "still loading its state", "It is not evicted because this node is still loading its state."},
 			{"young", true, "this node became ready too short a time ago", "It is not evicted yet because this node became ready too short a time ago to know which instances are alive."},
 		} {
-			n.Set(func(m *registrytest.Memory) { m.Said.Ready = row.ready })
+			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = row.ready })
 			e, page := n.explain(t, "i1"), n.get(t, "/").body
 			expect.That(t, strings.HasSuffix(e.Summary, row.reason) && e.Clock == "running", "%s: by a %s clock it says %s", row.name, e.Clock, e.Summary)
 			expect.That(t, strings.Contains(page, row.page) && !strings.Contains(page, "No leader") && !strings.Contains(page, "this leader"),

@@ -57,7 +57,7 @@ func TestReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
 				time.Sleep(5 * time.Second) // virtual
 				n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
 				time.Sleep(5*time.Second - time.Millisecond) // virtual
-				n.Set(func(m *registrytest.Memory) { m.Said.Age = 100 * time.Millisecond })
+				n.Set(func(m *registrytest.Memory) { m.Reported.Age = 100 * time.Millisecond })
 				check("10 s later, after the change", "test-1", "9.999", false)
 				toMultiple(-time.Millisecond)
 				check("before the multiple", "test-1", "19.999", false)
@@ -148,7 +148,7 @@ func TestReadOnlyCacheIsPassedByWhereAConsistencyIsGiven(t *testing.T) {
 	}
 	n := newNode(t, httpd.Config{ReadOnlyCache: true}, nil)
 	expect.Equal(t, n.send(t, request("GET", "/eureka/apps?consistency=fresh", "")).status, 400, "an unknown consistency: got")
-	n.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
+	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 	expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "")).status, 403, "a registry that is still being loaded: got")
 }
 
@@ -157,7 +157,7 @@ func TestReadOnlyCacheRespondsWithoutAQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-		n.Set(func(m *registrytest.Memory) { m.ViewErr, m.Said.Age = registry.ErrNoLeader, 3*time.Second })
+		n.Set(func(m *registrytest.Memory) { m.ViewErr, m.Reported.Age = registry.ErrNoLeader, 3*time.Second })
 		got := n.send(t, "GET", "/eureka/apps", "")
 		expect.That(t, got.status == 200 && got.header.Get("X-Rollcall-Consistency") == "stale" && got.header.Get("X-Rollcall-Age") == "3.000",
 			"got %d with %v, want 200, stale, 3 s old", got.status, got.header)

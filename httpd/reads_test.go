@@ -41,8 +41,8 @@ func TestReadIsAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 			n := newNode(t, httpd.Config{Reads: row.config}, nil)
 			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 			n.Set(func(m *registrytest.Memory) {
-				m.Said.Quorum = row.quorum
-				m.Said.Age = 1234567 * time.Microsecond
+				m.Reported.Quorum = row.quorum
+				m.Reported.Age = 1234567 * time.Microsecond
 				if !row.quorum {
 					m.ViewErr = registry.ErrNoLeader
 				}
@@ -79,7 +79,7 @@ func TestReadWithoutAQuorumIs503UnlessStaleIsAllowed(t *testing.T) {
 func TestReadOfListsIsRefusedUntilTheRegistryIsLoaded(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	n.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
+	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 	for path, want := range map[string]int{
 		"/eureka/apps": 403, "/eureka/apps/delta": 403, "/eureka/apps/ORDERS": 403, "/eureka/vips/orders": 403, "/eureka/svips/orders": 403,
 		"/eureka/apps/ORDERS/i1": 200, "/eureka/instances/i1": 200, "/eureka/status": 200,
@@ -90,7 +90,7 @@ func TestReadOfListsIsRefusedUntilTheRegistryIsLoaded(t *testing.T) {
 		expect.That(t, want != 403 || got.body == "", "GET %s: the body is %q, want none", path, got.body)
 	}
 	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "")).status, 200, "a heartbeat: got")
-	n.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
+	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
 	for _, path := range []string{"/eureka/apps", "/readyz"} {
 		expect.Equal(t, n.send(t, request("GET", path, "")).status, 200, "GET %s when loaded: got", path)
 	}
@@ -217,13 +217,13 @@ func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newBubbled(t, httpd.Config{WaitWhenEmpty: row.wait, ReadOnlyCache: row.cached})
-				n.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
+				n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 				expect.Equal(t, n.get(t, "/eureka/apps").status, 403, "while it loads: got")
 				time.Sleep(time.Hour) // virtual; the time of loading does not count
 				if row.full {
 					n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 				}
-				n.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
+				n.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
 				need.Equal(t, n.send(t, "POST", "/eureka/apps/ORDERS", instanceJSON, "Content-Type: application/json").status, 204, "a registration: got")
 				n.wantFetches(t, row.closed == 0)
 				if row.closed > 0 {

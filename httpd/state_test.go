@@ -135,7 +135,7 @@ func TestDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
 
 func TestDashboardShowsWhatIsWrong(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.Set(func(m *registrytest.Memory) { m.Said = registry.Health{} })
+	n.Set(func(m *registrytest.Memory) { m.Reported = registry.Health{} })
 	page := n.send(t, request("GET", "/", "")).body
 	for _, want := range []string{"still loading its state", "No leader is known"} {
 		expect.That(t, strings.Contains(page, want), "the page lacks %q", want)

@@ -299,7 +299,7 @@ func messageFrom(sender string, clock int64, id string) []byte {
 }
 
 // sendMessage posts a message of another server, of one item.
-func (n *Node) sendMessage(message []byte) (a wire.Answer, err error) {
+func (n *Node) sendMessage(message []byte) (a wire.Reply, err error) {
 	response := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: message})
 	if response.Status != 200 {
 		return a, fmt.Errorf("got %v", response)

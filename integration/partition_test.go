@@ -21,7 +21,7 @@ func newDistantCluster(t *testing.T, way time.Duration, settings map[string]stri
 	t.Helper()
 	c := NewCluster(t, Config{Settings: settings})
 	links := NewNetwork(t, c.Nodes, all)
-	links.Each(func(_, _ int, p *localcluster.Proxy) { p.Delay(way) })
+	links.Each(func(_, _ int, p *localcluster.Proxy) { p.SetLatency(way) })
 	c.Start()
 	return c, links
 }

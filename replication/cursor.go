@@ -83,7 +83,7 @@ func (c *cursor) markUnknown() {
 // Reading goes on after what was compared: what had changed only lately was not.
 func (c *cursor) compared(view *registry.View) {
 	now := view.Stamp().Lease
-	comparable := view.SettledIndex(now)
+	comparable := view.ComparableIndex(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = true

@@ -85,7 +85,7 @@ func (f *feed) run(ctx context.Context) error {
 // makeTasks makes tasks, whenever something happens that may need some.
 func (f *feed) makeTasks(ctx context.Context) error {
 	defer close(f.ended)
-	f.beat = f.config.View().Beats()
+	f.beat = f.config.View().NewestBeat()
 	beat := time.NewTicker(f.BatchDelay)
 	defer beat.Stop()
 	permanent := time.NewTicker(permanentBeat)
@@ -297,14 +297,14 @@ func (f *feed) read() (more bool) {
 func (f *feed) beats() {
 	v := f.config.View()
 	after := f.beat
-	if v.Beats() == after {
+	if v.NewestBeat() == after {
 		return
 	}
 	room := f.room()
 	if room == 0 && f.failing() {
 		return // they are found when the peer responds again
 	}
-	f.beat = v.Beats()
+	f.beat = v.NewestBeat()
 	for l := range v.RenewedAfter(after, f.Kind == link.Node) {
 		if room == 0 {
 			f.dropped(dropNames[batcher.Overflow])

@@ -122,7 +122,7 @@ func (p *peer) incoming(v *registry.View, now int64, s share) *api.Incoming {
 	}
 	in := &api.Incoming{Instances: s.instances, OnCut: policyOf(v, p.Name).String(), Kept: s.kept}
 	link, ok := v.Link(p.Name)
-	heard := max(0, now-link.Heard)
+	heard := max(0, now-link.LastContact)
 	if ok {
 		in.HeardMS = &heard
 	}

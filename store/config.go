@@ -53,7 +53,7 @@ type Config struct {
 	DiskFull func() bool
 	Spares   expiry.SparePolicy // of leases of other datacenters; nil: they end like all others
 	// Answer replies to what other nodes ask this one while it leads (see AskLeader); nil: an error.
-	Answer func(ctx context.Context, question []byte) ([]byte, error)
+	Reply func(ctx context.Context, question []byte) ([]byte, error)
 	// Copy takes over what the other nodes have, before a node without consensus is ready; nil: nothing. An error is
 	// logged: the node serves what it has.
 	Copy func(context.Context) error

@@ -183,8 +183,8 @@ func (n *Node) ok(ctx context.Context, path string) error {
 	return nil
 }
 
-// End terminates the node as a service manager does, by SIGTERM, and waits until its process has ended, with exit code 0.
-func (n *Node) End(ctx context.Context) error {
+// Terminate terminates the node as a service manager does, by SIGTERM, and waits until its process has ended, with exit code 0.
+func (n *Node) Terminate(ctx context.Context) error {
 	if n.Process == nil {
 		return fmt.Errorf("%s was not started", n.Name)
 	}

@@ -116,8 +116,8 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Delay adds a latency to the bytes of future connections, each way.
-func (p *Proxy) Delay(by time.Duration) {
+// SetLatency adds a latency to the bytes of future connections, each way.
+func (p *Proxy) SetLatency(by time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latency = by

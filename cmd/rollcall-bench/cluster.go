@@ -98,7 +98,7 @@ func (c *benchCluster) stop() { localcluster.StopAll(c.nodes) }
 // serve.
 func (c *benchCluster) restart(ctx context.Context, node int) (time.Duration, error) {
 	n := c.nodes[node]
-	if err := n.End(ctx); err != nil {
+	if err := n.Terminate(ctx); err != nil {
 		return 0, err
 	}
 	begin := time.Now()

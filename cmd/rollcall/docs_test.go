@@ -39,7 +39,7 @@ func referenceTable() string {
 		if value != "" {
 			value = "`" + value + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Key, s.Kind(), value, s.Limits(), s.Taken(), s.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Key, s.Kind(), value, s.Limits(), s.TakesEffect(), s.Help)
 	}
 	return b.String()
 }

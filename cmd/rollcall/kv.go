@@ -51,7 +51,7 @@ type keyPair struct {
 	Fence       uint64 `json:"fence,omitempty"` // of a single pair whose key is held
 }
 
-func newKeyPair(e client.Entry) keyPair {
+func newKeyPair(e client.Pair) keyPair {
 	return keyPair{
 		Key: e.Key, Value: append([]byte{}, e.Value...), Flags: e.Flags, Session: e.Session,
 		LockIndex: e.LockIndex, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, Fence: e.Fence,
@@ -371,11 +371,11 @@ func newKVWatchCommand() *cobra.Command {
 			if prefix {
 				return cl.KV().WatchTree(cmd.Context(), args[0], p.tree)
 			}
-			return cl.KV().Watch(cmd.Context(), args[0], func(e *client.Entry) error {
+			return cl.KV().Watch(cmd.Context(), args[0], func(e *client.Pair) error {
 				if e == nil {
 					return p.tree(nil)
 				}
-				return p.tree([]client.Entry{*e})
+				return p.tree([]client.Pair{*e})
 			})
 		},
 	}
@@ -390,24 +390,24 @@ type keyPrinter struct {
 	form    cli.Output
 	now     func() time.Time
 	started bool
-	known   []client.Entry // by key
+	known   []client.Pair // by key
 }
 
 // tree prints the differences between the known state and the present one; both are in byte order.
-func (p *keyPrinter) tree(now []client.Entry) error {
+func (p *keyPrinter) tree(now []client.Pair) error {
 	old := p.known
 	var errs error
-	report := func(what string, e client.Entry) {
+	report := func(what string, e client.Pair) {
 		if errs == nil {
 			errs = p.print(what, e)
 		}
 	}
 	for _, e := range now {
 		for len(old) > 0 && old[0].Key < e.Key {
-			report("deleted", client.Entry{Key: old[0].Key})
+			report("deleted", client.Pair{Key: old[0].Key})
 			old = old[1:]
 		}
-		before, existed := client.Entry{}, len(old) > 0 && old[0].Key == e.Key
+		before, existed := client.Pair{}, len(old) > 0 && old[0].Key == e.Key
 		if existed {
 			before, old = old[0], old[1:]
 		}
@@ -416,14 +416,14 @@ func (p *keyPrinter) tree(now []client.Entry) error {
 		}
 	}
 	for _, e := range old {
-		report("deleted", client.Entry{Key: e.Key})
+		report("deleted", client.Pair{Key: e.Key})
 	}
 	p.known, p.started = now, true
 	return errs
 }
 
 // change says what happened to a key that is there.
-func (p *keyPrinter) change(before, now client.Entry) string {
+func (p *keyPrinter) change(before, now client.Pair) string {
 	switch {
 	case !p.started:
 		return "present"
@@ -441,7 +441,7 @@ type keyLine struct {
 	keyPair
 }
 
-func (p *keyPrinter) print(what string, e client.Entry) error {
+func (p *keyPrinter) print(what string, e client.Pair) error {
 	if p.form == cli.JSON {
 		enc := json.NewEncoder(p.out)
 		enc.SetEscapeHTML(false)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestKVWatchPrintsWhatChanged(t *testing.T) {
-	states := [][]client.Entry{
+	states := [][]client.Pair{
 		{{Key: "b", ModifyIndex: 5, Value: []byte("blue\n")}, {Key: "c", ModifyIndex: 6}},
 		{{Key: "a", ModifyIndex: 7, Value: []byte{0}}, {Key: "b", ModifyIndex: 8, Session: "s1"}, {Key: "c", ModifyIndex: 6}},
 		{{Key: "b", ModifyIndex: 9}},
@@ -40,7 +40,7 @@ T  deleted   b  -  -
 func TestKVWatchPrintsALinePerChangeInJSON(t *testing.T) {
 	var out strings.Builder
 	p := keyPrinter{out: &out, form: cli.JSON}
-	for _, state := range [][]client.Entry{{{Key: "a", ModifyIndex: 5, Value: []byte("x")}}, nil} {
+	for _, state := range [][]client.Pair{{{Key: "a", ModifyIndex: 5, Value: []byte("x")}}, nil} {
 		need.OK(t, p.tree(state))
 	}
 	want := `{"event":"present","key":"a","value":"eA==","flags":0,"lock_index":0,"create_index":0,"modify_index":5}

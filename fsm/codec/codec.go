@@ -336,9 +336,9 @@ func (c *Codec) Lasting(v *string) {
 	}
 }
 
-// Note walks a lasting text of at most so many bytes. A longer one is cut where it is written, because an entry that
+// BoundedText walks a lasting text of at most so many bytes. A longer one is cut where it is written, because an entry that
 // cannot be read would stop every node.
-func (c *Codec) Note(v *string, most int) {
+func (c *Codec) BoundedText(v *string, most int) {
 	if c.mode != reading {
 		cut := (*v)[:min(len(*v), most)]
 		c.Lasting(&cut)

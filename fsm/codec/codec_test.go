@@ -46,7 +46,7 @@ func (r *record) fields(c *Codec) {
 	c.Int(&r.Int)
 	c.String(&r.Text)
 	c.Lasting(&r.Lasting)
-	c.Note(&r.Note, 4)
+	c.BoundedText(&r.Note, 4)
 	c.Bytes(&r.Bytes)
 	c.Strings(&r.Texts)
 	Optional(c, &r.Inner, (*record).fields)
@@ -146,7 +146,7 @@ func TestAReaderRefusesWhatNoWriterWrites(t *testing.T) {
 		{"length", []byte{5, 'a'}, func(c *Codec) { c.String(new(string)) }, "5 elements announced, 1 bytes left"},
 		{"length beyond memory", number(math.MaxUint64), func(c *Codec) { c.Bytes(new([]byte)) }, "announced"},
 		{"list", []byte{2, 0, 0, 0}, func(c *Codec) { List(c, new([]byte), 2, func(b *byte, c *Codec) { c.Byte(b) }) }, "2 elements announced"},
-		{"note", []byte("\x05abcde"), func(c *Codec) { c.Note(new(string), 4) }, "5 bytes, want at most 4"},
+		{"note", []byte("\x05abcde"), func(c *Codec) { c.BoundedText(new(string), 4) }, "5 bytes, want at most 4"},
 		{"mask", []byte{8}, func(c *Codec) { c.Mask(0, 3, "thing") }, "thing of unknown form 0x8"},
 		{"body with bytes left", []byte{2, 0, 0}, func(c *Codec) {
 			outer := c.Open()

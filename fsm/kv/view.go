@@ -205,8 +205,8 @@ func (v *View) Held(session string) iter.Seq[Fence] {
 	}
 }
 
-// Stands says whether a session holds a lock or semaphore, or waits for it.
-func (v *View) Stands(kind Kind, name, session string) bool {
+// HoldsOrWaits says whether a session holds a lock or semaphore, or waits for it.
+func (v *View) HoldsOrWaits(kind Kind, name, session string) bool {
 	sem := v.shown.permits.find(kind, name)
 	if sem == nil {
 		return false

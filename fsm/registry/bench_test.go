@@ -185,7 +185,7 @@ func BenchmarkFreshness100k(b *testing.B) {
 func BenchmarkRenewedAfter100k(b *testing.B) {
 	const n, told = 100_000, 1667
 	g := filled(n)
-	after := g.View().Beats()
+	after := g.View().NewestBeat()
 	for slot := range told {
 		g.client(Renew{Handle: Handle{Slot: uint32(slot * 59), Gen: uint64(slot*59 + 1)}})
 	}
@@ -209,7 +209,7 @@ func BenchmarkSettledSums100k(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var sum Digest
-		for l := range v.Settled(g.now.Lease+comparisonWait, true, "") {
+		for l := range v.Comparable(g.now.Lease+comparisonWait, true, "") {
 			sum.Count++
 			sum.Sum += l.Sum()
 		}

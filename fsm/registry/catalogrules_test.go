@@ -206,7 +206,7 @@ func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 	ttl.TTL = 10_000
 	g.catalog(service("web", "s1", ttl))
 	g.say("ttl", catalog.Passing, "fine")
-	heard := g.View().Heard(g.check("", "ttl"))
+	heard := g.View().LastHeartbeat(g.check("", "ttl"))
 	created := g.lease(Key{"WEB", "s1"}).Service.CreateIndex
 	g.Lost()
 	g.pass(3000)
@@ -219,7 +219,7 @@ func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 	l := g.lease(Key{"SHOP", "s1"})
 	expect.That(t, l.Service.CreateIndex == created && len(l.Service.Checks) == 1 && g.check("", "ttl").Status == catalog.Passing,
 		"service %+v with check %+v, want it created at %d with the check that it had", l.Service, g.check("", "ttl"), created)
-	got := g.View().Heard(g.check("", "ttl"))
+	got := g.View().LastHeartbeat(g.check("", "ttl"))
 	expect.That(t, got == heard, "last heartbeat at %d, want that of before, %d", got, heard)
 	lost := g.Lost()
 	expect.That(t, len(lost) == 0, "lost %+v, want nothing", lost)
@@ -489,11 +489,11 @@ func TestRegistryIndexesComeFromOneCounter(t *testing.T) {
 	g := newRig(t)
 	first := g.register(instance(orders1, Up, 100)).Index
 	next := g.Next()
-	expect.That(t, next == first+1 && g.Take() == next, "took %d after %d", next, first)
+	expect.That(t, next == first+1 && g.ReserveIndex() == next, "took %d after %d", next, first)
 	got := g.View().Index()
 	expect.That(t, got == first, "the registry's index is %d, want that of its own last change, %d", got, first)
 	expect.Equal(t, g.register(instance(orders2, Up, 100)).Index, first+2, "a change, after what was taken, at")
-	g.Take()
+	g.ReserveIndex()
 	r, err := Thaw(g.Freeze())
 	expect.That(t, err == nil && r.Next() == first+4 && r.View().Index() == first+2,
 		"thawed: %v; next is %d, index %d; want %d and %d", err, r.Next(), r.View().Index(), first+4, first+2)
@@ -530,9 +530,9 @@ func TestThawRefusesAnInconsistentCatalog(t *testing.T) {
 		{"a check's TTL", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Checks[0].TTL = -1 }, "a TTL of -1 ms"},
 		{"critical in the future", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Checks[0].CriticalSince = 1 << 40 }, "critical since"},
 		{"a check's index", func(_ *Frozen, s *catalog.Service, _ *catalog.Node) { s.Checks[0].CreateIndex = 0 }, "created at 0"},
-		{"no heartbeat", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Heard = nil }, "0 heartbeats of checks, want those of 1"},
-		{"a heartbeat of no check", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Heard[0].Check = "x" }, "heartbeats of checks"},
-		{"a heartbeat in the future", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Heard[0].At = 1 << 40 }, "had a heartbeat at"},
+		{"no heartbeat", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.CheckHeartbeats = nil }, "0 heartbeats of checks, want those of 1"},
+		{"a heartbeat of no check", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.CheckHeartbeats[0].Check = "x" }, "heartbeats of checks"},
+		{"a heartbeat in the future", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.CheckHeartbeats[0].At = 1 << 40 }, "had a heartbeat at"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)

@@ -37,7 +37,7 @@ func (r *Registry) FreezeSince(after Index) Frozen {
 func (r *Registry) frozen() Frozen {
 	return Frozen{
 		Index:       r.index,
-		Taken:       r.reserved,
+		Reserved:    r.reserved,
 		Clock:       r.clock,
 		Epoch:       r.epoch,
 		Established: r.established,
@@ -57,9 +57,9 @@ func (r *Registry) frozen() Frozen {
 		Senders: r.servers.senders,
 		Peers:   r.servers.peers,
 
-		Nodes:        slices.Collect(r.catalog.Nodes()),
-		CatalogIndex: r.catalog.Changed(),
-		Heard:        r.catalog.Heartbeats(),
+		Nodes:           slices.Collect(r.catalog.Nodes()),
+		CatalogIndex:    r.catalog.Changed(),
+		CheckHeartbeats: r.catalog.Heartbeats(),
 	}
 }
 
@@ -118,7 +118,7 @@ func Thaw(f Frozen) (*Registry, error) {
 }
 
 func (r *Registry) thaw(f Frozen) error {
-	r.index, r.reserved, r.clock, r.epoch = f.Index, f.Taken, f.Clock, f.Epoch
+	r.index, r.reserved, r.clock, r.epoch = f.Index, f.Reserved, f.Clock, f.Epoch
 	r.established, r.cluster = f.Established, f.Cluster
 	r.servers = &otherServers{links: f.Links, senders: f.Senders, peers: f.Peers}
 	r.settings, r.transitions = f.Settings, slices.Clone(f.Transitions)
@@ -137,7 +137,7 @@ func (r *Registry) thaw(f Frozen) error {
 	}
 	r.expectation = f.Expectation // which counts the leases already
 	r.thawRemovals(f)
-	return r.catalog.ThawHeartbeats(f.Heard, at.Moment)
+	return r.catalog.ThawHeartbeats(f.CheckHeartbeats, at.Moment)
 }
 
 func (r *Registry) thawHandles(f Frozen) {

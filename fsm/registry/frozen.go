@@ -10,7 +10,7 @@ import (
 // has an order has a canonical one, so equal registries freeze to equal values.
 type Frozen struct {
 	Index       Index // of the last change that readers see
-	Taken       Index // the last one that Take gave out; 0: none
+	Reserved    Index // the last one that Take gave out; 0: none
 	Clock       Stamp
 	Epoch       Epoch
 	Established int64 // lease clock when the epoch was established, ms
@@ -38,7 +38,7 @@ type Frozen struct {
 	// CatalogIndex is View.CatalogIndex.
 	CatalogIndex Index
 	// Heard are the last heartbeats of checks with a TTL, each once, by node, then id.
-	Heard []catalog.CheckHeartbeat
+	CheckHeartbeats []catalog.CheckHeartbeat
 }
 
 // Head walks everything of a registry that is one value.
@@ -54,7 +54,7 @@ func (f *Frozen) Head(c *codec.Codec) {
 	f.Settings.Fields(c)
 	f.Preservation.Fields(c)
 	f.Expectation.fields(c)
-	codec.Uint(c, &f.Taken)
+	codec.Uint(c, &f.Reserved)
 	codec.Uint(c, &f.CatalogIndex)
 }
 

@@ -29,7 +29,7 @@ const (
 	// KeptExisting: Register, the stored instance was newer and stays, in a new lease.
 	KeptExisting
 	// GoneHandle: Renew by a handle whose generation is dead.
-	GoneHandle
+	DeadHandle
 	// Refused: an operation of the leader under another epoch; a SelfPreservation that does not fit
 	// the present state; a replicated Register, Replica or Renew that is not newer than the cancel of
 	// its instance; a Replica whose lease has ended.

@@ -88,8 +88,8 @@ type Act struct{ Author, Reason string }
 const maxActText = 1024
 
 func (a *Act) fields(c *codec.Codec) {
-	c.Note(&a.Author, maxActText)
-	c.Note(&a.Reason, maxActText)
+	c.BoundedText(&a.Author, maxActText)
+	c.BoundedText(&a.Reason, maxActText)
 }
 
 func (a Act) clone() Act {

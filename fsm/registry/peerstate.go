@@ -13,22 +13,22 @@ import (
 
 // Link is what is known of the link from a remote datacenter. Times are lease clock, ms.
 type Link struct {
-	DC    string
-	Heard int64 // last contact
-	Since int64 // when the present contact began: a silence of more than Cut ends one
-	Cut   int64
+	DC          string
+	LastContact int64 // last contact
+	Since       int64 // when the present contact began: a silence of more than Cut ends one
+	Cut         int64
 }
 
 // Fields walks a link.
 func (l *Link) Fields(c *codec.Codec) {
 	c.String(&l.DC)
-	c.Int64(&l.Heard)
+	c.Int64(&l.LastContact)
 	c.Int64(&l.Since)
 	c.Int64(&l.Cut)
 }
 
 // Silent says whether the link counts as cut at a moment of the lease clock.
-func (l Link) Silent(now int64) bool { return now-l.Heard > l.Cut }
+func (l Link) Silent(now int64) bool { return now-l.LastContact > l.Cut }
 
 // Sender is the newest message of a sender, by its clock, in one of its incarnations. A name means one
 // sender in each datacenter.
@@ -37,7 +37,7 @@ type Sender struct {
 	Name        string
 	Incarnation uint64
 	Clock       int64 // the sender's lease clock, ms
-	Heard       Stamp // when
+	LastMessage Stamp // when
 }
 
 // Fields walks a sender.
@@ -46,7 +46,7 @@ func (s *Sender) Fields(c *codec.Codec) {
 	c.String(&s.DC)
 	c.Uint64(&s.Incarnation)
 	c.Int64(&s.Clock)
-	s.Heard.Fields(c)
+	s.LastMessage.Fields(c)
 }
 
 // Bounds of what is kept of senders and links, so that invented names and incarnations displace nothing
@@ -65,12 +65,12 @@ func (k *otherServers) timing(said Sender, now Stamp) (late, ahead int64) {
 	if !ok {
 		return 0, 0
 	}
-	passed := max(now.Lease-s.Heard.Lease, 0)
-	if said.Clock-s.Clock > max(passed, now.Wall-s.Heard.Wall)+maxSenderAhead {
+	passed := max(now.Lease-s.LastMessage.Lease, 0)
+	if said.Clock-s.Clock > max(passed, now.Wall-s.LastMessage.Wall)+maxSenderAhead {
 		return 0, said.Clock - s.Clock - passed
 	}
 	for _, other := range k.incarnations(said) {
-		if other.Heard.Lease > s.Heard.Lease {
+		if other.LastMessage.Lease > s.LastMessage.Lease {
 			return max(0, passed-(said.Clock-s.Clock)), 0
 		}
 	}
@@ -101,7 +101,7 @@ func (k *otherServers) withSender(s Sender) []Sender {
 		if len(full.among) < full.most || len(senders) < len(k.senders) {
 			continue
 		}
-		silent := slices.MinFunc(full.among, func(a, b Sender) int { return cmp.Compare(a.Heard.Lease, b.Heard.Lease) })
+		silent := slices.MinFunc(full.among, func(a, b Sender) int { return cmp.Compare(a.LastMessage.Lease, b.LastMessage.Lease) })
 		senders = slices.DeleteFunc(slices.Clone(senders), func(o Sender) bool { return o.name() == silent.name() })
 	}
 	return with(senders, s)
@@ -111,7 +111,7 @@ func (k *otherServers) withSender(s Sender) []Sender {
 func (k *otherServers) withLink(l Link) []Link {
 	links := k.links
 	if _, ok := find(links, l.DC); !ok && len(links) >= maxLinks {
-		silent := slices.MinFunc(links, func(a, b Link) int { return cmp.Compare(a.Heard, b.Heard) })
+		silent := slices.MinFunc(links, func(a, b Link) int { return cmp.Compare(a.LastContact, b.LastContact) })
 		links = slices.DeleteFunc(slices.Clone(links), func(o Link) bool { return o.DC == silent.DC })
 	}
 	return with(links, l)
@@ -170,15 +170,15 @@ func (k *otherServers) linkAfter(op Contact, at int64) (l Link, ok bool) {
 	l, ok = find(k.links, op.DC)
 	if !ok {
 		// The name outlives the message that brought it, and must not keep its memory.
-		return Link{DC: strings.Clone(op.DC), Heard: at, Since: at, Cut: max(op.Cut, 0)}, true
+		return Link{DC: strings.Clone(op.DC), LastContact: at, Since: at, Cut: max(op.Cut, 0)}, true
 	}
-	if at < l.Heard {
+	if at < l.LastContact {
 		return l, false
 	}
 	if l.Silent(at) {
 		l.Since = at
 	}
-	l.Heard, l.Cut = at, max(op.Cut, 0)
+	l.LastContact, l.Cut = at, max(op.Cut, 0)
 	return l, true
 }
 
@@ -187,7 +187,7 @@ func (k *otherServers) senderAfter(op Contact, now Stamp) (s Sender, ok bool) {
 	if op.Sender == "" {
 		return Sender{}, false
 	}
-	said := Sender{DC: op.DC, Name: op.Sender, Incarnation: op.Incarnation, Clock: op.Clock, Heard: now}
+	said := Sender{DC: op.DC, Name: op.Sender, Incarnation: op.Incarnation, Clock: op.Clock, LastMessage: now}
 	if s, ok = find(k.senders, said.name()); !ok {
 		// The names outlive the message that brought them, and must not keep its memory.
 		said.DC, said.Name = strings.Clone(op.DC), strings.Clone(op.Sender)
@@ -196,7 +196,7 @@ func (k *otherServers) senderAfter(op Contact, now Stamp) (s Sender, ok bool) {
 	if _, ahead := k.timing(said, now); ahead > 0 || op.Clock <= s.Clock {
 		return s, false
 	}
-	s.Clock, s.Heard = op.Clock, now
+	s.Clock, s.LastMessage = op.Clock, now
 	return s, true
 }
 

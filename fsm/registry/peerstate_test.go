@@ -39,7 +39,7 @@ func TestLinkKnowsWhenThePresentContactBegan(t *testing.T) {
 }
 
 func TestLinkIsSilentAfterItsCut(t *testing.T) {
-	l := Link{Heard: 1000, Cut: 15_000}
+	l := Link{LastContact: 1000, Cut: 15_000}
 	for now, want := range map[int64]bool{1000: false, 16_000: false, 16_001: true} {
 		expect.Equal(t, l.Silent(now), want, "at %d: silent", now)
 	}
@@ -214,7 +214,7 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 	g.pass(1)
 	g.contactDC2()
 	l, _ := linked.Link("dc2")
-	expect.That(t, l.Heard != g.now.Lease, "a view's link changed")
+	expect.That(t, l.LastContact != g.now.Lease, "a view's link changed")
 	steps := []struct {
 		name string
 		op   Op
@@ -246,7 +246,7 @@ func TestThawRefusesImpossibleLinksSendersAndPeers(t *testing.T) {
 		{"link without a name", func(f *Frozen) { f.Links[0].DC = "" }, `link "" after ""`},
 		{"links' order", func(f *Frozen) { f.Links[0].DC = "x" }, `link "eureka" after "x"`},
 		{"link twice", func(f *Frozen) { f.Links[0].DC = "eureka" }, `link "eureka" after "eureka"`},
-		{"heard in the future", func(f *Frozen) { f.Links[0].Heard = 1001 }, "last at 1001"},
+		{"heard in the future", func(f *Frozen) { f.Links[0].LastContact = 1001 }, "last at 1001"},
 		{"heard before it began", func(f *Frozen) { f.Links[0].Since = 1001 }, "heard since 1001"},
 		{"cut before it was heard", func(f *Frozen) { f.Links[0].Cut = -1 }, "cut after -1"},
 		{"sender without a name", func(f *Frozen) { f.Senders[0].Name = "" }, `sender ""`},

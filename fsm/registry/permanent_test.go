@@ -74,7 +74,7 @@ func TestPermanentInstanceGetsNoLeaseByAHeartbeat(t *testing.T) {
 			byHandle.Handle = before.Handle
 			res = g.apply(tt.origin, byHandle)
 			expect.That(t, res.Outcome == tt.want, "by handle: %+v, want outcome %d", res, tt.want)
-			expect.That(t, g.lease(web1) == before && g.View().Beats() == 0, "changed to %+v, or told as a renewal", g.lease(web1))
+			expect.That(t, g.lease(web1) == before && g.View().NewestBeat() == 0, "changed to %+v, or told as a renewal", g.lease(web1))
 		})
 	}
 }

@@ -47,9 +47,9 @@ func (r *Registry) amend(rec Removal) {
 	}
 }
 
-// Amended returns, by Index ascending, the records of removals that changed without an Index since it was last
+// AmendedRecords returns, by Index ascending, the records of removals that changed without an Index since it was last
 // called: FreezeSince does not have them. It is for a registry WithoutConsensus, whose disk follows it.
-func (r *Registry) Amended() []Removal {
+func (r *Registry) AmendedRecords() []Removal {
 	var records []Removal
 	for _, at := range slices.Sorted(maps.Keys(r.amended)) {
 		rec, _ := r.tables.removed.Get(at)
@@ -59,8 +59,8 @@ func (r *Registry) Amended() []Removal {
 	return records
 }
 
-// Amends is how many records Amended would return.
-func (r *Registry) Amends() int { return len(r.amended) }
+// AmendedCount is how many records Amended would return.
+func (r *Registry) AmendedCount() int { return len(r.amended) }
 
 // supersede drops the record of a key that is registered again: the change list has the live instance
 // now, whose version is newer than the record's.

@@ -107,8 +107,8 @@ func (r *Registry) Clock() Stamp { return r.clock }
 // Next is the Index that Take would return.
 func (r *Registry) Next() Index { return max(r.index, r.reserved) + 1 }
 
-// Take takes the next Index for a change that no reader of the registry sees (see package kv).
-func (r *Registry) Take() Index {
+// ReserveIndex takes the next Index for a change that no reader of the registry sees (see package kv).
+func (r *Registry) ReserveIndex() Index {
 	r.reserved = r.Next()
 	return r.reserved
 }

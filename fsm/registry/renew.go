@@ -15,7 +15,7 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 		}
 	}
 	if l == nil {
-		return Result{Outcome: GoneHandle}
+		return Result{Outcome: DeadHandle}
 	}
 	if op.Life != 0 && op.Life < l.Life {
 		return Result{Outcome: Older}

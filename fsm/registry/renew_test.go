@@ -60,13 +60,13 @@ func TestRenewAfterRemovalIsNotFoundByNameAndGoneByHandle(t *testing.T) {
 	got := g.client(Renew{Key: orders1})
 	expect.That(t, got.Outcome == NotFound, "by name: %+v, want NotFound", got)
 	got = g.client(Renew{Handle: dead})
-	expect.That(t, got.Outcome == GoneHandle, "by handle: %+v, want GoneHandle", got)
+	expect.That(t, got.Outcome == DeadHandle, "by handle: %+v, want GoneHandle", got)
 	live := g.register(instance(orders2, Up, 100)).Handle
 	need.That(t, live.Slot == dead.Slot, "the slot was not used again: %v after %v", live, dead)
 	got = g.client(Renew{Handle: dead})
-	expect.That(t, got.Outcome == GoneHandle, "by the handle of the slot's last lease: %+v, want GoneHandle", got)
+	expect.That(t, got.Outcome == DeadHandle, "by the handle of the slot's last lease: %+v, want GoneHandle", got)
 	got = g.client(Renew{Handle: Handle{Slot: 1 << 31, Gen: 1}})
-	expect.That(t, got.Outcome == GoneHandle, "by a handle outside the table: %+v, want GoneHandle", got)
+	expect.That(t, got.Outcome == DeadHandle, "by a handle outside the table: %+v, want GoneHandle", got)
 }
 
 func TestRenewWithoutStatusIsNotFoundAndRenewsNothing(t *testing.T) {

@@ -125,7 +125,7 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	g.pass(9000)
 	index := g.View().Index()
 	g.say("a", catalog.Passing, "fine") // nothing new, and yet a heartbeat
-	if got := g.View().Heard(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
+	if got := g.View().LastHeartbeat(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
 	g.pass(10_000)
@@ -313,7 +313,7 @@ func TestCatalogRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
 	g.pass(9000)
 	index := g.View().Index()
 	g.catalog(op)
-	if got := g.View().Heard(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
+	if got := g.View().LastHeartbeat(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
 	ops := g.Ending(g.now.Lease + 10_000)

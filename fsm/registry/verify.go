@@ -275,8 +275,8 @@ func verifyNames[T named](what string, list []T) error {
 
 func (f *Frozen) verifyLinks() error {
 	for _, l := range f.Links {
-		if l.Since > l.Heard || l.Heard > f.Clock.Lease || l.Cut < 0 {
-			return fmt.Errorf("link %s: heard since %d, last at %d, cut after %d, at a lease clock of %d", l.DC, l.Since, l.Heard, l.Cut, f.Clock.Lease)
+		if l.Since > l.LastContact || l.LastContact > f.Clock.Lease || l.Cut < 0 {
+			return fmt.Errorf("link %s: heard since %d, last at %d, cut after %d, at a lease clock of %d", l.DC, l.Since, l.LastContact, l.Cut, f.Clock.Lease)
 		}
 	}
 	return nil
@@ -284,8 +284,8 @@ func (f *Frozen) verifyLinks() error {
 
 func (f *Frozen) verifySenders() error {
 	for _, s := range f.Senders {
-		if s.Name == "" || s.Heard.Lease > f.Clock.Lease {
-			return fmt.Errorf("sender %q of %q: heard at %d, at a lease clock of %d", s.Name, s.DC, s.Heard.Lease, f.Clock.Lease)
+		if s.Name == "" || s.LastMessage.Lease > f.Clock.Lease {
+			return fmt.Errorf("sender %q of %q: heard at %d, at a lease clock of %d", s.Name, s.DC, s.LastMessage.Lease, f.Clock.Lease)
 		}
 	}
 	return nil

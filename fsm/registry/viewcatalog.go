@@ -75,9 +75,9 @@ func (v *View) CheckOn(node, id string) (*catalog.Check, bool) {
 // their checks are in their applications' Changed.
 func (v *View) CatalogIndex() Index { return v.tables.catalog.Changed() }
 
-// Heard is when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal is; 0:
+// LastHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal is; 0:
 // it has none.
-func (v *View) Heard(c *catalog.Check) int64 {
+func (v *View) LastHeartbeat(c *catalog.Check) int64 {
 	row, _ := v.tables.catalog.Check(c.Node, c.ID)
 	return row.LastBeat()
 }

@@ -82,10 +82,10 @@ func (v *View) Age(l *Lease, now int64) int64 {
 // agree on it yet.
 const comparisonWait = 10_000
 
-// Settled yields the live leases, quarantined ones included, that two servers can be expected to
+// Comparable yields the live leases, quarantined ones included, that two servers can be expected to
 // agree on at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by
 // application and id. all is false: only those of an owner ("": this datacenter).
-func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
+func (v *View) Comparable(now int64, all bool, owner string) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		for l := range v.All() {
 			if (all || l.Owner == owner) && now-l.ChangedLease >= comparisonWait && v.Ends(l) >= now && !yield(l) {
@@ -95,9 +95,9 @@ func (v *View) Settled(now int64, all bool, owner string) iter.Seq[*Lease] {
 	}
 }
 
-// SettledIndex is the newest index of the change list up to which all changes are settled at a moment
+// ComparableIndex is the newest index of the change list up to which all changes are settled at a moment
 // of the lease clock (ms): comparisons may leave out newer changes, which readers of the list must send.
-func (v *View) SettledIndex(now int64) Index {
+func (v *View) ComparableIndex(now int64) Index {
 	settled, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is not settled
 	old := func(l *Lease) bool {
 		if now-l.ChangedLease < comparisonWait {
@@ -135,7 +135,7 @@ func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok b
 	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
 	others := v.servers.incarnations(s)
 	s, ok = find(v.servers.senders, s.name())
-	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.Heard.Lease > s.Heard.Lease }), ok
+	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.LastMessage.Lease > s.LastMessage.Lease }), ok
 }
 
 // Peer returns what the state keeps of a peer.
@@ -147,15 +147,15 @@ func (v *View) Peer(name string) PeerState {
 	return p
 }
 
-// Beats is the newest Beat, live.
-func (v *View) Beats() Beat { return Beat(v.tables.renewals.beats.Load()) }
+// NewestBeat is the newest Beat, live.
+func (v *View) NewestBeat() Beat { return Beat(v.tables.renewals.beats.Load()) }
 
 // RenewedAfter yields the leases that were renewed after a beat, live: by clients of this datacenter
 // and, if remote is set, by remote datacenters too (which is sent to nodes of this datacenter
 // only). It walks all leases. A caller that reads Beats before the walk misses none.
 func (v *View) RenewedAfter(after Beat, remote bool) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
-		if v.Beats() <= after {
+		if v.NewestBeat() <= after {
 			return
 		}
 		v.tables.live.Scan(func(_ Index, l *Lease) bool {

@@ -114,7 +114,7 @@ func TestSettledYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
 	g.register(instance(orders2, Up, 100))
 	g.client(Quarantine{Key: orders2, For: 600_000})
 	g.apply(fromDC2, Register{instance(billing1, Up, 100)})
-	settled := func(all bool, owner string) []Key { return keysOf(g.View().Settled(g.now.Lease, all, owner)) }
+	settled := func(all bool, owner string) []Key { return keysOf(g.View().Comparable(g.now.Lease, all, owner)) }
 	g.pass(9_999)
 	wantKeys(t, "a moment too early", settled(true, ""))
 	g.pass(1)
@@ -127,7 +127,7 @@ func TestSettledYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
 	wantKeys(t, "at the end of a lease", settled(true, ""), billing1, orders1, orders2)
 	g.pass(1)
 	wantKeys(t, "after it", settled(true, ""), billing1, orders1)
-	for range g.View().Settled(g.now.Lease, true, "") {
+	for range g.View().Comparable(g.now.Lease, true, "") {
 		break // readers may stop
 	}
 }
@@ -155,7 +155,7 @@ func TestRenewedAfterYieldsRenewalsByTheirOrigin(t *testing.T) {
 			g.register(instance(orders1, Up, 100))
 			g.register(instance(orders2, Up, 100))
 			g.client(Renew{Key: orders2})
-			after := g.View().Beats()
+			after := g.View().NewestBeat()
 			g.pass(2000)
 			g.apply(tt.origin, tt.op)
 			want := func(told bool) []Key {
@@ -166,7 +166,7 @@ func TestRenewedAfterYieldsRenewalsByTheirOrigin(t *testing.T) {
 			}
 			wantKeys(t, "to all", keysOf(g.View().RenewedAfter(after, false)), want(tt.toAll)...)
 			wantKeys(t, "to nodes", keysOf(g.View().RenewedAfter(after, true)), want(tt.toNodes)...)
-			wantKeys(t, "after that", keysOf(g.View().RenewedAfter(g.View().Beats(), true)))
+			wantKeys(t, "after that", keysOf(g.View().RenewedAfter(g.View().NewestBeat(), true)))
 		})
 	}
 }
@@ -267,10 +267,10 @@ func TestSettledIndexIsBelowAnUnsettledChangeThoughLaterRecordsWerePruned(t *tes
 		g.register(instance(key, Up, 100))
 		g.client(Cancel{key})
 	}
-	got := g.View().SettledIndex(g.now.Lease)
+	got := g.View().ComparableIndex(g.now.Lease)
 	expect.That(t, got < fresh, "settled up to %d, want less than %d, which is not", got, fresh)
 	g.pass(comparisonWait)
-	expect.Equal(t, g.View().SettledIndex(g.now.Lease), g.View().Index(), "later: settled up to")
+	expect.Equal(t, g.View().ComparableIndex(g.now.Lease), g.View().Index(), "later: settled up to")
 }
 
 // Large records go before there are too many of them: as many as fit stay, the newest.

@@ -8,9 +8,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// Entry is a key's entry in responses. Flags are a number of 64 bits: the markers of Consul's clients fit
+// Pair is a key's entry in responses. Flags are a number of 64 bits: the markers of Consul's clients fit
 // into no smaller one.
-type Entry struct {
+type Pair struct {
 	LockIndex   uint64
 	Key         string
 	Flags       uint64
@@ -20,9 +20,9 @@ type Entry struct {
 	ModifyIndex kv.Index
 }
 
-// ShowEntry is an entry as responses show it.
-func ShowEntry(e *kv.Pair) Entry {
-	shown := Entry{
+// ShowPair is an entry as responses show it.
+func ShowPair(e *kv.Pair) Pair {
+	shown := Pair{
 		LockIndex: e.LockIndex, Key: e.Key, Flags: e.Flags, Session: e.Session, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
 	}
 	if len(e.Value) > 0 { // a client that gets "" makes something else of it than of null
@@ -31,11 +31,11 @@ func ShowEntry(e *kv.Pair) Entry {
 	return shown
 }
 
-// ShowEntries is ShowEntry for a list, which is never null.
-func ShowEntries(entries []*kv.Pair) []Entry {
-	shown := make([]Entry, len(entries))
+// ShowPairs is ShowEntry for a list, which is never null.
+func ShowPairs(entries []*kv.Pair) []Pair {
+	shown := make([]Pair, len(entries))
 	for i, e := range entries {
-		shown[i] = ShowEntry(e)
+		shown[i] = ShowPair(e)
 	}
 	return shown
 }
@@ -105,14 +105,14 @@ func DecodeTxn(body []byte) (txn kv.Txn, errs []kv.TxnError, err error) {
 	return txn, errs, nil
 }
 
-// TxnAnswer is the response to a transaction.
-type TxnAnswer struct {
+// TxnResponse is the response to a transaction.
+type TxnResponse struct {
 	Results []TxnResult
 	Errors  []TxnError
 }
 
 // TxnResult is what one operation of a transaction found or made.
-type TxnResult struct{ KV Entry }
+type TxnResult struct{ KV Pair }
 
 // TxnError is why one operation of a transaction failed.
 type TxnError struct {
@@ -121,17 +121,17 @@ type TxnError struct {
 }
 
 // ShowTxn is the response to a transaction that succeeded, or (errs) failed.
-func ShowTxn(entries []*kv.Pair, errs []kv.TxnError) TxnAnswer {
+func ShowTxn(entries []*kv.Pair, errs []kv.TxnError) TxnResponse {
 	if len(errs) > 0 {
-		failed := TxnAnswer{}
+		failed := TxnResponse{}
 		for _, e := range errs {
 			failed.Errors = append(failed.Errors, TxnError(e))
 		}
 		return failed
 	}
-	done := TxnAnswer{Results: make([]TxnResult, len(entries))}
+	done := TxnResponse{Results: make([]TxnResult, len(entries))}
 	for i, e := range entries {
-		done.Results[i].KV = ShowEntry(e)
+		done.Results[i].KV = ShowPair(e)
 	}
 	return done
 }

@@ -19,10 +19,10 @@ func TestKeysAreShownAsClientsDecodeThem(t *testing.T) {
 		{"an empty value", kv.Pair{Key: "k", Value: []byte{}, CreateIndex: 3, ModifyIndex: 4},
 			`{"LockIndex":0,"Key":"k","Flags":0,"Value":null,"CreateIndex":3,"ModifyIndex":4}`},
 	} {
-		got, _ := json.Marshal(ShowEntry(&row.entry))
+		got, _ := json.Marshal(ShowPair(&row.entry))
 		expect.That(t, string(got) == row.want, "%s: got %s, want %s", row.name, got, row.want)
 	}
-	if got, _ := json.Marshal(ShowEntries(nil)); string(got) != "[]" {
+	if got, _ := json.Marshal(ShowPairs(nil)); string(got) != "[]" {
 		t.Errorf("no entries are %s, want []", got)
 	}
 }

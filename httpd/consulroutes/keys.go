@@ -39,9 +39,9 @@ func (c call) getTree(prefix string) (any, error) {
 			case len(entries) == 0:
 				return c.respondNothing()
 			case (kv.Result{Pairs: entries}).Weight() >= maxWhole:
-				return c.respondLarge(plainList(len(entries), func(i int) any { return consul.ShowEntry(entries[i]) }))
+				return c.respondLarge(plainList(len(entries), func(i int) any { return consul.ShowPair(entries[i]) }))
 			}
-			return consul.ShowEntries(entries), nil
+			return consul.ShowPairs(entries), nil
 		}}
 	}))
 }
@@ -143,7 +143,7 @@ func (c call) showEntry(e *kv.Pair) (any, error) {
 		web.LabelFence(c.W.Header(), e.Fence)
 	}
 	if !c.Given("raw") {
-		return []consul.Entry{consul.ShowEntry(e)}, nil
+		return []consul.Pair{consul.ShowPair(e)}, nil
 	}
 	c.W.Header().Set("Content-Security-Policy", "sandbox")
 	web.Respond(c.W, c.R, http.StatusOK, "text/plain", e.Value)
@@ -237,7 +237,7 @@ func (c call) respondTxn(entries []*kv.Pair, errs []kv.TxnError) (any, error) {
 		c.Status = http.StatusConflict
 	}
 	if (kv.Result{Pairs: entries}).Weight() >= maxWhole {
-		return c.respondLarge(txnList(len(entries), func(i int) any { return consul.TxnResult{KV: consul.ShowEntry(entries[i])} }))
+		return c.respondLarge(txnList(len(entries), func(i int) any { return consul.TxnResult{KV: consul.ShowPair(entries[i])} }))
 	}
 	return consul.ShowTxn(entries, errs), nil
 }

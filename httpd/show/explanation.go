@@ -145,7 +145,7 @@ func ownerLinkOf(v *registry.View, now int64, owner string, onCut func(datacente
 	}
 	var link registry.Link
 	if link, c.everHeard = v.Link(owner); c.everHeard {
-		c.age, c.cut = max(now-link.Heard, 0), link.Silent(now)
+		c.age, c.cut = max(now-link.LastContact, 0), link.Silent(now)
 	}
 	if c.cut {
 		c.policy = onCut(owner)

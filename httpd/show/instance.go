@@ -35,7 +35,7 @@ func ownerOf(v *registry.View, now int64, owner string) api.Owner {
 		return shown
 	}
 	if link, ok := v.Link(owner); ok && link.Silent(now) {
-		shown.UnheardMS = now - link.Heard
+		shown.UnheardMS = now - link.LastContact
 	}
 	return shown
 }

@@ -25,7 +25,7 @@ var OutcomeNames = [...]string{
 	registry.Newer:          "newer",
 	registry.Older:          "older",
 	registry.KeptExisting:   "kept_existing",
-	registry.GoneHandle:     "gone_handle",
+	registry.DeadHandle:     "gone_handle",
 	registry.Refused:        "refused",
 	registry.UnknownService: "unknown_service",
 	registry.NameTaken:      "name_taken",
@@ -97,7 +97,7 @@ func (n *Node) contactIsDue(server string) bool {
 		return false
 	}
 	link, known := v.Link(server)
-	return !known || n.Service.Health().Clock-link.Heard > contactEvery
+	return !known || n.Service.Health().Clock-link.LastContact > contactEvery
 }
 
 // Apply performs one operation and counts it.

@@ -115,8 +115,8 @@ func (s Setting) Limits() string {
 	return strings.TrimPrefix(words, "; ")
 }
 
-// Taken says when a changed value holds, in words for a table; "": at the next start.
-func (s Setting) Taken() string {
+// TakesEffect says when a changed value holds, in words for a table; "": at the next start.
+func (s Setting) TakesEffect() string {
 	switch {
 	case s.Cluster:
 		return "by the next leader"

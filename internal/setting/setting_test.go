@@ -119,8 +119,8 @@ func TestSettingsSayWhatIsAllowedAndWhenItIsReloaded(t *testing.T) {
 		"a.word": {"a, b", ""}, "a.int": {"1 to 3", ""}, "a.span": {"at least 5ms; 0: never", ""},
 		"c.live": {"at most 9", "on SIGHUP"}, "a.text": {"", ""}, "b.millis": {"at least 1s", "by the next leader"},
 	} {
-		if s := row(t, &h, key); s.Limits() != want[0] || s.Taken() != want[1] {
-			t.Errorf("%s: got %q and %q, want %q", key, s.Limits(), s.Taken(), want)
+		if s := row(t, &h, key); s.Limits() != want[0] || s.TakesEffect() != want[1] {
+			t.Errorf("%s: got %q and %q, want %q", key, s.Limits(), s.TakesEffect(), want)
 		}
 	}
 }

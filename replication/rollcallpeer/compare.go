@@ -25,7 +25,7 @@ type scope struct {
 // digests are those of all applications.
 func (s scope) digests() map[string]registry.Digest {
 	digests := make(map[string]registry.Digest)
-	for l := range s.view.Settled(s.now, s.all, s.owner) {
+	for l := range s.view.Comparable(s.now, s.all, s.owner) {
 		d := digests[l.Instance.App]
 		d.Count++
 		d.Sum += l.Sum()
@@ -122,7 +122,7 @@ type comparison struct {
 // add compares with a part of the peer's reply: applications that come after those before.
 func (c *comparison) add(apps map[string][]wire.Copy) {
 	ours := make(map[string][]*registry.Lease, len(apps))
-	for l := range c.scope.view.Settled(c.scope.now, c.scope.all, c.scope.owner) {
+	for l := range c.scope.view.Comparable(c.scope.now, c.scope.all, c.scope.owner) {
 		if _, ok := apps[l.Instance.App]; ok {
 			ours[l.Instance.App] = append(ours[l.Instance.App], l)
 		}

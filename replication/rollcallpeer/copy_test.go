@@ -73,7 +73,7 @@ func TestCopyIsEqual(t *testing.T) {
 	rest := l.Override.Until - node.Clock()
 	expect.That(t, rest >= 575_000 && rest <= 580_000, "the override lasts %d ms, want 580 s less what the copy took", rest)
 	link, ok := node.Newest().Link("dc3")
-	expect.That(t, ok && node.Clock()-link.Heard >= 20_000, "got link %+v, %v; want that dc3 was heard 20 s ago, or a little more", link, ok)
+	expect.That(t, ok && node.Clock()-link.LastContact >= 20_000, "got link %+v, %v; want that dc3 was heard 20 s ago, or a little more", link, ok)
 	need.Got(node.Apply(context.Background(), registry.Origin{Kind: registry.LocalPeer}, registry.Replica{Instance: peertest.Instance("ORDERS", "4", 1), Life: 1}))(t)
 	node.without(t, "4")
 }
@@ -130,7 +130,7 @@ func TestCopyIsNotFromTheNodeItself(t *testing.T) {
 
 func TestCopyIsFromTheFirstNodeThatIsReady(t *testing.T) {
 	busy, stranger, old := running(t, "n1"), running(t, "n2"), running(t, "n3")
-	busy.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
+	busy.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 	stranger.failWith(peertest.RespondWith(403, "not a peer"))
 	registerAll(t, old, 1, "more")
 	node := starting(t, closed(), busy.server.URL, stranger.server.URL, old.server.URL)
@@ -141,12 +141,12 @@ func TestCopyIsFromTheFirstNodeThatIsReady(t *testing.T) {
 // A node that becomes ready while another one looks for it is copied.
 func TestCopyWaitsForANode(t *testing.T) {
 	old := running(t, "n1")
-	old.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
+	old.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 	node := starting(t, old.server.URL)
 	copied := make(chan error)
 	go func() { copied <- node.Copy(context.Background(), copyWait) }()
 	peertest.Eventually(t, "it asks twice", func() bool { return len(old.received(statePath)) >= 2 })
-	old.Set(func(m *registrytest.Memory) { m.Said.Ready = true })
+	old.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
 	need.OK(t, <-copied)
 	equal(t, old, node)
 }
@@ -154,7 +154,7 @@ func TestCopyWaitsForANode(t *testing.T) {
 func TestCopyOfNodesThatStartTogetherDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	other := running(t, "n1")
-	other.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
+	other.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 	node := starting(t, other.server.URL, closed())
 	begun := time.Now()
 	need.OK(t, node.Copy(context.Background(), copyWait))
@@ -287,7 +287,7 @@ func TestCopyLeavesOutWhatIsNotValid(t *testing.T) {
 
 func TestStateIsNotGivenByANodeThatHasNone(t *testing.T) {
 	old := running(t, "n1")
-	old.Set(func(m *registrytest.Memory) { m.Said.Ready = false })
+	old.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 	var state bytes.Buffer
 	if err := old.State(context.Background(), "dc1", &state); !errors.Is(err, registry.ErrNoLeader) || state.Len() > 0 {
 		t.Errorf("got %v and %d bytes, want ErrNoLeader and none", err, state.Len())

@@ -72,7 +72,7 @@ func heard(s *link.Side, v *registry.View, now int64) map[string]int64 {
 			continue
 		}
 		if known, ok := v.Link(p.Name); ok {
-			ages[p.Name] = wire.Age(now - known.Heard)
+			ages[p.Name] = wire.Age(now - known.LastContact)
 		}
 	}
 	return ages

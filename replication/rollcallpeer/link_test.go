@@ -56,7 +56,7 @@ func responds(text string) func(http.ResponseWriter, *http.Request) bool {
 
 // replies has a peer reply with these results.
 func replies(results ...wire.Result) func(http.ResponseWriter, *http.Request) bool {
-	return responds(string(wire.Encode(&wire.Answer{Datacenter: "dc2", Node: "n4", Results: results})))
+	return responds(string(wire.Encode(&wire.Reply{Datacenter: "dc2", Node: "n4", Results: results})))
 }
 
 // write is a message as it is sent.

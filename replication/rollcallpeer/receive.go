@@ -193,5 +193,5 @@ func (r *Receiver) replyTo(view *registry.View, in *intake) []byte {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
 		}
 	}
-	return wire.Encode(&wire.Answer{Datacenter: r.side.Datacenter, Node: r.side.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
+	return wire.Encode(&wire.Reply{Datacenter: r.side.Datacenter, Node: r.side.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
 }

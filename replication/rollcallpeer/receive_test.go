@@ -264,7 +264,7 @@ func TestReceiveOfAReplayChangesNothing(t *testing.T) {
 			now = b.Newest().LastRenewal(b.lease(t, "1")).Lease
 			expect.That(t, now <= renewed+500, "renewed at %d, was %d, by messages that are late", now, renewed)
 			again, _ := b.Newest().Link("dc1")
-			expect.That(t, again == heard && heard.Heard >= linked.Heard, "the link went from %+v over %+v to %+v", linked, heard, again)
+			expect.That(t, again == heard && heard.LastContact >= linked.LastContact, "the link went from %+v over %+v to %+v", linked, heard, again)
 			b.without(t, "2")
 			equal(t, a, b)
 		})
@@ -316,7 +316,7 @@ func TestReceiveAppliesTheOthersBesideABadItem(t *testing.T) {
 	bad.Life = 0
 	body := write(head, good("1"), bad, good("3"))
 	text := need.Got(b.Receive(context.Background(), body))(t)
-	var got wire.Answer
+	var got wire.Reply
 	need.OK(t, wire.Decode(text, &got))
 	var statuses []int
 	for _, r := range got.Results {
@@ -380,7 +380,7 @@ func TestContactsAreReportedBetweenNodes(t *testing.T) {
 	silent := func(s *site) time.Duration {
 		l, ok := s.Newest().Link("dc9")
 		need.That(t, ok, "%s has not heard of dc9", s.side.Node)
-		return time.Duration(s.Clock()-l.Heard) * time.Millisecond
+		return time.Duration(s.Clock()-l.LastContact) * time.Millisecond
 	}
 	for range 20 {
 		for _, way := range []struct {
@@ -502,7 +502,7 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 		items = append(items, registry.Replica{Instance: i, Life: 1})
 	}
 	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
-	var got wire.Answer
+	var got wire.Reply
 	need.OK(t, wire.Decode(text, &got))
 	for n, r := range got.Results {
 		want := 200
@@ -527,7 +527,7 @@ func TestReplyIsBounded(t *testing.T) {
 		items = append(items, registry.Renew{Key: i.Key(), Life: 1, LastDirty: 1})
 	}
 	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
-	var got wire.Answer
+	var got wire.Reply
 	need.OK(t, wire.Decode(text, &got))
 	returned := 0
 	for n, r := range got.Results {

@@ -18,7 +18,7 @@ func (r *Receiver) Senders() []api.PeerSender {
 	at := map[senderName]int{}
 	senders := []api.PeerSender{} // JSON shows an empty list, not null
 	for _, s := range v.Senders() {
-		name, heard := senderName{s.DC, s.Name}, max(0, now-s.Heard.Lease)
+		name, heard := senderName{s.DC, s.Name}, max(0, now-s.LastMessage.Lease)
 		if i, ok := at[name]; ok { // another incarnation
 			senders[i].HeardMS = min(senders[i].HeardMS, heard)
 			continue

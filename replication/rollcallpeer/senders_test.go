@@ -109,7 +109,7 @@ func TestContactsWithStrangersAreNotRecordedAndTheReplySaysSo(t *testing.T) {
 		got, err := b.Receive(context.Background(), write(wire.Head{
 			Datacenter: "dc1", Node: "n9", Sender: "s", Clock: int64(round+1) * contactEvery, Heard: heard,
 		}))
-		var a wire.Answer
+		var a wire.Reply
 		if err == nil {
 			err = wire.Decode(got, &a)
 		}
@@ -178,8 +178,8 @@ func TestSenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 			a.deliverChanges(t, 0)
 			b.lease(t, "after")
 			both(a, b, 20*time.Second)
-			if l, ok := b.Newest().Link("dc1"); ok && b.Clock()-l.Heard > 60_000 {
-				t.Errorf("the link is as old as %d ms", b.Clock()-l.Heard)
+			if l, ok := b.Newest().Link("dc1"); ok && b.Clock()-l.LastContact > 60_000 {
+				t.Errorf("the link is as old as %d ms", b.Clock()-l.LastContact)
 			}
 		})
 	}

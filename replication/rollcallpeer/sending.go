@@ -46,7 +46,7 @@ func (l *Link) exchange(ctx context.Context, parts []part) ([]wire.Result, error
 		l.renewIncarnation(m.Head, 0, errors.Is(err, errConflict))
 		return nil, err
 	}
-	var a wire.Answer
+	var a wire.Reply
 	if err := wire.Decode(text, &a); err != nil {
 		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err))
 	}

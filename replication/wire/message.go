@@ -67,8 +67,8 @@ func (s *State) fields(c *codec.Codec) {
 	c.Int(&s.Items)
 }
 
-// Answer is the reply to a message.
-type Answer struct {
+// Reply is the reply to a message.
+type Reply struct {
 	Datacenter string
 	Node       string
 	Late       int64    // ms by which the message is older than the newest of its sender's incarnation
@@ -76,7 +76,7 @@ type Answer struct {
 	Results    []Result // one per item, in order
 }
 
-func (a *Answer) fields(c *codec.Codec) {
+func (a *Reply) fields(c *codec.Codec) {
 	c.String(&a.Datacenter)
 	c.String(&a.Node)
 	c.Int64(&a.Late)
@@ -84,7 +84,7 @@ func (a *Answer) fields(c *codec.Codec) {
 	list(c, &a.Results, MaxItems, (*Result).fields)
 }
 
-func (a *Answer) check() error { return nil }
+func (a *Reply) check() error { return nil }
 
 // The status of an item's result, one of HTTP's.
 const (

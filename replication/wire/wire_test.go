@@ -68,7 +68,7 @@ func bodies() map[string]Body {
 	item := ItemOf(aReplica())
 	return map[string]Body{
 		"message": aMessage(someOps()...),
-		"answer": &Answer{Datacenter: "dc2", Node: "n4", Late: 7, Ignored: "dc9", Results: []Result{
+		"answer": &Reply{Datacenter: "dc2", Node: "n4", Late: 7, Ignored: "dc9", Results: []Result{
 			{Status: Done}, {Status: Invalid, Error: "life 0"}, {Status: Missing, Error: "not registered here"},
 			{Status: Older, Stored: item}, {Status: Gone, Stored: ItemOf(someOps()[3])},
 		}},
@@ -106,7 +106,7 @@ func sendable(b Body) Body {
 		for i := range b.Items {
 			again(&b.Items[i])
 		}
-	case *Answer:
+	case *Reply:
 		for i := range b.Results {
 			again(&b.Results[i].Stored)
 		}

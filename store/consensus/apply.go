@@ -98,7 +98,7 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	var again []fsm.Item
 	var where []int
 	for i, r := range results {
-		if r.Outcome == registry.GoneHandle {
+		if r.Outcome == registry.DeadHandle {
 			again = append(again, fsm.Item{Origin: items[i].Origin, Op: ops[i]})
 			where = append(where, i)
 		}

@@ -102,10 +102,10 @@ func TestRenewalsRepeatedByNameLeaveTheRememberedResultAlone(t *testing.T) {
 	n := c.nodes[0]
 	n.apply(t, registry.Register{Instance: instance("A", "x", 90)})
 	renew := registry.Renew{Key: registry.NewKey("A", "x")}
-	remembered := []registry.Result{{Outcome: registry.GoneHandle}}
+	remembered := []registry.Result{{Outcome: registry.DeadHandle}}
 	got, err := n.resendByName(context.Background(), []fsm.Item{{Op: renew}}, []registry.Op{renew}, remembered)
 	expect.That(t, err == nil && len(got) == 1 && got[0].Outcome == registry.Done, "got %+v, %v, want the renewal done", got, err)
-	expect.That(t, remembered[0].Outcome == registry.GoneHandle, "the remembered result is %+v now", remembered[0])
+	expect.That(t, remembered[0].Outcome == registry.DeadHandle, "the remembered result is %+v now", remembered[0])
 }
 
 func TestRenewalsThroughAllNodesHoldSessions(t *testing.T) {

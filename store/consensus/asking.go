@@ -93,8 +93,8 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 
 // reply replies to a question, on the leader.
 func (s *Raft) reply(ctx context.Context, question []byte) ([]byte, error) {
-	if s.cfg.Answer == nil {
+	if s.cfg.Reply == nil {
 		return nil, errNoReplyHere
 	}
-	return s.cfg.Answer(ctx, question)
+	return s.cfg.Reply(ctx, question)
 }

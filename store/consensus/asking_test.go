@@ -80,7 +80,7 @@ func TestWhileLeadingRunsOnTheLeaderAlone(t *testing.T) {
 func TestAskLeaderHasTheLeadersReplyOnEveryNode(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) {
 		name := cfg.Node
-		cfg.Answer = func(_ context.Context, question []byte) ([]byte, error) {
+		cfg.Reply = func(_ context.Context, question []byte) ([]byte, error) {
 			if string(question) == "impossible" {
 				return nil, fmt.Errorf("%s cannot", name)
 			}
@@ -112,7 +112,7 @@ func TestAskLeaderHasTheLeadersReplyOnEveryNode(t *testing.T) {
 
 func TestAskLeaderEndsWithoutAReply(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) {
-		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
+		cfg.Reply = func(ctx context.Context, _ []byte) ([]byte, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -146,7 +146,7 @@ func TestAskLeaderEndsWithoutAReply(t *testing.T) {
 func TestAskLeaderHasNoReplyOfALeaderThatCeasesToBeOne(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	c := startCluster(t, 3, func(cfg *store.Config) {
-		cfg.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
+		cfg.Reply = func(ctx context.Context, _ []byte) ([]byte, error) {
 			asked <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()

@@ -338,7 +338,7 @@ func TestBatchThatIsSentAgainHasTheResultsOfTheFirstTime(t *testing.T) {
 	n := c.nodes[0]
 	send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
 		t.Helper()
-		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Answered: answered}
+		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Finished: answered}
 		var reply commit.CommitReply
 		need.OK(t, n.committer.Serve(fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), &reply))
 		return need.Got(fsm.ParseResults(reply.Results))(t)

@@ -65,7 +65,7 @@ func lengthen(b *testing.B, dir string, last uint64, entries int, stamp registry
 		stamp.Lease, stamp.Wall = stamp.Lease+5, stamp.Wall+5
 		in := instance("ORDERS", name(i), 90)
 		in.LastDirty = stamp.Wall
-		batch := fsm.AppendBatch(nil, fsm.BatchID{Node: "writer", Boot: 1, Seq: uint64(i + 1), Answered: uint64(i)}, []fsm.Item{
+		batch := fsm.AppendBatch(nil, fsm.BatchID{Node: "writer", Boot: 1, Seq: uint64(i + 1), Finished: uint64(i)}, []fsm.Item{
 			{Op: registry.Register{Instance: in}},
 			{Op: registry.Renew{Key: instance("ORDERS", name(i+1), 90).Key()}},
 			{Op: registry.Renew{Key: instance("ORDERS", name(i+2), 90).Key()}},

@@ -284,7 +284,7 @@ func (e *Evictor) sparesAll(now int64, dc string) bool {
 	if !ok {
 		return e.Spares(dc, 0, false)
 	}
-	return e.Spares(dc, time.Duration(now-link.Heard)*time.Millisecond, true)
+	return e.Spares(dc, time.Duration(now-link.LastContact)*time.Millisecond, true)
 }
 
 // allInGrace says that there are leases and not one of them can end yet at now, because a leadership

@@ -142,7 +142,7 @@ func (g *evictionRig) apply(ops ...registry.Op) []registry.Result {
 func (g *evictionRig) batch(items []fsm.Item) fsm.BatchResult {
 	g.t.Helper()
 	g.seq++
-	id := fsm.BatchID{Node: "n1", Boot: 1, Seq: g.seq, Answered: g.seq - 1}
+	id := fsm.BatchID{Node: "n1", Boot: 1, Seq: g.seq, Finished: g.seq - 1}
 	return g.entry(fsm.AppendWrite(nil, g.stamp(), 0, fsm.AppendBatch(nil, id, items))).Batches[0]
 }
 

@@ -70,13 +70,13 @@ func (s *Store) perform(results []registry.Result, saved *flush, origin registry
 		return results, saved, registry.ErrClosed
 	}
 	stamp := s.stamp(now)
-	effects, amends := effect(0), s.registry.Amends()
+	effects, amends := effect(0), s.registry.AmendedCount()
 	for _, op := range ops {
 		res := s.registry.Apply(stamp, s.id.Boot, origin, op)
 		effects = max(effects, effectOf(op, res))
 		results = append(results, res)
 	}
-	if s.registry.Amends() > amends {
+	if s.registry.AmendedCount() > amends {
 		effects = durable // also of a renewal
 	}
 	if effects == renewing {

@@ -22,7 +22,7 @@ type saved struct {
 
 // capture captures what changed after an index.
 func capture(r *registry.Registry, after registry.Index) saved {
-	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View(), amended: onDisk(r.Amended(), after)}
+	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View(), amended: onDisk(r.AmendedRecords(), after)}
 	if what.frozen.Pruned > after {
 		// Something was removed, and its record pruned, since the disk was written: nothing says any more
 		// that the disk has what was removed.

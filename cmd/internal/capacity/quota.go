@@ -88,7 +88,7 @@ func (q quota) checkCoordination(ctx context.Context, op kv.Op) error {
 // waits for adds nothing.
 func growsCoordination(v *kv.View, op kv.Op) bool {
 	if acquire, ok := op.(kv.AcquirePermit); ok {
-		return !v.Stands(acquire.Kind, acquire.Name, acquire.Session)
+		return !v.HoldsOrWaits(acquire.Kind, acquire.Name, acquire.Session)
 	}
 	return addsKeys(op)
 }

@@ -60,7 +60,7 @@ func (s setup) openRaft() (*engine, error) {
 	p := &peers{datacenter: s.Datacenter, node: s.name}
 	c := s.storeConfig()
 	c.Spares = p.spares
-	c.Answer = p.reply
+	c.Reply = p.reply
 	raft, err := consensus.Open(c)
 	if err != nil {
 		return nil, err

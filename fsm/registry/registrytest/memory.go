@@ -18,7 +18,7 @@ type Memory struct {
 	Mu       sync.Mutex // guards what follows
 	Registry *registry.Registry
 	Watchers registry.Watchers
-	Said     registry.Health // what Health says, but for the clock
+	Reported registry.Health // what Health says, but for the clock
 	ApplyErr error
 	ViewErr  error                      // of linearizable and leader reads
 	Alone    bool                       // without consensus
@@ -32,7 +32,7 @@ type Memory struct {
 
 // New is the service of a leader in its first term.
 func New() *Memory {
-	m := &Memory{Registry: registry.New(), started: time.Now(), Said: registry.Health{Ready: true, Quorum: true, Leads: true}}
+	m := &Memory{Registry: registry.New(), started: time.Now(), Reported: registry.Health{Ready: true, Quorum: true, Leads: true}}
 	m.Registry.Establish(registry.Epoch{Term: 1, Index: 1}, "test")
 	return m
 }
@@ -201,7 +201,7 @@ func (m *Memory) Changes(ctx context.Context, after registry.Index, which regist
 func (m *Memory) Health() registry.Health {
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
-	said := m.Said
+	said := m.Reported
 	if m.Alone {
 		said.Leads, said.Quorum = false, said.Ready
 	}

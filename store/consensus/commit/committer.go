@@ -268,7 +268,7 @@ func (c *Committer) seal(calls []*call) *batch {
 	}
 	b := &batch{
 		calls: calls, wait: c.noLeader(), oldest: calls[0].arrived, items: make([]fsm.Item, 0, len(calls)),
-		id: fsm.BatchID{Node: c.cfg.Node, Boot: c.cfg.Boot, Seq: c.seq, Answered: closed},
+		id: fsm.BatchID{Node: c.cfg.Node, Boot: c.cfg.Boot, Seq: c.seq, Finished: closed},
 	}
 	for _, k := range calls {
 		b.items = append(b.items, k.items...)
