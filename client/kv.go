@@ -24,7 +24,7 @@ type KV struct {
 // KV returns the cluster's keys and values.
 func (c *Client) KV() KV { return KV{client: c, consistency: c.consistency} }
 
-// Pair is a key's. The names of its members in JSON are Consul's.
+// Pair is a key with its value. The names of its members in JSON are Consul's.
 type Pair struct {
 	Key         string
 	Value       []byte

@@ -211,7 +211,7 @@ func (tw *twins) compareReplicated(t *rapid.T, v, w *registry.View) {
 	need.Slice(t, removes(w), removes(v), "removals that the restored twin replicates are")
 	for _, owner := range append(twinDCs, "") {
 		a, b := slices.Collect(v.Comparable(now+20_000, false, owner)), slices.Collect(w.Comparable(now+20_000, false, owner))
-		need.That(t, bytes.Equal(tw.known(a), tw.known(b)), "settled leases of %q: %+v, and on the restored twin %+v", owner, a, b)
+		need.That(t, bytes.Equal(tw.known(a), tw.known(b)), "comparable leases of %q: %+v, and on the restored twin %+v", owner, a, b)
 	}
 }
 

@@ -4,7 +4,7 @@
 // of packages, which the packages do themselves.
 //
 // It imports nothing of the server but what clients import too: the documents of httpd/api, the types of
-// fsm/registry, and the server as a program, which cmd/localcluster starts. Tests that speak as another Rollcall server
+// fsm/registry, and the server as a program, which internal/localcluster starts. Tests that speak as another Rollcall server
 // encode its messages by replication/wire, and TestConformance runs the protocol's suite, httpd/conformance.
 //
 // The harness, which is no test:

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
 // load works on a cluster through the nodes that use names, and records what was acknowledged:

@@ -20,8 +20,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
-	"github.com/seed-20419f34/rollcall/cmd/cli"
-	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
 // Length of a trial's load, unless --length or the scenario says otherwise, and after how long a client

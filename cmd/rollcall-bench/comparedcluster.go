@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
 // comparedCluster is processes on loopback with a proxy between any two. It implements compare.Cluster.

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
-	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 

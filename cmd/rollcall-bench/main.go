@@ -38,7 +38,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 )
 
 // version is set by the linker (Makefile).

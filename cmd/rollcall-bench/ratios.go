@@ -23,8 +23,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
-	"github.com/seed-20419f34/rollcall/cmd/cli"
-	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
 // ratiosOptions are the flags of bench ratios.

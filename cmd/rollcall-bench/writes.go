@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
-	"github.com/seed-20419f34/rollcall/cmd/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
 // pacedRate is the open loop's, in renewals per second.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 )
 
 // Exit codes of commands that run another command, which has nearly all codes for itself: those of timeout(1) and env(1),

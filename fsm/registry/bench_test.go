@@ -203,7 +203,7 @@ func BenchmarkRenewedAfter100k(b *testing.B) {
 }
 
 // All sums, for a comparison with one peer.
-func BenchmarkSettledSums100k(b *testing.B) {
+func BenchmarkComparableSums100k(b *testing.B) {
 	g := filled(100_000)
 	v := g.View()
 	b.ReportAllocs()

@@ -36,11 +36,11 @@ func TestReplicationMakesNodesAgree(t *testing.T) {
 	})
 }
 
-// circle is some nodes, and everything that any of them told.
+// circle is some nodes, and every operation that any of them sent.
 type circle struct {
 	nodes []*Registry
 	now   Stamp
-	told  []Op
+	sent  []Op
 }
 
 func newCircle(n int) *circle {
@@ -60,7 +60,7 @@ var drawClientOp = rapid.Custom(func(t *rapid.T) Op {
 	switch rapid.IntRange(0, 12).Draw(t, "op") {
 	case 0, 1, 2, 3:
 		i := drawInstance.Draw(t, "instance")
-		i.Duration = 600 // no lease ends, so that all that is told is taken
+		i.Duration = 600 // no lease ends, so that every receiver performs what is sent
 		return Register{i}
 	case 4, 5, 6:
 		return Cancel{key}
@@ -90,11 +90,11 @@ func (c *circle) step(t *rapid.T) {
 		for _, op := range node.Ending(c.now.Lease) {
 			c.apply(t, node, FromClient, op)
 		}
-	case kind == 7 && len(c.told) > 0:
-		c.apply(t, node, fromNode, rapid.SampledFrom(c.told).Draw(t, "told before"))
+	case kind == 7 && len(c.sent) > 0:
+		c.apply(t, node, fromNode, rapid.SampledFrom(c.sent).Draw(t, "sent before"))
 	default:
 		if says := c.says(rapid.SampledFrom(c.nodes).Draw(t, "teller")); len(says) > 0 {
-			c.apply(t, node, fromNode, rapid.SampledFrom(says).Draw(t, "told"))
+			c.apply(t, node, fromNode, rapid.SampledFrom(says).Draw(t, "sent"))
 		}
 	}
 }
@@ -116,11 +116,11 @@ func (c *circle) says(node *Registry) []Op {
 	for rec := range v.Removals() {
 		ops = append(ops, v.RemoveOf(rec, c.now.Lease))
 	}
-	c.told = append(c.told, ops...)
+	c.sent = append(c.sent, ops...)
 	return ops
 }
 
-// exchange has every node tell every other one all it has, in any order, with some of what was told
+// exchange has every node send every other one all it has, in any order, with some of what was sent
 // before in between. It says whether nothing changed by that.
 func (c *circle) exchange(t *rapid.T) (quiet bool) {
 	quiet = true
@@ -129,7 +129,7 @@ func (c *circle) exchange(t *rapid.T) (quiet bool) {
 			if teller == node {
 				continue
 			}
-			old := rapid.SliceOfN(rapid.SampledFrom(append(c.told, Op(Renew{}))), 0, 5).Draw(t, "told before")
+			old := rapid.SliceOfN(rapid.SampledFrom(append(c.sent, Op(Renew{}))), 0, 5).Draw(t, "sent before")
 			ops := rapid.Permutation(append(old, c.says(teller)...)).Draw(t, "order")
 			for _, op := range ops {
 				if res := c.apply(t, node, fromNode, op); res.Index != 0 {
@@ -215,7 +215,7 @@ func TestReplicaByANodeOfThisDatacenterIsSentToNoPeer(t *testing.T) {
 				need.That(t, rec.Lease.Origin == fromNode, "removal %+v", rec.Lease)
 			}
 			renewed := slices.Collect(v.RenewedAfter(0, true))
-			need.That(t, len(renewed) == 0, "renewals to be told: %v", renewed)
+			need.That(t, len(renewed) == 0, "renewals to be sent: %v", renewed)
 		}
 	})
 }

@@ -160,7 +160,7 @@ func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 	switch before, now := old.Instance, l.Instance; {
 	case now.LastDirty != before.LastDirty:
 		return now.LastDirty < before.LastDirty
-	case origin.Replicated(): // the same of two servers is settled alike on all
+	case origin.Replicated(): // every server decides alike between two servers
 		return false
 	default:
 		return l.reported() != old.reported() || l.Permanent != old.Permanent || now.Fingerprint() != before.Fingerprint()

@@ -95,21 +95,21 @@ func (v *View) Comparable(now int64, all bool, owner string) iter.Seq[*Lease] {
 	}
 }
 
-// ComparableIndex is the newest index of the change list up to which all changes are settled at a moment
+// ComparableIndex is the newest index of the change list up to which two servers can agree on all changes at a moment
 // of the lease clock (ms): comparisons may leave out newer changes, which readers of the list must send.
 func (v *View) ComparableIndex(now int64) Index {
-	settled, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is not settled
+	newest, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is too new
 	old := func(l *Lease) bool {
 		if now-l.ChangedLease < comparisonWait {
 			fresh = min(fresh, l.Changed)
 			return true
 		}
-		settled = max(settled, l.Changed)
+		newest = max(newest, l.Changed)
 		return false
 	}
 	v.tables.live.Reverse(func(_ Index, l *Lease) bool { return old(l) })
 	v.tables.removed.Reverse(func(_ Index, m Removal) bool { return old(m.Lease) })
-	return min(settled, fresh-1) // records that were made after it may have been forgotten for their number
+	return min(newest, fresh-1) // records that were made after it may have been forgotten for their number
 }
 
 // Timing says by how much (ms) a message of a sender, stamped with its clock, is older than the newest that

@@ -108,25 +108,25 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 	expect.That(t, a.Sum() == b.Sum(), "the same override, known differently: %#x and %#x", a.Sum(), b.Sum())
 }
 
-func TestSettledYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
+func TestComparableYieldsLeasesOnWhichTwoServersCanAgree(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.register(instance(orders2, Up, 100))
 	g.client(Quarantine{Key: orders2, For: 600_000})
 	g.apply(fromDC2, Register{instance(billing1, Up, 100)})
-	settled := func(all bool, owner string) []Key { return keysOf(g.View().Comparable(g.now.Lease, all, owner)) }
+	agreed := func(all bool, owner string) []Key { return keysOf(g.View().Comparable(g.now.Lease, all, owner)) }
 	g.pass(9_999)
-	wantKeys(t, "a moment too early", settled(true, ""))
+	wantKeys(t, "a moment too early", agreed(true, ""))
 	g.pass(1)
-	wantKeys(t, "all", settled(true, ""), billing1, orders1, orders2)
-	wantKeys(t, "own", settled(false, ""), orders1, orders2)
-	wantKeys(t, "of dc2", settled(false, "dc2"), billing1)
+	wantKeys(t, "all", agreed(true, ""), billing1, orders1, orders2)
+	wantKeys(t, "own", agreed(false, ""), orders1, orders2)
+	wantKeys(t, "of dc2", agreed(false, "dc2"), billing1)
 	g.client(UpdateMetadata{orders1, []Pair{{Key: "a", Value: "b"}}})
-	wantKeys(t, "changed lately", settled(true, ""), billing1, orders2)
+	wantKeys(t, "changed lately", agreed(true, ""), billing1, orders2)
 	g.pass(80_000)
-	wantKeys(t, "at the end of a lease", settled(true, ""), billing1, orders1, orders2)
+	wantKeys(t, "at the end of a lease", agreed(true, ""), billing1, orders1, orders2)
 	g.pass(1)
-	wantKeys(t, "after it", settled(true, ""), billing1, orders1)
+	wantKeys(t, "after it", agreed(true, ""), billing1, orders1)
 	for range g.View().Comparable(g.now.Lease, true, "") {
 		break // readers may stop
 	}
@@ -258,7 +258,7 @@ func TestRenewOfAnUnknownInstanceIsRefusedAfterANewerCancel(t *testing.T) {
 }
 
 // A flood of removals forgets records within seconds, and with them how far back the change list reaches.
-func TestSettledIndexIsBelowAnUnsettledChangeThoughLaterRecordsWerePruned(t *testing.T) {
+func TestComparableIndexIsBelowANewerChangeThoughLaterRecordsWerePruned(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(Key{App: "ORDERS", ID: "fresh"}, Up, 100))
 	fresh := g.View().Index()
@@ -268,9 +268,9 @@ func TestSettledIndexIsBelowAnUnsettledChangeThoughLaterRecordsWerePruned(t *tes
 		g.client(Cancel{key})
 	}
 	got := g.View().ComparableIndex(g.now.Lease)
-	expect.That(t, got < fresh, "settled up to %d, want less than %d, which is not", got, fresh)
+	expect.That(t, got < fresh, "comparable up to %d, want less than %d, which is not", got, fresh)
 	g.pass(comparisonWait)
-	expect.Equal(t, g.View().ComparableIndex(g.now.Lease), g.View().Index(), "later: settled up to")
+	expect.Equal(t, g.View().ComparableIndex(g.now.Lease), g.View().Index(), "later: comparable up to")
 }
 
 // Large records go before there are too many of them: as many as fit stay, the newest.
