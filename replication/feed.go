@@ -362,13 +362,6 @@ func (f *feed) giveUp(_ registry.Key, t link.Task, why batcher.Drop) {
 	f.cursor.giveUp(t.First)
 }
 
-// sendAct queues an operator's act.
-func (f *feed) sendAct(op registry.SelfPreservation) {
-	if f.acts != nil {
-		f.acts.Process(struct{}{}, op, time.Now().Add(f.Expiry))
-	}
-}
-
 // cursorUnknown says that the list does not show what the peer lacks.
 func (f *feed) cursorUnknown() bool {
 	_, known := f.cursor.reading()

@@ -14,9 +14,10 @@
 //	feed.go        from the change list to tasks, for one peer
 //	passing.go     which changes which peers get
 //	repair.go      comparisons with a peer, beside its feed
-//	dispatch.go    how tasks and operators' acts go from a dispatcher to a link
+//	dispatch.go    how tasks go from a dispatcher to a link
+//	acts.go        how operators' acts go, of which the newest counts
 //	cursor.go      how far a peer has the change list
-//	policy.go      instances of a peer whose link is cut
+//	cutpolicy.go   instances of a peer whose link is cut
 //	peer.go        what is known and counted of a peer
 package replication
 

@@ -4,7 +4,7 @@
 //
 //	main.go, server.go, dev.go, config.go         the program, and the commands about servers of this machine
 //	status.go, peers.go, selfpreservation.go      the cluster
-//	instance.go, register.go, watch.go            instances: acts on one, registration, lists and changes
+//	instance.go, register.go, ls.go, watch.go     instances: acts on one, registration, lists and changes
 //	kv.go, session.go, lock.go, child.go          keys, sessions, and commands that run while something is held
 //	connect.go, arguments.go, cells.go            what commands share: the client, arguments and flags, cells of tables
 package main

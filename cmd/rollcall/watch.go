@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,74 +107,4 @@ func newWatchLine(event client.WatchEvent) watchLine {
 func numberOf(index string) uint64 {
 	n, _ := strconv.ParseUint(index[strings.LastIndexByte(index, '-')+1:], 10, 64)
 	return n
-}
-
-func newLsCommand() *cobra.Command {
-	var c connection
-	var quarantined bool
-	cmd := c.command(&cobra.Command{
-		Use:   "ls [APP]",
-		Short: "List the instances, of one application or of all",
-		Example: "  rollcall ls\n  rollcall ls ORDERS -o json\n  rollcall ls --consistency stale\n" +
-			"  rollcall ls --quarantined",
-	}, cobra.MaximumNArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
-		if quarantined {
-			hidden, err := cl.Quarantined(ctx, appOf(args))
-			return append(quarantineList{}, hidden...), err
-		}
-		found, err := cl.List(ctx, appOf(args))
-		return append(instanceList{}, found...), err
-	})
-	cmd.Flags().StringVar(&c.consistency, "consistency", "", "linearizable, leader or stale (default: the server's setting)")
-	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "list those that are in quarantine, which no other list shows")
-	return cmd
-}
-
-// instanceList is instances in the form of ls, an empty list rather than null. Scripts rely on the
-// names of its JSON members.
-type instanceList []client.Instance
-
-func (l instanceList) Table() [][]string {
-	rows := [][]string{{"APP", "ID", "STATUS", "HOST", "IP", "PORT", "VIP", "LEASE"}}
-	for _, i := range l {
-		rows = append(rows, []string{i.App, i.ID, i.Status, i.Host, i.IP, ports(i), i.VIP, strconv.Itoa(int(i.Lease)) + "s"})
-	}
-	if slices.ContainsFunc(l, func(i client.Instance) bool { return i.Datacenter != "" }) {
-		rows[0] = append(rows[0], "DATACENTER")
-		for n, i := range l {
-			rows[n+1] = append(rows[n+1], owner(i))
-		}
-	}
-	return rows
-}
-
-// owner is the datacenter of an instance, "" for the cluster's own, and for how long its link has been cut.
-func owner(i client.Instance) string {
-	if i.UnheardMS == 0 {
-		return i.Datacenter
-	}
-	return i.Datacenter + " (unheard for " + duration(i.UnheardMS) + ")"
-}
-
-func ports(i client.Instance) string {
-	switch {
-	case i.SecurePort == 0 && i.Port == 0:
-		return ""
-	case i.SecurePort == 0:
-		return strconv.Itoa(i.Port)
-	case i.Port == 0:
-		return strconv.Itoa(i.SecurePort) + "(tls)"
-	}
-	return strconv.Itoa(i.Port) + "," + strconv.Itoa(i.SecurePort) + "(tls)"
-}
-
-// quarantineList is the instances in quarantine, an empty list rather than null.
-type quarantineList []client.Instance
-
-func (l quarantineList) Table() [][]string {
-	rows := [][]string{{"APP", "ID", "STATUS", "HOST", "IP", "LAST RENEWAL", "UNTIL"}}
-	for _, q := range l {
-		rows = append(rows, []string{q.App, q.ID, q.Status, q.Host, q.IP, clockTime(q.LastRenewal), clockTime(q.QuarantinedUntil)})
-	}
-	return rows
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -46,24 +45,6 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 		res.Index = r.index
 	}
 	return res
-}
-
-// withheld says what let evictions go on, if self-preservation withheld that of a lease which ended at
-// a moment, or would have; the zero Act: it did not.
-func (r *Registry) withheld(end int64) Act {
-	for i, p := range slices.Backward(r.transitions) {
-		switch {
-		case p.State == PreservationReleased && p.By == Act{}:
-			return Act{Reason: "self-preservation was released when its time had passed"}
-		case p.State == PreservationReleased:
-			return Act{Author: p.By.Author, Reason: "self-preservation was released: " + p.By.Reason}
-		case p.State.Withholds() && i < len(r.transitions)-1:
-			return Act{Reason: "self-preservation withheld it until it went off"}
-		case p.Since.Lease <= end:
-			return Act{}
-		}
-	}
-	return Act{}
 }
 
 func (op Remove) perform(r *Registry, _ uint64, origin Origin) Result {

@@ -98,3 +98,21 @@ func (r *Registry) rebound() {
 	r.transitions = slices.Clone(r.transitions) // views have the old one
 	r.transitions[len(r.transitions)-1] = p
 }
+
+// withheld says what let evictions go on, if self-preservation withheld that of a lease which ended at
+// a moment, or would have; the zero Act: it did not.
+func (r *Registry) withheld(end int64) Act {
+	for i, p := range slices.Backward(r.transitions) {
+		switch {
+		case p.State == PreservationReleased && p.By == Act{}:
+			return Act{Reason: "self-preservation was released when its time had passed"}
+		case p.State == PreservationReleased:
+			return Act{Author: p.By.Author, Reason: "self-preservation was released: " + p.By.Reason}
+		case p.State.Withholds() && i < len(r.transitions)-1:
+			return Act{Reason: "self-preservation withheld it until it went off"}
+		case p.Since.Lease <= end:
+			return Act{}
+		}
+	}
+	return Act{}
+}
