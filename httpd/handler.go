@@ -40,7 +40,7 @@ type Handler struct {
 	node         *web.Node
 	config       Config
 	router       *mux.Router
-	consul       *mux.Router // of the paths that are taken verbatim, see isVerbatim
+	verbatim     *mux.Router // of the paths that are taken verbatim, see isVerbatim
 	appsPrefixes []string    // of the heartbeat route: each base path with /apps/
 	eureka       *eurekaroutes.Eureka
 	own          *ownroutes.Own
@@ -59,7 +59,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{
-		node: web.NewNode(c.node()), config: c, router: newRouter(), consul: newRouter(),
+		node: web.NewNode(c.node()), config: c, router: newRouter(), verbatim: newRouter(),
 		sites: newSites(c.Hosts),
 	}
 	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
@@ -156,7 +156,7 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 	}()
 	if isVerbatim(r.URL.EscapedPath()) {
-		h.serveConsul(a, r)
+		h.serveVerbatim(a, r)
 		return
 	}
 	routed, err := admit(r)
@@ -170,13 +170,13 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	h.router.ServeHTTP(a, routed)
 }
 
-// serveConsul responds to requests of which the path is taken verbatim.
-func (h *Handler) serveConsul(a *web.Response, r *http.Request) {
+// serveVerbatim responds to requests of which the path is taken verbatim.
+func (h *Handler) serveVerbatim(a *web.Response, r *http.Request) {
 	if err := admitVerbatim(r); err != nil {
 		h.node.Fail(a, web.FormOfPath(r.URL.Path), err)
 		return
 	}
-	h.consul.ServeHTTP(a, r)
+	h.verbatim.ServeHTTP(a, r)
 }
 
 // limit refuses a fetch that has no token. routed is the request as the routes see it, r as it came.

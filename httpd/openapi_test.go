@@ -44,7 +44,7 @@ func routesOf(t *testing.T, h *Handler) []string {
 	t.Helper()
 	found := map[string]bool{}
 	collectRoutes(t, h, h.router, found)
-	collectRoutes(t, h, h.consul, found)
+	collectRoutes(t, h, h.verbatim, found)
 	return slices.Sorted(maps.Keys(found))
 }
 

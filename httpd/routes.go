@@ -23,7 +23,7 @@ func (h *Handler) handleUnrouted(router *mux.Router) {
 // routes builds the routers: Eureka's resources under each base path, then everything else.
 func (h *Handler) routes() {
 	h.handleUnrouted(h.router)
-	// The longest first: /eureka is the beginning of /eureka/v2.
+	// The longest first, because /eureka is a prefix of /eureka/v2.
 	for _, base := range slices.SortedFunc(slices.Values(h.config.BasePaths), func(a, b string) int { return len(b) - len(a) }) {
 		h.appsPrefixes = append(h.appsPrefixes, base+"/apps/")
 		v1 := strings.EqualFold(base[strings.LastIndex(base, "/")+1:], "v1")
@@ -45,15 +45,15 @@ func (h *Handler) routes() {
 	h.routeVerbatim()
 }
 
-// handle turns a route into a handler; template is the metrics' name of the route.
+// handle turns a route into a handler; template is the name by which metrics count the route.
 func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http.Handler {
 	params := web.MaxParams
 	if rt.Path == eurekaroutes.MetadataPath {
 		params = web.MaxMetaParams
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a, ok := w.(*web.Response); ok {
-			a.Route = template
+		if resp, ok := w.(*web.Response); ok {
+			resp.Route = template
 		}
 		err := web.CheckQuery(r.URL.RawQuery, params)
 		if err == nil {
@@ -65,8 +65,8 @@ func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http
 	})
 }
 
-// unrouted responds to requests that match no route: 405 if a route of the path has another method. It
-// finds that out by itself, because the router forgets it within a base path (mux v1.8.1, Route.Match).
+// unrouted responds to requests that match no route: 405 if the path has routes with
+// other methods, else 404. The routers are asked once more, because they forget the difference within a base path (mux v1.8.1, Route.Match).
 func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	err := error(web.NotFound)
 	if methods := allowed(h.router, r, allMethods); len(methods) > 0 {
@@ -84,22 +84,22 @@ func allowed(router *mux.Router, r *http.Request, methods []string) []string {
 	})
 }
 
-// routeVerbatim builds the router of the paths that are taken verbatim: Consul's API and the fences.
+// routeVerbatim builds the router of the paths that are not cleaned (see isVerbatim): Consul's API and the fences.
 func (h *Handler) routeVerbatim() {
-	h.consul.NotFoundHandler = http.HandlerFunc(h.unroutedConsul)
-	h.consul.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedConsul)
+	h.verbatim.NotFoundHandler = http.HandlerFunc(h.unroutedVerbatim)
+	h.verbatim.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedVerbatim)
 	routes := consulroutes.Routes(h.node, consulroutes.Config{
 		Coordination: h.config.Coordination, ReapCritical: h.config.ReapCritical, RefuseProbe: h.config.RefuseProbe,
 	})
 	for _, rt := range append(routes, h.own.FenceRoute()) {
-		h.consul.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
+		h.verbatim.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
 }
 
-// unroutedConsul responds to requests of the verbatim paths that match no route.
-func (h *Handler) unroutedConsul(w http.ResponseWriter, r *http.Request) {
+// unroutedVerbatim responds to requests of the verbatim paths that match no route.
+func (h *Handler) unroutedVerbatim(w http.ResponseWriter, r *http.Request) {
 	form := web.FormOfPath(r.URL.Path)
-	methods := allowed(h.consul, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})
+	methods := allowed(h.verbatim, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})
 	switch {
 	case len(methods) == 0:
 		h.node.Fail(w, form, &web.Refusal{Status: http.StatusNotFound, Text: "this is no path of the part of Consul's API that is served here"})
@@ -110,6 +110,7 @@ func (h *Handler) unroutedConsul(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// allowHeader is the Allow header of a verbatim path: Consul allows OPTIONS on every path.
 func allowHeader(methods []string) string {
 	return strings.Join(append([]string{http.MethodOptions}, methods...), ",")
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// preserving is what the tests look at in a document of self-preservation.
-type preserving struct {
+// preservationDocument has the fields that the tests compare in the document of self-preservation.
+type preservationDocument struct {
 	State, Reason, Author, Note, Clock string
 	Since, Until                       int64
 	Enabled, Condition                 bool
@@ -41,10 +41,11 @@ type preserving struct {
 	}
 }
 
-func (n *bubbled) preservation(t *testing.T, method, path string) preserving {
+// preservation sends a request under /v1/rollcall/self-preservation, and returns the document that must come back.
+func (n *bubbled) preservation(t *testing.T, method, path string) preservationDocument {
 	t.Helper()
 	got := need.Got(n.roundTrip(t, request(method, "/v1/rollcall/self-preservation"+path, "")))(t)
-	var p preserving
+	var p preservationDocument
 	err := json.Unmarshal([]byte(got.body), &p)
 	need.That(t, err == nil && got.status == http.StatusOK, "%s %s: %d %s, %v", method, path, got.status, got.body, err)
 	return p
@@ -97,7 +98,7 @@ func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
 		if p := n.preservation(t, "POST", "/hold?for=168h"); p.Author == "" || p.Until != now+7*24*3_600_000 {
 			t.Errorf("a hold replaces another, and has an author in any case: %+v", p)
 		}
-		for range 100 { // the round's share is taken each time
+		for range 100 { // without the hold each round would evict its share
 			n.Lead()
 		}
 		got := n.Newest().Len()

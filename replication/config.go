@@ -16,23 +16,24 @@ import (
 
 // Errors that a caller can act on, beside those of registry.Service.
 var (
-	// ErrMalformed: a message cannot be read. Its text says what is wrong.
+	// ErrMalformed means that a message cannot be read. The text of the error says what is wrong.
 	ErrMalformed = wire.ErrMalformed
-	// ErrStranger: a message of a datacenter that is no peer of this one.
+	// ErrStranger means that a message comes from a datacenter that is no peer of this one.
 	ErrStranger = rollcallpeer.ErrStranger
-	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
+	// ErrAhead means that, by the lease clock in a message, more time has passed than its sender was silent. The text of
+	// the error says more.
 	ErrAhead = rollcallpeer.ErrAhead
-	// ErrUnknownSender: the clock of no sender of that name is known.
+	// ErrUnknownSender means that this node knows the lease clock of no sender with that name.
 	ErrUnknownSender = rollcallpeer.ErrUnknownSender
-	// ErrUnknownPeer: there is no peer of that name.
+	// ErrUnknownPeer means that there is no peer with that name.
 	ErrUnknownPeer = errors.New("no such peer")
-	// ErrNotSending: this node does not send now; another one, or none, does.
+	// ErrNotSending means that this node does not send to peers now; another node does, or none.
 	ErrNotSending = errors.New("this node does not send")
-	// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
+	// ErrNoDigests means that the peer is a Eureka server, with which no comparison is possible.
 	ErrNoDigests = link.ErrNoDigests
 )
 
-// Repair is when nodes compare and copy what they have. Spans that are left at zero mean their defaults.
+// Repair has the times of comparisons with peers and of the copy at the start. Zero means the default.
 type Repair struct {
 	Digest   time.Duration `key:"replication.digest-interval" default:"1m" min:"1s" help:"time between two comparisons with a Rollcall peer"`
 	CopyWait time.Duration `key:"replication.copy-wait" default:"3s" min:"1ms" help:"mode ap: how long a node that starts waits for another one that is ready to be copied from, before it goes on with what it has"`

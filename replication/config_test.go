@@ -100,7 +100,7 @@ func TestCutPolicySparesRemoteLeases(t *testing.T) {
 			c := validConfig()
 			decideOnCut(c.Service.(*registrytest.Memory), map[string]CutPolicy{"dc2": tt.policy})
 			c.Peers = []link.PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
-			r := need.Got(newReplicator(c, func(env link.Env) link.Link { return farLink{env, newFar()} }))(t)
+			r := need.Got(newReplicator(c, func(env link.Env) link.Link { return fakeLink{env, newFakePeer()} }))(t)
 			if tt.fails {
 				r.peers[0].failed(errRefused)
 			}
@@ -140,7 +140,7 @@ func TestCutOfALinkIsByKind(t *testing.T) {
 		{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://a:1"}},
 		{Name: "old", Kind: link.Eureka, URLs: []string{"http://b:1/eureka"}},
 	}
-	r := need.Got(newReplicator(c, func(env link.Env) link.Link { return farLink{env, newFar()} }))(t)
+	r := need.Got(newReplicator(c, func(env link.Env) link.Link { return fakeLink{env, newFakePeer()} }))(t)
 	for dc, want := range map[string]time.Duration{"dc2": 15 * time.Second, "old": 90 * time.Second, "eureka": 90 * time.Second} {
 		expect.Equal(t, r.Cut(dc), want, "%s: got", dc)
 	}
@@ -150,7 +150,7 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
-		fars := map[string]*far{"n2": newFar(), "n3": newFar(), "dc2": newFar()}
+		fars := map[string]*fakePeer{"n2": newFakePeer(), "n3": newFakePeer(), "dc2": newFakePeer()}
 		fars["n3"].fail(batcher.TransientError)
 		fars["dc2"].fail(batcher.TransientError)
 		n2, n3 := datacenter("n2"), datacenter("n3")
@@ -179,8 +179,8 @@ func TestStatusShowsWhatComesIn(t *testing.T) {
 			registry.Contact{DC: "dc2", Cut: 15000},
 			registry.Replica{Instance: peertest.Instance("BILLING", "b-1", 1), Life: 1},
 			registry.Replica{Instance: peertest.Instance("BILLING", "b-2", 1), Life: 1})
-		f := newFar()
-		r := replicate(t, m, map[string]*far{"dc2": f, "dc3": newFar()}, datacenter("dc2"), datacenter("dc3"))
+		f := newFakePeer()
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f, "dc3": newFakePeer()}, datacenter("dc2"), datacenter("dc3"))
 		defer r.stop()
 		decideOnCut(m, map[string]CutPolicy{"dc3": {}})
 		m.Pass(10 * time.Minute)

@@ -14,10 +14,10 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
-// nothing is a link that takes everything at once, so that what is measured is what comes before it.
-type nothing struct{ farLink }
+// discardingLink is a link that transmits every task at once, so that the benchmark measures only what comes before it.
+type discardingLink struct{ fakeLink }
 
-func (l nothing) ProcessBatch(context.Context, []link.Task) batcher.Result {
+func (l discardingLink) ProcessBatch(context.Context, []link.Task) batcher.Result {
 	l.env.Succeeded()
 	return batcher.Success
 }
@@ -30,8 +30,8 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 	m := registrytest.New()
 	handles := make([]registry.Handle, leases)
 	for i := range handles {
-		i1 := peertest.Instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)
-		handles[i] = m.Registry.Apply(m.Stamp(), 1, registry.FromClient, registry.Register{Instance: i1}).Handle
+		in := peertest.Instance("ORDERS", fmt.Sprintf("orders-%d", i), 1)
+		handles[i] = m.Registry.Apply(m.Stamp(), 1, registry.FromClient, registry.Register{Instance: in}).Handle
 	}
 	m.Perform(b, registry.AckPeer{Peer: "dc2", Cursor: m.Newest().Index()})
 	measure := func(sends bool) (share float64, sent uint64) {
@@ -39,7 +39,7 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 			Service: m, Datacenter: "dc1", Node: "n1", Consensus: true,
 			Sender: func() string { return "dc1" }, Peers: []link.PeerConfig{datacenter("dc2")},
 		}}
-		r, err := newReplicator(c, func(env link.Env) link.Link { return nothing{farLink{env, newFar()}} })
+		r, err := newReplicator(c, func(env link.Env) link.Link { return discardingLink{fakeLink{env, newFakePeer()}} })
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func registers(from, to int) []registry.Op {
 func ordersKey(i int) registry.Key { return registry.NewKey("ORDERS", fmt.Sprintf("orders-%d", i)) }
 
 // wantSame fails unless a peer has what belongs to the datacenter, and nothing else.
-func wantSame(t testing.TB, m *registrytest.Memory, f *far) {
+func wantSame(t testing.TB, m *registrytest.Memory, f *fakePeer) {
 	t.Helper()
 	want, got := owned(m.Newest()), f.knows()
 	if maps.Equal(want, got) {
@@ -50,9 +50,9 @@ func wantSame(t testing.TB, m *registrytest.Memory, f *far) {
 }
 
 // known starts a peer that has all there is, so that only what comes then is to be sent.
-func known(t testing.TB, m *registrytest.Memory, name string) *far {
+func known(t testing.TB, m *registrytest.Memory, name string) *fakePeer {
 	t.Helper()
-	f := newFar()
+	f := newFakePeer()
 	f.has = owned(m.Newest())
 	if at := m.Newest().Index(); at > 0 {
 		m.Perform(t, registry.AckPeer{Peer: name, Cursor: at})
@@ -61,7 +61,7 @@ func known(t testing.TB, m *registrytest.Memory, name string) *far {
 }
 
 // feeding replicates to dc2, which has the first n instances and is tuned before it begins.
-func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *far), do func(t *testing.T, m *registrytest.Memory, f *far, r *replicating)) {
+func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *fakePeer), do func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, n)...)
@@ -69,14 +69,14 @@ func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *far), do func(t *
 		if tune != nil {
 			tune(&peer, f)
 		}
-		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
 		defer r.stop()
 		do(t, m, f, r)
 	})
 }
 
 func TestFeedSendsChangesWithinTheBatchingDelay(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 3)...)
 		m.Perform(t, registry.SetOverride{Key: ordersKey(0), Status: registry.OutOfService})
@@ -95,14 +95,14 @@ func TestFeedSendsChangesWithinTheBatchingDelay(t *testing.T) {
 func TestFeedSendsNothingAgainAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
-		f := newFar()
+		f := newFakePeer()
 		m.Perform(t, registers(0, 10)...)
-		first := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		first := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		elapse(700 * time.Millisecond)
 		first.stop()
 		before := len(f.got().tasks)
 		m.Perform(t, registers(10, 12)...)
-		second := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		second := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer second.stop()
 		elapse(3 * time.Second)
 		wantSame(t, m, f)
@@ -119,7 +119,7 @@ func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 		f.wait = 20 * time.Millisecond
 		peer := datacenter("dc2")
 		peer.Workers, peer.Queue = 2, 1000
-		first := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		first := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
 		for i := range 50 {
 			m.Perform(t, registers(100*i, 100*i+100)...)
 			m.Perform(t, registry.Cancel{Key: ordersKey(100 * i)}, registry.SetOverride{Key: ordersKey(100*i + 1), Status: registry.OutOfService})
@@ -131,7 +131,7 @@ func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 				m.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
 				n := len(f.knows())
 				expect.That(t, n != 0 && n < 2500, "the peer has %d instances when the first node stops, want some of 2500", n)
-				second := replicate(t, m, map[string]*far{"dc2": f}, peer)
+				second := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
 				defer second.stop()
 			}
 		}
@@ -144,10 +144,10 @@ func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 }
 
 func TestFeedReadsLaterWhatFindsNoRoom(t *testing.T) {
-	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		f.wait = 100 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers = 20, 5, 2
-	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		m.Perform(t, registers(1, 500)...)
 		elapse(200 * time.Millisecond)
 		s := r.only()
@@ -161,10 +161,10 @@ func TestFeedReadsLaterWhatFindsNoRoom(t *testing.T) {
 }
 
 func TestFeedReadsOnAsSoonAsThereIsRoom(t *testing.T) {
-	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		f.wait = 10 * time.Millisecond
 		peer.Queue, peer.BatchSize, peer.Workers, peer.BatchDelay = 10, 10, 1, time.Minute
-	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		m.Perform(t, registers(1, 101)...)
 		elapse(time.Second)
 		wantSame(t, m, f)
@@ -172,10 +172,10 @@ func TestFeedReadsOnAsSoonAsThereIsRoom(t *testing.T) {
 }
 
 func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
-	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		f.wait = time.Second
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
-	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 11)...)
 		synctest.Wait()
@@ -203,7 +203,7 @@ func TestFeedHealsACutOfAnyLength(t *testing.T) {
 				f := known(t, m, "dc2")
 				peer := datacenter("dc2")
 				peer.Queue, peer.BatchSize = 50, 10
-				r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+				r := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
 				defer r.stop()
 				f.fail(batcher.TransientError)
 				m.Perform(t, registers(100, 300)...)
@@ -232,9 +232,9 @@ func TestFeedHealsACutOfAnyLength(t *testing.T) {
 }
 
 func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
-	feeding(t, 1, func(peer *link.PeerConfig, f *far) {
+	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		peer.NetworkDelay, peer.MaxDelay = time.Hour, time.Hour
-	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		f.fail(batcher.TransientError)
 		m.Perform(t, registers(1, 10)...)
 		elapse(10 * time.Second)
@@ -246,7 +246,7 @@ func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
 }
 
 func TestPausedPeerGetsNothingUntilItIsResumed(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		by := registry.Act{Author: "alice", Reason: "maintenance"}
 		pause := func(paused bool) {
@@ -274,7 +274,7 @@ func TestPausedPeerGetsNothingUntilItIsResumed(t *testing.T) {
 }
 
 func TestPausedPeerGetsLaterWhatWaited(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 4)...)
 		synctest.Wait()
@@ -292,8 +292,8 @@ func TestPausedPeerGetsLaterWhatWaited(t *testing.T) {
 func TestPauseByAnotherNodeIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
-		f := newFar()
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		f := newFakePeer()
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		m.Perform(t, registry.PausePeer{Peer: "dc2", Paused: true})
@@ -309,12 +309,12 @@ func TestRepairOfAPeerOfWhichNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 600)...)
-		f := newFar()
+		f := newFakePeer()
 		f.has[registry.NewKey("GONE", "gone-1")] = copied{version: registry.Version{Life: 1}}
 		f.fail(batcher.TransientError)
 		peer := datacenter("dc2")
 		peer.Queue = 100 // the rest of the repair waits
-		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
 		defer r.stop()
 		elapse(5 * time.Second)
 		if s := r.only(); s.State != StateFailing || s.LagChanges != 600 || s.Cursor != "" {
@@ -336,7 +336,7 @@ func TestRepairThatIsGivenUpStartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 600)...)
-		f := newFar()
+		f := newFakePeer()
 		f.result = func(tasks []link.Task) batcher.Result {
 			if tasks == nil {
 				return batcher.Success // it can be compared with
@@ -345,13 +345,13 @@ func TestRepairThatIsGivenUpStartsAgain(t *testing.T) {
 		}
 		peer := datacenter("dc2")
 		peer.Queue = 100
-		r := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
 		elapse(time.Minute)
 		r.stop()
 		got := m.Newest().Peer("dc2")
 		expect.That(t, !got.Known, "the state keeps a cursor: %+v", got)
 		f.fail(batcher.Success)
-		next := replicate(t, m, map[string]*far{"dc2": f}, peer)
+		next := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
 		defer next.stop()
 		elapse(10 * time.Second)
 		wantSame(t, m, f)
@@ -369,7 +369,7 @@ func TestRepairOfAPeerThatTheListDoesNotReachAnyMore(t *testing.T) {
 		m.Pass(25 * time.Hour)
 		m.Perform(t, registers(100, 110)...)
 		need.ErrorIs(t, expect.Err(m.Newest().Changes(m.Newest().Peer("dc2").Cursor, 1)), registry.ErrTooOld, "the list still reaches back:")
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		elapse(5 * time.Second)
 		wantSame(t, m, f)
@@ -387,7 +387,7 @@ func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
 		m.Perform(t, registers(0, 10)...)
 		f := known(t, m, "dc2")
 		delete(f.has, ordersKey(3))
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		elapse(50 * time.Second)
 		if f.got().repairs != 0 {
@@ -407,7 +407,7 @@ func TestRepairByAnOperator(t *testing.T) {
 		m.Perform(t, registers(0, 10)...)
 		f := known(t, m, "dc2")
 		delete(f.has, ordersKey(3))
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		for _, ask := range []func(context.Context, string) (api.PeerDiff, error){r.Diff, r.Repair} {
@@ -419,7 +419,7 @@ func TestRepairByAnOperator(t *testing.T) {
 		if got := r.only().Repairs["asked"]; got != 1 {
 			t.Errorf("%d repairs that were asked for, want 1", got)
 		}
-		f.set(func(f *far) { f.slow = time.Second })
+		f.set(func(f *fakePeer) { f.slow = time.Second })
 		done := make(chan error)
 		go func() {
 			_, err := r.Repair(context.Background(), "dc2")
@@ -446,7 +446,7 @@ func TestRepairOfWhatAPeerRefused(t *testing.T) {
 			}
 			return batcher.Success
 		}
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		m.Perform(t, registers(1, 10)...)
 		elapse(5 * time.Second)
@@ -454,7 +454,7 @@ func TestRepairOfWhatAPeerRefused(t *testing.T) {
 		expect.That(t, got == 9, "the peer has %d instances, want all 10 but the refused one", got)
 		s := r.only()
 		expect.That(t, s.Dropped["permanent"] == 1 && s.LagChanges == 0, "dropped %v, lag %d: want 1 that is permanent, and no lag", s.Dropped, s.LagChanges)
-		f.set(func(*far) { refuses = false })
+		f.set(func(*fakePeer) { refuses = false })
 		elapse(2 * time.Minute)
 		wantSame(t, m, f)
 	})
@@ -468,7 +468,7 @@ func TestFeedOfASlowPeerDelaysNoOther(t *testing.T) {
 		slow.wait = time.Hour
 		peer := datacenter("dc2")
 		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
-		r := replicate(t, m, map[string]*far{"dc2": slow, "dc3": fast}, peer, datacenter("dc3"))
+		r := replicate(t, m, map[string]*fakePeer{"dc2": slow, "dc3": fast}, peer, datacenter("dc3"))
 		defer r.stop()
 		for i := range 20 {
 			m.Perform(t, registers(50*i+1, 50*i+51)...)
@@ -479,7 +479,7 @@ func TestFeedOfASlowPeerDelaysNoOther(t *testing.T) {
 }
 
 func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
-	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		for range 4 {
 			m.Perform(t, registry.Renew{Key: ordersKey(1)})
@@ -497,7 +497,7 @@ func TestHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 		m.Perform(t, registers(0, 3)...)
 		f := known(t, m, "dc2")
 		delete(f.has, ordersKey(1))
-		r := replicate(t, m, map[string]*far{"dc2": f}, datacenter("dc2"))
+		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		m.Perform(t, registry.Renew{Key: ordersKey(1)})
@@ -507,7 +507,7 @@ func TestHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
 }
 
 func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
-	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
 		synctest.Wait()
@@ -521,7 +521,7 @@ func TestFeedPassesWhatAPeerSentToNodesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, registers(0, 1)...)
-		fars := map[string]*far{"n2": known(t, m, "n2"), "dc2": known(t, m, "dc2"), "dc3": known(t, m, "dc3")}
+		fars := map[string]*fakePeer{"n2": known(t, m, "n2"), "dc2": known(t, m, "dc2"), "dc3": known(t, m, "dc3")}
 		node := datacenter("n2")
 		node.Kind = link.Node
 		r := replicateAs(t, Config{Side: link.Side{Service: m}}, fars, node, datacenter("dc2"), datacenter("dc3"))
@@ -553,7 +553,7 @@ func TestFeedPassesWhatAPeerSentToNodesAlone(t *testing.T) {
 }
 
 func TestRemovalIsSentWithItsAge(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		f.fail(batcher.Congestion)
 		elapse(20 * time.Second)
@@ -588,9 +588,9 @@ func TestExpiryIsByTheRenewalInterval(t *testing.T) {
 }
 
 func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
-	feeding(t, 200, func(peer *link.PeerConfig, f *far) {
+	feeding(t, 200, func(peer *link.PeerConfig, f *fakePeer) {
 		peer.Queue = 50
-	}, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		f.fail(batcher.TransientError)
 		m.Perform(t, registers(200, 201)...)
 		for range 20 {
@@ -611,17 +611,17 @@ func TestHeartbeatsAreGivenUpAndChangesAreNot(t *testing.T) {
 func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
-		node, remote := newFar(), newFar()
+		node, remote := newFakePeer(), newFakePeer()
 		node.fail(batcher.Congestion)
 		peer := datacenter("n2")
 		peer.Kind = link.Node
-		r := replicateAs(t, Config{Side: link.Side{Service: m}}, map[string]*far{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
+		r := replicateAs(t, Config{Side: link.Side{Service: m}}, map[string]*fakePeer{"n2": node, "dc2": remote}, peer, datacenter("dc2"))
 		defer r.stop()
 		synctest.Wait()
 		r.Act(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000})
 		r.Act(registry.SelfPreservation{To: registry.PreservationReleased})
 		elapse(3 * time.Second)
-		node.set(func(f *far) { f.result = nil })
+		node.set(func(f *fakePeer) { f.result = nil })
 		elapse(3 * time.Second)
 		if len(node.got().acts) == 0 || node.got().acts[len(node.got().acts)-1].To != registry.PreservationReleased {
 			t.Errorf("the node got %+v, want the last act at the end", node.got().acts)
@@ -633,7 +633,7 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 }
 
 func TestFeedOfAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *far, r *replicating) {
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		m.Perform(t, registers(1, 5)...)
 		at := m.Newest().Index()
 		m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
@@ -719,7 +719,7 @@ func (c course) run(t *testing.T) string {
 	peer := datacenter("dc2")
 	peer.Queue, peer.BatchSize, peer.Workers, peer.Expiry = c.queue, c.batch, c.workers, c.expiry
 	start := func() *replicating {
-		return replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*far{"dc2": f}, peer)
+		return replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}, Repair: Repair{Digest: 1000 * time.Hour}}, map[string]*fakePeer{"dc2": f}, peer)
 	}
 	r := start()
 	for _, s := range c.steps {

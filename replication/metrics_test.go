@@ -22,7 +22,7 @@ func TestMetricsGoOnOverFeeds(t *testing.T) {
 		m.Perform(t, registers(0, 1)...)
 		f := known(t, m, "dc2")
 		reg := prometheus.NewPedanticRegistry()
-		r := replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}, Metrics: reg}, map[string]*far{"dc2": f}, datacenter("dc2"))
+		r := replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}, Metrics: reg}, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		m.Perform(t, registers(1, 4)...)
 		elapse(2 * time.Second)
 		r.stop()

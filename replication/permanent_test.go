@@ -50,7 +50,7 @@ func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 		m.Perform(t, peertest.Web("web-1"), peertest.Web("web-2"))
 		m.Perform(t, registers(0, 1)...)
 		applyAs(t, m, registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Replica{Instance: peertest.Instance("WEB", "theirs", 1), Life: 1, Permanent: true})
-		fars := map[string]*far{"old": known(t, m, "old"), "dc2": known(t, m, "dc2")}
+		fars := map[string]*fakePeer{"old": known(t, m, "old"), "dc2": known(t, m, "dc2")}
 		old := link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}}
 		r := replicate(t, m, fars, old, datacenter("dc2"))
 		defer r.stop()
@@ -73,10 +73,10 @@ func TestPermanentInstanceThatAEurekaServerLacksIsSent(t *testing.T) {
 		m := registrytest.New()
 		m.Perform(t, peertest.Web("web-1"))
 		f := known(t, m, "old")
-		r := replicate(t, m, map[string]*far{"old": f}, link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}})
+		r := replicate(t, m, map[string]*fakePeer{"old": f}, link.PeerConfig{Name: "old", Kind: link.Eureka, URLs: []string{"http://old:8761/eureka"}})
 		defer r.stop()
 		elapse(time.Second)
-		f.set(func(f *far) { clear(f.has) })
+		f.set(func(f *fakePeer) { clear(f.has) })
 		elapse(31 * time.Second)
 		wantSame(t, m, f)
 	})

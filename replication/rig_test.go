@@ -22,9 +22,9 @@ import (
 
 var errRefused = errors.New("cannot connect: connection refused")
 
-// far is what a peer has that understands everything, and how it replies. It lives on when another
-// node takes over the sending.
-type far struct {
+// fakePeer is a peer that understands everything: what it has, and how it replies. It outlives the Replicator, so that a
+// test can have another node send to it.
+type fakePeer struct {
 	mu  sync.Mutex
 	has map[registry.Key]copied
 	received
@@ -49,24 +49,24 @@ type copied struct {
 	overridden registry.Status
 }
 
-func newFar() *far {
-	return &far{has: make(map[registry.Key]copied), received: received{beats: make(map[registry.Key]int)}}
+func newFakePeer() *fakePeer {
+	return &fakePeer{has: make(map[registry.Key]copied), received: received{beats: make(map[registry.Key]int)}}
 }
 
 // set changes how the peer behaves.
-func (f *far) set(change func(f *far)) {
+func (f *fakePeer) set(change func(f *fakePeer)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
 }
 
 // fail has every call end like this, or succeed again.
-func (f *far) fail(result batcher.Result) {
-	f.set(func(f *far) { f.result = func([]link.Task) batcher.Result { return result } })
+func (f *fakePeer) fail(result batcher.Result) {
+	f.set(func(f *fakePeer) { f.result = func([]link.Task) batcher.Result { return result } })
 }
 
 // got is what came to the peer so far.
-func (f *far) got() received {
+func (f *fakePeer) got() received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.received
@@ -75,31 +75,31 @@ func (f *far) got() received {
 }
 
 // knows is a copy of all that the peer has.
-func (f *far) knows() map[registry.Key]copied {
+func (f *fakePeer) knows() map[registry.Key]copied {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.has)
 }
 
-// farLink is a link to it.
-type farLink struct {
+// fakeLink is a link to a fakePeer.
+type fakeLink struct {
 	env link.Env
-	far *far
+	far *fakePeer
 }
 
-func (l farLink) URL() string { return l.env.Peer.URLs[0] }
+func (l fakeLink) URL() string { return l.env.Peer.URLs[0] }
 
-func (l farLink) Run(ctx context.Context) error {
-	l.far.set(func(f *far) { f.runs++ })
+func (l fakeLink) Run(ctx context.Context) error {
+	l.far.set(func(f *fakePeer) { f.runs++ })
 	<-ctx.Done()
 	return nil
 }
 
-func (l farLink) Process(ctx context.Context, t link.Task) batcher.Result {
+func (l fakeLink) Process(ctx context.Context, t link.Task) batcher.Result {
 	return l.ProcessBatch(ctx, []link.Task{t})
 }
 
-func (l farLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
+func (l fakeLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
 	l.far.calls++
@@ -120,7 +120,7 @@ func (l farLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Re
 }
 
 // waitFor is the peer's slowness; it ends with the call.
-func (l farLink) waitFor(ctx context.Context) bool {
+func (l fakeLink) waitFor(ctx context.Context) bool {
 	if l.far.wait == 0 {
 		return true
 	}
@@ -136,7 +136,7 @@ func (l farLink) waitFor(ctx context.Context) bool {
 }
 
 // apply is what the peer does with a task: it reads the state of this moment, as real links do.
-func (l farLink) apply(t link.Task) {
+func (l fakeLink) apply(t link.Task) {
 	l.far.tasks = append(l.far.tasks, t)
 	if t.Facts&link.Canceled != 0 {
 		if c, ok := l.far.has[t.Key]; ok && c.version.Life <= t.Remove.Life {
@@ -163,7 +163,7 @@ func copyOf(l *registry.Lease) copied {
 }
 
 // Compare finds what the owner's instances lack at the peer, and what is too much there.
-func (l farLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
+func (l fakeLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
 	if repair {
@@ -200,7 +200,7 @@ func (l farLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link
 }
 
 // Act makes it an actor.
-func (l farLink) Act(_ context.Context, op registry.SelfPreservation) batcher.Result {
+func (l fakeLink) Act(_ context.Context, op registry.SelfPreservation) batcher.Result {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
 	if l.far.result != nil {
@@ -224,17 +224,17 @@ func datacenter(name string) link.PeerConfig {
 }
 
 // replicate runs a Replicator of a datacenter with consensus. fars are by name of the peer.
-func replicate(t testing.TB, m registry.Service, fars map[string]*far, peers ...link.PeerConfig) *replicating {
+func replicate(t testing.TB, m registry.Service, fars map[string]*fakePeer, peers ...link.PeerConfig) *replicating {
 	t.Helper()
 	return replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}}, fars, peers...)
 }
 
-func replicateAs(t testing.TB, c Config, fars map[string]*far, peers ...link.PeerConfig) *replicating {
+func replicateAs(t testing.TB, c Config, fars map[string]*fakePeer, peers ...link.PeerConfig) *replicating {
 	t.Helper()
 	c.Datacenter, c.Node, c.Peers = "dc1", "n1", peers
 	c.Sender = func() string { return "dc1" }
 	c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	r := need.Got(newReplicator(c, func(env link.Env) link.Link { return farLink{env, fars[env.Peer.Name]} }))(t)
+	r := need.Got(newReplicator(c, func(env link.Env) link.Link { return fakeLink{env, fars[env.Peer.Name]} }))(t)
 	run := &replicating{Replicator: r, t: t}
 	run.start()
 	return run

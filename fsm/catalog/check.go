@@ -20,10 +20,11 @@ const (
 	Critical
 )
 
+// Fields walks a status.
 func (s *CheckStatus) Fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
 
-// Check is a check of a service or of a node. Immutable; a heartbeat that changes nothing is kept
-// beside it.
+// Check is a check of a service or of a node. Immutable; the time of its last heartbeat is kept beside it, in its
+// CheckRow.
 type Check struct {
 	Node        string // "": the logical node
 	ID          string // unique on its node
@@ -69,7 +70,7 @@ type Probe struct {
 	HTTP, Method, Body string // HTTP: URL
 	Header             []codec.Pair
 	SkipVerify         bool
-	NoRedirects        bool   // a redirect is the answer
+	NoRedirects        bool   // a redirect decides the result, and is not followed
 	TCP                string // host:port
 	Interval, Timeout  int64  // ms
 	// How many equal results in a row change the state: to passing, to warning, to critical; 0: one.
@@ -103,13 +104,13 @@ const (
 	ServiceMaintenance = "_service_maintenance:" // and the service's id
 )
 
-// Maintenance says that the check takes what it is of out of service.
+// Maintenance says whether the check is one by which an operator takes its service, or its node, out of service.
 func (c *Check) Maintenance() bool {
 	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)
 }
 
-// Bounds of checks, with which the cost of every operation on one is bounded too: those of a service, those of a
-// node itself, and those that one registration may have.
+// The most checks of a service, of a node itself, and of one registration. They bound the cost of every operation on a
+// check too.
 const (
 	MaxServiceChecks = 64
 	MaxNodeChecks    = 256
@@ -145,7 +146,7 @@ func (p *Probe) equal(o *Probe) bool {
 // ref names the check.
 func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }
 
-// maintenanceOf is the id of the check that takes a service out of service; "": the node itself.
+// maintenanceOf is the id of the check that takes a service, or for "" its node, out of service.
 func maintenanceOf(service string) string {
 	if service == "" {
 		return NodeMaintenance
@@ -153,12 +154,12 @@ func maintenanceOf(service string) string {
 	return ServiceMaintenance + service
 }
 
-// findCheck finds a check by its id, in a list sorted by it.
+// findCheck finds a check by its id in a list, which is sorted by id.
 func findCheck(checks []*Check, id string) (at int, ok bool) {
 	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
 }
 
-// WithCheck returns a list with a check in the place of the one of its id.
+// WithCheck returns a copy of a list with c, in the place of the check with the same id if there is one.
 func WithCheck(checks []*Check, c *Check) []*Check {
 	at, ok := findCheck(checks, c.ID)
 	changed := slices.Clone(checks)
@@ -169,7 +170,7 @@ func WithCheck(checks []*Check, c *Check) []*Check {
 	return slices.Insert(changed, at, c)
 }
 
-// WithoutCheck returns a list without the check of an id; nil if that was the last one.
+// WithoutCheck returns a list without the check with an id; nil if no other is left.
 func WithoutCheck(checks []*Check, id string) []*Check {
 	at, ok := findCheck(checks, id)
 	if !ok {
@@ -181,10 +182,10 @@ func WithoutCheck(checks []*Check, id string) []*Check {
 	return slices.Delete(slices.Clone(checks), at, at+1)
 }
 
-// WithoutChecks returns a list without the checks of some ids; nil if those were all.
-func WithoutChecks(checks []*Check, gone map[string]bool) (left []*Check) {
+// WithoutChecks returns a list without the checks with some ids; nil if no other is left.
+func WithoutChecks(checks []*Check, removed map[string]bool) (left []*Check) {
 	for _, c := range checks {
-		if !gone[c.ID] {
+		if !removed[c.ID] {
 			left = append(left, c)
 		}
 	}
@@ -208,6 +209,7 @@ func compareCheckRefs(a, b CheckRef) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
 }
 
+// weight is what a check takes in bytes, about; Node.Weight and Service.Weight add it up.
 func (c *Check) weight() int {
 	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
 	if p := c.Probe; p != nil {
@@ -216,7 +218,7 @@ func (c *Check) weight() int {
 	return bytes
 }
 
-// Worst is the worst status of checks, and whether one of them is of maintenance, which decides over all.
+// Worst is the worst status of checks, and whether one of them is of maintenance, which counts more than any status.
 func Worst(lists ...[]*Check) (worst CheckStatus, maintenance bool) {
 	for _, list := range lists {
 		for _, c := range list {
@@ -227,7 +229,7 @@ func Worst(lists ...[]*Check) (worst CheckStatus, maintenance bool) {
 	return worst, maintenance
 }
 
-// Reported is a check with another state, until it is entered.
+// Reported is a copy of a check with the status and output of a report. The caller puts it in the check's place.
 func (c *Check) Reported(status CheckStatus, output string, at Moment) *Check {
 	now := *c
 	now.Status, now.Output, now.ModifyIndex = status, strings.Clone(output), at.Next
@@ -235,8 +237,8 @@ func (c *Check) Reported(status CheckStatus, output string, at Moment) *Check {
 	return &now
 }
 
-// criticalSince is when (lease clock, ms) a check turned critical that has a status now; old is the check
-// before, nil if there was none. 0: it is not critical.
+// criticalSince is since when (lease clock, ms) a check is critical that now gets this status; 0: it is not. old is the
+// check as it was, nil if it is new.
 func criticalSince(old *Check, status CheckStatus, at Moment) int64 {
 	switch {
 	case status != Critical:

@@ -128,7 +128,7 @@ func (row CheckRow[K]) LastBeat() int64 {
 	return row.beat.last.Load()
 }
 
-// Beat notes a heartbeat at a moment of the lease clock (ms), if the check expects any. It is no change.
+// Beat records a heartbeat at a moment of the lease clock (ms), if the check expects any. It is no change.
 func (row CheckRow[K]) Beat(now int64) {
 	if row.beat != nil {
 		row.beat.last.Store(now)
@@ -138,12 +138,12 @@ func (row CheckRow[K]) Beat(now int64) {
 // Expires says whether the check turns critical when no heartbeat comes.
 func (row CheckRow[K]) Expires() bool { return row.beat != nil && row.Check.Status != Critical }
 
-// Reaped says whether its service goes when the check stays critical.
+// Reaped says whether the check's service is removed if the check stays critical.
 func (row CheckRow[K]) Reaped() bool {
 	return row.Check.ReapAfter > 0 && row.Check.Service != "" && row.Check.Status == Critical
 }
 
-// endsAt is the end that is entered for a check (lease clock, ms).
+// endsAt is when (lease clock, ms) a check is due, if it is: its TTL passes, or its service is to be removed.
 func (row CheckRow[K]) endsAt() (at int64, ok bool) {
 	switch {
 	case row.Expires():

@@ -1,6 +1,8 @@
 // Package codec writes and reads the records of the formats: a record says once of which values it consists, in
 // their order, and the same walk writes them, reads them, or counts what they take.
 //
+// To walk a value is to do with it what the Codec was made for: write it, read it, or count it.
+//
 // Numbers are varints, of which only the shortest encoding is accepted, two's complement where they can be negative;
 // texts and lists have their length in front. So every value has one encoding, and replicas can compare bytes
 // instead of values. Bytes that are read are not trusted: no length makes more memory than what is there can fill.
@@ -86,7 +88,7 @@ func (c *Codec) Err() error { return c.err }
 // Left is how many bytes are still to be read.
 func (c *Codec) Left() int { return len(c.b) - c.off }
 
-// End refuses what is left and returns the first error.
+// End refuses bytes that are left after a record is read, and returns the first error.
 func (c *Codec) End() error {
 	if c.mode == reading && c.err == nil && c.Left() > 0 {
 		c.Fail("%d bytes too many", c.Left())
@@ -94,14 +96,14 @@ func (c *Codec) End() error {
 	return c.err
 }
 
-// Fail ends reading: what stands here is not what any version writes.
+// Fail ends reading with ErrCorrupt: no version writes what stands here.
 func (c *Codec) Fail(format string, args ...any) {
 	if c.err == nil && c.mode == reading {
 		c.err = fmt.Errorf("%w at byte %d: %s", ErrCorrupt, c.off, fmt.Sprintf(format, args...))
 	}
 }
 
-// Confirm ends reading unless what was announced is there.
+// Confirm ends reading unless ok. Fields that a Mask announces are neither zero nor out of range.
 func (c *Codec) Confirm(ok bool) {
 	if !ok {
 		c.Fail("a field that is announced and zero, or out of range")
@@ -142,6 +144,7 @@ func (c *Codec) Byte(v *byte) {
 	}
 }
 
+// byte reads one byte; 0 after an error.
 func (c *Codec) byte() byte {
 	if c.err != nil {
 		return 0
@@ -195,6 +198,7 @@ func (c *Codec) Uint64(v *uint64) {
 // sizeOf is how many bytes a number takes.
 func sizeOf(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
+// uvarint reads a number, of which only the shortest encoding is accepted; 0 after an error.
 func (c *Codec) uvarint() uint64 {
 	if c.err != nil {
 		return 0
@@ -212,7 +216,7 @@ func (c *Codec) uvarint() uint64 {
 	return v
 }
 
-// Uint walks a number of a type of its own.
+// Uint walks a number of a named type, such as an index.
 func Uint[N ~uint64](c *Codec, v *N) {
 	n := uint64(*v)
 	c.Uint64(&n)
@@ -235,7 +239,7 @@ func (c *Codec) Uint32(v *uint32) {
 	*v = uint32(n)
 }
 
-// Int64 walks a number that is normally positive: then it is short.
+// Int64 walks a number that may be negative. Its encoding is short only if it is not.
 func (c *Codec) Int64(v *int64) {
 	n := uint64(*v)
 	c.Uint64(&n)
@@ -279,7 +283,7 @@ func (c *Codec) Count(n, least int) int {
 	return int(v)
 }
 
-// Mask walks which of some fields follow, as Bits makes it.
+// Mask walks the number that says which of so many optional fields follow; Bits makes it.
 func (c *Codec) Mask(has uint64, fields int, what string) uint64 {
 	c.Uint64(&has)
 	if has>>fields != 0 {
@@ -289,7 +293,7 @@ func (c *Codec) Mask(has uint64, fields int, what string) uint64 {
 	return has
 }
 
-// Bits is a number with a bit for each, the lowest for the first.
+// Bits is the number in which bit i says whether field i follows.
 func Bits(has ...bool) uint64 {
 	var all uint64
 	for i, one := range has {
@@ -309,7 +313,7 @@ func (c *Codec) String(v *string) {
 	c.Lasting(v)
 }
 
-// shared cuts a text out of the one copy of everything.
+// shared reads a text as a part of the one copy of all that is read.
 func (c *Codec) shared() string {
 	b := c.Raw()
 	if len(b) == 0 {
@@ -350,7 +354,7 @@ func (c *Codec) BoundedText(v *string, most int) {
 	}
 }
 
-// Bytes walks bytes, which are copied where they are read; none are nil.
+// Bytes walks bytes, which are copied where they are read; no bytes are read as nil.
 func (c *Codec) Bytes(v *[]byte) {
 	switch c.mode {
 	case writing:
@@ -377,15 +381,17 @@ func (c *Codec) Raw() []byte {
 	return c.b[c.off-n : c.off]
 }
 
-// Part reads bytes that are a record of their own: that one of them cannot be read spoils nothing behind it.
+// Part reads bytes that hold a record, and returns a Reader of that record. If the record cannot be read, what follows
+// it still can.
 func (c *Codec) Part() Codec { return Codec{b: c.Raw(), mode: reading, level: c.level} }
 
-// Strings walks texts; none are nil.
+// Strings walks a list of texts; an empty one is read as nil.
 func (c *Codec) Strings(v *[]string) {
 	List(c, v, 1, func(s *string, c *Codec) { c.String(s) })
 }
 
-// List walks how many elements there are, of which each takes at least so many bytes, and each of them. None are nil.
+// List walks the number of elements, of which each takes at least so many bytes, and then the elements. An empty list is
+// read as nil.
 func List[T any](c *Codec, all *[]T, least int, fields func(*T, *Codec)) {
 	n := c.Count(len(*all), least)
 	if c.mode == reading {
@@ -399,12 +405,13 @@ func List[T any](c *Codec, all *[]T, least int, fields func(*T, *Codec)) {
 	}
 }
 
-// Each is for a List of pointers.
+// Each turns the walk of a record into that of an element of a List of pointers to such records.
 func Each[T any](fields func(*T, *Codec)) func(**T, *Codec) {
 	return func(p **T, c *Codec) { fields(Ptr(c, p), c) }
 }
 
-// Ptr is what a pointer leads to, which is made where it is read. It panics if nil is to be written.
+// Ptr is the record behind a pointer, which is made anew where it is read. A nil pointer that is to be
+// written makes the walk panic.
 func Ptr[T any](c *Codec, p **T) *T {
 	if c.mode == reading {
 		*p = new(T)
@@ -412,7 +419,7 @@ func Ptr[T any](c *Codec, p **T) *T {
 	return *p
 }
 
-// Optional walks whether there is something, and if so, what.
+// Optional walks a byte that says whether the pointer is set, and the record behind it if so.
 func Optional[T any](c *Codec, p **T, fields func(*T, *Codec)) {
 	there := *p != nil
 	if c.Bool(&there); there {
@@ -422,8 +429,8 @@ func Optional[T any](c *Codec, p **T, fields func(*T, *Codec)) {
 	}
 }
 
-// Open begins a body that has its length in front: reading ends with it, and its strings share one copy of it, so
-// that they keep nothing else of what they came with alive. Close gets what Open returned.
+// Open opens a body that has its length in front. Reading cannot go beyond the body, and the strings of the body share
+// one copy of it alone, so they keep nothing else in memory. The caller passes what Open returns to Close.
 func (c *Codec) Open() (outer Codec) {
 	switch c.mode {
 	case writing:
@@ -439,7 +446,7 @@ func (c *Codec) Open() (outer Codec) {
 	return outer
 }
 
-// Close ends a body.
+// Close closes the body that Open opened; what names the body in errors.
 func (c *Codec) Close(outer Codec, what string) {
 	switch c.mode {
 	case writing:

@@ -104,7 +104,7 @@ func TestAWeigherCountsTextsAlone(t *testing.T) {
 	expect.That(t, c.Len() == len("text")+len("lasting")+len("note")+2+len("a")+len("inner")+200, "got %d", c.Len())
 }
 
-func TestANoteIsCutWhereItIsWritten(t *testing.T) {
+func TestBoundedTextIsCutWhereItIsWritten(t *testing.T) {
 	r := &record{Note: "too long"}
 	b := encode(r)
 	expect.That(t, r.Note == "too long", "the note was changed to %q where it was written", r.Note)

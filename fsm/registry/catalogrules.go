@@ -32,11 +32,11 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	}
 	moves := c.Moves()
 	node, _ := r.catalog.Node(c.On())
-	renoded := c.registerNode(node)
+	nodeChanged := c.registerNode(node)
 	c.registerChecks()
 	c.registerService()
 	c.removeMoved(moves)
-	if renoded { // else none of its services, which may be all there are, has anything to follow
+	if nodeChanged { // else its services, which may be all there are, stay as they are
 		c.updateServicesOn(origin, c.On(), node)
 	}
 	c.Beat(r.clock.Lease)
@@ -94,19 +94,19 @@ func (c *cataloging) nameTaken(name string, key Key) bool {
 	return named > 0 && called != name || named == 0 && others > 0 && name != strings.ToLower(key.App)
 }
 
-// removeMoved takes the checks that move away from what had them until now, from each owner all at once.
+// removeMoved removes the checks that move from the service or node that had them, all of each at once.
 func (c *cataloging) removeMoved(moves []catalog.Move[Key]) {
 	for _, m := range moves {
 		c.removeMovedFrom(m)
 	}
 }
 
-// removeMovedFrom takes checks that moved away from what had them.
+// removeMovedFrom removes checks from the one service or node that they leave.
 func (c *cataloging) removeMovedFrom(m catalog.Move[Key]) {
 	if m.From == (Key{}) {
 		if n, ok := c.catalog.Node(c.On()); ok {
 			if left := catalog.WithoutChecks(n.Checks, m.IDs); len(left) < len(n.Checks) {
-				c.recheckNode(c.origin, n, left)
+				c.exchangeNodeChecks(c.origin, n, left)
 			}
 		}
 		return
@@ -116,7 +116,7 @@ func (c *cataloging) removeMovedFrom(m catalog.Move[Key]) {
 		return
 	}
 	if left := catalog.WithoutChecks(l.Service.Checks, m.IDs); len(left) < len(l.Service.Checks) {
-		c.recheck(c.origin, l, left)
+		c.exchangeChecks(c.origin, l, left)
 	}
 }
 
@@ -126,7 +126,7 @@ func (c *cataloging) registerNode(old *catalog.Node) bool {
 	if n == old {
 		return false
 	}
-	c.renode(old, n)
+	c.exchangeNode(old, n)
 	return true
 }
 
@@ -141,9 +141,9 @@ func (c *cataloging) registerService() {
 		before = c.handles.byKey(at)
 	}
 	key, service := c.instance.Key(), c.ServiceAfter(before.Service, c.moment())
-	in := c.addressed(service, c.instance)
-	if before.Service != nil && before.Key() == key && c.Service.SameRegistration(before.Service) && sameRegistration(in, c.addressed(service, before.Instance)) {
-		c.recheckService(before, service.Checks)
+	in := c.withNodeAddress(service, c.instance)
+	if before.Service != nil && before.Key() == key && c.Service.SameRegistration(before.Service) && sameRegistration(in, c.withNodeAddress(service, before.Instance)) {
+		c.registerServiceChecks(before, service.Checks)
 		return
 	}
 	c.res = c.place(c.origin, service, in)
@@ -152,11 +152,11 @@ func (c *cataloging) registerService() {
 	}
 }
 
-// recheckService gives a service that is as it was other checks, if they are.
-func (c *cataloging) recheckService(l *Lease, checks []*catalog.Check) {
+// registerServiceChecks gives a service, which is else as it was, its new checks if they differ.
+func (c *cataloging) registerServiceChecks(l *Lease, checks []*catalog.Check) {
 	c.res.Handle = l.Handle
 	if !slices.Equal(checks, l.Service.Checks) {
-		c.recheck(c.origin, l, checks)
+		c.exchangeChecks(c.origin, l, checks)
 	}
 }
 
@@ -174,7 +174,7 @@ func (c *cataloging) registerChecks() {
 		key, _, _ := c.catalog.Service(c.On(), check.Service)
 		l := c.handles.byKey(key)
 		if checks, changed := c.Merge(l.Service.Checks, check.Service, c.moment()); changed {
-			c.recheck(c.origin, l, checks)
+			c.exchangeChecks(c.origin, l, checks)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (r *Registry) place(origin Origin, s *catalog.Service, in *Instance) Result
 	}
 	l := registeredAgain(old, old.Instance, old.Override, origin)
 	l.Permanent, l.Service, l.Owner = true, s, ownerBy(origin, old.Owner)
-	r.setStanding(l, in, r.newer(old.Instance.LastDirty))
+	r.setStatusByChecks(l, in, r.newerTimestamp(old.Instance.LastDirty))
 	res := r.restart(origin, old, l, r.clock)
 	r.recordReregistration(old, l, origin)
 	return res
@@ -204,7 +204,7 @@ func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Res
 		l.Quarantine = quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 		r.supersede(key)
 	}
-	r.setStanding(l, in, r.newer(stored))
+	r.setStatusByChecks(l, in, r.newerTimestamp(stored))
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
@@ -265,10 +265,10 @@ func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
 	}
 	if row.Of == (Key{}) {
 		n, _ := r.catalog.Node(node)
-		return r.recheckNode(origin, n, catalog.WithoutCheck(n.Checks, id))
+		return r.exchangeNodeChecks(origin, n, catalog.WithoutCheck(n.Checks, id))
 	}
 	l := r.handles.byKey(row.Of)
-	return r.recheck(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
+	return r.exchangeChecks(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
 }
 
 // deregisterNode removes a node with all services and checks on it. The logical one cannot go.
@@ -280,7 +280,7 @@ func (r *Registry) deregisterNode(origin Origin, name string) Result {
 	for _, key := range r.catalog.ServicesOn(name) {
 		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})
 	}
-	r.renode(n, nil)
+	r.exchangeNode(n, nil)
 	r.catalog.LoseNode(name)
 	return Result{Index: r.index}
 }

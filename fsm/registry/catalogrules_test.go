@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -32,8 +33,8 @@ func checkOf(service, id string, status catalog.CheckStatus) *catalog.Check {
 	return &catalog.Check{ID: id, Service: service, Name: id, Status: status}
 }
 
-// catalog registers and fails the test unless that is done.
-func (g *rig) catalog(op RegisterCatalog) Result {
+// registerInCatalog has a client register in the catalog, and fails the test unless that is done.
+func (g *rig) registerInCatalog(op RegisterCatalog) Result {
 	g.t.Helper()
 	res := g.client(op)
 	if res.Outcome != Done {
@@ -42,8 +43,8 @@ func (g *rig) catalog(op RegisterCatalog) Result {
 	return res
 }
 
-// say sets a check of the logical node.
-func (g *rig) say(check string, status catalog.CheckStatus, output string) Result {
+// report has a client set a check of the logical node, and fails the test unless that is done.
+func (g *rig) report(check string, status catalog.CheckStatus, output string) Result {
 	g.t.Helper()
 	res := g.client(SetCheck{Check: check, Status: status, Output: output})
 	if res.Outcome != Done {
@@ -78,12 +79,12 @@ func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(service("web", "web-1", tt.checks...))
+			g.registerInCatalog(service("web", "web-1", tt.checks...))
 			expect.Equal(t, g.status(web1), tt.want, "registered at once:")
 			g = newRig(t)
-			g.catalog(service("web", "web-1"))
+			g.registerInCatalog(service("web", "web-1"))
 			for _, c := range tt.checks {
-				g.catalog(RegisterCatalog{Checks: []*catalog.Check{c}})
+				g.registerInCatalog(RegisterCatalog{Checks: []*catalog.Check{c}})
 			}
 			expect.Equal(t, g.status(web1), tt.want, "one check after another:")
 			for _, c := range tt.checks {
@@ -121,11 +122,11 @@ func TestCatalogRegistrationOfWhatIsThereTakesNoIndex(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			first := g.catalog(deepCopy(op))
+			first := g.registerInCatalog(deepCopy(op))
 			index := g.View().Index()
 			again := deepCopy(op)
 			tt.change(&again)
-			res := g.catalog(again)
+			res := g.registerInCatalog(again)
 			if moved := g.View().Index() > index; moved != (tt.moves != nil) || (res.Index > 0) != moved {
 				t.Errorf("index %d after %d, result %+v; want a change: %t", g.View().Index(), index, res, tt.moves != nil)
 			}
@@ -204,15 +205,15 @@ func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 	g := newRig(t)
 	ttl := checkOf("s1", "ttl", catalog.Critical)
 	ttl.TTL = 10_000
-	g.catalog(service("web", "s1", ttl))
-	g.say("ttl", catalog.Passing, "fine")
+	g.registerInCatalog(service("web", "s1", ttl))
+	g.report("ttl", catalog.Passing, "fine")
 	heard := g.View().LastHeartbeat(g.check("", "ttl"))
 	created := g.lease(Key{"WEB", "s1"}).Service.CreateIndex
 	g.Lost()
 	g.pass(3000)
 
 	index := g.View().Index()
-	g.catalog(service("shop", "s1"))
+	g.registerInCatalog(service("shop", "s1"))
 	wantKeys(t, "leases", keysOf(g.View().Leases()), Key{"SHOP", "s1"})
 	rec, ok := g.View().Removal(Key{"WEB", "s1"})
 	expect.That(t, ok && rec.Kind == Canceled && rec.Lease.Changed > index, "record of the old name: %+v %t, want it canceled", rec, ok)
@@ -228,11 +229,11 @@ func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 func TestCatalogRegistrationKeepsChecksUnlessItReplacesThem(t *testing.T) {
 	for _, replace := range []bool{false, true} {
 		g := newRig(t)
-		g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("web-1", "b", catalog.Critical), checkOf("", "n", catalog.Passing)))
+		g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("web-1", "b", catalog.Critical), checkOf("", "n", catalog.Passing)))
 		op := service("web", "web-1", checkOf("web-1", "a", catalog.Passing))
 		op.ReplaceChecks = replace
 		g.Lost()
-		g.catalog(op)
+		g.registerInCatalog(op)
 		want, lost := []string{"a", "b"}, []catalog.CheckRef(nil)
 		if replace {
 			want, lost = []string{"a"}, []catalog.CheckRef{{Node: "", ID: "b"}}
@@ -289,9 +290,9 @@ func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(here)
-			g.catalog(serviceAt("10.0.0.3", "web", "web-81"))
-			g.catalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "disk", catalog.Passing)}})
+			g.registerInCatalog(here)
+			g.registerInCatalog(serviceAt("10.0.0.3", "web", "web-81"))
+			g.registerInCatalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "disk", catalog.Passing)}})
 			if tt.before != nil {
 				tt.before(g)
 			}
@@ -309,8 +310,8 @@ func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 // TestCheckMovesToTheServiceForWhichItIsRegistered on a registrar's node; on the logical one it is refused.
 func TestCheckMovesToTheServiceForWhichItIsRegistered(t *testing.T) {
 	two := func(g *rig) {
-		g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Critical)))
-		g.catalog(serviceOn("far", "web", "web-2"))
+		g.registerInCatalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+		g.registerInCatalog(serviceOn("far", "web", "web-2"))
 	}
 	far := func(op RegisterCatalog) RegisterCatalog {
 		op.Node, op.KeepNode = &catalog.Node{Name: "far"}, true
@@ -333,7 +334,7 @@ func TestCheckMovesToTheServiceForWhichItIsRegistered(t *testing.T) {
 			two(g)
 			created := g.check("far", "a").CreateIndex
 			g.Lost()
-			g.catalog(tt.op)
+			g.registerInCatalog(tt.op)
 			for key, want := range tt.want {
 				expect.Equal(t, g.status(key), want, "%s is", key)
 			}
@@ -349,17 +350,17 @@ func TestCheckMovesToTheServiceForWhichItIsRegistered(t *testing.T) {
 
 func TestCatalogServicesHaveTheirNodesAddressUnlessTheyGiveOne(t *testing.T) {
 	g := newRig(t)
-	g.catalog(serviceOn("n1", "web", "web-1"))
+	g.registerInCatalog(serviceOn("n1", "web", "web-1"))
 	own := serviceOn("n1", "web", "web-2")
 	own.Service.Address, own.Instance.IPAddr, own.Instance.HostName = "10.9.9.9", "10.9.9.9", "10.9.9.9"
-	g.catalog(own)
+	g.registerInCatalog(own)
 	dirty := g.lease(Key{"WEB", "n1:web-1"}).Instance.LastDirty
-	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "n1", Address: "10.0.0.7"}})
+	g.registerInCatalog(RegisterCatalog{Node: &catalog.Node{Name: "n1", Address: "10.0.0.7"}})
 	moved, stays := g.lease(Key{"WEB", "n1:web-1"}).Instance, g.lease(Key{"WEB", "n1:web-2"}).Instance
 	expect.That(t, moved.IPAddr == "10.0.0.7" && moved.HostName == "10.0.0.7" && moved.LastDirty > dirty,
 		"instance %+v, want the node's new address, and newer for other servers", moved)
 	expect.That(t, stays.IPAddr == "10.9.9.9", "instance with an address of its own: %+v", stays)
-	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
+	g.registerInCatalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
 	got := g.lease(Key{"WEB", "n1:web-1"}).Instance.IPAddr
 	expect.That(t, got == "n1", "address %q of a node without one, want its name", got)
 }
@@ -367,8 +368,8 @@ func TestCatalogServicesHaveTheirNodesAddressUnlessTheyGiveOne(t *testing.T) {
 func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
 	prepare := func(t *testing.T) *rig {
 		g := newRig(t)
-		g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
-		g.catalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
+		g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
+		g.registerInCatalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
 		g.register(instance(orders1, Up, 100))
 		g.register(instance(Key{"ORDERS", "twice"}, Up, 100))
 		g.register(instance(Key{"BILLING", "twice"}, Up, 100))
@@ -422,7 +423,7 @@ func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 	g.register(instance(orders1, Up, 100))
 	g.register(instance(Key{"A", "x"}, Up, 100))
 	g.register(instance(Key{"B", "x"}, Up, 100))
-	g.catalog(serviceOn("n1", "web", "x"))
+	g.registerInCatalog(serviceOn("n1", "web", "x"))
 	want := func(node, id string, key Key, ambiguous bool) {
 		t.Helper()
 		l, twice := g.View().ServiceOn(node, id)
@@ -434,7 +435,7 @@ func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 	want("n1", "x", Key{"WEB", "n1:x"}, false)
 	want("", "n1:x", Key{}, false)
 	want("n1", "orders-1", Key{}, false)
-	g.catalog(service("web", "x"))
+	g.registerInCatalog(service("web", "x"))
 	want("", "x", Key{"WEB", "x"}, false)
 	g.client(Quarantine{Key: orders1, For: 1000})
 	want("", "orders-1", orders1, false)
@@ -451,7 +452,7 @@ func TestCatalogServiceIsCalledAsItWasRegistered(t *testing.T) {
 	}
 	g.register(instance(orders1, Up, 100))
 	called("ORDERS", "orders")
-	g.catalog(service("Web", "web-1"))
+	g.registerInCatalog(service("Web", "web-1"))
 	called("WEB", "Web")
 	g.register(instance(Key{"WEB", "2"}, Up, 100))
 	called("WEB", "Web")
@@ -461,13 +462,13 @@ func TestCatalogServiceIsCalledAsItWasRegistered(t *testing.T) {
 
 func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1"))
-	g.catalog(service("web", "web-2"))
-	g.catalog(service("shop", "shop-1"))
+	g.registerInCatalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-2"))
+	g.registerInCatalog(service("shop", "shop-1"))
 	g.register(instance(orders1, Up, 100))
 	index, nodes := g.View().Index(), g.View().CatalogIndex()
 	expect.Equal(t, nodes, 0, "nodes changed at")
-	g.catalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "n", catalog.Critical)}})
+	g.registerInCatalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "n", catalog.Critical)}})
 	v := g.View()
 	changes, err := v.Changes(index, 0)
 	need.That(t, err == nil && len(changes) == 3, "changes %v, %v; want one for each service that the node's check concerns", changes, err)
@@ -538,9 +539,9 @@ func TestThawRefusesAnInconsistentCatalog(t *testing.T) {
 			g := newRig(t)
 			ttl := checkOf("web-1", "b", catalog.Critical)
 			ttl.TTL = 1000
-			g.catalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", catalog.Critical), ttl, checkOf("", "n", catalog.Passing)))
-			g.catalog(serviceOn("n2", "web", "web-2"))
-			g.catalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "own", catalog.Passing)}})
+			g.registerInCatalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", catalog.Critical), ttl, checkOf("", "n", catalog.Passing)))
+			g.registerInCatalog(serviceOn("n2", "web", "web-2"))
+			g.registerInCatalog(RegisterCatalog{Checks: []*catalog.Check{checkOf("", "own", catalog.Passing)}})
 			f := g.Freeze()
 			// What is immutable is copied before a test spoils it.
 			lease, s := *f.Leases[0].Lease, *f.Leases[0].Lease.Service
@@ -566,4 +567,90 @@ func copiesOf(checks []*catalog.Check) []*catalog.Check {
 		copies = append(copies, &d)
 	}
 	return copies
+}
+
+func TestCatalogHasTheLogicalNodeAlways(t *testing.T) {
+	g := newRig(t)
+	status, known := g.CheckState("", catalog.SerfHealth)
+	expect.That(t, known && status == catalog.Passing && g.HasNode(""), "serfHealth: %d, known %t; node: %t", status, known, g.HasNode(""))
+	_, known = g.CheckState("n1", catalog.SerfHealth)
+	expect.That(t, !known && !g.HasNode("n1"), "serfHealth of a node that is not registered: %t; node: %t", known, g.HasNode("n1"))
+	g.registerInCatalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}, Checks: []*catalog.Check{checkOf("", "n", catalog.Warning)}})
+	status, known = g.CheckState("n1", "n")
+	expect.That(t, known && status == catalog.Warning && g.HasNode("n1"), "n: %d, known %t; node: %t", status, known, g.HasNode("n1"))
+}
+
+func TestCatalogRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
+	g := newRig(t)
+	op := service("web", "web-1", withTTL("a", 10_000))
+	op.KeepStatus = true
+	g.registerInCatalog(op)
+	g.Establish(Epoch{Term: 1, Index: 1}, "c")
+	g.pass(9000)
+	index := g.View().Index()
+	g.registerInCatalog(op)
+	if got := g.View().LastHeartbeat(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
+		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
+	}
+	ops := g.Ending(g.now.Lease + 10_000)
+	expect.That(t, len(ops) == 0, "due: %+v", ops)
+}
+
+// Every check of a service costs each operation on one of them, on every node.
+func TestCatalogRegistrationBoundsTheChecksOfAServiceAndANode(t *testing.T) {
+	many := func(service string, from, to int) (checks []*catalog.Check) {
+		for i := from; i < to; i++ {
+			checks = append(checks, checkOf(service, fmt.Sprintf("%s-%05d", service, i), catalog.Passing))
+		}
+		return checks
+	}
+	for _, tt := range []struct {
+		name string
+		op   RegisterCatalog
+		want Outcome
+	}{
+		{"as many as a service may have", service("web", "web-1", many("web-1", 0, catalog.MaxServiceChecks)...), Done},
+		{"one more", service("web", "web-1", many("web-1", 0, catalog.MaxServiceChecks+1)...), TooManyChecks},
+		{"17,000", service("web", "web-1", many("web-1", 0, 17_000)...), TooManyChecks},
+		{"as many as a node may have", RegisterCatalog{Checks: many("", 0, catalog.MaxNodeChecks)}, Done},
+		{"one more of the node", RegisterCatalog{Checks: many("", 0, catalog.MaxNodeChecks+1)}, TooManyChecks},
+		{"one beside those that are there", RegisterCatalog{Checks: many("full", catalog.MaxServiceChecks, catalog.MaxServiceChecks+1)}, TooManyChecks},
+		{"maintenance of a service that has all it may have", RegisterCatalog{Checks: []*catalog.Check{checkOf("full", catalog.ServiceMaintenance+"full", catalog.Critical)}}, Done},
+		{"maintenance of another service's name", RegisterCatalog{Checks: []*catalog.Check{checkOf("full", catalog.ServiceMaintenance+"web", catalog.Critical)}}, TooManyChecks},
+		{"those that are there", RegisterCatalog{Checks: many("full", 0, catalog.MaxServiceChecks)}, Done},
+		{"a service's own again", service("full", "full", many("full", 0, 3)...), Done},
+		{"others in the place of all", func() RegisterCatalog {
+			op := service("full", "full", many("full", 100, 100+catalog.MaxServiceChecks)...)
+			op.ReplaceChecks = true
+			return op
+		}(), Done},
+		{"others beside all", service("full", "full", many("full", 100, 101)...), TooManyChecks},
+		{"one that moves to the full service", RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("full", "n", catalog.Passing)}}, TooManyChecks},
+		{"one that moves away from it", RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "full-00001", catalog.Passing)}}, Done},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.registerInCatalog(service("full", "full", many("full", 0, catalog.MaxServiceChecks)...))
+			g.registerInCatalog(serviceOn("far", "full", "full", many("full", 0, catalog.MaxServiceChecks)...))
+			g.registerInCatalog(RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "n", catalog.Passing)}})
+			before := g.View().Index()
+			need.Equal(t, g.client(tt.op).Outcome, tt.want, "outcome")
+			after := g.View().Index()
+			expect.That(t, tt.want == Done || after == before, "index %d after a refusal, want %d", after, before)
+		})
+	}
+}
+
+// One registration moves a check from a service to its node, and another check from the node to the service.
+func TestCheckMovesBetweenServicesInOneRegistration(t *testing.T) {
+	g := newRig(t)
+	g.registerInCatalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("", "b", catalog.Passing), checkOf("", "c", catalog.Passing)))
+	g.registerInCatalog(RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "a", catalog.Passing), checkOf("web-1", "b", catalog.Passing)}})
+	for id, service := range map[string]string{"a": "", "b": "web-1", "c": ""} {
+		expect.Equal(t, g.check("far", id).Service, service, "check %s is of service", id)
+	}
+	got := len(g.lease(Key{"WEB", "far:web-1"}).Service.Checks)
+	expect.That(t, got == 1, "the service has %d checks, want 1", got)
+	n, _ := g.View().Node("far")
+	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))
 }

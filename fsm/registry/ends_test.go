@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -224,4 +225,32 @@ func TestDoubledLeaseSwitchedOffEndsLeasesEarlierAtOnce(t *testing.T) {
 	g.Configure(DefaultSettings())
 	got = g.Expired(end+1, 10)
 	expect.That(t, len(got) == 3, "one duration again: %v, want all", got)
+}
+
+func TestNeedsClockWhileSomethingHasAnEnd(t *testing.T) {
+	reaped := checkOf("web-1", "a", catalog.Critical)
+	reaped.ReapAfter = 60_000
+	for _, tt := range []struct {
+		name string
+		ops  []Op
+		want bool
+	}{
+		{"nothing", nil, false},
+		{"a lease", []Op{Register{instance(orders1, Up, 100)}}, true},
+		{"a lease that went", []Op{Register{instance(orders1, Up, 100)}, Cancel{orders1}}, false},
+		{"no lease", []Op{service("web", "web-1", checkOf("web-1", "a", catalog.Critical))}, false},
+		{"a TTL", []Op{service("web", "web-1", withTTL("a", 1000))}, true},
+		{"a TTL that has passed", []Op{service("web", "web-1", withTTL("a", 1000)), SetCheck{Check: "a", Status: catalog.Critical}}, false},
+		{"a service to be reaped", []Op{service("web", "web-1", reaped)}, true},
+		{"an override without end", []Op{service("web", "web-1"), SetOverride{Key: web1, Status: Down}}, false},
+		{"an override with an end", []Op{service("web", "web-1"), SetOverride{Key: web1, Status: Down, For: 1000}}, true},
+		{"a quarantine", []Op{service("web", "web-1"), Quarantine{Key: web1, For: 1000}}, true},
+		{"held evictions", []Op{SelfPreservation{To: PreservationHeld, For: 1000, By: Act{Author: "ann"}}}, true},
+	} {
+		g := newRig(t)
+		for _, op := range tt.ops {
+			g.client(op)
+		}
+		expect.Equal(t, g.NeedsClock(), tt.want, "%s:", tt.name)
+	}
 }

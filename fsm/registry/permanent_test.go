@@ -11,7 +11,7 @@ import (
 
 func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	l := g.lease(web1)
 	expect.That(t, l.Permanent && l.Interval == 30 && l.Duration == 90 && g.View().Ends(l) == math.MaxInt64,
@@ -26,7 +26,7 @@ func TestPermanentInstanceNeverEndsByItself(t *testing.T) {
 func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
 	g := newRig(t)
 	g.Configure(Settings{Threshold: 500_000, SelfPreservation: true, Population: 1, ExpectationUpdate: 900_000})
-	g.catalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
 	g.register(instance(orders1, Up, 100))
 	g.register(instance(orders2, Up, 100))
 	clients := g.View().Expectation().Clients
@@ -38,13 +38,13 @@ func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
 	expect.That(t, len(apps) == 1, "by application: %+v, want ORDERS alone", apps)
 	got := g.View().RoundLimit(0)
 	expect.That(t, got == 1, "a round may take %d, want half of the two leases", got)
-	g.catalog(service("web", "web-2"))
+	g.registerInCatalog(service("web", "web-2"))
 	g.client(DeregisterCatalog{Service: "web-1"})
 	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, as before:")
 	// Replaced, they count, and the other way round.
 	g.client(Register{instance(Key{"WEB", "web-2"}, Up, 100)})
 	expect.Equal(t, g.View().Expectation().Clients, clients+1, "clients expected after one got a lease:")
-	g.catalog(service("web", "web-2"))
+	g.registerInCatalog(service("web", "web-2"))
 	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, after it lost the lease:")
 }
 
@@ -65,7 +65,7 @@ func TestPermanentInstanceGetsNoLeaseByAHeartbeat(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+			g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 			before := g.lease(web1)
 			g.pass(200_000)
 			res := g.apply(tt.origin, tt.op)
@@ -85,7 +85,7 @@ func TestPermanentInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 	i.Metadata = []Pair{{Key: "k", Value: "v"}}
 	g.register(i)
 	g.client(SetOverride{Key: web1, Status: OutOfService, By: Act{Author: "ann"}})
-	res := g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+	res := g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	l := g.lease(web1)
 	expect.That(t, l.Permanent && l.Service != nil && len(l.Instance.Metadata) == 0 && res.Handle == l.Handle && l.Registered == res.Index,
 		"lease %+v of %+v, want the service and nothing of before", l, l.Instance)
@@ -104,7 +104,7 @@ func TestPermanentInstanceIsReplacedAsAWholeThroughTheOtherAPI(t *testing.T) {
 
 func TestPermanentInstanceIsReplacedByAnotherServersRegistrationOnlyIfNewer(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
 	before := g.lease(web1)
 	known := *before.Instance
 	for _, tt := range []struct {
@@ -137,10 +137,10 @@ func TestPermanentInstancesOverrideHidesTheStatusByChecks(t *testing.T) {
 		t.Run(end.name, func(t *testing.T) {
 			g := newRig(t)
 			g.Establish(Epoch{Term: 1, Index: 1}, "c")
-			g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+			g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 			g.client(SetOverride{Key: web1, Status: OutOfService, For: 60_000})
 			until := g.lease(web1).Override.Until
-			g.say("a", catalog.Critical, "")
+			g.report("a", catalog.Critical, "")
 			l := g.lease(web1)
 			expect.That(t, l.Instance.Status == OutOfService && l.Override.Reported == Down && l.Override.Until == until,
 				"%s over %+v, want the override to hold until %d, over DOWN", l.Instance.Status, l.Override, until)
@@ -153,7 +153,7 @@ func TestPermanentInstancesOverrideHidesTheStatusByChecks(t *testing.T) {
 
 func TestPermanentInstancesMetadataIsPartOfItsService(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	res := g.client(UpdateMetadata{web1, []Pair{{Key: "k", Value: "v"}}})
 	l := g.lease(web1)
 	expect.That(t, l.Service.ModifyIndex == res.Index && l.Instance.Meta("k") == "v" && l.Instance.Status == Down && l.Permanent,
@@ -162,14 +162,14 @@ func TestPermanentInstancesMetadataIsPartOfItsService(t *testing.T) {
 
 func TestPermanentInstanceCanceledComesBackInANewLife(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
 	dirty := g.lease(web1).Instance.LastDirty
 	g.client(Quarantine{Key: web1, For: 60_000})
 	g.client(DeregisterCatalog{Service: "web-1"})
 	told := Replica{Instance: instance(web1, Up, dirty), Life: 1, Permanent: true}
 	res := g.apply(fromDC2, told)
 	expect.That(t, res.Outcome == Refused, "a copy that another server still had: %+v, want it refused", res)
-	g.catalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
 	l, ok := g.View().Find(web1)
 	expect.That(t, ok && l.Life == 2 && l.Quarantine != nil && l.Instance.LastDirty > dirty,
 		"lease %+v, want a second life, still in quarantine, and newer than before", l)
@@ -177,7 +177,7 @@ func TestPermanentInstanceCanceledComesBackInANewLife(t *testing.T) {
 
 func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 	home := newRig(t)
-	home.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+	home.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	home.pass(24 * 3600 * 1000)
 	home.Advance(home.now)
 	away := newRig(t)
@@ -191,7 +191,7 @@ func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 		"lease %+v, want one of dc2 that never ends, without what stays at home", l)
 	res = tell()
 	expect.That(t, res.Outcome == Done && res.Index == 0, "told again: %+v, want no change", res)
-	home.say("a", catalog.Critical, "")
+	home.report("a", catalog.Critical, "")
 	tell()
 	got := away.status(web1)
 	expect.That(t, got == Down, "its check is critical, and it is %s there", got)
@@ -203,7 +203,7 @@ func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 	if h.Instance.Status != OutOfService || away.status(web1) != OutOfService || h.Service == nil || h.reported() != Down {
 		t.Errorf("%s, reports %s, with service %v; there %s; want both overridden, and the service at home", h.Instance.Status, h.reported(), h.Service, away.status(web1))
 	}
-	home.say("a", catalog.Passing, "")
+	home.report("a", catalog.Passing, "")
 	tell()
 	expect.That(t, home.status(web1) == OutOfService && away.status(web1) == OutOfService,
 		"passing again: %s here, %s there, want the override to hold", home.status(web1), away.status(web1))
@@ -211,7 +211,7 @@ func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 
 	// What was told before a check's change does not undo it.
 	stale := away.View().ReplicaOf(away.lease(web1), away.now.Lease)
-	home.say("a", catalog.Critical, "")
+	home.report("a", catalog.Critical, "")
 	if res := home.apply(fromDC2, stale); res.Outcome != Older || home.lease(web1).reported() != Down {
 		t.Errorf("an older copy: %+v, reports %s; want it refused", res, home.lease(web1).reported())
 	}
@@ -225,7 +225,7 @@ func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 
 func TestPermanentInstanceIsNotCededToASender(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
 	g.client(Contact{DC: "dc2"})
 	g.pass(600_000)
 	echo := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
@@ -239,15 +239,15 @@ func TestPermanentYieldsLeasesWithoutEnd(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	wantKeys(t, "none", keysOf(g.View().Permanent))
-	g.catalog(service("web", "web-1"))
-	g.catalog(serviceOn("n1", "web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
+	g.registerInCatalog(serviceOn("n1", "web", "web-1"))
 	g.client(Quarantine{Key: web1, For: 1000})
 	wantKeys(t, "two", keysOf(g.View().Permanent), Key{"WEB", "n1:web-1"}, web1)
 }
 
 func TestPermanentInstancesStatusIsNotDecidedByAReplica(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
+	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
 	op := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
 	i := *op.Instance
 	i.Status = Up
@@ -263,7 +263,7 @@ func TestPermanentInstancesStatusIsNotDecidedByAReplica(t *testing.T) {
 func TestPermanentInstanceThatGetsALeaseBeginsANewLife(t *testing.T) {
 	g := newRig(t)
 	g.client(AckPeer{Peer: "dc2"})
-	g.catalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
 	same := *g.lease(web1).Instance
 	g.register(&same)
 	l := g.lease(web1)
@@ -283,7 +283,7 @@ func TestPermanentInstanceOfAnotherDatacenterMayChangeItsOwner(t *testing.T) {
 
 func TestPermanentInstanceIsNeverLate(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1"))
+	g.registerInCatalog(service("web", "web-1"))
 	g.pass(600_000)
 	echo := g.View().ReplicaOf(g.lease(web1), g.now.Lease)
 	echo.Age = 0

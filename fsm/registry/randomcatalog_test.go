@@ -116,7 +116,7 @@ func checkService(r *Registry, v *View, l *Lease, names map[string]string) error
 	if !r.HasNode(s.Node) {
 		return errors.New("its node is not there")
 	}
-	want := r.standing(s)
+	want := r.statusByChecks(s)
 	if l.reported() != want {
 		return fmt.Errorf("reported %s, want %s by its checks", l.reported(), want)
 	}

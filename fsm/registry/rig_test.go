@@ -25,17 +25,21 @@ func newRig(t testing.TB) *rig {
 	return &rig{Registry: New(), t: t, now: Stamp{Lease: 1000, Wall: startOfWall}}
 }
 
+// pass lets both clocks go on.
 func (g *rig) pass(ms int64) {
 	g.now.Lease += ms
 	g.now.Wall += ms
 }
 
+// apply performs an operation now, in the present term.
 func (g *rig) apply(origin Origin, op Op) Result {
 	return g.Apply(g.now, g.Epoch().Term, origin, op)
 }
 
+// client performs an operation as a client sends it.
 func (g *rig) client(op Op) Result { return g.apply(FromClient, op) }
 
+// peer performs an operation as a Eureka server sends it.
 func (g *rig) peer(op Op) Result { return g.apply(FromEureka, op) }
 
 // register registers what a client sends and fails the test unless it is taken.

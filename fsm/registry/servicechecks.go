@@ -17,15 +17,15 @@ func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
 	return Up
 }
 
-// standing is the status that a service's checks, and those of its node, say it has.
-func (r *Registry) standing(s *catalog.Service) Status { return statusOf(r.catalog.Worst(s)) }
+// statusByChecks is the status that a service's checks, and those of its node, say it has.
+func (r *Registry) statusByChecks(s *catalog.Service) Status { return statusOf(r.catalog.Worst(s)) }
 
 func (op SetCheck) perform(r *Registry, term uint64, origin Origin) Result {
 	return r.setCheck(term, origin, op)
 }
 
-// setCheck notes what a check was found to be. The output of a passing check is kept as it was when it
-// turned so: a heartbeat that says nothing new is no change.
+// setCheck records the status and output that were reported of a check, and counts the report as its heartbeat. A
+// check that goes on passing keeps the output with which it began to pass: such a heartbeat is no change.
 func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 	if op.Epoch != (Epoch{}) && !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
@@ -48,8 +48,8 @@ func (op ExpireCheck) perform(r *Registry, term uint64, origin Origin) Result {
 	return r.expireCheck(term, origin, op)
 }
 
-// expireCheck turns a check critical whose TTL has passed, unless the epoch is over, a heartbeat came
-// or it is critical already.
+// expireCheck turns a check whose TTL has passed critical, unless the epoch is over, a heartbeat came after the
+// proposal, or the check is critical already.
 func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
@@ -65,48 +65,48 @@ func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Resul
 	return r.exchangeCheck(origin, row, row.Check.Reported(catalog.Critical, output, r.moment()))
 }
 
-// exchangeCheck puts c in the place of a check.
+// exchangeCheck puts c in the place of a check of a service or of a node.
 func (r *Registry) exchangeCheck(origin Origin, old catalog.CheckRow[Key], c *catalog.Check) Result {
 	if old.Of == (Key{}) {
 		n, _ := r.catalog.Node(c.Node)
-		return r.recheckNode(origin, n, catalog.WithCheck(n.Checks, c))
+		return r.exchangeNodeChecks(origin, n, catalog.WithCheck(n.Checks, c))
 	}
 	l := r.handles.byKey(old.Of)
-	return r.recheck(origin, l, catalog.WithCheck(l.Service.Checks, c))
+	return r.exchangeChecks(origin, l, catalog.WithCheck(l.Service.Checks, c))
 }
 
-// recheck gives a service other checks, and the status that follows from them.
-func (r *Registry) recheck(origin Origin, old *Lease, checks []*catalog.Check) Result {
+// exchangeChecks gives the service of a lease other checks, and the lease the status that follows from them.
+func (r *Registry) exchangeChecks(origin Origin, old *Lease, checks []*catalog.Check) Result {
 	s := *old.Service
 	s.Checks = checks
 	return r.exchangeService(origin, old, &s, old.Instance)
 }
 
-// recheckNode gives a node other checks, and its services the status that follows. The logical node is
-// kept only while it has some.
-func (r *Registry) recheckNode(origin Origin, old *catalog.Node, checks []*catalog.Check) Result {
+// exchangeNodeChecks gives a node other checks, and its services the status that follows. The logical node is
+// kept only while it has checks.
+func (r *Registry) exchangeNodeChecks(origin Origin, old *catalog.Node, checks []*catalog.Check) Result {
 	if old.Name == "" && len(checks) == 0 {
-		r.renode(old, nil)
+		r.exchangeNode(old, nil)
 	} else {
 		n := *old
 		n.Checks = checks
-		r.renode(old, &n)
+		r.exchangeNode(old, &n)
 	}
 	r.updateServicesOn(origin, old.Name, old)
 	return Result{Index: r.index}
 }
 
-// updateServicesOn gives the services of a node the status that follows from its checks, and the address that
-// follows from its own: each of them that changes is a change of its own. before is the node as it was, nil if it
-// was not there. All services may be on one node, so they are not looked at if nothing of it concerns them.
+// updateServicesOn gives the services of a node the status that follows from the node's checks, and the node's address
+// where they have none. Each service that differs by that gets a change of its own. before is the node as it was, nil if
+// it was not there. All services may be on one node, so none is visited unless the node's address or status changed.
 func (r *Registry) updateServicesOn(origin Origin, node string, before *catalog.Node) {
 	now, _ := r.catalog.Node(node)
-	if nodeAddress(before) == nodeAddress(now) && nodeStanding(before) == nodeStanding(now) {
+	if nodeAddress(before) == nodeAddress(now) && statusByNodeChecks(before) == statusByNodeChecks(now) {
 		return
 	}
 	for _, key := range r.catalog.ServicesOn(node) {
 		l := r.handles.byKey(key)
-		if i := r.addressed(l.Service, l.Instance); i != l.Instance || l.reported() != r.standing(l.Service) {
+		if i := r.withNodeAddress(l.Service, l.Instance); i != l.Instance || l.reported() != r.statusByChecks(l.Service) {
 			r.exchangeService(origin, l, l.Service, i)
 		}
 	}
@@ -120,33 +120,33 @@ func nodeAddress(n *catalog.Node) string {
 	return cmp.Or(n.Address, n.Name)
 }
 
-// nodeStanding is the status that follows from a node's own checks.
-func nodeStanding(n *catalog.Node) Status {
+// statusByNodeChecks is the status that follows from a node's own checks.
+func statusByNodeChecks(n *catalog.Node) Status {
 	if n == nil {
 		return Up
 	}
 	return statusOf(catalog.Worst(n.Checks))
 }
 
-// exchangeService exchanges a live lease for one with a service and an instance, and the status that follows from
-// its checks. An override goes on to decide what is shown.
+// exchangeService exchanges a live lease for one with this service and instance, and the status that follows from the
+// service's checks. An override still decides which status readers see.
 func (r *Registry) exchangeService(origin Origin, old *Lease, s *catalog.Service, i *Instance) Result {
 	l := *old
 	l.Service = s
 	var events []Event
 	dirty := i.LastDirty
-	if old.reported() != r.standing(s) || i != old.Instance {
-		dirty = r.newer(dirty)
+	if old.reported() != r.statusByChecks(s) || i != old.Instance {
+		dirty = r.newerTimestamp(dirty)
 		events = append(events, Event{Kind: EventStatus})
 	}
-	r.setStanding(&l, i, dirty)
+	r.setStatusByChecks(&l, i, dirty)
 	return r.exchange(old, &l, ActionModified, origin, events...)
 }
 
-// setStanding gives a lease an instance with the status that follows from its service's checks, hidden
-// by its override if it has one.
-func (r *Registry) setStanding(l *Lease, i *Instance, dirty int64) {
-	status, override := r.standing(l.Service), Unknown
+// setStatusByChecks gives a lease an instance with the status that follows from its service's checks, or with its
+// override if it has one.
+func (r *Registry) setStatusByChecks(l *Lease, i *Instance, dirty int64) {
+	status, override := r.statusByChecks(l.Service), Unknown
 	if l.Instance != nil {
 		override = l.Instance.Overridden
 	}
@@ -157,22 +157,22 @@ func (r *Registry) setStanding(l *Lease, i *Instance, dirty int64) {
 	l.Instance = i.with(status, override, dirty)
 }
 
-// newer is a lastDirtyTimestamp of the registry's own, later than a stored one: other servers take what
-// comes with it for newer.
-func (r *Registry) newer(stored int64) int64 { return max(r.clock.Wall, after(stored)) }
+// newerTimestamp is a lastDirtyTimestamp that the registry itself gives, later than a stored one: other servers take
+// an instance with it for newer.
+func (r *Registry) newerTimestamp(stored int64) int64 { return max(r.clock.Wall, after(stored)) }
 
 // checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog
 // for each service with one that is critical for too long.
 func (r *Registry) checksEnding(now int64) []Op {
 	var due []Op
 	for _, row := range r.catalog.Due(now, r.established) {
-		due = append(due, r.atEnd(row))
+		due = append(due, r.opAtEnd(row))
 	}
 	return due
 }
 
-// atEnd is what is to be done at the end of a check.
-func (r *Registry) atEnd(row catalog.CheckRow[Key]) Op {
+// opAtEnd is the operation that is due at the end of a check's TTL, or of the time that it may be critical.
+func (r *Registry) opAtEnd(row catalog.CheckRow[Key]) Op {
 	c := row.Check
 	if row.Reaped() {
 		return DeregisterCatalog{Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince}
@@ -180,8 +180,10 @@ func (r *Registry) atEnd(row catalog.CheckRow[Key]) Op {
 	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: row.LastBeat()}
 }
 
-// renode puts a node in the place of old, as a change. Either may be nil.
-func (r *Registry) renode(old, n *catalog.Node) { r.catalog.ReplaceNode(old, n, r.step(), r.moment()) }
+// exchangeNode puts a node in the place of old, as a change. old is nil for a new node, n for one that is removed.
+func (r *Registry) exchangeNode(old, n *catalog.Node) {
+	r.catalog.ReplaceNode(old, n, r.step(), r.moment())
+}
 
 // Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the operations since
 // the last call. It is no part of the state.
@@ -202,9 +204,9 @@ func (r *Registry) HasNode(name string) bool {
 	return ok || name == ""
 }
 
-// addressed is a service's instance with the address of its node, where the service gives none
-// and the node is not the logical one.
-func (r *Registry) addressed(s *catalog.Service, i *Instance) *Instance {
+// withNodeAddress is a service's instance with the address of the service's node, if the service gives no address
+// and the node is not the logical one; else the instance itself.
+func (r *Registry) withNodeAddress(s *catalog.Service, i *Instance) *Instance {
 	n, ok := r.catalog.Node(s.Node)
 	if !ok || s.Address != "" || s.Node == "" {
 		return i

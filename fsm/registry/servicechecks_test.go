@@ -1,10 +1,8 @@
 package registry
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -12,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
+func TestSetCheckIsAChangeOnlyIfStatusOrOutputIsNew(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		before  catalog.CheckStatus
@@ -34,10 +32,10 @@ func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
 			g := newRig(t)
 			c := checkOf("web-1", "a", tt.before)
 			c.Output = "old"
-			g.catalog(service("web", "web-1", c))
+			g.registerInCatalog(service("web", "web-1", c))
 			app, _ := g.View().App("WEB")
 			index, changed := g.View().Index(), app.Changed
-			res := g.say("a", tt.status, tt.output)
+			res := g.report("a", tt.status, tt.output)
 			app, _ = g.View().App("WEB")
 			if moved := g.View().Index() > index; moved != tt.changes || (res.Index > 0) != moved || (app.Changed > changed) != moved {
 				t.Errorf("index %d to %d, application's %d to %d, result %+v; want a change: %t", index, g.View().Index(), changed, app.Changed, res, tt.changes)
@@ -53,25 +51,26 @@ func TestCheckIsChangedOnlyByWhatIsNew(t *testing.T) {
 	}
 }
 
-// What other servers are told of a service is its status: it is newer by its timestamp when that changes.
+// Of a service's checks other servers get only the status that follows: its instance is newer by its timestamp when
+// that status changes, and not otherwise.
 func TestCheckThatChangesTheStatusMakesItNewerForOtherServers(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	dirty := g.lease(web1).Instance.LastDirty
 	g.pass(1000)
-	g.say("a", catalog.Warning, "slow")
+	g.report("a", catalog.Warning, "slow")
 	l := g.lease(web1)
 	expect.That(t, l.Instance.LastDirty == dirty && l.Described != l.Changed,
 		"a change without another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
-	g.say("a", catalog.Critical, "gone")
+	g.report("a", catalog.Critical, "gone")
 	l = g.lease(web1)
 	expect.That(t, l.Instance.LastDirty > dirty && l.Described == l.Changed && l.ByClient == l.Changed,
 		"another status: timestamp %d after %d, described at %d of %d", l.Instance.LastDirty, dirty, l.Described, l.Changed)
 }
 
-func TestCheckIsNotSetWhereItDoesNotFit(t *testing.T) {
+func TestSetCheckNeedsItsNodeItsTTLAndTheLeadersEpoch(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+	g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 	g.Establish(Epoch{Term: 2, Index: 7}, "c")
 	for _, tt := range []struct {
 		name string
@@ -95,7 +94,7 @@ func TestCheckWithNegativeTimesHasNone(t *testing.T) {
 	g := newRig(t)
 	given := withTTL("a", -1)
 	given.Service, given.ReapAfter = "web-1", -1
-	g.catalog(service("web", "web-1", given))
+	g.registerInCatalog(service("web", "web-1", given))
 	c := g.check("", "a")
 	expect.That(t, c.TTL == 0 && c.ReapAfter == 0, "TTL %d and end after %d, want none", c.TTL, c.ReapAfter)
 	expect.OK(t, expect.Err(Thaw(g.Freeze())))
@@ -108,6 +107,7 @@ func withTTL(id string, ttl int64) *catalog.Check {
 	return c
 }
 
+// applyEnding performs what is due now, as the leader would, and returns it.
 func (g *rig) applyEnding() []Op {
 	ops := g.Ending(g.now.Lease)
 	for _, op := range ops {
@@ -120,11 +120,11 @@ func (g *rig) applyEnding() []Op {
 
 func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	g := newRig(t)
-	g.catalog(service("web", "web-1", withTTL("a", 10_000), withTTL("b", 20_000)))
+	g.registerInCatalog(service("web", "web-1", withTTL("a", 10_000), withTTL("b", 20_000)))
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
 	g.pass(9000)
 	index := g.View().Index()
-	g.say("a", catalog.Passing, "fine") // nothing new, and yet a heartbeat
+	g.report("a", catalog.Passing, "fine") // says nothing new, and is a heartbeat all the same
 	if got := g.View().LastHeartbeat(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
 		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
 	}
@@ -136,20 +136,20 @@ func TestCheckTurnsCriticalWhenItsTTLHasPassed(t *testing.T) {
 	want := []Op{ExpireCheck{Epoch: Epoch{Term: 1, Index: 1}, Check: "a", RenewedAt: 10_000}}
 	need.Slice(t, g.applyEnding(), want, "due")
 	if c := g.check("", "a"); c.Status != catalog.Critical || c.Output != "TTL expired" || c.CriticalSince != g.now.Lease || g.status(web1) != Down {
-		t.Errorf("check %+v of an instance that is %s, want both to tell", c, g.status(web1))
+		t.Errorf("check %+v of an instance that is %s, want both to say that the TTL has passed", c, g.status(web1))
 	}
 	lost := g.Lost()
 	expect.That(t, slices.Equal(lost, []catalog.CheckRef{{Node: "", ID: "a"}}), "lost %v, want the check that turned critical", lost)
 	g.pass(1000)
 	ops = g.applyEnding()
 	expect.That(t, len(ops) == 1 && g.check("", "b").Status == catalog.Critical, "due %+v, want the other one, and nothing more of the first", ops)
-	g.say("a", catalog.Warning, "slow")
+	g.report("a", catalog.Warning, "slow")
 	g.pass(10_001)
 	g.applyEnding()
 	expect.Equal(t, g.check("", "a").Output, "TTL expired (last output before timeout follows): slow", "output")
 }
 
-func TestCheckExpiryIsIgnoredWhereItDoesNotFit(t *testing.T) {
+func TestExpireCheckDoesNothingUnlessTheCheckIsStillSilent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		before func(g *rig)
@@ -157,15 +157,15 @@ func TestCheckExpiryIsIgnoredWhereItDoesNotFit(t *testing.T) {
 		want   Outcome
 	}{
 		{"it fits", func(*rig) {}, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, Done},
-		{"a heartbeat came", func(g *rig) { g.pass(1); g.say("a", catalog.Passing, "") }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"a heartbeat came", func(g *rig) { g.pass(1); g.report("a", catalog.Passing, "") }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
 		{"it is critical already", func(g *rig) { g.client(SetCheck{Check: "a", Status: catalog.Critical}) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
 		{"it is gone", func(g *rig) { g.client(Cancel{web1}) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
-		{"it expects no heartbeats", func(g *rig) { g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing))) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
+		{"it expects no heartbeats", func(g *rig) { g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing))) }, ExpireCheck{Epoch{Term: 1, Index: 1}, "", "a", 1000}, NotFound},
 		{"another leader", func(*rig) {}, ExpireCheck{Epoch{Term: 1, Index: 2}, "", "a", 1000}, Refused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(service("web", "web-1", withTTL("a", 10_000)))
+			g.registerInCatalog(service("web", "web-1", withTTL("a", 10_000)))
 			g.Establish(Epoch{Term: 1, Index: 1}, "c")
 			tt.before(g)
 			res := g.client(tt.op)
@@ -177,7 +177,7 @@ func TestCheckExpiryIsIgnoredWhereItDoesNotFit(t *testing.T) {
 func TestCheckGetsAGraceAfterALeadershipBegan(t *testing.T) {
 	for _, tt := range []struct{ ttl, want int64 }{{3000, 3000}, {10_000, 7000}, {60_000, 32_000}} {
 		g := newRig(t)
-		g.catalog(service("web", "web-1", withTTL("a", tt.ttl)))
+		g.registerInCatalog(service("web", "web-1", withTTL("a", tt.ttl)))
 		g.pass(10 * tt.ttl) // without a leader
 		g.Advance(g.now)
 		g.Establish(Epoch{Term: 1, Index: 1}, "c")
@@ -196,17 +196,17 @@ func TestCheckCriticalForTooLongRemovesItsService(t *testing.T) {
 	g := newRig(t)
 	node := reaped("n")
 	node.Service = ""
-	g.catalog(service("web", "web-1", reaped("a"), node))
+	g.registerInCatalog(service("web", "web-1", reaped("a"), node))
 	g.Establish(Epoch{Term: 1, Index: 1}, "c")
-	g.say("a", catalog.Critical, "")
-	g.say("n", catalog.Critical, "") // no service is reaped for a node's check
+	g.report("a", catalog.Critical, "")
+	g.report("n", catalog.Critical, "") // no service is reaped for a node's check
 	since := g.now.Lease
 	g.pass(30_000)
-	g.say("a", catalog.Critical, "still") // and since then
+	g.report("a", catalog.Critical, "still") // it stays critical since the first report
 	g.pass(30_000)
 	ops := g.applyEnding()
 	need.That(t, len(ops) == 0, "at the last moment: %+v, want nothing due", ops)
-	r, err := Thaw(g.Freeze()) // it goes on where it was
+	r, err := Thaw(g.Freeze()) // the time that it is critical is part of the state
 	need.OK(t, err)
 	g.Registry = r
 	g.pass(1)
@@ -214,10 +214,10 @@ func TestCheckCriticalForTooLongRemovesItsService(t *testing.T) {
 	if ops := g.Ending(g.now.Lease); len(ops) != 1 || ops[0] != late {
 		t.Fatalf("due %+v, want %+v", ops, late)
 	}
-	g.say("a", catalog.Passing, "")
+	g.report("a", catalog.Passing, "")
 	res := g.client(late)
 	expect.That(t, res.Outcome == NotFound, "it passes again: %+v, want nothing done", res)
-	g.say("a", catalog.Critical, "")
+	g.report("a", catalog.Critical, "")
 	res = g.client(late)
 	expect.That(t, res.Outcome == NotFound, "critical since another moment: %+v, want nothing done", res)
 	g.pass(60_001)
@@ -255,140 +255,12 @@ func TestLostHasEachCheckThatTurnsCriticalOrIsRemoved(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			g.catalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+			g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
 			g.Lost()
 			g.client(tt.op)
 			expect.Slice(t, g.Lost(), tt.want, "lost")
 			status, known := g.CheckState("", "a")
 			expect.That(t, known != (tt.want != nil && status != catalog.Critical), "check is known: %t, with status %d", known, status)
 		})
-	}
-}
-
-func TestCatalogHasTheLogicalNodeAlways(t *testing.T) {
-	g := newRig(t)
-	status, known := g.CheckState("", catalog.SerfHealth)
-	expect.That(t, known && status == catalog.Passing && g.HasNode(""), "serfHealth: %d, known %t; node: %t", status, known, g.HasNode(""))
-	_, known = g.CheckState("n1", catalog.SerfHealth)
-	expect.That(t, !known && !g.HasNode("n1"), "serfHealth of a node that is not registered: %t; node: %t", known, g.HasNode("n1"))
-	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}, Checks: []*catalog.Check{checkOf("", "n", catalog.Warning)}})
-	status, known = g.CheckState("n1", "n")
-	expect.That(t, known && status == catalog.Warning && g.HasNode("n1"), "n: %d, known %t; node: %t", status, known, g.HasNode("n1"))
-}
-
-func TestNeedsClockWhileSomethingHasAnEnd(t *testing.T) {
-	reaped := checkOf("web-1", "a", catalog.Critical)
-	reaped.ReapAfter = 60_000
-	for _, tt := range []struct {
-		name string
-		ops  []Op
-		want bool
-	}{
-		{"nothing", nil, false},
-		{"a lease", []Op{Register{instance(orders1, Up, 100)}}, true},
-		{"a lease that went", []Op{Register{instance(orders1, Up, 100)}, Cancel{orders1}}, false},
-		{"no lease", []Op{service("web", "web-1", checkOf("web-1", "a", catalog.Critical))}, false},
-		{"a TTL", []Op{service("web", "web-1", withTTL("a", 1000))}, true},
-		{"a TTL that has passed", []Op{service("web", "web-1", withTTL("a", 1000)), SetCheck{Check: "a", Status: catalog.Critical}}, false},
-		{"a service to be reaped", []Op{service("web", "web-1", reaped)}, true},
-		{"an override without end", []Op{service("web", "web-1"), SetOverride{Key: web1, Status: Down}}, false},
-		{"an override with an end", []Op{service("web", "web-1"), SetOverride{Key: web1, Status: Down, For: 1000}}, true},
-		{"a quarantine", []Op{service("web", "web-1"), Quarantine{Key: web1, For: 1000}}, true},
-		{"held evictions", []Op{SelfPreservation{To: PreservationHeld, For: 1000, By: Act{Author: "ann"}}}, true},
-	} {
-		g := newRig(t)
-		for _, op := range tt.ops {
-			g.client(op)
-		}
-		expect.Equal(t, g.NeedsClock(), tt.want, "%s:", tt.name)
-	}
-}
-
-func TestCatalogRegistrationIsAHeartbeatOfItsChecks(t *testing.T) {
-	g := newRig(t)
-	op := service("web", "web-1", withTTL("a", 10_000))
-	op.KeepStatus = true
-	g.catalog(op)
-	g.Establish(Epoch{Term: 1, Index: 1}, "c")
-	g.pass(9000)
-	index := g.View().Index()
-	g.catalog(op)
-	if got := g.View().LastHeartbeat(g.check("", "a")); got != g.now.Lease || g.View().Index() != index {
-		t.Errorf("heard at %d, index %d; want %d and %d", got, g.View().Index(), g.now.Lease, index)
-	}
-	ops := g.Ending(g.now.Lease + 10_000)
-	expect.That(t, len(ops) == 0, "due: %+v", ops)
-}
-
-// Every check of a service costs each operation on one of them, on every node.
-func TestCatalogRegistrationBoundsTheChecksOfAServiceAndANode(t *testing.T) {
-	many := func(service string, from, to int) (checks []*catalog.Check) {
-		for i := from; i < to; i++ {
-			checks = append(checks, checkOf(service, fmt.Sprintf("%s-%05d", service, i), catalog.Passing))
-		}
-		return checks
-	}
-	for _, tt := range []struct {
-		name string
-		op   RegisterCatalog
-		want Outcome
-	}{
-		{"as many as a service may have", service("web", "web-1", many("web-1", 0, catalog.MaxServiceChecks)...), Done},
-		{"one more", service("web", "web-1", many("web-1", 0, catalog.MaxServiceChecks+1)...), TooManyChecks},
-		{"17,000", service("web", "web-1", many("web-1", 0, 17_000)...), TooManyChecks},
-		{"as many as a node may have", RegisterCatalog{Checks: many("", 0, catalog.MaxNodeChecks)}, Done},
-		{"one more of the node", RegisterCatalog{Checks: many("", 0, catalog.MaxNodeChecks+1)}, TooManyChecks},
-		{"one beside those that are there", RegisterCatalog{Checks: many("full", catalog.MaxServiceChecks, catalog.MaxServiceChecks+1)}, TooManyChecks},
-		{"maintenance of a service that has all it may have", RegisterCatalog{Checks: []*catalog.Check{checkOf("full", catalog.ServiceMaintenance+"full", catalog.Critical)}}, Done},
-		{"maintenance of another service's name", RegisterCatalog{Checks: []*catalog.Check{checkOf("full", catalog.ServiceMaintenance+"web", catalog.Critical)}}, TooManyChecks},
-		{"those that are there", RegisterCatalog{Checks: many("full", 0, catalog.MaxServiceChecks)}, Done},
-		{"a service's own again", service("full", "full", many("full", 0, 3)...), Done},
-		{"others in the place of all", func() RegisterCatalog {
-			op := service("full", "full", many("full", 100, 100+catalog.MaxServiceChecks)...)
-			op.ReplaceChecks = true
-			return op
-		}(), Done},
-		{"others beside all", service("full", "full", many("full", 100, 101)...), TooManyChecks},
-		{"one that moves to the full service", RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("full", "n", catalog.Passing)}}, TooManyChecks},
-		{"one that moves away from it", RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "full-00001", catalog.Passing)}}, Done},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t)
-			g.catalog(service("full", "full", many("full", 0, catalog.MaxServiceChecks)...))
-			g.catalog(serviceOn("far", "full", "full", many("full", 0, catalog.MaxServiceChecks)...))
-			g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "n", catalog.Passing)}})
-			before := g.View().Index()
-			need.Equal(t, g.client(tt.op).Outcome, tt.want, "outcome")
-			after := g.View().Index()
-			expect.That(t, tt.want == Done || after == before, "index %d after a refusal, want %d", after, before)
-		})
-	}
-}
-
-// A check that goes from a service to its node, while another one comes from there, stays where it was put.
-func TestCheckMovesBetweenServicesInOneRegistration(t *testing.T) {
-	g := newRig(t)
-	g.catalog(serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Passing), checkOf("", "b", catalog.Passing), checkOf("", "c", catalog.Passing)))
-	g.catalog(RegisterCatalog{Node: &catalog.Node{Name: "far"}, Checks: []*catalog.Check{checkOf("", "a", catalog.Passing), checkOf("web-1", "b", catalog.Passing)}})
-	for id, service := range map[string]string{"a": "", "b": "web-1", "c": ""} {
-		expect.Equal(t, g.check("far", id).Service, service, "check %s is of service", id)
-	}
-	got := len(g.lease(Key{"WEB", "far:web-1"}).Service.Checks)
-	expect.That(t, got == 1, "the service has %d checks, want 1", got)
-	n, _ := g.View().Node("far")
-	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))
-}
-
-func TestByVIPFindsAnInstanceByABoundedNumberOfParts(t *testing.T) {
-	g := newRig(t)
-	in := &Instance{InstanceID: "orders-1", App: "ORDERS", HostName: "h", Status: Up, LastDirty: 1}
-	in.VIP = strings.Repeat("x,", MaxVIPs-1) + "last,beyond" + strings.Repeat(",beyond", 100_000)
-	g.client(Register{Instance: in})
-	for vip, want := range map[string]int{"x": 1, "last": 1, "beyond": 0} {
-		n := 0
-		for range g.View().ByVIP(vip) {
-			n++
-		}
-		expect.That(t, n == want, "%d instances of VIP %q, want %d", n, vip, want)
 	}
 }

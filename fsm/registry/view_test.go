@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -134,7 +135,7 @@ func TestRenewalMovesTheViewsStampAndNotItsIndex(t *testing.T) {
 	expect.That(t, got == g.now, "an old view shows the renewal of %v, want the live one, %v", got, g.now)
 }
 
-func TestLastRenewalOfARemovedLeaseIsItsOwn(t *testing.T) {
+func TestLastRenewalInAViewFromBeforeTheRemovalIsThatOfTheViewsLease(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	old := g.View()
@@ -155,7 +156,7 @@ func TestLastRenewalOfARemovedLeaseIsItsOwn(t *testing.T) {
 	expect.Equal(t, old.LastRenewal(first), first.RenewedAt, "after the slot got another lease:")
 }
 
-func TestRenewalsGrowUnderReaders(t *testing.T) {
+func TestLastRenewalIsLiveInAViewFromBeforeTheTableGrew(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	old := g.View()
@@ -196,7 +197,7 @@ func TestViewsAreReadWhileOperationsAreApplied(t *testing.T) {
 	readers.Wait()
 }
 
-// readAll reads everything that a view has and checks that it is of one moment.
+// readAll reads everything in a view, and returns how its parts contradict each other, as parts of one moment do not.
 func readAll(v *View) error {
 	n := 0
 	for l := range v.Leases() {
@@ -242,4 +243,18 @@ func TestRegisterByManyGoroutinesInTurn(t *testing.T) {
 	clients.Wait()
 	app, _ := g.View().App("ORDERS")
 	expect.That(t, app.Len() == 64 && g.View().HashCode() == "UP_64_", "%d instances, hash %s, want 64", app.Len(), g.View().HashCode())
+}
+
+func TestByVIPFindsAnInstanceByABoundedNumberOfParts(t *testing.T) {
+	g := newRig(t)
+	in := &Instance{InstanceID: "orders-1", App: "ORDERS", HostName: "h", Status: Up, LastDirty: 1}
+	in.VIP = strings.Repeat("x,", MaxVIPs-1) + "last,beyond" + strings.Repeat(",beyond", 100_000)
+	g.client(Register{Instance: in})
+	for vip, want := range map[string]int{"x": 1, "last": 1, "beyond": 0} {
+		n := 0
+		for range g.View().ByVIP(vip) {
+			n++
+		}
+		expect.That(t, n == want, "%d instances of VIP %q, want %d", n, vip, want)
+	}
 }

@@ -28,13 +28,13 @@ type Instance struct {
 	QuarantinedUntil int64             `json:"quarantined_until,omitempty"` // 0: it is listed
 }
 
-// Owner is the datacenter (or Eureka server) that an instance belongs to, and the link from it.
+// Owner is the datacenter (or Eureka server) that an instance belongs to, and how long the link from there has been silent.
 type Owner struct {
 	Datacenter string `json:"datacenter,omitempty"` // empty: the cluster's own
-	UnheardMS  int64  `json:"unheard_ms,omitempty"` // for how long nothing was heard of it; 0: its link is not cut
+	UnheardMS  int64  `json:"unheard_ms,omitempty"` // for how long no message has come from there; 0: the link is not cut
 }
 
-// InstanceOf shows what a lease says by itself; its owner, its override and its quarantine are left out.
+// InstanceOf returns the document of a lease; the caller adds its owner, its override's details and its quarantine.
 func InstanceOf(l *registry.Lease) Instance {
 	i := l.Instance
 	shown := Instance{
@@ -66,10 +66,10 @@ type Explanation struct {
 	History          []HistoryEvent     `json:"history"` // oldest first
 }
 
-// Gone is the State of an Explanation of an instance that is there no more.
+// Gone is the State of an Explanation of an instance that was removed.
 const Gone = "gone"
 
-// Life is the lease of an instance that is there; of one that is gone it is zero.
+// Life is the status and lease of an instance that is listed or quarantined; zero if the instance is gone.
 type Life struct {
 	Status          string `json:"status"`
 	Reported        string `json:"reported,omitempty"` // the status that the instance reported last; empty if an override hides it
@@ -81,11 +81,11 @@ type Life struct {
 	ExpiresInMS     int64  `json:"expires_in_ms"` // negative: it ended so long ago
 	ExpiresAt       int64  `json:"expires_at"`
 	Expired         bool   `json:"expired"`
-	// Permanent: it has no lease, and nothing of what is said about one holds.
+	// Permanent: the instance has no lease, and the fields about a lease mean nothing.
 	Permanent bool `json:"permanent,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler: an instance that is gone has no lease to tell of.
+// MarshalJSON implements json.Marshaler: the fields of Life are left out for an instance that is gone.
 func (e Explanation) MarshalJSON() ([]byte, error) {
 	type document Explanation // without this method
 	shown := struct {
@@ -98,7 +98,7 @@ func (e Explanation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown)
 }
 
-// Bounded is an operator's act and its time.
+// Bounded says which operator's act an override or quarantine is, and from when to when it holds.
 type Bounded struct {
 	Author string `json:"author"` // empty: an act through Eureka's API
 	Reason string `json:"reason"`
@@ -106,19 +106,19 @@ type Bounded struct {
 	Until  int64  `json:"until,omitempty"` // 0: without end
 }
 
-// Forced is an override; nothing more than its status is known of one that came with the instance.
+// Forced is an override. Of one that came with the instance only the status is known.
 type Forced struct {
 	Status string `json:"status"`
 	Bounded
 }
 
-// Removed says how an instance went.
+// Removed says when and how an instance was removed.
 type Removed struct {
 	At   int64  `json:"at"`
 	Kind string `json:"kind"` // canceled or evicted
 }
 
-// PreservationEffect is self-preservation's part in what becomes of an instance.
+// PreservationEffect says whether self-preservation keeps an instance from being evicted.
 type PreservationEffect struct {
 	State     string `json:"state"`     // off, on, released or held
 	Withholds bool   `json:"withholds"` // no lease is evicted now
@@ -139,7 +139,7 @@ type HistoryEvent struct {
 type Acted struct {
 	App   string `json:"app"`
 	ID    string `json:"id"`
-	Index string `json:"index"` // every node that has applied it shows the act's effect
+	Index string `json:"index"` // every node that has applied this index shows the act's effect
 }
 
 // Pruned is an instance that was removed because it was not passing, or would be (POST /v1/rollcall/prune).

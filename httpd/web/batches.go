@@ -114,7 +114,7 @@ func senderOf(r *http.Request) netip.Prefix {
 // leave half of the memory for requests under way to the clients.
 func BoundBatches[C Caller](patience time.Duration, do func(C) (any, error)) func(C) (any, error) {
 	return func(of C) (any, error) {
-		c := of.called()
+		c := of.baseCall()
 		leave, err := c.node.senders.reserveShare(c.R, patience)
 		if err != nil {
 			return nil, err

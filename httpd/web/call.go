@@ -11,15 +11,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Call is a routed request under way: what the client asks for, and where the response goes. Its readings of parameters
-// and body are sticky, see Params: an endpoint reads all that it needs in the order in which mistakes are reported, and
-// checks Err once, before it does anything.
+// Call is a routed request under way: what the client asks for, and where the response goes. The first mistake in its
+// parameters or body sticks in Err, see Params: an endpoint reads all that it needs, in the order in which mistakes are
+// reported, and checks Err once, before it does anything.
 type Call struct {
 	Params
 	W      http.ResponseWriter
 	R      *http.Request
 	V1     bool // in version 1 of Eureka's protocol
-	Status int  // of a document that an endpoint returns; 0: 200
+	Status int  // of the response with the document that an endpoint of Consul's API returns; 0: 200
 	node   *Node
 }
 
@@ -27,17 +27,17 @@ type Call struct {
 // Each package of routes has a type of its own for its calls: a *Call with what its routes need.
 type Endpoint func(c *Call) (document any, err error)
 
-// Sent is what an endpoint returns that has sent its response itself.
+// Sent is returned by an endpoint that has sent its response itself.
 var Sent any = struct{}{}
 
-// NewCall is a call of a route. It lies in the response, which is allocated anyway.
+// NewCall returns the call of a route. The call is a part of the Response, which is allocated anyway.
 func (n *Node) NewCall(w http.ResponseWriter, r *http.Request, v1 bool) *Call {
-	a := responseUnder(w)
-	if a == nil {
-		a = new(Response)
+	resp := responseUnder(w)
+	if resp == nil {
+		resp = new(Response)
 	}
-	a.call = Call{Params: ParamsOf(r), W: w, R: r, V1: v1, node: n}
-	return &a.call
+	resp.call = Call{Params: ParamsOf(r), W: w, R: r, V1: v1, node: n}
+	return &resp.call
 }
 
 // Route is a row of a table of routes, whose endpoints take calls of type C.
@@ -48,7 +48,8 @@ type Route[C any] struct {
 	Do      func(c C) (document any, err error)
 }
 
-// Bind makes routes for any call out of a package's rows, whose endpoints take what with makes of a call.
+// Bind turns the table of routes of one package into routes for any call: each endpoint gets the package's own type of
+// call, which with makes of a *Call. R is Route[C], or a type that a package declares like it.
 func Bind[C any, R ~struct {
 	Methods []string
 	Path    string
@@ -72,45 +73,45 @@ func (c *Call) Serve(rt Route[*Call]) error {
 	return c.send(rt.Form, document)
 }
 
-// Caller is a call with what the routes of a package need.
-type Caller interface{ called() *Call }
+// Caller is a *Call, or a package's own type of call, which embeds one.
+type Caller interface{ baseCall() *Call }
 
-func (c *Call) called() *Call { return c }
+func (c *Call) baseCall() *Call { return c }
 
-// Bodiless is an endpoint of calls whose body means nothing, see DropBody.
+// Bodiless makes an endpoint of do that first drops the body, which means nothing, see DropBody.
 func Bodiless[C Caller](do func(C) (any, error)) func(C) (any, error) {
-	return func(of C) (any, error) {
-		c := of.called()
+	return func(call C) (any, error) {
+		c := call.baseCall()
 		if c.IgnoreBody(); c.Err != nil {
 			return nil, c.Err
 		}
-		return do(of)
+		return do(call)
 	}
 }
 
-// Viewed is an endpoint that shows a view, see Call.View.
+// Viewed makes an endpoint of show, which gets the view that the call asks for, see Call.View.
 func Viewed[C Caller](show func(c C, v FreshView) (any, error)) func(C) (any, error) {
-	return func(of C) (any, error) {
-		c := of.called()
+	return func(call C) (any, error) {
+		c := call.baseCall()
 		v := c.View()
 		if c.Err != nil {
 			return nil, c.Err
 		}
-		return show(of, v)
+		return show(call, v)
 	}
 }
 
-// WithCoordination is an endpoint that only a node with consensus has.
+// WithCoordination makes an endpoint of do that refuses on a node without consensus.
 func WithCoordination[C Caller](do func(C) (any, error)) func(C) (any, error) {
-	return func(of C) (any, error) {
-		if of.called().node.Coordination == nil {
+	return func(call C) (any, error) {
+		if call.baseCall().node.Coordination == nil {
 			return nil, errNoCoordination
 		}
-		return do(of)
+		return do(call)
 	}
 }
 
-// send writes a document as an API does.
+// send sends a document in the form of the route's API.
 func (c *Call) send(form Form, document any) error {
 	switch {
 	case document == Sent:
@@ -149,13 +150,13 @@ func (c *Call) IgnoreBody() {
 	}
 }
 
-// Segment is a segment of a routed path, unescaped. CleanPath escaped it, so it unescapes.
+// Segment is a segment of a routed path, unescaped. That cannot fail, because CleanPath escaped the segment.
 func (c *Call) Segment(name string) string { return unescaped(mux.Vars(c.R)[name]) }
 
 // Key is the instance that a path names.
 func (c *Call) Key() registry.Key { return registry.NewKey(c.Segment("app"), c.Segment("id")) }
 
-// Rest is the variable at the end of a path that is taken as it came, unescaped once.
+// Rest is the variable at the end of a verbatim path, unescaped once.
 func (c *Call) Rest() string {
 	for _, rest := range mux.Vars(c.R) {
 		return unescaped(rest)
@@ -163,8 +164,8 @@ func (c *Call) Rest() string {
 	return ""
 }
 
-// respondConsul sends a document as JSON, indented if the call asks for it with pretty. True and false it sends as they
-// are: clients look for the word.
+// respondConsul sends a document as JSON, indented if the call asks for it with pretty. True and false are sent
+// as they are: clients look for the word.
 func (c *Call) respondConsul(document any) error {
 	body, err := json.Marshal(document)
 	if err != nil {

@@ -13,7 +13,7 @@ type sink struct{}
 func (sink) Process(context.Context, int) Result        { return Success }
 func (sink) ProcessBatch(context.Context, []int) Result { return Success }
 
-// processor time of this process so far.
+// processorTime is the processor time that this process has used so far.
 func processorTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -22,7 +22,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// benchmark submits b.N tasks of 100,000 ids, as submit does, and reports processor time per task.
+// benchmark calls submit with each number below b.N, waits until every task is transmitted, and reports the processor
+// time per task.
 func benchmark(b *testing.B, submit func(d *Dispatcher[int, int], i int)) {
 	d := New(Config[int, int]{Processor: sink{}})
 	ctx, stop := context.WithCancel(b.Context())
@@ -46,6 +47,7 @@ func benchmark(b *testing.B, submit func(d *Dispatcher[int, int], i int)) {
 	}
 }
 
+// BenchmarkProducerThatWaitsForRoom submits tasks of 100,000 ids as fast as there is room for them.
 func BenchmarkProducerThatWaitsForRoom(b *testing.B) {
 	benchmark(b, func(d *Dispatcher[int, int], i int) {
 		for d.Room() == 0 {
@@ -55,7 +57,8 @@ func BenchmarkProducerThatWaitsForRoom(b *testing.B) {
 	})
 }
 
-// BenchmarkHeartbeatsOf100kInstances submits 3,333 tasks per second, one by one.
+// BenchmarkHeartbeatsOf100kInstances submits tasks of 100,000 ids one by one, 3,333 per second, as many as their
+// heartbeats are.
 func BenchmarkHeartbeatsOf100kInstances(b *testing.B) {
 	const apart = time.Second / 3333
 	start := time.Now()

@@ -14,15 +14,15 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// facts are what a task of the property test consists of: the numbers of the submissions that went into it.
-type facts []int
+// submissions are a task of the property test: the numbers of the submissions that were merged into it.
+type submissions []int
 
 // history is a drawn run: what is submitted and when, and what becomes of each transmission.
 type history struct {
-	config  Config[int, facts]
+	config  Config[int, submissions]
 	steps   []step
 	results []outcome // of the transmissions in the order in which they start; then all succeed
-	stop    bool      // the dispatcher is stopped after the last step, and not left to finish
+	stop    bool      // stop the dispatcher right after the last step; else it gets an hour to finish
 	drain   time.Duration
 }
 
@@ -32,6 +32,7 @@ type step struct {
 	id    int
 }
 
+// outcome is what becomes of one transmission, and how long it takes.
 type outcome struct {
 	result Result
 	after  time.Duration
@@ -41,7 +42,7 @@ func drawHistory(t *rapid.T) history {
 	moment := rapid.SampledFrom([]time.Duration{0, 0, 0, ms, 50 * ms, 600 * ms, 3 * time.Second})
 	result := rapid.SampledFrom([]Result{Success, Congestion, TransientError, PermanentError})
 	return history{
-		config: Config[int, facts]{
+		config: Config[int, submissions]{
 			MaxBufferSize: rapid.IntRange(1, 12).Draw(t, "buffer"),
 			WorkloadSize:  rapid.IntRange(1, 5).Draw(t, "workload"),
 			WorkerCount:   rapid.IntRange(1, 4).Draw(t, "workers"),
@@ -59,22 +60,22 @@ func drawHistory(t *rapid.T) history {
 	}
 }
 
-// witness is the receiver and the user of a dispatcher, and writes down what they see.
-type witness struct {
+// recorder is the receiver of a dispatcher and its callbacks: it records what they get, and which promises are broken.
+type recorder struct {
 	mu        sync.Mutex
 	results   []outcome
 	busy      map[int]bool
-	attempted map[int]int   // the newest submission that was ever sent, by id
-	done      map[int]facts // what was transmitted, in order, by id
-	dropped   map[int]facts
+	attempted map[int]int         // the newest submission that was ever sent, by id
+	done      map[int]submissions // what was transmitted, in order, by id
+	dropped   map[int]submissions
 	broken    []string
 }
 
-func (w *witness) Process(ctx context.Context, task facts) Result {
-	return w.ProcessBatch(ctx, []facts{task})
+func (w *recorder) Process(ctx context.Context, task submissions) Result {
+	return w.ProcessBatch(ctx, []submissions{task})
 }
 
-func (w *witness) ProcessBatch(ctx context.Context, tasks []facts) Result {
+func (w *recorder) ProcessBatch(ctx context.Context, tasks []submissions) Result {
 	o := w.start(tasks)
 	wait := time.NewTimer(o.after)
 	defer wait.Stop()
@@ -87,17 +88,17 @@ func (w *witness) ProcessBatch(ctx context.Context, tasks []facts) Result {
 	return o.result
 }
 
-// start records a transmission. The last digit of each fact is the id.
-func (w *witness) start(tasks []facts) (o outcome) {
+// start records a transmission. The last digit of each submission is the id.
+func (w *recorder) start(tasks []submissions) (o outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range tasks {
 		id, newest := f[0]%10, f[len(f)-1]
 		if w.busy[id] {
-			w.breaks("id %d is in flight twice", id)
+			w.recordBreach("id %d is in flight twice", id)
 		}
 		if newest < w.attempted[id] {
-			w.breaks("id %d: %v is sent after %d", id, f, w.attempted[id])
+			w.recordBreach("id %d: %v is sent after %d", id, f, w.attempted[id])
 		}
 		w.busy[id], w.attempted[id] = true, newest
 	}
@@ -108,7 +109,7 @@ func (w *witness) start(tasks []facts) (o outcome) {
 	return o
 }
 
-func (w *witness) finish(tasks []facts) {
+func (w *recorder) finish(tasks []submissions) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range tasks {
@@ -117,36 +118,36 @@ func (w *witness) finish(tasks []facts) {
 }
 
 // record records in which list a task ended.
-func (w *witness) record(list map[int]facts, id int, f facts) {
+func (w *recorder) record(list map[int]submissions, id int, f submissions) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list[id] = append(list[id], f...)
 }
 
-// breaks records a broken promise. The caller holds mu.
-func (w *witness) breaks(format string, args ...any) {
+// recordBreach records a broken promise. The caller holds mu.
+func (w *recorder) recordBreach(format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, args...))
 }
 
-// play runs a history in a bubble.
-func play(t *testing.T, h history) (w *witness, submitted map[int]facts, end Stats, room int) {
-	w = &witness{results: h.results, busy: map[int]bool{}, attempted: map[int]int{}, done: map[int]facts{}, dropped: map[int]facts{}}
-	submitted = map[int]facts{}
+// play runs a history in a bubble. end and room are the statistics and the room of the dispatcher when all is over.
+func play(t *testing.T, h history) (w *recorder, submitted map[int]submissions, end Stats, room int) {
+	w = &recorder{results: h.results, busy: map[int]bool{}, attempted: map[int]int{}, done: map[int]submissions{}, dropped: map[int]submissions{}}
+	submitted = map[int]submissions{}
 	synctest.Test(t, func(t *testing.T) {
 		c := h.config
 		c.Processor = w
-		c.Merge = func(older, newer facts) facts { return slices.Concat(older, newer) }
-		c.Done = func(id int, f facts) { w.record(w.done, id, f) }
-		c.Dropped = func(id int, f facts, _ Drop) { w.record(w.dropped, id, f) }
+		c.Merge = func(older, newer submissions) submissions { return slices.Concat(older, newer) }
+		c.Done = func(id int, f submissions) { w.record(w.done, id, f) }
+		c.Dropped = func(id int, f submissions, _ Drop) { w.record(w.dropped, id, f) }
 		d := New(c)
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { _ = d.Run(ctx, h.drain) })
 		for i, s := range h.steps {
 			time.Sleep(s.pause)
-			fact := 10*(i+1) + s.id
-			submitted[s.id] = append(submitted[s.id], fact)
-			d.Process(s.id, facts{fact}, time.Time{})
+			submission := 10*(i+1) + s.id
+			submitted[s.id] = append(submitted[s.id], submission)
+			d.Process(s.id, submissions{submission}, time.Time{})
 		}
 		if !h.stop {
 			time.Sleep(time.Hour)
@@ -161,7 +162,7 @@ func play(t *testing.T, h history) (w *witness, submitted map[int]facts, end Sta
 	return w, submitted, end, room
 }
 
-func TestTheLastStateOfEachIDArrivesInOrderOrIsReportedDropped(t *testing.T) {
+func TestDispatcherSendsTheLastStateOfEachIDInOrderOrReportsItDropped(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := drawHistory(rt)
 		w, submitted, end, room := play(t, h)
@@ -177,8 +178,8 @@ func TestTheLastStateOfEachIDArrivesInOrderOrIsReportedDropped(t *testing.T) {
 				rt.Errorf("id %d: the last state %d did not arrive, the newest sent is %d", id, last, w.attempted[id])
 			}
 		}
-		elapsed := end.SuccessfulExecutions + end.OverriddenTasks + end.QueueOverflows + end.PermanentErrors + end.StoppedTasks
-		expect.That(rt, int(elapsed) == len(h.steps) && int(end.AcceptedTasks) == len(h.steps) && end.QueueSize == 0 && end.InFlight == 0,
+		ended := end.SuccessfulExecutions + end.OverriddenTasks + end.QueueOverflows + end.PermanentErrors + end.StoppedTasks
+		expect.That(rt, int(ended) == len(h.steps) && int(end.AcceptedTasks) == len(h.steps) && end.QueueSize == 0 && end.InFlight == 0,
 			"%d tasks are not accounted for by %+v", len(h.steps), end)
 		if !h.stop && end.StoppedTasks != 0 {
 			rt.Errorf("tasks were left after an hour: %+v", end)

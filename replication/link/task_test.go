@@ -66,7 +66,7 @@ func TestMergedTasksSayWhatBothDid(t *testing.T) {
 			want: Task{Facts: Registered, First: 4, NewLife: true},
 		},
 		{
-			name:  "what is overridden after a removal was registered before",
+			name:  "an override after a removal says that the instance was registered in between",
 			older: Task{Facts: Canceled, First: 4, Remove: removal}, newer: Task{Facts: Overridden, First: 7},
 			want: Task{Facts: Registered | Overridden, First: 4, NewLife: true},
 		},
@@ -82,7 +82,7 @@ func TestMergedTasksSayWhatBothDid(t *testing.T) {
 	}
 }
 
-func TestMergedTaskIsAsOldAsTheFirst(t *testing.T) {
+func TestMergedTaskIsAsOldAsTheOlderOfBoth(t *testing.T) {
 	before := time.Now()
 	later := before.Add(time.Minute)
 	older := Task{Facts: Registered, First: 3, Queued: before, AsOf: before}

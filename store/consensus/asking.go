@@ -14,10 +14,10 @@ import (
 type AskReply struct {
 	Answer port.Outcome
 	Bytes  []byte
-	Error  string // of the leader's Config.Answer; "": none
+	Error  string // of the leader's Config.Reply; "": none
 }
 
-// serveAsk has the leader reply to a question that another node was asked: the call Node.Ask.
+// serveAsk serves the call Node.Ask: the leader replies to a question that was asked at another node.
 func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
 	l := s.leadership.Own()
 	if l == nil {
@@ -26,7 +26,7 @@ func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
 	}
 	ctx, cancel := context.WithTimeout(l.Lost, askTimeout)
 	defer cancel()
-	result, err := s.reply(ctx, question)
+	result, err := s.replyHere(ctx, question)
 	switch {
 	case err == nil:
 		reply.Bytes = result
@@ -38,7 +38,7 @@ func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
 	return nil
 }
 
-// askAt asks a question at another node.
+// askAt asks the leader, another node, a question, by the call Node.Ask.
 func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]byte, error) {
 	reply, err := port.Invoke[AskReply](ctx, s.nodes, address, "Node.Ask", question)
 	switch {
@@ -55,29 +55,19 @@ func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]by
 // askTimeout bounds a question to the leader.
 const askTimeout = 5 * time.Second
 
-// errNoReplyHere: a question came to a node without a Config.Answer.
+// errNoReplyHere means that a question came to a node without a Config.Reply.
 var errNoReplyHere = errors.New("this node answers no questions")
 
-// WhileLeading calls do each time this node was established as leader, with a context that ends when
-// it leads no longer and the leadership's epoch, and waits for its return before the next time. It returns when ctx ends or the
-// node stops.
-func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.closing, cancel)()
-	s.leadership.WhileLeading(ctx, do)
-}
-
-// AskLeader has the leader reply to a question by its Config.Answer; on the leader, its own. It waits 5 s
-// at most. Errors: registry.ErrNoLeader, also if the leader ceases to be one meanwhile, or what Answer
-// returned, as text.
+// AskLeader has the leader reply to a question by its Config.Reply; on the leader, this node's. It waits 5 s at most.
+// Errors: registry.ErrNoLeader, also if the leader ceases to lead meanwhile, or the text of the error that Config.Reply
+// returned.
 func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
 	if l := s.leadership.Own(); l != nil {
 		defer context.AfterFunc(l.Lost, cancel)()
-		result, err := s.reply(ctx, question)
+		result, err := s.replyHere(ctx, question)
 		if err != nil && l.Lost.Err() != nil {
 			return nil, fmt.Errorf("ask the leader, which this node was until now: %w", registry.ErrNoLeader)
 		}
@@ -91,8 +81,8 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	return s.askAt(ctx, s.nodes.DialAddress(leader.ID, leader.Address), question)
 }
 
-// reply replies to a question, on the leader.
-func (s *Raft) reply(ctx context.Context, question []byte) ([]byte, error) {
+// replyHere replies to a question on this node, the leader.
+func (s *Raft) replyHere(ctx context.Context, question []byte) ([]byte, error) {
 	if s.cfg.Reply == nil {
 		return nil, errNoReplyHere
 	}

@@ -13,47 +13,47 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// copyOf is a batch of another node that registers an instance.
-func copyOf(seq uint64, bound fsm.Bound) []byte {
+// batchOfAnotherNode is the encoded batch of another node that registers one instance.
+func batchOfAnotherNode(seq uint64, bound fsm.Bound) []byte {
 	id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Bound: bound}
 	return fsm.AppendBatch(nil, id, []fsm.Item{{Op: registry.Register{Instance: instance("LATE", fmt.Sprintf("i%d", seq), 600)}}})
 }
 
-func TestLeaderCommitsNoBatchAfterItsTime(t *testing.T) {
+func TestCommitterOfTheLeaderServesNoBatchAfterItsBound(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	at := c.nodes[c.leader()]
 	l := at.leadership.Own()
-	earlier := l.Epoch.Index
+	index := l.Epoch.Index
 	for _, row := range []struct {
 		name  string
 		bound fsm.Bound
 	}{
 		{"its time is over", l.Bound(time.Now().Add(-time.Millisecond))},
-		{"for another leadership", fsm.Bound{Leadership: earlier + 1, Until: 1 << 40}},
+		{"for another leadership", fsm.Bound{Leadership: index + 1, Until: 1 << 40}},
 	} {
 		var reply commit.CommitReply
-		err := at.committer.Serve(copyOf(1, row.bound), &reply)
-		expect.That(t, err == nil && reply.Answer == port.NotLeader, "%s: answer %d, %v, want that it is not taken", row.name, reply.Answer, err)
-		// It may have been in time when it was proposed.
-		e, err := at.proposer.Propose(copyOf(1, row.bound))
+		err := at.committer.Serve(batchOfAnotherNode(1, row.bound), &reply)
+		expect.That(t, err == nil && reply.Answer == port.NotLeader, "%s: outcome %d, %v, want NotLeader", row.name, reply.Answer, err)
+		// A copy may have been in time when it was proposed, and late when it is applied.
+		e, err := at.proposer.Propose(batchOfAnotherNode(1, row.bound))
 		need.OK(t, err)
 		res, err := e.Results(t.Context())
 		expect.That(t, err == nil && res[0].Late, "%s, in the log: %+v, %v, want that it is late", row.name, res, err)
 	}
-	in := l.Bound(time.Now().Add(time.Minute))
+	inTime := l.Bound(time.Now().Add(time.Minute))
 	var reply commit.CommitReply
-	err := at.committer.Serve(copyOf(1, in), &reply)
+	err := at.committer.Serve(batchOfAnotherNode(1, inTime), &reply)
 	expect.That(t, err == nil && reply.Answer == port.OK, "in time: outcome %d, %v", reply.Answer, err)
 	next := c.nodes[c.moveLeadership()]
-	err = next.committer.Serve(copyOf(2, in), &reply)
-	expect.That(t, err == nil && reply.Answer == port.NotLeader, "of an earlier leadership: outcome %d, %v, want that it is not taken", reply.Answer, err)
+	err = next.committer.Serve(batchOfAnotherNode(2, inTime), &reply)
+	expect.That(t, err == nil && reply.Answer == port.NotLeader, "of an earlier leadership: outcome %d, %v, want NotLeader", reply.Answer, err)
 	v := next.read(t, registry.Linearizable)
 	if _, ok := v.Lease(registry.NewKey("LATE", "i1")); !ok || v.Len() != 1 {
 		t.Errorf("%d instances, want the one that came in time", v.Len())
 	}
 }
 
-func TestAFollowersWritesFollowTheLeaderThroughItsLeaderships(t *testing.T) {
+func TestWriteOnAnyNodeSucceedsAfterEachChangeOfTheLeader(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	for i := range 4 {
 		leader := c.leader()

@@ -20,6 +20,16 @@ const (
 	establishTimeout = 10 * time.Second
 )
 
+// WhileLeading calls do each time this node is established as leader, with the leadership's epoch and a context that ends
+// with the leadership, and waits for do to return before the next call. WhileLeading returns when ctx ends or the node
+// stops.
+func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	s.leadership.WhileLeading(ctx, do)
+}
+
 // followNotify starts and stops leaderships as Raft tells. Two "true" in a row mean that leadership
 // was lost and won again in between.
 func (s *Raft) followNotify(ctx context.Context) {

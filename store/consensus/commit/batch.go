@@ -21,7 +21,7 @@ type batch struct {
 	sent   time.Time     // when it was first sent; zero: it certainly never was
 }
 
-// deadline is when the callers of a batch are told that it failed or that its outcome is unknown.
+// deadline is when the callers of a batch get an error: that it failed, or that its outcome is unknown.
 func (b *batch) deadline() time.Time {
 	if b.sent.IsZero() {
 		return b.oldest.Add(b.wait)
@@ -29,7 +29,7 @@ func (b *batch) deadline() time.Time {
 	return b.sent.Add(store.ResultWait)
 }
 
-// giveUpAt is until when the result of a batch that is sent now is waited for.
+// giveUpAt is the end of the wait for the result of a batch that is sent now.
 func (b *batch) giveUpAt(now time.Time) time.Time {
 	if b.sent.IsZero() {
 		return now.Add(store.ResultWait)
@@ -49,22 +49,22 @@ func (b *batch) encode(bound fsm.Bound) []byte {
 // follower knows where one call ends and the next begins: it divides the batch until the call that
 // cannot be read is alone, and refuses that one.
 
-// unread is the error of a batch that the leader could not read. It proposed nothing of it.
-type unread struct {
+// unreadError is the error of a batch that the leader could not read. It proposed nothing of it.
+type unreadError struct {
 	reason string
-	item   int  // the first one that it could not read; -1: it cannot say
-	all    bool // it reads no batch of this node's format version
+	item   int  // the first item that the leader could not read; -1: it cannot say
+	all    bool // the leader reads no batch of this node's format version
 }
 
 // Error implements error.
-func (u *unread) Error() string { return "the leader cannot read the batch: " + u.reason }
+func (u *unreadError) Error() string { return "the leader cannot read the batch: " + u.reason }
 
 // Unwrap makes it one of the errors after which a batch certainly had no effect.
-func (u *unread) Unwrap() error { return port.ErrNotSent }
+func (u *unreadError) Unwrap() error { return port.ErrNotSent }
 
 // around divides the calls of a batch, of which there are two at least: into those before the call of an
-// item, that call, and those behind it; into halves if no call has the item. That the leader stumbled over
-// an item is a hint: what it takes for the beginning of that one can be the end of the one before.
+// item, that call, and those behind it; into halves if no call has the item. The item that the leader
+// names is a hint: what the leader takes for the beginning of that item can be the end of the one before.
 func (b *batch) around(item int) [][]*call {
 	from := len(b.calls) / 2
 	to := from

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// submit commits a batch through the node that leads now; the time limit and a change of leader end it.
+// submit makes one attempt to commit a batch, here or at the other node that leads now. The attempt ends at the
+// batch's time limit, and when another node becomes leader.
 func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
 	until := b.giveUpAt(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, until)
@@ -27,23 +28,24 @@ func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, erro
 	}
 	defer context.AfterFunc(leader.Replaced, cancel)()
 	address := c.cfg.Nodes.DialAddress(leader.ID, leader.Address)
-	before, cancel := context.WithDeadline(ctx, b.deadline())
+	reachCtx, cancel := context.WithDeadline(ctx, b.deadline())
 	defer cancel()
-	if err := c.cfg.Nodes.Reach(before, address); err != nil {
+	if err := c.cfg.Nodes.Reach(reachCtx, address); err != nil {
 		return fsm.BatchResult{}, err
 	}
-	t, err := c.cfg.TermsOf(before, leader, address)
+	terms, err := c.cfg.TermsOf(reachCtx, leader, address)
 	if err != nil {
 		return fsm.BatchResult{}, err
 	}
 	c.cfg.Metrics.Forwarded.Inc()
-	res, err := c.commitAt(ctx, address, b.encode(t.Bound(until)))
+	res, err := c.commitAt(ctx, address, b.encode(terms.Bound(until)))
 	if errors.Is(err, leadership.ErrNotLeader) || errors.Is(err, errLate) {
-		c.cfg.Leadership.ClearTerms(t) // it may lead again, in another leadership
+		c.cfg.Leadership.ClearTerms(terms) // the leader may lead again, in another leadership
 	}
 	return res, err
 }
 
+// commitHere commits a batch of this node, which leads.
 func (c *Committer) commitHere(ctx context.Context, encoded []byte) (fsm.BatchResult, error) {
 	e, err := c.cfg.Proposer.Propose(encoded)
 	if err != nil {
@@ -53,11 +55,10 @@ func (c *Committer) commitHere(ctx context.Context, encoded []byte) (fsm.BatchRe
 	if err != nil {
 		return fsm.BatchResult{}, err
 	}
-	return results[0], lateness(results[0])
+	return results[0], lateError(results[0])
 }
 
-// CommitReply and the other types of the node channel are exported because net/rpc asks for it; they
-// are of no use outside this package.
+// CommitReply is the reply to the call Node.Commit. It is exported because net/rpc asks for it.
 type CommitReply struct {
 	Answer  port.Outcome
 	Results []byte // fsm.AppendResults
@@ -65,18 +66,18 @@ type CommitReply struct {
 	// With port.Unreadable:
 	Reason string
 	Item   int  // the first operation that could not be read, from 1; 0: it is not known
-	All    bool // no batch of this format version can be read
+	All    bool // the leader can read no batch of this format version
 }
 
-// Serve commits a batch of another node, on the leader: the call Node.Commit.
+// Serve serves the call Node.Commit: the leader commits a batch of another node.
 func (c *Committer) Serve(encoded []byte, reply *CommitReply) error {
 	id, _, err := fsm.ParseBatch(encoded)
 	if err != nil {
-		c.unreadable(err, reply)
+		c.replyUnreadable(err, reply)
 		return nil
 	}
 	if l := c.cfg.Leadership.Own(); l == nil || !l.Permits(id.Bound, time.Now()) {
-		reply.Answer = port.NotLeader // not in the leadership that the batch is for, or no longer
+		reply.Answer = port.NotLeader // in the leadership that the batch is for, or not any more
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), store.ResultWait)
@@ -93,37 +94,37 @@ func (c *Committer) Serve(encoded []byte, reply *CommitReply) error {
 	return nil
 }
 
-// commitAt commits a batch at another node.
+// commitAt commits a batch of this node at the node that leads, by the call Node.Commit.
 func (c *Committer) commitAt(ctx context.Context, address string, encoded []byte) (fsm.BatchResult, error) {
 	reply, err := port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, "Node.Commit", encoded)
 	switch {
 	case err != nil:
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.cfg.Nodes.HangUp(address) // what is still on its way must not arrive
+			c.cfg.Nodes.HangUp(address) // a copy that is still in the connection must not arrive
 		}
 		return fsm.BatchResult{}, err
 	case reply.Answer == port.NotLeader:
 		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", port.ErrNotSent, address, leadership.ErrNotLeader)
 	case reply.Answer == port.Unreadable:
-		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, unreadOf(reply))
+		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, unreadErrorOf(reply))
 	case reply.Answer != port.OK:
 		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, registry.ErrUnknownOutcome)
 	}
 	res, err := fsm.ParseResults(reply.Results)
 	if err == nil {
-		err = lateness(res)
+		err = lateError(res)
 	}
 	return res, err
 }
 
-// unreadOf is the error that the reply of a leader stands for.
-func unreadOf(reply CommitReply) error {
-	return &unread{reason: reply.Reason, item: reply.Item - 1, all: reply.All}
+// unreadErrorOf is the error that the reply of a leader stands for.
+func unreadErrorOf(reply CommitReply) error {
+	return &unreadError{reason: reply.Reason, item: reply.Item - 1, all: reply.All}
 }
 
-// unreadable makes the reply to a batch that this node cannot read. Only the leader's word counts: any other node
-// says as usual that it does not lead.
-func (c *Committer) unreadable(err error, reply *CommitReply) {
+// replyUnreadable makes the reply to a batch that this node cannot read. Only the leader says so: any other node
+// replies as usual that it does not lead.
+func (c *Committer) replyUnreadable(err error, reply *CommitReply) {
 	if c.cfg.Leadership.Own() == nil {
 		reply.Answer = port.NotLeader
 		return
@@ -136,14 +137,14 @@ func (c *Committer) unreadable(err error, reply *CommitReply) {
 	}
 }
 
-// lateness is the error of a batch that the state machine found to be late: that copy of it certainly
-// had no effect.
-func lateness(res fsm.BatchResult) error {
+// lateError is the error of a batch that the state machine found to be late, nil of any other: that copy of the batch
+// certainly had no effect.
+func lateError(res fsm.BatchResult) error {
 	if res.Late {
 		return fmt.Errorf("%w: %w", port.ErrNotSent, errLate)
 	}
 	return nil
 }
 
-// errLate: a copy of a batch came after its bound.
+// errLate means that a copy of a batch came after the bound within which it may take effect.
 var errLate = errors.New("after its time")

@@ -31,7 +31,7 @@ func (c *Committer) sendUntilResult(ctx context.Context, b *batch) {
 			c.finish(b, res)
 			return
 		}
-		var u *unread
+		var u *unreadError
 		if errors.As(err, &u) && b.sent.IsZero() {
 			c.divide(ctx, b, u) // after an attempt of unknown outcome it could take effect twice
 			return
@@ -92,7 +92,7 @@ func (c *Committer) closeNumber(b *batch) {
 // divide sends the calls of a batch that the leader could not read again, in smaller batches with numbers
 // of their own: nothing was ever proposed under the number of this one. One goes after the other, because
 // the state machine remembers the results of 64 open numbers of a node.
-func (c *Committer) divide(ctx context.Context, b *batch, u *unread) {
+func (c *Committer) divide(ctx context.Context, b *batch, u *unreadError) {
 	c.closeNumber(b)
 	if u.all || len(b.calls) == 1 {
 		c.failCalls(b, fmt.Errorf("%w: %s", registry.ErrUnreadable, u.reason))

@@ -49,7 +49,7 @@ func leaderWithout(t *testing.T, connections *atomic.Int64) string {
 	calls := port.Calls{"Node.Commit": port.Method(func(encoded []byte, reply *CommitReply) error {
 		_, items, err := fsm.ParseBatch(encoded)
 		if err != nil {
-			leader.unreadable(err, reply)
+			leader.replyUnreadable(err, reply)
 			return nil
 		}
 		reply.Results = fsm.AppendResults(nil, fsm.BatchResult{Results: make([]registry.Result, len(items))})

@@ -24,7 +24,7 @@ import (
 // promise gives way to a newer proposal, no node that stops in the middle keeps the others from
 // founding. docs/adr/0019 has the reasons.
 
-// foundLimit bounds one step: every node syncs its promise to its disk before its reply.
+// foundLimit bounds one step: every node syncs its promise to its disk before it replies.
 const foundLimit = 2 * time.Second
 
 // The node with the lowest id of those that see each other proposes. Another one does when it has waited
@@ -64,7 +64,7 @@ func (s *Members) serveFound(args FoundArgs) (FoundReply, error) {
 	reply := FoundReply{Self: s.asFounder()}
 	if args.Step == FoundDecided {
 		reply.OK = true
-		return reply, s.found(args.Founders)
+		return reply, s.joinAsFounder(args.Founders)
 	}
 	err := s.cfg.Identity.Change(func(id *disk.Identity) bool {
 		reply.Cluster, reply.Founding = id.Cluster, id.Founding
@@ -85,8 +85,8 @@ func (s *Members) asFounder() disk.Founder {
 	return disk.Founder{ID: s.self, Addr: s.cfg.Port.Addr().String()}
 }
 
-// mayPropose says whether it is this node's turn to propose; there are the nodes that it sees, itself
-// among them, sorted. Two that propose at once only get in each other's way.
+// mayPropose says whether it is this node's turn to propose; there has the nodes without a cluster
+// that it sees, itself among them, sorted. Two that propose at once only get in each other's way.
 func (s *Members) mayPropose(there []disk.Founder) bool {
 	if there[0].ID == s.self {
 		return true
@@ -117,10 +117,10 @@ func (s *Members) proposeFounders(ctx context.Context, addresses []string) error
 		return err
 	}
 	s.cfg.Node.Log.Info("the founders of the cluster are agreed on", "cluster", clusterOf(founders), "nodes", len(founders))
-	if err := s.found(founders); err != nil {
+	if err := s.joinAsFounder(founders); err != nil {
 		return err
 	}
-	// A founder that does not hear of it learns it from one that did, or by a proposal of its own.
+	// A founder that misses this call learns the founders from another one, or by a proposal of its own.
 	s.callFound(ctx, addresses, FoundArgs{Step: FoundDecided, Founders: founders})
 	return nil
 }
@@ -174,9 +174,9 @@ func (s *Members) callFound(ctx context.Context, addresses []string, args FoundA
 	})
 }
 
-// found makes this node a member of the cluster that was decided on, if it is a founder. Every founder
-// writes the same first log entry.
-func (s *Members) found(founders []disk.Founder) error {
+// joinAsFounder makes this node a member of the cluster whose founders are decided, if it is one of them and has no
+// cluster yet. Every founder writes the same first log entry.
+func (s *Members) joinAsFounder(founders []disk.Founder) error {
 	among := slices.ContainsFunc(founders, func(f disk.Founder) bool { return f.ID == s.self })
 	if !among || s.cfg.Identity.Cluster() != "" {
 		return nil
@@ -197,7 +197,7 @@ func (s *Members) found(founders []disk.Founder) error {
 	})
 }
 
-// foundersIn are the founders in the first configuration of a log, which found has written.
+// foundersIn are the founders in the first configuration of a log, which joinAsFounder has written.
 func foundersIn(servers []raft.Server) []disk.Founder {
 	founders := make([]disk.Founder, len(servers))
 	for i, server := range servers {

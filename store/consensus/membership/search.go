@@ -16,8 +16,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// Run finds or founds the cluster of a node that belongs to none, and checks, whenever no
-// leader is known, that the cluster which the data directory belongs to is the one that is there.
+// Run finds or founds the cluster of a node that belongs to none. Of a node that belongs to one it checks, whenever no
+// leader is known, that the nodes in cluster.join belong to the same.
 func (s *Members) Run(ctx context.Context) {
 	var logged string
 	var searchedAt time.Time // for nodes of other clusters
@@ -27,7 +27,7 @@ func (s *Members) Run(ctx context.Context) {
 		case s.cfg.Identity.Cluster() == "":
 			err = s.Search(ctx)
 		case s.cfg.Leadership.Leader() == nil:
-			err = s.recognise(ctx)
+			err = s.checkCluster(ctx)
 		case time.Since(searchedAt) >= foreignInterval:
 			s.setForeign(port.AskAll(ctx, distinct(s.cfg.Node.Join), s.askLimit(), s.stateAt))
 			searchedAt = time.Now()
@@ -46,94 +46,96 @@ func (s *Members) Search(ctx context.Context) error {
 	if members, err := s.All(); err != nil {
 		return err
 	} else if len(members) > 0 { // a crash came between founding and writing it down
-		return s.found(foundersIn(members))
+		return s.joinAsFounder(foundersIn(members))
 	}
-	look := s.survey(ctx)
+	seen := s.survey(ctx)
 	switch {
-	case len(look.clusters) > 1:
-		return fmt.Errorf("cluster.join names nodes of different clusters (%s): correct it", look.clusters)
-	case len(look.clusters) == 1:
-		return s.join(ctx, look.member)
+	case len(seen.clusters) > 1:
+		return fmt.Errorf("cluster.join names nodes of different clusters (%s): correct it", seen.clusters)
+	case len(seen.clusters) == 1:
+		return s.join(ctx, seen.member)
 	}
-	if err := look.mayFound(s.cfg.Node.BootstrapExpect); err != nil {
+	if err := seen.checkFounding(s.cfg.Node.BootstrapExpect); err != nil {
 		return err
 	}
-	if !s.mayPropose(look.there) {
-		return fmt.Errorf("%d nodes are there; waiting for %s to found the cluster", len(look.there), disk.NodeName(look.there[0].ID))
+	if !s.mayPropose(seen.unfounded) {
+		return fmt.Errorf("%d nodes are there; waiting for %s to found the cluster", len(seen.unfounded), disk.NodeName(seen.unfounded[0].ID))
 	}
-	return s.proposeFounders(ctx, look.addresses)
+	return s.proposeFounders(ctx, seen.addresses)
 }
 
 // surroundings are what a node without a cluster sees.
 type surroundings struct {
 	clusters  []string       // ids of the clusters that are there
-	member    NodeState      // a node of one
-	there     []disk.Founder // nodes without a cluster, this one among them, sorted
-	addresses []string       // of the others among them
+	member    NodeState      // a node of one of clusters
+	unfounded []disk.Founder // the nodes without a cluster, this one among them, sorted by id
+	addresses []string       // of the others among unfounded
 	listed    int            // how many nodes cluster.join names, this one included
 }
 
-// survey asks the nodes that cluster.join names how they are.
+// survey asks the nodes that cluster.join names for their state.
 func (s *Members) survey(ctx context.Context) surroundings {
-	look := surroundings{there: []disk.Founder{s.asFounder()}}
+	seen := surroundings{unfounded: []disk.Founder{s.asFounder()}}
 	addresses := distinct(s.cfg.Node.Join)
 	own := slices.Contains(addresses, s.cfg.Node.ClusterAddr) || slices.Contains(addresses, s.cfg.Port.Addr().String())
-	look.listed = len(addresses)
-	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
+	seen.listed = len(addresses)
+	for _, r := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
 		switch {
-		case a.Err != nil:
-		case a.Value.ServerID == s.self:
+		case r.Err != nil:
+		case r.Value.ServerID == s.self:
 			own = true
-		case a.Value.Cluster != "":
-			look.member = a.Value
-			look.clusters = append(look.clusters, a.Value.Cluster)
+		case r.Value.Cluster != "":
+			seen.member = r.Value
+			seen.clusters = append(seen.clusters, r.Value.Cluster)
 		default:
-			look.there = append(look.there, disk.Founder{ID: a.Value.ServerID, Addr: a.Value.Addr})
-			look.addresses = append(look.addresses, a.Address)
+			seen.unfounded = append(seen.unfounded, disk.Founder{ID: r.Value.ServerID, Addr: r.Value.Addr})
+			seen.addresses = append(seen.addresses, r.Address)
 		}
 	}
 	if !own {
-		look.listed++
+		seen.listed++
 	}
-	look.there, look.clusters = uniqueFounders(look.there), distinct(look.clusters)
-	return look
+	seen.unfounded, seen.clusters = uniqueFounders(seen.unfounded), distinct(seen.clusters)
+	return seen
 }
 
-// mayFound returns why the nodes that are there may not found a cluster: so few could be there twice,
-// each half without sight of the other.
-func (l surroundings) mayFound(expect int) error {
+// checkFounding returns an error if the nodes that are there may not found a cluster: if so few were enough, two halves
+// that do not see each other could found one each.
+func (l surroundings) checkFounding(expect int) error {
 	if least := l.listed/2 + 1; expect < least {
 		return fmt.Errorf("no cluster is there to join, and this node founds none: cluster.bootstrap-expect %d is not more than half of the %d nodes in cluster.join; to found a cluster set it to %d or more, on each of them", expect, l.listed, least)
 	}
-	if len(l.there) < expect {
-		return fmt.Errorf("%d of %d nodes are there (cluster.bootstrap-expect); waiting for the others in cluster.join", len(l.there), expect)
+	if len(l.unfounded) < expect {
+		return fmt.Errorf("%d of %d nodes are there (cluster.bootstrap-expect); waiting for the others in cluster.join", len(l.unfounded), expect)
 	}
-	return checkNames(l.there)
+	return checkNames(l.unfounded)
 }
 
+// distinct returns words sorted, each once.
 func distinct(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
 
-// join makes this node a member of the cluster that a node belongs to: it is one already if it was to
-// found the cluster together with that one, else the leader has to take it in. That a node counts this
-// one among its members is not enough, for it may know them from an entry that is never committed.
+// join makes this node a member of the cluster of another node, whose state is st. If st names this node among the
+// founders, this node is a member already; else the leader has to admit it. That st names this node among the members is
+// not enough, for the other node may know them from an entry that is never committed.
 func (s *Members) join(ctx context.Context, st NodeState) error {
 	if clusterOf(st.Founders) == st.Cluster && st.foundedBy(s.self) {
-		return s.found(st.Founders)
+		return s.joinAsFounder(st.Founders)
 	}
-	if err := s.askIn(ctx); err != nil {
+	if err := s.askForAdmission(ctx); err != nil {
 		return fmt.Errorf("join cluster %s: %w", st.Cluster, err)
 	}
 	s.cfg.Node.Log.Info("joined a cluster", "cluster", st.Cluster)
 	return s.cfg.Identity.Adopt(st.Cluster)
 }
 
+// foundedBy says whether a server is among the founders of the cluster.
 func (st NodeState) foundedBy(serverID string) bool {
 	return slices.ContainsFunc(st.Founders, func(f disk.Founder) bool { return f.ID == serverID })
 }
 
-// askIn asks the leader to take this node in, or to record its new address. The leader need not be in
-// cluster.join: the others say where it is.
-func (s *Members) askIn(ctx context.Context) error {
+// askForAdmission asks the leader to admit this node, or to record its new address. The leader need not be in
+// cluster.join: the nodes there name its address.
+func (s *Members) askForAdmission(ctx context.Context) error {
 	err := registry.ErrNoLeader
 	addresses := distinct(s.cfg.Node.Join)
 	for i := 0; i < len(addresses); i++ {
@@ -160,35 +162,35 @@ func (s *Members) askIn(ctx context.Context) error {
 	return err
 }
 
-// recognise stops a node that started with the data of another cluster, or that was removed from
-// its own; and it tells the cluster of a new address of this node. Where the cluster is,
-// cluster.join says; where the log says it is does not count, for the log may be the wrong one.
-func (s *Members) recognise(ctx context.Context) error {
+// checkCluster stops this node if it started with the data of another cluster, with an outdated copy of its data, or
+// after it was removed from its cluster; and it reports a new address of this node to the cluster. It asks the nodes in
+// cluster.join, not those in the log, for the log may be of the wrong cluster.
+func (s *Members) checkCluster(ctx context.Context) error {
 	var foreign *port.ForeignError
-	friends := 0
+	sameCluster := 0
 	replies := port.AskAll(ctx, distinct(s.cfg.Node.Join), s.askLimit(), s.stateAt)
 	s.setForeign(replies)
-	for _, a := range replies {
+	for _, r := range replies {
 		switch {
-		case errors.As(a.Err, &foreign):
-		case a.Err == nil && s.cfg.Identity.Hello().Outdated(a.Value.Starts[s.self]) != nil:
-			s.cfg.Outdated(s.cfg.Identity.Hello().Outdated(a.Value.Starts[s.self]))
+		case errors.As(r.Err, &foreign):
+		case r.Err == nil && s.cfg.Identity.Hello().Outdated(r.Value.Starts[s.self]) != nil:
+			s.cfg.Outdated(s.cfg.Identity.Hello().Outdated(r.Value.Starts[s.self]))
 			return nil
-		case a.Err != nil || a.Value.ServerID == s.self || a.Value.Cluster == "":
-		case s.isWithout(a.Value):
+		case r.Err != nil || r.Value.ServerID == s.self || r.Value.Cluster == "":
+		case s.removedBy(r.Value):
 			s.cfg.Fail(fmt.Errorf("this node was removed from cluster %s: to take it in again, start it with an empty data directory", s.cfg.Identity.Cluster()))
 			return nil
 		default:
-			friends++
+			sameCluster++
 		}
 	}
-	if foreign != nil && friends == 0 {
+	if foreign != nil && sameCluster == 0 {
 		s.cfg.Fail(fmt.Errorf("data directory %s belongs to cluster %s, but %w: use the data directory of this cluster, or correct cluster.join", s.cfg.Node.DataDir, s.cfg.Identity.Cluster(), foreign))
 	}
-	if friends == 0 || !s.moved() {
+	if sameCluster == 0 || !s.addressChanged() {
 		return nil
 	}
-	if err := s.askIn(ctx); err != nil {
+	if err := s.askForAdmission(ctx); err != nil {
 		return fmt.Errorf("tell the cluster that this node has moved to %s: %w", s.cfg.Port.Addr(), err)
 	}
 	return nil
@@ -202,18 +204,17 @@ type ForeignNode struct {
 	ClusterID string
 }
 
-// setForeign keeps which of the nodes that were asked belong to another cluster, and says so when it
-// changes.
+// setForeign stores which of the nodes that were asked belong to another cluster, and logs them when they change.
 func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 	var found []ForeignNode
-	for _, a := range replies {
+	for _, r := range replies {
 		var foreign *port.ForeignError
 		switch {
-		case errors.As(a.Err, &foreign):
-			found = append(found, ForeignNode{ID: disk.NodeName(foreign.Remote.ServerID), Address: a.Address, ClusterID: foreign.Remote.Cluster})
-		case a.Err == nil && a.Value.Cluster != "" && a.Value.Cluster != s.cfg.Identity.Cluster():
-			// It belonged to none when the connection was made.
-			found = append(found, ForeignNode{ID: disk.NodeName(a.Value.ServerID), Address: a.Address, ClusterID: a.Value.Cluster})
+		case errors.As(r.Err, &foreign):
+			found = append(found, ForeignNode{ID: disk.NodeName(foreign.Remote.ServerID), Address: r.Address, ClusterID: foreign.Remote.Cluster})
+		case r.Err == nil && r.Value.Cluster != "" && r.Value.Cluster != s.cfg.Identity.Cluster():
+			// That node belonged to no cluster when the connection was made, so the handshake let it pass.
+			found = append(found, ForeignNode{ID: disk.NodeName(r.Value.ServerID), Address: r.Address, ClusterID: r.Value.Cluster})
 		}
 	}
 	slices.SortFunc(found, func(a, b ForeignNode) int { return cmp.Compare(a.Address, b.Address) })
@@ -227,14 +228,14 @@ func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 	}
 }
 
-// isWithout says that the node of a state leads the cluster and does not count this node among its
-// committed members. A follower's word would not do: it may be behind, and this node have joined just now.
-func (s *Members) isWithout(st NodeState) bool {
+// removedBy says whether the node whose state is st leads the cluster and has this node not among its committed members.
+// A follower's state proves nothing: the follower may lag, and this node may have joined just now.
+func (s *Members) removedBy(st NodeState) bool {
 	return st.Leads && st.Term >= s.Raft.CurrentTerm() && !slices.Contains(st.Members, s.self)
 }
 
-// moved says that the cluster knows this node by another address than it has now.
-func (s *Members) moved() bool {
+// addressChanged says whether the cluster knows this node by another address than its present one.
+func (s *Members) addressChanged() bool {
 	members, err := s.All()
 	return err == nil && slices.ContainsFunc(members, func(m raft.Server) bool {
 		return m.ID == raft.ServerID(s.self) && string(m.Address) != s.cfg.Port.Addr().String()

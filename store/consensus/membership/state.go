@@ -73,7 +73,7 @@ var roles = map[raft.RaftState]string{
 	raft.Shutdown:  "stopped",
 }
 
-// stateOf asks a member how it is.
+// stateOf asks a member for its state.
 func (s *Members) stateOf(ctx context.Context, m raft.Server) (NodeState, error) {
 	address := s.cfg.Nodes.AddressOf(m)
 	st, err := s.stateAt(ctx, address)
@@ -83,7 +83,7 @@ func (s *Members) stateOf(ctx context.Context, m raft.Server) (NodeState, error)
 	return st, err
 }
 
-// stateAt asks the node at an address how it is.
+// stateAt asks the node at an address for its state.
 func (s *Members) stateAt(ctx context.Context, address string) (NodeState, error) {
 	return port.Invoke[NodeState](ctx, s.cfg.Nodes, address, "Node.State", struct{}{})
 }
