@@ -59,10 +59,10 @@ func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 			}
 			start := time.Now()
 			h := lockOf(t, servers{"a": slow}.client(t, "a"))
-			time.AfterFunc(tc.fails-time.Since(start), func() { s.refusing(unreachable) })
+			time.AfterFunc(tc.fails-time.Since(start), func() { s.setFault(unreachable) })
 			<-h.Context().Done()
 			expect.Equal(t, time.Since(start), tc.want, "lost after")
-			s.refusing(nil)
+			s.setFault(nil)
 			h.Release(t.Context())
 		})
 	}
@@ -81,9 +81,9 @@ func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		down.Store(true)
 		time.Sleep(63 * time.Second)
-		s.refusing(always(503, ""))
+		s.setFault(always(503, ""))
 		time.Sleep(9 * time.Second) // with one server that is silent: time for two renewals to fail, not for all
-		s.refusing(nil)
+		s.setFault(nil)
 		time.Sleep(time.Minute)
 		expect.OKf(t, h.Err(), "the lock is to be held still")
 		expect.OK(t, h.Release(t.Context()))
@@ -162,7 +162,7 @@ func TestLockWaitEndsWithARefusal(t *testing.T) {
 	expect.That(t, err != nil, "a lock without a name was acquired")
 }
 
-func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
+func TestSemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
 		permit := func(limit int) (*Held, error) {
 			return c.AcquireSemaphore(t.Context(), SemaphoreOptions{Limit: limit, LockOptions: LockOptions{Name: "demo", Try: true}})
@@ -216,7 +216,7 @@ func electing(ctx context.Context, c *Client, lead func(context.Context, *Held) 
 // wantNobody expects that nothing is left behind.
 func wantNobody(t *testing.T, k *coordinator) {
 	t.Helper()
-	sessions, holders, waiters := k.left()
+	sessions, holders, waiters := k.leftovers()
 	expect.That(t, sessions+holders+waiters == 0, "%d sessions, %d holders and %d waiters are left, want none", sessions, holders, waiters)
 }
 
@@ -275,11 +275,11 @@ func TestElectTakesPartAgainAfterALoss(t *testing.T) {
 			if len(began) == 3 {
 				return errLed
 			}
-			time.AfterFunc(6*time.Second, func() { k.refusing(unreachable) })
+			time.AfterFunc(6*time.Second, func() { k.setFault(unreachable) })
 			<-ctx.Done()
 			lost = append(lost, time.Since(start))
 			expect.ErrorIs(t, context.Cause(ctx), ErrLost, "the context ended because of")
-			k.refusing(nil)
+			k.setFault(nil)
 			given := k.count("DELETE /v1/rollcall/locks/demo")
 			time.Sleep(time.Hour)
 			expect.Equal(t, k.count("DELETE /v1/rollcall/locks/demo"), given, "how often it was given back before lead returned:")
@@ -438,7 +438,7 @@ func TestCloseWaitsForLead(t *testing.T) {
 			if err := <-result; !errors.Is(err, ErrClosed) || early {
 				t.Errorf("Elect returned %v, given back early %v, want %v", err, early, ErrClosed)
 			}
-			_, holders, _ := k.left()
+			_, holders, _ := k.leftovers()
 			expect.That(t, (holders == 0) == tc.released, "%d holders are left", holders)
 		})
 	}
