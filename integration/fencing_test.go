@@ -203,7 +203,7 @@ func (r *pausedRound) run() error {
 func TestLockHolderThatWasPausedIsFencedOff(t *testing.T) {
 	t.Parallel()
 	const locks, rounds = 20, 5
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	history := &lockHistory{began: time.Now()}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*ReadyLimit)
 	defer cancel()
