@@ -193,7 +193,7 @@ func TestLockSessionHasTheLocksOptions(t *testing.T) {
 	}{
 		{name: "defaults", want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "15s", Behavior: "release"}},
 		{name: "given", options: LockOptions{TTL: 3 * time.Second, LockDelay: time.Second}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "3s", LockDelay: "1s", Behavior: "release"}},
-		{name: "no lock-delay", options: LockOptions{LockDelay: -1}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "0s", Behavior: "release"}},
+		{name: "no lock delay", options: LockOptions{LockDelay: -1}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "0s", Behavior: "release"}},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, s *coordinator, c *Client) {
 			tc.options.Name = "demo"
@@ -451,7 +451,7 @@ func TestLeaderIsTheHolderOfTheLock(t *testing.T) {
 	}
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"there never was a leader": always(404, `{"error":"nobody holds or waits for it"}`),
-		"a lock-delay is on":       always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
+		"a lock delay is on":       always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
 	} {
 		h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo")
 		expect.That(t, errors.Is(err, ErrNoLeader), "%s: %+v, %v, want %v", name, h, err, ErrNoLeader)

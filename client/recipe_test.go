@@ -99,7 +99,7 @@ func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 		second := recipeOf(t, c, 0)
 		waited := time.Since(start) - time.Minute
 		expect.That(t, waited >= DefaultLockDelay && waited <= DefaultLockDelay+2*lockDelayPause,
-			"acquired %v after the holder's end, want after its lock-delay of %v, within a pause", waited, DefaultLockDelay)
+			"acquired %v after the holder's end, want after its lock delay of %v, within a pause", waited, DefaultLockDelay)
 		tries := k.count("PUT /v1/kv/lock/demo") - before
 		expect.That(t, tries <= 16, "tried %d times, want once a second at most", tries)
 		expect.ErrorIs(t, first.Release(t.Context()), ErrLost, "release of the lost lock:")

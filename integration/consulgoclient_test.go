@@ -142,7 +142,7 @@ func TestConsulsLockOutlivesTheLeader(t *testing.T) {
 }
 
 // TestConsulsLockOfADeadHolderIsFreed: a holder that stops renewing loses its lock after twice its TTL, as with
-// Consul, and the lock-delay.
+// Consul, and the lock delay.
 func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})

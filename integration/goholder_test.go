@@ -124,7 +124,7 @@ func (r *goPause) check(first goHolderReply, h heir) error {
 }
 
 // TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause pauses holders beyond their TTL, and lets them go on when
-// another has the lock, without a lock-delay in between. They look first of all, before any timer or response can have
+// another has the lock, without a lock delay in between. They look first of all, before any timer or response can have
 // informed them.
 func TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause(t *testing.T) {
 	t.Parallel()

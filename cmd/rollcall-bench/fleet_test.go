@@ -105,7 +105,7 @@ func TestFleetInstanceHasAbout1100BytesInDocuments(t *testing.T) {
 	}
 }
 
-func TestInsistedExchangeIsRepeatedAfterARefusalUntilItsContextEnds(t *testing.T) {
+func TestExchangeUntilServedIsRepeatedAfterARefusalUntilItsContextEnds(t *testing.T) {
 	var asked atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) != 2 {

@@ -74,7 +74,7 @@ func TestCommandsAreDocumentedWithTheirExamplesAndFlags(t *testing.T) {
 	}
 }
 
-func TestBaselinesShareTheServersDefaults(t *testing.T) {
+func TestBaselinesGetTheServersDefaultsFromItsProgram(t *testing.T) {
 	d, err := testServer.defaults(t.Context())
 	expect.That(t, err == nil && d.GC.Percent > 0 && d.Test.CommitTimeout > 0, "got %+v, %v", d, err)
 	_, err = (&server{path: filepath.Join(t.TempDir(), "missing")}).defaults(t.Context())
