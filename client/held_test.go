@@ -388,7 +388,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 	}
 }
 
-func TestALostLockIsNoErrorOfClose(t *testing.T) {
+func TestCloseCountsALostLockAsNoError(t *testing.T) {
 	for name, acquire := range holdings {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
 			held := need.Got(acquire(t.Context(), c))(t)

@@ -40,7 +40,7 @@ func renewalTimes(next func(*http.Request) (*http.Response, error)) (func(*http.
 		}
 }
 
-func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
+func TestKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
 		server, times := renewalTimes(k.respond)
 		s := keptOf(t, servers{"a": server}.client(t, "a"))

@@ -24,7 +24,7 @@ func lockOf(t *testing.T, c *Client) *Held {
 	return need.Got(c.AcquireLock(t.Context(), LockOptions{Name: "demo", Value: []byte("me")}))(t)
 }
 
-func TestALockIsHeldUntilItIsReleased(t *testing.T) {
+func TestLockIsHeldUntilItIsReleased(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
 		time.Sleep(time.Hour)
@@ -68,7 +68,7 @@ func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 	}
 }
 
-func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
+func TestLockOutlivesAServerAndAShortOutage(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, _ *Client) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
