@@ -18,27 +18,27 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// coordinator is a server of one lock ("demo") or semaphore in memory, and of keys: the routes, parameters and
-// answers of Rollcall's own API, and of Consul's for keys, and no others, with the rules for TTLs, queue,
-// lock-delays, blocking reads and tokens.
+// coordinator is a fake server in memory, of one lock or semaphore ("demo") and of keys. It has the routes, parameters
+// and responses of Rollcall's own API, and of Consul's API for keys, and no others, with the rules for TTLs, the queue,
+// lock delays, blocking reads and tokens. Any other request fails the test.
 type coordinator struct {
 	t        *testing.T
 	mu       sync.Mutex
 	sessions map[string]*fakeSession
-	made     int
-	index    int
-	limit    int // 0: not fixed yet
+	created  int // sessions so far; the newest has the id "s" and this number
+	index    int // of the newest change or acquisition
+	limit    int // of demo; 0: not fixed yet
 	holders  []fakeHolder
-	queue    []string // sessions
-	refuse   func(*http.Request) (*http.Response, error)
-	// mislay performs a request and loses its response, if it says so.
-	mislay func(*http.Request) bool
-	calls  []string // METHOD path, values of sessions' ids included
+	queue    []string                                    // ids of the sessions that wait
+	fault    func(*http.Request) (*http.Response, error) // see setFault
+	// losesResponse says of a request that it is performed, and that its response is lost; nil: none is.
+	losesResponse func(*http.Request) bool
+	calls         []string // every request so far, as "METHOD path"
 
-	entries   map[string]*Pair               // keys
-	delays    map[string]time.Time           // until when a key cannot be acquired
-	responses map[string]func() keysResponse // by Idempotency-Key
-	changed   chan struct{}                  // closed at the next change of a key
+	pairs        map[string]*Pair               // by key
+	delayedUntil map[string]time.Time           // end of a key's lock delay, until which no session can acquire it
+	responses    map[string]func() keysResponse // by Idempotency-Key
+	changed      chan struct{}                  // closed at the next change of a key
 }
 
 type fakeSession struct {
@@ -55,7 +55,7 @@ type fakeHolder struct {
 
 func newCoordinator(t *testing.T) *coordinator {
 	return &coordinator{
-		t: t, sessions: make(map[string]*fakeSession), index: 40, entries: make(map[string]*Pair), delays: make(map[string]time.Time),
+		t: t, sessions: make(map[string]*fakeSession), index: 40, pairs: make(map[string]*Pair), delayedUntil: make(map[string]time.Time),
 		responses: make(map[string]func() keysResponse), changed: make(chan struct{}),
 	}
 }
@@ -63,22 +63,22 @@ func newCoordinator(t *testing.T) *coordinator {
 // coordinated runs a test in a bubble, with a coordinator and a client of it; as a subtest if it is given a name.
 func coordinated(t *testing.T, name string, test func(t *testing.T, k *coordinator, c *Client)) {
 	inBubble(t, name, func(t *testing.T) {
-		k := newCoordinator(t)
-		test(t, k, servers{"a": k.respond}.client(t, "a"))
+		s := newCoordinator(t)
+		test(t, s, servers{"a": s.respond}.client(t, "a"))
 	})
 }
 
-// respond is one server of the cluster.
+// respond is the server: it records the request, then the fault responds, or respondJSON, or respondKeys.
 func (s *coordinator) respond(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
-		return nil, err // it is not sent
+		return nil, err // a request that is over is not sent
 	}
 	s.mu.Lock()
 	s.calls = append(s.calls, r.Method+" "+r.URL.Path)
-	refuse, mislay := s.refuse, s.mislay
+	fault, losesResponse := s.fault, s.losesResponse
 	s.mu.Unlock()
-	if refuse != nil {
-		if resp, err := refuse(r); resp != nil || err != nil {
+	if fault != nil {
+		if resp, err := fault(r); resp != nil || err != nil {
 			return resp, err
 		}
 	}
@@ -88,7 +88,7 @@ func (s *coordinator) respond(r *http.Request) (*http.Response, error) {
 		respond = s.respondKeys
 	}
 	resp, err := respond(r, body)
-	if mislay != nil && mislay(r) {
+	if losesResponse != nil && losesResponse(r) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	if err := r.Context().Err(); err != nil {
@@ -97,8 +97,8 @@ func (s *coordinator) respond(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// asked are the calls that came so far.
-func (s *coordinator) asked() []string {
+// requests are all that came so far, as "METHOD path".
+func (s *coordinator) requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
@@ -126,23 +126,23 @@ func (s *coordinator) serve(r *http.Request, body []byte) (int, any) {
 	case r.Method == "DELETE" && len(parts) == 2 && parts[0] == "sessions":
 		return s.destroy(parts[1])
 	case r.Method == "PUT" && path == "locks/demo":
-		s.parameters(q, "session", "wait")
+		s.checkParameters(q, "session", "wait")
 		return s.acquire(r, q, string(body), 1)
 	case r.Method == "PUT" && path == "semaphores/demo":
-		s.parameters(q, "session", "wait", "limit")
+		s.checkParameters(q, "session", "wait", "limit")
 		var limit int
 		fmt.Sscan(q.Get("limit"), &limit)
 		return s.acquire(r, q, string(body), limit)
 	case r.Method == "DELETE" && (path == "locks/demo" || path == "semaphores/demo"):
-		s.parameters(q, "session", "fence")
+		s.checkParameters(q, "session", "fence")
 		return s.release(q)
 	}
 	s.t.Errorf("unexpected request: %s %s", r.Method, r.URL)
 	return 404, nil
 }
 
-// parameters complains of others than these.
-func (s *coordinator) parameters(q url.Values, known ...string) {
+// checkParameters fails the test if the query has other parameters than these.
+func (s *coordinator) checkParameters(q url.Values, known ...string) {
 	for name := range q {
 		if !slices.Contains(known, name) {
 			s.t.Errorf("unexpected parameter %s", name)
@@ -161,8 +161,8 @@ func (s *coordinator) create(body []byte) (int, any) {
 	if err != nil {
 		return 400, map[string]string{"error": err.Error()}
 	}
-	s.made++
-	id := fmt.Sprintf("s%d", s.made)
+	s.created++
+	id := fmt.Sprintf("s%d", s.created)
 	s.sessions[id] = &fakeSession{ttl: ttl, request: request, renewed: time.Now()}
 	return 200, map[string]string{"id": id}
 }
@@ -185,8 +185,8 @@ func (s *coordinator) destroy(id string) (int, any) {
 	if s.sessions[id] == nil {
 		return 404, map[string]string{"error": "no such session"}
 	}
-	if s.holds(id) >= 0 || s.locked(id) {
-		s.t.Errorf("session %s was destroyed while it held the lock, which leaves a lock-delay", id)
+	if s.holderIndex(id) >= 0 || s.holdsKey(id) {
+		s.t.Errorf("session %s was destroyed while it held the lock, which leaves a lock delay", id)
 	}
 	s.endSession(id)
 	return 200, map[string]bool{"destroyed": true}
@@ -202,17 +202,18 @@ func (s *coordinator) expire() {
 }
 
 func (s *coordinator) endSession(id string) {
-	s.bereave(id)
+	s.releaseKeysOf(id)
 	delete(s.sessions, id)
 	s.queue = slices.DeleteFunc(s.queue, func(q string) bool { return q == id })
 	s.holders = slices.DeleteFunc(s.holders, func(h fakeHolder) bool { return h.session == id })
 }
 
-func (s *coordinator) holds(id string) int {
+// holderIndex is where a session stands among the holders of the lock; -1: it is none.
+func (s *coordinator) holderIndex(id string) int {
 	return slices.IndexFunc(s.holders, func(h fakeHolder) bool { return h.session == id })
 }
 
-// acquire waits as the server does, and lets a waiter that gives up leave the queue.
+// acquire waits as the server does. A session whose wait is over, or whose client hung up, leaves the queue.
 func (s *coordinator) acquire(r *http.Request, q url.Values, value string, limit int) (int, any) {
 	id := q.Get("session")
 	patience, _ := time.ParseDuration(q.Get("wait"))
@@ -238,6 +239,8 @@ func (s *coordinator) leaveQueue(id string) {
 	s.queue = slices.DeleteFunc(s.queue, func(q string) bool { return q == id })
 }
 
+// grant gives the lock to a session if that is first in the queue and a permit is free. done says that waiting is no use:
+// the session has it, or can never get it.
 func (s *coordinator) grant(id, value string, limit int, queue bool) (status int, document any, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,11 +255,11 @@ func (s *coordinator) grant(id, value string, limit int, queue bool) (status int
 		return 409, map[string]any{"error": fmt.Sprintf("the limit is %d", s.limit)}, true
 	}
 	first := len(s.queue) == 0 || s.queue[0] == id
-	if at := s.holds(id); at < 0 && first && len(s.holders) < limit {
+	if at := s.holderIndex(id); at < 0 && first && len(s.holders) < limit {
 		s.index++
 		s.holders = append(s.holders, fakeHolder{session: id, fence: s.index, value: value})
 	}
-	if at := s.holds(id); at >= 0 {
+	if at := s.holderIndex(id); at >= 0 {
 		return 200, map[string]any{"acquired": true, "fence": s.holders[at].fence}, true
 	}
 	if queue && !slices.Contains(s.queue, id) {
@@ -275,7 +278,7 @@ func (s *coordinator) release(q url.Values) (int, any) {
 	s.expire()
 	id := q.Get("session")
 	s.queue = slices.DeleteFunc(s.queue, func(queued string) bool { return queued == id })
-	at := s.holds(id)
+	at := s.holderIndex(id)
 	if at < 0 || q.Has("fence") && q.Get("fence") != fmt.Sprint(s.holders[at].fence) {
 		return 200, map[string]bool{"released": false}
 	}
@@ -283,15 +286,16 @@ func (s *coordinator) release(q url.Values) (int, any) {
 	return 200, map[string]bool{"released": true}
 }
 
-// refusing makes the server answer otherwise; nil: as usual again.
-func (s *coordinator) refusing(refuse func(*http.Request) (*http.Response, error)) {
+// setFault has requests answered by fault in place of the server. A fault that returns neither a response nor an error
+// leaves the request to the server; nil: there is no fault any more.
+func (s *coordinator) setFault(fault func(*http.Request) (*http.Response, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refuse = refuse
+	s.fault = fault
 }
 
-// left says what is left behind: sessions, holders and waiters.
-func (s *coordinator) left() (sessions, holders, waiters int) {
+// leftovers counts what clients left behind: sessions, holders and waiters.
+func (s *coordinator) leftovers() (sessions, holders, waiters int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sessions), len(s.holders), len(s.queue)
@@ -317,101 +321,101 @@ type keysResponse struct {
 	index, fence uint64
 }
 
-func (k *coordinator) respondKeys(r *http.Request, body []byte) (*http.Response, error) {
+func (s *coordinator) respondKeys(r *http.Request, body []byte) (*http.Response, error) {
 	key := strings.TrimPrefix(r.URL.Path, "/v1/kv/")
 	q := r.URL.Query()
-	var a keysResponse
+	var response keysResponse
 	switch r.Method {
 	case "GET":
-		k.parameters(q, "recurse", "index", "wait", "consistent")
-		a = k.read(r, key, q)
+		s.checkParameters(q, "recurse", "index", "wait", "consistent")
+		response = s.awaitKeys(r, key, q)
 	default:
-		k.parameters(q, "flags", "cas", "acquire", "release")
-		a = k.writeOnce(r, key, q, body)
+		s.checkParameters(q, "flags", "cas", "acquire", "release")
+		response = s.writeKeyOnce(r, key, q, body)
 	}
-	return responded(a.status, a.text, "X-Consul-Index", fmt.Sprint(max(a.index, 1)), "X-Rollcall-Fence", fmt.Sprint(a.fence))
+	return responded(response.status, response.text, "X-Consul-Index", fmt.Sprint(max(response.index, 1)), "X-Rollcall-Fence", fmt.Sprint(response.fence))
 }
 
-// read waits behind an index as the server does.
-func (k *coordinator) read(r *http.Request, key string, q url.Values) keysResponse {
+// awaitKeys reads, and waits as the server does until the index of what is read differs from the one of the request.
+func (s *coordinator) awaitKeys(r *http.Request, key string, q url.Values) keysResponse {
 	if !q.Has("consistent") {
-		k.t.Errorf("read of %q: not linearizable", key)
+		s.t.Errorf("read of %q: not linearizable", key)
 	}
 	behind, _ := strconv.ParseUint(q.Get("index"), 10, 64)
 	patience, _ := time.ParseDuration(q.Get("wait"))
 	over := time.After(patience)
 	for {
-		a, changed := k.readKeys(key, q.Has("recurse"))
-		if a.index != behind {
-			return a
+		response, changed := s.readKeys(key, q.Has("recurse"))
+		if response.index != behind {
+			return response
 		}
 		select {
 		case <-changed:
 		case <-time.After(time.Second): // sessions end without a request
 		case <-over:
-			return a
+			return response
 		case <-r.Context().Done():
-			return a
+			return response
 		}
 	}
 }
 
 // readKeys is a read that does not wait.
-func (k *coordinator) readKeys(key string, recurse bool) (keysResponse, <-chan struct{}) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.expire()
+func (s *coordinator) readKeys(key string, recurse bool) (keysResponse, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
 	var found []Pair
-	for _, name := range slices.Sorted(maps.Keys(k.entries)) {
+	for _, name := range slices.Sorted(maps.Keys(s.pairs)) {
 		if name == key || recurse && strings.HasPrefix(name, key) {
-			found = append(found, *k.entries[name])
+			found = append(found, *s.pairs[name])
 		}
 	}
-	a := keysResponse{status: 404, index: uint64(k.index)}
+	response := keysResponse{status: 404, index: uint64(s.index)}
 	if len(found) > 0 {
 		text, _ := json.Marshal(found)
-		a.status, a.text = 200, string(text)
+		response.status, response.text = 200, string(text)
 	}
 	if len(found) == 1 && !recurse {
-		a.index, a.fence = found[0].ModifyIndex, found[0].Fence
+		response.index, response.fence = found[0].ModifyIndex, found[0].Fence
 	}
-	return a, k.changed
+	return response, s.changed
 }
 
-// writeOnce answers a repeated write as it answered the first.
-func (k *coordinator) writeOnce(r *http.Request, key string, q url.Values, body []byte) keysResponse {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	once := cmp.Or(r.Header.Get("Idempotency-Key"), fmt.Sprint(len(k.responses)))
-	if was := k.responses[once]; was != nil {
+// writeKeyOnce performs a write, unless one with its Idempotency-Key was performed: then it repeats that one's response.
+func (s *coordinator) writeKeyOnce(r *http.Request, key string, q url.Values, body []byte) keysResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	once := cmp.Or(r.Header.Get("Idempotency-Key"), fmt.Sprint(len(s.responses)))
+	if was := s.responses[once]; was != nil {
 		return was()
 	}
-	k.expire()
-	a := k.write(r.Method, key, q, body)
-	k.responses[once] = func() keysResponse { return a }
-	return a
+	s.expire()
+	response := s.writeKey(r.Method, key, q, body)
+	s.responses[once] = func() keysResponse { return response }
+	return response
 }
 
-func (k *coordinator) write(method, key string, q url.Values, body []byte) keysResponse {
+func (s *coordinator) writeKey(method, key string, q url.Values, body []byte) keysResponse {
 	yes, no := keysResponse{status: 200, text: "true"}, keysResponse{status: 200, text: "false"}
-	e := k.entries[key]
+	pair := s.pairs[key]
 	if method == "DELETE" {
-		delete(k.entries, key)
-		k.change()
+		delete(s.pairs, key)
+		s.recordChange()
 		return yes
 	}
 	was := Pair{Key: key}
-	if e != nil {
-		was = *e
+	if pair != nil {
+		was = *pair
 	}
 	is := was
 	is.Value = body
 	is.Flags, _ = strconv.ParseUint(q.Get("flags"), 10, 64)
 	switch {
-	case q.Has("acquire") && k.sessions[q.Get("acquire")] == nil:
+	case q.Has("acquire") && s.sessions[q.Get("acquire")] == nil:
 		return keysResponse{status: 500, text: fmt.Sprintf("raft apply failed: invalid session %q", q.Get("acquire"))}
 	case q.Has("acquire") && was.Session != "" && was.Session != q.Get("acquire"),
-		q.Has("acquire") && time.Now().Before(k.delays[key]),
+		q.Has("acquire") && time.Now().Before(s.delayedUntil[key]),
 		q.Has("release") && (was.Session == "" || was.Session != q.Get("release")),
 		q.Has("cas") && q.Get("cas") != fmt.Sprint(was.ModifyIndex):
 		return no
@@ -420,91 +424,92 @@ func (k *coordinator) write(method, key string, q url.Values, body []byte) keysR
 	case q.Has("release"):
 		is.Session = ""
 	}
-	k.change()
-	is.ModifyIndex = uint64(k.index)
+	s.recordChange()
+	is.ModifyIndex = uint64(s.index)
 	if was.Session != is.Session {
 		is.Fence = is.ModifyIndex
 	}
-	k.entries[key] = &is
+	s.pairs[key] = &is
 	yes.fence = is.Fence
 	return yes
 }
 
-func (k *coordinator) change() {
-	k.index++
-	close(k.changed)
-	k.changed = make(chan struct{})
+// recordChange gives a change the next index, and wakes the readers that wait.
+func (s *coordinator) recordChange() {
+	s.index++
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
-// locked says whether a session has a lock, which its end would put a lock-delay on.
-func (k *coordinator) locked(session string) bool {
-	for _, e := range k.entries {
-		if e.Session == session && k.sessions[session].request.Behavior != "delete" {
+// holdsKey says whether a session holds a key on which the end of the session would put a lock delay.
+func (s *coordinator) holdsKey(session string) bool {
+	for _, pair := range s.pairs {
+		if pair.Session == session && s.sessions[session].request.Behavior != "delete" {
 			return true
 		}
 	}
 	return false
 }
 
-// bereave ends what a session holds.
-func (k *coordinator) bereave(session string) {
-	request := k.sessions[session].request
+// releaseKeysOf releases the keys of a session that ends, or deletes them, and puts the session's lock delay on them.
+func (s *coordinator) releaseKeysOf(session string) {
+	request := s.sessions[session].request
 	delay, _ := time.ParseDuration(request.LockDelay)
-	for name, e := range k.entries {
+	for name, e := range s.pairs {
 		if e.Session != session {
 			continue
 		}
-		k.change()
-		k.delays[name] = time.Now().Add(delay)
-		e.Session, e.Fence, e.ModifyIndex = "", 0, uint64(k.index)
+		s.recordChange()
+		s.delayedUntil[name] = time.Now().Add(delay)
+		e.Session, e.Fence, e.ModifyIndex = "", 0, uint64(s.index)
 		if request.Behavior == "delete" {
-			delete(k.entries, name)
+			delete(s.pairs, name)
 		}
 	}
 }
 
 // setKey writes a key as any client may.
-func (k *coordinator) setKey(key, value string, flags uint64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.write("PUT", key, url.Values{"flags": {fmt.Sprint(flags)}}, []byte(value))
+func (s *coordinator) setKey(key, value string, flags uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeKey("PUT", key, url.Values{"flags": {fmt.Sprint(flags)}}, []byte(value))
 }
 
-// entry is a key's entry, with no key if there is none.
-func (k *coordinator) entry(key string) Pair {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.expire()
-	if e := k.entries[key]; e != nil {
+// pair is a key with its value; the zero Pair if there is none.
+func (s *coordinator) pair(key string) Pair {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	if e := s.pairs[key]; e != nil {
 		return *e
 	}
 	return Pair{}
 }
 
-// kill ends a session as its TTL does.
-func (k *coordinator) kill(session string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.endSession(session)
+// expireSession ends a session as its TTL does.
+func (s *coordinator) expireSession(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endSession(session)
 }
 
-// names are the keys there are.
-func (k *coordinator) names() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Sorted(maps.Keys(k.entries))
+// keys are the keys that have a value, in order.
+func (s *coordinator) keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.pairs))
 }
 
-// remove deletes a key as any client may.
-func (k *coordinator) remove(key string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.write("DELETE", key, nil, nil)
+// deleteKey deletes a key as any client may.
+func (s *coordinator) deleteKey(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeKey("DELETE", key, nil, nil)
 }
 
-// free releases a key in the holder's name.
-func (k *coordinator) free(key, session string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.write("PUT", key, url.Values{"release": {session}}, nil)
+// releaseKey releases a key in its holder's name.
+func (s *coordinator) releaseKey(key, session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeKey("PUT", key, url.Values{"release": {session}}, nil)
 }

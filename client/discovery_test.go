@@ -178,14 +178,14 @@ func TestDiscoveryThatIsClosedCallsNoFunctionAndStaysReadable(t *testing.T) {
 		late.want(t)
 		d.wantList(t, "after Close", "ORDERS/o1=UP")
 		expect.OKf(t, d.Ready(t.Context()), "Ready")
-		s.wantAsked(t, "in all", "full watch@e-1")
+		s.wantRequests(t, "in all", "full watch@e-1")
 	})
 }
 
 func TestDiscoveryWithoutAListIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e"), true)
-		s.instead("", silent)
+		s.setFault("", silent)
 		d := discover(t, DiscoveryConfig{}, s)
 		waits := make(chan error)
 		go func() { waits <- d.Ready(context.Background()) }()
@@ -201,7 +201,7 @@ func TestDiscoveryWithoutAListIsNotReady(t *testing.T) {
 func TestDiscoveryRemovesAnInstanceWhoseChangeHasNoDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up)), true)
-		s.instead("/v1/rollcall/watch", stream(started(2),
+		s.setFault("/v1/rollcall/watch", stream(started(2),
 			"event: change\nid: e-3\ndata: {\"index\":\"e-3\",\"action\":\"MODIFIED\",\"app\":\"ORDERS\",\"id\":\"o1\"}\n\n"))
 		d := discover(t, DiscoveryConfig{}, s)
 		synctest.Wait()
@@ -215,15 +215,15 @@ func TestDiscoveryLeavesAServerThatTheClientHasNoMore(t *testing.T) {
 		a, b := newListServer(known, true), newListServer(known, true)
 		d := discover(t, DiscoveryConfig{}, a, b)
 		synctest.Wait()
-		a.wantAsked(t, "at first", "full watch@e-1")
+		a.wantRequests(t, "at first", "full watch@e-1")
 		need.OK(t, d.client.SetServers([]string{"http://b"}))
 		pass(20 * time.Second) // which a mark comes within
-		b.wantAsked(t, "when it is the only one", "watch@e-1")
+		b.wantRequests(t, "when it is the only one", "watch@e-1")
 		a.hangUp()
 		known.set(orders("o2", registry.Up))
 		synctest.Wait()
 		d.wantList(t, "after that", known.words(""))
-		a.wantAsked(t, "after that", "")
+		a.wantRequests(t, "after that", "")
 	})
 }
 
@@ -242,12 +242,12 @@ func TestDiscoveryLeavesAServerThatIsCutOffFromItsCluster(t *testing.T) {
 			a, b := newListServer(known, true), newListServer(known, true)
 			discover(t, DiscoveryConfig{}, a, b)
 			synctest.Wait()
-			a.wantAsked(t, "at first", "full watch@e-1")
+			a.wantRequests(t, "at first", "full watch@e-1")
 			for _, s := range []*listServer{a, b}[:tc.isolated] {
 				s.isolate()
 			}
 			pass(10 * time.Minute)
-			asked := strings.Fields(a.got() + " " + b.got())
+			asked := strings.Fields(a.newRequests() + " " + b.newRequests())
 			expect.That(t, len(asked) == tc.moves && !strings.Contains(strings.Join(asked, ""), "full"),
 				"the servers are asked for %q, want %d watches", asked, tc.moves)
 		})
@@ -257,13 +257,13 @@ func TestDiscoveryLeavesAServerThatIsCutOffFromItsCluster(t *testing.T) {
 func TestDiscoverySparesAServerThatOnlyResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		s.instead("/v1/rollcall/watch", cut(started(1), wasReset))
+		s.setFault("/v1/rollcall/watch", cut(started(1), wasReset))
 		d := discover(t, DiscoveryConfig{}, s)
 		pass(10 * time.Minute)
 		// At once, once more, and then after 30 s, 60 s, 120 s and 150 s at least.
-		fetches := strings.Count(s.got(), "full")
+		fetches := strings.Count(s.newRequests(), "full")
 		expect.That(t, fetches >= 4 && fetches <= 7, "%d fetches in ten minutes", fetches)
-		s.instead("/v1/rollcall/watch", nil)
+		s.setFault("/v1/rollcall/watch", nil)
 		pass(10 * DefaultRefreshInterval)
 		expect.That(t, d.Status().Source == SourceWatch && d.Age() <= 15*time.Second, "the status is %+v, want a watch", d.Status())
 	})
@@ -277,10 +277,10 @@ func TestDiscoveryIsMeasured(t *testing.T) {
 		need.OK(t, r.Register(c.metrics))
 		need.Got(c.StartDiscovery(DiscoveryConfig{}))(t)
 		pass(DefaultRefreshInterval) // a delta
-		s.lies("UP_9_")
+		s.setFalseHash("UP_9_")
 		pass(DefaultRefreshInterval) // a delta of another hash, everything
-		s.lies("")
-		s.instead("", unreachable)
+		s.setFalseHash("")
+		s.setFault("", unreachable)
 		pass(DefaultRefreshInterval) // a delta that fails
 		pass(5 * time.Second)
 		const want = `

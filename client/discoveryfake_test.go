@@ -20,13 +20,13 @@ import (
 
 // listModel is what the servers of one cluster know: the instances, and what changed, in order.
 type listModel struct {
-	mu      sync.Mutex
-	epoch   string
-	index   int
-	live    map[registry.Key]*registry.Instance
-	changes []listChange // oldest first
-	forgot  int          // changes up to this index are not known any more
-	news    chan struct{}
+	mu          sync.Mutex
+	epoch       string
+	index       int
+	live        map[registry.Key]*registry.Instance
+	changes     []listChange // oldest first
+	forgottenTo int          // changes up to this index are not known any more
+	news        chan struct{}
 }
 
 type listChange struct {
@@ -82,11 +82,11 @@ func (l *listModel) change(action registry.Action, i *registry.Instance) {
 	l.news = make(chan struct{})
 }
 
-// restart makes it a cluster that has lost everything.
+// restart makes the model that of a cluster that has lost everything.
 func (l *listModel) restart(epoch string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.epoch, l.index, l.forgot, l.changes = epoch, 0, 0, nil
+	l.epoch, l.index, l.forgottenTo, l.changes = epoch, 0, 0, nil
 	clear(l.live)
 }
 
@@ -95,7 +95,7 @@ func (l *listModel) loseHistory() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes, l.index = nil, l.index+1
-	l.forgot = l.index
+	l.forgottenTo = l.index
 }
 
 func (l *listModel) at() string { return fmt.Sprintf("%s-%d", l.epoch, l.index) }
@@ -116,7 +116,7 @@ func byApp(all []*registry.Lease) []*registry.Lease {
 	return all
 }
 
-// hash counts by itself, in the order of the protocol.
+// hash is the apps__hashcode of the list, counted apart from the code under test.
 func (l *listModel) hash() string {
 	counts := make(map[string]int)
 	for _, i := range l.live {
@@ -131,7 +131,7 @@ func (l *listModel) hash() string {
 	return text
 }
 
-// words is what a list of it has to be, as words.
+// words is what a client's list must be, in the form of words.
 func (l *listModel) words(app string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *listModel) words(app string) string {
 
 func word(i *registry.Instance) string { return i.Key().String() + "=" + i.Status.String() }
 
-// words is a list as words, sorted.
+// words is a list as "APP/id=STATUS", sorted.
 func words(s *Snapshot) string {
 	var all []string
 	for i := range s.All() {
@@ -158,24 +158,24 @@ func words(s *Snapshot) string {
 // listServer is one server of a cluster: Rollcall, which can be watched, or stock Eureka.
 type listServer struct {
 	*listModel
-	rollcall bool
-	marks    time.Duration // between two marks of a quiet stream; 0: 15 s; negative: there are none
+	rollcall  bool
+	markEvery time.Duration // between two marks of a quiet stream; 0: 15 s; negative: there are none
 
-	state   sync.Mutex
-	faults  map[string]func(*http.Request) (*http.Response, error) // by path; "": all
-	hangups chan struct{}                                          // closed: streams are cut off
-	lie     string                                                 // the hash that a delta says; "": the true one
-	alone   time.Time                                              // cut off from its cluster since; zero: it is not
-	asked   []string                                               // full, delta, app or watch@INDEX
-	times   []time.Time
+	state      sync.Mutex
+	faults     map[string]func(*http.Request) (*http.Response, error) // by path; "": all
+	hangups    chan struct{}                                          // closed: streams are cut off
+	falseHash  string                                                 // the hash that a delta says; "": the true one
+	isolatedAt time.Time                                              // when the server was cut off from its cluster; zero: it is not
+	asked      []string                                               // since newRequests was called: words of wordOf
+	times      []time.Time                                            // of asked
 }
 
 func newListServer(l *listModel, rollcall bool) *listServer {
 	return &listServer{listModel: l, rollcall: rollcall, hangups: make(chan struct{}), faults: make(map[string]func(*http.Request) (*http.Response, error))}
 }
 
-// instead answers for a path; nil: as usual.
-func (s *listServer) instead(path string, response func(*http.Request) (*http.Response, error)) {
+// setFault has requests for a path answered by response in place of the server; nil: there is no fault any more.
+func (s *listServer) setFault(path string, response func(*http.Request) (*http.Response, error)) {
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.faults[path] = response
@@ -183,27 +183,27 @@ func (s *listServer) instead(path string, response func(*http.Request) (*http.Re
 
 // kill makes the server unreachable, and cuts its streams off.
 func (s *listServer) kill() {
-	s.instead("", unreachable)
+	s.setFault("", unreachable)
 	s.hangUp()
 }
 
-func (s *listServer) revive() { s.instead("", nil) }
+func (s *listServer) revive() { s.setFault("", nil) }
 
 // isolate cuts the server off from its cluster.
 func (s *listServer) isolate() {
 	s.state.Lock()
 	defer s.state.Unlock()
-	s.alone = time.Now()
+	s.isolatedAt = time.Now()
 }
 
 // behind is how old the server's state may be.
 func (s *listServer) behind() time.Duration {
 	s.state.Lock()
 	defer s.state.Unlock()
-	if s.alone.IsZero() {
+	if s.isolatedAt.IsZero() {
 		return 0
 	}
-	return time.Since(s.alone)
+	return time.Since(s.isolatedAt)
 }
 
 func (s *listServer) hangUp() {
@@ -213,18 +213,18 @@ func (s *listServer) hangUp() {
 	s.hangups = make(chan struct{})
 }
 
-func (s *listServer) lies(hash string) {
+func (s *listServer) setFalseHash(hash string) {
 	s.state.Lock()
 	defer s.state.Unlock()
-	s.lie = hash
+	s.falseHash = hash
 }
 
-// respond is the server.
+// respond is the server: the fault of the path responds, if there is one.
 func (s *listServer) respond(r *http.Request) (*http.Response, error) {
 	path := strings.TrimPrefix(r.URL.Path, "/eureka")
 	s.state.Lock()
 	s.asked, s.times = append(s.asked, wordOf(path, r)), append(s.times, time.Now())
-	fault, hangups, lie := s.faults[""], s.hangups, s.lie
+	fault, hangups, falseHash := s.faults[""], s.hangups, s.falseHash
 	if fault == nil {
 		fault = s.faults[path]
 	}
@@ -238,7 +238,7 @@ func (s *listServer) respond(r *http.Request) (*http.Response, error) {
 	case path == "/apps":
 		return s.document(eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, s.hash(), slices.Values(s.leases(""))))
 	case path == "/apps/delta":
-		return s.document(s.delta(cmp.Or(lie, s.hash())))
+		return s.document(s.delta(cmp.Or(falseHash, s.hash())))
 	case one:
 		return s.application(app)
 	case path == "/v1/rollcall/watch" && s.rollcall:
@@ -247,6 +247,7 @@ func (s *listServer) respond(r *http.Request) (*http.Response, error) {
 	return responded(404, "<html>", "Content-Type", "text/html")
 }
 
+// wordOf is a request in a word: full, delta, watch@INDEX or the name of one application.
 func wordOf(path string, r *http.Request) string {
 	switch path {
 	case "/apps":
@@ -259,8 +260,8 @@ func wordOf(path string, r *http.Request) string {
 	return strings.TrimPrefix(path, "/apps/")
 }
 
-// got is what the server was asked for since got was called last.
-func (s *listServer) got() string {
+// newRequests is what the server was asked for since the last call of newRequests, as wordOf has it, in order.
+func (s *listServer) newRequests() string {
 	s.state.Lock()
 	defer s.state.Unlock()
 	words := strings.Join(s.asked, " ")
@@ -304,7 +305,7 @@ func (s *listServer) stream(r *http.Request, hangups <-chan struct{}) (*http.Res
 	}
 	body.at = int(at)
 	body.text = fmt.Sprintf("event: start\nid: %[1]s\ndata: {\"index\":\"%[1]s\"}\n\n", r.URL.Query().Get("index"))
-	if epoch != s.epoch || body.at < s.forgot {
+	if epoch != s.epoch || body.at < s.forgottenTo {
 		body.at = s.index
 		body.text += fmt.Sprintf("event: reset\nid: %[1]s\ndata: {\"reason\":\"fetch everything\",\"index\":\"%[1]s\"}\n\n", s.at())
 	}
@@ -353,13 +354,13 @@ func (b *listStream) next() <-chan struct{} {
 }
 
 func (b *listStream) wait(news <-chan struct{}) error {
-	marks := b.server.marks
-	if marks == 0 {
-		marks = 15 * time.Second
+	markEvery := b.server.markEvery
+	if markEvery == 0 {
+		markEvery = 15 * time.Second
 	}
 	var mark <-chan time.Time
-	if marks > 0 {
-		mark = time.After(marks)
+	if markEvery > 0 {
+		mark = time.After(markEvery)
 	}
 	select {
 	case <-news:

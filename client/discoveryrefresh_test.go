@@ -18,20 +18,21 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// wantList compares the present list with words.
+// wantList compares the present list with a text, as words writes it.
 func (d *Discovery) wantList(t *testing.T, when, want string) {
 	t.Helper()
 	got := words(d.Snapshot())
 	expect.That(t, got == want, "%s the list is %q, want %q; %+v", when, got, want, d.Status())
 }
 
-// wantAsked compares what a server was asked for since the last time.
-func (s *listServer) wantAsked(t *testing.T, when, want string) {
+// wantRequests compares what a server was asked for since the last call: the words full, delta, watch@INDEX, or the name of
+// one application.
+func (s *listServer) wantRequests(t *testing.T, when, want string) {
 	t.Helper()
-	expect.Equal(t, s.got(), want, "%s the server is asked for", when)
+	expect.Equal(t, s.newRequests(), want, "%s the server is asked for", when)
 }
 
-// pass lets time pass, until all that it brings is done.
+// pass lets time pass, and waits until every goroutine has done what was due then.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -42,17 +43,17 @@ func TestDiscoveryFollowsItsServer(t *testing.T) {
 		name     string
 		rollcall bool
 		config   DiscoveryConfig
-		begins   string        // what is asked for at the beginning
-		goesOn   string        // and after each change
+		first    string        // requests until the first list
+		later    string        // requests after each change
 		lag      time.Duration // until a change is in the list
 		source   string
 	}{
-		{name: "Rollcall is watched", rollcall: true, begins: "full watch@e-2", source: SourceWatch},
-		{name: "stock Eureka has deltas", begins: "full", goesOn: "delta", lag: 30 * time.Second, source: SourceFetch},
-		{name: "deltas are wanted", rollcall: true, config: DiscoveryConfig{Mode: RefreshDelta}, begins: "full", goesOn: "delta", lag: 30 * time.Second, source: SourceFetch},
-		{name: "everything is wanted", rollcall: true, config: DiscoveryConfig{Mode: RefreshFull, Interval: time.Second}, begins: "full", goesOn: "full", lag: time.Second, source: SourceFetch},
-		{name: "one application of Rollcall", rollcall: true, config: DiscoveryConfig{App: "orders"}, begins: "ORDERS watch@e-2", source: SourceWatch},
-		{name: "one application of stock Eureka", config: DiscoveryConfig{App: "orders"}, begins: "ORDERS", goesOn: "ORDERS", lag: 30 * time.Second, source: SourceFetch},
+		{name: "Rollcall is watched", rollcall: true, first: "full watch@e-2", source: SourceWatch},
+		{name: "stock Eureka has deltas", first: "full", later: "delta", lag: 30 * time.Second, source: SourceFetch},
+		{name: "deltas are wanted", rollcall: true, config: DiscoveryConfig{Mode: RefreshDelta}, first: "full", later: "delta", lag: 30 * time.Second, source: SourceFetch},
+		{name: "everything is wanted", rollcall: true, config: DiscoveryConfig{Mode: RefreshFull, Interval: time.Second}, first: "full", later: "full", lag: time.Second, source: SourceFetch},
+		{name: "one application of Rollcall", rollcall: true, config: DiscoveryConfig{App: "orders"}, first: "ORDERS watch@e-2", source: SourceWatch},
+		{name: "one application of stock Eureka", config: DiscoveryConfig{App: "orders"}, first: "ORDERS", later: "ORDERS", lag: 30 * time.Second, source: SourceFetch},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			app := strings.ToUpper(tc.config.App)
@@ -62,7 +63,7 @@ func TestDiscoveryFollowsItsServer(t *testing.T) {
 			need.OK(t, d.Ready(t.Context()))
 			synctest.Wait()
 			d.wantList(t, "at first", known.words(app))
-			s.wantAsked(t, "at first", tc.begins)
+			s.wantRequests(t, "at first", tc.first)
 			for _, change := range []struct {
 				name string
 				do   func()
@@ -74,12 +75,12 @@ func TestDiscoveryFollowsItsServer(t *testing.T) {
 				change.do()
 				if tc.lag > 0 {
 					pass(tc.lag - 1)
-					s.wantAsked(t, change.name+", too early,", "")
+					s.wantRequests(t, change.name+", too early,", "")
 					pass(1)
 				}
 				synctest.Wait()
 				d.wantList(t, change.name, known.words(app))
-				s.wantAsked(t, change.name, tc.goesOn)
+				s.wantRequests(t, change.name, tc.later)
 			}
 			status := d.Status()
 			expect.That(t, status.Source == tc.source && status.Server == "http://a" && status.Err == nil && status.Held == 0,
@@ -110,10 +111,10 @@ func TestDiscoveryGoesOnAtAnotherServer(t *testing.T) {
 			}
 			d := discover(t, DiscoveryConfig{}, a, b)
 			synctest.Wait()
-			a.wantAsked(t, "at first", "full watch@e-2")
+			a.wantRequests(t, "at first", "full watch@e-2")
 			a.kill()
 			pass(time.Second)
-			b.wantAsked(t, "after the first one's end", tc.asked)
+			b.wantRequests(t, "after the first one's end", tc.asked)
 			b.set(orders("o4", registry.Up))
 			pass(DefaultRefreshInterval)
 			d.wantList(t, "after the failover", b.words(""))
@@ -129,42 +130,42 @@ func TestDiscoveryWatchesAsSoonAsAServerCanBeWatched(t *testing.T) {
 		stock, rollcall := newListServer(newListModel("", orders("o1", registry.Up)), false), newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{}, stock, rollcall)
 		synctest.Wait()
-		stock.wantAsked(t, "at first", "full")
+		stock.wantRequests(t, "at first", "full")
 		stock.kill()
 		pass(DefaultRefreshInterval)
-		rollcall.wantAsked(t, "after the stock server's end", "delta full watch@e-1")
+		rollcall.wantRequests(t, "after the stock server's end", "delta full watch@e-1")
 		rollcall.set(orders("o2", registry.Up))
 		synctest.Wait()
 		d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP")
 	})
 }
 
-func TestDiscoveryFetchesEverythingWhereDeltasDoNotLead(t *testing.T) {
+func TestDiscoveryFetchesEverythingWhereADeltaDoesNotGiveTheServersList(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		goes func(s *listServer)
+		name  string
+		spoil func(s *listServer) // spoils the deltas
 	}{
-		{name: "another hash", goes: func(s *listServer) { s.lies("UP_7_") }},
-		{name: "a delta that lacks a change", goes: func(s *listServer) { s.loseHistory() }},
-		{name: "deltas are disabled", goes: func(s *listServer) { s.instead("/apps/delta", always(403, "")) }},
-		{name: "no deltas at all", goes: func(s *listServer) { s.instead("/apps/delta", always(404, "")) }},
-		{name: "a document of nothing", goes: func(s *listServer) {
-			s.instead("/apps/delta", always(200, `{"applications":{"apps__hashcode":"UP_2_"}}`))
+		{name: "another hash", spoil: func(s *listServer) { s.setFalseHash("UP_7_") }},
+		{name: "a delta that lacks a change", spoil: func(s *listServer) { s.loseHistory() }},
+		{name: "deltas are disabled", spoil: func(s *listServer) { s.setFault("/apps/delta", always(403, "")) }},
+		{name: "no deltas at all", spoil: func(s *listServer) { s.setFault("/apps/delta", always(404, "")) }},
+		{name: "a document of nothing", spoil: func(s *listServer) {
+			s.setFault("/apps/delta", always(200, `{"applications":{"apps__hashcode":"UP_2_"}}`))
 		}},
-		{name: "no document", goes: func(s *listServer) { s.instead("/apps/delta", always(200, `<html>`)) }},
+		{name: "no document", spoil: func(s *listServer) { s.setFault("/apps/delta", always(200, `<html>`)) }},
 	} {
 		inBubble(t, tc.name, func(t *testing.T) {
 			s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()
-			s.wantAsked(t, "at first", "full")
+			s.wantRequests(t, "at first", "full")
 			s.set(orders("o3", registry.Up))
-			tc.goes(s)
+			tc.spoil(s)
 			for range 2 {
 				pass(DefaultRefreshInterval)
 				d.wantList(t, "after an interval", s.words(""))
 			}
-			got := s.got()
+			got := s.newRequests()
 			expect.That(t, strings.HasPrefix(got, "delta full delta"), "the server is asked for %q, want a delta, everything at once, and deltas again", got)
 			status := d.Status()
 			expect.That(t, status.Err == nil && status.Age == 0, "the status is %+v, want no error and no age", status)
@@ -185,18 +186,19 @@ func TestDiscoveryTakesARepeatedDeltaForNoChange(t *testing.T) {
 func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		goes func(s *listServer)
-		asks string
+		lose func(s *listServer) // what the cluster loses while the client cannot reach it
+		asks string              // requests at the beginning
 	}{
-		{name: "too old an index", goes: func(s *listServer) {
+		{name: "too old an index", lose: func(s *listServer) {
 			s.remove(orders("o2", registry.Up))
 			s.loseHistory()
 		}, asks: "watch@e-3 full watch@e-5"},
-		{name: "a cluster that lost everything", goes: func(s *listServer) {
+		{name: "a cluster that lost everything", lose: func(s *listServer) {
 			s.restart("f")
 			s.set(orders("o1", registry.Up), orders("o2", registry.Down))
 		}, asks: "watch@e-3 full watch@f-2"},
-		{name: "a cluster that has gone back", goes: func(s *listServer) {
+		{name: "a cluster that has gone back", lose: func(s *listServer) {
+			// The client's index is ahead of the cluster's, so the watch is refused, not reset.
 			s.restart("e")
 			s.set(orders("o1", registry.Up), orders("o2", registry.Down))
 		}, asks: "watch@e-3"},
@@ -205,12 +207,12 @@ func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), true)
 			d := discover(t, DiscoveryConfig{Guard: Guard{Share: -1}}, s)
 			synctest.Wait()
-			s.wantAsked(t, "at first", "full watch@e-3")
+			s.wantRequests(t, "at first", "full watch@e-3")
 			s.kill()
-			tc.goes(s)
+			tc.lose(s)
 			s.revive()
 			pass(2 * DefaultRefreshInterval)
-			got := s.got()
+			got := s.newRequests()
 			expect.That(t, strings.HasPrefix(got, tc.asks), "the server is asked for %q, want %q at the beginning", got, tc.asks)
 			d.wantList(t, "in the end", s.words(""))
 		})
@@ -227,13 +229,13 @@ func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-			s.instead("/v1/rollcall/watch", response)
+			s.setFault("/v1/rollcall/watch", response)
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()
 			s.set(orders("o2", registry.Up))
 			pass(DefaultRefreshInterval)
 			d.wantList(t, "after an interval", s.words(""))
-			s.wantAsked(t, "until then", "full watch@e-1 delta")
+			s.wantRequests(t, "until then", "full watch@e-1 delta")
 		})
 	}
 }
@@ -241,42 +243,42 @@ func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
 func TestDiscoveryFetchesOncePerIntervalWhereNoServerHasPlaceForAWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		s.instead("/v1/rollcall/watch", always(503, ""))
+		s.setFault("/v1/rollcall/watch", always(503, ""))
 		d := discover(t, DiscoveryConfig{}, s)
 		for range 20 {
 			pass(DefaultRefreshInterval)
 			age := d.Age()
 			expect.That(t, age <= DefaultRefreshInterval+wait.LongestRetry, "the list is %v old", age)
 		}
-		fetches := strings.Count(s.got(), "full")
+		fetches := strings.Count(s.newRequests(), "full")
 		expect.That(t, fetches >= 15 && fetches <= 21, "%d fetches in 20 intervals", fetches)
-		s.instead("/v1/rollcall/watch", nil)
+		s.setFault("/v1/rollcall/watch", nil)
 		pass(wait.LongestRetry)
 		expect.That(t, d.Status().Source == SourceWatch, "the status is %+v, want a watch", d.Status())
 	})
 }
 
-// streamSilence is how long a stream may be silent.
+// streamSilence is how long a stream may be silent before the client leaves it.
 const streamSilence = 45 * time.Second
 
 func TestDiscoveryLeavesASilentStreamForAnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := newListModel("e", orders("o1", registry.Up))
 		a, b := newListServer(known, true), newListServer(known, true)
-		a.marks = -1
+		a.markEvery = -1
 		d := discover(t, DiscoveryConfig{}, a, b)
 		pass(streamSilence - 1)
-		if b.wantAsked(t, "before", ""); d.Age() != streamSilence-1 {
+		if b.wantRequests(t, "before", ""); d.Age() != streamSilence-1 {
 			t.Errorf("the list is %v old, want %v", d.Age(), streamSilence-1)
 		}
 		pass(time.Second)
-		b.wantAsked(t, "after the silence", "watch@e-1")
+		b.wantRequests(t, "after the silence", "watch@e-1")
 		for range 10 {
 			pass(7 * time.Second)
 			age := d.Age()
 			expect.That(t, age <= 15*time.Second, "the list is %v old while its server is heard of", age)
 		}
-		b.wantAsked(t, "after that", "")
+		b.wantRequests(t, "after that", "")
 	})
 }
 
@@ -291,7 +293,7 @@ func TestDiscoveryAgesWhileNoServerCanBeReached(t *testing.T) {
 			expect.Equal(t, d.Age(), time.Hour, "the age of the list is")
 			expect.That(t, d.Status().Err != nil, "the status has no error")
 			d.wantList(t, "after an hour", "ORDERS/o1=UP")
-			fetches := strings.Count(s.got(), "full")
+			fetches := strings.Count(s.newRequests(), "full")
 			expect.That(t, fetches <= 1+int(time.Hour/DefaultRefreshInterval), "everything was asked for %d times, want once per interval at most", fetches)
 			s.set(orders("o2", registry.Up))
 			s.revive()
@@ -309,8 +311,8 @@ func TestDiscoveryFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
 		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
 		discover(t, DiscoveryConfig{Interval: interval}, s)
 		synctest.Wait()
-		s.instead("", unreachable)
-		s.got()
+		s.setFault("", unreachable)
+		s.newRequests()
 		pass(time.Hour)
 		s.state.Lock()
 		times := s.times
@@ -324,9 +326,9 @@ func TestDiscoveryFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
 		expect.That(t, len(times) >= 36, "%d tries in an hour", len(times))
 		s.revive()
 		pass(10 * interval)
-		s.got()
+		s.newRequests()
 		pass(10 * interval)
-		s.wantAsked(t, "afterwards", strings.TrimSpace(strings.Repeat("delta ", 10)))
+		s.wantRequests(t, "afterwards", strings.TrimSpace(strings.Repeat("delta ", 10)))
 	})
 }
 
@@ -336,7 +338,7 @@ func TestDiscoveryTriesMoreOftenForItsFirstList(t *testing.T) {
 		s.kill()
 		d := discover(t, DiscoveryConfig{}, s)
 		pass(time.Minute)
-		tries := len(strings.Fields(s.got()))
+		tries := len(strings.Fields(s.newRequests()))
 		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, wait.LongestRetry)
 		err := d.Ready(within(t, time.Second))
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "connection refused"),
@@ -364,7 +366,7 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), tc.rollcall)
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()
-			s.got()
+			s.newRequests()
 			s.restart("f")
 			s.hangUp()
 			pass(tc.lag + wait.ShortestRetry + wait.LongestRetry) // in which a fetch is on its way
@@ -381,9 +383,9 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 			expect.That(t, strings.Contains(words(d.Snapshot()), "ORDERS/o3=UP"), "the list is %q before the time is up", words(d.Snapshot()))
 			pass(wait.ShortestRetry + wait.LongestRetry)
 			d.wantList(t, "in the end", "ORDERS/o1=DOWN")
-			s.wantAsked(t, "meanwhile", tc.asked)
+			s.wantRequests(t, "meanwhile", tc.asked)
 			pass(DefaultRefreshInterval)
-			s.wantAsked(t, "after that", tc.after)
+			s.wantRequests(t, "after that", tc.after)
 			guarded := testutil.ToFloat64(d.client.metrics.lists.Guarded)
 			expect.That(t, guarded >= 3, "%v answers were not believed, want 3", guarded)
 		})

@@ -265,7 +265,7 @@ func ExampleRegistration_Healthy() {
 	// Output: <nil>
 }
 
-// A service that stops without a failed call: first nobody is sent to it any more, then it ends.
+// A service stops without a failed call: first no caller is sent to it any more, then it ends.
 func ExampleRegistration_Drain() {
 	server := newServer()
 	defer server.Close()
@@ -295,7 +295,7 @@ func ExampleRegistration_Drain() {
 	// Output: OUT_OF_SERVICE
 }
 
-// Whom to call, and who came and went.
+// Discovery says which instances to call, and which of them came and went.
 func ExampleClient_StartDiscovery() {
 	server := newServer()
 	defer server.Close()

@@ -11,18 +11,19 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestGuardValidate(t *testing.T) {
+// The guard at work is tested in package list, and by TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty.
+func TestGuardValidateReportsEveryMistake(t *testing.T) {
 	tests := []struct {
 		name  string
 		guard Guard
 		want  []string // in the error, in this order; none: it is valid
 	}{
 		{"zero", Guard{}, nil},
-		{"all", Guard{Share: 1, Hold: time.Second}, nil},
+		{"both fields", Guard{Share: 1, Hold: time.Second}, nil},
 		{"off", Guard{Share: -1}, nil},
 		{"a share above all", Guard{Share: 1.5}, []string{"Guard.Share 1.5", "between 0 and 1"}},
-		{"no number", Guard{Share: math.NaN()}, []string{"Guard.Share NaN"}},
-		{"both", Guard{Share: 50, Hold: -time.Second}, []string{"Guard.Share 50", "Guard.Hold -1s", "must not be negative"}},
+		{"not a number", Guard{Share: math.NaN()}, []string{"Guard.Share NaN"}},
+		{"two mistakes", Guard{Share: 50, Hold: -time.Second}, []string{"Guard.Share 50", "Guard.Hold -1s", "must not be negative"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -88,7 +88,7 @@ func TestRegistrationIsLookedUpOnce(t *testing.T) {
 	}
 }
 
-func TestAFailingHeartbeatIsTriedAgainSoonerAndSlowerEachTime(t *testing.T) {
+func TestHeartbeatThatFailsIsTriedAgainSoonerAndSlowerEachTime(t *testing.T) {
 	for _, row := range []struct {
 		interval time.Duration
 		failures int
@@ -144,7 +144,7 @@ func TestHeartbeatsGoOnAtTheirIntervalAfterAnOutage(t *testing.T) {
 	})
 }
 
-func TestARefusedHeartbeatIsTriedAgain(t *testing.T) {
+func TestHeartbeatThatIsRefusedIsTriedAgain(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(5 * time.Second)

@@ -108,7 +108,7 @@ func TestLockWaitsForItsHolder(t *testing.T) {
 		expect.That(t, waited >= 15*time.Minute && waited <= 15*time.Minute+time.Second, "waited %v, want a quarter of an hour", waited)
 		expect.That(t, !first.Valid() && second.Fence().Index > first.Fence().Index,
 			"first valid %v with token %d, second has token %d", first.Valid(), first.Fence().Index, second.Fence().Index)
-		asked := slices.DeleteFunc(k.asked(), func(call string) bool { return strings.HasSuffix(call, "/renew") })
+		asked := slices.DeleteFunc(k.requests(), func(call string) bool { return strings.HasSuffix(call, "/renew") })
 		// A holder and a waiter, with a request a minute each.
 		expect.That(t, len(asked) <= 50, "%d requests in a quarter of an hour, want once a minute and waiter", len(asked))
 		wantReleased(t, second)
@@ -127,13 +127,13 @@ func TestLockWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 				first := d.of(t, c)
-				keys := k.names()
-				_, before, _ := k.left()
+				keys := k.keys()
+				_, before, _ := k.leftovers()
 				ctx := within(t, 40*time.Second)
 				expect.ErrorIs(t, expect.Err(d.acquire(ctx, c, LockOptions{Try: tc.try})), tc.want, "got")
-				sessions, holders, waiters := k.left()
-				expect.That(t, sessions == 1 && holders == before && waiters == 0 && slices.Equal(k.names(), keys),
-					"%d sessions, %d holders, %d waiters and the keys %q are left, want the first's", sessions, holders, waiters, k.names())
+				sessions, holders, waiters := k.leftovers()
+				expect.That(t, sessions == 1 && holders == before && waiters == 0 && slices.Equal(k.keys(), keys),
+					"%d sessions, %d holders, %d waiters and the keys %q are left, want the first's", sessions, holders, waiters, k.keys())
 				wantReleased(t, first)
 			})
 		})
@@ -169,16 +169,16 @@ func TestLockWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 func TestLockWaitEndsWithItsSession(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
-		k.refusing(func(r *http.Request) (*http.Response, error) {
+		k.setFault(func(r *http.Request) (*http.Response, error) {
 			k.mu.Lock()
-			made := k.made
+			made := k.created
 			k.mu.Unlock()
 			if r.URL.Query().Has("wait") && made < 3 {
 				return silent(r)
 			}
 			return nil, nil
 		})
-		time.AfterFunc(time.Second, func() { k.kill("s2") })
+		time.AfterFunc(time.Second, func() { k.expireSession("s2") })
 		time.AfterFunc(6*time.Second, func() { first.Release(context.Background()) })
 		start := time.Now()
 		second := d.of(t, c)
@@ -195,7 +195,7 @@ func TestLockOutlivesLostResponses(t *testing.T) {
 			for n := range 10 {
 				coordinated(t, fmt.Sprintf("write %d of %s at %d servers", n+1, d.name, len(hosts)), func(t *testing.T, k *coordinator, _ *Client) {
 					writes := 0
-					k.mislay = func(r *http.Request) bool {
+					k.losesResponse = func(r *http.Request) bool {
 						if r.Method != "GET" {
 							writes++
 						}
@@ -203,7 +203,7 @@ func TestLockOutlivesLostResponses(t *testing.T) {
 					}
 					h := d.of(t, servers{"a": k.respond, "b": k.respond}.client(t, hosts...))
 					if d.recipe {
-						key := k.entry(h.Fence().Name)
+						key := k.pair(h.Fence().Name)
 						expect.That(t, key.Session == h.Session() && kv.Index(key.Fence) == h.Fence().Index,
 							"token %d of session %s, want those of the key: %+v", h.Fence().Index, h.Session(), key)
 					} else {
@@ -214,7 +214,7 @@ func TestLockOutlivesLostResponses(t *testing.T) {
 					}
 					wantReleased(t, h)
 					time.Sleep(time.Hour) // for the session whose creation was not heard of
-					sessions, holders, _ := k.left()
+					sessions, holders, _ := k.leftovers()
 					expect.That(t, sessions <= 1 && holders == 0, "%d sessions and %d holders are left", sessions, holders)
 				})
 			}
@@ -240,18 +240,18 @@ func TestHeldIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 				c := servers{"a": k.respond, "b": k.respond}.client(t, "a", "b")
 				start := time.Now()
 				h := need.Got(acquire(t.Context(), c))(t)
-				time.AfterFunc(6*time.Second, func() { k.refusing(tc.refuse) })
+				time.AfterFunc(6*time.Second, func() { k.setFault(tc.refuse) })
 				<-h.Context().Done()
 				expect.Equal(t, time.Since(start), tc.want, "lost after")
 				for _, err := range []error{h.Err(), context.Cause(h.Context())} {
 					expect.That(t, errors.Is(err, ErrLost) && errors.Is(err, tc.says), "got %v, want %v and %v", err, ErrLost, tc.says)
 				}
-				k.refusing(nil)
+				k.setFault(nil)
 				for range 2 {
 					expect.ErrorIs(t, giveUp(t.Context(), h), ErrLost, "giving it up:")
 				}
 				expect.Equal(t, lossesOf(c, kindOf(h)), 1, "losses counted")
-				sessions, _, _ := k.left()
+				sessions, _, _ := k.leftovers()
 				expect.That(t, sessions == 0, "the session is left, although it could be ended")
 			})
 		}
@@ -275,7 +275,7 @@ func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 		for what, acquire := range holdings {
 			coordinated(t, what+" "+tc.name, func(t *testing.T, k *coordinator, c *Client) {
 				h := need.Got(acquire(t.Context(), c))(t)
-				k.refusing(silent)
+				k.setFault(silent)
 				start := time.Now()
 				err := giveUp(within(t, tc.ctx), h)
 				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: no server was reached", err)
@@ -328,7 +328,7 @@ func TestCloseGivesHeldLocksBack(t *testing.T) {
 			err := held.Err()
 			expect.That(t, errors.Is(err, ErrReleased) && errors.Is(err, ErrClosed), "it says %v, want %v because of %v", err, ErrReleased, ErrClosed)
 			_, err = acquire(t.Context(), c)
-			expect.That(t, errors.Is(err, ErrClosed) && k.made == 1, "after Close: %v, want %v, and no request", err, ErrClosed)
+			expect.That(t, errors.Is(err, ErrClosed) && k.created == 1, "after Close: %v, want %v, and no request", err, ErrClosed)
 		})
 	}
 }
@@ -352,9 +352,9 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 			if err := <-waits; !errors.Is(err, ErrClosed) || time.Since(start) > time.Second {
 				t.Errorf("the waiter got %v after %v, want %v at once", err, time.Since(start), ErrClosed)
 			}
-			sessions, _, waiters := k.left()
+			sessions, _, waiters := k.leftovers()
 			expect.That(t, sessions == 1 && waiters == 0, "%d sessions and %d waiters are left, want the first holder's session", sessions, waiters)
-			k.kill("s1") // the first holder's
+			k.expireSession("s1") // the first holder's
 			time.Sleep(time.Minute)
 		})
 	}
@@ -366,7 +366,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 		for when, before := range map[string]time.Duration{"held": time.Minute, "being acquired": 0} {
 			coordinated(t, name+" "+when, func(t *testing.T, k *coordinator, c *Client) {
 				if before == 0 {
-					k.refusing(silent)
+					k.setFault(silent)
 				}
 				ended := make(chan struct{})
 				go func() {
@@ -376,7 +376,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 				}()
 				time.Sleep(before)
 				synctest.Wait()
-				k.refusing(silent)
+				k.setFault(silent)
 				start := time.Now()
 				err := c.Close(within(t, 3*time.Second))
 				if took := time.Since(start); took > 3*time.Second+closeGrace || err == nil && before > 0 {
@@ -388,11 +388,11 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 	}
 }
 
-func TestALostLockIsNoErrorOfClose(t *testing.T) {
+func TestCloseCountsALostLockAsNoError(t *testing.T) {
 	for name, acquire := range holdings {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
 			held := need.Got(acquire(t.Context(), c))(t)
-			k.kill("s1")
+			k.expireSession("s1")
 			time.Sleep(time.Minute)
 			expect.OKf(t, c.Close(t.Context()), "close, with nothing to give back")
 			expect.ErrorIs(t, held.Err(), ErrLost, "it says")

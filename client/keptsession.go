@@ -46,7 +46,7 @@ func (s *KeptSession) Context() context.Context { return s.heldContext() }
 // Err is nil while the session is kept, and then says why it is not: ErrLost or ErrReleased.
 func (s *KeptSession) Err() error { return s.err() }
 
-// Close ends the session, which frees what it holds after its lock-delay. It tries until ctx ends, or
+// Close ends the session, which frees what it holds after its lock delay. It tries until ctx ends, or
 // until the session would end by itself. Later calls return what the first returned. ErrLost: it had
 // ended before.
 func (s *KeptSession) Close(ctx context.Context) error {

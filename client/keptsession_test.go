@@ -40,14 +40,14 @@ func renewalTimes(next func(*http.Request) (*http.Response, error)) (func(*http.
 		}
 }
 
-func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
+func TestKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
 		server, times := renewalTimes(k.respond)
 		s := keptOf(t, servers{"a": server}.client(t, "a"))
 		time.Sleep(25 * time.Second)
-		k.refusing(unreachable)
+		k.setFault(unreachable)
 		time.Sleep(10 * time.Second)
-		k.refusing(nil)
+		k.setFault(nil)
 		time.Sleep(20 * time.Second)
 		var want []time.Duration
 		for _, s := range []time.Duration{10, 20, 30, 33, 36, 46} {
@@ -62,7 +62,7 @@ func TestAKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *t
 func TestKeptSessionIsEndedOnceWhenItIsClosed(t *testing.T) {
 	for name, mislay := range map[string]bool{"and its response arrives": false, "and its response is lost": true} {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
-			k.mislay = func(r *http.Request) bool {
+			k.losesResponse = func(r *http.Request) bool {
 				first := mislay && r.Method == "DELETE"
 				mislay = mislay && !first
 				return first
@@ -71,7 +71,7 @@ func TestKeptSessionIsEndedOnceWhenItIsClosed(t *testing.T) {
 			for range 2 {
 				expect.OKf(t, s.Close(t.Context()), "close")
 			}
-			if sessions, _, _ := k.left(); sessions != 0 || !errors.Is(s.Err(), ErrReleased) || !errors.Is(context.Cause(s.Context()), ErrReleased) {
+			if sessions, _, _ := k.leftovers(); sessions != 0 || !errors.Is(s.Err(), ErrReleased) || !errors.Is(context.Cause(s.Context()), ErrReleased) {
 				t.Errorf("%d sessions are left, and the session says %v, want none and %v", sessions, s.Err(), ErrReleased)
 			}
 			time.Sleep(time.Hour)
@@ -95,7 +95,7 @@ func TestKeptSessionThatWasEndedByAnotherClientIsLost(t *testing.T) {
 func TestKeptSessionsSecondCloseWaitsForTheFirst(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		s := keptOf(t, c)
-		k.refusing(func(*http.Request) (*http.Response, error) {
+		k.setFault(func(*http.Request) (*http.Response, error) {
 			time.Sleep(4 * time.Second)
 			return nil, nil
 		})

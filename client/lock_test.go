@@ -24,7 +24,7 @@ func lockOf(t *testing.T, c *Client) *Held {
 	return need.Got(c.AcquireLock(t.Context(), LockOptions{Name: "demo", Value: []byte("me")}))(t)
 }
 
-func TestALockIsHeldUntilItIsReleased(t *testing.T) {
+func TestLockIsHeldUntilItIsReleased(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
 		time.Sleep(time.Hour)
@@ -59,16 +59,16 @@ func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 			}
 			start := time.Now()
 			h := lockOf(t, servers{"a": slow}.client(t, "a"))
-			time.AfterFunc(tc.fails-time.Since(start), func() { s.refusing(unreachable) })
+			time.AfterFunc(tc.fails-time.Since(start), func() { s.setFault(unreachable) })
 			<-h.Context().Done()
 			expect.Equal(t, time.Since(start), tc.want, "lost after")
-			s.refusing(nil)
+			s.setFault(nil)
 			h.Release(t.Context())
 		})
 	}
 }
 
-func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
+func TestLockOutlivesAServerAndAShortOutage(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, _ *Client) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
@@ -81,9 +81,9 @@ func TestALockOutlivesAServerAndAShortOutage(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		down.Store(true)
 		time.Sleep(63 * time.Second)
-		s.refusing(always(503, ""))
+		s.setFault(always(503, ""))
 		time.Sleep(9 * time.Second) // with one server that is silent: time for two renewals to fail, not for all
-		s.refusing(nil)
+		s.setFault(nil)
 		time.Sleep(time.Minute)
 		expect.OKf(t, h.Err(), "the lock is to be held still")
 		expect.OK(t, h.Release(t.Context()))
@@ -162,7 +162,7 @@ func TestLockWaitEndsWithARefusal(t *testing.T) {
 	expect.That(t, err != nil, "a lock without a name was acquired")
 }
 
-func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
+func TestSemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
 		permit := func(limit int) (*Held, error) {
 			return c.AcquireSemaphore(t.Context(), SemaphoreOptions{Limit: limit, LockOptions: LockOptions{Name: "demo", Try: true}})
@@ -193,7 +193,7 @@ func TestLockSessionHasTheLocksOptions(t *testing.T) {
 	}{
 		{name: "defaults", want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "15s", Behavior: "release"}},
 		{name: "given", options: LockOptions{TTL: 3 * time.Second, LockDelay: time.Second}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "3s", LockDelay: "1s", Behavior: "release"}},
-		{name: "no lock-delay", options: LockOptions{LockDelay: -1}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "0s", Behavior: "release"}},
+		{name: "no lock delay", options: LockOptions{LockDelay: -1}, want: api.SessionRequest{Name: `lock "demo"`, TTL: "15s", LockDelay: "0s", Behavior: "release"}},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, s *coordinator, c *Client) {
 			tc.options.Name = "demo"
@@ -216,7 +216,7 @@ func electing(ctx context.Context, c *Client, lead func(context.Context, *Held) 
 // wantNobody expects that nothing is left behind.
 func wantNobody(t *testing.T, k *coordinator) {
 	t.Helper()
-	sessions, holders, waiters := k.left()
+	sessions, holders, waiters := k.leftovers()
 	expect.That(t, sessions+holders+waiters == 0, "%d sessions, %d holders and %d waiters are left, want none", sessions, holders, waiters)
 }
 
@@ -275,11 +275,11 @@ func TestElectTakesPartAgainAfterALoss(t *testing.T) {
 			if len(began) == 3 {
 				return errLed
 			}
-			time.AfterFunc(6*time.Second, func() { k.refusing(unreachable) })
+			time.AfterFunc(6*time.Second, func() { k.setFault(unreachable) })
 			<-ctx.Done()
 			lost = append(lost, time.Since(start))
 			expect.ErrorIs(t, context.Cause(ctx), ErrLost, "the context ended because of")
-			k.refusing(nil)
+			k.setFault(nil)
 			given := k.count("DELETE /v1/rollcall/locks/demo")
 			time.Sleep(time.Hour)
 			expect.Equal(t, k.count("DELETE /v1/rollcall/locks/demo"), given, "how often it was given back before lead returned:")
@@ -438,7 +438,7 @@ func TestCloseWaitsForLead(t *testing.T) {
 			if err := <-result; !errors.Is(err, ErrClosed) || early {
 				t.Errorf("Elect returned %v, given back early %v, want %v", err, early, ErrClosed)
 			}
-			_, holders, _ := k.left()
+			_, holders, _ := k.leftovers()
 			expect.That(t, (holders == 0) == tc.released, "%d holders are left", holders)
 		})
 	}
@@ -451,7 +451,7 @@ func TestLeaderIsTheHolderOfTheLock(t *testing.T) {
 	}
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"there never was a leader": always(404, `{"error":"nobody holds or waits for it"}`),
-		"a lock-delay is on":       always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
+		"a lock delay is on":       always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
 	} {
 		h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo")
 		expect.That(t, errors.Is(err, ErrNoLeader), "%s: %+v, %v, want %v", name, h, err, ErrNoLeader)

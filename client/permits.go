@@ -29,7 +29,7 @@ type LockOptions struct {
 	// it is held and unlock:TIME afterwards; a semaphore is the contenders' keys semaphore/NAME/SESSION
 	// and the holders' list semaphore/NAME/.lock, which is changed by check-and-set. Value is not kept
 	// then. Waiters have no queue: the first after a release gets it. A permit has no
-	// lock-delay: the next contender takes the dead out of the list. Fence is that of the key (of the
+	// lock delay: the next contender takes the dead out of the list. Fence is that of the key (of the
 	// contender's key for a permit). Without Recipe Rollcall's own locks are used, which know nothing of
 	// the keys. Source: github.com/hashicorp/consul/api, lock.go and semaphore.go.
 	Recipe bool

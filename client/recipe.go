@@ -24,7 +24,7 @@ const (
 	semaphoreFlags = 0xe0f69a2baa414de0
 )
 
-// lockDelayPause is the least pause before the next try during a lock-delay: no server says when the lock-delay
+// lockDelayPause is the least pause before the next try during a lock delay: no server says when the lock delay
 // is over.
 const lockDelayPause = time.Second
 
@@ -45,7 +45,7 @@ func newRecipe(k *keeper, p permit) recipe {
 type claim struct {
 	fence    kv.Fence
 	acquired bool
-	behind   uint64 // the index after which the key may be free; 0: no session has it, but there is a lock-delay
+	behind   uint64 // the index after which the key may be free; 0: no session has it, but there is a lock delay
 	modified uint64 // ModifyIndex of a key that no session has; 0: there is none
 	holders  string // the sessions that have it, for people
 }
@@ -153,7 +153,7 @@ func (l lockRecipe) attempt(ctx context.Context, behind uint64) (claim, error) {
 		}
 		before := seen.modified
 		if seen, err = l.readHolder(ctx, 0); seen.modified == before {
-			break // no session acquired it, so there is a lock-delay
+			break // no session acquired it, so there is a lock delay
 		}
 	}
 	return seen, err

@@ -38,15 +38,15 @@ func wantHolders(t *testing.T, k *coordinator, limit int, held ...*Held) {
 		want.Holders[h.Session()] = true
 	}
 	var got holdersList
-	err := json.Unmarshal(k.entry("semaphore/demo/.lock").Value, &got)
+	err := json.Unmarshal(k.pair("semaphore/demo/.lock").Value, &got)
 	expect.That(t, err == nil && got.Limit == limit && maps.Equal(got.Holders, want.Holders), "the list is %+v, %v, want %+v", got, err, want)
 }
 
 // wantGone expects that no session is left, and of keys only these.
 func wantGone(t *testing.T, k *coordinator, keys ...string) {
 	t.Helper()
-	sessions, _, _ := k.left()
-	names := k.names()
+	sessions, _, _ := k.leftovers()
+	names := k.keys()
 	expect.That(t, sessions == 0 && slices.Equal(names, keys), "%d sessions and the keys %q are left, want no session and %q", sessions, names, keys)
 }
 
@@ -62,14 +62,14 @@ func TestRecipeLockIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		h := recipeOf(t, c, 0)
 		time.Sleep(time.Hour)
-		e := k.entry("lock/demo")
+		e := k.pair("lock/demo")
 		expect.That(t, e.Session == h.Session() && e.Flags == 0x2ddccbc058a50c18 && h.Err() == nil,
 			"after an hour: %+v, %v, want it held by session %s with the flags of a lock", e, h.Err(), h.Session())
 		expect.That(t, strings.HasPrefix(string(e.Value), "lock:2000-01-01T00:00:00Z"),
 			"the value is %q, want lock: and the time of the acquisition", e.Value)
 		expect.Equal(t, h.Fence(), kv.Fence{Kind: kv.Key, Name: "lock/demo", Index: kv.Index(e.Fence)}, "the fence is that of the key:")
 		wantReleased(t, h)
-		wantStamp(t, k.entry("lock/demo"), "unlock")
+		wantStamp(t, k.pair("lock/demo"), "unlock")
 		wantGone(t, k, "lock/demo")
 	})
 }
@@ -77,7 +77,7 @@ func TestRecipeLockIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 func TestRecipeSemaphoreIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		h := recipeOf(t, c, 3)
-		contender, list := k.entry("semaphore/demo/"+h.Session()), k.entry("semaphore/demo/.lock")
+		contender, list := k.pair("semaphore/demo/"+h.Session()), k.pair("semaphore/demo/.lock")
 		expect.That(t, contender.Session == h.Session() && contender.Flags == 0xe0f69a2baa414de0 && list.Flags == 0xe0f69a2baa414de0 && list.Session == "",
 			"the contender's key is %+v, and the list %+v, want the first held, and the flags of a semaphore on both", contender, list)
 		expect.Equal(t, string(list.Value), fmt.Sprintf(`{"Limit":3,"Holders":{%q:true}}`, h.Session()), "the list is")
@@ -94,12 +94,12 @@ func TestRecipeSemaphoreIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 0)
-		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
+		time.AfterFunc(time.Minute, func() { k.expireSession(first.Session()) })
 		start, before := time.Now(), k.count("PUT /v1/kv/lock/demo")
 		second := recipeOf(t, c, 0)
 		waited := time.Since(start) - time.Minute
 		expect.That(t, waited >= DefaultLockDelay && waited <= DefaultLockDelay+2*lockDelayPause,
-			"acquired %v after the holder's end, want after its lock-delay of %v, within a pause", waited, DefaultLockDelay)
+			"acquired %v after the holder's end, want after its lock delay of %v, within a pause", waited, DefaultLockDelay)
 		tries := k.count("PUT /v1/kv/lock/demo") - before
 		expect.That(t, tries <= 16, "tried %d times, want once a second at most", tries)
 		expect.ErrorIs(t, first.Release(t.Context()), ErrLost, "release of the lost lock:")
@@ -112,17 +112,17 @@ func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 func TestRecipeTakesAQuickerContenderForNoLockDelay(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		var tries atomic.Int32
-		k.refusing(func(r *http.Request) (*http.Response, error) {
+		k.setFault(func(r *http.Request) (*http.Response, error) {
 			switch tries.Add(1) {
 			case 3: // after the creation of the session and a look
 				k.mu.Lock()
 				defer k.mu.Unlock()
 				k.sessions["quicker"] = &fakeSession{ttl: time.Hour, renewed: time.Now()}
-				k.write("PUT", "lock/demo", url.Values{"acquire": {"quicker"}, "flags": {fmt.Sprint(uint64(lockFlags))}}, nil)
+				k.writeKey("PUT", "lock/demo", url.Values{"acquire": {"quicker"}, "flags": {fmt.Sprint(uint64(lockFlags))}}, nil)
 			case 4:
 				k.mu.Lock()
 				defer k.mu.Unlock()
-				k.write("PUT", "lock/demo", url.Values{"release": {"quicker"}, "flags": {fmt.Sprint(uint64(lockFlags))}}, nil)
+				k.writeKey("PUT", "lock/demo", url.Values{"release": {"quicker"}, "flags": {fmt.Sprint(uint64(lockFlags))}}, nil)
 			}
 			return nil, nil
 		})
@@ -131,7 +131,7 @@ func TestRecipeTakesAQuickerContenderForNoLockDelay(t *testing.T) {
 		if waited := time.Since(start); waited > 0 || tries.Load() < 5 {
 			t.Errorf("acquired after %v, with %d requests, want at once by a second write", waited, tries.Load())
 		}
-		k.refusing(nil)
+		k.setFault(nil)
 		wantReleased(t, h)
 	})
 }
@@ -150,14 +150,14 @@ func TestRecipeTryDoesNotWait(t *testing.T) {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
 			first := recipeOf(t, c, tc.limit)
 			if !tc.held {
-				k.kill(first.Session())
+				k.expireSession(first.Session())
 			}
 			start := time.Now()
 			_, err := byRecipe(t.Context(), c, tc.limit, LockOptions{Try: true})
 			expect.That(t, errors.Is(err, ErrNotAcquired) && strings.Contains(err.Error(), tc.says) && time.Since(start) <= 0,
 				"got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
-			expect.That(t, !slices.Contains(k.names(), "semaphore/demo/s2") && len(k.sessions) <= 1,
-				"the one that tried left %q and sessions %v", k.names(), slices.Collect(maps.Keys(k.sessions)))
+			expect.That(t, !slices.Contains(k.keys(), "semaphore/demo/s2") && len(k.sessions) <= 1,
+				"the one that tried left %q and sessions %v", k.keys(), slices.Collect(maps.Keys(k.sessions)))
 			first.Release(t.Context())
 		})
 	}
@@ -207,7 +207,7 @@ func TestRecipePermitOfTheDeadGoesToTheNextContender(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first, second := recipeOf(t, c, 2), recipeOf(t, c, 2)
 		start := time.Now()
-		time.AfterFunc(time.Minute, func() { k.kill(first.Session()) })
+		time.AfterFunc(time.Minute, func() { k.expireSession(first.Session()) })
 		third := recipeOf(t, c, 2)
 		waited := time.Since(start)
 		expect.That(t, waited >= time.Minute && waited <= time.Minute+time.Second,
@@ -228,12 +228,12 @@ func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 		harm  func(k *coordinator, h *Held)
 		says  error
 	}{
-		{name: "the key was deleted", harm: func(k *coordinator, _ *Held) { k.remove("lock/demo") }, says: errKeyLost},
-		{name: "the key was released by hand", harm: func(k *coordinator, h *Held) { k.free("lock/demo", h.Session()) }, says: errKeyLost},
-		{name: "the list was deleted", limit: 2, harm: func(k *coordinator, _ *Held) { k.remove("semaphore/demo/.lock") }, says: errPruned},
+		{name: "the key was deleted", harm: func(k *coordinator, _ *Held) { k.deleteKey("lock/demo") }, says: errKeyLost},
+		{name: "the key was released by hand", harm: func(k *coordinator, h *Held) { k.releaseKey("lock/demo", h.Session()) }, says: errKeyLost},
+		{name: "the list was deleted", limit: 2, harm: func(k *coordinator, _ *Held) { k.deleteKey("semaphore/demo/.lock") }, says: errPruned},
 		{name: "the list lacks it", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
 		{name: "the list is none", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
-		{name: "the contender's key was deleted", limit: 2, harm: func(k *coordinator, h *Held) { k.remove("semaphore/demo/" + h.Session()) }, says: errPruned},
+		{name: "the contender's key was deleted", limit: 2, harm: func(k *coordinator, h *Held) { k.deleteKey("semaphore/demo/" + h.Session()) }, says: errPruned},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
 			h := recipeOf(t, c, tc.limit)
@@ -275,7 +275,7 @@ func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 						time.Sleep(time.Second)
 						inside.Add(-1)
 						if turn == 2 {
-							k.kill(h.Session())
+							k.expireSession(h.Session())
 							h.Release(t.Context())
 							continue
 						}
@@ -299,10 +299,10 @@ func TestRecipeWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	for _, limit := range []int{0, 1} {
 		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
 			killed := false
-			k.refusing(func(r *http.Request) (*http.Response, error) {
+			k.setFault(func(r *http.Request) (*http.Response, error) {
 				if strings.Contains(r.URL.RawQuery, "acquire=s1") && !killed {
 					killed = true
-					k.kill("s1")
+					k.expireSession("s1")
 				}
 				return nil, nil
 			})
@@ -371,10 +371,10 @@ func TestRecipeReadsAtLinearizableConsistency(t *testing.T) {
 func TestRecipeContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)
-		time.AfterFunc(time.Minute, func() { k.remove("semaphore/demo/s2") })
+		time.AfterFunc(time.Minute, func() { k.deleteKey("semaphore/demo/s2") })
 		time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
 		second := recipeOf(t, c, 1)
-		if e := k.entry("semaphore/demo/s2"); e.Session != "s2" || kv.Index(e.Fence) != second.Fence().Index {
+		if e := k.pair("semaphore/demo/s2"); e.Session != "s2" || kv.Index(e.Fence) != second.Fence().Index {
 			t.Errorf("the key is %+v, want it held again, with the token %d", e, second.Fence().Index)
 		}
 		wantReleased(t, second)

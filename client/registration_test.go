@@ -195,7 +195,7 @@ func orders1() *registry.Instance {
 // sleeping lets no heartbeat come within an hour.
 func sleeping(c *RegistrationConfig) { c.Instance.RenewalInterval, c.Instance.Duration = 3600, 86400 }
 
-func TestARegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
+func TestRegistrationIsSentAtOnceAndRenewedAtEachInterval(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(35 * time.Second)
@@ -308,7 +308,7 @@ func TestRegistrationConfigReportsEveryMistake(t *testing.T) {
 	}
 }
 
-func TestAClosedClientStartsNoRegistration(t *testing.T) {
+func TestClosedClientStartsNoRegistration(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		c := s.client(t)
 		closeWithin(t, c, time.Minute)

@@ -42,7 +42,7 @@ func (h *says) health(context.Context, registry.Status) registry.Status {
 	return registry.Status(h.status.Load())
 }
 
-func TestTheReplicatorChecksAfter40sAndThenEvery30s(t *testing.T) {
+func TestReplicatorChecksAfter40sAndThenEvery30s(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newRegistrar(), newSays(registry.Up)
 		s.register(t, sleeping, func(c *RegistrationConfig) { c.Health = h.health })

@@ -89,7 +89,7 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	return transport.Ask[[]Session](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "sessions")), "list the sessions")
 }
 
-// DestroySession ends a session. What it held is free after its lock-delay. ErrNoSession: it has ended
+// DestroySession ends a session. What it held is free after its lock delay. ErrNoSession: it has ended
 // already, or never was.
 func (c *Client) DestroySession(ctx context.Context, id string) error {
 	q := ofSession(http.MethodDelete, id)

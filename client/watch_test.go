@@ -94,7 +94,7 @@ func (l *eventWords) each(event WatchEvent) error {
 	return nil
 }
 
-func TestAWatchGoesOnWhereItWas(t *testing.T) {
+func TestWatchGoesOnWhereItWas(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		config WatchConfig
@@ -168,7 +168,7 @@ data: {"index":"e-6","action":"DELETED","why":"evicted","app":"ORDERS","id":"ord
 	}
 }
 
-func TestAWatchThatIsRefusedEnds(t *testing.T) {
+func TestWatchThatIsRefusedEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		response func(*http.Request) (*http.Response, error)
@@ -186,7 +186,7 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 	}
 }
 
-func TestAWatchNeedsRollcall(t *testing.T) {
+func TestWatchNeedsRollcall(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		a, b func(*http.Request) (*http.Response, error)
@@ -205,7 +205,7 @@ func TestAWatchNeedsRollcall(t *testing.T) {
 	}
 }
 
-func TestAWatchEndsWithItsClient(t *testing.T) {
+func TestWatchEndsWithItsClient(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"while nothing happens": stream(started(5)), "while no server responds": silent, "while no server is there": unreachable,
 	} {
@@ -222,7 +222,7 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 	}
 }
 
-func TestAWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
+func TestWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := servers{"a": unreachable, "b": stream(started(5))}
 		start := time.Now()
@@ -239,7 +239,7 @@ func TestAWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 	})
 }
 
-func TestAWatchEndsWithItsContext(t *testing.T) {
+func TestWatchEndsWithItsContext(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"while nothing happens": stream(started(5)), "while no server responds": silent, "while no server is there": unreachable,
 	} {
@@ -316,7 +316,7 @@ func watchServer(t *testing.T, events <-chan string) *httptest.Server {
 	return s
 }
 
-func TestAWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) {
+func TestWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	events, others := make(chan string), make(chan string)
 	a, b := watchServer(t, events), watchServer(t, others)

@@ -107,7 +107,7 @@ func (c *child[A]) ask(ctx context.Context, words ...any) (a A, err error) {
 }
 
 // asHolder is set in the environment where this test program is started as the holder of a lock: its
-// value is the base URL of a node. The holder creates a session of 3 s with a lock-delay of 1 s, renews
+// value is the base URL of a node. The holder creates a session of 3 s with a lock delay of 1 s, renews
 // it every second, and performs the commands on the lines of its stdin: "acquire NAME", "write NAME" (a key, guarded by
 // the token of the acquisition), "release NAME". Each is answered by a line of JSON.
 const asHolder = "ROLLCALL_AS_HOLDER"
@@ -254,7 +254,7 @@ func startHolder(t *testing.T, n *Node) *holderProcess {
 // asGoHolder is set in the environment where this test program is started as a holder by package client:
 // its value is the base URL of a node. The holder performs the commands on the lines of its stdin:
 //
-//	acquire KIND NAME  acquires a lock of a kind of goLocks, with a TTL of holderTTL and no lock-delay
+//	acquire KIND NAME  acquires a lock of a kind of goLocks, with a TTL of holderTTL and no lock delay
 //	look WAY NAME      looks whether it is held, in a way of firstLooks
 //	pause WAY NAME     stops itself by SIGSTOP, and looks as the first thing when it goes on
 //	release WAY NAME   gives it back

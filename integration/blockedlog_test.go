@@ -20,8 +20,9 @@ type logPipe struct {
 	done chan struct{} // closed when the pipe is not read any more
 }
 
-// pipedLog makes a node, at its next start, log to a pipe. What comes out goes to the node's log file.
-func pipedLog(t *testing.T, n *Node) *logPipe {
+// logToPipe makes a node log to a pipe from its next start on. Until block, the test copies what is logged to the node's log
+// file.
+func logToPipe(t *testing.T, n *Node) *logPipe {
 	t.Helper()
 	p := &logPipe{path: filepath.Join(t.TempDir(), "stderr"), done: make(chan struct{})}
 	need.OK(t, syscall.Mkfifo(p.path, 0o600))
@@ -29,19 +30,20 @@ func pipedLog(t *testing.T, n *Node) *logPipe {
 	if p.read, err = os.OpenFile(p.path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	kept := need.Got(os.OpenFile(n.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
-	// Held open, so that the reader sees no end while the node starts.
-	held := need.Got(os.OpenFile(p.path, os.O_WRONLY|syscall.O_NONBLOCK, 0))(t)
+	logFile := need.Got(os.OpenFile(n.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
+	// A writer of our own, so that the reader sees no end of the pipe before the node has opened it.
+	keptOpen := need.Got(os.OpenFile(p.path, os.O_WRONLY|syscall.O_NONBLOCK, 0))(t)
 	go func() {
 		defer close(p.done)
-		_, _ = io.Copy(kept, p.read) // until block, or the end of the test
+		_, _ = io.Copy(logFile, p.read) // until block, or the end of the test
 	}()
 	t.Cleanup(func() {
 		p.read.Close()
-		held.Close()
+		keptOpen.Close()
 		<-p.done
-		kept.Close()
+		logFile.Close()
 	})
+	// The shell opens the pipe ($0) as standard error, and becomes the node's program ($@).
 	n.within = []string{"sh", "-c", `exec "$@" 2>"$0"`, p.path}
 	return p
 }
@@ -70,16 +72,19 @@ func (p *logPipe) block(t *testing.T) {
 // that hangs does, and then makes them log.
 func TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster(t *testing.T) {
 	t.Parallel()
-	blockedLogs(t, 1)
+	killUnderBlockedLogs(t, 1)
 }
 
-func blockedLogRound(t *testing.T) { blockedLogs(t, 3) }
+// blockedLogRound is a round of the soak (kill_test.go).
+func blockedLogRound(t *testing.T) { killUnderBlockedLogs(t, 3) }
 
-func blockedLogs(t *testing.T, times int) {
+// killUnderBlockedLogs kills a follower and a leader in turn, so many times each, while no node can log. The others must
+// elect a leader and serve the load meanwhile.
+func killUnderBlockedLogs(t *testing.T, times int) {
 	c := NewCluster(t, Config{})
 	var pipes []*logPipe
 	for _, n := range c.Nodes {
-		pipes = append(pipes, pipedLog(t, n))
+		pipes = append(pipes, logToPipe(t, n))
 	}
 	c.Start()
 	for _, p := range pipes {
@@ -87,9 +92,9 @@ func blockedLogs(t *testing.T, times int) {
 	}
 	l := startLoad(t, 10, 10, 4, c.Nodes)
 	for range times {
-		for _, which := range []string{"follower", "leader"} {
+		for _, role := range []string{"follower", "leader"} {
 			dead := c.Leader()
-			if which == "follower" {
+			if role == "follower" {
 				dead = c.Others(dead)[0]
 			}
 			others := c.Others(dead)
@@ -98,7 +103,7 @@ func blockedLogs(t *testing.T, times int) {
 			c.Leader(others...)
 			l.awaitProgress(t)
 			for _, n := range others {
-				mustRegisterSoon(t, n, Instance{App: "AFTER", ID: which + "-" + n.Name})
+				mustRegisterSoon(t, n, Instance{App: "AFTER", ID: role + "-" + n.Name})
 			}
 			dead.Start(t)
 			dead.WaitReady(t)

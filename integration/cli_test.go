@@ -102,7 +102,7 @@ func TestStatusCommandDescribesTheNodesWithoutConsensus(t *testing.T) {
 func TestCommandsRegisterListAndCancel(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 2))
+		c := StartCluster(t, smallConfig(ap, 2))
 		first, last := c.Nodes[0], c.Nodes[len(c.Nodes)-1]
 		rollcall(t, "register", "orders", "--id", "orders-1", "--host", "localhost", "--ip", "127.0.0.1", "--port", "8080", "--addr", first.URL())
 		c.mustOnEvery(t, "ls", wantLs(t, "ORDERS/orders-1/UP"))
@@ -134,7 +134,7 @@ func listed(t *testing.T, addr string) []string {
 func TestRegisterCommandRenewsUntilInterrupted(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 2))
+		c := StartCluster(t, smallConfig(ap, 2))
 		n := c.Nodes[1]
 		keeper, err := Launch(t, filepath.Join(t.TempDir(), "log"), nil, "register", "orders", "--id", "orders-1",
 			"--lease", "3s", "--interval", "1s", "--heartbeat", "--addr", n.URL())
@@ -180,7 +180,7 @@ func (p *Process) awaitLine(t *testing.T, line string) {
 func TestLockCommandRunsOneAtATime(t *testing.T) {
 	t.Parallel()
 	const kept, short = 30 * time.Second, 3 * time.Second
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	first := startLock(t, c.Nodes[0], "first", kept, "sh", "-c", "echo first $ROLLCALL_FENCE; exec sleep 3")
 	Eventually(t, ReadyLimit, "the first runs", func() error {
 		return unless(strings.HasPrefix(first.Output(t), "first "), "it said %q", first.Output(t))

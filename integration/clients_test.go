@@ -44,7 +44,7 @@ func TestEurekaJSClientFollowsDeltas(t *testing.T) {
 	installed(t, "node/node_modules/.stamp", "run make clients")
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, steadfast(fewer(ap, 2)))
+		c := StartCluster(t, withSteadyLeader(smallConfig(ap, 2)))
 		client := startDriver(t, "node", "node", "driver.js")
 		client.delta = true
 		life := newLifeCycle(c, c.Nodes[1], "delta", client)

@@ -188,8 +188,8 @@ func NewNetwork(t testing.TB, nodes []*Node, between func(from, to *localcluster
 	return Network{links, nodes}
 }
 
-// all is for networks in which any two nodes reach each other through a proxy.
-func all(_, _ *localcluster.Node) bool { return true }
+// anyPair is for networks in which any two nodes reach each other through a proxy.
+func anyPair(_, _ *localcluster.Node) bool { return true }
 
 // Between returns the proxies between two nodes.
 func (l Network) Between(a, b *Node) []*localcluster.Proxy {
@@ -197,7 +197,7 @@ func (l Network) Between(a, b *Node) []*localcluster.Proxy {
 	return []*localcluster.Proxy{l.Links[i][j], l.Links[j][i]}
 }
 
-// Isolate cuts a node off in both directions, whichever node dialled.
+// Isolate cuts a node off from all others, in both directions.
 func (l Network) Isolate(node *Node) {
 	for _, other := range l.nodes {
 		if other != node {

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The scenarios state no limits of time, which a busy machine would break. Leases outlast any stall.
+// The scenarios state no limits of time, which a busy machine would break. Their leases outlast any stall. Each writes to nine
+// keys (own-keys and shared-keys), whose histories are checked.
 const (
 	cutOffScenario = `name: cut-off
 title: Cut off
@@ -24,7 +25,7 @@ faults:
   - {at: 1500ms, for: 3s, kind: isolate, nodes: follower}
 load: {instances: 100, heartbeat: 2s, lease: 30s, registers: 2, writes: 30, reads: 60, fetches: 1, deltas: 2, watchers: 2, sightings: 1, own-keys: 6, shared-keys: 3}
 `
-	// Digests are compared all the time, and a node copies the state when it starts again.
+	// Without consensus the nodes compare digests every second, and the one that starts again copies the state.
 	restartedScenario = `name: restarted
 title: Restarted
 about: A node is stopped and started again.
@@ -49,6 +50,7 @@ type comparedReport struct {
 	Verdicts []comparedVerdict
 }
 
+// comparedVerdict is the verdict on one trial, at the same place as the trial.
 type comparedVerdict struct {
 	History struct {
 		Result  string
@@ -75,7 +77,8 @@ type comparison struct {
 	report comparedReport
 }
 
-// compareModes compares the modes of a server's program in scenarios, with a fault planted in it.
+// compareModes runs `rollcall-bench compare` on a server's program in scenarios (texts of YAML), with a fault planted in the
+// program ("": none); modes as in "cp,ap".
 func compareModes(t *testing.T, program, planted, modes string, scenarios ...string) comparison {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,8 +98,8 @@ func compareModes(t *testing.T, program, planted, modes string, scenarios ...str
 	return c
 }
 
-// only is the verdict on the one trial of a comparison that must have failed over a limit.
-func (c comparison) only(t *testing.T) comparedVerdict {
+// onlyVerdict is the verdict on the one trial of a comparison, which must have been completed and have broken a limit.
+func (c comparison) onlyVerdict(t *testing.T) comparedVerdict {
 	t.Helper()
 	need.That(t, len(c.report.Verdicts) == 1 && len(c.report.Comparison.Trials) == 1 && c.report.Comparison.Trials[0].Failed == "",
 		"%+v, want one trial that was completed; it said:\n%s", c.report, c.stderr)
@@ -105,10 +108,10 @@ func (c comparison) only(t *testing.T) comparedVerdict {
 	return c.report.Verdicts[0]
 }
 
-// broke reports whether a limit that begins so was broken.
-func (v comparedVerdict) broke(limit string) bool {
+// broke reports whether a limit was broken whose text has a prefix.
+func (v comparedVerdict) broke(prefix string) bool {
 	for _, b := range v.Broken {
-		if strings.HasPrefix(b.Limit, limit) {
+		if strings.HasPrefix(b.Limit, prefix) {
 			return true
 		}
 	}
@@ -137,7 +140,7 @@ func TestComparisonFindsPlantedFaults(t *testing.T) {
 	program := plantedProgram(t)
 	t.Run("linearizable reads from the node's own state", func(t *testing.T) {
 		t.Parallel()
-		v := compareModes(t, program, "local-reads", "cp", cutOffScenario).only(t)
+		v := compareModes(t, program, "local-reads", "cp", cutOffScenario).onlyVerdict(t)
 		example := v.History.Example
 		need.That(t, v.History.Result == "violated" && v.broke("cp: histories are linearizable") && example != nil,
 			"%+v, want a history that is violated, and an example", v)
@@ -150,7 +153,7 @@ func TestComparisonFindsPlantedFaults(t *testing.T) {
 	})
 	t.Run("a node that discards what it receives", func(t *testing.T) {
 		t.Parallel()
-		v := compareModes(t, program, "discard:node2:own-", "ap", restartedScenario).only(t)
+		v := compareModes(t, program, "discard:node2:own-", "ap", restartedScenario).onlyVerdict(t)
 		need.That(t, v.Converged.Result == "violated" && v.broke("ap: nodes converge"), "%+v, want nodes that do not converge", v)
 		for _, key := range v.Converged.Differ {
 			if !strings.HasPrefix(key, "own-") {
@@ -190,9 +193,9 @@ func TestScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
 		// Without consensus a cancel does not remove a registration that has not reached its node yet (ADR 13).
-		unheard := trial.Mode == "ap" && strings.Contains(v.Converged.Text, "though its cancel")
+		cancelOvertaken := trial.Mode == "ap" && strings.Contains(v.Converged.Text, "though its cancel")
 		wrong := v.Converged.Result != "ok" || v.broke(trial.Mode+": nothing is")
-		if trial.Failed != "" || v.History.Result == "violated" || wrong && !unheard {
+		if trial.Failed != "" || v.History.Result == "violated" || wrong && !cancelOvertaken {
 			t.Errorf("%s in mode %s: %+v, %+v, want it completed, and nothing wrong but limits", trial.Scenario, trial.Mode, trial, v)
 		}
 		expect.That(t, len(trial.Faults) == 2 && trial.Faults[0].Kind == "kill" && trial.Faults[1].Kind == "die",
@@ -221,7 +224,7 @@ type loadResult struct {
 func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, steadfast(fewer(ap, 2))) // at least one call of each operation must be done
+		c := StartCluster(t, withSteadyLeader(smallConfig(ap, 2))) // at least one call of each operation must be done
 		for _, loop := range [][]string{{"--connections=0"}, {"--closed", "--connections=3"}} {
 			rows := filepath.Join(t.TempDir(), "load.csv")
 			var r loadResult
@@ -237,7 +240,7 @@ func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// addsUp checks that the figures fit together.
+// addsUp checks that the outcomes, latencies and rates of a result are of the same calls.
 func (r loadResult) addsUp(t *testing.T, what string) {
 	t.Helper()
 	count, answered := 0, 0

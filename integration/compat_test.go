@@ -27,7 +27,7 @@ func TestLeaseOutlivesItsDurationOnlyWhenItIsDoubled(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			eachMode(t, func(t *testing.T, ap bool) {
-				cfg := fewer(ap, 1)
+				cfg := smallConfig(ap, 1)
 				cfg.Settings = tc.settings
 				c := StartCluster(t, cfg)
 				for _, id := range []string{"renewed", "registered"} {
@@ -88,7 +88,7 @@ func TestReadOnlyCacheShowsChangesLate(t *testing.T) {
 func TestSelfPreservationByUpstreamsFormulaKeepsALoneInstanceForEver(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		cfg := fewer(ap, 2)
+		cfg := smallConfig(ap, 2)
 		cfg.Settings = map[string]string{"eureka-compat.expectation": "true", "eureka-compat.doubled-lease": "true"}
 		c := StartCluster(t, cfg)
 		mustAgreeOnSettings(t, c)

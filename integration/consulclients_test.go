@@ -47,7 +47,7 @@ type consulPair struct{ Key, Value, Session string }
 func TestNodeConsulClientLocksAtEveryNode(t *testing.T) {
 	client := startNodeConsul(t)
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	session := func(n *Node, name string) string {
 		t.Helper()
 		options := arguments{"name": name, "ttl": "60s", "lockDelay": "1ms", "behavior": "delete"}
@@ -123,7 +123,7 @@ func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
 func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
 	client := startNodeConsul(t)
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	invoke[any](t, client, c.Nodes[0], "agent.service.register", arguments{
 		"name": "cart", "id": "cart-1", "address": "10.0.0.9", "port": 7070, "tags": []string{"v2"},
 		"meta": arguments{"zone": "c"}, "check": arguments{"ttl": "60s"},
@@ -177,7 +177,7 @@ func (r *pythonRead[T]) UnmarshalJSON(text []byte) error {
 func TestPythonConsulClientKeepsKeys(t *testing.T) {
 	client, reader := startPythonConsul(t), startPythonConsul(t)
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	put := func(n *Node, args arguments) bool {
 		t.Helper()
 		return invoke[bool](t, client, n, "kv.put", args)
@@ -215,7 +215,7 @@ func TestPythonConsulClientKeepsKeys(t *testing.T) {
 func TestPythonConsulClientLocks(t *testing.T) {
 	holder, waiter := startPythonConsul(t), startPythonConsul(t)
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	lock := func(d *driver, n *Node, name string) (string, error) {
 		session, err := try[string](d, n, "session.create", arguments{"name": name, "ttl": 60, "lock_delay": 1})
 		if err != nil {
@@ -251,7 +251,7 @@ func TestPythonConsulClientLocks(t *testing.T) {
 func TestPythonConsulClientRegistersAtAnyNode(t *testing.T) {
 	client := startPythonConsul(t)
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	if !invoke[bool](t, client, c.Nodes[0], "agent.service.register", arguments{
 		"name": "stock", "service_id": "stock-1", "address": "10.0.0.10", "port": 6060, "tags": []string{"blue"},
 		"meta": arguments{"zone": "d"}, "check": []string{"ttl", "60s"},
@@ -295,7 +295,7 @@ type springConsul struct {
 func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	s := &springConsul{startDriver(t, "java", "java", "-Xmx192m", "-jar", "consul/target/driver.jar"), c}
 	s.overrides = true
 	s.isConfigured(t, "hello")

@@ -142,7 +142,7 @@ func TestConsulsLockOutlivesTheLeader(t *testing.T) {
 }
 
 // TestConsulsLockOfADeadHolderIsFreed: a holder that stops renewing loses its lock after twice its TTL, as with
-// Consul, and the lock-delay.
+// Consul, and the lock delay.
 func TestConsulsLockOfADeadHolderIsFreed(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
@@ -331,7 +331,7 @@ func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
 // the third (with Consul each of these would be another agent's, and a 404).
 func TestConsulsAgentIsEveryNode(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	a, b, d := consulClient(t, c.Nodes[0]), consulClient(t, c.Nodes[1]), consulClient(t, c.Nodes[2])
 	need.OK(t, a.Agent().ServiceRegister(&api.AgentServiceRegistration{
 		ID: "web-1", Name: "web", Tags: []string{"v1"}, Address: "10.0.0.7", Port: 8080, Meta: map[string]string{"zone": "a"},
@@ -369,7 +369,7 @@ func passing(t *testing.T, c *api.Client, service string) int {
 // TestEurekaAndConsulClientsShareOneRegistry: what is registered through one API is found through the other.
 func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "orders-1", Metadata: map[string]string{"zone": "b"}})
 	client := consulClient(t, c.Nodes[1])
 	entries := value[[]*api.ServiceEntry, *api.QueryMeta](t)(client.Health().Service("orders", "", true, nil))

@@ -243,7 +243,7 @@ func TestDatacenterThatIsCutOffKeepsOrLosesItsInstancesByPolicy(t *testing.T) {
 // Between the nodes lies 150 ms each way, from the founding on, with Raft's timeouts as they are by default.
 func TestClusterOfNodesFarApartServesReadsAndWrites(t *testing.T) {
 	t.Parallel()
-	c, _ := newDistantCluster(t, 150*time.Millisecond, nil)
+	c, _ := newSlowLinkCluster(t, 150*time.Millisecond, nil)
 	var clients sync.WaitGroup
 	for _, n := range c.Nodes {
 		clients.Go(func() {
@@ -316,7 +316,7 @@ func (n *Node) sendMessage(message []byte) (a wire.Reply, err error) {
 func TestReplicationSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		cfg := steadfast(fewer(ap, 2))
+		cfg := withSteadyLeader(smallConfig(ap, 2))
 		cfg.Settings["replication.datacenters"] = "dc2=http://" + FreeAddr(t)
 		c := StartCluster(t, cfg)
 		deaf, other := c.Nodes[0], c.Nodes[1]

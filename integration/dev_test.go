@@ -18,8 +18,8 @@ import (
 // devLine is what dev prints for a node.
 var devLine = regexp.MustCompile(`(?m)^node=(\d+) dc=dc(\d+) http=(\S+) pid=(\d+)$`)
 
-// devPorts finds a first HTTP port for dev: it needs three in a row, and three a thousand below; for each
-// further datacenter the same a hundred above.
+// devPorts claims the ports that dev uses for so many datacenters, and returns the first. dev serves HTTP at three ports in a
+// row, its nodes talk at the three that are 1000 lower, and each further datacenter uses those that are 100 higher.
 func devPorts(t *testing.T, dcs int) int {
 	t.Helper()
 	var distances []int
@@ -31,7 +31,7 @@ func devPorts(t *testing.T, dcs int) int {
 	return need.Got(localcluster.ClaimPort(distances...))(t)
 }
 
-// startDev runs local clusters of three nodes and waits until dev prints that they are ready.
+// startDev runs dev, which starts a cluster of three nodes per datacenter, and waits until dev prints that they are ready.
 func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, []*Node) {
 	t.Helper()
 	mode := map[bool]string{false: "cp", true: "ap"}[ap]
@@ -40,8 +40,8 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 	need.OK(t, err)
 	Eventually(t, ReadyLimit, "dev says ready", func() error {
 		need.That(t, dev.Running(), "dev has ended: %s", dev.Output(t))
-		said := dev.Output(t)
-		return unless(strings.HasSuffix(said, "\nready\n"), "it says %q", said)
+		out := dev.Output(t)
+		return unless(strings.HasSuffix(out, "\nready\n"), "it says %q", out)
 	})
 	var nodes []*Node
 	for i, line := range devLine.FindAllStringSubmatch(dev.Output(t), -1) {
@@ -56,12 +56,13 @@ func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, 
 	return dev, nodes
 }
 
+// mustLive expects that a process exists.
 func mustLive(t *testing.T, pid string) {
 	t.Helper()
 	expect.OKf(t, syscall.Kill(need.Got(strconv.Atoi(pid))(t), 0), "pid %s, which dev names", pid)
 }
 
-// interrupt presses Ctrl-C and waits until dev and its nodes have ended.
+// interrupt sends dev what Ctrl-C sends, and waits until dev and its nodes have ended.
 func interrupt(t *testing.T, dev *Process, nodes []*Node) {
 	t.Helper()
 	dev.Signal(t, syscall.SIGINT)
@@ -113,6 +114,7 @@ func TestDevDatacentersReplicateBothWays(t *testing.T) {
 func TestDevNamesThePortInUse(t *testing.T) {
 	t.Parallel()
 	port := devPorts(t, 1)
+	// The second node's port for HTTP, and the third one's for the other nodes.
 	for _, taken := range []string{localcluster.Address(port + 1), localcluster.Address(port - 998)} {
 		t.Run(taken, func(t *testing.T) {
 			l := need.Got(net.Listen("tcp", taken))(t)
@@ -120,8 +122,8 @@ func TestDevNamesThePortInUse(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
 			dev := need.Got(Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil, "dev", "--http-port", strconv.Itoa(port), "--data", data))(t)
 			expect.That(t, dev.ExitCode(t, StopLimit) != 0, "exit code 0, want an error")
-			said := dev.Output(t)
-			expect.That(t, strings.Contains(said, taken), "it does not name %s: %s", taken, said)
+			out := dev.Output(t)
+			expect.That(t, strings.Contains(out, taken), "it does not name %s: %s", taken, out)
 		})
 	}
 }

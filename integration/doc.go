@@ -74,7 +74,7 @@
 //	preservation_test.go self-preservation
 //	override_test.go    overrides, quarantines and drains
 //	compat_test.go      settings that bring upstream's behaviour back
-//	sessions_test.go    sessions and lock-delays
+//	sessions_test.go    sessions and lock delays
 //	fencing_test.go     locks and their fencing tokens
 //	probes_test.go      HTTP and TCP checks
 //

@@ -146,17 +146,17 @@ func eachMode(t *testing.T, test func(t *testing.T, ap bool)) {
 	}
 }
 
-// fewer is three nodes with consensus, and without it as few as a test needs: one for what a node does, two for what
+// smallConfig is three nodes with consensus, and without it as few as a test needs: one for what a node does, two for what
 // nodes replicate.
-func fewer(ap bool, nodes int) Config {
+func smallConfig(ap bool, nodes int) Config {
 	if !ap {
 		nodes = 3
 	}
 	return Config{AP: ap, Nodes: nodes}
 }
 
-// steadfast lets a cluster keep its leader however busy the machine is: a change prolongs all leases.
-func steadfast(c Config) Config {
+// withSteadyLeader lets a cluster keep its leader however busy the machine is: a change prolongs all leases.
+func withSteadyLeader(c Config) Config {
 	c.Settings = map[string]string{"raft.heartbeat-timeout": "4s", "raft.election-timeout": "4s", "raft.lease-timeout": "4s"}
 	return c
 }

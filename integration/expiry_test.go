@@ -101,7 +101,7 @@ func happened(e *api.Explanation) []string {
 func TestExplainOfAnInstanceThatNeverWasIs404(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		for _, n := range StartCluster(t, fewer(ap, 1)).Nodes {
+		for _, n := range StartCluster(t, smallConfig(ap, 1)).Nodes {
 			e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain("NOBODY", "never") })
 			expect.That(t, e == nil && err == nil, "node %s explains what never was by %+v, %v, want 404", n.Name, e, err)
 		}

@@ -198,12 +198,12 @@ func (r *pausedRound) run() error {
 }
 
 // TestLockHolderThatWasPausedIsFencedOff pauses holders beyond the end of their sessions, a hundred times on twenty
-// locks: another holder gets the lock after the lock-delay, and the write of the paused one when it wakes is refused.
+// locks: another holder gets the lock after the lock delay, and the write of the paused one when it wakes is refused.
 // The history must be one of exclusive locks.
 func TestLockHolderThatWasPausedIsFencedOff(t *testing.T) {
 	t.Parallel()
 	const locks, rounds = 20, 5
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	history := &lockHistory{began: time.Now()}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*ReadyLimit)
 	defer cancel()

@@ -22,7 +22,7 @@ func TestRegistrationIsVisibleAtOnceOnEveryNode(t *testing.T) {
 	files, err := filepath.Glob("../httpd/eureka/testdata/register-*")
 	need.That(t, err == nil && len(files) != 0, "no registrations to send: %v", err)
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 2))
+		c := StartCluster(t, smallConfig(ap, 2))
 		through := c.Nodes[1]
 		if !ap {
 			through = c.Others(c.Leader())[0]
@@ -95,7 +95,7 @@ func identify(t *testing.T, file string, body []byte) (app, id, contentType stri
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, steadfast(Config{AP: ap}))
+		c := StartCluster(t, withSteadyLeader(Config{AP: ap}))
 		n := c.Nodes[0]
 		if !ap {
 			n = c.Others(c.Leader())[0]

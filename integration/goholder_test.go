@@ -124,11 +124,11 @@ func (r *goPause) check(first goHolderReply, h heir) error {
 }
 
 // TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause pauses holders beyond their TTL, and lets them go on when
-// another has the lock, without a lock-delay in between. They look first of all, before any timer or response can have
+// another has the lock, without a lock delay in between. They look first of all, before any timer or response can have
 // informed them.
 func TestGoClientLockIsFoundLostAtTheFirstLookAfterAPause(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	for kind := range goLocks {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,7 @@ func report(t *testing.T, all []*goPause) {
 // TestGoClientLockIsStillHeldAfterABriefPause: a pause shorter than the TTL costs nothing.
 func TestGoClientLockIsStillHeldAfterABriefPause(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	for kind := range goLocks {
 		for _, l := range firstLooks {
 			t.Run(kind+" by "+l.name, func(t *testing.T) {

@@ -124,7 +124,7 @@ func raise(peak *atomic.Int64, n int64) {
 // for one lock at three nodes.
 func TestLocksOfGoAndConsulsClientsExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	most := contest(t, contenders(t, StartCluster(t, steadfast(Config{})), "shared", 0), 5)
+	most := contest(t, contenders(t, StartCluster(t, withSteadyLeader(Config{})), "shared", 0), 5)
 	expect.That(t, most == 1, "%d held the lock at a time, want 1", most)
 }
 
@@ -132,7 +132,7 @@ func TestLocksOfGoAndConsulsClientsExcludeEachOther(t *testing.T) {
 func TestSemaphoreIsSharedByGoAndConsulsClients(t *testing.T) {
 	t.Parallel()
 	const limit = 3
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	most := contest(t, contenders(t, c, "shared", limit), 5)
 	expect.That(t, most <= limit, "%d held a permit at a time, want %d at most", most, limit)
 	pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, c.Nodes[0]).KV().Get("semaphore/shared/.lock", nil))
@@ -145,7 +145,7 @@ func TestSemaphoreIsSharedByGoAndConsulsClients(t *testing.T) {
 // TestLocksOfGoAndConsulsClientsAreShownToEachOther: each sees what the other holds, and its description.
 func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	ours, theirs := goClient(t, client.Config{Servers: []string{c.Nodes[0].URL()}}), consulClient(t, c.Nodes[1])
 	kv := theirs.KV()
 	recipe := func(name string) client.LockOptions {
@@ -205,7 +205,7 @@ func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 // Consul's client waits for.
 func TestLockCommandTakesPartInConsulsRecipes(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	for name, args := range map[string][]string{
 		"lock":      {"lock", "job", "--recipe"},
 		"semaphore": {"semaphore", "job", "--recipe", "--limit", "1"},

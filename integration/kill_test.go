@@ -116,7 +116,7 @@ func TestClusterThatIsKilledAsAWholeEvictsNoLiveInstance(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		const lease, mortal = 10, 6 // seconds: of the instances that renew, and of the dead one
-		cfg := fewer(ap, 2)
+		cfg := smallConfig(ap, 2)
 		if ap {
 			cfg.Settings = map[string]string{"data.sync": "always"}
 		}

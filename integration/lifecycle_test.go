@@ -36,7 +36,7 @@ const clientLimit = 5 * time.Minute
 // testLifeCycle runs a client through its life, once against the leader and once against a
 // follower, and checks every node after each step; and once more without consensus.
 func testLifeCycle(t *testing.T, newClient func(*testing.T) stockClient) {
-	c := StartCluster(t, steadfast(Config{})) // some calls the client makes once
+	c := StartCluster(t, withSteadyLeader(Config{})) // some calls the client makes once
 	leader := c.Leader()
 	for role, through := range map[string]*Node{"leader": leader, "follower": c.Others(leader)[0]} {
 		t.Run(role, func(t *testing.T) {

@@ -14,33 +14,33 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
-// load works on a cluster through the nodes that use names, and records what was acknowledged:
-// keepers register one instance each and keep it alive; churners register new ids all the time, and
-// cancel every second one at once and the others when they have mostChurned. With consensus every call
-// goes to another node. Without it a worker stays with its node until that fails, as stock clients do,
-// because the others receive everything later.
+// load is clients at work on a cluster, through the nodes that use names. It records which ids must be listed in the end, and
+// check compares the nodes with that. Keepers register one instance each and renew it. Churners register new ids all the time;
+// each cancels every second id at once, and its oldest when it has more than mostChurned. With consensus each call goes to a
+// random node. Without consensus a worker stays with its node until that node fails, as stock clients do, because the other
+// nodes receive everything later.
 type load struct {
-	lease   int  // duration of kept instances, seconds; they are renewed five times in it
+	lease   int  // duration of the keepers' instances in seconds; a keeper renews five times in it
 	sticky  bool // a worker stays with its node
 	nodes   atomic.Pointer[[]*Node]
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	mu       sync.Mutex
-	fates    map[string]fate
-	failures []string
-	counts   map[string]int
-	lastDone time.Time
-	gap      time.Duration // the longest time without an acknowledgement
+	mu         sync.Mutex
+	fates      map[string]fate // by id, of each whose registration was acknowledged
+	failures   []string
+	counts     map[string]int // calls, by what was called and its outcome
+	lastDone   time.Time
+	longestGap time.Duration // without an acknowledgement
 }
 
 // fate is what must hold for an id at the end.
 type fate int
 
 const (
-	open    fate = iota // some outcome is unknown: anything may hold
-	present             // registered for certain, never canceled
-	absent              // cancelled for certain
+	uncertain fate = iota // what a cancel did is unknown: the id may be listed or not
+	present               // registered for certain, never canceled: the id must be listed
+	absent                // canceled for certain: the id must not be listed
 )
 
 const (
@@ -66,7 +66,7 @@ func startLoad(t *testing.T, lease, keepers, churners int, nodes []*Node) *load 
 		l.workers.Go(func() { l.worker().churn(ctx, fmt.Sprintf("churn-%d", i)) })
 	}
 	Eventually(t, ReadyLimit, "kept instances are registered", func() error {
-		return notYet(l.decided("kept-"), keepers)
+		return notYet(l.countRegistered("kept-"), keepers)
 	})
 	return l
 }
@@ -80,6 +80,7 @@ func (l *load) stop() {
 	l.workers.Wait()
 }
 
+// node is any node of those that use names.
 func (l *load) node() *Node {
 	nodes := *l.nodes.Load()
 	return nodes[rand.IntN(len(nodes))]
@@ -89,7 +90,7 @@ func (l *load) node() *Node {
 type worker struct {
 	*load
 	at    *Node // the node of a sticky worker; nil: any
-	moves int   // how often it went to another node: without consensus the other node may not have received everything
+	moves int   // how often the worker went to another node, which without consensus may not have received yet what the worker did before
 }
 
 func (l *load) worker() *worker { return &worker{load: l} }
@@ -141,19 +142,20 @@ func (l *load) count(what string, outcome Outcome) {
 	}
 	now := time.Now()
 	if !l.lastDone.IsZero() {
-		l.gap = max(l.gap, now.Sub(l.lastDone))
+		l.longestGap = max(l.longestGap, now.Sub(l.lastDone))
 	}
 	l.lastDone = now
 }
 
-func (l *load) decide(id string, f fate) {
+// setFate records what must hold for an id from now on.
+func (l *load) setFate(id string, f fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fates[id] = f
 }
 
-// decided counts the ids with a prefix whose fate is decided.
-func (l *load) decided(prefix string) int {
+// countRegistered counts the ids with a prefix whose registration was acknowledged, canceled ones too.
+func (l *load) countRegistered(prefix string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -170,9 +172,9 @@ func (l *load) decided(prefix string) int {
 func (l *load) awaitProgress(t *testing.T) {
 	t.Helper()
 	const some = 150
-	goal := l.decided("churn-") + some
+	goal := l.countRegistered("churn-") + some
 	Eventually(t, ReadyLimit, "the load makes progress", func() error {
-		if err := notYet(l.decided("churn-"), goal); err != nil {
+		if err := notYet(l.countRegistered("churn-"), goal); err != nil {
 			return fmt.Errorf("%w; %s", err, l.summary())
 		}
 		return nil
@@ -199,7 +201,7 @@ func (w *worker) keepRegistered(ctx context.Context, id string) {
 	if !w.register(ctx, id) {
 		return
 	}
-	w.decide(id, present)
+	w.setFate(id, present)
 	knownAt := w.moves
 	renewEvery := time.Duration(w.lease) * time.Second / 5
 	for wait := renewEvery; pause(ctx, wait); {
@@ -224,7 +226,7 @@ func (w *worker) keepRegistered(ctx context.Context, id string) {
 	}
 }
 
-// register registers a kept instance, and says whether that was done before the load ended.
+// register registers a keeper's instance, trying until that is done, and reports whether it was done before the load ended.
 func (w *worker) register(ctx context.Context, id string) bool {
 	for pause(ctx, 0) {
 		if w.countOutcome("keeper's register", w.node().Register(Instance{App: "KEPT", ID: id, Duration: w.lease})) == Done {
@@ -235,24 +237,24 @@ func (w *worker) register(ctx context.Context, id string) bool {
 	return false
 }
 
-// churn registers ids of its own, each once. It cancels every second one at once, and of the others the
-// oldest when it has too many.
+// churn registers ids of its own, each once. It cancels every second one at once, and the oldest of the others when more than
+// mostChurned are registered.
 func (w *worker) churn(ctx context.Context, name string) {
-	var left []churned
+	var registered []churned
 	for i := 0; pause(ctx, churnEvery); i++ {
 		id := fmt.Sprintf("%s-%d", name, i)
 		if w.countOutcome("register", w.node().Register(Instance{App: "CHURN", ID: id, Duration: 24 * 3600})) != Done {
 			continue
 		}
-		w.decide(id, present)
-		left = append(left, churned{id, w.moves})
+		w.setFate(id, present)
+		registered = append(registered, churned{id, w.moves})
 		switch {
 		case i%2 == 1:
-			w.cancelOne(ctx, left[len(left)-1])
-			left = left[:len(left)-1]
-		case len(left) > mostChurned:
-			w.cancelOne(ctx, left[0])
-			left = left[1:]
+			w.cancelOne(ctx, registered[len(registered)-1])
+			registered = registered[:len(registered)-1]
+		case len(registered) > mostChurned:
+			w.cancelOne(ctx, registered[0])
+			registered = registered[1:]
 		}
 	}
 }
@@ -260,7 +262,7 @@ func (w *worker) churn(ctx context.Context, name string) {
 // churned is an instance that a churner left registered.
 type churned struct {
 	id      string
-	knownAt int // the churner's moves when that was acknowledged
+	knownAt int // the churner's moves when the registration was acknowledged: while they are the same, its node knows the instance
 }
 
 // cancelOne cancels an instance whose registration was acknowledged, until the outcome is known or can
@@ -271,13 +273,13 @@ func (w *worker) cancelOne(ctx context.Context, c churned) {
 		known := w.moves == c.knownAt
 		switch outcome := w.countOutcome("cancel", response); {
 		case outcome == Done:
-			w.decide(c.id, absent)
+			w.setFate(c.id, absent)
 			return
 		case outcome == NotFound && known:
 			w.fail("%s was acknowledged, and its first cancel answered %v", c.id, response)
 			return
 		case outcome != Refused: // without consensus, the registration may not have reached the node
-			w.decide(c.id, open)
+			w.setFate(c.id, uncertain)
 			return
 		case !pause(ctx, retryAfter):
 			return
@@ -285,7 +287,7 @@ func (w *worker) cancelOne(ctx context.Context, c churned) {
 	}
 }
 
-// pause waits and says whether to go on.
+// pause waits, and reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d > 0 {
 		select {
@@ -301,7 +303,7 @@ func (l *load) check(t *testing.T, nodes []*Node) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.Logf("outcomes: %v; longest time without an acknowledgement: %v", l.counts, l.gap)
+	t.Logf("outcomes: %v; longest time without an acknowledgement: %v", l.counts, l.longestGap)
 	for _, failure := range l.failures {
 		t.Error(failure)
 	}

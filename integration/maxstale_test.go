@@ -54,7 +54,7 @@ func (c *counter) behind(got int, asOf time.Time) time.Duration {
 // heartbeats in time.
 func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	leader := c.Leader()
 	slow := c.Others(leader)[0]
 	slow.Settings["test.sync-delay"] = "300ms"

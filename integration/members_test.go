@@ -19,7 +19,7 @@ const voteLimit = 100 * time.Second
 // TestMemberThatLostItsDataComesBackAfterItsRemoval does what docs/operations.md tells operators to do.
 func TestMemberThatLostItsDataComesBackAfterItsRemoval(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{})) // two nodes that run cannot do without one of them
+	c := StartCluster(t, withSteadyLeader(Config{})) // two nodes that run cannot do without one of them
 	leader := c.Leader()
 	lost, other := c.Others(leader)[0], c.Others(leader)[1]
 	mustRegister(t, leader, Instance{App: "orders", ID: "before"})

@@ -43,13 +43,13 @@ func TestMinorityRefusesWritesAndLinearizableReads(t *testing.T) {
 				mustNotAcknowledge(t, left)
 				Pass(t, noticeAfter)
 				mustKnowNoLeader(t, left)
-				mustRefuse(t, left)
+				mustRefuseWithoutMajority(t, left)
 				mustServeStale(t, left, "/eureka/apps?consistency=stale")
 				for _, n := range c.Others(left) {
 					loss.regain(t, n)
 				}
 				c.WaitReady()
-				mustHaveForgotten(t, c)
+				mustShowNothingRefused(t, c)
 			})
 		}
 	}
@@ -83,9 +83,9 @@ func mustKnowNoLeader(t *testing.T, n *Node) {
 	})
 }
 
-// refused are the requests that a node without a majority must refuse: every route that writes, and reads that
+// refusedWithoutMajority are the requests that a node without a majority must refuse: every route that writes, and reads that
 // must be linearizable.
-var refused = []Request{
+var refusedWithoutMajority = []Request{
 	{Method: http.MethodPost, Path: "/eureka/apps/REFUSED", Body: Instance{App: "REFUSED", ID: "refused"}.document(), ContentType: "application/json"},
 	{Method: http.MethodPut, Path: path("BEFORE", "before")},
 	{Method: http.MethodDelete, Path: path("BEFORE", "before")},
@@ -101,19 +101,19 @@ var refused = []Request{
 	{Path: "/eureka/apps?consistency=linearizable"},
 }
 
-// mustRefuse sends them all at once, and logs how long the slowest response took: the promise is one
-// second from arrival, which a busy test machine cannot hold the server to.
-func mustRefuse(t *testing.T, n *Node) {
+// mustRefuseWithoutMajority sends the requests of refusedWithoutMajority at once, and logs how long the slowest response took:
+// the promise is one second from arrival, which a busy test machine cannot hold the server to.
+func mustRefuseWithoutMajority(t *testing.T, n *Node) {
 	t.Helper()
-	answers := make([]Response, len(refused))
+	answers := make([]Response, len(refusedWithoutMajority))
 	var calls sync.WaitGroup
-	for i, r := range refused {
+	for i, r := range refusedWithoutMajority {
 		calls.Go(func() { answers[i] = n.Do(r) })
 	}
 	calls.Wait()
 	var slowest time.Duration
 	for i, response := range answers {
-		expect.That(t, response.Status == http.StatusServiceUnavailable, "%s %s without a majority: %v, want 503", refused[i].Method, refused[i].Path, response)
+		expect.That(t, response.Status == http.StatusServiceUnavailable, "%s %s without a majority: %v, want 503", refusedWithoutMajority[i].Method, refusedWithoutMajority[i].Path, response)
 		slowest = max(slowest, response.Took)
 	}
 	t.Logf("%d calls were refused within %v", len(answers), slowest)
@@ -157,8 +157,9 @@ func ageOf(response Response) (time.Duration, error) {
 	return time.Duration(age * float64(time.Second)), err
 }
 
-// mustHaveForgotten expects, on every node of a whole cluster, that nothing refused took effect.
-func mustHaveForgotten(t *testing.T, c *Cluster) {
+// mustShowNothingRefused expects of every node of a cluster that is whole again that none of the requests of
+// refusedWithoutMajority took effect.
+func mustShowNothingRefused(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		listing := mustList(t, n)

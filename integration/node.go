@@ -220,7 +220,7 @@ func Pass(t testing.TB, d time.Duration) {
 // notYet is the error of a probe that counts.
 func notYet(have, want int) error { return unless(have >= want, "%d of %d so far", have, want) }
 
-// unless is an error that says something, if ok is false.
+// unless is nil if ok, and otherwise an error with this text.
 func unless(ok bool, format string, args ...any) error {
 	if ok {
 		return nil

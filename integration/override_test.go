@@ -76,7 +76,7 @@ func awaitStatus(t *testing.T, n *Node, app, id, want string) {
 func TestQuarantineHidesOnEveryNodeAndEndsByItself(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, steadfast(fewer(ap, 2))) // a stock client asks once
+		c := StartCluster(t, withSteadyLeader(smallConfig(ap, 2))) // a stock client asks once
 		last := c.Nodes[len(c.Nodes)-1]
 		for _, id := range []string{"sick", "well"} {
 			mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: id})
@@ -147,7 +147,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		const settle = 2 * time.Second
-		c := StartCluster(t, steadfast(Config{AP: ap})) // two nodes that run cannot do without one of them
+		c := StartCluster(t, withSteadyLeader(Config{AP: ap})) // two nodes that run cannot do without one of them
 		late := c.Nodes[2]
 		if !ap {
 			late = c.Others(c.Leader())[0]

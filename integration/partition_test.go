@@ -13,20 +13,21 @@ import (
 // newProxiedCluster starts a cluster whose nodes reach each other through proxies only.
 func newProxiedCluster(t *testing.T) (*Cluster, Network) {
 	t.Helper()
-	return newDistantCluster(t, 0, nil)
+	return newSlowLinkCluster(t, 0, nil)
 }
 
-// newDistantCluster is newProxiedCluster with a way between the nodes that takes a while.
-func newDistantCluster(t *testing.T, way time.Duration, settings map[string]string) (*Cluster, Network) {
+// newSlowLinkCluster is newProxiedCluster with links that take a latency each way, and with settings for every node.
+func newSlowLinkCluster(t *testing.T, latency time.Duration, settings map[string]string) (*Cluster, Network) {
 	t.Helper()
 	c := NewCluster(t, Config{Settings: settings})
-	links := NewNetwork(t, c.Nodes, all)
-	links.Each(func(_, _ int, p *localcluster.Proxy) { p.SetLatency(way) })
+	links := NewNetwork(t, c.Nodes, anyPair)
+	links.Each(func(_, _ int, p *localcluster.Proxy) { p.SetLatency(latency) })
 	c.Start()
 	return c, links
 }
 
-func TestPartitionReplacesTheIsolatedLeaderThatRefusesAndCatchesUp(t *testing.T) {
+// The requests that the isolated leader must refuse, and noticeAfter, are in minority_test.go.
+func TestPartitionedLeaderIsReplacedRefusesAndCatchesUp(t *testing.T) {
 	t.Parallel()
 	c, links := newProxiedCluster(t)
 	isolated := c.Leader()
@@ -40,7 +41,7 @@ func TestPartitionReplacesTheIsolatedLeaderThatRefusesAndCatchesUp(t *testing.T)
 	}
 	Pass(t, noticeAfter)
 	mustKnowNoLeader(t, isolated)
-	mustRefuse(t, isolated)
+	mustRefuseWithoutMajority(t, isolated)
 
 	links.Heal()
 	isolated.WaitReady(t)
@@ -49,11 +50,11 @@ func TestPartitionReplacesTheIsolatedLeaderThatRefusesAndCatchesUp(t *testing.T)
 		_, listed := listing[id]
 		expect.That(t, listed, "after healing, %s does not list %s; %s leads", isolated.Name, id, next.Name)
 	}
-	mustHaveForgotten(t, c)
+	mustShowNothingRefused(t, c)
 }
 
-// TestPartitionOfALeaderInOneDirectionEndsInOneRegistry cuts only what the leader sends (or only what it receives):
-// after healing there is one registry, with everything that was acknowledged on the way.
+// TestPartitionOfALeaderInOneDirectionEndsInOneRegistry cuts what the leader receives (deaf), or what it sends, and nothing
+// else. After healing there is one registry, with everything that was acknowledged in the meantime.
 func TestPartitionOfALeaderInOneDirectionEndsInOneRegistry(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{true, false} {

@@ -149,7 +149,7 @@ func TestPatroniWithDefaultsFailsOverOnceAndNeverHasTwoPrimaries(t *testing.T) {
 	t.Parallel()
 	installed(t, "consul/patroni/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
 	programs := postgresPrograms(t)
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	var ports [4]int
 	for i := range ports {
 		_, port, _ := strings.Cut(FreeAddr(t), ":")

@@ -24,7 +24,7 @@ const herdLimit = 10 * 2 * herdLease * time.Second
 func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, steadfast(fewer(ap, 1)))
+		c := StartCluster(t, withSteadyLeader(smallConfig(ap, 1)))
 		h := startHerd(t, "HERD", 20, c.Nodes)
 		awaitFigures(t, c.Nodes[0], "off", api.Figures{Leases: 20, Counted: 20, Fresh: 20})
 		silent := h.silence(12)
@@ -180,7 +180,7 @@ func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *api.Explanat
 func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, steadfast(fewer(ap, 1)))
+		c := StartCluster(t, withSteadyLeader(smallConfig(ap, 1)))
 		h := startHerd(t, "HERD", 20, c.Nodes)
 		awaitFigures(t, c.Nodes[0], "off", api.Figures{Leases: 20, Counted: 20, Fresh: 20})
 		h.silence(12)

@@ -47,7 +47,7 @@ func fill(t *testing.T, c *Cluster, limit string, method string, request func(i 
 // deletion.
 func TestQuotasBoundWhatIsStoredAndLetTheRestGoOn(t *testing.T) {
 	t.Parallel()
-	cfg := steadfast(Config{})
+	cfg := withSteadyLeader(Config{})
 	maps.Copy(cfg.Settings, map[string]string{"limits.state-bytes": "300000", "limits.sessions": "20", "limits.nodes": "10"})
 	c := StartCluster(t, cfg)
 	first := c.Nodes[0]
@@ -180,7 +180,7 @@ func attack(t *testing.T, nodes []*Node) {
 // leading, and no process becomes large.
 func TestQuotasRefuseSmallRequestsThatMakeMuch(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{})) // so that a busy machine changes no leader
+	c := StartCluster(t, withSteadyLeader(Config{})) // so that a busy machine changes no leader
 	leader := c.Leader()
 	follower := c.Others(leader)[0]
 	value := bytes.Repeat([]byte("v"), 512<<10)
@@ -290,7 +290,7 @@ func readTheLargest(t *testing.T, c *Cluster, paths ...string) (n *Node, stored 
 // are refused, before they take all memory of a node.
 func TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, steadfast(Config{}))
+	c := StartCluster(t, withSteadyLeader(Config{}))
 	weigh(t, c, 300, 0, 20)
 	readTheLargest(t, c, "/eureka/apps/HEAVY", "/v1/kv/?recurse")
 }

@@ -78,7 +78,7 @@ func TestLockByConsulsRecipeOfTheMutex(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, Config{})
 	a, b, d := c.Nodes[0], c.Nodes[1], c.Nodes[2]
-	// As Java's clients create sessions: a lock-delay of the number 0 is none.
+	// As Java's clients create sessions: a lock delay of the number 0 is none.
 	first := a.session(t, `{"LockDelay":0,"Name":"first"}`)
 	other := b.session(t, `{"LockDelay":0,"Name":"other"}`)
 	need.That(t, a.putTrue(t, "/v1/kv/lock/job?acquire="+first, "lock:1"), "a free key was not acquired")

@@ -73,7 +73,7 @@ func (w watcher) changes(t *testing.T) []api.Change {
 func TestWatchCommandPrintsWhatHappensOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 2))
+		c := StartCluster(t, smallConfig(ap, 2))
 		w := startWatcher(t, c.Nodes[:1], "orders")
 		mustRegister(t, c.Nodes[1], Instance{App: "ELSE", ID: "else-1"})
 		began := time.Now()
@@ -227,7 +227,7 @@ func (r *recorder) check(t *testing.T, changes func() []api.Change) {
 func TestWatchStreamsOfAllNodesHaveTheSameEvents(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, fewer(ap, 2))
+		c := StartCluster(t, smallConfig(ap, 2))
 		var streams []*Stream
 		for _, n := range c.Nodes {
 			streams = append(streams, n.Watch(t, ""))

@@ -19,15 +19,15 @@ import (
 
 // An ordinary http.Client calls a service by its name.
 func Example() {
-	stock := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	depot := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s: 12 pieces", r.URL.Path)
 	}))
-	defer stock.Close()
-	servers := startServer("stock", stock) // in place of a cluster
-	defer servers.Close()
+	defer depot.Close()
+	registryServer := startRegistry("depot", depot) // in place of a cluster
+	defer registryServer.Close()
 	ctx := context.Background()
 
-	c, err := client.New(client.Config{Servers: []string{servers.URL}})
+	c, err := client.New(client.Config{Servers: []string{registryServer.URL}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func Example() {
 	calls := &http.Client{Transport: transport, Timeout: 5 * time.Second}
 	defer calls.CloseIdleConnections()
 
-	resp, err := calls.Get("http://stock/tea")
+	resp, err := calls.Get("http://depot/tea")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -62,22 +62,22 @@ func Example() {
 // Instances in our own zone are called while there is one.
 func ExampleInZone() {
 	instance := func(id, zone string) *registry.Instance {
-		return &registry.Instance{App: "STOCK", InstanceID: id, Metadata: []registry.Pair{{Key: "zone", Value: zone}}}
+		return &registry.Instance{App: "DEPOT", InstanceID: id, Metadata: []registry.Pair{{Key: "zone", Value: zone}}}
 	}
 	near := balance.InZone("eu-1a", nil)
-	all := []*registry.Instance{instance("stock-1", "eu-1a"), instance("stock-2", "eu-1b"), instance("stock-3", "eu-1b")}
+	all := []*registry.Instance{instance("depot-1", "eu-1a"), instance("depot-2", "eu-1b"), instance("depot-3", "eu-1b")}
 	fmt.Println(near.Pick(all).ID(), near.Pick(all).ID())
-	fmt.Println(len(all[1:]), "others, if there is none:", near.Pick(all[1:]).ID() != "stock-1")
+	fmt.Println(len(all[1:]), "others, if there is none:", near.Pick(all[1:]).ID() != "depot-1")
 	// Output:
-	// stock-1 stock-1
+	// depot-1 depot-1
 	// 2 others, if there is none: true
 }
 
-// Services that register VIP addresses, in containers whose host names cannot be resolved, over mutual
-// TLS or whatever else a transport does.
+// Services are found by their VIP addresses, and called by their IP addresses, because they run in containers whose host names
+// cannot be resolved. Base does mutual TLS.
 func ExampleConfig() {
-	var instances *client.Discovery // of StartDiscovery
-	var secured *http.Transport
+	var instances *client.Discovery // as StartDiscovery returns it
+	var secured *http.Transport     // with certificates in its TLSClientConfig
 	transport, err := balance.New(balance.Config{
 		List:   instances,
 		Lookup: balance.ByVIP,
@@ -92,9 +92,9 @@ func ExampleConfig() {
 	calls.Get("https://orders.example.com/")
 }
 
-// startServer starts a Eureka server that lists one instance of an application.
-func startServer(app string, serving *httptest.Server) *httptest.Server {
-	at := serving.Listener.Addr().(*net.TCPAddr)
+// startRegistry starts a Eureka server that lists one instance of an application: a server that runs already.
+func startRegistry(app string, instance *httptest.Server) *httptest.Server {
+	at := instance.Listener.Addr().(*net.TCPAddr)
 	i := client.NewInstance(app, uint16(at.Port))
 	i.HostName, i.IPAddr = at.IP.String(), at.IP.String()
 	lease := &registry.Lease{Instance: i}

@@ -27,14 +27,14 @@ func (r *ratiosRun) coordination(ctx context.Context) error {
 		return err
 	}
 	defer stopClusters(clusters)
-	batching, singly := clusters[0], clusters[1]
+	batching, oneByOne := clusters[0], clusters[1]
 	err = r.inRounds(ctx, r.measure(
 		loadStep{name: put256, at: batching, Bulk: r.puts(r.keys)},
-		loadStep{name: putSolo, at: singly, Bulk: r.puts(r.keys)}))
+		loadStep{name: putSolo, at: oneByOne, Bulk: r.puts(r.keys)}))
 	if err != nil {
 		return err
 	}
-	singly.stop()
+	oneByOne.stop()
 	for _, part := range []func(context.Context, *benchCluster) error{r.handOvers, r.oneWatcher, r.sessionCosts} {
 		if err := part(ctx, batching); err != nil {
 			return err
@@ -43,11 +43,12 @@ func (r *ratiosRun) coordination(ctx context.Context) error {
 	return nil
 }
 
-// puts is a load of writes to keys in turn, each with a value of 128 bytes that no write before had.
+// puts is a load of writes to so many keys in turn.
 func (r *ratiosRun) puts(keys int) load.Bulk {
 	return r.renewals(256, putsOf(keys))
 }
 
+// putsOf is a workload of writes to so many keys in turn, without end, each with a value of 128 bytes that no write before had.
 func putsOf(keys int) load.Workload {
 	var written atomic.Int64
 	return func(conn, conns int) func() []byte {
@@ -65,12 +66,12 @@ func putRequest(key string, value int64) []byte {
 	return fmt.Appendf(nil, "PUT /v1/kv/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 128\r\n\r\n%0128d", key, value)
 }
 
-// benchSession creates a session that outlasts what it is made for.
-func benchSession(ctx context.Context, cl *client.Client) (id string, err error) {
+// createBenchSession creates a session that outlasts any run, trying again while the response is 503.
+func createBenchSession(ctx context.Context, cl *client.Client) (id string, err error) {
 	for {
 		s, err := cl.CreateSession(ctx, client.SessionOptions{Name: "bench", TTL: time.Hour, LockDelay: -1})
-		status, answered := errors.AsType[*client.StatusError](err)
-		if !answered || status.Status != http.StatusServiceUnavailable || !wire.Pause(ctx, load.InsistPause) {
+		status, refused := errors.AsType[*client.StatusError](err)
+		if !refused || status.Status != http.StatusServiceUnavailable || !wire.Pause(ctx, load.InsistPause) {
 			return s.ID, err
 		}
 	}
@@ -79,25 +80,26 @@ func benchSession(ctx context.Context, cl *client.Client) (id string, err error)
 // handOvers has contenders at all nodes take one lock in turn, and measures how long the lock has no holder: from the
 // sending of the holder's release to the response that the next holder gets.
 func (r *ratiosRun) handOvers(ctx context.Context, c *benchCluster) error {
-	return r.steady(ctx, handOverP99, c, func(string) (func(), error) {
-		latencies, err := r.contend(ctx, c)
+	return r.underOneLeader(ctx, handOverP99, c, func(string) (func(), error) {
+		latencies, err := r.contendAll(ctx, c)
 		return func() { r.recordLatencies(latencies, "ms", time.Millisecond, handOverP50, handOverP99) }, err
 	})
 }
 
-// contention is one lock, and when it was last released.
+// contention is one lock for which contenders queue, and what is known of its hand-overs.
 type contention struct {
-	left     atomic.Int64 // hand-overs
-	released atomic.Int64 // ns since begun; 0: not yet
-	begun    time.Time
+	remaining atomic.Int64 // hand-overs still to come
+	released  atomic.Int64 // when a holder last sent its release, in ns since begun; 0: not yet
+	begun     time.Time
 
 	mu        sync.Mutex // guards latencies
 	latencies *hdrhistogram.Histogram
 }
 
-func (r *ratiosRun) contend(ctx context.Context, c *benchCluster) (*hdrhistogram.Histogram, error) {
+// contendAll runs the contenders, spread over the nodes, and returns the latencies of the hand-overs.
+func (r *ratiosRun) contendAll(ctx context.Context, c *benchCluster) (*hdrhistogram.Histogram, error) {
 	lock := &contention{begun: time.Now(), latencies: load.NewLatency()}
-	lock.left.Store(int64(r.handovers))
+	lock.remaining.Store(int64(r.handovers))
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range r.contenders {
 		addr := c.nodes[i%len(c.nodes)].HTTP
@@ -111,14 +113,14 @@ func (r *ratiosRun) contend(ctx context.Context, c *benchCluster) (*hdrhistogram
 	return lock.latencies, g.Wait()
 }
 
-// contend takes the lock and gives it back until there were as many hand-overs as wanted.
+// contend is one contender, at one node: it acquires the lock and releases it until no hand-overs remain.
 func (l *contention) contend(ctx context.Context, addr string) error {
 	cl, err := benchClient(addr)
 	if err != nil {
 		return err
 	}
 	defer cl.Close(ctx)
-	session, err := benchSession(ctx, cl)
+	session, err := createBenchSession(ctx, cl)
 	if err != nil {
 		return err
 	}
@@ -130,25 +132,26 @@ func (l *contention) contend(ctx context.Context, addr string) error {
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })() // when another contender has failed
 	acquire := fmt.Appendf(nil, "PUT /v1/rollcall/locks/bench?session=%s&wait=10m HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", session)
 	release := fmt.Appendf(nil, "DELETE /v1/rollcall/locks/bench?session=%s HTTP/1.1\r\nHost: localhost\r\n\r\n", session)
-	for l.left.Load() > 0 && ctx.Err() == nil {
-		if _, err := insisted(ctx, conn, acquire, http.StatusOK); err != nil {
+	for l.remaining.Load() > 0 && ctx.Err() == nil {
+		if _, err := exchangeUntilServed(ctx, conn, acquire, http.StatusOK); err != nil {
 			return err
 		}
-		if err := l.acquired(); err != nil {
+		if err := l.recordHandOver(); err != nil {
 			return err
 		}
-		if _, err := insisted(ctx, conn, release, http.StatusOK); err != nil {
+		if _, err := exchangeUntilServed(ctx, conn, release, http.StatusOK); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// acquired is called by the holder, right before it releases the lock.
-func (l *contention) acquired() error {
+// recordHandOver records the time since the last release, as the hand-over to the present holder. The holder calls it right
+// before it releases the lock, so that now is the time of the next release too.
+func (l *contention) recordHandOver() error {
 	now := int64(time.Since(l.begun))
 	before := l.released.Swap(now)
-	if before == 0 || l.left.Add(-1) < 0 {
+	if before == 0 || l.remaining.Add(-1) < 0 {
 		return nil
 	}
 	l.mu.Lock()
@@ -156,13 +159,14 @@ func (l *contention) acquired() error {
 	return l.latencies.RecordValue((now - before) / int64(time.Microsecond))
 }
 
-// oneWatcher counts the responses to a watcher of one key while all other keys are written, and then its own: one is right.
+// oneWatcher counts the responses to a watcher of one key while all other keys are written, and then that key. One is right:
+// the last.
 func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
-	return r.steady(ctx, watcherAnswers, c, func(leader string) (func(), error) {
+	return r.underOneLeader(ctx, watcherAnswers, c, func(leader string) (func(), error) {
 		if err := exchangeOnce(leader, putRequest("watched", 0)); err != nil {
 			return nil, err
 		}
-		l := load.Bulk{Targets: []string{leader}, Conns: 64, Requests: inAll(r.keys, putsOf(r.keys)), Want: http.StatusOK}
+		l := load.Bulk{Targets: []string{leader}, Conns: 64, Requests: firstRequests(r.keys, putsOf(r.keys)), Want: http.StatusOK}
 		watcher, err := watchKey(ctx, leader, "watched")
 		if err != nil {
 			return nil, err
@@ -172,25 +176,26 @@ func (r *ratiosRun) oneWatcher(ctx context.Context, c *benchCluster) error {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", watcherAnswers, err)
 		}
-		r.wronged(watcherAnswers, result.Wrong)
+		r.countWrong(watcherAnswers, result.Wrong)
 		sent := time.Now()
 		if err := exchangeOnce(leader, putRequest("watched", 1)); err != nil {
 			return nil, err
 		}
-		answers, err := watcher.await(ctx)
+		responses, err := watcher.awaitValue(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return func() {
-			r.record(watcherAnswers, "answers", float64(answers))
+			r.record(watcherAnswers, "answers", float64(responses))
 			r.record(watcherArrival, "ms", milliseconds(watcher.last.Sub(sent)))
 		}, nil
 	})
 }
 
+// exchangeOnce sends one request over a connection of its own, and expects 200.
 func exchangeOnce(addr string, request []byte) error {
 	return withConn(addr, time.Now().Add(load.BulkGrace), func(conn *wire.Conn) error {
-		_, err := timed(conn, request, http.StatusOK)
+		_, err := timedExchange(conn, request, http.StatusOK)
 		return err
 	})
 }
@@ -199,11 +204,11 @@ func exchangeOnce(addr string, request []byte) error {
 type keyWatcher struct {
 	stop      func()
 	done      chan error
-	responses int       // before done
-	last      time.Time // of the last one
+	responses int       // complete when done has a value, as last is
+	last      time.Time // when the newest response came
 }
 
-// watchKey begins to watch.
+// watchKey starts a watcher of a key. It has read the key once when watchKey returns. The caller stops it.
 func watchKey(ctx context.Context, addr, key string) (*keyWatcher, error) {
 	ctx, stop := context.WithCancel(ctx)
 	w := &keyWatcher{stop: stop, done: make(chan error, 1)}
@@ -231,8 +236,8 @@ func (w *keyWatcher) follow(ctx context.Context, addr, key, index string) error 
 	}
 }
 
-// await waits for the value, and returns the number of responses until then.
-func (w *keyWatcher) await(ctx context.Context) (answers int, err error) {
+// awaitValue waits until the watcher has read the value 1, and returns the number of responses until then.
+func (w *keyWatcher) awaitValue(ctx context.Context) (responses int, err error) {
 	select {
 	case err := <-w.done:
 		return w.responses, err
@@ -243,7 +248,7 @@ func (w *keyWatcher) await(ctx context.Context) (answers int, err error) {
 	}
 }
 
-// readKey reads a key as soon as its index differs from the one given; "": at once.
+// readKey reads a key when its index is above the one given, or at once if none ("") is given. next is the index to wait with.
 func readKey(ctx context.Context, addr, key, index string) (next, value string, err error) {
 	url := "http://" + addr + "/v1/kv/" + key + "?raw"
 	if index != "" {
@@ -258,17 +263,17 @@ func readKey(ctx context.Context, addr, key, index string) (next, value string, 
 	return resp.Header.Get("X-Consul-Index"), string(text), err
 }
 
-// sessionEvery is how often each session of the benchmark is renewed.
-const sessionEvery = 10 * time.Second
+// sessionRenewEvery is how often each session of the benchmark is renewed.
+const sessionRenewEvery = 10 * time.Second
 
-// sessionCosts measures the CPU that sessions take that are renewed, beyond what the cluster takes with the same
-// sessions while none is renewed.
+// sessionCosts measures the CPU that renewals of sessions take: what the cluster uses while sessions are renewed, less what it
+// uses with the same sessions while none is renewed.
 func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
 	ids, err := r.createSessions(ctx, c)
 	if err != nil {
 		return err
 	}
-	return r.steady(ctx, cpuSessions, c, func(leader string) (func(), error) {
+	return r.underOneLeader(ctx, cpuSessions, c, func(leader string) (func(), error) {
 		idle, err := r.cpuOf(ctx, c)
 		if err != nil {
 			return nil, err
@@ -288,7 +293,7 @@ func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
 	})
 }
 
-// createSessions creates the sessions, at all nodes.
+// createSessions creates the plan's sessions, spread over the nodes, and returns their ids.
 func (r *ratiosRun) createSessions(ctx context.Context, c *benchCluster) ([]string, error) {
 	r.reportProgress("creating %d sessions", r.sessions)
 	ids := make([]string, r.sessions)
@@ -305,7 +310,7 @@ func (r *ratiosRun) createSessions(ctx context.Context, c *benchCluster) ([]stri
 	g.SetLimit(64)
 	for i := range ids {
 		g.Go(func() (err error) {
-			ids[i], err = benchSession(ctx, clients[i%len(clients)])
+			ids[i], err = createBenchSession(ctx, clients[i%len(clients)])
 			return err
 		})
 	}
@@ -321,7 +326,7 @@ func (r *ratiosRun) cpuOfRenewing(ctx context.Context, c *benchCluster, ids []st
 			return fmt.Appendf(nil, "PUT /v1/session/renew/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", ids[i%len(ids)])
 		}
 	}}
-	err = r.beside(ctx, cpuSessions, l, float64(len(ids))/sessionEvery.Seconds(), func(ctx context.Context) error {
+	err = r.measureBeside(ctx, cpuSessions, l, float64(len(ids))/sessionRenewEvery.Seconds(), func(ctx context.Context) error {
 		cpu, err = r.cpuOf(ctx, c)
 		return err
 	})
@@ -330,7 +335,7 @@ func (r *ratiosRun) cpuOfRenewing(ctx context.Context, c *benchCluster, ids []st
 
 // cpuOf is how much of a core the process of each node takes in a window, in percent, by address.
 func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster) (map[string]float64, error) {
-	return r.growth(ctx, 2*r.window, func(ctx context.Context) (map[string]float64, error) {
+	return r.growthPerSecond(ctx, 2*r.window, func(ctx context.Context) (map[string]float64, error) {
 		cpu := map[string]float64{}
 		for _, addr := range c.addrs() {
 			var err error
@@ -342,14 +347,15 @@ func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster) (map[string]floa
 	})
 }
 
-// cpuSoFar is what a node's process has taken since its start, in hundredths of a second: its growth per second is percent.
+// cpuSoFar is the CPU time of a node's process since its start, in hundredths of a second: its growth per second is in percent
+// of a core.
 func cpuSoFar(ctx context.Context, addr string) (float64, error) {
 	seconds, err := nodeMetric(ctx, addr, "process_cpu_seconds_total")
 	return 100 * seconds, err
 }
 
-// growth is how much counters grow per second, in a window that begins when the load is warm.
-func (r *ratiosRun) growth(ctx context.Context, window time.Duration, count func(context.Context) (map[string]float64, error)) (map[string]float64, error) {
+// growthPerSecond is how much each of some counters grows per second, in a window that begins when the load is warm.
+func (r *ratiosRun) growthPerSecond(ctx context.Context, window time.Duration, count func(context.Context) (map[string]float64, error)) (map[string]float64, error) {
 	if !wire.Pause(ctx, r.warm) {
 		return nil, ctx.Err()
 	}

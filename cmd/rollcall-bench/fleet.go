@@ -10,8 +10,9 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 )
 
-// benchFleet is instances that a load registers and renews: size of them, a hundred per application,
-// each about 1.1 KB in the documents that clients fetch.
+// benchFleet describes the instances that a load registers and renews: size of them, a hundred per application, each about
+// 1.1 KB in the documents that clients fetch. Instances have numbers from 0. Its methods registrations, renewals and changes
+// are workloads.
 type benchFleet struct {
 	name  string
 	size  int
@@ -28,19 +29,21 @@ const benchInstancesPerApp = 100
 
 func (f benchFleet) app(i int) string { return fmt.Sprintf("%s-%03d", f.name, i/benchInstancesPerApp) }
 
-// id is that of an instance, its host and port, as with Spring.
+// id is the id of instance i: its host and port, as with Spring.
 func (f benchFleet) id(i int) string {
 	return fmt.Sprintf("%s-%06x.cluster.example.internal:8080", f.app(i), i)
 }
 
+// renewal is the request that renews instance i.
 func (f benchFleet) renewal(i int) []byte { return load.Renewal(f.app(i), f.id(i)) }
 
+// registration is the request that registers instance i.
 func (f benchFleet) registration(i int) []byte {
 	lease := cmp.Or(f.lease, endlessLease)
 	return load.Registration(f.app(i), f.id(i), i, lease.interval, lease.duration)
 }
 
-// registrations registers each instance once.
+// registrations is a load.Workload that registers each instance once.
 func (f benchFleet) registrations(conn, conns int) func() []byte {
 	i := conn - conns
 	return func() []byte {
@@ -51,7 +54,7 @@ func (f benchFleet) registrations(conn, conns int) func() []byte {
 	}
 }
 
-// renewals renews the instances in turn, without end.
+// renewals is a workload that renews the instances in turn, without end.
 func (f benchFleet) renewals() load.Workload {
 	all := make([][]byte, f.size)
 	for i := range all {
@@ -67,35 +70,35 @@ func (f benchFleet) renewals() load.Workload {
 	}
 }
 
-// changes registers the instances again in turn, each time with a newer lastDirtyTimestamp, so that
+// changes is a workload that registers the instances again in turn, without end, each time with a newer lastDirtyTimestamp, so that
 // every request is a change that readers see.
 func (f benchFleet) changes() load.Workload {
 	var dirty atomic.Int64
 	dirty.Store(load.DirtyBase)
 	return func(conn, conns int) func() []byte {
-		var own [][]byte
+		var ofConn [][]byte // the connection's share of the instances
 		for i := conn % f.size; i < f.size; i += conns {
-			own = append(own, f.registration(i))
+			ofConn = append(ofConn, f.registration(i))
 		}
 		turn := 0
 		return func() []byte {
-			request := own[turn%len(own)]
+			request := ofConn[turn%len(ofConn)]
 			turn++
-			setDirty(request, dirty.Add(1))
+			setDirtyTimestamp(request, dirty.Add(1))
 			return request
 		}
 	}
 }
 
-// setDirty replaces the lastDirtyTimestamp of a registration by another one of 13 digits.
-func setDirty(registration []byte, dirty int64) {
+// setDirtyTimestamp replaces the lastDirtyTimestamp of a registration by another one of 13 digits.
+func setDirtyTimestamp(registration []byte, dirty int64) {
 	const key = `"lastDirtyTimestamp":"`
 	at := bytes.LastIndex(registration, []byte(key)) + len(key)
 	strconv.AppendInt(registration[:at], dirty, 10)
 }
 
-// inAll is a workload that ends after n requests.
-func inAll(n int, w load.Workload) load.Workload {
+// firstRequests is a workload that ends after n requests, over all connections together.
+func firstRequests(n int, w load.Workload) load.Workload {
 	return func(conn, conns int) func() []byte {
 		next, sent := w(conn, conns), conn
 		return func() []byte {
@@ -108,13 +111,13 @@ func inAll(n int, w load.Workload) load.Workload {
 	}
 }
 
-// fetch asks for a document again and again, compressed.
-func fetch(path string) load.Workload {
+// fetchesOf is a workload that fetches a document, compressed, without end.
+func fetchesOf(path string) load.Workload {
 	request := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n", path)
 	return func(int, int) func() []byte { return func() []byte { return request } }
 }
 
-// Paths that are fetched.
+// Paths of documents, for fetchesOf.
 const (
 	fullStale        = "/eureka/apps?consistency=stale"
 	fullLinearizable = "/eureka/apps"

@@ -89,7 +89,7 @@ func TestFleetChangesAreEachNewer(t *testing.T) {
 }
 
 func TestFleetFetchesAskForCompressedJSON(t *testing.T) {
-	r, _ := parse(t, fetch(fullStale)(0, 1)())
+	r, _ := parse(t, fetchesOf(fullStale)(0, 1)())
 	expect.That(t, r.URL.String() == fullStale && r.Header.Get("Accept") == "application/json" && r.Header.Get("Accept-Encoding") == "gzip",
 		"%s with %v", r.URL, r.Header)
 }
@@ -105,7 +105,7 @@ func TestFleetInstanceHasAbout1100BytesInDocuments(t *testing.T) {
 	}
 }
 
-func TestInsistedExchangeIsRepeatedAfterARefusalUntilItsContextEnds(t *testing.T) {
+func TestExchangeUntilServedIsRepeatedAfterARefusalUntilItsContextEnds(t *testing.T) {
 	var asked atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) != 2 {
@@ -117,7 +117,7 @@ func TestInsistedExchangeIsRepeatedAfterARefusalUntilItsContextEnds(t *testing.T
 	defer cancel()
 	exchange := func(ctx context.Context) error {
 		return withConn(s.Listener.Addr().String(), time.Now().Add(time.Minute), func(c *wire.Conn) error {
-			_, err := insisted(ctx, c, fetch("/")(0, 1)(), http.StatusOK)
+			_, err := exchangeUntilServed(ctx, c, fetchesOf("/")(0, 1)(), http.StatusOK)
 			return err
 		})
 	}

@@ -53,11 +53,11 @@ func (r *ratiosRun) crashes(ctx context.Context, c *benchCluster) error {
 		return err
 	}
 	l := load.Bulk{Targets: c.addrs(), Conns: 3, Requests: alive.renewals(), Want: http.StatusOK}
-	return r.beside(ctx, crashP99, l, bystandRate, func(ctx context.Context) error {
+	return r.measureBeside(ctx, crashP99, l, bystandRate, func(ctx context.Context) error {
 		if err := r.awaitCounted(ctx, c, alive.size); err != nil {
 			return err
 		}
-		return r.steady(ctx, crashP99, c, func(string) (func(), error) {
+		return r.underOneLeader(ctx, crashP99, c, func(string) (func(), error) {
 			latencies, err := r.crashInTurn(ctx, c)
 			return func() { r.recordLatencies(latencies, "s", time.Second, crashP50, crashP99) }, err
 		})
@@ -107,7 +107,7 @@ func crash(ctx context.Context, c *benchCluster, f benchFleet, i int) (late time
 	limit := time.Now().Add(crashLimit)
 	var sent time.Time
 	if err := withConn(c.addrs()[i%len(c.nodes)], limit, func(conn *wire.Conn) (err error) {
-		sent, err = insisted(ctx, conn, f.registration(i), http.StatusNoContent)
+		sent, err = exchangeUntilServed(ctx, conn, f.registration(i), http.StatusNoContent)
 		return err
 	}); err != nil {
 		return 0, err
@@ -172,7 +172,7 @@ const (
 
 // arrivals measures how long changes take to all watchers, which are spread over the nodes.
 func (r *ratiosRun) arrivals(ctx context.Context, c *benchCluster) error {
-	return r.steady(ctx, arrivalP99, c, func(string) (func(), error) {
+	return r.underOneLeader(ctx, arrivalP99, c, func(string) (func(), error) {
 		latencies, err := r.watchChanges(ctx, c)
 		return func() { r.recordLatencies(latencies, "ms", time.Millisecond, arrivalP50, arrivalP99) }, err
 	})
@@ -283,7 +283,7 @@ func (c *crowd) changeOf(data []byte) (i int, ok bool) {
 func (c *crowd) change(ctx context.Context, addr string, i int) error {
 	return withConn(addr, time.Now().Add(arrivalLimit), func(conn *wire.Conn) error {
 		c.setStart(i, time.Now())
-		_, err := insisted(ctx, conn, c.fleet.registration(i), http.StatusNoContent)
+		_, err := exchangeUntilServed(ctx, conn, c.fleet.registration(i), http.StatusNoContent)
 		return err
 	})
 }

@@ -7,11 +7,13 @@
 //	loadcommand.go     bench run: a load on a cluster that runs
 //	comparecommand.go  bench compare: the modes under the same scenarios
 //	comparedcluster.go the clusters that it starts; system_linux.go what the system knows of their processes
-//	ratios.go          bench ratios: the plan, the rounds and the report
+//	ratios.go          bench ratios: the plan, the rounds and the report; what every part measures with (underOneLeader,
+//	                   measureBeside)
 //	rows.go            the rows of its result, with their floors and goals
-//	writes.go          renewals, registrations, fetches, and the cost of a large registry
-//	leases.go          evictions, and the way of changes to watchers
-//	replication.go     two datacenters
+//	writes.go          renewals, registrations, fetches, and the cost of a large registry; single exchanges, which other
+//	                   parts use too (timedExchange, exchangeUntilServed)
+//	leases.go          evictions, and the way of changes to watchers (withConn, recordLatencies)
+//	replication.go     two datacenters (nodeMetric)
 //	coordination.go    keys, locks and sessions
 //	cluster.go         the clusters that ratios measures, and the baselines
 //	fleet.go           the instances of its loads

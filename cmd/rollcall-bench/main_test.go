@@ -20,7 +20,8 @@ import (
 // testServer is the server's program, built for the tests.
 var testServer server
 
-// TestMain builds the server's program, and lets the tests' own program be a baseline.
+// TestMain builds the server's program. The ratios start this program again as their baselines (startBaseline): with the
+// command bare or raft it is rollcall-bench, and runs no tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{"bare", "raft"}, os.Args[1]) {
 		main()
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bench runs a command line as main does, and returns what it printed and its exit code.
+// bench runs a command line of rollcall-bench as main does, and returns what it printed and its exit code.
 func bench(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -73,11 +74,11 @@ func TestCommandsAreDocumentedWithTheirExamplesAndFlags(t *testing.T) {
 	}
 }
 
-func TestBaselinesShareTheServersDefaults(t *testing.T) {
+func TestBaselinesGetTheServersDefaultsFromItsProgram(t *testing.T) {
 	d, err := testServer.defaults(t.Context())
 	expect.That(t, err == nil && d.GC.Percent > 0 && d.Test.CommitTimeout > 0, "got %+v, %v", d, err)
 	_, err = (&server{path: filepath.Join(t.TempDir(), "missing")}).defaults(t.Context())
-	expect.That(t, err != nil, "a program that does not exist told its settings")
+	expect.That(t, err != nil, "a program that does not exist has defaults")
 }
 
 func TestMachineFindsTheMountOfAPath(t *testing.T) {

@@ -422,7 +422,7 @@ func (r *ratiosRun) send(ctx context.Context, s loadStep, target string) (record
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
-	r.wronged(s.name, result.Wrong)
+	r.countWrong(s.name, result.Wrong)
 	if s.record != nil {
 		return func() { s.record(result) }, nil
 	}
@@ -435,7 +435,7 @@ func (r *ratiosRun) measure(steps ...loadStep) func(context.Context) error {
 		for _, s := range steps {
 			send := func(leader string) (func(), error) { return r.send(ctx, s, leader) }
 			if s.at != nil {
-				if err := r.steady(ctx, s.name, s.at, send); err != nil {
+				if err := r.underOneLeader(ctx, s.name, s.at, send); err != nil {
 					return err
 				}
 				continue
@@ -450,8 +450,8 @@ func (r *ratiosRun) measure(steps ...loadStep) func(context.Context) error {
 	}
 }
 
-// beside measures while a load goes on, for as long as that takes.
-func (r *ratiosRun) beside(ctx context.Context, name figureName, l load.Bulk, rate float64, measure func(context.Context) error) error {
+// measureBeside measures while a load goes on, which is stopped when the measurement is done.
+func (r *ratiosRun) measureBeside(ctx context.Context, name figureName, l load.Bulk, rate float64, measure func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	l.Window = r.cut + load.BulkLongest
@@ -461,7 +461,7 @@ func (r *ratiosRun) beside(ctx context.Context, name figureName, l load.Bulk, ra
 		if result == nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		r.wronged(name, result.Wrong)
+		r.countWrong(name, result.Wrong)
 		return nil // that ctx has ended is no error here
 	})
 	err := measure(ctx)
@@ -485,9 +485,9 @@ func await(ctx context.Context, what string, limit time.Duration, reached func(c
 	}
 }
 
-// steady repeats a measurement until no other node became the leader during it: otherwise the election would have been
-// measured. The function that measure returns records the result.
-func (r *ratiosRun) steady(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (record func(), err error)) error {
+// underOneLeader repeats a measurement until the same node led from its beginning to its end: otherwise the election would have
+// been measured. measure is given the leader's address; the function that it returns records the result.
+func (r *ratiosRun) underOneLeader(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (record func(), err error)) error {
 	const tries = 3
 	for range tries {
 		before, err := c.leader(ctx)

@@ -42,7 +42,7 @@ func TestRatiosMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 		{name: "quick", change: func(r *report) { r.Plan.quick = true }},
 		{name: "wrong answers anywhere", change: func(r *report) {
 			r.Plan.quick = true
-			r.wronged(renew64, load.WrongResponses{"status 500 instead of 200": 1})
+			r.countWrong(renew64, load.WrongResponses{"status 500 instead of 200": 1})
 		}, want: "wrong answers: 1 × status 500 instead of 200"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestRatiosMissedFloorIsAnErrorWhereItCounts(t *testing.T) {
 func TestRatiosTableShowsRowsFiguresAndRemarks(t *testing.T) {
 	r := reported(t, 2)
 	r.addNote("Leadership moved.")
-	r.wronged(renew64, load.WrongResponses{"EOF": 3})
+	r.countWrong(renew64, load.WrongResponses{"EOF": 3})
 	var out bytes.Buffer
 	expect.That(t, (ratiosOptions{form: cli.Table}).publish(r, &out) != nil, "wrong answers are no error")
 	for _, want := range []string{"≥ 0.33  ≥ 0.45  1.00 ×", "≤ 15    ≤ 5     1.50 (1.00–2.00) /s", "missed", "goal", "Leadership moved.", "3 × EOF", "Floors do not count here: they are for 4 cores or more, and this machine has 2."} {
@@ -256,8 +256,8 @@ func TestRatiosGoalsAreFloorsOrBeyond(t *testing.T) {
 
 func TestRatiosListWrongResponsesWithTheirFigure(t *testing.T) {
 	f := newFigures()
-	f.wronged(renew64, load.WrongResponses{"status 504 instead of 200": 2})
-	f.wronged(renew64, load.WrongResponses{"status 504 instead of 200": 1, "EOF": 1})
+	f.countWrong(renew64, load.WrongResponses{"status 504 instead of 200": 2})
+	f.countWrong(renew64, load.WrongResponses{"status 504 instead of 200": 1, "EOF": 1})
 	want := "1 × EOF (renew, 64 connections to the leader), 3 × status 504 instead of 200 (renew, 64 connections to the leader)"
 	expect.Equal(t, f.wrong.String(), want, "got")
 }
@@ -357,7 +357,7 @@ func TestBareHandlerIsAProcess(t *testing.T) {
 	run := shortRun(t)
 	bare := need.Got(run.startBare(t.Context()))(t)
 	defer bare.Stop()
-	l := load.Bulk{Targets: []string{run.bare}, Conns: 2, Requests: inAll(10, benchFleet{name: "a", size: 10}.renewals()), Want: 200}
+	l := load.Bulk{Targets: []string{run.bare}, Conns: 2, Requests: firstRequests(10, benchFleet{name: "a", size: 10}.renewals()), Want: 200}
 	r, err := l.Closed(t.Context())
 	expect.That(t, err == nil && r.Right == 10, "%+v, %v, want 10 right answers", r, err)
 }
@@ -395,7 +395,7 @@ func TestWorkloadEndsAfterSoManyRequestsInAll(t *testing.T) {
 	} {
 		var got [3]int
 		for conn := range got {
-			next := inAll(tc.n, fetch("/"))(conn, len(got))
+			next := firstRequests(tc.n, fetchesOf("/"))(conn, len(got))
 			for next() != nil {
 				got[conn]++
 			}

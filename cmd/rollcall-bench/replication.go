@@ -64,7 +64,7 @@ func (r *ratiosRun) besideHeartbeats(ctx context.Context, c *benchCluster, f ben
 	rate := float64(f.size) / float64(f.lease.interval)
 	burst := max(1, int(rate/beatBursts))
 	l := load.Bulk{Targets: c.addrs(), Conns: burst, Requests: f.renewals(), Want: http.StatusOK, Burst: burst}
-	return r.beside(ctx, "heartbeats beside replication", l, rate, measure)
+	return r.measureBeside(ctx, "heartbeats beside replication", l, rate, measure)
 }
 
 // beatTurns is how often in a round the peer is paused. The leader's CPU is many times what the peer
@@ -73,7 +73,7 @@ const beatTurns = 4
 
 // beatCosts measures the CPU that the leader takes with its peer paused and not, in turns.
 func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
-	return r.steady(ctx, cpuForPeer, p.here, func(leader string) (func(), error) {
+	return r.underOneLeader(ctx, cpuForPeer, p.here, func(leader string) (func(), error) {
 		var paused, sending, received float64
 		for range beatTurns {
 			if err := p.pause(ctx); err != nil {
@@ -106,7 +106,7 @@ func (r *ratiosRun) beatCosts(ctx context.Context, p *benchPair) error {
 // beatCost is how much of a core a node's process takes, in percent, and how many heartbeats a second the second
 // datacenter receives meanwhile.
 func (r *ratiosRun) beatCost(ctx context.Context, p *benchPair, node string) (cpu, received float64, err error) {
-	grown, err := r.growth(ctx, r.window/2, func(ctx context.Context) (map[string]float64, error) {
+	grown, err := r.growthPerSecond(ctx, r.window/2, func(ctx context.Context) (map[string]float64, error) {
 		peer, err := onlyPeer(ctx, p.here)
 		if err != nil {
 			return nil, err
@@ -297,8 +297,8 @@ func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) err
 	if err := p.awaitEqual(ctx); err != nil {
 		return err
 	}
-	err := r.steady(ctx, healing, p.here, func(leader string) (record func(), err error) {
-		err = r.beside(ctx, healing, l, changeRate, func(ctx context.Context) error {
+	err := r.underOneLeader(ctx, healing, p.here, func(leader string) (record func(), err error) {
+		err = r.measureBeside(ctx, healing, l, changeRate, func(ctx context.Context) error {
 			record, err = r.cutAndHeal(ctx, p, leader)
 			return err
 		})
@@ -316,12 +316,12 @@ func (r *ratiosRun) cutLink(ctx context.Context, p *benchPair, f benchFleet) err
 // changeAll sends so many changes of a load as fast as it can.
 func (r *ratiosRun) changeAll(ctx context.Context, l load.Bulk, n int) error {
 	r.reportProgress("changing %d instances", n)
-	l.Conns, l.Requests = min(256, n), inAll(n, l.Requests)
+	l.Conns, l.Requests = min(256, n), firstRequests(n, l.Requests)
 	result, err := l.Closed(ctx)
 	if err != nil {
 		return err
 	}
-	r.wronged(healing, result.Wrong)
+	r.countWrong(healing, result.Wrong)
 	return nil
 }
 
@@ -421,7 +421,7 @@ func (r *ratiosRun) crossings(ctx context.Context, p *benchPair) error {
 	if err := p.awaitEqual(ctx); err != nil {
 		return err
 	}
-	return r.steady(ctx, crossingP99, p.here, func(string) (func(), error) {
+	return r.underOneLeader(ctx, crossingP99, p.here, func(string) (func(), error) {
 		latencies, err := r.crossInTime(ctx, p)
 		return func() { r.recordLatencies(latencies, "s", time.Second, crossingP50, crossingP99) }, err
 	})

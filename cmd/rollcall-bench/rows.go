@@ -222,8 +222,8 @@ func (f *figures) addNote(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// wronged counts responses other than the expected ones, by the figure whose measurement met them.
-func (f *figures) wronged(name figureName, wrong load.WrongResponses) {
+// countWrong counts responses other than the expected ones, by the figure whose measurement met them.
+func (f *figures) countWrong(name figureName, wrong load.WrongResponses) {
 	for how, n := range wrong {
 		f.wrong[fmt.Sprintf("%s (%s)", how, name)] += n
 	}

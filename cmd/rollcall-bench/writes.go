@@ -174,7 +174,7 @@ func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error 
 	)
 	r.reportProgress("waiting until the registrations have left the delta")
 	return await(ctx, "the delta is empty", longest, func(ctx context.Context) (bool, error) {
-		l := load.Bulk{Targets: target, Conns: 1, Requests: inAll(1, fetch(deltaStale)), Want: http.StatusOK}
+		l := load.Bulk{Targets: target, Conns: 1, Requests: firstRequests(1, fetchesOf(deltaStale)), Want: http.StatusOK}
 		result, err := l.Closed(ctx)
 		if err != nil {
 			return false, err
@@ -221,19 +221,19 @@ func (r fetchRig) againstFixed(ctx context.Context, conns int, fixed figureName,
 }
 
 func (r fetchRig) fetching(conns int, path string) load.Bulk {
-	return load.Bulk{Conns: conns, Requests: fetch(path), Want: http.StatusOK, Warm: r.warm, Window: r.window}
+	return load.Bulk{Conns: conns, Requests: fetchesOf(path), Want: http.StatusOK, Warm: r.warm, Window: r.window}
 }
 
 // rebuilds measures how much longer than others the first full fetch after a change takes.
 func (r fetchRig) rebuilds(ctx context.Context) error {
-	return r.steady(ctx, rebuild, r.benchCluster, func(leader string) (func(), error) {
+	return r.underOneLeader(ctx, rebuild, r.benchCluster, func(leader string) (func(), error) {
 		const tries = 21
 		c, err := wire.Dial(leader, time.Now().Add(time.Minute))
 		if err != nil {
 			return nil, err
 		}
 		defer c.Close()
-		change, read := r.changed(0, 1), fetch(fullStale)(0, 1)()
+		change, read := r.changed(0, 1), fetchesOf(fullStale)(0, 1)()
 		extra := make([]time.Duration, tries)
 		for i := range extra {
 			if extra[i], err = firstFetch(c, change(), read); err != nil {
@@ -247,19 +247,19 @@ func (r fetchRig) rebuilds(ctx context.Context) error {
 
 // firstFetch makes a change and returns the time of the first fetch after it minus that of the second.
 func firstFetch(c *wire.Conn, change, read []byte) (time.Duration, error) {
-	if _, err := timed(c, change, http.StatusNoContent); err != nil {
+	if _, err := timedExchange(c, change, http.StatusNoContent); err != nil {
 		return 0, err
 	}
-	first, err := timed(c, read, http.StatusOK)
+	first, err := timedExchange(c, read, http.StatusOK)
 	if err != nil {
 		return 0, err
 	}
-	second, err := timed(c, read, http.StatusOK)
+	second, err := timedExchange(c, read, http.StatusOK)
 	return first - second, err
 }
 
-// timed returns how long an exchange takes.
-func timed(c *wire.Conn, request []byte, want int) (time.Duration, error) {
+// timedExchange returns how long an exchange takes.
+func timedExchange(c *wire.Conn, request []byte, want int) (time.Duration, error) {
 	begin := time.Now()
 	status, err := c.Exchange(request)
 	if err == nil && status != want {
@@ -268,9 +268,9 @@ func timed(c *wire.Conn, request []byte, want int) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// insisted is an exchange that is repeated as long as the response is 503: nothing was done then, because the machine
-// is busy or a leader is missing, and such an exchange is not what is measured. sent is when the last request was sent.
-func insisted(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {
+// exchangeUntilServed repeats an exchange as long as the response is 503: nothing was done then, because the machine is busy or
+// a leader is missing, and such an exchange is not what is measured. sent is when the last request was sent.
+func exchangeUntilServed(ctx context.Context, c *wire.Conn, request []byte, want int) (sent time.Time, err error) {
 	for {
 		sent = time.Now()
 		status, err := c.Exchange(request)
@@ -291,7 +291,7 @@ func (r fetchRig) busy(ctx context.Context) error {
 	if err := r.measure(loadStep{name: renewQuiet, at: r.benchCluster, Bulk: l})(ctx); err != nil {
 		return err
 	}
-	return r.steady(ctx, renewBusy, r.benchCluster, func(leader string) (func(), error) {
+	return r.underOneLeader(ctx, renewBusy, r.benchCluster, func(leader string) (func(), error) {
 		return r.besideOthers(ctx, loadStep{name: renewBusy, Bulk: l}, leader)
 	})
 }

@@ -68,7 +68,7 @@ func checkSession(ttl, lockDelay time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// noneIfZero translates a lock-delay for the client, to which 0 means the default.
+// noneIfZero translates a lock delay for the client, to which 0 means the default.
 func noneIfZero(lockDelay time.Duration) time.Duration {
 	if lockDelay == 0 {
 		return -1

@@ -15,8 +15,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// startLock starts a process of rollcall lock, and returns it when its script has said its pid.
-func startLock(t *testing.T, f *fakeLocks, script string) (process *exec.Cmd, command int, out io.Reader) {
+// startLock runs rollcall lock in a process of its own: this test program, which TestMain lets be rollcall. Its command is a
+// shell with the script, which prints its pid first. startLock returns when it has.
+func startLock(t *testing.T, f *fakeLocks, script string) (process *exec.Cmd, commandPID int, out io.Reader) {
 	t.Helper()
 	process = exec.Command(os.Args[0], "lock", "demo", "--addr", f.URL, "--", "sh", "-c", script)
 	process.Stderr = os.Stderr // a file: processes that the command leaves behind do not keep Wait waiting
@@ -25,8 +26,8 @@ func startLock(t *testing.T, f *fakeLocks, script string) (process *exec.Cmd, co
 	overdue := time.AfterFunc(time.Minute, func() { process.Process.Kill() })
 	t.Cleanup(func() { overdue.Stop() })
 	reader := bufio.NewReader(pipe)
-	need.Got(fmt.Fscanln(reader, &command))(t)
-	return process, command, reader
+	need.Got(fmt.Fscanln(reader, &commandPID))(t)
+	return process, commandPID, reader
 }
 
 func TestLockPassesSignalsToTheCommandAndReleasesAfterIt(t *testing.T) {
@@ -36,8 +37,8 @@ func TestLockPassesSignalsToTheCommandAndReleasesAfterIt(t *testing.T) {
 		signal syscall.Signal
 		code   int
 	}{
-		{name: "a command that handles it", script: `sleep 600 & trap "kill $!; exit 5" INT; echo $$; wait`, signal: syscall.SIGINT, code: 5},
-		{name: "a command that does not", script: "echo $$; exec sleep 600", signal: syscall.SIGTERM, code: exitSignal + int(syscall.SIGTERM)},
+		{name: "a command that handles the signal", script: `sleep 600 & trap "kill $!; exit 5" INT; echo $$; wait`, signal: syscall.SIGINT, code: 5},
+		{name: "a command that the signal ends", script: "echo $$; exec sleep 600", signal: syscall.SIGTERM, code: exitSignal + int(syscall.SIGTERM)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFakeLocks(t, new(fakeLocks))
@@ -55,24 +56,25 @@ func TestLockPassesSignalsToTheCommandAndReleasesAfterIt(t *testing.T) {
 func TestLockKillsTheCommandWhenRollcallIsKilled(t *testing.T) {
 	becomeSubreaper(t)
 	f := newFakeLocks(t, new(fakeLocks))
-	process, command, _ := startLock(t, f, "echo $$; exec sleep 600")
+	process, commandPID, _ := startLock(t, f, "echo $$; exec sleep 600")
 	process.Process.Kill()
 	process.Wait()
-	overdue := time.AfterFunc(time.Minute, func() { syscall.Kill(command, syscall.SIGTERM) })
+	overdue := time.AfterFunc(time.Minute, func() { syscall.Kill(commandPID, syscall.SIGTERM) })
 	defer overdue.Stop()
 	var status syscall.WaitStatus
-	_, err := syscall.Wait4(command, &status, 0, nil)
+	_, err := syscall.Wait4(commandPID, &status, 0, nil)
 	expect.That(t, err == nil && status.Signal() == syscall.SIGKILL, "the command ended with %#x, %v, want that it was killed", status, err)
 }
 
 func TestLockStopsWaitingAtASignal(t *testing.T) {
-	f := newFakeLocks(t, &fakeLocks{taken: true})
+	f := newFakeLocks(t, &fakeLocks{heldByAnother: true})
 	process := exec.Command(os.Args[0], "lock", "demo", "--addr", f.URL, "--verbose", "--", "true")
-	said := need.Got(process.StderrPipe())(t)
+	stderr := need.Got(process.StderrPipe())(t)
 	need.OK(t, process.Start())
 	overdue := time.AfterFunc(time.Minute, func() { process.Process.Kill() })
 	defer overdue.Stop()
-	line, err := bufio.NewReader(said).ReadString('\n')
+	// The first line says that rollcall waits for the lock.
+	line, err := bufio.NewReader(stderr).ReadString('\n')
 	need.That(t, err == nil, "it said %q, %v", line, err)
 	process.Process.Signal(os.Interrupt)
 	process.Wait()

@@ -17,8 +17,8 @@ import (
 // fakeLocks is a server of locks and semaphores that are free, or that another session holds.
 type fakeLocks struct {
 	*httptest.Server
-	taken bool // another session holds every lock
-	ends  bool // a session has ended when it is renewed
+	heldByAnother bool // another session holds every lock
+	sessionEnds   bool // a session has ended when it is renewed
 
 	mu    sync.Mutex
 	calls []string // METHOD path, for locks and semaphores with the query
@@ -41,11 +41,11 @@ func (f *fakeLocks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case call == "POST /sessions":
 		fmt.Fprint(w, `{"id":"s1"}`)
-	case call == "PUT /sessions/s1/renew" && f.ends:
+	case call == "PUT /sessions/s1/renew" && f.sessionEnds:
 		http.Error(w, `{"error":"no such session"}`, http.StatusNotFound)
 	case call == "PUT /sessions/s1/renew", call == "DELETE /sessions/s1":
 		fmt.Fprint(w, `{}`)
-	case r.Method == http.MethodPut && f.taken:
+	case r.Method == http.MethodPut && f.heldByAnother:
 		fmt.Fprint(w, `{"acquired":false,"holders":[{"session":"s0","fence":41,"value":"YW5uYQ=="}]}`)
 	case r.Method == http.MethodPut:
 		f.value = r.URL.RawQuery
@@ -108,7 +108,7 @@ func TestLockDoesNotRunTheCommandUnlessItHolds(t *testing.T) {
 		{name: "no program", args: []string{"--", "./lock_test.go"}, free: true, code: exitCannotRun, says: "permission denied"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFakeLocks(t, &fakeLocks{taken: !tc.free})
+			f := newFakeLocks(t, &fakeLocks{heldByAnother: !tc.free})
 			if tc.addr == "" {
 				tc.addr = f.URL
 			}
@@ -131,7 +131,7 @@ func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 		{name: "a command that ends with success", command: `trap "exit 0" TERM; sleep 600 & wait`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFakeLocks(t, &fakeLocks{ends: true})
+			f := newFakeLocks(t, &fakeLocks{sessionEnds: true})
 			start := time.Now()
 			_, stderr, code := rollcall(t, "lock", "demo", "--addr", f.URL, "--ttl", "1s", "--grace", "100ms", "--", "sh", "-c", tc.command)
 			expect.That(t, code == exitLost && strings.Contains(stderr, "lost"), "exit %d, said %q, want exit %d", code, stderr, exitLost)

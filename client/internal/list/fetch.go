@@ -11,48 +11,48 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// indexHeader is the version of the registry that a response of a Rollcall server shows. A watch from there
-// misses nothing, however old the response is.
+// indexHeader is the header with the index of the registry that a response of a Rollcall server shows; stock Eureka has
+// none. A watch from that index misses nothing, however old the response is.
 const indexHeader = "X-Rollcall-Index"
 
-// FetchAll gets everything.
+// FetchAll fetches the instances of all applications.
 func FetchAll(ctx context.Context, c *transport.Cluster) (transport.Response, []*registry.Lease, error) {
-	a, err := c.Perform(ctx, c.Reading(transport.Eureka(http.MethodGet, "apps")), "read the registry")
+	resp, err := c.Perform(ctx, c.Reading(transport.Eureka(http.MethodGet, "apps")), "read the registry")
 	if err != nil {
-		return a, nil, err
+		return resp, nil, err
 	}
-	document, err := eureka.DecodeApplications(a.Body)
+	document, err := eureka.DecodeApplications(resp.Body)
 	if err != nil {
-		return a, nil, fmt.Errorf("registry as %s shows it: %w", a.Server, err)
+		return resp, nil, fmt.Errorf("registry as %s shows it: %w", resp.Server, err)
 	}
-	return a, document.Leases, nil
+	return resp, document.Leases, nil
 }
 
-// FetchApp gets one application. One that does not exist has no instances.
+// FetchApp fetches the instances of one application. An application that does not exist has none.
 func FetchApp(ctx context.Context, c *transport.Cluster, app string) (transport.Response, []*registry.Lease, error) {
-	a, err := c.Perform(ctx, c.Reading(transport.Eureka(http.MethodGet, "apps", app)), "read %s", app)
+	resp, err := c.Perform(ctx, c.Reading(transport.Eureka(http.MethodGet, "apps", app)), "read %s", app)
 	switch {
-	case a.Status == http.StatusNotFound:
-		return a, nil, nil
+	case resp.Status == http.StatusNotFound:
+		return resp, nil, nil
 	case err != nil:
-		return a, nil, err
+		return resp, nil, err
 	}
-	leases, err := eureka.DecodeApplication(a.Body)
+	leases, err := eureka.DecodeApplication(resp.Body)
 	if err != nil {
-		return a, nil, fmt.Errorf("%s as %s shows it: %w", app, a.Server, err)
+		return resp, nil, fmt.Errorf("%s as %s shows it: %w", app, resp.Server, err)
 	}
-	return a, leases, nil
+	return resp, leases, nil
 }
 
-// fetch gets everything, or what there is of the application that is configured.
-func (r *refresher) fetch(ctx context.Context) (a transport.Response, _ []*registry.Instance, err error) {
+// fetch fetches the instances of all applications, or of Config.App.
+func (r *refresher) fetch(ctx context.Context) (resp transport.Response, _ []*registry.Instance, err error) {
 	var leases []*registry.Lease
 	if r.config.App != "" {
-		a, leases, err = FetchApp(ctx, r.config.Cluster, r.config.App)
+		resp, leases, err = FetchApp(ctx, r.config.Cluster, r.config.App)
 	} else {
-		a, leases, err = FetchAll(ctx, r.config.Cluster)
+		resp, leases, err = FetchAll(ctx, r.config.Cluster)
 	}
-	return a, instancesOf(leases), err
+	return resp, instancesOf(leases), err
 }
 
 func instancesOf(leases []*registry.Lease) []*registry.Instance {
@@ -64,18 +64,19 @@ func instancesOf(leases []*registry.Lease) []*registry.Instance {
 }
 
 var (
-	// errMismatch: after a delta the list is not the server's.
+	// errMismatch says that the list, after a delta, is not the server's.
 	errMismatch = errors.New("the list does not have the delta's hash")
-	// errNoDelta: there is no delta to apply.
+	// errNoDelta says that the server gave no delta that could be applied.
 	errNoDelta = errors.New("no delta")
 )
 
-// fetchDelta fetches what changed lately, and everything where that does not lead to the server's list.
+// fetchDelta fetches the delta and applies it. If the list is not the server's then, or there is no delta, everything is
+// fetched at once.
 // Source: com.netflix.discovery.DiscoveryClient.getAndUpdateDelta, reconcileAndLogDifference.
 func (r *refresher) fetchDelta(ctx context.Context) step {
-	a, document, err := r.getDelta(ctx)
+	resp, document, err := r.getDelta(ctx)
 	if err == nil {
-		err = r.applyDelta(a, document)
+		err = r.applyDelta(resp, document)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -85,57 +86,57 @@ func (r *refresher) fetchDelta(ctx context.Context) step {
 	case errors.Is(err, errMismatch), errors.Is(err, errNoDelta):
 		return r.fetchFull
 	case err != nil:
-		r.failed(err)
-		return after(ctx, r.pause(), r.fetchDelta)
+		r.reportFailure(err)
+		return after(ctx, r.failurePause(), r.fetchDelta)
 	}
-	r.succeeded()
-	if r.config.Watch && a.Header.Get(indexHeader) != "" && a.Server != r.unable {
-		return r.fetchFull // another server, which may be watched
+	r.reportSuccess()
+	if r.config.Watch && resp.Header.Get(indexHeader) != "" && resp.Server != r.unwatchable {
+		return r.fetchFull // a Rollcall server not known to refuse watches: fetchFull finds out
 	}
 	return r.poll(ctx)
 }
 
-// getDelta gets the document. The error is errNoDelta if there is none: upstream refuses it where it is
-// disabled.
+// getDelta fetches the document of the delta. The error is errNoDelta if there is none to be had: upstream responds with 403
+// where deltas are disabled.
 func (r *refresher) getDelta(ctx context.Context) (transport.Response, *eureka.Applications, error) {
-	a, err := r.config.Cluster.Perform(ctx, r.config.Cluster.Reading(transport.Eureka(http.MethodGet, "apps", "delta")), "fetch the delta")
-	if a.Status == http.StatusForbidden || a.Status == http.StatusNotFound {
-		return a, nil, fmt.Errorf("%w: %w", errNoDelta, a.Refusal())
+	resp, err := r.config.Cluster.Perform(ctx, r.config.Cluster.Reading(transport.Eureka(http.MethodGet, "apps", "delta")), "fetch the delta")
+	if resp.Status == http.StatusForbidden || resp.Status == http.StatusNotFound {
+		return resp, nil, fmt.Errorf("%w: %w", errNoDelta, resp.Refusal())
 	}
 	if err != nil {
-		return a, nil, err
+		return resp, nil, err
 	}
-	document, err := eureka.DecodeApplications(a.Body)
+	document, err := eureka.DecodeApplications(resp.Body)
 	if err != nil {
-		return a, nil, fmt.Errorf("%w: delta as %s shows it: %w", errNoDelta, a.Server, err)
+		return resp, nil, fmt.Errorf("%w: delta as %s shows it: %w", errNoDelta, resp.Server, err)
 	}
 	if document.Version == "" {
-		return a, nil, fmt.Errorf("%w: that of %s has no version", errNoDelta, a.Server)
+		return resp, nil, fmt.Errorf("%w: that of %s has no version", errNoDelta, resp.Server)
 	}
-	return a, document, nil
+	return resp, document, nil
 }
 
-// applyDelta applies a delta to the list. Its changes are believed, also when others are missing from it
-// (errMismatch).
-func (r *refresher) applyDelta(a transport.Response, document *eureka.Applications) error {
+// applyDelta applies a delta to the list, and publishes the list. If the hash does not fit then (errMismatch), the delta lacks
+// changes; those that it has are applied all the same.
+func (r *refresher) applyDelta(resp transport.Response, document *eureka.Applications) error {
 	next := withDelta(r.list.Load(), document.Leases, r.guard.release)
 	hash := next.HashCode()
 	fits := hash == document.HashCode
 	if r.index = ""; fits {
-		r.index = a.Header.Get(indexHeader)
+		r.index = resp.Header.Get(indexHeader)
 	}
 	r.publish(next)
 	if !fits {
-		return fmt.Errorf("%w: it is %q, that of %s %q", errMismatch, hash, a.Server, document.HashCode)
+		return fmt.Errorf("%w: it is %q, that of %s %q", errMismatch, hash, resp.Server, document.HashCode)
 	}
-	r.listed = a.Server
-	r.date(Fetch, a.Server, a.Sent)
+	r.listedBy = resp.Server
+	r.recordSource(Fetch, resp.Server, resp.Sent)
 	return nil
 }
 
-// withDelta returns the list after a delta, and calls named with each instance in it. What was applied before
-// changes nothing: a server repeats it for three minutes.
-func withDelta(list *List, changes []*registry.Lease, named func(registry.Key)) *List {
+// withDelta returns the list after the changes of a delta, and calls changed with the key of each. A change that was applied
+// before changes nothing: servers repeat each for three minutes.
+func withDelta(list *List, changes []*registry.Lease, changed func(registry.Key)) *List {
 	edit := list.edit()
 	for _, l := range changes {
 		key := l.Instance.Key()
@@ -145,9 +146,9 @@ func withDelta(list *List, changes []*registry.Lease, named func(registry.Key)) 
 		case registry.ActionDeleted:
 			edit.remove(key)
 		default:
-			continue // it does not say what happened; the hash shows whether anything did
+			continue // an unknown action; the hash shows whether the list lacks a change
 		}
-		named(key)
+		changed(key)
 	}
 	return edit.list()
 }

@@ -176,7 +176,7 @@ func (r *refresher) restore() {
 	}
 	r.file.saved, r.file.asOf = list, asOf
 	r.publish(list)
-	r.date(File, "", asOf)
+	r.recordSource(File, "", asOf)
 }
 
 // request has the list saved if it differs from the file's.

@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// errReset: the server does not know what happened after the index; its whole list is needed.
+	// errReset says that the server does not know what happened after the index, so its whole list is needed.
 	errReset = errors.New("changes may have been missed")
-	// errHeld: it is time to ask again for what the guard holds.
+	// errHeld says that it is time to fetch everything again, because the guard holds instances.
 	errHeld = errors.New("instances are held")
 )
 
@@ -83,15 +83,15 @@ func (r *refresher) change(c watch.Change) {
 	r.edit.set(c.Instance.Instance)
 }
 
-// started is called when a server took the watch up. It streams at once what happened since the index.
+// started is called when a server has accepted the watch. The server streams at once what happened since the index.
 func (r *refresher) started() {
 	r.count("watch", nil)
-	r.date(Watch, r.server.URL, time.Now())
+	r.recordSource(Watch, r.server.URL, time.Now())
 	r.setErr(nil)
 	if !r.cutSince.IsZero() {
 		r.config.Log.Info("the list of instances is watched again", "app", r.config.App, "server", r.server.URL, "index", r.index)
 	}
-	r.cutSince, r.unable = time.Time{}, ""
+	r.cutSince, r.unwatchable = time.Time{}, ""
 }
 
 // confirm dates the list when all that came from the server was applied, were it only a mark.
@@ -136,10 +136,10 @@ func (r *refresher) failOver(ctx context.Context, err error) step {
 		r.cutSince = time.Now()
 		r.config.Log.Warn("the list of instances cannot be watched, trying again", "app", r.config.App, "err", err, "index", r.index)
 	}
-	if !wait.For(ctx, r.pause()) {
+	if !wait.For(ctx, r.failurePause()) {
 		return nil
 	}
-	if lately := r.config.Interval; time.Since(r.cutSince) >= lately && time.Since(r.tried) >= lately {
+	if lately := r.config.Interval; time.Since(r.cutSince) >= lately && time.Since(r.fullFetchedAt) >= lately {
 		return r.fetchFull // better than nothing, where no server can be watched
 	}
 	if candidates, err := r.config.Cluster.ToWatch(ctx, r.failures); err == nil {
@@ -151,12 +151,12 @@ func (r *refresher) failOver(ctx context.Context, err error) step {
 // fallBack goes on by fetches where a server does not offer a watch, or none from the index, or streams what cannot be
 // read.
 func (r *refresher) fallBack(ctx context.Context, err error) step {
-	if r.server.URL != r.listed {
-		return after(ctx, r.pause(), r.fetchFull) // it may have a list all the same
+	if r.server.URL != r.listedBy {
+		return after(ctx, r.failurePause(), r.fetchFull) // it may have a list all the same
 	}
-	if r.unable != r.listed {
-		r.config.Log.Info("the server cannot be watched, its list is fetched", "app", r.config.App, "server", r.listed, "err", err)
+	if r.unwatchable != r.listedBy {
+		r.config.Log.Info("the server cannot be watched, its list is fetched", "app", r.config.App, "server", r.listedBy, "err", err)
 	}
-	r.watched, r.cutSince, r.unable = false, time.Time{}, r.listed
+	r.watched, r.cutSince, r.unwatchable = false, time.Time{}, r.listedBy
 	return r.poll(ctx)
 }

@@ -18,19 +18,19 @@ type refresher struct {
 	file  *saver // nil: there is none
 	edit  *edit  // changes of the stream that are not published yet; nil: there are none
 
-	listed  string            // URL of the server that everything came from last; "": of none yet
-	index   string            // up to where the list has everything; "": not known, so it cannot be watched
-	watched bool              // the list is watched, or will be as soon as a server can be
-	server  *transport.Server // the one that is watched, or will be
-	stream  *watch.Stream
-	unable  string // URL of a server that does not offer a watch
+	listedBy    string            // URL of the server whose response, full or delta, the list comes from; "": there was none yet
+	index       string            // up to where the list has everything; "": not known, so it cannot be watched
+	watched     bool              // the list is watched, or will be as soon as a server can be
+	server      *transport.Server // the one that is watched, or will be
+	stream      *watch.Stream
+	unwatchable string // URL of the server that was found last to offer no watch; "": none
 
-	tried    time.Time // when everything was asked for last
-	failures int       // in a row
-	resets   int       // in a row
-	failing  bool      // nothing can be fetched
-	cutSince time.Time // since when no server could be watched; zero: one can
-	suspect  bool      // the last full response was not believed
+	fullFetchedAt time.Time // when the newest full fetch was begun, whatever came of it
+	failures      int       // in a row
+	resets        int       // in a row
+	failing       bool      // the newest fetch failed, which is logged once
+	cutSince      time.Time // since when no server could be watched; zero: one can
+	suspect       bool      // the last full response was not believed
 }
 
 func newRefresher(k *Keeper) *refresher {
@@ -59,40 +59,40 @@ func after(ctx context.Context, pause time.Duration, next step) step {
 
 // fetchFull fetches everything, and finds out how the list can be kept up to date from there.
 func (r *refresher) fetchFull(ctx context.Context) step {
-	r.tried = time.Now()
-	a, instances, err := r.fetch(ctx)
+	r.fullFetchedAt = time.Now()
+	resp, instances, err := r.fetch(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
 	r.count("full", err)
 	if err != nil {
-		r.failed(err)
+		r.reportFailure(err)
 		next := r.fetchFull
 		if r.watched && r.index != "" {
 			next = r.watch
 		}
-		return after(ctx, r.pause(), next)
+		return after(ctx, r.failurePause(), next)
 	}
-	r.replace(a, instances)
-	r.succeeded()
+	r.replace(resp, instances)
+	r.reportSuccess()
 	if r.watched {
 		return r.watch
 	}
 	return r.poll(ctx)
 }
 
-// replace makes a full response the list, as far as the guard lets it.
-func (r *refresher) replace(a transport.Response, instances []*registry.Instance) {
+// replace makes the instances of a full response the list, with those that the guard holds.
+func (r *refresher) replace(resp transport.Response, instances []*registry.Instance) {
 	next, suspect := r.guard.full(r.list.Load(), instances, time.Now())
-	r.listed, r.index, r.server = a.Server, a.Header.Get(indexHeader), r.config.Cluster.ServerOf(a)
+	r.listedBy, r.index, r.server = resp.Server, resp.Header.Get(indexHeader), r.config.Cluster.ServerOf(resp)
 	r.watched = r.config.Watch && r.index != "" && r.server != nil
 	r.reportGuard(suspect, len(instances), next.Len())
 	r.publish(next)
-	r.date(Fetch, a.Server, a.Sent)
+	r.recordSource(Fetch, resp.Server, resp.Sent)
 }
 
-// poll waits for the time of the next fetch. While instances are held everything is fetched, and so is a single
-// application, of which there are no deltas.
+// poll waits for the time of the next fetch, which is of a delta if that can do: not while instances are held, and not of one
+// application, of which servers have no deltas.
 func (r *refresher) poll(ctx context.Context) step {
 	next := r.fetchDelta
 	if !r.config.Deltas || r.config.App != "" || r.guard.held() > 0 {
@@ -112,8 +112,9 @@ func (r *refresher) publish(next *List) {
 	r.status.Index, r.status.Held = r.index, r.guard.held()
 }
 
-// date sets where the published list is from, and when it was up to date.
-func (r *refresher) date(source Source, server string, asOf time.Time) {
+// recordSource records where the published list is from and when it was up to date, and has it saved. The first call closes
+// Keeper.Ready.
+func (r *refresher) recordSource(source Source, server string, asOf time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := r.asOf.IsZero()
@@ -131,27 +132,27 @@ func (r *refresher) save() {
 	}
 }
 
-// pause is how long to wait after a failure.
-func (r *refresher) pause() time.Duration {
+// failurePause counts a failure, and returns how long to wait after it.
+func (r *refresher) failurePause() time.Duration {
 	r.failures++
-	if r.listed == "" || r.watched {
+	if r.listedBy == "" || r.watched {
 		return wait.Retry(r.failures - 1)
 	}
 	return wait.BackOff(r.config.Interval, r.failures)
 }
 
-// succeeded ends the failures of fetches.
-func (r *refresher) succeeded() {
+// reportSuccess ends a row of failures, and logs its end.
+func (r *refresher) reportSuccess() {
 	r.failures = 0
 	r.setErr(nil)
 	if r.failing {
-		r.config.Log.Info("the list of instances is fetched again", "app", r.config.App, "server", r.listed)
+		r.config.Log.Info("the list of instances is fetched again", "app", r.config.App, "server", r.listedBy)
 	}
 	r.failing = false
 }
 
-// failed is called when a fetch did.
-func (r *refresher) failed(err error) {
+// reportFailure shows the error of a fetch in the status, and logs the first one of a row.
+func (r *refresher) reportFailure(err error) {
 	r.setErr(err)
 	if !r.failing {
 		r.config.Log.Warn("the list of instances cannot be fetched, it stays as it is", "app", r.config.App, "err", err)
@@ -172,9 +173,9 @@ func (r *refresher) reportGuard(suspect bool, responded, listed int) {
 	}
 	switch {
 	case suspect && !r.suspect:
-		r.config.Log.Warn("a full answer lacks too many instances, they are kept for now", "app", r.config.App, "server", r.listed, "answered", responded, "listed", listed)
+		r.config.Log.Warn("a full answer lacks too many instances, they are kept for now", "app", r.config.App, "server", r.listedBy, "answered", responded, "listed", listed)
 	case !suspect && r.suspect:
-		r.config.Log.Info("full answers are believed again", "app", r.config.App, "server", r.listed, "listed", listed)
+		r.config.Log.Info("full answers are believed again", "app", r.config.App, "server", r.listedBy, "listed", listed)
 	}
 	r.suspect = suspect
 }

@@ -36,7 +36,7 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 				From: micros(2 * time.Second), To: micros(5 * time.Second), Ready: micros(6 * time.Second)}},
 		},
 		{
-			name: "all nodes end at once, and start at once",
+			name: "all nodes are stopped at once, and started at once",
 			text: "faults: [{at: 3s, for: 1s, kind: restart, nodes: all}]",
 			lines: []string{
 				"3s stop 0", "3s stop 1", "3s stop 2", "4s mark", "4s start 0", "4s start 1", "4s start 2",
@@ -80,7 +80,7 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 				From: micros(time.Second), To: micros(time.Second)}},
 		},
 		{
-			name:  "the silent restart",
+			name:  "clients of silent instances restart",
 			text:  "faults: [{at: 1s, for: 2s, kind: silence, instances: 100%}]",
 			lines: []string{"1s silence 100%", "3s mark", "3s restart clients"},
 			want: []trial.Fault{{Kind: scenario.Silence, Text: "300 instances silent until their clients have restarted", Nodes: []int{}, Count: 300,
@@ -113,10 +113,10 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				j := &journal{starts: time.Second}
+				j := &journal{startTakes: time.Second}
 				i := injectorOf(j, scenarioOf(t, tt.text), 10*time.Second)
 				need.OK(t, i.run(t.Context()))
-				got := j.sorted()
+				got := j.sortedLines()
 				expect.That(t, slices.Equal(got, tt.lines), "what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
 				expect.Deep(t, i.faults, tt.want, "recorded")
 			})
@@ -130,19 +130,19 @@ func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
 		i := injectorOf(j, scenarioOf(t, "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]"), 10*time.Second)
 		need.OK(t, i.run(t.Context()))
 		var cuts []string
-		for _, line := range slices.Compact(j.sorted()) {
+		for _, line := range slices.Compact(j.sortedLines()) {
 			if what, ok := strings.CutPrefix(line, "1s cut "); ok {
 				cuts = append(cuts, what)
 			}
 		}
 		expect.Slice(t, cuts, []string{"0 3", "0 4", "0 5", "1 3", "1 4", "1 5", "2 3", "2 4", "2 5"}, "cut")
 		for _, want := range []string{"1s split [0 1 2]", "1s split [3 4 5]", "2s heal", "2s join", "2s mark"} {
-			expect.That(t, slices.Contains(j.sorted(), want), "%q is missing in\n%s", want, strings.Join(j.sorted(), "\n"))
+			expect.That(t, slices.Contains(j.sortedLines(), want), "%q is missing in\n%s", want, strings.Join(j.sortedLines(), "\n"))
 		}
 	})
 }
 
-// What is acknowledged before the healing must be distinguished from what comes after it.
+// The mark separates what was acknowledged before the healing from what comes after it (truth.Book).
 func TestFaultIsUndoneAfterTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
@@ -172,27 +172,27 @@ func TestFaultWithoutALeaderToStrikeIsAnErrorAndTheOthersAreInjected(t *testing.
 		expect.That(t, err != nil && strings.Contains(err.Error(), "kill at 1s: no leader within 5s"),
 			"run() = %v, want what could not be injected, and when", err)
 		want := []string{"3s die 1"}
-		expect.That(t, slices.Equal(j.sorted(), want), "done %q, want %q", j.sorted(), want)
+		expect.That(t, slices.Equal(j.sortedLines(), want), "done %q, want %q", j.sortedLines(), want)
 	})
 }
 
 func TestFaultsThatFailAreReportedAndUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := &journal{broken: map[string]error{"pause 2": errors.New("no such process"), "resume 1": errors.New("gone")}}
+		j := &journal{failures: map[string]error{"pause 2": errors.New("no such process"), "resume 1": errors.New("gone")}}
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: all}]"), 10*time.Second)
 		err := i.run(t.Context())
 		for _, want := range []string{"all nodes paused (SIGSTOP): no such process", `undo "all nodes paused (SIGSTOP)": gone`} {
 			expect.That(t, err != nil && strings.Contains(err.Error(), want), "run() = %v, want %q in it", err, want)
 		}
 		for _, want := range []string{"1s pause 0", "1s pause 1", "2s resume 0", "2s resume 1", "2s resume 2"} {
-			expect.That(t, slices.Contains(j.sorted(), want), "%q is missing in %q", want, j.sorted())
+			expect.That(t, slices.Contains(j.sortedLines(), want), "%q is missing in %q", want, j.sortedLines())
 		}
 	})
 }
 
 func TestFaultWhoseNodeDoesNotStartAgainIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := &journal{starts: time.Hour}
+		j := &journal{startTakes: time.Hour}
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: node1}]"), 10*time.Second)
 		err := i.run(t.Context())
 		expect.That(t, err != nil && strings.Contains(err.Error(), "not ready after 30s"), "run() = %v, want that node1 was not ready", err)
@@ -210,11 +210,11 @@ func TestFaultInjectionEndsWithItsContext(t *testing.T) {
 		expect.That(t, err == nil, "run() = %v, want nil: it is for others to say that ctx ended", err)
 		expect.Equal(t, time.Since(j.began), 3*time.Second, "ended after")
 		want := []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}
-		expect.That(t, slices.Equal(j.sorted(), want), "done %q, want %q", j.sorted(), want)
+		expect.That(t, slices.Equal(j.sortedLines(), want), "done %q, want %q", j.sortedLines(), want)
 	})
 }
 
-func TestFaultsUnderWayAreThoseThatHold(t *testing.T) {
+func TestFaultsUnderWayAreNamedWhileTheyHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 4s, kind: pause, nodes: node1}, {at: 2s, for: 1s, kind: flap, instances: 30}]"), 10*time.Second)
@@ -240,27 +240,28 @@ func TestFaultsUnderWayAreThoseThatHold(t *testing.T) {
 	})
 }
 
-// journal is a cluster, its clients and their links, which record what is done to them and when.
+// journal is a fake of the cluster, its clients and their links. It records what is done to them as lines: "2s kill 1" is node 1
+// killed after two seconds. Nodes are numbered from 0 in the lines and in trial.Fault.Nodes, and named from node1.
 type journal struct {
-	began  time.Time
-	nodes  []Node
-	starts time.Duration    // how long a start takes
-	broken map[string]error // what fails, as in "kill 1"
+	began      time.Time
+	nodes      []Node
+	startTakes time.Duration
+	failures   map[string]error // by what fails, as in "kill 1"
 
 	mu    sync.Mutex
 	lines []string
 }
 
-func (j *journal) add(format string, args ...any) error {
+func (j *journal) record(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, fmt.Sprintf("%s %s", time.Since(j.began), what))
-	return j.broken[what]
+	return j.failures[what]
 }
 
-// sorted are the lines; those of one moment in alphabetical order, because what is done at once has no order.
-func (j *journal) sorted() []string {
+// sortedLines are the lines by time; those of one moment in alphabetical order, because what is done at once has no order.
+func (j *journal) sortedLines() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := func(line string) time.Duration {
@@ -280,52 +281,54 @@ func (j *journal) sorted() []string {
 }
 
 func (j *journal) Nodes() []Node                          { return j.nodes }
-func (j *journal) Kill(node int) error                    { return j.add("kill %d", node) }
-func (j *journal) Stop(_ context.Context, node int) error { return j.add("stop %d", node) }
+func (j *journal) Kill(node int) error                    { return j.record("kill %d", node) }
+func (j *journal) Stop(_ context.Context, node int) error { return j.record("stop %d", node) }
 
 func (j *journal) Start(ctx context.Context, node int) error {
-	err := j.add("start %d", node)
-	if !until(ctx, time.Now().Add(j.starts)) {
+	err := j.record("start %d", node)
+	if !until(ctx, time.Now().Add(j.startTakes)) {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-func (j *journal) Pause(node int) error  { return j.add("pause %d", node) }
-func (j *journal) Resume(node int) error { return j.add("resume %d", node) }
-func (j *journal) Cut(a, b int)          { j.add("cut %d %d", min(a, b), max(a, b)) }
-func (j *journal) Heal()                 { j.add("heal") }
+func (j *journal) Pause(node int) error  { return j.record("pause %d", node) }
+func (j *journal) Resume(node int) error { return j.record("resume %d", node) }
+func (j *journal) Cut(a, b int)          { j.record("cut %d %d", min(a, b), max(a, b)) }
+func (j *journal) Heal()                 { j.record("heal") }
 
 func (j *journal) SlowDisk(node int, delay time.Duration) error {
-	return j.add("slow %d %s", node, delay)
+	return j.record("slow %d %s", node, delay)
 }
 
 func (j *journal) Usage(int) (trial.Usage, error) { return trial.Usage{}, errors.New("not asked for") }
-func (j *journal) Close() error                   { return j.add("close") }
+func (j *journal) Close() error                   { return j.record("close") }
 
-func (j *journal) SetRates(rates map[string]float64) { j.add("rates %v", rates) }
-func (j *journal) Die(which string) (int, error)     { return 30, j.add("die %s", which) }
+func (j *journal) SetRates(rates map[string]float64) { j.record("rates %v", rates) }
+
+// Die strikes 30 instances, whichever are meant.
+func (j *journal) Die(which string) (int, error) { return 30, j.record("die %s", which) }
 
 func (j *journal) Silence(which string) (int, func(), error) {
-	return 300, func() { j.add("restart clients") }, j.add("silence %s", which)
+	return 300, func() { j.record("restart clients") }, j.record("silence %s", which)
 }
 
 func (j *journal) Flap(which string) (int, func(), error) {
-	return 30, func() { j.add("end flapping") }, j.add("flap %s", which)
+	return 30, func() { j.record("end flapping") }, j.record("flap %s", which)
 }
 
-func (j *journal) Split(nodes []int) { j.add("split %v", nodes) }
-func (j *journal) Join()             { j.add("join") }
-func (j *journal) mark()             { j.add("mark") }
+func (j *journal) Split(nodes []int) { j.record("split %v", nodes) }
+func (j *journal) Join()             { j.record("join") }
+func (j *journal) mark()             { j.record("mark") }
 
-// scenarioOf parses what follows its name.
+// scenarioOf parses a scenario that has this text below its name.
 func scenarioOf(t *testing.T, text string) scenario.Scenario {
 	t.Helper()
 	s := need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)
 	return s
 }
 
-// injectorOf injects into a journal; node 1 leads, unless leader says otherwise.
+// injectorOf is the injector of a scenario into a journal. Node 1 (node2) leads, unless the test replaces leader.
 func injectorOf(j *journal, s scenario.Scenario, length time.Duration) *injector {
 	places := scenario.Places(s.Datacenters)
 	for _, p := range places {

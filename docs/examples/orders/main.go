@@ -1,5 +1,5 @@
-// Command orders is a small service of many instances. Each registers itself, keeps a list of who else
-// there is, and calls services by their names.
+// Command orders is a small service of many instances. Each registers itself, keeps a list of the
+// instances of all services, and calls services by their names.
 package main
 
 import (
@@ -30,8 +30,8 @@ func main() {
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to serve")
 	flag.StringVar(&o.name, "name", "orders", "name of the service")
 	flag.StringVar(&o.id, "id", "", "id of this instance; empty: HOST:NAME:PORT")
-	flag.DurationVar(&o.lease, "lease", 30*time.Second, "for how long the registry believes in an instance that it does not hear of")
-	flag.DurationVar(&o.settle, "settle", time.Second, "how long others may need to see that this instance goes (stock Eureka clients: 30s)")
+	flag.DurationVar(&o.lease, "lease", 30*time.Second, "how long the registry keeps an instance without a heartbeat")
+	flag.DurationVar(&o.settle, "settle", time.Second, "time for callers to see that this instance leaves (stock Eureka clients: 30s)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends it at once
@@ -47,7 +47,7 @@ type options struct {
 
 // run serves until ctx ends.
 func run(ctx context.Context, o options) error {
-	// Who is registered is called, so it listens first.
+	// An instance is called as soon as it is registered, so the process listens first.
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(err, s.leave(o.settle, server))
 }
 
-// instance is what others learn of this process.
+// instance describes this process to the registry, and so to other instances.
 func (o options) instance(at *net.TCPAddr) *registry.Instance {
 	i := client.NewInstance(o.name, uint16(at.Port))
 	i.InstanceID = cmp.Or(o.id, i.InstanceID)
@@ -84,16 +84,17 @@ func (o options) instance(at *net.TCPAddr) *registry.Instance {
 	return i
 }
 
-// service is one instance.
+// service is this instance of the service, with what it needs to call others.
 type service struct {
 	client *client.Client
 	self   *client.Registration
 	others *client.Discovery
-	http   *http.Client
-	down   atomic.Bool
+	http   *http.Client // calls services by their names
+	down   atomic.Bool  // set by PUT /health; reported to the registry
 }
 
-// start registers an instance and begins to look for others. base sends what is called; nil: as usual.
+// start registers an instance and starts to keep the list of the others. base sends the calls to services; nil: the default
+// transport.
 func start(c *client.Client, i *registry.Instance, base http.RoundTripper) (*service, error) {
 	s := &service{client: c}
 	var err error
@@ -110,7 +111,7 @@ func start(c *client.Client, i *registry.Instance, base http.RoundTripper) (*ser
 	return s, err
 }
 
-// status is what the registry is told: asked for once in a while.
+// status is the health callback: the client calls it every few seconds, and reports what it returns to the registry.
 func (s *service) status(context.Context, registry.Status) registry.Status {
 	if s.down.Load() {
 		return registry.Down
@@ -144,7 +145,7 @@ func (s *service) routes() http.Handler {
 	return mux
 }
 
-// call calls a service, and answers what that said.
+// call calls the service that the parameter names, and passes its response on.
 func (s *service) call(w http.ResponseWriter, r *http.Request) {
 	u := url.URL{Scheme: "http", Host: r.FormValue("service"), Path: "/"}
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, u.String(), nil)
@@ -162,8 +163,8 @@ func (s *service) call(w http.ResponseWriter, r *http.Request) {
 	io.Copy(w, resp.Body)
 }
 
-// health is 503 while the instance is down. That the registry does not hear of it is no reason: those who
-// know it call it all the same.
+// health responds with 503 while the instance is down. It does not when only the registry cannot be reached: instances that
+// have this one in their lists call it all the same.
 func (s *service) health(w http.ResponseWriter, _ *http.Request) {
 	if s.down.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -174,15 +175,15 @@ func (s *service) health(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// leave ends the service without letting anybody down: nobody begins to call it, the calls under way come
-// to their end, and it is taken off the registry.
+// leave ends the service without a failed call: first no other instance starts a call to it any more, then the calls under way
+// end, and last its registration is canceled.
 func (s *service) leave(settle time.Duration, server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), settle+15*time.Second)
 	defer cancel()
-	drain, cancel := context.WithTimeout(ctx, settle+5*time.Second) // the rest must be done in any case
+	drain, cancel := context.WithTimeout(ctx, settle+5*time.Second) // leaves time for the rest, which must be done in any case
 	defer cancel()
 	if err := s.self.Drain(drain, settle); err != nil {
-		log.Print(err) // it is OUT_OF_SERVICE all the same, and somebody may not know yet: a dead server, for example
+		log.Print(err) // it is OUT_OF_SERVICE all the same, but some server may not know yet: a dead one, for example
 	}
 	return errors.Join(server.Shutdown(ctx), s.client.Close(ctx))
 }

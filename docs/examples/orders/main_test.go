@@ -139,7 +139,7 @@ func (s *started) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.net.RoundTrip(r)
 }
 
-// kill ends an instance as kill -9 does: nobody is told.
+// kill ends an instance as kill -9 does: without a word to the registry.
 func (s *started) kill() {
 	s.dead.Store(true)
 	s.net.serve(s.host, nil)
