@@ -1,0 +1,10 @@
+package commit
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain fails if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
