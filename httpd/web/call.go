@@ -23,11 +23,8 @@ type Call struct {
 	node   *Node
 }
 
-// Endpoint returns the document that responds to a call, which the API's writer sends, or an error, which Fail sends.
-// Each package of routes has a type of its own for its calls: a *Call with what its routes need.
-type Endpoint func(c *Call) (document any, err error)
-
-// Sent is returned by an endpoint that has sent its response itself.
+// Sent is returned by an endpoint that has sent its response itself. Any other document that an endpoint returns is sent
+// by its API's writer, an error by Fail.
 var Sent any = struct{}{}
 
 // NewCall returns the call of a route. The call is a part of the Response, which is allocated anyway.
