@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// Config says how a node runs, in a cluster (OpenRaft) or without consensus (OpenLocal). Zero values mean the default, or what is
+// Config says how a node runs, in a cluster (consensus.Open) or without consensus (local.Open). Zero values mean the default, or what is
 // said beside them. The fields with a key are settings of the node (see package setting).
 type Config struct {
 	Node          string // name of this node, unique in the cluster; required

@@ -14,7 +14,7 @@ func (op Register) fields(c *codec.Codec) Register {
 }
 
 // Renew is a heartbeat. In log entries Handle stands for Key wherever the sender knew one; a dead
-// handle is answered GoneHandle and is then sent again by name.
+// handle gets DeadHandle and is then sent again by name.
 type Renew struct {
 	Key        Key
 	Handle     Handle

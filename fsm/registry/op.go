@@ -28,7 +28,7 @@ const (
 	Older
 	// KeptExisting: Register, the stored instance was newer and stays, in a new lease.
 	KeptExisting
-	// GoneHandle: Renew by a handle whose generation is dead.
+	// DeadHandle: Renew by a handle whose generation is dead.
 	DeadHandle
 	// Refused: an operation of the leader under another epoch; a SelfPreservation that does not fit
 	// the present state; a replicated Register, Replica or Renew that is not newer than the cancel of

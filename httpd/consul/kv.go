@@ -31,7 +31,7 @@ func ShowPair(e *kv.Pair) Pair {
 	return shown
 }
 
-// ShowPairs is ShowEntry for a list, which is never null.
+// ShowPairs is ShowPair for a list, which is never null.
 func ShowPairs(entries []*kv.Pair) []Pair {
 	shown := make([]Pair, len(entries))
 	for i, e := range entries {

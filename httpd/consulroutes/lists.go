@@ -38,7 +38,7 @@ func plainList(elements int, element func(i int) any) jsonList {
 	return jsonList{open: "[", close: "]", prettyOpen: "[", prettyClose: "\n]\n", prefix: "    ", elements: elements, element: element}
 }
 
-// txnList is the list of results in the response to a transaction that was performed (consul.TxnAnswer).
+// txnList is the list of results in the response to a transaction that was performed (consul.TxnResponse).
 func txnList(elements int, element func(i int) any) jsonList {
 	return jsonList{
 		open: `{"Results":[`, close: `],"Errors":null}`,

@@ -53,7 +53,7 @@ type Flow struct {
 	Backoff         bool          `key:"replication.backoff" default:"true" help:"let both pauses grow, with a random part; false: always the same, as upstream"`
 	Expiry          time.Duration `key:"replication.expiry" default:"30s" min:"1s" help:"after which a cancel or status change is read anew instead of tried again (maxTimeForReplication)"`
 	ConnectTimeout  time.Duration `key:"replication.connect-timeout" default:"1s" min:"1ms" help:"time to reach a peer (peerNodeConnectTimeoutMs)"`
-	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's answer (peerNodeReadTimeoutMs)"`
+	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's reply (peerNodeReadTimeoutMs)"`
 }
 
 // label names the peer at a place of the configuration.

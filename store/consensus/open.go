@@ -132,7 +132,7 @@ func (s *Raft) openRaft() error {
 	if s.cfg.Test.NoBatching {
 		conf.MaxAppendEntries = 512 // they are small then, and many
 	}
-	// A leader that was removed must still say so, and close what it has open: recognise ends it.
+	// A leader that was removed must still say so, and close what it has open: Members.checkCluster ends it.
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	// Without batching many callers propose at once; let Raft take them together, as it would in any
