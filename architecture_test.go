@@ -82,6 +82,7 @@ var rooms = []room{
 	{"client/internal/watch", []string{"client/internal/transport", "client/internal/wait", "client/sse", "httpd/api", "httpd/eureka", "fsm/registry"}},
 	{"client/internal/transport", []string{"client/internal/wait", "httpd/api", "fsm/registry"}},
 	{"client/internal/wait", nil},
+	{"client/internal/fake", nil},
 	{"client/sse", nil},
 	{"client/balance", []string{"client", "fsm/registry"}},
 	{"client/grpcresolver", []string{"client", "client/balance", "fsm/registry"}},

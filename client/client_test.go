@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -31,8 +32,8 @@ func TestCallThatNeedsRollcallSaysSoAtOnce(t *testing.T) {
 			return c.KV().Watch(ctx, "a", func(*Pair) error { return nil })
 		},
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			c := servers{"a": always(404, `{"status":404,"error":"Not Found","path":"/v1/rollcall/status"}`), "b": always(404, "<!doctype html>")}.client(t, "a", "b")
+		fake.InBubble(t, name, func(t *testing.T) {
+			c := clientOf(t, fake.Servers{"a": fake.Always(404, `{"status":404,"error":"Not Found","path":"/v1/rollcall/status"}`), "b": fake.Always(404, "<!doctype html>")}, "a", "b")
 			start := time.Now()
 			err := do(t.Context(), c)
 			expect.That(t, errors.Is(err, ErrNeedsRollcall) && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotRegistered) && !errors.Is(err, ErrNoKey),
@@ -61,9 +62,9 @@ func TestAuthOfTheConfigurationOverridesTheURLs(t *testing.T) {
 		"bearer":     {BearerAuth(func(context.Context) (string, error) { return "t0ken", nil }), "Bearer t0ken"},
 	} {
 		var got string
-		s := servers{"a": func(r *http.Request) (*http.Response, error) {
+		s := fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
 			got = r.Header.Get("Authorization")
-			return responded(200, "")
+			return fake.Respond(200, "")
 		}}
 		c := need.Got(New(Config{Servers: []string{"http://u:p@a"}, HTTPClient: &http.Client{Transport: s}, Auth: tc.auth}))(t)
 		need.OK(t, c.Renew(t.Context(), key, 0))
@@ -72,11 +73,11 @@ func TestAuthOfTheConfigurationOverridesTheURLs(t *testing.T) {
 }
 
 func TestSetServersTakesEffectWithTheNextCall(t *testing.T) {
-	j := newJournal()
-	c := servers{"a": unreachable, "b": j.around(always(200, ""))}.client(t, "a")
+	j := fake.NewJournal()
+	c := clientOf(t, fake.Servers{"a": fake.Unreachable, "b": j.Around(fake.Always(200, ""))}, "a")
 	need.OK(t, c.SetServers([]string{"http://b"}))
 	err := c.Renew(t.Context(), key, 0)
-	expect.That(t, err == nil && len(j.lines) == 1, "Renew: %v after %d requests of the new server", err, len(j.lines))
+	expect.That(t, err == nil && len(j.Times()) == 1, "Renew: %v after %d requests of the new server", err, len(j.Times()))
 	err = c.SetServers([]string{"nonsense", "ftp://u:secret@x"})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "nonsense") && strings.Contains(err.Error(), "ftp") && !strings.Contains(err.Error(), "secret"),
 		"got %v, want both mistakes and no password", err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
@@ -62,9 +63,9 @@ func newCoordinator(t *testing.T) *coordinator {
 
 // coordinated runs a test in a bubble, with a coordinator and a client of it; as a subtest if it is given a name.
 func coordinated(t *testing.T, name string, test func(t *testing.T, k *coordinator, c *Client)) {
-	inBubble(t, name, func(t *testing.T) {
+	fake.InBubble(t, name, func(t *testing.T) {
 		s := newCoordinator(t)
-		test(t, s, servers{"a": s.respond}.client(t, "a"))
+		test(t, s, clientOf(t, fake.Servers{"a": s.respond}, "a"))
 	})
 }
 
@@ -110,7 +111,7 @@ func (s *coordinator) respondJSON(r *http.Request, body []byte) (*http.Response,
 	if err != nil {
 		s.t.Error(err)
 	}
-	return responded(status, string(text))
+	return fake.Respond(status, string(text))
 }
 
 func (s *coordinator) serve(r *http.Request, body []byte) (int, any) {
@@ -333,7 +334,7 @@ func (s *coordinator) respondKeys(r *http.Request, body []byte) (*http.Response,
 		s.checkParameters(q, "flags", "cas", "acquire", "release")
 		response = s.writeKeyOnce(r, key, q, body)
 	}
-	return responded(response.status, response.text, "X-Consul-Index", fmt.Sprint(max(response.index, 1)), "X-Rollcall-Fence", fmt.Sprint(response.fence))
+	return fake.Respond(response.status, response.text, "X-Consul-Index", fmt.Sprint(max(response.index, 1)), "X-Rollcall-Fence", fmt.Sprint(response.fence))
 }
 
 // awaitKeys reads, and waits as the server does until the index of what is read differs from the one of the request.

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -27,7 +28,7 @@ func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
 		{name: "what is registered", want: []string{"0s POST UP", "5s DELETE"}},
 		{name: "but not what is to stay", set: func(c *config) { c.Stay = true }, want: []string{"0s POST UP"}},
 		{name: "what is not there any more", then: func(s *registrar) { s.loseLeases() }, want: []string{"0s POST UP", "5s DELETE"}},
-		{name: "not while the server fails", then: func(s *registrar) { s.does(http.MethodDelete, always(500, "")) }, want: []string{"0s POST UP", "5s DELETE"}, says: "500"},
+		{name: "not while the server fails", then: func(s *registrar) { s.does(http.MethodDelete, fake.Always(500, "")) }, want: []string{"0s POST UP", "5s DELETE"}, says: "500"},
 	} {
 		registered(t, row.name, func(t *testing.T, s *registrar) {
 			c := s.client(t)
@@ -56,12 +57,12 @@ func TestDeregisterSendsNoCancelOnlyIfNothingWasRegistered(t *testing.T) {
 		response func(*http.Request) (*http.Response, error)
 		cancel   bool
 	}{
-		{"refused", always(400, ""), false},
-		{"nothing done", always(503, ""), false},
-		{"never sent", unreachable, false},
-		{"cut off", cutOff, true},
-		{"outcome unknown", always(504, "", "X-Rollcall-Outcome", "unknown"), true},
-		{"under way", silent, true},
+		{"refused", fake.Always(400, ""), false},
+		{"nothing done", fake.Always(503, ""), false},
+		{"never sent", fake.Unreachable, false},
+		{"cut off", fake.CutOff, true},
+		{"outcome unknown", fake.Always(504, "", "X-Rollcall-Outcome", "unknown"), true},
+		{"under way", fake.Silent, true},
 	} {
 		registered(t, row.name, func(t *testing.T, s *registrar) {
 			s.does(http.MethodPost, row.response)
@@ -90,7 +91,7 @@ func TestDeregisterIsFollowedByNoRegistration(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(time.Second)
-		s.does(http.MethodPost, silent)
+		s.does(http.MethodPost, fake.Silent)
 		r.SetMetadata(pair("v", "1"))
 		time.Sleep(time.Second)
 		drained := make(chan error)
@@ -109,7 +110,7 @@ func TestDeregisterAndCloseTogetherCancelOnce(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodDelete, func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
-			return responded(200, "")
+			return fake.Respond(200, "")
 		})
 		r := s.register(t)
 		time.Sleep(time.Second)
@@ -137,7 +138,7 @@ func TestDeregisterWaitsForAHangingHealthAsLongAsItsContext(t *testing.T) {
 		})
 		need.OK(t, err)
 		time.Sleep(2 * time.Second)
-		err = r.Deregister(within(t, 5*time.Second))
+		err = r.Deregister(fake.Within(t, 5*time.Second))
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "health callback of ORDERS/orders-1"),
 			"got %v, want that the callback did not return in time", err)
 		s.wantVisits(t, "0s POST UP", "2s DELETE")
@@ -150,8 +151,8 @@ func TestDeregisterIsBoundedByItsContext(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := need.Got(s.client(t).StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(time.Second)
-		s.does(http.MethodDelete, silent)
-		expect.ErrorIs(t, r.Deregister(within(t, 2*time.Second)), context.DeadlineExceeded, "got")
+		s.does(http.MethodDelete, fake.Silent)
+		expect.ErrorIs(t, r.Deregister(fake.Within(t, 2*time.Second)), context.DeadlineExceeded, "got")
 		expect.Equal(t, time.Since(s.start), 3*time.Second, "it took until")
 	})
 }
@@ -162,7 +163,7 @@ func TestDeregisterWaitsForBothLoops(t *testing.T) {
 		c := s.client(t)
 		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(11 * time.Second)
-		ctx := within(t, time.Second)
+		ctx := fake.Within(t, time.Second)
 		expect.ErrorSays(t, r.stop(ctx), "heartbeats of ORDERS/orders-1", "while one does not end in time:")
 		if err := r.stop(t.Context()); err != nil || time.Since(s.start) != 15*time.Second {
 			t.Errorf("stopped at %v, %v, want when the heartbeat ends, at 15s", time.Since(s.start), err)
@@ -173,13 +174,13 @@ func TestDeregisterWaitsForBothLoops(t *testing.T) {
 
 func TestDeregisterCancelsAfterARefusalThatFollowedATryOfUnknownOutcome(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
-		s.does(http.MethodPost, always(400, ""))
-		c, err := New(Config{Servers: []string{"http://a", "http://b"}, InOrder: true, HTTPClient: &http.Client{Transport: servers{
+		s.does(http.MethodPost, fake.Always(400, ""))
+		c, err := New(Config{Servers: []string{"http://a", "http://b"}, InOrder: true, HTTPClient: &http.Client{Transport: fake.Servers{
 			"a": func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPost {
-					return cutOff(r)
+					return fake.CutOff(r)
 				}
-				return unreachable(r)
+				return fake.Unreachable(r)
 			},
 			"b": s.RoundTrip,
 		}}})

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -126,7 +127,7 @@ func TestOnChangeThatHangsDoesNotKeepADiscoveryFromClosing(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{OnChange: hangs.each}, s)
 		synctest.Wait()
-		ctx := within(t, time.Second)
+		ctx := fake.Within(t, time.Second)
 		start := time.Now()
 		if err := d.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 			t.Errorf("Close returns %v after %v, want the end of its context after 1s", err, time.Since(start))
@@ -185,7 +186,7 @@ func TestDiscoveryThatIsClosedCallsNoFunctionAndStaysReadable(t *testing.T) {
 func TestDiscoveryWithoutAListIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e"), true)
-		s.setFault("", silent)
+		s.setFault("", fake.Silent)
 		d := discover(t, DiscoveryConfig{}, s)
 		waits := make(chan error)
 		go func() { waits <- d.Ready(context.Background()) }()
@@ -237,7 +238,7 @@ func TestDiscoveryLeavesAServerThatIsCutOffFromItsCluster(t *testing.T) {
 		{name: "one", isolated: 1, moves: 1},
 		{name: "all, which are borne for 45 s, 90 s, 180 s, 360 s", isolated: 2, moves: 4},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			known := newListModel("e", orders("o1", registry.Up))
 			a, b := newListServer(known, true), newListServer(known, true)
 			discover(t, DiscoveryConfig{}, a, b)
@@ -272,7 +273,7 @@ func TestDiscoverySparesAServerThatOnlyResets(t *testing.T) {
 func TestDiscoveryIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
-		c := clientOf(t, s)
+		c := clientOfLists(t, s)
 		r := prometheus.NewRegistry()
 		need.OK(t, r.Register(c.metrics))
 		need.Got(c.StartDiscovery(DiscoveryConfig{}))(t)
@@ -280,7 +281,7 @@ func TestDiscoveryIsMeasured(t *testing.T) {
 		s.setFalseHash("UP_9_")
 		pass(DefaultRefreshInterval) // a delta of another hash, everything
 		s.setFalseHash("")
-		s.setFault("", unreachable)
+		s.setFault("", fake.Unreachable)
 		pass(DefaultRefreshInterval) // a delta that fails
 		pass(5 * time.Second)
 		const want = `
@@ -319,7 +320,7 @@ func TestDiscoveryConfigReportsEveryMistake(t *testing.T) {
 		{name: "all at once", config: DiscoveryConfig{Mode: 9, Interval: -1, Guard: Guard{Share: 2}}, says: []string{"mode 9", "interval", "Guard.Share"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := servers{}.client(t, "a").StartDiscovery(tc.config)
+			_, err := clientOf(t, fake.Servers{}, "a").StartDiscovery(tc.config)
 			for _, want := range tc.says {
 				expect.That(t, err != nil && strings.Contains(err.Error(), want), "got %v, want %q in it", err, want)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -183,7 +184,7 @@ func (s *listServer) setFault(path string, response func(*http.Request) (*http.R
 
 // kill makes the server unreachable, and cuts its streams off.
 func (s *listServer) kill() {
-	s.setFault("", unreachable)
+	s.setFault("", fake.Unreachable)
 	s.hangUp()
 }
 
@@ -244,7 +245,7 @@ func (s *listServer) respond(r *http.Request) (*http.Response, error) {
 	case path == "/v1/rollcall/watch" && s.rollcall:
 		return s.stream(r, hangups)
 	}
-	return responded(404, "<html>", "Content-Type", "text/html")
+	return fake.Respond(404, "<html>", "Content-Type", "text/html")
 }
 
 // wordOf is a request in a word: full, delta, watch@INDEX or the name of one application.
@@ -271,9 +272,9 @@ func (s *listServer) newRequests() string {
 
 func (s *listServer) document(text []byte) (*http.Response, error) {
 	if s.rollcall {
-		return responded(200, string(text), "X-Rollcall-Index", s.at())
+		return fake.Respond(200, string(text), "X-Rollcall-Index", s.at())
 	}
-	return responded(200, string(text))
+	return fake.Respond(200, string(text))
 }
 
 func (s *listServer) delta(hash string) []byte {
@@ -299,9 +300,9 @@ func (s *listServer) stream(r *http.Request, hangups <-chan struct{}) (*http.Res
 	epoch, at, ok := parseIndex(r.URL.Query().Get("index"))
 	switch {
 	case !ok:
-		return responded(400, `{"error":"the tests watch from an index"}`)
+		return fake.Respond(400, `{"error":"the tests watch from an index"}`)
 	case epoch == s.epoch && int(at) > s.index:
-		return responded(400, `{"error":"index has not happened yet"}`)
+		return fake.Respond(400, `{"error":"index has not happened yet"}`)
 	}
 	body.at = int(at)
 	body.text = fmt.Sprintf("event: start\nid: %[1]s\ndata: {\"index\":\"%[1]s\"}\n\n", r.URL.Query().Get("index"))
@@ -309,7 +310,7 @@ func (s *listServer) stream(r *http.Request, hangups <-chan struct{}) (*http.Res
 		body.at = s.index
 		body.text += fmt.Sprintf("event: reset\nid: %[1]s\ndata: {\"reason\":\"fetch everything\",\"index\":\"%[1]s\"}\n\n", s.at())
 	}
-	resp, err := responded(200, "", "Content-Type", "text/event-stream")
+	resp, err := fake.Respond(200, "", "Content-Type", "text/event-stream")
 	resp.Body = io.NopCloser(body)
 	return resp, err
 }
@@ -387,20 +388,20 @@ func changeEvent(epoch string, c listChange) string {
 // discover starts a Discovery at servers named a, b and so on, which ends with the test.
 func discover(t *testing.T, config DiscoveryConfig, at ...*listServer) *Discovery {
 	t.Helper()
-	return need.Got(clientOf(t, at...).StartDiscovery(config))(t)
+	return need.Got(clientOfLists(t, at...).StartDiscovery(config))(t)
 }
 
-// clientOf is a client of servers named a, b and so on, which ends with the test.
-func clientOf(t *testing.T, at ...*listServer) *Client {
+// clientOfLists is a client of servers named a, b and so on, which ends with the test.
+func clientOfLists(t *testing.T, at ...*listServer) *Client {
 	t.Helper()
-	network := make(servers)
+	network := make(fake.Servers)
 	var hosts []string
 	for i, s := range at {
 		host := string(rune('a' + i))
 		network[host] = s.respond
 		hosts = append(hosts, host)
 	}
-	c := network.client(t, hosts...)
+	c := clientOf(t, network, hosts...)
 	t.Cleanup(func() {
 		expect.OK(t, c.Close(context.Background()))
 	})

@@ -110,7 +110,7 @@ func TestDiscoveryFileThatIsDamagedIsReplaced(t *testing.T) {
 		need.OK(t, os.WriteFile(path, []byte(`{"version":1,`), 0o600))
 		s := newListServer(newListModel("e"), true)
 		s.kill()
-		c := clientOf(t, s)
+		c := clientOfLists(t, s)
 		var log logged
 		c.log = slog.New(slog.NewTextHandler(&log, nil))
 		d := need.Got(c.StartDiscovery(DiscoveryConfig{File: path}))(t)
@@ -128,7 +128,7 @@ func TestDiscoveryFileThatCannotBeSavedIsTriedAgain(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "later")
 		path := filepath.Join(dir, "list")
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		c := clientOf(t, s)
+		c := clientOfLists(t, s)
 		var log logged
 		c.log = slog.New(slog.NewTextHandler(&log, nil))
 		need.Got(c.StartDiscovery(DiscoveryConfig{File: path}))(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -55,7 +56,7 @@ func TestDiscoveryFollowsItsServer(t *testing.T) {
 		{name: "one application of Rollcall", rollcall: true, config: DiscoveryConfig{App: "orders"}, first: "ORDERS watch@e-2", source: SourceWatch},
 		{name: "one application of stock Eureka", config: DiscoveryConfig{App: "orders"}, first: "ORDERS", later: "ORDERS", lag: 30 * time.Second, source: SourceFetch},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			app := strings.ToUpper(tc.config.App)
 			known := newListModel("e", orders("o1", registry.Up), billing("b1"))
 			s := newListServer(known, tc.rollcall)
@@ -103,7 +104,7 @@ func TestDiscoveryGoesOnAtAnotherServer(t *testing.T) {
 		{name: "of another history, with everything", other: true, rollcall: true, asked: "watch@e-2 full watch@f-3", source: SourceWatch},
 		{name: "from Rollcall to stock Eureka", other: true, asked: "watch@e-2 full", source: SourceFetch},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			one := newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up))
 			a, b := newListServer(one, true), newListServer(one, tc.rollcall)
 			if tc.other {
@@ -147,14 +148,14 @@ func TestDiscoveryFetchesEverythingWhereADeltaDoesNotGiveTheServersList(t *testi
 	}{
 		{name: "another hash", spoil: func(s *listServer) { s.setFalseHash("UP_7_") }},
 		{name: "a delta that lacks a change", spoil: func(s *listServer) { s.loseHistory() }},
-		{name: "deltas are disabled", spoil: func(s *listServer) { s.setFault("/apps/delta", always(403, "")) }},
-		{name: "no deltas at all", spoil: func(s *listServer) { s.setFault("/apps/delta", always(404, "")) }},
+		{name: "deltas are disabled", spoil: func(s *listServer) { s.setFault("/apps/delta", fake.Always(403, "")) }},
+		{name: "no deltas at all", spoil: func(s *listServer) { s.setFault("/apps/delta", fake.Always(404, "")) }},
 		{name: "a document of nothing", spoil: func(s *listServer) {
-			s.setFault("/apps/delta", always(200, `{"applications":{"apps__hashcode":"UP_2_"}}`))
+			s.setFault("/apps/delta", fake.Always(200, `{"applications":{"apps__hashcode":"UP_2_"}}`))
 		}},
-		{name: "no document", spoil: func(s *listServer) { s.setFault("/apps/delta", always(200, `<html>`)) }},
+		{name: "no document", spoil: func(s *listServer) { s.setFault("/apps/delta", fake.Always(200, `<html>`)) }},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()
@@ -203,7 +204,7 @@ func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
 			s.set(orders("o1", registry.Up), orders("o2", registry.Down))
 		}, asks: "watch@e-3"},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), true)
 			d := discover(t, DiscoveryConfig{Guard: Guard{Share: -1}}, s)
 			synctest.Wait()
@@ -221,13 +222,13 @@ func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
 
 func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
 	for name, response := range map[string]func(*http.Request) (*http.Response, error){
-		"no such route":          always(404, "<html>"),
-		"a page for everything":  always(200, "<html>", "Content-Type", "text/html; charset=utf-8"),
-		"not for this user":      always(403, ""),
+		"no such route":          fake.Always(404, "<html>"),
+		"a page for everything":  fake.Always(200, "<html>", "Content-Type", "text/html; charset=utf-8"),
+		"not for this user":      fake.Always(403, ""),
 		"what cannot be read":    stream("event: change\ndata: {\n\n"),
-		"an index is not wanted": always(400, ""),
+		"an index is not wanted": fake.Always(400, ""),
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		fake.InBubble(t, name, func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 			s.setFault("/v1/rollcall/watch", response)
 			d := discover(t, DiscoveryConfig{}, s)
@@ -243,7 +244,7 @@ func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
 func TestDiscoveryFetchesOncePerIntervalWhereNoServerHasPlaceForAWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
-		s.setFault("/v1/rollcall/watch", always(503, ""))
+		s.setFault("/v1/rollcall/watch", fake.Always(503, ""))
 		d := discover(t, DiscoveryConfig{}, s)
 		for range 20 {
 			pass(DefaultRefreshInterval)
@@ -284,7 +285,7 @@ func TestDiscoveryLeavesASilentStreamForAnotherServer(t *testing.T) {
 
 func TestDiscoveryAgesWhileNoServerCanBeReached(t *testing.T) {
 	for _, rollcall := range []bool{true, false} {
-		inBubble(t, fmt.Sprintf("Rollcall: %v", rollcall), func(t *testing.T) {
+		fake.InBubble(t, fmt.Sprintf("Rollcall: %v", rollcall), func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up)), rollcall)
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()
@@ -311,7 +312,7 @@ func TestDiscoveryFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
 		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
 		discover(t, DiscoveryConfig{Interval: interval}, s)
 		synctest.Wait()
-		s.setFault("", unreachable)
+		s.setFault("", fake.Unreachable)
 		s.newRequests()
 		pass(time.Hour)
 		s.state.Lock()
@@ -340,7 +341,7 @@ func TestDiscoveryTriesMoreOftenForItsFirstList(t *testing.T) {
 		pass(time.Minute)
 		tries := len(strings.Fields(s.newRequests()))
 		expect.That(t, tries >= 12 && tries <= 40, "%d tries in a minute, want one per %v at least", tries, wait.LongestRetry)
-		err := d.Ready(within(t, time.Second))
+		err := d.Ready(fake.Within(t, time.Second))
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "connection refused"),
 			"Ready: %v, want the end of its context and the connection refused", err)
 		status := d.Status()
@@ -362,7 +363,7 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 		{name: "Rollcall", rollcall: true, asked: "watch@e-3 full watch@f-0 full watch@f-2 full watch@f-2 full watch@f-2"},
 		{name: "stock Eureka", lag: DefaultRefreshInterval, asked: "delta full full full full", after: "delta"},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), tc.rollcall)
 			d := discover(t, DiscoveryConfig{}, s)
 			synctest.Wait()

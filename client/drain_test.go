@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -20,15 +21,15 @@ import (
 func (s *registrar) rollcallNodes(shown func(node string) string) {
 	s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/v1/rollcall/status" {
-			return responded(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","http":"b"}]}`)
+			return fake.Respond(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","http":"b"}]}`)
 		}
 		if want := "/v1/rollcall/apps?app=ORDERS&consistency=stale"; r.URL.RequestURI() != want {
-			return responded(400, "want "+want)
+			return fake.Respond(400, "want "+want)
 		}
 		if text := shown(r.URL.Host); text != "" {
-			return responded(200, `[{"app":"ORDERS","id":"orders-2","status":"UP"},{"app":"ORDERS","id":"orders-1",`+text+`}]`)
+			return fake.Respond(200, `[{"app":"ORDERS","id":"orders-2","status":"UP"},{"app":"ORDERS","id":"orders-1",`+text+`}]`)
 		}
-		return responded(200, `[]`)
+		return fake.Respond(200, `[]`)
 	})
 }
 
@@ -73,7 +74,7 @@ func TestDrainRegistersAtOnceAndWaitsForEveryNodeAndForClients(t *testing.T) {
 			s.seen("")
 			start := time.Now()
 			s.rollcallNodes(func(node string) string { return row.shows(node, time.Since(start)) })
-			err := r.Drain(within(t, time.Minute), settle)
+			err := r.Drain(fake.Within(t, time.Minute), settle)
 			wantSays(t, err, row.says)
 			expect.Equal(t, time.Since(start), row.took, "took")
 			expect.Slice(t, s.seen("POST"), []string{"1s POST STARTING", "1s POST OUT_OF_SERVICE"}, "registered")
@@ -87,13 +88,13 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 		second func(*http.Request) (*http.Response, error) // of apps/ORDERS/orders-1
 		says   string
 	}{
-		{name: "all show it", second: always(200, `{"instance":{"app":"ORDERS","instanceId":"orders-1","status":"OUT_OF_SERVICE"}}`)},
-		{name: "one does not know it", second: always(404, "")},
-		{name: "an operator forces another status", second: always(200, `{"instance":{"app":"ORDERS","status":"UP","overriddenStatus":"UP"}}`)},
-		{name: "one shows it in service", second: always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`), says: "http://b: shows it as UP"},
-		{name: "one gives no response", second: unreachable, says: "http://b: "},
-		{name: "one answers nonsense", second: always(200, `{`), says: "http://b: "},
-		{name: "one is closed to us", second: always(403, ""), says: "http://b: http://b answered 403"},
+		{name: "all show it", second: fake.Always(200, `{"instance":{"app":"ORDERS","instanceId":"orders-1","status":"OUT_OF_SERVICE"}}`)},
+		{name: "one does not know it", second: fake.Always(404, "")},
+		{name: "an operator forces another status", second: fake.Always(200, `{"instance":{"app":"ORDERS","status":"UP","overriddenStatus":"UP"}}`)},
+		{name: "one shows it in service", second: fake.Always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`), says: "http://b: shows it as UP"},
+		{name: "one gives no response", second: fake.Unreachable, says: "http://b: "},
+		{name: "one answers nonsense", second: fake.Always(200, `{`), says: "http://b: "},
+		{name: "one is closed to us", second: fake.Always(403, ""), says: "http://b: http://b answered 403"},
 	} {
 		registered(t, row.name, func(t *testing.T, s *registrar) {
 			stock := func(r *http.Request) (*http.Response, error) {
@@ -101,15 +102,15 @@ func TestDrainAsksStockServersForTheInstance(t *testing.T) {
 				case r.Method == http.MethodGet && r.URL.Host == "b" && r.URL.Path == "/eureka/apps/ORDERS/orders-1":
 					return row.second(r)
 				case strings.HasPrefix(r.URL.Path, "/v1/"):
-					return responded(404, "<html>no such page</html>")
+					return fake.Respond(404, "<html>no such page</html>")
 				}
 				return s.RoundTrip(r)
 			}
-			c := servers{"a": stock, "b": stock}.client(t, "a", "b")
+			c := clientOf(t, fake.Servers{"a": stock, "b": stock}, "a", "b")
 			t.Cleanup(func() { closeWithin(t, c, time.Minute) })
 			r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 			need.OK(t, r.Registered(t.Context()))
-			ctx := within(t, 3*time.Second)
+			ctx := fake.Within(t, 3*time.Second)
 			if err := r.Drain(ctx, 0); row.says == "" && err != nil || row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)) {
 				t.Errorf("got %v, want %q", err, row.says)
 			}
@@ -178,7 +179,7 @@ func TestDrainThatIsCutShortIsStillOutOfService(t *testing.T) {
 		registered(t, row.name, func(t *testing.T, s *registrar) {
 			s.rollcallNodes(func(string) string { return "" })
 			r := s.register(t, sleeping)
-			ctx := within(t, time.Minute)
+			ctx := fake.Within(t, time.Minute)
 			time.AfterFunc(10*time.Second, func() { row.cut(s, r) })
 			err := r.Drain(ctx, time.Hour)
 			expect.That(t, errors.Is(err, row.wants) && strings.Contains(err.Error(), row.says), "got %v, want %v: %q", err, row.wants, row.says)
@@ -216,10 +217,10 @@ func TestDrainWaitsForAServerByTheStatusThatItShows(t *testing.T) {
 
 func TestDrainAsksNodesAsTheUserOfTheServersURL(t *testing.T) {
 	var user string
-	c, err := New(Config{Servers: []string{"http://anna:secret@a"}, HTTPClient: &http.Client{Transport: servers{
+	c, err := New(Config{Servers: []string{"http://anna:secret@a"}, HTTPClient: &http.Client{Transport: fake.Servers{
 		"b": func(r *http.Request) (*http.Response, error) {
 			user, _, _ = r.BasicAuth()
-			return responded(200, "[]")
+			return fake.Respond(200, "[]")
 		},
 	}}})
 	need.OK(t, err)
@@ -234,11 +235,11 @@ func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 		synctest.Wait()
 		s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
 			if r.URL.Path == "/v1/rollcall/status" {
-				return responded(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","cluster":"b:7761","role":"unreachable"}]}`)
+				return fake.Respond(200, `{"nodes":[{"id":"n1","http":"a"},{"id":"n2","cluster":"b:7761","role":"unreachable"}]}`)
 			}
-			return responded(200, `[]`)
+			return fake.Respond(200, `[]`)
 		})
-		expect.ErrorSays(t, r.Drain(within(t, time.Second), 0), "n2 (b:7761): it is unreachable", "Drain:")
+		expect.ErrorSays(t, r.Drain(fake.Within(t, time.Second), 0), "n2 (b:7761): it is unreachable", "Drain:")
 	})
 }
 
@@ -246,11 +247,11 @@ func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 func drained(indexes ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPut {
-			return responded(200, `{"index":"e-10"}`)
+			return fake.Respond(200, `{"index":"e-10"}`)
 		}
 		index := indexes[0]
 		indexes = indexes[min(1, len(indexes)-1):]
-		return responded(200, fmt.Sprintf(`{"nodes":[{"id":"n1","http":"a","role":"leader","index":"e-11"},{"id":"n2","http":"b","cluster":"c","role":"follower","index":%q}]}`, index))
+		return fake.Respond(200, fmt.Sprintf(`{"nodes":[{"id":"n1","http":"a","role":"leader","index":"e-11"},{"id":"n2","http":"b","cluster":"c","role":"follower","index":%q}]}`, index))
 	}
 }
 
@@ -268,14 +269,14 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndForClients(t *testing.T
 		{name: "one is of another cluster and joins", server: drained("x-12", "e-12"), took: settle + drainPoll},
 		{name: "one never does", server: drained("e-9"), took: time.Minute, says: "n2 (b) is at e-9, before e-10"},
 		{name: "one cannot be reached", server: drained(""), took: time.Minute, says: "n2 (b) is follower"},
-		{name: "an unknown instance", server: always(404, `{"error":"unknown"}`), says: "not registered"},
-		{name: "a cluster without nodes", server: always(200, `{"index":"e-1"}`), took: time.Minute, says: "the cluster names no nodes"},
+		{name: "an unknown instance", server: fake.Always(404, `{"error":"unknown"}`), says: "not registered"},
+		{name: "a cluster without nodes", server: fake.Always(200, `{"index":"e-1"}`), took: time.Minute, says: "the cluster names no nodes"},
 		{name: "one lags for a second", server: drained("e-9", "e-9", "e-9", "e-9", "e-9", "e-10"), took: settle + 5*drainPoll},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			ctx := within(t, time.Minute)
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			ctx := fake.Within(t, time.Minute)
 			start := time.Now()
-			wantSays(t, servers{"a": tc.server}.client(t, "a").Drain(ctx, key, settle, by), tc.says)
+			wantSays(t, clientOf(t, fake.Servers{"a": tc.server}, "a").Drain(ctx, key, settle, by), tc.says)
 			expect.Equal(t, time.Since(start), tc.took, "took")
 		})
 	}
@@ -283,7 +284,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndForClients(t *testing.T
 
 func TestDrainThatIsCutShortSaysHowFarItCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		err := servers{"a": drained("e-10")}.client(t, "a").Drain(within(t, time.Second), key, time.Minute, by)
+		err := clientOf(t, fake.Servers{"a": drained("e-10")}, "a").Drain(fake.Within(t, time.Second), key, time.Minute, by)
 		expect.That(t, err != nil && strings.Contains(err.Error(), "OUT_OF_SERVICE everywhere") && errors.Is(err, context.DeadlineExceeded),
 			"got %v, want that the settle time is missing", err)
 	})
@@ -293,13 +294,13 @@ func TestDrainErrorNamesTheLaggingNodeWhenTheClusterStopsResponding(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		lag := drained("e-9")
 		asked := 0
-		c := servers{"a": func(r *http.Request) (*http.Response, error) {
+		c := clientOf(t, fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
 			if asked++; asked > 2 {
-				return silent(r)
+				return fake.Silent(r)
 			}
 			return lag(r)
-		}}.client(t, "a")
-		expect.ErrorSays(t, c.Drain(within(t, time.Second), key, 0, by), "n2 (b) is at e-9", "got")
+		}}, "a")
+		expect.ErrorSays(t, c.Drain(fake.Within(t, time.Second), key, 0, by), "n2 (b) is at e-9", "got")
 	})
 }
 
@@ -309,11 +310,11 @@ func aloneNode(shown func() string) func(*http.Request) (*http.Response, error) 
 	return func(r *http.Request) (*http.Response, error) {
 		switch {
 		case r.Method == http.MethodPut:
-			return responded(200, `{"index":"a1-7"}`)
+			return fake.Respond(200, `{"index":"a1-7"}`)
 		case strings.HasSuffix(r.URL.Path, "/status"):
-			return responded(200, `{"mode":"ap","nodes":[{"id":"n1","http":"a","index":"a1-7"},{"id":"b","http":"b"}]}`)
+			return fake.Respond(200, `{"mode":"ap","nodes":[{"id":"n1","http":"a","index":"a1-7"},{"id":"b","http":"b"}]}`)
 		}
-		return responded(200, shown())
+		return fake.Respond(200, shown())
 	}
 }
 
@@ -339,14 +340,14 @@ func TestDrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
 		{name: "one never does", b: func(time.Duration) string { return `[{"id":"b","status":"UP"}]` }, says: "b (b): shows it as UP", took: time.Minute},
 		{name: "one cannot be asked", says: "b (b): ", took: time.Minute},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			ctx := within(t, time.Minute)
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			ctx := fake.Within(t, time.Minute)
 			start := time.Now()
-			s := servers{"a": aloneNode(func() string { return out }), "b": unreachable}
+			s := fake.Servers{"a": aloneNode(func() string { return out }), "b": fake.Unreachable}
 			if tc.b != nil {
 				s["b"] = aloneNode(func() string { return tc.b(time.Since(start)) })
 			}
-			wantSays(t, s.client(t, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by), tc.says)
+			wantSays(t, clientOf(t, s, "a").Drain(ctx, registry.NewKey("A", "b"), settle, by), tc.says)
 			expect.Equal(t, time.Since(start), tc.took, "took")
 		})
 	}

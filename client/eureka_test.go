@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -25,22 +26,22 @@ func TestRegisterSendsWhatTheServerReads(t *testing.T) {
 		Metadata: []registry.Pair{{Key: "zone", Value: "a"}}, VIP: "orders", LastDirty: 1767225599500,
 	}
 	var got *registry.Instance
-	c := servers{"a": func(r *http.Request) (*http.Response, error) {
+	c := clientOf(t, fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return nil, err
 		}
 		if got, err = eureka.DecodeRegistration(body, eureka.Format{}, "orders"); err != nil {
-			return responded(400, err.Error())
+			return fake.Respond(400, err.Error())
 		}
-		return responded(204, "")
-	}}.client(t, "a")
+		return fake.Respond(204, "")
+	}}, "a")
 	need.OK(t, c.Register(t.Context(), want))
 	expect.Deep(t, got, want, "the server reads")
 }
 
 func TestAppsReadsTheRegistry(t *testing.T) {
-	apps := need.Got(servers{"a": always(200, fixture(t, "apps.json"))}.client(t, "a").Apps(t.Context()))(t)
+	apps := need.Got(clientOf(t, fake.Servers{"a": fake.Always(200, fixture(t, "apps.json"))}, "a").Apps(t.Context()))(t)
 	got := make(map[string]int)
 	for _, app := range apps {
 		got[app.Name] = len(app.Leases)
@@ -49,18 +50,18 @@ func TestAppsReadsTheRegistry(t *testing.T) {
 }
 
 func TestInstancesOfAnUnknownApplicationAreNone(t *testing.T) {
-	got, err := servers{"a": always(404, "")}.client(t, "a").Instances(t.Context(), "nobody")
+	got, err := clientOf(t, fake.Servers{"a": fake.Always(404, "")}, "a").Instances(t.Context(), "nobody")
 	expect.That(t, err == nil && len(got) == 0, "got %v, %v, want none and no error", got, err)
 }
 
 func TestInstancesReadsOneApplication(t *testing.T) {
-	got, err := servers{"a": always(200, fixture(t, "application.json"))}.client(t, "a").Instances(t.Context(), "orders")
+	got, err := clientOf(t, fake.Servers{"a": fake.Always(200, fixture(t, "application.json"))}, "a").Instances(t.Context(), "orders")
 	expect.That(t, err == nil && len(got) == 2 && got[0].Key() == registry.NewKey("ORDERS", "orders-1.example.internal:orders:8080"),
 		"got %v, %v, want the two of the fixture", got, err)
 }
 
 func TestAppsReturnsAnErrorForAnUnreadableDocument(t *testing.T) {
-	c := servers{"a": always(200, "<html>")}.client(t, "a")
+	c := clientOf(t, fake.Servers{"a": fake.Always(200, "<html>")}, "a")
 	expect.That(t, expect.Err(c.Apps(t.Context())) != nil, "Apps: no error")
 	expect.That(t, expect.Err(c.Instances(t.Context(), "orders")) != nil, "Instances: no error")
 	expect.That(t, expect.Err(c.Status(t.Context())) != nil, "Status: no error")
@@ -68,9 +69,9 @@ func TestAppsReturnsAnErrorForAnUnreadableDocument(t *testing.T) {
 
 func TestReadsAskForTheConsistencyThatWasConfigured(t *testing.T) {
 	var query string
-	transport := servers{"a": func(r *http.Request) (*http.Response, error) {
+	transport := fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
 		query = r.URL.RawQuery
-		return responded(404, "")
+		return fake.Respond(404, "")
 	}}
 	c := need.Got(New(Config{Servers: []string{"http://a/"}, HTTPClient: &http.Client{Transport: transport}, Consistency: "stale"}))(t)
 	need.Got(c.Instances(t.Context(), "orders"))(t)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -47,9 +48,9 @@ func TestRegistrationReplacesWhatAFormerProcessLeftBehind(t *testing.T) {
 
 func TestRegistrationRepeatsAFailedLookupAfterTheNextHeartbeat(t *testing.T) {
 	for name, blind := range map[string]func(*http.Request) (*http.Response, error){
-		"no response":        unreachable,
-		"nonsense":           always(200, "{"),
-		"a server that lags": always(200, `{"instance":{"app":"ORDERS","status":"UP","lastDirtyTimestamp":"1"}}`),
+		"no response":        fake.Unreachable,
+		"nonsense":           fake.Always(200, "{"),
+		"a server that lags": fake.Always(200, `{"instance":{"app":"ORDERS","status":"UP","lastDirtyTimestamp":"1"}}`),
 	} {
 		registered(t, name, func(t *testing.T, s *registrar) {
 			s.stored = former(registry.OutOfService, time.Now())
@@ -67,11 +68,11 @@ func TestRegistrationRepeatsAFailedLookupAfterTheNextHeartbeat(t *testing.T) {
 func TestRegistrationIsLookedUpOnce(t *testing.T) {
 	for name, response := range map[string]func(*http.Request) (*http.Response, error){
 		"as it was sent":               nil,
-		"hidden":                       always(404, ""),
-		"a document without timestamp": always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`),
-		"forced by an operator":        always(200, `{"instance":{"app":"ORDERS","status":"OUT_OF_SERVICE","overriddenStatus":"OUT_OF_SERVICE"}}`),
+		"hidden":                       fake.Always(404, ""),
+		"a document without timestamp": fake.Always(200, `{"instance":{"app":"ORDERS","status":"UP"}}`),
+		"forced by an operator":        fake.Always(200, `{"instance":{"app":"ORDERS","status":"OUT_OF_SERVICE","overriddenStatus":"OUT_OF_SERVICE"}}`),
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		fake.InBubble(t, name, func(t *testing.T) {
 			s, looks := newRegistrar(), 0
 			s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
 				looks++
@@ -162,7 +163,7 @@ func TestHeartbeatsRenewALeaseWhileItsNewStateIsRefused(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
-		s.does(http.MethodPost, always(413, ""))
+		s.does(http.MethodPost, fake.Always(413, ""))
 		r.SetMetadata(pair("a", strings.Repeat("x", 100)))
 		time.Sleep(5 * time.Second)
 		s.wantVisits(t, "0s POST UP", "5s POST UP", "10s PUT", "10s POST UP")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -129,7 +130,7 @@ func TestLockWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 				first := d.of(t, c)
 				keys := k.keys()
 				_, before, _ := k.leftovers()
-				ctx := within(t, 40*time.Second)
+				ctx := fake.Within(t, 40*time.Second)
 				expect.ErrorIs(t, expect.Err(d.acquire(ctx, c, LockOptions{Try: tc.try})), tc.want, "got")
 				sessions, holders, waiters := k.leftovers()
 				expect.That(t, sessions == 1 && holders == before && waiters == 0 && slices.Equal(k.keys(), keys),
@@ -145,19 +146,19 @@ func TestLockWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
 			if down.Load() {
-				return silent(r)
+				return fake.Silent(r)
 			}
 			resp, err := k.respond(r)
 			if down.Load() {
-				return silent(r)
+				return fake.Silent(r)
 			}
 			return resp, err
 		}
-		first := d.of(t, servers{"b": k.respond}.client(t, "b"))
+		first := d.of(t, clientOf(t, fake.Servers{"b": k.respond}, "b"))
 		time.AfterFunc(time.Second, func() { down.Store(true) })
 		time.AfterFunc(30*time.Second, func() { first.Release(context.Background()) })
 		start := time.Now()
-		second := d.of(t, servers{"a": a, "b": k.respond}.client(t, "a", "b"))
+		second := d.of(t, clientOf(t, fake.Servers{"a": a, "b": k.respond}, "a", "b"))
 		waited := time.Since(start)
 		expect.That(t, waited <= 31*time.Second, "waited %v, want as long as the first held it", waited)
 		wantReleased(t, second)
@@ -174,7 +175,7 @@ func TestLockWaitEndsWithItsSession(t *testing.T) {
 			made := k.created
 			k.mu.Unlock()
 			if r.URL.Query().Has("wait") && made < 3 {
-				return silent(r)
+				return fake.Silent(r)
 			}
 			return nil, nil
 		})
@@ -201,7 +202,7 @@ func TestLockOutlivesLostResponses(t *testing.T) {
 						}
 						return r.Method != "GET" && writes == n+1
 					}
-					h := d.of(t, servers{"a": k.respond, "b": k.respond}.client(t, hosts...))
+					h := d.of(t, clientOf(t, fake.Servers{"a": k.respond, "b": k.respond}, hosts...))
 					if d.recipe {
 						key := k.pair(h.Fence().Name)
 						expect.That(t, key.Session == h.Session() && kv.Index(key.Fence) == h.Fence().Index,
@@ -229,15 +230,15 @@ func TestHeldIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 		want   time.Duration
 		says   error
 	}{
-		{name: "no server is there", refuse: unreachable, want: 20 * time.Second, says: errNotRenewed},
-		{name: "servers are silent", refuse: silent, want: 20 * time.Second, says: errNotRenewed},
-		{name: "no leader is there", refuse: always(503, ""), want: 20 * time.Second, says: errNotRenewed},
-		{name: "the outcome is unknown", refuse: always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
-		{name: "the session is gone", refuse: always(404, `{"error":"no such session"}`), want: 10 * time.Second, says: ErrNoSession},
+		{name: "no server is there", refuse: fake.Unreachable, want: 20 * time.Second, says: errNotRenewed},
+		{name: "servers are silent", refuse: fake.Silent, want: 20 * time.Second, says: errNotRenewed},
+		{name: "no leader is there", refuse: fake.Always(503, ""), want: 20 * time.Second, says: errNotRenewed},
+		{name: "the outcome is unknown", refuse: fake.Always(504, "", "X-Rollcall-Outcome", "unknown"), want: 20 * time.Second, says: errNotRenewed},
+		{name: "the session is gone", refuse: fake.Always(404, `{"error":"no such session"}`), want: 10 * time.Second, says: ErrNoSession},
 	} {
 		for what, acquire := range holdings {
 			coordinated(t, what+": "+tc.name, func(t *testing.T, k *coordinator, _ *Client) {
-				c := servers{"a": k.respond, "b": k.respond}.client(t, "a", "b")
+				c := clientOf(t, fake.Servers{"a": k.respond, "b": k.respond}, "a", "b")
 				start := time.Now()
 				h := need.Got(acquire(t.Context(), c))(t)
 				time.AfterFunc(6*time.Second, func() { k.setFault(tc.refuse) })
@@ -275,9 +276,9 @@ func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 		for what, acquire := range holdings {
 			coordinated(t, what+" "+tc.name, func(t *testing.T, k *coordinator, c *Client) {
 				h := need.Got(acquire(t.Context(), c))(t)
-				k.setFault(silent)
+				k.setFault(fake.Silent)
 				start := time.Now()
-				err := giveUp(within(t, tc.ctx), h)
+				err := giveUp(fake.Within(t, tc.ctx), h)
 				expect.That(t, err != nil && !errors.Is(err, ErrLost), "got %v, want an error: no server was reached", err)
 				expect.Equal(t, time.Since(start), tc.within, "took")
 			})
@@ -303,7 +304,7 @@ func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 // TestReleaseLeavesNoGoroutines: a release waits for what watches the lock.
 func TestReleaseLeavesNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := need.Got(servers{"a": newCoordinator(t).respond}.client(t, "a").newKeeper(t.Context(), SessionOptions{}))(t)
+		k := need.Got(clientOf(t, fake.Servers{"a": newCoordinator(t).respond}, "a").newKeeper(t.Context(), SessionOptions{}))(t)
 		ended := false
 		if err := k.startHolding("lock", func(ctx context.Context) error {
 			<-ctx.Done()
@@ -339,8 +340,8 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 			continue // no session waits for one
 		}
 		coordinated(t, name, func(t *testing.T, k *coordinator, _ *Client) {
-			need.Got(acquire(t.Context(), servers{"a": k.respond}.client(t, "a")))(t)
-			second := servers{"a": k.respond}.client(t, "a")
+			need.Got(acquire(t.Context(), clientOf(t, fake.Servers{"a": k.respond}, "a")))(t)
+			second := clientOf(t, fake.Servers{"a": k.respond}, "a")
 			waits := make(chan error, 1)
 			go func() {
 				_, err := acquire(t.Context(), second)
@@ -366,7 +367,7 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 		for when, before := range map[string]time.Duration{"held": time.Minute, "being acquired": 0} {
 			coordinated(t, name+" "+when, func(t *testing.T, k *coordinator, c *Client) {
 				if before == 0 {
-					k.setFault(silent)
+					k.setFault(fake.Silent)
 				}
 				ended := make(chan struct{})
 				go func() {
@@ -376,9 +377,9 @@ func TestCloseWithoutServersIsBounded(t *testing.T) {
 				}()
 				time.Sleep(before)
 				synctest.Wait()
-				k.setFault(silent)
+				k.setFault(fake.Silent)
 				start := time.Now()
-				err := c.Close(within(t, 3*time.Second))
+				err := c.Close(fake.Within(t, 3*time.Second))
 				if took := time.Since(start); took > 3*time.Second+closeGrace || err == nil && before > 0 {
 					t.Errorf("took %v, and returned %v, want 3 s, and what could not be given back", took, err)
 				}
@@ -413,7 +414,7 @@ func TestCloseKeepsALockFromBeingHeld(t *testing.T) {
 			}
 			return resp, err
 		}
-		c = servers{"a": slow}.client(t, "a")
+		c = clientOf(t, fake.Servers{"a": slow}, "a")
 		expect.ErrorIs(t, expect.Err(c.AcquireLock(t.Context(), LockOptions{Name: "demo"})), ErrClosed, "got")
 		expect.OK(t, <-closed)
 		wantNobody(t, k)

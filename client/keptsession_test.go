@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -43,9 +44,9 @@ func renewalTimes(next func(*http.Request) (*http.Response, error)) (func(*http.
 func TestKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
 		server, times := renewalTimes(k.respond)
-		s := keptOf(t, servers{"a": server}.client(t, "a"))
+		s := keptOf(t, clientOf(t, fake.Servers{"a": server}, "a"))
 		time.Sleep(25 * time.Second)
-		k.setFault(unreachable)
+		k.setFault(fake.Unreachable)
 		time.Sleep(10 * time.Second)
 		k.setFault(nil)
 		time.Sleep(20 * time.Second)
@@ -102,7 +103,7 @@ func TestKeptSessionsSecondCloseWaitsForTheFirst(t *testing.T) {
 		go s.Close(t.Context())
 		synctest.Wait()
 		start := time.Now()
-		ctx := within(t, time.Second)
+		ctx := fake.Within(t, time.Second)
 		if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 			t.Errorf("got %v after %v, want the context's end after 1 s", err, time.Since(start))
 		}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -27,25 +28,25 @@ func oneKey(sent *kvRequest, status int, body string, header ...string) func(*ht
 	return func(r *http.Request) (*http.Response, error) {
 		text, _ := io.ReadAll(r.Body)
 		*sent = kvRequest{r.Method + " " + r.URL.RequestURI(), string(text), r.Header.Get("Content-Type"), r.Header.Get("Idempotency-Key")}
-		return responded(status, body, header...)
+		return fake.Respond(status, body, header...)
 	}
 }
 
 func TestKVReadsAnEntryWithItsToken(t *testing.T) {
 	var sent kvRequest
 	const document = `[{"LockIndex":1,"Key":"a/b","Flags":16210313421097356768,"Value":"Ymx1ZQ==","Session":"s1","CreateIndex":57,"ModifyIndex":58}]`
-	c := servers{"a": oneKey(&sent, 200, document, "X-Rollcall-Fence", "57")}.client(t, "a")
+	c := clientOf(t, fake.Servers{"a": oneKey(&sent, 200, document, "X-Rollcall-Fence", "57")}, "a")
 	want := Pair{Key: "a/b", Value: []byte("blue"), Flags: 16210313421097356768, Session: "s1", LockIndex: 1, CreateIndex: 57, ModifyIndex: 58, Fence: 57}
 	got, err := c.KV().Get(t.Context(), "a/b")
 	expect.That(t, err == nil && reflect.DeepEqual(got, want) && sent.line == "GET /v1/kv/a%2Fb", "%s: got %+v, %v, want %+v", sent.line, got, err, want)
-	expect.ErrorIs(t, expect.Err((servers{"a": always(404, "", "X-Consul-Index", "7")}).client(t, "a").KV().Get(t.Context(), "a")), ErrNoKey,
+	expect.ErrorIs(t, expect.Err(clientOf(t, fake.Servers{"a": fake.Always(404, "", "X-Consul-Index", "7")}, "a").KV().Get(t.Context(), "a")), ErrNoKey,
 		"of no key:")
 }
 
 func TestKVReadAsksForItsConsistency(t *testing.T) {
 	for consistency, want := range map[string]string{"": "GET /v1/kv/a", "stale": "GET /v1/kv/a?stale=", "linearizable": "GET /v1/kv/a?consistent="} {
 		var sent kvRequest
-		c := servers{"a": oneKey(&sent, 404, "")}.client(t, "a")
+		c := clientOf(t, fake.Servers{"a": oneKey(&sent, 404, "")}, "a")
 		c.consistency = consistency
 		if c.KV().Get(t.Context(), "a"); sent.line != want {
 			t.Errorf("consistency %q sent %s, want %s", consistency, sent.line, want)
@@ -54,7 +55,7 @@ func TestKVReadAsksForItsConsistency(t *testing.T) {
 }
 
 func TestKVListsNoAbsentKeys(t *testing.T) {
-	c := servers{"a": always(404, "", "X-Consul-Index", "7")}.client(t, "a")
+	c := clientOf(t, fake.Servers{"a": fake.Always(404, "", "X-Consul-Index", "7")}, "a")
 	entries, err := c.KV().List(t.Context(), "a")
 	expect.That(t, err == nil && len(entries) == 0, "List: %v, %v, want none", entries, err)
 	keys, err := c.KV().Keys(t.Context(), "a", "")
@@ -102,7 +103,7 @@ func TestKVWriteSaysItsConditions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var sent kvRequest
-			ok, err := tc.do(t.Context(), servers{"a": oneKey(&sent, 200, "true", "X-Rollcall-Fence", "57")}.client(t, "a").KV())
+			ok, err := tc.do(t.Context(), clientOf(t, fake.Servers{"a": oneKey(&sent, 200, "true", "X-Rollcall-Fence", "57")}, "a").KV())
 			expect.That(t, err == nil && ok && sent.line == tc.want && sent.body == tc.body,
 				"sent %+v, got %v, %v, want %s with %q", sent, ok, err, tc.want, tc.body)
 			expect.That(t, sent.once != "" && (!strings.HasPrefix(tc.want, "PUT") || sent.contentType == "application/octet-stream"),
@@ -112,7 +113,7 @@ func TestKVWriteSaysItsConditions(t *testing.T) {
 }
 
 func TestKVWriteWhoseConditionDoesNotHoldIsNoError(t *testing.T) {
-	c := servers{"a": always(200, "false", "X-Rollcall-Fence", "60")}.client(t, "a")
+	c := clientOf(t, fake.Servers{"a": fake.Always(200, "false", "X-Rollcall-Fence", "60")}, "a")
 	w, err := c.KV().Write(t.Context(), Write{Key: "a", Acquire: "s1"})
 	expect.That(t, err == nil && !w.OK && w.Fence == 60, "got %+v, %v, want a refusal without an error, and the holder's token", w, err)
 	gone, err := c.KV().DeleteCAS(t.Context(), "a", 1)
@@ -124,9 +125,9 @@ func TestKVWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
 	var first, second kvRequest
 	lost := func(r *http.Request) (*http.Response, error) {
 		oneKey(&first, 200, "true")(r)
-		return cutOff(r)
+		return fake.CutOff(r)
 	}
-	c := servers{"a": lost, "b": oneKey(&second, 200, "true")}.client(t, "a", "b")
+	c := clientOf(t, fake.Servers{"a": lost, "b": oneKey(&second, 200, "true")}, "a", "b")
 	ok, err := c.KV().CAS(t.Context(), "a", []byte("x"), 57)
 	expect.That(t, err == nil && ok, "got %v, %v, want success", ok, err)
 	expect.That(t, first == second, "sent %+v, and then %+v, want the same", first, second)
@@ -142,14 +143,14 @@ func TestKVRefusalIsNotTriedElsewhere(t *testing.T) {
 		says    string // "": the second server does it
 		unknown bool
 	}{
-		{name: "an unknown session", first: always(500, `raft apply failed: invalid session "s"`), says: `invalid session "s"`},
-		{name: "no leader", first: always(500, "No cluster leader")},
-		{name: "a node that shuts down", first: always(500, "this node is shutting down; ask another one")},
-		{name: "an unknown outcome", first: always(504, "", "X-Rollcall-Outcome", "unknown"), says: "outcome unknown", unknown: true},
-		{name: "no consensus", first: always(501, "needs consensus"), says: "needs consensus"},
+		{name: "an unknown session", first: fake.Always(500, `raft apply failed: invalid session "s"`), says: `invalid session "s"`},
+		{name: "no leader", first: fake.Always(500, "No cluster leader")},
+		{name: "a node that shuts down", first: fake.Always(500, "this node is shutting down; ask another one")},
+		{name: "an unknown outcome", first: fake.Always(504, "", "X-Rollcall-Outcome", "unknown"), says: "outcome unknown", unknown: true},
+		{name: "no consensus", first: fake.Always(501, "needs consensus"), says: "needs consensus"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := servers{"a": tc.first, "b": always(200, "true")}.client(t, "a", "b").KV().Put(t.Context(), "a", nil)
+			err := clientOf(t, fake.Servers{"a": tc.first, "b": fake.Always(200, "true")}, "a", "b").KV().Put(t.Context(), "a", nil)
 			switch {
 			case tc.says == "" && err != nil:
 				t.Errorf("got %v, want the second server's success", err)
@@ -160,7 +161,7 @@ func TestKVRefusalIsNotTriedElsewhere(t *testing.T) {
 			}
 		})
 	}
-	err := (servers{"a": always(500, "No cluster leader")}).client(t, "a").KV().Put(t.Context(), "a", nil)
+	err := clientOf(t, fake.Servers{"a": fake.Always(500, "No cluster leader")}, "a").KV().Put(t.Context(), "a", nil)
 	expect.That(t, !errors.Is(err, ErrUnknownOutcome), "without a leader: %v, want an outcome that is known", err)
 }
 
@@ -182,9 +183,9 @@ func (s *keyServer) respond(r *http.Request) (*http.Response, error) {
 // keyAt answers with a key at an index; "": there is none.
 func keyAt(index, value string) func(*http.Request) (*http.Response, error) {
 	if value == "" {
-		return always(404, "", "X-Consul-Index", index)
+		return fake.Always(404, "", "X-Consul-Index", index)
 	}
-	return always(200, `[{"Key":"a","Value":"`+value+`","ModifyIndex":`+index+`}]`, "X-Consul-Index", index)
+	return fake.Always(200, `[{"Key":"a","Value":"`+value+`","ModifyIndex":`+index+`}]`, "X-Consul-Index", index)
 }
 
 // blocks is a server that waits for a change until its time, to which it adds a part, is up.
@@ -200,12 +201,12 @@ func blocks(then func(*http.Request) (*http.Response, error)) func(*http.Request
 func TestKVWatchPassesEachStateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &keyServer{turns: []func(*http.Request) (*http.Response, error){
-			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), unreachable, always(500, "No cluster leader"), keyAt("9", "Yg=="),
+			keyAt("5", "YQ=="), blocks(keyAt("5", "YQ==")), keyAt("8", ""), fake.Unreachable, fake.Always(500, "No cluster leader"), keyAt("9", "Yg=="),
 			keyAt("3", "Yw=="), // the cluster has lost its data
 		}}
 		var states []string
 		start := time.Now()
-		err := servers{"a": s.respond}.client(t, "a").KV().Watch(t.Context(), "a", func(e *Pair) error {
+		err := clientOf(t, fake.Servers{"a": s.respond}, "a").KV().Watch(t.Context(), "a", func(e *Pair) error {
 			if e == nil {
 				states = append(states, "-")
 				return nil
@@ -227,7 +228,7 @@ func TestKVWatchPassesEachStateOnce(t *testing.T) {
 
 func TestKVWatchTreeReadsAllOfIt(t *testing.T) {
 	var sent kvRequest
-	c := servers{"a": oneKey(&sent, 200, `[{"Key":"a/1"},{"Key":"a/2"}]`, "X-Consul-Index", "7")}.client(t, "a")
+	c := clientOf(t, fake.Servers{"a": oneKey(&sent, 200, `[{"Key":"a/1"},{"Key":"a/2"}]`, "X-Consul-Index", "7")}, "a")
 	err := c.KV().WatchTree(t.Context(), "a/", func(entries []Pair) error {
 		expect.That(t, len(entries) == 2, "got %+v, want two entries", entries)
 		return errEnough
@@ -241,15 +242,15 @@ func TestKVWatchEnds(t *testing.T) {
 		server func(*http.Request) (*http.Response, error)
 		says   string // "": with its context
 	}{
-		{name: "with its context while it waits", server: silent},
-		{name: "with its context while no server is there", server: unreachable},
-		{name: "with its context while indexes are missing", server: always(200, "[]")},
-		{name: "when it is refused", server: always(400, "Invalid index"), says: "Invalid index"},
-		{name: "without consensus", server: always(501, "needs consensus"), says: "needs consensus"},
+		{name: "with its context while it waits", server: fake.Silent},
+		{name: "with its context while no server is there", server: fake.Unreachable},
+		{name: "with its context while indexes are missing", server: fake.Always(200, "[]")},
+		{name: "when it is refused", server: fake.Always(400, "Invalid index"), says: "Invalid index"},
+		{name: "without consensus", server: fake.Always(501, "needs consensus"), says: "needs consensus"},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			ctx := within(t, time.Hour)
-			err := servers{"a": tc.server}.client(t, "a").KV().Watch(ctx, "a", func(*Pair) error { return errEnough })
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			ctx := fake.Within(t, time.Hour)
+			err := clientOf(t, fake.Servers{"a": tc.server}, "a").KV().Watch(ctx, "a", func(*Pair) error { return errEnough })
 			wantSays(t, err, tc.says)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -83,7 +84,7 @@ func staged(t *testing.T) (*Client, *steps) {
 	t.Helper()
 	s := new(steps)
 	o := &observed{Registry: prometheus.NewRegistry(), steps: s}
-	c := need.Got(New(Config{Servers: urlsOf("a"), HTTPClient: &http.Client{Transport: servers{"a": silent}}, Registerer: o}))(t)
+	c := need.Got(New(Config{Servers: fake.URLs("a"), HTTPClient: &http.Client{Transport: fake.Servers{"a": fake.Silent}}, Registerer: o}))(t)
 	o.life = c.cluster.Life()
 	return c, s
 }
@@ -132,12 +133,12 @@ func TestCloseEndsTheTransportInSpiteOfAPartThatHangs(t *testing.T) {
 		{name: "and a bit longer", hangs: &actor{name: "x", stopping: takes(10*time.Second + closeGrace/2)},
 			want: "stop good, stop x, leave good, leave x, transport, metrics", took: 10*time.Second + closeGrace/2},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			c, s := staged(t)
 			tc.hangs.steps = s
 			tc.hangs.join(t, c)
 			(&actor{steps: s, name: "good"}).join(t, c)
-			ctx := within(t, 10*time.Second)
+			ctx := fake.Within(t, 10*time.Second)
 			start := time.Now()
 			err := c.Close(ctx)
 			expect.Equal(t, time.Since(start), tc.took, "took")
@@ -162,7 +163,7 @@ func TestCloseReturnsWhatItReturnedFirst(t *testing.T) {
 			go func() { results <- c.Close(t.Context()) }()
 		}
 		synctest.Wait()
-		if err := c.Close(within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broken) {
+		if err := c.Close(fake.Within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, broken) {
 			t.Errorf("a Close that cannot wait returns %v, want that", err)
 		}
 		for range 2 {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -58,8 +59,8 @@ func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 				return resp, err
 			}
 			start := time.Now()
-			h := lockOf(t, servers{"a": slow}.client(t, "a"))
-			time.AfterFunc(tc.fails-time.Since(start), func() { s.setFault(unreachable) })
+			h := lockOf(t, clientOf(t, fake.Servers{"a": slow}, "a"))
+			time.AfterFunc(tc.fails-time.Since(start), func() { s.setFault(fake.Unreachable) })
 			<-h.Context().Done()
 			expect.Equal(t, time.Since(start), tc.want, "lost after")
 			s.setFault(nil)
@@ -73,15 +74,15 @@ func TestLockOutlivesAServerAndAShortOutage(t *testing.T) {
 		var down atomic.Bool
 		a := func(r *http.Request) (*http.Response, error) {
 			if down.Load() {
-				return silent(r)
+				return fake.Silent(r)
 			}
 			return s.respond(r)
 		}
-		h := lockOf(t, servers{"a": a, "b": s.respond}.client(t, "a", "b"))
+		h := lockOf(t, clientOf(t, fake.Servers{"a": a, "b": s.respond}, "a", "b"))
 		time.Sleep(6 * time.Second)
 		down.Store(true)
 		time.Sleep(63 * time.Second)
-		s.setFault(always(503, ""))
+		s.setFault(fake.Always(503, ""))
 		time.Sleep(9 * time.Second) // with one server that is silent: time for two renewals to fail, not for all
 		s.setFault(nil)
 		time.Sleep(time.Minute)
@@ -148,17 +149,17 @@ func TestLockWaitEndsWithARefusal(t *testing.T) {
 		refuse func(*http.Request) (*http.Response, error)
 		says   string
 	}{
-		{name: "no coordination", refuse: always(501, `{"error":"needs consensus"}`), says: "needs consensus"},
-		{name: "a bad request", refuse: always(400, `{"error":"the TTL is too short"}`), says: "the TTL is too short"},
+		{name: "no coordination", refuse: fake.Always(501, `{"error":"needs consensus"}`), says: "needs consensus"},
+		{name: "a bad request", refuse: fake.Always(400, `{"error":"the TTL is too short"}`), says: "the TTL is too short"},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			_, err := servers{"a": tc.refuse}.client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo"})
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			_, err := clientOf(t, fake.Servers{"a": tc.refuse}, "a").AcquireLock(t.Context(), LockOptions{Name: "demo"})
 			expect.ErrorSays(t, err, tc.says, "got")
 		})
 	}
-	_, err := (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{Name: "demo", Try: true})
+	_, err := clientOf(t, fake.Servers{"a": fake.Unreachable}, "a").AcquireLock(t.Context(), LockOptions{Name: "demo", Try: true})
 	expect.That(t, err != nil, "a try without servers came back without an error")
-	_, err = (servers{"a": unreachable}).client(t, "a").AcquireLock(t.Context(), LockOptions{})
+	_, err = clientOf(t, fake.Servers{"a": fake.Unreachable}, "a").AcquireLock(t.Context(), LockOptions{})
 	expect.That(t, err != nil, "a lock without a name was acquired")
 }
 
@@ -275,7 +276,7 @@ func TestElectTakesPartAgainAfterALoss(t *testing.T) {
 			if len(began) == 3 {
 				return errLed
 			}
-			time.AfterFunc(6*time.Second, func() { k.setFault(unreachable) })
+			time.AfterFunc(6*time.Second, func() { k.setFault(fake.Unreachable) })
 			<-ctx.Done()
 			lost = append(lost, time.Since(start))
 			expect.ErrorIs(t, context.Cause(ctx), ErrLost, "the context ended because of")
@@ -384,7 +385,7 @@ func TestElectLeavesNoLockBehindAfterAPanicOfLead(t *testing.T) {
 
 func TestElectEndsWhenTheClusterRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := servers{"a": always(501, `{"error":"needs consensus"}`)}.client(t, "a")
+		c := clientOf(t, fake.Servers{"a": fake.Always(501, `{"error":"needs consensus"}`)}, "a")
 		var status *StatusError
 		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(context.Context, *Held) error { return nil })
 		expect.That(t, errors.As(err, &status) && status.Message == "needs consensus", "got %v, want the server's words", err)
@@ -419,10 +420,10 @@ func TestCloseWaitsForLead(t *testing.T) {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, _ *Client) {
 			var early bool
 			returned := false
-			c := servers{"a": func(r *http.Request) (*http.Response, error) {
+			c := clientOf(t, fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
 				early = early || r.Method == "DELETE" && !returned
 				return k.respond(r)
-			}}.client(t, "a")
+			}}, "a")
 			result := electing(t.Context(), c, func(ctx context.Context, h *Held) error {
 				<-ctx.Done()
 				expect.That(t, errors.Is(context.Cause(ctx), ErrClosed), "the context ended because of %v, want %v", context.Cause(ctx), ErrClosed)
@@ -432,7 +433,7 @@ func TestCloseWaitsForLead(t *testing.T) {
 			})
 			time.Sleep(time.Minute)
 			start := time.Now()
-			err := c.Close(within(t, tc.limit))
+			err := c.Close(fake.Within(t, tc.limit))
 			took, most := time.Since(start), min(tc.lasts, tc.limit)
 			expect.That(t, took <= most+closeGrace && (err == nil) == tc.released, "took %v, and returned %v, want %v", took, err, most)
 			if err := <-result; !errors.Is(err, ErrClosed) || early {
@@ -445,17 +446,17 @@ func TestCloseWaitsForLead(t *testing.T) {
 }
 
 func TestLeaderIsTheHolderOfTheLock(t *testing.T) {
-	c := servers{"a": always(200, `{"name":"demo","limit":1,"holders":[{"session":"s1","fence":4,"since":5,"value":"bWU="}]}`)}.client(t, "a")
+	c := clientOf(t, fake.Servers{"a": fake.Always(200, `{"name":"demo","limit":1,"holders":[{"session":"s1","fence":4,"since":5,"value":"bWU="}]}`)}, "a")
 	if h, err := c.Leader(t.Context(), "demo"); err != nil || h.Session != "s1" || h.Fence != 4 || string(h.Value) != "me" {
 		t.Errorf("got %+v, %v, want the holder", h, err)
 	}
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"there never was a leader": always(404, `{"error":"nobody holds or waits for it"}`),
-		"a lock delay is on":       always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
+		"there never was a leader": fake.Always(404, `{"error":"nobody holds or waits for it"}`),
+		"a lock delay is on":       fake.Always(200, `{"name":"demo","limit":1,"delays_ms":[100]}`),
 	} {
-		h, err := (servers{"a": server}).client(t, "a").Leader(t.Context(), "demo")
+		h, err := clientOf(t, fake.Servers{"a": server}, "a").Leader(t.Context(), "demo")
 		expect.That(t, errors.Is(err, ErrNoLeader), "%s: %+v, %v, want %v", name, h, err, ErrNoLeader)
 	}
-	_, err := (servers{"a": unreachable}).client(t, "a").Leader(t.Context(), "demo")
+	_, err := clientOf(t, fake.Servers{"a": fake.Unreachable}, "a").Leader(t.Context(), "demo")
 	expect.That(t, err != nil && !errors.Is(err, ErrNoLeader), "without servers: %v, want an error of theirs", err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -168,7 +169,7 @@ func TestMetricsAreListedOnTheClientsPage(t *testing.T) {
 
 func TestMetricsCountServersInQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, r := counting(t, servers{"a": unreachable, "b": always(200, "")}, "a", "b")
+		c, r := counting(t, fake.Servers{"a": fake.Unreachable, "b": fake.Always(200, "")}, "a", "b")
 		want := func(n int) {
 			t.Helper()
 			text := fmt.Sprintf("# HELP %[1]s Servers that are asked last because they gave no answer.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n", "rollcall_client_servers_quarantined", n)
@@ -266,10 +267,10 @@ func tries(t *testing.T, r *prometheus.Registry) string {
 }
 
 // counting returns a client whose tries are counted.
-func counting(t *testing.T, network servers, hosts ...string) (*Client, *prometheus.Registry) {
+func counting(t *testing.T, network fake.Servers, hosts ...string) (*Client, *prometheus.Registry) {
 	t.Helper()
 	r := prometheus.NewRegistry()
-	c := need.Got(New(Config{Servers: urlsOf(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: network}, Registerer: r}))(t)
+	c := need.Got(New(Config{Servers: fake.URLs(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: network}, Registerer: r}))(t)
 	return c, r
 }
 
@@ -316,7 +317,7 @@ func TestTriesAreCountedByOperation(t *testing.T) {
 		},
 		"instances": func(ctx context.Context, c *Client) { _, _ = c.List(ctx, "") },
 	} {
-		c, r := counting(t, servers{"a": always(400, "")}, "a")
+		c, r := counting(t, fake.Servers{"a": fake.Always(400, "")}, "a")
 		do(t.Context(), c)
 		expect.Equal(t, tries(t, r), want+" 4xx 1", "counted")
 	}
@@ -330,22 +331,22 @@ func TestTriesAreCountedByOutcome(t *testing.T) {
 		within time.Duration // of the caller; 0: it goes away
 		want   string
 	}{
-		{name: "done", server: always(204, ""), within: time.Minute, want: "renew 2xx 1"},
-		{name: "moved", server: always(307, ""), within: time.Minute, want: "renew 3xx 1"},
-		{name: "no such instance", server: always(404, ""), within: time.Minute, want: "renew 4xx 1"},
-		{name: "no leader", server: always(503, ""), within: time.Minute, want: "renew 5xx 1"},
-		{name: "unknown", server: always(504, "", "X-Rollcall-Outcome", "unknown"), within: time.Minute, want: "renew unknown 1"},
-		{name: "unreachable", server: unreachable, within: time.Minute, want: "renew unreachable 1"},
-		{name: "cut off", server: cutOff, within: time.Minute, want: "renew unreachable 1"},
+		{name: "done", server: fake.Always(204, ""), within: time.Minute, want: "renew 2xx 1"},
+		{name: "moved", server: fake.Always(307, ""), within: time.Minute, want: "renew 3xx 1"},
+		{name: "no such instance", server: fake.Always(404, ""), within: time.Minute, want: "renew 4xx 1"},
+		{name: "no leader", server: fake.Always(503, ""), within: time.Minute, want: "renew 5xx 1"},
+		{name: "unknown", server: fake.Always(504, "", "X-Rollcall-Outcome", "unknown"), within: time.Minute, want: "renew unknown 1"},
+		{name: "unreachable", server: fake.Unreachable, within: time.Minute, want: "renew unreachable 1"},
+		{name: "cut off", server: fake.CutOff, within: time.Minute, want: "renew unreachable 1"},
 		{name: "no trust", server: unauthorized, within: time.Minute, want: "renew unreachable 1"},
-		{name: "silent", server: silent, within: time.Minute, want: "renew timeout 1"},
-		{name: "it stops", server: endless, within: time.Minute, want: "renew timeout 1"},
-		{name: "the caller has no time", server: silent, within: time.Second, want: "renew timeout 1"},
-		{name: "the caller goes away", server: silent, want: "renew canceled 1"},
+		{name: "silent", server: fake.Silent, within: time.Minute, want: "renew timeout 1"},
+		{name: "it stops", server: fake.Endless, within: time.Minute, want: "renew timeout 1"},
+		{name: "the caller has no time", server: fake.Silent, within: time.Second, want: "renew timeout 1"},
+		{name: "the caller goes away", server: fake.Silent, want: "renew canceled 1"},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			c, r := counting(t, servers{"a": tc.server}, "a")
-			ctx, cancel := contextWithin(t, tc.within)
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			c, r := counting(t, fake.Servers{"a": tc.server}, "a")
+			ctx, cancel := fake.ContextWithin(t, tc.within)
 			defer cancel()
 			_ = c.Renew(ctx, key, 0)
 			expect.Equal(t, tries(t, r), tc.want, "counted")
@@ -355,7 +356,7 @@ func TestTriesAreCountedByOutcome(t *testing.T) {
 
 func TestTriesThatCloseCutsOffAreCountedAsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := counting(t, servers{"a": silent}, "a")
+		c, _ := counting(t, fake.Servers{"a": fake.Silent}, "a")
 		kept := prometheus.NewRegistry()
 		kept.MustRegister(c.cluster.Collectors()...)
 		ended := make(chan error)

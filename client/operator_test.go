@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -134,14 +135,14 @@ var methods = []method{
 
 func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 	var sent string
-	missing := always(404, `{"error":"no"}`)
+	missing := fake.Always(404, `{"error":"no"}`)
 	for _, m := range methods {
 		if m.response == "" {
 			m.response = "{}"
 		}
 		good := func(r *http.Request) (*http.Response, error) {
 			sent = r.Method + " " + r.URL.RequestURI()
-			return responded(200, m.response)
+			return fake.Respond(200, m.response)
 		}
 		for _, tc := range []struct {
 			name          string
@@ -151,15 +152,15 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 		}{
 			{name: "done", first: good},
 			{name: "not there", first: missing, want: m.missing, says: map[bool]string{true: "404 Not Found: no"}[m.missing == nil]},
-			{name: "no leader there, done elsewhere", first: always(503, ""), second: good},
-			{name: "refused everywhere", first: always(503, `{"error":"only n3 would be left"}`), second: always(503, ""), says: "503 Service Unavailable: only n3 would be left"},
-			{name: "not offered", first: always(501, `{"error":"needs consensus"}`), says: "501 Not Implemented: needs consensus"},
-			{name: "the server does not know", first: always(504, "", "X-Rollcall-Outcome", "unknown"), want: ErrUnknownOutcome},
-			{name: "unreachable, not there elsewhere", first: unreachable, second: missing, want: m.missing, says: map[bool]string{true: "404"}[m.missing == nil]},
-			{name: "no server", first: unreachable, second: unreachable, says: "connection refused"},
-			{name: "cut off, done elsewhere", first: cutOff, second: good},
+			{name: "no leader there, done elsewhere", first: fake.Always(503, ""), second: good},
+			{name: "refused everywhere", first: fake.Always(503, `{"error":"only n3 would be left"}`), second: fake.Always(503, ""), says: "503 Service Unavailable: only n3 would be left"},
+			{name: "not offered", first: fake.Always(501, `{"error":"needs consensus"}`), says: "501 Not Implemented: needs consensus"},
+			{name: "the server does not know", first: fake.Always(504, "", "X-Rollcall-Outcome", "unknown"), want: ErrUnknownOutcome},
+			{name: "unreachable, not there elsewhere", first: fake.Unreachable, second: missing, want: m.missing, says: map[bool]string{true: "404"}[m.missing == nil]},
+			{name: "no server", first: fake.Unreachable, second: fake.Unreachable, says: "connection refused"},
+			{name: "cut off, done elsewhere", first: fake.CutOff, second: good},
 		} {
-			got, err := m.do(t.Context(), servers{"a": tc.first, "b": tc.second}.client(t, "a", "b"))
+			got, err := m.do(t.Context(), clientOf(t, fake.Servers{"a": tc.first, "b": tc.second}, "a", "b"))
 			switch {
 			case tc.want == nil && tc.says == "":
 				expect.That(t, err == nil && sent == m.sends && reflect.DeepEqual(got, m.want), "%s, %s: sent %s, got %+v, %v, want %+v", m.sends, tc.name, sent, got, err, m.want)
@@ -167,10 +168,10 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 				t.Errorf("%s, %s: got %v, want %v and %q in it", m.sends, tc.name, err, tc.want, tc.says)
 			}
 		}
-		_, err := m.do(t.Context(), servers{"a": cutOff, "b": unreachable}.client(t, "a", "b"))
+		_, err := m.do(t.Context(), clientOf(t, fake.Servers{"a": fake.CutOff, "b": fake.Unreachable}, "a", "b"))
 		expect.That(t, errors.Is(err, ErrUnknownOutcome) == !m.reads, "%s, cut off, and no server elsewhere: %v, want an unknown outcome of a write", m.sends, err)
 		if m.removes {
-			expect.OKf(t, expect.Err(m.do(t.Context(), servers{"a": cutOff, "b": missing}.client(t, "a", "b"))), "%s, cut off, gone elsewhere", m.sends)
+			expect.OKf(t, expect.Err(m.do(t.Context(), clientOf(t, fake.Servers{"a": fake.CutOff, "b": missing}, "a", "b"))), "%s, cut off, gone elsewhere", m.sends)
 		}
 	}
 }
@@ -181,10 +182,10 @@ func TestPermitsOfAnAbsentLockAreNone(t *testing.T) {
 		"locks":      func(ctx context.Context, c *Client) (Permits, error) { return c.Lock(ctx, "a/b") },
 		"semaphores": func(ctx context.Context, c *Client) (Permits, error) { return c.Semaphore(ctx, "a/b") },
 	} {
-		j := newJournal()
-		got, err := ask(t.Context(), servers{"a": j.around(always(200, `{"name":"a/b","limit":3}`))}.client(t, "a"))
+		j := fake.NewJournal()
+		got, err := ask(t.Context(), clientOf(t, fake.Servers{"a": j.Around(fake.Always(200, `{"name":"a/b","limit":3}`))}, "a"))
 		expect.That(t, err == nil && j.String() == "GET /v1/rollcall/"+path+"/a%2Fb" && got.Name == "a/b" && got.Limit == 3, "sent %s, got %+v, %v", j, got, err)
-		got, err = ask(t.Context(), servers{"a": always(404, `{"error":"nobody holds or waits for it"}`)}.client(t, "a"))
+		got, err = ask(t.Context(), clientOf(t, fake.Servers{"a": fake.Always(404, `{"error":"nobody holds or waits for it"}`)}, "a"))
 		expect.That(t, err == nil && got.Name == "a/b" && len(got.Holders) == 0, "of one that is not held: %+v, %v, want its name alone", got, err)
 	}
 }
@@ -193,27 +194,27 @@ func TestPermitsOfAnAbsentLockAreNone(t *testing.T) {
 func TestSelfPreservationIsNotReleasedTwice(t *testing.T) {
 	off := func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
-			return responded(200, `{"state":"released"}`)
+			return fake.Respond(200, `{"state":"released"}`)
 		}
-		return responded(409, `{"error":"self-preservation is off: there is nothing to release"}`)
+		return fake.Respond(409, `{"error":"self-preservation is off: there is nothing to release"}`)
 	}
-	_, err := servers{"a": off}.client(t, "a").ReleaseSelfPreservation(t.Context(), by)
+	_, err := clientOf(t, fake.Servers{"a": off}, "a").ReleaseSelfPreservation(t.Context(), by)
 	expect.ErrorSays(t, err, "release self-preservation: http://a answered 409 Conflict: self-preservation is off", "got")
-	got, err := servers{"a": cutOff, "b": off}.client(t, "a", "b").ReleaseSelfPreservation(t.Context(), by)
+	got, err := clientOf(t, fake.Servers{"a": fake.CutOff, "b": off}, "a", "b").ReleaseSelfPreservation(t.Context(), by)
 	expect.That(t, err == nil && got.State == "released", "cut off, released elsewhere: %q, %v", got.State, err)
 }
 
 // A comparison asks a peer that may be far away for much.
 func TestPeerDiffMayLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := servers{"a": func(r *http.Request) (*http.Response, error) {
+		c := clientOf(t, fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
 			select {
 			case <-time.After(2 * time.Minute): // virtual
-				return responded(200, `{"apps":1,"missing":2,"extra":3,"items":[{"app":"A","id":"1","what":"older"}]}`)
+				return fake.Respond(200, `{"apps":1,"missing":2,"extra":3,"items":[{"app":"A","id":"1","what":"older"}]}`)
 			case <-r.Context().Done():
 				return nil, r.Context().Err()
 			}
-		}}.client(t, "a")
+		}}, "a")
 		got, err := c.PeerDiff(t.Context(), "dc2")
 		expect.That(t, err == nil && got.Apps == 1 && got.Missing == 2 && got.Extra == 3 && len(got.Items) == 1 && got.Items[0] == (DiffedItem{App: "A", ID: "1", What: "older"}),
 			"got %+v, %v", got, err)

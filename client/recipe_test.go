@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -253,7 +254,7 @@ func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 // other's way, some of whom are killed.
 func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {
-		inBubble(t, fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+		fake.InBubble(t, fmt.Sprintf("limit %d", limit), func(t *testing.T) {
 			const contenders, turns = 8, 6
 			k := newCoordinator(t)
 			late := func(r *http.Request) (*http.Response, error) {
@@ -262,7 +263,7 @@ func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 				time.Sleep(rand.N(20 * time.Millisecond))
 				return resp, err
 			}
-			c := servers{"a": late}.client(t, "a")
+			c := clientOf(t, fake.Servers{"a": late}, "a")
 			var inside atomic.Int64
 			done := make(chan struct{})
 			for range contenders {
@@ -323,12 +324,12 @@ func TestRecipeWaiterLogsAnOutageOnce(t *testing.T) {
 			o := LockOptions{Name: "demo", Recipe: recipe}
 			first := need.Got(c.AcquireLock(t.Context(), o))(t)
 			var down atomic.Bool
-			waiter := servers{"a": func(r *http.Request) (*http.Response, error) {
+			waiter := clientOf(t, fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
 				if down.Load() {
-					return unreachable(r)
+					return fake.Unreachable(r)
 				}
 				return k.respond(r)
-			}}.client(t, "a")
+			}}, "a")
 			var log logged
 			waiter.log = slog.New(slog.NewTextHandler(&log, nil))
 			second := make(chan error)
@@ -360,7 +361,7 @@ func TestRecipeWaiterLogsAnOutageOnce(t *testing.T) {
 func TestRecipeReadsAtLinearizableConsistency(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) { // complains of reads that are not linearizable
 		for _, consistency := range []string{"", "stale", "leader"} {
-			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: servers{"a": k.respond}}}))(t)
+			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: fake.Servers{"a": k.respond}}}))(t)
 			wantReleased(t, recipeOf(t, c, 0))
 			wantReleased(t, recipeOf(t, c, 2))
 		}

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -39,7 +40,7 @@ func newRegistrar() *registrar { return &registrar{start: time.Now()} }
 
 // registered runs a test in a bubble, with a registrar; as a subtest if it is given a name.
 func registered(t *testing.T, name string, test func(t *testing.T, s *registrar)) {
-	inBubble(t, name, func(t *testing.T) { test(t, newRegistrar()) })
+	fake.InBubble(t, name, func(t *testing.T) { test(t, newRegistrar()) })
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -79,23 +80,23 @@ func (s *registrar) serve(r *http.Request, instance *registry.Instance) (*http.R
 	defer s.mu.Unlock()
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/v1/rollcall/"):
-		return responded(404, "")
+		return fake.Respond(404, "")
 	case r.Method == http.MethodPost:
 		s.store(instance)
 		if s.clamped != "" {
-			return responded(204, "", clampedHeader, s.clamped)
+			return fake.Respond(204, "", clampedHeader, s.clamped)
 		}
-		return responded(204, "")
+		return fake.Respond(204, "")
 	case s.stored == nil:
-		return responded(404, "")
+		return fake.Respond(404, "")
 	case r.Method == http.MethodDelete:
 		s.stored = nil
 	case r.Method == http.MethodPut && r.URL.Query().Get("lastDirtyTimestamp") > strconv.FormatInt(s.stored.LastDirty, 10):
-		return responded(404, "")
+		return fake.Respond(404, "")
 	case r.Method == http.MethodGet:
-		return responded(200, string(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: s.stored}, registry.Stamp{})))
+		return fake.Respond(200, string(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: s.stored}, registry.Stamp{})))
 	}
-	return responded(200, "")
+	return fake.Respond(200, "")
 }
 
 // store is a registration by a client: an older one changes nothing, and LeaseExistsRule holds.
@@ -125,7 +126,7 @@ func (s *registrar) does(method string, instead func(*http.Request) (*http.Respo
 func (s *registrar) fails(status int) {
 	var instead func(*http.Request) (*http.Response, error)
 	if status != 0 {
-		instead = always(status, "")
+		instead = fake.Always(status, "")
 	}
 	s.does(http.MethodPost, instead)
 	s.does(http.MethodPut, instead)
@@ -209,7 +210,7 @@ func TestHeartbeatIntervalIsCountedFromWhenItIsSent(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.does(http.MethodPut, func(*http.Request) (*http.Response, error) {
 			time.Sleep(4 * time.Second)
-			return responded(200, "")
+			return fake.Respond(200, "")
 		})
 		r := s.register(t)
 		time.Sleep(35 * time.Second)
@@ -253,7 +254,7 @@ func TestRegisteredWaitsForTheFirstSuccess(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		s.fails(503)
 		r := s.register(t)
-		err := r.Registered(within(t, 10*time.Second))
+		err := r.Registered(fake.Within(t, 10*time.Second))
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "503"),
 			"while no server registers it: %v, want the end of the context and the 503", err)
 		s.fails(0)

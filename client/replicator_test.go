@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -149,10 +150,10 @@ func TestReplicationIntervalLongerThanTheBurstInMinutesStillLimits(t *testing.T)
 
 func TestReplicatorRepairsAFailedUpdateAtTheNextCheckWhileHeartbeatsAreBlocked(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
-		s.does(http.MethodPut, silent)
+		s.does(http.MethodPut, fake.Silent)
 		r := s.register(t)
 		time.Sleep(5 * time.Second)
-		s.does(http.MethodPost, always(503, ""))
+		s.does(http.MethodPost, fake.Always(503, ""))
 		r.SetMetadata(pair("v", "1"))
 		synctest.Wait()
 		s.does(http.MethodPost, nil)
@@ -169,7 +170,7 @@ func TestHeartbeatRepairsAFailedUpdateWhileTheReplicatorIsBlocked(t *testing.T) 
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, func(c *RegistrationConfig) { c.ReplicationDelay, c.ReplicationInterval = time.Hour, time.Hour })
 		time.Sleep(5 * time.Second)
-		s.does(http.MethodPost, always(503, ""))
+		s.does(http.MethodPost, fake.Always(503, ""))
 		r.SetMetadata(pair("v", "1"))
 		synctest.Wait()
 		s.does(http.MethodPost, nil)
@@ -190,8 +191,8 @@ func TestHealthThatHangsDelaysNeitherHeartbeatsNorChangesNorChecks(t *testing.T)
 		r.SetMetadata(pair("v", "1"))
 		synctest.Wait()
 		expect.Equal(t, s.keeps().Meta("v"), "1", "right after the change the server has v")
-		s.does(http.MethodPost, always(503, ""))
-		s.does(http.MethodPut, silent)
+		s.does(http.MethodPost, fake.Always(503, ""))
+		s.does(http.MethodPut, fake.Silent)
 		r.SetMetadata(pair("v", "2"))
 		synctest.Wait()
 		s.does(http.MethodPost, nil)
@@ -269,7 +270,7 @@ func TestSetStatusOfUnknownOutcomeCountsAsBoth(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping, func(c *RegistrationConfig) { c.ReplicationBurst = 10 })
 		synctest.Wait()
-		s.does(http.MethodPost, cutOff)
+		s.does(http.MethodPost, fake.CutOff)
 		r.SetStatus(registry.OutOfService)
 		synctest.Wait()
 		s.does(http.MethodPost, nil)

@@ -16,32 +16,25 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// open is a body that ends with its request and says nothing.
-type open struct{ ctx context.Context }
-
-func (o open) Read([]byte) (int, error) {
-	<-o.ctx.Done()
-	return 0, o.ctx.Err()
-}
-
 // stream answers with events and stays open.
 func stream(events ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
-		resp, err := responded(200, "")
-		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(strings.Join(events, "")), open{r.Context()}))
+		resp, err := fake.Respond(200, "")
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(strings.Join(events, "")), fake.Open{Ctx: r.Context()}))
 		return resp, err
 	}
 }
 
 // cut answers with events and dies.
 func cut(events ...string) func(*http.Request) (*http.Response, error) {
-	return always(200, strings.Join(events, ""))
+	return fake.Always(200, strings.Join(events, ""))
 }
 
 func started(n int) string {
@@ -118,16 +111,16 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 			a: stream(started(5), wasReset, changed(31)), words: []string{"start e-5", "reset e-30", "change e-31"}},
 		{name: "an event of another version",
 			a: cut(started(5), "event: weather\nid: e-6\ndata: fine\n\n"), b: stream(started(6), changed(7)), words: []string{"start e-5", "start e-6", "change e-7"}, asks: []string{"index=e-6"}},
-		{name: "no process listens", a: unreachable, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
-		{name: "no leader", a: always(503, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
-		{name: "too many watchers", a: always(429, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
-		{name: "no response", a: silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no process listens", a: fake.Unreachable, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no leader", a: fake.Always(503, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "too many watchers", a: fake.Always(429, ""), b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
+		{name: "no response", a: fake.Silent, b: stream(started(5)), words: []string{"start e-5"}, asks: []string{""}},
 		{name: "silence", a: stream(started(5), changed(6)), b: stream(started(6)), words: []string{"start e-5", "change e-6", "start e-6"}, asks: []string{"index=e-6"}},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			var b asked
 			got := eventWords{until: tc.words[len(tc.words)-1]}
-			err := servers{"a": tc.a, "b": b.around(tc.b)}.client(t, "a", "b").Watch(t.Context(), tc.config, got.each)
+			err := clientOf(t, fake.Servers{"a": tc.a, "b": b.around(tc.b)}, "a", "b").Watch(t.Context(), tc.config, got.each)
 			expect.That(t, err == errEnough && reflect.DeepEqual(got.words, tc.words), "got %q, %v, want %q", got.words, err, tc.words)
 			var want []string
 			for _, q := range tc.asks {
@@ -153,7 +146,7 @@ data: {"index":"e-6","action":"DELETED","why":"evicted","app":"ORDERS","id":"ord
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got WatchChange
-			c := servers{"a": stream(fmt.Sprintf(change, tc.instance))}.client(t, "a")
+			c := clientOf(t, fake.Servers{"a": stream(fmt.Sprintf(change, tc.instance))}, "a")
 			err := c.Watch(t.Context(), WatchConfig{}, func(e WatchEvent) error { got = e.(WatchChange); return errEnough })
 			if err != errEnough {
 				t.Fatal(err)
@@ -174,13 +167,13 @@ func TestWatchThatIsRefusedEnds(t *testing.T) {
 		response func(*http.Request) (*http.Response, error)
 		says     string
 	}{
-		{name: "a malformed index", response: always(400, `{"error":"index: no"}`), says: "watch: http://a answered 400 Bad Request: index: no"},
-		{name: "not offered", response: always(501, ""), says: "501"},
+		{name: "a malformed index", response: fake.Always(400, `{"error":"index: no"}`), says: "watch: http://a answered 400 Bad Request: index: no"},
+		{name: "not offered", response: fake.Always(501, ""), says: "501"},
 		{name: "an event that cannot be read", response: stream("event: change\ndata: {\n\n"), says: `event "change" of http://a`},
 		{name: "an instance that cannot be read", response: stream("event: change\ndata: {\"app\":\"A\",\"id\":\"b\",\"instance\":1}\n\n"), says: "instance A/b"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := servers{"a": tc.response}.client(t, "a").Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return nil })
+			err := clientOf(t, fake.Servers{"a": tc.response}, "a").Watch(t.Context(), WatchConfig{}, func(WatchEvent) error { return nil })
 			expect.That(t, err != nil && strings.Contains(err.Error(), tc.says), "got %v, want %q in it", err, tc.says)
 		})
 	}
@@ -192,14 +185,14 @@ func TestWatchNeedsRollcall(t *testing.T) {
 		a, b func(*http.Request) (*http.Response, error)
 		want error
 	}{
-		{name: "no server is Rollcall", a: always(404, "<html>"), b: always(405, ""), want: ErrNeedsRollcall},
-		{name: "a page for everything", a: always(200, "<html>", "Content-Type", "text/html"), b: always(404, ""), want: ErrNeedsRollcall},
-		{name: "one is", a: always(404, "<html>"), b: stream(started(5)), want: errEnough},
-		{name: "it is not known yet", a: always(404, "<html>"), b: unreachable},
+		{name: "no server is Rollcall", a: fake.Always(404, "<html>"), b: fake.Always(405, ""), want: ErrNeedsRollcall},
+		{name: "a page for everything", a: fake.Always(200, "<html>", "Content-Type", "text/html"), b: fake.Always(404, ""), want: ErrNeedsRollcall},
+		{name: "one is", a: fake.Always(404, "<html>"), b: stream(started(5)), want: errEnough},
+		{name: "it is not known yet", a: fake.Always(404, "<html>"), b: fake.Unreachable},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			ctx := within(t, time.Minute)
-			err := servers{"a": tc.a, "b": tc.b}.client(t, "a", "b").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return errEnough })
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			ctx := fake.Within(t, time.Minute)
+			err := clientOf(t, fake.Servers{"a": tc.a, "b": tc.b}, "a", "b").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return errEnough })
 			expect.ErrorIs(t, err, tc.want, "got")
 		})
 	}
@@ -207,10 +200,10 @@ func TestWatchNeedsRollcall(t *testing.T) {
 
 func TestWatchEndsWithItsClient(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"while nothing happens": stream(started(5)), "while no server responds": silent, "while no server is there": unreachable,
+		"while nothing happens": stream(started(5)), "while no server responds": fake.Silent, "while no server is there": fake.Unreachable,
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			c := servers{"a": server}.client(t, "a")
+		fake.InBubble(t, name, func(t *testing.T) {
+			c := clientOf(t, fake.Servers{"a": server}, "a")
 			result := make(chan error)
 			go func() {
 				result <- c.Watch(context.Background(), WatchConfig{}, func(WatchEvent) error { return nil })
@@ -224,7 +217,7 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 
 func TestWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := servers{"a": unreachable, "b": stream(started(5))}
+		network := fake.Servers{"a": fake.Unreachable, "b": stream(started(5))}
 		start := time.Now()
 		source := func(context.Context) ([]string, error) {
 			if time.Since(start) < time.Second {
@@ -241,12 +234,12 @@ func TestWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 
 func TestWatchEndsWithItsContext(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"while nothing happens": stream(started(5)), "while no server responds": silent, "while no server is there": unreachable,
+		"while nothing happens": stream(started(5)), "while no server responds": fake.Silent, "while no server is there": fake.Unreachable,
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			ctx := within(t, 3*time.Second)
+		fake.InBubble(t, name, func(t *testing.T) {
+			ctx := fake.Within(t, 3*time.Second)
 			start := time.Now()
-			err := servers{"a": server}.client(t, "a").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
+			err := clientOf(t, fake.Servers{"a": server}, "a").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
 			took := time.Since(start)
 			expect.That(t, err == nil && took == 3*time.Second, "got %v after %v, want nil after 3s", err, took)
 		})
@@ -255,15 +248,16 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 
 func TestWatchThatFindsNoServerTriesMoreAndMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
-		need.OK(t, (servers{"a": j.around(unreachable)}).client(t, "a").Watch(within(t, time.Hour), WatchConfig{}, nil))
-		for i := 1; i < len(j.times); i++ {
-			pause, longest := j.times[i]-j.times[i-1], min(wait.ShortestRetry<<min(i-1, 10), wait.LongestRetry)
+		j := fake.NewJournal()
+		need.OK(t, clientOf(t, fake.Servers{"a": j.Around(fake.Unreachable)}, "a").Watch(fake.Within(t, time.Hour), WatchConfig{}, nil))
+		times := j.Times()
+		for i := 1; i < len(times); i++ {
+			pause, longest := times[i]-times[i-1], min(wait.ShortestRetry<<min(i-1, 10), wait.LongestRetry)
 			expect.That(t, pause < longest, "pause %d is %v, want less than %v", i, pause, longest)
 		}
 		// On average a pause is half of the longest one.
 		fewest, most := int(time.Hour/wait.LongestRetry), 3*int(time.Hour/wait.LongestRetry)
-		expect.That(t, len(j.times) >= fewest && len(j.times) <= most, "%d tries in an hour, want %d to %d", len(j.times), fewest, most)
+		expect.That(t, len(times) >= fewest && len(times) <= most, "%d tries in an hour, want %d to %d", len(times), fewest, most)
 	})
 }
 
@@ -282,15 +276,15 @@ func (b ticking) Read(p []byte) (int, error) {
 
 func TestWatchThatIsQuietStaysWithItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJournal()
-		quiet := j.around(func(r *http.Request) (*http.Response, error) {
-			resp, err := responded(200, "")
+		j := fake.NewJournal()
+		quiet := j.Around(func(r *http.Request) (*http.Response, error) {
+			resp, err := fake.Respond(200, "")
 			resp.Body = io.NopCloser(ticking{r.Context(), 15 * time.Second})
 			return resp, err
 		})
-		ctx := within(t, time.Hour)
-		err := (servers{"a": quiet}).client(t, "a").Watch(ctx, WatchConfig{}, nil)
-		expect.That(t, err == nil && len(j.lines) == 1, "got %v after %d tries, want one that lasts", err, len(j.lines))
+		ctx := fake.Within(t, time.Hour)
+		err := clientOf(t, fake.Servers{"a": quiet}, "a").Watch(ctx, WatchConfig{}, nil)
+		expect.That(t, err == nil && len(j.Times()) == 1, "got %v after %d tries, want one that lasts", err, len(j.Times()))
 	})
 }
 
@@ -349,5 +343,5 @@ func TestWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) {
 	transport.CloseIdleConnections()
 	a.Close()
 	b.Close()
-	noneLeft(t, before)
+	fake.NoneLeft(t, before)
 }

@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -192,13 +193,13 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 		t.Error("the client's own connection is still open")
 	}
 	s.Close()
-	noneLeft(t, before)
+	fake.NoneLeft(t, before)
 }
 
 func TestTransportMayReplaceTheStandardOne(t *testing.T) {
 	standard := http.DefaultTransport
 	defer func() { http.DefaultTransport = standard }()
-	http.DefaultTransport = servers{}
+	http.DefaultTransport = fake.Servers{}
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
 	expect.OK(t, connected(t, Config{Servers: []string{s.URL}}).renew(t.Context()))
@@ -240,7 +241,7 @@ func TestWriteWithoutAConnectionDidNotHappen(t *testing.T) {
 			return here, nil
 		}, unknown: true, took: usualTimeout},
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		fake.InBubble(t, name, func(t *testing.T) {
 			c := dialing(t, tc.dial)
 			start := time.Now()
 			err := c.cancelLease(t.Context())
@@ -267,7 +268,7 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	expect.That(t, !errors.Is(err, os.ErrDeadlineExceeded), "the connection is still open")
 	conn.Close()
 	listener.Close()
-	noneLeft(t, before)
+	fake.NoneLeft(t, before)
 }
 
 func TestConnectionsDoNotOutliveTheClient(t *testing.T) {

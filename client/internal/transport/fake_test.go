@@ -6,18 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -64,39 +60,10 @@ func (c *Cluster) status(ctx context.Context) (map[string]any, error) {
 	return Ask[map[string]any](ctx, c, Own(http.MethodGet, "status"), "")
 }
 
-// cluster returns a Cluster at hosts of s, which it asks in this order.
-func (s servers) cluster(t *testing.T, hosts ...string) *Cluster {
+// clusterOf returns a Cluster at hosts of s, which it asks in this order.
+func clusterOf(t *testing.T, s fake.Servers, hosts ...string) *Cluster {
 	t.Helper()
-	return newCluster(Config{Servers: urlsOf(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: s}})
-}
-
-// servers is a cluster in memory, in the place of the network: one function per host.
-type servers map[string]func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Body != nil {
-		defer r.Body.Close()
-	}
-	return s[r.URL.Host](r)
-}
-
-func responded(status int, body string, header ...string) (*http.Response, error) {
-	h := make(http.Header)
-	for i := 0; i+1 < len(header); i += 2 {
-		h.Set(header[i], header[i+1])
-	}
-	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body))}, nil
-}
-
-// always answers every request alike.
-func always(status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
-	return func(*http.Request) (*http.Response, error) { return responded(status, body, header...) }
-}
-
-// unreachable is a server at whose address no process listens.
-func unreachable(*http.Request) (*http.Response, error) {
-	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	return newCluster(Config{Servers: fake.URLs(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: s}})
 }
 
 // untrusted is a server whose certificate no known authority has signed.
@@ -104,73 +71,7 @@ func untrusted(*http.Request) (*http.Response, error) {
 	return nil, &tls.CertificateVerificationError{Err: errors.New("unknown authority")}
 }
 
-// cutOff is a server that takes a request and dies.
-func cutOff(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
-
-// silent is a server that takes a request and never answers.
-func silent(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
-// journal records requests as "METHOD path?query", with the time since it was made.
-type journal struct {
-	start time.Time
-	mu    sync.Mutex
-	lines []string
-	times []time.Duration
-}
-
-func newJournal() *journal { return &journal{start: time.Now()} }
-
-// around records what it passes on.
-func (j *journal) around(next func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
-	return func(r *http.Request) (*http.Response, error) {
-		j.mu.Lock()
-		j.lines = append(j.lines, r.Method+" "+cmp.Or(r.URL.RawPath, r.URL.Path))
-		j.times = append(j.times, time.Since(j.start))
-		j.mu.Unlock()
-		return next(r)
-	}
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Join(j.lines, "\n")
-}
-
 // A server that closes a connection on what it has not read waits for half a second before, by itself.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
-}
-
-// noneLeft fails the test unless the goroutines that there were not before end, for which a busy machine has time.
-func noneLeft(t *testing.T, before goleak.Option) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
-		err := goleak.Find(before)
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
-}
-
-// inBubble runs a test in virtual time; as a subtest if it is given a name.
-func inBubble(t *testing.T, name string, test func(*testing.T)) {
-	if name == "" {
-		synctest.Test(t, test)
-		return
-	}
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
-// within ends after d.
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }

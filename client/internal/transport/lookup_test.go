@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -42,7 +43,7 @@ func (d *directory) set(err error, hosts ...string) {
 }
 
 // client returns one that looks its servers up, and what it logs.
-func (d *directory) cluster(t *testing.T, network servers, given ...string) (*Cluster, *bytes.Buffer) {
+func (d *directory) cluster(t *testing.T, network fake.Servers, given ...string) (*Cluster, *bytes.Buffer) {
 	t.Helper()
 	var logged bytes.Buffer
 	return newCluster(Config{
@@ -63,15 +64,15 @@ func beat(t *testing.T, c *Cluster) {
 
 func TestSourceIsAskedAnewAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, j := &directory{hosts: []string{"b"}}, newJournal()
-		c, _ := d.cluster(t, servers{"a": always(200, ""), "b": j.around(always(200, ""))}, "a")
+		d, j := &directory{hosts: []string{"b"}}, fake.NewJournal()
+		c, _ := d.cluster(t, fake.Servers{"a": fake.Always(200, ""), "b": j.Around(fake.Always(200, ""))}, "a")
 		time.Sleep(sourceInterval - 1)
 		beat(t, c)
 		d.expect(t, "before the interval", 0)
 		time.Sleep(time.Nanosecond)
 		beat(t, c)
 		d.expect(t, "after the interval", 1)
-		expect.That(t, len(j.lines) == 1, "the call that looked the servers up did not go to the new one")
+		expect.That(t, len(j.Times()) == 1, "the call that looked the servers up did not go to the new one")
 		time.Sleep(sourceInterval - 1)
 		beat(t, c)
 		d.expect(t, "before the next interval", 1)
@@ -84,7 +85,7 @@ func TestSourceIsAskedAnewAfterTheInterval(t *testing.T) {
 func TestSourceIsAskedByTheFirstCallWithoutServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{hosts: []string{"a"}, take: time.Second}
-		c, _ := d.cluster(t, servers{"a": always(200, "")})
+		c, _ := d.cluster(t, fake.Servers{"a": fake.Always(200, "")})
 		var g sync.WaitGroup
 		for range 10 {
 			g.Go(func() { beat(t, c) })
@@ -99,7 +100,7 @@ func TestSourceIsAskedByTheFirstCallWithoutServers(t *testing.T) {
 func TestSourceThatIsAskedKeepsNoOtherCallWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{hosts: []string{"a"}, take: time.Second}
-		c, _ := d.cluster(t, servers{"a": always(200, "")}, "a")
+		c, _ := d.cluster(t, fake.Servers{"a": fake.Always(200, "")}, "a")
 		time.Sleep(sourceInterval)
 		go beat(t, c)
 		synctest.Wait()
@@ -124,7 +125,7 @@ func TestSourceIsAskedWhenNoServerRespondsAndTheNewOnesAreAskedOnce(t *testing.T
 		{name: "there is no new one", found: []string{"a"}, want: "PUT a", fails: true},
 		{name: "the new one is down too", found: []string{"b"}, want: "PUT a, PUT b", fails: true},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			d := &directory{hosts: tc.found}
 			var asked []string
 			note := func(next func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
@@ -133,7 +134,7 @@ func TestSourceIsAskedWhenNoServerRespondsAndTheNewOnesAreAskedOnce(t *testing.T
 					return next(r)
 				}
 			}
-			c, _ := d.cluster(t, servers{"a": note(unreachable), "b": note(unreachable), "c": note(always(200, ""))}, "a")
+			c, _ := d.cluster(t, fake.Servers{"a": note(fake.Unreachable), "b": note(fake.Unreachable), "c": note(fake.Always(200, ""))}, "a")
 			err := c.renew(t.Context())
 			expect.That(t, (err != nil) == tc.fails, "Renew: %v, want an error: %v", err, tc.fails)
 			expect.Equal(t, strings.Join(asked, ", "), tc.want, "asked")
@@ -149,9 +150,9 @@ func TestSourceThatFailsLeavesTheServersAndIsReportedOnce(t *testing.T) {
 		"an impostor":  func(d *directory) { d.set(nil, "b", "user:secret@c?x") },
 		"it takes all": func(d *directory) { d.take = time.Hour },
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		fake.InBubble(t, name, func(t *testing.T) {
 			d := &directory{}
-			c, logged := d.cluster(t, servers{"a": always(200, "")}, "a")
+			c, logged := d.cluster(t, fake.Servers{"a": fake.Always(200, "")}, "a")
 			fail(d)
 			for range 3 {
 				time.Sleep(sourceInterval)
@@ -176,7 +177,7 @@ func TestSourcesErrorIsTheCallsWithoutAnyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no such host")
 		d := &directory{err: broken}
-		c, _ := d.cluster(t, servers{"a": always(200, "")})
+		c, _ := d.cluster(t, fake.Servers{"a": fake.Always(200, "")})
 		if err := c.renew(t.Context()); !errors.Is(err, broken) || errors.Is(err, ErrUnknownOutcome) {
 			t.Errorf("Renew: %v, want the source's error, and that nothing happened", err)
 		}
@@ -190,8 +191,8 @@ func TestSourcesErrorIsTheCallsWithoutAnyServer(t *testing.T) {
 
 func TestSourceIsAskedAgainWhenTheCallThatAskedGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, logged := (&directory{hosts: []string{"a"}, take: 2 * time.Second}).cluster(t, servers{"a": always(200, "")})
-		hasty := within(t, time.Second)
+		c, logged := (&directory{hosts: []string{"a"}, take: 2 * time.Second}).cluster(t, fake.Servers{"a": fake.Always(200, "")})
+		hasty := fake.Within(t, time.Second)
 		first := make(chan error, 1)
 		go func() { first <- c.renew(hasty) }()
 		synctest.Wait()
@@ -204,7 +205,7 @@ func TestSourceIsAskedAgainWhenTheCallThatAskedGaveUp(t *testing.T) {
 func TestCloseEndsAWaitForTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{take: time.Hour}
-		c, _ := d.cluster(t, servers{})
+		c, _ := d.cluster(t, fake.Servers{})
 		results := make(chan error, 2)
 		for range 2 {
 			go func() { results <- c.cancelLease(t.Context()) }()
@@ -229,7 +230,7 @@ func TestSourceThatPanicsKeepsNoOtherCallWaiting(t *testing.T) {
 				panic("broken")
 			}
 			return urlsOf("a"), nil
-		}, HTTPClient: &http.Client{Transport: servers{"a": always(200, "")}}})
+		}, HTTPClient: &http.Client{Transport: fake.Servers{"a": fake.Always(200, "")}}})
 		go func() {
 			defer func() { _ = recover() }()
 			_ = c.renew(t.Context())

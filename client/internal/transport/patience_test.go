@@ -9,9 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // trickling answers with n pieces, one after each pause.
 func trickling(n int, pause time.Duration) func(*http.Request) (*http.Response, error) {
@@ -31,7 +36,7 @@ func trickling(n int, pause time.Duration) func(*http.Request) (*http.Response, 
 }
 
 func TestTryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
-	second := always(200, "")
+	second := fake.Always(200, "")
 	late := func(r *http.Request) (*http.Response, error) {
 		if !wait.For(r.Context(), 5*time.Second-1) {
 			return nil, r.Context().Err()
@@ -46,13 +51,13 @@ func TestTryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 	}{
 		{name: "at once", first: second, took: 0},
 		{name: "it begins late and pauses long", first: late, took: 10*time.Second - 2},
-		{name: "it never begins", first: silent, took: 5 * time.Second, says: "no response within 5s"},
-		{name: "it begins and stops", first: endless, took: 5 * time.Second, says: "nothing more of the response within 5s"},
+		{name: "it never begins", first: fake.Silent, took: 5 * time.Second, says: "no response within 5s"},
+		{name: "it begins and stops", first: fake.Endless, took: 5 * time.Second, says: "nothing more of the response within 5s"},
 		{name: "slow, but it goes on", first: trickling(10, 4*time.Second), took: 40 * time.Second},
 		{name: "it goes on for ever", first: trickling(1000, 4*time.Second), took: 55 * time.Second, says: "no whole response within 55s"},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			c := servers{"a": tc.first, "b": unreachable}.cluster(t, "a", "b")
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			c := clusterOf(t, fake.Servers{"a": tc.first, "b": fake.Unreachable}, "a", "b")
 			start := time.Now()
 			_, err := c.do(t.Context(), &Call{method: http.MethodGet, path: []string{"v1"}})
 			expect.Equal(t, time.Since(start), tc.took, "took")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
@@ -46,7 +47,7 @@ func TestResponseOfAServerThatIsNotRollcallIsRecognized(t *testing.T) {
 		{name: "a server that works", call: status, status: 200, body: `{}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, err := servers{"a": always(tc.status, tc.body, tc.header...)}.cluster(t, "a").do(t.Context(), tc.call)
+			a, err := clusterOf(t, fake.Servers{"a": fake.Always(tc.status, tc.body, tc.header...)}, "a").do(t.Context(), tc.call)
 			if got := errors.Is(err, ErrNeedsRollcall); got != tc.want || !tc.want && (err != nil || a.Status != tc.status) {
 				t.Errorf("got status %d and %v, want that it is not Rollcall: %v", a.Status, err, tc.want)
 			}
@@ -63,12 +64,12 @@ func TestCallPassesOverAStockServerThatKeepsItsListsBack(t *testing.T) {
 		{name: "all", path: []string{"apps"}, wants: 200},
 		{name: "the changes, where 403 says to fetch all", path: []string{"apps", "delta"}, wants: 403},
 	} {
-		c := servers{"a": always(403, ""), "b": always(200, "{}")}.cluster(t, "a", "b")
+		c := clusterOf(t, fake.Servers{"a": fake.Always(403, ""), "b": fake.Always(200, "{}")}, "a", "b")
 		a, err := c.do(t.Context(), Eureka(http.MethodGet, tc.path...))
 		expect.That(t, err == nil && a.Status == tc.wants, "%s: %d, %v, want %d", tc.name, a.Status, err, tc.wants)
 	}
 	var status *Refusal
-	if _, err := (servers{"a": always(403, "")}).cluster(t, "a").fetch(t.Context(), "apps"); !errors.As(err, &status) || status.Status != 403 {
+	if _, err := clusterOf(t, fake.Servers{"a": fake.Always(403, "")}, "a").fetch(t.Context(), "apps"); !errors.As(err, &status) || status.Status != 403 {
 		t.Errorf("from no server: %v, want the refusal", err)
 	}
 }

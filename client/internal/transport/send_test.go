@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,40 +14,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// contextWithin ends after d; with 0 it is canceled after a second.
-func contextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
-	if d > 0 {
-		return context.WithTimeout(t.Context(), d)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	timer := time.AfterFunc(time.Second, cancel)
-	return ctx, func() {
-		timer.Stop()
-		cancel()
-	}
-}
-
-// endless is a response that begins, and then says nothing until its request ends.
-func endless(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Header: make(http.Header), Body: io.NopCloser(readerFunc(func([]byte) (int, error) {
-		<-r.Context().Done()
-		return 0, r.Context().Err()
-	}))}, nil
-}
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
 func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
-	for name, server := range map[string]func(*http.Request) (*http.Response, error){"before the response": silent, "within the response": endless} {
-		inBubble(t, name, func(t *testing.T) {
-			j := newJournal()
-			c := servers{"a": j.around(server), "b": j.around(always(200, ""))}.cluster(t, "a", "b")
+	for name, server := range map[string]func(*http.Request) (*http.Response, error){"before the response": fake.Silent, "within the response": fake.Endless} {
+		fake.InBubble(t, name, func(t *testing.T) {
+			j := fake.NewJournal()
+			c := clusterOf(t, fake.Servers{"a": j.Around(server), "b": j.Around(fake.Always(200, ""))}, "a", "b")
 			result := make(chan error)
 			go func() { result <- c.cancelLease(context.Background()) }()
 			synctest.Wait()
@@ -59,7 +34,7 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 			if err := c.renew(t.Context()); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 				t.Errorf("a write after it: %v, want that the client is closed, and no more", err)
 			}
-			expect.Equal(t, len(j.lines), 1, "requests until and after Close:")
+			expect.Equal(t, len(j.Times()), 1, "requests until and after Close:")
 			expect.Equal(t, c.Quarantined(), 0, "servers in quarantine because of Close:")
 		})
 	}
@@ -78,10 +53,10 @@ func TestCauseOfACallCutOffByCloseIsClose(t *testing.T) {
 func TestStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watch := &Call{method: http.MethodGet, path: []string{"v1", "rollcall", "watch"}, Accept: "text/event-stream"}
-		c := servers{"a": func(r *http.Request) (*http.Response, error) {
+		c := clusterOf(t, fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
 			expect.Equal(t, r.Header.Get("Accept"), watch.Accept, "Accept:")
-			return endless(r)
-		}}.cluster(t, "a")
+			return fake.Endless(r)
+		}}, "a")
 		body, _, err := c.OpenStream(t.Context(), serverAt("a"), watch)
 		need.OK(t, err)
 		defer body.Close()
@@ -99,23 +74,23 @@ func TestStreamEndsWithTheClientAndSaysSo(t *testing.T) {
 }
 
 func TestAuthThatFailsEndsTheCall(t *testing.T) {
-	j := newJournal()
-	s := servers{"a": j.around(always(200, "")), "b": j.around(always(200, ""))}
+	j := fake.NewJournal()
+	s := fake.Servers{"a": j.Around(fake.Always(200, "")), "b": j.Around(fake.Always(200, ""))}
 	broken := errors.New("no token")
 	c := newCluster(Config{Servers: urlsOf("a", "b"), HTTPClient: &http.Client{Transport: s},
 		Auth: func(*http.Request) error { return broken }})
 	err := c.renew(t.Context())
 	expect.That(t, errors.Is(err, broken) && !errors.Is(err, ErrUnknownOutcome) && strings.Count(err.Error(), "no token") == 1,
 		"got %v, want the error once, and that nothing happened", err)
-	expect.That(t, len(j.lines) == 0 && c.Quarantined() == 0,
-		"%d requests were sent and %d servers put in quarantine, want none", len(j.lines), c.Quarantined())
+	expect.That(t, len(j.Times()) == 0 && c.Quarantined() == 0,
+		"%d requests were sent and %d servers put in quarantine, want none", len(j.Times()), c.Quarantined())
 }
 
 func TestErrorsShowNoPassword(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"unreachable": unreachable, "cut off": cutOff, "refused": always(400, "no"), "no leader": always(503, ""), "foreign": always(404, "<html>"),
+		"unreachable": fake.Unreachable, "cut off": fake.CutOff, "refused": fake.Always(400, "no"), "no leader": fake.Always(503, ""), "foreign": fake.Always(404, "<html>"),
 	} {
-		c := newCluster(Config{Servers: []string{"http://user:secret@a"}, HTTPClient: &http.Client{Transport: servers{"a": server}}})
+		c := newCluster(Config{Servers: []string{"http://user:secret@a"}, HTTPClient: &http.Client{Transport: fake.Servers{"a": server}}})
 		_, err := c.status(t.Context())
 		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret") && !strings.Contains(err.Error(), "user"),
 			"%s: %v, want an error without user and password", name, err)

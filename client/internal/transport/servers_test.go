@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -81,7 +82,7 @@ func TestServerListOrdersServersByHowTheyFared(t *testing.T) {
 		{name: "a list with a mistake changes nothing", after: []func(*serverList){func(l *serverList) { _, _ = l.replace([]string{"http://d", "nonsense"}) }}, want: "a b c"},
 		{name: "nor does an empty one", after: []func(*serverList){func(l *serverList) { _, _ = l.replace(nil) }}, want: "a b c"},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		fake.InBubble(t, tc.name, func(t *testing.T) {
 			l := serversOf(t, true, "a", "b", "c")
 			for _, do := range tc.after {
 				do(l)
@@ -239,8 +240,8 @@ func TestQuarantineOfAServerWithoutALeaderLastsAsLongAsItSays(t *testing.T) {
 		{name: "too long", header: "3600", want: 5 * time.Second},
 		{name: "a date", header: "Wed, 21 Oct 2015 07:28:00 GMT", want: time.Second},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			c := servers{"a": always(503, "", "Retry-After", tc.header), "b": always(200, "")}.cluster(t, "a", "b")
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			c := clusterOf(t, fake.Servers{"a": fake.Always(503, "", "Retry-After", tc.header), "b": fake.Always(200, "")}, "a", "b")
 			for range 3 { // never more than that
 				c.servers.pick(time.Now())
 				need.OK(t, c.renew(t.Context()))
@@ -260,22 +261,22 @@ func TestCallDuringAnElectionCostsNoTime(t *testing.T) {
 		call func(context.Context, *Cluster) error
 		none func(*http.Request) (*http.Response, error)
 	}{
-		{name: "Eureka", none: always(503, "", "Retry-After", "1"), call: func(ctx context.Context, c *Cluster) error {
+		{name: "Eureka", none: fake.Always(503, "", "Retry-After", "1"), call: func(ctx context.Context, c *Cluster) error {
 			_, err := c.fetch(ctx, "apps")
 			return err
 		}},
-		{name: "keys", none: always(500, "No cluster leader"), call: func(ctx context.Context, c *Cluster) error {
+		{name: "keys", none: fake.Always(500, "No cluster leader"), call: func(ctx context.Context, c *Cluster) error {
 			_, err := c.Perform(ctx, Consul(http.MethodGet, "kv", "k"), "")
 			return err
 		}},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			j := newJournal()
-			c := servers{"a": j.around(tc.none), "b": j.around(tc.none), "c": j.around(tc.none)}.cluster(t, "a", "b", "c")
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			j := fake.NewJournal()
+			c := clusterOf(t, fake.Servers{"a": j.Around(tc.none), "b": j.Around(tc.none), "c": j.Around(tc.none)}, "a", "b", "c")
 			start := time.Now()
 			for n := 1; n <= 20; n++ {
 				need.That(t, tc.call(t.Context(), c) != nil, "no error without a leader")
-				need.Equal(t, len(j.lines), 3*n, "%d calls ask every server each time: requests", n)
+				need.Equal(t, len(j.Times()), 3*n, "%d calls ask every server each time: requests", n)
 			}
 			expect.Equal(t, time.Since(start), 0, "20 calls took")
 		})
@@ -294,9 +295,9 @@ func TestQuarantineIsNotBegunByACallThatWasInterrupted(t *testing.T) {
 		{name: "the caller has no time for a wait", call: waiting, within: 10 * time.Minute, want: 0},
 		{name: "the caller never has much time", call: &Call{method: http.MethodGet, path: []string{"v1"}}, within: time.Second, want: 1},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
-			c := servers{"a": silent, "b": silent}.cluster(t, "a", "b")
-			ctx, cancel := contextWithin(t, tc.within)
+		fake.InBubble(t, tc.name, func(t *testing.T) {
+			c := clusterOf(t, fake.Servers{"a": fake.Silent, "b": fake.Silent}, "a", "b")
+			ctx, cancel := fake.ContextWithin(t, tc.within)
 			defer cancel()
 			expect.ErrorIs(t, expect.Err(c.do(ctx, tc.call)), ctx.Err(), "got")
 			expect.Equal(t, c.Quarantined(), tc.want, "servers in quarantine:")
