@@ -109,7 +109,7 @@ func (s *Raft) openRaft() error {
 		return fmt.Errorf("open snapshots in %s: %w", dir, err)
 	}
 	s.snapshots = snapshots
-	transport := raftio.NewTransport(s.transportConfig(logger), s.net, s.closing)
+	transport := raftio.NewTransport(s.transportConfig(logger), s.net, s.disk.During, s.closing)
 	s.transport = transport
 	s.net.Go(transport.PassOn)
 	s.loop = &raftio.LoopWatch{
@@ -145,8 +145,6 @@ func (s *Raft) openRaft() error {
 		transport.Close()
 		return raftio.ExplainLoad(dir, loaded.err, err)
 	}
-	term := s.raft.CurrentTerm
-	transport.SetTerm(term)
 	s.disk.Serve()
 	return nil
 }

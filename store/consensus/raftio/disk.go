@@ -43,6 +43,9 @@ type Disk struct {
 	vote    *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
 	slow    disk.SlowSync
 
+	term    atomic.Uint64 // the node's, as it is stored
+	raising sync.RWMutex  // held for writing while term is raised
+
 	// serving: Raft has what it needs for its start, and what it reads from now on it must not be told that it
 	// cannot be read.
 	serving atomic.Bool
@@ -105,6 +108,9 @@ func (d *Disk) open(each func(*raft.Log)) error {
 		if each != nil {
 			each(log)
 		}
+	}
+	if term, err := d.GetUint64([]byte(keyTerm)); err == nil { // else none was stored so far
+		d.term.Store(term)
 	}
 	return nil
 }
@@ -312,6 +318,7 @@ func (d *Disk) DeleteRange(from, to uint64) error {
 
 // Keys under which hashicorp/raft stores its vote (raft.go, persistVote).
 const (
+	keyTerm     = "CurrentTerm"
 	keyVoteTerm = "LastVoteTerm"
 	keyVoteCand = "LastVoteCand"
 )
@@ -345,12 +352,35 @@ func (d *Disk) SetUint64(key []byte, val uint64) error {
 		d.vote = &val
 		return nil
 	}
+	if val == d.term.Load() { // it is stored; Raft says so again with what During calls, too
+		return nil
+	}
+	d.raising.Lock()
+	defer d.raising.Unlock()
 	return d.do("store the term", func() error {
-		if old, err := d.GetUint64(key); err == nil && val < old {
+		if old := d.term.Load(); val < old {
 			return fmt.Errorf("%w: from %d to %d", errTermFell, old, val)
 		}
-		return d.setUint64(key, val)
+		if err := d.setUint64(key, val); err != nil {
+			return err
+		}
+		d.term.Store(val)
+		return nil
 	})
+}
+
+// During calls do if this is the node's term, and keeps the term from being raised until do returns. It says whether it
+// did: not in another term, and not while the term is being raised.
+func (d *Disk) During(term uint64, do func()) bool {
+	if !d.raising.TryRLock() {
+		return false
+	}
+	defer d.raising.RUnlock()
+	if term != d.term.Load() {
+		return false
+	}
+	do()
+	return true
 }
 
 func (d *Disk) setUint64(key []byte, val uint64) error {
@@ -359,7 +389,7 @@ func (d *Disk) setUint64(key []byte, val uint64) error {
 
 // errTermFell: a node must never go back to an earlier term, for in the later one it may have voted, and
 // linearizable reads trust that it does not (ADR 2). Raft could set it back, if the transport let it (see
-// SetHeartbeatHandler there).
+// Transport.SetHeartbeatHandler).
 var errTermFell = errors.New("the term would fall")
 
 // GetUint64 implements raft.StableStore.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,7 @@ func TestDiskStopsTheNodeAfterEveryFailedWrite(t *testing.T) {
 		{"append to the log", func(d *Disk) error { return d.StoreLog(&raft.Log{Index: 1, Term: 1}) }},
 		{"truncate the log", func(d *Disk) error { return d.DeleteRange(1, 2) }},
 		{"store the vote", func(d *Disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }},
-		{"store the term", func(d *Disk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }},
+		{"store the term", func(d *Disk) error { return d.SetUint64([]byte(keyTerm), 7) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -53,14 +54,35 @@ func TestDiskStopsTheNodeWhenTheTermWouldFall(t *testing.T) {
 	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { reason = err }))(t)
 	defer d.Close()
 	for _, term := range []uint64{6, 7, 7} {
-		need.OKf(t, d.SetUint64([]byte("CurrentTerm"), term), "store term %d", term)
+		need.OKf(t, d.SetUint64([]byte(keyTerm), term), "store term %d", term)
 	}
-	if err := d.SetUint64([]byte("CurrentTerm"), 6); !errors.Is(err, errTermFell) || !errors.Is(reason, errTermFell) {
+	if err := d.SetUint64([]byte(keyTerm), 6); !errors.Is(err, errTermFell) || !errors.Is(reason, errTermFell) {
 		t.Errorf("storing term 6 after 7: %v, and the node was stopped for %v; want errTermFell for both", err, reason)
 	}
-	if term, err := d.GetUint64([]byte("CurrentTerm")); err != nil || term != 7 {
+	if term, err := d.GetUint64([]byte(keyTerm)); err != nil || term != 7 {
 		t.Errorf("the term is %d (%v), want 7 still", term, err)
 	}
+}
+
+func TestDiskRaisesTheTermOnlyAfterWhatIsDoneDuringIt(t *testing.T) {
+	dir := t.TempDir()
+	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
+	need.OK(t, d.SetUint64([]byte(keyTerm), 6))
+	need.OK(t, d.Close())
+	d = need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t) // and knows the term
+	defer d.Close()
+	expect.That(t, !d.During(5, nil) && !d.During(7, nil), "something was done in another term")
+	raised := make(chan error, 1)
+	done := d.During(6, func() {
+		go func() { raised <- d.SetUint64([]byte(keyTerm), 7) }()
+		for d.During(6, func() {}) { // until the term is being raised
+			runtime.Gosched()
+		}
+		expect.Equal(t, need.Got(d.GetUint64([]byte(keyTerm)))(t), 6, "the term, which is being raised, is")
+		need.OK(t, d.SetUint64([]byte(keyTerm), 6))
+	})
+	need.OK(t, <-raised)
+	expect.That(t, done && d.During(7, func() {}) && !d.During(6, nil), "done in the first term: %v, want so, and afterwards in the next one only", done)
 }
 
 func TestDiskStoresTheVotesCandidateFirst(t *testing.T) {
@@ -151,7 +173,7 @@ func TestDiskThatIsSlowedDownTakesLongerForEachDurableWrite(t *testing.T) {
 	}{
 		{"append to the log", func(d *Disk) error { return d.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}) }, 1},
 		{"truncate the log", func(d *Disk) error { return d.DeleteRange(1, 2) }, 1},
-		{"store the term", func(d *Disk) error { return d.SetUint64([]byte("CurrentTerm"), 7) }, 1},
+		{"store the term", func(d *Disk) error { return d.SetUint64([]byte(keyTerm), 7) }, 1},
 		{"hold the vote's term back", func(d *Disk) error { return d.SetUint64([]byte(keyVoteTerm), 7) }, 0},
 		{"store the vote's candidate and term", func(d *Disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }, 2},
 		{"read", func(d *Disk) error { _, err := d.LastIndex(); return err }, 0},

@@ -26,7 +26,7 @@ func writtenLog(t *testing.T) (dir string) {
 	d, err := openDisk(dir, nil, func(err error) { t.Error(err) })
 	need.OK(t, err)
 	d.bolt.StoreLogs(nil) // a transaction, as each start makes one
-	err = errors.Join(d.SetUint64([]byte("CurrentTerm"), 7), d.SetUint64([]byte(keyVoteTerm), 7), d.Set([]byte(keyVoteCand), []byte("n1")))
+	err = errors.Join(d.SetUint64([]byte(keyTerm), 7), d.SetUint64([]byte(keyVoteTerm), 7), d.Set([]byte(keyVoteCand), []byte("n1")))
 	for index := uint64(1); index <= 200; index += 20 {
 		var logs []*raft.Log
 		for i := index; i < index+20; i++ {
@@ -46,7 +46,7 @@ func logOnDisk(dir string) (said string, err error) {
 		return "", err
 	}
 	defer d.Close()
-	term, errTerm := d.GetUint64([]byte("CurrentTerm"))
+	term, errTerm := d.GetUint64([]byte(keyTerm))
 	voted, errVoted := d.GetUint64([]byte(keyVoteTerm))
 	candidate, errCand := d.Get([]byte(keyVoteCand))
 	first, errFirst := d.FirstIndex()

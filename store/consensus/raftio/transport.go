@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -24,28 +23,28 @@ const pipelineLimit = port.RaftTimeout + time.Second
 //
 // It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), has
 // entries sent to a follower as soon as the follower replies to heartbeats again, and lets only the main loop
-// raise the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
+// change the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
 // for another leader: from one that hangs in the middle it would wait for the rest without end.
 type Transport struct {
 	*raft.NetworkTransport
 	net        *port.Port
-	Patience   time.Duration                 // with a leader that sends nothing more of a snapshot
-	closing    context.Context               // ends when the node stops
-	rpcs       chan raft.RPC                 // to the main loop
-	term       atomic.Pointer[func() uint64] // Raft's own; nil: not known yet
-	heartbeats sync.Map                      // *wait.Broadcast by raft.ServerID: fires when the server replied to a heartbeat
+	Patience   time.Duration // with a leader that sends nothing more of a snapshot
+	during     During
+	closing    context.Context // ends when the node stops
+	rpcs       chan raft.RPC   // to the main loop
+	heartbeats sync.Map        // *wait.Broadcast by raft.ServerID: fires when the server replied to a heartbeat
 }
 
+// During calls do while this is the node's term, see Disk.During.
+type During func(term uint64, do func()) bool
+
 // NewTransport returns a transport over the node-to-node port, which ends with closing. PassOn must run before Raft gets requests.
-func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, closing context.Context) *Transport {
-	return &Transport{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), net: net, closing: closing, rpcs: make(chan raft.RPC), Patience: port.RaftTimeout}
+func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, during During, closing context.Context) *Transport {
+	return &Transport{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), net: net, during: during, closing: closing, rpcs: make(chan raft.RPC), Patience: port.RaftTimeout}
 }
 
 // MainLoop is the way to Raft's main loop.
 func (t *Transport) MainLoop() chan<- raft.RPC { return t.rpcs }
-
-// SetTerm tells the transport how to ask Raft for its term. Before that every heartbeat goes through the main loop.
-func (t *Transport) SetTerm(term func() uint64) { t.term.Store(&term) }
 
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
@@ -84,14 +83,14 @@ func (r snapshotReader) Read(p []byte) (int, error) {
 }
 
 // SetHeartbeatHandler implements raft.Transport. Raft replies to heartbeats beside its main loop, so that a slow disk
-// does not look like a follower that has stopped, and one of a new term sets the term there: at the same moment the
-// main loop may set an earlier one, of a leader that was late, and the term falls (appendEntries in raft.go). So
-// heartbeats of a term that is new go through the main loop.
+// does not look like a follower that has stopped, and there it may set the term to the heartbeat's, whatever its main
+// loop does at that moment: if that begins an election, because the leader was late, the term falls (appendEntries and
+// electSelf in raft.go). So only heartbeats of this node's term are handled there, while it stays the term; all others
+// go through the main loop.
 func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
-		now := t.term.Load()
-		if a, ok := rpc.Command.(*raft.AppendEntriesRequest); !ok || now != nil && a.Term <= (*now)() {
-			handle(rpc)
+		a, ok := rpc.Command.(*raft.AppendEntriesRequest)
+		if ok && t.during(a.Term, func() { handle(rpc) }) {
 			return
 		}
 		select {

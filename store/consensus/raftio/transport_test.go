@@ -69,6 +69,8 @@ type wire struct {
 	closed   chan struct{}
 }
 
+func newWire() *wire { return &wire{accepted: make(chan net.Conn), closed: make(chan struct{})} }
+
 func (w *wire) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	if w.away {
 		return nil, errors.New("refused")
@@ -103,31 +105,26 @@ func newFollower(closing context.Context, w *wire) *Transport {
 	}
 }
 
-func TestTransportGivesANewTermToTheMainLoopOnly(t *testing.T) {
+func TestTransportHandlesHeartbeatsOfTheTermBesideTheMainLoop(t *testing.T) {
 	tests := []struct {
-		name     string
-		known    uint64 // the term of this node; 0: not known yet
-		term     uint64 // of the heartbeat
-		mainLoop bool
+		name   string
+		term   uint64 // of the heartbeat; that of the node is 3
+		beside bool
 	}{
-		{"before the term is known", 0, 3, true},
-		{"a new term", 2, 3, true},
-		{"the same term", 3, 3, false},
-		{"an earlier term", 4, 3, false},
+		{"a later term", 4, false},
+		{"the same term", 3, true},
+		{"an earlier term", 2, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &wire{accepted: make(chan net.Conn), closed: make(chan struct{})}
+				w := newWire()
 				closing, stop := context.WithCancel(t.Context())
 				tr := newFollower(closing, w)
 				defer tr.Close()
 				defer tr.CloseStreams()
 				defer stop()
-				if tt.known > 0 {
-					known := func() uint64 { return tt.known }
-					tr.term.Store(&known)
-				}
+				tr.during = inTerm(3)
 				beside := false
 				tr.SetHeartbeatHandler(func(rpc raft.RPC) {
 					beside = true
@@ -140,22 +137,113 @@ func TestTransportGivesANewTermToTheMainLoopOnly(t *testing.T) {
 					case <-closing.Done():
 					}
 				}()
-				beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("leader")}, Term: tt.term}
-				need.OK(t, tr.AppendEntries("f", "follower", beat, new(raft.AppendEntriesResponse)))
-				expect.That(t, beside != tt.mainLoop, "answered beside the main loop: %v, want %v", beside, !tt.mainLoop)
+				need.OK(t, tr.AppendEntries("f", "follower", heartbeatOf("leader", tt.term), new(raft.AppendEntriesResponse)))
+				expect.Equal(t, beside, tt.beside, "answered beside the main loop:")
 			})
 		})
 	}
 }
 
+// inTerm is the term of a node that never raises it.
+func inTerm(now uint64) During {
+	return func(term uint64, do func()) bool {
+		if term == now {
+			do()
+		}
+		return term == now
+	}
+}
+
+func heartbeatOf(leader string, term uint64) *raft.AppendEntriesRequest {
+	return &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: []byte(leader)}, Term: term}
+}
+
+// road is the way from one server to all others.
+type road struct {
+	*wire
+	to map[raft.ServerAddress]*wire
+}
+
+func (r road) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return r.to[to].Dial(to, timeout)
+}
+
+// TestTransportLetsNoLateHeartbeatLowerTheTerm has a leader that was late send a heartbeat while a node, which has just won
+// the vote on whether there shall be an election, stores the term of that election on a slow disk. After a pause of a
+// whole cluster all of its nodes are in this place.
+func TestTransportLetsNoLateHeartbeatLowerTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wires := map[raft.ServerAddress]*wire{"f": newWire(), "leader": newWire(), "other": newWire()}
+		closing, stop := context.WithCancel(t.Context())
+		network := func(address raft.ServerAddress) *raft.NetworkTransportConfig {
+			return &raft.NetworkTransportConfig{Stream: road{wires[address], wires}, MaxPool: 1, Timeout: time.Minute, Logger: NewLogger(slog.New(slog.DiscardHandler))}
+		}
+		var servers []raft.Server
+		for address := range wires {
+			servers = append(servers, raft.Server{ID: raft.ServerID(address), Address: address})
+		}
+		// The others want every election, and vote in none.
+		serve := func(tr *raft.NetworkTransport) {
+			for {
+				select {
+				case rpc := <-tr.Consumer():
+					switch r := rpc.Command.(type) {
+					case *raft.RequestPreVoteRequest:
+						rpc.Respond(&raft.RequestPreVoteResponse{Term: r.Term, Granted: true}, nil)
+					case *raft.RequestVoteRequest:
+						rpc.Respond(&raft.RequestVoteResponse{Term: r.Term}, nil)
+					}
+				case <-closing.Done():
+					return
+				}
+			}
+		}
+		leader, other := raft.NewNetworkTransportWithConfig(network("leader")), raft.NewNetworkTransportWithConfig(network("other"))
+		go serve(leader)
+		go serve(other)
+
+		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
+		tr := NewTransport(network("f"), nil, d.During, closing)
+		go tr.PassOn()
+		conf := raft.DefaultConfig()
+		conf.LocalID, conf.Logger = "f", NewLogger(slog.New(slog.DiscardHandler))
+		snaps := raft.NewDiscardSnapshotStore()
+		need.OK(t, raft.BootstrapCluster(conf, d, d.Stable(), snaps, tr, raft.Configuration{Servers: servers}))
+		node := need.Got(New(conf, &raft.MockFSM{}, d, d.Stable(), snaps, tr))(t)
+		defer func() {
+			stop()
+			need.OK(t, node.Shutdown().Error())
+			for _, tr := range []*raft.NetworkTransport{leader, other, tr.NetworkTransport} {
+				tr.CloseStreams()
+				need.OK(t, tr.Close())
+			}
+			need.OK(t, d.Close())
+		}()
+		beat := func() (reply raft.AppendEntriesResponse) {
+			need.OK(t, leader.AppendEntries("f", "f", heartbeatOf("leader", 2), &reply))
+			return reply
+		}
+		expect.Equal(t, beat().Term, 2, "the term that follows the leader is")
+
+		d.SlowDown(conf.ElectionTimeout / 10)
+		for node.State() != raft.Candidate {
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		expect.Equal(t, d.term.Load(), 2, "while the term is being raised it still is")
+		expect.Equal(t, beat().Term, 3, "a late leader is told of term")
+		expect.Equal(t, d.term.Load(), 3, "the stored term is")
+	})
+}
+
 func TestTransportSendsEntriesAgainAfterTheNextHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{away: true, accepted: make(chan net.Conn), closed: make(chan struct{})}
+		w := newWire()
+		w.away = true
 		closing, stop := context.WithCancel(t.Context())
 		tr := newFollower(closing, w)
 		defer tr.Close()
-		known := func() uint64 { return 1 }
-		tr.term.Store(&known)
+		tr.during = inTerm(1)
 		tr.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) })
 		send := func() <-chan error {
 			failed := make(chan error, 1)
@@ -165,8 +253,7 @@ func TestTransportSendsEntriesAgainAfterTheNextHeartbeat(t *testing.T) {
 			return failed
 		}
 		beat := func() error {
-			leader := raft.RPCHeader{Addr: []byte("leader")}
-			return tr.AppendEntries("f", "follower", &raft.AppendEntriesRequest{RPCHeader: leader, Term: 1}, new(raft.AppendEntriesResponse))
+			return tr.AppendEntries("f", "follower", heartbeatOf("leader", 1), new(raft.AppendEntriesResponse))
 		}
 		ended := func(failed <-chan error) bool {
 			synctest.Wait()
