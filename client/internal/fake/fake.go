@@ -1,4 +1,4 @@
-// Package fake has a cluster in memory, in the place of the network, for tests of the client.
+// Package fake has a cluster in memory, in the place of the network, for tests of the client, and what these tests wait with.
 package fake
 
 import (
@@ -57,7 +57,7 @@ func Silent(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// Journal records requests as "METHOD path?query", with the time since it was made.
+// Journal records requests as "METHOD path", with the time since it was made.
 type Journal struct {
 	start time.Time
 	mu    sync.Mutex

@@ -352,7 +352,7 @@ func (d *Disk) SetUint64(key []byte, val uint64) error {
 		d.vote = &val
 		return nil
 	}
-	if val == d.term.Load() { // it is stored; Raft says so again with what During calls, too
+	if val == d.term.Load() { // stored already: what During calls sets it again, and must not wait for itself
 		return nil
 	}
 	d.raising.Lock()
