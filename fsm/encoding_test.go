@@ -312,7 +312,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"more operations than bytes in a transaction", item(opCoordination, kvTxn, 2, 0, 0, 0, 0), "2 elements announced"},
 		{"behavior that does not exist", item(opCoordination, kvCreateSession, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "behavior of a session 2"},
 		{"checks that are neither given nor not", item(opCoordination, kvCreateSession, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "truth value 2"},
-		{"parts of a registration that do not exist", item(opRegisterCatalog, 32, 0, 0), "registration of unknown form 0x20"},
+		{"parts of a registration that do not exist", item(opRegisterCatalog, 0x80, 1, 0, 0), "registration of unknown form 0x80"},
 		{"status of a check that does not exist", item(opSetCheck, 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
 		{"replica without an instance", item(opReplica, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 10"},
 		{"replica with a status that does not exist", item(append(replica[:len(replica)-8:len(replica)-8], 5, 0, 0, 0, 0, 0, 0, 0)...), "status 5"},

@@ -116,7 +116,7 @@ func (tw *twins) catalogOp(t *rapid.T) registry.Op {
 
 func (tw *twins) registerCatalog(t *rapid.T, node string) registry.Op {
 	op := registry.RegisterCatalog{KeepNode: rapid.Bool().Draw(t, "keep"), ReplaceChecks: rapid.Bool().Draw(t, "replace"),
-		KeepStatus: rapid.Bool().Draw(t, "keepStatus")}
+		KeepStatus: rapid.Bool().Draw(t, "keepStatus"), Agent: rapid.Bool().Draw(t, "agent"), Readdress: rapid.Bool().Draw(t, "readdress")}
 	if node != "" {
 		op.Node = &catalog.Node{Name: node, Address: rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "address")}
 	}

@@ -39,6 +39,11 @@ type Config struct {
 	// Node is the name of this node, Datacenter that of its datacenter; Version that of the program.
 	// They are shown, nothing more.
 	Node, Datacenter, Version string
+	// Agents is whose agent takes a call of Consul's API that names none.
+	Agents Agents `key:"consul.agents" default:"source" words:"source one" help:"whose agent takes a call of Consul's API that names none by its path (/agent/NAME/v1/...): source (one for each address from which calls come) or one (the logical node's, for all)"`
+	// Host is the host of this node as other hosts name it: that of the agent of programs that ask it on loopback.
+	// "": only programs on this host reach it.
+	Host string
 	// ReapCritical is at least a minute, as in Consul.
 	ReapCritical time.Duration `key:"checks.deregister-critical-after" default:"72h" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
 	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
@@ -78,10 +83,17 @@ type (
 	EurekaReads = web.EurekaReads
 	// Coordination is kv.Service, and what Consul's API needs beside it.
 	Coordination = consulroutes.Coordination
+	Agents       = consulroutes.Agents
 	// Members, Peers and PeerRefusal are what our own API needs.
 	Members     = ownroutes.Members
 	Peers       = ownroutes.Peers
 	PeerRefusal = ownroutes.PeerRefusal
+)
+
+// The settings of consul.agents.
+const (
+	AgentsBySource = consulroutes.AgentsBySource
+	OneAgent       = consulroutes.OneAgent
 )
 
 // Errors of Members.

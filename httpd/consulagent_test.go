@@ -209,7 +209,7 @@ func TestConsulAgentMaintenanceOfAllServicesIsRefused(t *testing.T) {
 	n := newCatalog(t)
 	agent := newClient(t, n).Agent()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
-	const want = `(node "rollcall" is that of all services of all hosts, and its maintenance would take every one of them out of use; use the maintenance of single services: `
+	const want = `(node "rollcall" has the services of all hosts, and its maintenance would take every one of them out of use; name a host's agent in front of the path, `
 	err := agent.EnableNodeMaintenance("kernel")
 	expect.That(t, err != nil && strings.Contains(err.Error(), "400 "+want), "got %v, want 400 %s…", err, want)
 	if checks, err := agent.Checks(); err != nil || len(checks) != 0 || !n.passing(t, "web", "w1") {

@@ -36,7 +36,7 @@ func (catalogOnly) RaftAddresses() (string, []string) {
 // catalogConfig is a node's with a catalog, which is to get the node's memory.
 func catalogConfig() (config httpd.Config, catalog *catalogOnly) {
 	catalog = &catalogOnly{}
-	return httpd.Config{Coordination: catalog, Cluster: threeNodes, Node: "n1", Version: "1.2.3"}, catalog
+	return httpd.Config{Coordination: catalog, Agents: httpd.OneAgent, Cluster: threeNodes, Node: "n1", Version: "1.2.3"}, catalog
 }
 
 // newCatalog starts a node that serves a catalog.
@@ -268,29 +268,30 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 // TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth: with Consul each host has an agent, and ids of its own.
 func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 	n := newCatalog(t)
-	const register, advice = "/v1/agent/service/register", ": all servers are one agent here, so an ID is used once in the whole cluster, not once a host. Register with an ID of its own"
+	const register, advice = "/v1/agent/service/register",
+		": both may be of different hosts behind one address. Register through an agent for each host (/agent/NAME in front of the path), or with an ID of its own"
 	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8080,"Check":{"CheckID":"alive","TTL":"1h","Status":"passing"}}`)
 	n.must(t, "PUT", register, `{"Name":"orders","ID":"a/b"}`)
 	n.must(t, "PUT", "/v1/agent/check/register", `{"ID":"disk","Name":"disk","TTL":"1h","Status":"passing"}`)
 	for _, row := range []struct{ name, target, body, want string }{
 		{"another address", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`,
-			`Service ID "orders-8080" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
-				`; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/orders-8080`},
+			`Service ID "orders-8080" of agent "rollcall" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /agent/rollcall/v1/agent/service/deregister/orders-8080`},
 		{"no address", register, `{"Name":"orders","ID":"orders-8080"}`,
-			`Service ID "orders-8080" is registered with the address "10.0.0.2" and is not replaced by one with the address of the node (none was given)` + advice +
-				`; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/orders-8080`},
+			`Service ID "orders-8080" of agent "rollcall" is registered with the address "10.0.0.2" and is not replaced by one with the address of the node (none was given)` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /agent/rollcall/v1/agent/service/deregister/orders-8080`},
 		{"an address in the place of none", register, `{"Name":"orders","ID":"a/b","Address":"10.0.0.3"}`,
-			`Service ID "a/b" is registered with the address of the node (none was given) and is not replaced by one with the address "10.0.0.3"` + advice +
-				`; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/a%2Fb`},
+			`Service ID "a/b" of agent "rollcall" is registered with the address of the node (none was given) and is not replaced by one with the address "10.0.0.3"` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /agent/rollcall/v1/agent/service/deregister/a%2Fb`},
 		{"through the catalog", "/v1/catalog/register", `{"Node":"rollcall","Address":"x","Service":{"Service":"orders","ID":"orders-8080","Address":"10.0.0.3"}}`,
-			`Service ID "orders-8080" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
-				`; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/orders-8080`},
+			`Service ID "orders-8080" of agent "rollcall" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /agent/rollcall/v1/agent/service/deregister/orders-8080`},
 		{"a check", register, `{"Name":"pay","Address":"10.0.0.3","Check":{"CheckID":"alive","TTL":"1h"}}`,
-			`Check ID "alive" is that of a check of service "orders-8080" and is not taken for service "pay"` + advice + `, or deregister the old one first: PUT /v1/agent/check/deregister/alive`},
+			`Check ID "alive" of agent "rollcall" is that of a check of service "orders-8080" and is not taken for service "pay"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/alive`},
 		{"a check of the node", register, `{"Name":"pay","Address":"10.0.0.3","Check":{"CheckID":"disk","TTL":"1h"}}`,
-			`Check ID "disk" is that of a check of the node and is not taken for service "pay"` + advice + `, or deregister the old one first: PUT /v1/agent/check/deregister/disk`},
+			`Check ID "disk" of agent "rollcall" is that of a check of the node and is not taken for service "pay"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/disk`},
 		{"a check by itself", "/v1/agent/check/register", `{"ID":"alive","Name":"alive","ServiceID":"a/b","TTL":"1h"}`,
-			`Check ID "alive" is that of a check of service "orders-8080" and is not taken for service "a/b"` + advice + `, or deregister the old one first: PUT /v1/agent/check/deregister/alive`},
+			`Check ID "alive" of agent "rollcall" is that of a check of service "orders-8080" and is not taken for service "a/b"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/alive`},
 	} {
 		got := n.call(t, "PUT", row.target, row.body)
 		expect.That(t, got.status == 409 && got.body == row.want, "%s: got %d %s\nwant 409 %s", row.name, got.status, got.body, row.want)

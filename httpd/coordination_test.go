@@ -1,6 +1,7 @@
 package httpd_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -178,7 +179,7 @@ func newCoordinated(t testing.TB, config httpd.Config) *coordinated {
 	t.Helper()
 	m := registrytest.New()
 	c := &coordinated{Memory: m, kv: newLocker(m)}
-	config.Service, config.Coordination = c.Memory, c.kv
+	config.Service, config.Coordination, config.Agents = c.Memory, c.kv, cmp.Or(config.Agents, httpd.OneAgent)
 	var err error
 	if c.handler, err = httpd.New(config); err != nil {
 		t.Fatal(err)
@@ -194,6 +195,15 @@ func (c *coordinated) sendUntil(ctx context.Context, method, target, body string
 		name, value, _ := strings.Cut(header, ": ")
 		r.Header.Set(name, value)
 	}
+	w := httptest.NewRecorder()
+	c.handler.ServeHTTP(w, r)
+	return reply{status: w.Code, header: w.Header(), body: w.Body.String()}
+}
+
+// sendFrom is send by a client at an address.
+func (c *coordinated) sendFrom(source, method, target, body string) reply {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.RemoteAddr = source
 	w := httptest.NewRecorder()
 	c.handler.ServeHTTP(w, r)
 	return reply{status: w.Code, header: w.Header(), body: w.Body.String()}

@@ -30,6 +30,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -155,16 +156,21 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		}
 		h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 	}()
-	if isVerbatim(r.URL.EscapedPath()) {
-		h.serveVerbatim(a, r)
+	cut, err := consulroutes.CutAgent(r)
+	if err != nil {
+		h.node.Fail(a, web.ConsulForm, err)
 		return
 	}
-	routed, err := admit(r)
+	if isVerbatim(cut.URL.EscapedPath()) {
+		h.serveVerbatim(a, cut)
+		return
+	}
+	routed, err := admit(cut)
 	if err == nil {
-		err = h.limit(a, r, routed)
+		err = h.limit(a, cut, routed)
 	}
 	if err != nil {
-		h.node.Fail(a, web.FormOfPath(r.URL.Path), err)
+		h.node.Fail(a, web.FormOfPath(cut.URL.Path), err)
 		return
 	}
 	h.router.ServeHTTP(a, routed)

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"slices"
+
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -9,6 +11,7 @@ type Catalog[K comparable] struct {
 	Tables[K]
 	ends   order.Schedule[CheckRef] // see addEnd
 	lost   []CheckRef               // checks that turned critical or were removed, and nodes that were removed, since Lost
+	left   []string                 // the nodes that a service or a check of their own left, see Deserted
 	shared *Tables[K]               // the copy that views get; nil if it changed since it was made
 }
 
@@ -46,6 +49,7 @@ func (c *Catalog[K]) ReplaceService(of K, old, now *Service, at Moment) {
 	if old != nil && (now == nil || moved || now.ID != old.ID) {
 		if present, _, _ := c.Service(old.Node, old.ID); present == of { // else the service has another name now
 			c.services.Delete(serviceRow[K]{node: old.Node, id: old.ID})
+			c.left = append(c.left, old.Node)
 		}
 	}
 	var before, after []*Check
@@ -82,8 +86,27 @@ func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	for _, check := range before {
 		if _, kept := findCheck(after, check.ID); !kept {
 			c.removeCheck(check, none)
+			c.left = append(c.left, check.Node)
 		}
 	}
+}
+
+// Deserted returns the agents' nodes on which nothing is left, since it was last called: no service, no check but
+// AgentAlive, and nothing that a registrar said. Agents come and go with addresses, and nobody deregisters them.
+func (c *Catalog[K]) Deserted() (nodes []*Node) {
+	for _, name := range c.left {
+		n, ok := c.Node(name)
+		if ok && !slices.Contains(nodes, n) && n.isAgentAlone() && len(c.ServicesOn(name)) == 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	c.left = c.left[:0]
+	return nodes
+}
+
+// isAgentAlone says whether a node is an agent's of which nothing but the agent is known.
+func (n *Node) isAgentAlone() bool {
+	return n.Name != "" && len(n.Checks) == 1 && n.Alive() && n.ID == "" && len(n.Tagged) == 0 && len(n.Meta) == 0
 }
 
 // setNode puts a node in the place of the one of its name.

@@ -95,8 +95,13 @@ func (p *Probe) fields(c *codec.Codec) {
 // CheckRef names a check, or (ID "") a node.
 type CheckRef struct{ Node, ID string }
 
-// SerfHealth is the id of the check that the logical node always has.
+// SerfHealth is the id of the check that the logical node always has, and each agent's node.
 const SerfHealth = "serfHealth"
+
+// AgentAlive is that check. Nothing turns it critical: services do not belong to the server that took their
+// registration, and whether they live is said by their own checks. Its texts are the reference's
+// (agent/consul/leader.go and structs/structs.go of hashicorp/consul).
+var AgentAlive = Check{ID: SerfHealth, Name: "Serf Health Status", Output: "Agent alive and reachable"}
 
 // Ids of the checks by which operators take a service, or all of a node, out of service.
 const (

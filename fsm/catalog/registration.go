@@ -15,6 +15,11 @@ type Registration struct {
 	// ReplaceChecks: those of the service that are not among Checks go. KeepStatus: a check that exists
 	// already keeps its state and output.
 	ReplaceChecks, KeepStatus bool
+	// Agent: the programs of a host register, and Node is named after it. A node that is there takes over the
+	// address alone, a new one has AgentAlive, and ids that another host may have given are refused, see clash.
+	Agent bool
+	// Readdress: a service takes the place of the one of its id also if that one has another address.
+	Readdress bool
 }
 
 // On is the name of the node; "": the logical one.
@@ -35,6 +40,11 @@ type Registering[K comparable] struct {
 // Registering begins a registration. Of several checks of one id the last one counts.
 func (c *Catalog[K]) Registering(r Registration) *Registering[K] {
 	r.Checks = lastOfEach(r.Checks)
+	if r.Agent && r.On() != "" {
+		if _, alive := c.Check(r.On(), SerfHealth); !alive {
+			r.Checks = append(slices.Clip(r.Checks), &AgentAlive)
+		}
+	}
 	return &Registering[K]{Registration: r, catalog: c, node: r.On()}
 }
 
@@ -62,9 +72,9 @@ type Refusal uint8
 const (
 	// Accepted: it is not refused.
 	Accepted Refusal = iota
-	// AddressTaken: the logical node has a service of that id with another address.
+	// AddressTaken: the agent has a service of that id with another address.
 	AddressTaken
-	// CheckTaken: the logical node has a check of that id for something else.
+	// CheckTaken: the agent has a check of that id for something else.
 	CheckTaken
 	// UnknownService: a check names a service that its node does not have.
 	UnknownService
@@ -91,22 +101,23 @@ func (r *Registering[K]) Refusal() Refusal {
 	return Accepted
 }
 
-// clash says whether a registration would take an id from another host. Ids are unique on a node, and the
-// programs of all hosts register on the logical one, where Consul has an agent for each host. So a service of
-// the same id with another address is another host's: in its place the first would be lost without a word, and
-// neither would be listed once one of them deregisters. So is a check of the same id for something else, which
-// would lose it and count as healthy for ever. Other nodes belong to registrars, each of which knows what is on its node.
+// clash says whether a registration would take an id from another host. Ids are unique on a node. The programs of
+// all hosts may register on the logical one, and those of several hosts on an agent's, if one address stands for
+// them. So a service of the same id with another address is another host's: in its place the first would be lost
+// without a word, and neither would be listed once one of them deregisters. So is a check of the same id for something
+// else, which would lose it and count as healthy for ever. Other nodes belong to registrars, each of which knows what is
+// on its node.
 func (r *Registering[K]) clash() Refusal {
-	if r.node != "" {
+	if r.node != "" && !r.Agent {
 		return Accepted
 	}
-	if s := r.Service; s != nil {
-		if _, present, ok := r.catalog.Service("", s.ID); ok && present.Address != s.Address {
+	if s := r.Service; s != nil && !r.Readdress {
+		if _, present, ok := r.catalog.Service(r.node, s.ID); ok && present.Address != s.Address {
 			return AddressTaken
 		}
 	}
 	for _, check := range r.Checks {
-		if row, ok := r.catalog.Check("", check.ID); ok && row.Check.Service != check.Service {
+		if row, ok := r.catalog.Check(r.node, check.ID); ok && row.Check.Service != check.Service {
 			return CheckTaken
 		}
 	}
@@ -218,12 +229,17 @@ func (r *Registering[K]) NodeAfter(old *Node, at Moment) *Node {
 // described is the node with the checks that it has, itself if nothing else of it is new; old is nil if
 // it was not there.
 func (r *Registering[K]) described(old *Node, at Moment) *Node {
-	if old != nil && (r.KeepNode || r.node == "" || old.sameRegistration(r.Node)) {
-		return old
-	}
 	var n Node
-	if r.node != "" {
+	switch {
+	case r.node == "":
+	case old != nil && r.Agent: // registrars may have said more of it
+		n = *old
+		n.Address = r.Node.Address
+	default:
 		n = *r.Node
+	}
+	if old != nil && (r.KeepNode || r.node == "" || old.sameRegistration(&n)) {
+		return old
 	}
 	n.Checks, n.CreateIndex, n.ModifyIndex = nil, at.Next, at.Next
 	if old != nil {
@@ -248,6 +264,11 @@ func (r *Registering[K]) ServiceAfter(old *Service, at Moment) *Service {
 	}
 	s.Checks, _ = r.Merge(r.kept(s.Checks), s.ID, at)
 	return &s
+}
+
+// IsAt says whether a service has the name, address and port of another one.
+func (s *Service) IsAt(o *Service) bool {
+	return s.Name == o.Name && s.Address == o.Address && s.Port == o.Port
 }
 
 // SameRegistration compares two services in what was registered, without their checks.

@@ -86,6 +86,12 @@ func (n *Node) Fields(c *codec.Codec) {
 	codec.Uint(c, &n.ModifyIndex)
 }
 
+// Alive says whether a node is an agent's: it has the check SerfHealth.
+func (n *Node) Alive() bool {
+	_, ok := findCheck(n.Checks, SerfHealth)
+	return ok
+}
+
 // The weights of values beside their texts, in bytes, about.
 const (
 	nodeWeight  = 512

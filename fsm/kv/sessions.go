@@ -67,7 +67,7 @@ func (op CreateSession) refusal(s *State) string {
 		return fmt.Sprintf("a session may depend on %d checks, not on %d", MaxSessionChecks, len(op.NodeChecks)+len(op.ServiceChecks))
 	}
 	if !s.catalog.HasNode(op.Node) {
-		return "Missing node registration"
+		return NoNode
 	}
 	for _, id := range slices.Concat(op.NodeChecks, op.ServiceChecks) {
 		switch critical, known := s.catalog.Check(op.Node, id); {
@@ -79,6 +79,9 @@ func (op CreateSession) refusal(s *State) string {
 	}
 	return ""
 }
+
+// NoNode is the Refusal of a session on a node that is not there.
+const NoNode = "Missing node registration"
 
 // session is the new session. It keeps nothing of the log entry that op came in, which may be much larger.
 func (op CreateSession) session(at At) *Session {

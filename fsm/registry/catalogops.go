@@ -7,8 +7,8 @@ import (
 
 // RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
 // nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
-// (another application has that name in other letters), TooManyChecks, AddressTaken and CheckTaken (of the logical
-// node: the service's id, or a check's, is another's). An absent node is created.
+// (another application has that name in other letters), TooManyChecks, AddressTaken and CheckTaken (of an
+// agent: the service's id, or a check's, is another's). An absent node is created.
 type RegisterCatalog struct {
 	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
 	Node     *catalog.Node
@@ -21,18 +21,30 @@ type RegisterCatalog struct {
 	// ReplaceChecks: those of the service that are not among Checks go. KeepStatus: a check that exists
 	// already keeps its state and output.
 	ReplaceChecks, KeepStatus bool
+	// Agent and Readdress are those of catalog.Registration.
+	Agent, Readdress bool
 }
 
 func (RegisterCatalog) kind() Kind { return 18 }
 
+// On is the name of the node; "": the logical one.
+func (op RegisterCatalog) On() string {
+	r := op.registration()
+	return r.On()
+}
+
 // registration is what the operation is for the catalog.
 func (op RegisterCatalog) registration() catalog.Registration {
-	return catalog.Registration{Node: op.Node, KeepNode: op.KeepNode, Service: op.Service, Checks: op.Checks, ReplaceChecks: op.ReplaceChecks, KeepStatus: op.KeepStatus}
+	return catalog.Registration{
+		Node: op.Node, KeepNode: op.KeepNode, Service: op.Service, Checks: op.Checks, ReplaceChecks: op.ReplaceChecks, KeepStatus: op.KeepStatus,
+		Agent: op.Agent, Readdress: op.Readdress,
+	}
 }
 
 func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
-	has := c.Mask(codec.Bits(op.Node != nil, op.KeepNode, op.Service != nil, op.ReplaceChecks, op.KeepStatus), 5, "registration")
+	has := c.Mask(codec.Bits(op.Node != nil, op.KeepNode, op.Service != nil, op.ReplaceChecks, op.KeepStatus, op.Agent, op.Readdress), 7, "registration")
 	op.KeepNode, op.ReplaceChecks, op.KeepStatus = has&2 != 0, has&8 != 0, has&16 != 0
+	op.Agent, op.Readdress = has&32 != 0, has&64 != 0
 	if has&1 != 0 {
 		codec.Ptr(c, &op.Node).Fields(c)
 	}

@@ -136,10 +136,7 @@ func (c *cataloging) registerService() {
 	if c.Service == nil {
 		return
 	}
-	before := new(Lease)
-	if at, _, ok := c.catalog.Service(c.On(), c.Service.ID); ok {
-		before = c.handles.byKey(at)
-	}
+	before := c.present(c.On())
 	key, service := c.instance.Key(), c.ServiceAfter(before.Service, c.moment())
 	in := c.withNodeAddress(service, c.instance)
 	if before.Service != nil && before.Key() == key && c.Service.SameRegistration(before.Service) && sameRegistration(in, c.withNodeAddress(service, before.Instance)) {
@@ -150,6 +147,18 @@ func (c *cataloging) registerService() {
 	if before.Service != nil && before.Key() != key {
 		c.remove(before, Canceled, c.origin, Event{Kind: EventCanceled})
 	}
+	if same := c.present(""); c.Agent && c.On() != "" && same.Service != nil && same.Service.IsAt(service) {
+		// It is at home on its agent now: when it was registered, all agents were one.
+		c.remove(same, Canceled, c.origin, Event{Kind: EventCanceled, By: Act{Reason: "it is registered on " + c.On() + " now"}})
+	}
+}
+
+// present is the lease of the registered service's id on a node, empty if there is none.
+func (c *cataloging) present(node string) *Lease {
+	if at, _, ok := c.catalog.Service(node, c.Service.ID); ok {
+		return c.handles.byKey(at)
+	}
+	return new(Lease)
 }
 
 // registerServiceChecks gives a service, which is else as it was, its new checks if they differ.
@@ -280,7 +289,12 @@ func (r *Registry) deregisterNode(origin Origin, name string) Result {
 	for _, key := range r.catalog.ServicesOn(name) {
 		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})
 	}
-	r.exchangeNode(n, nil)
-	r.catalog.LoseNode(name)
+	r.forgetNode(n)
 	return Result{Index: r.index}
+}
+
+// forgetNode takes out a node on which no service is.
+func (r *Registry) forgetNode(n *catalog.Node) {
+	r.exchangeNode(n, nil)
+	r.catalog.LoseNode(n.Name)
 }

@@ -28,6 +28,7 @@ var (
 		op := RegisterCatalog{
 			Checks: drawChecks.Draw(t, "checks"), KeepNode: rapid.Bool().Draw(t, "keep node"),
 			ReplaceChecks: rapid.Bool().Draw(t, "replace checks"), KeepStatus: rapid.Bool().Draw(t, "keep status"),
+			Agent: rapid.Bool().Draw(t, "agent"), Readdress: rapid.Bool().Draw(t, "readdress"),
 		}
 		node := drawNode.Draw(t, "node")
 		if node != "" {

@@ -64,7 +64,11 @@ func NewAt(index Index) *Registry {
 // It never fails: what cannot be done is an Outcome.
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
 	r.Advance(stamp)
-	return op.perform(r, term, origin)
+	res := op.perform(r, term, origin)
+	for _, n := range r.catalog.Deserted() {
+		r.forgetNode(n)
+	}
+	return res
 }
 
 // Advance moves the lease clock without an operation (an entry that carries none) and prunes what

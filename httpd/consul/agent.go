@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -69,19 +70,19 @@ func (h Home) Member(name, host string, port int, alive bool) Member {
 	return m
 }
 
-// Self is what the logical agent says of itself; member is the server that answers, leader the address
-// of the one that leads.
-func (h Home) Self(member Member, leader string) Self {
+// Self is what an agent, which is that of a node, says of itself; member is the server that answers, leader the
+// address of the one that leads.
+func (h Home) Self(agent Node, member Member, leader string) Self {
 	return Self{
 		Config: SelfConfig{
-			Datacenter: h.Datacenter, PrimaryDatacenter: h.Datacenter, NodeName: NodeName, NodeID: h.NodeID(), Server: true, Version: h.Version,
+			Datacenter: h.Datacenter, PrimaryDatacenter: h.Datacenter, NodeName: agent.Node, NodeID: agent.ID, Server: true, Version: h.Version,
 		},
 		Member: member,
 		Stats: map[string]map[string]string{
 			"build":  {"version": h.Version},
 			"consul": {"server": "true", "known_datacenters": "1", "leader_addr": leader},
 		},
-		Meta: h.meta(),
+		Meta: agent.Meta,
 	}
 }
 
@@ -130,20 +131,42 @@ func (h Home) Node(n *catalog.Node) Node {
 	if n == nil || n.Name == "" {
 		return h.logical()
 	}
-	return Node{
+	shown := Node{
 		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.Datacenter,
 		TaggedAddresses: registry.MapOf(n.Tagged), Meta: registry.MapOf(n.Meta), CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 	}
+	if n.Alive() {
+		h.complete(&shown)
+	}
+	return shown
+}
+
+// complete gives the node of an agent what agents of Consul say of theirs, where no registrar said something else.
+func (h Home) complete(n *Node) {
+	if n.ID == "" {
+		n.ID = uuidOf("agent " + h.Epoch + " " + n.Node)
+	}
+	if len(n.TaggedAddresses) == 0 {
+		n.TaggedAddresses = taggedAddresses(n.Address)
+	}
+	meta := h.meta()
+	maps.Copy(meta, n.Meta)
+	n.Meta = meta
+}
+
+// taggedAddresses are those that agents of Consul give their node.
+func taggedAddresses(address string) map[string]string {
+	tagged := map[string]string{"lan": address, "wan": address}
+	if family := familyOf(address); family != "" {
+		tagged["lan_"+family], tagged["wan_"+family] = address, address
+	}
+	return tagged
 }
 
 // logical is the logical node, which never changes.
 func (h Home) logical() Node {
-	tagged := map[string]string{"lan": h.Address, "wan": h.Address}
-	if family := familyOf(h.Address); family != "" {
-		tagged["lan_"+family], tagged["wan_"+family] = h.Address, h.Address
-	}
 	return Node{
-		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: tagged,
+		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: taggedAddresses(h.Address),
 		Meta: h.meta(), CreateIndex: 1, ModifyIndex: 1,
 	}
 }
@@ -165,8 +188,8 @@ func familyOf(address string) string {
 	return "ipv6"
 }
 
-// NodeName is the name of the logical node: one agent stands for the whole cluster, whichever server
-// is asked. In domain values its name is empty.
+// NodeName is the name of the logical node: it stands for the whole cluster, whichever server is asked. In domain
+// values its name is empty.
 const NodeName = "rollcall"
 
 // ShownNode is a node's name in responses.

@@ -56,7 +56,7 @@ func FuzzDecodeService(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		op, err := consul.DecodeService(body, "h")
+		op, err := consul.DecodeService(body, "", "h")
 		if err != nil {
 			checkRefusal(t, err)
 			return

@@ -68,12 +68,12 @@ func NodeChecks(logical bool, n *catalog.Node) []Check {
 	return checks
 }
 
-// serfHealth is passing whatever happens to servers: instances and sessions do not belong to the one
-// that took their registration.
-var serfHealth = Check{
-	Node: NodeName, CheckID: catalog.SerfHealth, Name: "Serf Health Status", Status: "passing", Output: "Agent alive and reachable",
-	ServiceTags: []string{}, Definition: noDefinition, CreateIndex: 1, ModifyIndex: 1,
-}
+// serfHealth is that of the logical node, which is not stored.
+var serfHealth = func() Check {
+	alive := catalog.AgentAlive
+	alive.CreateIndex, alive.ModifyIndex = 1, 1
+	return checkOf(&alive)
+}()
 
 // checksOf are the checks of a service: those that were registered, and those that say what Rollcall
 // knows of its status.

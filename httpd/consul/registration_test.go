@@ -27,7 +27,7 @@ func TestServicesAreReadLeniently(t *testing.T) {
 		{"something follows", `{"Name":"web","ID":"w1","Tags":["a"],"EnableTagOverride":true} and more`},
 		{"weights of nothing", `{"Name":"web","ID":"w1","Tags":["a"],"EnableTagOverride":true,"Weights":{"Passing":0,"Warning":0}}`},
 	} {
-		op, err := consul.DecodeService([]byte(row.body), "10.1.0.1")
+		op, err := consul.DecodeService([]byte(row.body), "", "10.1.0.1")
 		if err != nil {
 			t.Errorf("%s: %v", row.name, err)
 			continue
@@ -46,7 +46,7 @@ func TestServicesWithoutAPortGetEurekasDefault(t *testing.T) {
 		`{"Name":"x","Port":80}`: {Number: 80, Enabled: true},
 		`{"Name":"x","Ports":[{"Name":"a","Port":1},{"Name":"b","Port":2,"Default":true}]}`: {Number: 2, Enabled: true},
 	} {
-		op, err := consul.DecodeService([]byte(body), "h")
+		op, err := consul.DecodeService([]byte(body), "", "h")
 		expect.That(t, err == nil && op.Instance.Port == want, "%s: got %+v, %v; want %+v", body, op.Instance.Port, err, want)
 	}
 }
@@ -57,11 +57,11 @@ func TestServicesHaveTaggedAddressesOfAllFamilies(t *testing.T) {
 		"fd00::1":  "[{lan_ipv6 fd00::1 80} {wan_ipv6 fd00::1 80}]",
 		"a.test":   "[]",
 	} {
-		op, err := consul.DecodeService(fmt.Appendf(nil, `{"Name":"x","Port":80,"Address":%q}`, address), "h")
+		op, err := consul.DecodeService(fmt.Appendf(nil, `{"Name":"x","Port":80,"Address":%q}`, address), "", "h")
 		got := fmt.Sprint(op.Service.Tagged)
 		expect.That(t, err == nil && got == want, "%s: got %s, %v; want %s", address, got, err, want)
 	}
-	op, err := consul.DecodeService([]byte(`{"Name":"x","Address":"10.0.0.1","TaggedAddresses":{"lan_ipv4":{"Address":"10.0.0.2","Port":1}}}`), "h")
+	op, err := consul.DecodeService([]byte(`{"Name":"x","Address":"10.0.0.1","TaggedAddresses":{"lan_ipv4":{"Address":"10.0.0.2","Port":1}}}`), "", "h")
 	if got, want := fmt.Sprint(op.Service.Tagged), "[{lan_ipv4 10.0.0.2 1} {wan_ipv4 10.0.0.1 0}]"; err != nil || got != want {
 		t.Errorf("what is given stays: got %s, %v; want %s", got, err, want)
 	}
@@ -85,7 +85,7 @@ func TestServiceMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
 
 func decodeMeta(meta map[string]string) (registry.RegisterCatalog, error) {
 	body, _ := json.Marshal(map[string]any{"Name": "x", "Meta": meta})
-	return consul.DecodeService(body, "h")
+	return consul.DecodeService(body, "", "h")
 }
 
 // A number is one of nanoseconds, as Go's clients write durations.

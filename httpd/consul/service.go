@@ -61,9 +61,9 @@ type servicePort struct {
 
 type locality struct{ Region, Zone string }
 
-// DecodeService reads the body of agent/service/register, of a service on the logical node. address is
-// for those that give none. Errors: Malformed.
-func DecodeService(body []byte, address string) (registry.RegisterCatalog, error) {
+// DecodeService reads the body of agent/service/register, of a service on a node, by the registry's name. address
+// is for those that give none. Errors: Malformed.
+func DecodeService(body []byte, node, address string) (registry.RegisterCatalog, error) {
 	var s serviceBody
 	if err := decodeBody(body, &s); err != nil {
 		return registry.RegisterCatalog{}, err
@@ -77,7 +77,7 @@ func DecodeService(body []byte, address string) (registry.RegisterCatalog, error
 	if s.id == reservedID {
 		return registry.RegisterCatalog{}, malformed("Invalid service id, %q stands for the cluster itself", reservedID)
 	}
-	service, instance, err := s.register("", s.name, address)
+	service, instance, err := s.register(node, s.name, address)
 	if err != nil {
 		return registry.RegisterCatalog{}, err
 	}
@@ -122,8 +122,11 @@ func (s *serviceBody) validate(service *catalog.Service) error {
 	if err := checkName("service name", service.Name); err != nil {
 		return err
 	}
-	if err := checkName("service id", instanceID(service)); err != nil {
+	if err := checkName("service id", service.ID); err != nil {
 		return err
+	}
+	if id := InstanceID(service.Node, service.ID); len(id) > maxName {
+		return malformed("Invalid service id %q on node %q, it must be at most %d bytes together with the node's name and a colon, not %d", service.ID, service.Node, maxName, len(id))
 	}
 	if s.port < 0 || s.defaultPort() < 0 || s.defaultPort() > math.MaxUint16 {
 		return malformed("Invalid service port %d, it must be from 0 to %d", s.defaultPort(), math.MaxUint16)
@@ -198,7 +201,7 @@ func (s *serviceBody) instance(service *catalog.Service, address string) *regist
 	name := strings.ToLower(service.Name)
 	host := cmp.Or(s.address, address, service.Node)
 	i := &registry.Instance{
-		InstanceID: instanceID(service), App: strings.ToUpper(service.Name), HostName: host, IPAddr: host, Status: registry.Up, CountryID: 1,
+		InstanceID: InstanceID(service.Node, service.ID), App: strings.ToUpper(service.Name), HostName: host, IPAddr: host, Status: registry.Up, CountryID: 1,
 		DataCenter: registry.DataCenter{Name: registry.MyOwn}, VIP: name, Metadata: pairsOf(s.meta),
 	}
 	port := registry.Port{Number: uint16(s.defaultPort()), Enabled: s.defaultPort() != 0}
@@ -210,12 +213,12 @@ func (s *serviceBody) instance(service *catalog.Service, address string) *regist
 	return i
 }
 
-// instanceID is the id of a service's instance, which is unique within its application.
-func instanceID(s *catalog.Service) string {
-	if s.Node == "" {
-		return s.ID
+// InstanceID is the id of the instance of a service on a node, which is unique within its application.
+func InstanceID(node, service string) string {
+	if node == "" {
+		return service
 	}
-	return s.Node + ":" + s.ID
+	return node + ":" + service
 }
 
 // pairsOf is an object as pairs, by key.

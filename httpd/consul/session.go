@@ -84,8 +84,9 @@ type sessionBody struct {
 }
 
 // DecodeSession reads a request for a session, of which the caller draws the ID. No body at all asks for
-// the defaults. The session lives for ttlFactor times the TTL that it shows. Errors: Malformed, Rejected.
-func DecodeSession(body []byte) (kv.CreateSession, error) {
+// the defaults. The session lives for ttlFactor times the TTL that it shows. self is the node of the agent that is
+// asked, by the registry's name. Errors: Malformed, Rejected.
+func DecodeSession(body []byte, self string) (kv.CreateSession, error) {
 	request := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &request); err != nil {
@@ -107,13 +108,29 @@ func DecodeSession(body []byte) (kv.CreateSession, error) {
 		return kv.CreateSession{}, err
 	}
 	op := kv.CreateSession{
-		Name: request.Name, Node: NodeOf(request.Node), TTL: ttlFactor * ttl, TTLText: request.TTL, LockDelay: int64(request.LockDelay), Behavior: behavior,
+		Name: request.Name, TTL: ttlFactor * ttl, TTLText: request.TTL, LockDelay: int64(request.LockDelay), Behavior: behavior,
 	}
 	op.Checks, op.NodeChecks = checksInForce(request.Checks, request.NodeChecks)
 	for _, c := range request.ServiceChecks {
 		op.ServiceChecks = append(op.ServiceChecks, c.ID)
 	}
+	ofNode := slices.ContainsFunc(op.NodeChecks, func(id string) bool { return id != catalog.SerfHealth })
+	op.Node = sessionNode(request.Node, self, ofNode || len(op.ServiceChecks) > 0)
 	return op, nil
+}
+
+// sessionNode is the node of a session, given as its request names it. checked: the session depends on checks that
+// somebody registered, which are those of the agent's node unless another one is named. Else the agent's node is not
+// needed, which is there for as long as something is on it: the logical one stands for it.
+func sessionNode(given, self string, checked bool) string {
+	node := NodeOf(given)
+	switch {
+	case given == "" && checked:
+		return self
+	case node == self && !checked:
+		return ""
+	}
+	return node
 }
 
 // inDefault refuses a session, or checks of it, in another namespace or partition than the default one.

@@ -18,7 +18,7 @@ func FuzzDecodeSession(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		op, err := DecodeSession(body)
+		op, err := DecodeSession(body, "")
 		if err != nil {
 			var malformed Malformed
 			var rejected Rejected

@@ -3,6 +3,7 @@ package consulroutes
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -13,11 +14,19 @@ import (
 
 // agentSelf is GET /v1/agent/self. It needs no other node: clients poll it before there is a leader.
 func (c call) agentSelf() (any, error) {
-	home := c.home(c.Epoch())
+	home, node := c.home(c.Epoch()), (*catalog.Node)(nil)
+	if a := c.agent(); !a.isLogical() {
+		node = a.asNode()
+		if v := web.StaleView(c.Service); v != nil {
+			if n, known := v.Node(a.node); known {
+				node = n
+			}
+		}
+	}
 	ctx, cancel := context.WithCancel(c.R.Context())
 	cancel() // what this node knows of itself is enough
 	leader, _ := c.config.Coordination.RaftAddresses()
-	return home.Self(c.ownMember(ctx, home), leader), nil
+	return home.Self(home.Node(node), c.ownMember(ctx, home), leader), nil
 }
 
 // ownMember is this server as a member.
@@ -45,15 +54,15 @@ func (c call) agentMembers() (any, error) {
 	return members, nil
 }
 
-// agentServices is GET /v1/agent/services: the services of the logical node by id. Of instances of the
-// same id, which only clients of Eureka can register, it shows the first.
+// agentServices is GET /v1/agent/services: the agent's by id. Of instances of the same id, which only clients of Eureka
+// can register, and on the logical node, it shows the first.
 func (c call) agentServices() (any, error) {
 	cat := c.agentCatalog()
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	services := map[string]consul.AgentService{}
-	for _, s := range cat.all("", false) {
+	for _, s := range cat.all(cat.self.node, false) {
 		if _, taken := services[s.ID]; !taken {
 			services[s.ID] = cat.home.Agent(s)
 		}
@@ -80,10 +89,9 @@ func (c call) agentService() (any, error) {
 	}))
 }
 
-// withHash is a service of the logical node with the hash of its content; known is the one that the
-// client has.
+// withHash is a service of the agent with the hash of its content; known is the one that the client has.
 func (c *shownCatalog) withHash(by call, id, known string) web.Found {
-	l, _ := c.ServiceOn("", id)
+	l, _ := c.ServiceOn(c.self.node, id)
 	if l == nil || l.Quarantine != nil {
 		return web.Found{Index: otherContent, Document: func() (any, error) {
 			return nil, &web.Refusal{Status: http.StatusNotFound, Text: "unknown service ID: " + id}
@@ -100,15 +108,14 @@ func (c *shownCatalog) withHash(by call, id, known string) web.Found {
 	return f
 }
 
-// agentChecks is GET /v1/agent/checks: those of the logical node by id, without the one that it always
-// has.
+// agentChecks is GET /v1/agent/checks: the agent's by id, without the one that it always has.
 func (c call) agentChecks() (any, error) {
 	cat := c.agentCatalog()
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	checks := map[string]consul.Check{}
-	for _, check := range cat.checksOn("") {
+	for _, check := range cat.checksOn(cat.self.node) {
 		if _, taken := checks[check.CheckID]; !taken && check.CheckID != catalog.SerfHealth {
 			checks[check.CheckID] = check.Agent()
 		}
@@ -126,7 +133,7 @@ func (c call) agentHealthByID() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	l, _ := cat.ServiceOn("", id)
+	l, _ := cat.ServiceOn(cat.self.node, id)
 	if l == nil || l.Quarantine != nil {
 		none := consul.AgentHealth{AggregatedStatus: consul.StatusWord(catalog.Critical)}
 		return c.respondHealth(http.StatusNotFound, "ServiceId "+id+" not found", none)
@@ -135,8 +142,7 @@ func (c call) agentHealthByID() (any, error) {
 	return c.respondHealth(healthCode(health.AggregatedStatus), health.AggregatedStatus, health)
 }
 
-// agentHealthByName is GET /v1/agent/health/service/name/{name}: the worst of a name's services on the
-// logical node.
+// agentHealthByName is GET /v1/agent/health/service/name/{name}: the worst of a name's services on the agent's node.
 func (c call) agentHealthByName() (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -148,7 +154,7 @@ func (c call) agentHealthByName() (any, error) {
 	}
 	worst, all := consul.StatusWord(catalog.Passing), []consul.AgentHealth{}
 	for _, s := range cat.services(name) {
-		if s.Node != "" || cat.isItself(s) {
+		if s.Node != cat.self.node || cat.isItself(s) {
 			continue
 		}
 		health := cat.health(s)
@@ -165,10 +171,11 @@ func (c call) agentHealthByName() (any, error) {
 // isItself says whether a service is the one that stands for the cluster.
 func (c *shownCatalog) isItself(s consul.Service) bool { return s.ID == c.home.Itself().ID }
 
-// health is a service of the logical node with its checks and those that were registered on the node.
+// health is a service of the agent with its checks and those that were registered on its node.
 func (c *shownCatalog) health(s consul.Service) consul.AgentHealth {
-	node, _ := c.Node("")
+	node, _ := c.Node(c.self.node)
 	checks := append(consul.NodeChecks(false, node), s.Checks...)
+	checks = slices.DeleteFunc(checks, func(c consul.Check) bool { return c.CheckID == catalog.SerfHealth })
 	for i := range checks {
 		checks[i] = checks[i].Agent()
 	}

@@ -2,7 +2,6 @@ package consulroutes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,9 +19,10 @@ func (c call) registerCheck() (any, error) {
 		return nil, c.Err
 	}
 	c.reapByDefault(op.Checks)
-	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error {
+	a := c.agent()
+	return web.Sent, c.registerCatalog(c.R.Context(), a.registering(op), func(v *registry.View) error {
 		id := op.Checks[0].Service
-		if l, _ := v.ServiceOn("", id); l != nil && l.Service == nil {
+		if l, _ := v.ServiceOn(a.node, id); l != nil && l.Service == nil {
 			return web.BadRequest(eurekasOwn(id))
 		}
 		return &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("ServiceID %q does not exist", id)}
@@ -63,7 +63,8 @@ func (c call) updateCheck() (any, error) {
 // agent/checks/check.go, DefaultBufSize).
 const maxOutput = 4 << 10
 
-// setCheck sets the state of the TTL check in the path.
+// setCheck sets the state of the TTL check in the path: the agent's own, for that of a namesake on another host must not
+// live by it. Those of the logical node are of all hosts.
 func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
@@ -72,7 +73,13 @@ func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 	if len(output) > maxOutput {
 		output = strings.ToValidUTF8(output[:maxOutput], "") + fmt.Sprintf(" ... (captured %d of %d bytes)", maxOutput, len(output))
 	}
-	result, err := c.applyCatalog(c.R.Context(), registry.SetCheck{Check: id, Status: status, Output: output, TTL: true})
+	own := c.agent().node
+	op := registry.SetCheck{Node: own, Check: id, Status: status, Output: output, TTL: true}
+	result, err := c.applyCatalog(c.R.Context(), op)
+	if err == nil && result.Outcome == registry.NotFound && own != "" {
+		op.Node = ""
+		result, err = c.applyCatalog(c.R.Context(), op)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -99,12 +106,17 @@ func (c call) noCheck(id string) error {
 	if id == catalog.SerfHealth {
 		return noTTL(id)
 	}
-	return unknownCheckID(id)
+	unknown := unknownCheckID(id)
+	if node, known, _ := c.nodeOfCheck(v, id); known {
+		unknown.Text += fmt.Sprintf(" Agent %q has a check of that ID, and this call is for agent %q: name the agent in front of the path, %s/v1/...",
+			consul.ShownNode(node), consul.ShownNode(c.agent().node), pathOf(node))
+	}
+	return unknown
 }
 
-// ofService are the checks of a service of the logical node.
+// ofService are the checks of a service of the agent.
 func (c *shownCatalog) ofService(id string) []consul.Check {
-	if l, _ := c.ServiceOn("", id); l != nil {
+	if l, _ := c.ServiceOn(c.self.node, id); l != nil {
 		return c.service(l).Checks
 	}
 	return nil
@@ -114,7 +126,7 @@ func noTTL(id string) error {
 	return consulError(fmt.Sprintf("CheckID %q does not have associated TTL", id))
 }
 
-func unknownCheckID(id string) error {
+func unknownCheckID(id string) *web.Refusal {
 	text := fmt.Sprintf("Unknown check ID %q. Ensure that the check ID is passed, not the check name.", id)
 	return &web.Refusal{Status: http.StatusNotFound, Text: text}
 }
@@ -125,32 +137,72 @@ func (c call) deregisterCheck() (any, error) {
 	if id == "" { // an operation without a check would mean the node
 		return nil, unknownCheckID(id)
 	}
-	result, err := c.applyCatalog(c.R.Context(), registry.DeregisterCatalog{Check: id})
-	if err == nil && result.Outcome == registry.NotFound {
-		return nil, unknownCheckID(id)
+	found, err := c.removed(registry.DeregisterCatalog{Node: c.agent().node, Check: id})
+	if err != nil || found {
+		return web.Sent, err
+	}
+	v, err := c.newestForConsul(c.R.Context())
+	if err != nil {
+		return nil, err
+	}
+	node, known, err := c.nodeOfCheck(v, id)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		known, err = c.removed(registry.DeregisterCatalog{Node: node, Check: id})
+	}
+	if err == nil && !known {
+		err = unknownCheckID(id)
 	}
 	return web.Sent, err
 }
 
+// removed says whether there was something to remove.
+func (c call) removed(op registry.DeregisterCatalog) (found bool, err error) {
+	result, err := c.applyCatalog(c.R.Context(), op)
+	return result.Outcome != registry.NotFound, err
+}
+
 // registerService is PUT /v1/agent/service/register.
 func (c call) registerService() (any, error) {
-	replace := c.Present("replace-existing-checks")
+	replace, a := c.Present("replace-existing-checks"), c.agent()
 	op := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
-		return consul.DecodeService(body, c.addressOf(""))
+		return consul.DecodeService(body, a.node, a.address)
 	})
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	op.ReplaceChecks = replace
 	c.reapByDefault(op.Checks)
+	op = a.registering(op)
 	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 
-// deregisterByAgent is PUT /v1/agent/service/deregister/{id}.
+// deregisterByAgent is PUT /v1/agent/service/deregister/{id}: of the agent's own service or, if it has none of that id,
+// of the only one that another agent has.
 func (c call) deregisterByAgent() (any, error) {
-	err := c.deregisterService(c.R.Context(), c.Rest())
-	if errors.Is(err, errUnknownService) {
-		err = unknownServiceID(c.Rest())
+	id, own := c.Rest(), c.agent().node
+	if id == "" { // nothing, and never everything: clean-up loops pass what node checks have as service id
+		return nil, unknownServiceID(id)
+	}
+	found, err := c.removed(registry.DeregisterCatalog{Node: own, Service: id})
+	if err != nil || found {
+		return web.Sent, err
+	}
+	v, err := c.newestForConsul(c.R.Context())
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.elsewhere(v, id)
+	if err != nil {
+		return nil, err
+	}
+	if l != nil {
+		found, err = c.removed(registry.DeregisterCatalog{Node: nodeOfLease(l), Service: id})
+	}
+	if err == nil && !found {
+		err = unknownServiceID(id)
 	}
 	return web.Sent, err
 }
@@ -175,50 +227,61 @@ func (c call) serviceMaintenance() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, ambiguous := v.ServiceOn("", id)
+	a := c.agent()
+	l, _ := v.ServiceOn(a.node, id)
+	if l == nil {
+		if l, err = c.elsewhere(v, id); err != nil {
+			return nil, err
+		}
+	}
 	switch {
-	case ambiguous:
-		return nil, ambiguousService(v, id)
 	case l == nil:
 		return nil, unknownServiceID(id)
 	case l.Service == nil:
 		return web.Sent, c.overrideByAgent(c.R.Context(), l, enable, by)
+	case l.Service.Node != a.node:
+		a = agentOf(v, l.Service.Node)
 	}
-	return web.Sent, c.maintain(c.R.Context(), v, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
+	return web.Sent, c.maintain(v, a, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
 }
 
-// nodeMaintenance is PUT /v1/agent/maintenance. It only ends: operators begin it to take one host out, and the
-// node here is that of the services of all hosts.
+// nodeMaintenance is PUT /v1/agent/maintenance. On the logical node it only ends: operators begin it to take one host
+// out, and that node has what is of all hosts.
 func (c call) nodeMaintenance() (any, error) {
-	enable := c.enable()
+	enable, by, a := c.enable(), c.By(), c.agent()
 	switch {
 	case c.Err != nil:
 		return nil, c.Err
-	case enable:
+	case enable && a.isLogical():
 		return nil, errNodeMaintenance
 	}
 	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
 		return nil, err
 	}
-	return web.Sent, c.maintain(c.R.Context(), v, consul.Maintenance("", ""), false, nil)
+	return web.Sent, c.maintain(v, a, consul.Maintenance("", by.Reason), enable, nil)
 }
 
-var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q is that of all services of all hosts, and its maintenance would take every one of them out of use; "+
-	"use the maintenance of single services: PUT /v1/agent/service/maintenance/{id}?enable=true", consul.NodeName))
+var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q has the services of all hosts, and its maintenance would take every one of them out of use; "+
+	"name a host's agent in front of the path, %sNAME/v1/agent/maintenance?enable=true, or use the maintenance of single services: "+
+	"PUT /v1/agent/service/maintenance/{id}?enable=true", consul.NodeName, agentPath))
 
-// maintain registers a check of maintenance, unless it is there, or takes it away. unknown is the error
+// maintain registers a check of maintenance on an agent, unless it is there, or takes it away. unknown is the error
 // if its service is gone.
-func (e *endpoints) maintain(ctx context.Context, v *registry.View, check *catalog.Check, enable bool, unknown error) error {
-	_, on := v.CheckOn("", check.ID)
+func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable bool, unknown error) error {
+	_, on := v.CheckOn(a.node, check.ID)
 	if on == enable {
 		return nil
 	}
 	if !enable {
-		_, err := e.applyCatalog(ctx, registry.DeregisterCatalog{Check: check.ID})
+		_, err := c.removed(registry.DeregisterCatalog{Node: a.node, Check: check.ID})
 		return err
 	}
-	return e.registerCatalog(ctx, registry.RegisterCatalog{Checks: []*catalog.Check{check}}, func(*registry.View) error { return unknown })
+	op := a.registering(registry.RegisterCatalog{Checks: []*catalog.Check{check}})
+	if _, known := v.Node(a.node); known { // it stays as it is: where an act comes from says nothing of its host
+		op.Agent, op.KeepNode = false, true
+	}
+	return c.registerCatalog(c.R.Context(), op, func(*registry.View) error { return unknown })
 }
 
 // overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the

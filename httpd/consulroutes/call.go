@@ -26,6 +26,10 @@ type Coordination interface {
 // Config is what the routes need beside a web.Node.
 type Config struct {
 	Coordination Coordination // nil: the node has no consensus, and every route refuses
+	// Agents says whose agent takes a call that names none. "": AgentsBySource.
+	Agents Agents
+	// Host is this node's host as other hosts name it; "": they do not, it is on loopback.
+	Host string
 	// ReapCritical is for checks that do not say after which time in a critical state their service is removed.
 	ReapCritical time.Duration
 	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;

@@ -38,6 +38,7 @@ func splitAddress(address string) (host string, port int) {
 type shownCatalog struct {
 	*registry.View
 	home  consul.Home
+	self  agent                  // of the call
 	metas []registry.Pair        // what a node's metadata must have to be shown
 	nodes map[string]*placedNode // those looked at so far, by the registry's name
 }
@@ -49,8 +50,8 @@ type placedNode struct {
 	shown  bool
 }
 
-func (e *endpoints) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalog {
-	return &shownCatalog{View: v, home: e.home(v.Epoch()), metas: metas, nodes: map[string]*placedNode{}}
+func (c call) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalog {
+	return &shownCatalog{View: v, home: c.home(v.Epoch()), self: c.agent(), metas: metas, nodes: map[string]*placedNode{}}
 }
 
 // on is a node by the registry's name.
@@ -59,7 +60,10 @@ func (c *shownCatalog) on(name string) *placedNode {
 	if seen {
 		return n
 	}
-	stored, _ := c.Node(name)
+	stored, known := c.Node(name)
+	if !known && name != "" {
+		stored = c.self.asNode()
+	}
 	n = &placedNode{Node: c.home.Node(stored), checks: consul.NodeChecks(name == "", stored)}
 	n.shown = !slices.ContainsFunc(c.metas, func(want registry.Pair) bool {
 		value, has := n.Meta[want.Key]
@@ -69,10 +73,10 @@ func (c *shownCatalog) on(name string) *placedNode {
 	return n
 }
 
-// knows says whether a node is registered; the logical one always is.
+// knows says whether a node is there; the logical one always is, and the agent's for those who ask it.
 func (c *shownCatalog) knows(name string) bool {
 	_, known := c.Node(name)
-	return known || name == ""
+	return known || name == "" || name == c.self.node
 }
 
 // names are the registry's names of the nodes that are shown, in the order of those that clients know.
@@ -224,11 +228,11 @@ func (c call) catalog() (cat *shownCatalog) {
 	return cat
 }
 
-// agentCatalog is catalog for a response that shows all of the logical node.
+// agentCatalog is catalog for a response that shows all of the agent's node.
 func (c call) agentCatalog() *shownCatalog {
 	cat := c.catalog()
 	if c.Err == nil {
-		c.Err = c.Reserve(cat.weightOn(""))
+		c.Err = c.Reserve(cat.weightOn(cat.self.node))
 	}
 	return cat
 }

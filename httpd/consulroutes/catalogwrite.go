@@ -57,10 +57,7 @@ func (e *endpoints) addressOf(node string) string {
 // unknownOfCheck words what is wrong with a registration that has a check of a service that is not on
 // the node.
 func unknownOfCheck(v *registry.View, op registry.RegisterCatalog) error {
-	node := ""
-	if op.Node != nil {
-		node = op.Node.Name
-	}
+	node := op.On()
 	for _, check := range op.Checks {
 		if check.Service == "" || op.Service != nil && op.Service.ID == check.Service {
 			continue
@@ -110,9 +107,9 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 	case registry.NameTaken:
 		return nameTaken(v, op.Service.Name)
 	case registry.AddressTaken:
-		return addressTaken(v, op.Service)
+		return addressTaken(v, op)
 	case registry.CheckTaken:
-		return checkTaken(v, op.Checks)
+		return checkTaken(v, op)
 	}
 	return unknown(v)
 }
@@ -133,7 +130,7 @@ func (e *endpoints) checkProbes(op registry.RegisterCatalog) error {
 		case c.Service == "":
 			service, instance = nil, nil
 		case service == nil || service.ID != c.Service:
-			if service, instance = e.serviceOf(op.Node, c.Service); service == nil {
+			if service, instance = e.serviceOf(op.On(), c.Service); service == nil {
 				continue
 			}
 		}
@@ -144,15 +141,11 @@ func (e *endpoints) checkProbes(op registry.RegisterCatalog) error {
 	return nil
 }
 
-// serviceOf is a service of a node (nil: the logical one) as this node knows it, nil if it does not.
-func (e *endpoints) serviceOf(node *catalog.Node, id string) (*catalog.Service, *registry.Instance) {
+// serviceOf is a service of a node, by the registry's name, as this node knows it, nil if it does not.
+func (e *endpoints) serviceOf(name, id string) (*catalog.Service, *registry.Instance) {
 	v := web.StaleView(e.Service)
 	if v == nil {
 		return nil, nil
-	}
-	name := ""
-	if node != nil {
-		name = node.Name
 	}
 	if l, _ := v.ServiceOn(name, id); l != nil && l.Service != nil {
 		return l.Service, l.Instance
@@ -160,19 +153,22 @@ func (e *endpoints) serviceOf(node *catalog.Node, id string) (*catalog.Service, 
 	return nil, nil
 }
 
-// oneAgent is why ids clash that do not with Consul.
-const oneAgent = "all servers are one agent here, so an ID is used once in the whole cluster, not once a host"
-
-// addressTaken names the addresses of two services with one id.
-func addressTaken(v *registry.View, s *catalog.Service) error {
-	has := "another one"
-	if l, _ := v.ServiceOn("", s.ID); l != nil && l.Service != nil {
+// addressTaken names the addresses of two services of an agent with one id.
+func addressTaken(v *registry.View, op registry.RegisterCatalog) error {
+	s, has := op.Service, "another one"
+	if l, _ := v.ServiceOn(op.On(), s.ID); l != nil && l.Service != nil {
 		has = shownAddress(l.Service.Address)
 	}
-	return conflict(fmt.Sprintf("Service ID %q is registered with the address %s and is not replaced by one with the address %s: %s. "+
-		"Register with an ID of its own; or, if the service has moved, deregister the old one first: PUT /v1/agent/service/deregister/%s",
-		s.ID, has, shownAddress(s.Address), oneAgent, url.PathEscape(s.ID)))
+	return conflict(fmt.Sprintf("Service ID %q of agent %q is registered with the address %s and is not replaced by one with the address %s: %s, or with an ID of its own; "+
+		"or, if the service has moved, deregister the old one first: PUT %s/v1/agent/service/deregister/%s",
+		s.ID, consul.ShownNode(op.On()), has, shownAddress(s.Address), sharedAgent, pathOf(op.On()), url.PathEscape(s.ID)))
 }
+
+// sharedAgent is why ids clash that do not with Consul.
+const sharedAgent = "both may be of different hosts behind one address. Register through an agent for each host (" + agentPath + "NAME in front of the path)"
+
+// pathOf is what names an agent in front of a path.
+func pathOf(node string) string { return agentPath + url.PathEscape(consul.ShownNode(node)) }
 
 func shownAddress(address string) string {
 	if address == "" {
@@ -182,15 +178,15 @@ func shownAddress(address string) string {
 }
 
 // checkTaken names the first check that is another's, and its owner.
-func checkTaken(v *registry.View, checks []*catalog.Check) error {
-	for _, given := range checks {
-		old, ok := v.CheckOn("", given.ID)
+func checkTaken(v *registry.View, op registry.RegisterCatalog) error {
+	for _, given := range op.Checks {
+		old, ok := v.CheckOn(op.On(), given.ID)
 		if !ok || old.Service == given.Service {
 			continue
 		}
-		return conflict(fmt.Sprintf("Check ID %q is that of a check of %s and is not taken for %s: %s. "+
-			"Register with an ID of its own, or deregister the old one first: PUT /v1/agent/check/deregister/%s",
-			given.ID, shownOwner(old.Service), shownOwner(given.Service), oneAgent, url.PathEscape(given.ID)))
+		return conflict(fmt.Sprintf("Check ID %q of agent %q is that of a check of %s and is not taken for %s: %s, or with an ID of its own, or deregister the old one first: "+
+			"PUT %s/v1/agent/check/deregister/%s",
+			given.ID, consul.ShownNode(op.On()), shownOwner(old.Service), shownOwner(given.Service), sharedAgent, pathOf(op.On()), url.PathEscape(given.ID)))
 	}
 	return conflict("A check ID was that of another service's check, which is gone: register again")
 }

@@ -16,12 +16,19 @@ var (
 
 // createSession is PUT session/create.
 func (c call) createSession() (any, error) {
-	op := web.Decode(c.Call, c.Limits.IgnoredBytes, consul.DecodeSession)
+	self := c.agent().node
+	op := web.Decode(c.Call, c.Limits.IgnoredBytes, func(body []byte) (kv.CreateSession, error) {
+		return consul.DecodeSession(body, self)
+	})
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	op.ID = web.NewUUID()
 	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
+	if result.Refusal == kv.NoNode && op.Node == self { // nothing is on the agent, so the checks can be the logical node's only
+		op.Node = ""
+		result, err = c.CoordinateAwaitingLeader(c.R.Context(), op)
+	}
 	if err != nil {
 		return nil, err
 	}

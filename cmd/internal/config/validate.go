@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -140,6 +141,16 @@ func allInterfaces(addr string) bool {
 	host, _, _ := net.SplitHostPort(addr)
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// Host is this node's host as other hosts name it; "": they do not reach it.
+func (c *Config) Host() string {
+	addr := cmp.Or(c.Store.ClusterAdvertise, c.Store.ClusterAddr)
+	if loopback(addr) {
+		return ""
+	}
+	host, _, _ := net.SplitHostPort(addr)
+	return host
 }
 
 // loopback says whether a listener on addr is out of reach of other machines.

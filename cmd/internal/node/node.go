@@ -153,7 +153,7 @@ func newMetrics() *prometheus.Registry {
 // httpConfig is the settings of the HTTP API, those included that other settings decide.
 func httpConfig(c *config.Config) httpd.Config {
 	h := c.HTTPD
-	h.Datacenter, h.Hosts = c.Datacenter, c.HTTP.Served()
+	h.Datacenter, h.Hosts, h.Host = c.Datacenter, c.HTTP.Served(), c.Host()
 	h.WithoutConsensus = c.Mode == config.AP
 	if !h.WithoutConsensus {
 		h.WaitWhenEmpty = 0 // an empty registry is what the cluster has agreed on

@@ -1,0 +1,232 @@
+package consulroutes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// Ids of services and checks belong to an agent (docs/adr/0024). In Consul that is a process beside the programs of a
+// host; here every server answers for every agent, and an agent is no more than a name, which is that of its node.
+
+// Agents says whose agent takes a call that names none.
+type Agents string
+
+// The settings of consul.agents.
+const (
+	// AgentsBySource, the default: each address from which calls come has an agent.
+	AgentsBySource Agents = "source"
+	// OneAgent: the logical node's, for all.
+	OneAgent Agents = "one"
+)
+
+// agent is whom a call is for.
+type agent struct {
+	node    string // as the registry names it
+	address string // of its host, as far as the call shows it
+	named   bool   // by the call: all of it is of one host
+}
+
+// agentPath is in front of the paths of calls that name their agent: clients have it from their server's address,
+// http://host:8761/agent/web-7.
+const agentPath = "/agent/"
+
+// namedAgent is the key of the agent that a call names, in its context.
+type namedAgent struct{}
+
+// CutAgent returns a request without the agent in front of its path, which its context has from then on. Errors: the
+// path begins like one that names an agent, and names none.
+func CutAgent(r *http.Request) (*http.Request, error) {
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), agentPath)
+	if !ok {
+		return r, nil
+	}
+	segment, path, ok := strings.Cut(rest, "/")
+	name, err := url.PathUnescape(segment)
+	if err != nil {
+		return nil, web.BadRequest("the path is not correctly escaped")
+	}
+	if err := checkAgent(name); err != nil {
+		return nil, err
+	}
+	if !ok || !strings.HasPrefix(path, "v1/") {
+		return nil, &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf(
+			"an agent's name is one segment of the path, and a path of Consul's API follows it: %s%s/v1/...", agentPath, segment)}
+	}
+	cut := r.WithContext(context.WithValue(r.Context(), namedAgent{}, name))
+	u := *r.URL
+	cut.URL = &u
+	u.RawPath = "/" + path
+	u.Path, _ = url.PathUnescape(u.RawPath) // it was escaped
+	return cut, nil
+}
+
+// checkAgent refuses what no agent can be named.
+func checkAgent(name string) error {
+	why := ""
+	switch {
+	case name == "" || name == "." || name == "..":
+		why = "give one"
+	case len(name) > web.MaxNameBytes:
+		why = fmt.Sprintf("it must be at most %d bytes long", web.MaxNameBytes)
+	case strings.Contains(name, "/"):
+		why = "it must not have a slash"
+	case !utf8.ValidString(name) || strings.IndexFunc(name, unicode.IsControl) >= 0:
+		why = "it must be UTF-8 without control characters"
+	default:
+		return nil
+	}
+	return web.BadRequest(fmt.Sprintf("Invalid agent name %q in the path: %s", name, why))
+}
+
+// agent is the one that the call is for.
+func (c call) agent() agent {
+	source := c.source()
+	name, named := c.R.Context().Value(namedAgent{}).(string)
+	switch {
+	case !named && c.config.Agents == OneAgent:
+		name = consul.NodeName
+	case !named:
+		name = source
+	}
+	a := agent{node: consul.NodeOf(name), address: source}
+	a.named = named && !a.isLogical()
+	if a.isLogical() {
+		a.address = c.addressOf("")
+	}
+	return a
+}
+
+// source is the address of the host from which the call comes. A program on the host of this server may ask it on
+// loopback and the next server on the network: it comes from this server's host, as other hosts name it.
+func (c call) source() string {
+	host, _ := splitAddress(c.R.RemoteAddr)
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	ip = ip.Unmap().WithZone("")
+	switch {
+	case ip.IsLoopback() && c.config.Host != "":
+		return c.config.Host
+	case ip == netip.IPv6Loopback():
+		return "127.0.0.1" // the same host
+	}
+	return ip.String()
+}
+
+func (a agent) isLogical() bool { return a.node == "" }
+
+// registering is op as an operation of the agent.
+func (a agent) registering(op registry.RegisterCatalog) registry.RegisterCatalog {
+	op.Agent, op.Readdress = true, a.named
+	if !a.isLogical() {
+		op.Node = &catalog.Node{Name: a.node, Address: a.address}
+	}
+	return op
+}
+
+// agentOf is the agent of a node that is registered.
+func agentOf(v *registry.View, node string) agent {
+	a := agent{node: node}
+	if n, ok := v.Node(node); ok {
+		a.address = n.Address
+	}
+	return a
+}
+
+// asNode is the agent's node where nothing is registered on it: whoever asks an agent finds it in the catalog.
+func (a agent) asNode() *catalog.Node {
+	return &catalog.Node{Name: a.node, Address: a.address, Checks: []*catalog.Check{a.alive()}, CreateIndex: 1, ModifyIndex: 1}
+}
+
+func (a agent) alive() *catalog.Check {
+	alive := catalog.AgentAlive
+	alive.Node, alive.CreateIndex, alive.ModifyIndex = a.node, 1, 1
+	return &alive
+}
+
+// elsewhere is the lease of a service of an id that the call's agent does not have: operators remove and maintain
+// services from wherever they are. Nil: no other agent has one, or the agent itself had it and lost it, so that the
+// call of a program that leaves late does not hit its namesake on another host. Errors: several have one.
+func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err error) {
+	own := c.agent().node
+	l, ambiguous := v.ServiceOn("", id)
+	if ambiguous {
+		return nil, ambiguousService(v, id)
+	}
+	var all []*registry.Lease
+	if l != nil && own != "" {
+		all = append(all, l)
+	}
+	for n := range v.Nodes() {
+		if n.Name == "" || n.Name == own {
+			continue
+		}
+		if l, _ := v.ServiceOn(n.Name, id); l != nil {
+			all = append(all, l)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return nil, nil
+	case len(all) > 1:
+		return nil, severalAgents(fmt.Sprintf("Service ID %q", id), nodeOfLease(all[0]), nodeOfLease(all[1]), len(all))
+	}
+	if _, had := v.Removal(registry.NewKey(all[0].Instance.App, consul.InstanceID(own, id))); had {
+		return nil, nil
+	}
+	return all[0], nil
+}
+
+// nodeOfLease is the node of a service, by the registry's name.
+func nodeOfLease(l *registry.Lease) string {
+	if l.Service == nil {
+		return ""
+	}
+	return l.Service.Node
+}
+
+// nodeOfCheck is the only other agent that has a check of an id; known: there is one. Errors: several have one.
+func (c call) nodeOfCheck(v *registry.View, id string) (node string, known bool, err error) {
+	own := c.agent().node
+	var all []string
+	if _, ok := v.CheckOn("", id); ok && own != "" {
+		all = append(all, "")
+	}
+	for n := range v.Nodes() {
+		if n.Name == "" || n.Name == own {
+			continue
+		}
+		if _, ok := v.CheckOn(n.Name, id); ok {
+			all = append(all, n.Name)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return all[0], true, nil
+	}
+	return "", false, severalAgents(fmt.Sprintf("Check ID %q", id), all[0], all[1], len(all))
+}
+
+// severalAgents names two of the agents that have an id.
+func severalAgents(what, one, other string, all int) error {
+	more := ""
+	if all > 2 {
+		more = fmt.Sprintf(", and %d more", all-2)
+	}
+	return conflict(fmt.Sprintf("%s is that of agent %q and of agent %q%s; name the one that is meant in front of the path: %s/v1/...",
+		what, consul.ShownNode(one), consul.ShownNode(other), more, pathOf(one)))
+}
