@@ -282,6 +282,9 @@ func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 		{name: "another address, once the first is deregistered", before: func(g *rig) { g.client(DeregisterCatalog{Service: "web-80"}) }, op: there},
 		{name: "another address on another node", op: onNode(there, "far")},
 		{name: "another address on another node, where it is", before: func(g *rig) { g.client(onNode(serviceAt("10.0.0.4", "web", "web-80"), "far")) }, op: onNode(there, "far")},
+		{name: "another address on an agent, where it is", before: func(g *rig) { g.client(agents(onNode(serviceAt("10.0.0.4", "web", "web-80"), "far"))) }, op: agents(onNode(there, "far")), want: AddressTaken},
+		{name: "another address on an agent that was named", before: func(g *rig) { g.client(agents(onNode(serviceAt("10.0.0.4", "web", "web-80"), "far"))) }, op: readdressed(agents(onNode(there, "far")))},
+		{name: "another address on an agent", op: agents(onNode(there, "far"))},
 		{name: "the check for another service", op: RegisterCatalog{Checks: []*catalog.Check{checkOf("web-81", "alive", catalog.Passing)}}, want: CheckTaken},
 		{name: "the check with another service", op: serviceAt("10.0.0.3", "web", "web-82", checkOf("web-82", "alive", catalog.Passing)), want: CheckTaken},
 		{name: "the check for the node", op: RegisterCatalog{Checks: []*catalog.Check{checkOf("", "alive", catalog.Passing)}}, want: CheckTaken},
@@ -305,6 +308,60 @@ func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 			expect.OK(t, check(g.Registry))
 		})
 	}
+}
+
+// agents is a registration of an agent.
+func agents(op RegisterCatalog) RegisterCatalog {
+	op.Agent = true
+	return op
+}
+
+func readdressed(op RegisterCatalog) RegisterCatalog {
+	op.Readdress = true
+	return op
+}
+
+// TestAgentsNodeGoesWithTheLastThatIsOnIt, however that goes, unless a registrar said something of it; a registrar's node
+// stays.
+func TestAgentsNodeGoesWithTheLastThatIsOnIt(t *testing.T) {
+	place := func(agent, service string, node catalog.Node) RegisterCatalog {
+		op := serviceAt("", "web", service)
+		node.Name = "far"
+		op.Node, op.Service.Node, op.Instance.InstanceID = &node, "far", "far:"+service
+		op.Agent = agent == "agent"
+		return op
+	}
+	maintained := RegisterCatalog{Node: &catalog.Node{Name: "far"}, KeepNode: true, Checks: []*catalog.Check{checkOf("", catalog.NodeMaintenance, catalog.Critical)}}
+	for _, tt := range []struct {
+		name  string
+		steps []Op
+		stays bool
+	}{
+		{"deregistered", []Op{DeregisterCatalog{Node: "far", Service: "a"}}, false},
+		{"one of two deregistered", []Op{place("agent", "b", catalog.Node{}), DeregisterCatalog{Node: "far", Service: "a"}}, true},
+		{"two deregistered", []Op{place("agent", "b", catalog.Node{}), DeregisterCatalog{Node: "far", Service: "a"}, DeregisterCatalog{Node: "far", Service: "b"}}, false},
+		{"canceled", []Op{Cancel{Key: Key{"WEB", "far:a"}}}, false},
+		{"registered again by a client of Eureka", []Op{Register{Instance: instance(Key{"WEB", "far:a"}, Up, 1)}}, false},
+		{"with a check of its own", []Op{maintained, DeregisterCatalog{Node: "far", Service: "a"}}, true},
+		{"with a check of its own that ends", []Op{maintained, DeregisterCatalog{Node: "far", Service: "a"}, DeregisterCatalog{Node: "far", Check: catalog.NodeMaintenance}}, false},
+		{"described", []Op{RegisterCatalog{Node: &catalog.Node{Name: "far", Meta: []Pair{{Key: "rack", Value: "7"}}}}, DeregisterCatalog{Node: "far", Service: "a"}}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t)
+			g.client(place("agent", "a", catalog.Node{Address: "10.0.0.9"}))
+			for _, op := range tt.steps {
+				got := g.client(op)
+				need.That(t, got.Outcome == Done, "%+v: %+v", op, got)
+				expect.OK(t, check(g.Registry))
+			}
+			_, there := g.View().Node("far")
+			expect.Equal(t, there, tt.stays, "the node is there:")
+		})
+	}
+	g := newRig(t)
+	g.client(place("registrar", "a", catalog.Node{}))
+	g.client(DeregisterCatalog{Node: "far", Service: "a"})
+	expect.That(t, g.Registry.HasNode("far"), "a registrar's node is gone")
 }
 
 // TestCheckMovesToTheServiceForWhichItIsRegistered on a registrar's node; on the logical one it is refused.

@@ -34,7 +34,7 @@ var table = []route{
 	{web.Get, "/v1/status/leader", web.ConsulForm, call.statusLeader},
 	{web.Get, "/v1/status/peers", web.ConsulForm, call.statusPeers},
 
-	// All servers are one agent: an instance may be registered with one, send its heartbeats to another and be
+	// Every server answers for every agent: an instance may be registered with one, send its heartbeats to another and be
 	// deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api, AgentConsulClient).
 	{web.PutOrGet, "/v1/agent/check/pass/{id}", web.ConsulForm, beatCheck(catalog.Passing)},
 	{web.PutOrGet, "/v1/agent/check/warn/{id}", web.ConsulForm, beatCheck(catalog.Warning)},
