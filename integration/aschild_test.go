@@ -434,7 +434,7 @@ func consulAgent(file string) error {
 	behind := localcluster.Address(config.Ports.HTTPS) // no other process uses it
 	node := exec.Command(os.Getenv("ROLLCALL_BIN"), "server",
 		"--node-name=n1", "--http-addr="+behind, "--cluster-addr="+localcluster.Address(config.Ports.Server),
-		"--cluster-bootstrap-expect=1", "--data-dir="+filepath.Join(filepath.Dir(file), "rollcall"),
+		"--cluster-bootstrap-expect=1", "--consul-agents=one", "--data-dir="+filepath.Join(filepath.Dir(file), "rollcall"),
 		"--raft-heartbeat-timeout=200ms", "--raft-election-timeout=200ms", "--raft-lease-timeout=200ms")
 	node.Stdout, node.Stderr = os.Stdout, os.Stderr
 	node.Env = append(os.Environ(), "ROLLCALL_PARENT_PIPE=1")

@@ -139,7 +139,7 @@ func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
 			found[0].Service.Port != 7070 || !slices.Equal(found[0].Service.Tags, []string{"v2"}) || found[0].Service.Meta["zone"] != "c" {
 			t.Errorf("node %s lists %+v", n.Name, found)
 		}
-		instance := need.Got(n.Lookup("CART", "cart-1"))(t)
+		instance := need.Got(n.Lookup("CART", "127.0.0.1:cart-1"))(t)
 		expect.That(t, instance != nil && instance.Status == "UP", "node %s shows %+v to Eureka's clients, want UP", n.Name, instance)
 	}
 	invoke[any](t, client, c.Nodes[2], "agent.service.deregister", arguments{"id": "cart-1"})
@@ -329,7 +329,7 @@ func (s *springConsul) is(t *testing.T, status string) {
 	t.Helper()
 	for _, n := range s.cluster.Nodes {
 		Eventually(t, clientLimit, fmt.Sprintf("node %s shows the service as %s", n.Name, status), func() error {
-			instance, err := n.Lookup("TILL", "till-1")
+			instance, err := n.Lookup("TILL", "127.0.0.1:till-1")
 			if err != nil {
 				return err
 			}

@@ -386,7 +386,7 @@ func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
 	}))
 	status := func(want string) {
 		t.Helper()
-		instance := need.Got(c.Nodes[2].Lookup("PAYMENTS", "pay-1"))(t)
+		instance := need.Got(c.Nodes[2].Lookup("PAYMENTS", "127.0.0.1:pay-1"))(t)
 		expect.That(t, instance != nil && instance.Status == want && instance.Metadata["zone"] == "c", "Eureka shows %+v, want %s", instance, want)
 	}
 	status("UP")
@@ -395,8 +395,8 @@ func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
 	need.OK(t, client.Agent().PassTTL("service:pay-1", ""))
 	need.OK(t, client.Agent().EnableServiceMaintenance("pay-1", "new disk"))
 	status("OUT_OF_SERVICE")
-	expect.OKf(t, c.Nodes[2].Renew("PAYMENTS", "pay-1").is(200), "a heartbeat of Eureka's on it")
-	expect.OKf(t, c.Nodes[0].Cancel("PAYMENTS", "pay-1").is(200), "Eureka's cancel")
+	expect.OKf(t, c.Nodes[2].Renew("PAYMENTS", "127.0.0.1:pay-1").is(200), "a heartbeat of Eureka's on it")
+	expect.OKf(t, c.Nodes[0].Cancel("PAYMENTS", "127.0.0.1:pay-1").is(200), "Eureka's cancel")
 	services := value[map[string][]string, *api.QueryMeta](t)(client.Catalog().Services(nil))
 	_, there := services["payments"]
 	expect.That(t, !there, "Consul's catalog still lists it after Eureka's cancel: %v", services)
