@@ -249,7 +249,8 @@ func goldenService() *catalog.Service {
 	return &catalog.Service{Name: "orders", ID: "orders-1", Node: "db-1", Tags: []string{"primary", "v2"}, Address: "192.0.2.1", Port: 8080,
 		Tagged:        []catalog.TaggedAddress{{Tag: "lan", Address: "192.0.2.1", Port: 8081}},
 		WeightPassing: 10, WeightWarning: 1, TagOverride: true, Kind: "typical", SocketPath: "/run/orders",
-		Locality: []byte(`{"Region":"eu"}`), Ports: []byte(`[1]`), Checks: []*catalog.Check{goldenCheck("alive")}, CreateIndex: 4, ModifyIndex: 5}
+		Locality: []byte(`{"Region":"eu"}`), Ports: []byte(`[1]`), Checks: []*catalog.Check{goldenCheck("alive")}, CreateIndex: 4, ModifyIndex: 5,
+		Proxy: []byte(`{"Mode":""}`), Native: true}
 }
 
 func goldenCheck(id string) *catalog.Check {

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+	"golang.org/x/mod/semver"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -232,7 +234,7 @@ func TestConsulAgentServesTheOfficialClientsReads(t *testing.T) {
 	ok(t, err)
 	nodes, _, err := client.Catalog().Nodes(nil)
 	ok(t, err)
-	if name != "rollcall" || self["Config"]["NodeID"] != nodes[0].ID || self["Config"]["Datacenter"] != "dc1" || self["Config"]["Version"] != "1.2.3" ||
+	if name != "rollcall" || self["Config"]["NodeID"] != nodes[0].ID || self["Config"]["Datacenter"] != "dc1" || self["Config"]["Version"] != consul.APIVersion ||
 		self["Member"]["Name"] != "n1" || self["Member"]["Addr"] != "127.0.0.1" || self["Member"]["Port"] != 7761.0 {
 		t.Errorf("node %s, agent %v, nodes %+v", name, self, nodes[0])
 	}
@@ -243,6 +245,34 @@ func TestConsulAgentServesTheOfficialClientsReads(t *testing.T) {
 		got = append(got, fmt.Sprint(m.Name, " ", m.Addr, ":", m.Port, " ", m.Status, " ", m.IsConsulServer(), " ", m.ACLMode()))
 	}
 	expect.Slice(t, got, []string{"n1 127.0.0.1:7761 1 true 0", "n2 127.0.0.1:7762 1 true 0", "n3 127.0.0.1:7763 4 true 0"}, "members are")
+	wide, err := client.Agent().Members(true)
+	ok(t, err)
+	expect.That(t, len(wide) == 3 && wide[0].Name == "n1.dc1", "of all datacenters they are %+v", wide)
+}
+
+// Nomad gives its jobs the constraint consul.version >= 1.8.0, and consul-esm panics at a version that it cannot read.
+func TestConsulAgentTellsAVersionOfConsul(t *testing.T) {
+	n := newCatalog(t)
+	client := newClient(t, n)
+	self, err := client.Agent().Self()
+	ok(t, err)
+	version, _ := self["Config"]["Version"].(string)
+	expect.That(t, semver.IsValid("v"+version) && semver.Compare("v"+version, "v1.8.0") >= 0, "the version is %q, want one of Consul from 1.8.0 on", version)
+	build, _ := self["Stats"]["build"].(map[string]any)
+	ours, _ := self["Stats"]["rollcall"].(map[string]any)
+	expect.That(t, build["version"] == version && ours["version"] == "1.2.3", "the build is %v and ours %v, want %s and 1.2.3", build, ours, version)
+	members, err := client.Agent().Members(false)
+	ok(t, err)
+	expect.Equal(t, members[0].Tags["build"], version+":", "a member's build is")
+	nodes, _, err := client.Catalog().Nodes(nil)
+	ok(t, err)
+	expect.Equal(t, nodes[0].Meta["consul-version"], version, "a node's version is")
+	told, err := client.Agent().Version()
+	ok(t, err)
+	expect.That(t, told["HumanVersion"] == version && told["Rollcall"] == "1.2.3", "agent/version is %v", told)
+	_, asked := self["DebugConfig"]["EnableDebug"].(bool)
+	_, secured := self["DebugConfig"]["ACLsEnabled"].(bool)
+	expect.That(t, asked && secured, "DebugConfig is %v, want what consul debug asks for", self["DebugConfig"])
 }
 
 // The official client decodes a map of maps, and one value that is none would fail it.

@@ -3,11 +3,14 @@ package httpd_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -97,11 +100,11 @@ func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
 	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","NodeMeta":{"rack":"7"},"Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"alive","Status":"passing"}}`)
 	id := read[[]struct{ ID, Node string }](t, n, "/v1/catalog/nodes")[1].ID
 	logical := `{"ID":"` + id + `","Node":"rollcall","Address":"10.1.0.1","Datacenter":"dc1","TaggedAddresses":{"lan":"10.1.0.1","lan_ipv4":"10.1.0.1","wan":"10.1.0.1","wan_ipv4":"10.1.0.1"},` +
-		`"Meta":{"consul-network-segment":"","consul-version":"1.2.3"},"CreateIndex":1,"ModifyIndex":1}`
+		`"Meta":{"consul-network-segment":"","consul-version":"1.22.0"},"CreateIndex":1,"ModifyIndex":1}`
 	far := `{"ID":"","Node":"far","Address":"10.9.0.1","Datacenter":"dc1","TaggedAddresses":null,"Meta":{"rack":"7"},"CreateIndex":1,"ModifyIndex":1}`
-	web := `{"ID":"w1","Service":"web","Tags":[],"Address":"","Meta":{},"Port":80,"Weights":{"Passing":1,"Warning":1},"EnableTagOverride":false,` +
+	web := `{"ID":"w1","Service":"web","Tags":[],"Address":"","Meta":null,"Port":80,"Weights":{"Passing":1,"Warning":1},"EnableTagOverride":false,` +
 		`"Proxy":{"Mode":"","MeshGateway":{},"Expose":{}},"Connect":{},"PeerName":"","CreateIndex":2,"ModifyIndex":2}`
-	itself := `{"ID":"consul","Service":"consul","Tags":[],"Address":"","Meta":{},"Port":7761,"Weights":{"Passing":1,"Warning":1},"EnableTagOverride":false,` +
+	itself := `{"ID":"consul","Service":"consul","Tags":[],"Address":"","Meta":null,"Port":7761,"Weights":{"Passing":1,"Warning":1},"EnableTagOverride":false,` +
 		`"Proxy":{"Mode":"","MeshGateway":{},"Expose":{}},"Connect":{},"PeerName":"","CreateIndex":1,"ModifyIndex":1}`
 	alive := `{"Node":"far","CheckID":"alive","Name":"alive","Status":"passing","Notes":"","Output":"","ServiceID":"","ServiceName":"","ServiceTags":[],"Type":"",` +
 		`"Interval":"","Timeout":"","ExposedPort":0,"Definition":{},"CreateIndex":1,"ModifyIndex":1}`
@@ -122,8 +125,8 @@ func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
 		"/v1/catalog/service/none":                    `[]`,
 		"/v1/catalog/service/web?node-meta=rack:none": `[]`,
 		"/v1/catalog/service/web": `[{"ID":"","Node":"far","Address":"10.9.0.1","Datacenter":"dc1","TaggedAddresses":null,"NodeMeta":{"rack":"7"},"ServiceKind":"","ServiceID":"w1",` +
-			`"ServiceName":"web","ServiceTags":[],"ServiceAddress":"","ServiceWeights":{"Passing":1,"Warning":1},"ServiceMeta":{},"ServicePort":80,"ServiceSocketPath":"",` +
-			`"ServiceEnableTagOverride":false,"ServiceProxy":{"Mode":"","MeshGateway":{},"Expose":{}},"ServiceConnect":{},"CreateIndex":2,"ModifyIndex":2}]`,
+			`"ServiceName":"web","ServiceTags":[],"ServiceAddress":"","ServiceWeights":{"Passing":1,"Warning":1},"ServiceMeta":{},"ServicePort":80,"ServicePorts":null,"ServiceSocketPath":"",` +
+			`"ServiceEnableTagOverride":false,"ServiceProxy":{"Mode":"","MeshGateway":{},"Expose":{}},"ServiceConnect":{},"ServiceLocality":null,"CreateIndex":2,"ModifyIndex":2}]`,
 		"/v1/health/service/web":    `[{"Node":` + far + `,"Service":` + web + `,"Checks":[` + alive + `]}]`,
 		"/v1/health/service/none":   `[]`,
 		"/v1/health/checks/web":     `[]`,
@@ -166,6 +169,78 @@ func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
 	stored, _ := n.Newest().CheckOn("", "service:w1")
 	expect.That(t, stored.TTL == 10_000 && stored.ReapAfter == 60_000,
 		"TTL is %d ms and it is reaped after %d ms, want 10 s and the minimum of 1 min", stored.TTL, stored.ReapAfter)
+}
+
+// What proxies, gateways and services of a mesh say of themselves is kept for those who read it.
+func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
+	n := newCatalog(t)
+	client := newClient(t, n)
+	proxy := &api.AgentServiceConnectProxyConfig{
+		DestinationServiceName: "web", DestinationServiceID: "web1", LocalServiceAddress: "127.0.0.2", LocalServicePort: 8080,
+		Upstreams: []api.Upstream{
+			{DestinationName: "db", LocalBindPort: 9191, Config: map[string]any{"connect_timeout_ms": float64(1000)}},
+			{DestinationType: api.UpstreamDestTypePreparedQuery, DestinationName: "geo", LocalBindPort: 8181, MeshGateway: api.MeshGatewayConfig{Mode: api.MeshGatewayModeLocal}},
+		},
+		Mode: api.ProxyModeTransparent, TransparentProxy: &api.TransparentProxyConfig{OutboundListenerPort: 808}, Config: map[string]any{"a_b": "c"},
+		Expose:     api.ExposeConfig{Checks: true, Paths: []api.ExposePath{{ListenerPort: 1, Path: "/m", LocalPathPort: 2, Protocol: "http2"}}},
+		AccessLogs: &api.AccessLogsConfig{Enabled: true, Type: api.StdOutLogSinkType},
+	}
+	ok(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "web1", Port: 80, Tags: []string{"v1"}}))
+	ok(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{Kind: api.ServiceKindConnectProxy, Name: "web-proxy", ID: "p1", Port: 81, Tags: []string{"v1"}, Proxy: proxy}))
+	ok(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "nat", ID: "n1", Port: 82, Connect: &api.AgentServiceConnect{Native: true}}))
+	ok(t, client.Agent().ServiceRegister(&api.AgentServiceRegistration{Kind: api.ServiceKindMeshGateway, Name: "gate", ID: "g1", Port: 83, Proxy: &api.AgentServiceConnectProxyConfig{Config: map[string]any{"foo": "bar"}}}))
+	_, err := client.Catalog().Register(&api.CatalogRegistration{Node: "far", Address: "10.0.0.9", Service: &api.AgentService{
+		Kind: api.ServiceKindConnectProxy, Service: "far-proxy", ID: "p2", Port: 84, Proxy: &api.AgentServiceConnectProxyConfig{DestinationServiceName: "Web"}}}, nil)
+	ok(t, err)
+
+	proxy.Upstreams[0].DestinationType = api.UpstreamDestTypeService // as agents have it
+	agents, _, err := client.Agent().Service("p1", nil)
+	ok(t, err)
+	node, _, err := client.Catalog().Node("rollcall", nil)
+	ok(t, err)
+	listed, _, err := client.Catalog().Connect("WEB", "", nil)
+	ok(t, err)
+	need.That(t, len(listed) == 2 && listed[0].ServiceID == "p2" && listed[1].ServiceID == "p1", "the proxies of web are %+v", listed)
+	healthy, _, err := client.Health().Connect("web", "V1", true, nil)
+	ok(t, err)
+	need.That(t, len(healthy) == 1, "the passing ones with a tag are %+v", healthy)
+	for name, got := range map[string]*api.AgentServiceConnectProxyConfig{
+		"agent/service": agents.Proxy, "catalog/node": node.Services["p1"].Proxy, "catalog/connect": listed[1].ServiceProxy, "health/connect": healthy[0].Service.Proxy,
+	} {
+		expect.That(t, reflect.DeepEqual(got, proxy), "%s: got %+v, want %+v", name, got, proxy)
+	}
+	native, _, err := client.Catalog().Connect("nat", "", nil)
+	ok(t, err)
+	services, err := client.Agent().Services()
+	ok(t, err)
+	expect.That(t, len(native) == 1 && services["n1"].Connect.Native && node.Services["n1"].Connect.Native, "the service of a mesh is %+v and %+v", native, services["n1"])
+	expect.That(t, services["g1"].Kind == api.ServiceKindMeshGateway && services["g1"].Proxy.Config["foo"] == "bar", "the gateway is %+v", services["g1"])
+	expect.That(t, services["web1"].Proxy == nil && services["web1"].Connect == nil, "a service without a mesh has %+v and %+v", services["web1"].Proxy, services["web1"].Connect)
+}
+
+// Consul's agents have a cache for some reads; here it is what the node has.
+func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
+	n := newCatalog(t)
+	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 2500 * time.Millisecond })
+	for _, row := range []struct{ target, control, cache, age string }{
+		{"/v1/catalog/service/consul?cached", "", "HIT", "2"},
+		{"/v1/health/service/consul?cached", "max-age=3", "HIT", "2"},
+		{"/v1/health/service/consul?cached", "max-age=2", "MISS", ""},
+		{"/v1/health/service/consul?cached", "max-age=0", "MISS", ""},
+		{"/v1/catalog/services?cached", "stale-if-error=5, Must-Revalidate", "MISS", ""},
+		{"/v1/catalog/services", "", "", ""},
+		{"/v1/catalog/nodes?cached", "", "", ""},
+	} {
+		got := n.send(t, request("GET", row.target, "", "Cache-Control: "+row.control))
+		expect.That(t, got.status == 200 && got.header.Get("X-Cache") == row.cache && got.header.Get("Age") == row.age,
+			"%s, %s: got %d, %q of age %q, want %q of %q", row.target, row.control, got.status, got.header.Get("X-Cache"), got.header.Get("Age"), row.cache, row.age)
+		hit := got.header.Get("X-Consul-Effective-Consistency") == "stale"
+		expect.That(t, hit == (row.cache == "HIT"), "%s, %s: stale is %v", row.target, row.control, hit)
+	}
+	got := n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=soon"))
+	expect.That(t, got.status == 400 && got.body == "Invalid Cache-Control header.", "an age that is none: got %d %s", got.status, got.body)
+	got = n.call(t, "GET", "/v1/kv/a?cached&consistent", "")
+	expect.That(t, got.status == 400 && got.body == "Cannot specify ?cached with ?consistent, conflicting semantics.", "both: got %d %s", got.status, got.body)
 }
 
 // Every way in which a request of the catalog is refused, with the texts that clients show.
@@ -252,7 +327,21 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		{"index", "GET", "/v1/health/service/web?index=x", "", 400, "Invalid index"},
 		{"filter", "GET", "/v1/health/service/web?filter=Service.ID==w1", "", 400, "Failed to create boolean expression evaluator: …"},
 		{"filter", "GET", "/v1/agent/services?filter=a", "", 400, "Failed to create boolean expression evaluator: …"},
-		{"out of scope", "GET", "/v1/agent/metrics", "", 404, "…"},
+		{"out of scope", "GET", "/v1/agent/metrics", "", 501, "an agent's metrics are not served here: …"},
+		{"sidecar", "PUT", register, `{"Name":"x","Port":1,"Connect":{"sidecar_service":{}}}`, 400, "Invalid SidecarService: no sidecar is registered with a service here, …"},
+		{"proxy of nothing", "PUT", register, `{"Name":"x","Port":1,"Kind":"connect-proxy"}`, 400, "Validation failed: Proxy.DestinationServiceName must be non-empty for Connect proxy services"},
+		{"proxy of everything", "PUT", register, `{"Name":"x","Port":1,"Kind":"connect-proxy","Proxy":{"DestinationServiceName":"*"}}`, 400, "Validation failed: Proxy.DestinationServiceName must not be a wildcard …"},
+		{"proxy without a port", "PUT", register, `{"Name":"x","Kind":"connect-proxy","Proxy":{"DestinationServiceName":"w"}}`, 400, "Validation failed: Port or SocketPath must be set for a connect-proxy"},
+		{"proxy that needs none", "PUT", register, `{"Name":"x","Port":1,"Kind":"connect-proxy","Proxy":{"DestinationServiceName":"w"},"Connect":{"Native":true}}`, 400, "Validation failed: A Proxy cannot also be Connect Native, only typical services"},
+		{"proxy's upstream", "PUT", register, `{"Name":"x","Port":1,"Kind":"connect-proxy","Proxy":{"DestinationServiceName":"w","Upstreams":[{"DestinationName":"db"}]}}`, 400, "Validation failed: upstream local bind port or local socket path must be defined and nonzero"},
+		{"proxy's ports", "PUT", register, `{"Name":"x","Kind":"connect-proxy","Ports":[{"Port":1,"Default":true}],"Proxy":{"DestinationServiceName":"w"}}`, 400, "Validation failed: Ports cannot be set for a connect-proxy"},
+		{"proxy's port as text", "PUT", register, `{"Name":"x","Proxy":{"LocalServicePort":"x"}}`, 400, "Request decode failed: Proxy: LocalServicePort: json: cannot unmarshal string …"},
+		{"native without a port", "PUT", register, `{"Name":"x","Connect":{"Native":true}}`, 400, "Validation failed: Port or SocketPath must be set for a Connect native service."},
+		{"gateway without a port", "PUT", register, `{"Name":"x","Kind":"mesh-gateway"}`, 400, "Validation failed: Port must be non-zero for a mesh-gateway"},
+		{"gateway to a service", "PUT", register, `{"Name":"x","Port":1,"Kind":"mesh-gateway","Proxy":{"DestinationServiceName":"w"}}`, 400, "Validation failed: The Proxy.DestinationServiceName configuration is invalid for a mesh-gateway"},
+		{"catalog: sidecar", "PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Service":{"Service":"s","Connect":{"SidecarService":{}}}}`, 400, "Invalid SidecarService: …"},
+		{"no service", "GET", "/v1/catalog/connect/", "", 400, "Missing service name"},
+		{"passing", "GET", "/v1/health/connect/web?passing=x", "", 400, "Invalid value for ?passing"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := n.call(t, row.method, row.target, row.body)

@@ -25,10 +25,13 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 		{"a GET of a write", "GET", "/v1/session/renew/x", 405, "OPTIONS,PUT", "method GET not allowed"},
 		{"OPTIONS", "OPTIONS", "/v1/kv/a/b", 200, "OPTIONS,GET,PUT,DELETE", ""},
 		{"HEAD goes with GET", "HEAD", "/v1/session/list", 200, "", "[]"}, // net/http drops the body
-		{"a path that is not served", "GET", "/v1/acl/tokens", 404, "", "this is no path of the part of Consul's API that is served here"},
-		{"OPTIONS of it", "OPTIONS", "/v1/acl/tokens", 404, "", "this is no path of the part of Consul's API that is served here"},
-		{"nothing", "GET", "/v1/", 404, "", "this is no path of the part of Consul's API that is served here"},
-		{"no slash behind", "GET", "/v1/kv", 404, "", "this is no path of the part of Consul's API that is served here"},
+		{"a GET of another write", "GET", "/v1/agent/service/register", 405, "OPTIONS,PUT", "method GET not allowed"},
+		{"a GET of a write with an id", "GET", "/v1/agent/service/deregister/x", 405, "OPTIONS,PUT", "method GET not allowed"},
+		{"an id that begins like it", "GET", "/v1/agent/service/registered", 404, "", "unknown service ID: registered"},
+		{"a path that there is not", "GET", "/v1/nothing", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"},
+		{"OPTIONS of it", "OPTIONS", "/v1/nothing", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"},
+		{"nothing", "GET", "/v1/", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"},
+		{"no slash behind", "GET", "/v1/kv", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"},
 	} {
 		got := c.send(row.method, row.path, "")
 		if got.status != row.status || got.header.Get("Allow") != row.allow || got.body != row.body {
@@ -38,6 +41,58 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 	for _, path := range []string{"/v1/rollcall/nothing", "/v1//rollcall/nothing", "/v1/rollcall/fence/x?index=1&kind=x"} {
 		got := c.get(path)
 		expect.That(t, json.Valid([]byte(got.body)), "%s, which is our own: got %d %q, want JSON", path, got.status, got.body)
+	}
+}
+
+// consulsRoutes are all routes of Consul (hashicorp/consul v1.22.3, agent/http_register.go), below /v1/.
+const consulsRoutes = `
+	PUT:acl/bootstrap POST:acl/login POST:acl/logout GET:acl/replication GET:acl/policies PUT:acl/policy GET,PUT,DELETE:acl/policy/ GET:acl/policy/name/
+	GET:acl/roles PUT:acl/role GET:acl/role/name/ GET,PUT,DELETE:acl/role/ GET:acl/binding-rules PUT:acl/binding-rule GET,PUT,DELETE:acl/binding-rule/
+	GET:acl/auth-methods PUT:acl/auth-method GET,PUT,DELETE:acl/auth-method/ GET:acl/tokens PUT:acl/token GET:acl/token/self GET,PUT,DELETE:acl/token/
+	GET:acl/templated-policies GET:acl/templated-policy/name/ POST:acl/templated-policy/preview/ PUT:agent/token/ GET:agent/self GET:agent/host
+	GET:agent/version PUT:agent/maintenance PUT:agent/reload GET:agent/monitor GET:agent/metrics GET:agent/metrics/stream GET:agent/services
+	GET:agent/service/ GET:agent/checks GET:agent/members PUT:agent/join/ PUT:agent/leave PUT:agent/force-leave/ GET:agent/health/service/id/
+	GET:agent/health/service/name/ PUT:agent/check/register PUT:agent/check/deregister/ PUT:agent/check/pass/ PUT:agent/check/warn/ PUT:agent/check/fail/
+	PUT:agent/check/update/ POST:agent/connect/authorize GET:agent/connect/ca/roots GET:agent/connect/ca/leaf/ PUT:agent/service/register
+	PUT:agent/service/deregister/ PUT:agent/service/maintenance/ PUT:catalog/register GET:catalog/connect/ PUT:catalog/deregister GET:catalog/datacenters
+	GET:catalog/nodes GET:catalog/services GET:catalog/service/ GET:catalog/node/ GET:catalog/node-services/ GET:catalog/gateway-services/
+	GET,DELETE:config/ PUT:config GET,PUT:connect/ca/configuration GET:connect/ca/roots GET,POST:connect/intentions GET:connect/intentions/match
+	GET:connect/intentions/check GET,PUT,DELETE:connect/intentions/exact GET,PUT,DELETE:connect/intentions/ GET:coordinate/datacenters
+	GET:coordinate/nodes GET:coordinate/node/ PUT:coordinate/update GET:internal/federation-states GET:internal/federation-states/mesh-gateways
+	GET:internal/federation-state/ GET,POST:discovery-chain/ GET:exported-services GET:imported-services PUT:event/fire/ GET:event/list GET:health/node/
+	GET:health/checks/ GET:health/state/ GET:health/service/ GET:health/connect/ GET:health/ingress/ GET:internal/ui/metrics-proxy/ GET:internal/ui/nodes
+	GET:internal/ui/node/ GET:internal/ui/services GET:internal/ui/exported-services GET:internal/ui/catalog-overview
+	GET:internal/ui/gateway-services-nodes/ GET:internal/ui/gateway-intentions/ GET:internal/ui/service-topology/ POST:internal/acl/authorize
+	PUT:internal/service-virtual-ip GET,PUT,DELETE:kv/ GET:operator/raft/configuration POST:operator/raft/transfer-leader DELETE:operator/raft/peer
+	GET,POST,PUT,DELETE:operator/keyring GET:operator/usage GET:operator/utilization GET,PUT:operator/autopilot/configuration
+	GET:operator/autopilot/health GET:operator/autopilot/state POST:peering/token POST:peering/establish GET,DELETE:peering/ GET:peerings GET,POST:query
+	GET,POST,PUT,DELETE:query/ PUT:session/create PUT:session/destroy/ PUT:session/renew/ GET:session/info/ GET:session/node/ GET:session/list
+	GET:status/leader GET:status/peers GET,PUT:snapshot PUT:txn
+`
+
+// A 404 is taken for "nothing there" by clients, so that they count as done what was never done.
+func TestConsulPathThatIsNotServedSaysSo(t *testing.T) {
+	c := newCoordinated(t, httpd.Config{})
+	refused := 0
+	for _, row := range strings.Fields(consulsRoutes) {
+		methods, path, _ := strings.Cut(row, ":")
+		if strings.HasSuffix(path, "/") {
+			path += "x"
+		}
+		for method := range strings.SplitSeq(methods, ",") {
+			got := c.send(method, "/v1/"+path, "")
+			expect.That(t, got.status != 405 && !strings.Contains(got.body, "Invalid URL path"), "%s %s: got %d %s", method, path, got.status, got.body)
+			if got.status == 501 || got.status == 401 {
+				refused++
+			}
+			acl := strings.HasPrefix(path, "acl/") || strings.HasPrefix(path, "agent/token/")
+			expect.That(t, acl == (got.status == 401 && got.body == "ACL support disabled"), "%s %s: got %d %s", method, path, got.status, got.body)
+			expect.That(t, got.status != 501 || strings.Contains(got.body, "docs/consul.md"), "%s %s: got %s", method, path, got.body)
+		}
+	}
+	expect.That(t, refused >= 90, "only %d routes are not served", refused)
+	for path, want := range map[string]int{"event": 501, "events": 404, "event/": 501, "configuration": 404, "agent/metricsx": 404, "agent/metrics/stream": 501} {
+		expect.Equal(t, c.send("POST", "/v1/"+path, "{}").status, want, "POST /v1/%s: got", path)
 	}
 }
 
@@ -137,7 +192,7 @@ func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
 			"%s: got %d %q, want 501 and why", route, got.status, got.body)
 	}
 	expect.That(t, asked >= 30, "only %d routes were asked", asked)
-	expect.Equal(t, c.send("GET", "/v1/acl/list", "").status, http.StatusNotFound, "a path that is not served: got")
+	expect.Equal(t, c.send("GET", "/v1/nothing", "").status, http.StatusNotFound, "a path that there is not: got")
 }
 
 func coordinates(path string) bool {

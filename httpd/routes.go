@@ -92,8 +92,30 @@ func (h *Handler) routeVerbatim() {
 		Coordination: h.config.Coordination, Agents: h.config.Agents, Host: h.config.Host, ReapCritical: h.config.ReapCritical, RefuseProbe: h.config.RefuseProbe,
 	})
 	for _, rt := range append(routes, h.own.FenceRoute()) {
-		h.verbatim.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
+		route := h.verbatim.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
+		if longer := longerPaths(rt.Path, routes); len(longer) > 0 {
+			route.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool { return !takenBy(longer, r.URL.Path) })
+		}
 	}
+}
+
+// longerPaths are the paths of routes, without their variable, that a path with a variable would take, too: that of
+// GET agent/service/{id} would take agent/service/register for an id.
+func longerPaths(path string, routes []web.Route[*web.Call]) (longer []string) {
+	fixed, _, open := strings.Cut(path, "{")
+	for _, rt := range routes {
+		if other, _, _ := strings.Cut(rt.Path, "{"); open && len(other) > len(fixed) && strings.HasPrefix(other, fixed) {
+			longer = append(longer, other)
+		}
+	}
+	return longer
+}
+
+// takenBy says whether a path belongs to one of the longer paths, which have it for all methods.
+func takenBy(longer []string, path string) bool {
+	return slices.ContainsFunc(longer, func(other string) bool {
+		return path == other || strings.HasSuffix(other, "/") && strings.HasPrefix(path, other)
+	})
 }
 
 // unroutedVerbatim responds to requests of the verbatim paths that match no route.
@@ -102,7 +124,7 @@ func (h *Handler) unroutedVerbatim(w http.ResponseWriter, r *http.Request) {
 	methods := allowed(h.verbatim, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})
 	switch {
 	case len(methods) == 0:
-		h.node.Fail(w, form, &web.Refusal{Status: http.StatusNotFound, Text: "this is no path of the part of Consul's API that is served here"})
+		h.node.Fail(w, form, consulroutes.Unserved(r.URL.Path))
 	case r.Method == http.MethodOptions:
 		w.Header().Set("Allow", allowHeader(methods))
 	default:

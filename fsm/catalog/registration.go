@@ -276,7 +276,7 @@ func (s *Service) SameRegistration(o *Service) bool {
 	return s.Name == o.Name && s.ID == o.ID && s.Address == o.Address && s.Port == o.Port && s.Kind == o.Kind &&
 		s.SocketPath == o.SocketPath && s.WeightPassing == o.WeightPassing && s.WeightWarning == o.WeightWarning &&
 		s.TagOverride == o.TagOverride && slices.Equal(s.Tags, o.Tags) && slices.Equal(s.Tagged, o.Tagged) &&
-		bytes.Equal(s.Locality, o.Locality) && bytes.Equal(s.Ports, o.Ports)
+		bytes.Equal(s.Locality, o.Locality) && bytes.Equal(s.Ports, o.Ports) && bytes.Equal(s.Proxy, o.Proxy) && s.Native == o.Native
 }
 
 // kept are those of the service's checks that remain with it.

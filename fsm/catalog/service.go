@@ -25,11 +25,12 @@ type Service struct {
 	WeightPassing, WeightWarning int32
 	TagOverride                  bool // EnableTagOverride
 	Kind, SocketPath             string
-	// Locality and Ports are JSON as given, which is echoed; nil: not given.
-	Locality, Ports []byte
-	Checks          []*Check // by id
-	CreateIndex     order.Index
-	ModifyIndex     order.Index // of the last change of the service itself, not of its checks
+	// Locality, Ports and Proxy are JSON as given, which is echoed; nil: not given.
+	Locality, Ports, Proxy []byte
+	Native                 bool     // it takes part in a service mesh by itself (Connect.Native)
+	Checks                 []*Check // by id
+	CreateIndex            order.Index
+	ModifyIndex            order.Index // of the last change of the service itself, not of its checks
 }
 
 func (s *Service) Fields(c *codec.Codec) {
@@ -50,6 +51,8 @@ func (s *Service) Fields(c *codec.Codec) {
 	Checks(c, &s.Checks)
 	codec.Uint(c, &s.CreateIndex)
 	codec.Uint(c, &s.ModifyIndex)
+	c.Bytes(&s.Proxy)
+	c.Bool(&s.Native)
 }
 
 // TaggedAddress is one of a service's tagged addresses, sorted by tag.
@@ -121,7 +124,7 @@ func weightOf(pairs []codec.Pair) (bytes int) {
 
 // Weight is what a service takes with its checks beside its instance, in bytes, about.
 func (s *Service) Weight() int {
-	bytes := len(s.Address) + len(s.SocketPath) + len(s.Locality) + len(s.Ports)
+	bytes := len(s.Address) + len(s.SocketPath) + len(s.Locality) + len(s.Ports) + len(s.Proxy)
 	for _, tag := range s.Tags {
 		bytes += textWeight + len(tag)
 	}

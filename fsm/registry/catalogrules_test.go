@@ -114,6 +114,8 @@ func TestCatalogRegistrationOfWhatIsThereTakesNoIndex(t *testing.T) {
 		{"tags", func(op *RegisterCatalog) { op.Service.Tags = []string{"green"} }, []string{"service"}},
 		{"metadata", func(op *RegisterCatalog) { op.Instance.Metadata = []Pair{{Key: "k", Value: "v"}} }, []string{"service"}},
 		{"port", func(op *RegisterCatalog) { op.Service.Port = 81 }, []string{"service"}},
+		{"a proxy's settings", func(op *RegisterCatalog) { op.Service.Proxy = []byte(`{}`) }, []string{"service"}},
+		{"its part in a mesh", func(op *RegisterCatalog) { op.Service.Native = true }, []string{"service"}},
 		{"a check's output", func(op *RegisterCatalog) { op.Checks[0].Output = "timeout" }, []string{"check"}},
 		{"a check's probe", func(op *RegisterCatalog) { op.Checks[0].Probe = &catalog.Probe{TCP: "10.0.0.1:1"} }, []string{"check"}},
 		{"a state that is to stay", func(op *RegisterCatalog) { op.Checks[0].Status, op.KeepStatus = catalog.Passing, true }, nil},

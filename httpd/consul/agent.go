@@ -11,11 +11,29 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
+// APIVersion is the version of Consul whose API clients may take for granted here, and the one that they are told.
+// Clients decide by it what they may ask for: Nomad gives its jobs the constraint consul.version >= 1.8.0, and
+// consul-esm does not start without a version that it can compare. Our own program's version is another matter, and
+// stands beside it (Self.Stats).
+const APIVersion = "1.22.0"
+
+// BuildInfo is the response of agent/version.
+type BuildInfo struct {
+	SHA          string
+	BuildDate    string
+	HumanVersion string
+	FIPS         string
+	Rollcall     string // our own program's version
+}
+
+// Build is what clients are told of the program.
+func (h Home) Build() BuildInfo { return BuildInfo{HumanVersion: APIVersion, Rollcall: h.Version} }
+
 // Self is the response of agent/self. Every top-level member is an object: the official client decodes a
 // map of maps.
 type Self struct {
 	Config      SelfConfig
-	DebugConfig struct{}
+	DebugConfig SelfDebug
 	Coord       struct{}
 	Member      Member
 	Stats       map[string]map[string]string
@@ -32,6 +50,10 @@ type SelfConfig struct {
 	Revision          string
 	Version           string
 }
+
+// SelfDebug is what clients read of the rest of it: consul debug asks whether there are profiles to fetch, and there are
+// none in this API.
+type SelfDebug struct{ EnableDebug, ACLsEnabled bool }
 
 // Member is a server of the cluster, in responses of agent/members.
 type Member struct {
@@ -59,7 +81,7 @@ func (h Home) Member(name, host string, port int, alive bool) Member {
 	m := Member{
 		Name: name, Addr: host, Port: port, Status: MemberFailed,
 		Tags: map[string]string{
-			"role": "consul", "dc": h.Datacenter, "id": uuidOf("server " + h.Epoch + " " + name), "port": fmt.Sprint(port), "build": h.Version,
+			"role": "consul", "dc": h.Datacenter, "id": uuidOf("server " + h.Epoch + " " + name), "port": fmt.Sprint(port), "build": APIVersion + ":",
 			"acls": "0", "vsn": "2", "vsn_min": "2", "vsn_max": "3",
 		},
 		ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
@@ -75,12 +97,13 @@ func (h Home) Member(name, host string, port int, alive bool) Member {
 func (h Home) Self(agent Node, member Member, leader string) Self {
 	return Self{
 		Config: SelfConfig{
-			Datacenter: h.Datacenter, PrimaryDatacenter: h.Datacenter, NodeName: agent.Node, NodeID: agent.ID, Server: true, Version: h.Version,
+			Datacenter: h.Datacenter, PrimaryDatacenter: h.Datacenter, NodeName: agent.Node, NodeID: agent.ID, Server: true, Version: APIVersion,
 		},
 		Member: member,
 		Stats: map[string]map[string]string{
-			"build":  {"version": h.Version},
-			"consul": {"server": "true", "known_datacenters": "1", "leader_addr": leader},
+			"build":    {"version": APIVersion},
+			"consul":   {"server": "true", "known_datacenters": "1", "leader_addr": leader},
+			"rollcall": {"version": h.Version},
 		},
 		Meta: agent.Meta,
 	}
@@ -98,7 +121,7 @@ func (s AgentService) WithHash() AgentService {
 // Home is what responses say of the logical node.
 type Home struct {
 	Datacenter string
-	Version    string // of the program
+	Version    string // of our own program
 	Epoch      string // the cluster's id
 	Address    string // host by which clients reach the cluster
 	Port       int    // of the service "consul": where its servers reach each other
@@ -173,7 +196,7 @@ func (h Home) logical() Node {
 
 // meta is the logical node's: exactly what an agent of Consul has, whose clients compare it.
 func (h Home) meta() map[string]string {
-	return map[string]string{"consul-network-segment": "", "consul-version": h.Version}
+	return map[string]string{"consul-network-segment": "", "consul-version": APIVersion}
 }
 
 // familyOf is ipv4 or ipv6; "": the address is a name, or none.

@@ -7,6 +7,7 @@
 //	session.go sessions
 //	check.go   checks as they are registered
 //	service.go services as they are registered
+//	proxy.go   what proxies and gateways of a service mesh say of themselves
 //	catalog.go registrations and deregistrations of the catalog
 //	listed.go  services as they are listed
 //	health.go  checks as they are listed, and what services are worth by them

@@ -16,6 +16,7 @@ var seeds = []string{
 	``, `null`, `{}`, `[]`, `{"Name":"web"}`, `{"Name":"web","Checks":[null,{"TTL":"1s"}],"Check":{}}`, `{"Name":"web","Check":{"HTTP":"h","Interval":1e9}}`,
 	`{"Name":"a","ID":"b","Port":65535,"Meta":{"a":"b"},"TaggedAddresses":{"lan":{"Port":1}},"Weights":{"Passing":2},"Locality":{"Zone":"z"},"Ports":[{"Port":1,"Default":true}]}`,
 	`{"Node":"n","Address":"a","Service":{"Service":"s"},"Check":{"Name":"c","Definition":{"Interval":"1s","TCP":7}},"Checks":[{"Name":"d"}]}`,
+	`{"Name":"p","Port":1,"Kind":"connect-proxy","Proxy":{"destination_service_name":"a","Config":{"a_b":[1]},"Upstreams":[{"DestinationName":"d","LocalBindPort":1}],"Expose":{"Paths":[{"Path":"/"}]}},"Connect":{"Native":false}}`,
 	`{"Node":"rollcall","ServiceID":"s","CheckID":"c"}`, `{"Status":"passing","Output":"\ud800"}`, `{"name":"ſ"}`, `{"Name":"x","Check":{"TTL":1e300}}`,
 }
 
@@ -35,8 +36,8 @@ func checkRegistration(t *testing.T, op registry.RegisterCatalog) {
 		key := op.Instance.Key()
 		expect.That(t, s.Name != "" && s.ID != "" && key == registry.NewKey(s.Name, op.Instance.InstanceID) && len(key.App) <= 255 && len(key.ID) <= 255 && utf8.ValidString(key.ID),
 			"service %+v is the instance %s", s, key)
-		if s.Locality != nil && !json.Valid(s.Locality) || s.Ports != nil && !json.Valid(s.Ports) {
-			t.Errorf("locality %s and ports %s are no JSON", s.Locality, s.Ports)
+		if s.Locality != nil && !json.Valid(s.Locality) || s.Ports != nil && !json.Valid(s.Ports) || s.Proxy != nil && !json.Valid(s.Proxy) {
+			t.Errorf("locality %s, ports %s and proxy %s are no JSON", s.Locality, s.Ports, s.Proxy)
 		}
 		shown := consul.ServiceOf(&registry.Lease{Instance: op.Instance, Service: s}, s.Name)
 		expect.OKf(t, expect.Err(json.Marshal(consul.With(consul.Node{}, nil, shown))), "it cannot be shown")

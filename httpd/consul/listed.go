@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -22,6 +23,8 @@ type Service struct {
 	Weights           Weights
 	EnableTagOverride bool
 	Locality, Ports   json.RawMessage
+	Proxy             *Proxy
+	Native            bool
 	CreateIndex       registry.Index
 	ModifyIndex       registry.Index
 	Checks            []Check // its own ones, without those of its node
@@ -51,7 +54,7 @@ func fromCatalog(l *registry.Lease) Service {
 	return Service{
 		Node: c.Node, ID: c.ID, Name: c.Name, Kind: c.Kind, SocketPath: c.SocketPath, Tags: tagsOf(c.Tags), Address: c.Address, Port: c.Port,
 		Tagged: taggedOf(c.Tagged), Meta: metaOf(l.Instance), Weights: Weights{c.WeightPassing, c.WeightWarning}, EnableTagOverride: c.TagOverride,
-		Locality: c.Locality, Ports: c.Ports, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
+		Locality: c.Locality, Ports: c.Ports, Proxy: proxyOf(c), Native: c.Native, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
 	}
 }
 
@@ -61,7 +64,7 @@ func fromEureka(l *registry.Lease, name string) Service {
 	port, secure := i.MainPort()
 	s := Service{
 		ID: i.ID(), Name: name, Tags: []string{}, Address: cmp.Or(i.IPAddr, i.HostName), Port: int32(port.Number),
-		Meta: metaOf(i), Weights: Weights{1, 1}, CreateIndex: l.Registered, ModifyIndex: l.Changed,
+		Meta: metaOf(i), Weights: Weights{1, 1}, Proxy: noProxy, CreateIndex: l.Registered, ModifyIndex: l.Changed,
 	}
 	if _, said := s.Meta[secureMeta]; secure && !said {
 		s.Meta[secureMeta] = "true"
@@ -96,16 +99,18 @@ func metaOf(i *registry.Instance) map[string]string {
 	return m
 }
 
-// HasTags says whether the service has all of tags.
+// HasTags says whether the service has all of tags, in whatever case.
 func (s Service) HasTags(tags []string) bool {
-	return !slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(s.Tags, tag) })
+	return !slices.ContainsFunc(tags, func(want string) bool {
+		return !slices.ContainsFunc(s.Tags, func(has string) bool { return strings.EqualFold(has, want) })
+	})
 }
 
 // Itself is the service "consul", which stands for the cluster's servers.
 func (h Home) Itself() Service {
 	return Service{
 		ID: reservedID, Name: reservedID, Tags: []string{}, Port: int32(h.Port), Meta: map[string]string{}, Weights: Weights{1, 1},
-		CreateIndex: 1, ModifyIndex: 1,
+		Proxy: noProxy, CreateIndex: 1, ModifyIndex: 1,
 	}
 }
 
@@ -123,21 +128,29 @@ type AgentService struct {
 	TaggedAddresses   map[string]Address `json:",omitempty"`
 	Weights           Weights
 	EnableTagOverride bool
-	ContentHash       string `json:",omitempty"`
+	ContentHash       string   `json:",omitempty"`
+	Proxy             *Proxy   `json:",omitempty"`
+	Connect           *Connect `json:",omitempty"`
 	Datacenter        string
 	Locality          json.RawMessage `json:",omitempty"`
 }
 
-// Agent is the service as the agent shows it.
+// Agent is the service as the agent shows it: settings of proxies are those of proxies and gateways only.
 func (h Home) Agent(s Service) AgentService {
-	return AgentService{
+	shown := AgentService{
 		Kind: s.Kind, ID: s.ID, Service: s.Name, Tags: s.Tags, Meta: s.Meta, Port: s.Port, Ports: s.Ports, Address: s.Address, SocketPath: s.SocketPath,
 		TaggedAddresses: s.Tagged, Weights: s.Weights, EnableTagOverride: s.EnableTagOverride, Datacenter: h.Datacenter, Locality: s.Locality,
 	}
+	if _, gateway := gateways[s.Kind]; gateway || s.Kind == connectProxy {
+		shown.Proxy = s.Proxy
+	}
+	if s.Native {
+		shown.Connect = &Connect{Native: true}
+	}
+	return shown
 }
 
-// NodeService is a service in responses of catalog/node and health/service. Proxy and Connect are there
-// because clients compare them; nothing of the service mesh is served.
+// NodeService is a service in responses of catalog/node and health/service. Proxy is never nil: clients compare it.
 type NodeService struct {
 	Kind              string `json:",omitempty"`
 	ID                string
@@ -145,32 +158,28 @@ type NodeService struct {
 	Tags              []string
 	Address           string
 	TaggedAddresses   map[string]Address `json:",omitempty"`
-	Meta              map[string]string
-	Port              int32
-	Ports             json.RawMessage `json:",omitempty"`
-	SocketPath        string          `json:",omitempty"`
+	Meta              map[string]string  // nil where there is none: null, as Consul shows it here, and {} in the other responses
+	Port              int32              `json:",omitempty"`
+	Ports             json.RawMessage    `json:",omitempty"`
+	SocketPath        string             `json:",omitempty"`
 	Weights           Weights
 	EnableTagOverride bool
 	Locality          json.RawMessage `json:",omitempty"`
-	Proxy             noProxy
-	Connect           struct{}
+	Proxy             *Proxy
+	Connect           Connect
 	PeerName          string
 	CreateIndex       registry.Index
 	ModifyIndex       registry.Index
 }
 
-// noProxy is the proxy's settings of a service that is none.
-type noProxy struct {
-	Mode        string
-	MeshGateway struct{}
-	Expose      struct{}
-}
-
 // OnNode is the service as its node shows it.
 func (s Service) OnNode() NodeService {
+	if len(s.Meta) == 0 {
+		s.Meta = nil
+	}
 	return NodeService{
 		Kind: s.Kind, ID: s.ID, Service: s.Name, Tags: s.Tags, Address: s.Address, TaggedAddresses: s.Tagged, Meta: s.Meta, Port: s.Port, Ports: s.Ports,
-		SocketPath: s.SocketPath, Weights: s.Weights, EnableTagOverride: s.EnableTagOverride, Locality: s.Locality,
+		SocketPath: s.SocketPath, Weights: s.Weights, EnableTagOverride: s.EnableTagOverride, Locality: s.Locality, Proxy: s.Proxy, Connect: Connect{s.Native},
 		CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
 	}
 }
@@ -192,12 +201,12 @@ type CatalogService struct {
 	ServiceWeights           Weights
 	ServiceMeta              map[string]string
 	ServicePort              int32
-	ServicePorts             json.RawMessage `json:",omitempty"`
+	ServicePorts             json.RawMessage
 	ServiceSocketPath        string
 	ServiceEnableTagOverride bool
-	ServiceLocality          json.RawMessage `json:",omitempty"`
-	ServiceProxy             noProxy
-	ServiceConnect           struct{}
+	ServiceProxy             *Proxy
+	ServiceConnect           Connect
+	ServiceLocality          json.RawMessage
 	CreateIndex              registry.Index
 	ModifyIndex              registry.Index
 }
@@ -208,7 +217,7 @@ func (s Service) With(n Node) CatalogService {
 		ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: n.TaggedAddresses, NodeMeta: n.Meta,
 		ServiceKind: s.Kind, ServiceID: s.ID, ServiceName: s.Name, ServiceTags: s.Tags, ServiceAddress: s.Address, ServiceTaggedAddresses: s.Tagged,
 		ServiceWeights: s.Weights, ServiceMeta: s.Meta, ServicePort: s.Port, ServicePorts: s.Ports, ServiceSocketPath: s.SocketPath,
-		ServiceEnableTagOverride: s.EnableTagOverride, ServiceLocality: s.Locality, CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
+		ServiceEnableTagOverride: s.EnableTagOverride, ServiceProxy: s.Proxy, ServiceConnect: Connect{s.Native}, ServiceLocality: s.Locality, CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
 	}
 }
 

@@ -32,7 +32,7 @@ func TestServicesAreReadLeniently(t *testing.T) {
 			t.Errorf("%s: %v", row.name, err)
 			continue
 		}
-		want := "&{Name:web ID:w1 Node: Tags:[a] Address: Port:0 Tagged:[] WeightPassing:1 WeightWarning:1 TagOverride:true Kind: SocketPath: Locality:[] Ports:[] Checks:[] CreateIndex:0 ModifyIndex:0}"
+		want := "&{Name:web ID:w1 Node: Tags:[a] Address: Port:0 Tagged:[] WeightPassing:1 WeightWarning:1 TagOverride:true Kind: SocketPath: Locality:[] Ports:[] Proxy:[] Native:false Checks:[] CreateIndex:0 ModifyIndex:0}"
 		expect.Equal(t, fmt.Sprintf("%+v", op.Service), want, "%s:\ngot", row.name)
 		expect.That(t, op.Instance.HostName == "10.1.0.1" && op.Instance.Key() == registry.NewKey("web", "w1") && op.KeepStatus && op.Node == nil,
 			"%s: the instance is %+v", row.name, op.Instance)

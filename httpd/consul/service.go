@@ -33,6 +33,8 @@ type serviceBody struct {
 	meta                                         map[string]string
 	weights                                      *weights
 	locality                                     locality
+	proxy                                        *Proxy
+	connect                                      connectBody
 	check                                        checkBody
 	checks                                       []checkBody
 }
@@ -42,7 +44,8 @@ func (s *serviceBody) UnmarshalJSON(data []byte) error {
 	return decodeFields(data, map[string]any{
 		"id": &s.id, "name": &s.name, "service": &s.service, "kind": &s.kind, "tags": &s.tags, "port": &s.port, "ports": &s.ports,
 		"address": &s.address, "socketpath": &s.socketPath, "taggedaddresses": &s.tagged, "enabletagoverride": &s.tagOverride,
-		"meta": &s.meta, "weights": &s.weights, "locality": &s.locality, "check": &s.check, "checks": &s.checks,
+		"meta": &s.meta, "weights": &s.weights, "locality": &s.locality, "proxy": &s.proxy, "connect": &s.connect,
+		"check": &s.check, "checks": &s.checks,
 	})
 }
 
@@ -77,6 +80,7 @@ func DecodeService(body []byte, node, address string) (registry.RegisterCatalog,
 	if s.id == reservedID {
 		return registry.RegisterCatalog{}, malformed("Invalid service id, %q stands for the cluster itself", reservedID)
 	}
+	s.proxy.completeUpstreams()
 	service, instance, err := s.register(node, s.name, address)
 	if err != nil {
 		return registry.RegisterCatalog{}, err
@@ -100,7 +104,7 @@ func decodeBody(body []byte, into json.Unmarshaler) error {
 func (s *serviceBody) register(node, name, address string) (*catalog.Service, *registry.Instance, error) {
 	service := &catalog.Service{
 		Name: name, ID: cmp.Or(s.id, name), Node: node, Tags: s.tags, Address: s.address, Port: int32(s.port),
-		WeightPassing: 1, WeightWarning: 1, TagOverride: s.tagOverride, Kind: s.kind, SocketPath: s.socketPath,
+		WeightPassing: 1, WeightWarning: 1, TagOverride: s.tagOverride, Kind: s.kind, SocketPath: s.socketPath, Native: s.connect.native,
 	}
 	if err := s.validate(service); err != nil {
 		return nil, nil, err
@@ -114,6 +118,7 @@ func (s *serviceBody) register(node, name, address string) (*catalog.Service, *r
 	if len(s.ports) > 0 {
 		service.Ports, _ = json.Marshal(s.ports)
 	}
+	service.Proxy = s.proxy.given()
 	service.Tagged = s.taggedAddresses()
 	return service, s.instance(service, address), nil
 }
@@ -130,6 +135,9 @@ func (s *serviceBody) validate(service *catalog.Service) error {
 	}
 	if s.port < 0 || s.defaultPort() < 0 || s.defaultPort() > math.MaxUint16 {
 		return malformed("Invalid service port %d, it must be from 0 to %d", s.defaultPort(), math.MaxUint16)
+	}
+	if err := s.validateMesh(); err != nil {
+		return err
 	}
 	for tag, a := range s.tagged {
 		if a.Port < 0 || a.Port > math.MaxUint16 {

@@ -40,9 +40,17 @@ func (e *endpoints) ownMember(ctx context.Context, home consul.Home) consul.Memb
 	return home.Member(e.Name, home.Address, home.Port, true)
 }
 
-// agentMembers is GET /v1/agent/members: the servers of the cluster.
+// agentVersion is GET /v1/agent/version.
+func (c call) agentVersion() (any, error) { return c.home("").Build(), nil }
+
+// agentMembers is GET /v1/agent/members: the servers of the cluster. Those of all datacenters, for which wan asks, are
+// the same ones by their longer names.
 func (c call) agentMembers() (any, error) {
 	home := c.home(c.Epoch())
+	wan := c.Text("wan") != ""
+	if c.Err != nil {
+		return nil, c.Err
+	}
 	members := []consul.Member{}
 	for _, n := range c.Cluster.Status(c.R.Context()).Nodes {
 		host, port := splitAddress(n.Cluster)
@@ -50,6 +58,11 @@ func (c call) agentMembers() (any, error) {
 	}
 	if len(members) == 0 {
 		members = append(members, c.ownMember(c.R.Context(), home))
+	}
+	if wan {
+		for i := range members {
+			members[i].Name += "." + home.Datacenter
+		}
 	}
 	return members, nil
 }

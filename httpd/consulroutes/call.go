@@ -47,6 +47,7 @@ type endpoints struct {
 type call struct {
 	*web.Call
 	*endpoints
+	fromCache bool // the response is from what this node has, see cached
 }
 
 type endpoint func(c call) (document any, err error)

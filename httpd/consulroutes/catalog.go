@@ -3,6 +3,7 @@ package consulroutes
 import (
 	"cmp"
 	"context"
+	"iter"
 	"net"
 	"slices"
 	"strconv"
@@ -108,10 +109,15 @@ func (c *shownCatalog) services(name string) []consul.Service {
 			found = append(found, s)
 		}
 	}
-	slices.SortFunc(found, func(a, b consul.Service) int {
+	return sortedServices(found)
+}
+
+// sortedServices sorts services by node and id.
+func sortedServices(services []consul.Service) []consul.Service {
+	slices.SortFunc(services, func(a, b consul.Service) int {
 		return cmp.Or(strings.Compare(consul.ShownNode(a.Node), consul.ShownNode(b.Node)), strings.Compare(a.ID, b.ID))
 	})
-	return found
+	return services
 }
 
 // all are the services of a node, by name and id. The service "consul" is there where itself is set.
@@ -177,6 +183,37 @@ func (c call) readService(value func(*shownCatalog, []consul.Service) any) (any,
 			return value(cat, tagged), nil
 		}}
 	})
+}
+
+// readConnect responds with what value makes of the services that lead a mesh's connections to the name in the path.
+func (c call) readConnect(value func(*shownCatalog, []consul.Service) any) (any, error) {
+	name := c.Rest()
+	if name == "" {
+		c.Refuse("Missing service name")
+	}
+	tags := c.All("tag")
+	return c.readCatalog("", func(cat *shownCatalog) web.Found {
+		return web.Found{Index: cat.tableIndex(), Weight: func() int { return web.WeightOf(cat.connectedTo(name)) }, Document: func() (any, error) {
+			found := []consul.Service{}
+			for l := range cat.connectedTo(name) {
+				if s := cat.service(l); s.HasTags(tags) && cat.on(s.Node).shown {
+					found = append(found, s)
+				}
+			}
+			return value(cat, sortedServices(found)), nil
+		}}
+	})
+}
+
+// connectedTo are the services that lead a mesh's connections to a name: its proxies, and those of the name that need none.
+func (c *shownCatalog) connectedTo(name string) iter.Seq[*registry.Lease] {
+	return func(yield func(*registry.Lease) bool) {
+		for l := range c.Leases() {
+			if l.Service != nil && strings.EqualFold(consul.MeshName(l.Service), name) && !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // readTable responds with what value makes of the whole catalog, of which the response shows weight.

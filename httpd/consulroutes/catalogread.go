@@ -79,8 +79,16 @@ func (c *shownCatalog) tagsOf(app *registry.App) (tags []string, some bool) {
 }
 
 // catalogService is GET /v1/catalog/service/{name}.
-func (c call) catalogService() (any, error) {
-	return c.readService(func(cat *shownCatalog, services []consul.Service) any {
+func (c call) catalogService() (any, error) { return listServices(c.readService) }
+
+// catalogConnect is GET /v1/catalog/connect/{name}.
+func (c call) catalogConnect() (any, error) { return listServices(c.readConnect) }
+
+// serviceReader responds with what value makes of the services that a path names.
+type serviceReader func(value func(*shownCatalog, []consul.Service) any) (any, error)
+
+func listServices(read serviceReader) (any, error) {
+	return read(func(cat *shownCatalog, services []consul.Service) any {
 		shown := make([]consul.CatalogService, len(services))
 		for i, s := range services {
 			shown[i] = s.With(cat.on(s.Node).Node)
@@ -127,12 +135,17 @@ func (c call) catalogNodeServices() (any, error) {
 }
 
 // healthService is GET /v1/health/service/{name}.
-func (c call) healthService() (any, error) {
+func (c call) healthService() (any, error) { return c.listHealth(c.readService) }
+
+// healthConnect is GET /v1/health/connect/{name}.
+func (c call) healthConnect() (any, error) { return c.listHealth(c.readConnect) }
+
+func (c call) listHealth(read serviceReader) (any, error) {
 	text, passing := c.Lookup("passing") // only services are wanted of which every check is passing
 	if text != "" {
 		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
-	return c.readService(func(cat *shownCatalog, services []consul.Service) any {
+	return read(func(cat *shownCatalog, services []consul.Service) any {
 		shown := []consul.HealthService{}
 		for _, s := range services {
 			node := cat.on(s.Node)

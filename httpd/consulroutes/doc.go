@@ -3,6 +3,7 @@
 // How the documents look is the business of package httpd/consul. Its files:
 //
 //	routes.go       the table of the routes
+//	unserved.go     what of Consul's API is not served
 //	call.go         a call, and what holds for all of them
 //	read.go         reads: consistency, blocking queries, labels
 //	lists.go        long lists, which are written in pieces

@@ -156,7 +156,7 @@ func (c call) respondNothing() (any, error) {
 	return web.Sent, nil
 }
 
-func (c call) refuseConflict() { c.Refuse("Conflicting flags: %s", c.R.URL.Query().Encode()) }
+func (c call) refuseConflict() { c.Refuse("Conflicting flags: %s\n", c.R.URL.Query().Encode()) }
 
 func (c call) cas() kv.Index {
 	index, _ := c.Number("cas")

@@ -2,8 +2,10 @@ package consulroutes
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -36,6 +38,51 @@ func (c call) labelConsul(read registry.Consistency, staleAge time.Duration) {
 	header.Set("X-Consul-KnownLeader", strconv.FormatBool(health.Quorum))
 	header.Set("X-Consul-Default-ACL-Policy", "allow")
 	header.Set("X-Consul-Effective-Consistency", consistency)
+	if c.fromCache {
+		header.Set("X-Cache", "HIT")
+		header.Set("Age", fmt.Sprintf("%.0f", age.Seconds()))
+	}
+}
+
+// cached makes an endpoint of a read that Consul's agents have a cache for. Here what this node has is that cache: like
+// Consul's it follows the servers, and is older only while this node hears nothing of them.
+func cached(e endpoint) endpoint {
+	return func(c call) (any, error) {
+		_, wanted := c.Lookup("cached")
+		if wanted {
+			health := c.Service.Health()
+			c.fromCache = health.Ready && health.Age <= c.maxAge()
+			if !c.fromCache {
+				c.W.Header().Set("X-Cache", "MISS")
+			}
+		}
+		if c.Err != nil {
+			return nil, c.Err
+		}
+		return e(c)
+	}
+}
+
+// maxAge is how old a cached response may be, by the header Cache-Control.
+func (c call) maxAge() time.Duration {
+	limit := time.Duration(math.MaxInt64)
+	for text := range strings.SplitSeq(strings.ToLower(c.R.Header.Get("Cache-Control")), ",") {
+		directive, value, _ := strings.Cut(strings.TrimSpace(text), "=")
+		switch directive {
+		case "must-revalidate":
+			return -1
+		case "max-age":
+			seconds, err := strconv.ParseUint(value, 10, 31)
+			if err != nil {
+				c.Refuse("Invalid Cache-Control header.")
+			}
+			if seconds == 0 {
+				return -1
+			}
+			limit = time.Duration(seconds) * time.Second
+		}
+	}
+	return limit
 }
 
 // readConsul responds to a read as fresh as its query asks for, at once or when what is read changes. indexed: the response
@@ -72,6 +119,9 @@ func (c call) consulFreshness() registry.Consistency {
 	if (stale || bounded) && consistent {
 		c.Refuse("Cannot specify ?stale with ?consistent, conflicting semantics.")
 	}
+	if _, cached := c.Lookup("cached"); cached && consistent {
+		c.Refuse("Cannot specify ?cached with ?consistent, conflicting semantics.")
+	}
 	if bounded {
 		limit, err := time.ParseDuration(text)
 		if err != nil {
@@ -79,7 +129,7 @@ func (c call) consulFreshness() registry.Consistency {
 		}
 		stale = c.Service.Health().Age <= limit
 	}
-	if stale {
+	if stale || c.fromCache {
 		return registry.Stale
 	}
 	return registry.Linearizable

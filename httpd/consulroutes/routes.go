@@ -15,7 +15,7 @@ func Routes(n *web.Node, config Config) []web.Route[*web.Call] {
 		rt.Do = web.WithCoordination(inOneNamespace(inDatacenter(rt.Do)))
 		rows[i] = rt
 	}
-	return web.Bind(rows, func(c *web.Call) call { return call{c, e} })
+	return web.Bind(rows, func(c *web.Call) call { return call{Call: c, endpoints: e} })
 }
 
 // table is Consul's API. A variable at a path's end takes all that is left of it, slashes too, and nothing as
@@ -47,6 +47,7 @@ var table = []route{
 	{web.Put, "/v1/agent/service/maintenance/{id}", web.ConsulForm, call.serviceMaintenance},
 	{web.Put, "/v1/agent/maintenance", web.ConsulForm, call.nodeMaintenance},
 	{web.Get, "/v1/agent/self", web.ConsulForm, call.agentSelf},
+	{web.Get, "/v1/agent/version", web.ConsulForm, call.agentVersion},
 	{web.Get, "/v1/agent/members", web.ConsulForm, call.agentMembers},
 	{web.Get, "/v1/agent/services", web.ConsulForm, unfiltered(call.agentServices)},
 	{web.Get, "/v1/agent/service/{id}", web.ConsulForm, call.agentService},
@@ -60,11 +61,13 @@ var table = []route{
 	{web.Put, "/v1/catalog/deregister", web.ConsulForm, call.catalogDeregister},
 	{web.Get, "/v1/catalog/datacenters", web.ConsulForm, call.catalogDatacenters},
 	{web.Get, "/v1/catalog/nodes", web.ConsulForm, unfiltered(call.catalogNodes)},
-	{web.Get, "/v1/catalog/services", web.ConsulForm, unfiltered(call.catalogServices)},
-	{web.Get, "/v1/catalog/service/{name}", web.ConsulForm, unfiltered(call.catalogService)},
+	{web.Get, "/v1/catalog/services", web.ConsulForm, cached(unfiltered(call.catalogServices))},
+	{web.Get, "/v1/catalog/service/{name}", web.ConsulForm, cached(unfiltered(call.catalogService))},
+	{web.Get, "/v1/catalog/connect/{name}", web.ConsulForm, cached(unfiltered(call.catalogConnect))},
 	{web.Get, "/v1/catalog/node/{node}", web.ConsulForm, unfiltered(call.catalogNode)},
-	{web.Get, "/v1/catalog/node-services/{node}", web.ConsulForm, unfiltered(call.catalogNodeServices)},
-	{web.Get, "/v1/health/service/{name}", web.ConsulForm, unfiltered(call.healthService)},
+	{web.Get, "/v1/catalog/node-services/{node}", web.ConsulForm, cached(unfiltered(call.catalogNodeServices))},
+	{web.Get, "/v1/health/service/{name}", web.ConsulForm, cached(unfiltered(call.healthService))},
+	{web.Get, "/v1/health/connect/{name}", web.ConsulForm, cached(unfiltered(call.healthConnect))},
 	{web.Get, "/v1/health/checks/{name}", web.ConsulForm, unfiltered(call.healthChecks)},
 	{web.Get, "/v1/health/node/{node}", web.ConsulForm, unfiltered(call.healthNode)},
 	{web.Get, "/v1/health/state/{state}", web.ConsulForm, unfiltered(call.healthState)},
