@@ -481,7 +481,7 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 	}
 	event := func(kind registry.EventKind) []byte { return history(1, 0, 0, byte(kind), 0, 0, 0, 0, 0, 0) }
 	acts := slices.Clone(state)
-	acts[len(acts)-14] = 0x40
+	acts[len(acts)-15] = 0x40
 	parseLease := func(b []byte) error { _, err := ParseLeaseState(b); return err }
 	parseRemoval := func(b []byte) error { _, err := ParseRemoval(b); return err }
 	named := func(change func(l *registry.Lease, e *registry.Event)) []byte {

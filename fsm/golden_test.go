@@ -191,7 +191,7 @@ func goldenLeases() *Snapshot {
 		Instance: goldenInstance(), Handle: registry.Handle{Slot: 2, Gen: 4}, Interval: 30, Duration: 90,
 		RegisteredAt: 1_700_000_000_100, ServiceUpAt: 1_700_000_000_050, UpdatedAt: 1_700_000_000_100,
 		RenewedAt: registry.Stamp{Lease: 60_000, Wall: 1_700_000_000_100}, Action: registry.ActionAdded,
-		Life: 2, Registered: 5, Changed: 5, ChangedLease: 60_000, Origin: registry.FromEureka,
+		Life: 2, Registered: 5, Changed: 5, ChangedLease: 60_000, Origin: registry.FromEureka, Defined: 5,
 	}
 	gone := &registry.Lease{
 		Instance:  &registry.Instance{InstanceID: "carts-1", App: "CARTS", LastDirty: 1_699_999_999_000},
@@ -242,7 +242,7 @@ func goldenCatalogOps() map[string]registry.Op {
 func goldenNode() *catalog.Node {
 	return &catalog.Node{ID: "40e4a748-2192-161a-0510-9bf59fe950b5", Name: "db-1", Address: "192.0.2.7",
 		Tagged: []registry.Pair{{Key: "lan", Value: "192.0.2.7"}}, Meta: []registry.Pair{{Key: "rack", Value: "4"}},
-		Checks: []*catalog.Check{goldenCheck("disk")}, CreateIndex: 2, ModifyIndex: 3}
+		Checks: []*catalog.Check{goldenCheck("disk")}, CreateIndex: 2, ModifyIndex: 3, ChecksChanged: 4, ServiceLeft: 5}
 }
 
 func goldenService() *catalog.Service {
@@ -335,6 +335,7 @@ func goldenSnapshot() *Snapshot {
 	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()
 	f.Removals[0].Lease.Permanent = true
 	f.Reserved, f.CatalogIndex = 7, 3
+	f.Parts = registry.PartIndexes{Services: 5, Nodes: 3, Checks: 4, LogicalServices: 2, Logical: 1}
 	f.Nodes = []*catalog.Node{goldenNode(), {Name: "db-2", CreateIndex: 3, ModifyIndex: 3}}
 	f.CheckHeartbeats = []catalog.CheckHeartbeat{{Node: "db-1", Check: "alive", At: 57_000}, {Node: "db-1", Check: "disk", At: 58_000}}
 	s.kv = goldenKV(*f)

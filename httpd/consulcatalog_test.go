@@ -27,8 +27,8 @@ type catalogOnly struct {
 }
 
 // WatchCatalog implements httpd.Coordination.
-func (c catalogOnly) WatchCatalog(app string) (<-chan struct{}, func()) {
-	return c.memory.Watchers.Join(app)
+func (c catalogOnly) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
+	return c.memory.Watchers.Join(t)
 }
 
 // RaftAddresses implements httpd.Coordination.
@@ -606,45 +606,6 @@ func TestConsulCatalogIndexStaysAtAnUnchangedRegistration(t *testing.T) {
 	}
 	got := fmt.Sprint(read[[]check](t, n, "/v1/health/checks/web"))
 	expect.Equal(t, got, "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]", "the check is")
-}
-
-// Indexes by which blocking queries go on: they never go back, and move with what is read only.
-func TestConsulCatalogIndexMovesWithWhatIsRead(t *testing.T) {
-	n := newCatalog(t)
-	targets := []string{"/v1/health/service/web", "/v1/catalog/service/web", "/v1/health/checks/web", "/v1/catalog/nodes", "/v1/catalog/services",
-		"/v1/health/state/any", "/v1/health/node/rollcall", "/v1/catalog/node/rollcall", "/v1/catalog/node-services/rollcall"}
-	last := map[string]uint64{}
-	const service, nodes, tables = 3, 4, 9 // targets up to there
-	for _, row := range []struct {
-		name, method, target, body string
-		moves                      [2]int // from and to in targets
-	}{
-		{"register", "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`, [2]int{0, service}},
-		{"heartbeat", "PUT", "/v1/agent/check/pass/service:w1", "", [2]int{0, service}},
-		{"heartbeat that says nothing new", "PUT", "/v1/agent/check/pass/service:w1", "", [2]int{0, 0}},
-		{"another service", "PUT", "/v1/agent/service/register", `{"Name":"db"}`, [2]int{nodes, tables}},
-		{"a node", "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1"}`, [2]int{0, tables}},
-		{"a check of the node", "PUT", "/v1/agent/check/register", `{"Name":"disk","TTL":"10s"}`, [2]int{0, tables}},
-		{"deregister", "PUT", "/v1/agent/service/deregister/w1", "", [2]int{0, service}},
-		{"another service goes", "PUT", "/v1/agent/service/deregister/db", "", [2]int{nodes, tables}},
-	} {
-		n.must(t, row.method, row.target, row.body)
-		for i, target := range targets {
-			now := n.must(t, "GET", target, "").index(t)
-			moved := now > last[target]
-			expect.That(t, now >= last[target], "%s: the index of %s went from %d back to %d", row.name, target, last[target], now)
-			if must := i >= row.moves[0] && i < row.moves[1]; must && !moved {
-				t.Errorf("%s: the index of %s stayed at %d", row.name, target, now)
-			}
-			if row.moves == [2]int{0, 0} && moved {
-				t.Errorf("%s: the index of %s went from %d to %d", row.name, target, last[target], now)
-			}
-			if row.name == "another service" && i < service && moved {
-				t.Errorf("%s: the index of %s went from %d to %d", row.name, target, last[target], now)
-			}
-			last[target] = now
-		}
-	}
 }
 
 func TestConsulCatalogWaitsForTheServiceOnly(t *testing.T) {

@@ -139,7 +139,9 @@ func (l *locker) Watch(t kv.Topic) *kv.Wait {
 }
 
 // WatchCatalog implements httpd.Coordination.
-func (l *locker) WatchCatalog(app string) (<-chan struct{}, func()) { return l.m.Watchers.Join(app) }
+func (l *locker) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
+	return l.m.Watchers.Join(t)
+}
 
 // RaftAddresses implements httpd.Coordination.
 func (l *locker) RaftAddresses() (string, []string) {

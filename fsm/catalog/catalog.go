@@ -32,7 +32,7 @@ func New[K comparable]() *Catalog[K] {
 func (c *Catalog[K]) Share() *Tables[K] {
 	if c.shared == nil {
 		t := c.Tables
-		t.nodes, t.services, t.checks = t.nodes.Copy(), t.services.Copy(), t.checks.Copy()
+		t.nodes, t.nodeChanges, t.services, t.checks = t.nodes.Copy(), t.nodeChanges.Copy(), t.services.Copy(), t.checks.Copy()
 		c.shared = &t
 	}
 	return c.shared
@@ -68,7 +68,7 @@ func (c *Catalog[K]) ReplaceService(of K, old, now *Service, at Moment) {
 }
 
 // ReplaceNode puts a node and its checks in the place of the one of its name; index is that of the change. Either may be
-// nil.
+// nil. It says in now when what belongs to the node last changed.
 func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	c.nodesChanged = index
 	var none K
@@ -78,6 +78,13 @@ func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	}
 	if now != nil {
 		after = now.Checks
+		now.ChecksChanged, now.ServiceLeft = 0, 0
+		if old != nil {
+			now.ChecksChanged, now.ServiceLeft = old.ChecksChanged, old.ServiceLeft
+		}
+		if !slices.Equal(before, after) {
+			now.ChecksChanged = index
+		}
 		c.setNode(now)
 		c.enterChecks(before, after, none, at)
 	} else {
@@ -114,14 +121,26 @@ func (c *Catalog[K]) setNode(n *Node) {
 	c.shared = nil
 	if old, ok := c.nodes.Set(n.Name, n); ok {
 		c.bytes -= old.Weight()
+		c.nodeChanges.Delete(old)
 	}
+	c.nodeChanges.Set(n)
 	c.bytes += n.Weight()
+}
+
+// LeaveNode notes in a node, if it is stored, that a service is not on it any more, by the change of an index.
+func (c *Catalog[K]) LeaveNode(name string, index order.Index) {
+	if old, ok := c.nodes.Get(name); ok {
+		n := *old
+		n.ServiceLeft = index
+		c.setNode(&n)
+	}
 }
 
 func (c *Catalog[K]) deleteNode(name string) {
 	c.shared = nil
 	if old, ok := c.nodes.Delete(name); ok {
 		c.bytes -= old.Weight()
+		c.nodeChanges.Delete(old)
 	}
 }
 

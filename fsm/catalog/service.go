@@ -67,7 +67,7 @@ func (a *TaggedAddress) fields(c *codec.Codec) {
 	c.Int32(&a.Port)
 }
 
-// Node is a node of the catalog other than the logical one, which is not stored unless checks were
+// Node is a node of the catalog other than the logical one, which is not stored before checks were
 // registered on it (its name is then ""). Immutable.
 type Node struct {
 	ID, Name, Address string
@@ -75,7 +75,12 @@ type Node struct {
 	Checks            []*Check // of the node itself, by id
 	CreateIndex       order.Index
 	ModifyIndex       order.Index // of the node itself, not of its checks
+	ChecksChanged     order.Index // of the last change of its own checks, also of a removal; 0: it never had one
+	ServiceLeft       order.Index // when a service was last removed from it, moved away or hidden; 0: never
 }
+
+// Changed is the Index of the last change of the node, of its own checks, or of a departure of one of its services.
+func (n *Node) Changed() order.Index { return max(n.ModifyIndex, n.ChecksChanged, n.ServiceLeft) }
 
 // Fields walks a node of the catalog.
 func (n *Node) Fields(c *codec.Codec) {
@@ -87,6 +92,8 @@ func (n *Node) Fields(c *codec.Codec) {
 	Checks(c, &n.Checks)
 	codec.Uint(c, &n.CreateIndex)
 	codec.Uint(c, &n.ModifyIndex)
+	codec.Uint(c, &n.ChecksChanged)
+	codec.Uint(c, &n.ServiceLeft)
 }
 
 // Alive says whether a node is an agent's: it has the check SerfHealth.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ import (
 // registry. Its trees are copy-on-write; a copy is never written again, but the heartbeats of checks in it are live.
 type Tables[K comparable] struct {
 	nodes        *btree.Map[string, *Node]
+	nodeChanges  *btree.BTreeG[*Node]         // the same by Node.Changed
 	services     *btree.BTreeG[serviceRow[K]] // by node, then id
 	checks       *btree.BTreeG[CheckRow[K]]   // by node, then id
 	nodesChanged order.Index                  // of the last change of a node or of a check of one
@@ -43,10 +45,15 @@ type beat struct {
 
 func newTables[K comparable]() Tables[K] {
 	return Tables[K]{
-		nodes:    new(btree.Map[string, *Node]),
-		services: order.NewTree(compareServices[K]),
-		checks:   order.NewTree(compareChecks[K]),
+		nodes:       new(btree.Map[string, *Node]),
+		nodeChanges: order.NewTree(compareNodeChanges),
+		services:    order.NewTree(compareServices[K]),
+		checks:      order.NewTree(compareChecks[K]),
 	}
+}
+
+func compareNodeChanges(a, b *Node) int {
+	return cmp.Or(cmp.Compare(a.Changed(), b.Changed()), strings.Compare(a.Name, b.Name))
 }
 
 func compareServices[K comparable](a, b serviceRow[K]) int {
@@ -57,10 +64,17 @@ func compareChecks[K comparable](a, b CheckRow[K]) int {
 	return compareCheckRefs(a.Check.ref(), b.Check.ref())
 }
 
-// Nodes yields the nodes, by name; the logical one ("") is among them, first, only if it has checks of its own.
+// Nodes yields the nodes, by name; the logical one ("") is among them, first, once it had checks of its own.
 func (t *Tables[K]) Nodes() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		t.nodes.Scan(func(_ string, n *Node) bool { return yield(n) })
+	}
+}
+
+// NodesChangedAfter yields the nodes that changed after an index, see Node.Changed, oldest change first.
+func (t *Tables[K]) NodesChangedAfter(after order.Index) iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		t.nodeChanges.Ascend(&Node{ModifyIndex: after + 1}, yield)
 	}
 }
 
@@ -88,16 +102,15 @@ func (t *Tables[K]) Service(node, id string) (of K, service *Service, ok bool) {
 }
 
 // ServicesOn returns what stands for the services on a node, by service id.
-func (t *Tables[K]) ServicesOn(node string) []K {
-	var all []K
-	t.services.Ascend(serviceRow[K]{node: node}, func(row serviceRow[K]) bool {
-		if row.node != node {
-			return false
-		}
-		all = append(all, row.of)
-		return true
-	})
-	return all
+func (t *Tables[K]) ServicesOn(node string) []K { return slices.Collect(t.EachServiceOn(node)) }
+
+// EachServiceOn yields what ServicesOn returns.
+func (t *Tables[K]) EachServiceOn(node string) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		t.services.Ascend(serviceRow[K]{node: node}, func(row serviceRow[K]) bool {
+			return row.node == node && yield(row.of)
+		})
+	}
 }
 
 // Worst is the worst status of a service's checks and those of its node, and whether one of them is of maintenance.

@@ -38,8 +38,8 @@ func (c *Catalog[K]) verifyNode(n *Node, at Frozen) error {
 	if err := verifyIndexes(n.CreateIndex, n.ModifyIndex, at); err != nil {
 		return err
 	}
-	if n.Name == "" && len(n.Checks) == 0 {
-		return errors.New("the logical node is there without checks")
+	if n.Changed() > at.Newest {
+		return fmt.Errorf("changed at %d; the last change was at %d", n.Changed(), at.Newest)
 	}
 	return c.verifyChecks(n.Checks, n.Name, "", at)
 }

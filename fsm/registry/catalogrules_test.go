@@ -92,7 +92,8 @@ func TestStatusOfAServiceFollowsFromChecksOfItAndItsNode(t *testing.T) {
 			}
 			expect.Equal(t, g.status(web1), Up, "all checks deregistered:")
 			n, ok := g.View().Node("")
-			expect.That(t, !ok, "the logical node is still there without checks: %+v", n)
+			expect.That(t, !ok || len(n.Checks) == 0 && n.ChecksChanged == g.View().CatalogIndex(),
+				"the logical node is %+v, want it without checks, and knowing when the last one went", n)
 		})
 	}
 }
@@ -567,7 +568,9 @@ func TestThawRefusesAnInconsistentCatalog(t *testing.T) {
 	}{
 		{"nodes' order", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { slices.Reverse(f.Nodes) }, "ascending order of their names"},
 		{"a node's index", func(_ *Frozen, _ *catalog.Service, n *catalog.Node) { n.ModifyIndex = 0 }, "created at"},
-		{"the logical node without checks", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Nodes[0].Checks = nil }, "without checks"},
+		{"a node's checks changed in the future", func(_ *Frozen, _ *catalog.Service, n *catalog.Node) { n.ChecksChanged = 99 }, "changed at 99"},
+		{"a service left in the future", func(_ *Frozen, _ *catalog.Service, n *catalog.Node) { n.ServiceLeft = 99 }, "changed at 99"},
+		{"a part changed in the future", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.Parts.Logical = 99 }, "a change has index 99"},
 		{"nodes changed in the future", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) { f.CatalogIndex = 99 }, "a node changed at 99"},
 		{"with a lease", func(f *Frozen, _ *catalog.Service, _ *catalog.Node) {
 			l := *f.Leases[0].Lease

@@ -59,6 +59,7 @@ func (r *Registry) frozen() Frozen {
 
 		Nodes:           slices.Collect(r.catalog.Nodes()),
 		CatalogIndex:    r.catalog.Changed(),
+		Parts:           r.tables.parts,
 		CheckHeartbeats: r.catalog.Heartbeats(),
 	}
 }
@@ -137,6 +138,7 @@ func (r *Registry) thaw(f Frozen) error {
 	}
 	r.expectation = f.Expectation // which counts the leases already
 	r.thawRemovals(f)
+	r.tables.parts = f.Parts // which say more than what is left
 	return r.catalog.ThawHeartbeats(f.CheckHeartbeats, at.Moment)
 }
 

@@ -33,10 +33,11 @@ type Frozen struct {
 	Senders []Sender
 	Peers   []PeerState
 
-	// Nodes of the catalog, by name: the logical one ("") only if it has checks of its own.
+	// Nodes of the catalog, by name: the logical one ("") only if it ever had checks of its own.
 	Nodes []*catalog.Node
 	// CatalogIndex is View.CatalogIndex.
 	CatalogIndex Index
+	Parts        PartIndexes
 	// Heard are the last heartbeats of checks with a TTL, each once, by node, then id.
 	CheckHeartbeats []catalog.CheckHeartbeat
 }
@@ -56,6 +57,7 @@ func (f *Frozen) Head(c *codec.Codec) {
 	f.Expectation.fields(c)
 	codec.Uint(c, &f.Reserved)
 	codec.Uint(c, &f.CatalogIndex)
+	f.Parts.fields(c)
 }
 
 // LeaseState is a live lease and its last renewal, sorted by application and id.

@@ -33,7 +33,30 @@ func TestThawedRegistryContinuesUnchanged(t *testing.T) {
 		need.Slice(t, b.Expired(later, 100), a.Expired(later, 100), "expired")
 		need.Equal(t, b.View().Freshness(later), a.View().Freshness(later), "freshness")
 		checkApps(t, a.View(), b.View())
+		for topic, at := range lastChanges(a.View()) {
+			now, _ := b.View().LastChange(topic)
+			need.Equal(t, now, at, "%+v last changed at", topic)
+		}
 	})
+}
+
+// lastChanges are the indexes of the last changes of all that can be waited for.
+func lastChanges(v *View) map[Topic]Index {
+	all := map[Topic]Index{}
+	note := func(t Topic) { all[t], _ = v.LastChange(t) }
+	for _, t := range wholeTopics {
+		note(t)
+	}
+	for _, name := range []string{"BILLING", "ORDERS", "WEB"} {
+		for _, kind := range []TopicKind{InstancesTopic, ServiceTopic, HealthTopic} {
+			note(Topic{kind, name})
+		}
+	}
+	for _, name := range []string{"", "n1", "n2"} {
+		note(Topic{NodeTopic, name})
+		note(Topic{NodeChecksTopic, name})
+	}
+	return all
 }
 
 func thawed(t *rapid.T, r *Registry) *Registry {
@@ -124,7 +147,9 @@ func TestThawRefusesAnInconsistentState(t *testing.T) {
 		{"live and removed", lease(func(l *Lease) { l.EvictedAt = 1 }), "it is live and was removed"},
 		{"registered after its change", lease(func(l *Lease) { l.Registered = 9 }), "registered at 9"},
 		{"change not made yet", lease(func(l *Lease) { l.Changed = 9 }), "index 9, but the last one given out is 6"},
-		{"index twice", lease(func(l *Lease) { l.Changed, l.Registered, l.Described, l.ByClient = 1, 1, 1, 1 }), "index 1 is there twice"},
+		{"index twice", lease(func(l *Lease) { l.Changed, l.Registered, l.Described, l.ByClient, l.Defined = 1, 1, 1, 1, 1 }), "index 1 is there twice"},
+		{"never defined", lease(func(l *Lease) { l.Defined = 0 }), "defined at 0"},
+		{"defined after its change", lease(func(l *Lease) { l.Defined = 9 }), "defined at 9"},
 		{"duration", lease(func(l *Lease) { l.Duration = 0 }), "duration 0 s"},
 		{"interval", lease(func(l *Lease) { l.Interval = 4000 }), "renewal interval 4000 s"},
 		{"renewed in the future", func(f *Frozen) { f.Leases[0].Renewed.Lease = 1 << 40 }, "after the lease clock"},

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"slices"
+
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
@@ -48,6 +50,10 @@ type Lease struct {
 	// Described is the last change of what the client says (registration, metadata), Overrode that of the override.
 	// Both are sent to Eureka servers. Neither is above Changed.
 	Described, Overrode Index
+	// Defined is the last change of what Consul's table of services shows of it: the registration of what differs from
+	// the one before in address, ports or metadata, in what Service says without its checks, or in being listed. A status
+	// or a check is no part of it. Not above Changed, and equal to it in what is quarantined.
+	Defined Index
 }
 
 // Fields walks a lease.
@@ -78,6 +84,7 @@ func (l *Lease) Fields(c *codec.Codec) {
 	codec.Uint(c, &l.Overrode)
 	c.Bool(&l.Permanent)
 	codec.Optional(c, &l.Service, (*catalog.Service).Fields)
+	codec.Uint(c, &l.Defined)
 }
 
 // acts walks what operators did to a lease.
@@ -121,6 +128,27 @@ func (q *Quarantined) fields(c *codec.Codec) {
 	q.At.Fields(c)
 	c.Int64(&q.Until)
 	codec.Uint(c, &q.Set)
+}
+
+// sameDefinition says whether Consul's table of services shows the same of l as of old, of the same key; nil: there is none.
+func (l *Lease) sameDefinition(old *Lease) bool {
+	if old == nil || old.Quarantine != nil || l.Quarantine != nil || (old.Service == nil) != (l.Service == nil) {
+		return false
+	}
+	was, is := old.Instance, l.Instance
+	if l.Service != nil { // which says the rest
+		return old.Service.ModifyIndex == l.Service.ModifyIndex && slices.Equal(was.Metadata, is.Metadata)
+	}
+	return was.IPAddr == is.IPAddr && was.HostName == is.HostName && was.Port == is.Port && was.SecurePort == is.SecurePort &&
+		slices.Equal(was.Metadata, is.Metadata)
+}
+
+// node is the node of the catalog on which the instance is listed; listed: it is on one.
+func (l *Lease) node() (name string, listed bool) {
+	if l.Service != nil {
+		name = l.Service.Node
+	}
+	return name, l.Instance != nil && l.Quarantine == nil
 }
 
 // Local says that the lease belongs to this datacenter.

@@ -210,6 +210,7 @@ func (r *Registry) startLease(old, l *Lease, origin Origin, renewed Stamp) {
 	l.StartedLease = renewed.Lease
 	l.Action = ActionAdded
 	r.mark(l, origin)
+	r.define(old, l)
 	l.Registered, l.Described = r.index, r.index
 	overridden := Unknown
 	if old != nil {

@@ -17,7 +17,7 @@ func TestRegisterMakesALease(t *testing.T) {
 		Instance: in, Handle: Handle{Slot: 0, Gen: 1}, Interval: 30, Duration: 90,
 		RegisteredAt: startOfWall, ServiceUpAt: startOfWall, UpdatedAt: startOfWall, RenewedAt: g.now,
 		Action: ActionAdded, Life: 1, Registered: 1, Changed: 1, ChangedLease: 1000, Origin: FromClient,
-		BeganLease: 1000, StartedLease: 1000, ByClient: 1, Described: 1,
+		BeganLease: 1000, StartedLease: 1000, ByClient: 1, Described: 1, Defined: 1,
 	}
 	got := g.lease(orders1)
 	expect.Deep(t, got, want, "got")
@@ -59,10 +59,11 @@ func TestRegisterAgain(t *testing.T) {
 		outcome   Outcome
 		wantHost  string
 		wantDirty int64
+		defined   Index
 	}{
-		{"newer is taken", 101, Done, "new", 101},
-		{"equal is taken", 100, Done, "new", 100},
-		{"older keeps the existing", 99, KeptExisting, "old", 100},
+		{"newer is taken", 101, Done, "new", 101, 2},
+		{"equal is taken", 100, Done, "new", 100, 2},
+		{"older keeps the existing", 99, KeptExisting, "old", 100, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestRegisterAgain(t *testing.T) {
 				Instance: l.Instance, Handle: first.Handle, Interval: 30, Duration: 90,
 				RegisteredAt: g.now.Wall, ServiceUpAt: startOfWall, UpdatedAt: g.now.Wall, RenewedAt: g.now,
 				Action: ActionAdded, Life: 1, Registered: 2, Changed: 2, ChangedLease: g.now.Lease,
-				BeganLease: 1000, StartedLease: g.now.Lease, ByClient: 2, Described: 2,
+				BeganLease: 1000, StartedLease: g.now.Lease, ByClient: 2, Described: 2, Defined: tt.defined,
 			}
 			expect.Equal(t, *l, want, "got")
 			expect.Equal(t, g.View().LastRenewal(l), g.now, "last renewal")

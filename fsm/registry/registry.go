@@ -202,6 +202,10 @@ func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 		r.tables.replace(old, l)
 	}
 	r.scheduleEnd(old, l)
+	r.tables.parts.note(was, is, changed)
+	if node, left := leftNode(was, is); left && node != "" {
+		r.catalog.LeaveNode(node, changed)
+	}
 	if was.Service != is.Service {
 		r.catalog.ReplaceService(cmp.Or(l, old).Key(), was.Service, is.Service, r.moment())
 	}
@@ -292,6 +296,7 @@ func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events 
 	l.Action = action
 	l.RenewedAt = r.renewed(old)
 	r.mark(l, origin)
+	r.define(old, l)
 	for _, e := range events {
 		markForEureka(l, e.Kind)
 	}
@@ -326,6 +331,14 @@ func (r *Registry) mark(l *Lease, origin Origin) {
 	l.UpdatedAt = r.clock.Wall
 	if l.Instance.Status == Up && l.ServiceUpAt == 0 {
 		l.ServiceUpAt = r.clock.Wall
+	}
+}
+
+// define notes when l, which was changed now and takes the place of old (nil: there is none), was last defined.
+func (r *Registry) define(old, l *Lease) {
+	l.Defined = r.index
+	if l.sameDefinition(old) {
+		l.Defined = old.Defined
 	}
 }
 

@@ -82,16 +82,11 @@ func (r *Registry) exchangeChecks(origin Origin, old *Lease, checks []*catalog.C
 	return r.exchangeService(origin, old, &s, old.Instance)
 }
 
-// exchangeNodeChecks gives a node other checks, and its services the status that follows. The logical node is
-// kept only while it has checks.
+// exchangeNodeChecks gives a node other checks, and its services the status that follows.
 func (r *Registry) exchangeNodeChecks(origin Origin, old *catalog.Node, checks []*catalog.Check) Result {
-	if old.Name == "" && len(checks) == 0 {
-		r.exchangeNode(old, nil)
-	} else {
-		n := *old
-		n.Checks = checks
-		r.exchangeNode(old, &n)
-	}
+	n := *old
+	n.Checks = checks
+	r.exchangeNode(old, &n)
 	r.updateServicesOn(origin, old.Name, old)
 	return Result{Index: r.index}
 }
@@ -182,7 +177,9 @@ func (r *Registry) opAtEnd(row catalog.CheckRow[Key]) Op {
 
 // exchangeNode puts a node in the place of old, as a change. old is nil for a new node, n for one that is removed.
 func (r *Registry) exchangeNode(old, n *catalog.Node) {
-	r.catalog.ReplaceNode(old, n, r.step(), r.moment())
+	index := r.step()
+	r.catalog.ReplaceNode(old, n, index, r.moment())
+	r.tables.parts.noteNode(old, n, index)
 }
 
 // Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the operations since

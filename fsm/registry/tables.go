@@ -30,6 +30,7 @@ type tables struct {
 	renewals    *renewals
 	catalog     *catalog.Tables[Key] // set in what is shared
 	permanent   int                  // how many of the live leases are permanent
+	parts       PartIndexes
 }
 
 // vipEntry says that an instance has vip among the parts of its address.
@@ -140,8 +141,10 @@ func (t *tables) unlist(l *Lease, changed Index) {
 	t.unindex(l)
 	app := t.editable(key.App)
 	app.leases.Delete(key.ID)
-	app.name(l, &Lease{})
-	app.Changed = changed
+	if app.name(l, &Lease{}) {
+		t.parts.rename(changed)
+	}
+	app.Changed, app.defined = changed, changed
 	if app.leases.Len() == 0 {
 		t.apps.Delete(key.App)
 	}
@@ -156,24 +159,28 @@ func (t *tables) set(l *Lease) {
 	if !ok {
 		old = &Lease{}
 	}
-	app.name(old, l)
-	app.Changed = max(app.Changed, l.Changed)
+	if app.name(old, l) {
+		t.parts.rename(l.Changed)
+	}
+	app.Changed, app.defined = max(app.Changed, l.Changed), max(app.defined, l.Defined)
 }
 
 // name notes what the application is called in Consul's API, where l takes the place of old. Either may
-// be the zero Lease.
-func (a *App) name(old, l *Lease) {
+// be the zero Lease. renamed: instances that were registered otherwise are called by another name now.
+func (a *App) name(old, l *Lease) (renamed bool) {
+	named := a.services > 0
 	a.services += int(one(l.Service != nil)) - int(one(old.Service != nil))
 	if l.Service != nil {
 		a.service = l.Service.Name
 	}
+	return named != (a.services > 0) && a.leases.Len() > a.services && a.service != strings.ToLower(a.Name)
 }
 
-// touch notes a change of an application, if it has instances that are listed.
+// touch notes a change of an application, and of how it is defined, if it has instances that are listed.
 func (t *tables) touch(name string, changed Index) {
 	if _, ok := t.apps.Get(name); ok {
 		app := t.editable(name)
-		app.Changed = max(app.Changed, changed)
+		app.Changed, app.defined = max(app.Changed, changed), max(app.defined, changed)
 	}
 }
 
@@ -189,7 +196,7 @@ func (t *tables) editable(name string) *App {
 	default:
 		app = &App{
 			Name: app.Name, Changed: app.Changed, edition: t.edition, leases: *app.leases.Copy(),
-			services: app.services, service: app.service,
+			services: app.services, service: app.service, defined: app.defined,
 		}
 	}
 	t.apps.Set(app.Name, app)
@@ -321,6 +328,7 @@ type App struct {
 	// How many of them were registered through Consul's API, and as what.
 	services int
 	service  string
+	defined  Index // the last change of what Lease.Defined is about, of any of its instances
 }
 
 // Len is the number of the application's leases.

@@ -77,6 +77,8 @@ func (f *Frozen) verifyLive(s LeaseState) error {
 		return fmt.Errorf("its life began at %d, its registration was at %d, its last renewal at %d", l.BeganLease, l.StartedLease, s.Renewed.Lease)
 	case max(l.ByClient, l.ByRemote, l.Described, l.Overrode) > l.Changed:
 		return fmt.Errorf("a part of it changed at %d, after its last change at %d", max(l.ByClient, l.ByRemote, l.Described, l.Overrode), l.Changed)
+	case l.Defined == 0 || l.Defined > l.Changed || l.Quarantine != nil && l.Defined < l.Changed:
+		return fmt.Errorf("defined at %d, with its last change at %d; it is quarantined: %t", l.Defined, l.Changed, l.Quarantine != nil)
 	case max(s.Client, s.Remote) > max(s.Renewed.Lease, 0): // 0: none; the clock may be younger than the renewal
 		return fmt.Errorf("a client or a replicator renewed it at %d, after its last renewal at %d", max(s.Client, s.Remote), s.Renewed.Lease)
 	}
@@ -128,7 +130,7 @@ func (f *Frozen) verifyIndexes() error {
 	if twice, ok := repeated(indexes); ok {
 		return fmt.Errorf("index %d is there twice", twice)
 	}
-	if newest := slices.Max(append(indexes, f.Pruned)); newest > f.Index {
+	if newest := slices.Max(append(indexes, f.Pruned, f.Parts.newest())); newest > f.Index {
 		return fmt.Errorf("a change has index %d, but the last one given out is %d", newest, f.Index)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -14,15 +15,48 @@ import (
 // Nothing of the state depends on it: it serves readers, beside the state machine.
 type Watchers struct {
 	mutex     sync.Mutex
-	waiters   order.Waiters[topic]
+	waiters   order.Waiters[Topic]
 	published Index // waiters were woken for the changes up to it
 }
 
-// topic is what can be waited for: changes of an application's instances ("": of all), and with nodes
-// also changes of the catalog's nodes.
-type topic struct {
-	app   string
-	nodes bool
+// Topic is what can be waited for: a part of the state whose last change View.LastChange knows.
+type Topic struct {
+	Kind TopicKind
+	Name string // an application (upper case) or a node ("": the logical one), where the kind is of one
+}
+
+// TopicKind is a kind of topic.
+type TopicKind uint8
+
+// The kinds of topics. A service is defined by what is registered of it, see Lease.Defined; its checks and its status are
+// no part of that.
+const (
+	// InstancesTopic is the instances of an application ("": of all).
+	InstancesTopic TopicKind = iota
+	// AllTopic is all instances, nodes and checks.
+	AllTopic
+	// ServicesTopic is all services as they are defined.
+	ServicesTopic
+	// ServicesByNodeTopic is that and all nodes as they are registered, by which services are selected.
+	ServicesByNodeTopic
+	// NodesTopic is all nodes as they are registered.
+	NodesTopic
+	// ChecksTopic is all checks of services and of nodes.
+	ChecksTopic
+	// ServiceTopic is a service as it is defined, with the nodes that it is on as they are registered.
+	ServiceTopic
+	// HealthTopic is all of a service, and of the nodes that it is on with their checks.
+	HealthTopic
+	// NodeTopic is a node as it is registered, with its services as they are defined.
+	NodeTopic
+	// NodeChecksTopic is the checks of a node and of its services.
+	NodeChecksTopic
+)
+
+// wholeTopics are those whose last change a View knows without looking for it.
+var wholeTopics = []Topic{
+	{Kind: AllTopic}, {Kind: ServicesTopic}, {Kind: ServicesByNodeTopic}, {Kind: NodesTopic}, {Kind: ChecksTopic},
+	{Kind: NodeTopic}, {Kind: NodeChecksTopic}, // of the logical node
 }
 
 // Publish makes view the newest state, and wakes the readers for whom something changed. Calls must be in the order of the views.
@@ -35,29 +69,72 @@ func (w *Watchers) Publish(view *View) {
 	}
 	// A state that was restored may be an older one, or one whose change list does not reach back.
 	if view.index < w.published || view.reachesBack(w.published) != nil {
-		w.wakeTopics(func(topic) bool { return true })
+		w.wakeTopics(func(Topic) bool { return true })
 	}
 	for c := range view.since(w.published) {
 		if w.waiters.Len() == 0 {
 			break
 		}
-		w.wakeChanged("", w.published)
-		w.wakeChanged(c.Lease.Instance.App, w.published)
+		w.wakeInstance(c)
 	}
-	if view.CatalogIndex() > w.published {
-		w.wakeTopics(func(t topic) bool { return t.nodes })
+	for n := range view.tables.catalog.NodesChangedAfter(w.published) {
+		w.wakeNode(view, n)
+	}
+	for _, t := range wholeTopics {
+		if at, _ := view.LastChange(t); at > w.published {
+			w.waiters.Wake(t, w.published)
+		}
+	}
+	if view.tables.parts.Nodes > w.published { // a node that is gone is not among those that changed
+		w.wakeTopics(func(t Topic) bool {
+			_, known := view.Node(t.Name)
+			return !known && (t.Kind == NodeTopic || t.Kind == NodeChecksTopic)
+		})
 	}
 	w.published = view.index
 }
 
-// wakeChanged wakes the readers that wait for changes of an application, alone or beside nodes.
-func (w *Watchers) wakeChanged(app string, before Index) {
-	w.waiters.Wake(topic{app: app}, before)
-	w.waiters.Wake(topic{app: app, nodes: true}, before)
+// wakeInstance wakes the readers that wait for changes of an instance, its service, or the node where it is. A node that it
+// left has changed itself.
+func (w *Watchers) wakeInstance(c Change) {
+	app := c.Lease.Instance.App
+	node, _ := c.Lease.node()
+	w.waiters.Wake(Topic{}, w.published)
+	w.waiters.Wake(Topic{Name: app}, w.published)
+	w.waiters.Wake(Topic{Kind: HealthTopic, Name: app}, w.published)
+	w.waiters.Wake(Topic{Kind: NodeChecksTopic, Name: node}, w.published)
+	if c.Lease.EvictedAt > 0 || c.Lease.Defined > w.published {
+		w.waiters.Wake(Topic{Kind: ServiceTopic, Name: app}, w.published)
+		w.waiters.Wake(Topic{Kind: NodeTopic, Name: node}, w.published)
+	}
+}
+
+// wakeNode wakes the readers that wait for changes of a node, or of a service on it. There may be more services on it than
+// readers: then all readers of services look for themselves whether they are concerned.
+func (w *Watchers) wakeNode(view *View, n *catalog.Node) {
+	w.waiters.Wake(Topic{Kind: NodeTopic, Name: n.Name}, w.published)
+	w.waiters.Wake(Topic{Kind: NodeChecksTopic, Name: n.Name}, w.published)
+	registered := n.ModifyIndex > w.published
+	if !registered && n.ChecksChanged <= w.published {
+		return
+	}
+	left := w.waiters.Len()
+	for key := range view.tables.catalog.EachServiceOn(n.Name) {
+		w.waiters.Wake(Topic{Kind: HealthTopic, Name: key.App}, w.published)
+		if registered {
+			w.waiters.Wake(Topic{Kind: ServiceTopic, Name: key.App}, w.published)
+		}
+		if left--; left <= 0 {
+			break
+		}
+	}
+	if left <= 0 || n.Name == "" { // on which instances of Eureka are
+		w.wakeTopics(func(t Topic) bool { return t.Kind == HealthTopic || registered && t.Kind == ServiceTopic })
+	}
 }
 
 // wakeTopics wakes the readers of some topics, without saying up to which index there was nothing new.
-func (w *Watchers) wakeTopics(which func(topic) bool) {
+func (w *Watchers) wakeTopics(which func(Topic) bool) {
 	for t := range w.waiters.Topics {
 		if which(t) {
 			w.waiters.Wake(t, 0)
@@ -76,7 +153,7 @@ func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, 
 		if err != nil || len(items) > 0 {
 			return Changes{View: view, Items: items}, err
 		}
-		wait := w.startWaiting(topic{app: which.App}, view.index)
+		wait := w.startWaiting(Topic{Name: which.App}, view.index)
 		if newest().index != view.index {
 			w.stopWaiting(wait)
 			continue
@@ -91,18 +168,18 @@ func (w *Watchers) Await(ctx context.Context, newest func() *View, after Index, 
 	}
 }
 
-// Join begins to wait for a change of an application (upper case; "": of any), or of any node or
-// node's check. woken is closed at the first one; leave must be called, woken or not. A reader that waits
-// joins first, then reads a View, and waits if that shows nothing new.
-func (w *Watchers) Join(app string) (woken <-chan struct{}, leave func()) {
+// Join begins to wait for a change of a topic. woken is closed at the first one; leave must be called, woken or not. A
+// reader that waits joins first, then reads a View, and waits if its LastChange shows nothing new. It may be woken for
+// nothing, rarely.
+func (w *Watchers) Join(t Topic) (woken <-chan struct{}, leave func()) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	wait, _ := w.waiters.Join(topic{app: app, nodes: true})
+	wait, _ := w.waiters.Join(t)
 	return wait.Woken(), func() { w.stopWaiting(wait) }
 }
 
 // startWaiting begins to wait for changes after an index: the newest there was.
-func (w *Watchers) startWaiting(t topic, after Index) *order.Wait[topic] {
+func (w *Watchers) startWaiting(t Topic, after Index) *order.Wait[Topic] {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.waiters.Len() == 0 {
@@ -113,7 +190,7 @@ func (w *Watchers) startWaiting(t topic, after Index) *order.Wait[topic] {
 }
 
 // stopWaiting ends a wait, woken or not.
-func (w *Watchers) stopWaiting(wait *order.Wait[topic]) {
+func (w *Watchers) stopWaiting(wait *order.Wait[Topic]) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.waiters.Leave(wait)

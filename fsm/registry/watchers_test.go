@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -406,7 +408,7 @@ func sameContent(got, want map[Key]*Lease) error {
 	return nil
 }
 
-func TestJoinIsWokenByItsApplicationAndByNodes(t *testing.T) {
+func TestJoinIsWokenByItsServiceAndItsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := RegisterCatalog{Node: &catalog.Node{Name: "n1"}}
 		nodeCheck := RegisterCatalog{Checks: []*catalog.Check{checkOf("", "n", catalog.Passing)}}
@@ -419,15 +421,15 @@ func TestJoinIsWokenByItsApplicationAndByNodes(t *testing.T) {
 			{"another application", Register{instance(billing1, Up, 200)}, false, true},
 			{"a removal in it", Cancel{orders1}, true, true},
 			{"a check's output", SetCheck{Check: "a", Status: catalog.Critical, Output: "x"}, false, true},
-			{"a node", node, true, true},
-			{"a node's check", nodeCheck, true, true},
+			{"another node", node, false, true},
+			{"its node's check", nodeCheck, true, true},
 			{"nothing new", SetCheck{Check: "a", Status: catalog.Critical}, false, false},
 			{"a renewal", Renew{Key: orders1}, false, false},
 		} {
 			w := newWatched(t)
 			w.do(Register{instance(orders1, Up, 100)}, service("web", "web-1", checkOf("web-1", "a", catalog.Critical)))
-			orders, leaveOrders := w.Join("ORDERS")
-			all, leaveAll := w.Join("")
+			orders, leaveOrders := w.Join(Topic{HealthTopic, "ORDERS"})
+			all, leaveAll := w.Join(Topic{Kind: AllTopic})
 			waits := w.await(t.Context(), w.View().Index(), "PAYMENTS")
 			asked := w.asked.Load()
 			w.do(tt.op)
@@ -459,7 +461,7 @@ func TestJoinIsWokenByAnOlderState(t *testing.T) {
 	w := newWatched(t)
 	old := w.View()
 	w.do(Register{instance(orders1, Up, 100)})
-	woken, leave := w.Join("BILLING")
+	woken, leave := w.Join(Topic{HealthTopic, "BILLING"})
 	defer leave()
 	w.Publish(old)
 	expect.That(t, isClosed(woken), "it was not woken")
@@ -469,8 +471,41 @@ func TestJoinIsWokenByAnOlderState(t *testing.T) {
 func TestJoinIsNotWokenByEarlierChanges(t *testing.T) {
 	w := newWatched(t)
 	w.do(Register{instance(orders1, Up, 100)}, RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
-	woken, leave := w.Join("ORDERS")
+	woken, leave := w.Join(Topic{HealthTopic, "ORDERS"})
 	defer leave()
 	w.do(Register{instance(billing1, Up, 100)})
 	expect.That(t, !isClosed(woken), "it was woken by what it had seen")
+}
+
+// Whatever happens, the last change of a topic does not go back, and those who wait for the topic are woken when it moves:
+// all but those who wait for what was not there before and is not now, and but for a removal whose record was pruned.
+func TestTopicsMoveWithAWakeAndNotBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, now := New(), Stamp{Lease: 1000, Wall: startOfWall}
+		var w Watchers
+		for i, s := range drawSteps.Draw(t, "steps") {
+			old, before := r.View(), lastChanges(r.View())
+			woken := map[Topic]<-chan struct{}{}
+			var leave []func()
+			for topic := range before {
+				wake, stop := w.Join(topic)
+				woken[topic] = wake
+				leave = append(leave, stop)
+			}
+			now.Lease, now.Wall = now.Lease+s.pass, now.Wall+s.pass
+			s.apply(r, now)
+			w.Publish(r.View())
+			pruned := r.tables.pruned
+			for topic, at := range lastChanges(r.View()) {
+				need.That(t, at >= before[topic], "step %d %+v: the last change of %+v went from %d back to %d", i, s, topic, before[topic], at)
+				_, absent := old.LastChange(topic)
+				_, still := r.View().LastChange(topic)
+				need.That(t, at == before[topic] || at == pruned || isClosed(woken[topic]) || absent && still,
+					"step %d %+v: the last change of %+v went from %d to %d, and no reader was woken", i, s, topic, before[topic], at)
+			}
+			for _, stop := range leave {
+				stop()
+			}
+		}
+	})
 }

@@ -58,13 +58,14 @@ func fromCatalog(l *registry.Lease) Service {
 	}
 }
 
-// fromEureka is an instance that a client of Eureka registered. It is on the logical node.
+// fromEureka is an instance that a client of Eureka registered. It is on the logical node. A client of Eureka registers
+// again with each change of its status: what says nothing new of the service does not change its indexes.
 func fromEureka(l *registry.Lease, name string) Service {
 	i := l.Instance
 	port, secure := i.MainPort()
 	s := Service{
 		ID: i.ID(), Name: name, Tags: []string{}, Address: cmp.Or(i.IPAddr, i.HostName), Port: int32(port.Number),
-		Meta: metaOf(i), Weights: Weights{1, 1}, Proxy: noProxy, CreateIndex: l.Registered, ModifyIndex: l.Changed,
+		Meta: metaOf(i), Weights: Weights{1, 1}, Proxy: noProxy, CreateIndex: min(l.Registered, l.Defined), ModifyIndex: l.Defined,
 	}
 	if _, said := s.Meta[secureMeta]; secure && !said {
 		s.Meta[secureMeta] = "true"

@@ -97,7 +97,8 @@ func (c call) agentService() (any, error) {
 	if hash != "" {
 		q.After = sameContent
 	}
-	return c.readConsul(q, false, c.catalogSource("", func(v *registry.View) web.Found {
+	node := registry.Topic{Kind: registry.NodeTopic, Name: c.agent().node}
+	return c.readConsul(q, false, c.catalogSource(node, func(v *registry.View) web.Found {
 		return c.shownCatalog(v, nil).withHash(c, id, hash)
 	}))
 }

@@ -15,9 +15,8 @@ import (
 // Coordination is what Consul's API needs of a node beyond package web. Only a node with consensus has it.
 type Coordination interface {
 	kv.Service
-	// WatchCatalog begins to wait for a change of an application (upper case; "": of any), of a node or of
-	// a check; see registry.Watchers.Join.
-	WatchCatalog(app string) (woken <-chan struct{}, leave func())
+	// WatchCatalog begins to wait for a change of a topic; see registry.Watchers.Join.
+	WatchCatalog(t registry.Topic) (woken <-chan struct{}, leave func())
 	// RaftAddresses are the node-to-node addresses of the leader ("": none is known) and of all voters,
 	// sorted.
 	RaftAddresses() (leader string, all []string)

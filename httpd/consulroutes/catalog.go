@@ -143,45 +143,51 @@ func (c *shownCatalog) service(l *registry.Lease) consul.Service {
 	return consul.ServiceOf(l, name)
 }
 
-// tableIndex is that of the last change of anything in the catalog.
-func (c *shownCatalog) tableIndex() uint64 { return uint64(max(c.Index(), c.CatalogIndex())) }
-
-// serviceIndex is that of the last change of a service, of nodes or of checks; of one that is absent,
-// of anything, so that it does not go back when the last instance leaves.
-func (c *shownCatalog) serviceIndex(name string) (index uint64, absent bool) {
-	app, ok := c.App(strings.ToUpper(name))
-	if !ok {
-		return c.tableIndex(), true
+// byNode is the topic of a read that selects nodes: it has all by which a node is selected, too.
+func byNode(t registry.Topic) registry.Topic {
+	switch t.Kind {
+	case registry.ServicesTopic:
+		return registry.Topic{Kind: registry.ServicesByNodeTopic}
+	case registry.InstancesTopic:
+		return registry.Topic{Kind: registry.HealthTopic, Name: t.Name}
+	case registry.ChecksTopic, registry.NodeChecksTopic:
+		return registry.Topic{Kind: registry.AllTopic}
 	}
-	return uint64(max(app.Changed, c.CatalogIndex())), false
+	return t
 }
 
-// readCatalog responds from the registry, at once or when an application (a service's name; "": any), a
-// node or a check of one changes.
-func (c call) readCatalog(service string, read func(*shownCatalog) web.Found) (any, error) {
+// readCatalog responds from the registry, at once or when a topic changes, with a document that value makes, of which the
+// response shows weight.
+func (c call) readCatalog(t registry.Topic, weight func(*shownCatalog) int, value func(*shownCatalog) any) (any, error) {
 	var metas []registry.Pair
 	for _, text := range c.All("node-meta") {
 		key, value, _ := strings.Cut(text, ":")
 		metas = append(metas, registry.Pair{Key: key, Value: value})
 	}
-	return c.consulRead(c.catalogSource(strings.ToUpper(service), func(v *registry.View) web.Found {
-		return read(c.shownCatalog(v, metas))
+	if metas != nil {
+		t = byNode(t)
+	}
+	return c.consulRead(c.catalogSource(t, func(v *registry.View) web.Found {
+		cat := c.shownCatalog(v, metas)
+		index, absent := v.LastChange(t)
+		return web.Found{Index: uint64(index), Absent: absent, Weight: func() int { return weight(cat) }, Document: func() (any, error) {
+			return value(cat), nil
+		}}
 	}))
 }
 
-// readService responds with what value makes of the services of the name in the path.
-func (c call) readService(value func(*shownCatalog, []consul.Service) any) (any, error) {
+// readService responds with what value makes of the services of the name in the path, as far as they are of a topic.
+func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []consul.Service) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
 		c.Refuse("Missing service name")
 	}
 	tags := c.All("tag")
-	return c.readCatalog(name, func(cat *shownCatalog) web.Found {
-		index, absent := cat.serviceIndex(name)
-		return web.Found{Index: index, Absent: absent, Weight: func() int { return web.WeightOf(web.LeasesOf(cat.View, strings.ToUpper(name))) }, Document: func() (any, error) {
-			tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
-			return value(cat, tagged), nil
-		}}
+	app := strings.ToUpper(name)
+	weight := func(cat *shownCatalog) int { return web.WeightOf(web.LeasesOf(cat.View, app)) }
+	return c.readCatalog(registry.Topic{Kind: kind, Name: app}, weight, func(cat *shownCatalog) any {
+		tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
+		return value(cat, tagged)
 	})
 }
 
@@ -192,16 +198,15 @@ func (c call) readConnect(value func(*shownCatalog, []consul.Service) any) (any,
 		c.Refuse("Missing service name")
 	}
 	tags := c.All("tag")
-	return c.readCatalog("", func(cat *shownCatalog) web.Found {
-		return web.Found{Index: cat.tableIndex(), Weight: func() int { return web.WeightOf(cat.connectedTo(name)) }, Document: func() (any, error) {
-			found := []consul.Service{}
-			for l := range cat.connectedTo(name) {
-				if s := cat.service(l); s.HasTags(tags) && cat.on(s.Node).shown {
-					found = append(found, s)
-				}
+	weight := func(cat *shownCatalog) int { return web.WeightOf(cat.connectedTo(name)) }
+	return c.readCatalog(registry.Topic{Kind: registry.AllTopic}, weight, func(cat *shownCatalog) any {
+		found := []consul.Service{}
+		for l := range cat.connectedTo(name) {
+			if s := cat.service(l); s.HasTags(tags) && cat.on(s.Node).shown {
+				found = append(found, s)
 			}
-			return value(cat, sortedServices(found)), nil
-		}}
+		}
+		return value(cat, sortedServices(found))
 	})
 }
 
@@ -216,24 +221,15 @@ func (c *shownCatalog) connectedTo(name string) iter.Seq[*registry.Lease] {
 	}
 }
 
-// readTable responds with what value makes of the whole catalog, of which the response shows weight.
-func (c call) readTable(weight func(*shownCatalog) int, value func(*shownCatalog) any) (any, error) {
-	return c.readCatalog("", func(cat *shownCatalog) web.Found {
-		return web.Found{Index: cat.tableIndex(), Weight: func() int { return weight(cat) }, Document: func() (any, error) {
-			return value(cat), nil
-		}}
-	})
-}
-
-// readNode responds with what value makes of the node in the path, by the registry's name.
-func (c call) readNode(value func(cat *shownCatalog, node string) any) (any, error) {
+// readNode responds with what value makes of the node in the path, by the registry's name, as far as it is of a topic.
+func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, node string) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
 		return nil, web.BadRequest("Missing node name")
 	}
 	name = consul.NodeOf(name)
 	weight := func(cat *shownCatalog) int { return cat.weightOn(name) }
-	return c.readTable(weight, func(cat *shownCatalog) any { return value(cat, name) })
+	return c.readCatalog(registry.Topic{Kind: kind, Name: name}, weight, func(cat *shownCatalog) any { return value(cat, name) })
 }
 
 // weightOn is what a node and its services take in a response.
@@ -255,7 +251,7 @@ func (c call) catalog() (cat *shownCatalog) {
 		return nil
 	}
 	var f web.Found
-	f, c.Err = web.ReadOnce(c.R.Context(), q, c.catalogSource("", func(v *registry.View) web.Found {
+	f, c.Err = web.ReadOnce(c.R.Context(), q, c.catalogSource(registry.Topic{Kind: registry.AllTopic}, func(v *registry.View) web.Found {
 		cat = c.shownCatalog(v, nil)
 		return web.Found{}
 	}))
@@ -276,7 +272,7 @@ func (c call) agentCatalog() *shownCatalog {
 
 // newestForConsul waits for a leader as long as Consul's clients need it.
 func (e *endpoints) newestForConsul(ctx context.Context) (v *registry.View, err error) {
-	_, err = web.ReadOnce(ctx, web.Query{Read: registry.Linearizable}, e.catalogSource("", func(newest *registry.View) web.Found {
+	_, err = web.ReadOnce(ctx, web.Query{Read: registry.Linearizable}, e.catalogSource(registry.Topic{Kind: registry.AllTopic}, func(newest *registry.View) web.Found {
 		v = newest
 		return web.Found{}
 	}))

@@ -18,20 +18,19 @@ func (c call) catalogDatacenters() (any, error) {
 
 // catalogNodes is GET /v1/catalog/nodes.
 func (c call) catalogNodes() (any, error) {
-	return c.readCatalog("", func(cat *shownCatalog) web.Found {
-		return web.Found{Index: uint64(cat.CatalogIndex()), Weight: cat.CatalogBytes, Document: func() (any, error) {
-			nodes := []consul.Node{}
-			for _, name := range cat.names() {
-				nodes = append(nodes, cat.on(name).Node)
-			}
-			return nodes, nil
-		}}
+	weight := func(cat *shownCatalog) int { return cat.CatalogBytes() }
+	return c.readCatalog(registry.Topic{Kind: registry.NodesTopic}, weight, func(cat *shownCatalog) any {
+		nodes := []consul.Node{}
+		for _, name := range cat.names() {
+			nodes = append(nodes, cat.on(name).Node)
+		}
+		return nodes
 	})
 }
 
 // catalogServices is GET /v1/catalog/services: the names, each with the tags of all its instances.
 func (c call) catalogServices() (any, error) {
-	return c.readTable((*shownCatalog).namesWeight, func(cat *shownCatalog) any {
+	return c.readCatalog(registry.Topic{Kind: registry.ServicesTopic}, (*shownCatalog).namesWeight, func(cat *shownCatalog) any {
 		tags := map[string][]string{}
 		if cat.on("").shown {
 			tags[cat.home.Itself().Name] = []string{}
@@ -79,22 +78,19 @@ func (c *shownCatalog) tagsOf(app *registry.App) (tags []string, some bool) {
 }
 
 // catalogService is GET /v1/catalog/service/{name}.
-func (c call) catalogService() (any, error) { return listServices(c.readService) }
+func (c call) catalogService() (any, error) {
+	return c.readService(registry.ServiceTopic, listServices)
+}
 
 // catalogConnect is GET /v1/catalog/connect/{name}.
-func (c call) catalogConnect() (any, error) { return listServices(c.readConnect) }
+func (c call) catalogConnect() (any, error) { return c.readConnect(listServices) }
 
-// serviceReader responds with what value makes of the services that a path names.
-type serviceReader func(value func(*shownCatalog, []consul.Service) any) (any, error)
-
-func listServices(read serviceReader) (any, error) {
-	return read(func(cat *shownCatalog, services []consul.Service) any {
-		shown := make([]consul.CatalogService, len(services))
-		for i, s := range services {
-			shown[i] = s.With(cat.on(s.Node).Node)
-		}
-		return shown
-	})
+func listServices(cat *shownCatalog, services []consul.Service) any {
+	shown := make([]consul.CatalogService, len(services))
+	for i, s := range services {
+		shown[i] = s.With(cat.on(s.Node).Node)
+	}
+	return shown
 }
 
 // nodeWithServices is a node with its services by id, or in a list.
@@ -106,7 +102,7 @@ type nodeWithServices[S any] struct {
 // catalogNode is GET /v1/catalog/node/{node}. Of instances of the same id, which only clients of Eureka
 // can register, it shows the first.
 func (c call) catalogNode() (any, error) {
-	return c.readNode(func(cat *shownCatalog, node string) any {
+	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return nil
 		}
@@ -122,7 +118,7 @@ func (c call) catalogNode() (any, error) {
 
 // catalogNodeServices is GET /v1/catalog/node-services/{node}.
 func (c call) catalogNodeServices() (any, error) {
-	return c.readNode(func(cat *shownCatalog, node string) any {
+	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return nodeWithServices[[]consul.NodeService]{}
 		}
@@ -135,17 +131,20 @@ func (c call) catalogNodeServices() (any, error) {
 }
 
 // healthService is GET /v1/health/service/{name}.
-func (c call) healthService() (any, error) { return c.listHealth(c.readService) }
+func (c call) healthService() (any, error) {
+	return c.readService(registry.HealthTopic, c.listHealth())
+}
 
 // healthConnect is GET /v1/health/connect/{name}.
-func (c call) healthConnect() (any, error) { return c.listHealth(c.readConnect) }
+func (c call) healthConnect() (any, error) { return c.readConnect(c.listHealth()) }
 
-func (c call) listHealth(read serviceReader) (any, error) {
+// listHealth lists services with their checks.
+func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
 	text, passing := c.Lookup("passing") // only services are wanted of which every check is passing
 	if text != "" {
 		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
-	return read(func(cat *shownCatalog, services []consul.Service) any {
+	return func(cat *shownCatalog, services []consul.Service) any {
 		shown := []consul.HealthService{}
 		for _, s := range services {
 			node := cat.on(s.Node)
@@ -154,12 +153,12 @@ func (c call) listHealth(read serviceReader) (any, error) {
 			}
 		}
 		return shown
-	})
+	}
 }
 
 // healthChecks is GET /v1/health/checks/{name}.
 func (c call) healthChecks() (any, error) {
-	return c.readService(func(_ *shownCatalog, services []consul.Service) any {
+	return c.readService(registry.InstancesTopic, func(_ *shownCatalog, services []consul.Service) any {
 		checks := []consul.Check{}
 		for _, s := range services {
 			checks = append(checks, s.Checks...)
@@ -170,7 +169,7 @@ func (c call) healthChecks() (any, error) {
 
 // healthNode is GET /v1/health/node/{node}.
 func (c call) healthNode() (any, error) {
-	return c.readNode(func(cat *shownCatalog, node string) any {
+	return c.readNode(registry.NodeChecksTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return []consul.Check{}
 		}
@@ -196,7 +195,7 @@ func (c call) healthState() (any, error) {
 	if state == "" {
 		return nil, web.BadRequest("Missing check state")
 	}
-	return c.readTable((*shownCatalog).weight, func(cat *shownCatalog) any {
+	return c.readCatalog(registry.Topic{Kind: registry.ChecksTopic}, (*shownCatalog).weight, func(cat *shownCatalog) any {
 		checks := []consul.Check{}
 		for _, node := range cat.names() {
 			checks = append(checks, cat.checksOn(node)...)

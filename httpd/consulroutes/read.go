@@ -12,10 +12,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// catalogSource is what show finds in the registry, which changes with an application (upper case; "":
-// any), a node or a node's check.
-func (e *endpoints) catalogSource(app string, show func(*registry.View) web.Found) web.Source {
-	return web.SourceOf(e.Node, e.Service.View, show, func() (<-chan struct{}, func()) { return e.config.Coordination.WatchCatalog(app) })
+// catalogSource is what show finds in the registry, which changes with a topic.
+func (e *endpoints) catalogSource(t registry.Topic, show func(*registry.View) web.Found) web.Source {
+	return web.SourceOf(e.Node, e.Service.View, show, func() (<-chan struct{}, func()) { return e.config.Coordination.WatchCatalog(t) })
 }
 
 // consulRead responds to a reading request of Consul's API from a source, at once or when it changes.

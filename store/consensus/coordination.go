@@ -64,10 +64,9 @@ func (c *Coordination) View(ctx context.Context, read registry.Consistency) (*kv
 // Watch implements kv.Service.
 func (c *Coordination) Watch(t kv.Topic) *kv.Wait { return c.s.keys.Join(t) }
 
-// WatchCatalog begins to wait for a change of an application (upper case; "": of any), of a node or of
-// a check, see registry.Watchers.Join.
-func (c *Coordination) WatchCatalog(app string) (woken <-chan struct{}, leave func()) {
-	return c.s.watchers.Join(app)
+// WatchCatalog begins to wait for a change of a topic, see registry.Watchers.Join.
+func (c *Coordination) WatchCatalog(t registry.Topic) (woken <-chan struct{}, leave func()) {
+	return c.s.watchers.Join(t)
 }
 
 // RaftAddresses are the node-to-node addresses of the leader, as far as this node knows ("": it knows

@@ -173,7 +173,7 @@ func TestWatcherIsWokenOnlyByAChangeOfItsKey(t *testing.T) {
 	}
 	under := reader.Coordination().Watch(kv.Topic{Kind: kv.PrefixTopic, Name: "k7777"})
 	defer under.Leave()
-	woken, leave := reader.Coordination().WatchCatalog("")
+	woken, leave := reader.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
 	defer leave()
 	c.nodes[c.leader()].coordinate(t, set("k7777", "v"))
 	for _, w := range []*kv.Wait{waits[7777], under} {
@@ -204,7 +204,7 @@ func TestWatcherIsWokenOnlyByAChangeOfItsKey(t *testing.T) {
 func TestWatcherOfTheCatalogIsWokenByAnotherNodesWrite(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	at := c.leader()
-	woken, leave := c.nodes[(at+1)%3].Coordination().WatchCatalog("A")
+	woken, leave := c.nodes[(at+1)%3].Coordination().WatchCatalog(registry.Topic{Kind: registry.ServiceTopic, Name: "A"})
 	defer leave()
 	c.nodes[at].apply(t, registry.Register{Instance: instance("A", "i", 90)})
 	select {

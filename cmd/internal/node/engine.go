@@ -103,10 +103,12 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 func (s setup) prober(raft *consensus.Raft) *probe.Prober {
 	return probe.New(probe.Config{
 		Registry: raft,
-		Watch:    func() (<-chan struct{}, func()) { return raft.Coordination().WatchCatalog("") },
-		Rules:    s.Checks.Rules,
-		Log:      s.log,
-		Metrics:  s.metrics,
+		Watch: func() (<-chan struct{}, func()) {
+			return raft.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
+		},
+		Rules:   s.Checks.Rules,
+		Log:     s.log,
+		Metrics: s.metrics,
 	})
 }
 

@@ -49,7 +49,7 @@ func inBubble(t *testing.T, do func(g *rig)) {
 			responses: map[string]response{}, runs: map[string][]time.Duration{}, started: time.Now(),
 		}
 		g.epoch = g.Registry.Epoch()
-		g.prober = New(Config{Registry: g, Watch: func() (<-chan struct{}, func()) { return g.Watchers.Join("") }})
+		g.prober = New(Config{Registry: g, Watch: func() (<-chan struct{}, func()) { return g.Watchers.Join(registry.Topic{Kind: registry.AllTopic}) }})
 		g.prober.attempt = g.attempt
 		g.prober.draw = func(d time.Duration) time.Duration { return d / 2 }
 		do(g)
