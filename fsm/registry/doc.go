@@ -39,6 +39,7 @@
 //
 //	tables.go       the tables of leases, by application, id, address, change and handle
 //	renewals.go     the table of last renewals, which readers see live
+//	catalogparts.go the parts of the catalog, and when each changed last
 //	registry.go     the mutable state, and how one lease takes the place of another
 //	records.go      the records of removals, and how an instance is removed
 //	register.go     registrations, the rules of status, and metadata

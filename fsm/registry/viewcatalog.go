@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
 // Nodes yields the registered nodes, by name; the logical one is among them, first, only if checks were
@@ -81,94 +80,6 @@ func (v *View) CatalogIndex() Index { return v.tables.catalog.Changed() }
 func (v *View) LastHeartbeat(c *catalog.Check) int64 {
 	row, _ := v.tables.catalog.Check(c.Node, c.ID)
 	return row.LastBeat()
-}
-
-// PartIndexes are the Indexes of the last changes of parts of the catalog, also of what is gone by now; 0: there was none.
-type PartIndexes struct {
-	Services Index // of services as they are defined, see Lease.Defined
-	Nodes    Index // of nodes as they are registered
-	Checks   Index // of checks, of nodes and of services, or of what is shown with a service's checks
-	// LogicalServices is Services, and Logical that of any change, for the services of the logical node alone.
-	LogicalServices, Logical Index
-}
-
-func (p *PartIndexes) fields(c *codec.Codec) {
-	codec.Uint(c, &p.Services)
-	codec.Uint(c, &p.Nodes)
-	codec.Uint(c, &p.Checks)
-	codec.Uint(c, &p.LogicalServices)
-	codec.Uint(c, &p.Logical)
-}
-
-// newest is the highest of them.
-func (p *PartIndexes) newest() Index {
-	return max(p.Services, p.Nodes, p.Checks, p.LogicalServices, p.Logical)
-}
-
-// note notes that l takes the place of old, by the change of an index. Either may be the zero Lease.
-func (p *PartIndexes) note(old, l *Lease, index Index) {
-	if !sameChecks(old, l) {
-		p.Checks = max(p.Checks, index)
-	}
-	if node, listed := l.node(); listed {
-		p.noteService(node, l.Defined, l.Changed)
-	}
-	if node, left := leftNode(old, l); left {
-		p.noteService(node, index, index)
-	}
-}
-
-// noteService notes when a service of a node was defined or left, and when anything of it changed.
-func (p *PartIndexes) noteService(node string, defined, changed Index) {
-	p.Services = max(p.Services, defined)
-	if node == "" {
-		p.LogicalServices, p.Logical = max(p.LogicalServices, defined), max(p.Logical, changed)
-	}
-}
-
-// noteNode notes that n takes the place of old, by the change of an index. Either may be nil: there is none.
-func (p *PartIndexes) noteNode(old, n *catalog.Node, index Index) {
-	if old == nil || n == nil || old.ModifyIndex != n.ModifyIndex {
-		p.Nodes = index
-	}
-	if n == nil && len(old.Checks) > 0 || n != nil && n.ChecksChanged == index {
-		p.Checks = index
-	}
-}
-
-// rename notes that instances which were registered otherwise are called by another name. They are on the logical node.
-func (p *PartIndexes) rename(index Index) {
-	p.Checks = max(p.Checks, index)
-	p.noteService("", index, index)
-}
-
-// leftNode is the node on which old was listed, if l, which takes its place, is not. Either may be the zero Lease.
-func leftNode(old, l *Lease) (node string, left bool) {
-	node, listed := old.node()
-	now, still := l.node()
-	return node, listed && !(still && now == node)
-}
-
-// sameChecks says whether the checks of l are shown as those of old, in whose place it is. Either may be the zero Lease.
-func sameChecks(old, l *Lease) bool {
-	before, all := old.registeredChecks()
-	now, allNow := l.registeredChecks()
-	if !all || !allNow || !slices.Equal(before, now) {
-		return false
-	}
-	return len(now) == 0 || old.Service.Name == l.Service.Name && slices.Equal(old.Service.Tags, l.Service.Tags)
-}
-
-// registeredChecks are the checks of a service that is listed; all: no others are shown with it, as they are of an instance
-// that was registered otherwise, or whose status an operator decided.
-func (l *Lease) registeredChecks() (checks []*catalog.Check, all bool) {
-	if _, listed := l.node(); !listed {
-		return nil, true
-	}
-	if l.Service == nil || l.Instance.Overridden != Unknown {
-		return nil, false
-	}
-	return l.Service.Checks, true
 }
 
 // LastChange is the Index of the last change of what a topic is about, which never goes back; absent: that is not there.

@@ -19,40 +19,6 @@ type Watchers struct {
 	published Index // waiters were woken for the changes up to it
 }
 
-// Topic is what can be waited for: a part of the state whose last change View.LastChange knows.
-type Topic struct {
-	Kind TopicKind
-	Name string // an application (upper case) or a node ("": the logical one), where the kind is of one
-}
-
-// TopicKind is a kind of topic.
-type TopicKind uint8
-
-// The kinds of topics. A service is defined by what is registered of it, see Lease.Defined; its checks and its status are
-// no part of that.
-const (
-	// InstancesTopic is the instances of an application ("": of all).
-	InstancesTopic TopicKind = iota
-	// AllTopic is all instances, nodes and checks.
-	AllTopic
-	// ServicesTopic is all services as they are defined.
-	ServicesTopic
-	// ServicesByNodeTopic is that and all nodes as they are registered, by which services are selected.
-	ServicesByNodeTopic
-	// NodesTopic is all nodes as they are registered.
-	NodesTopic
-	// ChecksTopic is all checks of services and of nodes.
-	ChecksTopic
-	// ServiceTopic is a service as it is defined, with the nodes that it is on as they are registered.
-	ServiceTopic
-	// HealthTopic is all of a service, and of the nodes that it is on with their checks.
-	HealthTopic
-	// NodeTopic is a node as it is registered, with its services as they are defined.
-	NodeTopic
-	// NodeChecksTopic is the checks of a node and of its services.
-	NodeChecksTopic
-)
-
 // wholeTopics are those whose last change a View knows without looking for it.
 var wholeTopics = []Topic{
 	{Kind: AllTopic}, {Kind: ServicesTopic}, {Kind: ServicesByNodeTopic}, {Kind: NodesTopic}, {Kind: ChecksTopic},
