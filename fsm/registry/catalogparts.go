@@ -63,29 +63,29 @@ func (p *PartIndexes) newest() Index {
 	return max(p.Services, p.Nodes, p.Checks, p.LogicalServices, p.Logical)
 }
 
-// note notes that l takes the place of old, by the change of an index. Either may be the zero Lease.
-func (p *PartIndexes) note(old, l *Lease, index Index) {
+// mark records that l takes the place of old, by the change of an index. Either may be the zero Lease.
+func (p *PartIndexes) mark(old, l *Lease, index Index) {
 	if !sameChecks(old, l) {
 		p.Checks = max(p.Checks, index)
 	}
 	if node, listed := l.node(); listed {
-		p.noteService(node, l.Defined, l.Changed)
+		p.markService(node, l.Defined, l.Changed)
 	}
 	if node, left := leftNode(old, l); left {
-		p.noteService(node, index, index)
+		p.markService(node, index, index)
 	}
 }
 
-// noteService notes when a service of a node was defined or left, and when anything of it changed.
-func (p *PartIndexes) noteService(node string, defined, changed Index) {
+// markService records when a service of a node was defined or left, and when anything of it changed.
+func (p *PartIndexes) markService(node string, defined, changed Index) {
 	p.Services = max(p.Services, defined)
 	if node == "" {
 		p.LogicalServices, p.Logical = max(p.LogicalServices, defined), max(p.Logical, changed)
 	}
 }
 
-// noteNode notes that n takes the place of old, by the change of an index. Either may be nil: there is none.
-func (p *PartIndexes) noteNode(old, n *catalog.Node, index Index) {
+// markNode records that n takes the place of old, by the change of an index. Either may be nil: there is none.
+func (p *PartIndexes) markNode(old, n *catalog.Node, index Index) {
 	if old == nil || n == nil || old.ModifyIndex != n.ModifyIndex {
 		p.Nodes = index
 	}
@@ -94,10 +94,10 @@ func (p *PartIndexes) noteNode(old, n *catalog.Node, index Index) {
 	}
 }
 
-// rename notes that instances which were registered otherwise are called by another name. They are on the logical node.
+// rename records that instances which were registered otherwise are called by another name. They are on the logical node.
 func (p *PartIndexes) rename(index Index) {
 	p.Checks = max(p.Checks, index)
-	p.noteService("", index, index)
+	p.markService("", index, index)
 }
 
 // leftNode is the node on which old was listed, if l, which takes its place, is not. Either may be the zero Lease.

@@ -202,7 +202,7 @@ func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 		r.tables.replace(old, l)
 	}
 	r.scheduleEnd(old, l)
-	r.tables.parts.note(was, is, changed)
+	r.tables.parts.mark(was, is, changed)
 	if node, left := leftNode(was, is); left && node != "" {
 		r.catalog.LeaveNode(node, changed)
 	}

@@ -179,7 +179,7 @@ func (r *Registry) opAtEnd(row catalog.CheckRow[Key]) Op {
 func (r *Registry) exchangeNode(old, n *catalog.Node) {
 	index := r.step()
 	r.catalog.ReplaceNode(old, n, index, r.moment())
-	r.tables.parts.noteNode(old, n, index)
+	r.tables.parts.markNode(old, n, index)
 }
 
 // Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the operations since
