@@ -194,10 +194,10 @@ func (m *Machine) Owner(h registry.Handle) string {
 }
 
 // Ignores is Registry.Ignores.
-func (m *Machine) Ignores(origin registry.Origin, op registry.Renew) bool {
+func (m *Machine) Ignores(op registry.Renew) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.registry.Ignores(origin, op)
+	return m.registry.Ignores(op)
 }
 
 // Snapshot freezes the state in milliseconds; the frozen copy is written while Apply goes on.

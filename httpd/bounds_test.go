@@ -102,7 +102,7 @@ var badRequests = []struct {
 	{"a VIP address of 65 parts", register(withField(`"secureVipAddress":"` + strings.Repeat("a,", 64) + `a"`)), 400},
 	{"257 metadata entries", register(withField(manyPairs(257))), 400},
 	{"65 KiB of metadata", register(withField(`"metadata":{"k":"` + strings.Repeat("v", 65<<10) + `"}`)), 400},
-	{"a port of -1", register(strings.Replace(instanceJSON, "8080", "-1", 1)), 400},
+	{"a port of -2", register(strings.Replace(instanceJSON, "8080", "-2", 1)), 400},
 	{"a port of 99999", register(strings.Replace(instanceJSON, "8080", "99999", 1)), 400},
 	{"another application in the body", request("POST", "/eureka/apps/OTHER", instanceJSON), 400},
 	{"a timestamp that is no number", request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=now", ""), 400},

@@ -15,7 +15,7 @@ func payload(i int) *Instance {
 	host := fmt.Sprintf("host-%06d.example.internal", i)
 	return &Instance{
 		InstanceID: id, HostName: host, App: fmt.Sprintf("APPLICATION-%03d", i%200), IPAddr: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255),
-		Status: Up, LastDirty: startOfWall, Port: Port{8080, true}, SecurePort: Port{443, false}, CountryID: 1,
+		Status: Up, LastDirty: startOfWall, Port: Port{Number: 8080, Enabled: true}, SecurePort: Port{Number: 443}, CountryID: 1,
 		DataCenter: DataCenter{Name: MyOwn}, RenewalInterval: 30, Duration: 90,
 		Metadata:    []Pair{{Key: "management.port", Value: "8081"}, {Key: "zone", Value: strings.Clone("eu-1a")}, {Key: "build", Value: strings.Repeat("x", 200)}},
 		HomePageURL: "http://" + host + ":8080/", StatusPageURL: "http://" + host + ":8080/actuator/info",

@@ -84,6 +84,15 @@ func (k Key) String() string { return k.App + "/" + k.ID }
 type Port struct {
 	Number  uint16
 	Enabled bool
+	None    bool // its client gave -1 for the number, as programs without a web server do; Number is 0
+}
+
+// Given is the number as the client gave it.
+func (p Port) Given() int32 {
+	if p.None {
+		return -1
+	}
+	return int32(p.Number)
 }
 
 // Open is the port's number, 0 if the instance does not listen there.
@@ -105,15 +114,22 @@ func (i *Instance) PortFor(secure bool) uint16 {
 // MainPort is the port that stands for an instance where only one can be shown: the secure one only if it is the only
 // one that is open.
 func (i *Instance) MainPort() (p Port, secure bool) {
-	if !i.Port.Enabled && i.SecurePort.Enabled {
+	if i.Port.Open() == 0 && i.SecurePort.Enabled {
 		return i.SecurePort, true
 	}
 	return i.Port, false
 }
 
+// noPort is the number that is written for none: the first that no port has.
+const noPort = math.MaxUint16 + 1
+
 // fields walks a port as one number: twice its own, one more if it is enabled.
 func (p *Port) fields(c *codec.Codec) {
-	v := uint64(p.Number) << 1
+	number := uint64(p.Number)
+	if p.None {
+		number = noPort
+	}
+	v := number << 1
 	if p.Enabled {
 		v |= 1
 	}
@@ -121,11 +137,14 @@ func (p *Port) fields(c *codec.Codec) {
 	if !c.Reading() {
 		return
 	}
-	if v>>1 > math.MaxUint16 {
+	if v>>1 > noPort {
 		c.Fail("port %d", v>>1)
 		v = 0
 	}
-	*p = Port{Number: uint16(v >> 1), Enabled: v&1 == 1}
+	*p = Port{Enabled: v&1 == 1, None: v>>1 == noPort}
+	if !p.None {
+		p.Number = uint16(v >> 1)
+	}
 }
 
 // Pair is one element of an instance's metadata, in the order in which the client gave them.

@@ -28,8 +28,7 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	if ok {
 		dirty = r.dirty(in, rec.Lease.Instance.LastDirty)
 		newer := dirty > rec.Lease.Instance.LastDirty
-		if origin.Replicated() && !newer && rec.Kind == Canceled {
-			// An operation that another server sent before it knew of the cancel must not undo it.
+		if origin.Replicated() && !newer && r.refuses(rec) {
 			return Result{Outcome: Refused}
 		}
 		r.continueLife(l, rec, newer, origin)
@@ -39,17 +38,34 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
+// maxUnderWay is how long (ms) after a cancel another Eureka server may still send what it was told before it. It keeps what
+// it could not send for one renewal interval of the instance at most, and sends it again every second, before what
+// is newer (upstream: PeerEurekaNode.heartbeat, AcceptorExecutor), so that in practice it is a few seconds late.
+const maxUnderWay = 10_000
+
+// refuses says that the record of a cancel refuses a Eureka server's registration that is no newer by its
+// timestamp: what the server sent before it knew of the cancel must not undo it. What comes later than that can be is of an
+// instance that lives there, whoever canceled it and whatever its timestamp says.
+func (r *Registry) refuses(rec Removal) bool {
+	underWay := int64(maxUnderWay)
+	if rec.Lease.Interval > 0 {
+		underWay = min(underWay, int64(rec.Lease.Interval)*1000)
+	}
+	return rec.Kind == Canceled && r.clock.Lease-rec.Lease.ChangedLease <= underWay
+}
+
 // continueLife gives l, the registration after a removal, its place in the order of versions. A registration that is
 // newer by its timestamp continues the life that was removed. If it began another, it would stand above all that other
 // nodes hear of the client before they hear of the removal: a node may evict a client that is alive, and the
 // client goes on elsewhere; or a node was down while the client came again, and is the next that it talks to.
-// One that is not newer needs a new life to be newer on every node: its client's clock went back.
+// One that is not newer needs a new life to be newer on every node: its client's clock went back, or another server
+// canceled what goes on living at its own.
 func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin) {
 	l.Life = rec.Lease.Life
 	switch {
 	case newer:
 		l.Edit = rec.editAfter()
-	case !origin.Replicated():
+	case !origin.Replicated() || rec.Kind == Canceled:
 		l.Life++
 	}
 	l.Quarantine = quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())

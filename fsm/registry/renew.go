@@ -11,7 +11,7 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 	if op.Handle == (Handle{}) {
 		l = r.handles.byKey(op.Key)
 		if l == nil {
-			return r.renewUnknown(origin, op)
+			return r.renewUnknown(op)
 		}
 	}
 	if l == nil {
@@ -57,47 +57,24 @@ func (r *Registry) renewPermanent(origin Origin, op Renew, l *Lease) Result {
 	return r.compare(origin, op, l.Instance, Result{})
 }
 
-// renewUnknown answers the renewal of an instance that has no lease. Another server's renewal of before the cancel is
-// refused; a Eureka server, which sends no lives, may revoke its own cancel.
-func (r *Registry) renewUnknown(origin Origin, op Renew) Result {
+// renewUnknown answers the renewal of an instance that has no lease. Another Rollcall server's renewal of before the
+// cancel is refused. A Eureka server, which sends no lives, gets NotFound, and registers the instance: see refuses.
+func (r *Registry) renewUnknown(op Renew) Result {
 	rec, ok := r.record(op.Key)
-	if !ok || rec.Kind != Canceled {
-		return Result{Outcome: NotFound}
-	}
-	if op.Life > 0 && compareVersion(rec.Lease, op.Life, op.LastDirty) >= 0 {
+	if ok && rec.Kind == Canceled && op.Life > 0 && compareVersion(rec.Lease, op.Life, op.LastDirty) >= 0 {
 		return Result{Outcome: Refused}
-	}
-	if op.Life == 0 && origin.Kind == RemoteDC && origin == rec.Lease.Origin && op.LastDirty >= rec.Lease.Instance.LastDirty {
-		r.allowReturn(rec)
 	}
 	return Result{Outcome: NotFound}
 }
 
 // Ignores says that a renewal by name would be answered NotFound and change nothing: there is no such lease, and
-// no cancel of it on record that the renewal could say something about.
-func (r *Registry) Ignores(origin Origin, op Renew) bool {
+// no cancel of it on record that a life could be compared with.
+func (r *Registry) Ignores(op Renew) bool {
 	if r.handles.byKey(op.Key) != nil {
 		return false
 	}
-	if op.Life == 0 && !origin.Replicated() {
-		return true
-	}
 	rec, ok := r.record(op.Key)
-	return !ok || rec.Kind != Canceled
-}
-
-// allowReturn lets an instance come back that a Eureka server canceled and then renewed: it lives there, and
-// the cancel was one of before that was sent again. The Register which the server's sender makes of the
-// answer is no newer than the cancel, so the record stops refusing it, and counts a life of which no other
-// server knows a cancel. It is no change: readers see none.
-func (r *Registry) allowReturn(rec Removal) {
-	if !r.servers.any() {
-		return // nodes of the version before this one do not know of it
-	}
-	l := *rec.Lease
-	l.Life++
-	rec.Kind, rec.Lease = Evicted, &l
-	r.amend(rec)
+	return op.Life == 0 || !ok || rec.Kind != Canceled
 }
 
 // compare answers a renewal by the timestamps of the sender's and the stored instance. A server that

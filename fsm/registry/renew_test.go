@@ -144,35 +144,85 @@ func TestRenewByHandleAllocatesNothing(t *testing.T) {
 	expect.That(t, n == 0, "%v allocations, want none", n)
 }
 
-// A cancel of a Eureka server may be one of before that was sent again: it names no life.
-func TestRenewByAEurekaServerRevokesOnlyTheSameServersCancel(t *testing.T) {
+// An instance whose home is a Eureka server is canceled, at its home or elsewhere. What the home sends of it afterwards was
+// sent before that, or says that the instance lives there.
+func TestEurekaServerRefutesACancelOnceNothingOfBeforeIsUnderWay(t *testing.T) {
+	other := Origin{RemoteDC, "other"}
 	for _, tc := range []struct {
 		name     string
 		canceled Origin
-		renewed  Origin
-		dirty    int64 // of the renewal; the instance has 100
-		back     bool
+		interval int32 // of the instance, seconds; 0: 30
+		after    int64 // ms
+		by       Origin
+		dirty    int64 // of the registration; the instance has 100
+		life     uint32
 	}{
-		{name: "its own", canceled: FromEureka, renewed: FromEureka, dirty: 100, back: true},
-		{name: "a client's", canceled: FromClient, renewed: FromEureka, dirty: 100},
-		{name: "another server's", canceled: Origin{RemoteDC, "other"}, renewed: FromEureka, dirty: 100},
-		{name: "its own, with a renewal from before", canceled: FromEureka, renewed: FromEureka, dirty: 99},
+		{name: "a client's, refuted later", canceled: FromClient, after: maxUnderWay + 1, by: FromEureka, dirty: 100, life: 2},
+		{name: "a client's, refuted by a clock that went back", canceled: FromClient, after: maxUnderWay + 1, by: FromEureka, dirty: 5, life: 2},
+		{name: "another server's, refuted later", canceled: other, after: maxUnderWay + 1, by: FromEureka, dirty: 100, life: 2},
+		{name: "a node's, refuted later", canceled: Origin{Kind: LocalPeer}, after: maxUnderWay + 1, by: FromEureka, dirty: 100, life: 2},
+		{name: "its home's, refuted later", canceled: FromEureka, after: maxUnderWay + 1, by: FromEureka, dirty: 100, life: 2},
+		{name: "its home's, registered again by a clock that went back", canceled: FromEureka, after: maxUnderWay + 1, by: FromEureka, dirty: 5, life: 2},
+		{name: "refuted by the server that it moved to", canceled: FromEureka, after: maxUnderWay + 1, by: other, dirty: 100, life: 2},
+		{name: "heartbeats every second, refuted after one", canceled: FromClient, interval: 1, after: 1001, by: FromEureka, dirty: 100, life: 2},
+		{name: "registered again at once by a newer timestamp", canceled: FromEureka, by: FromEureka, dirty: 101, life: 1},
+		{name: "a client's, and what was under way", canceled: FromClient, after: maxUnderWay, by: FromEureka, dirty: 100},
+		{name: "its home's, and what was under way", canceled: FromEureka, after: maxUnderWay, by: FromEureka, dirty: 100},
+		{name: "its home's, and what was under way of before", canceled: FromEureka, after: maxUnderWay, by: FromEureka, dirty: 5},
+		{name: "heartbeats every second, and what was under way", canceled: FromClient, interval: 1, after: 1000, by: FromEureka, dirty: 100},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := newRig(t)
-			g.peer(Contact{DC: "eureka", Cut: 90_000})
-			g.peer(Register{instance(orders1, Up, 100)})
-			life := g.lease(orders1).Life
+			of := func(dirty int64) *Instance {
+				i := instance(orders1, Up, dirty)
+				i.RenewalInterval = tc.interval
+				return i
+			}
+			g.peer(Register{of(100)})
 			g.apply(tc.canceled, Cancel{orders1})
-			res := g.apply(tc.renewed, Renew{Key: orders1, LastDirty: tc.dirty})
-			need.That(t, res.Outcome == NotFound, "renewed: %+v, want that it is not found", res)
-			g.peer(Register{instance(orders1, Up, 100)})
+			g.pass(tc.after)
+			beat := Renew{Key: orders1, LastDirty: tc.dirty}
+			expect.That(t, g.Ignores(beat), "the log would get a heartbeat that changes nothing")
+			res := g.apply(tc.by, beat)
+			need.That(t, res.Outcome == NotFound, "its heartbeat: %+v, want that it is not found", res)
+			res = g.apply(tc.by, Register{of(tc.dirty)})
 			l, back := g.View().Lease(orders1)
-			expect.That(t, back == tc.back && (!back || l.Life == life+1),
-				"after the registration that follows it is back: %v (%+v), want %v in life %d", back, l, tc.back, life+1)
+			if tc.life == 0 {
+				need.That(t, !back && res.Outcome == Refused, "the registration that follows: %+v, back: %v, want it refused", res, back)
+				return
+			}
+			need.That(t, back && l.Life == tc.life && l.Owner == tc.by.DC, "the registration that follows: %+v of %+v, want life %d of %s", res, l, tc.life, tc.by.DC)
+			changed := of(tc.dirty)
+			changed.Metadata = []Pair{{Key: "color", Value: "blue"}}
+			g.apply(tc.by, Register{changed})
+			g.apply(tc.by, SetOverride{Key: orders1, Status: OutOfService})
+			i := g.lease(orders1).Instance
+			expect.That(t, i.Meta("color") == "blue" && i.Status == OutOfService, "after a change at its home: %+v", i)
 			expect.OKf(t, expect.Err(Thaw(g.Freeze())), "the state cannot be restored")
 		})
 	}
+}
+
+// A Eureka server sends all nodes of a datacenter without consensus what its client says. Of two that saw the cancel at
+// different times one may still refuse it when the other does not.
+func TestNodesAgreeOnAnInstanceThatCameBackAfterACancel(t *testing.T) {
+	first, second := newRig(t), newRig(t)
+	node := Origin{Kind: LocalPeer}
+	for _, g := range []*rig{first, second} {
+		g.peer(Register{instance(orders1, Up, 100)})
+	}
+	first.client(Cancel{orders1})
+	first.pass(maxUnderWay + 1)
+	second.pass(500)
+	second.apply(node, Remove{Key: orders1, Kind: Canceled, Life: 1, LastDirty: 100, Owner: "eureka"})
+	second.pass(maxUnderWay + 1 - 500)
+	back := Register{instance(orders1, Up, 50)}
+	expect.Equal(t, first.peer(back).Outcome, Done, "at the node that was asked to cancel it:")
+	expect.Equal(t, second.peer(back).Outcome, Refused, "at the node that heard of the cancel later:")
+	l := first.lease(orders1)
+	said := second.apply(node, Replica{Instance: l.Instance, Life: l.Life, Edit: l.Edit, Owner: l.Owner})
+	expect.Equal(t, said.Outcome, Done, "what the first tells the second:")
+	expect.Equal(t, second.lease(orders1).Version(), l.Version(), "versions differ:")
 }
 
 func TestUpdateMetadataMerges(t *testing.T) {

@@ -293,10 +293,10 @@ func setPort(to *registry.Port, text []byte) error {
 		return nil
 	}
 	n, err := parseInteger(text)
-	if err != nil || n < 0 || n > math.MaxUint16 {
-		return unparsable("port %q: it must be a number from 0 to 65535", clip(text))
+	if err != nil || n < -1 || n > math.MaxUint16 {
+		return unparsable("port %q: it must be a number from 0 to 65535, or -1 for none", clip(text))
 	}
-	to.Number = uint16(n)
+	to.None, to.Number = n == -1, uint16(max(n, 0))
 	return nil
 }
 

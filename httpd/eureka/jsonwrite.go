@@ -160,7 +160,7 @@ func appendPorts(dst []byte, i *registry.Instance) []byte {
 }
 
 func appendPort(dst []byte, p registry.Port) []byte {
-	dst = strconv.AppendUint(append(dst, `{"$":`...), uint64(p.Number), 10)
+	dst = strconv.AppendInt(append(dst, `{"$":`...), int64(p.Given()), 10)
 	if p.Enabled {
 		return append(dst, `,"@enabled":"true"}`...)
 	}

@@ -160,7 +160,7 @@ func appendPortElements(dst []byte, i *registry.Instance) []byte {
 func appendPortElement(dst []byte, name string, p registry.Port) []byte {
 	dst = append(append(dst, '<'), name...)
 	dst = append(append(append(dst, ` enabled="`...), boolText(p.Enabled)...), `">`...)
-	dst = strconv.AppendUint(dst, uint64(p.Number), 10)
+	dst = strconv.AppendInt(dst, int64(p.Given()), 10)
 	return appendClose(dst, name)
 }
 

@@ -58,7 +58,7 @@ func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []r
 	var known []registry.Op
 	var where []int
 	for i, op := range ops {
-		if renew := op.(registry.Renew); s.machine.Ignores(origin, renew) {
+		if renew := op.(registry.Renew); s.machine.Ignores(renew) {
 			results[i] = registry.Result{Outcome: registry.NotFound}
 			continue
 		}

@@ -436,17 +436,15 @@ func TestRenewalIsFoundByANodeThatHasNotAppliedTheRegistration(t *testing.T) {
 	}
 }
 
-// What another server renewed after its cancel has something to say, which the log must get.
-func TestARenewalAfterACancelIsCommittedIfAnotherServerSentIt(t *testing.T) {
+// Another Rollcall server's renewal names a life, and is compared with the cancel where the log is applied.
+func TestARenewalAfterACancelIsCommittedIfItNamesALife(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	n := c.nodes[0]
 	key := registry.NewKey("A", "i0")
-	eureka := registry.Origin{Kind: registry.RemoteDC, DC: "eureka"}
 	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
 	n.apply(t, registry.Cancel{Key: key})
-	expect.That(t, !n.machine.Ignores(eureka, registry.Renew{Key: key, Life: 9}) && !n.machine.Ignores(eureka, registry.Renew{Key: key}),
-		"a renewal of another server would not be committed")
-	expect.That(t, n.machine.Ignores(registry.FromClient, registry.Renew{Key: key}), "a renewal of a client would be committed")
+	expect.That(t, !n.machine.Ignores(registry.Renew{Key: key, Life: 9}), "a renewal of another Rollcall server would not be committed")
+	expect.That(t, n.machine.Ignores(registry.Renew{Key: key}), "a renewal of a client or a Eureka server would be committed")
 }
 
 func TestDamagedSnapshotIsNamed(t *testing.T) {

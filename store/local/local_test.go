@@ -232,7 +232,7 @@ func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
 
 // What changes of a removal's record takes no index, and is as true after a crash as any other answer.
 func TestRemovalsChangeIsOnDiskWithTheResult(t *testing.T) {
-	key, eureka := registry.NewKey("A", "i0"), registry.Origin{Kind: registry.RemoteDC, DC: "eureka"}
+	key := registry.NewKey("A", "i0")
 	for _, tt := range []struct {
 		name   string
 		remove func(*testing.T, *localRig)
@@ -250,17 +250,6 @@ func TestRemovalsChangeIsOnDiskWithTheResult(t *testing.T) {
 				return err
 			},
 			func(rec registry.Removal) bool { return rec.Lease.Quarantine == nil },
-		},
-		{
-			"a Eureka server takes its cancel back",
-			func(t *testing.T, g *localRig) {
-				need.Got(g.Apply(context.Background(), eureka, registry.Contact{DC: "eureka", Cut: 90_000}, registry.Cancel{Key: key}))(t)
-			},
-			func(g *localRig) error {
-				_, err := g.Apply(context.Background(), eureka, registry.Renew{Key: key, LastDirty: time.Now().UnixMilli()})
-				return err
-			},
-			func(rec registry.Removal) bool { return rec.Kind == registry.Evicted },
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
