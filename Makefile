@@ -11,7 +11,7 @@ MODULES := client/grpcresolver
 each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
-.PHONY: shape build run test conformance check bench compare fuzz soak vuln clients clean
+.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table vuln clients clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -65,6 +65,11 @@ fuzz:
 SOAK ?= 1h
 soak: build
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_SOAK=$(SOAK) $(GO) test -run 'Soak' -timeout 24h -v ./integration
+
+# How long every act at every server of a mixed cluster takes until every server shows it; some minutes.
+eureka-table: build
+	$(MAKE) -C integration/clients java/target/.stamp
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_EUREKA_TABLE=1 $(GO) test -count=1 -run '^TestTableOfAMixedCluster$$' -v ./integration
 
 # How large the house is: lines, places of one thing, bytes of the server, the order in each package. The sizes of another
 # commit: .ci/shape COMMIT.

@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +15,8 @@ type Instance struct {
 	App, ID  string
 	Status   string // empty: UP
 	Duration int    // of the lease, seconds; 0: 90
+	Port     int    // 0: 8080
+	Dirty    int64  // lastDirtyTimestamp, ms since the epoch; 0: none is given
 	Metadata map[string]string
 }
 
@@ -25,15 +29,19 @@ func (i Instance) document() []byte {
 	if duration == 0 {
 		duration = 90
 	}
-	doc, err := json.Marshal(map[string]any{"instance": map[string]any{
+	fields := map[string]any{
 		"instanceId": i.ID, "app": strings.ToUpper(i.App), "hostName": "localhost", "ipAddr": "127.0.0.1",
 		"status": status, "vipAddress": i.App, "secureVipAddress": i.App,
-		"port":           map[string]any{"$": 8080, "@enabled": "true"},
+		"port":           map[string]any{"$": cmp.Or(i.Port, 8080), "@enabled": "true"},
 		"securePort":     map[string]any{"$": 443, "@enabled": "false"},
 		"dataCenterInfo": map[string]any{"@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn"},
 		"leaseInfo":      map[string]any{"renewalIntervalInSecs": max(1, duration/3), "durationInSecs": duration},
 		"metadata":       i.Metadata,
-	}})
+	}
+	if i.Dirty != 0 {
+		fields["lastDirtyTimestamp"] = strconv.FormatInt(i.Dirty, 10)
+	}
+	doc, err := json.Marshal(map[string]any{"instance": fields})
 	if err != nil {
 		panic(err) // strings and numbers only: cannot happen
 	}
@@ -78,7 +86,11 @@ type Listed struct {
 	Overridden string            `json:"overriddenStatus"`
 	Action     string            `json:"actionType"`
 	Metadata   map[string]string `json:"metadata"`
-	LeaseInfo  struct {
+	Port       struct {
+		Number  int    `json:"$"`
+		Enabled string `json:"@enabled"`
+	} `json:"port"`
+	LeaseInfo struct {
 		Duration   int64 `json:"durationInSecs"`
 		Registered int64 `json:"registrationTimestamp"`
 		Renewed    int64 `json:"lastRenewalTimestamp"`

@@ -294,7 +294,8 @@ func TestEurekaServerIsAClientOfOurs(t *testing.T) {
 }
 
 // A Eureka server's cancel names no version, so one that is sent again, or comes late, takes a live
-// instance away. The server's next heartbeat for it gets 404, and brings it back as it is.
+// instance away. The server's next heartbeat for it gets 404, and brings it back as it is, as soon as nothing that was
+// sent before the cancel can come any more: until then it stays away, and so it does for good if its client is gone.
 func TestEurekaCancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake
@@ -304,7 +305,13 @@ func TestEurekaCancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
 	f.Replicate(t, c.service)
 	need.Got(peertest.Send(f.Client(), c.service, []peertest.EurekaItem{{Action: "Cancel", App: "BILLING", ID: "b1"}}))(t)
 	c.hasHere(t, selfLine+" of old")
-	f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
-	f.Replicate(t, c.service)
+	beat := func() {
+		f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
+		f.Replicate(t, c.service)
+	}
+	beat()
+	c.hasHere(t, selfLine+" of old")
+	c.Pass(11 * time.Second)
+	beat()
 	c.hasHere(t, "BILLING/b1 UP 2000 of old", selfLine+" of old")
 }

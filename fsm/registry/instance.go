@@ -120,31 +120,27 @@ func (i *Instance) MainPort() (p Port, secure bool) {
 	return i.Port, false
 }
 
-// noPort is the number that is written for none: the first that no port has.
-const noPort = math.MaxUint16 + 1
+// noPort is the bit of what is written that stands for Port.None.
+const noPort = 1 << 17
 
-// fields walks a port as one number: twice its own, one more if it is enabled.
+// fields walks a port as one number: twice its own, one more if it is enabled, and noPort if there is none.
 func (p *Port) fields(c *codec.Codec) {
-	number := uint64(p.Number)
-	if p.None {
-		number = noPort
-	}
-	v := number << 1
+	v := uint64(p.Number) << 1
 	if p.Enabled {
 		v |= 1
+	}
+	if p.None {
+		v |= noPort
 	}
 	c.Uint64(&v)
 	if !c.Reading() {
 		return
 	}
-	if v>>1 > noPort {
+	if v >= 2*noPort {
 		c.Fail("port %d", v>>1)
 		v = 0
 	}
-	*p = Port{Enabled: v&1 == 1, None: v>>1 == noPort}
-	if !p.None {
-		p.Number = uint16(v >> 1)
-	}
+	*p = Port{Number: uint16(v >> 1), Enabled: v&1 == 1, None: v&noPort != 0}
 }
 
 // Pair is one element of an instance's metadata, in the order in which the client gave them.

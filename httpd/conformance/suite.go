@@ -8,6 +8,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -164,6 +165,7 @@ type registration struct {
 	overridden string
 	dirty      int64
 	vip        string
+	interval   int // seconds; 0 with a duration: 30
 	duration   int
 	metadata   map[string]string
 	amazon     bool
@@ -189,7 +191,7 @@ func (r registration) json() string {
 	set("lastDirtyTimestamp", r.dirty, r.dirty != 0)
 	set("vipAddress", r.vip, r.vip != "")
 	set("secureVipAddress", r.vip, r.vip != "")
-	set("leaseInfo", map[string]any{"renewalIntervalInSecs": 30, "durationInSecs": r.duration}, r.duration != 0)
+	set("leaseInfo", map[string]any{"renewalIntervalInSecs": cmp.Or(r.interval, 30), "durationInSecs": r.duration}, r.duration != 0)
 	set("metadata", r.metadata, r.metadata != nil)
 	body, err := json.Marshal(map[string]any{"instance": instance})
 	if err != nil {

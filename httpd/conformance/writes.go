@@ -96,6 +96,16 @@ var writes = []check{
 
 // registrations are the responses to bodies of registrations, right and wrong ones.
 var registrations = []check{
+	{"APortOfMinusOneIsShownAsItCame", func(t *testing.T, c *client) {
+		for _, enabled := range []string{"true", "false"} {
+			body := strings.Replace(registration{app: c.app, id: enabled, status: "UP"}.json(), `{"$":8080,"@enabled":"true"}`, `{"$":-1,"@enabled":"`+enabled+`"}`, 1)
+			c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, body, "Content-Type", "application/json")
+			port := at(t, c.getJSON(c.path(enabled, "")), "instance", "port")
+			expect.Equal(t, fmt.Sprint(port), "map[$:-1 @enabled:"+enabled+"]", "the port is")
+			xml := c.want(http.StatusOK, http.MethodGet, c.path(enabled, ""), "", "Accept", "application/xml")
+			expect.That(t, strings.Contains(xml.body, `<port enabled="`+enabled+`">-1</port>`), "in XML: %s", xml.body)
+		}
+	}},
 	{"RegistrationsAreValidatedInOrder", func(t *testing.T, c *client) {
 		center := `"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}`
 		for _, row := range []struct{ name, instance, want string }{
@@ -353,8 +363,14 @@ func (c *client) item(action, id, more string) string {
 }
 
 func (c *client) registerItem(id string, dirty int64) string {
-	instance := strings.TrimSuffix(strings.TrimPrefix(registration{app: c.app, id: id, status: "UP", dirty: dirty}.json(), `{"instance":`), "}")
-	return c.item("Register", id, fmt.Sprintf(`,"lastDirtyTimestamp":%d,"status":"UP","instanceInfo":%s`, dirty, instance))
+	return c.registrationItem(registration{id: id, dirty: dirty})
+}
+
+// registrationItem is an item that registers an instance of the client's application, which is UP.
+func (c *client) registrationItem(r registration) string {
+	r.app, r.status = c.app, "UP"
+	instance := strings.TrimSuffix(strings.TrimPrefix(r.json(), `{"instance":`), "}")
+	return c.item("Register", r.id, fmt.Sprintf(`,"lastDirtyTimestamp":%d,"status":"UP","instanceInfo":%s`, r.dirty, instance))
 }
 
 // batches are what peers send.
@@ -398,6 +414,31 @@ var batches = []check{
 		doc := c.batch(c.registerItem("i1", 1000), c.item("Cancel", "i1", ``), c.item("Heartbeat", "i1", ``), c.registerItem("i1", 2000))
 		expect.Equal(t, codes(t, doc), "200 200 404 200", "got")
 		c.wantStatus("i1", "UP")
+	}},
+	{"WhatWasUnderWayDoesNotUndoACancel", func(t *testing.T, c *client) {
+		beat := c.item("Heartbeat", "i1", `,"lastDirtyTimestamp":1000,"status":"UP"`)
+		doc := c.batch(c.registerItem("i1", 1000), c.item("Cancel", "i1", ``), beat, c.registerItem("i1", 1000))
+		expect.Equal(t, codes(t, doc), "200 200 404 404", "got")
+		c.want(http.StatusNotFound, http.MethodGet, c.path("i1", ""), "")
+	}},
+	{"AnInstanceThatLivesAtItsHomeComesBackAfterACancel", func(t *testing.T, c *client) {
+		for id, cancel := range map[string]func(id string){
+			"by-a-client": func(id string) { c.wantEmpty(http.StatusOK, http.MethodDelete, c.path(id, ""), "") },
+			"by-its-home": func(id string) { c.batch(c.item("Cancel", id, ``)) },
+		} {
+			r := registration{id: id, dirty: 2000, interval: 1, duration: 3600}
+			c.batch(c.registrationItem(r))
+			cancel(id)
+			r.dirty = 1000 // its client's clock went back
+			c.eventually(id+" is back", func() bool {
+				got := codes(t, c.batch(c.item("Heartbeat", id, `,"lastDirtyTimestamp":1000,"status":"UP"`), c.registrationItem(r)))
+				need.That(t, got == "404 404" || got == "404 200", "%s: a heartbeat and a registration are answered %s", id, got)
+				return got == "404 200"
+			})
+			r.metadata = map[string]string{"color": "blue"}
+			expect.Equal(t, codes(t, c.batch(c.registrationItem(r))), "200", "%s: a change of its metadata is answered", id)
+			expect.Equal(t, text(t, c.getJSON(c.path(id, "")), "instance", "metadata", "color"), "blue", "%s: its metadata is", id)
+		}
 	}},
 	{"ItemsNameApplicationsInAnyCase", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})

@@ -266,7 +266,7 @@ func TestRegistrationsThatCannotBeParsedAreRefused(t *testing.T) {
 		{"XML with a lease field twice", withXML(`<leaseInfo><durationInSecs>1</durationInSecs><durationInSecs>1</durationInSecs></leaseInfo>`)},
 		{"XML with a lease that is a word", withXML(`<leaseInfo><durationInSecs>x</durationInSecs></leaseInfo>`)},
 		{"XML with two names of a data center", `<instance><dataCenterInfo><name>MyOwn</name><name>MyOwn</name></dataCenterInfo></instance>`},
-		{"XML with port -1", withXML(`<port>-1</port>`)},
+		{"XML with port -2", withXML(`<port>-2</port>`)},
 		{"XML with another port flag", withXML(`<port enabled="yes">1</port>`)},
 	}
 	for _, tt := range tests {
