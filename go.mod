@@ -7,6 +7,7 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/gorilla/mux v1.8.1
 	github.com/hashicorp/consul/api v1.34.4
+	github.com/hashicorp/go-bexpr v0.1.2
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/hashicorp/raft v1.7.3
 	github.com/hashicorp/raft-boltdb/v2 v2.3.1

@@ -45,8 +45,9 @@ func checkBounds(r *http.Request, params int) error {
 // fixed part is one name, in which slashes, empty segments and dots mean nothing (hashicorp/consul,
 // agent/http.go). No path is ever redirected: Go's client would repeat a PUT as a GET.
 
-// maxConsulURI bounds a request line of Consul's API in bytes: the names of keys may be long.
-const maxConsulURI = 8 << 10
+// maxConsulPath bounds the path of a request to Consul's API in bytes: the names of keys may be long. Its parameters have
+// the bound of all headers only: a filter may be longer still.
+const maxConsulPath = 8 << 10
 
 // isVerbatim says whether a path, still escaped, is one of Consul's API, or that of a fence, which has the name of a key.
 func isVerbatim(path string) bool {
@@ -57,7 +58,7 @@ func isVerbatim(path string) bool {
 
 // admitVerbatim checks what must hold for every request of which the path is taken verbatim.
 func admitVerbatim(r *http.Request) error {
-	if len(r.RequestURI) > maxConsulURI {
+	if len(r.RequestURI)-len(r.URL.RawQuery) > maxConsulPath {
 		return web.ErrURITooLong
 	}
 	if r.ProtoMajor > 1 && r.TLS == nil {

@@ -5,10 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -455,4 +461,220 @@ func TestBlockingQueryIndexNeverGoesBack(t *testing.T) {
 		c.send(step.method, step.target, "")
 		look(step.method + " " + step.target)
 	}
+}
+
+// filterable is a catalog from which filters select.
+var filterable = []struct{ target, body string }{
+	{"/v1/catalog/register", `{"Node":"n1","Address":"10.0.0.1","NodeMeta":{"rack":"7"},"TaggedAddresses":{"lan":"10.0.0.1"},` +
+		`"Service":{"Service":"web","ID":"w1","Tags":["a","v1"],"Port":80,"Meta":{"version":"1"},"Weights":{"Passing":3,"Warning":1},"TaggedAddresses":{"lan":{"Address":"10.1.0.1","Port":8080}}},` +
+		`"Checks":[{"CheckID":"alive","Name":"alive","Status":"passing"},{"CheckID":"c1","Name":"http","Status":"passing","ServiceID":"w1","Output":"ok","Type":"http"}]}`},
+	{"/v1/catalog/register", `{"Node":"n2","Address":"10.0.0.2","NodeMeta":{"rack":"8"},` +
+		`"Service":{"Service":"web","ID":"w2","Tags":["b"],"Address":"10.1.0.2","Port":81,"Meta":{"version":"2","env":"prod"},"EnableTagOverride":true},` +
+		`"Check":{"CheckID":"c2","Name":"http","Status":"critical","ServiceID":"w2","Output":"refused (500)"}}`},
+	{"/v1/catalog/register", `{"Node":"n2","Address":"10.0.0.2","NodeMeta":{"rack":"8"},"Service":{"Service":"db","ID":"d1","Port":5432}}`},
+	{"/v1/agent/service/register", `{"Name":"api","ID":"a1","Port":90,"Tags":["x"],"Check":{"CheckID":"ttl1","TTL":"1h","Status":"passing"}}`},
+	{"/v1/agent/service/register", `{"Name":"api","ID":"a2","Port":91,"Meta":{"version":"2"}}`},
+}
+
+// filtered are filters with what Consul 1.22.3 shows by them of the catalog above, see shownBy. Where the filter cannot be
+// read its texts are these, with 500 in the place of 400.
+var filtered = []struct{ target, filter, want string }{
+	{"/v1/catalog/nodes", `Node == n1`, `n1`},
+	{"/v1/catalog/nodes", `Node != "n1" and Node matches "^n"`, `n2`},
+	{"/v1/catalog/nodes", `Meta.rack == 7`, `n1`},
+	{"/v1/catalog/nodes", `rack in Meta`, `n1 n2`},
+	{"/v1/catalog/nodes", `Meta.rack is empty`, `400 Failed: Invalid match operator "Is Empty" for selector "Meta.rack"`},
+	{"/v1/catalog/nodes", "Address matches `^10[.]0`", `n1 n2`},
+	{"/v1/catalog/nodes", `TaggedAddresses.lan == "10.0.0.1"`, `n1`},
+	{"/v1/catalog/nodes", `not (Node == n1 or Node == none) and rack in Meta`, `n2`},
+	{"/v1/catalog/nodes?node-meta=rack:8", `Node == n1`, ""},
+	{"/v1/catalog/services", `ServiceName == web`, `web:[a,b,v1]`},
+	{"/v1/catalog/services", `ServiceTags is empty and ServicePort != 8300`, `api:[] consul:[] db:[]`},
+	{"/v1/catalog/services", `b in ServiceTags`, `web:[b]`},
+	{"/v1/catalog/services", `Node == n2`, `db:[] web:[b]`},
+	{"/v1/catalog/services", `NodeMeta.rack == "7"`, `web:[a,v1]`},
+	{"/v1/catalog/services?node-meta=rack:8", `ServiceName matches "e"`, `web:[b]`},
+	{"/v1/catalog/services", `ServiceName == none`, ""},
+	{"/v1/catalog/service/web", `ServiceMeta.version == 2`, `w2`},
+	{"/v1/catalog/service/web", `ServiceMeta.env != prod`, `w1`},
+	{"/v1/catalog/service/web", "ServiceMeta.env matches `x`", `w1`},
+	{"/v1/catalog/service/web", "ServiceMeta.env not matches `x`", `w1 w2`},
+	{"/v1/catalog/service/web", `ServiceMeta.env contains ro`, `w2`},
+	{"/v1/catalog/service/web", `env not in ServiceMeta`, `w1`},
+	{"/v1/catalog/service/web", `ServiceAddress is empty`, `400 Failed: Invalid match operator "Is Empty" for selector "ServiceAddress"`},
+	{"/v1/catalog/service/web", `ServiceAddress == ""`, `w1`},
+	{"/v1/catalog/service/web", `ServicePort == 80 or ServiceEnableTagOverride == true`, `w1 w2`},
+	{"/v1/catalog/service/web", `ServicePort == "0x50"`, `w1`},
+	{"/v1/catalog/service/web", `ServiceWeights.Passing == 3`, `w1`},
+	{"/v1/catalog/service/web", `ServiceTaggedAddresses.lan.Port == 8080`, `w1`},
+	{"/v1/catalog/service/web", `ServiceTaggedAddresses.lan.Port != 8080`, `w2`},
+	{"/v1/catalog/service/web", `ServiceProxy.DestinationServiceName == "x" or ServiceConnect.Native == true`, ""},
+	{"/v1/catalog/service/web", `ServiceProxy.Upstreams is empty and ServiceProxy.Expose.Paths.Path != "/"`, ""},
+	{"/v1/catalog/service/web?tag=a", `ServiceMeta.version == 2`, ""},
+	{"/v1/catalog/node/n2", `Service == web`, `w2`},
+	{"/v1/catalog/node/n2", `Port == 5432`, `d1`},
+	{"/v1/catalog/node/none", `Port == 5432`, ""},
+	{"/v1/catalog/node-services/n2", `Port > 5`, `400 Failed: 1:6 (5): no match found, expected: "!=", "==", "contains", "in", "is", "matches", "not" or [ \t\r\n]`},
+	{"/v1/catalog/node-services/n2", `Meta is not empty`, `w2`},
+	{"/v1/catalog/node-services/n2", `Service == none`, ""},
+	{"/v1/health/service/web", `Service.ID == w1`, `w1`},
+	{"/v1/health/service/web", `Checks.Status == critical`, `w2`},
+	{"/v1/health/service/web", `Checks.Status != critical`, `w1`},
+	{"/v1/health/service/web", `not Checks.Status == critical`, `w1`},
+	{"/v1/health/service/web", "Checks.Output matches `[(]5`", `w2`},
+	{"/v1/health/service/web", `"v1" in Service.Tags and Node.Meta.rack == "7"`, `w1`},
+	{"/v1/health/service/web", `v in Service.Tags`, ""},
+	{"/v1/health/service/web", `Node.Datacenter == dc1 and Node.PeerName is empty`, `400 Failed: Invalid match operator "Is Empty" for selector "Node.PeerName"`},
+	{"/v1/health/service/web", `Node.Datacenter == dc1 and Node.PeerName == ""`, `w1 w2`},
+	{"/v1/health/service/web?passing", `Service.Port != 7`, `w1`},
+	{"/v1/health/service/web?passing", `Service.ID == w2`, ""},
+	{"/v1/health/service/web?tag=b", `Service.ID != w2`, ""},
+	{"/v1/health/checks/web", `Status == critical`, `c2`},
+	{"/v1/health/checks/web", `Name == http and ServiceTags contains a`, `c1`},
+	{"/v1/health/node/n1", `ServiceID == ""`, `alive`},
+	{"/v1/health/node/n1", `Type == http`, `c1`},
+	{"/v1/health/state/any", `CheckID == c1 or CheckID == c2`, `c1 c2`},
+	{"/v1/health/state/critical", `Node == n2`, `c2`},
+	{"/v1/health/state/passing", `Node == n2`, ""},
+	{"/v1/agent/services", `Service == api and Port == 90`, `a1`},
+	{"/v1/agent/services", `Meta.version == 2 or x in Tags`, `a1 a2`},
+	{"/v1/agent/services", `Connect.Native == true`, ""}, // the handler of Consul's panics: EOF
+	{"/v1/agent/checks", `Name == "Service 'api' check"`, `ttl1`},
+	{"/v1/agent/checks", `ServiceID == a2`, ""},
+	{"/v1/agent/members", `Name == none`, ""},
+	{"/v1/agent/members", `Tags.role == consul and Name == none`, ""},
+	// Those that cannot be read.
+	{"/v1/catalog/nodes", `Node`, `400 Failed: 1:5 (4): no match found, expected: "!=", ".", "==", "[", [ \t\r\n] or [a-zA-Z0-9_]`},
+	{"/v1/catalog/nodes", `Node == `, "400 Failed: 1:9 (8): no match found, expected: \"-\", \"0\", \"\\\"\", \"`\", [ \\t\\r\\n], [1-9] or [a-zA-Z]"},
+	{"/v1/catalog/nodes", `(Node == n1`, `400 Failed: 1:12 (11): rule "grouping": Unmatched parentheses`},
+	{"/v1/catalog/nodes", "Node == `n1", `400 Failed: 1:12 (11): rule "string": Unterminated string literal`},
+	{"/v1/catalog/nodes", `Node = n1`, `400 Failed: 1:6 (5): no match found, expected: "!=", "==", "contains", "in", "is", "matches", "not" or [ \t\r\n]`},
+	{"/v1/catalog/nodes", `None == n1`, `400 Failed: Selector "None" is not valid`},
+	{"/v1/catalog/nodes", `node == n1`, `400 Failed: Selector "node" is not valid`},
+	{"/v1/catalog/nodes", `CreateIndex == 1`, `400 Failed: Selector "CreateIndex" is not valid`},
+	{"/v1/catalog/nodes", `Meta == x`, `400 Failed: Invalid match operator "Equal" for selector "Meta"`},
+	{"/v1/catalog/nodes", "Node matches `(`", "400 Failed: Failed to compile regular expression \"(\": error parsing regexp: missing closing ): `(`"},
+	{"/v1/catalog/nodes", `Node is empty`, `400 Failed: Invalid match operator "Is Empty" for selector "Node"`},
+	{"/v1/catalog/service/web", `ServicePort == http`, `400 Failed: Failed to coerce value "http" for selector "ServicePort": strconv.ParseInt: parsing "http": invalid syntax`},
+	{"/v1/catalog/service/web", `ServiceEnableTagOverride == maybe`, `400 Failed: Failed to coerce value "maybe" for selector "ServiceEnableTagOverride": strconv.ParseBool: parsing "maybe": invalid syntax`},
+	{"/v1/health/service/web", `Service.Proxy.Nothing == 1`, `400 Failed: Selector "Service.Proxy.Nothing" is not valid`},
+	{"/v1/health/service/web", `Service.ID.x == 1`, `400 Failed: Selector "Service.ID.x" is not valid`},
+	{"/v1/health/service/web", `any Checks as c { c.Status == passing }`, `400 Failed: 1:5 (4): no match found, expected: "!=", "==", "contains", "in", "is", "matches", "not" or [ \t\r\n]`},
+	{"/v1/health/service/web", `Checks == 1`, `400 Failed: Invalid match operator "Equal" for selector "Checks"`},
+	{"/v1/agent/services", `None == x`, `400 Failed: Selector "None" is not valid`},
+	{"/v1/agent/checks", `Name`, `400 Failed: 1:5 (4): no match found, expected: "!=", ".", "==", "[", [ \t\r\n] or [a-zA-Z0-9_]`},
+}
+
+// shownIn finds the names or ids of what responses show, by the beginnings of targets.
+var shownIn = []struct{ target, pattern string }{
+	{"/v1/catalog/nodes", `"Node":"(.*?)"`},
+	{"/v1/catalog/services", `"(\w+":\[.*?\])`},
+	{"/v1/catalog/service/", `"ServiceID":"(.*?)"`},
+	{"/v1/health/service/", `"ID":"(\w+)","Service"`},
+	{"/v1/catalog/node", `"ID":"(\w+)","Service"`},
+	{"/v1/health/", `"CheckID":"(.*?)"`},
+	{"/v1/agent/checks", `"CheckID":"(.*?)"`},
+	{"/v1/agent/services", `"ID":"(.*?)"`},
+	{"/v1/agent/members", `"Name":"(.*?)"`},
+}
+
+// shownBy is what a response to a target shows, in short, or the text of an error.
+func shownBy(target string, status int, body string) string {
+	if status != 200 {
+		return fmt.Sprint(status, " ", strings.Replace(body, "Failed to create boolean expression evaluator:", "Failed:", 1))
+	}
+	i := slices.IndexFunc(shownIn, func(row struct{ target, pattern string }) bool { return strings.HasPrefix(target, row.target) })
+	var all []string
+	for _, found := range regexp.MustCompile(shownIn[i].pattern).FindAllStringSubmatch(body, -1) {
+		all = append(all, strings.ReplaceAll(found[1], `"`, ""))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// withFilter is a target with a filter as a parameter.
+func withFilter(target, filter string) string {
+	separator := "?"
+	if strings.Contains(target, "?") {
+		separator = "&"
+	}
+	return target + separator + "filter=" + url.QueryEscape(filter)
+}
+
+func TestConsulFiltersSelectAsInConsul(t *testing.T) {
+	n := newCatalog(t)
+	for _, put := range filterable {
+		n.must(t, "PUT", put.target, put.body)
+	}
+	for _, row := range filtered {
+		got := n.call(t, "GET", withFilter(row.target, row.filter), "")
+		expect.Equal(t, shownBy(row.target, got.status, got.body), row.want, "GET %s by %s shows", row.target, row.filter)
+	}
+}
+
+func TestConsulFilterHasBounds(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", filterable[0].target, filterable[0].body)
+	for _, row := range []struct{ name, filter, want string }{
+		{"10 kB", "Service.ID == w1" + strings.Repeat(" or Service.ID == none", 490), "w1"},
+		{"10 kB in one text", `Service.ID != "` + strings.Repeat("x", 10<<10) + `"`, "w1"},
+		{"many nots", strings.Repeat("not ", 2000) + "Service.ID == w1", "w1"},
+		{"a nest", strings.Repeat("(", 5) + "Service.ID == w1" + strings.Repeat(")", 5), "w1"},
+		{"parentheses in texts", `Service.ID == w1 or Service.ID == "` + strings.Repeat("(", 100) + "\" or Service.ID == `" + strings.Repeat("(", 100) + "`", "w1"},
+		{"100 deep", strings.Repeat("(", 100) + "Service.ID == w1" + strings.Repeat(")", 100), "400 Failed: the parentheses nest 100 deep, and may nest 7 deep"},
+		{"never closed", strings.Repeat("(", 1000) + "Service.ID == w1", "400 Failed: the parentheses nest 1000 deep, and may nest 7 deep"},
+		{"many nests", strings.Repeat("((((((Service.ID == w1)))))) or ", 200) + "Service.ID == w1", "400 Failed: 1:… max number of expresssions parsed"},
+		{"large patterns", "Service.ID matches `(x{100}){10}|(y{100}){10}` or Service.ID matches `" + strings.Repeat("(z{1000})", 10) + "`",
+			"400 Failed: the regular expressions take … instructions, and may take 10000: repeat less"},
+		{"bytes that are no text", "Service.ID == \xff", "400 Failed: 1:…: invalid encoding"},
+	} {
+		target := withFilter("/v1/health/service/web", row.filter)
+		got := n.call(t, "GET", target, "")
+		head, tail, cut := strings.Cut(row.want, "…")
+		shown := shownBy(target, got.status, got.body)
+		expect.That(t, shown == row.want || cut && strings.HasPrefix(shown, head) && strings.HasSuffix(shown, tail), "%s: got %.300s, want %s", row.name, shown, row.want)
+	}
+	expect.Equal(t, n.call(t, "GET", "/v1/health/service/web", "").status, 200, "afterwards the status is")
+}
+
+func TestConsulFilterLeavesIndexesAsTheyAre(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newCatalogIn(t)
+		put := func(body string) {
+			got := n.send(t, "PUT", "/v1/agent/service/register", body)
+			need.That(t, got.status == 200, "got %d %s", got.status, got.body)
+		}
+		put(`{"Name":"web","ID":"w1"}`)
+		index := n.get(t, "/v1/health/service/web").index(t)
+		target := withFilter("/v1/health/service/web", "Service.ID == w1")
+		expect.Equal(t, n.get(t, target).index(t), index, "with a filter the index is")
+		begun := time.Now()
+		time.AfterFunc(time.Minute, func() { put(`{"Name":"web","ID":"w2"}`) })
+		got := n.get(t, fmt.Sprintf("%s&index=%d&wait=9m", target, index))
+		took := time.Since(begun)
+		expect.That(t, took == time.Minute && got.index(t) > index && shownBy(target, got.status, got.body) == "w1",
+			"after %v it was answered %s, want w1 after 1 min, when the service changed", took, got.body)
+		begun = time.Now()
+		got = n.get(t, fmt.Sprintf("%s&index=%d&wait=9m", withFilter("/v1/health/service/web", "None == w1"), got.index(t)))
+		expect.That(t, got.status == 400 && time.Since(begun) == 0, "a filter that cannot be read was answered %d after %v, want 400 at once", got.status, time.Since(begun))
+	})
+}
+
+func TestConsulFiltersOfTheOfficialClient(t *testing.T) {
+	n := newCatalog(t)
+	for _, put := range filterable {
+		n.must(t, "PUT", put.target, put.body)
+	}
+	client := newClient(t, n)
+	by := func(filter string) *api.QueryOptions { return &api.QueryOptions{Filter: filter} }
+	nodes, _, err := client.Catalog().Nodes(by(`Meta.rack == "8"`))
+	expect.That(t, err == nil && len(nodes) == 1 && nodes[0].Node == "n2", "nodes are %+v, %v", nodes, err)
+	entries, _, err := client.Health().Service("web", "", false, by("Checks.Status == critical"))
+	expect.That(t, err == nil && len(entries) == 1 && entries[0].Service.ID == "w2", "entries are %+v, %v", entries, err)
+	services, err := client.Agent().ServicesWithFilter("Port == 91")
+	expect.That(t, err == nil && len(services) == 1 && services["a2"] != nil, "services are %+v, %v", services, err)
+	checks, err := client.Agent().ChecksWithFilter("ServiceID == a1")
+	expect.That(t, err == nil && len(checks) == 1 && checks["ttl1"] != nil, "checks are %+v, %v", checks, err)
+	_, err = client.Agent().ServicesWithFilter("Port")
+	expect.That(t, err != nil && strings.Contains(err.Error(), "Failed to create boolean expression evaluator: 1:5"), "the error is %v", err)
 }

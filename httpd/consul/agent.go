@@ -145,8 +145,10 @@ type Node struct {
 	Datacenter      string
 	TaggedAddresses map[string]string
 	Meta            map[string]string
-	CreateIndex     registry.Index
-	ModifyIndex     registry.Index
+	CreateIndex     registry.Index `bexpr:"-"`
+	ModifyIndex     registry.Index `bexpr:"-"`
+
+	Partition, PeerName string `json:"-"` // always empty: the free edition has none, and no other cluster's nodes are here
 }
 
 // Node is a node of the registry as responses show it; nil: the logical one.

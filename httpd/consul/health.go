@@ -26,9 +26,11 @@ type Check struct {
 	Interval    string
 	Timeout     string
 	ExposedPort int
-	Definition  json.RawMessage
-	CreateIndex registry.Index
-	ModifyIndex registry.Index
+	Definition  json.RawMessage `bexpr:"-"`
+	CreateIndex registry.Index  `bexpr:"-"`
+	ModifyIndex registry.Index  `bexpr:"-"`
+
+	PeerName string `json:"-"` // always empty
 }
 
 // Agent is the check as the agent shows it: without indexes.

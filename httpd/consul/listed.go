@@ -161,16 +161,16 @@ type NodeService struct {
 	TaggedAddresses   map[string]Address `json:",omitempty"`
 	Meta              map[string]string  // nil where there is none: null, as Consul shows it here, and {} in the other responses
 	Port              int32              `json:",omitempty"`
-	Ports             json.RawMessage    `json:",omitempty"`
+	Ports             json.RawMessage    `json:",omitempty" bexpr:"-"`
 	SocketPath        string             `json:",omitempty"`
 	Weights           Weights
 	EnableTagOverride bool
-	Locality          json.RawMessage `json:",omitempty"`
+	Locality          json.RawMessage `json:",omitempty" bexpr:"-"`
 	Proxy             *Proxy
 	Connect           Connect
 	PeerName          string
-	CreateIndex       registry.Index
-	ModifyIndex       registry.Index
+	CreateIndex       registry.Index `bexpr:"-"`
+	ModifyIndex       registry.Index `bexpr:"-"`
 }
 
 // OnNode is the service as its node shows it.
@@ -202,14 +202,15 @@ type CatalogService struct {
 	ServiceWeights           Weights
 	ServiceMeta              map[string]string
 	ServicePort              int32
-	ServicePorts             json.RawMessage
+	ServicePorts             json.RawMessage `bexpr:"-"`
 	ServiceSocketPath        string
 	ServiceEnableTagOverride bool
 	ServiceProxy             *Proxy
 	ServiceConnect           Connect
-	ServiceLocality          json.RawMessage
-	CreateIndex              registry.Index
-	ModifyIndex              registry.Index
+	ServiceLocality          json.RawMessage `bexpr:"-"`
+	PeerName                 string          `json:"-"` // always empty: the services of no other cluster are here
+	CreateIndex              registry.Index  `bexpr:"-"`
+	ModifyIndex              registry.Index  `bexpr:"-"`
 }
 
 // With is the service with its node.

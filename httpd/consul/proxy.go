@@ -18,16 +18,16 @@ var gateways = map[string]bool{"mesh-gateway": true, "terminating-gateway": true
 
 // Proxy is the settings of a proxy or a gateway, as clients give them and as responses show them.
 type Proxy struct {
-	TransparentProxy       *transparentProxy `json:",omitempty"`
-	AccessLogs             *accessLogs       `json:",omitempty"`
-	EnvoyExtensions        []envoyExtension  `json:",omitempty"`
-	DestinationServiceName string            `json:",omitempty"`
-	DestinationServiceID   string            `json:",omitempty"`
-	LocalServiceAddress    string            `json:",omitempty"`
-	LocalServicePort       int               `json:",omitempty"`
-	LocalServiceSocketPath string            `json:",omitempty"`
+	TransparentProxy       transparentProxy `json:",omitzero"`
+	AccessLogs             accessLogs       `json:",omitzero"`
+	EnvoyExtensions        []envoyExtension `json:",omitempty"`
+	DestinationServiceName string           `json:",omitempty"`
+	DestinationServiceID   string           `json:",omitempty"`
+	LocalServiceAddress    string           `json:",omitempty"`
+	LocalServicePort       int              `json:",omitempty"`
+	LocalServiceSocketPath string           `json:",omitempty"`
 	Mode                   string
-	Config                 map[string]json.RawMessage `json:",omitempty"` // of whatever the proxy is
+	Config                 map[string]json.RawMessage `json:",omitempty" bexpr:"-"` // of whatever the proxy is
 	Upstreams              []upstream                 `json:",omitempty"`
 	MeshGateway            meshGateway
 	Expose                 expose
@@ -73,7 +73,7 @@ func (a *accessLogs) UnmarshalJSON(data []byte) error {
 type envoyExtension struct {
 	Name          string
 	Required      bool
-	Arguments     map[string]json.RawMessage
+	Arguments     map[string]json.RawMessage `bexpr:"-"`
 	ConsulVersion string
 	EnvoyVersion  string
 }
@@ -88,8 +88,10 @@ type upstream struct {
 	LocalBindPort       int                        `json:",omitempty"`
 	LocalBindSocketPath string                     `json:",omitempty"`
 	LocalBindSocketMode string                     `json:",omitempty"`
-	Config              map[string]json.RawMessage `json:",omitempty"`
+	Config              map[string]json.RawMessage `json:",omitempty" bexpr:"-"`
 	MeshGateway         meshGateway
+
+	DestinationNamespace, DestinationPartition string `json:"-"` // always empty: there is one of each
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

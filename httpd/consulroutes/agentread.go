@@ -48,6 +48,7 @@ func (c call) agentVersion() (any, error) { return c.home("").Build(), nil }
 func (c call) agentMembers() (any, error) {
 	home := c.home(c.Epoch())
 	wan := c.Text("wan") != ""
+	filter := filterOf[consul.Member](c)
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -64,23 +65,26 @@ func (c call) agentMembers() (any, error) {
 			members[i].Name += "." + home.Datacenter
 		}
 	}
-	return members, nil
+	members = filter.of(members)
+	return members, c.Err
 }
 
 // agentServices is GET /v1/agent/services: the agent's by id. Of instances of the same id, which only clients of Eureka
 // can register, and on the logical node, it shows the first.
 func (c call) agentServices() (any, error) {
+	filter := filterOf[consul.NodeService](c) // it may name the same of an AgentService, which has no proxy at times
 	cat := c.agentCatalog()
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	services := map[string]consul.AgentService{}
+	services, taken := map[string]consul.AgentService{}, map[string]bool{}
 	for _, s := range cat.all(cat.self.node, false) {
-		if _, taken := services[s.ID]; !taken {
+		if on := s.OnNode(); !taken[s.ID] && filter.wants(&on) {
 			services[s.ID] = cat.home.Agent(s)
 		}
+		taken[s.ID] = true
 	}
-	return services, nil
+	return services, c.Err
 }
 
 // Indexes for a client that waits for other content.
@@ -124,6 +128,7 @@ func (c *shownCatalog) withHash(by call, id, known string) web.Found {
 
 // agentChecks is GET /v1/agent/checks: the agent's by id, without the one that it always has.
 func (c call) agentChecks() (any, error) {
+	filter := filterOf[consul.Check](c)
 	cat := c.agentCatalog()
 	if c.Err != nil {
 		return nil, c.Err
@@ -134,7 +139,8 @@ func (c call) agentChecks() (any, error) {
 			checks[check.CheckID] = check.Agent()
 		}
 	}
-	return checks, nil
+	filter.ofMap(checks)
+	return checks, c.Err
 }
 
 // agentHealthByID is GET /v1/agent/health/service/id/{id}.

@@ -91,20 +91,6 @@ func inDatacenter(e endpoint) endpoint {
 	}
 }
 
-// unfiltered refuses a filter: a response that ignored the filter would be taken for the selection.
-func unfiltered(e endpoint) endpoint {
-	return func(c call) (any, error) {
-		if c.Text("filter") != "" {
-			c.Refuse("Failed to create boolean expression evaluator: filter expressions are not offered here; " +
-				"ask without filter (tag, node-meta and passing are offered) and select from the answer")
-		}
-		if c.Err != nil {
-			return nil, c.Err
-		}
-		return e(c)
-	}
-}
-
 // datacenter is this datacenter's name in Consul's API, where there must be one.
 func (e *endpoints) datacenter() string {
 	if e.Datacenter == "" {

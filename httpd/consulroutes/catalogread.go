@@ -18,25 +18,38 @@ func (c call) catalogDatacenters() (any, error) {
 
 // catalogNodes is GET /v1/catalog/nodes.
 func (c call) catalogNodes() (any, error) {
+	filter := filterOf[consul.Node](c)
 	weight := func(cat *shownCatalog) int { return cat.CatalogBytes() }
 	return c.readCatalog(registry.Topic{Kind: registry.NodesTopic}, weight, func(cat *shownCatalog) any {
 		nodes := []consul.Node{}
 		for _, name := range cat.names() {
 			nodes = append(nodes, cat.on(name).Node)
 		}
-		return nodes
+		return filter.of(nodes)
 	})
 }
 
-// catalogServices is GET /v1/catalog/services: the names, each with the tags of all its instances.
+// catalogServices is GET /v1/catalog/services: the names, each with the tags of all its instances that a filter selects.
 func (c call) catalogServices() (any, error) {
-	return c.readCatalog(registry.Topic{Kind: registry.ServicesTopic}, (*shownCatalog).namesWeight, func(cat *shownCatalog) any {
+	filter := filterOf[consul.CatalogService](c)
+	topic := registry.Topic{Kind: registry.ServicesTopic}
+	if filter.is != nil {
+		topic = byNode(topic) // it may select by what nodes have
+	}
+	return c.readCatalog(topic, (*shownCatalog).namesWeight, func(cat *shownCatalog) any {
+		wanted := func(s consul.Service) bool {
+			shown := s.With(cat.on(s.Node).Node)
+			return filter.wants(&shown)
+		}
 		tags := map[string][]string{}
-		if cat.on("").shown {
-			tags[cat.home.Itself().Name] = []string{}
+		if itself := cat.home.Itself(); cat.on("").shown && wanted(itself) {
+			tags[itself.Name] = itself.Tags
 		}
 		for app := range cat.Apps() {
-			if found, some := cat.tagsOf(app); some {
+			selected := func(l *registry.Lease) bool {
+				return filter.is == nil || wanted(consul.ServiceOf(l, app.ServiceName()))
+			}
+			if found, some := cat.tagsOf(app, selected); some {
 				tags[app.ServiceName()] = found
 			}
 		}
@@ -57,15 +70,15 @@ func (c *shownCatalog) namesWeight() (bytes int) {
 	return bytes
 }
 
-// tagsOf are the tags of an application's instances, sorted; some: one is on a node that is shown.
-func (c *shownCatalog) tagsOf(app *registry.App) (tags []string, some bool) {
+// tagsOf are the tags of an application's instances that are wanted, sorted; some: one of those is on a node that is shown.
+func (c *shownCatalog) tagsOf(app *registry.App, wanted func(*registry.Lease) bool) (tags []string, some bool) {
 	tags = []string{}
 	for l := range app.Leases() {
 		node := ""
 		if l.Service != nil {
 			node = l.Service.Node
 		}
-		if !c.on(node).shown {
+		if !c.on(node).shown || !wanted(l) {
 			continue
 		}
 		some = true
@@ -79,18 +92,21 @@ func (c *shownCatalog) tagsOf(app *registry.App) (tags []string, some bool) {
 
 // catalogService is GET /v1/catalog/service/{name}.
 func (c call) catalogService() (any, error) {
-	return c.readService(registry.ServiceTopic, listServices)
+	return c.readService(registry.ServiceTopic, c.listServices())
 }
 
 // catalogConnect is GET /v1/catalog/connect/{name}.
-func (c call) catalogConnect() (any, error) { return c.readConnect(listServices) }
+func (c call) catalogConnect() (any, error) { return c.readConnect(c.listServices()) }
 
-func listServices(cat *shownCatalog, services []consul.Service) any {
-	shown := make([]consul.CatalogService, len(services))
-	for i, s := range services {
-		shown[i] = s.With(cat.on(s.Node).Node)
+func (c call) listServices() func(*shownCatalog, []consul.Service) any {
+	filter := filterOf[consul.CatalogService](c)
+	return func(cat *shownCatalog, services []consul.Service) any {
+		shown := make([]consul.CatalogService, len(services))
+		for i, s := range services {
+			shown[i] = s.With(cat.on(s.Node).Node)
+		}
+		return filter.of(shown)
 	}
-	return shown
 }
 
 // nodeWithServices is a node with its services by id, or in a list.
@@ -102,6 +118,7 @@ type nodeWithServices[S any] struct {
 // catalogNode is GET /v1/catalog/node/{node}. Of instances of the same id, which only clients of Eureka
 // can register, it shows the first.
 func (c call) catalogNode() (any, error) {
+	filter := filterOf[consul.NodeService](c)
 	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return nil
@@ -112,12 +129,14 @@ func (c call) catalogNode() (any, error) {
 				services[s.ID] = s.OnNode()
 			}
 		}
+		filter.ofMap(services)
 		return nodeWithServices[map[string]consul.NodeService]{&cat.on(node).Node, services}
 	})
 }
 
 // catalogNodeServices is GET /v1/catalog/node-services/{node}.
 func (c call) catalogNodeServices() (any, error) {
+	filter := filterOf[consul.NodeService](c)
 	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return nodeWithServices[[]consul.NodeService]{}
@@ -126,7 +145,7 @@ func (c call) catalogNodeServices() (any, error) {
 		for _, s := range cat.all(node, true) {
 			services = append(services, s.OnNode())
 		}
-		return nodeWithServices[[]consul.NodeService]{&cat.on(node).Node, services}
+		return nodeWithServices[[]consul.NodeService]{&cat.on(node).Node, filter.of(services)}
 	})
 }
 
@@ -144,6 +163,7 @@ func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
 	if text != "" {
 		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
+	filter := filterOf[consul.HealthService](c)
 	return func(cat *shownCatalog, services []consul.Service) any {
 		shown := []consul.HealthService{}
 		for _, s := range services {
@@ -152,28 +172,30 @@ func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
 				shown = append(shown, one)
 			}
 		}
-		return shown
+		return filter.of(shown)
 	}
 }
 
 // healthChecks is GET /v1/health/checks/{name}.
 func (c call) healthChecks() (any, error) {
+	filter := filterOf[consul.Check](c)
 	return c.readService(registry.InstancesTopic, func(_ *shownCatalog, services []consul.Service) any {
 		checks := []consul.Check{}
 		for _, s := range services {
 			checks = append(checks, s.Checks...)
 		}
-		return sortedChecks(checks)
+		return sortedChecks(filter.of(checks))
 	})
 }
 
 // healthNode is GET /v1/health/node/{node}.
 func (c call) healthNode() (any, error) {
+	filter := filterOf[consul.Check](c)
 	return c.readNode(registry.NodeChecksTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.on(node).shown {
 			return []consul.Check{}
 		}
-		return sortedChecks(cat.checksOn(node))
+		return sortedChecks(filter.of(cat.checksOn(node)))
 	})
 }
 
@@ -195,13 +217,14 @@ func (c call) healthState() (any, error) {
 	if state == "" {
 		return nil, web.BadRequest("Missing check state")
 	}
+	filter := filterOf[consul.Check](c)
 	return c.readCatalog(registry.Topic{Kind: registry.ChecksTopic}, (*shownCatalog).weight, func(cat *shownCatalog) any {
 		checks := []consul.Check{}
 		for _, node := range cat.names() {
 			checks = append(checks, cat.checksOn(node)...)
 		}
 		checks = slices.DeleteFunc(checks, func(check consul.Check) bool { return state != anyState && check.Status != state })
-		return sortedChecks(checks)
+		return sortedChecks(filter.of(checks))
 	})
 }
 

@@ -6,6 +6,7 @@
 //	unserved.go     what of Consul's API is not served
 //	call.go         a call, and what holds for all of them
 //	read.go         reads: consistency, blocking queries, labels
+//	filter.go       what a read selects by an expression
 //	lists.go        long lists, which are written in pieces
 //	keys.go         /v1/kv and /v1/txn
 //	sessions.go     /v1/session

@@ -1,6 +1,7 @@
 package consulroutes
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -98,7 +99,8 @@ func (c call) readConsul(q web.Query, indexed bool, s web.Source) (any, error) {
 		c.W.Header().Set("X-Consul-Index", strconv.FormatUint(max(f.Index, 1), 10))
 	}
 	c.labelConsul(q.Read, f.Age)
-	return c.DocumentOf(f)
+	document, err := c.DocumentOf(f)
+	return document, cmp.Or(err, c.Err) // a filter may have failed
 }
 
 // consulQuery reads the parameters that all reads have in common.
