@@ -403,8 +403,8 @@ func TestEurekaAndConsulClientsShareOneRegistry(t *testing.T) {
 }
 
 // ownTests are the tests of Consul's official Go client, by the client's files, that are about what Rollcall serves.
-// The others are about the service mesh (two of catalog_test.go's register a proxy), access control, filter
-// expressions, the federation of datacenters and the agent of a machine (its maintenance); one compares the hash of a
+// The others are about the service mesh (two of catalog_test.go's register a proxy), access control, the metadata of an
+// agent's node, the federation of datacenters and the agent of a machine (its maintenance); one compares the hash of a
 // service's document with Consul's own.
 var ownTests = map[string]string{
 	"kv":        `TestAPI_(ClientPutGetDelete|ClientList_DeleteRecurse|ClientDeleteCAS|ClientCAS|ClientWatchGet|ClientWatchList|ClientKeys_DeleteRecurse|ClientAcquireRelease|KVClientTxn)`,
@@ -413,10 +413,10 @@ var ownTests = map[string]string{
 	"session":   `TestAPI_Session(CreateDestroy|CreateRenewDestroy|CreateRenewDestroyRenew|CreateDestroyRenewPeriodic|RenewPeriodic_Cancel|Info|Info_NoChecks|Node|List|NodeChecks|ServiceChecks)`,
 	"status":    `TestAPI_Status(Leader|LeaderWithQueryOptions|Peers|PeersWithQueryOptions|Leader_WrongDC|Peers_WrongDC)`,
 	"agent": `(TestAPI_Agent(Self|Members|ServiceAndReplaceChecks|Services|Services_CheckPassing|Services_CheckBadStatus|Services_CheckID|ServiceAddress|` +
-		`EnableTagOverride|Services_MultipleChecks|SetTTLStatus|UpdateTTLOpts|Checks|CheckStartPassing|Checks_serviceBound|HealthServiceOpts)|` +
+		`EnableTagOverride|Services_MultipleChecks|SetTTLStatus|UpdateTTLOpts|Checks|CheckStartPassing|Checks_serviceBound|HealthServiceOpts|ServicesWithFilterOpts|ChecksWithFilterOpts)|` +
 		`TestAPI_ServiceMaintenanceOpts|TestAgent_(ServiceRegisterOpts|AgentChecksRegisterOpts)_WithContextTimeout)`,
-	"catalog": `TestAPI_Catalog(Datacenters|Nodes|Services|Service|Service_SingleTag|Service_MultipleTags|Registration|EnableTagOverride)`,
-	"health":  `TestAPI_Health(Node|Checks_AggregatedStatus|Checks|Service|Service_SingleTag|Service_MultipleTags|State)`,
+	"catalog": `TestAPI_Catalog(Datacenters|Nodes|Nodes_Filter|Services|Service|Service_SingleTag|Service_MultipleTags|Service_Filter|Connect_Filter|Node_Filter|Registration|EnableTagOverride)`,
+	"health":  `TestAPI_Health(Node|Node_Filter|Checks_AggregatedStatus|Checks|Checks_Filter|Service|Service_SingleTag|Service_MultipleTags|Service_Filter|Connect_Filter|State|State_Filter)`,
 }
 
 // ownTries is how often one of them may be run until it passes. Some have bounds for a machine that does nothing else:
