@@ -13,6 +13,7 @@ type Catalog[K comparable] struct {
 	lost   []CheckRef               // checks that turned critical or were removed, and nodes that were removed, since Lost
 	left   []string                 // the nodes that a service or a check of their own left, see Deserted
 	shared *Tables[K]               // the copy that views get; nil if it changed since it was made
+	aliases
 }
 
 // Moment is when the catalog changes.
@@ -24,7 +25,7 @@ type Moment struct {
 
 // New returns an empty catalog.
 func New[K comparable]() *Catalog[K] {
-	return &Catalog[K]{Tables: newTables[K](), ends: order.NewSchedule(compareCheckRefs)}
+	return &Catalog[K]{Tables: newTables[K](), ends: order.NewSchedule(compareCheckRefs), aliases: newAliases()}
 }
 
 // Share returns a copy of the tables for views: the same one until something changes, for most changes of a registry
@@ -161,6 +162,7 @@ func (c *Catalog[K]) enterCheck(check *Check, of K, at Moment) {
 	now := CheckRow[K]{Check: check, Of: of}
 	if known {
 		c.deleteEnd(before)
+		c.deleteAlias(before.Check)
 		now.beat = before.beat
 		if check.Status == Critical && before.Check.Status != Critical {
 			c.lost = append(c.lost, check.ref())
@@ -175,6 +177,7 @@ func (c *Catalog[K]) enterCheck(check *Check, of K, at Moment) {
 	}
 	c.shared = nil
 	c.checks.Set(now)
+	c.addAlias(check)
 	c.addEnd(now, at.Established)
 }
 
@@ -185,6 +188,7 @@ func (c *Catalog[K]) removeCheck(check *Check, of K) {
 		return
 	}
 	c.deleteEnd(row)
+	c.deleteAlias(row.Check)
 	c.shared = nil
 	c.checks.Delete(row)
 	c.lost = append(c.lost, check.ref())

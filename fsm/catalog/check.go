@@ -33,7 +33,7 @@ type Check struct {
 	Output      string
 	Status      CheckStatus
 	Service     string // service id; "": of the node
-	Type        string // ttl, http, tcp, maintenance, or as given
+	Type        string // ttl, http, tcp, udp, grpc, h2ping, alias, maintenance, or as given
 	TTL         int64  // ms; 0: no heartbeats are expected
 	ReapAfter   int64  // ms that it may be critical before its service goes (DeregisterCriticalServiceAfter); 0: for ever
 	Probe       *Probe // what the leader tries; nil: nothing
@@ -42,6 +42,7 @@ type Check struct {
 	ModifyIndex order.Index
 	// CriticalSince is when (lease clock, ms) it turned critical; meaningless otherwise.
 	CriticalSince int64
+	Alias         *Alias // what it follows; nil: nothing, it is reported
 }
 
 func (k *Check) fields(c *codec.Codec) {
@@ -60,10 +61,11 @@ func (k *Check) fields(c *codec.Codec) {
 	codec.Uint(c, &k.CreateIndex)
 	codec.Uint(c, &k.ModifyIndex)
 	c.Int64(&k.CriticalSince)
+	codec.Optional(c, &k.Alias, (*Alias).fields)
 }
 
-// Checks walks checks, of which each takes 15 bytes at least.
-func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 15, codec.Each((*Check).fields)) }
+// Checks walks checks, of which each takes 16 bytes at least.
+func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 16, codec.Each((*Check).fields)) }
 
 // Probe is what the leader tries for a check. Immutable.
 type Probe struct {
@@ -75,6 +77,10 @@ type Probe struct {
 	Interval, Timeout  int64  // ms
 	// How many equal results in a row change the state: to passing, to warning, to critical; 0: one.
 	SuccessBeforePassing, FailuresBeforeWarning, FailuresBeforeCritical int32
+	GRPC                                                                string // host:port, and behind a slash the name of the service that is asked for
+	UDP, H2PING                                                         string // host:port
+	UseTLS                                                              bool   // of TCP, GRPC and H2PING
+	ServerName                                                          string // that the certificate must have; "": the host
 }
 
 func (p *Probe) fields(c *codec.Codec) {
@@ -90,6 +96,11 @@ func (p *Probe) fields(c *codec.Codec) {
 	c.Int32(&p.SuccessBeforePassing)
 	c.Int32(&p.FailuresBeforeWarning)
 	c.Int32(&p.FailuresBeforeCritical)
+	c.String(&p.GRPC)
+	c.String(&p.UDP)
+	c.String(&p.H2PING)
+	c.Bool(&p.UseTLS)
+	c.String(&p.ServerName)
 }
 
 // CheckRef names a check, or (ID "") a node.
@@ -135,7 +146,7 @@ func (c *Check) sameState(o *Check) bool { return c.Status == o.Status && c.Outp
 
 func (c *Check) sameDefinition(o *Check) bool {
 	return c.Name == o.Name && c.Notes == o.Notes && c.Type == o.Type && c.TTL == o.TTL && c.ReapAfter == o.ReapAfter &&
-		c.Probe.equal(o.Probe) && bytes.Equal(c.Definition, o.Definition)
+		c.Probe.equal(o.Probe) && c.Alias.equal(o.Alias) && bytes.Equal(c.Definition, o.Definition)
 }
 
 func (p *Probe) equal(o *Probe) bool {
@@ -145,7 +156,8 @@ func (p *Probe) equal(o *Probe) bool {
 	return p.HTTP == o.HTTP && p.Method == o.Method && p.Body == o.Body && slices.Equal(p.Header, o.Header) &&
 		p.SkipVerify == o.SkipVerify && p.NoRedirects == o.NoRedirects && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
 		p.SuccessBeforePassing == o.SuccessBeforePassing && p.FailuresBeforeWarning == o.FailuresBeforeWarning &&
-		p.FailuresBeforeCritical == o.FailuresBeforeCritical
+		p.FailuresBeforeCritical == o.FailuresBeforeCritical && p.GRPC == o.GRPC && p.UDP == o.UDP && p.H2PING == o.H2PING &&
+		p.UseTLS == o.UseTLS && p.ServerName == o.ServerName
 }
 
 // ref names the check.
@@ -218,7 +230,10 @@ func compareCheckRefs(a, b CheckRef) int {
 func (c *Check) weight() int {
 	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
 	if p := c.Probe; p != nil {
-		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + weightOf(p.Header)
+		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + len(p.GRPC) + len(p.UDP) + len(p.H2PING) + len(p.ServerName) + weightOf(p.Header)
+	}
+	if a := c.Alias; a != nil {
+		bytes += len(a.Node) + len(a.Service)
 	}
 	return bytes
 }

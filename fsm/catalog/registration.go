@@ -325,9 +325,12 @@ func (r *Registering[K]) complete(given *Check, at Moment) *Check {
 	check.Node, check.CreateIndex, check.ModifyIndex = r.node, at.Next, at.Next
 	check.TTL, check.ReapAfter = max(check.TTL, 0), max(check.ReapAfter, 0)
 	row, known := r.catalog.Check(r.node, check.ID)
+	if check.Alias != nil {
+		check.Status, check.Output = Passing, "" // until the end of the operation, see Follow
+	}
 	if known {
 		check.CreateIndex = row.Check.CreateIndex
-		if r.KeepStatus {
+		if r.KeepStatus || check.Alias != nil {
 			check.Status, check.Output = row.Check.Status, row.Check.Output
 		}
 		if check.equal(row.Check) {

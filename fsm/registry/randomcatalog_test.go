@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -16,12 +17,24 @@ var (
 	drawCheckID     = rapid.SampledFrom([]string{"a", "b", "c", catalog.NodeMaintenance, catalog.ServiceMaintenance + "1"})
 	drawCheckStatus = rapid.SampledFrom([]catalog.CheckStatus{catalog.Passing, catalog.Warning, catalog.Critical})
 	drawOutput      = rapid.SampledFrom([]string{"", "fine", "no answer"})
-	drawChecks      = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *catalog.Check {
+	drawAlias       = rapid.Custom(func(t *rapid.T) *catalog.Alias {
+		if rapid.IntRange(0, 2).Draw(t, "no alias") > 0 {
+			return nil
+		}
+		a := &catalog.Alias{Named: rapid.Bool().Draw(t, "named"), Service: rapid.SampledFrom([]string{"", "1", "2", "3"}).Draw(t, "aliased")}
+		if a.Named {
+			a.Node = drawNode.Draw(t, "aliased node")
+		}
+		return a
+	})
+	drawChecks = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) *catalog.Check {
+		id := drawCheckID.Draw(t, "id")
 		return &catalog.Check{
-			ID: drawCheckID.Draw(t, "id"), Service: rapid.SampledFrom([]string{"", "1", "1", "2"}).Draw(t, "service"),
+			ID: id, Name: id, Service: rapid.SampledFrom([]string{"", "1", "1", "2"}).Draw(t, "service"),
 			Status: drawCheckStatus.Draw(t, "status"), Output: drawOutput.Draw(t, "output"),
 			TTL:       rapid.SampledFrom([]int64{0, 5000, 30_000}).Draw(t, "ttl"),
 			ReapAfter: rapid.SampledFrom([]int64{0, 60_000}).Draw(t, "reap after"),
+			Alias:     drawAlias.Draw(t, "alias"),
 		}
 	}), 0, 3)
 	drawCatalog = rapid.Custom(func(t *rapid.T) RegisterCatalog {
@@ -99,10 +112,84 @@ func checkCatalog(r *Registry, v *View, all []*Lease) error {
 	if err := r.catalog.Verify(r.established); err != nil {
 		return err
 	}
+	if err := checkAliases(r, v); err != nil {
+		return err
+	}
 	if v.CatalogIndex() > v.Index() || v.Index() >= r.Next() {
 		return fmt.Errorf("nodes changed at %d, all at %d, next is %d", v.CatalogIndex(), v.Index(), r.Next())
 	}
 	return checkNodesLists(v, all)
+}
+
+// checkAliases verifies that each alias check has the worst state of the checks that it follows, through whatever other
+// alias checks.
+func checkAliases(r *Registry, v *View) error {
+	for c := range allChecks(r, v) {
+		if c.Alias == nil {
+			continue
+		}
+		want := worstFollowed(r, v, c, map[*catalog.Check]bool{})
+		if c.Status != want || c.Output == "" || (c.Status == catalog.Passing) != (c.Output == "All checks passing." || c.Output == "No checks found.") {
+			return fmt.Errorf("alias check %s of node %q is %d (%s), want %d", c.ID, c.Node, c.Status, c.Output, want)
+		}
+	}
+	return nil
+}
+
+func allChecks(r *Registry, v *View) iter.Seq[*catalog.Check] {
+	return func(yield func(*catalog.Check) bool) {
+		for n := range v.Nodes() {
+			for _, c := range n.Checks {
+				yield(c)
+			}
+		}
+		for l := range v.All() {
+			if l.Service != nil {
+				for _, c := range l.Service.Checks {
+					yield(c)
+				}
+			}
+		}
+	}
+}
+
+// worstFollowed is the worst status that an alias check follows.
+func worstFollowed(r *Registry, v *View, c *catalog.Check, seen map[*catalog.Check]bool) (worst catalog.CheckStatus) {
+	seen[c] = true
+	node := c.Node
+	if c.Alias.Named {
+		node = c.Alias.Node
+	}
+	var checks []*catalog.Check
+	n, ok := v.Node(node)
+	if ok {
+		checks = n.Checks
+	}
+	if id := c.Alias.Service; id != "" {
+		l, _ := v.ServiceOn(node, id)
+		switch {
+		case l == nil:
+			return catalog.Critical
+		case l.Service != nil:
+			checks = slices.Concat(checks, l.Service.Checks)
+			if l.Instance.Overridden != Unknown && l.Instance.Status != Up {
+				return catalog.Critical
+			}
+		case l.Instance.Status != Up:
+			return catalog.Critical
+		}
+	} else if !ok && node != "" {
+		return catalog.Critical
+	}
+	for _, check := range checks {
+		switch {
+		case check.Alias == nil:
+			worst = max(worst, check.Status)
+		case !seen[check]:
+			worst = max(worst, worstFollowed(r, v, check, seen))
+		}
+	}
+	return worst
 }
 
 func checkService(r *Registry, v *View, l *Lease, names map[string]string) error {

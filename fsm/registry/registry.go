@@ -68,6 +68,7 @@ func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result 
 	for _, n := range r.catalog.Deserted() {
 		r.forgetNode(n)
 	}
+	r.followAliases(origin)
 	return res
 }
 
@@ -210,6 +211,8 @@ func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 		r.catalog.ReplaceService(cmp.Or(l, old).Key(), was.Service, is.Service, r.moment())
 	}
 	r.replaceEnds(was, is)
+	r.touchService(old)
+	r.touchService(l)
 }
 
 // scheduleEnd enters the end of l, a lease that takes the place of old, and counts the clients that are expected to

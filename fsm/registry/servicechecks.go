@@ -180,6 +180,7 @@ func (r *Registry) exchangeNode(old, n *catalog.Node) {
 	index := r.step()
 	r.catalog.ReplaceNode(old, n, index, r.moment())
 	r.tables.parts.markNode(old, n, index)
+	r.catalog.Touch(catalog.Target{Node: cmp.Or(n, old).Name})
 }
 
 // Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the operations since
@@ -215,4 +216,45 @@ func (r *Registry) withNodeAddress(s *catalog.Service, i *Instance) *Instance {
 	c := *i
 	c.HostName, c.IPAddr = address, address
 	return &c
+}
+
+// followAliases gives the alias checks that follow what an operation changed their states, in that operation.
+func (r *Registry) followAliases(origin Origin) {
+	if !r.catalog.Unsettled() {
+		return
+	}
+	for _, f := range r.catalog.Follow(r.beyondChecks) {
+		row, _ := r.catalog.Check(f.Node, f.ID)
+		r.exchangeCheck(origin, row, row.Check.Reported(f.Status, f.Output, r.moment()))
+	}
+	r.catalog.Settle()
+}
+
+// touchService notes for the alias checks of a lease's service that the lease changed. A nil one is none.
+func (r *Registry) touchService(l *Lease) {
+	switch {
+	case l == nil:
+	case l.Service != nil:
+		r.catalog.Touch(catalog.Target{Node: l.Service.Node, Service: l.Service.ID})
+	default:
+		r.catalog.Touch(catalog.Target{Service: l.Instance.ID()})
+	}
+}
+
+// beyondChecks says of a service whether it is there, and what keeps it out of use beside its checks and those of its node:
+// an operator's decision, or what an instance of Eureka says of itself; "": nothing does.
+func (r *Registry) beyondChecks(t catalog.Target) (known bool, why string) {
+	var l *Lease
+	if key, _, ok := r.catalog.Service(t.Node, t.Service); ok {
+		l = r.handles.byKey(key)
+	} else if t.Node == "" {
+		l, _ = r.tables.otherwise(t.Service)
+	}
+	if l == nil {
+		return false, ""
+	}
+	if l.Instance.Status == Up || l.Service != nil && l.Instance.Overridden == Unknown {
+		return true, ""
+	}
+	return true, "The status is " + l.Instance.Status.String()
 }
