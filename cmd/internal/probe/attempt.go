@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
@@ -29,26 +31,31 @@ type result struct {
 
 // caller makes attempts.
 type caller struct {
-	rules    Rules
-	dialer   *net.Dialer
-	verified *http.Client
-	skipping *http.Client // does not verify certificates
+	rules  Rules
+	dialer *net.Dialer
 }
 
 func newCaller(rules Rules) *caller {
-	dialer := &net.Dialer{ControlContext: filter{loopback: rules.AllowLoopback}.control}
-	return &caller{rules: rules, dialer: dialer, verified: newClient(dialer, false), skipping: newClient(dialer, true)}
+	return &caller{rules, &net.Dialer{ControlContext: filter{loopback: rules.AllowLoopback}.control}}
 }
 
-// newClient makes a client without a proxy, which would resolve names by itself, and without connections
+// client makes a client without a proxy, which would resolve names by itself, and without connections
 // that are kept: a service that takes no new ones is not well.
-func newClient(dialer *net.Dialer, skipVerify bool) *http.Client {
-	return &http.Client{CheckRedirect: sameHost, Transport: &http.Transport{
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{InsecureSkipVerify: skipVerify}, // the check says so: TLSSkipVerify
+func (c *caller) client(p *catalog.Probe) *http.Client {
+	redirects := sameHost
+	if p.NoRedirects {
+		redirects = noRedirects
+	}
+	return &http.Client{CheckRedirect: redirects, Transport: &http.Transport{
+		DialContext:            c.dialer.DialContext,
+		TLSClientConfig:        tlsConfig(p),
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,
 	}}
+}
+
+func tlsConfig(p *catalog.Probe, protocols ...string) *tls.Config {
+	return &tls.Config{InsecureSkipVerify: p.SkipVerify, ServerName: p.ServerName, NextProtos: protocols} // the check says so: TLSSkipVerify
 }
 
 // maxRedirects is net/http's own limit.
@@ -74,18 +81,28 @@ func (c *caller) attempt(ctx context.Context, p *catalog.Probe, loc location) re
 		return result{catalog.Critical, why}
 	}
 	ctx = context.WithValue(ctx, reachKey{}, c.reach(ctx, p, loc))
-	r := result{status: catalog.Critical}
-	var err error
-	if p.HTTP != "" {
-		r, err = c.http(ctx, p)
-	} else {
-		r, err = c.tcp(ctx, p.TCP)
-	}
+	r, err := c.probe(ctx, p)
 	if err != nil {
 		r = result{catalog.Critical, describe(err)}
 	}
 	r.output = shorten(r.output)
 	return r
+}
+
+// probe makes an attempt in the way of the check. An error is one before any response.
+func (c *caller) probe(ctx context.Context, p *catalog.Probe) (result, error) {
+	kind, address := target(p)
+	switch kind {
+	case kindHTTP:
+		return c.http(ctx, p)
+	case kindUDP:
+		return c.udp(ctx, address)
+	case kindGRPC:
+		return c.grpc(ctx, p, address)
+	case kindH2PING:
+		return c.ping(ctx, p, address)
+	}
+	return c.tcp(ctx, p, address)
 }
 
 // reach resolves the names under which the service registered, if the check does not use one of them.
@@ -104,13 +121,53 @@ func (c *caller) reach(ctx context.Context, p *catalog.Probe, loc location) reac
 	return r
 }
 
-func (c *caller) tcp(ctx context.Context, address string) (result, error) {
-	conn, err := c.dialer.DialContext(ctx, "tcp", address)
+func (c *caller) tcp(ctx context.Context, p *catalog.Probe, address string) (result, error) {
+	conn, err := c.dial(ctx, p, address)
 	if err != nil {
 		return result{}, err
 	}
 	conn.Close()
-	return result{catalog.Passing, "TCP connect " + address + ": Success"}, nil
+	kind := "TCP"
+	if p.UseTLS {
+		kind = "TCP+TLS"
+	}
+	return result{catalog.Passing, kind + " connect " + address + ": Success"}, nil
+}
+
+// dial connects, and shakes hands by TLS if the check says so, for one of some protocols above it.
+func (c *caller) dial(ctx context.Context, p *catalog.Probe, address string, protocols ...string) (net.Conn, error) {
+	if !p.UseTLS {
+		return c.dialer.DialContext(ctx, "tcp", address)
+	}
+	d := tls.Dialer{NetDialer: c.dialer, Config: tlsConfig(p, protocols...)}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// udpPatience is how long a response to a datagram is waited for. One that comes later would change nothing, because
+// silence passes, and an attempt keeps its place meanwhile.
+const udpPatience = time.Second
+
+// udp sends an empty datagram. It passes unless the machine refuses it: many services do not respond to what they do
+// not understand.
+func (c *caller) udp(ctx context.Context, address string) (result, error) {
+	passing := result{catalog.Passing, "UDP connect " + address + ": Success"}
+	conn, err := c.dialer.DialContext(ctx, "udp", address)
+	if err != nil {
+		return result{}, err
+	}
+	defer conn.Close()
+	until := time.Now().Add(udpPatience)
+	if end, ok := ctx.Deadline(); ok && end.Before(until) {
+		until = end
+	}
+	conn.SetDeadline(until)
+	if _, err := conn.Write(nil); err != nil {
+		return result{}, err
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return result{}, err
+	}
+	return passing, nil
 }
 
 func (c *caller) http(ctx context.Context, p *catalog.Probe) (result, error) {
@@ -118,14 +175,7 @@ func (c *caller) http(ctx context.Context, p *catalog.Probe) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	client := c.verified
-	if p.SkipVerify {
-		client = c.skipping
-	}
-	if p.NoRedirects {
-		client = &http.Client{Transport: client.Transport, CheckRedirect: noRedirects}
-	}
-	resp, err := client.Do(req)
+	resp, err := c.client(p).Do(req)
 	if err != nil {
 		return result{}, err
 	}

@@ -133,6 +133,40 @@ func TestAttemptByTCPPassesIfItConnects(t *testing.T) {
 	expect.That(t, got.status == catalog.Critical && got.output == "dial tcp "+address+": connect: connection refused", "after it closed: %+v", got)
 }
 
+func TestAttemptByTCPShakesHandsByTLSIfTheCheckSaysSo(t *testing.T) {
+	address, names := serveHTTP2(t, true, func(http.ResponseWriter, *http.Request) {})
+	got := attempt(t, &catalog.Probe{TCP: address, UseTLS: true, SkipVerify: true, ServerName: "db.example"}, lenient)
+	expect.Equal(t, got, result{catalog.Passing, "TCP+TLS connect " + address + ": Success"}, "got")
+	expect.Equal(t, <-names, "db.example", "TLSServerName")
+	got = attempt(t, &catalog.Probe{TCP: address, UseTLS: true}, lenient)
+	expect.That(t, got.status == catalog.Critical && strings.Contains(got.output, "failed to verify certificate"), "a certificate that is not trusted: %+v", got)
+	expect.Equal(t, <-names, "", "the name of a server by its address")
+	got = attempt(t, &catalog.Probe{HTTP: "https://" + address, SkipVerify: true, ServerName: "web.example"}, lenient)
+	expect.Equal(t, <-names, "web.example", "TLSServerName of an HTTP check, which got %+v:", got)
+}
+
+// Silence passes: a service may have nothing to say to an empty datagram.
+func TestAttemptByUDPPassesUnlessItIsRefused(t *testing.T) {
+	for _, responds := range []bool{true, false} {
+		conn := need.Got(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
+		address := conn.LocalAddr().String()
+		sizes := make(chan int, 1)
+		go func() {
+			n, from, err := conn.ReadFromUDP(make([]byte, 100))
+			if err == nil && responds {
+				conn.WriteToUDP([]byte("x"), from)
+			}
+			sizes <- n
+		}()
+		got := attempt(t, &catalog.Probe{UDP: address}, lenient)
+		expect.Equal(t, got, result{catalog.Passing, "UDP connect " + address + ": Success"}, "it responds: %v; got", responds)
+		expect.Equal(t, <-sizes, 0, "bytes of the datagram")
+		conn.Close()
+		got = attempt(t, &catalog.Probe{UDP: address}, lenient)
+		expect.Equal(t, got, result{catalog.Critical, "read udp " + address + ": read: connection refused"}, "after it closed: got")
+	}
+}
+
 func TestAttemptDoesNotConnectToARefusedAddress(t *testing.T) {
 	asked := false
 	s := serve(t, func(http.ResponseWriter, *http.Request) { asked = true })
@@ -143,6 +177,10 @@ func TestAttemptDoesNotConnectToARefusedAddress(t *testing.T) {
 		{HTTP: "http://[::ffff:127.0.0.1]:" + port},
 		{TCP: s.Listener.Addr().String()},
 		{TCP: "localhost:" + port},
+		{TCP: "localhost:" + port, UseTLS: true},
+		{UDP: "localhost:" + port},
+		{GRPC: "localhost:" + port + "/orders"},
+		{H2PING: s.Listener.Addr().String()},
 	} {
 		got := attempt(t, p, Rules{Targets: anywhere})
 		expect.That(t, got.status == catalog.Critical && strings.Contains(got.output, "checks.allow-loopback"), "%+v: got %+v, want it refused", p, got)
@@ -178,7 +216,7 @@ func TestAttemptDoesNotUseAProxyOfTheEnvironment(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	attempt(t, &catalog.Probe{HTTP: "http://169.254.169.254/"}, lenient)
-	tr := newCaller(lenient).verified.Transport.(*http.Transport)
+	tr := newCaller(lenient).client(&catalog.Probe{}).Transport.(*http.Transport)
 	expect.That(t, !proxied && tr.Proxy == nil, "a proxy was used")
 }
 

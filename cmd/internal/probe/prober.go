@@ -1,4 +1,4 @@
-// Package probe runs the HTTP and TCP checks of services and nodes on the leader: it makes an attempt at each check's
+// Package probe runs the HTTP, TCP, UDP, gRPC and HTTP/2 ping checks of services and nodes on the leader: it makes an attempt at each check's
 // interval, and sets the check when the result changes its state. It does not run checks by TTL, which the state
 // machine ends. Results in a row are counted here and not in the state; the next leader counts anew.
 //
@@ -11,7 +11,8 @@
 //	prober.go     the Prober: its loop, its metrics, and one attempt with what follows from it
 //	leading.go    the checks of one leadership: which there are, and which may run
 //	checks.go     one check: its times, the schedule, and how results in a row are counted
-//	attempt.go    one attempt: the request or connection
+//	attempt.go    one attempt: the request, connection or datagram
+//	http2.go      attempts over HTTP/2: the ping, and gRPC's health check
 //	rules.go      which addresses and methods a check may use, as the settings say
 //	addresses.go  the addresses that no check may use, and the filter of every connection
 package probe
@@ -122,7 +123,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		checks: add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_probe_checks", Help: "Checks that this node probes; 0 unless it leads."}),
 		runs: add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_probe_runs_total",
-			Help: "Probes that this node ran as leader, by kind (http, tcp) and what they found, before anything was counted."}, []string{"kind", "result"}),
+			Help: "Probes that this node ran as leader, by kind (http, tcp, udp, grpc, h2ping) and what they found, before anything was counted."}, []string{"kind", "result"}),
 	}
 	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_probe_queue_age_seconds",
 		Help: "How long the check that has waited longest for a free place is overdue; near 0 unless many services hang."}, m.queueAge)
@@ -140,10 +141,7 @@ func (m *metrics) queueAge() float64 {
 var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warning", catalog.Critical: "critical"}
 
 func (m *metrics) count(p *catalog.Probe, found catalog.CheckStatus) {
-	kind := "tcp"
-	if p.HTTP != "" {
-		kind = "http"
-	}
+	kind, _ := target(p)
 	m.runs.WithLabelValues(kind, statusWords[found]).Inc()
 }
 

@@ -215,11 +215,36 @@ func (r Rules) targets(a netip.Addr, port uint16) bool {
 	return slices.ContainsFunc(r.Targets, func(t Target) bool { return t.contains(a, port) })
 }
 
+// Kinds of probes, as metrics name them.
+const (
+	kindHTTP   = "http"
+	kindTCP    = "tcp"
+	kindUDP    = "udp"
+	kindGRPC   = "grpc"
+	kindH2PING = "h2ping"
+)
+
+// target is what a probe calls: a URL for HTTP, host:port for the others.
+func target(p *catalog.Probe) (kind, address string) {
+	switch {
+	case p.HTTP != "":
+		return kindHTTP, p.HTTP
+	case p.UDP != "":
+		return kindUDP, p.UDP
+	case p.GRPC != "":
+		server, _, _ := strings.Cut(p.GRPC, "/")
+		return kindGRPC, server
+	case p.H2PING != "":
+		return kindH2PING, p.H2PING
+	}
+	return kindTCP, p.TCP
+}
+
 // address is the host and port that a probe names, or why it names none.
 func address(p *catalog.Probe) (host string, port uint16, why string) {
-	text := p.TCP
-	if p.HTTP != "" {
-		u, err := url.Parse(p.HTTP)
+	kind, text := target(p)
+	if kind == kindHTTP {
+		u, err := url.Parse(text)
 		standard := map[string]string{"http": "80", "https": "443"}
 		if err != nil || standard[u.Scheme] == "" || u.Hostname() == "" {
 			return "", 0, "its URL is not of the form http://host:port/path"
