@@ -44,8 +44,8 @@ type Config struct {
 	// Host is the host of this node as other hosts name it: that of the agent of programs that ask it on loopback.
 	// "": only programs on this host reach it.
 	Host string
-	// ReapCritical is at least a minute, as in Consul.
-	ReapCritical time.Duration `key:"checks.deregister-critical-after" default:"72h" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
+	// ReapCritical is at least a minute, as in Consul, and 0 by default: there a critical service stays.
+	ReapCritical time.Duration `key:"checks.deregister-critical-after" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
 	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
 	// "": it may. Nil: all may.
 	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) string

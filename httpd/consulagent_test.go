@@ -18,6 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 // newClient is Consul's official client of a node.
@@ -147,7 +148,7 @@ func TestConsulAgentKeepsTheStateOfChecksWhenAServiceRegistersAgain(t *testing.T
 
 // A check of a service says how long it may be critical, or has the server's time; one of a node is not
 // reaped.
-func TestConsulAgentReapsServicesByDefault(t *testing.T) {
+func TestConsulAgentReapsServicesAsTheOperatorHasSet(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{ReapCritical: 72 * time.Hour})
 	for _, request := range []struct{ path, body string }{
 		{"/v1/agent/service/register", `{"Name":"web","Checks":[{"CheckID":"a","TTL":"10s"},{"CheckID":"b","TTL":"10s","DeregisterCriticalServiceAfter":"2m"}]}`},
@@ -163,21 +164,89 @@ func TestConsulAgentReapsServicesByDefault(t *testing.T) {
 	}
 }
 
-func TestConsulAgentLeavesHTTPAndTCPChecksToTheProber(t *testing.T) {
+func TestConsulAgentReapsNoServiceByDefault(t *testing.T) {
+	c := newCoordinated(t, setting.Default[httpd.Config]())
+	r := c.send("PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"CheckID":"a","TTL":"10s"}}`)
+	need.That(t, r.status == 200, "%+v", r)
+	check, ok := c.Newest().CheckOn("", "a")
+	expect.That(t, ok && check.ReapAfter == 0, "check %+v, want it never reaped", check)
+}
+
+func TestConsulAgentLeavesProbesToTheProber(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
 		{"CheckID":"h","HTTP":"https://h/health","Method":"POST","Body":"hi","Header":{"B":["2","3"],"A":["1"]},"TLSSkipVerify":true,"DisableRedirects":true,"Interval":"10ms","SuccessBeforePassing":2,"FailuresBeforeCritical":3},
-		{"CheckID":"t","TCP":"h:1","Interval":"30s","Timeout":"5s","FailuresBeforeWarning":1,"FailuresBeforeCritical":3}]}`)
+		{"CheckID":"t","TCP":"h:1","Interval":"30s","Timeout":"5s","FailuresBeforeWarning":1,"FailuresBeforeCritical":3},
+		{"CheckID":"tls","TCP":"h:1","tcp_use_tls":true,"TLSServerName":"db","Interval":"1m"},
+		{"CheckID":"u","UDP":"h:1","Interval":"1m","TCPUseTLS":true},
+		{"CheckID":"g","GRPC":"h:1/orders","GRPCUseTLS":true,"TLSSkipVerify":true,"Interval":"1m"},
+		{"CheckID":"clear","GRPC":"h:1","H2PingUseTLS":true,"Interval":"1m"},
+		{"CheckID":"2","H2PING":"h:1","Interval":"1m"},
+		{"CheckID":"2clear","H2PING":"h:1","h2ping_use_tls":false,"Interval":"1m"}]}`)
 	var got []string
-	for _, id := range []string{"h", "t"} {
+	for _, id := range []string{"h", "t", "tls", "u", "g", "clear", "2", "2clear"} {
 		c, _ := n.Newest().CheckOn("", id)
 		got = append(got, fmt.Sprintf("%s %v %+v", c.Type, c.TTL, *c.Probe))
 	}
 	want := []string{
-		"http 0 {HTTP:https://h/health Method:POST Body:hi Header:[{Key:A Value:1} {Key:B Value:2} {Key:B Value:3}] SkipVerify:true NoRedirects:true TCP: Interval:1000 Timeout:10000 SuccessBeforePassing:2 FailuresBeforeWarning:3 FailuresBeforeCritical:3}",
-		"tcp 0 {HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false TCP:h:1 Interval:30000 Timeout:5000 SuccessBeforePassing:0 FailuresBeforeWarning:1 FailuresBeforeCritical:3}",
+		"http 0 {HTTP:https://h/health Method:POST Body:hi Header:[{Key:A Value:1} {Key:B Value:2} {Key:B Value:3}] SkipVerify:true NoRedirects:true TCP: Interval:10 Timeout:0 SuccessBeforePassing:2 FailuresBeforeWarning:3 FailuresBeforeCritical:3 GRPC: UDP: H2PING: UseTLS:false ServerName:}",
+		"tcp 0 {HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false TCP:h:1 Interval:30000 Timeout:5000 SuccessBeforePassing:0 FailuresBeforeWarning:1 FailuresBeforeCritical:3 GRPC: UDP: H2PING: UseTLS:false ServerName:}",
+		"tcp 0 " + minutely("TCP:h:1", "GRPC: UDP: H2PING: UseTLS:true ServerName:db"),
+		"udp 0 " + minutely("TCP:", "GRPC: UDP:h:1 H2PING: UseTLS:false ServerName:"),
+		"grpc 0 " + strings.Replace(minutely("TCP:", "GRPC:h:1/orders UDP: H2PING: UseTLS:true ServerName:"), "SkipVerify:false", "SkipVerify:true", 1),
+		"grpc 0 " + minutely("TCP:", "GRPC:h:1 UDP: H2PING: UseTLS:false ServerName:"),
+		"h2ping 0 " + minutely("TCP:", "GRPC: UDP: H2PING:h:1 UseTLS:true ServerName:"),
+		"h2ping 0 " + minutely("TCP:", "GRPC: UDP: H2PING:h:1 UseTLS:false ServerName:"),
 	}
 	expect.Slice(t, got, want, "got")
+}
+
+// minutely is a probe once a minute, as it is printed.
+func minutely(tcp, others string) string {
+	return "{HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false " + tcp + " Interval:60000 Timeout:0 SuccessBeforePassing:0 FailuresBeforeWarning:0 FailuresBeforeCritical:0 " + others + "}"
+}
+
+func TestConsulShowsTheTimesOfProbesAsTheyWereGiven(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
+		{"CheckID":"h","HTTP":"http://h/","Interval":"1m","Timeout":"1500ms"},
+		{"CheckID":"g","GRPC":"h:1","Interval":10000000000},
+		{"CheckID":"t","TTL":"10s"},
+		{"CheckID":"z","AliasNode":"rollcall"}]}`)
+	want := map[string]string{"h": "http 1m0s 1.5s", "g": "grpc 10s ", "t": "ttl  ", "z": "alias  "}
+	type shown struct{ CheckID, Type, Interval, Timeout string }
+	byID := read[map[string]shown](t, n, "/v1/agent/checks")
+	for target, all := range map[string][]shown{
+		"agent/checks": slices.Collect(maps.Values(byID)), "health/checks": read[[]shown](t, n, "/v1/health/checks/web"),
+	} {
+		need.That(t, len(all) == len(want), "%s: %d checks", target, len(all))
+		for _, c := range all {
+			expect.Equal(t, c.Type+" "+c.Interval+" "+c.Timeout, want[c.CheckID], "%s: check %s", target, c.CheckID)
+		}
+	}
+}
+
+func TestConsulAliasCheckFollowsWhatItNames(t *testing.T) {
+	n := newCatalog(t)
+	agent := newClient(t, n).Agent()
+	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{Name: "web", Check: &api.AgentServiceCheck{CheckID: "ttl", TTL: "1h", Status: "passing"}}))
+	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{Name: "proxy", Check: &api.AgentServiceCheck{CheckID: "of-web", AliasService: "web"}}))
+	ok(t, agent.CheckRegister(&api.AgentCheckRegistration{ID: "of-far", Name: "far", ServiceID: "proxy", AgentServiceCheck: api.AgentServiceCheck{AliasNode: "far", AliasService: "db"}}))
+	expectChecks := func(when, want string) {
+		t.Helper()
+		expect.Equal(t, n.checks(t, "proxy", "proxy"), want, "%s: checks are", when)
+	}
+	expectChecks("at first", "of-far critical Service db could not be found on node far, of-web passing All checks passing.")
+	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.0.0.9","Service":{"Service":"db"},"Check":{"Name":"disk","Status":"warning","Output":"90 %"}}`)
+	ok(t, agent.FailTTL("ttl", "refused"))
+	expectChecks("failing", `of-far warning Aliased check "disk" failing: 90 %, of-web critical Aliased check "Service 'web' check" failing: refused`)
+	expect.That(t, !n.passing(t, "proxy", "proxy"), "the service of a critical alias is passing")
+	ok(t, agent.PassTTL("ttl", ""))
+	ok(t, agent.EnableServiceMaintenance("web", "moving"))
+	expectChecks("in maintenance", `of-far warning Aliased check "disk" failing: 90 %, of-web critical Aliased check "Service Maintenance Mode" failing: `)
+	ok(t, agent.DisableServiceMaintenance("web"))
+	ok(t, agent.ServiceDeregister("web"))
+	expectChecks("gone", `of-far warning Aliased check "disk" failing: 90 %, of-web critical Service web could not be found on node `)
 }
 
 func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {

@@ -246,7 +246,7 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 // Every way in which a request of the catalog is refused, with the texts that clients show.
 func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1"}`)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"CheckID":"alias","AliasService":"p1"}}`)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "same")}, registry.Register{Instance: newInstance("PAY", "same")},
 		registry.Register{Instance: newInstance("PAY", "p1")})
 	const register, checkRegister = "/v1/agent/service/register", "/v1/agent/check/register"
@@ -277,8 +277,18 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		{"HTTP without interval", "PUT", register, `{"Name":"x","Check":{"HTTP":"http://h/"}}`, 400, "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
 		{"TTL and interval", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","Interval":"1s"}}`, 400, "Invalid check: Interval and TTL cannot both be specified"},
 		{"counts", "PUT", register, `{"Name":"x","Check":{"TCP":"h:1","Interval":"1s","FailuresBeforeWarning":2,"FailuresBeforeCritical":1}}`, 400, "Invalid check: FailuresBeforeWarning can't be higher than FailuresBeforeCritical"},
-		{"script", "PUT", register, `{"Name":"x","Check":{"ScriptArgs":["/bin/true"],"Interval":"1s"}}`, 400, "Invalid check: ScriptArgs is not supported; a check is one of TTL, HTTP and TCP"},
-		{"gRPC", "PUT", register, `{"Name":"x","Check":{"grpc":"h:1","Interval":"1s"}}`, 400, "Invalid check: GRPC is not supported; …"},
+		{"script", "PUT", register, `{"Name":"x","Check":{"ScriptArgs":["/bin/true"],"Interval":"1s"}}`, 400, "Invalid check: ScriptArgs is not supported; a check is one of TTL, HTTP, TCP, UDP, GRPC, H2PING, and AliasService or AliasNode"},
+		{"Docker", "PUT", register, `{"Name":"x","Check":{"DockerContainerID":"a","Interval":"1s"}}`, 400, "Invalid check: DockerContainerID is not supported; …"},
+		{"OS service", "PUT", register, `{"Name":"x","Check":{"OSService":"nginx","Interval":"1s"}}`, 400, "Invalid check: OSService is not supported; …"},
+		{"gRPC without interval", "PUT", register, `{"Name":"x","Check":{"grpc":"h:1"}}`, 400, "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
+		{"UDP without interval", "PUT", register, `{"Name":"x","Check":{"UDP":"h:1"}}`, 400, "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
+		{"HTTP/2 without interval", "PUT", register, `{"Name":"x","Check":{"H2PING":"h:1","TTL":"1s"}}`, 400, "Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks"},
+		{"two probes", "PUT", register, `{"Name":"x","Check":{"GRPC":"h:1","UDP":"h:1","Interval":"1s"}}`, 400, "Invalid check: UDP and GRPC cannot both be specified"},
+		{"alias and probe", "PUT", register, `{"Name":"x","Check":{"TCP":"h:1","Interval":"1s","AliasService":"w1"}}`, 400, "Invalid check: Interval cannot be set for Alias checks"},
+		{"alias and TTL", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","AliasNode":"far"}}`, 400, "Invalid check: TTL must be not be set for Alias checks"},
+		{"alias of a long name", "PUT", register, `{"Name":"x","Check":{"AliasService":"` + strings.Repeat("x", 256) + `"}}`, 400, "Invalid alias service id, …"},
+		{"alias of a node that is no name", "PUT", checkRegister, `{"Name":"c","AliasNode":".."}`, 400, "Invalid alias node, …"},
+		{"pass an alias", "PUT", "/v1/agent/check/pass/alias", "", 500, `CheckID "alias" does not have associated TTL`},
 		{"status", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","Status":"fine"}}`, 400, "Status for checks must 'passing', 'warning', 'critical'"},
 		{"duration", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","DeregisterCriticalServiceAfter":"soon"}}`, 400, `Request decode failed: Check: DeregisterCriticalServiceAfter: time: invalid duration "soon"`},
 		{"checks of one service", "PUT", register, `{"Name":"x","Checks":[` + strings.Repeat(`{"TTL":"1h"},`, 64) + `{"TTL":"1h"}]}`, 400, "Too many checks: a service may have 64, a node itself (all checks without a service) 256, …"},

@@ -12,12 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Times of checks, as the reference has them (agent/structs/check_type.go, agent/agent.go).
-const (
-	minInterval    = time.Second
-	minReapAfter   = time.Minute
-	defaultTimeout = 10 * time.Second
-)
+// minReapAfter is the shortest time after which a critical service is removed (hashicorp/consul, agent/agent.go).
+const minReapAfter = time.Minute
 
 var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warning", catalog.Critical: "critical"}
 
@@ -34,9 +30,12 @@ func ParseStatus(word string) (catalog.CheckStatus, bool) {
 type checkBody struct {
 	id, checkID, name, notes, status, service string
 	ttl, interval, timeout, reapAfter         duration
-	http, method, body, tcp                   string
+	http, method, body                        string
+	tcp, udp, grpc, h2ping, serverName        string
+	aliasNode, aliasService                   string
 	header                                    map[string][]string
-	skipVerify, noRedirects                   bool
+	skipVerify, noRedirects, tcpTLS, grpcTLS  bool
+	h2TLS                                     *bool // nil: not given, which means true
 	success, warning, critical                int32
 	other                                     string // a way of checking that is asked for and not offered
 }
@@ -46,7 +45,9 @@ func (c *checkBody) UnmarshalJSON(data []byte) error {
 	fields := map[string]any{
 		"id": &c.id, "checkid": &c.checkID, "name": &c.name, "notes": &c.notes, "status": &c.status, "serviceid": &c.service,
 		"ttl": &c.ttl, "interval": &c.interval, "timeout": &c.timeout, "deregistercriticalserviceafter": &c.reapAfter,
-		"http": &c.http, "method": &c.method, "body": &c.body, "tcp": &c.tcp, "header": &c.header, "tlsskipverify": &c.skipVerify, "disableredirects": &c.noRedirects,
+		"http": &c.http, "method": &c.method, "body": &c.body, "header": &c.header, "tlsskipverify": &c.skipVerify, "disableredirects": &c.noRedirects,
+		"tcp": &c.tcp, "udp": &c.udp, "grpc": &c.grpc, "h2ping": &c.h2ping, "tlsservername": &c.serverName,
+		"tcpusetls": &c.tcpTLS, "grpcusetls": &c.grpcTLS, "h2pingusetls": &c.h2TLS, "aliasnode": &c.aliasNode, "aliasservice": &c.aliasService,
 		"successbeforepassing": &c.success, "failuresbeforewarning": &c.warning, "failuresbeforecritical": &c.critical,
 	}
 	others := make([]json.RawMessage, len(notOffered))
@@ -60,17 +61,34 @@ func (c *checkBody) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// notOffered are the ways of checking that would run programs on the server, or speak protocols that it
-// does not.
-var notOffered = []string{
-	"ScriptArgs", "Args", "Script", "DockerContainerID", "Shell", "GRPC", "H2PING", "UDP", "OSService", "AliasNode", "AliasService", "TCPUseTLS",
-}
+// notOffered are the ways of checking that would run programs on the server, or ask it for its own.
+var notOffered = []string{"ScriptArgs", "Args", "Script", "DockerContainerID", "Shell", "OSService"}
 
 // isEmpty says whether the check was given as {}: the reference then takes it as not given.
 func (c *checkBody) isEmpty() bool {
 	return c.id == "" && c.checkID == "" && c.name == "" && c.notes == "" && c.status == "" && c.ttl == 0 && c.interval == 0 &&
-		c.http == "" && c.tcp == "" && c.other == ""
+		len(c.ways()) == 0 && !c.isAlias() && c.other == ""
 }
+
+// way is a way of probing, by the names of its type and of its field.
+type way struct{ kind, field string }
+
+// ways are the ways of probing that were given.
+func (c *checkBody) ways() (given []way) {
+	for _, each := range [...]struct {
+		way
+		target string
+	}{
+		{way{"http", "HTTP"}, c.http}, {way{"tcp", "TCP"}, c.tcp}, {way{"udp", "UDP"}, c.udp}, {way{"grpc", "GRPC"}, c.grpc}, {way{"h2ping", "H2PING"}, c.h2ping},
+	} {
+		if each.target != "" {
+			given = append(given, each.way)
+		}
+	}
+	return given
+}
+
+func (c *checkBody) isAlias() bool { return c.aliasNode != "" || c.aliasService != "" }
 
 // isZero says whether a value means "not given".
 func isZero(value json.RawMessage) bool {
@@ -82,19 +100,23 @@ func isZero(value json.RawMessage) bool {
 }
 
 // validate says what is wrong with a check, in the reference's words and order
-// (agent/structs/check_type.go, CheckType.Validate).
+// (agent/structs/check_type.go, CheckType.Validate). Of two ways of probing the reference takes one without a word.
 func (c *checkBody) validate() error {
-	probed := c.http != "" || c.tcp != ""
-	switch {
+	ways := c.ways()
+	switch probed := len(ways) > 0; {
 	case c.other != "":
-		return malformed("Invalid check: %s is not supported; a check is one of TTL, HTTP and TCP", c.other)
+		return malformed("Invalid check: %s is not supported; a check is one of TTL, HTTP, TCP, UDP, GRPC, H2PING, and AliasService or AliasNode", c.other)
 	case c.interval > 0 && c.ttl > 0:
 		return malformed("Invalid check: Interval and TTL cannot both be specified")
-	case c.http != "" && c.tcp != "":
-		return malformed("Invalid check: HTTP and TCP cannot both be specified")
+	case len(ways) > 1:
+		return malformed("Invalid check: %s and %s cannot both be specified", ways[0].field, ways[1].field)
 	case probed && c.interval <= 0:
 		return malformed("Invalid check: Interval must be > 0 for Script, HTTP, H2PING, TCP, UDP or OSService checks")
-	case !probed && c.ttl <= 0:
+	case probed && c.isAlias():
+		return malformed("Invalid check: Interval cannot be set for Alias checks")
+	case c.isAlias() && c.ttl > 0:
+		return malformed("Invalid check: TTL must be not be set for Alias checks")
+	case !probed && !c.isAlias() && c.ttl <= 0:
 		return malformed("Invalid check: TTL must be > 0 for TTL checks")
 	case c.success < 0 || c.warning < 0 || c.critical < 0:
 		return malformed("Invalid check: SuccessBeforePassing, FailuresBeforeWarning and FailuresBeforeCritical must not be negative")
@@ -123,24 +145,39 @@ func (c *checkBody) check() (*catalog.Check, error) {
 	if made.ReapAfter > 0 {
 		made.ReapAfter = max(made.ReapAfter, minReapAfter.Milliseconds())
 	}
-	if c.ttl <= 0 {
-		made.Type, made.Probe = "tcp", c.probe()
-	}
-	if c.http != "" {
-		made.Type = "http"
+	switch ways := c.ways(); {
+	case len(ways) > 0:
+		made.Type, made.Probe = ways[0].kind, c.probe()
+	case c.isAlias():
+		made.Type, made.Alias = "alias", &catalog.Alias{Named: c.aliasNode != "", Node: NodeOf(c.aliasNode), Service: c.aliasService}
+		return made, c.checkAlias()
 	}
 	return made, nil
 }
 
+// checkAlias says what is wrong with the names of what an alias check follows. It need not be there yet.
+func (c *checkBody) checkAlias() error {
+	if c.aliasNode != "" {
+		if err := checkName("alias node", c.aliasNode); err != nil {
+			return err
+		}
+	}
+	if c.aliasService != "" {
+		return checkName("alias service id", c.aliasService)
+	}
+	return nil
+}
+
+// probe is what the leader tries. A Timeout that is not given, and an Interval that is too short, are shown as they were given; the
+// prober has its own bounds.
 func (c *checkBody) probe() *catalog.Probe {
 	p := &catalog.Probe{
 		HTTP: c.http, Method: c.method, Body: c.body, SkipVerify: c.skipVerify, NoRedirects: c.noRedirects, TCP: c.tcp,
-		Interval: max(c.interval, duration(minInterval)).ms(), Timeout: c.timeout.ms(),
+		Interval: c.interval.ms(), Timeout: c.timeout.ms(),
 		SuccessBeforePassing: c.success, FailuresBeforeWarning: c.warning, FailuresBeforeCritical: c.critical,
+		GRPC: c.grpc, UDP: c.udp, H2PING: c.h2ping, ServerName: c.serverName,
 	}
-	if p.Timeout == 0 {
-		p.Timeout = defaultTimeout.Milliseconds()
-	}
+	p.UseTLS = c.tcp != "" && c.tcpTLS || c.grpc != "" && c.grpcTLS || c.h2ping != "" && (c.h2TLS == nil || *c.h2TLS)
 	if p.FailuresBeforeWarning == 0 {
 		p.FailuresBeforeWarning = p.FailuresBeforeCritical
 	}

@@ -17,6 +17,7 @@ var seeds = []string{
 	`{"Name":"a","ID":"b","Port":65535,"Meta":{"a":"b"},"TaggedAddresses":{"lan":{"Port":1}},"Weights":{"Passing":2},"Locality":{"Zone":"z"},"Ports":[{"Port":1,"Default":true}]}`,
 	`{"Node":"n","Address":"a","Service":{"Service":"s"},"Check":{"Name":"c","Definition":{"Interval":"1s","TCP":7}},"Checks":[{"Name":"d"}]}`,
 	`{"Name":"p","Port":1,"Kind":"connect-proxy","Proxy":{"destination_service_name":"a","Config":{"a_b":[1]},"Upstreams":[{"DestinationName":"d","LocalBindPort":1}],"Expose":{"Paths":[{"Path":"/"}]}},"Connect":{"Native":false}}`,
+	`{"Name":"web","Checks":[{"GRPC":"h:1/s","GRPCUseTLS":true,"Interval":"1s"},{"UDP":"h:1","Interval":"1s"},{"H2PING":"h:1","H2PingUseTLS":false,"Interval":"1s"},{"AliasNode":"n","AliasService":"s"}]}`,
 	`{"Node":"rollcall","ServiceID":"s","CheckID":"c"}`, `{"Status":"passing","Output":"\ud800"}`, `{"name":"ſ"}`, `{"Name":"x","Check":{"TTL":1e300}}`,
 }
 
@@ -46,8 +47,11 @@ func checkRegistration(t *testing.T, op registry.RegisterCatalog) {
 		if c.ID == "" || c.TTL < 0 || c.ReapAfter != 0 && c.ReapAfter < 60_000 || c.Definition != nil && !json.Valid(c.Definition) {
 			t.Errorf("check %+v", c)
 		}
-		if p := c.Probe; p != nil && (p.Interval < 1000 || p.Timeout <= 0) {
+		if p := c.Probe; p != nil && (p.Interval < 1 || p.Timeout < 0) {
 			t.Errorf("probe %+v", p)
+		}
+		if a := c.Alias; a != nil && (c.Probe != nil || c.TTL != 0 || len(a.Node) > 255 || len(a.Service) > 255 || !a.Named && a.Service == "") {
+			t.Errorf("alias check %+v of %+v", c, a)
 		}
 	}
 }

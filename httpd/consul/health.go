@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -51,7 +53,18 @@ func checkOf(c *catalog.Check) Check {
 	if c.Definition != nil {
 		shown.Definition = c.Definition
 	}
+	if p := c.Probe; p != nil {
+		shown.Interval, shown.Timeout = shownDuration(p.Interval), shownDuration(p.Timeout)
+	}
 	return shown
+}
+
+// shownDuration is a length of time (ms) as the reference shows it; "": it was not given.
+func shownDuration(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return (time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond).String()
 }
 
 // NodeChecks are the checks of a node itself as responses show them; nil: the logical one, on which no

@@ -29,9 +29,8 @@ func (c call) registerCheck() (any, error) {
 	})
 }
 
-// reapByDefault gives checks of services, which do not say how long they may be critical, the time after
-// which Consul would have reaped the node of an agent that is gone. Otherwise the services of a program that is
-// gone would stay for ever.
+// reapByDefault gives checks of services, which do not say how long they may be critical, the time that the operator
+// has set; by default none, and they stay, as in Consul.
 func (e *endpoints) reapByDefault(checks []*catalog.Check) {
 	for _, c := range checks {
 		if c.Service != "" && c.ReapAfter == 0 {
