@@ -55,6 +55,11 @@ func check(service string, i int) *catalog.Check {
 	return &catalog.Check{ID: fmt.Sprintf("check-%s-%05d", service, i), Name: "c", Service: service, Status: catalog.Passing, Type: "ttl", TTL: 3_600_000}
 }
 
+// alias is a check of a service that follows another one.
+func alias(service, followed string) *catalog.Check {
+	return &catalog.Check{ID: "alias-" + service, Name: "alias", Service: service, Type: "alias", Alias: &catalog.Alias{Service: followed}}
+}
+
 func manyChecks(service string, count int) []*catalog.Check {
 	all := make([]*catalog.Check, count)
 	for i := range all {
@@ -127,6 +132,37 @@ var costlies = []costly{
 			withServices(n, objects)
 			n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", catalog.MaxNodeChecks)}))
 			return op(registry.SetCheck{Check: check("", 7).ID, Status: catalog.Warning})
+		},
+	},
+	{
+		name: "check turns critical that many alias checks follow", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			n.perform(op(placed(serviceID(0), check(serviceID(0), 0))))
+			n.performMany(objects, func(i int) Item { return op(placed(serviceID(i+1), alias(serviceID(i+1), serviceID(0)))) })
+			return op(registry.SetCheck{Check: check(serviceID(0), 0).ID, Status: catalog.Critical})
+		},
+	},
+	{
+		name: "check turns critical at the end of a long chain of alias checks", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			n.perform(op(placed(serviceID(0), check(serviceID(0), 0))))
+			n.performMany(objects, func(i int) Item { return op(placed(serviceID(i+1), alias(serviceID(i+1), serviceID(i)))) })
+			return op(registry.SetCheck{Check: check(serviceID(0), 0).ID, Status: catalog.Critical})
+		},
+	},
+	{
+		name: "check turns critical in a node of which everything is an alias of everything", done: isDone,
+		prepare: func(n *node, objects int) Item {
+			n.performMany(objects, func(i int) Item {
+				return op(placed(serviceID(i), alias(serviceID(i), serviceID((i+objects-1)%objects))))
+			})
+			aliases := manyChecks("", catalog.MaxNodeChecks-1)
+			for i, c := range aliases {
+				c.TTL, c.Alias = 0, &catalog.Alias{Service: serviceID(i % objects)}
+			}
+			n.perform(op(registry.RegisterCatalog{Checks: aliases}))
+			n.perform(op(registry.RegisterCatalog{Checks: []*catalog.Check{{ID: "real"}}}))
+			return op(registry.SetCheck{Check: "real", Status: catalog.Critical})
 		},
 	},
 	{
@@ -324,7 +360,7 @@ func TestApplyOfTheLargestOperationsIsLinear(t *testing.T) {
 }
 
 // BenchmarkApplyOfTheLargestOperations says what each takes with 100,000 objects: those that change one must stay
-// below 20 ms, the others below 5 µs an object.
+// below 20 ms, the others below 5 µs an object, or 15 µs where each object is an alias check that changes.
 func BenchmarkApplyOfTheLargestOperations(b *testing.B) {
 	const objects = 100_000
 	for _, c := range costlies {

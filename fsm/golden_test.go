@@ -258,8 +258,10 @@ func goldenCheck(id string) *catalog.Check {
 		Service: "orders-1", Type: "http", TTL: 15_000, ReapAfter: 90_000,
 		Probe: &catalog.Probe{HTTP: "http://192.0.2.1:8080/", Method: "HEAD", Body: "{}", Header: []registry.Pair{{Key: "X-Probe", Value: "1"}},
 			SkipVerify: true, NoRedirects: true, TCP: "192.0.2.1:8080", Interval: 10_000, Timeout: 2000,
-			SuccessBeforePassing: 1, FailuresBeforeWarning: 2, FailuresBeforeCritical: 3},
-		Definition: []byte(`{"Interval":"10s"}`), CreateIndex: 4, ModifyIndex: 5, CriticalSince: 58_000}
+			SuccessBeforePassing: 1, FailuresBeforeWarning: 2, FailuresBeforeCritical: 3,
+			GRPC: "192.0.2.1:9090/orders", UDP: "192.0.2.1:53", H2PING: "192.0.2.1:9443", UseTLS: true, ServerName: "orders.example"},
+		Definition: []byte(`{"Interval":"10s"}`), CreateIndex: 4, ModifyIndex: 5, CriticalSince: 58_000,
+		Alias: &catalog.Alias{Named: true, Node: "db-2", Service: "orders-2"}}
 }
 
 func goldenKVOps() map[string]kv.Op {

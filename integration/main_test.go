@@ -96,6 +96,15 @@ func build() (remove func(), err error) {
 	return remove, os.Setenv("ROLLCALL_BIN", bin)
 }
 
+// buildHealthServer builds a gRPC server, out of the tests of the module that needs gRPC.
+var buildHealthServer = sync.OnceValues(func() (path string, err error) {
+	path = filepath.Join(built, "healthserver")
+	if out, err := exec.Command("go", "-C", "../client/grpcresolver", "test", "-c", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build a gRPC server: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
 // buildBench builds the benchmarks.
 var buildBench = sync.OnceValues(func() (path string, err error) {
 	path = filepath.Join(built, "rollcall-bench")

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -262,8 +261,6 @@ func TestAddressesOfAService(t *testing.T) {
 		})
 	}
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // liveness is when a test gives up; it decides nothing else.
 const liveness = 20 * time.Second

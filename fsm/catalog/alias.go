@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -37,36 +38,39 @@ func (c *Check) target() Target {
 	return Target{c.Node, c.Alias.Service}
 }
 
+// owner is the service, or the node, that has a check.
+func (c *Check) owner() Target { return Target{c.Node, c.Service} }
+
 // aliases are the alias checks of a catalog. They follow at the end of the operation that changed something, because
 // their services and nodes can be targets, too: sessions end with them, and no reader sees a state between.
 type aliases struct {
 	byTarget *btree.BTreeG[aliasRow]
-	touched  []Target   // whose checks may have changed since Follow
-	entered  []CheckRef // alias checks that were registered or set since then
+	touched  []Target // whose checks may have changed since Follow
+	entered  []*Check // alias checks that were registered or set since then
 }
 
-// aliasRow is an alias check and its target.
+// aliasRow is an alias check by its target.
 type aliasRow struct {
 	Target
-	check CheckRef
+	check *Check
 }
 
 func newAliases() aliases { return aliases{byTarget: order.NewTree(compareAliases)} }
 
 func compareAliases(a, b aliasRow) int {
-	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Service, b.Service), compareCheckRefs(a.check, b.check))
+	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Service, b.Service), compareCheckRefs(a.check.ref(), b.check.ref()))
 }
 
 func (a *aliases) addAlias(c *Check) {
 	if c.Alias != nil {
-		a.byTarget.Set(aliasRow{c.target(), c.ref()})
-		a.entered = append(a.entered, c.ref())
+		a.byTarget.Set(aliasRow{c.target(), c})
+		a.entered = append(a.entered, c)
 	}
 }
 
 func (a *aliases) deleteAlias(c *Check) {
 	if c.Alias != nil {
-		a.byTarget.Delete(aliasRow{c.target(), c.ref()})
+		a.byTarget.Delete(aliasRow{c.target(), c})
 	}
 }
 
@@ -84,8 +88,8 @@ func (a *aliases) Unsettled() bool { return len(a.touched) > 0 || len(a.entered)
 func (a *aliases) Settle() { a.touched, a.entered = nil, nil }
 
 // followers calls do for each alias check that follows a target. A service follows its node.
-func (a *aliases) followers(t Target, do func(CheckRef)) {
-	a.byTarget.Ascend(aliasRow{Target: t}, func(row aliasRow) bool {
+func (a *aliases) followers(t Target, do func(*Check)) {
+	a.byTarget.Ascend(aliasRow{t, new(Check)}, func(row aliasRow) bool {
 		if row.Node != t.Node || t.Service != "" && row.Service != t.Service {
 			return false
 		}
@@ -96,7 +100,7 @@ func (a *aliases) followers(t Target, do func(CheckRef)) {
 
 // Followed is an alias check and the state that follows from its target.
 type Followed struct {
-	CheckRef
+	Check  *Check
 	Status CheckStatus
 	Output string
 }
@@ -107,7 +111,7 @@ const (
 	noChecks   = "No checks found."
 )
 
-// maxAliasOutput is the longest output of an alias check, in bytes: an alias of an alias quotes the other's.
+// maxAliasOutput is the longest output of an alias check, in bytes.
 const maxAliasOutput = 4 << 10
 
 // Follow returns the states of the alias checks that follow what changed, where they are others than the checks have,
@@ -119,16 +123,13 @@ const maxAliasOutput = 4 << 10
 // passing and only get worse, each at most twice, so the work ends, and is linear in them.
 // Source: agent/checks/alias.go, where checks follow one by one; those of a circle stay critical there.
 func (c *Catalog[K]) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
-	f := &following[K]{Catalog: c, elsewhere: elsewhere, states: map[CheckRef]*Followed{}}
+	f := &following[K]{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}}
 	f.find()
 	for queue := f.all; len(queue) > 0; {
-		worse := f.worsen(queue)
-		queue = nil
-		f.each(worse, func(ref CheckRef) { queue = append(queue, ref) })
+		queue = f.followersOf(f.worsen(queue))
 	}
-	for _, ref := range f.all {
-		now := f.states[ref]
-		if row, _ := c.Check(ref.Node, ref.ID); row.Check.Status != now.Status || row.Check.Output != now.Output {
+	for _, check := range f.all {
+		if now := f.states[check]; check.Status != now.Status || check.Output != now.Output {
 			changed = append(changed, *now)
 		}
 	}
@@ -139,23 +140,25 @@ func (c *Catalog[K]) Follow(elsewhere func(Target) (known bool, why string)) (ch
 type following[K comparable] struct {
 	*Catalog[K]
 	elsewhere func(Target) (known bool, why string)
-	all       []CheckRef // that are to follow
-	states    map[CheckRef]*Followed
+	all       []*Check // that are to follow
+	states    map[*Check]*Followed
 }
 
 // find fills all with the alias checks that follow what changed, and those that follow these.
 func (f *following[K]) find() {
 	seen := map[Target]bool{}
 	var next []Target
-	add := func(ref CheckRef) {
-		if row, ok := f.Check(ref.Node, ref.ID); ok && row.Check.Alias != nil && f.states[ref] == nil {
-			f.states[ref] = &Followed{CheckRef: ref}
-			f.all = append(f.all, ref)
-			next = append(next, Target{ref.Node, row.Check.Service})
+	add := func(c *Check) {
+		if f.states[c] == nil {
+			f.states[c] = &Followed{Check: c}
+			f.all = append(f.all, c)
+			next = append(next, c.owner())
 		}
 	}
-	for _, ref := range f.entered {
-		add(ref)
+	for _, c := range f.entered {
+		if row, ok := f.byTarget.Get(aliasRow{c.target(), c}); ok { // else it is gone again
+			add(row.check)
+		}
 	}
 	next = append(next, f.touched...)
 	for len(next) > 0 {
@@ -167,32 +170,32 @@ func (f *following[K]) find() {
 	}
 }
 
-// each calls do once for each alias check that follows one of some targets.
-func (f *following[K]) each(targets []Target, do func(CheckRef)) {
-	seen, done := map[Target]bool{}, map[CheckRef]bool{}
+// followersOf returns each alias check that follows one of some targets once.
+func (f *following[K]) followersOf(targets []Target) (checks []*Check) {
+	seen, found := map[Target]bool{}, map[*Check]bool{}
 	for _, t := range targets {
 		if seen[t] {
 			continue
 		}
 		seen[t] = true
-		f.followers(t, func(ref CheckRef) {
-			if !done[ref] {
-				done[ref] = true
-				do(ref)
+		f.followers(t, func(c *Check) {
+			if !found[c] {
+				found[c] = true
+				checks = append(checks, c)
 			}
 		})
 	}
+	return checks
 }
 
 // worsen gives alias checks the states of their targets as far as they are worse, and returns the owners of those that got
 // worse: other alias checks may follow them.
-func (f *following[K]) worsen(refs []CheckRef) (worse []Target) {
-	for _, ref := range refs {
-		row, _ := f.Check(ref.Node, ref.ID)
-		state := f.states[ref]
-		status, output := f.of(row.Check)
+func (f *following[K]) worsen(checks []*Check) (worse []Target) {
+	for _, c := range checks {
+		state := f.states[c]
+		status, output := f.of(c)
 		if status > state.Status {
-			worse = append(worse, Target{ref.Node, row.Check.Service})
+			worse = append(worse, c.owner())
 		}
 		if status > state.Status || state.Output == "" {
 			state.Status, state.Output = status, output
@@ -204,19 +207,7 @@ func (f *following[K]) worsen(refs []CheckRef) (worse []Target) {
 // of is the state of an alias check's target.
 func (f *following[K]) of(alias *Check) (status CheckStatus, output string) {
 	t := alias.target()
-	output = noChecks
-	for _, check := range f.checksAt(t) {
-		switch s, text := f.stateOf(check); {
-		case s == Passing:
-			if status == Passing {
-				output = allPassing
-			}
-		case s > status:
-			status, output = s, failing(alias, check, s, text)
-		case s == status && alias.quotes(check, s):
-			output = alias.Output
-		}
-	}
+	status, output = f.worst(alias, t)
 	known, why := f.known(t)
 	switch {
 	case status == Critical:
@@ -230,41 +221,70 @@ func (f *following[K]) of(alias *Check) (status CheckStatus, output string) {
 	return status, output
 }
 
-// failing is the output of an alias that has a status because of a check. While the same check keeps it so, the output
-// with which it began stands: as in Consul, where an output alone makes no alias follow.
-func failing(alias, check *Check, status CheckStatus, output string) string {
-	if alias.quotes(check, status) {
-		return alias.Output
+// worst is the worst status of the checks of an alias check's target, and the output that follows. While the same check
+// keeps the alias failing, the output with which it began stands: as in Consul, where an output alone makes no alias follow.
+func (f *following[K]) worst(alias *Check, t Target) (worst CheckStatus, output string) {
+	cause := alias.cause()
+	output = noChecks
+	for _, checks := range f.checksAt(t) {
+		for _, check := range checks {
+			status, text := f.stateOf(check)
+			stands := status == alias.Status && (check.Alias == nil && check.Name == cause || check.Alias != nil && text == alias.Output)
+			switch {
+			case status < worst, status == worst && status != Passing && !stands:
+				continue
+			case status == Passing:
+				output = allPassing
+			case stands:
+				output = alias.Output
+			case check.Alias != nil:
+				output = text // which names the check that is no alias
+			default:
+				output = cut(fmt.Sprintf("%s%q failing: %s", causePrefix, check.Name, text))
+			}
+			worst = status
+		}
 	}
-	output = because(check) + output
+	return worst, output
+}
+
+const causePrefix = "Aliased check "
+
+// cause is the name of the check because of which an alias check is failing, as its output says; "": of none.
+func (c *Check) cause() string {
+	rest, ok := strings.CutPrefix(c.Output, causePrefix)
+	if !ok {
+		return ""
+	}
+	quoted, _ := strconv.QuotedPrefix(rest)
+	name, _ := strconv.Unquote(quoted)
+	return name
+}
+
+func cut(output string) string {
 	if len(output) > maxAliasOutput {
 		output = strings.ToValidUTF8(output[:maxAliasOutput], "")
 	}
 	return output
 }
 
-func because(check *Check) string { return fmt.Sprintf("Aliased check %q failing: ", check.Name) }
-
-// quotes says whether an alias has a status because of a check.
-func (c *Check) quotes(check *Check, status CheckStatus) bool {
-	return c.Status == status && strings.HasPrefix(c.Output, because(check))
-}
-
 // checksAt are the checks of a service and of its node.
-func (f *following[K]) checksAt(t Target) (checks []*Check) {
+func (f *following[K]) checksAt(t Target) (checks [2][]*Check) {
 	if _, s, ok := f.Service(t.Node, t.Service); ok {
-		checks = append(checks, s.Checks...)
+		checks[0] = s.Checks
 	}
 	if n, ok := f.Node(t.Node); ok {
-		checks = append(checks, n.Checks...)
+		checks[1] = n.Checks
 	}
 	return checks
 }
 
 // stateOf is the state of a check, for one that is to follow the one that it is found to have so far.
 func (f *following[K]) stateOf(c *Check) (CheckStatus, string) {
-	if s := f.states[c.ref()]; s != nil {
-		return s.Status, s.Output
+	if c.Alias != nil {
+		if s := f.states[c]; s != nil {
+			return s.Status, s.Output
+		}
 	}
 	return c.Status, c.Output
 }

@@ -130,9 +130,9 @@ func TestAliasesOfEachOtherRecover(t *testing.T) {
 				"real check %d: alias %d is %d with %q", round.status, i, c.Status, c.Output)
 		}
 	}
-	g.report("real", catalog.Critical, strings.Repeat("x", 4000))
+	g.report("real", catalog.Critical, strings.Repeat("x", 5000))
 	c := g.check("", "alias-"+name(8))
-	expect.That(t, c.Status == catalog.Critical && len(c.Output) <= 4096 && strings.HasPrefix(c.Output, `Aliased check "alias-s09" failing: Aliased check`),
+	expect.That(t, c.Status == catalog.Critical && len(c.Output) <= 4096 && strings.HasPrefix(c.Output, `Aliased check "real" failing: xxx`),
 		"the alias furthest from the real check has %d bytes: %.100s", len(c.Output), c.Output)
 }
 

@@ -224,7 +224,7 @@ func (r *Registry) followAliases(origin Origin) {
 		return
 	}
 	for _, f := range r.catalog.Follow(r.beyondChecks) {
-		row, _ := r.catalog.Check(f.Node, f.ID)
+		row, _ := r.catalog.Check(f.Check.Node, f.Check.ID)
 		r.exchangeCheck(origin, row, row.Check.Reported(f.Status, f.Output, r.moment()))
 	}
 	r.catalog.Settle()
