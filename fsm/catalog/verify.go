@@ -120,7 +120,7 @@ func (c *Catalog[K]) ThawHeartbeats(beats []CheckHeartbeat, at Moment) error {
 
 // Verify verifies, for tests, that all that is derived from nodes and services is in step with them.
 func (c *Catalog[K]) Verify(established int64) error {
-	checks, ends := 0, 0
+	checks, ends, aliases := 0, 0, 0
 	verify := func(list []*Check, of K) error {
 		for _, check := range list {
 			row, ok := c.Check(check.Node, check.ID)
@@ -128,6 +128,12 @@ func (c *Catalog[K]) Verify(established int64) error {
 				return fmt.Errorf("check %s of node %q is found as %+v", check.ID, check.Node, row)
 			}
 			checks++
+			if check.Alias != nil {
+				aliases++
+				if row, ok := c.byTarget.Get(aliasRow{check.target(), check}); !ok || row.check != check {
+					return fmt.Errorf("alias check %s of node %q is not found by what it follows", check.ID, check.Node)
+				}
+			}
 			end, ok := row.endsAt()
 			if ok && (!c.ends.Has(end, check.ref()) || row.Expires() && end > row.expiry(established)) {
 				return fmt.Errorf("check %s of node %q: its end is not kept, or too late", check.ID, check.Node)
@@ -150,8 +156,8 @@ func (c *Catalog[K]) Verify(established int64) error {
 		}
 		return err == nil
 	})
-	if err == nil && (c.checks.Len() != checks || c.ends.Len() != ends) {
-		err = fmt.Errorf("found %d checks and %d ends; want %d and %d", c.checks.Len(), c.ends.Len(), checks, ends)
+	if err == nil && (c.checks.Len() != checks || c.ends.Len() != ends || c.byTarget.Len() != aliases) {
+		err = fmt.Errorf("found %d checks, %d ends and %d aliases; want %d, %d and %d", c.checks.Len(), c.ends.Len(), c.byTarget.Len(), checks, ends, aliases)
 	}
 	return err
 }
