@@ -11,7 +11,7 @@ MODULES := client/grpcresolver
 each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
-.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table vuln clients clean
+.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild vuln clients clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -70,6 +70,12 @@ soak: build
 eureka-table: build
 	$(MAKE) -C integration/clients java/target/.stamp
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_EUREKA_TABLE=1 $(GO) test -count=1 -run '^TestTableOfAMixedCluster$$' -v ./integration
+
+# Programs that others wrote for Consul, beside Rollcall and beside a real Consul, which are built first (some GB of modules and
+# build cache, half an hour); then a quarter of an hour. Linux only. docs/consul.md lists them.
+wild: build
+	$(MAKE) -C integration/clients/wild
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_WILD=1 $(GO) test -count=1 -run '^TestWild' -timeout 90m -v ./integration
 
 # How large the house is: lines, places of one thing, bytes of the server, the order in each package. The sizes of another
 # commit: .ci/shape COMMIT.

@@ -17,7 +17,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -395,11 +397,12 @@ func startGoHolder(t *testing.T, n *Node) *child[goHolderReply] {
 	return startChild[goHolderReply](t, asGoHolder, n.URL())
 }
 
-// asConsul is set in the environment where this test program is started in the place of consul.
+// asConsul is set in the environment where this test program is started in the place of consul: its value is how many
+// nodes of Rollcall stand behind an agent.
 const asConsul = "ROLLCALL_AS_CONSUL"
 
 // consul is what the tests of Consul's own client start and expect to be Consul: `consul version
-// -format=json`, and `consul agent -config-file FILE`, which here is one node of Rollcall behind the
+// -format=json`, and `consul agent -config-file FILE`, which here is a cluster of Rollcall behind the
 // port that FILE names.
 func consul(args []string) error {
 	switch {
@@ -431,32 +434,63 @@ func consulAgent(file string) error {
 		}
 		orphaned()
 	}()
-	behind := localcluster.Address(config.Ports.HTTPS) // no other process uses it
-	node := exec.Command(os.Getenv("ROLLCALL_BIN"), "server",
-		"--node-name=n1", "--http-addr="+behind, "--cluster-addr="+localcluster.Address(config.Ports.Server),
-		"--cluster-bootstrap-expect=1", "--consul-agents=one", "--data-dir="+filepath.Join(filepath.Dir(file), "rollcall"),
-		"--raft-heartbeat-timeout=200ms", "--raft-election-timeout=200ms", "--raft-lease-timeout=200ms")
-	node.Stdout, node.Stderr = os.Stdout, os.Stderr
-	node.Env = append(os.Environ(), "ROLLCALL_PARENT_PIPE=1")
-	if _, err := node.StdinPipe(); err != nil { // it ends when this process does, however that ends
-		return err
-	}
-	if err := node.Start(); err != nil {
-		return err
-	}
 	l, err := net.Listen("tcp", localcluster.Address(config.Ports.HTTP))
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: inFrontOf(behind, config)}
+	nodes, err := startBehind(filepath.Dir(file), os.Getenv(asConsul))
+	defer stopAll(nodes)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: inFrontOf(nodes, config)}
 	go func() {
 		<-interrupted.Done()
-		_ = node.Process.Signal(syscall.SIGTERM) // it may have ended already
-		_ = node.Wait()
 		server.Close()
 	}()
 	_ = server.Serve(l) // until it is closed
 	return nil
+}
+
+// startBehind starts the nodes behind an agent, and returns also those that it started before an error. They end when this
+// process does, however that ends.
+func startBehind(dir, number string) ([]*localcluster.Node, error) {
+	count, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := localcluster.ClaimPorts(2 * count)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []*localcluster.Node
+	for i := range count {
+		n := &localcluster.Node{
+			Name: fmt.Sprint("n", i+1), Datacenter: "dc1", Mode: localcluster.CP,
+			HTTP: localcluster.Address(ports[2*i]), Cluster: localcluster.Address(ports[2*i+1]),
+			Settings: map[string]string{"raft.heartbeat-timeout": "200ms", "raft.election-timeout": "200ms", "raft.lease-timeout": "200ms"},
+		}
+		if count > 1 { // they elect each other, and share the processors with the tests' other clusters
+			n.Settings = nil
+		}
+		n.PutBelow(filepath.Join(dir, "rollcall", n.Name))
+		nodes = append(nodes, n)
+	}
+	for i, n := range nodes {
+		n.Introduce(nodes)
+		if err := n.Start(os.Getenv("ROLLCALL_BIN")); err != nil {
+			return nodes[:i], err
+		}
+	}
+	return nodes, nil
+}
+
+func stopAll(nodes []*localcluster.Node) {
+	var stopped sync.WaitGroup
+	for _, n := range nodes {
+		stopped.Go(n.Stop)
+	}
+	stopped.Wait()
 }
 
 // consulConfig is what is read of FILE.
@@ -464,9 +498,7 @@ type consulConfig struct {
 	NodeName string `json:"node_name"`
 	NodeID   string `json:"node_id"`
 	Ports    struct {
-		HTTP   int `json:"http"`
-		HTTPS  int `json:"https"`
-		Server int `json:"server"`
+		HTTP int `json:"http"`
 	} `json:"ports"`
 }
 
@@ -476,21 +508,40 @@ const (
 	consulVersion = "1.14.11"
 )
 
-// inFrontOf passes every request on, except the one about the service mesh, which Rollcall does not have, that the
-// tests send before they begin. The tests expect the node's name and id that they wrote into FILE, and the version of
-// the program; Rollcall's are put in their place.
-func inFrontOf(address string, config consulConfig) http.Handler {
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
-	proxy.ModifyResponse = func(r *http.Response) error {
-		self, err := askSelf(address)
-		if err != nil {
-			return err
-		}
-		return rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(
-			quoted(logicalNode), quoted(config.NodeName), self.NodeID, config.NodeID,
-			`"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
+// inFrontOf passes every request on, to one node after the other, once they are ready, except the one about the service
+// mesh, which Rollcall does not have, that the tests send before they begin. The tests expect the node's name and id that
+// they wrote into FILE, and the version of the program; Rollcall's are put in their place.
+func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
+	var turn atomic.Uint64
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: nodes[turn.Add(1)%uint64(len(nodes))].HTTP})
+		},
+		ModifyResponse: func(r *http.Response) error {
+			self, err := askSelf(nodes[0].HTTP)
+			if err != nil {
+				return err
+			}
+			return rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(
+				quoted(logicalNode), quoted(config.NodeName), self.NodeID, config.NodeID,
+				`"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
+		},
 	}
+	ready := sync.OnceValue(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), ReadyLimit)
+		defer cancel()
+		for _, n := range nodes {
+			if err := n.AwaitReady(ctx, true); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
 		if r.URL.Path == "/v1/agent/connect/ca/roots" {
 			fmt.Fprint(w, `{"ActiveRootID":"none","Roots":[{"ID":"none"}]}`)
 			return

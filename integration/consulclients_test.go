@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -405,4 +409,60 @@ func (s *springConsul) isGone(t *testing.T) {
 		entries, err := s.listed(n, false)
 		expect.That(t, err == nil && len(entries) == 0, "node %s still lists %d instances of the service (%v)", n.Name, len(entries), err)
 	}
+}
+
+// TestSpringCloudConsulOfTwoHostsWithItsDefaults has one Spring Boot service on two hosts, with the same port and without
+// an instance-id of its own: by Spring's default both have the same id. Both are listed, and the one is when the other stops.
+func TestSpringCloudConsulOfTwoHostsWithItsDefaults(t *testing.T) {
+	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
+	t.Parallel()
+	c := StartCluster(t, withSteadyLeader(Config{}))
+	_, port, err := net.SplitHostPort(FreeAddr(t))
+	need.OK(t, err)
+	ids := make(map[string]bool)
+	listed := func(want ...string) {
+		t.Helper()
+		for _, n := range c.Nodes {
+			Eventually(t, clientLimit, fmt.Sprintf("node %s lists %v as passing", n.Name, want), func() error {
+				entries, _, err := consulClient(t, n).Health().Service("orders", "", true, nil)
+				if err != nil {
+					return err
+				}
+				var addresses []string
+				for _, e := range entries {
+					ids[e.Service.ID] = true
+					addresses = append(addresses, e.Service.Address)
+				}
+				slices.Sort(addresses)
+				return unless(slices.Equal(addresses, want), "it lists %v", addresses)
+			})
+		}
+	}
+	hosts := []string{"127.0.0.2", "127.0.0.3"}
+	var services []*driver
+	for i, host := range hosts {
+		node := calledFrom(t, host, c.Nodes[i])
+		s := startDriver(t, "java", "java", "-Xmx192m", "-Dserver.address="+host, "-Dserver.port="+port,
+			"-Dspring.cloud.consul.discovery.hostname="+host, "-jar", "consul/target/driver.jar")
+		need.OK(t, s.Start(node, "orders", "", 1))
+		services = append(services, s)
+	}
+	listed(hosts...)
+	expect.Equal(t, len(ids), 1, "ids, of which both have Spring's default (%v):", ids)
+	need.OK(t, services[0].Stop())
+	listed(hosts[1])
+	Pass(t, 5*time.Second) // some rounds of the survivor's check
+	listed(hosts[1])
+}
+
+// calledFrom is the URL of a node for the programs of a host: what is sent there comes to the node from the host's address.
+func calledFrom(t *testing.T, host string, n *Node) string {
+	t.Helper()
+	to := need.Got(url.Parse(n.URL()))(t)
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	transport := &http.Transport{DialContext: from.DialContext}
+	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport})
+	t.Cleanup(front.Close)
+	t.Cleanup(transport.CloseIdleConnections)
+	return front.URL
 }

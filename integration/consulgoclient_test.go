@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -432,13 +433,8 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 	for file, names := range ownTests {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			run := func(names string, atOnce int) (out []byte, err error) {
-				cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout=10m", fmt.Sprint("-test.parallel=", atOnce), "-test.run", "^"+names+"$")
-				cmd.Env = append(os.Environ(), asConsul+"=1", "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
-				return cmd.CombinedOutput()
-			}
 			passed := 0
-			out, err := run(names, 4)
+			out, err := runOwnTests(t.Context(), t, program, path, 1, names, 4)
 			for try := 1; ; try++ {
 				skipped := regexp.MustCompile(`(?m)^--- SKIP: .*$`).FindAll(out, -1)
 				expect.That(t, len(skipped) == 0, "skipped, so nothing is known of them:\n%s", bytes.Join(skipped, []byte("\n")))
@@ -455,13 +451,20 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 				for _, f := range failed {
 					again = append(again, f[1])
 				}
-				out, err = run("("+strings.Join(again, "|")+")", 1)
+				out, err = runOwnTests(t.Context(), t, program, path, 1, "("+strings.Join(again, "|")+")", 1)
 			}
 			want := alternatives(names)
 			expect.That(t, passed == want, "%d tests passed, want %d: names have changed", passed, want)
 			t.Logf("%d tests of the client's %s_test.go passed", passed, file)
 		})
 	}
+}
+
+// runOwnTests runs those that a pattern names, so many at once, with clusters of so many nodes in the place of Consul's agents.
+func runOwnTests(ctx context.Context, t *testing.T, program, path string, nodes int, names string, atOnce int) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, "-test.v", "-test.timeout=10m", fmt.Sprint("-test.parallel=", atOnce), "-test.run", "^"+names+"$")
+	cmd.Env = append(os.Environ(), fmt.Sprint(asConsul, "=", nodes), "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
+	return cmd.CombinedOutput()
 }
 
 // alternatives counts the tests that a pattern of ownTests names.

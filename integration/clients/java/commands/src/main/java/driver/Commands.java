@@ -32,7 +32,7 @@ public final class Commands {
     private static Map<String, ?> answer(StockClient client, JsonNode command) {
         try {
             switch (command.get("do").asText()) {
-                case "start" -> client.start(command.get("url").asText(), command.get("app").asText(), command.get("id").asText(), command.get("lease").asText());
+                case "start" -> client.start(command.get("url").asText(), command.get("app").asText(), command.path("id").asText(), command.get("lease").asText());
                 case "discover" -> {
                     return Map.of("instances", client.discover(command.get("app").asText()));
                 }

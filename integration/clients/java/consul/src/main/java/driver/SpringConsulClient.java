@@ -24,7 +24,8 @@ public class SpringConsulClient implements StockClient {
 
     /**
      * There is no lease; what is said of it is the interval of the check, by default 10 s. The watch of the
-     * configuration waits for its prefixes one after the other, each for so many seconds, by default 55.
+     * configuration waits for its prefixes one after the other, each for so many seconds, by default 55. Without
+     * an id the service has Spring's default one.
      */
     @Override
     public void start(String url, String app, String id, String lease) {

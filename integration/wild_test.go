@@ -1,0 +1,229 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/localcluster"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// inTheWild skips a test that `make wild` runs, and returns the paths of the programs that it runs.
+func inTheWild(t *testing.T, programs ...string) (paths []string) {
+	t.Helper()
+	if os.Getenv("ROLLCALL_WILD") == "" {
+		t.Skip("make wild runs it")
+	}
+	for _, name := range programs {
+		installed(t, "wild/bin/"+name, "make wild builds it")
+		paths = append(paths, need.Got(filepath.Abs("clients/wild/bin/"+name))(t))
+	}
+	return paths
+}
+
+// hosts is what two hosts, web-1 and web-2, are configured with to use Consul, or Rollcall in its place.
+type hosts struct {
+	agents [2]string // addresses of the agents
+	server string    // host:port of a server
+}
+
+// client is Consul's official client on a host.
+func (h hosts) client(t *testing.T, host int) *api.Client {
+	t.Helper()
+	return need.Got(api.NewClient(&api.Config{Address: h.agents[host], Transport: consulTransport}))(t)
+}
+
+// atServer is Consul's official client of a server.
+func (h hosts) atServer(t *testing.T) *api.Client {
+	t.Helper()
+	return need.Got(api.NewClient(&api.Config{Address: h.server, Transport: consulTransport}))(t)
+}
+
+// places start Consul and Rollcall for two hosts, by name.
+var places = []struct {
+	name  string
+	start func(*testing.T) hosts
+}{{"Consul", startConsul}, {"Rollcall", startRollcall}}
+
+// startRollcall starts three nodes. Each host has another one, by an address that names its agent.
+func startRollcall(t *testing.T) hosts {
+	t.Helper()
+	c := StartCluster(t, Config{})
+	return hosts{[2]string{c.Nodes[0].URL() + "/agent/web-1", c.Nodes[1].URL() + "/agent/web-2"}, c.Nodes[2].HTTP}
+}
+
+// startConsul starts a server, which is the agent of the one host, and a client agent for the other. They gossip from the
+// hosts' own addresses: at 127.0.0.1 the UDP ports are taken by the claims themselves.
+func startConsul(t *testing.T) hosts {
+	t.Helper()
+	program := inTheWild(t, "consul")[0]
+	ports := need.Got(localcluster.ClaimPorts(6))(t)
+	dir := t.TempDir()
+	start := func(host, http, gossip int, args ...string) {
+		t.Helper()
+		name := fmt.Sprint("web-", host-1)
+		launchWild(t, program, append([]string{"agent", "-node=" + name, fmt.Sprint("-bind=127.0.0.", host), "-data-dir=" + filepath.Join(dir, name),
+			fmt.Sprint("-http-port=", http), fmt.Sprint("-serf-lan-port=", gossip), "-dns-port=-1", "-grpc-port=-1", "-grpc-tls-port=-1"}, args...)...)
+	}
+	start(2, ports[0], ports[1], "-server", "-bootstrap-expect=1", fmt.Sprint("-server-port=", ports[2]), fmt.Sprint("-serf-wan-port=", ports[3]), "-hcl=performance{raft_multiplier=1}")
+	start(3, ports[4], ports[5], fmt.Sprint("-retry-join=127.0.0.2:", ports[1]), "-retry-interval=1s")
+	h := hosts{[2]string{"http://" + localcluster.Address(ports[0]), "http://" + localcluster.Address(ports[4])}, localcluster.Address(ports[0])}
+	Eventually(t, ReadyLimit, "both agents of Consul are in its catalog", func() error {
+		nodes, _, err := h.client(t, 1).Catalog().Nodes(nil)
+		if err != nil {
+			return err
+		}
+		return notYet(len(nodes), 2)
+	})
+	return h
+}
+
+// launchWild starts a program that knows nothing of its parent, and ends with the test, however that ends.
+func launchWild(t *testing.T, program string, args ...string) *Process {
+	t.Helper()
+	command := append([]string{"setpriv", "--pdeathsig", "KILL", "--", program}, args...)
+	log := filepath.Join(t.TempDir(), filepath.Base(program)+".log")
+	p := need.Got(launch(t, log, nil, command))(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s: %s", strings.Join(args, " "), p.LastWords(30))
+		}
+	})
+	return p
+}
+
+// besideConsul does the same with Consul and with Rollcall, and expects it to see the same. What it returns is what it saw,
+// line by line, without names and times that differ by chance.
+func besideConsul(t *testing.T, saw func(*testing.T, hosts) []string) {
+	t.Helper()
+	var seen [2][]string
+	for i, place := range places {
+		t.Run(place.name, func(t *testing.T) { seen[i] = saw(t, place.start(t)) })
+	}
+	if t.Failed() {
+		return
+	}
+	t.Logf("with Consul:\n%s", strings.Join(seen[0], "\n"))
+	expect.Equal(t, strings.Join(seen[1], "\n"), strings.Join(seen[0], "\n"), "with Rollcall (wanted: with Consul)")
+}
+
+// registerAtBoth registers an instance of web at each host, with the id and port that the hosts' programs give all of them.
+func registerAtBoth(t *testing.T, h hosts) {
+	t.Helper()
+	for i := range h.agents {
+		need.OK(t, h.client(t, i).Agent().ServiceRegister(&api.AgentServiceRegistration{
+			ID: "web", Name: "web", Address: fmt.Sprint("10.0.0.", i+1), Port: 8080, Tags: []string{fmt.Sprint("v", i+1)}, Meta: map[string]string{"host": fmt.Sprint(i + 1)}}))
+	}
+	Eventually(t, ReadyLimit, "both hosts have their instance", func() error { return notYet(len(h.passing(t)), 2) })
+}
+
+// passing are the nodes of the instances of web that a server lists as passing.
+func (h hosts) passing(t *testing.T) []string {
+	t.Helper()
+	var nodes []string
+	for _, e := range value[[]*api.ServiceEntry, *api.QueryMeta](t)(h.atServer(t).Health().Service("web", "", true, nil)) {
+		nodes = append(nodes, e.Node.Node)
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// command runs Consul's command-line program on a host, and returns what it printed.
+func (h hosts) command(t *testing.T, program string, host int, env []string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(append(os.Environ(), "CONSUL_HTTP_ADDR="+h.agents[host]), env...)
+	out, err := cmd.CombinedOutput()
+	said := strings.TrimSpace(string(out))
+	if err != nil {
+		said += fmt.Sprintf(" (%v)", err)
+	}
+	return fmt.Sprintf("%s: %s", strings.Join(args, " "), said)
+}
+
+// TestWildConsulCommandsTouchOneHost: an operator takes a host out and back, and deletes keys in a namespace that is not there.
+func TestWildConsulCommandsTouchOneHost(t *testing.T) {
+	program := inTheWild(t, "consul")[0]
+	t.Parallel()
+	besideConsul(t, func(t *testing.T, h hosts) (saw []string) {
+		registerAtBoth(t, h)
+		note := func(env []string, args ...string) {
+			saw = append(saw, h.command(t, program, 0, env, args...))
+		}
+		awaitPassing := func(want ...string) {
+			t.Helper()
+			Eventually(t, ReadyLimit, fmt.Sprintf("passing on %v", want), func() error {
+				got := h.passing(t)
+				return unless(slices.Equal(got, want), "passing on %v", got)
+			})
+			saw = append(saw, fmt.Sprintf("passing on %v", want))
+		}
+		note(nil, "maint", "-enable", "-reason", "new disk")
+		awaitPassing("web-2")
+		note(nil, "maint")
+		note(nil, "maint", "-disable")
+		awaitPassing("web-1", "web-2")
+		note(nil, "maint", "-enable", "-service", "web", "-reason", "one")
+		awaitPassing("web-2")
+		note(nil, "maint", "-disable", "-service", "web")
+		awaitPassing("web-1", "web-2")
+
+		note(nil, "kv", "put", "app/key", "of prod")
+		note([]string{"CONSUL_NAMESPACE=stage"}, "kv", "delete", "-recurse", "app")
+		note([]string{"CONSUL_NAMESPACE=stage"}, "kv", "delete", "app/key")
+		note([]string{"CONSUL_PARTITION=stage"}, "kv", "delete", "app/key")
+		note(nil, "kv", "get", "app/key")
+
+		note(nil, "services", "deregister", "-id=web")
+		awaitPassing("web-2")
+		return saw
+	})
+}
+
+// stable is how long two of Nomad's loops must leave each other's services alone: ten of their rounds. They remove nothing in
+// their first minute.
+const stable = 5 * time.Minute
+
+// TestWildNomadsLoopsAreStable: two of Nomad's agents keep the services of their hosts, each its own and not the other's.
+func TestWildNomadsLoopsAreStable(t *testing.T) {
+	program := inTheWild(t, "nomadsync", "consul")[0]
+	for _, place := range append(slices.Clone(places), bySource) {
+		t.Run(place.name, func(t *testing.T) {
+			t.Parallel()
+			h := place.start(t)
+			for i, url := range h.agents {
+				source := "127.0.0.1"
+				if place.name == bySource.name {
+					source = fmt.Sprint("127.0.0.", i+2)
+				}
+				launchWild(t, program, url, source, fmt.Sprint(8080+i))
+			}
+			Eventually(t, ReadyLimit, "both services are there", func() error { return notYet(len(h.passing(t)), 2) })
+			for end := time.Now().Add(stable); time.Now().Before(end); Pass(t, time.Second) {
+				nodes := h.passing(t)
+				need.That(t, len(nodes) == 2 && nodes[0] != nodes[1], "web is on %v", nodes)
+			}
+		})
+	}
+}
+
+// bySource is Rollcall for hosts that are known by the addresses from which they call.
+var bySource = struct {
+	name  string
+	start func(*testing.T) hosts
+}{"Rollcall by source address", func(t *testing.T) hosts {
+	c := StartCluster(t, Config{})
+	return hosts{[2]string{c.Nodes[0].URL(), c.Nodes[1].URL()}, c.Nodes[2].HTTP}
+}}

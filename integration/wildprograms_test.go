@@ -1,0 +1,221 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// registerFar registers a node without an agent, with an instance of the service far, whose check is the work of consul-esm.
+func registerFar(t *testing.T, h hosts, url string) {
+	t.Helper()
+	need.OK(t, second(h.atServer(t).Catalog().Register(&api.CatalogRegistration{
+		Node: "far", Address: "127.0.0.1", NodeMeta: map[string]string{"external-node": "true", "external-probe": "true", "rack": "a"},
+		Service: &api.AgentService{ID: "far-1", Service: "far", Address: "10.0.0.9", Port: 9090, Tags: []string{"v2"}, Meta: map[string]string{"host": "9"}},
+		Check: &api.AgentCheck{
+			Node: "far", CheckID: "service:far-1", Name: "http", ServiceID: "far-1", Status: api.HealthCritical,
+			Definition: api.HealthCheckDefinition{HTTP: url, IntervalDuration: time.Second, TimeoutDuration: 5 * time.Second},
+		},
+	}, nil)))
+}
+
+// TestWildConsulESMUpdatesChecks: consul-esm starts, takes its lock, probes a node that has no agent, and updates the check of
+// a service there as the service's state changes.
+func TestWildConsulESMUpdatesChecks(t *testing.T) {
+	program := inTheWild(t, "consul-esm", "consul")[0]
+	t.Parallel()
+	var broken atomic.Bool
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if broken.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(app.Close)
+	besideConsul(t, func(t *testing.T, h hosts) (saw []string) {
+		broken.Store(false)
+		registerFar(t, h, app.URL)
+		config := filepath.Join(t.TempDir(), "esm.hcl")
+		need.OK(t, os.WriteFile(config, fmt.Appendf(nil, "http_addr = %q\nlog_level = \"DEBUG\"\n", h.agents[0]), 0o600))
+		launchWild(t, program, "-config-file="+config)
+		client := h.atServer(t)
+		await := func(what string, look func() (string, error), want string) {
+			t.Helper()
+			Eventually(t, 2*ReadyLimit, fmt.Sprintf("%s: %s", what, want), func() error {
+				got, err := look()
+				if err == nil {
+					err = unless(got == want, "%q", got)
+				}
+				return err
+			})
+			saw = append(saw, what+": "+want)
+		}
+		check := func(id string) func() (string, error) {
+			return func() (string, error) {
+				checks, _, err := client.Health().Node("far", nil)
+				for _, c := range checks {
+					if c.CheckID == id {
+						return c.Status + ", " + c.Output, nil
+					}
+				}
+				return "none", err
+			}
+		}
+		await("lock", func() (string, error) {
+			pair, _, err := client.KV().Get("consul-esm/lock", nil)
+			return fmt.Sprint(pair != nil && pair.Session != ""), err
+		}, "true")
+		await("consul-esm", func() (string, error) {
+			entries, _, err := client.Health().Service("consul-esm", "", true, nil)
+			return fmt.Sprint(len(entries), " passing"), err
+		}, "1 passing")
+		probed := fmt.Sprintf("HTTP GET %s: 200 OK Output: ", app.URL)
+		await("service:far-1", check("service:far-1"), "passing, "+probed)
+		await("externalNodeHealth", check("externalNodeHealth"), "passing, Node alive or reachable")
+		broken.Store(true)
+		await("service:far-1", check("service:far-1"), "critical, "+strings.Replace(probed, "200 OK", "503 Service Unavailable", 1))
+		broken.Store(false)
+		await("service:far-1", check("service:far-1"), "passing, "+probed)
+		return saw
+	})
+}
+
+// discoveries are the ways in which Prometheus is told what to find, by the settings that it is given.
+var discoveries = []struct{ name, settings string }{
+	{"all", "services: [web, far]"},
+	{"by tag", "services: [web, far], tags: [v2]"},
+	{"by filter", `filter: 'NodeMeta.rack == "a"'`},
+	{"by health filter", `services: [web, far], health_filter: 'Service.Meta.host != "1"'`},
+	{"by both", `filter: 'ServiceName matches "^(web|far)$"', health_filter: '"v2" in Service.Tags and Node.Meta is not empty'`},
+}
+
+// compared are the labels of a target that do not depend on who the agents are.
+var compared = regexp.MustCompile(`^(__address__|__meta_consul_(node|dc|service|service_id|service_address|service_port|tags|health|service_metadata_host|metadata_rack))$`)
+
+// TestWildPrometheusDiscoversTheSame: Prometheus, which asks Consul and Rollcall with and without filters, finds the same
+// targets.
+func TestWildPrometheusDiscoversTheSame(t *testing.T) {
+	program := inTheWild(t, "prometheus", "consul")[0]
+	t.Parallel()
+	var jobs strings.Builder
+	for _, place := range places {
+		h := place.start(t)
+		registerAtBoth(t, h)
+		registerFar(t, h, "http://127.0.0.1:1")
+		for _, d := range discoveries {
+			fmt.Fprintf(&jobs, "- job_name: %s %s\n  consul_sd_configs: [{server: %q, refresh_interval: 1s, %s}]\n", place.name, d.name, h.server, d.settings)
+		}
+	}
+	dir, addr := t.TempDir(), FreeAddr(t)
+	config := filepath.Join(dir, "prometheus.yml")
+	need.OK(t, os.WriteFile(config, []byte("global: {scrape_interval: 1h}\nscrape_configs:\n"+jobs.String()), 0o600))
+	launchWild(t, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	for _, d := range discoveries {
+		t.Run(d.name, func(t *testing.T) {
+			var found [2][]string
+			Eventually(t, ReadyLimit, "targets are found", func() (err error) {
+				for i, place := range places {
+					if found[i], err = targets(addr, place.name+" "+d.name); err != nil {
+						return err
+					}
+				}
+				return unless(len(found[0]) > 0 && slices.Equal(found[0], found[1]), "Consul:\n%s\nRollcall:\n%s", strings.Join(found[0], "\n"), strings.Join(found[1], "\n"))
+			})
+			t.Logf("%d targets:\n%s", len(found[0]), strings.Join(found[0], "\n"))
+		})
+	}
+}
+
+// targets are those that a Prometheus found for a job, each by its labels.
+func targets(addr, job string) ([]string, error) {
+	response := serverAt(addr).Get("/api/v1/targets?state=active")
+	if response.Status != http.StatusOK {
+		return nil, fmt.Errorf("Prometheus: %v", response)
+	}
+	var body struct {
+		Data struct {
+			ActiveTargets []struct {
+				DiscoveredLabels map[string]string `json:"discoveredLabels"`
+				ScrapePool       string            `json:"scrapePool"`
+			} `json:"activeTargets"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(response.Body, &body); err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, target := range body.Data.ActiveTargets {
+		if target.ScrapePool != job {
+			continue
+		}
+		var labels []string
+		for name, label := range target.DiscoveredLabels {
+			if compared.MatchString(name) {
+				labels = append(labels, name+"="+label)
+			}
+		}
+		slices.Sort(labels)
+		found = append(found, strings.Join(labels, " "))
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// ofMembers are the metrics of consul_exporter about the servers themselves, and their services.
+var ofMembers = regexp.MustCompile(`^consul_(exporter_|raft_|serf_)|service_name="consul"|service_id="consul"|check="serfHealth"`)
+
+// TestWildConsulExporterCountsTheSame: consul_exporter has the same metrics of the catalog, of health and of keys.
+func TestWildConsulExporterCountsTheSame(t *testing.T) {
+	program := inTheWild(t, "consul_exporter", "consul")[0]
+	t.Parallel()
+	besideConsul(t, func(t *testing.T, h hosts) (saw []string) {
+		registerAtBoth(t, h)
+		registerFar(t, h, "http://127.0.0.1:1")
+		need.OK(t, second(h.atServer(t).KV().Put(&api.KVPair{Key: "app/limit", Value: []byte("17")}, nil)))
+		addr := FreeAddr(t)
+		launchWild(t, program, "--consul.server=http://"+h.server, "--kv.prefix=app/", "--web.listen-address="+addr)
+		Eventually(t, ReadyLimit, "the metrics have three instances", func() error {
+			page := serverAt(addr).Get("/metrics")
+			saw = nil
+			for line := range strings.SplitSeq(string(page.Body), "\n") {
+				if strings.HasPrefix(line, "consul_") && !ofMembers.MatchString(line) {
+					saw = append(saw, line)
+				}
+			}
+			slices.Sort(saw)
+			return notYet(strings.Count(strings.Join(saw, "\n"), "consul_catalog_service_node_healthy{"), 3)
+		})
+		return saw
+	})
+}
+
+// TestWildVaultsStoragePassesItsTests: the tests of Vault's storage in Consul, locks included, have the same outcome.
+func TestWildVaultsStoragePassesItsTests(t *testing.T) {
+	program := inTheWild(t, "vault-consul.test", "consul")[0]
+	t.Parallel()
+	besideConsul(t, func(t *testing.T, h hosts) (saw []string) {
+		cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout=10m")
+		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "CONSUL_HTTP_ADDR="+h.server)
+		out, err := cmd.CombinedOutput()
+		for _, m := range regexp.MustCompile(`(?m)^--- (\w+: \w+)`).FindAllStringSubmatch(string(out), -1) {
+			saw = append(saw, m[1])
+		}
+		expect.That(t, len(saw) > 0, "no test ran: %v\n%s", err, out)
+		slices.Sort(saw)
+		return saw
+	})
+}
