@@ -460,7 +460,8 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 	}
 }
 
-// runOwnTests runs those that a pattern names, so many at once, with clusters of so many nodes in the place of Consul's agents.
+// runOwnTests runs those that a pattern names, so many at once. They start the program consul that is in the folder path:
+// the stand-in starts clusters of so many nodes, Consul itself knows nothing of that.
 func runOwnTests(ctx context.Context, t *testing.T, program, path string, nodes int, names string, atOnce int) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, "-test.v", "-test.timeout=10m", fmt.Sprint("-test.parallel=", atOnce), "-test.run", "^"+names+"$")
 	cmd.Env = append(os.Environ(), fmt.Sprint(asConsul, "=", nodes), "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+t.TempDir())

@@ -50,7 +50,7 @@ func TestWildConsulESMUpdatesChecks(t *testing.T) {
 		broken.Store(false)
 		registerFar(t, h, app.URL)
 		config := filepath.Join(t.TempDir(), "esm.hcl")
-		need.OK(t, os.WriteFile(config, fmt.Appendf(nil, "http_addr = %q\nlog_level = \"DEBUG\"\n", h.agents[0]), 0o600))
+		need.OK(t, os.WriteFile(config, fmt.Appendf(nil, "http_addr = %q\nlog_level = \"INFO\"\n", h.agents[0]), 0o600))
 		launchWild(t, program, "-config-file="+config)
 		client := h.atServer(t)
 		await := func(what string, look func() (string, error), want string) {
@@ -76,7 +76,7 @@ func TestWildConsulESMUpdatesChecks(t *testing.T) {
 			}
 		}
 		await("lock", func() (string, error) {
-			pair, _, err := client.KV().Get("consul-esm/lock", nil)
+			pair, _, err := client.KV().Get("consul-esm/leader", nil)
 			return fmt.Sprint(pair != nil && pair.Session != ""), err
 		}, "true")
 		await("consul-esm", func() (string, error) {
