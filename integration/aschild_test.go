@@ -25,6 +25,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -495,48 +497,36 @@ func stopAll(nodes []*localcluster.Node) {
 
 // consulConfig is what is read of FILE.
 type consulConfig struct {
-	NodeName string `json:"node_name"`
-	NodeID   string `json:"node_id"`
+	NodeName string            `json:"node_name"`
+	NodeID   string            `json:"node_id"`
+	NodeMeta map[string]string `json:"node_meta"`
 	Ports    struct {
 		HTTP int `json:"http"`
 	} `json:"ports"`
 }
 
-// Of Rollcall's only logical node, and of the version that consul says it is.
-const (
-	logicalNode   = "rollcall"
-	consulVersion = "1.14.11"
-)
+// consulVersion is the version that consul says it is of.
+const consulVersion = "1.14.11"
 
-// inFrontOf passes every request on, to one node after the other, once they are ready, except the one about the service
-// mesh, which Rollcall does not have, that the tests send before they begin. The tests expect the node's name and id that
-// they wrote into FILE, and the version of the program; Rollcall's are put in their place.
+// inFrontOf passes every request on, to one node after the other, once they are ready: to the agent with the name that the
+// tests wrote into FILE. The id of its node and the version of the program are put in the place of Rollcall's. It responds
+// itself to the request about the service mesh, which Rollcall does not have, that the tests send before they begin.
 func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
 	var turn atomic.Uint64
+	agent := "/agent/" + url.PathEscape(config.NodeName)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: nodes[turn.Add(1)%uint64(len(nodes))].HTTP})
+			r.SetURL(&url.URL{Scheme: "http", Host: nodes[turn.Add(1)%uint64(len(nodes))].HTTP, Path: agent})
 		},
 		ModifyResponse: func(r *http.Response) error {
-			self, err := askSelf(nodes[0].HTTP)
+			self, err := askSelf(nodes[0].URL() + agent)
 			if err != nil {
 				return err
 			}
-			return rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(
-				quoted(logicalNode), quoted(config.NodeName), self.NodeID, config.NodeID,
-				`"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
+			return rewrite(r, strings.NewReplacer(self.NodeID, config.NodeID, `"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
 		},
 	}
-	ready := sync.OnceValue(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), ReadyLimit)
-		defer cancel()
-		for _, n := range nodes {
-			if err := n.AwaitReady(ctx, true); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	ready := sync.OnceValue(func() error { return becomeAgent(nodes, agent, config) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -547,35 +537,46 @@ func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
 			return
 		}
 		r.Header.Del("Accept-Encoding")
-		r.URL.Path = strings.ReplaceAll(r.URL.Path, config.NodeName, logicalNode)
-		r.URL.RawPath = ""
-		if err := rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(quoted(config.NodeName), quoted(logicalNode))); err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
 		proxy.ServeHTTP(w, r)
 	})
 }
 
+// becomeAgent waits until the nodes are ready, and gives the agent's node the metadata of the configuration.
+func becomeAgent(nodes []*localcluster.Node, agent string, config consulConfig) error {
+	ctx, cancel := context.WithTimeout(context.Background(), ReadyLimit)
+	defer cancel()
+	for _, n := range nodes {
+		if err := n.AwaitReady(ctx, true); err != nil {
+			return err
+		}
+	}
+	client, err := api.NewClient(&api.Config{Address: nodes[0].URL() + agent})
+	if err != nil || config.NodeMeta == nil {
+		return err
+	}
+	_, err = client.Catalog().Register(&api.CatalogRegistration{Node: config.NodeName, Address: "127.0.0.1", NodeMeta: config.NodeMeta}, nil)
+	return err
+}
+
 func quoted(text string) string { return `"` + text + `"` }
 
-// rewrite replaces texts in a body.
-func rewrite(body *io.ReadCloser, header http.Header, length *int64, texts *strings.Replacer) error {
-	text, err := io.ReadAll(*body)
+// rewrite replaces texts in a response's body.
+func rewrite(r *http.Response, texts *strings.Replacer) error {
+	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
 	}
 	changed := texts.Replace(string(text))
-	*body, *length = io.NopCloser(strings.NewReader(changed)), int64(len(changed))
-	header.Set("Content-Length", fmt.Sprint(len(changed)))
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(changed)), int64(len(changed))
+	r.Header.Set("Content-Length", fmt.Sprint(len(changed)))
 	return nil
 }
 
 // agentSelf is the part of agent/self that the tests compare.
 type agentSelf struct{ NodeID, Version string }
 
-func askSelf(address string) (agentSelf, error) {
-	resp, err := http.Get("http://" + address + "/v1/agent/self")
+func askSelf(agent string) (agentSelf, error) {
+	resp, err := http.Get(agent + "/v1/agent/self")
 	if err != nil {
 		return agentSelf{}, err
 	}

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +41,10 @@ func TestWildConsulsOwnTestsAreAsThePageSays(t *testing.T) {
 	program, shim := compileOwnTests(t), standIn(t)
 	names := strings.Fields(string(need.Got(exec.Command(program, "-test.list", ".*").Output())(t)))
 	sections := pageOfOwnTests(t)
-	need.Slice(t, slices.Sorted(maps.Keys(sections)), slices.Sorted(slices.Values(names)), "tests that the page names:")
+	for _, name := range names {
+		expect.That(t, sections[name] != "", "the page does not name %s", name)
+	}
+	need.Equal(t, len(sections), len(names), "tests that the page names:")
 	for _, place := range ownTestsPlaces {
 		t.Run(place.name, func(t *testing.T) {
 			path := shim
@@ -95,7 +96,7 @@ func pageOfOwnTests(t *testing.T) map[string]string {
 	t.Helper()
 	page := need.Got(os.ReadFile(ownTestsPage))(t)
 	sections := make(map[string]string)
-	for section := range strings.SplitSeq(string(page), "\n## ") {
+	for _, section := range strings.Split(string(page), "\n## ")[1:] {
 		heading, body, _ := strings.Cut(section, "\n")
 		for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(body, -1) {
 			earlier, twice := sections[name[1]]
