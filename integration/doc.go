@@ -76,7 +76,7 @@
 //	compat_test.go      settings that bring upstream's behaviour back
 //	sessions_test.go    sessions and lock delays
 //	fencing_test.go     locks and their fencing tokens
-//	probes_test.go      HTTP and TCP checks
+//	probes_test.go      checks that the leader runs, and aliases
 //
 // and of what it bounds and refuses:
 //

@@ -111,9 +111,9 @@ func (s *healthServer) set(t *testing.T, service, status string) {
 	need.That(t, s.lines.Scan(), "the gRPC server said nothing: %v", s.lines.Err())
 }
 
-// agentChecks is the status and output of each check, all read at once.
+// agentChecks is the status and output of each check of agent host-1, all read at once.
 func agentChecks(n *Node) (map[string]string, error) {
-	response := n.Get("/v1/agent/checks")
+	response := n.Get("/agent/host-1/v1/agent/checks")
 	var checks map[string]struct{ Status, Output string }
 	if err := json.Unmarshal(response.Body, &checks); err != nil {
 		return nil, fmt.Errorf("%v: %w", response, err)
@@ -144,7 +144,7 @@ func TestChecksOfAllKindsGoOnThroughTheLeadersEnd(t *testing.T) {
 		_, text, _ := net.SplitHostPort(address)
 		port := need.Got(strconv.Atoi(text))(t)
 		mustTake(t, others[0], "register "+id, func() Response {
-			return others[0].Do(Request{Method: http.MethodPut, Path: "/v1/agent/service/register", Body: consulService(t, id, id, "127.0.0.1", port, check)})
+			return others[0].Do(Request{Method: http.MethodPut, Path: "/agent/host-1/v1/agent/service/register", Body: consulService(t, id, id, "127.0.0.1", port, check)})
 		})
 	}
 	clear, overTLS := server.address, server.overTLS
@@ -158,7 +158,7 @@ func TestChecksOfAllKindsGoOnThroughTheLeadersEnd(t *testing.T) {
 	register("udp", udp.LocalAddr().String(), map[string]any{"UDP": udp.LocalAddr().String(), "Interval": "1s"})
 	register("tcp", overTLS, map[string]any{"TCP": overTLS, "TCPUseTLS": true, "TLSSkipVerify": true, "Interval": "1s"})
 	register("alias", clear, map[string]any{"AliasService": "grpc"})
-	register("chain", clear, map[string]any{"AliasNode": "rollcall", "AliasService": "alias"})
+	register("chain", clear, map[string]any{"AliasNode": "host-1", "AliasService": "alias"})
 	want := map[string]string{
 		"grpc": "passing: gRPC check " + clear + "/orders: success", "server": "passing: gRPC check " + clear + ": success",
 		"unknown": "critical: rpc error: code = NotFound desc = unknown service", "tls": "passing: gRPC check " + overTLS + "/orders: success",

@@ -71,7 +71,7 @@ type HTTPTLSConfig struct {
 
 // ChecksConfig is for the checks of services that are registered through Consul's API.
 type ChecksConfig struct {
-	Probes bool `key:"checks.probes" default:"true" help:"mode cp: the leader runs HTTP and TCP checks; false: they stay as clients set them"`
+	Probes bool `key:"checks.probes" default:"true" help:"mode cp: the leader runs HTTP, TCP, UDP, gRPC and HTTP/2 checks; false: they stay as clients set them"`
 	Rules  probe.Rules
 }
 

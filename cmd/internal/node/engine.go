@@ -99,7 +99,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	}
 }
 
-// prober makes what runs the HTTP and TCP checks of services.
+// prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
 func (s setup) prober(raft *consensus.Raft) *probe.Prober {
 	return probe.New(probe.Config{
 		Registry: raft,

@@ -1,4 +1,4 @@
-// Package probe runs the HTTP, TCP, UDP, gRPC and HTTP/2 ping checks of services and nodes on the leader: it makes an attempt at each check's
+// Package probe runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services and nodes on the leader: it makes an attempt at each check's
 // interval, and sets the check when the result changes its state. It does not run checks by TTL, which the state
 // machine ends. Results in a row are counted here and not in the state; the next leader counts anew.
 //
