@@ -81,11 +81,11 @@ func (a *aliases) Touch(t Target) {
 	}
 }
 
-// HasToFollow says whether alias checks may have to follow, see Follow.
-func (a *aliases) HasToFollow() bool { return len(a.touched) > 0 || len(a.entered) > 0 }
+// Touched says whether alias checks may have to follow, see Follow.
+func (a *aliases) Touched() bool { return len(a.touched) > 0 || len(a.entered) > 0 }
 
-// Followed forgets what changed: all alias checks have followed it.
-func (a *aliases) Followed() { a.touched, a.entered = nil, nil }
+// ForgetTouched forgets what changed: all alias checks have followed it.
+func (a *aliases) ForgetTouched() { a.touched, a.entered = nil, nil }
 
 // followers calls do for each alias check that follows a target. A service follows its node.
 func (a *aliases) followers(t Target, do func(*Check)) {

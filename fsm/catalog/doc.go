@@ -4,6 +4,7 @@
 //
 //	service.go      the values: services and nodes
 //	check.go        the values: checks, their state, lists of them
+//	alias.go        the checks that follow others
 //	tables.go       what readers see, and where services and checks are found
 //	catalog.go      the mutable catalog: the ends of checks, and which checks were lost
 //	registration.go the rules of registering: what is refused, what changes, and what stays

@@ -138,8 +138,8 @@ func (r *Registry) thaw(f Frozen) error {
 	}
 	r.expectation = f.Expectation // which counts the leases already
 	r.thawRemovals(f)
-	r.tables.parts = f.Parts // which say more than what is left
-	r.catalog.Followed()     // alias checks had followed
+	r.tables.parts = f.Parts  // which say more than what is left
+	r.catalog.ForgetTouched() // alias checks had followed
 	return r.catalog.ThawHeartbeats(f.CheckHeartbeats, at.Moment)
 }
 

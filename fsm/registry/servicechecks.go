@@ -220,14 +220,14 @@ func (r *Registry) withNodeAddress(s *catalog.Service, i *Instance) *Instance {
 
 // followAliases gives the alias checks that follow what an operation changed their states, in that operation.
 func (r *Registry) followAliases(origin Origin) {
-	if !r.catalog.HasToFollow() {
+	if !r.catalog.Touched() {
 		return
 	}
 	for _, f := range r.catalog.Follow(r.beyondChecks) {
 		row, _ := r.catalog.Check(f.Check.Node, f.Check.ID)
 		r.exchangeCheck(origin, row, row.Check.Reported(f.Status, f.Output, r.moment()))
 	}
-	r.catalog.Followed()
+	r.catalog.ForgetTouched()
 }
 
 // touchService notes for the alias checks of a lease's service that the lease changed. A nil one is none.
