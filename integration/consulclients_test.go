@@ -3,6 +3,8 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -461,7 +463,11 @@ func calledFrom(t *testing.T, host string, n *Node) string {
 	to := need.Got(url.Parse(n.URL()))(t)
 	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
 	transport := &http.Transport{DialContext: from.DialContext}
-	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport})
+	front := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport: transport,
+		ErrorLog:  log.New(io.Discard, "", 0), // of calls that a program gave up at its end
+	})
 	t.Cleanup(front.Close)
 	t.Cleanup(transport.CloseIdleConnections)
 	return front.URL
