@@ -165,7 +165,7 @@ func TestConsulAgentReapsServicesAsTheOperatorHasSet(t *testing.T) {
 }
 
 func TestConsulAgentReapsNoServiceByDefault(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{ReapCritical: setting.Default[httpd.Config]().ReapCritical})
+	c := newCoordinated(t, setting.Default[httpd.Config]())
 	r := c.send("PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"CheckID":"a","TTL":"10s"}}`)
 	need.That(t, r.status == 200, "%+v", r)
 	check, ok := c.Newest().CheckOn("192.0.2.1", "a") // of the agent of httptest's client
