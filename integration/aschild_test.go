@@ -25,8 +25,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -497,23 +495,26 @@ func stopAll(nodes []*localcluster.Node) {
 
 // consulConfig is what is read of FILE.
 type consulConfig struct {
-	NodeName string            `json:"node_name"`
-	NodeID   string            `json:"node_id"`
-	NodeMeta map[string]string `json:"node_meta"`
+	NodeName string `json:"node_name"`
+	NodeID   string `json:"node_id"`
 	Ports    struct {
 		HTTP int `json:"http"`
 	} `json:"ports"`
 }
 
-// consulVersion is the version that consul says it is of.
-const consulVersion = "1.14.11"
+// Of Rollcall's logical node, and of the version that consul says it is.
+const (
+	logicalNode   = "rollcall"
+	consulVersion = "1.14.11"
+)
 
-// inFrontOf passes every request on, to one node after the other, once they are ready: to the agent with the name that the
-// tests wrote into FILE. The id of its node and the version of the program are put in the place of Rollcall's. It responds
-// itself to the request about the service mesh, which Rollcall does not have, that the tests send before they begin.
+// inFrontOf passes every request on, to one node after the other, once they are ready: to the logical agent, for the tests
+// expect a cluster whose only agent is its server. The name and id of its node, which the tests wrote into FILE, and the
+// version of the program are put in the place of Rollcall's. It responds itself to the request about the service mesh,
+// which Rollcall does not have, that the tests send before they begin.
 func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
 	var turn atomic.Uint64
-	agent := "/agent/" + url.PathEscape(config.NodeName)
+	const agent = "/agent/" + logicalNode
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: nodes[turn.Add(1)%uint64(len(nodes))].HTTP, Path: agent})
@@ -523,10 +524,12 @@ func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
 			if err != nil {
 				return err
 			}
-			return rewrite(r, strings.NewReplacer(self.NodeID, config.NodeID, `"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
+			return rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(
+				quoted(logicalNode), quoted(config.NodeName), self.NodeID, config.NodeID,
+				`"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
 		},
 	}
-	ready := sync.OnceValue(func() error { return becomeAgent(nodes, agent, config) })
+	ready := sync.OnceValue(func() error { return awaitAll(nodes) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -537,12 +540,18 @@ func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
 			return
 		}
 		r.Header.Del("Accept-Encoding")
+		r.URL.Path = strings.ReplaceAll(r.URL.Path, config.NodeName, logicalNode)
+		r.URL.RawPath = ""
+		if err := rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(quoted(config.NodeName), quoted(logicalNode))); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
 		proxy.ServeHTTP(w, r)
 	})
 }
 
-// becomeAgent waits until the nodes are ready, and gives the agent's node the metadata of the configuration.
-func becomeAgent(nodes []*localcluster.Node, agent string, config consulConfig) error {
+// awaitAll waits until the nodes are ready.
+func awaitAll(nodes []*localcluster.Node) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ReadyLimit)
 	defer cancel()
 	for _, n := range nodes {
@@ -550,25 +559,20 @@ func becomeAgent(nodes []*localcluster.Node, agent string, config consulConfig) 
 			return err
 		}
 	}
-	client, err := api.NewClient(&api.Config{Address: nodes[0].URL() + agent})
-	if err != nil || config.NodeMeta == nil {
-		return err
-	}
-	_, err = client.Catalog().Register(&api.CatalogRegistration{Node: config.NodeName, Address: "127.0.0.1", NodeMeta: config.NodeMeta}, nil)
-	return err
+	return nil
 }
 
 func quoted(text string) string { return `"` + text + `"` }
 
-// rewrite replaces texts in a response's body.
-func rewrite(r *http.Response, texts *strings.Replacer) error {
-	text, err := io.ReadAll(r.Body)
+// rewrite replaces texts in a body.
+func rewrite(body *io.ReadCloser, header http.Header, length *int64, texts *strings.Replacer) error {
+	text, err := io.ReadAll(*body)
 	if err != nil {
 		return err
 	}
 	changed := texts.Replace(string(text))
-	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(changed)), int64(len(changed))
-	r.Header.Set("Content-Length", fmt.Sprint(len(changed)))
+	*body, *length = io.NopCloser(strings.NewReader(changed)), int64(len(changed))
+	header.Set("Content-Length", fmt.Sprint(len(changed)))
 	return nil
 }
 
