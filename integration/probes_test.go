@@ -162,7 +162,7 @@ func TestChecksOfAllKindsGoOnThroughTheLeadersEnd(t *testing.T) {
 	want := map[string]string{
 		"grpc": "passing: gRPC check " + clear + "/orders: success", "server": "passing: gRPC check " + clear + ": success",
 		"unknown": "critical: rpc error: code = NotFound desc = unknown service", "tls": "passing: gRPC check " + overTLS + "/orders: success",
-		"none": "critical: rpc error: code = Unavailable desc = http2: failed reading the frame payload: http2: frame too large, note that the frame header looked like an HTTP/1.1 header",
+		"none": "critical: rpc error: code = Unavailable desc = connection error: desc = \"error reading server preface: the other side does not speak HTTP/2, or ended the connection\"",
 		"ping": "passing: HTTP2 ping was successful", "pingtls": "passing: HTTP2 ping was successful",
 		"udp": "passing: UDP connect " + udp.LocalAddr().String() + ": Success", "tcp": "passing: TCP+TLS connect " + overTLS + ": Success",
 		"alias": "passing: All checks passing.", "chain": "passing: All checks passing.",

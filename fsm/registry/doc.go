@@ -53,12 +53,13 @@
 //	selfpreservation.go transitions of self-preservation, and settings
 //	servicechecks.go checks, and the status of services that follows from them
 //	catalogrules.go registrations and removals of nodes, services and checks
+//	transaction.go  the same in transactions, and how one that fails is taken back
 //	ends.go         what is due at a moment, for the leader
 //	freeze.go       the state as values, and back
 //
 // Reading:
 //
-//	service.go      the registry as its users see it
+//	service.go      the registry as its users see it, and its errors
 //	view.go         the state at one moment
 //	viewcatalog.go  nodes, services and checks in it
 //	viewpeers.go    what peers are sent, and compare

@@ -131,7 +131,7 @@ func (c *caller) health(ctx context.Context, p *catalog.Probe, address, service 
 	}
 	resp, err := conn.RoundTrip(req)
 	if err != nil {
-		return 0, unavailable(ctx, describe(err))
+		return 0, unavailable(ctx, noHTTP2)
 	}
 	defer resp.Body.Close()
 	if err := refusedByHTTP(resp); err != nil {
@@ -146,6 +146,10 @@ func (c *caller) health(ctx context.Context, p *catalog.Probe, address, service 
 	}
 	return decodeHealth(message)
 }
+
+// noHTTP2 is said of a connection that ends before the response begins. Which error the library returns for it depends on
+// which of its goroutines sees the end first, and each other output is an entry of the log.
+const noHTTP2 = `connection error: desc = "error reading server preface: the other side does not speak HTTP/2, or ended the connection"`
 
 // unavailable is the error of a call that got no response.
 func unavailable(ctx context.Context, what string) error {

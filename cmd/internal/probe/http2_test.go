@@ -131,10 +131,10 @@ func TestGRPCCheckAgainstWhatSpeaksNoneSaysSo(t *testing.T) {
 		probe catalog.Probe
 		want  string // the beginning of the output
 	}{
-		{"HTTP/1.1", catalog.Probe{GRPC: plain}, "rpc error: code = Unavailable desc = http2: failed reading the frame payload: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"},
+		{"HTTP/1.1", catalog.Probe{GRPC: plain}, "rpc error: code = Unavailable desc = " + noHTTP2},
 		{"HTTP/2", catalog.Probe{GRPC: http2}, `rpc error: code = Unknown desc = unexpected HTTP status code received from server: 200 (OK); transport: received unexpected content-type ""`},
 		{"HTTP/2 with 404", catalog.Probe{GRPC: missing}, "rpc error: code = Unimplemented desc = unexpected HTTP status code received from server: 404 (Not Found)"},
-		{"TLS, unasked", catalog.Probe{GRPC: overTLS}, "rpc error: code = Unavailable desc = "},
+		{"TLS, unasked", catalog.Probe{GRPC: overTLS}, "rpc error: code = Unavailable desc = " + noHTTP2},
 		{"no TLS, asked for", catalog.Probe{GRPC: http2, UseTLS: true, SkipVerify: true}, `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: `},
 		{"a closed port", catalog.Probe{GRPC: closed.Addr().String()}, `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp ` + closed.Addr().String() + `: connect: connection refused"`},
 	} {
