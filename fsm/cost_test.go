@@ -342,7 +342,7 @@ func (c costly) applied(t testing.TB, objects int) (took time.Duration, bytes ui
 // many it meets. Work that grows with pairs of objects takes far more of it; time would depend on the machine.
 const (
 	bytesPerObject = 12 << 10
-	bytesAlone     = 8 << 20
+	bytesAlone     = 12 << 20
 )
 
 func TestApplyOfTheLargestOperationsIsLinear(t *testing.T) {
