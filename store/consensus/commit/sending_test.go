@@ -39,29 +39,40 @@ func alien(id string) registry.Op {
 	return registry.SetOverride{Key: registry.NewKey("A", id), Status: 99}
 }
 
-// leaderWithout returns the address of a leader that has no log: all operations that it can read are done. It counts the
-// connections that other nodes open.
-func leaderWithout(t *testing.T, connections *atomic.Int64) string {
+// leaderWithoutLog has no log: all operations that it can read are done.
+type leaderWithoutLog struct {
+	address     string
+	connections atomic.Int64 // that other nodes have opened
+	silent      atomic.Bool  // it replies only when the test ends
+}
+
+func leaderWithout(t *testing.T) *leaderWithoutLog {
 	t.Helper()
 	state := &leadership.State{}
 	state.Lead(leadership.New(nil, t.Context(), time.Now()))
 	leader := New(Config{InFlight: 1, Leadership: state})
+	l, ended := &leaderWithoutLog{}, make(chan struct{})
 	calls := port.Calls{"Node.Commit": port.Method(func(encoded []byte, reply *CommitReply) error {
 		_, items, err := fsm.ParseBatch(encoded)
 		if err != nil {
 			leader.replyUnreadable(err, reply)
 			return nil
 		}
+		if l.silent.Load() {
+			<-ended
+		}
 		reply.Results = fsm.AppendResults(nil, fsm.BatchResult{Results: make([]registry.Result, len(items))})
 		return nil
 	})}
 	p := openPort(t, "n2.bb")
+	t.Cleanup(func() { close(ended) })
 	p.ServeNode = func(conn net.Conn, from port.Hello) {
-		connections.Add(1)
+		l.connections.Add(1)
 		calls.Serve(conn, from)
 	}
 	p.Go(p.Serve)
-	return p.Addr().String()
+	l.address = p.Addr().String()
+	return l
 }
 
 func openPort(t *testing.T, serverID string) *port.Port {
@@ -92,7 +103,7 @@ func follower(t *testing.T, leader string) *Committer {
 }
 
 func TestCommitterRefusesOnlyTheCallerOfAnUnreadableOperation(t *testing.T) {
-	c := follower(t, leaderWithout(t, new(atomic.Int64)))
+	c := follower(t, leaderWithout(t).address)
 	const clients = 60
 	for _, planted := range [][]int{{0}, {30}, {clients - 1}, {7, 8, 40}} {
 		var calls []*call
@@ -120,7 +131,7 @@ func TestCommitterRefusesOnlyTheCallerOfAnUnreadableOperation(t *testing.T) {
 
 // Under new numbers it could take effect twice.
 func TestCommitterDividesNoBatchThatMayHaveTakenEffect(t *testing.T) {
-	c := follower(t, leaderWithout(t, new(atomic.Int64)))
+	c := follower(t, leaderWithout(t).address)
 	calls := []*call{newCall(alien("i0")), newCall(registry.Renew{Key: registry.NewKey("A", "i1")})}
 	b := c.reseal(calls)
 	b.sent = time.Now().Add(time.Second/2 - store.ResultWait)
@@ -132,17 +143,18 @@ func TestCommitterDividesNoBatchThatMayHaveTakenEffect(t *testing.T) {
 }
 
 func TestCommitterHangsUpOnALeaderWhoseTimeForABatchIsOver(t *testing.T) {
-	var connections atomic.Int64
-	address := leaderWithout(t, &connections)
-	c := follower(t, address)
+	leader := leaderWithout(t)
+	c := follower(t, leader.address)
 	b := (&batch{}).encode(fsm.Bound{})
-	need.OK(t, expect.Err(c.commitAt(t.Context(), address, b)))
+	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, b)))
+	leader.silent.Store(true)
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	_, err := c.commitAt(ctx, address, b)
+	_, err := c.commitAt(ctx, leader.address, b)
 	need.That(t, err != nil, "a batch without time has a result")
-	need.OK(t, expect.Err(c.commitAt(t.Context(), address, b)))
-	expect.Equal(t, connections.Load(), 2, "connections:")
+	leader.silent.Store(false)
+	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, b)))
+	expect.Equal(t, leader.connections.Load(), 2, "connections:")
 }
 
 // noRaft refuses entries.
