@@ -90,7 +90,7 @@ Check new up passing db [] tcp
 Check far alive passing web [v1]`+" "+`
 KV k dg==
 Node rollcall dc1 <nil>
-Service w1 web 80 [v1] map[] map[Passing:1 Warning:1]
+Service w1 web 80 [v1] <nil> map[Passing:1 Warning:1]
 `, "results of %s:", got.body)
 	for path, want := range map[string]string{
 		"/v1/catalog/service/db": `"ServiceAddress":""`, "/v1/health/node/new": `"Output":"fine"`, "/v1/kv/k?raw": "v", "/v1/catalog/node/new": `"rack":"8"`,
