@@ -84,9 +84,9 @@ func TestTransactionOnTheCatalogRespondsWithTheObjects(t *testing.T) {
 		}
 	}
 	expect.Equal(t, strings.Join(said, ""), `Node new dc1 8
-Service d1 db 5432 [] map[v:1] map[Passing:1 Warning:1]
+Service d1 db 5432 <nil> map[v:1] map[Passing:1 Warning:1]
 KV k <nil>
-Check new up passing db [] tcp
+Check new up passing db <nil> tcp
 Check far alive passing web [v1]`+" "+`
 KV k dg==
 Node rollcall dc1 <nil>

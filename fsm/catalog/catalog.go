@@ -39,18 +39,15 @@ func (c *Catalog[K]) Share() *Tables[K] {
 	return c.shared
 }
 
-// Record has u take back what changes from now on; nil: changes are for good again.
+// Record has u take back what changes from now on; nil: changes are for good again. It is called between operations, where
+// nothing is lost, left or to be followed.
 func (c *Catalog[K]) Record(u *order.Undo) {
 	c.undo = u
 	if u == nil {
 		return
 	}
 	tables, ends, shared, byTarget := c.Tables.copy(), c.ends.Copy(), c.shared, c.byTarget.Copy()
-	u.Add(func() {
-		c.Tables, c.ends, c.shared, c.byTarget = tables, ends, shared, byTarget
-		c.lost, c.left = nil, nil // as they are between operations
-		c.ForgetTouched()
-	})
+	u.Add(func() { c.Tables, c.ends, c.shared, c.byTarget = tables, ends, shared, byTarget })
 }
 
 // keepBeat has the heartbeats of a check taken back with all else.

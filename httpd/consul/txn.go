@@ -382,6 +382,7 @@ func (h Home) TxnResult(r kv.Result, i int) TxnResult {
 	return TxnResult{KV: &pair}
 }
 
+// found shows what one operation found. Tags that are none are null here, as in Consul; its lists have [].
 func (h Home) found(f *registry.Found) TxnResult {
 	switch {
 	case f.Node != nil:
@@ -389,12 +390,15 @@ func (h Home) found(f *registry.Found) TxnResult {
 		return TxnResult{Node: &node}
 	case f.Service != nil:
 		service := ServiceOf(f.Service, f.Name).OnNode()
+		if len(service.Tags) == 0 {
+			service.Tags = nil
+		}
 		return TxnResult{Service: &service}
 	}
 	check := serfHealth
 	if f.Check.ID != catalog.SerfHealth || f.Check.CreateIndex != check.CreateIndex { // else nobody has registered it
 		check = checkOf(f.Check)
-		check.ServiceName, check.ServiceTags = f.Name, tagsOf(f.Tags)
+		check.ServiceName, check.ServiceTags = f.Name, f.Tags
 	}
 	return TxnResult{Check: &check}
 }
