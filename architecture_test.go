@@ -74,7 +74,7 @@ var rooms = []room{
 	{"fsm/registry", []string{"fsm/catalog", "fsm/codec", "fsm/order", "internal/setting"}},
 	{"fsm/registry/registrytest", []string{"fsm/registry", "internal/need"}},
 	{"fsm/catalog", []string{"fsm/codec", "fsm/order"}},
-	{"fsm/kv", []string{"fsm/codec", "fsm/order"}},
+	{"fsm/kv", []string{"fsm/codec", "fsm/order", "fsm/registry"}},
 	{"fsm/order", []string{"fsm/codec"}},
 	{"fsm/codec", nil},
 	{"client", []string{"client/internal/list", "client/internal/watch", "client/internal/transport", "client/internal/wait", "httpd/api", "httpd/eureka", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"}},

@@ -15,6 +15,16 @@ func (c catalogState) Check(node, id string) (critical, known bool) {
 	return known && status == catalog.Critical, known
 }
 
+// PerformInTxn implements kv.Registrar.
+func (c catalogState) PerformInTxn(op registry.CatalogOp) (registry.CatalogResult, []kv.CheckRef) {
+	result := c.Registry.PerformInTxn(op)
+	var lost []kv.CheckRef
+	for _, l := range c.Lost() {
+		lost = append(lost, kv.CheckRef(l))
+	}
+	return result, lost
+}
+
 // KV is the state of coordination after the newest applied entry.
 func (m *Machine) KV() *kv.View { return m.published.Load().kv }
 
@@ -45,7 +55,7 @@ func (m *Machine) coordinate(term uint64, read int, op kv.Op) kv.Result {
 	at := m.at(term)
 	at.Read = read
 	result := m.kv.Apply(at, op)
-	if result.Index != 0 {
+	if result.Index >= m.registry.Next() { // else a change of the registry in a transaction has taken it
 		m.registry.ReserveIndex()
 	}
 	return result

@@ -76,7 +76,7 @@ func TestMachineHasNoResultsOfCoordinationForABatchWithoutIt(t *testing.T) {
 func TestMachineRepeatsResultsOfCoordinationWithoutEffect(t *testing.T) {
 	n := newNode(t)
 	n.id.Seq = 1
-	set := n.batchKV(kv.KeyOp{Verb: kv.CAS, Key: "a", Value: []byte("1")}, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.Get, Key: "a"}}})
+	set := n.batchKV(kv.KeyOp{Verb: kv.CAS, Key: "a", Value: []byte("1")}, keyTxn([]kv.KeyOp{{Verb: kv.Get, Key: "a"}}))
 	first := n.apply(set).Batches[0]
 	need.That(t, first.KV[0].OK && len(first.KV[1].Pairs) == 1, "got %+v, want the key set and read", first)
 	restored := NewMachine()

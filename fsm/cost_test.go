@@ -102,6 +102,8 @@ func keyName(i int) string { return fmt.Sprintf("tree/%07d", i) }
 func isDone(_ *node, r BatchResult) bool { return r.Results[0].Outcome == registry.Done }
 func isOK(_ *node, r BatchResult) bool   { return r.KV[0].OK }
 
+func isRefused(_ *node, r BatchResult) bool { return !r.KV[0].OK && len(r.KV[0].Errors) == 1 }
+
 // costlies has every kind of operation that can be large or meet many objects.
 var costlies = []costly{
 	{
@@ -238,7 +240,21 @@ var costlies = []costly{
 			for i := range ops {
 				ops[i] = kv.KeyOp{Verb: kv.DeleteTree, Key: "tree/"}
 			}
-			return coordinates(kv.Txn{Ops: ops})
+			return coordinates(keyTxn(ops))
+		},
+	},
+	{
+		name: "transaction that fails after it has deleted a node of many services", done: isRefused,
+		prepare: func(n *node, objects int) Item {
+			n.performMany(objects, func(i int) Item { return op(onNode("far", i)) })
+			return coordinates(kv.Txn{Ops: []kv.TxnOp{{Catalog: &registry.CatalogOp{Verb: registry.CatalogDelete, Node: "far"}}, getTxn("far", "", "")}})
+		},
+	},
+	{
+		name: "transaction that fails after it has changed one service of many", single: true, done: isRefused,
+		prepare: func(n *node, objects int) Item {
+			n.performMany(objects, func(i int) Item { return op(onNode("far", i)) })
+			return coordinates(kv.Txn{Ops: []kv.TxnOp{{Catalog: &registry.CatalogOp{Verb: registry.CatalogDelete, Node: "far", Service: serviceID(0)}}, getTxn("none", "", "")}})
 		},
 	},
 	{

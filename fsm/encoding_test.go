@@ -149,6 +149,7 @@ const (
 	kvOK, kvHasIndex, kvHasEntries, kvHasPlace                        = 1, 2, 8, 0x40
 	lastOutcome                                                       = byte(registry.CheckTaken)
 	lastVerb                                                          = byte(kv.DeleteTree)
+	txnHasKey, txnHasSession, txnHasCatalog                           = 1, 2, 4
 	maxNote                                                           = 1024
 )
 
@@ -192,6 +193,9 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		return
 	case kv.Verb:
 		v.SetUint(uint64(kv.DeleteTree))
+		return
+	case registry.CatalogVerb:
+		v.SetUint(uint64(registry.CatalogDeleteCAS))
 		return
 	case kv.Kind:
 		v.SetUint(uint64(kv.Semaphore))
@@ -309,7 +313,11 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"index that is none", item(opCoordination, kvKey, 0, keyHasIndex, 0, 0), "announced and zero"},
 		{"session that is none", item(opCoordination, kvKey, 0, keyHasSession, 0, 0), "announced and zero"},
 		{"fence of what cannot be held", item(opCoordination, kvKey, 0, keyHasFence, 0, 3, 0, 0), "kind of what is held 3"},
-		{"more operations than bytes in a transaction", item(opCoordination, kvTxn, 2, 0, 0, 0, 0), "2 elements announced"},
+		{"more operations than bytes in a transaction", item(opCoordination, kvTxn, 2, 0), "2 elements announced"},
+		{"operation of a transaction of unknown form", item(opCoordination, kvTxn, 1, 8, 0), "operation of a transaction of unknown form 0x8"},
+		{"session in a transaction that is none", item(opCoordination, kvTxn, 1, txnHasSession, 0), "announced and zero"},
+		{"verb in a transaction that does not exist", item(opCoordination, kvTxn, 1, txnHasKey, lastVerb+1, 0, 0), "verb 13"},
+		{"verb for the catalog that does not exist", item(opCoordination, kvTxn, 1, txnHasCatalog, 5, 0, 0, 0, 0, 0), "verb for the catalog 5"},
 		{"behavior that does not exist", item(opCoordination, kvCreateSession, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "behavior of a session 2"},
 		{"checks that are neither given nor not", item(opCoordination, kvCreateSession, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0), "truth value 2"},
 		{"parts of a registration that do not exist", item(opRegisterCatalog, 0x80, 1, 0, 0), "registration of unknown form 0x80"},
@@ -346,7 +354,7 @@ func TestDecoderRefusesResultsThatNoEncoderWrites(t *testing.T) {
 		{"unknown outcome", result(lastOutcome+1, 0), "unknown form 0xd"},
 		{"coordination", result2(0, 1, kvOK|kvHasIndex, 1), ""},
 		{"coordination for two operations where there was one", result2(0, 2, 1, 1), "2 results of coordination for 1 operations"},
-		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, 1<<10)...)...), "unknown form 0x400"},
+		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, 1<<11)...)...), "unknown form 0x800"},
 		{"coordination with an index of zero", result2(0, 1, kvHasIndex, 0), "announced and zero"},
 		{"coordination with no entries", result2(0, 1, kvHasEntries, 0), "announced and zero"},
 		{"coordination with a place beyond an int", result2(append([]byte{0, 1, kvHasPlace}, binary.AppendUvarint(nil, math.MaxInt+1)...)...), "out of range"},
@@ -439,7 +447,7 @@ func TestEncoderPanicsOnOperationsWithoutAnEncoding(t *testing.T) {
 // The store allows operations of 1 MiB; the largest value has half of that.
 func TestCodecReadsTheLargestValueAsItWasWritten(t *testing.T) {
 	value := bytes.Repeat([]byte{0xff}, 512<<10)
-	ops := []kv.Op{kv.KeyOp{Key: "k", Value: value}, kv.Txn{Ops: make([]kv.KeyOp, 128)}}
+	ops := []kv.Op{kv.KeyOp{Key: "k", Value: value}, keyTxn(make([]kv.KeyOp, 128))}
 	for _, op := range ops {
 		b := AppendBatch(nil, BatchID{}, []Item{{KV: op}})
 		_, items, err := ParseBatch(b)
@@ -635,14 +643,15 @@ func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 	for _, it := range []Item{
 		{Op: registry.RegisterCatalog{Checks: slices.Repeat([]*catalog.Check{{}}, many)}},
 		{Op: registry.RegisterCatalog{Service: &catalog.Service{Tagged: make([]catalog.TaggedAddress, many)}, Instance: &registry.Instance{}}},
-		{KV: kv.Txn{Ops: make([]kv.KeyOp, many)}},
+		{KV: keyTxn(make([]kv.KeyOp, many))},
+		{KV: kv.Txn{Ops: make([]kv.TxnOp, many)}},
 		{KV: kv.RenewSession{}},
 		{KV: kv.CreateSession{NodeChecks: make([]string, many)}},
 	} {
 		_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it}))
 		expect.That(t, err == nil && reflect.DeepEqual(got, []Item{it}), "%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
 	}
-	for _, r := range []kv.Result{{Pairs: slices.Repeat([]*kv.Pair{{}}, many)}, {Errors: make([]kv.TxnError, many)}} {
+	for _, r := range []kv.Result{{Pairs: slices.Repeat([]*kv.Pair{{}}, many)}, {Errors: make([]kv.TxnError, many)}, {Found: make([]kv.Found, many)}} {
 		want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{r}}
 		got, err := ParseResults(AppendResults(nil, want))
 		expect.That(t, err == nil && reflect.DeepEqual(got, want), "results: got %+v, %v, want %d entries or errors", got, err, many)

@@ -17,10 +17,13 @@ import (
 // highest are the last values of enumerations.
 var highest = map[reflect.Type]byte{
 	reflect.TypeFor[registry.Status]():            byte(registry.OutOfService),
+	reflect.TypeFor[registry.Action]():            byte(registry.ActionDeleted),
+	reflect.TypeFor[registry.OriginKind]():        byte(registry.RemoteDC),
 	reflect.TypeFor[registry.PreservationState](): byte(registry.PreservationHeld),
 	reflect.TypeFor[catalog.CheckStatus]():        byte(catalog.Critical),
 	reflect.TypeFor[registry.Outcome]():           lastOutcome,
 	reflect.TypeFor[kv.Verb]():                    lastVerb,
+	reflect.TypeFor[registry.CatalogVerb]():       byte(registry.CatalogDeleteCAS),
 	reflect.TypeFor[kv.Kind]():                    byte(kv.Semaphore),
 	reflect.TypeFor[kv.Behavior]():                byte(kv.DeleteKeys),
 	reflect.TypeFor[kv.Excess]():                  byte(kv.Forgotten),
@@ -66,9 +69,23 @@ func draw(t *rapid.T, v reflect.Value, name string) {
 	default:
 		drawNumber(t, v, name)
 	}
-	if act, ok := v.Addr().Interface().(*registry.Act); ok {
+	switch v := v.Addr().Interface().(type) {
+	case *registry.Act:
 		note := rapid.StringN(0, 20, maxNote)
-		*act = registry.Act{Author: note.Draw(t, "author"), Reason: note.Draw(t, "reason")}
+		*v = registry.Act{Author: note.Draw(t, "author"), Reason: note.Draw(t, "reason")}
+	case *registry.Origin:
+		if v.Kind != registry.RemoteDC {
+			v.DC = ""
+		}
+	case *registry.Lease: // none is without
+		if v.Instance == nil {
+			present(t, reflect.ValueOf(&v.Instance).Elem(), "instance")
+		}
+	case *registry.RegisterCatalog: // the two go together
+		v.Instance = nil
+		if v.Service != nil {
+			present(t, reflect.ValueOf(&v.Instance).Elem(), "instance")
+		}
 	}
 }
 
@@ -114,7 +131,7 @@ func genOp() *rapid.Generator[registry.Op] {
 	return rapid.Custom(func(t *rapid.T) registry.Op {
 		v := reflect.New(reflect.TypeOf(rapid.SampledFrom(registry.Rows()).Draw(t, "row").Zero))
 		draw(t, v.Elem(), "operation")
-		if i := v.Elem().FieldByName("Instance"); i.IsValid() {
+		if i := v.Elem().FieldByName("Instance"); i.IsValid() && i.IsNil() {
 			present(t, i, "instance")
 		}
 		switch op := v.Interface().(type) {

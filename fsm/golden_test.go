@@ -271,8 +271,13 @@ func goldenKVOps() map[string]kv.Op {
 	return map[string]kv.Op{
 		"set":     kv.KeyOp{Verb: kv.Set, Key: "jobs/leader", Value: []byte("n1"), Fence: &fence},
 		"acquire": acquire,
-		"txn": kv.Txn{Ops: []kv.KeyOp{{Verb: kv.CAS, Key: "a", Value: []byte("1"), Index: 300}, {Verb: kv.GetTree, Key: "jobs/"},
-			{Verb: kv.DeleteTree}, {Verb: kv.CheckSession, Key: "a", Session: goldenSession}}},
+		"txn": keyTxn([]kv.KeyOp{{Verb: kv.CAS, Key: "a", Value: []byte("1"), Index: 300}, {Verb: kv.GetTree, Key: "jobs/"},
+			{Verb: kv.DeleteTree}, {Verb: kv.CheckSession, Key: "a", Session: goldenSession}}),
+		"txn-catalog": kv.Txn{Ops: []kv.TxnOp{{Key: &acquire}, {Session: goldenSession},
+			{Catalog: &registry.CatalogOp{Verb: registry.CatalogCAS, Node: "db-1", Check: "disk", Index: 5,
+				Register: &registry.RegisterCatalog{Node: &catalog.Node{Name: "db-1"}, KeepNode: true, Checks: []*catalog.Check{goldenCheck("disk")}}}},
+			{Catalog: &registry.CatalogOp{Verb: registry.CatalogDeleteCAS, Node: "db-1", Service: "orders-1", Index: 300}},
+			{Catalog: &registry.CatalogOp{Node: "db-1"}}}},
 		"create-session": kv.CreateSession{ID: goldenSession, Name: "worker", Node: "db-1", TTL: 15_000, TTLText: "15s", LockDelay: 15_000_000_000,
 			Behavior: kv.DeleteKeys, Checks: []string{"alive"}, NodeChecks: []string{"disk"}, ServiceChecks: []string{"alive"}},
 		"renew-session":   kv.RenewSession{ID: goldenSession},
@@ -317,6 +322,10 @@ func goldenKVResults() []kv.Result {
 		{OK: true, Index: 2, Session: goldenSessionState()},
 		{Place: 3, Limit: 2},
 		{Refusal: `invalid session "x"`},
+		{OK: true, Index: 7, Pairs: []*kv.Pair{{Key: "a"}}, Found: []kv.Found{
+			{Found: registry.Found{Node: &catalog.Node{Name: "db-2", CreateIndex: 3, ModifyIndex: 3}}},
+			{Pairs: 1, Found: registry.Found{Service: &registry.Lease{Instance: instance("ORDERS", "orders-1"), Service: goldenService(), Registered: 4, Defined: 5, Permanent: true}, Name: "orders"}},
+			{Pairs: 1, Found: registry.Found{Check: goldenCheck("disk"), Name: "orders", Tags: []string{"v1"}}}}},
 	}
 }
 

@@ -152,7 +152,9 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 }
 
 func (m *Machine) publish(index uint64) {
-	m.published.Store(&published{index: index, view: m.registry.View(), kv: m.kv.View()})
+	p := &published{index: index, view: m.registry.View(), kv: m.kv.View()}
+	p.kv.Registry = p.view
+	m.published.Store(p)
 }
 
 // Index is the Raft index of the newest applied entry. A View that is asked for afterwards contains

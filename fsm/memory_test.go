@@ -112,7 +112,7 @@ func TestMemoryKeepsLittleOfWhatWasRead(t *testing.T) {
 	n.perform(Item{KV: set})
 	var items []Item
 	for range 100 {
-		items = append(items, Item{KV: kv.Txn{Ops: []kv.KeyOp{{Verb: kv.Set, Key: "other"}, {Verb: kv.Get, Key: "k"}}}})
+		items = append(items, Item{KV: keyTxn([]kv.KeyOp{{Verb: kv.Set, Key: "other"}, {Verb: kv.Get, Key: "k"}})})
 	}
 	n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
 	batch := AppendBatch(nil, n.id, items)

@@ -54,6 +54,7 @@ func (tw *twins) actions() map[string]func(*rapid.T) {
 		"contact":    tw.contact,
 		"expire":     tw.expire,
 		"coordinate": tw.coordinate,
+		"transact":   tw.transact,
 	}
 }
 

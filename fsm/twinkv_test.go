@@ -38,7 +38,7 @@ func (tw *twins) simpleKVOp(t *rapid.T) kv.Op {
 	case 0, 1, 2:
 		return tw.keyOp(t)
 	case 3:
-		return kv.Txn{Ops: rapid.SliceOfN(rapid.Custom(tw.keyOp), 0, 3).Draw(t, "ops")}
+		return keyTxn(rapid.SliceOfN(rapid.Custom(tw.keyOp), 0, 3).Draw(t, "ops"))
 	case 4, 5:
 		return tw.createSession(t, session)
 	case 6:
@@ -132,9 +132,20 @@ func (tw *twins) registerCatalog(t *rapid.T, node string) registry.Op {
 		if rapid.Bool().Draw(t, "ofService") {
 			c.Service = service
 		}
+		aliased(t, c)
 		op.Checks = append(op.Checks, c)
 	}
 	return op
+}
+
+// aliased makes some checks follow a service or a node.
+func aliased(t *rapid.T, c *catalog.Check) {
+	if rapid.IntRange(0, 3).Draw(t, "alias") > 0 {
+		return
+	}
+	c.TTL, c.Type = 0, "alias"
+	c.Alias = &catalog.Alias{Named: rapid.Bool().Draw(t, "named"), Node: rapid.SampledFrom(twinNodes).Draw(t, "aliasNode"),
+		Service: rapid.SampledFrom(append(twinServices, "")).Draw(t, "aliasService")}
 }
 
 // twinService is a service on a node, with the instance that it is in the registry. Some meet those that

@@ -240,9 +240,9 @@ func TestTransactionRespondsInConsulsWords(t *testing.T) {
 		{"read only, failing", []string{kvOp(`"Verb":"get","Key":"k"`)}, 409, `{"Results":null,"Errors":[{"OpIndex":0,"What":"key \"k\" doesn't exist"}]}`},
 		{"stale index", []string{kvOp(`"Verb":"cas","Key":"old","Index":1`)}, 409, `{"Results":null,"Errors":[{"OpIndex":0,"What":"failed to set key \"old\", index is stale"}]}`},
 		{"wrong index", []string{kvOp(`"Verb":"check-index","Key":"old","Index":9`)}, 409, `{"Results":null,"Errors":[{"OpIndex":0,"What":"failed index check for key \"old\", current modify index 2 != 9"}]}`},
-		{"unknown verb", []string{kvOp(`"Verb":"set","Key":"k"`), kvOp(`"Verb":"x","Key":"k"`)}, 409, `{"Results":null,"Errors":[{"OpIndex":1,"What":"unknown KV verb \"x\""}]}`},
+		{"unknown verb", []string{kvOp(`"Verb":"set","Key":"k"`), kvOp(`"Verb":"x","Key":"k"`)}, 409, `{"Results":null,"Errors":[{"OpIndex":1,"What":"unknown KV operation: x"}]}`},
 		{"no key", []string{kvOp(`"Verb":"set"`), kvOp(`"Verb":"get"`)}, 409, `{"Results":null,"Errors":[{"OpIndex":0,"What":"Must provide key"},{"OpIndex":1,"What":"Must provide key"}]}`},
-		{"other kinds of operations", []string{`{"Node":{"Verb":"get"}}`}, 400, "Failed to parse body: operation 0 has no KV; transactions are offered for keys only"},
+		{"no kind of operation", []string{kvOp(`"Verb":"get","Key":"old"`), `{"Intention":{}}`}, 409, `{"Results":null,"Errors":[{"OpIndex":1,"What":"unknown operation type"}]}`},
 		{"bad base64", []string{kvOp(`"Verb":"set","Key":"k","Value":"%"`)}, 400, "Failed to parse body: illegal base64 data at input byte 0"},
 		{"too many", slicesRepeat(kvOp(`"Verb":"get","Key":"old"`), 129), 413, "Transaction contains too many operations (129 > 128)"},
 	} {

@@ -43,6 +43,15 @@ func (c testCatalog) Check(node, id string) (critical, known bool) {
 	return known && status == catalog.Critical, known
 }
 
+// PerformInTxn implements kv.Registrar.
+func (c testCatalog) PerformInTxn(op registry.CatalogOp) (result registry.CatalogResult, lost []kv.CheckRef) {
+	result = c.Registry.PerformInTxn(op)
+	for _, l := range c.Lost() {
+		lost = append(lost, kv.CheckRef(l))
+	}
+	return result, lost
+}
+
 func newLocker(m *registrytest.Memory) *locker {
 	l := &locker{m: m, state: kv.New(testCatalog{m.Registry})}
 	l.state.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)
@@ -103,10 +112,12 @@ func (l *locker) happen() {
 
 func (l *locker) perform(op kv.Op) kv.Result {
 	l.applied.Add(1)
+	l.m.Registry.Advance(l.m.Stamp())
 	result := l.state.Apply(l.at(), op)
-	if result.Index != 0 {
+	if result.Index >= l.m.Registry.Next() {
 		l.m.Registry.ReserveIndex()
 	}
+	l.m.Watchers.Publish(l.m.Registry.View())
 	l.watchers.Wake(l.state.Touched())
 	return result
 }
@@ -126,6 +137,7 @@ func (l *locker) View(_ context.Context, read registry.Consistency) (*kv.View, e
 		return l.behind, nil
 	}
 	v := l.state.View()
+	v.Registry = l.m.Registry.View()
 	if !stale {
 		l.happen()
 	}

@@ -305,6 +305,62 @@ func step(kv *api.KV) error {
 	}
 }
 
+// TestConsulsClientUpdatesChecksInTransactionsThroughALeaderKill does what consul-esm does: it sets the check of an external
+// node by compare-and-set, here together with a key that counts. The leader is killed meanwhile. Whatever a reader sees, the
+// two are of one transaction; a call of unknown outcome was performed, or was not.
+func TestConsulsClientUpdatesChecksInTransactionsThroughALeaderKill(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	others := c.Others(leader)
+	client := patientConsul(t, others[0])
+	need.OK(t, second(client.Catalog().Register(&api.CatalogRegistration{Node: "far", Address: "192.0.2.1",
+		Check: &api.AgentCheck{Node: "far", CheckID: "up", Name: "is up", Output: "0"}}, nil)))
+	need.OK(t, second(client.KV().Put(&api.KVPair{Key: "counter", Value: []byte("0")}, nil)))
+	const half = 10
+	for _, until := range []int{half, 2 * half} {
+		Eventually(t, actLimit, fmt.Sprintf("the check was set %d times", until), func() error {
+			for {
+				n, err := setCheckAndCount(t, client, until)
+				if err != nil || n == until {
+					return err
+				}
+			}
+		})
+		if until == half {
+			leader.Kill()
+		}
+	}
+	checks := value[api.HealthChecks, *api.QueryMeta](t)(patientConsul(t, others[1]).Health().Node("far", nil))
+	need.That(t, len(checks) == 1 && checks[0].Output == fmt.Sprint(2*half) && checks[0].Name == "is up", "at another node the checks are %+v", checks)
+}
+
+// setCheckAndCount reads a check and a key in a transaction, which must say the same number, and sets both to the next one,
+// up to a limit. n is what they said.
+func setCheckAndCount(t *testing.T, client *api.Client, limit int) (n int, err error) {
+	t.Helper()
+	ok, now, _, err := client.Txn().Txn(api.TxnOps{
+		{Check: &api.CheckTxnOp{Verb: api.CheckGet, Check: api.HealthCheck{Node: "far", CheckID: "up"}}},
+		{KV: &api.KVTxnOp{Verb: api.KVGet, Key: "counter"}},
+	}, nil)
+	if err != nil {
+		return 0, err
+	}
+	need.That(t, ok && len(now.Results) == 2, "reading: %+v", now)
+	check, pair := now.Results[0].Check, now.Results[1].KV
+	need.Equal(t, string(pair.Value), check.Output, "of one transaction, the key:")
+	if _, err := fmt.Sscan(check.Output, &n); err != nil || n >= limit {
+		return n, err
+	}
+	next := *check
+	next.Output, next.Status = fmt.Sprint(n+1), api.HealthPassing
+	_, _, _, err = client.Txn().Txn(api.TxnOps{
+		{Check: &api.CheckTxnOp{Verb: api.CheckCAS, Check: next}},
+		{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: "counter", Index: pair.ModifyIndex, Value: []byte(next.Output)}},
+	}, nil)
+	return n, err
+}
+
 // TestConsulsAgentOutlivesTheLeader registers and reports through the leader, which is killed: the service
 // is listed at the others, its TTL runs on, and its heartbeats there keep it.
 func TestConsulsAgentOutlivesTheLeader(t *testing.T) {
@@ -418,6 +474,7 @@ var ownTests = map[string]string{
 		`TestAPI_ServiceMaintenanceOpts|TestAgent_(ServiceRegisterOpts|AgentChecksRegisterOpts)_WithContextTimeout)`,
 	"catalog": `TestAPI_Catalog(Datacenters|Nodes|Nodes_Filter|Services|Service|Service_SingleTag|Service_MultipleTags|Service_Filter|Connect_Filter|Node_Filter|Registration|EnableTagOverride)`,
 	"health":  `TestAPI_Health(Node|Node_Filter|Checks_AggregatedStatus|Checks|Checks_Filter|Service|Service_SingleTag|Service_MultipleTags|Service_Filter|Connect_Filter|State|State_Filter)`,
+	"txn":     `TestAPI_(ClientTxn|ClientTxnWrite)`,
 }
 
 // ownTries is how often one of them may be run until it passes. Some have bounds for a machine that does nothing else:

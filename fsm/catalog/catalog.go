@@ -13,6 +13,7 @@ type Catalog[K comparable] struct {
 	lost   []CheckRef               // checks that turned critical or were removed, and nodes that were removed, since Lost
 	left   []string                 // the nodes that a service or a check of their own left, see Deserted
 	shared *Tables[K]               // the copy that views get; nil if it changed since it was made
+	undo   *order.Undo              // of the attempt that is under way; nil: none is
 	aliases
 }
 
@@ -32,11 +33,33 @@ func New[K comparable]() *Catalog[K] {
 // are none of its catalog.
 func (c *Catalog[K]) Share() *Tables[K] {
 	if c.shared == nil {
-		t := c.Tables
-		t.nodes, t.nodeChanges, t.services, t.checks = t.nodes.Copy(), t.nodeChanges.Copy(), t.services.Copy(), t.checks.Copy()
+		t := c.Tables.copy()
 		c.shared = &t
 	}
 	return c.shared
+}
+
+// Record has u take back what changes from now on; nil: changes are for good again. It is called between operations, where
+// nothing is lost, left or to be followed.
+func (c *Catalog[K]) Record(u *order.Undo) {
+	c.undo = u
+	if u == nil {
+		return
+	}
+	tables, ends, shared, byTarget := c.Tables.copy(), c.ends.Copy(), c.shared, c.byTarget.Copy()
+	u.Add(func() { c.Tables, c.ends, c.shared, c.byTarget = tables, ends, shared, byTarget })
+}
+
+// keepBeat has the heartbeats of a check taken back with all else.
+func (c *Catalog[K]) keepBeat(row CheckRow[K]) {
+	if c.undo == nil || row.beat == nil {
+		return
+	}
+	last, due := row.beat.last.Load(), row.beat.due
+	c.undo.Add(func() {
+		row.beat.last.Store(last)
+		row.beat.due = due
+	})
 }
 
 // ReplaceService keeps a service and its checks findable where now takes the place of old. Either may be nil: there is
@@ -210,6 +233,7 @@ func (c *Catalog[K]) Lost() []CheckRef {
 // lower bound: a heartbeat does not touch it, and it is corrected when its time has come.
 func (c *Catalog[K]) addEnd(row CheckRow[K], established int64) {
 	if row.Expires() {
+		c.keepBeat(row)
 		row.beat.due = row.expiry(established)
 	}
 	if at, ok := row.endsAt(); ok {

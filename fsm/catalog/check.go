@@ -45,7 +45,8 @@ type Check struct {
 	Alias         *Alias // what it follows; nil: nothing, it is reported
 }
 
-func (k *Check) fields(c *codec.Codec) {
+// Fields walks a check.
+func (k *Check) Fields(c *codec.Codec) {
 	c.String(&k.Node)
 	c.String(&k.ID)
 	c.String(&k.Name)
@@ -65,7 +66,7 @@ func (k *Check) fields(c *codec.Codec) {
 }
 
 // Checks walks checks, of which each takes 16 bytes at least.
-func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 16, codec.Each((*Check).fields)) }
+func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 16, codec.Each((*Check).Fields)) }
 
 // Probe is what the leader tries for a check. Immutable.
 type Probe struct {
@@ -226,8 +227,8 @@ func compareCheckRefs(a, b CheckRef) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
 }
 
-// weight is what a check takes in bytes, about; Node.Weight and Service.Weight add it up.
-func (c *Check) weight() int {
+// Weight is what a check takes in bytes, about; Node.Weight and Service.Weight add it up.
+func (c *Check) Weight() int {
 	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
 	if p := c.Probe; p != nil {
 		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + len(p.GRPC) + len(p.UDP) + len(p.H2PING) + len(p.ServerName) + weightOf(p.Header)

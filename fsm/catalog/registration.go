@@ -345,6 +345,7 @@ func (r *Registering[K]) complete(given *Check, at Moment) *Check {
 func (r *Registering[K]) Beat(now int64) {
 	for _, check := range r.Checks {
 		if row, ok := r.catalog.Check(r.node, check.ID); ok {
+			r.catalog.keepBeat(row)
 			row.Beat(now)
 		}
 	}
@@ -363,9 +364,9 @@ func (t *Tables[K]) Growth(r Registration) (bytes int) {
 		if c.Service != "" {
 			continue
 		}
-		bytes += c.weight()
+		bytes += c.Weight()
 		if row, ok := t.Check(r.On(), c.ID); ok {
-			bytes -= row.Check.weight()
+			bytes -= row.Check.Weight()
 		}
 	}
 	return bytes

@@ -67,6 +67,9 @@ func (a *TaggedAddress) fields(c *codec.Codec) {
 	c.Int32(&a.Port)
 }
 
+// LogicalNode is what clients call the logical node, whose name is empty here.
+const LogicalNode = "rollcall"
+
 // Node is a node of the catalog other than the logical one, which is not stored before checks were
 // registered on it (its name is then ""). Immutable.
 type Node struct {
@@ -113,7 +116,7 @@ const (
 func (n *Node) Weight() int {
 	bytes := n.ownWeight()
 	for _, c := range n.Checks {
-		bytes += c.weight()
+		bytes += c.Weight()
 	}
 	return bytes
 }
@@ -139,7 +142,7 @@ func (s *Service) Weight() int {
 		bytes += textWeight + len(t.Tag) + len(t.Address)
 	}
 	for _, c := range s.Checks {
-		bytes += c.weight()
+		bytes += c.Weight()
 	}
 	return bytes
 }

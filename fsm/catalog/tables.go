@@ -64,6 +64,13 @@ func compareChecks[K comparable](a, b CheckRow[K]) int {
 	return compareCheckRefs(a.Check.ref(), b.Check.ref())
 }
 
+// copy returns a copy of the tables. It costs the same whatever is in them.
+func (t *Tables[K]) copy() Tables[K] {
+	c := *t
+	c.nodes, c.nodeChanges, c.services, c.checks = t.nodes.Copy(), t.nodeChanges.Copy(), t.services.Copy(), t.checks.Copy()
+	return c
+}
+
 // Nodes yields the nodes, by name; the logical one ("") is among them, first, once it had checks of its own.
 func (t *Tables[K]) Nodes() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {

@@ -66,7 +66,7 @@ func BenchmarkTxn(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		value := fmt.Sprint(i)
 		key := fmt.Sprintf("k/%d", i*7919%100_000)
-		r.Apply(r.at(), Txn{[]KeyOp{{Verb: Get, Key: key}, set(key, value), {Verb: CheckNotExists, Key: "x"}}})
+		r.Apply(r.at(), KeyTxn([]KeyOp{{Verb: Get, Key: key}, set(key, value), {Verb: CheckNotExists, Key: "x"}}))
 		r.View()
 		r.Touched()
 		r.next++

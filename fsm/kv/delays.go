@@ -38,6 +38,13 @@ func newDelays() delays {
 // share returns a copy for views.
 func (d *delays) share() delays { return delays{until: d.until.Copy(), bytes: d.bytes} }
 
+// copy returns a copy that can be written.
+func (d *delays) copy() delays {
+	c := d.share()
+	c.ends = d.ends.Copy()
+	return c
+}
+
 // set keeps a key from being acquired until a time (lease clock, ms), whatever kept it before.
 func (d *delays) set(key string, until int64) {
 	d.remove(key)

@@ -148,7 +148,7 @@ func TestAcquireIgnoresTheCaseOfASession(t *testing.T) {
 	r.yes(acquire("a", s1))
 	s, _ := r.View().Session(strings.ToUpper(s1))
 	expect.That(t, s != nil && s.ID == s1, "the session is %+v, want it with id %q", s, s1)
-	r.yes(Txn{[]KeyOp{{Verb: CheckSession, Key: "a", Session: strings.ToUpper(s1)}}})
+	r.yes(KeyTxn([]KeyOp{{Verb: CheckSession, Key: "a", Session: strings.ToUpper(s1)}}))
 	r.yes(release("a", strings.ToUpper(s1)))
 	r.yes(RenewSession{strings.ToUpper(s1)})
 	r.yes(DestroySession{strings.ToUpper(s1)})
@@ -268,7 +268,7 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 		Checks: []string{check}, NodeChecks: []string{check}, ServiceChecks: []string{check},
 	}).Session
 	r.yes(Once{text[:5], KeyOp{Verb: Acquire, Key: text[:3], Value: value, Session: text[3:10]}})
-	r.yes(Once{text[:6], Txn{[]KeyOp{{Verb: GetOrEmpty, Key: text[:2]}}}})
+	r.yes(Once{text[:6], KeyTxn([]KeyOp{{Verb: GetOrEmpty, Key: text[:2]}})})
 	e := r.pair("key")
 	expect.That(t, unsafe.SliceData(e.Value) != unsafe.SliceData(value), "the value is kept in the operation's memory")
 	f := r.Freeze()

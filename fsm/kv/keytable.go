@@ -45,10 +45,10 @@ func (t *keyTable) share() keyTable {
 	return c
 }
 
-// save returns what the table can be put back to after operations on keys. They change no lock-delays.
+// save returns what the table can be put back to.
 func (t *keyTable) save() keyTable {
 	c := *t
-	c.pairs, c.held, c.deletions = t.pairs.Copy(), t.held.Copy(), t.deletions.copy()
+	c.pairs, c.held, c.deletions, c.delays = t.pairs.Copy(), t.held.Copy(), t.deletions.copy(), t.delays.copy()
 	return c
 }
 

@@ -121,6 +121,7 @@ func (w *world) establish() {
 
 func (w *world) apply(op kv.Op) {
 	at := w.at()
+	w.catalog.next = at.Index
 	want, got, thawed := w.model.apply(at, op), w.state.Apply(at, op), w.thawed.Apply(at, op)
 	if !reflect.DeepEqual(got, want) {
 		w.Fatalf("%+v at %+v has the result\n%+v, the model says\n%+v", op, at, got, want)
@@ -243,8 +244,19 @@ func (w *world) op() kv.Op {
 	case 7:
 		return kv.RenewSession{ID: w.session(w.T)}
 	default:
-		return kv.Txn{Ops: rapid.SliceOfN(rapid.Custom(w.keyOp), 0, 4).Draw(w.T, "txn")}
+		return w.txn()
 	}
+}
+
+// txn draws a transaction of operations on keys, which may end sessions, too.
+func (w *world) txn() kv.Txn {
+	txn := kv.KeyTxn(rapid.SliceOfN(rapid.Custom(w.keyOp), 0, 4).Draw(w.T, "txn"))
+	for i := range txn.Ops {
+		if rapid.IntRange(0, 3).Draw(w.T, "ends a session") == 0 {
+			txn.Ops[i] = kv.TxnOp{Session: w.session(w.T)}
+		}
+	}
+	return txn
 }
 
 func (w *world) creation(id string) kv.CreateSession {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // model is the whole state as plain maps and slices, and its rules written down as simply as they can
@@ -35,11 +36,22 @@ type modelSession struct {
 type modelDeletion struct{ index, fence kv.Index }
 
 // catalog is what is registered: checks by node and id (""  is the node), and whether they are critical.
-type catalog struct{ checks map[kv.CheckRef]bool }
+type catalog struct {
+	checks map[kv.CheckRef]bool
+	next   kv.Index
+}
 
 func (c *catalog) HasNode(node string) bool {
 	_, known := c.checks[kv.CheckRef{Node: node}]
 	return known
+}
+
+// Nothing is done to nodes and checks in transactions; those that end sessions take an index as all others.
+func (c *catalog) Next() kv.Index         { return c.next }
+func (c *catalog) Attempt(do func() bool) { do() }
+
+func (c *catalog) PerformInTxn(registry.CatalogOp) (registry.CatalogResult, []kv.CheckRef) {
+	return registry.CatalogResult{}, nil
 }
 
 func (c *catalog) Check(node, id string) (critical, known bool) {
@@ -384,8 +396,13 @@ func (m *model) read(op kv.KeyOp) (pairs []*kv.Pair, what string) {
 func (m *model) txn(at kv.At, op kv.Txn) kv.Result {
 	var errs []kv.TxnError
 	fail := func(i int, what string) { errs = append(errs, kv.TxnError{OpIndex: i, What: what}) }
-	for i, o := range op.Ops {
-		if o.Key == "" && o.Verb != kv.DeleteTree {
+	for i, each := range op.Ops {
+		o := each.Key
+		if o == nil && each.Session == "" {
+			fail(i, "unknown operation type")
+		} else if o == nil {
+			continue
+		} else if o.Key == "" && o.Verb != kv.DeleteTree {
 			fail(i, "Must provide key")
 		} else if o.Verb == kv.Acquire && m.delayed(o.Key) {
 			fail(i, fmt.Sprintf("failed to lock key %q due to lock delay", o.Key))
@@ -397,7 +414,11 @@ func (m *model) txn(at kv.At, op kv.Txn) kv.Result {
 	tried := m.clone()
 	var pairs []*kv.Pair
 	for i, o := range op.Ops {
-		found, what := tried.member(at, o)
+		if o.Session != "" {
+			tried.endSessions(at, strings.ToLower(o.Session))
+			continue
+		}
+		found, what := tried.member(at, *o.Key)
 		if what != "" {
 			fail(i, what)
 		}

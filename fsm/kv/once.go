@@ -35,11 +35,7 @@ func (op Once) apply(s *State, at At) Result {
 		res.Index = 0
 		return res
 	}
-	before := s.index
-	res := op.Op.apply(s, at)
-	if s.index != before {
-		res.Index = at.Index
-	}
+	res := s.perform(at, op.Op)
 	if res.Excess == TooBusy { // it was not performed, and may be yet
 		return res
 	}

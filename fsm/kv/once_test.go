@@ -17,8 +17,8 @@ func TestOnceRepeatsTheResultOfTheFirst(t *testing.T) {
 		{"create if absent", KeyOp{Verb: CAS, Key: "a"}},
 		{"compare and set that failed", KeyOp{Verb: CAS, Key: "a", Index: 5}},
 		{"refused", acquire("a", "nobody")},
-		{"transaction that failed", Txn{[]KeyOp{{Verb: Get, Key: "a"}}}},
-		{"transaction", Txn{[]KeyOp{set("a", "1"), {Verb: Get, Key: "a"}}}},
+		{"transaction that failed", KeyTxn([]KeyOp{{Verb: Get, Key: "a"}})},
+		{"transaction", KeyTxn([]KeyOp{set("a", "1"), {Verb: Get, Key: "a"}})},
 		{"new session", CreateSession{ID: s1}},
 	}
 	for _, test := range tests {
@@ -61,8 +61,8 @@ func TestOnceRefusesTheKeyOfAnotherOperation(t *testing.T) {
 		change(base, func(o *KeyOp) { o.Fence = &Fence{Kind: Lock, Name: "f", Index: 1} }),
 		change(base, func(o *KeyOp) { o.Fence = &Fence{Kind: Key, Name: "g", Index: 1} }),
 		change(base, func(o *KeyOp) { o.Fence = &Fence{Kind: Key, Name: "f", Index: 2} }),
-		Txn{[]KeyOp{base}},
-		Txn{[]KeyOp{base, base}},
+		KeyTxn([]KeyOp{base}),
+		KeyTxn([]KeyOp{base, base}),
 		CreateSession{},
 		CreateSession{Name: "n"},
 		CreateSession{Node: "n"},

@@ -68,6 +68,14 @@ func (p *permitTable) share() permitTable {
 	return c
 }
 
+// save returns what the table can be put back to.
+func (p *permitTable) save() permitTable {
+	delays := p.delays.Copy()
+	c := p.share()
+	c.delays = delays
+	return c
+}
+
 // find finds a lock or semaphore; nil: there is none.
 func (p *permitTable) find(kind Kind, name string) *semaphore {
 	found, _ := p.all.Get(named{kind: kind, name: name})

@@ -92,7 +92,7 @@ var (
 		return op
 	})
 	drawTxn = rapid.Custom(func(t *rapid.T) Txn {
-		return Txn{Ops: rapid.SliceOfN(drawKeyOp, 0, 4).Draw(t, "ops")}
+		return KeyTxn(rapid.SliceOfN(drawKeyOp, 0, 4).Draw(t, "ops"))
 	})
 	drawCreation = rapid.Custom(func(t *rapid.T) CreateSession {
 		op := CreateSession{

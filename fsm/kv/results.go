@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
 
 // Result is the result of one operation.
 type Result struct {
@@ -14,6 +17,7 @@ type Result struct {
 	// hold: that of the present holder.
 	Fence   Index
 	Pairs   []*Pair    // Txn: one per result of Consul's API, in order; nil unless OK. Without Value where that says null.
+	Found   []Found    // Txn: what its operations on nodes, services and checks found or made, in order; nil unless OK
 	Errors  []TxnError // Txn: why it failed, in the order of the operations
 	Session *Session   // CreateSession, RenewSession: the session
 	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
@@ -23,7 +27,7 @@ type Result struct {
 
 // Fields walks a result. It begins with a number that says what it has: a write's is one byte and its index.
 func (r *Result) Fields(c *codec.Codec) {
-	has := c.Mask(r.has(), 10, "result of coordination")
+	has := c.Mask(r.has(), 11, "result of coordination")
 	if c.Reading() {
 		r.OK = has&1 != 0
 	}
@@ -54,29 +58,46 @@ func (r *Result) Fields(c *codec.Codec) {
 	if has&512 != 0 {
 		codec.Enum(c, &r.Excess, Forgotten, "excess")
 	}
+	if has&1024 != 0 {
+		codec.List(c, &r.Found, 6, (*Found).fields)
+	}
 	c.Confirm(r.has() == has)
 }
 
 // has says which fields follow.
 func (r *Result) has() uint64 {
 	return codec.Bits(r.OK, r.Index != 0, r.Fence != 0, len(r.Pairs) > 0, len(r.Errors) > 0,
-		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != NoExcess)
+		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != NoExcess, len(r.Found) > 0)
 }
 
-// Weight is what the pairs in a result take, in bytes.
+// Weight is what the pairs in a result, and what else a transaction found, take, in bytes.
 func (r Result) Weight() (bytes int) {
 	for _, e := range r.Pairs {
 		bytes += e.Weight()
 	}
+	for i := range r.Found {
+		bytes += r.Found[i].Weight()
+	}
 	return bytes
 }
 
-// Kept is the result as it is remembered: without the pairs, if they take more than some bytes.
+// Kept is the result as it is remembered: without what was read, if that takes more than some bytes.
 func (r Result) Kept(bytes int) Result {
 	if r.Weight() > bytes {
-		r.Pairs, r.Excess = nil, Forgotten
+		r.Pairs, r.Found, r.Excess = nil, nil, Forgotten
 	}
 	return r
+}
+
+// Found is what one operation of a transaction found or made in the registry.
+type Found struct {
+	Pairs int // how many of Result.Pairs stand before it
+	registry.Found
+}
+
+func (f *Found) fields(c *codec.Codec) {
+	c.Int(&f.Pairs)
+	f.Found.Fields(c)
 }
 
 // TxnError is why one operation of a transaction failed.

@@ -1,6 +1,10 @@
 package kv
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
 
 // rig is a state and the machine around it: the indexes that operations take, and the time.
 type rig struct {
@@ -22,6 +26,23 @@ func (c checks) HasNode(node string) bool {
 func (c checks) Check(node, id string) (critical, known bool) {
 	critical, known = c[CheckRef{node, id}]
 	return critical, known
+}
+
+// Nothing here is done to nodes, services and checks.
+func (c checks) Next() Index            { panic("a transaction of keys asks the registry for an index") }
+func (c checks) Attempt(do func() bool) { do() }
+
+func (c checks) PerformInTxn(registry.CatalogOp) (registry.CatalogResult, []CheckRef) {
+	return registry.CatalogResult{}, nil
+}
+
+// KeyTxn is a transaction of operations on keys.
+func KeyTxn(ops []KeyOp) Txn {
+	txn := Txn{Ops: make([]TxnOp, len(ops))}
+	for i := range ops {
+		txn.Ops[i].Key = &ops[i]
+	}
+	return txn
 }
 
 const (

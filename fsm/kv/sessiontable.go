@@ -33,7 +33,8 @@ type sessionTable struct {
 type sessionEnds struct {
 	byCheck links
 	slots   slots
-	ends    order.Ends // of the sessions with a TTL, by slot
+	ends    order.Ends  // of the sessions with a TTL, by slot
+	undo    *order.Undo // of the attempt that is under way, see State.attempt; nil: none is
 }
 
 func newSessionTable() sessionTable {
@@ -48,6 +49,16 @@ func (t *sessionTable) share() sessionTable {
 	return sessionTable{byID: t.byID.Copy(), index: t.index, bytes: t.bytes}
 }
 
+// save returns what puts the table back to where it is now. Sessions may be removed until then, and none added.
+func (t *sessionTable) save() (undo func()) {
+	saved, u := t.share(), new(order.Undo)
+	t.undo = u
+	return func() {
+		u.Run()
+		t.byID, t.index, t.bytes = saved.byID, saved.index, saved.bytes
+	}
+}
+
 // find finds a session; nil: there is none. The case of the id does not matter.
 func (t *sessionTable) find(id string) *living {
 	l, _ := t.byID.Get(strings.ToLower(id))
@@ -58,6 +69,11 @@ func (t *sessionTable) find(id string) *living {
 func (t *sessionTable) add(l *living, end int64) {
 	t.byID.Set(l.session.ID, l)
 	t.bytes += l.session.weight()
+	t.addEnds(l, end)
+}
+
+// addEnds has a session found by what ends it.
+func (t *sessionEnds) addEnds(l *living, end int64) {
 	t.byCheck.add(l.session)
 	if l.session.TTL > 0 {
 		l.slot = t.slots.reserve(l)
@@ -69,9 +85,14 @@ func (t *sessionTable) remove(l *living) {
 	t.byID.Delete(l.session.ID)
 	t.bytes -= l.session.weight()
 	t.byCheck.remove(l.session)
+	var end int64
 	if l.session.TTL > 0 {
+		end = t.ends.Known(l.slot)
 		t.ends.Remove(l.slot)
 		t.slots.release(l.slot)
+	}
+	if t.undo != nil {
+		t.undo.Add(func() { t.addEnds(l, end) })
 	}
 }
 

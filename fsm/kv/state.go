@@ -1,5 +1,7 @@
 package kv
 
+import "github.com/seed-20419f34/rollcall/fsm/registry"
+
 // At is when an operation is applied.
 type At struct {
 	Index Index  // the one that the operation takes, if it changes something
@@ -22,6 +24,18 @@ type Catalog interface {
 	HasNode(node string) bool
 	// Check finds a check of a node or of a service on it.
 	Check(node, id string) (critical, known bool)
+	Registrar
+}
+
+// Registrar is what transactions do to nodes, services and checks.
+type Registrar interface {
+	// Next is the Index that the next change takes, whatever it is of.
+	Next() Index
+	// Attempt performs do, and takes back all that do has changed by PerformInTxn if it returns false.
+	Attempt(do func() (kept bool))
+	// PerformInTxn performs an operation. lost are the checks that turned critical or were removed by it, and the nodes
+	// (ID "") that were removed.
+	PerformInTxn(op registry.CatalogOp) (result registry.CatalogResult, lost []CheckRef)
 }
 
 // State is the mutable state. It belongs to one goroutine at a time.
@@ -54,14 +68,20 @@ func New(catalog Catalog) *State {
 }
 
 // Apply performs one operation. It never fails: what cannot be done is a Result. If Result.Index is
-// not 0 it is at.Index, which the operation has taken.
+// not 0 it is at.Index, which the operation has taken; of a transaction that changes nodes, services or checks too it is the
+// last index that it has taken.
 func (s *State) Apply(at At, op Op) Result {
 	s.Advance(at.Lease)
 	at.Lease = s.lease // which does not go back
+	return s.perform(at, op)
+}
+
+// perform performs an operation at a moment that does not go back.
+func (s *State) perform(at At, op Op) Result {
 	before := s.index
 	res := op.apply(s, at)
 	if s.index != before {
-		res.Index = at.Index
+		res.Index = max(res.Index, s.index)
 	}
 	return res
 }

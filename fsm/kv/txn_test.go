@@ -77,10 +77,11 @@ func TestTransactionReturnsPairsByVerb(t *testing.T) {
 				want = Result{Errors: []TxnError{{OpIndex: 0, What: test.what}}}
 			}
 			if !test.op.Verb.Writes() {
-				pairs, errs, _ := r.View().Read([]KeyOp{test.op})
+				read := r.View().Read(KeyTxn([]KeyOp{test.op}).Ops)
+				pairs, errs := read.Pairs, read.Errors
 				expect.Deep(t, (Result{OK: errs == nil, Pairs: pairs, Errors: errs}), want, "read has the result")
 			}
-			res := r.do(Txn{[]KeyOp{test.op}})
+			res := r.do(KeyTxn([]KeyOp{test.op}))
 			res.Index = 0
 			expect.Deep(t, res, want, "result")
 		})
@@ -89,7 +90,7 @@ func TestTransactionReturnsPairsByVerb(t *testing.T) {
 
 func TestTransactionsOperationsSeeTheEffectsOfThoseBefore(t *testing.T) {
 	r := txnRig(t)
-	res := r.yes(Txn{[]KeyOp{
+	res := r.yes(KeyTxn([]KeyOp{
 		set("new", "1"),
 		{Verb: CAS, Key: "new", Value: []byte("2"), Index: r.next}, // the index that all of them have
 		acquire("new", s1),
@@ -100,7 +101,7 @@ func TestTransactionsOperationsSeeTheEffectsOfThoseBefore(t *testing.T) {
 		del("new"),
 		{Verb: CheckNotExists, Key: "new"},
 		acquire("new", s2),
-	}})
+	}))
 	got := res.Pairs[6]
 	expect.That(t, string(got.Value) == "free" && got.LockIndex == 1, "the read behind the release has %+v", got)
 	want := &Pair{
@@ -117,7 +118,7 @@ func TestTransactionThatFailsHasAllErrorsAndChangesNothing(t *testing.T) {
 	r.Touched()
 	before := r.Freeze()
 	view := r.View()
-	res := r.no(Txn{[]KeyOp{
+	res := r.no(KeyTxn([]KeyOp{
 		set("new", "1"),
 		acquire("fresh", ""),
 		{Verb: Get, Key: "fresh"},
@@ -128,7 +129,7 @@ func TestTransactionThatFailsHasAllErrorsAndChangesNothing(t *testing.T) {
 		{Verb: CheckNotExists, Key: "new"},
 		{Verb: DeleteTree},
 		{Verb: Get, Key: "free"},
-	}})
+	}))
 	want := []TxnError{
 		{1, "missing session"},
 		{2, `key "fresh" doesn't exist`},
@@ -150,19 +151,19 @@ func TestTransactionThatFailsHasAllErrorsAndChangesNothing(t *testing.T) {
 func TestTransactionWithoutAKeyOrUnderALockDelayHasOnlyThatError(t *testing.T) {
 	r := txnRig(t)
 	r.yes(DestroySession{s1})
-	res := r.no(Txn{[]KeyOp{
+	res := r.no(KeyTxn([]KeyOp{
 		{Verb: Get, Key: "absent"},
 		{Verb: Set},
 		acquire("held", "whoever"),
 		{Verb: DeleteTree},
-	}})
+	}))
 	want := []TxnError{{1, "Must provide key"}, {2, `failed to lock key "held" due to lock delay`}}
 	expect.Slice(t, res.Errors, want, "result")
 }
 
 func TestTransactionThatOnlyReadsTakesNoIndex(t *testing.T) {
 	r := txnRig(t)
-	res := r.yes(Txn{[]KeyOp{{Verb: GetTree, Key: "f"}, {Verb: Get, Key: "held"}}})
+	res := r.yes(KeyTxn([]KeyOp{{Verb: GetTree, Key: "f"}, {Verb: Get, Key: "held"}}))
 	expect.That(t, res.Index == 0 && len(res.Pairs) == 2, "result %+v", res)
 	r.yes(Txn{})
 }
@@ -180,8 +181,8 @@ func TestViewReadHasAllErrors(t *testing.T) {
 		{[]KeyOp{{Verb: Get, Key: "x"}, {Verb: Get}}, []TxnError{{1, "Must provide key"}}},
 	}
 	for _, test := range tests {
-		pairs, errs, _ := r.View().Read(test.ops)
-		expect.That(t, pairs == nil && slices.Equal(errs, test.want), "%+v: read %+v with the errors %+v, want %+v", test.ops, pairs, errs, test.want)
+		read := r.View().Read(KeyTxn(test.ops).Ops)
+		expect.That(t, read.Pairs == nil && slices.Equal(read.Errors, test.want), "%+v: read %+v, want the errors %+v", test.ops, read, test.want)
 	}
 }
 
@@ -197,16 +198,16 @@ func TestTransactionThatWritesReadsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 9, 1<<20)
 	tree := KeyOp{Verb: GetTree, Key: "large/"}
-	res := r.do(Txn{[]KeyOp{set("k", "1"), tree}})
+	res := r.do(KeyTxn([]KeyOp{set("k", "1"), tree}))
 	expect.That(t, res.Excess == TooLarge && !res.OK && res.Pairs == nil, "9 MiB: result %+v, want it refused as too large", res)
 	e, _ := r.View().Get("k")
 	expect.That(t, e == nil, "it was refused, and set %+v", e)
 	tree.Key = "large/00001"
-	res = r.do(Txn{[]KeyOp{set("k", "1"), tree}})
+	res = r.do(KeyTxn([]KeyOp{set("k", "1"), tree}))
 	expect.That(t, res.OK && len(res.Pairs) == 2, "1 MiB: result %+v, want it done", res)
 	at := r.at()
 	at.Read = MaxBatchRead - 1<<10
-	if res := r.Apply(at, Txn{[]KeyOp{set("k", "2"), tree}}); res.Excess != TooBusy || string(r.pair("k").Value) != "1" {
+	if res := r.Apply(at, KeyTxn([]KeyOp{set("k", "2"), tree})); res.Excess != TooBusy || string(r.pair("k").Value) != "1" {
 		t.Errorf("1 MiB after others of the batch: result %+v with k %s, want it refused as too busy", res, r.pair("k").Value)
 	}
 }
@@ -217,8 +218,8 @@ func TestViewReadsABoundedNumberOfBytes(t *testing.T) {
 	v := r.View()
 	pairs, index, ok := v.List("large/")
 	expect.That(t, !ok && pairs == nil && index != 0, "List of 66 MiB: %d pairs, index %d, %t, want none, but an index", len(pairs), index, ok)
-	if pairs, _, ok := v.Read([]KeyOp{{Verb: GetTree, Key: "large/"}}); ok || pairs != nil {
-		t.Errorf("Read of 66 MiB: %d pairs, %t, want none", len(pairs), ok)
+	if read := v.Read(KeyTxn([]KeyOp{{Verb: GetTree, Key: "large/"}}).Ops); read.Excess != TooLarge || read.Pairs != nil {
+		t.Errorf("Read of 66 MiB: %d pairs, excess %d, want none", len(read.Pairs), read.Excess)
 	}
 	keys, _, ok := v.Keys("large/", "")
 	expect.That(t, ok && len(keys) == 66, "Keys: %d, %t, want 66", len(keys), ok)
@@ -228,8 +229,8 @@ func TestOnceKeepsWhatATransactionReadWhileItIsLittle(t *testing.T) {
 	r := newRig(t)
 	large(r, 1, 1<<20)
 	r.yes(set("small", "1"))
-	big := Once{"big", Txn{[]KeyOp{set("k", "1"), {Verb: Get, Key: "large/00000"}}}}
-	small := Once{"small", Txn{[]KeyOp{set("k", "2"), {Verb: Get, Key: "small"}}}}
+	big := Once{"big", KeyTxn([]KeyOp{set("k", "1"), {Verb: Get, Key: "large/00000"}})}
+	small := Once{"small", KeyTxn([]KeyOp{set("k", "2"), {Verb: Get, Key: "small"}})}
 	for range 2 {
 		res := r.do(small)
 		expect.That(t, len(res.Pairs) == 2, "a small one: result %+v, want what it read", res)
@@ -245,7 +246,7 @@ func TestOnceKeepsWhatATransactionReadWhileItIsLittle(t *testing.T) {
 func TestOnceKeepsABoundedNumberOfBytes(t *testing.T) {
 	r := newRig(t)
 	large(r, 1, 60<<10)
-	read := Txn{[]KeyOp{set("k", "1"), {Verb: Get, Key: "large/00000"}}}
+	read := KeyTxn([]KeyOp{set("k", "1"), {Verb: Get, Key: "large/00000"}})
 	for i := range 2 * OnceBytes / (60 << 10) {
 		r.do(Once{fmt.Sprint("x", i), read})
 	}

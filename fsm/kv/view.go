@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // View is the state at one moment: immutable, safe for any number of readers. Each read returns the
@@ -17,6 +18,8 @@ type View struct {
 	established int64 // lease clock, ms: when grace began
 	bytes       int
 	shown       *contents
+	// Registry is what was registered at the same moment, for the transactions that read both; nil: nothing is known of it.
+	Registry *registry.View
 }
 
 // View returns the present state for readers: a few small allocations after a change.
@@ -100,34 +103,6 @@ func cut(key string, prefix int, separator string) string {
 
 // Len is the number of keys.
 func (v *View) Len() int { return v.shown.keys.pairs.Len() }
-
-// Read performs the operations of a transaction that writes nothing. ok is false, and there is nothing, if the
-// pairs take more than MaxRead bytes.
-func (v *View) Read(ops []KeyOp) (pairs []*Pair, errs []TxnError, ok bool) {
-	for i, op := range ops {
-		if op.lacksKey() {
-			errs = append(errs, TxnError{OpIndex: i, What: noKey})
-		}
-	}
-	if errs != nil {
-		return nil, errs, true
-	}
-	left := MaxRead
-	for i, op := range ops {
-		found, what := op.read(&v.shown.keys, &left)
-		if left < 0 {
-			return nil, nil, false
-		}
-		if what != "" {
-			errs = append(errs, TxnError{OpIndex: i, What: what})
-		}
-		pairs = append(pairs, found...)
-	}
-	if errs != nil {
-		return nil, errs, true
-	}
-	return pairs, nil, true
-}
 
 // Session returns a session, nil if there is none, and the sessions' index.
 func (v *View) Session(id string) (*Session, Index) {

@@ -164,7 +164,7 @@ func TestViewsAreReadWhileTheStateGoesOn(t *testing.T) {
 		}
 		r.pass(1)
 		r.yes(RenewSession{s1})
-		r.no(Txn{[]KeyOp{{Verb: DeleteTree}, {Verb: Get, Key: "x"}}})
+		r.no(KeyTxn([]KeyOp{{Verb: DeleteTree}, {Verb: Get, Key: "x"}}))
 	}
 	done.Wait()
 }

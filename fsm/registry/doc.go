@@ -25,7 +25,6 @@
 //	peerstate.go    what is known of other servers: links, the clocks of senders, cursors
 //	frozen.go       the whole state as values, for a snapshot
 //	verify.go       what is verified of a frozen state
-//	errors.go       the errors of a Service
 //
 // The operations:
 //

@@ -31,6 +31,7 @@ func (r *Registry) addRecord(rec Removal) {
 
 // setRecord enters the record of a removal, or puts it in the place of the one of the same Index.
 func (r *Registry) setRecord(rec Removal) {
+	r.keepRecord(rec.Lease.Key())
 	r.records[rec.Lease.Key()] = rec.Lease.Changed
 	if old, ok := r.tables.removed.Set(rec.Lease.Changed, rec); ok {
 		r.recordBytes -= old.weight()
@@ -66,6 +67,7 @@ func (r *Registry) AmendedCount() int { return len(r.amended) }
 // now, whose version is newer than the record's.
 func (r *Registry) supersede(key Key) {
 	if at, ok := r.records[key]; ok {
+		r.keepRecord(key)
 		delete(r.records, key)
 		delete(r.amended, at)
 		old, _ := r.tables.removed.Delete(at)
@@ -89,6 +91,7 @@ func (r *Registry) sweep() {
 // prune forgets the oldest record of a removal.
 func (r *Registry) prune() {
 	at, rec, _ := r.tables.removed.PopMin()
+	r.keepRecord(rec.Lease.Key())
 	delete(r.records, rec.Lease.Key())
 	delete(r.amended, at)
 	r.recordBytes -= rec.weight()
@@ -126,6 +129,7 @@ func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin,
 	r.mark(&l, origin)
 	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
 	r.replaceLease(old, nil, r.index)
+	r.keepRenewal(old.Handle.Slot)
 	r.tables.renewals.release(old.Handle.Slot)
 	r.recordCancel(l.Key())
 	r.addRecord(Removal{Kind: kind, Full: true, Lease: &l, History: history})

@@ -76,6 +76,7 @@ func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin
 func (r *Registry) enter(origin Origin, l *Lease, renewed Stamp, before History) Result {
 	l.Handle, l.BeganLease = r.handles.assign(), renewed.Lease
 	r.tables.renewals.grow(len(r.handles.leases))
+	r.keepRenewal(l.Handle.Slot)
 	r.tables.renewals.assign(l.Handle, renewed, before.newest)
 	r.startLease(nil, l, origin, renewed)
 	r.recordEvent(l, origin, Event{Kind: EventRegistered})
@@ -185,6 +186,7 @@ func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 
 // restart replaces a lease by l, a registration of the same key, last renewed at a moment.
 func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
+	r.keepRenewal(l.Handle.Slot)
 	r.tables.renewals.renew(l.Handle.Slot, renewed)
 	r.startLease(old, l, origin, renewed)
 	return Result{Index: r.index, Handle: l.Handle}

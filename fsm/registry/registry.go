@@ -33,7 +33,8 @@ type Registry struct {
 	servers     *otherServers // what is known of other servers
 	tables      tables
 	catalog     *catalog.Catalog[Key]
-	shared      *tables // the copy of tables that views get; nil if they changed since it was made
+	shared      *tables     // the copy of tables that views get; nil if they changed since it was made
+	undo        *order.Undo // of the attempt that is under way, see Attempt; nil: none is
 
 	withoutConsensus bool // see WithoutConsensus
 }
@@ -65,11 +66,16 @@ func NewAt(index Index) *Registry {
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {
 	r.Advance(stamp)
 	res := op.perform(r, term, origin)
+	r.followUp(origin)
+	return res
+}
+
+// followUp does at the end of an operation what follows from what it changed.
+func (r *Registry) followUp(origin Origin) {
 	for _, n := range r.catalog.Deserted() {
 		r.forgetNode(n)
 	}
 	r.followAliases(origin)
-	return res
 }
 
 // Advance moves the lease clock without an operation (an entry that carries none) and prunes what
@@ -170,6 +176,7 @@ func (r *Registry) replaceEnds(old, l *Lease) {
 
 // recordEvent remembers an event of a live lease, as it is afterwards.
 func (r *Registry) recordEvent(l *Lease, origin Origin, e Event) {
+	r.keepRenewal(l.Handle.Slot)
 	history := &r.tables.renewals.at(l.Handle.Slot).history
 	history.Store(history.Load().with(r.event(l, origin, e)))
 }
@@ -219,6 +226,7 @@ func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 // renew. Either may be nil: there is none. A permanent lease has no end, and no client is expected to renew it.
 func (r *Registry) scheduleEnd(old, l *Lease) {
 	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
+	r.keepEnd(cmp.Or(l, old).Handle.Slot)
 	switch {
 	case was && is:
 		if l.Registered != old.Registered || l.Owner != old.Owner { // else it ends when old does

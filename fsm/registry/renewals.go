@@ -163,3 +163,21 @@ func (t *renewals) beatAfter(h Handle, after Beat, remote bool) bool {
 	}
 	return Beat(beats) > after && e.generation.Load() == h.Gen
 }
+
+// keep returns what puts the slot back to where it is now.
+func (e *renewal) keep() (restore func()) {
+	generation, lease, wall, history := e.generation.Load(), e.lease.Load(), e.wall.Load(), e.history.Load()
+	beats, doubts := [2]uint64{e.beats[0].Load(), e.beats[1].Load()}, e.doubts.Load()
+	client, remote := e.renewedByClient, e.renewedByRemote
+	return func() {
+		e.history.Store(history)
+		e.lease.Store(lease)
+		e.wall.Store(wall)
+		e.doubts.Store(doubts)
+		e.renewedByClient, e.renewedByRemote = client, remote
+		for i := range beats {
+			e.beats[i].Store(beats[i])
+		}
+		e.generation.Store(generation)
+	}
+}

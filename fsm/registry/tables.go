@@ -255,8 +255,9 @@ func parts(address string) iter.Seq[string] {
 type handles struct {
 	leases     []*Lease // by slot; nil where free
 	slots      map[Key]uint32
-	free       []uint32 // the last one is used first
-	generation uint64   // the last one given out; never reset
+	free       []uint32    // the last one is used first
+	generation uint64      // the last one given out; never reset
+	undo       *order.Undo // see Registry.Attempt; nil: changes are for good
 }
 
 func (t *handles) byKey(key Key) *Lease {
@@ -282,23 +283,50 @@ func (t *handles) assign() Handle {
 	if n := len(t.free); n > 0 {
 		slot := t.free[n-1]
 		t.free = t.free[:n-1]
+		if t.undo != nil {
+			t.undo.Add(func() { t.free = append(t.free, slot) })
+		}
 		return Handle{Slot: slot, Gen: t.generation}
 	}
 	t.leases = append(t.leases, nil)
+	if t.undo != nil {
+		t.undo.Add(func() { t.leases = t.leases[:len(t.leases)-1] })
+	}
 	return Handle{Slot: uint32(len(t.leases) - 1), Gen: t.generation}
 }
 
 // set makes l the lease of its slot, and the slot known by its key; or renews the key's strings: they should
 // be those of the present instance, not keep alive the ones of the first.
 func (t *handles) set(l *Lease) {
+	t.keep(l.Handle.Slot, l.Key())
 	t.leases[l.Handle.Slot] = l
 	t.slots[l.Key()] = l.Handle.Slot
 }
 
 func (t *handles) release(l *Lease) {
+	t.keep(l.Handle.Slot, l.Key())
 	delete(t.slots, l.Key())
 	t.leases[l.Handle.Slot] = nil
 	t.free = append(t.free, l.Handle.Slot)
+	if t.undo != nil {
+		t.undo.Add(func() { t.free = t.free[:len(t.free)-1] })
+	}
+}
+
+// keep has the lease of a slot, and the slot of its key, taken back if the attempt fails that is under way.
+func (t *handles) keep(slot uint32, key Key) {
+	if t.undo == nil {
+		return
+	}
+	lease := t.leases[slot]
+	t.undo.Add(func() {
+		t.leases[slot] = lease
+		if lease == nil {
+			delete(t.slots, key)
+		} else {
+			t.slots[key] = slot
+		}
+	})
 }
 
 // ServiceName is an application's name in Consul's API: as it was registered there, else in lower case.

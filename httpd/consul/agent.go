@@ -215,7 +215,7 @@ func familyOf(address string) string {
 
 // NodeName is the name of the logical node: it stands for the whole cluster, whichever server is asked. In domain
 // values its name is empty.
-const NodeName = "rollcall"
+const NodeName = catalog.LogicalNode
 
 // ShownNode is a node's name in responses.
 func ShownNode(node string) string {

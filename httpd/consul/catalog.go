@@ -3,7 +3,8 @@
 // are written with the fields and the spelling that its official Go client decodes. It knows no HTTP. Its files:
 //
 //	fields.go  fields of a body, by their names without case
-//	kv.go      keys and transactions
+//	kv.go      keys
+//	txn.go     transactions
 //	session.go sessions
 //	check.go   checks as they are registered
 //	service.go services as they are registered

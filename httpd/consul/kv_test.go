@@ -34,12 +34,12 @@ func TestTransactionHasAWordForEveryVerb(t *testing.T) {
 		"delete-cas": kv.DeleteCAS, "delete-tree": kv.DeleteTree,
 	}
 	for word, want := range words {
-		txn, errs, err := DecodeTxn([]byte(`[{"KV":{"Verb":"` + word + `","Key":"k","Value":"dg==","Flags":7,"Index":8,"Session":"s"}}]`))
+		txn, errs, err := DecodeTxn([]byte(`[{"KV":{"Verb":"`+word+`","Key":"k","Value":"dg==","Flags":7,"Index":8,"Session":"s"}}]`), Place{})
 		if err != nil || errs != nil || len(txn.Ops) != 1 {
 			t.Errorf("%s: %v, %v, %v", word, txn, errs, err)
 			continue
 		}
-		op := txn.Ops[0]
+		op := txn.Ops[0].Key
 		expect.That(t, op.Verb == want && op.Key == "k" && string(op.Value) == "v" && op.Flags == 7 && op.Index == 8 && op.Session == "s",
 			"%s: got %+v", word, op)
 	}

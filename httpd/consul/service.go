@@ -85,6 +85,7 @@ func DecodeService(body []byte, node, address string) (registry.RegisterCatalog,
 	if err != nil {
 		return registry.RegisterCatalog{}, err
 	}
+	service.Tagged = s.taggedAddresses()
 	checks, err := s.checksOf(service)
 	if err != nil {
 		return registry.RegisterCatalog{}, err
@@ -119,7 +120,7 @@ func (s *serviceBody) register(node, name, address string) (*catalog.Service, *r
 		service.Ports, _ = json.Marshal(s.ports)
 	}
 	service.Proxy = s.proxy.given()
-	service.Tagged = s.taggedAddresses()
+	service.Tagged = sortedByTag(s.tagged)
 	return service, s.instance(service, address), nil
 }
 
@@ -194,6 +195,10 @@ func (s *serviceBody) taggedAddresses() []catalog.TaggedAddress {
 			}
 		}
 	}
+	return sortedByTag(all)
+}
+
+func sortedByTag(all map[string]taggedAddress) []catalog.TaggedAddress {
 	var tagged []catalog.TaggedAddress
 	for _, tag := range slices.Sorted(maps.Keys(all)) {
 		tagged = append(tagged, catalog.TaggedAddress{Tag: tag, Address: all[tag].Address, Port: int32(all[tag].Port)})

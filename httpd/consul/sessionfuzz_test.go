@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -37,11 +38,14 @@ func FuzzDecodeTxn(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "[]", `[{"KV":{"Verb":"set","Key":"a","Value":"dGVzdA==","Flags":18446744073709551615}}]`, `[{"KV":{"Verb":"delete-tree"}}]`,
 		`[{"KV":{"Verb":"x"}},{"KV":{}}]`, `[{"Node":{}}]`, `[null]`,
+		`[{"Node":{"Verb":"cas","Node":{"Node":"far","ModifyIndex":7}}},{"Service":{"Verb":"set","Node":"far","Service":{"Service":"web"}}}]`,
+		`[{"Check":{"Verb":"set","Check":{"Node":"far","CheckID":"c","Status":"passing"}}},{"Session":{"Verb":"delete","Session":{"ID":"s"}}}]`,
+		`[{"Service":{"Verb":"get","Node":"","Service":[]}},{"Check":{"Verb":"delete"}},{"Session":{}}]`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		txn, errs, err := DecodeTxn(body)
+		txn, errs, err := DecodeTxn(body, Place{Datacenter: "dc1", AddressOf: func(string) string { return "" }})
 		if err != nil {
 			var malformed Malformed
 			var tooMany TooManyOps
@@ -50,7 +54,14 @@ func FuzzDecodeTxn(f *testing.F) {
 		}
 		need.That(t, len(txn.Ops) <= MaxTxnOps && len(errs) <= len(txn.Ops), "%q: %d operations, %d errors", body, len(txn.Ops), len(errs))
 		for i, op := range txn.Ops {
-			need.That(t, len(errs) != 0 || op.Key != "" || op.Verb == kv.DeleteTree, "%q: operation %d has no key", body, i)
+			if len(errs) != 0 {
+				continue
+			}
+			key, object := op.Key, op.Catalog
+			need.That(t, key != nil || op.Session != "" || object != nil, "%q: operation %d is none", body, i)
+			need.That(t, key == nil || key.Key != "" || key.Verb == kv.DeleteTree, "%q: operation %d has no key", body, i)
+			sets := object != nil && (object.Verb == registry.CatalogSet || object.Verb == registry.CatalogCAS)
+			need.That(t, object == nil || sets == (object.Register != nil), "%q: operation %d sets %t, and has %+v", body, i, sets, object)
 		}
 	})
 }

@@ -8,7 +8,8 @@
 //	read.go         reads: consistency, blocking queries, labels
 //	filter.go       what a read selects by an expression
 //	lists.go        long lists, which are written in pieces
-//	keys.go         /v1/kv and /v1/txn
+//	keys.go         /v1/kv
+//	txn.go          /v1/txn
 //	sessions.go     /v1/session
 //	catalog.go      the registry as Consul's catalog
 //	catalogread.go  reads of /v1/catalog and /v1/health

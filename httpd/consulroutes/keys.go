@@ -1,9 +1,7 @@
 package consulroutes
 
 import (
-	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -161,85 +159,6 @@ func (c call) refuseConflict() { c.Refuse("Conflicting flags: %s\n", c.R.URL.Que
 func (c call) cas() kv.Index {
 	index, _ := c.Number("cas")
 	return kv.Index(index)
-}
-
-// txn is PUT txn: operations on keys, all or none.
-func (c call) txn() (any, error) {
-	body, err := c.readValue()
-	if err != nil {
-		return nil, err
-	}
-	txn, errs, err := consul.DecodeTxn(body)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(errs) > 0:
-		return c.respondTxn(nil, errs)
-	case !slices.ContainsFunc(txn.Ops, func(op kv.KeyOp) bool { return op.Verb.Writes() }):
-		return c.readTxn(txn.Ops)
-	}
-	op := c.Once(txn)
-	if c.Err != nil {
-		return nil, c.Err
-	}
-	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
-	if err != nil {
-		return nil, err
-	}
-	if result.Refusal != "" {
-		return nil, consulError("raft apply failed: " + result.Refusal)
-	}
-	if err := errorOfExcess(result); err != nil {
-		return nil, err
-	}
-	return c.respondTxn(result.Pairs, result.Errors)
-}
-
-// errorOfExcess is the error of a transaction that reads too much; nil: it does not.
-func errorOfExcess(result kv.Result) error {
-	switch result.Excess {
-	case kv.TooLarge:
-		return errTxnTooLarge
-	case kv.TooBusy:
-		return errTxnBusy
-	case kv.Forgotten:
-		return &web.Refusal{Status: http.StatusGone, Text: "the transaction was performed, but its answer was asked for again, and what it read was too much to be kept until now; read again"}
-	}
-	return nil
-}
-
-var (
-	errTxnTooLarge = &web.Refusal{
-		Status: http.StatusRequestEntityTooLarge,
-		Text:   fmt.Sprintf("the transaction was not performed: what it reads has more than %d bytes, the most that a transaction which also writes may read; read by a transaction of its own", kv.MaxTxnRead),
-	}
-	errTxnBusy = &web.Refusal{
-		Status: http.StatusServiceUnavailable, Retry: true,
-		Text: "the transaction was not performed: it and others at the same time read too much together; try again",
-	}
-)
-
-// readTxn responds to a transaction that writes nothing as to any other read, but it cannot wait for a change.
-func (c call) readTxn(ops []kv.KeyOp) (any, error) {
-	return c.readConsul(web.Query{Read: c.consulFreshness()}, false, c.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
-		return web.Found{Document: func() (any, error) {
-			entries, errs, ok := v.Read(ops)
-			if !ok {
-				return nil, errReadTooLarge
-			}
-			return c.respondTxn(entries, errs)
-		}}
-	}))
-}
-
-func (c call) respondTxn(entries []*kv.Pair, errs []kv.TxnError) (any, error) {
-	if len(errs) > 0 {
-		c.Status = http.StatusConflict
-	}
-	if (kv.Result{Pairs: entries}).Weight() >= maxWhole {
-		return c.respondLarge(txnList(len(entries), func(i int) any { return consul.TxnResult{KV: consul.ShowPair(entries[i])} }))
-	}
-	return consul.ShowTxn(entries, errs), nil
 }
 
 // fencedBy are the parameters that name what was acquired, if it is not the key that is written.

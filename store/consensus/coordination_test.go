@@ -91,9 +91,10 @@ func TestResultsOfCoordinationComeFromTheLeaderWhole(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	for _, n := range c.nodes { // one of them leads, the others forward
 		key := "of-" + n.cfg.Node
-		done := n.coordinate(t, kv.Txn{Ops: []kv.KeyOp{set(key, "v"), {Verb: kv.Get, Key: key}}})
-		expect.That(t, done.OK && len(done.Pairs) == 2 && string(done.Pairs[1].Value) == "v", "%s: transaction: %+v", n.cfg.Node, done)
-		failed := n.coordinate(t, kv.Txn{Ops: []kv.KeyOp{{Verb: kv.CheckNotExists, Key: key}}})
+		write := set(key, "v")
+		done := n.coordinate(t, kv.Txn{Ops: []kv.TxnOp{{Key: &write}, {Key: &kv.KeyOp{Verb: kv.Get, Key: key}}, {Catalog: &registry.CatalogOp{}}}})
+		expect.That(t, done.OK && len(done.Pairs) == 2 && len(done.Found) == 1 && done.Found[0].Pairs == 2 && done.Found[0].Node != nil && string(done.Pairs[1].Value) == "v", "%s: transaction: %+v", n.cfg.Node, done)
+		failed := n.coordinate(t, kv.Txn{Ops: []kv.TxnOp{{Key: &kv.KeyOp{Verb: kv.CheckNotExists, Key: key}}}})
 		expect.That(t, !failed.OK && len(failed.Errors) == 1 && failed.Errors[0].What == fmt.Sprintf("key %q exists", key),
 			"%s: transaction that fails: %+v", n.cfg.Node, failed)
 		res, err := n.Coordination().Apply(t.Context(), acquire(key, sessionID(99)))

@@ -66,7 +66,7 @@ type limitedCoordination struct {
 // Apply implements kv.Service.
 func (s limitedCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	for _, op := range ops {
-		if err := s.disk.check(addsKeys(op)); err != nil {
+		if err := s.disk.check(addsKeys(op) || len(registrations(op)) > 0); err != nil {
 			return nil, err
 		}
 		if err := s.quota.checkCoordination(ctx, op); err != nil {

@@ -11,13 +11,14 @@ import (
 
 func TestFullDiskRefusesAdditionsByTheirKind(t *testing.T) {
 	write, remove := kv.KeyOp{Verb: kv.Set}, kv.KeyOp{Verb: kv.DeleteTree}
+	both, alone := kv.Txn{Ops: []kv.TxnOp{{Key: &remove}, {Key: &write}}}, kv.Txn{Ops: []kv.TxnOp{{Key: &remove}, {Session: "s"}}}
 	for _, tt := range []struct {
 		op   kv.Op
 		want bool
 	}{
 		{write, true}, {kv.KeyOp{Verb: kv.CAS}, true}, {kv.KeyOp{Verb: kv.Acquire}, true}, {kv.CreateSession{}, true},
-		{kv.Txn{Ops: []kv.KeyOp{remove, write}}, true}, {kv.Once{Op: write}, true},
-		{remove, false}, {kv.KeyOp{Verb: kv.Release}, false}, {kv.Txn{Ops: []kv.KeyOp{remove}}, false},
+		{both, true}, {kv.Once{Op: write}, true},
+		{remove, false}, {kv.KeyOp{Verb: kv.Release}, false}, {alone, false},
 		{kv.RenewSession{}, false}, {kv.DestroySession{}, false}, {kv.ReleasePermit{}, false}, {kv.Once{Op: remove}, false},
 	} {
 		expect.Equal(t, addsKeys(tt.op), tt.want, "%+v adds:", tt.op)

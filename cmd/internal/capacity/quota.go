@@ -66,8 +66,13 @@ func (q quota) checkCatalog(ctx context.Context, op registry.Op) error {
 	return q.checkBytes(ctx)
 }
 
-// checkCoordination refuses an operation that adds beyond the limit of bytes or of sessions.
+// checkCoordination refuses an operation that adds beyond the limits of bytes, of sessions or of nodes.
 func (q quota) checkCoordination(ctx context.Context, op kv.Op) error {
+	for _, given := range registrations(op) {
+		if err := q.checkCatalog(ctx, given); err != nil {
+			return err
+		}
+	}
 	v, err := q.coordination.View(ctx, registry.Stale)
 	if err != nil || !growsCoordination(v, op) {
 		return err
@@ -104,10 +109,24 @@ func addsKeys(op kv.Op) bool {
 		return op.Verb == kv.Set || op.Verb == kv.CAS || op.Verb == kv.Acquire
 	case kv.Txn:
 		for _, each := range op.Ops {
-			if addsKeys(each) {
+			if each.Key != nil && addsKeys(*each.Key) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// registrations are those of nodes, services and checks in a transaction.
+func registrations(op kv.Op) (all []registry.RegisterCatalog) {
+	if once, ok := op.(kv.Once); ok {
+		op = once.Op
+	}
+	txn, _ := op.(kv.Txn)
+	for _, each := range txn.Ops {
+		if each.Catalog != nil && each.Catalog.Register != nil {
+			all = append(all, *each.Catalog.Register)
+		}
+	}
+	return all
 }

@@ -1,0 +1,356 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// CatalogVerb is what a CatalogOp does. The words are those of Consul's transactions.
+type CatalogVerb uint8
+
+// The verbs. Never renumber one: they are part of the log's format.
+const (
+	CatalogGet       CatalogVerb = iota // it must be there
+	CatalogSet                          // register it
+	CatalogCAS                          // register it if its ModifyIndex is Index; Index 0: if it is absent
+	CatalogDelete                       // remove it, there or not
+	CatalogDeleteCAS                    // remove it if its ModifyIndex is Index
+)
+
+// Writes says whether a verb may change something.
+func (v CatalogVerb) Writes() bool { return v != CatalogGet }
+
+// CatalogOp is one operation of a transaction on a check (Check given), a service (Service given) or a node.
+type CatalogOp struct {
+	Verb                 CatalogVerb
+	Node, Service, Check string // Node "": the logical one
+	Index                Index  // CatalogCAS, CatalogDeleteCAS
+	// Register is what CatalogSet and CatalogCAS register: this node, service or check alone.
+	Register *RegisterCatalog
+}
+
+// Fields walks an operation.
+func (op *CatalogOp) Fields(c *codec.Codec) {
+	codec.Enum(c, &op.Verb, CatalogDeleteCAS, "verb for the catalog")
+	c.String(&op.Node)
+	c.String(&op.Service)
+	c.String(&op.Check)
+	codec.Uint(c, &op.Index)
+	codec.Optional(c, &op.Register, func(given *RegisterCatalog, c *codec.Codec) {
+		if read := given.fields(c); c.Reading() {
+			*given = read
+		}
+	})
+}
+
+// Found is what an operation of a transaction found or made: a node, a service or a check.
+type Found struct {
+	Node    *catalog.Node // without its checks; the logical one has no name
+	Service *Lease        // the instance, without its checks and of its lease only what responses show
+	Check   *catalog.Check
+	Name    string   // of the service, or of that of the check
+	Tags    []string // of the service of the check
+}
+
+// Fields walks what was found.
+func (f *Found) Fields(c *codec.Codec) {
+	codec.Optional(c, &f.Node, (*catalog.Node).Fields)
+	codec.Optional(c, &f.Service, (*Lease).Fields)
+	codec.Optional(c, &f.Check, (*catalog.Check).Fields)
+	c.String(&f.Name)
+	c.Strings(&f.Tags)
+}
+
+// Weight is what was found takes, in bytes, about.
+func (f *Found) Weight() int {
+	bytes := len(f.Name)
+	for _, tag := range f.Tags {
+		bytes += len(tag)
+	}
+	if f.Node != nil {
+		bytes += f.Node.Weight()
+	}
+	if f.Service != nil {
+		bytes += f.Service.Weight()
+	}
+	if f.Check != nil {
+		bytes += f.Check.Weight()
+	}
+	return bytes
+}
+
+// CatalogResult is what became of a CatalogOp.
+type CatalogResult struct {
+	Found *Found // CatalogGet, CatalogSet, CatalogCAS; nil: it failed, or there is nothing to show
+	What  string // why it failed, in Consul's words where it has them; "": it did not
+	Index Index  // of the (last) change; 0 if there was none
+}
+
+// PerformInTxn performs an operation of a transaction, which a client sent. What it does it does as the operations
+// RegisterCatalog and DeregisterCatalog would.
+// Source: agent/consul/state/txn.go of hashicorp/consul.
+func (r *Registry) PerformInTxn(op CatalogOp) CatalogResult {
+	before := r.index
+	if what := r.performInTxn(op); what != "" {
+		return CatalogResult{What: what}
+	}
+	r.followUp(FromClient)
+	var res CatalogResult
+	if op.Verb != CatalogDelete && op.Verb != CatalogDeleteCAS {
+		res.Found = r.live().seek(op).found
+	}
+	if r.index > before {
+		res.Index = r.index
+	}
+	return res
+}
+
+// live is the present state as a View, until the next change.
+func (r *Registry) live() *View {
+	t := r.tables
+	t.catalog = &r.catalog.Tables
+	return &View{tables: &t}
+}
+
+// performInTxn performs an operation, and says why it failed.
+func (r *Registry) performInTxn(op CatalogOp) (what string) {
+	s := r.live().seek(op)
+	switch {
+	case s.ambiguous:
+		return fmt.Sprintf("service ID %q is that of instances of several applications, which clients of Eureka registered", op.Service)
+	case op.Verb == CatalogGet:
+		return s.missing(op)
+	case op.Verb == CatalogCAS && s.modified != op.Index:
+		return fmt.Sprintf("failed to set %s, index is stale", op.object())
+	case op.Verb == CatalogDeleteCAS && (s.found == nil || s.modified != op.Index):
+		return fmt.Sprintf("failed to delete %s, index is stale", op.object())
+	case op.Verb == CatalogSet, op.Verb == CatalogCAS:
+		return r.setInTxn(op)
+	}
+	return r.deleteInTxn(op)
+}
+
+// object names what an operation is about as errors do.
+func (op CatalogOp) object() string {
+	node := cmp.Or(op.Node, catalog.LogicalNode)
+	switch {
+	case op.Check != "":
+		return fmt.Sprintf("check %q on node %q", op.Check, node)
+	case op.Service != "":
+		return fmt.Sprintf("service %q on node %q", op.Service, node)
+	}
+	return fmt.Sprintf("node %q", node)
+}
+
+func (r *Registry) setInTxn(op CatalogOp) (what string) {
+	switch {
+	case op.Register == nil:
+		return fmt.Sprintf("nothing is given to set %s to", op.object())
+	case (op.Service != "" || op.Check != "") && !r.HasNode(op.Node):
+		return "Missing node registration"
+	}
+	switch r.registerCatalog(FromClient, *op.Register).Outcome {
+	case Done:
+		return ""
+	case UnknownService:
+		return r.missingService(op)
+	case NameTaken:
+		return fmt.Sprintf("failed to set %s, names that differ in case only are one application, and it has another spelling already", op.object())
+	case AddressTaken:
+		return fmt.Sprintf("failed to set %s, it is registered with another address; deregister it first, or give an ID of its own", op.object())
+	case CheckTaken:
+		return fmt.Sprintf("failed to set %s, it is a check of another service or of the node; delete it first, or give an ID of its own", op.object())
+	}
+	return fmt.Sprintf("failed to set %s, a service may have %d checks and a node itself %d", op.object(), catalog.MaxServiceChecks, catalog.MaxNodeChecks)
+}
+
+// missingService words that the service of a check was not registered through Consul's API.
+func (r *Registry) missingService(op CatalogOp) string {
+	for _, check := range op.Register.Checks {
+		if l, ambiguous := r.live().ServiceOn(op.Node, check.Service); l != nil && l.Service == nil || ambiguous {
+			return fmt.Sprintf("service %q was registered by a client of Eureka, which reports its status itself: it takes no checks", check.Service)
+		}
+	}
+	return "Missing service registration"
+}
+
+func (r *Registry) deleteInTxn(op CatalogOp) (what string) {
+	switch {
+	case op.Check != "":
+		r.deregisterCheck(FromClient, op.Node, op.Check)
+	case op.Service != "":
+		r.deregisterService(FromClient, op.Node, op.Service, Act{})
+	case op.Node == "":
+		return fmt.Sprintf("node %q stands for the cluster itself and is not deleted", catalog.LogicalNode)
+	default:
+		r.deregisterNode(FromClient, op.Node)
+	}
+	return ""
+}
+
+// ReadInTxn performs an operation of a transaction that writes nothing.
+func (v *View) ReadInTxn(op CatalogOp) CatalogResult {
+	s := v.seek(op)
+	if what := s.missing(op); what != "" {
+		return CatalogResult{What: what}
+	}
+	return CatalogResult{Found: s.found}
+}
+
+// sought is what an operation of a transaction is about.
+type sought struct {
+	found     *Found // nil: it is not there
+	modified  Index  // 0: it is not there
+	hidden    bool   // it is in quarantine, and shown to no reader
+	ambiguous bool   // several applications have an instance of the id
+}
+
+// missing says that what is to be read is not there; "": it is.
+func (s sought) missing(op CatalogOp) string {
+	if s.found == nil || s.hidden {
+		return op.object() + " doesn't exist"
+	}
+	return ""
+}
+
+// seek finds what an operation of a transaction is about.
+func (v *View) seek(op CatalogOp) sought {
+	switch {
+	case op.Check != "":
+		return v.seekCheck(op.Node, op.Check)
+	case op.Service != "":
+		return v.seekService(op.Node, op.Service)
+	}
+	return v.seekNode(op.Node)
+}
+
+// unchanging is the index of what the logical node has from the beginning.
+const unchanging Index = 1
+
+func (v *View) seekNode(name string) sought {
+	if name == "" {
+		return sought{found: &Found{Node: &catalog.Node{CreateIndex: unchanging, ModifyIndex: unchanging}}, modified: unchanging}
+	}
+	stored, ok := v.Node(name)
+	if !ok {
+		return sought{}
+	}
+	n := *stored
+	n.Checks = nil
+	return sought{found: &Found{Node: &n}, modified: n.ModifyIndex}
+}
+
+func (v *View) seekService(node, id string) sought {
+	l, ambiguous := v.ServiceOn(node, id)
+	if l == nil {
+		return sought{ambiguous: ambiguous}
+	}
+	shown := &Lease{Instance: l.Instance, Registered: l.Registered, Defined: l.Defined, Permanent: l.Permanent}
+	modified := l.Defined
+	if l.Service != nil {
+		s := *l.Service
+		s.Checks = nil
+		shown.Service, modified = &s, s.ModifyIndex
+	}
+	return sought{found: &Found{Service: shown, Name: v.serviceName(l)}, modified: modified, hidden: l.Quarantine != nil}
+}
+
+// serviceName is the name of a lease's application in Consul's API.
+func (v *View) serviceName(l *Lease) string {
+	if app, ok := v.App(l.Instance.App); ok {
+		return app.ServiceName()
+	}
+	return strings.ToLower(l.Instance.App)
+}
+
+func (v *View) seekCheck(node, id string) sought {
+	c, ok := v.CheckOn(node, id)
+	switch {
+	case !ok && node == "" && id == catalog.SerfHealth:
+		c = &catalog.Check{ID: id, CreateIndex: unchanging, ModifyIndex: unchanging}
+	case !ok:
+		return sought{}
+	}
+	s := sought{found: &Found{Check: c}, modified: c.ModifyIndex}
+	if l, _ := v.ServiceOn(node, c.Service); c.Service != "" && l != nil && l.Service != nil {
+		s.found.Name, s.found.Tags, s.hidden = l.Service.Name, l.Service.Tags, l.Quarantine != nil
+	}
+	return s
+}
+
+// Attempt performs do, and takes back all that do has changed if it returns false. The cost of that is that of
+// what do changed. do performs operations at the present time, and makes no View.
+func (r *Registry) Attempt(do func() (kept bool)) {
+	u := r.beginAttempt()
+	kept := do()
+	r.undo, r.handles.undo = nil, nil
+	r.catalog.Record(nil)
+	if !kept {
+		u.Run()
+	}
+}
+
+// beginAttempt begins to record how changes are taken back. Trees and single values are put back to what they were; a table that
+// is changed in place has each of its changes taken back (the methods keep…).
+func (r *Registry) beginAttempt() *order.Undo {
+	u := new(order.Undo)
+	index, reserved, recordBytes, generation := r.index, r.reserved, r.recordBytes, r.handles.generation
+	expectation, shared := r.expectation, r.shared
+	tables, ends := r.tables.share(), r.ends.Copy()
+	u.Add(func() {
+		r.index, r.reserved, r.recordBytes, r.handles.generation = index, reserved, recordBytes, generation
+		r.expectation, r.shared = expectation, shared
+		r.tables, r.ends = *tables, ends
+	})
+	r.undo, r.handles.undo = u, u
+	r.catalog.Record(u)
+	return u
+}
+
+// keepRenewal has the last renewal and the history in a slot taken back if the attempt fails that is under way.
+func (r *Registry) keepRenewal(slot uint32) {
+	if r.undo != nil {
+		r.undo.Add(r.tables.renewals.at(slot).keep())
+	}
+}
+
+// keepRecord has which record of removal a key has taken back with all else.
+func (r *Registry) keepRecord(key Key) {
+	if r.undo == nil {
+		return
+	}
+	at, had := r.records[key]
+	r.undo.Add(func() {
+		if had {
+			r.records[key] = at
+		} else {
+			delete(r.records, key)
+		}
+	})
+}
+
+// keepEnd has the end of the lease in a slot taken back with all else.
+func (r *Registry) keepEnd(slot uint32) {
+	if r.undo == nil {
+		return
+	}
+	had, end := r.expiry.Has(slot), int64(0)
+	if had {
+		end = r.expiry.Known(slot)
+	}
+	r.undo.Add(func() {
+		switch has := r.expiry.Has(slot); {
+		case had && has:
+			r.expiry.Move(slot, end)
+		case had:
+			r.expiry.Add(slot, end)
+		case has:
+			r.expiry.Remove(slot)
+		}
+	})
+}

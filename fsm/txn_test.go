@@ -1,0 +1,408 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// keyTxn is a transaction of operations on keys.
+func keyTxn(ops []kv.KeyOp) kv.Txn {
+	txn := kv.Txn{Ops: make([]kv.TxnOp, len(ops))}
+	for i := range ops {
+		txn.Ops[i].Key = &ops[i]
+	}
+	return txn
+}
+
+// txn draws a transaction on the twins' few keys, sessions, nodes, services and checks.
+func (tw *twins) txn(t *rapid.T) kv.Txn {
+	return kv.Txn{Ops: rapid.SliceOfN(rapid.Custom(tw.txnOp), 0, 5).Draw(t, "ops")}
+}
+
+func (tw *twins) txnOp(t *rapid.T) kv.TxnOp {
+	switch rapid.IntRange(0, 9).Draw(t, "of") {
+	case 0, 1, 2:
+		op := tw.keyOp(t)
+		return kv.TxnOp{Key: &op}
+	case 3:
+		return kv.TxnOp{Session: rapid.SampledFrom(twinSessions).Draw(t, "session")}
+	}
+	op := tw.catalogTxnOp(t)
+	return kv.TxnOp{Catalog: &op}
+}
+
+func (tw *twins) catalogTxnOp(t *rapid.T) registry.CatalogOp {
+	op := registry.CatalogOp{Verb: gen[registry.CatalogVerb]().Draw(t, "verb"), Node: rapid.SampledFrom(twinNodes).Draw(t, "node")}
+	set := registry.RegisterCatalog{KeepNode: true}
+	if op.Node != "" {
+		set.Node = &catalog.Node{Name: op.Node}
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "of") {
+	case 0:
+		if set.KeepNode = false; set.Node != nil {
+			set.Node.Address = rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "address")
+		}
+	case 1:
+		set.Service, set.Instance = twinService(op.Node, rapid.SampledFrom(twinServices).Draw(t, "service"))
+		op.Service = set.Service.ID
+	case 2:
+		op.Check = rapid.SampledFrom(twinChecks).Draw(t, "check")
+		set.Checks = []*catalog.Check{{Node: op.Node, ID: op.Check, Status: catalog.CheckStatus(rapid.ByteMax(byte(catalog.Critical)).Draw(t, "status")),
+			Service: rapid.SampledFrom(append(twinServices, "", "1")).Draw(t, "ofService"), TTL: rapid.SampledFrom([]int64{0, 5000}).Draw(t, "ttl")}}
+		aliased(t, set.Checks[0])
+	}
+	if rapid.Bool().Draw(t, "right index") {
+		op.Index = tw.modified(op)
+	}
+	if op.Verb == registry.CatalogSet || op.Verb == registry.CatalogCAS {
+		op.Register = &set
+	}
+	return op
+}
+
+// modified is the ModifyIndex of what an operation is about, 0 if it is not there.
+func (tw *twins) modified(op registry.CatalogOp) registry.Index {
+	op.Verb = registry.CatalogGet
+	f := tw.straight.View().ReadInTxn(op).Found
+	switch {
+	case f == nil:
+		return 0
+	case f.Node != nil:
+		return f.Node.ModifyIndex
+	case f.Check != nil:
+		return f.Check.ModifyIndex
+	case f.Service.Service != nil:
+		return f.Service.Service.ModifyIndex
+	}
+	return f.Service.Defined
+}
+
+// state is what a machine has but for what it remembers of batches.
+func state(t *rapid.T, m *Machine) []byte {
+	s := m.Snapshot()
+	s.index, s.nodes = 0, nil
+	var b bytes.Buffer
+	need.Got(s.WriteTo(&b))(t)
+	return b.Bytes()
+}
+
+// transact applies a transaction and compares what it does with what its operations do one by one: with all of it if all
+// succeed, else with nothing.
+func (tw *twins) transact(t *rapid.T) {
+	txn := tw.txn(t)
+	tw.apply(t, nil) // what the time does is done
+	before := state(t, tw.straight)
+	singly := tw.singly(t, txn)
+	done := tw.both(t, AppendWrite(nil, tw.stamp, 0, tw.batch(t, []Item{{KV: txn}})))
+	got := done.Batches[0].KV[0]
+	after := state(t, tw.straight)
+	if !got.OK {
+		need.That(t, bytes.Equal(before, after), "%+v failed with %+v, and changed the state:\n%x\n%x", txn, got.Errors, before, after)
+		need.That(t, len(done.Touched) == 0, "%+v failed, and woke %+v", txn, done.Touched)
+	}
+	if delayed := slices.ContainsFunc(got.Errors, func(e kv.TxnError) bool { return strings.HasSuffix(e.What, "due to lock delay") }); !delayed {
+		need.Slice(t, withoutIndex(got.Errors), singly.errs, "errors of %+v, beside those of its operations one by one:", txn)
+	}
+	if got.OK {
+		need.That(t, got.Index == 0 || bytes.Equal(after, before) == false, "%+v took index %d, and changed nothing", txn, got.Index)
+		need.Deep(t, withoutIndexes(t, after), withoutIndexes(t, singly.state), "after %+v the state is not that after its operations one by one", txn)
+		need.Deep(t, zeroIndexes(got.Found), zeroIndexes(singly.found), "found by %+v, beside what its operations find one by one:", txn)
+	}
+}
+
+// performed is what came of the operations of a transaction, performed one by one.
+type performed struct {
+	state []byte
+	errs  []kv.TxnError
+	found []kv.Found
+}
+
+// singly performs the operations of a transaction one by one, on a copy.
+func (tw *twins) singly(t *rapid.T, txn kv.Txn) (p performed) {
+	var b bytes.Buffer
+	need.Got(tw.straight.Snapshot().WriteTo(&b))(t)
+	m := NewMachine()
+	need.OK(t, m.Restore(&b))
+	pairs := 0
+	for i, op := range txn.Ops {
+		r := m.perform1(tw.term, tw.stamp, kv.Txn{Ops: []kv.TxnOp{op}})
+		for _, e := range r.Errors {
+			p.errs = append(p.errs, kv.TxnError{OpIndex: i, What: withoutIndex([]kv.TxnError{e})[0].What})
+		}
+		for _, f := range r.Found {
+			f.Pairs = pairs
+			p.found = append(p.found, f)
+		}
+		pairs += len(r.Pairs)
+	}
+	p.state = state(t, m)
+	return p
+}
+
+// withoutIndex is errors without the index that some of them name.
+func withoutIndex(errs []kv.TxnError) (all []kv.TxnError) {
+	for _, e := range errs {
+		e.What, _, _ = strings.Cut(e.What, "current modify index")
+		all = append(all, e)
+	}
+	return all
+}
+
+// perform1 performs one operation of coordination as an entry would.
+func (m *Machine) perform1(term uint64, stamp registry.Stamp, op kv.Op) kv.Result {
+	m.registry.Advance(stamp)
+	m.kv.Advance(stamp.Lease)
+	_, results := m.perform(term, stamp, []Item{{KV: op}})
+	m.publish(m.Index())
+	return results[0]
+}
+
+// withoutIndexes is a state in which every index is 0: operations one by one take more of them.
+func withoutIndexes(t *rapid.T, state []byte) Snapshot {
+	return zeroIndexes(need.Got(readSnapshot(bytes.NewReader(state)))(t))
+}
+
+// zeroIndexes makes every index in a value 0 that was read anew, or copied here.
+func zeroIndexes[T any](value T) T {
+	v := reflect.New(reflect.TypeOf(value)).Elem()
+	v.Set(reflect.ValueOf(value))
+	zero(v)
+	return v.Interface().(T)
+}
+
+func zero(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return
+		}
+		if v.CanSet() { // what a state holds is immutable
+			c := reflect.New(v.Type().Elem())
+			c.Elem().Set(v.Elem())
+			v.Set(c)
+		}
+		zero(v.Elem())
+	case reflect.Struct:
+		for _, at := range v.Fields() {
+			zero(exposed(at))
+		}
+	case reflect.Slice:
+		if v.CanSet() && !v.IsNil() {
+			v.Set(reflect.AppendSlice(reflect.MakeSlice(v.Type(), 0, v.Len()), v))
+		}
+		for i := range v.Len() {
+			zero(v.Index(i))
+		}
+	case reflect.Uint64:
+		if v.CanSet() && v.Type() == reflect.TypeFor[kv.Index]() {
+			v.SetUint(0)
+		}
+	}
+}
+
+// exposed is a field that can be set, exported or not.
+func exposed(v reflect.Value) reflect.Value {
+	if v.CanSet() || !v.CanAddr() {
+		return v
+	}
+	return reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem()
+}
+
+func TestTransactionDoesAllThatItsOperationsDoOrNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tw := newTwins()
+		tw.establish(t)
+		actions := tw.actions()
+		actions["transact 2"], actions["transact 3"] = tw.transact, tw.transact
+		t.Repeat(actions)
+		tw.compare(t)
+	})
+}
+
+// setTxnCheck is the operation of a transaction that sets a check of node db-1.
+func setTxnCheck(id, service string, status catalog.CheckStatus) kv.TxnOp {
+	return kv.TxnOp{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Node: "db-1", Check: id, Register: &registry.RegisterCatalog{
+		Node: &catalog.Node{Name: "db-1"}, KeepNode: true, Checks: []*catalog.Check{{Node: "db-1", ID: id, Service: service, Status: status}}}}}
+}
+
+func getTxn(node, service, check string) kv.TxnOp {
+	return kv.TxnOp{Catalog: &registry.CatalogOp{Node: node, Service: service, Check: check}}
+}
+
+// Each refusal at each place among operations that would succeed.
+func TestTransactionOfWhichOneOperationIsRefusedChangesNothing(t *testing.T) {
+	key := func(op kv.KeyOp) kv.TxnOp { return kv.TxnOp{Key: &op} }
+	at := func(op registry.CatalogOp) kv.TxnOp { return kv.TxnOp{Catalog: &op} }
+	node := &catalog.Node{Name: "db-1", Address: "192.0.2.8"}
+	good := []kv.TxnOp{
+		key(kv.KeyOp{Verb: kv.Set, Key: "new", Value: []byte("1")}),
+		at(registry.CatalogOp{Verb: registry.CatalogSet, Node: "db-1", Register: &registry.RegisterCatalog{Node: node}}),
+		setTxnCheck("alive", "web", catalog.Critical), // which ends the session, and takes its key
+		at(registry.CatalogOp{Verb: registry.CatalogDelete, Node: "db-1", Service: "none"}),
+	}
+	for what, bad := range map[string]kv.TxnOp{
+		`key "none" doesn't exist`:                                       key(kv.KeyOp{Verb: kv.Get, Key: "none"}),
+		`node "db-9" doesn't exist`:                                      getTxn("db-9", "", ""),
+		`service "none" on node "db-1" doesn't exist`:                    getTxn("db-1", "none", ""),
+		`check "none" on node "rollcall" doesn't exist`:                  getTxn("", "", "none"),
+		`failed to set node "db-1", index is stale`:                      at(registry.CatalogOp{Verb: registry.CatalogCAS, Node: "db-1", Register: &registry.RegisterCatalog{Node: node}}),
+		`failed to delete node "db-1", index is stale`:                   at(registry.CatalogOp{Verb: registry.CatalogDeleteCAS, Node: "db-1", Index: 99}),
+		`failed to delete service "none" on node "db-1", index is stale`: at(registry.CatalogOp{Verb: registry.CatalogDeleteCAS, Node: "db-1", Service: "none"}),
+		`failed to delete check "none" on node "db-1", index is stale`:   at(registry.CatalogOp{Verb: registry.CatalogDeleteCAS, Node: "db-1", Check: "none"}),
+		`Missing service registration`:                                   setTxnCheck("other", "none", catalog.Passing),
+		`Missing node registration`: at(registry.CatalogOp{Verb: registry.CatalogSet, Node: "db-9", Check: "c", Register: &registry.RegisterCatalog{
+			Node: &catalog.Node{Name: "db-9"}, KeepNode: true, Checks: []*catalog.Check{{ID: "c"}}}}),
+		`node "rollcall" stands for the cluster itself and is not deleted`: at(registry.CatalogOp{Verb: registry.CatalogDelete}),
+		`unknown operation type`: {},
+	} {
+		for place := range len(good) + 1 {
+			t.Run(fmt.Sprintf("%s at %d", strings.ReplaceAll(what, "/", " "), place), func(t *testing.T) {
+				n := newNode(t)
+				n.write(checkedService(catalog.Passing))
+				n.writeKV(linkedSession, heldKey)
+				before := n.whole()
+				r := n.writeKV(kv.Txn{Ops: slices.Insert(slices.Clone(good), place, bad)})[0]
+				want := []kv.TxnError{{OpIndex: place, What: what}}
+				expect.That(t, !r.OK && slices.Equal(r.Errors, want), "got %+v, want the errors %+v", r, want)
+				expect.Slice(t, n.whole(), before, "the state, beside that before:")
+				r = n.writeKV(kv.Txn{Ops: good})[0]
+				expect.That(t, r.OK && r.Errors == nil, "without it: %+v, want it done", r)
+			})
+		}
+	}
+}
+
+// whole is the state without what is remembered of batches.
+func (n *node) whole() []byte {
+	s := n.m.Snapshot()
+	s.index, s.nodes = 0, nil
+	s.registry.Clock, s.kv.Lease = registry.Stamp{}, 0
+	var b bytes.Buffer
+	need.Got(s.WriteTo(&b))(n.t)
+	return b.Bytes()
+}
+
+func TestTransactionSeesWhatItsOperationsBeforeHaveDone(t *testing.T) {
+	n := newNode(t)
+	n.write(checkedService(catalog.Passing))
+	n.writeKV(linkedSession, heldKey)
+	r := n.writeKV(kv.Txn{Ops: []kv.TxnOp{
+		{Key: &kv.KeyOp{Verb: kv.CheckSession, Key: "k", Session: "s1"}},
+		setTxnCheck("alive", "web", catalog.Critical),
+		getTxn("db-1", "", "alive"),
+		{Key: &kv.KeyOp{Verb: kv.Get, Key: "k"}}, // whose session ended with the check
+		{Catalog: &registry.CatalogOp{Verb: registry.CatalogDelete, Node: "db-1", Service: "web"}},
+		{Key: &kv.KeyOp{Verb: kv.CheckNotExists, Key: "none"}},
+		getTxn("db-1", "", ""),
+	}})[0]
+	need.That(t, r.OK && len(r.Pairs) == 2 && len(r.Found) == 3, "got %+v, want two pairs, two checks and a node", r)
+	expect.That(t, r.Pairs[0].Session == "s1" && r.Pairs[1].Session == "", "the key before and after is %+v, %+v; want it held, and then free", r.Pairs[0], r.Pairs[1])
+	for i, want := range []int{1, 1, 2} {
+		expect.Equal(t, r.Found[i].Pairs, want, "pairs before what was found %d:", i)
+	}
+	check := r.Found[1]
+	expect.That(t, check.Check.Status == catalog.Critical && check.Name == "shop" && check.Check.ModifyIndex == r.Found[0].Check.ModifyIndex,
+		"the check after it was set is %+v of %q", check.Check, check.Name)
+	expect.That(t, r.Index >= r.Pairs[1].ModifyIndex, "index %d, and the key was changed at %d", r.Index, r.Pairs[1].ModifyIndex)
+	_, known := n.m.View().CheckOn("db-1", "alive")
+	expect.That(t, !known, "the check is there after its service was deleted")
+}
+
+// Reads of both halves of the state are of one moment.
+func TestViewReadsTransactionsOverKeysAndTheRegistry(t *testing.T) {
+	n := newNode(t)
+	n.write(checkedService(catalog.Warning))
+	n.writeKV(kv.KeyOp{Verb: kv.Set, Key: "k", Value: []byte("1")})
+	v := n.m.KV()
+	n.write(registry.DeregisterCatalog{Node: "db-1"})
+	ops := []kv.TxnOp{getTxn("db-1", "web", ""), {Key: &kv.KeyOp{Verb: kv.Get, Key: "k"}}, getTxn("", "", ""), getTxn("", "", catalog.SerfHealth)}
+	r := v.Read(ops)
+	need.That(t, r.OK && len(r.Pairs) == 1 && len(r.Found) == 3, "got %+v", r)
+	expect.That(t, r.Found[0].Service.Service.ID == "web" && r.Found[0].Name == "shop" && r.Found[1].Node.Name == "" && r.Found[2].Check.ID == catalog.SerfHealth,
+		"found %+v", r.Found)
+	r = n.m.KV().Read(ops)
+	want := []kv.TxnError{{OpIndex: 0, What: `service "web" on node "db-1" doesn't exist`}}
+	expect.That(t, slices.Equal(r.Errors, want), "after the node went: %+v, want %+v", r, want)
+}
+
+// What Eureka's clients registered is found on the logical node, and replaced by what has its key, as it is outside
+// transactions.
+func TestTransactionMeetsInstancesOfEureka(t *testing.T) {
+	n := newNode(t)
+	n.write(registry.Register{Instance: instance("ORDERS", "orders-1")}, registry.Register{Instance: instance("A", "same")}, registry.Register{Instance: instance("B", "same")})
+	errorsOf := func(op registry.CatalogOp) string {
+		r := n.writeKV(kv.Txn{Ops: []kv.TxnOp{{Catalog: &op}}})[0]
+		if r.OK {
+			return ""
+		}
+		return r.Errors[0].What
+	}
+	orders := &registry.RegisterCatalog{Service: &catalog.Service{Name: "orders", ID: "orders-1", WeightPassing: 1, WeightWarning: 1}, Instance: instance("ORDERS", "orders-1")}
+	check := &registry.RegisterCatalog{Checks: []*catalog.Check{{ID: "c", Service: "orders-1"}}}
+	for _, tt := range []struct {
+		op   registry.CatalogOp
+		want string
+	}{
+		{registry.CatalogOp{Service: "same"}, `service ID "same" is that of instances of several applications, which clients of Eureka registered`},
+		{registry.CatalogOp{Verb: registry.CatalogDelete, Service: "same"}, `service ID "same" is that of instances of several applications, which clients of Eureka registered`},
+		{registry.CatalogOp{Verb: registry.CatalogSet, Check: "c", Register: check}, `service "orders-1" was registered by a client of Eureka, which reports its status itself: it takes no checks`},
+		{registry.CatalogOp{Verb: registry.CatalogCAS, Service: "orders-1", Register: orders}, `failed to set service "orders-1" on node "rollcall", index is stale`},
+		{registry.CatalogOp{Verb: registry.CatalogSet, Service: "orders-1", Register: orders}, ""},
+	} {
+		expect.Equal(t, errorsOf(tt.op), tt.want, "%+v:", tt.op)
+	}
+	l, _ := n.m.View().ServiceOn("", "orders-1")
+	expect.That(t, l != nil && l.Permanent && l.Service != nil, "the instance is %+v, want it to be the service", l)
+}
+
+// Each time that the check of a node turns, all its services change.
+func TestTransactionMakesABoundedNumberOfChanges(t *testing.T) {
+	n := newNode(t)
+	const services = 2000
+	n.performMany(services, func(i int) Item { return op(onNode("db-1", i)) })
+	before := n.whole()
+	turns := func(count int) (all []kv.TxnOp) {
+		for i := range count {
+			all = append(all, setTxnCheck("disk", "", []catalog.CheckStatus{catalog.Critical, catalog.Passing}[i%2]))
+		}
+		return all
+	}
+	r := n.writeKV(kv.Txn{Ops: turns(kv.MaxTxnChanges/services + 1)})[0]
+	need.That(t, !r.OK && len(r.Errors) > 0, "got %+v, want it refused", r)
+	last := r.Errors[0]
+	expect.That(t, last.OpIndex == kv.MaxTxnChanges/(services+1) && strings.HasPrefix(last.What, "a transaction may make 50000 changes"), "refused: %+v", last)
+	expect.That(t, slices.Equal(n.whole(), before), "it was refused, and changed the state")
+	r = n.writeKV(kv.Txn{Ops: turns(4)})[0]
+	expect.That(t, r.OK, "four turns: %+v", r.Errors)
+}
+
+// A record of a removal is found by its key, in a table of its own.
+func TestTransactionThatFailsForgetsNoRemoval(t *testing.T) {
+	n := newNode(t)
+	n.write(checkedService(catalog.Passing), registry.DeregisterCatalog{Node: "db-1", Service: "web"})
+	s := &catalog.Service{Name: "shop", ID: "web", Node: "db-1", WeightPassing: 1, WeightWarning: 1}
+	set := kv.TxnOp{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Node: "db-1", Service: "web",
+		Register: &registry.RegisterCatalog{Node: &catalog.Node{Name: "db-1"}, KeepNode: true, Service: s, Instance: instance("SHOP", "db-1:web")}}}
+	for range 2 {
+		r := n.writeKV(kv.Txn{Ops: []kv.TxnOp{set, getTxn("none", "", "")}})[0]
+		expect.That(t, !r.OK, "got %+v, want it refused", r)
+	}
+	r := n.writeKV(kv.Txn{Ops: []kv.TxnOp{set}})[0]
+	need.That(t, r.OK, "registering it again: %+v", r)
+	l, _ := n.m.View().ServiceOn("db-1", "web")
+	expect.That(t, l != nil && l.Life == 2, "registered again it is %+v, want it in its second life", l)
+	expect.Equal(t, len(slices.Collect(n.m.View().Removals())), 0, "records of removals:")
+	expect.Equal(t, len(n.m.View().History(l.Key())), 3, "events that are remembered:")
+}

@@ -1,0 +1,113 @@
+package consulroutes
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// txn is PUT txn: operations on keys, sessions, nodes, services and checks, all or none.
+func (c call) txn() (any, error) {
+	body, err := c.readValue()
+	if err != nil {
+		return nil, err
+	}
+	txn, errs, err := consul.DecodeTxn(body, consul.Place{Datacenter: c.datacenter(), AddressOf: c.addressOf})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(errs) > 0:
+		return c.respondTxn(consul.Home{}, kv.Result{Errors: errs})
+	case !slices.ContainsFunc(txn.Ops, kv.TxnOp.Writes):
+		return c.readTxn(txn.Ops)
+	}
+	if err := c.checkRegistrations(txn); err != nil {
+		return nil, err
+	}
+	op := c.Once(txn)
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
+	if err != nil {
+		return nil, err
+	}
+	if result.Refusal != "" {
+		return nil, consulError("raft apply failed: " + result.Refusal)
+	}
+	if err := errorOfExcess(result); err != nil {
+		return nil, err
+	}
+	return c.respondTxn(c.home(c.Epoch()), result)
+}
+
+// checkRegistrations refuses what a registration outside transactions would be refused for before it is ordered.
+func (e *endpoints) checkRegistrations(txn kv.Txn) error {
+	for _, op := range txn.Ops {
+		if op.Catalog == nil || op.Catalog.Register == nil {
+			continue
+		}
+		given := *op.Catalog.Register
+		if given.Instance != nil {
+			if err := e.CheckQuota(given.Instance.Key()); err != nil {
+				return err
+			}
+		}
+		if err := e.checkProbes(given); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errorOfExcess is the error of a transaction that reads too much; nil: it does not.
+func errorOfExcess(result kv.Result) error {
+	switch result.Excess {
+	case kv.TooLarge:
+		return errTxnTooLarge
+	case kv.TooBusy:
+		return errTxnBusy
+	case kv.Forgotten:
+		return &web.Refusal{Status: http.StatusGone, Text: "the transaction was performed, but its answer was asked for again, and what it read was too much to be kept until now; read again"}
+	}
+	return nil
+}
+
+var (
+	errTxnTooLarge = &web.Refusal{
+		Status: http.StatusRequestEntityTooLarge,
+		Text:   fmt.Sprintf("the transaction was not performed: what it reads has more than %d bytes, the most that a transaction which also writes may read; read by a transaction of its own", kv.MaxTxnRead),
+	}
+	errTxnBusy = &web.Refusal{
+		Status: http.StatusServiceUnavailable, Retry: true,
+		Text: "the transaction was not performed: it and others at the same time read too much together; try again",
+	}
+)
+
+// readTxn responds to a transaction that writes nothing as to any other read, but it cannot wait for a change.
+func (c call) readTxn(ops []kv.TxnOp) (any, error) {
+	return c.readConsul(web.Query{Read: c.consulFreshness()}, false, c.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
+		return web.Found{Document: func() (any, error) {
+			result := v.Read(ops)
+			if result.Excess != kv.NoExcess {
+				return nil, errReadTooLarge
+			}
+			return c.respondTxn(c.home(v.Registry.Epoch()), result)
+		}}
+	}))
+}
+
+// respondTxn responds with what became of a transaction; home is the logical node as it is shown.
+func (c call) respondTxn(home consul.Home, result kv.Result) (any, error) {
+	if len(result.Errors) > 0 {
+		c.Status = http.StatusConflict
+	}
+	if result.Weight() >= maxWhole {
+		return c.respondLarge(txnList(consul.TxnResults(result), func(i int) any { return home.TxnResult(result, i) }))
+	}
+	return home.ShowTxn(result), nil
+}
