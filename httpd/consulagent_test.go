@@ -100,10 +100,11 @@ func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 			"%s: got %d %q %v, want %d %s as text", row.name, got.status, got.body, got.header, row.code, row.want)
 	}
 	for target, want := range map[string]string{
-		"/v1/agent/health/service/name/none":           "[]",
-		"/v1/agent/health/service/name/consul":         "[]",
-		"/v1/agent/health/service/id/none":             `{"AggregatedStatus":"critical","Service":null,"Checks":null}`,
-		"/v1/agent/health/service/id/none?format=text": "ServiceId none not found",
+		"/v1/agent/health/service/name/none":             "[]",
+		"/v1/agent/health/service/name/consul":           "[]",
+		"/v1/agent/health/service/id/none":               `{"AggregatedStatus":"critical","Service":null,"Checks":null}`,
+		"/v1/agent/health/service/id/none?format=text":   "ServiceId none not found",
+		"/v1/agent/health/service/name/none?format=text": "ServiceName none Not Found",
 	} {
 		got := n.call(t, "GET", target, "")
 		expect.That(t, got.status == 404 && got.body == want, "GET %s: got %d %s, want 404 %s", target, got.status, got.body, want)

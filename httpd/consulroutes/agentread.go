@@ -183,7 +183,7 @@ func (c call) agentHealthByName() (any, error) {
 		}
 	}
 	if len(all) == 0 {
-		return c.respondHealth(http.StatusNotFound, "ServiceName "+name+" not found", all)
+		return c.respondHealth(http.StatusNotFound, "ServiceName "+name+" Not Found", all)
 	}
 	return c.respondHealth(healthCode(worst), worst, all)
 }
