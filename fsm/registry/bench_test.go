@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 // payload is an instance of about 1 KB in all, its strings its own as after decoding.
@@ -75,6 +77,44 @@ func BenchmarkRegister(b *testing.B) {
 				g.View()
 				g.client(cancel)
 				g.View()
+			}
+		})
+	}
+}
+
+// Changes of one of 10 services of each of 1,000 agents, each change with a view of its own.
+func BenchmarkCatalog(b *testing.B) {
+	const agents, services = 1000, 10
+	agentsService := func(agent, i int, port int32) RegisterCatalog {
+		name := fmt.Sprintf("service-%d", i)
+		op := serviceOn(fmt.Sprintf("agent-%d", agent), name, name, &catalog.Check{ID: name, Service: name, TTL: 30_000})
+		op.Agent, op.KeepStatus, op.Service.Port = true, true, port
+		return op
+	}
+	g := newRig(nil)
+	for n := range agents * services {
+		g.client(agentsService(n/services, n%services, 80))
+	}
+	fresh := agentsService(agents, 0, 80)
+	for _, tt := range []struct {
+		name string
+		ops  []Op
+	}{
+		{"registered as it is", []Op{agentsService(500, 5, 80)}},
+		{"registered with another port", []Op{agentsService(500, 5, 81), agentsService(500, 5, 80)}},
+		{"comes and goes", []Op{DeregisterCatalog{Node: "agent-500", Service: "service-5"}, agentsService(500, 5, 80)}},
+		{"comes and goes with its agent", []Op{fresh, DeregisterCatalog{Node: fresh.Node.Name, Service: fresh.Service.ID}}},
+		{"check flips", []Op{
+			SetCheck{Node: "agent-500", Check: "service-6", Status: catalog.Critical}, SetCheck{Node: "agent-500", Check: "service-6"}}},
+		{"heartbeat", []Op{SetCheck{Node: "agent-500", Check: "service-7"}}},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, op := range tt.ops {
+					g.client(op)
+					g.View()
+				}
 			}
 		})
 	}
