@@ -199,7 +199,11 @@ func randomChange(random *rand.Rand) registry.Op {
 		op.Service, op.Instance = s, in
 	}
 	for range random.IntN(3) {
-		op.Checks = append(op.Checks, &catalog.Check{Node: node, ID: one("a", "b"), Service: one("", id), Status: status})
+		check := &catalog.Check{Node: node, ID: one("a", "b"), Service: one("", id), Status: status}
+		if random.IntN(4) == 0 {
+			check.Alias = &catalog.Alias{Named: true, Node: one("", "n1", "n2"), Service: one("", "1", "2")}
+		}
+		op.Checks = append(op.Checks, check)
 	}
 	return op
 }
@@ -218,6 +222,7 @@ func TestBlockingQueriesMissNoChangeOfTheCatalog(t *testing.T) {
 		targets = append(targets, "/v1/catalog/node/"+node, "/v1/catalog/node-services/"+node, "/v1/health/node/"+node)
 	}
 	targets = append(targets, "/v1/health/service/web?passing", "/v1/catalog/service/web?tag=t", "/v1/catalog/service/web?node-meta=zone:a",
+		"/v1/catalog/services?filter=NodeMeta.zone==a", "/v1/health/service/web?filter=Checks.Status==critical", "/v1/health/connect/web",
 		"/v1/health/checks/web?node-meta=zone:a", "/v1/health/node/n1?node-meta=zone:a")
 	for seed := range uint64(3) {
 		bubble(t, func(t *testing.T) {
