@@ -105,6 +105,9 @@ func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 		now.ChecksChanged, now.ServiceLeft = 0, 0
 		if old != nil {
 			now.ChecksChanged, now.ServiceLeft = old.ChecksChanged, old.ServiceLeft
+			if now.Alive() != old.Alive() { // an agent's node is shown with more than was registered
+				now.ModifyIndex = index
+			}
 		}
 		if !slices.Equal(before, after) {
 			now.ChecksChanged = index

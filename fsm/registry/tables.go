@@ -168,12 +168,12 @@ func (t *tables) set(l *Lease) {
 // name notes what the application is called in Consul's API, where l takes the place of old. Either may
 // be the zero Lease. renamed: instances that were registered otherwise are called by another name now.
 func (a *App) name(old, l *Lease) (renamed bool) {
-	named := a.services > 0
+	before := a.ServiceName()
 	a.services += int(one(l.Service != nil)) - int(one(old.Service != nil))
 	if l.Service != nil {
 		a.service = l.Service.Name
 	}
-	return named != (a.services > 0) && a.leases.Len() > a.services && a.service != strings.ToLower(a.Name)
+	return a.ServiceName() != before && a.leases.Len() > a.services
 }
 
 // touch notes a change of an application, and of how it is defined, if it has instances that are listed.

@@ -65,7 +65,7 @@ func fromEureka(l *registry.Lease, name string) Service {
 	port, secure := i.MainPort()
 	s := Service{
 		ID: i.ID(), Name: name, Tags: []string{}, Address: cmp.Or(i.IPAddr, i.HostName), Port: int32(port.Number),
-		Meta: metaOf(i), Weights: Weights{1, 1}, Proxy: noProxy, CreateIndex: min(l.Registered, l.Defined), ModifyIndex: l.Defined,
+		Meta: metaOf(i), Weights: Weights{1, 1}, Proxy: noProxy, CreateIndex: l.Defined, ModifyIndex: l.Defined,
 	}
 	if _, said := s.Meta[secureMeta]; secure && !said {
 		s.Meta[secureMeta] = "true"
