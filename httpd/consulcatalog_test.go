@@ -145,6 +145,34 @@ func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
 	}
 }
 
+// Whoever registers a service on the logical node without metadata leaves that as it is: it is of all hosts.
+func TestConsulCatalogKeepsMetadataOfTheLogicalNode(t *testing.T) {
+	n := newCatalog(t)
+	type node struct {
+		Node, Address string
+		Meta          map[string]string
+		ModifyIndex   int
+	}
+	register := func(body string) (logical node, found int) {
+		n.must(t, "PUT", "/v1/catalog/register", body)
+		return read[[]node](t, n, "/v1/catalog/nodes")[0], len(read[map[string][]string](t, n, "/v1/catalog/services?node-meta=rack:7"))
+	}
+	for _, row := range []struct {
+		body, rack string
+		found      int
+	}{
+		{`{"Node":"rollcall","Address":"10.9.0.1","NodeMeta":{"rack":"7"}}`, "7", 1},
+		{`{"Node":"rollcall","Address":"10.9.0.1","Service":{"Service":"web","Port":80},"Check":{"Name":"alive","Status":"passing"}}`, "7", 2},
+		{`{"Node":"rollcall","SkipNodeUpdate":true,"NodeMeta":{"rack":"8"}}`, "7", 2},
+		{`{"Node":"rollcall","Address":"10.9.0.1","NodeMeta":{"rack":"8"}}`, "8", 0},
+		{`{"Node":"rollcall","Address":"10.9.0.1","NodeMeta":{}}`, "", 0},
+	} {
+		logical, found := register(row.body)
+		expect.That(t, logical.Node == "rollcall" && logical.Address == "10.1.0.1" && logical.Meta["consul-version"] != "", "%s: the node is %+v", row.body, logical)
+		expect.That(t, logical.Meta["rack"] == row.rack && found == row.found, "%s: got %+v, %d services of rack 7", row.body, logical, found)
+	}
+}
+
 func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
 	n := newCatalog(t)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"name":"web","id":"w1","tags":["b","a"],"port":80,"address":"10.0.0.7","meta":{"v":"1"},`+

@@ -113,6 +113,7 @@ func TestTransactionComparesAndSetsByModifyIndex(t *testing.T) {
 	}{
 		{"/v1/health/node/far", []any{1, "ModifyIndex"}, `{"Check":{"Verb":"cas","Check":{"Node":"far","CheckID":"disk","Status":"critical","Output":"full","ModifyIndex":%d}}}`, `failed to set check "disk" on node "far", index is stale`},
 		{"/v1/catalog/nodes", []any{0, "ModifyIndex"}, `{"Node":{"Verb":"cas","Node":{"Node":"far","Address":"10.9.0.3","ModifyIndex":%d}}}`, `failed to set node "far", index is stale`},
+		{"/v1/catalog/nodes", []any{1, "ModifyIndex"}, `{"Node":{"Verb":"cas","Node":{"Node":"rollcall","Meta":{"rack":"9"},"ModifyIndex":%d}}}`, `failed to set node "rollcall", index is stale`},
 		{"/v1/catalog/node/far", []any{"Services", "w1", "ModifyIndex"}, `{"Service":{"Verb":"cas","Node":"far","Service":{"ID":"w1","Service":"web","Port":81,"ModifyIndex":%d}}}`, `failed to set service "w1" on node "far", index is stale`},
 		{"/v1/health/node/far", []any{1, "ModifyIndex"}, `{"Check":{"Verb":"delete-cas","Check":{"Node":"far","CheckID":"disk","ModifyIndex":%d}}}`, `failed to delete check "disk" on node "far", index is stale`},
 		{"/v1/catalog/node/far", []any{"Services", "w1", "ModifyIndex"}, `{"Service":{"Verb":"delete-cas","Node":"far","Service":{"ID":"w1","Service":"web","ModifyIndex":%d}}}`, `failed to delete service "w1" on node "far", index is stale`},
@@ -127,6 +128,7 @@ func TestTransactionComparesAndSetsByModifyIndex(t *testing.T) {
 		expect.That(t, got.status == 200, "%s at %d: got %d %s", o.op, index, got.status, got.body)
 	}
 	expect.Equal(t, c.get("/v1/catalog/node/far").body, "null", "the node, after it was deleted:")
+	expect.That(t, strings.Contains(c.get("/v1/catalog/nodes").body, `"rack":"9"`), "the logical node has not the metadata that it was given")
 	got := c.txn(`{"Node":{"Verb":"cas","Node":{"Node":"far","Address":"10.9.0.1"}}}`, `{"Check":{"Verb":"cas","Check":{"Node":"far","CheckID":"disk"}}}`,
 		`{"Service":{"Verb":"cas","Node":"far","Service":{"Service":"web"}}}`)
 	expect.That(t, got.status == 200, "index 0 of what is absent: %d %s", got.status, got.body)

@@ -186,6 +186,8 @@ func randomChange(random *rand.Rand) registry.Op {
 	op := registry.RegisterCatalog{KeepNode: random.IntN(2) == 0, ReplaceChecks: random.IntN(2) == 0, Agent: random.IntN(2) == 0}
 	if node != "" {
 		op.Node = &catalog.Node{Name: node, Address: one("10.1.0.1", "10.1.0.2"), Meta: []registry.Pair{{Key: "zone", Value: one("a", "b")}}}
+	} else if random.IntN(3) == 0 {
+		op.Node = &catalog.Node{Meta: []registry.Pair{{Key: "zone", Value: one("a", "b")}}}
 	}
 	if random.IntN(3) > 0 {
 		s := &catalog.Service{Name: one("web", "Web", "db"), ID: id, Node: node, Port: int32(random.IntN(2)), WeightPassing: 1, WeightWarning: 1}
@@ -222,9 +224,9 @@ func TestBlockingQueriesMissNoChangeOfTheCatalog(t *testing.T) {
 		targets = append(targets, "/v1/catalog/node/"+node, "/v1/catalog/node-services/"+node, "/v1/health/node/"+node)
 	}
 	targets = append(targets, "/v1/health/service/web?passing", "/v1/catalog/service/web?tag=t", "/v1/catalog/service/web?node-meta=zone:a",
-		"/v1/catalog/services?filter=NodeMeta.zone==a", "/v1/health/service/web?filter=Checks.Status==critical", "/v1/health/connect/web",
+		"/v1/catalog/services?filter=NodeMeta.zone==a", "/v1/health/service/web?filter=Checks.Status==critical", "/v1/health/connect/web", "/v1/catalog/service/consul", "/v1/health/service/consul",
 		"/v1/health/checks/web?node-meta=zone:a", "/v1/health/node/n1?node-meta=zone:a")
-	for _, seed := range []uint64{0, 1, 2, 6, 56} { // each of the last three has found something
+	for seed := range uint64(5) {
 		bubble(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 19))
 			n := newCatalogIn(t)

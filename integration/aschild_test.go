@@ -25,6 +25,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -398,7 +400,7 @@ func startGoHolder(t *testing.T, n *Node) *child[goHolderReply] {
 }
 
 // asConsul is set in the environment where this test program is started in the place of consul: its value is how many
-// nodes of Rollcall stand behind an agent.
+// nodes of Rollcall stand behind an agent, and "host" after that number makes it the agent of a host.
 const asConsul = "ROLLCALL_AS_CONSUL"
 
 // consul is what the tests of Consul's own client start and expect to be Consul: `consul version
@@ -438,12 +440,17 @@ func consulAgent(file string) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := startBehind(filepath.Dir(file), os.Getenv(asConsul))
+	number, kind, _ := strings.Cut(os.Getenv(asConsul), " ")
+	nodes, err := startBehind(filepath.Dir(file), number)
 	defer stopAll(nodes)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: inFrontOf(nodes, config)}
+	node := logicalNode
+	if kind == "host" {
+		node = config.NodeName
+	}
+	server := &http.Server{Handler: inFrontOf(nodes, node, config)}
 	go func() {
 		<-interrupted.Done()
 		server.Close()
@@ -495,8 +502,9 @@ func stopAll(nodes []*localcluster.Node) {
 
 // consulConfig is what is read of FILE.
 type consulConfig struct {
-	NodeName string `json:"node_name"`
-	NodeID   string `json:"node_id"`
+	NodeName string            `json:"node_name"`
+	NodeID   string            `json:"node_id"`
+	NodeMeta map[string]string `json:"node_meta"`
 	Ports    struct {
 		HTTP int `json:"http"`
 	} `json:"ports"`
@@ -508,13 +516,13 @@ const (
 	consulVersion = "1.14.11"
 )
 
-// inFrontOf passes every request on, to one node after the other, once they are ready: to the logical agent, for the tests
-// expect a cluster whose only agent is its server. The name and id of its node, which the tests wrote into FILE, and the
-// version of the program are put in the place of Rollcall's. It responds itself to the request about the service mesh,
-// which Rollcall does not have, that the tests send before they begin.
-func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
+// inFrontOf passes every request on, to one node after the other, once they are ready, for an agent: most tests expect a
+// cluster whose only agent is its server, which is the logical one. The name and id of its node, which the tests wrote into
+// FILE, and the version of the program are put in the place of Rollcall's. It responds itself to the request about the
+// service mesh, which Rollcall does not have, that the tests send before they begin.
+func inFrontOf(nodes []*localcluster.Node, node string, config consulConfig) http.Handler {
 	var turn atomic.Uint64
-	const agent = "/agent/" + logicalNode
+	agent := "/agent/" + url.PathEscape(node)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: nodes[turn.Add(1)%uint64(len(nodes))].HTTP, Path: agent})
@@ -525,11 +533,11 @@ func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
 				return err
 			}
 			return rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(
-				quoted(logicalNode), quoted(config.NodeName), self.NodeID, config.NodeID,
+				quoted(node), quoted(config.NodeName), self.NodeID, config.NodeID,
 				`"consul-version":`+quoted(self.Version), `"consul-version":`+quoted(consulVersion)))
 		},
 	}
-	ready := sync.OnceValue(func() error { return awaitAll(nodes) })
+	ready := sync.OnceValue(func() error { return becomeAgent(nodes, agent, node, config.NodeMeta) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -540,9 +548,9 @@ func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
 			return
 		}
 		r.Header.Del("Accept-Encoding")
-		r.URL.Path = strings.ReplaceAll(r.URL.Path, config.NodeName, logicalNode)
+		r.URL.Path = strings.ReplaceAll(r.URL.Path, config.NodeName, node)
 		r.URL.RawPath = ""
-		if err := rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(quoted(config.NodeName), quoted(logicalNode))); err != nil {
+		if err := rewrite(&r.Body, r.Header, &r.ContentLength, strings.NewReplacer(quoted(config.NodeName), quoted(node))); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
@@ -550,8 +558,8 @@ func inFrontOf(nodes []*localcluster.Node, config consulConfig) http.Handler {
 	})
 }
 
-// awaitAll waits until the nodes are ready.
-func awaitAll(nodes []*localcluster.Node) error {
+// becomeAgent waits until the nodes are ready, and gives the agent's node the metadata that the tests wrote into FILE.
+func becomeAgent(nodes []*localcluster.Node, agent, node string, meta map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ReadyLimit)
 	defer cancel()
 	for _, n := range nodes {
@@ -559,7 +567,15 @@ func awaitAll(nodes []*localcluster.Node) error {
 			return err
 		}
 	}
-	return nil
+	if meta == nil {
+		return nil
+	}
+	client, err := api.NewClient(&api.Config{Address: nodes[0].URL() + agent})
+	if err != nil {
+		return err
+	}
+	_, err = client.Catalog().Register(&api.CatalogRegistration{Node: node, Address: "127.0.0.1", NodeMeta: meta}, nil)
+	return err
 }
 
 func quoted(text string) string { return `"` + text + `"` }

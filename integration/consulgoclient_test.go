@@ -491,7 +491,7 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			passed := 0
-			out, err := runOwnTests(t.Context(), t, program, path, 1, names, 4)
+			out, err := runOwnTests(t.Context(), t, program, path, "1", names, 4)
 			for try := 1; ; try++ {
 				skipped := regexp.MustCompile(`(?m)^--- SKIP: .*$`).FindAll(out, -1)
 				expect.That(t, len(skipped) == 0, "skipped, so nothing is known of them:\n%s", bytes.Join(skipped, []byte("\n")))
@@ -508,7 +508,7 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 				for _, f := range failed {
 					again = append(again, f[1])
 				}
-				out, err = runOwnTests(t.Context(), t, program, path, 1, "("+strings.Join(again, "|")+")", 1)
+				out, err = runOwnTests(t.Context(), t, program, path, "1", "("+strings.Join(again, "|")+")", 1)
 			}
 			want := alternatives(names)
 			expect.That(t, passed == want, "%d tests passed, want %d: names have changed", passed, want)
@@ -518,10 +518,10 @@ func TestConsulsClientPassesItsOwnTests(t *testing.T) {
 }
 
 // runOwnTests runs those that a pattern names, so many at once. They start the program consul that is in the folder path:
-// the stand-in starts clusters of so many nodes, Consul itself knows nothing of that.
-func runOwnTests(ctx context.Context, t *testing.T, program, path string, nodes int, names string, atOnce int) ([]byte, error) {
+// the stand-in does as the value of asConsul says, and Consul itself does not know it.
+func runOwnTests(ctx context.Context, t *testing.T, program, path, behind, names string, atOnce int) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, "-test.v", "-test.timeout=10m", fmt.Sprint("-test.parallel=", atOnce), "-test.run", "^"+names+"$")
-	cmd.Env = append(os.Environ(), fmt.Sprint(asConsul, "=", nodes), "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), asConsul+"="+behind, "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+t.TempDir())
 	return cmd.CombinedOutput()
 }
 

@@ -7,7 +7,7 @@ import (
 
 // Registration is what is registered at once: a node, or a service on it, and checks of both.
 type Registration struct {
-	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
+	// Node is the node; nil: the logical one, of which nothing is said. KeepNode: if it is registered, it stays as it is.
 	Node     *Node
 	KeepNode bool
 	Service  *Service // nil: none
@@ -218,7 +218,7 @@ func (r *Registering[K]) Moves() (moves []Move[K]) {
 func (r *Registering[K]) NodeAfter(old *Node, at Moment) *Node {
 	n := r.described(old, at)
 	checks, changed := r.Merge(n.Checks, "", at)
-	if !changed && (n == old || r.node == "") {
+	if !changed && (n == old || r.Node == nil) {
 		return old
 	}
 	entered := *n
@@ -231,14 +231,14 @@ func (r *Registering[K]) NodeAfter(old *Node, at Moment) *Node {
 func (r *Registering[K]) described(old *Node, at Moment) *Node {
 	var n Node
 	switch {
-	case r.node == "":
+	case r.Node == nil:
 	case old != nil && r.Agent: // registrars may have said more of it
 		n = *old
 		n.Address = r.Node.Address
 	default:
 		n = *r.Node
 	}
-	if old != nil && (r.KeepNode || r.node == "" || old.sameRegistration(&n)) {
+	if old != nil && (r.KeepNode || r.Node == nil || old.sameRegistration(&n)) {
 		return old
 	}
 	n.Checks, n.CreateIndex, n.ModifyIndex = nil, at.Next, at.Next

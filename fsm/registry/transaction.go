@@ -233,11 +233,11 @@ func (v *View) seek(op CatalogOp) sought {
 const unchanging Index = 1
 
 func (v *View) seekNode(name string) sought {
-	if name == "" {
-		return sought{found: &Found{Node: &catalog.Node{CreateIndex: unchanging, ModifyIndex: unchanging}}, modified: unchanging}
-	}
 	stored, ok := v.Node(name)
-	if !ok {
+	switch {
+	case !ok && name == "":
+		stored = &catalog.Node{CreateIndex: unchanging, ModifyIndex: unchanging}
+	case !ok:
 		return sought{}
 	}
 	n := *stored

@@ -154,7 +154,7 @@ type Node struct {
 // Node is a node of the registry as responses show it; nil: the logical one.
 func (h Home) Node(n *catalog.Node) Node {
 	if n == nil || n.Name == "" {
-		return h.logical()
+		return h.logical(n)
 	}
 	shown := Node{
 		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.Datacenter,
@@ -188,15 +188,20 @@ func taggedAddresses(address string) map[string]string {
 	return tagged
 }
 
-// logical is the logical node, which never changes.
-func (h Home) logical() Node {
-	return Node{
+// logical is the logical node, of which metadata and checks may be stored in n; nil: none are.
+func (h Home) logical(n *catalog.Node) Node {
+	shown := Node{
 		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: taggedAddresses(h.Address),
 		Meta: h.meta(), CreateIndex: 1, ModifyIndex: 1,
 	}
+	if n != nil {
+		maps.Copy(shown.Meta, registry.MapOf(n.Meta))
+		shown.ModifyIndex = n.ModifyIndex
+	}
+	return shown
 }
 
-// meta is the logical node's: exactly what an agent of Consul has, whose clients compare it.
+// meta is the metadata of an agent's node: exactly what an agent of Consul has, whose clients compare it.
 func (h Home) meta() map[string]string {
 	return map[string]string{"consul-network-segment": "", "consul-version": APIVersion}
 }

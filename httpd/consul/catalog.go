@@ -84,9 +84,7 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 		return op, err
 	}
 	node := NodeOf(r.node)
-	if node != "" { // the logical node depends on no registration
-		op.Node, op.KeepNode = r.nodeOf(), r.skipNodeUpdate
-	}
+	op.Node, op.KeepNode = r.nodeOf(), r.skipNodeUpdate
 	if r.service != nil {
 		address := r.address
 		if node == "" || r.skipNodeUpdate {
@@ -100,7 +98,15 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 	return op, err
 }
 
+// nodeOf is the node that is registered. The logical one depends on no registration, and registrars say of it its metadata
+// alone; nil: not that either.
 func (r *registrationBody) nodeOf() *catalog.Node {
+	switch {
+	case NodeOf(r.node) == "" && r.meta == nil:
+		return nil
+	case NodeOf(r.node) == "":
+		return &catalog.Node{Meta: pairsOf(r.meta)}
+	}
 	return &catalog.Node{ID: r.id, Name: r.node, Address: r.address, Tagged: pairsOf(r.tagged), Meta: pairsOf(r.meta)}
 }
 
@@ -109,8 +115,8 @@ func (r *registrationBody) serviceOn(node, address string) (*catalog.Service, *r
 	if name == "" {
 		return nil, nil, Rejected("Must provide service name")
 	}
-	if node == "" && r.service.id == reservedID {
-		return nil, nil, malformed("Invalid service id, %q stands for the cluster itself", reservedID)
+	if node == "" && r.service.id == ItselfID {
+		return nil, nil, malformed("Invalid service id, %q stands for the cluster itself", ItselfID)
 	}
 	return r.service.register(node, name, address)
 }

@@ -110,7 +110,7 @@ func (s Service) HasTags(tags []string) bool {
 // Itself is the service "consul", which stands for the cluster's servers.
 func (h Home) Itself() Service {
 	return Service{
-		ID: reservedID, Name: reservedID, Tags: []string{}, Port: int32(h.Port), Meta: map[string]string{}, Weights: Weights{1, 1},
+		ID: ItselfID, Name: ItselfID, Tags: []string{}, Port: int32(h.Port), Meta: map[string]string{}, Weights: Weights{1, 1},
 		Proxy: noProxy, CreateIndex: 1, ModifyIndex: 1,
 	}
 }

@@ -19,8 +19,8 @@ const (
 	maxMetaSize = 64 << 10 // bytes of keys and values together
 )
 
-// reservedID is the id of the service that stands for the cluster itself.
-const reservedID = "consul"
+// ItselfID is the id and the name of the service that stands for the cluster itself.
+const ItselfID = "consul"
 
 // serviceBody is a service as clients define it, to an agent (Name) or to the catalog (Service).
 type serviceBody struct {
@@ -77,8 +77,8 @@ func DecodeService(body []byte, node, address string) (registry.RegisterCatalog,
 	if s.address == "0.0.0.0" || s.address == "::" || s.address == "[::]" {
 		return registry.RegisterCatalog{}, Malformed("Invalid service address")
 	}
-	if s.id == reservedID {
-		return registry.RegisterCatalog{}, malformed("Invalid service id, %q stands for the cluster itself", reservedID)
+	if s.id == ItselfID {
+		return registry.RegisterCatalog{}, malformed("Invalid service id, %q stands for the cluster itself", ItselfID)
 	}
 	s.proxy.completeUpstreams()
 	service, instance, err := s.register(node, s.name, address)

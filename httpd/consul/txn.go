@@ -234,13 +234,11 @@ func (n *txnNode) target(registry.CatalogVerb) (op registry.CatalogOp, err error
 	return registry.CatalogOp{Node: NodeOf(n.node), Index: n.modified}, nil
 }
 
-func (n *txnNode) register(node string, at Place) (op registry.RegisterCatalog, err error) {
+func (n *txnNode) register(_ string, at Place) (op registry.RegisterCatalog, err error) {
 	if n.datacenter != "" && n.datacenter != at.Datacenter {
 		return op, malformed("node %q is of datacenter %q, and this one is %q", n.node, n.datacenter, at.Datacenter)
 	}
-	if node != "" { // the logical node depends on no registration
-		op.Node = n.nodeOf()
-	}
+	op.Node = n.nodeOf()
 	return op, checkName("node name", n.node)
 }
 

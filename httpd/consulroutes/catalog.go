@@ -156,6 +156,14 @@ func byNode(t registry.Topic) registry.Topic {
 	return t
 }
 
+// ofItself is the topic of a read of the service "consul": it is no application, and is shown with the logical node.
+func ofItself(kind registry.TopicKind) registry.Topic {
+	if kind == registry.HealthTopic {
+		return registry.Topic{Kind: registry.AllTopic}
+	}
+	return registry.Topic{Kind: registry.ServicesByNodeTopic}
+}
+
 // readCatalog responds from the registry, at once or when a topic changes, with a document that value makes, of which the
 // response shows weight.
 func (c call) readCatalog(t registry.Topic, weight func(*shownCatalog) int, value func(*shownCatalog) any) (any, error) {
@@ -185,7 +193,11 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []c
 	tags := c.All("tag")
 	app := strings.ToUpper(name)
 	weight := func(cat *shownCatalog) int { return web.WeightOf(web.LeasesOf(cat.View, app)) }
-	return c.readCatalog(registry.Topic{Kind: kind, Name: app}, weight, func(cat *shownCatalog) any {
+	t := registry.Topic{Kind: kind, Name: app}
+	if strings.EqualFold(name, consul.ItselfID) {
+		t = ofItself(kind)
+	}
+	return c.readCatalog(t, weight, func(cat *shownCatalog) any {
 		tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
 		return value(cat, tagged)
 	})
