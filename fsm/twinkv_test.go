@@ -119,6 +119,8 @@ func (tw *twins) registerCatalog(t *rapid.T, node string) registry.Op {
 		KeepStatus: rapid.Bool().Draw(t, "keepStatus"), Agent: rapid.Bool().Draw(t, "agent"), Readdress: rapid.Bool().Draw(t, "readdress")}
 	if node != "" {
 		op.Node = &catalog.Node{Name: node, Address: rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(t, "address")}
+	} else if rapid.Bool().Draw(t, "withMeta") {
+		op.Node = &catalog.Node{Meta: []registry.Pair{{Key: "rack", Value: rapid.SampledFrom([]string{"7", "8"}).Draw(t, "rack")}}}
 	}
 	service := ""
 	if rapid.Bool().Draw(t, "withService") {

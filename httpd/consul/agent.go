@@ -2,6 +2,7 @@ package consul
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -134,7 +135,8 @@ func (h Home) NodeID() string { return uuidOf("node " + h.Epoch) }
 func uuidOf(text string) string {
 	id := sha256.Sum256([]byte("rollcall " + text))
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+	d := hex.EncodeToString(id[:16])
+	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]
 }
 
 // Node is a node in responses.
@@ -174,9 +176,7 @@ func (h Home) complete(n *Node) {
 	if len(n.TaggedAddresses) == 0 {
 		n.TaggedAddresses = taggedAddresses(n.Address)
 	}
-	meta := h.meta()
-	maps.Copy(meta, n.Meta)
-	n.Meta = meta
+	n.Meta = agentMeta(n.Meta)
 }
 
 // taggedAddresses are those that agents of Consul give their node.
@@ -192,18 +192,26 @@ func taggedAddresses(address string) map[string]string {
 func (h Home) logical(n *catalog.Node) Node {
 	shown := Node{
 		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: taggedAddresses(h.Address),
-		Meta: h.meta(), CreateIndex: 1, ModifyIndex: 1,
+		Meta: bareMeta, CreateIndex: 1, ModifyIndex: 1,
 	}
 	if n != nil {
-		maps.Copy(shown.Meta, registry.MapOf(n.Meta))
-		shown.ModifyIndex = n.ModifyIndex
+		shown.Meta, shown.ModifyIndex = agentMeta(registry.MapOf(n.Meta)), n.ModifyIndex
 	}
 	return shown
 }
 
-// meta is the metadata of an agent's node: exactly what an agent of Consul has, whose clients compare it.
-func (h Home) meta() map[string]string {
-	return map[string]string{"consul-network-segment": "", "consul-version": APIVersion}
+// bareMeta is the metadata of an agent's node: exactly what an agent of Consul has, whose clients compare it. It is shared,
+// and never changed.
+var bareMeta = map[string]string{"consul-network-segment": "", "consul-version": APIVersion}
+
+// agentMeta is bareMeta with what was registered beside it.
+func agentMeta(registered map[string]string) map[string]string {
+	if len(registered) == 0 {
+		return bareMeta
+	}
+	meta := maps.Clone(bareMeta)
+	maps.Copy(meta, registered)
+	return meta
 }
 
 // familyOf is ipv4 or ipv6; "": the address is a name, or none.

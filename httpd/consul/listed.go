@@ -41,9 +41,11 @@ type Weights struct{ Passing, Warning int32 }
 
 // ServiceOf is a lease as a service of the name that its application has in Consul's API.
 func ServiceOf(l *registry.Lease, name string) Service {
-	s := fromEureka(l, name)
+	var s Service
 	if l.Service != nil {
 		s = fromCatalog(l)
+	} else {
+		s = fromEureka(l, name)
 	}
 	s.Checks = checksOf(l, s)
 	return s

@@ -3,6 +3,7 @@ package consulroutes
 import (
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -39,7 +40,8 @@ type Config struct {
 // endpoints has the endpoints of Consul's API.
 type endpoints struct {
 	*web.Node
-	config Config
+	config    Config
+	nodeForms atomic.Pointer[nodeForms]
 }
 
 // call is a call of Consul's API.

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -38,40 +40,65 @@ func splitAddress(address string) (host string, port int) {
 // shownCatalog is a view of the registry as Consul's API shows it.
 type shownCatalog struct {
 	*registry.View
-	home  consul.Home
-	self  agent                  // of the call
-	metas []registry.Pair        // what a node's metadata must have to be shown
-	nodes map[string]*placedNode // those looked at so far, by the registry's name
+	*nodeForms
+	self  agent           // of the call
+	metas []registry.Pair // what a node's metadata must have to be shown
 }
 
-// placedNode is a node with its own checks.
-type placedNode struct {
+// nodeForms are nodes as responses show them. A list of services names as many as these are on, and nodes change seldom: so
+// a form is made once for all reads, until a node or a check of one changes.
+type nodeForms struct {
+	home  consul.Home
+	index registry.Index // of that change
+	mu    sync.RWMutex
+	forms map[string]*nodeForm // by the registry's name
+}
+
+// nodeForm is a node with its own checks. Immutable.
+type nodeForm struct {
 	consul.Node
 	checks []consul.Check
-	shown  bool
 }
 
 func (c call) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalog {
-	return &shownCatalog{View: v, home: c.home(v.Epoch()), self: c.agent(), metas: metas, nodes: map[string]*placedNode{}}
+	home, index := c.home(v.Epoch()), v.CatalogIndex()
+	f := c.nodeForms.Load()
+	if f == nil || f.index != index || f.home != home {
+		f = &nodeForms{home: home, index: index, forms: map[string]*nodeForm{}}
+		c.nodeForms.Store(f)
+	}
+	return &shownCatalog{View: v, nodeForms: f, self: c.agent(), metas: metas}
 }
 
 // on is a node by the registry's name.
-func (c *shownCatalog) on(name string) *placedNode {
-	n, seen := c.nodes[name]
-	if seen {
+func (c *shownCatalog) on(name string) *nodeForm {
+	c.mu.RLock()
+	n := c.forms[name]
+	c.mu.RUnlock()
+	if n != nil {
 		return n
 	}
 	stored, known := c.Node(name)
 	if !known && name != "" {
-		stored = c.self.asNode()
+		return c.form(name, c.self.asNode()) // it is there for this call only
 	}
-	n = &placedNode{Node: c.home.Node(stored), checks: consul.NodeChecks(name == "", stored)}
-	n.shown = !slices.ContainsFunc(c.metas, func(want registry.Pair) bool {
-		value, has := n.Meta[want.Key]
+	n = c.form(name, stored)
+	c.mu.Lock()
+	c.forms[name] = n
+	c.mu.Unlock()
+	return n
+}
+
+func (c *shownCatalog) form(name string, stored *catalog.Node) *nodeForm {
+	return &nodeForm{c.home.Node(stored), consul.NodeChecks(name == "", stored)}
+}
+
+// shows says whether a node has the metadata that is asked for.
+func (c *shownCatalog) shows(name string) bool {
+	return !slices.ContainsFunc(c.metas, func(want registry.Pair) bool {
+		value, has := c.on(name).Meta[want.Key]
 		return !has || value != want.Value
 	})
-	c.nodes[name] = n
-	return n
 }
 
 // knows says whether a node is there; the logical one always is, and the agent's for those who ask it.
@@ -88,7 +115,7 @@ func (c *shownCatalog) names() []string {
 			all = append(all, n.Name)
 		}
 	}
-	all = slices.DeleteFunc(all, func(name string) bool { return !c.on(name).shown })
+	all = slices.DeleteFunc(all, func(name string) bool { return !c.shows(name) })
 	slices.SortFunc(all, func(a, b string) int { return strings.Compare(consul.ShownNode(a), consul.ShownNode(b)) })
 	return all
 }
@@ -96,7 +123,7 @@ func (c *shownCatalog) names() []string {
 // services are the services of a name, on nodes that are shown, by node and id.
 func (c *shownCatalog) services(name string) []consul.Service {
 	found := []consul.Service{}
-	if itself := c.home.Itself(); strings.EqualFold(name, itself.Name) && c.on("").shown {
+	if itself := c.home.Itself(); strings.EqualFold(name, itself.Name) && c.shows("") {
 		found = append(found, itself)
 	}
 	app, ok := c.App(strings.ToUpper(name))
@@ -105,7 +132,7 @@ func (c *shownCatalog) services(name string) []consul.Service {
 	}
 	known := app.ServiceName()
 	for l := range app.Leases() {
-		if s := consul.ServiceOf(l, known); c.on(s.Node).shown {
+		if s := consul.ServiceOf(l, known); c.shows(s.Node) {
 			found = append(found, s)
 		}
 	}
@@ -214,7 +241,7 @@ func (c call) readConnect(value func(*shownCatalog, []consul.Service) any) (any,
 	return c.readCatalog(registry.Topic{Kind: registry.AllTopic}, weight, func(cat *shownCatalog) any {
 		found := []consul.Service{}
 		for l := range cat.connectedTo(name) {
-			if s := cat.service(l); s.HasTags(tags) && cat.on(s.Node).shown {
+			if s := cat.service(l); s.HasTags(tags) && cat.shows(s.Node) {
 				found = append(found, s)
 			}
 		}

@@ -42,7 +42,7 @@ func (c call) catalogServices() (any, error) {
 			return filter.wants(&shown)
 		}
 		tags := map[string][]string{}
-		if itself := cat.home.Itself(); cat.on("").shown && wanted(itself) {
+		if itself := cat.home.Itself(); cat.shows("") && wanted(itself) {
 			tags[itself.Name] = itself.Tags
 		}
 		for app := range cat.Apps() {
@@ -78,7 +78,7 @@ func (c *shownCatalog) tagsOf(app *registry.App, wanted func(*registry.Lease) bo
 		if l.Service != nil {
 			node = l.Service.Node
 		}
-		if !c.on(node).shown || !wanted(l) {
+		if !c.shows(node) || !wanted(l) {
 			continue
 		}
 		some = true
@@ -120,7 +120,7 @@ type nodeWithServices[S any] struct {
 func (c call) catalogNode() (any, error) {
 	filter := filterOf[consul.NodeService](c)
 	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
-		if !cat.knows(node) || !cat.on(node).shown {
+		if !cat.knows(node) || !cat.shows(node) {
 			return nil
 		}
 		services := map[string]consul.NodeService{}
@@ -138,7 +138,7 @@ func (c call) catalogNode() (any, error) {
 func (c call) catalogNodeServices() (any, error) {
 	filter := filterOf[consul.NodeService](c)
 	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
-		if !cat.knows(node) || !cat.on(node).shown {
+		if !cat.knows(node) || !cat.shows(node) {
 			return nodeWithServices[[]consul.NodeService]{}
 		}
 		services := []consul.NodeService{}
@@ -165,7 +165,7 @@ func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
 	}
 	filter := filterOf[consul.HealthService](c)
 	return func(cat *shownCatalog, services []consul.Service) any {
-		shown := []consul.HealthService{}
+		shown := make([]consul.HealthService, 0, len(services))
 		for _, s := range services {
 			node := cat.on(s.Node)
 			if one := consul.With(node.Node, node.checks, s); !passing || one.Passing() {
@@ -192,7 +192,7 @@ func (c call) healthChecks() (any, error) {
 func (c call) healthNode() (any, error) {
 	filter := filterOf[consul.Check](c)
 	return c.readNode(registry.NodeChecksTopic, func(cat *shownCatalog, node string) any {
-		if !cat.knows(node) || !cat.on(node).shown {
+		if !cat.knows(node) || !cat.shows(node) {
 			return []consul.Check{}
 		}
 		return sortedChecks(filter.of(cat.checksOn(node)))
