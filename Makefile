@@ -36,7 +36,7 @@ test: clients
 conformance: build
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestConformance$$' -v ./integration
 
-# Every older stack of Eureka's Java clients; the tests run half of them. ROLLCALL_STACKS is a regular expression of their names.
+# Every older stack of Eureka's Java clients; `make test` runs a third of them. ROLLCALL_STACKS is a regular expression of their names.
 ROLLCALL_STACKS ?= .
 stacks: build clients
 	ROLLCALL_STACKS='$(ROLLCALL_STACKS)' ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 30m -run '^TestStacksLive' -v ./integration
