@@ -11,7 +11,7 @@ MODULES := client/grpcresolver
 each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
-.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild vuln clients clean
+.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks vuln clients clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -35,6 +35,11 @@ test: clients
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestConformance$$' -v ./integration
+
+# Every older stack of Eureka's Java clients; `make test` runs a third of them. ROLLCALL_STACKS is a regular expression of their names.
+ROLLCALL_STACKS ?= .
+stacks: build clients
+	ROLLCALL_STACKS='$(ROLLCALL_STACKS)' ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 30m -run '^TestStacksLive' -v ./integration
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \

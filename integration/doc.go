@@ -31,6 +31,7 @@
 //
 //	clients_test.go     Eureka's clients in four languages
 //	fixtures_test.go    registrations of real clients, and the conformance suite
+//	stacks_test.go      older releases of the Java clients, beside a published server
 //	eurekaserver_test.go a published Eureka server as a peer
 //	consulgoclient_test.go Consul's official Go client, and its own tests
 //	consulclients_test.go other clients of Consul

@@ -22,6 +22,7 @@ import (
 type driver struct {
 	stdin     io.WriteCloser
 	replies   chan driverReply // closed when the program has ended
+	stderr    string           // the file that its stderr goes to
 	overrides bool             // the client has calls for overrides
 	delta     bool             // the client is to fetch deltas, where that is a setting
 }
@@ -58,7 +59,7 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 	stdin := need.Got(cmd.StdinPipe())(t)
 	stdout := need.Got(cmd.StdoutPipe())(t)
 	need.OKf(t, cmd.Start(), "start the %s client", dir)
-	d := &driver{stdin: stdin, replies: make(chan driverReply)}
+	d := &driver{stdin: stdin, stderr: log, replies: make(chan driverReply)}
 	go d.read(stdout)
 	t.Cleanup(func() {
 		stdin.Close()
@@ -112,6 +113,15 @@ func (d *driver) Start(url, app, id string, lease int) error {
 func (d *driver) Discover(app string) (map[string]string, error) {
 	reply, err := d.do(driverCommand{Do: "discover", App: app})
 	return reply.Instances, err
+}
+
+// Hash is what the client computes of its copy of the registry.
+func (d *driver) Hash() (hash string, err error) {
+	reply, err := d.do(driverCommand{Do: "hash"})
+	if err == nil {
+		err = json.Unmarshal(reply.Result, &hash)
+	}
+	return hash, err
 }
 
 func (d *driver) Override(status string) error {

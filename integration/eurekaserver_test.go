@@ -19,10 +19,23 @@ import (
 func startEurekaServer(t *testing.T, addr string, peer *Node, more ...string) *Node {
 	t.Helper()
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
+	return startEurekaServerOf(t, "", addr, peer, more...)
+}
+
+// startLoneEurekaServer runs a published Eureka server that is a peer and client of none, and shows changes at once. Its
+// release is a directory below that of the newest one, "".
+func startLoneEurekaServer(t *testing.T, release, addr string) *Node {
+	t.Helper()
+	return startEurekaServerOf(t, release, addr, serverAt("localhost:"+portOf(t, addr)), "--eureka.client.register-with-eureka=false",
+		"--eureka.client.fetch-registry=false", "--eureka.server.use-read-only-response-cache=false")
+}
+
+func startEurekaServerOf(t *testing.T, release, addr string, peer *Node, more ...string) *Node {
+	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
 	need.OK(t, err)
 	log := filepath.Join(t.TempDir(), "eureka.log")
-	p, err := launch(t, log, nil, append([]string{"java", "-Xmx256m", "-jar", "clients/java/server/target/driver.jar",
+	p, err := launch(t, log, nil, append([]string{"java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar", filepath.Join("clients/java/server/target", release, "driver.jar"),
 		"--server.address=" + host, "--server.port=" + port,
 		// A server that finds its own host in a URL takes the URL for its own, whatever the port.
 		"--eureka.instance.hostname=localhost",

@@ -36,6 +36,9 @@ public final class Commands {
                 case "discover" -> {
                     return Map.of("instances", client.discover(command.get("app").asText()));
                 }
+                case "hash" -> {
+                    return Map.of("result", client.hash());
+                }
                 case "override" -> client.override(command.get("status").asText());
                 case "restore" -> client.restore();
                 case "stop" -> client.stop();

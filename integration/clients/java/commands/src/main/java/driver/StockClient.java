@@ -10,6 +10,11 @@ public interface StockClient {
     /** What the client's own cache holds of an application: status by instance id. */
     Map<String, String> discover(String app);
 
+    /** The hash of all that the client's own cache holds, as it computes it. */
+    default String hash() {
+        throw new UnsupportedOperationException("it has no hash");
+    }
+
     /** Forces the instance's status. */
     void override(String status);
 

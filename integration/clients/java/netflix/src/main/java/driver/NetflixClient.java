@@ -10,27 +10,39 @@ import com.netflix.config.ConfigurationManager;
 import com.netflix.discovery.DefaultEurekaClientConfig;
 import com.netflix.discovery.DiscoveryClient;
 import com.netflix.discovery.EurekaClient;
+import com.netflix.discovery.EurekaClientConfig;
 import com.netflix.discovery.shared.Application;
 import com.netflix.discovery.shared.resolver.DefaultEndpoint;
 import com.netflix.discovery.shared.transport.EurekaHttpClient;
 import com.netflix.discovery.shared.transport.EurekaHttpResponse;
 import com.netflix.discovery.shared.transport.TransportClientFactory;
+import com.netflix.discovery.shared.transport.jersey.TransportClientFactories;
 import com.netflix.discovery.shared.transport.jersey3.Jersey3TransportClientFactories;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.BiFunction;
 import org.apache.commons.configuration.AbstractConfiguration;
 
 /** The original client, configured by its own properties as a service would do. */
 public final class NetflixClient implements StockClient {
+    private final TransportClientFactories<?> factories;
+    private final BiFunction<ApplicationInfoManager, EurekaClientConfig, EurekaClient> newClient;
     private ApplicationInfoManager manager;
     private EurekaClient client;
     private TransportClientFactory transport;
     private EurekaHttpClient http;
 
+    /** A client by its version's transport and constructor. */
+    public NetflixClient(TransportClientFactories<?> factories, BiFunction<ApplicationInfoManager, EurekaClientConfig, EurekaClient> newClient) {
+        this.factories = factories;
+        this.newClient = newClient;
+    }
+
     public static void main(String[] args) throws IOException {
-        Commands.perform(new NetflixClient());
+        Jersey3TransportClientFactories jersey = new Jersey3TransportClientFactories();
+        Commands.perform(new NetflixClient(jersey, (manager, settings) -> new DiscoveryClient(manager, settings, jersey)));
     }
 
     @Override
@@ -39,13 +51,12 @@ public final class NetflixClient implements StockClient {
         EurekaInstanceConfig config = new MyDataCenterInstanceConfig();
         manager = new ApplicationInfoManager(config, new EurekaConfigBasedInstanceInfoProvider(config).get());
         DefaultEurekaClientConfig settings = new DefaultEurekaClientConfig();
-        Jersey3TransportClientFactories factories = new Jersey3TransportClientFactories();
-        client = new DiscoveryClient(manager, settings, factories);
+        client = newClient.apply(manager, settings);
         manager.setInstanceStatus(InstanceStatus.UP);
 
         // The client has no call for overrides; operators' tools use its transport, and so do we.
         transport = factories.newTransportClientFactory(settings, List.of(), manager.getInfo());
-        http = transport.newClient(new DefaultEndpoint(url));
+        http = transport.newClient(new DefaultEndpoint(url.split(",")[0]));
     }
 
     private static void configure(String url, String app, String id, String lease) {
@@ -73,6 +84,11 @@ public final class NetflixClient implements StockClient {
             application.getInstancesAsIsFromEureka().forEach(i -> found.put(i.getId(), i.getStatus().name()));
         }
         return found;
+    }
+
+    @Override
+    public String hash() {
+        return client.getApplications().getReconcileHashCode();
     }
 
     @Override

@@ -49,6 +49,11 @@ public class SpringClient implements StockClient {
     }
 
     @Override
+    public String hash() {
+        return client.getApplications().getReconcileHashCode();
+    }
+
+    @Override
     public void override(String status) {
         client.setStatus(InstanceStatus.valueOf(status), own());
     }
