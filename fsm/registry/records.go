@@ -139,3 +139,18 @@ func (r *Registry) recordCancel(key Key) {
 	r.tables.canceled = r.tables.canceled.with(Recent{Wall: r.clock.Wall, Key: key})
 	r.shared = nil
 }
+
+// keepRecord has which record of removal a key has taken back with all else.
+func (r *Registry) keepRecord(key Key) {
+	if r.undo == nil {
+		return
+	}
+	at, had := r.records[key]
+	r.undo.Add(func() {
+		if had {
+			r.records[key] = at
+		} else {
+			delete(r.records, key)
+		}
+	})
+}

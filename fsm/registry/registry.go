@@ -361,3 +361,31 @@ func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEn
 func (r *Registry) reorder() { r.expiry.Reorder(r.slotEndsAt) }
 
 func (r *Registry) slotEndsAt(slot uint32) int64 { return r.leaseEndsAt(r.handles.leases[slot]) }
+
+// keepRenewal has the last renewal and the history in a slot taken back if the attempt fails that is under way.
+func (r *Registry) keepRenewal(slot uint32) {
+	if r.undo != nil {
+		r.undo.Add(r.tables.renewals.at(slot).keep())
+	}
+}
+
+// keepEnd has the end of the lease in a slot taken back with all else.
+func (r *Registry) keepEnd(slot uint32) {
+	if r.undo == nil {
+		return
+	}
+	had, end := r.expiry.Has(slot), int64(0)
+	if had {
+		end = r.expiry.Known(slot)
+	}
+	r.undo.Add(func() {
+		switch has := r.expiry.Has(slot); {
+		case had && has:
+			r.expiry.Move(slot, end)
+		case had:
+			r.expiry.Add(slot, end)
+		case has:
+			r.expiry.Remove(slot)
+		}
+	})
+}

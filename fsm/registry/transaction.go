@@ -154,7 +154,7 @@ func (r *Registry) setInTxn(op CatalogOp) (what string) {
 	case (op.Service != "" || op.Check != "") && !r.HasNode(op.Node):
 		return "Missing node registration"
 	}
-	switch r.registerCatalog(FromClient, *op.Register).Outcome {
+	switch r.performForClient(*op.Register).Outcome {
 	case Done:
 		return ""
 	case UnknownService:
@@ -180,18 +180,20 @@ func (r *Registry) missingService(op CatalogOp) string {
 }
 
 func (r *Registry) deleteInTxn(op CatalogOp) (what string) {
+	remove := DeregisterCatalog{Node: op.Node, Check: op.Check}
 	switch {
 	case op.Check != "":
-		r.deregisterCheck(FromClient, op.Node, op.Check)
 	case op.Service != "":
-		r.deregisterService(FromClient, op.Node, op.Service, Act{})
+		remove.Service = op.Service
 	case op.Node == "":
 		return fmt.Sprintf("node %q stands for the cluster itself and is not deleted", catalog.LogicalNode)
-	default:
-		r.deregisterNode(FromClient, op.Node)
 	}
+	r.performForClient(remove)
 	return ""
 }
+
+// performForClient performs an operation as Apply does, without what follows from it.
+func (r *Registry) performForClient(op Op) Result { return op.perform(r, 0, FromClient) }
 
 // ReadInTxn performs an operation of a transaction that writes nothing.
 func (v *View) ReadInTxn(op CatalogOp) CatalogResult {
@@ -310,47 +312,4 @@ func (r *Registry) beginAttempt() *order.Undo {
 	r.undo, r.handles.undo = u, u
 	r.catalog.Record(u)
 	return u
-}
-
-// keepRenewal has the last renewal and the history in a slot taken back if the attempt fails that is under way.
-func (r *Registry) keepRenewal(slot uint32) {
-	if r.undo != nil {
-		r.undo.Add(r.tables.renewals.at(slot).keep())
-	}
-}
-
-// keepRecord has which record of removal a key has taken back with all else.
-func (r *Registry) keepRecord(key Key) {
-	if r.undo == nil {
-		return
-	}
-	at, had := r.records[key]
-	r.undo.Add(func() {
-		if had {
-			r.records[key] = at
-		} else {
-			delete(r.records, key)
-		}
-	})
-}
-
-// keepEnd has the end of the lease in a slot taken back with all else.
-func (r *Registry) keepEnd(slot uint32) {
-	if r.undo == nil {
-		return
-	}
-	had, end := r.expiry.Has(slot), int64(0)
-	if had {
-		end = r.expiry.Known(slot)
-	}
-	r.undo.Add(func() {
-		switch has := r.expiry.Has(slot); {
-		case had && has:
-			r.expiry.Move(slot, end)
-		case had:
-			r.expiry.Add(slot, end)
-		case has:
-			r.expiry.Remove(slot)
-		}
-	})
 }
