@@ -211,6 +211,10 @@ func TestTransactionOnTheCatalogIsPerformedOncePerKey(t *testing.T) {
 	first := c.send("PUT", "/v1/txn", body, "Idempotency-Key: k1")
 	again := c.send("PUT", "/v1/txn", body, "Idempotency-Key: k1")
 	expect.That(t, first.status == 200 && again.status == 200 && first.body == again.body, "first %d %s, again %d %s", first.status, first.body, again.status, again.body)
+	withService := `[{"Node":{"Verb":"cas","Node":{"Node":"host","Address":"10.9.0.4"}}},{"Service":{"Verb":"set","Node":"host","Service":{"Service":"api"}}}]`
+	done := c.send("PUT", "/v1/txn", withService, "Idempotency-Key: k2")
+	repeated := c.send("PUT", "/v1/txn", withService, "Idempotency-Key: k2") // now the node has an address
+	expect.That(t, done.status == 200 && repeated.status == 200 && done.body == repeated.body, "first %d %s, again %d %s", done.status, done.body, repeated.status, repeated.body)
 	other := c.send("PUT", "/v1/txn", strings.Replace(body, "new", "newer", 1), "Idempotency-Key: k1")
 	expect.That(t, other.status == 500 && strings.Contains(other.body, "was used for another operation"), "another one: %d %s", other.status, other.body)
 }

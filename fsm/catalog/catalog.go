@@ -120,7 +120,9 @@ func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	for _, check := range before {
 		if _, kept := findCheck(after, check.ID); !kept {
 			c.removeCheck(check, none)
-			c.left = append(c.left, check.Node)
+			if now != nil { // else there is nothing to be deserted, and the next operation may register another node of that name
+				c.left = append(c.left, check.Node)
+			}
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Txn performs operations in order, all or none: each sees the effects of those before it, and all writes of keys alone
-// have one Index. A transaction that fails lists every operation that does.
+// have one Index. A transaction that fails lists every operation that does, up to the one beyond MaxTxnChanges.
 type Txn struct{ Ops []TxnOp }
 
 // TxnOp is one operation of a transaction. One of its members is given, else it fails.
@@ -104,7 +104,7 @@ func preCheck(ops []TxnOp, delayed func(key string) bool) (errs []TxnError) {
 	return errs
 }
 
-// performAll goes on to the end also of a transaction that fails, so that every error is found.
+// performAll goes on to the end also of a transaction that fails, so that every error is found, unless it would cost too much.
 func (op Txn) performAll(s *State, at At) Result {
 	limit := min(MaxTxnRead, MaxBatchRead-at.Read)
 	t := txnRun{state: s, at: at, reading: reading{left: limit}}
@@ -114,8 +114,11 @@ func (op Txn) performAll(s *State, at At) Result {
 			t.at.Index = s.catalog.Next()
 		}
 		t.failed(i, t.perform(o))
-		if t.left < 0 {
+		switch {
+		case t.left < 0:
 			return Result{Excess: excessOver(limit)}
+		case t.spent:
+			return t.result(0)
 		}
 	}
 	return t.result(t.index)
@@ -168,6 +171,7 @@ type txnRun struct {
 	at      At    // of the operation that is next
 	index   Index // the last that an operation on a node, a service or a check took
 	changes int   // how many indexes such operations took
+	spent   bool  // these are too many: the transaction has failed
 }
 
 // MaxTxnChanges is how many changes of nodes and services a transaction may make, if more than one of its operations makes
@@ -199,7 +203,7 @@ func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
 		t.index, t.at.Index = res.Index, res.Index
 	}
 	t.state.Lose(t.at, lost)
-	if before > 0 && t.changes > MaxTxnChanges {
+	if t.spent = before > 0 && t.changes > MaxTxnChanges; t.spent {
 		return fmt.Sprintf("a transaction may make %d changes of nodes and services, all services of a node whose status or address it changes counted; use several", MaxTxnChanges)
 	}
 	return t.add(res)

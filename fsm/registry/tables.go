@@ -324,7 +324,7 @@ func (t *handles) keep(slot uint32, key Key) {
 		if lease == nil {
 			delete(t.slots, key)
 		} else {
-			t.slots[key] = slot
+			t.slots[lease.Key()] = slot
 		}
 	})
 }

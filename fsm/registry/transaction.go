@@ -121,7 +121,7 @@ func (r *Registry) live() *View {
 func (r *Registry) performInTxn(op CatalogOp) (what string) {
 	s := r.live().seek(op)
 	switch {
-	case s.ambiguous:
+	case s.ambiguous && op.Verb != CatalogSet:
 		return fmt.Sprintf("service ID %q is that of instances of several applications, which clients of Eureka registered", op.Service)
 	case op.Verb == CatalogGet:
 		return s.missing(op)

@@ -45,7 +45,7 @@ func FuzzDecodeTxn(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		txn, errs, err := DecodeTxn(body, Place{Datacenter: "dc1", AddressOf: func(string) string { return "" }})
+		txn, errs, err := DecodeTxn(body, Place{Datacenter: "dc1"})
 		if err != nil {
 			var malformed Malformed
 			var tooMany TooManyOps

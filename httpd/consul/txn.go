@@ -54,8 +54,7 @@ func (t TooManyOps) Error() string { return string(t) }
 // Place is what a transaction needs to know of where it is decoded.
 type Place struct {
 	Datacenter string
-	// AddressOf is the address of a node (its registry's name) that is registered; "": it is not, or has none.
-	AddressOf func(node string) string
+	Address    string // of the logical node
 }
 
 // DecodeTxn reads a transaction. What every replica would refuse, whatever its state, comes back as
@@ -283,8 +282,11 @@ func (s *txnService) target(verb registry.CatalogVerb) (op registry.CatalogOp, e
 
 func (s *txnService) register(node string, at Place) (op registry.RegisterCatalog, err error) {
 	op = onNode(node)
-	placed := registrationBody{service: &s.serviceBody}
-	op.Service, op.Instance, err = placed.serviceOn(node, at.AddressOf(node))
+	placed, address := registrationBody{service: &s.serviceBody}, ""
+	if node == "" { // of another one the state knows the address, and what is known of it here may be another when a client tries again
+		address = at.Address
+	}
+	op.Service, op.Instance, err = placed.serviceOn(node, address)
 	return op, err
 }
 

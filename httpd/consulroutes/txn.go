@@ -16,7 +16,7 @@ func (c call) txn() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	txn, errs, err := consul.DecodeTxn(body, consul.Place{Datacenter: c.datacenter(), AddressOf: c.addressOf})
+	txn, errs, err := consul.DecodeTxn(body, consul.Place{Datacenter: c.datacenter(), Address: c.addressOf("")})
 	switch {
 	case err != nil:
 		return nil, err
