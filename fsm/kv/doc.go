@@ -22,11 +22,12 @@
 //	results.go      results of operations, and those that are kept for repetitions
 //	state.go        the state: applies operations, and shares its tables with views
 //	keyops.go       operations on keys
-//	txn.go          transactions of them
+//	txn.go          transactions: of keys, sessions, and nodes, services and checks
 //	turn.go         what one operation does to one lock or semaphore
 //	permitops.go    operations on locks and semaphores, and the end of a lock-delay
 //	sessions.go     operations on sessions, and how sessions end
 //	due.go          what the leader has to propose because its time has passed
+//	txnrun.go       how a transaction is performed, or taken back
 //	once.go         operations that take effect once under a key
 //	rows.go         the table of all operations
 //	frozen.go       the state in a snapshot; verify.go, thaw.go: how it is checked and read back

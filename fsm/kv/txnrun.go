@@ -1,0 +1,206 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// apply performs the transaction in a state that is put back to what it was if an operation fails. So each operation is
+// performed by the rule that it has outside transactions, and no second rule says beforehand what the first will do.
+func (op Txn) apply(s *State, at At) (res Result) {
+	if errs := preCheck(op.Ops, s.delayed); errs != nil {
+		return Result{Errors: errs}
+	}
+	attempt := func() bool {
+		res = s.attempt(func() Result { return op.performAll(s, at) })
+		return res.OK
+	}
+	if op.keysAlone() {
+		attempt()
+	} else {
+		s.catalog.Attempt(attempt)
+	}
+	return res
+}
+
+// delayed says that a lock-delay keeps a key from being acquired.
+func (s *State) delayed(key string) bool { return s.keys.delays.end(key, s.lease) != 0 }
+
+// preCheck finds what Consul's leader refuses before it writes the log: then only that is said.
+func preCheck(ops []TxnOp, delayed func(key string) bool) (errs []TxnError) {
+	for i, op := range ops {
+		switch o := op.Key; {
+		case o == nil && op.Session == "" && op.Catalog == nil:
+			errs = append(errs, TxnError{OpIndex: i, What: "unknown operation type"})
+		case o == nil:
+		case o.lacksKey():
+			errs = append(errs, TxnError{OpIndex: i, What: noKey})
+		case o.Verb == Acquire && delayed(o.Key):
+			errs = append(errs, TxnError{OpIndex: i, What: delayRefusal(o.Key).what})
+		}
+	}
+	return errs
+}
+
+// performAll goes on to the end also of a transaction that fails, so that every error is found, unless it would cost too much.
+func (op Txn) performAll(s *State, at At) Result {
+	limit := min(MaxTxnRead, MaxBatchRead-at.Read)
+	t := txnRun{state: s, at: at, reading: reading{left: limit}}
+	mixed := !op.keysAlone()
+	for i, o := range op.Ops {
+		if mixed { // else the catalog takes no index
+			t.at.Index = s.catalog.Next()
+		}
+		t.failed(i, t.perform(o))
+		switch {
+		case t.left < 0:
+			return Result{Excess: excessOver(limit)}
+		case t.spent:
+			return t.result(0)
+		}
+	}
+	return t.result(t.index)
+}
+
+// excessOver is the excess of a transaction that reads more than a limit.
+func excessOver(limit int) Excess {
+	if limit < MaxTxnRead {
+		return TooBusy
+	}
+	return TooLarge
+}
+
+// reading is what the operations of a transaction have found so far.
+type reading struct {
+	left  int // how many bytes may still be read; below 0: it was too much
+	pairs []*Pair
+	found []Found
+	errs  []TxnError
+}
+
+// failed records why an operation failed; "": it did not.
+func (r *reading) failed(op int, what string) {
+	if what != "" {
+		r.errs = append(r.errs, TxnError{OpIndex: op, What: what})
+	}
+}
+
+// add adds what an operation on a node, a service or a check has found, if it has not failed, and returns why it has.
+func (r *reading) add(res registry.CatalogResult) (what string) {
+	if res.Found != nil {
+		r.left -= res.Found.Weight()
+		r.found = append(r.found, Found{Pairs: len(r.pairs), Found: *res.Found})
+	}
+	return res.What
+}
+
+// result is the result of a transaction; index is the last that it took.
+func (r *reading) result(index Index) Result {
+	if r.errs != nil {
+		return Result{Errors: r.errs}
+	}
+	return Result{OK: true, Index: index, Pairs: r.pairs, Found: r.found}
+}
+
+// txnRun is a transaction that is being performed.
+type txnRun struct {
+	reading
+	state   *State
+	at      At    // of the operation that is next
+	index   Index // the last that an operation on a node, a service or a check took
+	changes int   // how many indexes such operations took
+	spent   bool  // these are too many: the transaction has failed
+}
+
+// MaxTxnChanges is how many changes of nodes and services a transaction may make, if more than one of its operations makes
+// any. One operation may change all services of a node, and a transaction of many would keep every replica busy for as long
+// as all of them take.
+const MaxTxnChanges = 50_000
+
+// perform performs one operation of a transaction, and says why it failed.
+func (t *txnRun) perform(op TxnOp) (what string) {
+	switch {
+	case op.Key != nil:
+		pairs, what := op.Key.applyInTxn(t.state, t.at, &t.left)
+		t.pairs = append(t.pairs, pairs...)
+		return what
+	case op.Catalog != nil:
+		return t.performOnCatalog(*op.Catalog)
+	}
+	DestroySession{ID: op.Session}.apply(t.state, t.at)
+	return ""
+}
+
+// performOnCatalog performs an operation on a node, a service or a check, and ends the sessions that depend on what it made
+// critical or took away, under its index.
+func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
+	res, lost := t.state.catalog.PerformInTxn(op)
+	before := t.changes
+	if res.Index != 0 {
+		t.changes += int(res.Index-t.at.Index) + 1
+		t.index, t.at.Index = res.Index, res.Index
+	}
+	t.state.Lose(t.at, lost)
+	if t.spent = before > 0 && t.changes > MaxTxnChanges; t.spent {
+		return fmt.Sprintf("a transaction may make %d changes of nodes and services, all services of a node whose status or address it changes counted; use several", MaxTxnChanges)
+	}
+	return t.add(res)
+}
+
+// applyInTxn performs one operation of a transaction, which may read as many bytes as are left.
+func (op KeyOp) applyInTxn(s *State, at At, left *int) (pairs []*Pair, what string) {
+	if !op.Verb.Writes() {
+		return op.read(&s.keys, left)
+	}
+	if holds, _ := op.fenced(s); !holds {
+		return nil, fmt.Sprintf("fence of key %q does not hold", op.Key)
+	}
+	if f := op.write(s, at); f.what != "" {
+		return nil, f.what
+	}
+	switch op.Verb {
+	case Delete, DeleteCAS, DeleteTree:
+		return nil, ""
+	}
+	p, _ := s.keys.pairs.Get(op.Key)
+	written := p.withoutValue()
+	*left -= written.Weight()
+	return []*Pair{written}, ""
+}
+
+// attempt performs do, and takes back all that do has changed unless its result is OK. do writes keys and ends sessions.
+func (s *State) attempt(do func() Result) Result {
+	index, touched, shared := s.index, len(s.touched), s.shared
+	keys, permits, undoSessions := s.keys.save(), s.permits.save(), s.sessions.save()
+	res := do()
+	s.sessions.undo = nil
+	if !res.OK {
+		undoSessions()
+		s.index, s.touched, s.shared, s.keys, s.permits = index, s.touched[:touched], shared, keys, permits
+	}
+	return res
+}
+
+// Read performs the operations of a transaction that writes nothing. Result.Excess is TooLarge, and nothing is found, if
+// that takes more than MaxRead bytes.
+func (v *View) Read(ops []TxnOp) Result {
+	if errs := preCheck(ops, func(string) bool { return false }); errs != nil {
+		return Result{Errors: errs}
+	}
+	r := reading{left: MaxRead}
+	for i, op := range ops {
+		switch {
+		case op.Key != nil:
+			pairs, what := op.Key.read(&v.shown.keys, &r.left)
+			r.pairs = append(r.pairs, pairs...)
+			r.failed(i, what)
+		case op.Catalog != nil:
+			r.failed(i, r.add(v.Registry.ReadInTxn(*op.Catalog)))
+		}
+		if r.left < 0 {
+			return Result{Excess: TooLarge}
+		}
+	}
+	return r.result(0)
+}
