@@ -33,6 +33,7 @@
 //	fixtures_test.go    registrations of real clients, and the conformance suite
 //	stacks_test.go      older releases of the Java clients, beside a published server
 //	eurekaserver_test.go a published Eureka server as a peer
+//	eurekadiff_test.go  what it and Rollcall respond to the probes of eurekaprobes_test.go, and how that differs (eurekakinds_test.go)
 //	consulgoclient_test.go Consul's official Go client, and its own tests
 //	consulclients_test.go other clients of Consul
 //	recipes_test.go     Consul's recipe of a lock on plain HTTP
