@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -197,6 +198,9 @@ func TestWildConsulExporterCountsTheSame(t *testing.T) {
 				}
 			}
 			slices.Sort(saw)
+			if !slices.Contains(saw, "consul_up 1") { // it waits for half a second
+				return errors.New("the exporter had no response in time")
+			}
 			return notYet(strings.Count(strings.Join(saw, "\n"), "consul_catalog_service_node_healthy{"), 3)
 		})
 		return saw
