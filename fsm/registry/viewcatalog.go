@@ -11,6 +11,11 @@ import (
 // ever registered on it.
 func (v *View) Nodes() iter.Seq[*catalog.Node] { return v.tables.catalog.Nodes() }
 
+// NodesChangedAfter yields the registered nodes that changed after an Index, see catalog.Node.Changed, oldest change first.
+func (v *View) NodesChangedAfter(after Index) iter.Seq[*catalog.Node] {
+	return v.tables.catalog.NodesChangedAfter(after)
+}
+
 // NodeCount is the number of registered nodes.
 func (v *View) NodeCount() int { return v.tables.catalog.NodeCount() }
 

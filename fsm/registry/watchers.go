@@ -43,7 +43,7 @@ func (w *Watchers) Publish(view *View) {
 		}
 		w.wakeInstance(c)
 	}
-	for n := range view.tables.catalog.NodesChangedAfter(w.published) {
+	for n := range view.NodesChangedAfter(w.published) {
 		w.wakeNode(view, n)
 	}
 	for _, t := range wholeTopics {

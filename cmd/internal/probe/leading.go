@@ -69,22 +69,20 @@ func (l *leading) updateInstance(view *registry.View, key registry.Key) {
 	l.set(subject{key: key}, registered, checks)
 }
 
-// updateNodes updates the checks of all nodes, of which there are few, if one of them has changed.
+// updateNodes updates the checks of the nodes that have changed or gone.
 func (l *leading) updateNodes(view *registry.View) {
 	if l.seen > 0 && view.CatalogIndex() == l.nodes {
 		return
 	}
-	l.nodes = view.CatalogIndex()
-	present := map[string]bool{}
-	for n := range view.Nodes() {
-		present[n.Name] = true
+	for n := range view.NodesChangedAfter(l.nodes) {
 		l.set(subject{node: n.Name}, location{}, n.Checks)
 	}
 	for o := range l.bySubject {
-		if o.key == (registry.Key{}) && !present[o.node] {
+		if _, present := view.Node(o.node); o.key == (registry.Key{}) && !present {
 			l.set(o, location{}, nil)
 		}
 	}
+	l.nodes = view.CatalogIndex()
 }
 
 // set makes the checks of a subject those that are probed.
