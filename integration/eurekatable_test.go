@@ -116,7 +116,7 @@ func observe(t *testing.T, m mixed, a act, all []pairing, before map[string]map[
 				}
 				now := need.Got(n.Lookup(tableApp, p.id))(t)
 				if !a.done(before[n.Name][p.id], now, since(p)) {
-					missing = append(missing, n.Name+" of "+p.id)
+					missing = append(missing, fmt.Sprintf("%s of %s: %+v", n.Name, p.id, now))
 					continue
 				}
 				shown[n.Name][p.id] = now
