@@ -264,7 +264,7 @@ func TestConsulAgentsNameIsChecked(t *testing.T) {
 		{"/agent/a%2Fb/v1/agent/services", 400, `Invalid agent name "a/b" in the path: it must not have a slash`},
 		{"/agent/a/b/v1/agent/services", 404, "an agent's name is one segment of the path, and a path of Consul's API follows it: /agent/a/v1/..."},
 		{"/agent//v1/agent/services", 400, `Invalid agent name "" in the path: give one`},
-		{"/agent/../v1/agent/services", 400, `Invalid agent name ".." in the path: give one`},
+		{"/agent/../v1/agent/services", 400, `Invalid agent name ".." in the path: it would mean a folder`},
 		{"/agent/%00/v1/agent/services", 400, `Invalid agent name "\x00" in the path: it must be UTF-8 without control characters`},
 		{"/agent/%FF/v1/agent/services", 400, `Invalid agent name "\xff" in the path: it must be UTF-8 without control characters`},
 		{"/agent/web-7", 404, "an agent's name is one segment of the path, and a path of Consul's API follows it: /agent/web-7/v1/..."},

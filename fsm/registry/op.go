@@ -43,9 +43,9 @@ const (
 	// TooManyChecks: RegisterCatalog, it has more than MaxChecks, or a service or node would have more than it
 	// may.
 	TooManyChecks
-	// AddressTaken: RegisterCatalog, the logical node has a service of that id with another address.
+	// AddressTaken: RegisterCatalog, the agent has a service of that id with another address.
 	AddressTaken
-	// CheckTaken: RegisterCatalog, the logical node has a check of that id for something else.
+	// CheckTaken: RegisterCatalog, the agent has a check of that id for something else.
 	CheckTaken
 )
 

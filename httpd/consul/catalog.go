@@ -12,6 +12,7 @@
 //	catalog.go registrations and deregistrations of the catalog
 //	listed.go  services as they are listed
 //	health.go  checks as they are listed, and what services are worth by them
+//	filter.go  filters of what is listed
 //	agent.go   the agent: itself, its members, services and checks
 package consul
 

@@ -221,8 +221,8 @@ func DecodeStatus(body []byte) (status catalog.CheckStatus, output string, err e
 	return status, output, nil
 }
 
-// Maintenance is the check that keeps a service, or (service "") the logical node, out of use. Texts are
-// the reference's (agent/agent.go).
+// Maintenance is the check that keeps a service, or (service "") an agent's node, out of use. Texts are the reference's
+// (agent/agent.go).
 func Maintenance(service, reason string) *catalog.Check {
 	id, name, what := catalog.NodeMaintenance, "Node Maintenance Mode", "node"
 	if service != "" {

@@ -3,6 +3,7 @@ package consulroutes
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -75,8 +76,10 @@ func CutAgent(r *http.Request) (*http.Request, error) {
 func checkAgent(name string) error {
 	why := ""
 	switch {
-	case name == "" || name == "." || name == "..":
+	case name == "":
 		why = "give one"
+	case name == "." || name == "..":
+		why = "it would mean a folder"
 	case len(name) > web.MaxNameBytes:
 		why = fmt.Sprintf("it must be at most %d bytes long", web.MaxNameBytes)
 	case strings.Contains(name, "/"):
@@ -136,15 +139,6 @@ func (a agent) registering(op registry.RegisterCatalog) registry.RegisterCatalog
 	return op
 }
 
-// agentOf is the agent of a node that is registered.
-func agentOf(v *registry.View, node string) agent {
-	a := agent{node: node}
-	if n, ok := v.Node(node); ok {
-		a.address = n.Address
-	}
-	return a
-}
-
 // asNode is the agent's node where nothing is registered on it: whoever asks an agent finds it in the catalog.
 func (a agent) asNode() *catalog.Node {
 	return &catalog.Node{Name: a.node, Address: a.address, Checks: []*catalog.Check{a.alive()}, CreateIndex: 1, ModifyIndex: 1}
@@ -156,24 +150,31 @@ func (a agent) alive() *catalog.Check {
 	return &alive
 }
 
+// otherNodes are the registry's names of all nodes but that of the call's agent, the logical one first.
+func (c call) otherNodes(v *registry.View) iter.Seq[string] {
+	own := c.agent().node
+	return func(yield func(string) bool) {
+		if own != "" && !yield("") {
+			return
+		}
+		for n := range v.Nodes() { // the logical one is among them only if something of it is stored
+			if n.Name != "" && n.Name != own && !yield(n.Name) {
+				return
+			}
+		}
+	}
+}
+
 // elsewhere is the lease of a service of an id that the call's agent does not have: operators remove and maintain
 // services from wherever they are. Nil: no other agent has one, or the agent itself had it and lost it, so that the
 // call of a program that leaves late does not hit its namesake on another host. Errors: several have one.
 func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err error) {
-	own := c.agent().node
-	l, ambiguous := v.ServiceOn("", id)
-	if ambiguous {
+	if _, ambiguous := v.ServiceOn("", id); ambiguous {
 		return nil, ambiguousService(v, id)
 	}
 	var all []*registry.Lease
-	if l != nil && own != "" {
-		all = append(all, l)
-	}
-	for n := range v.Nodes() {
-		if n.Name == "" || n.Name == own {
-			continue
-		}
-		if l, _ := v.ServiceOn(n.Name, id); l != nil {
+	for node := range c.otherNodes(v) {
+		if l, _ := v.ServiceOn(node, id); l != nil {
 			all = append(all, l)
 		}
 	}
@@ -183,7 +184,7 @@ func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err
 	case len(all) > 1:
 		return nil, severalAgents(fmt.Sprintf("Service ID %q", id), nodeOfLease(all[0]), nodeOfLease(all[1]), len(all))
 	}
-	if _, had := v.Removal(registry.NewKey(all[0].Instance.App, consul.InstanceID(own, id))); had {
+	if _, had := v.Removal(registry.NewKey(all[0].Instance.App, consul.InstanceID(c.agent().node, id))); had {
 		return nil, nil
 	}
 	return all[0], nil
@@ -199,17 +200,10 @@ func nodeOfLease(l *registry.Lease) string {
 
 // nodeOfCheck is the only other agent that has a check of an id; known: there is one. Errors: several have one.
 func (c call) nodeOfCheck(v *registry.View, id string) (node string, known bool, err error) {
-	own := c.agent().node
 	var all []string
-	if _, ok := v.CheckOn("", id); ok && own != "" {
-		all = append(all, "")
-	}
-	for n := range v.Nodes() {
-		if n.Name == "" || n.Name == own {
-			continue
-		}
-		if _, ok := v.CheckOn(n.Name, id); ok {
-			all = append(all, n.Name)
+	for other := range c.otherNodes(v) {
+		if _, ok := v.CheckOn(other, id); ok {
+			all = append(all, other)
 		}
 	}
 	switch len(all) {

@@ -239,7 +239,7 @@ func (c call) serviceMaintenance() (any, error) {
 	case l.Service == nil:
 		return web.Sent, c.overrideByAgent(c.R.Context(), l, enable, by)
 	case l.Service.Node != a.node:
-		a = agentOf(v, l.Service.Node)
+		a = agent{node: l.Service.Node}
 	}
 	return web.Sent, c.maintain(v, a, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
 }

@@ -2,7 +2,6 @@ package consulroutes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -218,44 +217,26 @@ func (c call) catalogDeregister() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := c.deregisterPlaced(c.R.Context(), given.Op); err != nil && !errors.Is(err, errUnknownService) {
-		return nil, err
-	}
-	return true, nil
+	return true, c.deregisterPlaced(c.R.Context(), given.Op)
 }
 
+// deregisterPlaced removes what is there, through whatever API it was registered.
 func (e *endpoints) deregisterPlaced(ctx context.Context, op registry.DeregisterCatalog) error {
 	if op.Node == "" && op.Service == "" && op.Check == "" {
 		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", consul.NodeName))
 	}
-	if op.Node == "" && op.Service != "" {
-		return e.deregisterService(ctx, op.Service)
-	}
-	_, err := e.applyCatalog(ctx, op)
-	return err
-}
-
-// errUnknownService: there is no service of that id on the logical node.
-var errUnknownService = errors.New("unknown service id")
-
-// deregisterService removes a service of the logical node for good, through whatever API it was registered. Errors:
-// errUnknownService, or a refusal.
-func (e *endpoints) deregisterService(ctx context.Context, id string) error {
-	if id == "" { // nothing, and never everything: clean-up loops pass what node checks have as service id
-		return errUnknownService
-	}
-	result, err := e.applyCatalog(ctx, registry.DeregisterCatalog{Service: id})
-	if err != nil || result.Outcome != registry.NotFound {
+	result, err := e.applyCatalog(ctx, op)
+	if err != nil || op.Node != "" || op.Service == "" || result.Outcome != registry.NotFound {
 		return err
 	}
 	v, err := e.newestForConsul(ctx)
 	if err != nil {
 		return err
 	}
-	if _, ambiguous := v.ServiceOn("", id); ambiguous {
-		return ambiguousService(v, id)
+	if _, ambiguous := v.ServiceOn("", op.Service); ambiguous {
+		return ambiguousService(v, op.Service)
 	}
-	return errUnknownService
+	return nil
 }
 
 // ambiguousService names the applications of which clients of Eureka registered instances of one id.

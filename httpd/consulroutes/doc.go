@@ -11,6 +11,7 @@
 //	keys.go         /v1/kv
 //	txn.go          /v1/txn
 //	sessions.go     /v1/session
+//	agent.go        whose agent a call is for
 //	catalog.go      the registry as Consul's catalog
 //	catalogread.go  reads of /v1/catalog and /v1/health
 //	catalogwrite.go registrations and deregistrations, by /v1/catalog and by agents

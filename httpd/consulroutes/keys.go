@@ -116,21 +116,27 @@ func (c call) deleteKey() (any, error) {
 // writeKey performs a write, if the fence that it may carry holds, and names the acquisition that holds the key.
 func (c call) writeKey(write kv.KeyOp) (any, error) {
 	write.Fence = c.fenceFor(write.Key)
-	op := c.Once(write)
-	if c.Err != nil {
-		return nil, c.Err
-	}
-	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
+	result, err := c.performOnce(write)
 	if err != nil {
 		return nil, err
-	}
-	if result.Refusal != "" {
-		return nil, consulError("raft apply failed: " + result.Refusal)
 	}
 	if write.Fence != nil || (write.Verb == kv.Acquire && result.OK) {
 		web.LabelFence(c.W.Header(), result.Fence)
 	}
 	return result.OK, nil
+}
+
+// performOnce performs a write or a transaction, once if the call has a key for that.
+func (c call) performOnce(op kv.Op) (kv.Result, error) {
+	op = c.Once(op)
+	if c.Err != nil {
+		return kv.Result{}, c.Err
+	}
+	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
+	if err == nil && result.Refusal != "" {
+		err = consulError("raft apply failed: " + result.Refusal)
+	}
+	return result, err
 }
 
 func (c call) showEntry(e *kv.Pair) (any, error) {

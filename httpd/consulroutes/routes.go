@@ -55,8 +55,8 @@ var table = []route{
 	{web.Get, "/v1/agent/health/service/id/{id}", web.ConsulForm, call.agentHealthByID},
 	{web.Get, "/v1/agent/health/service/name/{name}", web.ConsulForm, call.agentHealthByName},
 
-	// The catalog's nodes are the logical one, on which everything is that an agent or a client of Eureka
-	// registered, and those that registrars named.
+	// The catalog's nodes are the logical one, on which everything is that clients of Eureka registered, those of agents,
+	// and those that registrars named.
 	{web.Put, "/v1/catalog/register", web.ConsulForm, call.catalogRegister},
 	{web.Put, "/v1/catalog/deregister", web.ConsulForm, call.catalogDeregister},
 	{web.Get, "/v1/catalog/datacenters", web.ConsulForm, call.catalogDatacenters},

@@ -28,16 +28,9 @@ func (c call) txn() (any, error) {
 	if err := c.checkRegistrations(txn); err != nil {
 		return nil, err
 	}
-	op := c.Once(txn)
-	if c.Err != nil {
-		return nil, c.Err
-	}
-	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
+	result, err := c.performOnce(txn)
 	if err != nil {
 		return nil, err
-	}
-	if result.Refusal != "" {
-		return nil, consulError("raft apply failed: " + result.Refusal)
 	}
 	if err := errorOfExcess(result); err != nil {
 		return nil, err

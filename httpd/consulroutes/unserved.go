@@ -8,59 +8,62 @@ import (
 )
 
 // family is a part of Consul's API that is not served: a path below /v1/, with all that is below it.
-type family struct{ path, why string }
+type family struct {
+	path string
+	err  error
+}
 
 // unserved are the parts of Consul's API (hashicorp/consul v1.22.3, agent/http_register.go) that are not served.
 // Clients read a 404 as "nothing there", so that what was never done would count as done.
 var unserved = []family{
-	{"acl", noAccessControl},
+	{"acl", errNoACL},
 	{"agent/connect", noMesh},
 	{"agent/force-leave", noJoining},
-	{"agent/host", "what an agent says of its host is not served here"},
+	{"agent/host", notServed("what an agent says of its host is not served here")},
 	{"agent/join", noJoining},
 	{"agent/leave", noJoining},
-	{"agent/metrics", "an agent's metrics are not served here: this server's are at /metrics"},
-	{"agent/monitor", "an agent's log is not served here"},
-	{"agent/reload", "no agent reads its configuration again by a request here: SIGHUP makes this server do so"},
-	{"agent/token", noAccessControl},
+	{"agent/metrics", notServed("an agent's metrics are not served here: this server's are at /metrics")},
+	{"agent/monitor", notServed("an agent's log is not served here")},
+	{"agent/reload", notServed("no agent reads its configuration again by a request here: SIGHUP makes this server do so")},
+	{"agent/token", errNoACL},
 	{"catalog/gateway-services", noMesh},
 	{"config", noMesh},
 	{"connect", noMesh},
-	{"coordinate", "network coordinates are not served here"},
+	{"coordinate", notServed("network coordinates are not served here")},
 	{"discovery-chain", noMesh},
-	{"event", "user events are not served here"},
+	{"event", notServed("user events are not served here")},
 	{"exported-services", noMesh},
 	{"health/ingress", noMesh},
 	{"imported-services", noMesh},
-	{"internal", "what Consul's user interface and servers ask for is not served here"},
-	{"operator", "Consul's servers are not operated here: rollcall status and rollcall members show these"},
+	{"internal", notServed("what Consul's user interface and servers ask for is not served here")},
+	{"operator", notServed("Consul's servers are not operated here: rollcall status and rollcall members show these")},
 	{"peering", noMesh},
 	{"peerings", noMesh},
-	{"query", "prepared queries are not served here"},
-	{"snapshot", "Consul's snapshots are not served here"},
+	{"query", notServed("prepared queries are not served here")},
+	{"snapshot", notServed("Consul's snapshots are not served here")},
 }
 
-const (
-	noAccessControl = "ACL support disabled"
-	noMesh          = "the service mesh is not served here"
-	noJoining       = "agents neither join nor leave here: rollcall members changes the cluster"
+var (
+	noMesh    = notServed("the service mesh is not served here")
+	noJoining = notServed("agents neither join nor leave here: rollcall members changes the cluster")
 )
+
+// notServed is the response to a request for what is not served, with the reason.
+func notServed(why string) error {
+	return &web.Refusal{Status: http.StatusNotImplemented, Text: why + " (docs/consul.md lists what is served)"}
+}
 
 // errNoACL is Consul's own response where there is no access control (hashicorp/consul, agent/acl_endpoint.go): its clients
 // know it, and go on without.
-var errNoACL = &web.Refusal{Status: http.StatusUnauthorized, Text: noAccessControl}
+var errNoACL = &web.Refusal{Status: http.StatusUnauthorized, Text: "ACL support disabled"}
 
 // Unserved is the response to a request for a path below /v1/ that has no route.
 func Unserved(path string) error {
 	below := strings.TrimPrefix(path, "/v1/")
 	for _, f := range unserved {
-		if rest, ok := strings.CutPrefix(below, f.path); !ok || rest != "" && rest[0] != '/' {
-			continue
+		if rest, ok := strings.CutPrefix(below, f.path); ok && (rest == "" || rest[0] == '/') {
+			return f.err
 		}
-		if f.why == noAccessControl {
-			return errNoACL
-		}
-		return &web.Refusal{Status: http.StatusNotImplemented, Text: f.why + " (docs/consul.md lists what is served)"}
 	}
 	return &web.Refusal{Status: http.StatusNotFound, Text: "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"}
 }

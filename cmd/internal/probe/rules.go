@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -249,7 +250,7 @@ func address(p *catalog.Probe) (host string, port uint16, why string) {
 		if err != nil || standard[u.Scheme] == "" || u.Hostname() == "" {
 			return "", 0, "its URL is not of the form http://host:port/path"
 		}
-		text = net.JoinHostPort(u.Hostname(), firstOf(u.Port(), standard[u.Scheme]))
+		text = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), standard[u.Scheme]))
 	}
 	host, digits, err := net.SplitHostPort(text)
 	n, bad := strconv.ParseUint(digits, 10, 16)
@@ -257,11 +258,4 @@ func address(p *catalog.Probe) (host string, port uint16, why string) {
 		return "", 0, fmt.Sprintf("%.100q is not of the form host:port", text)
 	}
 	return host, uint16(n), ""
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
