@@ -185,6 +185,33 @@ func TestConsulAgentsServicesAreRemovedAndMaintainedFromElsewhereWhereTheIDIsUni
 	expect.Slice(t, serviceIDs(t, agentClient(t, n, "web-2")), []string{"same"}, "the other agent has")
 }
 
+// A program that leaves late, or twice, must not take its namesake on another host along.
+func TestConsulAgentThatLeavesTwiceTakesNothingElsewhere(t *testing.T) {
+	n := newAgents(t)
+	first, second := agentClient(t, n, "web-1").Agent(), agentClient(t, n, "web-2").Agent()
+	ok(t, first.ServiceRegister(&api.AgentServiceRegistration{Name: "pay", ID: "x"}))
+	ok(t, first.ServiceRegister(&api.AgentServiceRegistration{Name: "pay", ID: "y"}))
+	for _, id := range []string{"x", "y"} {
+		ok(t, second.ServiceRegister(&api.AgentServiceRegistration{Name: "mail", ID: id, Check: &api.AgentServiceCheck{CheckID: "alive-" + id, TTL: "1h", Status: "passing"}}))
+	}
+	ok(t, second.CheckRegister(&api.AgentCheckRegistration{ID: "disk", Name: "disk", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h", Status: "passing"}}))
+	ok(t, first.ServiceDeregister("x"))
+	for _, row := range []struct {
+		what string
+		err  error
+	}{
+		{"a service that the agent had", first.ServiceDeregister("x")},
+		{"a check of a service that it had", first.CheckDeregister("alive-x")},
+		{"a check of a service that it has", first.CheckDeregister("alive-y")},
+		{"a check of the other node itself", first.CheckDeregister("disk")},
+	} {
+		expect.That(t, row.err != nil && strings.Contains(row.err.Error(), "404"), "%s: got %v, want 404", row.what, row.err)
+	}
+	checks := need.Got(second.Checks())(t)
+	expect.Equal(t, len(checks), 3, "checks of the other agent:")
+	expect.Slice(t, serviceIDs(t, agentClient(t, n, "web-2")), []string{"x", "y"}, "the other agent has")
+}
+
 // TestConsulAgentBehindOneAddressRefusesAnIDOfAnotherHost: one address may stand for many hosts, a name does not.
 func TestConsulAgentBehindOneAddressRefusesAnIDOfAnotherHost(t *testing.T) {
 	n := newAgents(t)

@@ -184,10 +184,32 @@ func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err
 	case len(all) > 1:
 		return nil, severalAgents(fmt.Sprintf("Service ID %q", id), nodeOfLease(all[0]), nodeOfLease(all[1]), len(all))
 	}
-	if _, had := v.Removal(registry.NewKey(all[0].Instance.App, consul.InstanceID(c.agent().node, id))); had {
+	if c.had(v, id) {
 		return nil, nil
 	}
 	return all[0], nil
+}
+
+// had says whether the call's agent had a service of an id and lost it, as far as records of removals are kept.
+func (c call) had(v *registry.View, id string) bool {
+	instance := consul.InstanceID(c.agent().node, id)
+	for rec := range v.Removals() {
+		if rec.Lease.Instance.ID() == instance {
+			return true
+		}
+	}
+	return false
+}
+
+// isNamesake says whether a check on another node is that of a service whose id the call's agent has or had, or of the node
+// itself: a call for it is that of a program that leaves late, and means a check that is gone.
+func (c call) isNamesake(v *registry.View, node, id string) bool {
+	check, ok := v.CheckOn(node, id)
+	if !ok || check.Service == "" {
+		return ok
+	}
+	own, _ := v.ServiceOn(c.agent().node, check.Service)
+	return own != nil || c.had(v, check.Service)
 }
 
 // nodeOfLease is the node of a service, by the registry's name.

@@ -105,6 +105,11 @@ func (c call) noCheck(id string) error {
 	if id == catalog.SerfHealth {
 		return noTTL(id)
 	}
+	return c.unknownCheck(v, id)
+}
+
+// unknownCheck says that the call's agent has no check of an id, and which agent has one.
+func (c call) unknownCheck(v *registry.View, id string) error {
 	unknown := unknownCheckID(id)
 	if node, known, _ := c.nodeOfCheck(v, id); known {
 		unknown.Text += fmt.Sprintf(" Agent %q has a check of that ID, and this call is for agent %q: name the agent in front of the path, %s/v1/...",
@@ -148,10 +153,10 @@ func (c call) deregisterCheck() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if known {
-		known, err = c.removed(registry.DeregisterCatalog{Node: node, Check: id})
+	if !known || c.isNamesake(v, node, id) {
+		return nil, c.unknownCheck(v, id)
 	}
-	if err == nil && !known {
+	if found, err = c.removed(registry.DeregisterCatalog{Node: node, Check: id}); err == nil && !found {
 		err = unknownCheckID(id)
 	}
 	return web.Sent, err
