@@ -62,8 +62,9 @@ func (m mixed) all() []*Node { return append(m.rollcall(), m.eureka...) }
 func (m mixed) rollcall() []*Node { return append(m.cp[:len(m.cp):len(m.cp)], m.ap...) }
 
 // startClient registers an instance at a server, and renews it there every second until the test ends
-// or stop is called. It registers again when a heartbeat is answered by 404, as it registered before, as clients do.
-func startClient(t *testing.T, at *Node, i Instance) (stop func()) {
+// or stop is called. It registers again when a heartbeat is answered by 404: as it registered before, as many clients do, or
+// with a new timestamp, as Netflix' does.
+func startClient(t *testing.T, at *Node, i Instance, newTimestamp bool) (stop func()) {
 	t.Helper()
 	mustDo(t, "register", at.Register(i))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,6 +79,9 @@ func startClient(t *testing.T, at *Node, i Instance) (stop func()) {
 			}
 			beat := at.Do(Request{Method: http.MethodPut, Path: fmt.Sprintf("%s?lastDirtyTimestamp=%d", path(i.App, i.ID), i.Dirty)})
 			if beat.Status == http.StatusNotFound {
+				if newTimestamp {
+					i.Dirty = time.Now().UnixMilli()
+				}
 				at.Register(i) // the next heartbeat shows whether it was taken
 			}
 		}
@@ -129,7 +133,7 @@ func TestInstanceOfAPublishedEurekaServerComesBackAfterACancel(t *testing.T) {
 			const app = "BILLING"
 			id := strings.ReplaceAll(tc.name, " ", "-")
 			i := Instance{App: app, ID: id, Duration: 9, Dirty: time.Now().UnixMilli()} // heartbeats every 3 s
-			stop := startClient(t, home, i)
+			stop := startClient(t, home, i, false)
 			for _, n := range m.all() {
 				awaitOn(t, n, app, id, "UP")
 			}
@@ -140,7 +144,7 @@ func TestInstanceOfAPublishedEurekaServerComesBackAfterACancel(t *testing.T) {
 					awaitOn(t, n, app, id, "")
 				}
 				i.Dirty += tc.later
-				startClient(t, home, i)
+				startClient(t, home, i, false)
 			} else {
 				mustDo(t, "cancel", tc.canceled.Cancel(app, id))
 				shown, err := tc.canceled.Lookup(app, id)
@@ -171,7 +175,7 @@ func mustShowNoPortEverywhere(t *testing.T, m mixed) {
 	const app = "WORKERS"
 	for _, home := range []*Node{m.eureka[0], m.cp[0], m.ap[0]} {
 		id := "worker-of-" + home.Name
-		startClient(t, home, Instance{App: app, ID: id, Port: -1, Dirty: time.Now().UnixMilli()})
+		startClient(t, home, Instance{App: app, ID: id, Port: -1, Dirty: time.Now().UnixMilli()}, false)
 		for _, n := range m.all() {
 			awaitShown(t, n, app, id, "port -1", func(l *Listed) bool { return l.Port.Number == -1 && l.Port.Enabled == "true" })
 			xml := n.Do(Request{Method: http.MethodGet, Path: path(app, id), Accept: "application/xml"})

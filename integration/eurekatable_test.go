@@ -80,7 +80,7 @@ func TestTableOfAMixedCluster(t *testing.T) {
 	for _, home := range m.all() {
 		for _, at := range m.all() {
 			p := pairing{id: home.Name + "-" + at.Name, kinds: kindOf(home) + " → " + kindOf(at), home: home, at: at}
-			p.stop = startClient(t, home, Instance{App: tableApp, ID: p.id, Duration: tableLease, Dirty: time.Now().UnixMilli()})
+			p.stop = startClient(t, home, Instance{App: tableApp, ID: p.id, Duration: tableLease, Dirty: time.Now().UnixMilli()}, true)
 			all = append(all, p)
 		}
 	}
