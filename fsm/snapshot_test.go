@@ -349,3 +349,15 @@ func TestRestoreBringsBackAllCoordination(t *testing.T) {
 		}
 	})
 }
+
+// Such a result has an index of the registry's, after the last change of any key.
+func TestRestoreBringsBackTheResultOfATransactionOnTheCatalogAlone(t *testing.T) {
+	m := NewMachine()
+	set := kv.TxnOp{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Node: "db-1", Register: &registry.RegisterCatalog{Node: &catalog.Node{Name: "db-1"}}}}
+	item := Item{KV: kv.Once{Key: "k", Op: kv.Txn{Ops: []kv.TxnOp{set}}}}
+	batch := AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{item})
+	need.Got(m.Apply(1, 1, AppendWrite(nil, registry.Stamp{}, 0, batch)))(t)
+	var written bytes.Buffer
+	need.Got(m.Snapshot().WriteTo(&written))(t)
+	need.OK(t, NewMachine().Restore(&written))
+}

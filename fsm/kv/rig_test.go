@@ -29,7 +29,7 @@ func (c checks) Check(node, id string) (critical, known bool) {
 }
 
 // Nothing here is done to nodes, services and checks.
-func (c checks) Next() Index            { panic("a transaction of keys asks the registry for an index") }
+func (c checks) Next() Index            { return 1 }
 func (c checks) Attempt(do func() bool) { do() }
 
 func (c checks) PerformInTxn(registry.CatalogOp) (registry.CatalogResult, []CheckRef) {

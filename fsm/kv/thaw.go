@@ -11,7 +11,7 @@ import (
 // Thaw is the inverse of Freeze. It verifies what can be verified: a snapshot that lies is refused as
 // a whole.
 func Thaw(f Frozen, catalog Catalog) (*State, error) {
-	if err := f.verify(); err != nil {
+	if err := f.verify(catalog.Next); err != nil {
 		return nil, fmt.Errorf("frozen coordination: %w", err)
 	}
 	s := New(catalog)

@@ -11,15 +11,15 @@ import (
 )
 
 // verify checks what the state's own operations keep true. Each check relies on those before it. Locks
-// and semaphores are checked as they are thawed.
-func (f *Frozen) verify() error {
-	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyPairs, f.verifyDeletions, f.verifyDelays, f.verifyKept}
+// and semaphores are checked as they are thawed. next is the index of the registry's next change.
+func (f *Frozen) verify(next func() Index) error {
+	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyPairs, f.verifyDeletions, f.verifyDelays}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.verifyKept(next)
 }
 
 func (f *Frozen) verifyIndexes() error {
@@ -149,7 +149,8 @@ func (f *Frozen) verifyDelays() error {
 	return nil
 }
 
-func (f *Frozen) verifyKept() error {
+// verifyKept checks the results of Once, of which some are those of transactions that changed nothing but the registry.
+func (f *Frozen) verifyKept(next func() Index) error {
 	if n := len(f.Kept); n > OnceLimit {
 		return fmt.Errorf("%d kept results, more than %d", n, OnceLimit)
 	}
@@ -162,8 +163,8 @@ func (f *Frozen) verifyKept() error {
 			return fmt.Errorf("the result of %q is there twice", a.Key)
 		case a.At > f.Lease || i > 0 && a.At < f.Kept[i-1].At:
 			return fmt.Errorf("the result of %q was kept at %d, out of order", a.Key, a.At)
-		case a.Result.Index > f.Index:
-			return fmt.Errorf("the result of %q has index %d, but the last change was %d", a.Key, a.Result.Index, f.Index)
+		case a.Result.Index > f.Index && a.Result.Index >= next():
+			return fmt.Errorf("the result of %q has index %d, but the last change was %d", a.Key, a.Result.Index, max(f.Index, next()-1))
 		}
 	}
 	return nil
