@@ -247,7 +247,7 @@ func TestConsulAliasCheckFollowsWhatItNames(t *testing.T) {
 	expectChecks("in maintenance", `of-far warning Aliased check "disk" failing: 90 %, of-web critical Aliased check "Service Maintenance Mode" failing: `)
 	ok(t, agent.DisableServiceMaintenance("web"))
 	ok(t, agent.ServiceDeregister("web"))
-	expectChecks("gone", `of-far warning Aliased check "disk" failing: 90 %, of-web critical Service web could not be found on node `)
+	expectChecks("gone", `of-far warning Aliased check "disk" failing: 90 %, of-web critical Service web could not be found on node rollcall`)
 }
 
 func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {

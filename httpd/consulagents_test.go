@@ -91,7 +91,17 @@ func TestConsulAgentsOfTwoHostsHaveIDsOfTheirOwn(t *testing.T) {
 			expect.That(t, err == nil && len(services) == 1, "an agent lists %v (%v), want its own service", services, err)
 			checks, err := other.Agent().Checks()
 			expect.That(t, err == nil && len(checks) == 1 && checks["alive"] != nil && checks["alive"].Node == row.other, "an agent lists the checks %v (%v)", checks, err)
+			ok(t, one.Agent().CheckDeregister("alive"))
+			leftTwice := func(when string) { // what one has lost is not taken from the other
+				t.Helper()
+				err := one.Agent().CheckDeregister("alive")
+				expect.That(t, err != nil && strings.Contains(err.Error(), "404"), "%s: its check was deregistered once more: %v", when, err)
+				checks, err := other.Agent().Checks()
+				expect.That(t, err == nil && len(checks) == 1, "%s: the checks of the other agent are %v (%v)", when, checks, err)
+			}
+			leftTwice("with its service there")
 			ok(t, one.Agent().ServiceDeregister("orders-8080"))
+			leftTwice("with its service gone")
 			all = listed(t, one, "orders")
 			expect.That(t, len(all) == 1 && strings.HasPrefix(all[0], row.other+"/"), "listed after one left: %v", all)
 			err = one.Agent().PassTTL("alive", "")
@@ -140,12 +150,14 @@ func TestConsulAgentMaintenanceTakesOneHostOut(t *testing.T) {
 	for _, c := range []*api.Client{one, other} {
 		ok(t, c.Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", Port: 80}))
 	}
-	ok(t, one.Agent().EnableNodeMaintenance("kernel"))
+	n.must(t, "PUT", "/agent/127.0.0.2/v1/agent/maintenance?enable=true&reason=kernel", "") // an operator's, from elsewhere
 	all := listed(t, one, "web")
 	expect.That(t, len(all) == 1 && strings.HasPrefix(all[0], "127.0.0.3/"), "in maintenance of one host are listed %v", all)
 	expect.Equal(t, len(listed(t, one, "orders")), 1, "Eureka's instances in maintenance of one host:")
+	health, _, err := other.Agent().AgentHealthServiceByName("web")
+	expect.That(t, err == nil && health == api.HealthPassing, "the name on the other host is %s (%v)", health, err)
 	ok(t, one.Agent().DisableNodeMaintenance())
-	expect.Equal(t, len(listed(t, one, "web")), 2, "after the maintenance:")
+	expect.Slice(t, listed(t, one, "web"), []string{"127.0.0.2/web@127.0.0.2", "127.0.0.3/web@127.0.0.3"}, "after the maintenance:")
 	// A host without services is in maintenance, too: what is registered meanwhile is.
 	idle := agentClient(t, n, "127.0.0.4")
 	ok(t, idle.Agent().EnableNodeMaintenance("kernel"))
@@ -227,6 +239,17 @@ func TestConsulAgentBehindOneAddressRefusesAnIDOfAnotherHost(t *testing.T) {
 	expect.Equal(t, len(listed(t, agentClient(t, n, "web-1"), "orders")), 2, "listed:")
 }
 
+// TestConsulAgentRefusesAnIDThatIsAnotherAgentsForEurekasClients: they know a service by its node, a colon and its id.
+func TestConsulAgentRefusesAnIDThatIsAnotherAgentsForEurekasClients(t *testing.T) {
+	n := newAgents(t)
+	ok(t, agentClient(t, n, "web").Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "2:w"}))
+	err := agentClient(t, n, "web:2").Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "w"})
+	const want = `409 (Service ID "w" of agent "web:2" is refused: clients of Eureka would know it as instance "web:2:w" of application "WEB", ` +
+		`which is that of service ID "2:w" of agent "web"; give it an ID of its own)`
+	expect.That(t, err != nil && strings.Contains(err.Error(), want), "got %v, want %s", err, want)
+	expect.Slice(t, listed(t, agentClient(t, n, "web-1"), "web"), []string{"web/2:w@127.0.0.1"}, "listed:")
+}
+
 // TestConsulAgentTakesOverWhatItHadOnTheLogicalNode: when all agents were one, by setting or in an older version.
 func TestConsulAgentTakesOverWhatItHadOnTheLogicalNode(t *testing.T) {
 	n := newAgents(t)
@@ -234,6 +257,11 @@ func TestConsulAgentTakesOverWhatItHadOnTheLogicalNode(t *testing.T) {
 	service := &api.AgentServiceRegistration{Name: "web", ID: "w", Address: "10.0.0.2", Port: 80, Check: &api.AgentServiceCheck{CheckID: "alive", TTL: "1h", Status: "passing"}}
 	ok(t, was.ServiceRegister(service))
 	ok(t, is.PassTTL("alive", "")) // it is not registered again yet
+	other := *service
+	other.Address, other.Check = "10.0.0.3", nil
+	ok(t, agentClient(t, n, "127.0.0.3").Agent().ServiceRegister(&other)) // of another host, and takes nothing over
+	expect.Equal(t, len(listed(t, agentClient(t, n, "127.0.0.2"), "web")), 2, "listed beside another host's:")
+	ok(t, agentClient(t, n, "127.0.0.3").Agent().ServiceDeregister("w"))
 	ok(t, is.ServiceRegister(service))
 	expect.Slice(t, listed(t, agentClient(t, n, "127.0.0.2"), "web"), []string{"127.0.0.2/w@127.0.0.2"}, "listed:")
 }

@@ -256,6 +256,9 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 		{"/v1/health/service/consul?cached", "max-age=2", "MISS", ""},
 		{"/v1/health/service/consul?cached", "max-age=0", "MISS", ""},
 		{"/v1/catalog/services?cached", "stale-if-error=5, Must-Revalidate", "MISS", ""},
+		{"/v1/catalog/connect/web?cached", "", "HIT", "2"},
+		{"/v1/health/connect/web?cached", "", "HIT", "2"},
+		{"/v1/catalog/node-services/rollcall?cached", "", "HIT", "2"},
 		{"/v1/catalog/services", "", "", ""},
 		{"/v1/catalog/nodes?cached", "", "", ""},
 	} {
@@ -265,7 +268,10 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 		hit := got.header.Get("X-Consul-Effective-Consistency") == "stale"
 		expect.That(t, hit == (row.cache == "HIT"), "%s, %s: stale is %v", row.target, row.control, hit)
 	}
-	got := n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=soon"))
+	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 0 })
+	got := n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=0"))
+	expect.Equal(t, got.header.Get("X-Cache"), "MISS", "no age, of a node that leads:")
+	got = n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=soon"))
 	expect.That(t, got.status == 400 && got.body == "Invalid Cache-Control header.", "an age that is none: got %d %s", got.status, got.body)
 	got = n.call(t, "GET", "/v1/kv/a?cached&consistent", "")
 	expect.That(t, got.status == 400 && got.body == "Cannot specify ?cached with ?consistent, conflicting semantics.", "both: got %d %s", got.status, got.body)
@@ -294,6 +300,10 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		{"control character", "PUT", register, `{"Name":"a\u0007b"}`, 400, "Invalid service name, …"},
 		{"dots", "PUT", register, `{"Name":"x","ID":".."}`, 400, "Invalid service id, …"},
 		{"the cluster's own id", "PUT", register, `{"Name":"x","ID":"consul"}`, 400, `Invalid service id, "consul" stands for the cluster itself`},
+		{"check by a program alone", "PUT", register, `{"Name":"x","Check":{"Args":["true"]}}`, 400, "Invalid check: Args is not supported; …"},
+		{"the agent's own check", "PUT", register, `{"Name":"x","Check":{"CheckID":"serfHealth","TTL":"1h"}}`, 400, `Invalid check id, "serfHealth" stands for the agent itself`},
+		{"the agent's own check, of the node", "PUT", checkRegister, `{"Name":"serfHealth","TTL":"1h"}`, 400, `Invalid check id, "serfHealth" stands for the agent itself`},
+		{"the agent's own check, deregistered", "PUT", "/v1/agent/check/deregister/serfHealth", "", 404, `Unknown check ID "serfHealth". …`},
 		{"port out of range", "PUT", register, `{"Name":"x","Port":65536}`, 400, "Invalid service port 65536, it must be from 0 to 65535"},
 		{"negative port", "PUT", register, `{"Name":"x","Port":-1}`, 400, "Invalid service port -1, …"},
 		{"weight of nothing", "PUT", register, `{"Name":"x","Weights":{"Passing":0,"Warning":1}}`, 400, "Invalid Weights: Passing must be greater than 0"},
@@ -408,6 +418,9 @@ func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 		{"an address in the place of none", register, `{"Name":"orders","ID":"a/b","Address":"10.0.0.3"}`,
 			`Service ID "a/b" of agent "rollcall" is registered with the address of the node (none was given) and is not replaced by one with the address "10.0.0.3"` + advice +
 				`; or, if the service has moved, deregister the old one first: PUT /agent/rollcall/v1/agent/service/deregister/a%2Fb`},
+		{"through the path", "/agent/rollcall" + register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3"}`,
+			`Service ID "orders-8080" of agent "rollcall" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
+				`; or, if the service has moved, deregister the old one first: PUT /agent/rollcall/v1/agent/service/deregister/orders-8080`},
 		{"through the catalog", "/v1/catalog/register", `{"Node":"rollcall","Address":"x","Service":{"Service":"orders","ID":"orders-8080","Address":"10.0.0.3"}}`,
 			`Service ID "orders-8080" of agent "rollcall" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
 				`; or, if the service has moved, deregister the old one first: PUT /agent/rollcall/v1/agent/service/deregister/orders-8080`},

@@ -216,7 +216,7 @@ func (f *following[K]) of(alias *Check) (status CheckStatus, output string) {
 	case !known && t.Service == "":
 		return Critical, fmt.Sprintf("Node %s could not be found", t.Node)
 	case !known:
-		return Critical, fmt.Sprintf("Service %s could not be found on node %s", t.Service, t.Node)
+		return Critical, fmt.Sprintf("Service %s could not be found on node %s", t.Service, cmp.Or(t.Node, LogicalNode))
 	}
 	return status, output
 }

@@ -39,12 +39,12 @@ type Registering[K comparable] struct {
 
 // Registering begins a registration. Of several checks of one id the last one counts.
 func (c *Catalog[K]) Registering(r Registration) *Registering[K] {
-	r.Checks = lastOfEach(r.Checks)
 	if r.Agent && r.On() != "" {
 		if _, alive := c.Check(r.On(), SerfHealth); !alive {
 			r.Checks = append(slices.Clip(r.Checks), &AgentAlive)
 		}
 	}
+	r.Checks = lastOfEach(r.Checks)
 	return &Registering[K]{Registration: r, catalog: c, node: r.On()}
 }
 

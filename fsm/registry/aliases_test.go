@@ -61,7 +61,7 @@ func TestAliasFollowsTheServiceAndItsNodeInTheSameOperation(t *testing.T) {
 		{"an override", []Op{SetOverride{Key: web1, Status: OutOfService}}, catalog.Critical, "Aliased service failing: The status is OUT_OF_SERVICE"},
 		{"the override's end", []Op{SetOverride{Key: web1, Status: OutOfService}, DeleteOverride{Key: web1}}, catalog.Passing, all},
 		{"an override does not hide a check", []Op{critical, SetOverride{Key: web1, Status: Up}}, catalog.Critical, `Aliased check "a" failing: refused`},
-		{"deregistered", []Op{DeregisterCatalog{Service: "web-1"}}, catalog.Critical, "Service web-1 could not be found on node "},
+		{"deregistered", []Op{DeregisterCatalog{Service: "web-1"}}, catalog.Critical, "Service web-1 could not be found on node rollcall"},
 		{"registered again", []Op{DeregisterCatalog{Service: "web-1"}, service("web", "web-1", passing)}, catalog.Passing, all},
 		{"an instance of Eureka in its place", []Op{DeregisterCatalog{Service: "web-1"}, Register{instance(web1, Up, 1)}}, catalog.Passing, "No checks found."},
 		{"an instance of Eureka that is down", []Op{DeregisterCatalog{Service: "web-1"}, Register{instance(web1, Down, 1)}}, catalog.Critical, "Aliased service failing: The status is DOWN"},

@@ -8,7 +8,8 @@ import (
 // RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
 // nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
 // (another application has that name in other letters), TooManyChecks, AddressTaken and CheckTaken (of an
-// agent: the service's id, or a check's, is another's). An absent node is created.
+// agent: the service's id, or a check's, is another's). AddressTaken, too: the Instance's key is that of a service of
+// another node. An absent node is created.
 type RegisterCatalog struct {
 	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
 	Node     *catalog.Node

@@ -48,8 +48,13 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 
 // refused says why an operation cannot be done; Done: it can.
 func (c *cataloging) refused() Outcome {
-	if s := c.Service; s != nil && c.nameTaken(s.Name, c.instance.Key()) {
-		return NameTaken
+	if s := c.Service; s != nil {
+		switch key := c.instance.Key(); {
+		case c.nameTaken(s.Name, key):
+			return NameTaken
+		case c.instanceTaken(key):
+			return AddressTaken
+		}
 	}
 	switch c.Refusal() {
 	case catalog.AddressTaken:
@@ -92,6 +97,13 @@ func (c *cataloging) nameTaken(name string, key Key) bool {
 		count(old, -1)
 	}
 	return named > 0 && called != name || named == 0 && others > 0 && name != strings.ToLower(key.App)
+}
+
+// instanceTaken says whether a service of another node is the instance of a key. Names of nodes and ids of services may
+// have the colon that joins the two, and the other service would go without a word.
+func (c *cataloging) instanceTaken(key Key) bool {
+	l := c.handles.byKey(key)
+	return l != nil && l.Service != nil && l.Service.Node != c.On()
 }
 
 // removeMoved removes the checks that move from the service or node that had them, all of each at once.

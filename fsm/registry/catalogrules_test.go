@@ -288,6 +288,9 @@ func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 		{name: "another address on an agent, where it is", before: func(g *rig) { g.client(agents(onNode(serviceAt("10.0.0.4", "web", "web-80"), "far"))) }, op: agents(onNode(there, "far")), want: AddressTaken},
 		{name: "another address on an agent that was named", before: func(g *rig) { g.client(agents(onNode(serviceAt("10.0.0.4", "web", "web-80"), "far"))) }, op: readdressed(agents(onNode(there, "far")))},
 		{name: "another address on an agent", op: agents(onNode(there, "far"))},
+		{name: "the instance of another node's service", before: func(g *rig) { g.client(agents(onNode(service("web", "b:web-80"), "far"))) }, op: readdressed(agents(onNode(service("web", "web-80"), "far:b"))), want: AddressTaken},
+		{name: "the instance of an agent's service, on the logical node", before: func(g *rig) { g.client(agents(onNode(service("web", "web-80"), "far"))) }, op: service("web", "far:web-80"), want: AddressTaken},
+		{name: "the same id in another application", before: func(g *rig) { g.client(agents(onNode(service("web", "b:web-80"), "far"))) }, op: agents(onNode(service("shop", "web-80"), "far:b"))},
 		{name: "the check for another service", op: RegisterCatalog{Checks: []*catalog.Check{checkOf("web-81", "alive", catalog.Passing)}}, want: CheckTaken},
 		{name: "the check with another service", op: serviceAt("10.0.0.3", "web", "web-82", checkOf("web-82", "alive", catalog.Passing)), want: CheckTaken},
 		{name: "the check for the node", op: RegisterCatalog{Checks: []*catalog.Check{checkOf("", "alive", catalog.Passing)}}, want: CheckTaken},
@@ -347,6 +350,8 @@ func TestAgentsNodeGoesWithTheLastThatIsOnIt(t *testing.T) {
 		{"registered again by a client of Eureka", []Op{Register{Instance: instance(Key{"WEB", "far:a"}, Up, 1)}}, false},
 		{"with a check of its own", []Op{maintained, DeregisterCatalog{Node: "far", Service: "a"}}, true},
 		{"with a check of its own that ends", []Op{maintained, DeregisterCatalog{Node: "far", Service: "a"}, DeregisterCatalog{Node: "far", Check: catalog.NodeMaintenance}}, false},
+		{"given an id", []Op{RegisterCatalog{Node: &catalog.Node{Name: "far", ID: "7"}}, DeregisterCatalog{Node: "far", Service: "a"}}, true},
+		{"given an address of a kind", []Op{RegisterCatalog{Node: &catalog.Node{Name: "far", Tagged: []Pair{{Key: "wan", Value: "192.0.2.1"}}}}, DeregisterCatalog{Node: "far", Service: "a"}}, true},
 		{"described", []Op{RegisterCatalog{Node: &catalog.Node{Name: "far", Meta: []Pair{{Key: "rack", Value: "7"}}}}, DeregisterCatalog{Node: "far", Service: "a"}}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -365,6 +370,19 @@ func TestAgentsNodeGoesWithTheLastThatIsOnIt(t *testing.T) {
 	g.client(place("registrar", "a", catalog.Node{}))
 	g.client(DeregisterCatalog{Node: "far", Service: "a"})
 	expect.That(t, g.Registry.HasNode("far"), "a registrar's node is gone")
+}
+
+// TestAgentIsAliveWhateverIsRegisteredByThatID: a node with two checks of one id could not be restored.
+func TestAgentIsAliveWhateverIsRegisteredByThatID(t *testing.T) {
+	for _, service := range []string{"", "web-1"} {
+		g := newRig(t)
+		g.registerInCatalog(agents(serviceOn("far", "web", "web-1", checkOf(service, catalog.SerfHealth, catalog.Critical))))
+		expect.OK(t, check(g.Registry))
+		n, _ := g.View().Node("far")
+		expect.That(t, n.Alive() && len(n.Checks) == 1, "with a check of service %q the node has %+v", service, n.Checks)
+		g.client(DeregisterCatalog{Node: "far", Service: "web-1"})
+		expect.That(t, !g.HasNode("far"), "the node stays")
+	}
 }
 
 // TestCheckMovesToTheServiceForWhichItIsRegistered on a registrar's node; on the logical one it is refused.

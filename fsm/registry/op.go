@@ -43,7 +43,8 @@ const (
 	// TooManyChecks: RegisterCatalog, it has more than MaxChecks, or a service or node would have more than it
 	// may.
 	TooManyChecks
-	// AddressTaken: RegisterCatalog, the agent has a service of that id with another address.
+	// AddressTaken: RegisterCatalog, the agent has a service of that id with another address, or another node has a
+	// service that is the same instance.
 	AddressTaken
 	// CheckTaken: RegisterCatalog, the agent has a check of that id for something else.
 	CheckTaken

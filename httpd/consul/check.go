@@ -200,12 +200,21 @@ func DecodeCheck(body []byte) (registry.RegisterCatalog, error) {
 	}
 	check, err := c.check()
 	if err == nil {
-		err = checkName("check id", check.ID)
+		err = cmp.Or(checkName("check id", check.ID), checkOwn(check.ID))
 	}
 	if err != nil {
 		return registry.RegisterCatalog{}, err
 	}
 	return registry.RegisterCatalog{Checks: []*catalog.Check{check}, KeepStatus: c.status == ""}, nil
+}
+
+// checkOwn refuses the id of the check that each agent has: another one in its place would say of the whole node that it
+// is dead.
+func checkOwn(id string) error {
+	if id == catalog.SerfHealth {
+		return malformed("Invalid check id, %q stands for the agent itself", id)
+	}
+	return nil
 }
 
 // DecodeStatus reads the body of agent/check/update. Errors: Malformed.

@@ -267,6 +267,9 @@ func (s *serviceBody) checksOf(service *catalog.Service) ([]*catalog.Check, erro
 		if len(check.ID) > 2*maxName {
 			return nil, malformed("Invalid check id, it must be at most %d bytes", 2*maxName)
 		}
+		if err := checkOwn(check.ID); err != nil {
+			return nil, err
+		}
 		checks = append(checks, check)
 	}
 	return checks, nil

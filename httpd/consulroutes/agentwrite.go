@@ -138,7 +138,7 @@ func unknownCheckID(id string) *web.Refusal {
 // deregisterCheck is PUT /v1/agent/check/deregister/{id}.
 func (c call) deregisterCheck() (any, error) {
 	id := c.Rest()
-	if id == "" { // an operation without a check would mean the node
+	if id == "" || id == catalog.SerfHealth { // an operation without a check would mean the node; an agent is alive
 		return nil, unknownCheckID(id)
 	}
 	found, err := c.removed(registry.DeregisterCatalog{Node: c.agent().node, Check: id})

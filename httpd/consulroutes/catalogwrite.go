@@ -155,6 +155,10 @@ func (e *endpoints) serviceOf(name, id string) (*catalog.Service, *registry.Inst
 // addressTaken names the addresses of two services of an agent with one id.
 func addressTaken(v *registry.View, op registry.RegisterCatalog) error {
 	s, has := op.Service, "another one"
+	if l, ok := v.Find(op.Instance.Key()); ok && l.Service != nil && l.Service.Node != op.On() {
+		return conflict(fmt.Sprintf("Service ID %q of agent %q is refused: clients of Eureka would know it as instance %q of application %q, which is that of service ID %q of agent %q; give it an ID of its own",
+			s.ID, consul.ShownNode(op.On()), l.Instance.ID(), l.Instance.App, l.Service.ID, consul.ShownNode(l.Service.Node)))
+	}
 	if l, _ := v.ServiceOn(op.On(), s.ID); l != nil && l.Service != nil {
 		has = shownAddress(l.Service.Address)
 	}

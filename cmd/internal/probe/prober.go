@@ -21,6 +21,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -159,8 +160,8 @@ func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 		return
 	}
 	present, ok := view.CheckOn(c.node, c.id)
-	if !ok {
-		return
+	if !ok || !reflect.DeepEqual(present.Probe, c.probe) {
+		return // it is another check by now: the attempt says nothing about that one
 	}
 	status, decided := c.tally.count(c.probe, present.Status, found.status)
 	found.status = status

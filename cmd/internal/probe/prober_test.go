@@ -357,19 +357,21 @@ func TestProberRepeatsAResultThatWasNotCommitted(t *testing.T) {
 }
 
 func TestProberDropsTheResultOfACheckThatWasReplacedMeanwhile(t *testing.T) {
-	inBubble(t, func(g *rig) {
-		g.respond("a", catalog.Passing, "of the old one", 8*time.Second)
-		g.register("a", catalog.Probe{Interval: 10_000})
-		lose := g.lead()
-		defer lose()
-		after(6 * time.Second)
-		g.respond("a", catalog.Passing, "of the new one", 0)
-		g.register("a", catalog.Probe{Interval: 20_000})
-		after(time.Minute)
-		expect.That(t, g.sets() == 1, "set %+v, want one result", g.applied())
-		g.wantStatus("a", catalog.Passing, "of the new one")
-		expect.That(t, len(g.runs["a"]) == 4, "probed at %v, want once in the old way and then every 20 s", g.runs["a"])
-	})
+	for _, replaced := range []time.Duration{6 * time.Second, 13*time.Second - refreshPause/2} { // the attempt ends after 13 s
+		inBubble(t, func(g *rig) {
+			g.respond("a", catalog.Passing, "of the old one", 8*time.Second)
+			g.register("a", catalog.Probe{Interval: 10_000})
+			lose := g.lead()
+			defer lose()
+			after(replaced)
+			g.respond("a", catalog.Passing, "of the new one", 0)
+			g.register("a", catalog.Probe{Interval: 20_000})
+			after(time.Minute)
+			expect.That(t, g.sets() == 1, "replaced after %v: set %+v, want one result", replaced, g.applied())
+			g.wantStatus("a", catalog.Passing, "of the new one")
+			expect.That(t, len(g.runs["a"]) == 4, "replaced after %v: probed at %v, want once in the old way and then every 20 s", replaced, g.runs["a"])
+		})
+	}
 }
 
 func TestProberKeepsPlacesForOtherServicesWhenTheChecksOfOneHang(t *testing.T) {
