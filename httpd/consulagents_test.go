@@ -86,6 +86,8 @@ func TestConsulAgentsOfTwoHostsHaveIDsOfTheirOwn(t *testing.T) {
 			expect.That(t, len(all) == 2 && all[0] == row.one+"/orders-8080@"+row.address, "listed are %v", all)
 			ok(t, one.Agent().FailTTL("alive", "broken"))
 			expect.Equal(t, len(listed(t, one, "orders")), 1, "passing, after the check of one turned critical:")
+			health, _, err := other.Agent().AgentHealthServiceByName("orders")
+			expect.That(t, err == nil && health == api.HealthPassing, "the name on the other host is %s (%v)", health, err)
 			ok(t, one.Agent().PassTTL("alive", ""))
 			services, err := other.Agent().Services()
 			expect.That(t, err == nil && len(services) == 1, "an agent lists %v (%v), want its own service", services, err)
@@ -154,8 +156,6 @@ func TestConsulAgentMaintenanceTakesOneHostOut(t *testing.T) {
 	all := listed(t, one, "web")
 	expect.That(t, len(all) == 1 && strings.HasPrefix(all[0], "127.0.0.3/"), "in maintenance of one host are listed %v", all)
 	expect.Equal(t, len(listed(t, one, "orders")), 1, "Eureka's instances in maintenance of one host:")
-	health, _, err := other.Agent().AgentHealthServiceByName("web")
-	expect.That(t, err == nil && health == api.HealthPassing, "the name on the other host is %s (%v)", health, err)
 	ok(t, one.Agent().DisableNodeMaintenance())
 	expect.Slice(t, listed(t, one, "web"), []string{"127.0.0.2/web@127.0.0.2", "127.0.0.3/web@127.0.0.3"}, "after the maintenance:")
 	// A host without services is in maintenance, too: what is registered meanwhile is.
