@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -109,6 +110,16 @@ func (n *bubbled) send(t testing.TB, method, target, body string, headers ...str
 	defer resp.Body.Close()
 	text := need.Got(io.ReadAll(resp.Body))(t)
 	return reply{status: resp.StatusCode, header: resp.Header, body: string(text)}
+}
+
+// after has f done in the bubble when so much time has passed. The test does not end before that is done.
+func after(t *testing.T, wait time.Duration, f func()) {
+	done := make(chan struct{})
+	time.AfterFunc(wait, func() {
+		defer close(done)
+		f()
+	})
+	t.Cleanup(func() { <-done })
 }
 
 // pipes is a listener in memory. A wait for a pipe lets the time of a bubble go on, a wait for a socket

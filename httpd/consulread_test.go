@@ -648,7 +648,7 @@ func TestConsulFilterLeavesIndexesAsTheyAre(t *testing.T) {
 		target := withFilter("/v1/health/service/web", "Service.ID == w1")
 		expect.Equal(t, n.get(t, target).index(t), index, "with a filter the index is")
 		begun := time.Now()
-		time.AfterFunc(time.Minute, func() { put(`{"Name":"web","ID":"w2"}`) })
+		after(t, time.Minute, func() { put(`{"Name":"web","ID":"w2"}`) })
 		got := n.get(t, fmt.Sprintf("%s&index=%d&wait=9m", target, index))
 		took := time.Since(begun)
 		expect.That(t, took == time.Minute && got.index(t) > index && shownBy(target, got.status, got.body) == "w1",
