@@ -30,7 +30,7 @@ test: clients
 	$(GO) test -race -shuffle=on -timeout 20m ./store/consensus ./cmd/rollcall ./cmd/internal/node $$($(GO) list ./... | grep -v '/integration$$')
 	@$(call each,$(GO) test -race -shuffle=on ./...)
 	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
-	ROLLCALL_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 30m ./integration
+	ROLLCALL_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m ./integration
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build
