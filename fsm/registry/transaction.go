@@ -162,7 +162,7 @@ func (r *Registry) setInTxn(op CatalogOp) (what string) {
 	case NameTaken:
 		return fmt.Sprintf("failed to set %s, names that differ in case only are one application, and it has another spelling already", op.object())
 	case AddressTaken:
-		return fmt.Sprintf("failed to set %s, it is registered with another address; deregister it first, or give an ID of its own", op.object())
+		return fmt.Sprintf("failed to set %s, it is registered with another address, or clients of Eureka would take it for a service of another node; deregister that one first, or give an ID of its own", op.object())
 	case CheckTaken:
 		return fmt.Sprintf("failed to set %s, it is a check of another service or of the node; delete it first, or give an ID of its own", op.object())
 	}
