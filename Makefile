@@ -11,6 +11,8 @@ MODULES := client/grpcresolver
 each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
+export GORACE := suppressions=$(CURDIR)/race.supp
+
 .PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks vuln clients clean
 
 build:
