@@ -27,12 +27,13 @@ clients:
 	$(MAKE) -C integration/clients
 
 # The integration tests have the machine to themselves: the leases of their clusters are a few seconds
-# long. Their processes have the race detector, too. What takes longest and waits most begins first.
-test: clients
-	$(GO) test -race -shuffle=on -timeout 20m ./store/consensus ./cmd/rollcall ./cmd/internal/node $$($(GO) list ./... | grep -v '/integration$$')
+# long. The first node of each cluster has the race detector, too. Of the others three packages are tested at a time on two
+# processors, because some wait; what takes longest and waits most begins first.
+test: build clients
+	$(GO) test -race -shuffle=on -timeout 20m -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $$($(GO) list ./... | grep -v '/integration$$')
 	@$(call each,$(GO) test -race -shuffle=on ./...)
 	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
-	ROLLCALL_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m ./integration
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m ./integration
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build

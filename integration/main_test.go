@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// runMore runs three tests at a time on two processors, unless -parallel says how many. They often wait for the
+// runMore runs four tests at a time on two processors, unless -parallel says how many. They often wait for the
 // servers' clocks, but each has a cluster, and with more of them leases would not be renewed in time.
 func runMore() error {
 	given := false
@@ -63,7 +63,7 @@ func runMore() error {
 	if given {
 		return nil
 	}
-	return flag.Set("test.parallel", fmt.Sprint(runtime.GOMAXPROCS(0)*3/2))
+	return flag.Set("test.parallel", fmt.Sprint(runtime.GOMAXPROCS(0)*2))
 }
 
 // quietly closes the connections that were kept alive before leaks are looked for.

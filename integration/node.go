@@ -40,8 +40,18 @@ func serverAt(addr string) *Node { return &Node{Node: localcluster.Node{HTTP: ad
 // Start starts the node's process, which must not run.
 func (n *Node) Start(t testing.TB) {
 	t.Helper()
-	need.OK(t, n.Node.Start(append(n.within[:len(n.within):len(n.within)], Binary(t))...))
+	need.OK(t, n.Node.Start(append(n.within[:len(n.within):len(n.within)], n.program(t))...))
 	n.process = adopt(t, n.Process)
+}
+
+// program is what the node runs: the program under test, or, as the first node of its cluster, that with the race detector,
+// if ROLLCALL_RACE_BIN names it. It costs more than twice the time, and all nodes of a cluster do the same work.
+func (n *Node) program(t testing.TB) string {
+	t.Helper()
+	if race := os.Getenv("ROLLCALL_RACE_BIN"); race != "" && strings.HasSuffix(n.Name, "1") {
+		return race
+	}
+	return Binary(t)
 }
 
 // Eureka is the service URL that clients are configured with.
