@@ -194,7 +194,7 @@ func (all lives) live(t *testing.T, c *Cluster, restart func(lose bool)) {
 	all.seen(t, "UP")
 	all.warnings(t, published, unreached)
 	all.stop(t)
-	all.warnings(t, published, interrupted)
+	all.warnings(t, published, interrupted, ended)
 }
 
 func (all lives) each(do func(l *lived)) {
@@ -334,6 +334,8 @@ const (
 	unlucky = `TimedSupervisorTask|No servers available for service|WebappClassLoaderBase`
 	// interrupted: a call that the client itself broke off, because it took too long or because the client ends.
 	interrupted = `(InterruptedException|processing aborted|: null)$|another thread is updating|was unable to (send|refresh)`
+	// ended: a list came while the parts that Spring would show it to were taken down already.
+	ended = `CachingRouteLocator|Cannot fetch registry`
 	// unreached: a call failed. How many do and which, while servers come and go, is a matter of the moment.
 	unreached = `RetryableEurekaHttpClient - Request execution fail|was unable to (send|refresh)|registration failed|InstanceInfoReplicator|` +
 		`HttpClientConnect|does not allow the delta revision|Cannot fetch registry|CachingRouteLocator`
