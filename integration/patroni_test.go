@@ -69,7 +69,7 @@ postgresql:
   data_dir: %[5]s/data
   bin_dir: %[6]s
   pgpass: %[5]s/pgpass
-  parameters: {unix_socket_directories: %[5]s, shared_buffers: 16MB, max_connections: 20}
+  parameters: {unix_socket_directories: %[5]s, shared_buffers: 16MB, max_connections: 20, dynamic_shared_memory_type: mmap}
   pg_hba: ["local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"]
   authentication:
     superuser: {username: postgres}
@@ -95,15 +95,21 @@ postgresql:
 	return m
 }
 
-// killServer ends the PostgreSQL server, which outlives its Patroni.
+// killServer ends the PostgreSQL server, which outlives its Patroni, and removes the shared memory by which it would notice
+// another one in its folder. It is the last word of the pid file's seventh line.
 func (m *patroniMember) killServer() {
 	text, err := os.ReadFile(filepath.Join(m.dir, "data", "postmaster.pid"))
 	if err != nil {
 		return
 	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	if pid, err := strconv.Atoi(first); err == nil && pid > 1 {
+	lines := strings.Split(string(text), "\n")
+	if pid, err := strconv.Atoi(lines[0]); err == nil && pid > 1 {
 		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if len(lines) > 6 {
+		if words := strings.Fields(lines[6]); len(words) == 2 {
+			exec.Command("ipcrm", "-m", words[1]).Run() // fails if it is gone
+		}
 	}
 }
 
