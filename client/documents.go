@@ -7,6 +7,8 @@ type (
 	Status      = api.Status      // a cluster as one of its nodes sees it
 	NodeStatus  = api.NodeStatus  // one node of it
 	ForeignNode = api.ForeignNode // a node of another cluster
+	Upgrade     = api.Upgrade     // the levels of the formats that its nodes read and write
+	NodeLevels  = api.NodeLevels  // those of one node
 	Events      = api.Events      // the registrations and cancels that a cluster remembers
 	Event       = api.Event       // one of them
 	Settings    = api.Settings    // what a whole cluster shares, by key

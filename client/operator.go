@@ -91,6 +91,19 @@ func (c *Client) RemoveMember(ctx context.Context, name string) error {
 	return err
 }
 
+// Upgrade is which levels of the formats the nodes of the cluster read, and which they write.
+func (c *Client) Upgrade(ctx context.Context) (Upgrade, error) {
+	return transport.Ask[Upgrade](ctx, c.cluster, transport.Own(http.MethodGet, "upgrade"), "read the levels of the cluster")
+}
+
+// FinalizeUpgrade has the cluster write the next level, which ends the way back to the version before. It is
+// refused, in words, while not all nodes read that level, and where there is none.
+func (c *Client) FinalizeUpgrade(ctx context.Context) (Upgrade, error) {
+	q := transport.Own(http.MethodPost, "upgrade", "finalize")
+	q.Write = true
+	return transport.Ask[Upgrade](ctx, c.cluster, q, "finalize the upgrade")
+}
+
 // PruneOptions say what Prune removes.
 type PruneOptions struct {
 	Service string // of one service only; "": of all

@@ -11,6 +11,7 @@ import (
 // Errors of reading that a caller can tell apart.
 var (
 	ErrNewerVersion = codec.ErrNewerVersion
+	ErrOlderVersion = codec.ErrOlderVersion
 	ErrCorrupt      = codec.ErrCorrupt
 )
 
@@ -46,21 +47,28 @@ type Item struct {
 	KV     kv.Op
 }
 
-// AppendBatch appends the encoding of a batch. Renew operations with a Handle are encoded without
+// AppendBatch appends the encoding of a batch at a level, which must be at least what each of its items needs (Need). Renew operations with a Handle are encoded without
 // their key: at most 14 bytes each, while handles have slots below 2^21 and generations below 2^28.
 // docs/formats/log-entry.md describes it. Operations of coordination have no origin. It panics on an
 // operation outside the closed sets, and on a Register without an instance.
-func AppendBatch(dst []byte, id BatchID, items []Item) []byte {
-	c := codec.Writer(dst, codec.Level)
+func AppendBatch(dst []byte, level byte, id BatchID, items []Item) []byte {
+	c := codec.Writer(dst, level)
 	(&batch{id, items}).fields(&c)
 	return c.Written()
 }
 
-// Size is how many bytes an item takes in a batch.
+// Size is how many bytes an item takes in a batch at the newest level.
 func Size(it Item) int {
-	c := codec.Counter(codec.Level)
+	c := codec.Counter(codec.Newest)
 	it.fields(&c)
 	return c.Len()
+}
+
+// Need is the level of the formats below which an item cannot be written.
+func Need(it Item) byte {
+	c := codec.Needer()
+	it.fields(&c)
+	return c.Need()
 }
 
 // ParseBatch is the inverse of AppendBatch. It accepts exactly what Apply can decode: a leader that
@@ -180,9 +188,9 @@ type BatchResult struct {
 	KV []kv.Result
 }
 
-// AppendResults appends the encoding of a batch's results, for the node-to-node channel.
-func AppendResults(dst []byte, r BatchResult) []byte {
-	c := codec.Writer(dst, codec.Level)
+// AppendResults appends the encoding of a batch's results at a level, for the node-to-node channel.
+func AppendResults(dst []byte, level byte, r BatchResult) []byte {
+	c := codec.Writer(dst, level)
 	r.fields(&c)
 	return c.Written()
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -77,7 +78,7 @@ func BenchmarkParseRenewals(b *testing.B) {
 		h := registry.Handle{Slot: uint32(i * 997), Gen: uint64(i*997 + 1)}
 		items = append(items, Item{Op: registry.Renew{Handle: h, LastDirty: 1_700_000_000_000}})
 	}
-	entry := AppendWrite(nil, registry.Stamp{Lease: 1}, 0, AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 1}, items))
+	entry := AppendWrite(nil, codec.Newest, registry.Stamp{Lease: 1}, 0, AppendBatch(nil, codec.Newest, BatchID{Node: "n1", Boot: 1, Seq: 1}, items))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := parseEntry(entry); err != nil {
@@ -89,7 +90,7 @@ func BenchmarkParseRenewals(b *testing.B) {
 
 func BenchmarkApplyRegister(b *testing.B) {
 	n, _ := populated(b)
-	entry := AppendBatch(nil, BatchID{}, []Item{{Op: registry.Register{Instance: largeInstance(0)}}})
+	entry := AppendBatch(nil, codec.Newest, BatchID{}, []Item{{Op: registry.Register{Instance: largeInstance(0)}}})
 	b.ReportAllocs()
 	b.ReportMetric(float64(len(entry)), "B/entry")
 	for i := 0; b.Loop(); i++ {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -29,7 +30,7 @@ func (n *node) batchKV(ops ...kv.Op) []byte {
 	for i, op := range ops {
 		items[i] = Item{KV: op}
 	}
-	return AppendBatch(nil, n.id, items)
+	return AppendBatch(nil, codec.Newest, n.id, items)
 }
 
 // checkedService registers a service with one check that expects heartbeats.
@@ -55,7 +56,7 @@ func TestMachineNumbersChangesOfRegistryAndKeysByOneCounter(t *testing.T) {
 		{Op: registry.Register{Instance: instance("ORDERS", "2")}},
 		{KV: kv.KeyOp{Key: "c"}},
 	}
-	r := n.apply(AppendBatch(nil, n.id, items)).Batches[0]
+	r := n.apply(AppendBatch(nil, codec.Newest, n.id, items)).Batches[0]
 	var got []uint64
 	for i := range items {
 		got = append(got, uint64(r.Results[i].Index)+uint64(r.KV[i].Index))
@@ -204,7 +205,7 @@ func TestMachineNeedsTheClockWhileSomethingWaitsForIt(t *testing.T) {
 		n := newNode(t)
 		expect.That(t, !n.m.NeedsClock(), "%s: needed before", c.name)
 		n.id.Seq = 1
-		n.apply(AppendBatch(nil, n.id, []Item{c.item}))
+		n.apply(AppendBatch(nil, codec.Newest, n.id, []Item{c.item}))
 		expect.Equal(t, n.m.NeedsClock(), c.want, "%s: got", c.name)
 	}
 }

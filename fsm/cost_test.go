@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -29,7 +30,7 @@ type costly struct {
 func (n *node) perform(items ...Item) BatchResult {
 	n.t.Helper()
 	n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
-	return n.apply(AppendBatch(nil, n.id, items)).Batches[0]
+	return n.apply(AppendBatch(nil, codec.Newest, n.id, items)).Batches[0]
 }
 
 // performMany applies many operations in batches.

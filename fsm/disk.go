@@ -9,12 +9,12 @@ import (
 )
 
 // The records of this file are for stores that keep a registry without a log: what a snapshot has in
-// its sections, each for itself and with its version in front (docs/formats/local-disk.md). Errors of reading wrap
-// ErrNewerVersion or ErrCorrupt; nothing that is returned refers to what was read.
+// its sections, each for itself and with its level in front (docs/formats/local-disk.md). Errors of reading wrap
+// ErrNewerVersion, ErrOlderVersion or ErrCorrupt; nothing that is returned refers to what was read.
 
 // AppendLeaseState appends the encoding of a live lease. It panics on one without an instance.
-func AppendLeaseState(dst []byte, l registry.LeaseState) []byte {
-	return appendRecord(dst, &l, (*registry.LeaseState).Fields)
+func AppendLeaseState(dst []byte, level byte, l registry.LeaseState) []byte {
+	return appendRecord(dst, level, &l, (*registry.LeaseState).Fields)
 }
 
 // ParseLeaseState is the inverse of AppendLeaseState.
@@ -23,8 +23,8 @@ func ParseLeaseState(b []byte) (registry.LeaseState, error) {
 }
 
 // AppendRenewals appends the encoding of the last renewals of a lease.
-func AppendRenewals(dst []byte, l registry.LeaseState) []byte {
-	return appendRecord(dst, &l, (*registry.LeaseState).Renewals)
+func AppendRenewals(dst []byte, level byte, l registry.LeaseState) []byte {
+	return appendRecord(dst, level, &l, (*registry.LeaseState).Renewals)
 }
 
 // ReadRenewals replaces the last renewals of a lease by those that AppendRenewals encoded.
@@ -37,8 +37,8 @@ func ReadRenewals(b []byte, l *registry.LeaseState) error {
 }
 
 // AppendRemoval appends the encoding of a record of removal. It panics on one without an instance.
-func AppendRemoval(dst []byte, r registry.Removal) []byte {
-	return appendRecord(dst, &r, (*registry.Removal).Fields)
+func AppendRemoval(dst []byte, level byte, r registry.Removal) []byte {
+	return appendRecord(dst, level, &r, (*registry.Removal).Fields)
 }
 
 // ParseRemoval is the inverse of AppendRemoval.
@@ -48,7 +48,9 @@ func ParseRemoval(b []byte) (registry.Removal, error) {
 
 // AppendFrozen appends the encoding of everything of a registry but its Leases, its Removals and its
 // Free slots.
-func AppendFrozen(dst []byte, f registry.Frozen) []byte { return appendRecord(dst, &f, walkFrozen) }
+func AppendFrozen(dst []byte, level byte, f registry.Frozen) []byte {
+	return appendRecord(dst, level, &f, walkFrozen)
+}
 
 // ParseFrozen is the inverse of AppendFrozen.
 func ParseFrozen(b []byte) (registry.Frozen, error) {
@@ -68,8 +70,8 @@ func walkFrozen(f *registry.Frozen, c *codec.Codec) {
 	codec.List(c, &f.CheckHeartbeats, 3, (*catalog.CheckHeartbeat).Fields)
 }
 
-func appendRecord[T any](dst []byte, v *T, fields func(*T, *codec.Codec)) []byte {
-	c := codec.Writer(dst, codec.Level)
+func appendRecord[T any](dst []byte, level byte, v *T, fields func(*T, *codec.Codec)) []byte {
+	c := codec.Writer(dst, level)
 	c.Version()
 	fields(v, &c)
 	return c.Written()

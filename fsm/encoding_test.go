@@ -25,7 +25,7 @@ func TestCodecReadsABatchAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := gen[BatchID]().Draw(t, "id")
 		items := nilIfEmpty(rapid.SliceOfN(genItem(), 0, 5).Draw(t, "items"))
-		gotID, gotItems, err := ParseBatch(AppendBatch(nil, id, items))
+		gotID, gotItems, err := ParseBatch(AppendBatch(nil, codec.Newest, id, items))
 		need.OKf(t, err, "ParseBatch(%+v, %+v)", id, items)
 		expect.Equal(t, gotID, id, "id: got")
 		expect.Deep(t, gotItems, items, "items: got")
@@ -40,21 +40,21 @@ func TestCodecReadsAnEntryAsItWasWritten(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "batches") {
 			b := batch{id: gen[BatchID]().Draw(t, "id"), items: nilIfEmpty(rapid.SliceOfN(genItem(), 0, 3).Draw(t, "items"))}
 			want.batches = append(want.batches, b)
-			encoded = append(encoded, AppendBatch(nil, b.id, b.items))
+			encoded = append(encoded, AppendBatch(nil, codec.Newest, b.id, b.items))
 		}
-		got, err := parseEntry(AppendWrite(nil, stamp, want.tenure, encoded...))
+		got, err := parseEntry(AppendWrite(nil, codec.Newest, stamp, want.tenure, encoded...))
 		need.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
 	})
 }
 
 func TestCodecReadsAnEstablishAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := Establish{Node: rapid.String().Draw(t, "node"), Cluster: rapid.String().Draw(t, "cluster")}
+		want := Establish{Level: codec.Oldest, Node: rapid.String().Draw(t, "node"), Cluster: rapid.String().Draw(t, "cluster")}
 		if rapid.Bool().Draw(t, "withSettings") {
 			s := genSettings().Draw(t, "settings")
 			want.Settings = &s
 		}
-		got, err := parseEntry(AppendEstablish(nil, want))
+		got, err := parseEntry(AppendEstablish(nil, codec.Newest, want))
 		need.That(t, err == nil && reflect.DeepEqual(got.establish, &want), "got %+v, %v, want %+v", got, err, want)
 	})
 }
@@ -72,7 +72,7 @@ func TestCodecReadsResultsAsTheyWereWritten(t *testing.T) {
 			want.KV = nilIfEmpty(rapid.SliceOfN(gen[kv.Result](), n, n).Draw(t, "kv"))
 		}
 		want.ID.Bound = Bound{}
-		got, err := ParseResults(AppendResults(nil, want))
+		got, err := ParseResults(AppendResults(nil, codec.Newest, want))
 		need.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
 	})
 }
@@ -85,14 +85,14 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	}{
 		"snapshot": {&registry.Frozen{}, func(v any) (any, error) {
 			var b bytes.Buffer
-			if _, err := (&Snapshot{registry: *v.(*registry.Frozen)}).WriteTo(&b); err != nil {
+			if _, err := (&Snapshot{level: codec.Newest, registry: *v.(*registry.Frozen)}).WriteTo(&b); err != nil {
 				return nil, err
 			}
 			got, err := readSnapshot(&b)
 			return &got.registry, err
 		}},
 		"establish": {&Establish{}, func(v any) (any, error) {
-			got, err := parseEntry(AppendEstablish(nil, *v.(*Establish)))
+			got, err := parseEntry(AppendEstablish(nil, codec.Newest, *v.(*Establish)))
 			return got.establish, err
 		}},
 		"result": {&registry.Result{}, func(v any) (any, error) {
@@ -102,28 +102,28 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 			f := v.(*kv.Frozen)
 			beside := registry.Frozen{Clock: registry.Stamp{Lease: f.Lease}, Epoch: f.Epoch, Established: f.Established}
 			var b bytes.Buffer
-			if _, err := (&Snapshot{registry: beside, kv: *f}).WriteTo(&b); err != nil {
+			if _, err := (&Snapshot{level: codec.Newest, registry: beside, kv: *f}).WriteTo(&b); err != nil {
 				return nil, err
 			}
 			got, err := readSnapshot(&b)
 			return &got.kv, err
 		}},
 		"batch results": {&BatchResult{}, func(v any) (any, error) {
-			got, err := ParseResults(AppendResults(nil, *v.(*BatchResult)))
+			got, err := ParseResults(AppendResults(nil, codec.Newest, *v.(*BatchResult)))
 			got.ID.Bound = v.(*BatchResult).ID.Bound // which is of a batch, not of its result
 			return &got, err
 		}},
 		"lease on disk": {&registry.LeaseState{}, func(v any) (any, error) {
-			got, err := ParseLeaseState(AppendLeaseState(nil, *v.(*registry.LeaseState)))
+			got, err := ParseLeaseState(AppendLeaseState(nil, codec.Newest, *v.(*registry.LeaseState)))
 			return &got, err
 		}},
 		"removal on disk": {&registry.Removal{}, func(v any) (any, error) {
-			got, err := ParseRemoval(AppendRemoval(nil, *v.(*registry.Removal)))
+			got, err := ParseRemoval(AppendRemoval(nil, codec.Newest, *v.(*registry.Removal)))
 			return &got, err
 		}},
 		"registry on disk": {&registry.Frozen{}, func(v any) (any, error) {
 			f := v.(*registry.Frozen)
-			got, err := ParseFrozen(AppendFrozen(nil, *f))
+			got, err := ParseFrozen(AppendFrozen(nil, codec.Newest, *f))
 			f.Leases, f.Removals, f.Free = nil, nil, nil
 			return &got, err
 		}},
@@ -155,7 +155,7 @@ const (
 
 // written is a record that was written and read again.
 func written[T any](v *T, fields func(*T, *codec.Codec)) (any, error) {
-	w := codec.Writer(nil, codec.Level)
+	w := codec.Writer(nil, codec.Newest)
 	fields(v, &w)
 	got := new(T)
 	r := codec.Reader(w.Written())
@@ -164,7 +164,7 @@ func written[T any](v *T, fields func(*T, *codec.Codec)) (any, error) {
 }
 
 func itemBytes(it Item) []byte {
-	c := codec.Writer(nil, codec.Level)
+	c := codec.Writer(nil, codec.Newest)
 	it.fields(&c)
 	return c.Written()
 }
@@ -241,6 +241,8 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(*next))
+	case reflect.Uint8:
+		v.SetUint(codec.Newest) // a level
 	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(*next)
 	default:
@@ -266,14 +268,14 @@ func TestEncodingOfAClientsOriginTakesNoByte(t *testing.T) {
 }
 
 func TestEncodingOfARenewalsResultTakesOneByte(t *testing.T) {
-	c := codec.Writer(nil, codec.Level)
+	c := codec.Writer(nil, codec.Newest)
 	(&registry.Result{Outcome: registry.Done}).Fields(&c)
 	got := c.Written()
 	expect.That(t, len(got) == 1, "got % x, want one byte", got)
 }
 
 func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
-	item := func(b ...byte) []byte { return append([]byte{codec.Level, 0, 0, 1, 0, 0, 0, 1}, b...) }
+	item := func(b ...byte) []byte { return append([]byte{codec.Newest, 0, 0, 1, 0, 0, 0, 1}, b...) }
 	long := append(binary.AppendUvarint(nil, maxNote+1), bytes.Repeat([]byte{'x'}, maxNote+1)...)
 	replica := itemBytes(Item{Op: registry.Replica{Instance: &registry.Instance{}}})
 	for _, c := range []struct {
@@ -282,13 +284,13 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		want  string
 	}{
 		{"nothing at all", nil, "ends too early"},
-		{"version 0", []byte{0}, "version 0"},
-		{"number that never ends", append([]byte{codec.Level, 0}, bytes.Repeat([]byte{0xff}, 11)...), "64 bits"},
-		{"number that is cut short", []byte{codec.Level, 0, 0x80}, "cut short"},
-		{"number with needless bytes", []byte{codec.Level, 0, 0x80, 0}, "needless"},
-		{"string longer than what is left", []byte{codec.Level, 5, 'a'}, "5 elements announced, 1 bytes left"},
-		{"string longer than memory", append([]byte{codec.Level}, binary.AppendUvarint(nil, math.MaxUint64)...), "announced"},
-		{"more operations than bytes", []byte{codec.Level, 0, 0, 1, 0, 0, 0, 100, 1, 1, 1}, "100 elements announced"},
+		{"level 0", []byte{0}, "level 0"},
+		{"number that never ends", append([]byte{codec.Newest, 0}, bytes.Repeat([]byte{0xff}, 11)...), "64 bits"},
+		{"number that is cut short", []byte{codec.Newest, 0, 0x80}, "cut short"},
+		{"number with needless bytes", []byte{codec.Newest, 0, 0x80, 0}, "needless"},
+		{"string longer than what is left", []byte{codec.Newest, 5, 'a'}, "5 elements announced, 1 bytes left"},
+		{"string longer than memory", append([]byte{codec.Newest}, binary.AppendUvarint(nil, math.MaxUint64)...), "announced"},
+		{"more operations than bytes", []byte{codec.Newest, 0, 0, 1, 0, 0, 0, 100, 1, 1, 1}, "100 elements announced"},
 		{"bytes after the last operation", item(opCancel, 0, 0, 7), "1 bytes too many"},
 		{"operation of kind 0", item(0, 0, 0), "unknown kind 0"},
 		{"operation of unknown kind", item(62, 0, 0), "unknown kind 62"},
@@ -337,7 +339,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 }
 
 func TestDecoderRefusesResultsThatNoEncoderWrites(t *testing.T) {
-	result2 := func(b ...byte) []byte { return append([]byte{codec.Level, 0, 0, 1, 0, 0, 0, 1}, b...) }
+	result2 := func(b ...byte) []byte { return append([]byte{codec.Newest, 0, 0, 1, 0, 0, 0, 1}, b...) }
 	result := func(b ...byte) []byte { return append(result2(b...), 0) } // without coordination
 	maxCount := binary.AppendUvarint([]byte{hasCount}, math.MaxInt)
 	for _, c := range []struct {
@@ -359,8 +361,8 @@ func TestDecoderRefusesResultsThatNoEncoderWrites(t *testing.T) {
 		{"coordination with no entries", result2(0, 1, kvHasEntries, 0), "announced and zero"},
 		{"coordination with a place beyond an int", result2(append([]byte{0, 1, kvHasPlace}, binary.AppendUvarint(nil, math.MaxInt+1)...)...), "out of range"},
 		{"unknown field", result(0x80), "unknown form 0x80"},
-		{"refused neither yes nor no", []byte{codec.Level, 0, 0, 1, 0, 2, 0, 0}, "truth value 2"},
-		{"late neither yes nor no", []byte{codec.Level, 0, 0, 1, 0, 0, 2, 0}, "truth value 2"},
+		{"refused neither yes nor no", []byte{codec.Newest, 0, 0, 1, 0, 2, 0, 0}, "truth value 2"},
+		{"late neither yes nor no", []byte{codec.Newest, 0, 0, 1, 0, 0, 2, 0}, "truth value 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := ParseResults(c.results)
@@ -381,7 +383,7 @@ type setTo struct {
 
 func TestDecoderRefusesEntriesThatNoEncoderWrites(t *testing.T) {
 	const threshold, doubled = "self-preservation.renewal-percent-threshold", "eureka-compat.doubled-lease"
-	establish := AppendEstablish(nil, Establish{Settings: &registry.Settings{}})
+	establish := AppendEstablish(nil, codec.Newest, Establish{Settings: &registry.Settings{}})
 	// with has some settings, each a key with a number behind it; a truth value has none, here -1.
 	with := func(rows ...setTo) []byte {
 		b := append(establish[:len(establish)-1:len(establish)-1], byte(len(rows)))
@@ -418,12 +420,12 @@ func TestDecoderRefusesEntriesThatNoEncoderWrites(t *testing.T) {
 // A request beyond a bound must not become an entry that stops every node.
 func TestEncoderCutsTextsAtTheirBound(t *testing.T) {
 	long := strings.Repeat("x", maxNote+1)
-	_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Quarantine{By: registry.Act{Author: long, Reason: long}}}}))
+	_, items, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, []Item{{Op: registry.Quarantine{By: registry.Act{Author: long, Reason: long}}}}))
 	need.OK(t, err)
 	want := registry.Act{Author: long[:maxNote], Reason: long[:maxNote]}
 	got := items[0].Op.(registry.Quarantine).By
 	expect.That(t, got == want, "author and reason of %d and %d bytes, want %d", len(got.Author), len(got.Reason), maxNote)
-	e, err := parseEntry(AppendEstablish(nil, Establish{Settings: &registry.Settings{Threshold: registry.Whole + 1}}))
+	e, err := parseEntry(AppendEstablish(nil, codec.Newest, Establish{Settings: &registry.Settings{Threshold: registry.Whole + 1}}))
 	expect.That(t, err == nil && e.establish.Settings.Threshold == registry.Whole, "threshold above 1: got %+v, %v, want 1", e.establish, err)
 }
 
@@ -449,12 +451,12 @@ func TestCodecReadsTheLargestValueAsItWasWritten(t *testing.T) {
 	value := bytes.Repeat([]byte{0xff}, 512<<10)
 	ops := []kv.Op{kv.KeyOp{Key: "k", Value: value}, keyTxn(make([]kv.KeyOp, 128))}
 	for _, op := range ops {
-		b := AppendBatch(nil, BatchID{}, []Item{{KV: op}})
+		b := AppendBatch(nil, codec.Newest, BatchID{}, []Item{{KV: op}})
 		_, items, err := ParseBatch(b)
 		need.That(t, err == nil && reflect.DeepEqual(items[0].KV, op), "%T: %v", op, err)
 		expect.That(t, len(b) <= 1<<20, "%T takes %d bytes, want at most 1 MiB", op, len(b))
 	}
-	b := AppendBatch(nil, BatchID{}, []Item{{KV: ops[0]}})
+	b := AppendBatch(nil, codec.Newest, BatchID{}, []Item{{KV: ops[0]}})
 	_, items, _ := ParseBatch(b)
 	clear(b)
 	expect.That(t, bytes.Equal(items[0].KV.(kv.KeyOp).Value, value), "the value refers to the buffer that it was read from")
@@ -475,15 +477,15 @@ func record[T any, P interface {
 }](name string, v P, want string) damaged {
 	fields := func(v *T, c *codec.Codec) { P(v).Fields(c) }
 	parse := func(b []byte) error { _, err := parseRecord(name, codec.SharingReader(b, 1), fields); return err }
-	return damaged{name, appendRecord(nil, (*T)(v), fields), parse, want}
+	return damaged{name, appendRecord(nil, codec.Newest, (*T)(v), fields), parse, want}
 }
 
 func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 	lease := &registry.Lease{Instance: goldenInstance()}
 	removal := func(kind registry.ChangeKind) []byte {
-		return AppendRemoval(nil, registry.Removal{Kind: kind, Lease: lease})
+		return AppendRemoval(nil, codec.Newest, registry.Removal{Kind: kind, Lease: lease})
 	}
-	state := AppendLeaseState(nil, registry.LeaseState{Lease: lease})
+	state := AppendLeaseState(nil, codec.Newest, registry.LeaseState{Lease: lease})
 	history := func(events ...byte) []byte { // in the place of none, before the renewals
 		return append(append(state[:len(state)-5:len(state)-5], events...), 0, 0, 0, 0)
 	}
@@ -496,7 +498,7 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 		l, i, e := *lease, *lease.Instance, registry.Event{Times: 1}
 		l.Instance, l.Override = &i, new(registry.Override)
 		change(&l, &e)
-		return AppendLeaseState(nil, registry.LeaseState{Lease: &l, History: registry.HistoryOf([]registry.Event{e})})
+		return AppendLeaseState(nil, codec.Newest, registry.LeaseState{Lease: &l, History: registry.HistoryOf([]registry.Event{e})})
 	}
 	for _, c := range []damaged{
 		{"removal by eviction", removal(registry.Evicted), parseRemoval, ""},
@@ -529,27 +531,30 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 
 func TestDecoderDoesNotCallAnotherVersionCorrupt(t *testing.T) {
 	f := goldenSnapshot().registry
-	batch := AppendBatch(nil, BatchID{}, nil)
+	batch := AppendBatch(nil, codec.Newest, BatchID{}, nil)
 	for name, c := range map[string]struct {
 		good  []byte
 		parse func([]byte) error
 	}{
-		"batch":    {batch, func(b []byte) error { _, _, err := ParseBatch(b); return err }},
-		"entry":    {AppendWrite(nil, registry.Stamp{}, 0), func(b []byte) error { _, err := parseEntry(b); return err }},
-		"inside":   {batch, func(b []byte) error { _, err := parseEntry(AppendWrite(nil, registry.Stamp{}, 0, b)); return err }},
-		"results":  {AppendResults(nil, BatchResult{}), func(b []byte) error { _, err := ParseResults(b); return err }},
-		"lease":    {AppendLeaseState(nil, f.Leases[0]), func(b []byte) error { _, err := ParseLeaseState(b); return err }},
-		"removal":  {AppendRemoval(nil, f.Removals[0]), func(b []byte) error { _, err := ParseRemoval(b); return err }},
-		"registry": {AppendFrozen(nil, f), func(b []byte) error { _, err := ParseFrozen(b); return err }},
+		"batch": {batch, func(b []byte) error { _, _, err := ParseBatch(b); return err }},
+		"entry": {AppendWrite(nil, codec.Newest, registry.Stamp{}, 0), func(b []byte) error { _, err := parseEntry(b); return err }},
+		"inside": {batch, func(b []byte) error {
+			_, err := parseEntry(AppendWrite(nil, codec.Newest, registry.Stamp{}, 0, b))
+			return err
+		}},
+		"results":  {AppendResults(nil, codec.Newest, BatchResult{}), func(b []byte) error { _, err := ParseResults(b); return err }},
+		"lease":    {AppendLeaseState(nil, codec.Newest, f.Leases[0]), func(b []byte) error { _, err := ParseLeaseState(b); return err }},
+		"removal":  {AppendRemoval(nil, codec.Newest, f.Removals[0]), func(b []byte) error { _, err := ParseRemoval(b); return err }},
+		"registry": {AppendFrozen(nil, codec.Newest, f), func(b []byte) error { _, err := ParseFrozen(b); return err }},
 	} {
-		err := c.parse(append([]byte{codec.Level + 1}, c.good[1:]...))
+		err := c.parse(append([]byte{codec.Newest + 1}, c.good[1:]...))
 		expect.That(t, errors.Is(err, ErrNewerVersion) && !errors.Is(err, ErrCorrupt), "%s of the next version: got %v, want ErrNewerVersion", name, err)
 	}
 }
 
 func TestDecodedRegistrationKeepsNothingElseOfItsBatchAlive(t *testing.T) {
 	inst := &registry.Instance{App: "ORDERS", HostName: "h"}
-	b := AppendBatch(nil, BatchID{Node: "n"}, []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Replica{Instance: inst, Owner: "dc2"}}})
+	b := AppendBatch(nil, codec.Newest, BatchID{Node: "n"}, []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Replica{Instance: inst, Owner: "dc2"}}})
 	_, items, err := ParseBatch(b)
 	need.OK(t, err)
 	clear(b)
@@ -564,13 +569,13 @@ func TestEncodingOfARenewalOfALifeHasItsName(t *testing.T) {
 	want := registry.Renew{Key: goldenKey, LastDirty: 7, Life: 2, Age: 30}
 	op := want
 	op.Handle = registry.Handle{Slot: 1, Gen: 1}
-	_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: op}}))
+	_, items, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, []Item{{Op: op}}))
 	expect.That(t, err == nil && items[0].Op == want, "got %+v, %v, want %+v", items, err, want)
 }
 
 func TestEncodingOfARemovalOfNoKindIsACancel(t *testing.T) {
 	for _, kind := range []registry.ChangeKind{registry.Live, registry.Canceled, registry.Hidden} {
-		_, items, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{{Op: registry.Remove{Kind: kind}}}))
+		_, items, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, []Item{{Op: registry.Remove{Kind: kind}}}))
 		expect.That(t, err == nil && items[0].Op.(registry.Remove).Kind == registry.Canceled, "kind %d: got %+v, %v, want it canceled", kind, items, err)
 	}
 }
@@ -582,14 +587,14 @@ func TestLocalDiskRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 		record []byte
 		again  func([]byte) ([]byte, error)
 	}{
-		{"lease", AppendLeaseState(nil, f.Leases[0]), leaseStateAgain},
-		{"removal", AppendRemoval(nil, f.Removals[0]), removalAgain},
-		{"registry", AppendFrozen(nil, f), frozenAgain},
+		{"lease", AppendLeaseState(nil, codec.Newest, f.Leases[0]), leaseStateAgain},
+		{"removal", AppendRemoval(nil, codec.Newest, f.Removals[0]), removalAgain},
+		{"registry", AppendFrozen(nil, codec.Newest, f), frozenAgain},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for want, bad := range map[string][]byte{
 				"it ends too early":       nil,
-				"version 0":               append([]byte{0}, c.record[1:]...),
+				"level 0":                 append([]byte{0}, c.record[1:]...),
 				"1 bytes too many":        append(c.record[:len(c.record):len(c.record)], 0),
 				c.name + " on disk: corr": c.record[:len(c.record)-1],
 			} {
@@ -605,7 +610,7 @@ func TestLocalDiskRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 
 func TestLocalDiskRecordsReferToNothingOfTheirBuffer(t *testing.T) {
 	f := goldenSnapshot().registry
-	lease, removal, frozen := AppendLeaseState(nil, f.Leases[0]), AppendRemoval(nil, f.Removals[0]), AppendFrozen(nil, f)
+	lease, removal, frozen := AppendLeaseState(nil, codec.Newest, f.Leases[0]), AppendRemoval(nil, codec.Newest, f.Removals[0]), AppendFrozen(nil, codec.Newest, f)
 	l, leaseErr := ParseLeaseState(lease)
 	r, removalErr := ParseRemoval(removal)
 	g, registryErr := ParseFrozen(frozen)
@@ -630,14 +635,14 @@ func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 		"nodes":                {Nodes: slices.Repeat([]*catalog.Node{{}}, many)},
 		"heartbeats":           {CheckHeartbeats: make([]catalog.CheckHeartbeat, many)},
 	} {
-		b := AppendFrozen(nil, want)
+		b := AppendFrozen(nil, codec.Newest, want)
 		got, err := ParseFrozen(b)
 		expect.That(t, err == nil && reflect.DeepEqual(got, want), "%s: got %+v, %v, want %+v", name, got, err, want)
 	}
 	for _, op := range []registry.Op{registry.AckPeer{}, registry.PausePeer{}, registry.ForgetSender{}, registry.Contact{}, registry.Cancel{},
 		registry.RegisterCatalog{}, registry.DeregisterCatalog{}, registry.SetCheck{}, registry.ExpireCheck{}} {
 		items := slices.Repeat([]Item{{Op: op}}, many)
-		_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, items))
+		_, got, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, items))
 		expect.That(t, err == nil && reflect.DeepEqual(got, items), "%T: got %+v, %v, want %d", op, got, err, many)
 	}
 	for _, it := range []Item{
@@ -648,12 +653,12 @@ func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 		{KV: kv.RenewSession{}},
 		{KV: kv.CreateSession{NodeChecks: make([]string, many)}},
 	} {
-		_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it}))
+		_, got, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, []Item{it}))
 		expect.That(t, err == nil && reflect.DeepEqual(got, []Item{it}), "%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
 	}
 	for _, r := range []kv.Result{{Pairs: slices.Repeat([]*kv.Pair{{}}, many)}, {Errors: make([]kv.TxnError, many)}, {Found: make([]kv.Found, many)}} {
 		want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{r}}
-		got, err := ParseResults(AppendResults(nil, want))
+		got, err := ParseResults(AppendResults(nil, codec.Newest, want))
 		expect.That(t, err == nil && reflect.DeepEqual(got, want), "results: got %+v, %v, want %d entries or errors", got, err, many)
 	}
 	for _, want := range []*kv.Permits{{Holders: make([]kv.Holder, many)}, {Queue: make([]kv.Waiter, many)}, {Delays: make([]int64, many)}} {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -11,20 +12,23 @@ import (
 const (
 	entryWrite     = 1
 	entryEstablish = 2
+	entryRaise     = 3
 )
 
-// AppendWrite appends the encoding of a log entry that applies batches (as AppendBatch encoded
+// AppendWrite appends the encoding, at a level, of a log entry that applies batches (as AppendBatch encoded
 // them) in order. Tenure is the time since the leadership was established, in ms: unlike the lease
 // clock it goes on while its leader is paused or alone. Without batches the entry is a tick: it only
 // moves the clocks.
-func AppendWrite(dst []byte, stamp registry.Stamp, tenure int64, batches ...[]byte) []byte {
-	return (&entry{stamp: stamp, tenure: tenure, encoded: batches}).append(dst)
+func AppendWrite(dst []byte, level byte, stamp registry.Stamp, tenure int64, batches ...[]byte) []byte {
+	return (&entry{stamp: stamp, tenure: tenure, encoded: batches}).append(dst, level)
 }
 
 // Establish is the first entry of a leadership.
 type Establish struct {
 	Node    string // server id of the leader
 	Cluster string // cluster id; the first one stays
+	// Level is that of a new cluster, which its first Establish decides; later ones change nothing.
+	Level byte
 	// Settings decide how leases end from here on; nil: as before. A Threshold above the whole is the
 	// whole.
 	Settings *registry.Settings
@@ -33,25 +37,32 @@ type Establish struct {
 func (e *Establish) fields(c *codec.Codec) {
 	c.String(&e.Node)
 	c.String(&e.Cluster)
+	c.Level(&e.Level)
 	codec.Optional(c, &e.Settings, (*registry.Settings).Fields)
 }
 
-// AppendEstablish appends the encoding of an Establish entry.
-func AppendEstablish(dst []byte, e Establish) []byte {
-	return (&entry{establish: &e}).append(dst)
+// AppendEstablish appends the encoding of an Establish entry at a level, the entry's own if that is 0.
+func AppendEstablish(dst []byte, level byte, e Establish) []byte {
+	e.Level = cmp.Or(e.Level, level)
+	return (&entry{establish: &e}).append(dst, level)
 }
 
-// entry is a log entry: an Establish, or else a Write.
+// AppendRaise appends the encoding, at a level, of an entry that raises the level of the cluster: what comes after it is
+// written at the new one.
+func AppendRaise(dst []byte, level, to byte) []byte { return (&entry{raise: to}).append(dst, level) }
+
+// entry is a log entry: an Establish, a Raise, or else a Write.
 type entry struct {
 	establish *Establish
+	raise     byte // the new level; 0: the entry is no Raise
 	stamp     registry.Stamp
 	tenure    int64
 	encoded   [][]byte // where it is written: the batches
 	batches   []batch  // where it was read
 }
 
-func (e *entry) append(dst []byte) []byte {
-	c := codec.Writer(dst, codec.Level)
+func (e *entry) append(dst []byte, level byte) []byte {
+	c := codec.Writer(dst, level)
 	e.fields(&c)
 	return c.Written()
 }
@@ -69,8 +80,11 @@ func parseEntry(b []byte) (entry, error) {
 func (e *entry) fields(c *codec.Codec) {
 	c.Version()
 	kind := byte(entryWrite)
-	if e.establish != nil {
+	switch {
+	case e.establish != nil:
 		kind = entryEstablish
+	case e.raise != 0:
+		kind = entryRaise
 	}
 	c.Byte(&kind)
 	switch {
@@ -81,6 +95,8 @@ func (e *entry) fields(c *codec.Codec) {
 		e.walkBatches(c)
 	case kind == entryEstablish:
 		codec.Ptr(c, &e.establish).fields(c)
+	case kind == entryRaise:
+		c.Level(&e.raise)
 	default:
 		c.Fail("entry of unknown kind %d", kind)
 	}

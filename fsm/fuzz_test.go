@@ -53,19 +53,19 @@ func checkAllocated(t *testing.T, n int, decode func()) {
 
 func (e entry) encode() []byte {
 	if e.establish != nil {
-		return AppendEstablish(nil, *e.establish)
+		return AppendEstablish(nil, codec.Newest, *e.establish)
 	}
 	var batches [][]byte
 	for _, b := range e.batches {
-		batches = append(batches, AppendBatch(nil, b.id, b.items))
+		batches = append(batches, AppendBatch(nil, codec.Newest, b.id, b.items))
 	}
-	return AppendWrite(nil, e.stamp, e.tenure, batches...)
+	return AppendWrite(nil, codec.Newest, e.stamp, e.tenure, batches...)
 }
 
 func FuzzApplyEntry(f *testing.F) {
 	addGolden(f, "entry-", whole)
 	for _, it := range goldenItems() {
-		f.Add(AppendWrite(nil, registry.Stamp{Lease: 1, Wall: 2}, 0, AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it})))
+		f.Add(AppendWrite(nil, codec.Newest, registry.Stamp{Lease: 1, Wall: 2}, 0, AppendBatch(nil, codec.Newest, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it})))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e entry
@@ -90,7 +90,7 @@ func FuzzParseBatch(f *testing.F) {
 		if it.Op != nil {
 			it.Origin = registry.FromEureka
 		}
-		f.Add(AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it}))
+		f.Add(AppendBatch(nil, codec.Newest, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{it}))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		checkAllocated(t, len(b), func() {
@@ -98,7 +98,7 @@ func FuzzParseBatch(f *testing.F) {
 			if err != nil {
 				return
 			}
-			again := AppendBatch(nil, id, items)
+			again := AppendBatch(nil, codec.Newest, id, items)
 			need.That(t, bytes.Equal(again, b), "encoded again:\n%x, want\n%x", again, b)
 		})
 	})
@@ -112,7 +112,7 @@ func FuzzParseResults(f *testing.F) {
 			if err != nil {
 				return
 			}
-			again := AppendResults(nil, r)
+			again := AppendResults(nil, codec.Newest, r)
 			need.That(t, bytes.Equal(again, b), "encoded again:\n%x, want\n%x", again, b)
 		})
 	})
@@ -122,7 +122,7 @@ func FuzzParseResults(f *testing.F) {
 // them.
 func FuzzRestore(f *testing.F) {
 	addGolden(f, "snapshot", func(b []byte) []byte { return b[len(snapshotMagic) : len(b)-checksumSize] })
-	f.Add([]byte{codec.Level})
+	f.Add([]byte{codec.Newest})
 	f.Fuzz(func(t *testing.T, content []byte) {
 		b := seal(content)
 		checkAllocated(t, len(b), func() { checkReadSnapshot(t, b) })
@@ -180,7 +180,7 @@ func leaseStateAgain(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return AppendLeaseState(nil, l), nil
+	return AppendLeaseState(nil, codec.Newest, l), nil
 }
 
 func removalAgain(b []byte) ([]byte, error) {
@@ -188,12 +188,12 @@ func removalAgain(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return AppendRemoval(nil, r), nil
+	return AppendRemoval(nil, codec.Newest, r), nil
 }
 
 func frozenAgain(b []byte) ([]byte, error) {
 	r, err := ParseFrozen(b)
-	return AppendFrozen(nil, r), err
+	return AppendFrozen(nil, codec.Newest, r), err
 }
 
 func TestGoldenSnapshotIsReadBack(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -97,18 +98,18 @@ func TestGoldenOperations(t *testing.T) {
 
 func TestGoldenEntries(t *testing.T) {
 	stamp := registry.Stamp{Lease: 61_000, Wall: 1_700_000_000_200}
-	batch := AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39, Bound: Bound{Leadership: 17, Until: 5000}},
+	batch := AppendBatch(nil, codec.Newest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39, Bound: Bound{Leadership: 17, Until: 5000}},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["cancel"]}})
 	goldens.Check(t, "batch", batch)
-	goldens.Check(t, "entry-tick", AppendWrite(nil, stamp, 0))
-	goldens.Check(t, "entry-write", AppendWrite(nil, stamp, 1200, batch, batch))
-	goldens.Check(t, "entry-establish", AppendEstablish(nil, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
-	goldens.Check(t, "batch-quarantine", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Finished: 40},
+	goldens.Check(t, "entry-tick", AppendWrite(nil, codec.Newest, stamp, 0))
+	goldens.Check(t, "entry-write", AppendWrite(nil, codec.Newest, stamp, 1200, batch, batch))
+	goldens.Check(t, "entry-establish", AppendEstablish(nil, codec.Newest, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
+	goldens.Check(t, "batch-quarantine", AppendBatch(nil, codec.Newest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Finished: 40},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
-	goldens.Check(t, "batch-replicated", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Finished: 41},
+	goldens.Check(t, "batch-replicated", AppendBatch(nil, codec.Newest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Finished: 41},
 		[]Item{{Op: goldenOps()["quarantine"]}, {Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: goldenOps()["renew-life"]}}))
 	establish := Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}
-	goldens.Check(t, "entry-establish-settings", AppendEstablish(nil, establish))
+	goldens.Check(t, "entry-establish-settings", AppendEstablish(nil, codec.Newest, establish))
 }
 
 // Servers compare these numbers, so they are the same in every process and every version.
@@ -118,12 +119,12 @@ func TestGoldenDigest(t *testing.T) {
 }
 
 func TestGoldenResults(t *testing.T) {
-	goldens.Check(t, "results", AppendResults(nil, BatchResult{
+	goldens.Check(t, "results", AppendResults(nil, codec.Newest, BatchResult{
 		ID: BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39},
 		Results: []registry.Result{{Outcome: registry.Done}, {Outcome: registry.NotFound},
 			{Index: 18, Handle: registry.Handle{Slot: 300, Gen: 70_000}}, {Index: 19, Count: 2}},
 	}))
-	goldens.Check(t, "results-refused", AppendResults(nil, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Finished: 1}, Refused: true}))
+	goldens.Check(t, "results-refused", AppendResults(nil, codec.Newest, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Finished: 1}, Refused: true}))
 }
 
 func TestGoldenSnapshot(t *testing.T) {
@@ -136,9 +137,9 @@ func TestGoldenSnapshot(t *testing.T) {
 
 func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {
 	f := goldenSnapshot().registry
-	goldens.Check(t, "disk-lease", AppendLeaseState(nil, f.Leases[0]))
-	goldens.Check(t, "disk-removal", AppendRemoval(nil, f.Removals[0]))
-	goldens.Check(t, "disk-registry", AppendFrozen(nil, f))
+	goldens.Check(t, "disk-lease", AppendLeaseState(nil, codec.Newest, f.Leases[0]))
+	goldens.Check(t, "disk-removal", AppendRemoval(nil, codec.Newest, f.Removals[0]))
+	goldens.Check(t, "disk-registry", AppendFrozen(nil, codec.Newest, f))
 }
 
 // goldenWithPeers is a snapshot with what is known of other servers.
@@ -198,6 +199,7 @@ func goldenLeases() *Snapshot {
 		EvictedAt: 1_700_000_000_090, Action: registry.ActionDeleted, Life: 1, Changed: 4, ChangedLease: 59_000,
 	}
 	s := &Snapshot{
+		level:  codec.Oldest,
 		tenure: 1200,
 		index:  1234,
 		nodes: []frozenNode{
@@ -298,7 +300,7 @@ func TestGoldenOperationsOfCoordination(t *testing.T) {
 	for name, op := range goldenKVOps() {
 		goldens.Check(t, "kv-"+name, itemBytes(Item{KV: op}))
 	}
-	goldens.Check(t, "batch-coordination", AppendBatch(nil, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42},
+	goldens.Check(t, "batch-coordination", AppendBatch(nil, codec.Newest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
 }
 
@@ -332,8 +334,8 @@ func goldenKVResults() []kv.Result {
 func TestGoldenResultsOfCoordination(t *testing.T) {
 	id := BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42}
 	all := goldenKVResults()
-	goldens.Check(t, "results-coordination", AppendResults(nil, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
-	goldens.Check(t, "results-catalog", AppendResults(nil, BatchResult{ID: id, Results: []registry.Result{
+	goldens.Check(t, "results-coordination", AppendResults(nil, codec.Newest, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
+	goldens.Check(t, "results-catalog", AppendResults(nil, codec.Newest, BatchResult{ID: id, Results: []registry.Result{
 		{}, {Outcome: registry.UnknownService}, {Outcome: registry.NameTaken}, {Outcome: registry.NoTTL}}}))
 }
 

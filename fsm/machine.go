@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -27,6 +28,8 @@ import (
 type Machine struct {
 	// published is replaced as a whole by every entry, with mu held.
 	published atomic.Pointer[published]
+	// level is the level of the formats that the cluster writes. It is written with mu held.
+	level atomic.Uint32
 
 	mu       sync.Mutex // guards the following
 	registry *registry.Registry
@@ -47,6 +50,7 @@ type published struct {
 func NewMachine() *Machine {
 	r := registry.NewAt(1)
 	m := &Machine{registry: r, kv: kv.New(catalogState{r}), memory: memory{}}
+	m.level.Store(codec.Oldest)
 	m.publish(0)
 	return m
 }
@@ -56,6 +60,7 @@ type Applied struct {
 	Batches []BatchResult  // Write entries: one per batch, in order
 	Epoch   registry.Epoch // Establish entries
 	Clock   registry.Stamp // the lease clock after the entry; the new leader goes on from there
+	Raised  bool           // Raise entries
 	Touched []kv.Topic     // whose watchers are to be woken, once the entry is visible
 }
 
@@ -73,10 +78,14 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 		return Applied{}, fmt.Errorf("log entry %d: out of order, entry %d was applied before it", index, newest)
 	}
 	var done Applied
-	if e.establish != nil {
+	switch {
+	case e.establish != nil:
 		done.Epoch = registry.Epoch{Term: term, Index: index}
 		m.establish(done.Epoch, *e.establish)
-	} else {
+	case e.raise != 0:
+		done.Raised = true
+		m.raise(e.raise)
+	default:
 		done.Batches = m.write(term, e)
 	}
 	done.Clock = m.registry.Clock()
@@ -89,10 +98,19 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 	if e.Settings != nil {
 		m.registry.Configure(*e.Settings)
 	}
+	if m.registry.Epoch() == (registry.Epoch{}) { // the first one of the cluster
+		m.raise(e.Level)
+	}
 	m.registry.Establish(epoch, e.Cluster)
 	m.tenure = 0
 	m.kv.Establish(epoch, m.registry.Clock().Lease)
 }
+
+// raise raises the cluster's level, which never goes back.
+func (m *Machine) raise(to byte) { m.level.Store(max(m.level.Load(), uint32(to))) }
+
+// Level is the level of the formats that the cluster writes: no node writes anything above it.
+func (m *Machine) Level() byte { return gated(byte(m.level.Load())) }
 
 func (m *Machine) write(term uint64, e entry) []BatchResult {
 	m.tenure = max(m.tenure, e.tenure)
@@ -206,5 +224,5 @@ func (m *Machine) Ignores(op registry.Renew) bool {
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Snapshot{index: m.Index(), tenure: m.tenure, nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: m.kv.Freeze()}
+	return &Snapshot{level: m.Level(), index: m.Index(), tenure: m.tenure, nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: m.kv.Freeze()}
 }

@@ -47,14 +47,14 @@ func (n *node) batch(ops ...registry.Op) []byte {
 	for i, op := range ops {
 		items[i] = Item{Origin: registry.FromClient, Op: op}
 	}
-	return AppendBatch(nil, n.id, items)
+	return AppendBatch(nil, codec.Newest, n.id, items)
 }
 
 // apply applies batches as one entry.
 func (n *node) apply(batches ...[]byte) Applied {
 	n.t.Helper()
 	n.index++
-	done, err := n.m.Apply(n.index, term, AppendWrite(nil, n.stamp, 0, batches...))
+	done, err := n.m.Apply(n.index, term, AppendWrite(nil, codec.Newest, n.stamp, 0, batches...))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func (n *node) establish() registry.Epoch {
 	n.t.Helper()
 	n.index++
 	settings := registry.DefaultSettings()
-	done, err := n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Node: n.id.Node, Cluster: "c1", Settings: &settings}))
+	done, err := n.m.Apply(n.index, term, AppendEstablish(nil, codec.Newest, Establish{Node: n.id.Node, Cluster: "c1", Settings: &settings}))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestMachineMovesOnlyTheLeaseClockWithATick(t *testing.T) {
 func TestMachineReturnsEpochAndClockOfAnEstablish(t *testing.T) {
 	n := newNode(t)
 	n.apply()
-	done := need.Got(n.m.Apply(9, 4, AppendEstablish(nil, Establish{Node: "n1", Cluster: "c1"})))(t)
+	done := need.Got(n.m.Apply(9, 4, AppendEstablish(nil, codec.Newest, Establish{Node: "n1", Cluster: "c1"})))(t)
 	want := (registry.Epoch{Term: 4, Index: 9})
 	expect.That(t, done.Epoch == want && done.Clock == n.stamp && done.Batches == nil, "got %+v, want epoch %+v, clock %+v", done, want, n.stamp)
 	expect.Equal(t, n.m.View().Epoch(), "c1", "view of epoch")
@@ -144,7 +144,7 @@ func TestMachineKeepsSettingsUntilALeaderChangesThem(t *testing.T) {
 	n := newNode(t)
 	establish := func(s *registry.Settings) registry.Settings {
 		n.index++
-		need.Got(n.m.Apply(n.index, term, AppendEstablish(nil, Establish{Settings: s})))(t)
+		need.Got(n.m.Apply(n.index, term, AppendEstablish(nil, codec.Newest, Establish{Settings: s})))(t)
 		return n.m.View().Settings()
 	}
 	for _, c := range []struct {
@@ -186,8 +186,8 @@ func TestMachineChangesNothingByAnUndecodableEntry(t *testing.T) {
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})
 	want := snapshotOf(t, n.m)
 	good := n.batch(registry.Cancel{Key: registry.Key{App: "ORDERS", ID: "1"}})
-	newer := append([]byte{codec.Level + 1}, good[1:]...)
-	unknown := AppendBatch(nil, BatchID{Node: "n1", Boot: 1, Seq: 9}, []Item{{Op: registry.Cancel{}}})
+	newer := append([]byte{codec.Newest + 1}, good[1:]...)
+	unknown := AppendBatch(nil, codec.Newest, BatchID{Node: "n1", Boot: 1, Seq: 9}, []Item{{Op: registry.Cancel{}}})
 	unknown[len(unknown)-3] = 44
 	for _, c := range []struct {
 		name  string
@@ -196,12 +196,12 @@ func TestMachineChangesNothingByAnUndecodableEntry(t *testing.T) {
 		says  string
 	}{
 		{"empty", nil, ErrCorrupt, "early"},
-		{"newer entry", []byte{codec.Level + 1, 99, 99}, ErrNewerVersion, "newer version"},
-		{"unknown kind of entry", []byte{codec.Level, 77}, ErrCorrupt, "entry of unknown kind 77"},
-		{"cut short behind a good batch", AppendWrite(nil, n.stamp, 0, good, good)[:len(good)+25], ErrCorrupt, ""},
-		{"newer batch behind a good one", AppendWrite(nil, n.stamp, 0, good, newer), ErrNewerVersion, "batch 1"},
-		{"unknown operation behind a good batch", AppendWrite(nil, n.stamp, 0, good, unknown), ErrCorrupt, "batch 1: operation 0: corrupt at byte 11: operation of unknown kind 44"},
-		{"something behind the last batch", append(AppendWrite(nil, n.stamp, 0, good), 0), ErrCorrupt, "too many"},
+		{"newer entry", []byte{codec.Newest + 1, 99, 99}, ErrNewerVersion, "newer version"},
+		{"unknown kind of entry", []byte{codec.Newest, 77}, ErrCorrupt, "entry of unknown kind 77"},
+		{"cut short behind a good batch", AppendWrite(nil, codec.Newest, n.stamp, 0, good, good)[:len(good)+25], ErrCorrupt, ""},
+		{"newer batch behind a good one", AppendWrite(nil, codec.Newest, n.stamp, 0, good, newer), ErrNewerVersion, "batch 1"},
+		{"unknown operation behind a good batch", AppendWrite(nil, codec.Newest, n.stamp, 0, good, unknown), ErrCorrupt, "batch 1: operation 0: corrupt at byte 11: operation of unknown kind 44"},
+		{"something behind the last batch", append(AppendWrite(nil, codec.Newest, n.stamp, 0, good), 0), ErrCorrupt, "too many"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := n.m.Apply(4711, term, c.entry)
@@ -215,7 +215,7 @@ func TestMachineChangesNothingByAnUndecodableEntry(t *testing.T) {
 
 func TestMachineRefusesAnEntryOutOfOrder(t *testing.T) {
 	m := NewMachine()
-	tick := AppendWrite(nil, registry.Stamp{Lease: 1}, 0)
+	tick := AppendWrite(nil, codec.Newest, registry.Stamp{Lease: 1}, 0)
 	need.Got(m.Apply(5, term, tick))(t)
 	for _, index := range []uint64{0, 4, 5} {
 		_, err := m.Apply(index, term, tick)
@@ -286,7 +286,7 @@ func TestViewContainsTheEntryOfTheIndexSeenBefore(t *testing.T) {
 		inst := instance("ORDERS", fmt.Sprint(i%20))
 		items := []Item{{Op: registry.Register{Instance: inst}}, {Op: registry.Renew{Key: inst.Key()}}}
 		stamp := registry.Stamp{Lease: int64(i), Wall: int64(i)}
-		need.Got(m.Apply(i, term, AppendWrite(nil, stamp, 0, AppendBatch(nil, id, items))))(t)
+		need.Got(m.Apply(i, term, AppendWrite(nil, codec.Newest, stamp, 0, AppendBatch(nil, codec.Newest, id, items))))(t)
 	}
 	close(stop)
 	wg.Wait()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -115,7 +116,7 @@ func TestMemoryKeepsLittleOfWhatWasRead(t *testing.T) {
 		items = append(items, Item{KV: keyTxn([]kv.KeyOp{{Verb: kv.Set, Key: "other"}, {Verb: kv.Get, Key: "k"}})})
 	}
 	n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
-	batch := AppendBatch(nil, n.id, items)
+	batch := AppendBatch(nil, codec.Newest, n.id, items)
 	first, again := n.apply(batch).Batches[0], n.apply(batch).Batches[0]
 	read := 0
 	for i, r := range first.KV {
@@ -145,7 +146,7 @@ func newBounded(t *testing.T) *bounded {
 func (b *bounded) establish() {
 	b.index++
 	b.leadership = b.index
-	b.apply(AppendEstablish(nil, Establish{Node: "n1", Cluster: "c"}))
+	b.apply(AppendEstablish(nil, codec.Newest, Establish{Node: "n1", Cluster: "c"}))
 }
 
 func (b *bounded) apply(entry []byte) Applied {
@@ -163,7 +164,7 @@ func (b *bounded) send(tenure int64, seq uint64, bound Bound) BatchResult {
 	b.t.Helper()
 	id := BatchID{Node: "n2", Boot: 1, Seq: seq, Bound: bound}
 	items := []Item{{Op: registry.Register{Instance: largeInstance(int(seq))}}}
-	return b.apply(AppendWrite(nil, registry.Stamp{}, tenure, AppendBatch(nil, id, items))).Batches[0]
+	return b.apply(AppendWrite(nil, codec.Newest, registry.Stamp{}, tenure, AppendBatch(nil, codec.Newest, id, items))).Batches[0]
 }
 
 func TestMachineAppliesABatchWithinItsBoundOnly(t *testing.T) {

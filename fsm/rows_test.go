@@ -51,11 +51,11 @@ func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
 	for _, op := range operations(t) {
 		t.Run(op.table+op.typ, func(t *testing.T) {
 			b := itemBytes(op.item)
-			_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{op.item}))
+			_, got, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, []Item{op.item}))
 			expect.That(t, err == nil && reflect.DeepEqual(got[0], op.item), "got %+v, %v, want %+v", got, err, op.item)
 			size := Size(op.item)
 			expect.That(t, size == len(b), "its size is said to be %d, and it takes %d", size, len(b))
-			expect.That(t, op.level >= 1 && op.level <= codec.Level, "level %d is none of 1 to %d", op.level, codec.Level)
+			expect.That(t, op.level >= 1 && op.level <= codec.Newest, "level %d is none of 1 to %d", op.level, codec.Newest)
 			expect.That(t, regexp.MustCompile(`^[a-z_]+$`).MatchString(op.name) && !names[op.table+op.name],
 				"%q is no name for a metric, or another one's", op.name)
 			names[op.table+op.name] = true
@@ -70,7 +70,7 @@ func TestCodecReadsARenewalByHandleAsItWasWritten(t *testing.T) {
 	op := want
 	op.Key = registry.Key{App: "ORDERS", ID: "orders-1"} // is not encoded
 	it := Item{Op: op}
-	_, got, err := ParseBatch(AppendBatch(nil, BatchID{}, []Item{it}))
+	_, got, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, []Item{it}))
 	expect.That(t, err == nil && got[0].Op == want, "got %+v, %v, want %+v", got, err, want)
 	size, b := Size(it), itemBytes(it)
 	expect.That(t, size == len(b), "its size is said to be %d, and it takes %d", size, len(b))

@@ -12,6 +12,7 @@ import (
 
 // Snapshot is a frozen state.
 type Snapshot struct {
+	level    byte   // of the cluster, at which it is written
 	index    uint64 // of the newest applied entry
 	tenure   int64  // see Machine
 	nodes    []frozenNode
@@ -22,7 +23,7 @@ type Snapshot struct {
 // WriteTo writes version, state and checksum (docs/formats/snapshot.md). Equal states give
 // equal bytes.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
-	out := newStreamWriter(w)
+	out := newStreamWriter(w, s.level)
 	s.walk(out)
 	err := out.close()
 	return out.n, err
@@ -31,6 +32,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 // readSnapshot reads what WriteTo wrote. The clock and the epoch of coordination are the registry's.
 func readSnapshot(r io.Reader) (s Snapshot, err error) {
 	in := newStreamReader(r)
+	s.level = in.level
 	s.walk(in)
 	f := &s.registry
 	s.kv.Lease, s.kv.Epoch, s.kv.Established = f.Clock.Lease, f.Epoch, f.Established
@@ -131,6 +133,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.registry, m.kv, m.memory, m.tenure = thawed, coordination, remembered, s.tenure
+	m.level.Store(uint32(s.level))
 	m.publish(s.index)
 	return nil
 }

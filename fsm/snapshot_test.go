@@ -179,7 +179,7 @@ func TestRestoreRefusesASnapshotThatLies(t *testing.T) {
 	content := func(b []byte) []byte { return b[len(snapshotMagic) : len(b)-checksumSize] }
 	good := rewrite(func(*Snapshot) {})
 	newer := bytes.Clone(good)
-	newer[len(snapshotMagic)] = codec.Level + 1
+	newer[len(snapshotMagic)] = codec.Newest + 1
 	for _, c := range []struct {
 		name     string
 		snapshot []byte
@@ -234,8 +234,8 @@ func TestRestoreRefusesASnapshotThatLies(t *testing.T) {
 
 func TestRestoreAllocatesNothingForAnnouncedLengths(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
-	empty := &Snapshot{}
-	head := codec.Writer(nil, codec.Level)
+	empty := &Snapshot{level: codec.Newest}
+	head := codec.Writer(nil, codec.Newest)
 	outer := head.Open()
 	empty.head(&head)
 	head.Close(outer, "header")
@@ -248,7 +248,7 @@ func TestRestoreAllocatesNothingForAnnouncedLengths(t *testing.T) {
 		"what ends in a length": append(append(bytes.Clone(head.Written()), 0, 0, 1), huge...),
 	} {
 		checkAllocated(t, 0, func() {
-			expect.ErrorIs(t, expect.Err(readSnapshot(bytes.NewReader(seal(append([]byte{codec.Level}, content...))))), ErrCorrupt, "%s: got", name)
+			expect.ErrorIs(t, expect.Err(readSnapshot(bytes.NewReader(seal(append([]byte{codec.Newest}, content...))))), ErrCorrupt, "%s: got", name)
 		})
 	}
 }
@@ -340,7 +340,7 @@ func TestRestoreBringsBackAllCoordination(t *testing.T) {
 			id.Seq++
 			stamp := registry.Stamp{Lease: rapid.Int64().Draw(t, "lease"), Wall: rapid.Int64().Draw(t, "wall")}
 			items := rapid.SliceOfN(draw, 0, 4).Draw(t, "items")
-			need.Got(m.Apply(i+1, term, AppendWrite(nil, stamp, 0, AppendBatch(nil, id, items))))(t)
+			need.Got(m.Apply(i+1, term, AppendWrite(nil, codec.Newest, stamp, 0, AppendBatch(nil, codec.Newest, id, items))))(t)
 		}
 		var written, again bytes.Buffer
 		need.Got(m.Snapshot().WriteTo(&written))(t)
@@ -368,8 +368,8 @@ func TestRestoreBringsBackTheResultOfATransactionOnTheCatalogAlone(t *testing.T)
 	m := NewMachine()
 	set := kv.TxnOp{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Node: "db-1", Register: &registry.RegisterCatalog{Node: &catalog.Node{Name: "db-1"}}}}
 	item := Item{KV: kv.Once{Key: "k", Op: kv.Txn{Ops: []kv.TxnOp{set}}}}
-	batch := AppendBatch(nil, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{item})
-	need.Got(m.Apply(1, 1, AppendWrite(nil, registry.Stamp{}, 0, batch)))(t)
+	batch := AppendBatch(nil, codec.Newest, BatchID{Node: "n", Boot: 1, Seq: 1}, []Item{item})
+	need.Got(m.Apply(1, 1, AppendWrite(nil, codec.Newest, registry.Stamp{}, 0, batch)))(t)
 	var written bytes.Buffer
 	need.Got(m.Snapshot().WriteTo(&written))(t)
 	need.OK(t, NewMachine().Restore(&written))

@@ -34,8 +34,8 @@ type stream struct {
 	err   error
 }
 
-func newStreamWriter(w io.Writer) *stream {
-	t := &stream{w: w, level: codec.Level}
+func newStreamWriter(w io.Writer, level byte) *stream {
+	t := &stream{w: w, level: level}
 	t.buf = append(append(t.buf, snapshotMagic...), t.level)
 	return t
 }

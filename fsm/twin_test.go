@@ -149,7 +149,7 @@ func (tw *twins) establish(t *rapid.T) {
 			OnCut:             rapid.SampledFrom([]string{"", "dc2=expire"}).Draw(t, "onCut"),
 		}
 	}
-	done := tw.both(t, AppendEstablish(nil, e))
+	done := tw.both(t, AppendEstablish(nil, codec.Newest, e))
 	tw.epoch = done.Epoch
 }
 
@@ -232,7 +232,7 @@ func (tw *twins) compareChanges(t *rapid.T, v, w *registry.View) {
 func (tw *twins) known(leases []*registry.Lease) []byte {
 	var b []byte
 	for _, l := range leases {
-		c := codec.Writer(b, codec.Level)
+		c := codec.Writer(b, codec.Newest)
 		l.Fields(&c)
 		b = c.Written()
 	}
@@ -294,7 +294,7 @@ func (tw *twins) pass(t *rapid.T) {
 
 func (tw *twins) apply(t *rapid.T, batches [][]byte) {
 	tw.pass(t)
-	done := tw.both(t, AppendWrite(nil, tw.stamp, 0, batches...))
+	done := tw.both(t, AppendWrite(nil, codec.Newest, tw.stamp, 0, batches...))
 	for _, b := range done.Batches {
 		for _, r := range b.Results {
 			if r.Handle.Gen != 0 {
@@ -329,7 +329,7 @@ func (tw *twins) batch(t *rapid.T, items []Item) []byte {
 		id.Finished = rapid.Uint64Range(id.Finished, id.Seq-1).Draw(t, "answered")
 	}
 	tw.ids[node] = id
-	b := AppendBatch(nil, id, items)
+	b := AppendBatch(nil, codec.Newest, id, items)
 	tw.sent = append(tw.sent, b)
 	return b
 }

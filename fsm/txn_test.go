@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -105,7 +106,7 @@ func (tw *twins) transact(t *rapid.T) {
 	tw.apply(t, nil) // what the time does is done
 	before := state(t, tw.straight)
 	singly := tw.singly(t, txn)
-	done := tw.both(t, AppendWrite(nil, tw.stamp, 0, tw.batch(t, []Item{{KV: txn}})))
+	done := tw.both(t, AppendWrite(nil, codec.Newest, tw.stamp, 0, tw.batch(t, []Item{{KV: txn}})))
 	got := done.Batches[0].KV[0]
 	after := state(t, tw.straight)
 	if !got.OK {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -153,7 +154,7 @@ func (tw *twins) attempt(t *rapid.T, ops []kv.TxnOp) {
 	txn := kv.Txn{Ops: append(ops, getTxn("none", "", ""))}
 	tw.apply(t, nil)
 	before := inside(tw.straight)
-	done := tw.both(t, AppendWrite(nil, tw.stamp, 0, tw.batch(t, []Item{{KV: txn}})))
+	done := tw.both(t, AppendWrite(nil, codec.Newest, tw.stamp, 0, tw.batch(t, []Item{{KV: txn}})))
 	need.That(t, !done.Batches[0].KV[0].OK && len(done.Touched) == 0, "got %+v, want it refused, and none woken", done)
 	after := inside(tw.straight)
 	if !slices.Equal(after, before) {

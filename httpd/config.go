@@ -28,6 +28,9 @@ type Config struct {
 	Cluster Cluster
 	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it respond with 501.
 	Members Members
+	// Upgrade is the levels of the formats that the nodes read and write. Nil: they are not known, and the routes for them
+	// respond with 501.
+	Upgrade Upgrade
 	// Coordination serves Consul's API, and sessions, keys and locks. Nil: the node has no consensus, and
 	// their routes respond with 501.
 	Coordination Coordination
@@ -84,8 +87,9 @@ type (
 	// Coordination is kv.Service, and what Consul's API needs beside it.
 	Coordination = consulroutes.Coordination
 	Agents       = consulroutes.Agents
-	// Members, Peers and PeerRefusal are what our own API needs.
+	// Members, Upgrade, Peers and PeerRefusal are what our own API needs.
 	Members     = ownroutes.Members
+	Upgrade     = ownroutes.Upgrade
 	Peers       = ownroutes.Peers
 	PeerRefusal = ownroutes.PeerRefusal
 )

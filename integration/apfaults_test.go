@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -229,7 +230,7 @@ func TestReplicationMessageInAnotherNodesNameDoesNotShutThatNodeOut(t *testing.T
 		message := wire.Message{Head: wire.Head{
 			Datacenter: state.Datacenter, Node: named.Name, Sender: state.Sender, Incarnation: math.MaxUint64, Clock: forged.clock,
 		}}
-		response := attacked.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&message)})
+		response := attacked.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(codec.Newest, &message)})
 		expect.That(t, response.Status == forged.answer, "a clock of %d ms: %v, want %d", forged.clock, response, forged.answer)
 		expect.That(t, response.Status != 400 || strings.Contains(string(response.Body), "no lease clock has run for longer"),
 			"a clock of %d ms is refused with %q", forged.clock, response.Body)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -277,9 +278,9 @@ func TestReplicationMessagesAreBoundedAt8MiB(t *testing.T) {
 // messageOf is a message of so many bytes, with an item that is not valid.
 func messageOf(size int) []byte {
 	of := func(owner int) []byte {
-		return wire.Encode(&wire.Message{
+		return wire.Encode(codec.Newest, &wire.Message{
 			Head:  wire.Head{Datacenter: "dc2", Node: "n2", Sender: "s", Incarnation: 1, Clock: 1, Sequence: 1},
-			Items: []wire.Item{wire.ItemOf(registry.Remove{Owner: strings.Repeat("x", owner)})},
+			Items: []wire.Item{wire.ItemOf(codec.Newest, registry.Remove{Owner: strings.Repeat("x", owner)})},
 		})
 	}
 	about := size - 100

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -273,7 +274,7 @@ func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 	}
 	for clock := range int64(3) {
 		m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: senders}}
-		response := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(&m)})
+		response := n.Do(Request{Method: "POST", Path: messagePath, ContentType: "application/octet-stream", Body: wire.Encode(codec.Newest, &m)})
 		expect.That(t, response.Status == 200 && strings.Contains(string(response.Body), "900 datacenters that are no peers of this node is not noted"),
 			"made-up datacenters: %v, want an answer that says that they are not noted", response)
 	}
@@ -292,9 +293,9 @@ func messageFrom(sender string, clock int64, id string) []byte {
 		InstanceID: id, HostName: "x", App: "FAR", IPAddr: "10.0.0.9", Status: registry.Up, Port: registry.Port{Number: 80, Enabled: true},
 		DataCenter: registry.DataCenter{Name: registry.MyOwn}, Duration: 1, LastDirty: 1,
 	}
-	return wire.Encode(&wire.Message{
+	return wire.Encode(codec.Newest, &wire.Message{
 		Head:  wire.Head{Datacenter: "dc2", Node: "x1", Sender: sender, Incarnation: 7, Clock: clock},
-		Items: []wire.Item{wire.ItemOf(registry.Replica{Instance: i, Life: 1})},
+		Items: []wire.Item{wire.ItemOf(codec.Newest, registry.Replica{Instance: i, Life: 1})},
 	})
 }
 

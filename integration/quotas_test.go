@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -376,9 +377,9 @@ func batchOf(node string, clock int64, items int) []byte {
 	app, id := strings.Repeat("F", 50), strings.Repeat("i", 240)
 	m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: node, Sender: node, Clock: clock}}
 	for i := range items {
-		m.Items = append(m.Items, wire.ItemOf(registry.Renew{Key: registry.Key{App: app, ID: fmt.Sprintf("%s%05d", id, i)}, Life: 1, LastDirty: 1}))
+		m.Items = append(m.Items, wire.ItemOf(codec.Newest, registry.Renew{Key: registry.Key{App: app, ID: fmt.Sprintf("%s%05d", id, i)}, Life: 1, LastDirty: 1}))
 	}
-	return wire.Encode(&m)
+	return wire.Encode(codec.Newest, &m)
 }
 
 // sender is a client that speaks from an address of its own.

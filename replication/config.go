@@ -18,6 +18,8 @@ import (
 var (
 	// ErrMalformed means that a message cannot be read. The text of the error says what is wrong.
 	ErrMalformed = wire.ErrMalformed
+	// ErrNewer means that a message is of a higher level of the formats than this program reads.
+	ErrNewer = wire.ErrNewer
 	// ErrStranger means that a message comes from a datacenter that is no peer of this one.
 	ErrStranger = rollcallpeer.ErrStranger
 	// ErrAhead means that, by the lease clock in a message, more time has passed than its sender was silent. The text of

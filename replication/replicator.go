@@ -29,6 +29,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/eurekapeer"
@@ -125,6 +126,30 @@ func (r *Replicator) Act(op registry.SelfPreservation) {
 			f.sendAct(op)
 		}
 	}
+}
+
+// Reads is what this node reads and writes, in the form of the header level.Header.
+func (r *Replicator) Reads() string {
+	if r.config.Levels == nil {
+		return ""
+	}
+	return r.config.Levels().String()
+}
+
+// levelsAge is how old what a node has said of its levels may be: it is asked whenever something is sent, and every few
+// seconds where nothing is.
+const levelsAge = 30 * time.Second
+
+// Levels is what the other nodes of this datacenter read.
+func (r *Replicator) Levels() []level.Node {
+	var nodes []level.Node
+	for _, p := range r.peers {
+		if l, ok := p.link.(link.Leveled); ok && p.Kind == link.Node {
+			said, at := l.Levels()
+			nodes = append(nodes, level.Node{Name: p.Name, Known: time.Since(at) < levelsAge, Reads: said})
+		}
+	}
+	return nodes
 }
 
 // Diff compares with a peer and changes nothing. Errors: ErrUnknownPeer, ErrNotSending, ErrNoDigests, or the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/store/expiry"
@@ -19,6 +20,7 @@ type Config struct {
 	Node          string // name of this node, unique in the cluster; required
 	Datacenter    string // that the data directory of a node without consensus belongs to
 	HTTPAdvertise string // this node's HTTP address, shown to users
+	Version       string // of the program, shown to users
 
 	DataDir string `key:"data.dir" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
 
@@ -27,6 +29,7 @@ type Config struct {
 	Join             []string `key:"cluster.join" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
 	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	TLS              TLSFiles // empty: plain connections
+	Upgrade          level.Policy
 
 	// InFlight is at most half of the open batches that the state machine remembers for a node; it could
 	// not tell a repeated batch from a new one beyond that.
@@ -57,6 +60,8 @@ type Config struct {
 	// Copy takes over what the other nodes have, before a node without consensus is ready; nil: nothing. An error is
 	// logged: the node serves what it has.
 	Copy func(context.Context) error
+	// Others is what the other nodes of the datacenter of a node without consensus read; nil: there are none.
+	Others func() []level.Node
 	// Age is Health.Age of a node without consensus; nil: 0.
 	Age func() time.Duration
 
@@ -88,6 +93,9 @@ func (c *Config) SetDefaults() {
 	setting.Fill(c)
 	c.Settings = settings // as they were given: zeros are what the state takes them for
 	c.LogBytes = cmp.Or(c.LogBytes, 256<<20)
+	if c.Others == nil {
+		c.Others = func() []level.Node { return nil }
+	}
 	if c.Age == nil {
 		c.Age = func() time.Duration { return 0 }
 	}

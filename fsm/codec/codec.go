@@ -17,14 +17,13 @@ import (
 	"slices"
 )
 
-// Level is the newest level of the formats, which this program writes. It reads every level up to it.
-const Level = 1
-
 // Errors of reading that a caller can tell apart.
 var (
 	// ErrNewerVersion: what was to be read was written by a newer version of Rollcall. It is whole,
 	// and a newer program reads it.
 	ErrNewerVersion = errors.New("written by a newer version")
+	// ErrOlderVersion: what was to be read was written by a version that is too old for this program.
+	ErrOlderVersion = errors.New("written by too old a version")
 	// ErrCorrupt: what was to be read is not what any version writes.
 	ErrCorrupt = errors.New("corrupt")
 )
@@ -37,6 +36,7 @@ const (
 	reading
 	counting // what writing would take
 	weighing // the bytes of texts alone
+	needing  // the level that writing needs
 )
 
 // Codec walks a record: each call writes a value, reads into it, or counts what it takes. The first error of reading
@@ -48,6 +48,7 @@ type Codec struct {
 	err   error
 	mode  mode
 	level byte
+	need  byte   // needing: the highest level of what is there
 	share bool   // strings are cut out of text instead of copied one by one
 	text  string // a copy of b, made for the first string; "" until then
 }
@@ -68,13 +69,25 @@ func SharingReader(b []byte, level byte) Codec {
 func Counter(level byte) Codec { return Codec{mode: counting, level: level} }
 
 // Weigher counts the bytes of texts, without their lengths and without numbers.
-func Weigher() Codec { return Codec{mode: weighing, level: Level} }
+func Weigher() Codec { return Codec{mode: weighing, level: Newest} }
+
+// Needer finds the level below which a record cannot be written without losing a part of it.
+func Needer() Codec { return Codec{mode: needing, level: Newest, need: Oldest} }
+
+// Need is the level that a Needer has found.
+func (c *Codec) Need() byte { return c.need }
 
 // Reading says whether values are read.
 func (c *Codec) Reading() bool { return c.mode == reading }
 
-// Since says whether a record has a field that came with a level.
-func (c *Codec) Since(level byte) bool { return c.level >= level }
+// Since says whether a record has a field that came with a level. Set says whether there is anything in the field: it
+// is for a Needer, and of no account where the record is read.
+func (c *Codec) Since(level byte, set bool) bool {
+	if c.mode == needing && set {
+		c.need = max(c.need, level)
+	}
+	return c.level >= level
+}
 
 // Written is what a Writer has appended to.
 func (c *Codec) Written() []byte { return c.b }
@@ -114,9 +127,12 @@ func (c *Codec) Confirm(ok bool) {
 func (c *Codec) Stop(err error) { c.err = err }
 
 // Version walks the byte in front of a format: its level.
-func (c *Codec) Version() {
+func (c *Codec) Version() { c.Level(&c.level) }
+
+// Level walks a level of the formats, which is one that this program reads.
+func (c *Codec) Level(to *byte) {
 	if c.mode != reading {
-		c.Byte(&c.level)
+		c.Byte(to)
 		return
 	}
 	var v byte
@@ -124,11 +140,13 @@ func (c *Codec) Version() {
 	switch {
 	case c.err != nil:
 	case v == 0:
-		c.Fail("version 0, want %d at most", Level)
-	case v > Level:
-		c.err = fmt.Errorf("%w: format version %d, this program reads %d", ErrNewerVersion, v, Level)
+		c.Fail("level 0, want %d to %d", Oldest, Newest)
+	case v > Newest:
+		c.err = fmt.Errorf("%w: level %d of the formats, this program reads %d to %d: start the newer version again", ErrNewerVersion, v, Oldest, Newest)
+	case v < Oldest:
+		c.err = fmt.Errorf("%w: level %d of the formats, this program reads %d to %d: go through version %s first", ErrOlderVersion, v, Oldest, Newest, VersionOf(v+1))
 	default:
-		c.level = v
+		*to = v
 	}
 }
 

@@ -66,7 +66,7 @@ func example() *record {
 }
 
 func encode(r *record) []byte {
-	c := Writer([]byte("before"), Level)
+	c := Writer([]byte("before"), Newest)
 	c.Version()
 	r.fields(&c)
 	return c.Written()[len("before"):]
@@ -75,11 +75,11 @@ func encode(r *record) []byte {
 func TestARecordIsReadAsItWasWrittenAndCounted(t *testing.T) {
 	for name, want := range map[string]*record{"full": example(), "empty": {}} {
 		b := encode(want)
-		c := Counter(Level)
+		c := Counter(Newest)
 		c.Version()
 		want.fields(&c)
 		expect.That(t, c.Len() == len(b), "%s: %d bytes were counted, want %d", name, c.Len(), len(b))
-		for way, c := range map[string]Codec{"reader": Reader(b), "sharing reader": SharingReader(b, Level)} {
+		for way, c := range map[string]Codec{"reader": Reader(b), "sharing reader": SharingReader(b, Newest)} {
 			got := new(record)
 			c.Version()
 			got.fields(&c)
@@ -90,7 +90,7 @@ func TestARecordIsReadAsItWasWrittenAndCounted(t *testing.T) {
 
 func TestAReaderRefersToNothingOfItsBuffer(t *testing.T) {
 	want, b := example(), encode(example())
-	c := SharingReader(b, Level)
+	c := SharingReader(b, Newest)
 	got := new(record)
 	c.Version()
 	got.fields(&c)
@@ -153,7 +153,7 @@ func TestAReaderRefusesWhatNoWriterWrites(t *testing.T) {
 			c.Byte(new(byte))
 			c.Close(outer, "thing")
 		}, "thing that ends at byte 3: corrupt at byte 1: 1 bytes too many"},
-		{"version 0", []byte{0}, func(c *Codec) { c.Version() }, "version 0"},
+		{"level 0", []byte{0}, func(c *Codec) { c.Version() }, "level 0"},
 	} {
 		c := Reader(tc.b)
 		tc.read(&c)
@@ -164,7 +164,7 @@ func TestAReaderRefusesWhatNoWriterWrites(t *testing.T) {
 }
 
 func TestAReaderDoesNotCallANewerLevelCorrupt(t *testing.T) {
-	c := Reader([]byte{Level + 1, 99})
+	c := Reader([]byte{Newest + 1, 99})
 	c.Version()
 	err := c.End()
 	expect.That(t, errors.Is(err, ErrNewerVersion) && !errors.Is(err, ErrCorrupt), "got %v, want ErrNewerVersion", err)
@@ -173,6 +173,43 @@ func TestAReaderDoesNotCallANewerLevelCorrupt(t *testing.T) {
 func TestAFieldIsThereFromItsLevelOn(t *testing.T) {
 	for level, want := range map[byte]bool{1: false, 2: true, 3: true} {
 		c := Writer(nil, level)
-		expect.That(t, c.Since(2) == want, "level %d: a field since level 2 is there: %v, want %v", level, c.Since(2), want)
+		got := c.Since(2, false)
+		expect.That(t, got == want, "level %d: a field since level 2 is there: %v, want %v", level, got, want)
+	}
+}
+
+// The level that a record needs is that of the highest field that is set, wherever it stands in the record.
+func TestARecordNeedsTheLevelOfWhatItHas(t *testing.T) {
+	type inner struct{ Later string }
+	type record struct {
+		Text   string
+		Inners []inner
+		Last   int64
+	}
+	fields := func(r *record, c *Codec) {
+		c.String(&r.Text)
+		List(c, &r.Inners, 1, func(i *inner, c *Codec) {
+			outer := c.Open()
+			if c.Since(2, i.Later != "") {
+				c.String(&i.Later)
+			}
+			c.Close(outer, "inner")
+		})
+		if c.Since(3, r.Last != 0) {
+			c.Int64(&r.Last)
+		}
+	}
+	for name, tc := range map[string]struct {
+		record record
+		want   byte
+	}{
+		"nothing new":       {record{Text: "t", Inners: []inner{{}}}, Oldest},
+		"in an element":     {record{Inners: []inner{{}, {Later: "x"}}}, 2},
+		"at the end":        {record{Last: -1}, 3},
+		"both, the highest": {record{Inners: []inner{{Later: "x"}}, Last: 1}, 3},
+	} {
+		c := Needer()
+		fields(&tc.record, &c)
+		expect.That(t, c.Need() == tc.want && c.Err() == nil, "%s: needs level %d (%v), want %d", name, c.Need(), c.Err(), tc.want)
 	}
 }

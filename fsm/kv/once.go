@@ -43,15 +43,17 @@ func (op Once) apply(s *State, at At) Result {
 	return res
 }
 
-// hashOf is equal for two operations that ask for the same: a 64-bit FNV-1a hash of how they are written at level 1 of
-// the formats, whatever the level of the state is, because it is part of the state. The id of a new session is left
-// out: it is drawn anew when the caller tries again.
+// hashOf is equal for two operations that ask for the same: a 64-bit FNV-1a hash of how they are written at the lowest
+// level of the formats that has all of them, whatever the level of the state is and the newest that the program reads,
+// because it is part of the state. The id of a new session is left out: it is drawn anew when the caller tries again.
 func hashOf(op Op) uint64 {
 	if create, ok := op.(CreateSession); ok {
 		create.ID = ""
 		op = create
 	}
-	c := codec.Writer(nil, 1)
+	needs := codec.Needer()
+	Walk(&needs, &op)
+	c := codec.Writer(nil, needs.Need())
 	Walk(&c, &op)
 	h := fnv.New64a()
 	h.Write(c.Written())

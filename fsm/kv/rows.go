@@ -23,7 +23,7 @@ type Row struct {
 type table [maxKind + 1]Row
 
 // simple are the operations that a Once may perform. The rest of an operation stands beside its type.
-var simple = tableOf(
+var simple = tableOf(append(nextRows,
 	row(1, "key", KeyOp.fields),
 	row(1, "txn", Txn.fields),
 	row(1, "session_create", CreateSession.fields),
@@ -34,7 +34,7 @@ var simple = tableOf(
 	row(1, "permit_acquire", AcquirePermit.fields),
 	row(1, "permit_release", ReleasePermit.fields),
 	row(1, "queue_leave", LeaveQueue.fields),
-)
+)...)
 
 // operations are all that there are.
 var operations = withRow(simple, row(1, "once", Once.fields))
@@ -87,7 +87,7 @@ func walk(c *codec.Codec, t *table, op *Op) {
 		kind = (*op).kind()
 	}
 	c.Byte(&kind)
-	if kind > maxKind || t[kind].walk == nil || !c.Since(t[kind].Level) {
+	if kind > maxKind || t[kind].walk == nil || !c.Since(t[kind].Level, true) {
 		if !c.Reading() {
 			panic(fmt.Sprintf("kv: %T cannot be written here", *op))
 		}

@@ -260,7 +260,7 @@ func (i *Instance) Fields(c *codec.Codec) {
 // Equal compares two instances in everything that they have.
 func (i *Instance) Equal(o *Instance) bool {
 	var one, other [1024]byte // enough for most
-	return i == o || bytes.Equal(i.append(one[:0], codec.Level), o.append(other[:0], codec.Level))
+	return i == o || bytes.Equal(i.append(one[:0], codec.Newest), o.append(other[:0], codec.Newest))
 }
 
 func (i *Instance) append(dst []byte, level byte) []byte {

@@ -84,7 +84,7 @@ func NameOf(op Op) string { return operations[op.kind()].Name }
 
 // Walk walks an operation of a kind; where it is read, op is set.
 func Walk(c *codec.Codec, kind Kind, op *Op) {
-	if kind > MaxKind || operations[kind].walk == nil || !c.Since(operations[kind].Level) {
+	if kind > MaxKind || operations[kind].walk == nil || !c.Since(operations[kind].Level, true) {
 		c.Fail("operation of unknown kind %d", kind)
 		return
 	}

@@ -67,6 +67,15 @@ var (
 	ErrClosed = errors.New("shutting down")
 )
 
+// LevelError is the refusal of an operation that not every node of the cluster can read yet, or that none may write yet.
+// Nothing was done.
+type LevelError struct{ Text string } // why, in words for the caller
+
+func (e *LevelError) Error() string { return e.Text }
+
+// Unwrap makes it an ErrUnreadable.
+func (e *LevelError) Unwrap() error { return ErrUnreadable }
+
 // Consistency is how fresh a read must be.
 type Consistency = order.Consistency
 

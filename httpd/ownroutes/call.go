@@ -12,6 +12,7 @@ import (
 // Config is what the routes need beside a web.Node.
 type Config struct {
 	Members Members // nil: the nodes cannot be changed here
+	Upgrade Upgrade // nil: the node does not say which levels it writes
 	Peers   Peers   // nil: nothing is replicated
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -23,6 +24,8 @@ type Peers interface {
 	Compare(ctx context.Context, message []byte) ([]byte, error)
 	// State writes everything that this node has, for a node of its own datacenter that starts.
 	State(ctx context.Context, datacenter string, w io.Writer) error
+	// Levels is the value of the header level.Header: which levels of the formats this node reads and writes.
+	Levels() string
 	// Cut is how long a Eureka server may be silent before its link counts as cut.
 	Cut(server string) time.Duration
 
@@ -158,6 +161,7 @@ func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte
 		if c.Err != nil {
 			return nil, c.Err
 		}
+		c.W.Header().Set(level.Header, c.config.Peers.Levels())
 		reply, err := replyTo(c.config.Peers, c.R.Context(), message)
 		if err != nil {
 			return nil, web.RetryBatch(web.WriteError(err))

@@ -13,7 +13,7 @@ type documented struct {
 }
 
 // table is our own API, and the health of the node.
-var table = []documented{
+var table = append([]documented{
 	{route{web.Get, "/v1/rollcall/status", web.JSONForm, call.clusterStatus}, api.Status{}},
 	{route{web.Get, "/v1/rollcall/apps", web.JSONForm, call.listInstances}, []api.Instance{}},
 	{route{web.Get, "/v1/rollcall/events", web.JSONForm, web.Viewed(call.events)}, api.Events{}},
@@ -28,6 +28,8 @@ var table = []documented{
 	{route{web.Delete, "/v1/rollcall/apps/{app}/{id}/quarantine", web.JSONForm, call.endQuarantine}, api.Acted{}},
 	{route{web.Post, "/v1/rollcall/prune", web.JSONForm, call.prune}, []api.Pruned{}},
 	{route{web.Delete, memberPath, web.JSONForm, call.removeMember}, api.RemovedMember{}},
+	{route{web.Get, "/v1/rollcall/upgrade", web.JSONForm, call.upgradeStatus}, api.Upgrade{}},
+	{route{web.Post, "/v1/rollcall/upgrade/finalize", web.JSONForm, web.Bodiless(call.finalizeUpgrade)}, api.Upgrade{}},
 	{route{web.GetOnly, "/v1/rollcall/watch", web.JSONForm, call.watch}, api.Changes{}},
 
 	{route{web.Post, "/v1/rollcall/replication", web.JSONForm, exchange(Peers.Receive)}, nil},
@@ -56,7 +58,7 @@ var table = []documented{
 
 	{route{web.Get, "/healthz", web.JSONForm, call.healthz}, nil},
 	{route{web.Get, "/readyz", web.JSONForm, call.readyz}, nil},
-}
+}, nextRoutes...)
 
 // fence is the route of which a variable takes all that is left of the path.
 var fence = documented{route{web.Get, "/v1/rollcall/fence/{key}", web.JSONForm, web.WithCoordination(call.fence)}, api.FenceState{}}

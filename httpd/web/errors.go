@@ -49,6 +49,7 @@ func RefusalOf(err error) Refusal {
 	var malformed consul.Malformed
 	var rejected consul.Rejected
 	var tooMany consul.TooManyOps
+	var above *registry.LevelError
 	switch {
 	case errors.As(err, &refused):
 		return *refused
@@ -68,6 +69,8 @@ func RefusalOf(err error) Refusal {
 		return Refusal{Status: http.StatusServiceUnavailable, Retry: true}
 	case errors.Is(err, registry.ErrTooLarge):
 		return Refusal{Status: http.StatusRequestEntityTooLarge}
+	case errors.As(err, &above):
+		return Refusal{Status: http.StatusNotImplemented, Text: above.Text}
 	case errors.Is(err, registry.ErrUnreadable):
 		return Refusal{Status: http.StatusNotImplemented, Text: unreadable}
 	case errors.Is(err, registry.ErrFull):
@@ -176,7 +179,7 @@ func consulFailure(err error) Refusal {
 	f := RefusalOf(err)
 	switch {
 	case f.Text != "":
-		if f.Status == http.StatusServiceUnavailable {
+		if _, above := errors.AsType[*registry.LevelError](err); above || f.Status == http.StatusServiceUnavailable {
 			f.Status = http.StatusInternalServerError // a lock holder would give up
 		}
 	case f.unknown:

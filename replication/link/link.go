@@ -13,7 +13,9 @@ package link
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -38,6 +40,12 @@ type Link interface {
 // datacenter.
 type Actor interface {
 	Act(ctx context.Context, op registry.SelfPreservation) batcher.Result
+}
+
+// Leveled is a link to a Rollcall server, which says what it reads.
+type Leveled interface {
+	// Levels is what the server said last, and when; zero: it has said nothing.
+	Levels() (level.Reads, time.Time)
 }
 
 // Env is what a link needs.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -24,8 +26,10 @@ type Side struct {
 	// Consensus: one node sends for the whole datacenter and decides its evictions, which are replicated.
 	// Without, every node sends what its own clients said, and evicts for itself.
 	Consensus bool
-	Peers     []PeerConfig
-	Log       *slog.Logger // nil: discards
+	// Levels says which levels of the formats this node reads, and which it writes; nil: it writes the newest, and says nothing.
+	Levels func() level.Reads
+	Peers  []PeerConfig
+	Log    *slog.Logger // nil: discards
 	// Incarnation is that of this sender; replication.New draws it.
 	Incarnation *Incarnation
 }
@@ -56,6 +60,14 @@ func (s *Side) Validate() error {
 		names[p.Name] = true
 	}
 	return errors.Join(errs...)
+}
+
+// Writes is the level of the formats that this node writes.
+func (s *Side) Writes() byte {
+	if s.Levels == nil {
+		return codec.Newest
+	}
+	return s.Levels().Writes
 }
 
 // View is the newest state of this node; a stale read never fails.

@@ -36,6 +36,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
@@ -46,8 +47,10 @@ type calls struct {
 	peer   link.PeerConfig
 	client *http.Client
 
-	mu sync.Mutex
-	at int // of peer.URLs, the one in use
+	mu     sync.Mutex
+	at     int         // of peer.URLs, the one in use
+	levels level.Reads // what the server that responded last reads
+	said   time.Time   // when it said so; zero: none has
 }
 
 func newCalls(p link.PeerConfig) *calls {
@@ -157,11 +160,30 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, link.WithoutURL(err)
 	}
+	c.learn(resp.Header.Get(level.Header))
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		return nil, refusal(r, resp)
 	}
 	return resp.Body, nil
+}
+
+// learn takes over what a server says that it reads.
+func (c *calls) learn(header string) {
+	levels, ok := level.Parse(header)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.levels, c.said = levels, time.Now()
+}
+
+// Levels is what the server that responded last reads, and when it said so; zero: none has.
+func (c *calls) Levels() (level.Reads, time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.levels, c.said
 }
 
 // refusal is the error of a response of another status than 200, with the sentence that came with it.

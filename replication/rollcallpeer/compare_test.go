@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -316,7 +317,7 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 		{"503", peertest.RespondWith(503, "no leader"), "no leader"},
 		{"hangs", peertest.Hang, "no answer in time"},
 		{"garbage", responds("<html>"), "the answer to digests cannot be read"},
-		{"more of nothing", responds(string(wire.Encode(&wire.Differences{More: true}))), "has more, and nothing before it"},
+		{"more of nothing", responds(string(wire.Encode(codec.Newest, &wire.Differences{More: true}))), "has more, and nothing before it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "hangs" {
@@ -338,7 +339,7 @@ func TestCompareFailsOnAReplyThatIsNotAboutTheQuestion(t *testing.T) {
 	asked := 0
 	b.failWith(func(w http.ResponseWriter, r *http.Request) bool {
 		asked++
-		return responds(string(wire.Encode(&wire.Differences{Apps: map[string][]wire.Copy{"ORDERS": nil}, More: true})))(w, r)
+		return responds(string(wire.Encode(codec.Newest, &wire.Differences{Apps: map[string][]wire.Copy{"ORDERS": nil}, More: true})))(w, r)
 	})
 	_, _, err := a.only().Compare(context.Background(), true)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "was not asked about") && asked == 2,
@@ -356,10 +357,10 @@ func TestCompareRefusesBadQuestions(t *testing.T) {
 	}{
 		{"nothing", b, nil, "ends too early"},
 		{"JSON", b, []byte(`{"version":2}`), "newer version"},
-		{"no node", b, wire.Encode(&wire.Digests{Datacenter: "dc1"}), "datacenter and node"},
-		{"no owner", b, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1"}), `owner must be "dc1"`},
-		{"another owner", b, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc2"}), `owner is "dc2"`},
-		{"an owner between nodes", n, wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n9", Owner: "dc1"}), "nothing from a node of the same one"},
+		{"no node", b, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1"}), "datacenter and node"},
+		{"no owner", b, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n1"}), `owner must be "dc1"`},
+		{"another owner", b, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc2"}), `owner is "dc2"`},
+		{"an owner between nodes", n, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n9", Owner: "dc1"}), "nothing from a node of the same one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.at.Compare(context.Background(), c.body)
@@ -372,7 +373,7 @@ func TestCompareRefusesBadQuestions(t *testing.T) {
 func FuzzDigests(f *testing.F) {
 	_, b := twoDatacenters(f)
 	registerAll(f, b, 1, "1")
-	f.Add(wire.Encode(&wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "A", Until: "Z", Apps: map[string]registry.Digest{"ORDERS": {Count: 1, Sum: 255}}}))
+	f.Add(wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "A", Until: "Z", Apps: map[string]registry.Digest{"ORDERS": {Count: 1, Sum: 255}}}))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if _, err := b.Compare(context.Background(), body); err != nil && !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, ErrStranger) {
 			t.Fatal(err)

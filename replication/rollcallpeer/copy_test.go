@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -272,10 +273,10 @@ func TestCopyLeavesOutWhatIsNotValid(t *testing.T) {
 		var head wire.State
 		expect.OK(t, wire.ReadFrame(bytes.NewReader(all[0]), &head))
 		head.Items += 2
-		bad := wire.ItemOf(registry.Replica{Instance: peertest.Instance("ORDERS", "bad", 1)})
-		act := wire.ItemOf(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
-		all[0] = wire.AppendFrame(nil, &head)
-		w.Write(bytes.Join(slices.Insert(all, 2, wire.AppendFrame(nil, &bad), wire.AppendFrame(nil, &act)), nil))
+		bad := wire.ItemOf(codec.Newest, registry.Replica{Instance: peertest.Instance("ORDERS", "bad", 1)})
+		act := wire.ItemOf(codec.Newest, registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
+		all[0] = wire.AppendFrame(nil, codec.Newest, &head)
+		w.Write(bytes.Join(slices.Insert(all, 2, wire.AppendFrame(nil, codec.Newest, &bad), wire.AppendFrame(nil, codec.Newest, &act)), nil))
 	})
 	node := starting(t, old.server.URL)
 	need.OK(t, node.Copy(context.Background(), copyWait))

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -36,6 +37,19 @@ func New(env link.Env) link.Link {
 
 // URL implements link.
 func (l *Link) URL() string { return l.calls.inUse() }
+
+// level is the level of the formats at which the peer is written to: that which it writes itself, if this side writes
+// it, too.
+func (l *Link) level() byte {
+	own := l.env.Writes()
+	if said, at := l.calls.Levels(); !at.IsZero() {
+		return min(own, said.Writes)
+	}
+	return own
+}
+
+// Levels implements link.Leveled.
+func (l *Link) Levels() (level.Reads, time.Time) { return l.calls.Levels() }
 
 // silence is the time since a message was last started; very long if none ever was.
 func (l *Link) silence() time.Duration {

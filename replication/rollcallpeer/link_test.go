@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -56,16 +57,16 @@ func responds(text string) func(http.ResponseWriter, *http.Request) bool {
 
 // replies has a peer reply with these results.
 func replies(results ...wire.Result) func(http.ResponseWriter, *http.Request) bool {
-	return responds(string(wire.Encode(&wire.Reply{Datacenter: "dc2", Node: "n4", Results: results})))
+	return responds(string(wire.Encode(codec.Newest, &wire.Reply{Datacenter: "dc2", Node: "n4", Results: results})))
 }
 
 // write is a message as it is sent.
 func write(head wire.Head, ops ...registry.Op) []byte {
 	m := wire.Message{Head: head}
 	for _, op := range ops {
-		m.Items = append(m.Items, wire.ItemOf(op))
+		m.Items = append(m.Items, wire.ItemOf(codec.Newest, op))
 	}
-	return wire.Encode(&m)
+	return wire.Encode(codec.Newest, &m)
 }
 
 func TestFaultsOfARollcallServer(t *testing.T) {
@@ -101,8 +102,8 @@ func TestFaultsOfARollcallServer(t *testing.T) {
 			}
 			return true
 		}, batcher.PermanentError, "more than 8388608 bytes"},
-		{"what is newer, but not valid", replies(wire.Result{Status: 409, Stored: wire.ItemOf(registry.Replica{Instance: peertest.Instance("ORDERS", "1", 2)})}), batcher.Success, ""},
-		{"what was not asked for", replies(wire.Result{Status: 200, Stored: wire.ItemOf(registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
+		{"what is newer, but not valid", replies(wire.Result{Status: 409, Stored: wire.ItemOf(codec.Newest, registry.Replica{Instance: peertest.Instance("ORDERS", "1", 2)})}), batcher.Success, ""},
+		{"what was not asked for", replies(wire.Result{Status: 200, Stored: wire.ItemOf(codec.Newest, registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			near := sender(t, far.server.URL)
@@ -258,7 +259,7 @@ func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var parts []part
 			for _, size := range c.sizes {
-				parts = append(parts, part{item: wire.ItemOf(registry.Remove{Owner: strings.Repeat("x", size)})})
+				parts = append(parts, part{item: wire.ItemOf(codec.Newest, registry.Remove{Owner: strings.Repeat("x", size)})})
 			}
 			var got []int
 			for _, part := range cutParts(parts) {
@@ -267,7 +268,7 @@ func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
 				for n := range part {
 					m.Items[n] = part[n].item
 				}
-				if size := len(wire.Encode(&m)); len(part) > 1 && size > wire.MaxMessage {
+				if size := len(wire.Encode(codec.Newest, &m)); len(part) > 1 && size > wire.MaxMessage {
 					t.Errorf("a message of %d bytes", size)
 				}
 			}

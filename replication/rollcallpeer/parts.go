@@ -16,13 +16,13 @@ type part struct {
 	item wire.Item
 }
 
-// partsOf are what there is to say of tasks now. Nothing is said of an instance that was removed: its removal
+// partsOf are what there is to say of tasks now, at a level of the formats. Nothing is said of an instance that was removed: its removal
 // is a task of its own.
-func partsOf(view *registry.View, now int64, tasks []link.Task) []part {
+func partsOf(level byte, view *registry.View, now int64, tasks []link.Task) []part {
 	parts := make([]part, 0, len(tasks))
 	for _, t := range tasks {
 		if op, fact := opOf(view, now, t); op != nil {
-			parts = append(parts, part{task: t, fact: fact, item: wire.ItemOf(op)})
+			parts = append(parts, part{task: t, fact: fact, item: wire.ItemOf(level, op)})
 		}
 	}
 	return parts

@@ -72,7 +72,7 @@ const digestPatience = 6
 // ask sends a question. The reply says nothing about applications that were not asked about, so the
 // questions that follow come to an end.
 func (l *Link) ask(ctx context.Context, q *wire.Digests) (*wire.Differences, error) {
-	text, err := l.calls.post(ctx, call{digestPath, wire.Encode(q), wire.MaxCompared, digestPatience})
+	text, err := l.calls.post(ctx, call{digestPath, wire.Encode(l.level(), q), wire.MaxCompared, digestPatience})
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func messageCounter(name, help string) *prometheus.CounterVec {
 // Metrics are those of what was received.
 func (r *Receiver) Metrics() []prometheus.Collector { return []prometheus.Collector{r.late, r.ahead} }
 
-// Receive applies a message of a Rollcall peer and returns the reply. Errors: wire.ErrMalformed,
+// Receive applies a message of a Rollcall peer and returns the reply. Errors: wire.ErrMalformed, wire.ErrNewer,
 // ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
 // message can be sent again.
 func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, err error) {
@@ -82,7 +82,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if origin.Kind == registry.LocalPeer {
 		in.ignored = ignored(&r.side, &m.Head)
 	}
-	return r.replyTo(view, in), nil
+	return r.replyTo(wire.LevelOf(message), view, in), nil
 }
 
 // Compare replies to a peer's digests with what differs here. Errors: as Receive.
@@ -105,7 +105,7 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, e
 	}
 	s := scope{view: view, now: r.side.Service.Health().Clock, all: all, owner: q.Owner}
 	d := s.differences(&q)
-	return wire.Encode(&d), nil
+	return wire.Encode(wire.LevelOf(message), &d), nil
 }
 
 // originOf is what a datacenter's items are applied as, if it may send here.
@@ -185,13 +185,13 @@ func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake
 	return err
 }
 
-// replyTo says what became of each item.
-func (r *Receiver) replyTo(view *registry.View, in *intake) []byte {
-	e := &resultMaker{view: view, now: r.side.Service.Health().Clock, left: maxStored, asked: in.ops}
+// replyTo says what became of each item, at the level of the message.
+func (r *Receiver) replyTo(level byte, view *registry.View, in *intake) []byte {
+	e := &resultMaker{level: level, view: view, now: r.side.Service.Health().Clock, left: maxStored, asked: in.ops}
 	for n, item := range in.items {
 		if item >= 0 {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
 		}
 	}
-	return wire.Encode(&wire.Reply{Datacenter: r.side.Datacenter, Node: r.side.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
+	return wire.Encode(level, &wire.Reply{Datacenter: r.side.Datacenter, Node: r.side.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -355,13 +356,13 @@ func TestContactsAreRecordedOncePerSecond(t *testing.T) {
 		return n
 	}
 	for range 3 {
-		a.only().send(context.Background(), nil)
+		a.only().send(context.Background(), codec.Newest, nil)
 	}
 	if n := contacts(); n != 1 {
 		t.Errorf("%d contacts of three messages at once, want 1", n)
 	}
 	a.Pass(time.Second)
-	a.only().send(context.Background(), nil)
+	a.only().send(context.Background(), codec.Newest, nil)
 	if n := contacts(); n != 2 {
 		t.Errorf("%d contacts after a second, want 2", n)
 	}
@@ -445,7 +446,7 @@ func TestReceiveRefusesStrangers(t *testing.T) {
 			if e.datacenter != e.at.side.Datacenter {
 				q.Owner = e.datacenter
 			}
-			if _, err = e.at.Compare(context.Background(), wire.Encode(&q)); errors.Is(err, ErrStranger) != e.stranger {
+			if _, err = e.at.Compare(context.Background(), wire.Encode(codec.Newest, &q)); errors.Is(err, ErrStranger) != e.stranger {
 				t.Errorf("a comparison: got %v, want ErrStranger: %v", err, e.stranger)
 			}
 		})

@@ -12,6 +12,7 @@ const maxStored = wire.MaxMessage / 2
 
 // resultMaker makes results with what is stored here, as long as there is room in the reply.
 type resultMaker struct {
+	level   byte // of the formats, of the reply
 	view    *registry.View
 	now     int64 // lease clock, ms
 	left    int   // bytes
@@ -91,7 +92,7 @@ func (e *resultMaker) removed(key registry.Key) wire.Result {
 
 // stored is what is stored here, if there is room for it.
 func (e *resultMaker) stored(op registry.Op) wire.Item {
-	item := wire.ItemOf(op)
+	item := wire.ItemOf(e.level, op)
 	if item.Size() > e.left {
 		return wire.Item{}
 	}

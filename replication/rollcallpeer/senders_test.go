@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -144,7 +145,7 @@ func TestSenderIsHeardAfterAMessageInItsName(t *testing.T) {
 			tt.forge(&forged)
 			need.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(forged))), tt.want, "the forged message:")
 			after := a.Newest().Index()
-			a.only().send(context.Background(), nil) // it may still count as late
+			a.only().send(context.Background(), codec.Newest, nil) // it may still count as late
 			for range 3 {
 				both(a, b, 20*time.Second)
 				a.Perform(t, registry.Renew{Key: ordersID("before"), LastDirty: 1})

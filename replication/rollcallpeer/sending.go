@@ -12,10 +12,10 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// send sends a message and does what its reply asks for. Items that the peer refuses make all of it
+// send sends a message, at a level of the formats, and does what its reply asks for. Items that the peer refuses make all of it
 // permanent, so that the dispatcher finds them.
-func (l *Link) send(ctx context.Context, parts []part) batcher.Result {
-	results, err := l.exchange(ctx, parts)
+func (l *Link) send(ctx context.Context, level byte, parts []part) batcher.Result {
+	results, err := l.exchange(ctx, level, parts)
 	if err != nil {
 		l.env.Failed(err)
 		return link.ResultOf(err)
@@ -36,12 +36,12 @@ func (l *Link) send(ctx context.Context, parts []part) batcher.Result {
 }
 
 // exchange sends a message and reads its reply. The error is a link.CallError.
-func (l *Link) exchange(ctx context.Context, parts []part) ([]wire.Result, error) {
+func (l *Link) exchange(ctx context.Context, level byte, parts []part) ([]wire.Result, error) {
 	m := wire.Message{Head: l.head(), Items: make([]wire.Item, len(parts))}
 	for n, t := range parts {
 		m.Items[n] = t.item
 	}
-	text, err := l.calls.post(ctx, call{messagePath, wire.Encode(&m), wire.MaxMessage, 1})
+	text, err := l.calls.post(ctx, call{messagePath, wire.Encode(level, &m), wire.MaxMessage, 1})
 	if err != nil {
 		l.renewIncarnation(m.Head, 0, errors.Is(err, errConflict))
 		return nil, err
@@ -140,7 +140,7 @@ func (l *Link) Run(ctx context.Context) error {
 		case <-due.C:
 		}
 		if l.silence() >= l.every {
-			l.send(ctx, nil)
+			l.send(ctx, l.level(), nil)
 		}
 		due.Reset(l.every - l.silence())
 	}
@@ -154,8 +154,9 @@ func (l *Link) Process(ctx context.Context, one link.Task) batcher.Result {
 // ProcessBatch implements batcher.Processor. The messages of one batch go one after the other; one that
 // fails has those before it sent again with it, which changes nothing there.
 func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
-	for _, message := range cutParts(partsOf(l.env.View(), l.env.Clock(), tasks)) {
-		if result := l.send(ctx, message); result != batcher.Success {
+	level := l.level()
+	for _, message := range cutParts(partsOf(level, l.env.View(), l.env.Clock(), tasks)) {
+		if result := l.send(ctx, level, message); result != batcher.Success {
 			return result
 		}
 	}
@@ -164,5 +165,6 @@ func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Resu
 
 // Act implements actor.
 func (l *Link) Act(ctx context.Context, op registry.SelfPreservation) batcher.Result {
-	return l.send(ctx, []part{{item: wire.ItemOf(op)}})
+	level := l.level()
+	return l.send(ctx, level, []part{{item: wire.ItemOf(level, op)}})
 }

@@ -31,7 +31,7 @@ func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) er
 	head := headOf(&r.side, health.Clock)
 	head.Incarnation = 0 // a server that knows it can speak in this node's name
 	head.Heard = heard(&r.side, view, health.Clock)
-	s := stateWriter{ctx: ctx, w: w}
+	s := stateWriter{ctx: ctx, w: w, level: r.side.Writes()}
 	s.write(&wire.State{Head: head, Items: count(view.All()) + count(view.Removals())})
 	s.instances(view, health.Clock)
 	return s.err
@@ -41,6 +41,7 @@ func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) er
 type stateWriter struct {
 	ctx   context.Context
 	w     io.Writer
+	level byte // of the formats
 	frame []byte
 	err   error
 }
@@ -50,13 +51,13 @@ func (s *stateWriter) write(b wire.Body) {
 		s.err = s.ctx.Err()
 	}
 	if s.err == nil {
-		s.frame = wire.AppendFrame(s.frame[:0], b)
+		s.frame = wire.AppendFrame(s.frame[:0], s.level, b)
 		_, s.err = s.w.Write(s.frame)
 	}
 }
 
 func (s *stateWriter) item(op registry.Op) bool {
-	item := wire.ItemOf(op)
+	item := wire.ItemOf(s.level, op)
 	s.write(&item)
 	return s.err == nil
 }

@@ -29,8 +29,8 @@ type Item struct {
 }
 
 // ItemOf is an item of the whole state of an instance (Replica), that a version was renewed (Renew, by name) or removed
-// (Remove), or an operator's act (SelfPreservation).
-func ItemOf(op registry.Op) Item {
+// (Remove), or an operator's act (SelfPreservation). It is for messages of a level.
+func ItemOf(level byte, op registry.Op) Item {
 	switch of := op.(type) {
 	case registry.Replica:
 		of.Age = Age(of.Age)
@@ -43,7 +43,7 @@ func ItemOf(op registry.Op) Item {
 		op = of
 	}
 	const renewal = 128 // bytes, more than most take
-	c := codec.Writer(make([]byte, 0, renewal), codec.Level)
+	c := codec.Writer(make([]byte, 0, renewal), level)
 	kind := byte(registry.KindOf(op))
 	c.Byte(&kind)
 	registry.Walk(&c, registry.Kind(kind), &op)

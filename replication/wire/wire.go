@@ -37,13 +37,19 @@ type Body interface {
 	check() error
 }
 
-// Encode is a body as it is sent.
-func Encode(b Body) []byte {
-	c := codec.Writer(nil, codec.Level)
+// ErrNewer: a message, which is an ErrMalformed too, is of a higher level of the formats than this program reads.
+var ErrNewer = codec.ErrNewerVersion
+
+// Encode is a body as it is sent at a level of the formats.
+func Encode(level byte, b Body) []byte {
+	c := codec.Writer(nil, level)
 	c.Version()
 	b.fields(&c)
 	return c.Written()
 }
+
+// LevelOf is the level of a body that Decode has read.
+func LevelOf(text []byte) byte { return text[0] }
 
 // Decode reads a body. Only what spoils all of it is an error, ErrMalformed; an item that is not valid is found by its
 // Check.
@@ -52,7 +58,7 @@ func Decode(text []byte, to Body) error {
 	c.Version()
 	to.fields(&c)
 	if err := c.End(); err != nil {
-		return Malformed("%v", err)
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return to.check()
 }
@@ -98,9 +104,9 @@ func sorted[V any](c *codec.Codec, all *map[string]V, most int, fields func(*V, 
 	}
 }
 
-// AppendFrame appends a piece of the copy at the start: its length, in four bytes, and a body.
-func AppendFrame(dst []byte, b Body) []byte {
-	text := Encode(b)
+// AppendFrame appends a piece of the copy at the start, at a level of the formats: its length, in four bytes, and a body.
+func AppendFrame(dst []byte, level byte, b Body) []byte {
+	text := Encode(level, b)
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(text))), text...)
 }
 

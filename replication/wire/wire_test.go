@@ -58,19 +58,19 @@ func someOps() []registry.Op {
 func aMessage(ops ...registry.Op) *Message {
 	m := &Message{Head: aHead()}
 	for _, op := range ops {
-		m.Items = append(m.Items, ItemOf(op))
+		m.Items = append(m.Items, ItemOf(codec.Newest, op))
 	}
 	return m
 }
 
 // bodies are one of each kind.
 func bodies() map[string]Body {
-	item := ItemOf(aReplica())
+	item := ItemOf(codec.Newest, aReplica())
 	return map[string]Body{
 		"message": aMessage(someOps()...),
 		"answer": &Reply{Datacenter: "dc2", Node: "n4", Late: 7, Ignored: "dc9", Results: []Result{
 			{Status: Done}, {Status: Invalid, Error: "life 0"}, {Status: Missing, Error: "not registered here"},
-			{Status: Older, Stored: item}, {Status: Gone, Stored: ItemOf(someOps()[3])},
+			{Status: Older, Stored: item}, {Status: Gone, Stored: ItemOf(codec.Newest, someOps()[3])},
 		}},
 		"state": &State{Head: aHead(), Items: 3},
 		"item":  &item,
@@ -84,11 +84,11 @@ func bodies() map[string]Body {
 // The golden files are what other versions send and expect.
 func TestMessagesKeepTheirBytes(t *testing.T) {
 	for name, body := range bodies() {
-		got := Encode(body)
+		got := Encode(codec.Newest, body)
 		goldens.Check(t, name, got)
 		read := reflect.New(reflect.TypeOf(body).Elem()).Interface().(Body)
 		err := Decode(got, read)
-		expect.That(t, err == nil && bytes.Equal(Encode(sendable(read)), got), "%s is read as %+v, %v", name, read, err)
+		expect.That(t, err == nil && bytes.Equal(Encode(codec.Newest, sendable(read)), got), "%s is read as %+v, %v", name, read, err)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestMessagesKeepTheirBytes(t *testing.T) {
 func sendable(b Body) Body {
 	again := func(i *Item) {
 		if i.Op != nil {
-			*i = ItemOf(i.Op)
+			*i = ItemOf(codec.Newest, i.Op)
 		}
 	}
 	switch b := b.(type) {
@@ -124,7 +124,7 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 // reread is the operation of an item that was sent by a node of the same datacenter.
 func reread(op registry.Op) (registry.Op, error) {
 	var m Message
-	if err := Decode(Encode(aMessage(op)), &m); err != nil {
+	if err := Decode(Encode(codec.Newest, aMessage(op)), &m); err != nil {
 		return nil, err
 	}
 	return m.Items[0].Check(Context{})
@@ -134,10 +134,10 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 	headed := func(change func(h *Head)) []byte {
 		m := aMessage()
 		change(&m.Head)
-		return Encode(m)
+		return Encode(codec.Newest, m)
 	}
-	good := Encode(aMessage(someOps()...))
-	newer := append([]byte{codec.Level + 1}, good[1:]...)
+	good := Encode(codec.Newest, aMessage(someOps()...))
+	newer := append([]byte{codec.Newest + 1}, good[1:]...)
 	many := make(map[string]int64)
 	for n := range maxHeard + 1 {
 		many[strings.Repeat("n", n%200+1)+string(rune('A'+n/200))] = 1
@@ -151,7 +151,7 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 		{"JSON", []byte(`{"version":1}`), "newer version"},
 		{"cut off", good[:len(good)/2], "corrupt"},
 		{"something after it", append(bytes.Clone(good), 0), "1 bytes too many"},
-		{"a newer version", newer, "written by a newer version: format version 2, this program reads 1"},
+		{"a newer version", newer, "written by a newer version: level 2 of the formats, this program reads 1 to 1"},
 		{"no datacenter", headed(func(h *Head) { h.Datacenter = "" }), "datacenter, node and sender"},
 		{"no node", headed(func(h *Head) { h.Node = "" }), "datacenter, node and sender"},
 		{"no sender", headed(func(h *Head) { h.Sender = "\a" }), "datacenter, node and sender"},
@@ -160,7 +160,7 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 		{"heard in the future", headed(func(h *Head) { h.Heard["dc3"] = -1 }), `"dc3" was heard -1 ms ago`},
 		{"heard of too many", headed(func(h *Head) { h.Heard = many }), "1001 names, want at most 1000"},
 		{"heard in another order", bytes.Replace(good, []byte("dc2"), []byte("dc4"), 1), `"dc3" after "dc4"`},
-		{"too many items", Encode(&Message{Head: aHead(), Items: make([]Item, MaxItems+1)}), "10001 items, want at most 10000"},
+		{"too many items", Encode(codec.Newest, &Message{Head: aHead(), Items: make([]Item, MaxItems+1)}), "10001 items, want at most 10000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := Decode(c.body, new(Message))
@@ -192,30 +192,30 @@ func TestBadItemSpoilsNoOther(t *testing.T) {
 		{"nothing", raw(), "without an operation"},
 		{"an unknown kind", raw(63), "unknown kind 63"},
 		{"one that is cut off", raw(byte(registry.KindOf(good)), 0, 6), "corrupt"},
-		{"one with something after it", Item{encoded: append(ItemOf(good).encoded, 0)}, "1 bytes too many"},
-		{"an operation of clients", ItemOf(registry.Cancel{Key: good.Key}), "cancel, which servers do not tell each other"},
-		{"a renewal by handle", ItemOf(registry.Renew{Handle: registry.Handle{Slot: 1, Gen: 1}}), "Invalid appName"},
-		{"no application", ItemOf(renew(func(r *registry.Renew) { r.Key.App = "" })), "Invalid appName"},
-		{"no id", ItemOf(renew(func(r *registry.Renew) { r.Key.ID = "" })), "Invalid instanceId"},
-		{"lower case", ItemOf(renew(func(r *registry.Renew) { r.Key.App = "orders" })), "upper case"},
-		{"no life", ItemOf(renew(func(r *registry.Renew) { r.Life = 0 })), "life 0 must be 1 to"},
-		{"too many lives", ItemOf(renew(func(r *registry.Renew) { r.Life = maxCount + 1 })), "life 2147483649 must be"},
-		{"owner with a control character", ItemOf(registry.Remove{Key: good.Key, Life: 1, Owner: "\n"}), "owner"},
-		{"an unknown status", ItemOf(register(func(r *registry.Replica) { r.Instance.Status = 9 })), "status 9"},
-		{"an override in the instance", ItemOf(register(func(r *registry.Replica) { r.Instance.Overridden = registry.Up })), "told beside it"},
-		{"too much metadata", ItemOf(register(func(r *registry.Replica) { r.Instance.Metadata = pairs })), "Invalid metadata"},
-		{"too much of the data center", ItemOf(register(func(r *registry.Replica) { r.Instance.DataCenter.Metadata = pairs })), "Invalid metadata"},
-		{"dirty before the beginning", ItemOf(register(func(r *registry.Replica) { r.Instance.LastDirty = -1 })), "lastDirty -1 is negative"},
-		{"override that ended", ItemOf(register(func(r *registry.Replica) { r.OverrideFor = -1 })), "override: -1 ms"},
-		{"quarantine that ended", ItemOf(register(func(r *registry.Replica) { r.QuarantineFor = -1 })), "quarantine: -1 ms"},
-		{"quarantine by a bell", ItemOf(register(func(r *registry.Replica) { r.QuarantineBy.Author = "\a" })), "control characters"},
-		{"a transition by itself", ItemOf(registry.SelfPreservation{To: registry.PreservationHeld, For: 1000}), "lacks its author"},
-		{"a transition to nowhere", ItemOf(registry.SelfPreservation{To: registry.PreservationOn, By: registry.Act{Author: "ann"}}), `it must be released or held`},
-		{"a transition for ever", ItemOf(registry.SelfPreservation{To: registry.PreservationHeld, For: maxAge + 1, By: registry.Act{Author: "ann"}}), "ms are not in 0 to"},
+		{"one with something after it", Item{encoded: append(ItemOf(codec.Newest, good).encoded, 0)}, "1 bytes too many"},
+		{"an operation of clients", ItemOf(codec.Newest, registry.Cancel{Key: good.Key}), "cancel, which servers do not tell each other"},
+		{"a renewal by handle", ItemOf(codec.Newest, registry.Renew{Handle: registry.Handle{Slot: 1, Gen: 1}}), "Invalid appName"},
+		{"no application", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Key.App = "" })), "Invalid appName"},
+		{"no id", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Key.ID = "" })), "Invalid instanceId"},
+		{"lower case", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Key.App = "orders" })), "upper case"},
+		{"no life", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Life = 0 })), "life 0 must be 1 to"},
+		{"too many lives", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Life = maxCount + 1 })), "life 2147483649 must be"},
+		{"owner with a control character", ItemOf(codec.Newest, registry.Remove{Key: good.Key, Life: 1, Owner: "\n"}), "owner"},
+		{"an unknown status", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.Instance.Status = 9 })), "status 9"},
+		{"an override in the instance", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.Instance.Overridden = registry.Up })), "told beside it"},
+		{"too much metadata", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.Instance.Metadata = pairs })), "Invalid metadata"},
+		{"too much of the data center", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.Instance.DataCenter.Metadata = pairs })), "Invalid metadata"},
+		{"dirty before the beginning", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.Instance.LastDirty = -1 })), "lastDirty -1 is negative"},
+		{"override that ended", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.OverrideFor = -1 })), "override: -1 ms"},
+		{"quarantine that ended", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.QuarantineFor = -1 })), "quarantine: -1 ms"},
+		{"quarantine by a bell", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.QuarantineBy.Author = "\a" })), "control characters"},
+		{"a transition by itself", ItemOf(codec.Newest, registry.SelfPreservation{To: registry.PreservationHeld, For: 1000}), "lacks its author"},
+		{"a transition to nowhere", ItemOf(codec.Newest, registry.SelfPreservation{To: registry.PreservationOn, By: registry.Act{Author: "ann"}}), `it must be released or held`},
+		{"a transition for ever", ItemOf(codec.Newest, registry.SelfPreservation{To: registry.PreservationHeld, For: maxAge + 1, By: registry.Act{Author: "ann"}}), "ms are not in 0 to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var m Message
-			need.OK(t, Decode(Encode(&Message{Head: aHead(), Items: []Item{ItemOf(good), c.item, ItemOf(good)}}), &m))
+			need.OK(t, Decode(Encode(codec.Newest, &Message{Head: aHead(), Items: []Item{ItemOf(codec.Newest, good), c.item, ItemOf(codec.Newest, good)}}), &m))
 			for _, n := range []int{0, 2} {
 				op, err := m.Items[n].Check(Context{})
 				expect.That(t, err == nil && op == registry.Op(good), "item %d beside it: %+v, %v", n, op, err)
@@ -241,7 +241,7 @@ func TestItemAgesAreThoseThatReceiversAccept(t *testing.T) {
 func TestItemsOfALateMessageAreOlder(t *testing.T) {
 	var ops []registry.Op
 	for _, op := range someOps() {
-		item := ItemOf(op)
+		item := ItemOf(codec.Newest, op)
 		ops = append(ops, need.Got(item.Check(Context{Late: 40_000}))(t))
 	}
 	r := ops[0].(registry.Replica)
@@ -254,7 +254,7 @@ func TestItemsOfALateMessageAreOlder(t *testing.T) {
 func TestItemOwnerIsHereOnlyInMessagesOfAnotherDatacenter(t *testing.T) {
 	r := aReplica()
 	r.Owner = "dc1"
-	item := ItemOf(r)
+	item := ItemOf(codec.Newest, r)
 	for here, want := range map[string]string{"": "dc1", "dc1": registry.Here, "dc3": "dc1"} {
 		op := need.Got(item.Check(Context{Here: here}))(t)
 		expect.Equal(t, op.(registry.Replica).Owner, want, "at %q the owner is", here)
@@ -262,15 +262,15 @@ func TestItemOwnerIsHereOnlyInMessagesOfAnotherDatacenter(t *testing.T) {
 }
 
 func TestOperatorsActsAreAcceptedFromTheSameDatacenterOnly(t *testing.T) {
-	item := ItemOf(someOps()[5])
+	item := ItemOf(codec.Newest, someOps()[5])
 	op, err := item.Check(Context{Here: "dc1"})
 	expect.That(t, err != nil, "got %+v, want an error", op)
 	need.Got(item.Check(Context{}))(t)
 }
 
 func TestFramesAreBounded(t *testing.T) {
-	item := ItemOf(aReplica())
-	frame := AppendFrame(nil, &item)
+	item := ItemOf(codec.Newest, aReplica())
+	frame := AppendFrame(nil, codec.Newest, &item)
 	for name, c := range map[string]struct {
 		text []byte
 		want error
@@ -285,8 +285,8 @@ func TestFramesAreBounded(t *testing.T) {
 
 // FuzzMessage: whatever comes is refused, or understood in a way that can be sent on.
 func FuzzMessage(f *testing.F) {
-	f.Add(Encode(aMessage(someOps()...)))
-	f.Add(Encode(aMessage(registry.Renew{Handle: registry.Handle{Slot: 1, Gen: 1}}, registry.Cancel{})))
+	f.Add(Encode(codec.Newest, aMessage(someOps()...)))
+	f.Add(Encode(codec.Newest, aMessage(registry.Renew{Handle: registry.Handle{Slot: 1, Gen: 1}}, registry.Cancel{})))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var m Message
 		if err := Decode(body, &m); err != nil {

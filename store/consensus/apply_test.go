@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -85,8 +86,8 @@ func TestTheSizeOfARenewalIsNotUnderestimated(t *testing.T) {
 		Origin: registry.Origin{Kind: registry.RemoteDC, DC: strings.Repeat("d", 63)},
 		Op:     registry.Renew{Key: registry.NewKey("APP", "id"), LastDirty: math.MaxInt64, Overridden: registry.Down, Life: math.MaxUint32, Age: math.MaxInt64},
 	}
-	empty := len(fsm.AppendBatch(nil, fsm.BatchID{}, nil))
-	got, want := store.SizeOf(i), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{i}))-empty
+	empty := len(fsm.AppendBatch(nil, codec.Newest, fsm.BatchID{}, nil))
+	got, want := store.SizeOf(i), len(fsm.AppendBatch(nil, codec.Newest, fsm.BatchID{}, []fsm.Item{i}))-empty
 	expect.That(t, got >= want, "%d bytes, but it takes %d", got, want)
 }
 

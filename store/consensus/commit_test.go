@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -16,7 +17,7 @@ import (
 // batchOfAnotherNode is the encoded batch of another node that registers one instance.
 func batchOfAnotherNode(seq uint64, bound fsm.Bound) []byte {
 	id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Bound: bound}
-	return fsm.AppendBatch(nil, id, []fsm.Item{{Op: registry.Register{Instance: instance("LATE", fmt.Sprintf("i%d", seq), 600)}}})
+	return fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{Op: registry.Register{Instance: instance("LATE", fmt.Sprintf("i%d", seq), 600)}}})
 }
 
 func TestCommitterOfTheLeaderServesNoBatchAfterItsBound(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -134,8 +135,8 @@ func TestSizesOfOperationsOfCoordinationAreNotTooLow(t *testing.T) {
 		kv.KeyOp{Verb: kv.Acquire, Key: "key", Value: []byte("value"), Flags: 1<<64 - 1, Index: 1<<64 - 1, Session: sessionID(1), Fence: fence},
 	} {
 		item := fsm.Item{KV: op}
-		empty := len(fsm.AppendBatch(nil, fsm.BatchID{}, nil))
-		got, want := store.SizeOf(item), len(fsm.AppendBatch(nil, fsm.BatchID{}, []fsm.Item{item}))-empty
+		empty := len(fsm.AppendBatch(nil, codec.Newest, fsm.BatchID{}, nil))
+		got, want := store.SizeOf(item), len(fsm.AppendBatch(nil, codec.Newest, fsm.BatchID{}, []fsm.Item{item}))-empty
 		expect.That(t, got >= want && got <= want+64, "%+v: %d bytes, encoded it has %d", op, got, want)
 	}
 }
@@ -341,7 +342,7 @@ func TestBatchThatIsSentAgainHasTheResultsOfTheFirstTime(t *testing.T) {
 		t.Helper()
 		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Finished: answered}
 		var reply commit.CommitReply
-		need.OK(t, n.committer.Serve(fsm.AppendBatch(nil, id, []fsm.Item{{KV: op}}), &reply))
+		need.OK(t, n.committer.Serve(fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{KV: op}}), &reply))
 		return need.Got(fsm.ParseResults(reply.Results))(t)
 	}
 	first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})

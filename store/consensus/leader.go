@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/expiry"
@@ -94,7 +95,11 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 // establish commits the first entry of a leadership: only when it was applied does this node know
 // everything that earlier leaders acknowledged.
 func (s *Raft) establish(ctx context.Context) (*leadership.Leadership, error) {
-	first := fsm.AppendEstablish(nil, fsm.Establish{Node: s.serverID(), Cluster: s.identity.Cluster(), Settings: &s.cfg.Settings})
+	e := fsm.Establish{Node: s.serverID(), Cluster: s.identity.Cluster(), Settings: &s.cfg.Settings}
+	if s.machine.View().Epoch() == "" {
+		e.Level = s.members.FoundingLevel(ctx)
+	}
+	first := fsm.AppendEstablish(nil, s.machine.Level(), e)
 	// What is committed already is applied first, a whole log after a restart: Raft has no place meanwhile.
 	applied, err := s.proposer.Start(first, establishTimeout).Wait(ctx, establishTimeout)
 	if err != nil {
@@ -117,7 +122,7 @@ func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 	defer clock.Stop()
 	slow := time.NewTicker(time.Second)
 	defer slow.Stop()
-	promoter := s.members.Promoter()
+	promoter, raiser := s.members.Promoter(), s.members.Raiser()
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,9 +133,10 @@ func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 			if s.machine.NeedsClock() && now.UnixNano()-s.proposer.Newest() > int64(expiry.TickAge) {
 				s.tick(ctx)
 			}
-		case <-slow.C:
+		case now := <-slow.C:
 			l.Grow(s.leaseTime())
 			promoter.Round(ctx)
+			raiser.Round(ctx, now)
 		}
 	}
 }
@@ -176,6 +182,13 @@ func (s *Raft) coordinationEnv() expiry.CoordinatorEnv {
 		Log:     s.log,
 		Metrics: s.metrics.coordination,
 	}
+}
+
+// propose commits an entry that is neither a write nor the first of a leadership, while this node leads. Errors that wrap
+// port.ErrNotSent are certain; after any other the outcome is unknown.
+func (s *Raft) propose(ctx context.Context, entry []byte) error {
+	_, err := s.proposer.Start(entry, establishTimeout).Wait(ctx, store.ResultWait)
+	return err
 }
 
 // stamp is the time that an entry carries.

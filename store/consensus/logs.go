@@ -43,7 +43,8 @@ const logWatchInterval = 2 * time.Second
 const leastTrailing = 8
 
 // watchLog bounds the log by bytes, which Raft does not: it saves a snapshot when the entries since the last
-// one have too many, unless the snapshot would have more, and keeps no more behind it.
+// one have too many, unless the snapshot would have more, and keeps no more behind it. It also saves one when the level
+// of the cluster was raised: the version after the next does not read what was written before.
 func (s *Raft) watchLog(ctx context.Context) {
 	wait.Every(ctx, logWatchInterval, func(time.Time) { s.trimLog(ctx) })
 }
@@ -61,11 +62,11 @@ func (s *Raft) trimLog(ctx context.Context) {
 		}
 	}
 	saved, size := s.lastSnapshot()
-	if int64(s.logs.BytesAfter(saved)) <= max(int64(s.cfg.LogBytes), size) {
+	if int64(s.logs.BytesAfter(saved)) <= max(int64(s.cfg.LogBytes), size) && saved >= s.raised.Load() {
 		return
 	}
 	if err := raftio.Wait(ctx, raftio.Later(s.raft.Snapshot), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
-		s.log.Warn("no snapshot, although the log is large", "err", err)
+		s.log.Warn("no snapshot, although the log is large, or the level of the cluster was raised", "err", err)
 	}
 }
 

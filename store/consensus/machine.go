@@ -33,6 +33,9 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 		return f.broken
 	}
 	f.s.unsaved.Store(true)
+	if applied.Raised {
+		f.s.raised.Store(l.Index)
+	}
 	f.s.clock.Observe(applied.Clock.Lease)
 	f.publish()
 	if len(applied.Touched) > 0 {

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
@@ -109,7 +111,7 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) { cfg.TrailingLogs = 1 })
 	var changed membership.JoinReply
-	need.OK(t, c.nodes[c.leader()].members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)}, &changed))
+	need.OK(t, c.nodes[c.leader()].members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: level.Own("", 0, codec.Oldest)}, &changed))
 	need.That(t, changed.Answer == port.OK, "take a node in: %+v", changed)
 	know := func(what string) uint64 {
 		var index uint64
@@ -145,7 +147,7 @@ func TestMembershipChangeDecidedOnAnOlderConfigurationIsNotMade(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	leader := c.nodes[c.leader()]
 	look := need.Got(leader.members.Committed())(t)
-	first := membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t)}
+	first := membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: level.Own("", 0, codec.Oldest)}
 	reply := leader.members.Add(look, first)
 	need.That(t, reply.Answer == port.OK, "take a node in: %+v", reply)
 	reply = leader.members.Add(look, membership.JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)})

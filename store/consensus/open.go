@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
@@ -43,7 +44,7 @@ func Open(cfg store.Config) (*Raft, error) {
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.saving, s.endSaving = context.WithCancel(context.Background())
 	s.settings = settingsWatch{own: cfg.Settings, state: func() registry.Settings { return s.machine.View().Settings() }, log: cfg.Log}
-	cfg.Metrics.MustRegister(expiry.PreservationGauges{Now: s.leaseTime}, expiry.SuspendedGauge(s.suspended), coordinationGauges{s})
+	cfg.Metrics.MustRegister(expiry.PreservationGauges{Now: s.leaseTime}, expiry.SuspendedGauge(s.suspended), coordinationGauges{s}, store.LevelGauge(s.machine.Level))
 	if err := s.open(time.Now()); err != nil {
 		s.close()
 		return nil, err
@@ -56,7 +57,7 @@ func (s *Raft) open(opened time.Time) error {
 	if s.net, err = port.Listen(s.cfg.ClusterAddr, s.cfg.ClusterAdvertise, s.cfg.TLS, s.log); err != nil {
 		return err
 	}
-	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node}); err != nil {
+	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node, Reads: codec.Newest}); err != nil {
 		return err
 	}
 	if s.disk, s.logs, err = raftio.Open(s.cfg.DataDir, s.fail); err != nil {
@@ -81,15 +82,15 @@ func (s *Raft) open(opened time.Time) error {
 func (s *Raft) compose(opened time.Time) {
 	s.leadership.Self = s.serverID()
 	s.members = membership.New(membership.Config{
-		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Fail: s.fail, Outdated: s.stopOutdated,
+		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Fail: s.fail, Outdated: s.stopOutdated, Propose: s.propose,
 	})
 	s.reader = reads.New(reads.Config{
 		Machine: s.machine, Leadership: s.leadership, Nodes: s.nodes, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,
 	})
-	s.proposer = &commit.Proposer{Stamp: s.stamp, Leadership: s.leadership, Metrics: s.metrics.commit}
+	s.proposer = &commit.Proposer{Stamp: s.stamp, Level: s.machine.Level, Leadership: s.leadership, Metrics: s.metrics.commit}
 	s.committer = commit.New(commit.Config{
 		InFlight: s.cfg.InFlight, NoBatching: s.cfg.Test.NoBatching, Node: s.serverID(), Boot: s.identity.Start().Boot,
-		Leadership: s.leadership, Proposer: s.proposer, Nodes: s.nodes, TermsOf: s.reader.TermsOf, Metrics: s.metrics.commit,
+		Leadership: s.leadership, Proposer: s.proposer, Nodes: s.nodes, TermsOf: s.reader.TermsOf, Above: s.members.Above, Metrics: s.metrics.commit,
 	})
 	calls := port.Calls{"Node.Ask": port.Method(s.serveAsk)}
 	for _, more := range []port.Calls{s.members.Calls(), s.reader.Calls(), s.committer.Calls()} {

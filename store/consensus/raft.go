@@ -51,6 +51,7 @@ type Raft struct {
 	ready    atomic.Bool // this node could have served a linearizable read
 	unsaved  atomic.Bool // entries were applied after the newest snapshot
 
+	raised      atomic.Uint64 // the newest applied entry that raised the level of the cluster
 	lastRefused atomic.Uint64 // the entry that was last reported to have come damaged
 	lastDamaged atomic.Uint64 // the entry that was last reported to be damaged in memory
 

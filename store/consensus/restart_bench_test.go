@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -65,13 +66,13 @@ func lengthen(b *testing.B, dir string, last uint64, entries int, stamp registry
 		stamp.Lease, stamp.Wall = stamp.Lease+5, stamp.Wall+5
 		in := instance("ORDERS", name(i), 90)
 		in.LastDirty = stamp.Wall
-		batch := fsm.AppendBatch(nil, fsm.BatchID{Node: "writer", Boot: 1, Seq: uint64(i + 1), Finished: uint64(i)}, []fsm.Item{
+		batch := fsm.AppendBatch(nil, codec.Newest, fsm.BatchID{Node: "writer", Boot: 1, Seq: uint64(i + 1), Finished: uint64(i)}, []fsm.Item{
 			{Op: registry.Register{Instance: in}},
 			{Op: registry.Renew{Key: instance("ORDERS", name(i+1), 90).Key()}},
 			{Op: registry.Renew{Key: instance("ORDERS", name(i+2), 90).Key()}},
 		})
 		last++
-		logs = append(logs, &raft.Log{Index: last, Term: newest.Term, Type: raft.LogCommand, Data: fsm.AppendWrite(nil, stamp, 1, batch)})
+		logs = append(logs, &raft.Log{Index: last, Term: newest.Term, Type: raft.LogCommand, Data: fsm.AppendWrite(nil, codec.Newest, stamp, 1, batch)})
 		if len(logs) == 1000 || i == entries-1 {
 			if err := d.StoreLogs(logs); err != nil {
 				b.Fatal(err)

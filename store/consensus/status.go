@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 )
@@ -27,6 +28,18 @@ func (s *Raft) Status(ctx context.Context) Status { return s.members.Status(ctx)
 func (s *Raft) RemoveMember(ctx context.Context, name string) error {
 	return s.members.RemoveMember(ctx, name)
 }
+
+// Upgrade is where a cluster stands between two levels of the formats.
+type Upgrade = membership.Upgrade
+
+// Levels is what this node says of its program.
+func (s *Raft) Levels() level.Reads { return s.members.Reads() }
+
+// Upgrade asks all nodes what they read.
+func (s *Raft) Upgrade(ctx context.Context) Upgrade { return s.members.Upgrade(ctx) }
+
+// Finalize has the cluster write the next level, see membership.Members.Finalize.
+func (s *Raft) Finalize(ctx context.Context) error { return s.members.Finalize(ctx) }
 
 // Leader is the name of the node that leads, as far as this node knows; "": it knows none.
 func (s *Raft) Leader() string { return s.leadership.Name() }

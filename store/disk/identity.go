@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// dirLevel is the newest level of data directories, which this program writes: of the identity file itself, and of
-// the log, the snapshots and the registry beside it (docs/formats). It is raised with any of them.
-const dirLevel = 1
+// identityLevel is the level of the identity file, which this program reads and writes. What lies beside the file says
+// for itself at which level it was written.
+const identityLevel = 1
 
 // The modes, as they are written into the identity of a data directory.
 const (
@@ -29,7 +29,10 @@ const (
 )
 
 // Owner is the node that wants to use a data directory.
-type Owner struct{ Mode, Node, Datacenter string }
+type Owner struct {
+	Mode, Node, Datacenter string
+	Reads                  byte // the newest level of the formats that the program reads
+}
 
 // Identity says whom a data directory belongs to: one mode, one node, one cluster or datacenter. It
 // lies beside the data as identity.json.
@@ -46,6 +49,10 @@ type Identity struct {
 	Cluster string `json:"cluster"`
 	// Founding is what the node has promised about the founders of its cluster; in CP mode only.
 	Founding Founding `json:"founding,omitzero"`
+	// Reads is the newest level of the formats that the program of the newest start reads, and ReadsSince since when
+	// (ms since the epoch) the programs of all starts have read it.
+	Reads      byte  `json:"reads,omitempty"`
+	ReadsSince int64 `json:"reads_since,omitempty"`
 	// Boot numbers the starts, in rising order. In CP mode no two starts have the same one, not even of
 	// two copies of a directory, and batches of an older boot are refused by the state machine; in AP
 	// mode it counts, and indexes of different boots are of different epochs.
@@ -76,6 +83,9 @@ func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 		return nil, err
 	}
 	id.path = path
+	if id.Reads != owner.Reads {
+		id.Reads, id.ReadsSince = owner.Reads, time.Now().UnixMilli()
+	}
 	id.numberStart()
 	return id, id.Save()
 }
@@ -105,8 +115,8 @@ func readIdentity(path string, owner Owner) (*Identity, error) {
 		return nil, fmt.Errorf("%s is corrupt (%v): give the node an empty data directory", path, err)
 	}
 	switch {
-	case id.Level > dirLevel:
-		return nil, fmt.Errorf("%s was written by a newer version of rollcall (level %d, this one reads %d): start the newer version again", path, id.Level, dirLevel)
+	case id.Level > identityLevel:
+		return nil, fmt.Errorf("%s was written by a newer version of rollcall (level %d, this one reads %d): start the newer version again", path, id.Level, identityLevel)
 	case id.Level == 0 && id.ServerID != "":
 		return nil, fmt.Errorf("%s was written before the first release of rollcall, and there is no upgrade: give the node an empty data directory", path)
 	case id.Level < 1 || id.ServerID == "" || id.Node == "":
@@ -143,7 +153,7 @@ func newIdentity(dir string, owner Owner) (*Identity, error) {
 		return nil, fmt.Errorf("draw a server id: %w", err)
 	}
 	return &Identity{
-		Level: dirLevel, Mode: owner.Mode, Node: owner.Node, Datacenter: owner.Datacenter,
+		Level: identityLevel, Mode: owner.Mode, Node: owner.Node, Datacenter: owner.Datacenter,
 		ServerID: owner.Node + "." + hex.EncodeToString(random),
 	}, nil
 }

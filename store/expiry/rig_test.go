@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -77,7 +78,7 @@ func inBubble(t *testing.T, settings registry.Settings, upstream bool, do func(g
 // lead establishes a leadership.
 func (g *evictionRig) lead() {
 	g.term++
-	applied := g.entry(fsm.AppendEstablish(nil, fsm.Establish{Node: "n1", Cluster: "c", Settings: &g.settings}))
+	applied := g.entry(fsm.AppendEstablish(nil, codec.Newest, fsm.Establish{Node: "n1", Cluster: "c", Settings: &g.settings}))
 	g.clock.Start(applied.Clock.Lease, time.Now())
 	g.evictor = NewEvictor(EvictorEnv{
 		Epoch:   applied.Epoch,
@@ -130,7 +131,7 @@ func (g *evictionRig) stamp() registry.Stamp {
 	return registry.Stamp{Lease: now, Wall: time.Now().UnixMilli()}
 }
 
-func (g *evictionRig) tick() { g.entry(fsm.AppendWrite(nil, g.stamp(), 0)) }
+func (g *evictionRig) tick() { g.entry(fsm.AppendWrite(nil, codec.Newest, g.stamp(), 0)) }
 
 // apply performs operations as one batch in an entry of its own.
 func (g *evictionRig) apply(ops ...registry.Op) []registry.Result {
@@ -143,7 +144,7 @@ func (g *evictionRig) batch(items []fsm.Item) fsm.BatchResult {
 	g.t.Helper()
 	g.seq++
 	id := fsm.BatchID{Node: "n1", Boot: 1, Seq: g.seq, Finished: g.seq - 1}
-	return g.entry(fsm.AppendWrite(nil, g.stamp(), 0, fsm.AppendBatch(nil, id, items))).Batches[0]
+	return g.entry(fsm.AppendWrite(nil, codec.Newest, g.stamp(), 0, fsm.AppendBatch(nil, codec.Newest, id, items))).Batches[0]
 }
 
 func (g *evictionRig) applyFrom(origin registry.Origin, ops ...registry.Op) []registry.Result {

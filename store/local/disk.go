@@ -24,6 +24,8 @@ type registryFile struct {
 	path string
 	bolt *bbolt.DB
 	slow disk.SlowSync
+	// level is that at which the file was written when it was read; 0: nothing was written yet.
+	level byte
 	marks
 }
 
@@ -151,7 +153,13 @@ func (d *registryFile) read() (f *registry.Frozen, err error) {
 		if b == nil {
 			return nil
 		}
-		frozen, err := readRow(keyRegistry, b, fsm.ParseFrozen)
+		frozen, err := readRow(keyRegistry, b, func(b []byte) (registry.Frozen, error) {
+			f, err := fsm.ParseFrozen(b)
+			if err == nil {
+				d.level = b[0]
+			}
+			return f, err
+		})
 		if err != nil {
 			return err
 		}

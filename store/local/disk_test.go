@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -69,7 +70,7 @@ func (g *diskRig) pass(d time.Duration) {
 
 // flush writes what changed, as a node does.
 func (g *diskRig) flush(renewals bool) error {
-	what := capture(g.registry, g.flushed)
+	what := capture(g.registry, g.flushed, codec.Newest, false)
 	if what.renewed = renewals; renewals {
 		for _, l := range what.renewedSince(math.MinInt64) {
 			what.addRenewal(g.registry.StateOf(l.Handle))

@@ -87,8 +87,8 @@ func (s *Store) save(last bool) error {
 		s.mu.Unlock()
 		return nil
 	}
-	f, what := s.next, capture(s.registry, s.flushed)
-	s.next, s.dirty, s.written = newFlush(), false, what.frozen.Clock.Lease
+	f, what := s.next, capture(s.registry, s.flushed, s.level(), s.rewrite)
+	s.next, s.dirty, s.rewrite, s.written = newFlush(), false, false, what.frozen.Clock.Lease
 	s.mu.Unlock()
 
 	switch {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -35,7 +38,7 @@ func Open(cfg store.Config) (*Store, error) {
 }
 
 func (s *Store) open() (err error) {
-	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter}); err != nil {
+	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter, Reads: codec.Newest}); err != nil {
 		return err
 	}
 	if s.disk, err = openRegistryFile(s.cfg.DataDir); err != nil {
@@ -53,6 +56,8 @@ func (s *Store) load() (err error) {
 	if s.registry, err = s.disk.load(); err != nil {
 		return err
 	}
+	s.levels.rise = level.Rise{Policy: s.cfg.Upgrade, Fresh: s.disk.level == 0}
+	s.levels.writes.Store(uint32(cmp.Or(s.disk.level, codec.Oldest)))
 	s.registry.Configure(s.cfg.Settings)
 	s.registry.Doubt()
 	s.registry.WithoutConsensus()
@@ -60,7 +65,7 @@ func (s *Store) load() (err error) {
 	s.publish()
 	f := s.registry.FreezeSince(s.registry.View().Index())
 	s.flushed, s.written = f.Index, f.Clock.Lease
-	return s.disk.write(saved{frozen: f, after: f.Index})
+	return s.disk.write(saved{frozen: f, after: f.Index, level: s.level()})
 }
 
 // Identity names the node in its data directory (a name that no other directory has), and counts its
@@ -212,7 +217,8 @@ func (s *Store) runClock(ctx context.Context) {
 		select {
 		case now := <-tick.C:
 			s.tick(now)
-		case <-slow.C:
+		case now := <-slow.C:
+			s.riseRound(now)
 			s.reign.Load().Grow(s.leaseTime())
 		case <-ctx.Done():
 			return

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
@@ -18,7 +19,7 @@ type localMetrics struct {
 }
 
 func newLocalMetrics(s *Store) *localMetrics {
-	s.cfg.Metrics.MustRegister(expiry.PreservationGauges{Now: s.leaseTime}, expiry.SuspendedGauge(s.suspended))
+	s.cfg.Metrics.MustRegister(expiry.PreservationGauges{Now: s.leaseTime}, expiry.SuspendedGauge(s.suspended), store.LevelGauge(s.level))
 	add := promauto.With(s.cfg.Metrics)
 	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_store_unwritten_changes", Help: "Changes that are not on disk yet."},
 		func() float64 { return float64(s.unwritten()) })

@@ -47,6 +47,9 @@ func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registr
 			return fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, store.MaxOpBytes, registry.ErrTooLarge)
 		}
 	}
+	if err := s.refuseAbove(origin, ops); err != nil {
+		return err
+	}
 	select {
 	case <-s.started:
 		return nil

@@ -11,6 +11,7 @@ import (
 type saved struct {
 	frozen registry.Frozen // what changed after an index
 	after  registry.Index
+	level  byte           // of the formats, at which it is written
 	whole  bool           // frozen is everything, and what the disk has is removed
 	view   *registry.View // of the same moment
 
@@ -20,12 +21,12 @@ type saved struct {
 	renewals []registry.LeaseState // of them only the times count
 }
 
-// capture captures what changed after an index.
-func capture(r *registry.Registry, after registry.Index) saved {
-	what := saved{frozen: r.FreezeSince(after), after: after, view: r.View(), amended: onDisk(r.AmendedRecords(), after)}
-	if what.frozen.Pruned > after {
-		// Something was removed, and its record pruned, since the disk was written: nothing says any more
-		// that the disk has what was removed.
+// capture captures what changed after an index, to be written at a level of the formats; or everything.
+func capture(r *registry.Registry, after registry.Index, level byte, everything bool) saved {
+	what := saved{frozen: r.FreezeSince(after), after: after, level: level, view: r.View(), amended: onDisk(r.AmendedRecords(), after)}
+	// If something was removed, and its record pruned, since the disk was written, nothing says any more that the disk
+	// has what was removed.
+	if everything || what.frozen.Pruned > after {
 		what.frozen, what.whole, what.amended = r.Freeze(), true, nil
 	}
 	return what

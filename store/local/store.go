@@ -27,6 +27,7 @@ type Store struct {
 	watchers registry.Watchers             // wait for changes
 	reign    atomic.Pointer[expiry.Reign]  // of this node over itself, from its start or its readiness on
 	ready    atomic.Bool
+	levels   levels
 
 	started chan struct{}   // closed when Run begins
 	closing context.Context // ends when the node stops
@@ -39,6 +40,7 @@ type Store struct {
 	serving  bool           // between the beginning and the end of Run
 	next     *flush         // the one that will contain what is changed now
 	dirty    bool           // there is something to write
+	rewrite  bool           // all of it
 	flushed  registry.Index // what the disk has
 	written  int64          // lease clock that the disk has or is being given, ms
 	doubted  time.Duration  // that the lease clock had lost when its renewals last became hearsay

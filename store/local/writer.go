@@ -46,11 +46,11 @@ func (w *txWriter) write() error {
 	w.prune()
 	if w.renewed {
 		for _, l := range w.saved.renewals {
-			w.set(w.renewals, nameOnDisk(l.Lease.Key()), fsm.AppendRenewals(nil, l))
+			w.set(w.renewals, nameOnDisk(l.Lease.Key()), fsm.AppendRenewals(nil, w.level, l))
 		}
 		w.renewedTo = w.frozen.Clock.Lease
 	}
-	w.set(w.tx.Bucket(bucketState), keyRegistry, fsm.AppendFrozen(nil, w.frozen))
+	w.set(w.tx.Bucket(bucketState), keyRegistry, fsm.AppendFrozen(nil, w.level, w.frozen))
 	return w.err
 }
 
@@ -83,7 +83,7 @@ func byName[T any](records []T, lease func(T) *registry.Lease) []named[T] {
 
 // enterLease enters a lease, and takes out the record of the removal before it, if there is one.
 func (w *txWriter) enterLease(name []byte, l registry.LeaseState) {
-	w.set(w.leases, name, fsm.AppendLeaseState(nil, l))
+	w.set(w.leases, name, fsm.AppendLeaseState(nil, w.level, l))
 	w.delete(w.renewals, name)
 	w.deleteRemoval(name)
 }
@@ -98,7 +98,7 @@ func (w *txWriter) removeLease(name []byte, rec registry.Removal) {
 
 // enterRemoval enters the record of a removal.
 func (w *txWriter) enterRemoval(rec registry.Removal) {
-	w.set(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, rec))
+	w.set(w.removals, indexOnDisk(rec.Lease.Changed), fsm.AppendRemoval(nil, w.level, rec))
 	w.recordedTo = max(w.recordedTo, rec.Lease.Changed)
 	if !rec.Full {
 		w.reducedTo = max(w.reducedTo, rec.Lease.Changed)

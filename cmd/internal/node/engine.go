@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/replication"
@@ -26,6 +27,7 @@ type engine struct {
 	run     func(context.Context) error // until ctx ends (nil), or the node must not go on
 	cluster httpd.Cluster
 	members httpd.Members // nil: nodes are not members of anything
+	upgrade httpd.Upgrade
 	peers   *peers
 	// coordination is sessions, keys and locks; nil: they need consensus, which this node is without.
 	coordination httpd.Coordination
@@ -39,6 +41,7 @@ type engine struct {
 type setup struct {
 	*config.Config
 	name      string
+	version   string   // of the program
 	http      string   // the node's address for clients
 	addresses []string // all that are known to be the node's
 	log       *slog.Logger
@@ -68,7 +71,7 @@ func (s setup) openRaft() (*engine, error) {
 	p.call = raft.AskLeader
 	p.sender = raft.Leader
 	service := planted(s.name, raft)
-	err = s.openPeers(p, service, func() string {
+	err = s.openPeers(p, service, raft.Levels, func() string {
 		v, _ := raft.View(context.Background(), registry.Stale) // never fails
 		return v.Epoch()
 	})
@@ -81,7 +84,7 @@ func (s setup) openRaft() (*engine, error) {
 		})
 	}
 	return &engine{
-		service: service, run: run, cluster: cluster{raft}, members: members{raft}, peers: p,
+		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p,
 		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull,
 	}, nil
 }
@@ -119,6 +122,7 @@ func (s setup) openLocal() (*engine, error) {
 	c := s.storeConfig()
 	c.Spares = p.spares
 	c.Age = p.age
+	c.Others = p.others
 	copied := make(chan struct{})
 	c.Copy = func(ctx context.Context) error {
 		defer close(copied)
@@ -131,7 +135,7 @@ func (s setup) openLocal() (*engine, error) {
 	p.call = p.reply
 	p.sender = func() string { return "" }
 	service := planted(s.name, node)
-	if err := s.openPeers(p, service, func() string {
+	if err := s.openPeers(p, service, node.Levels, func() string {
 		id, _ := node.Identity()
 		return id
 	}); err != nil {
@@ -146,21 +150,21 @@ func (s setup) openLocal() (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.name, s.http, s.Datacenter, p.replicator, node}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.name, s.http, s.Datacenter, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
 }
 
 // storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside
 // them.
 func (s setup) storeConfig() store.Config {
 	c := s.Store
-	c.Node, c.Datacenter, c.HTTPAdvertise = s.name, s.Datacenter, s.http
+	c.Node, c.Datacenter, c.HTTPAdvertise, c.Version = s.name, s.Datacenter, s.http, s.version
 	c.DiskFull, c.Log, c.Metrics = s.diskFull, s.log, s.metrics
 	c.Settings = s.Leases()
 	return c
 }
 
 // openPeers makes the replicator of a node.
-func (s setup) openPeers(p *peers, service registry.Service, sender func() string) error {
+func (s setup) openPeers(p *peers, service registry.Service, levels func() level.Reads, sender func() string) error {
 	configs, err := s.Peers(s.addresses...)
 	if err != nil {
 		return err
@@ -172,6 +176,7 @@ func (s setup) openPeers(p *peers, service registry.Service, sender func() strin
 			Node:       s.name,
 			HTTP:       s.http,
 			Sender:     sender,
+			Levels:     levels,
 			Consensus:  s.Mode == config.CP,
 			Peers:      configs,
 			Log:        s.log,

@@ -71,7 +71,7 @@ func open(c *config.Config, version string, log *slog.Logger) (_ *node, err erro
 	if err := n.openProfiler(c.PProfAddr); err != nil {
 		return nil, err
 	}
-	s := setup{Config: c, name: name, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
+	s := setup{Config: c, name: name, version: version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
 	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
 	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
 	s.diskFull = n.disk.Low
@@ -114,7 +114,7 @@ func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
 func (n *node) handle(c *config.Config, name, version string, e *engine) error {
 	h := httpConfig(c)
 	h.Node, h.Version, h.Log, h.Metrics = name, version, n.log, n.metrics
-	h.Service, h.Cluster, h.Members = drainingService{e.service, n.draining}, e.cluster, e.members
+	h.Service, h.Cluster, h.Members, h.Upgrade = drainingService{e.service, n.draining}, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination = e.coordination
 	handler, err := httpd.New(h)

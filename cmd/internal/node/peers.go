@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -37,6 +38,12 @@ func (p *peers) send(ctx context.Context, log *slog.Logger) {
 func (p *peers) spares(dc string, silence time.Duration, ok bool) bool {
 	return p.replicator.Spares(dc, silence, ok)
 }
+
+// others is what the other nodes of the datacenter read.
+func (p *peers) others() []level.Node { return p.replicator.Levels() }
+
+// Levels implements httpd.Peers.
+func (p *peers) Levels() string { return p.replicator.Reads() }
 
 func (p *peers) age() time.Duration { return p.replicator.Age() }
 
@@ -198,6 +205,7 @@ func peerRefusal(err error) error {
 		of     error
 		status int
 	}{
+		{replication.ErrNewer, http.StatusNotImplemented}, // before the next: it is one
 		{replication.ErrMalformed, http.StatusBadRequest},
 		{replication.ErrStranger, http.StatusForbidden},
 		{replication.ErrAhead, http.StatusConflict},

@@ -37,11 +37,11 @@ func (b *batch) giveUpAt(now time.Time) time.Time {
 	return b.sent.Add(store.ResultWait)
 }
 
-// encode encodes a batch for one attempt to send it.
-func (b *batch) encode(bound fsm.Bound) []byte {
+// encode encodes a batch, at the cluster's level, for one attempt to send it.
+func (b *batch) encode(level byte, bound fsm.Bound) []byte {
 	id := b.id
 	id.Bound = bound
-	return fsm.AppendBatch(nil, id, b.items)
+	return fsm.AppendBatch(nil, level, id, b.items)
 }
 
 // A leader that runs another build may not know an operation that a follower sends, and can then read

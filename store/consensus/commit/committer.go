@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
@@ -36,6 +37,8 @@ type Config struct {
 	Nodes      *port.Nodes
 	// TermsOf returns what this node knows of a leader's leadership; its errors wrap port.ErrNotSent.
 	TermsOf func(ctx context.Context, leader *leadership.Leader, address string) (*leadership.Terms, error)
+	// Above is the error of an operation that needs a higher level than the cluster writes.
+	Above   func(ctx context.Context, needs byte) error
 	Metrics *Metrics
 }
 
@@ -81,8 +84,11 @@ func (c *Committer) Calls() port.Calls { return port.Calls{"Node.Commit": port.M
 func (c *Committer) noLeader() time.Duration { return c.cfg.Nodes.Stretch(store.NoLeaderWait) }
 
 // Commit commits items in order, in as few batches as their size allows. None is committed if one
-// is too large. Patient ones wait for company.
+// is too large, or needs a higher level than the cluster writes. Patient ones wait for company.
 func (c *Committer) Commit(ctx context.Context, items []fsm.Item, patient bool) (Results, error) {
+	if err := c.admit(ctx, items); err != nil {
+		return Results{}, err
+	}
 	var few [8]int // most calls are one heartbeat
 	sizes := few[:0]
 	for i, item := range items {
@@ -110,6 +116,20 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, patient bool) 
 		items, sizes = items[n:], sizes[n:]
 	}
 	return results, nil
+}
+
+// admit returns an error if one of the items cannot be written at the cluster's level.
+func (c *Committer) admit(ctx context.Context, items []fsm.Item) error {
+	level := c.cfg.Proposer.Level()
+	if level == codec.Newest {
+		return nil
+	}
+	for _, item := range items {
+		if needs := fsm.Need(item); needs > level {
+			return c.cfg.Above(ctx, needs)
+		}
+	}
+	return nil
 }
 
 // fit says how many operations make a batch, one at least, and their size together.

@@ -28,6 +28,7 @@ type applier interface {
 type Proposer struct {
 	Raft       applier               // set when it was started, before anything is proposed
 	Stamp      func() registry.Stamp // the time that an entry carries
+	Level      func() byte           // of the formats, that the cluster writes
 	Leadership *leadership.State
 	Metrics    *Metrics
 
@@ -51,7 +52,7 @@ func (p *Proposer) Propose(batches ...[]byte) (*Entry, error) {
 	if l == nil {
 		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, leadership.ErrNotLeader)
 	}
-	e := p.Start(fsm.AppendWrite(nil, p.Stamp(), l.Tenure(time.Now()), batches...), enqueueTimeout)
+	e := p.Start(fsm.AppendWrite(nil, p.Level(), p.Stamp(), l.Tenure(time.Now()), batches...), enqueueTimeout)
 	e.batches = len(batches)
 	return e, nil
 }

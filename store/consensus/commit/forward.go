@@ -20,7 +20,7 @@ func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, erro
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	if l := c.cfg.Leadership.Own(); l != nil {
-		return c.commitHere(ctx, b.encode(l.Bound(until)))
+		return c.commitHere(ctx, b.encode(c.cfg.Proposer.Level(), l.Bound(until)))
 	}
 	leader := c.cfg.Leadership.Other()
 	if leader == nil {
@@ -38,7 +38,7 @@ func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, erro
 		return fsm.BatchResult{}, err
 	}
 	c.cfg.Metrics.Forwarded.Inc()
-	res, err := c.commitAt(ctx, address, b.encode(terms.Bound(until)))
+	res, err := c.commitAt(ctx, address, b.encode(c.cfg.Proposer.Level(), terms.Bound(until)))
 	if errors.Is(err, leadership.ErrNotLeader) || errors.Is(err, errLate) {
 		c.cfg.Leadership.ClearTerms(terms) // the leader may lead again, in another leadership
 	}
@@ -89,7 +89,7 @@ func (c *Committer) Serve(encoded []byte, reply *CommitReply) error {
 	case err != nil:
 		reply.Answer = port.Unknown
 	default:
-		reply.Results = fsm.AppendResults(nil, res)
+		reply.Results = fsm.AppendResults(nil, c.cfg.Proposer.Level(), res)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -61,7 +62,7 @@ func leaderWithout(t *testing.T) *leaderWithoutLog {
 		if l.silent.Load() {
 			<-ended
 		}
-		reply.Results = fsm.AppendResults(nil, fsm.BatchResult{Results: make([]registry.Result, len(items))})
+		reply.Results = fsm.AppendResults(nil, codec.Newest, fsm.BatchResult{Results: make([]registry.Result, len(items))})
 		return nil
 	})}
 	p := openPort(t, "n2.bb")
@@ -86,6 +87,8 @@ func openPort(t *testing.T, serverID string) *port.Port {
 	return p
 }
 
+func newest() byte { return codec.Newest }
+
 // follower is the committer of a node that follows the leader at an address.
 func follower(t *testing.T, leader string) *Committer {
 	t.Helper()
@@ -95,7 +98,7 @@ func follower(t *testing.T, leader string) *Committer {
 	t.Cleanup(nodes.Close)
 	metrics := NewMetrics(prometheus.NewRegistry())
 	return New(Config{
-		InFlight: 1, Node: "n1.aa", Leadership: state, Proposer: &Proposer{Leadership: state, Metrics: metrics}, Nodes: nodes, Metrics: metrics,
+		InFlight: 1, Node: "n1.aa", Leadership: state, Proposer: &Proposer{Leadership: state, Metrics: metrics, Level: newest}, Nodes: nodes, Metrics: metrics,
 		TermsOf: func(context.Context, *leadership.Leader, string) (*leadership.Terms, error) {
 			return &leadership.Terms{}, nil
 		},
@@ -145,7 +148,7 @@ func TestCommitterDividesNoBatchThatMayHaveTakenEffect(t *testing.T) {
 func TestCommitterHangsUpOnALeaderWhoseTimeForABatchIsOver(t *testing.T) {
 	leader := leaderWithout(t)
 	c := follower(t, leader.address)
-	b := (&batch{}).encode(fsm.Bound{})
+	b := (&batch{}).encode(codec.Newest, fsm.Bound{})
 	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, b)))
 	leader.silent.Store(true)
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
@@ -170,7 +173,7 @@ func TestCommitterProposesNoBatchAfterItsTime(t *testing.T) {
 	state.Lead(l)
 	metrics := NewMetrics(prometheus.NewRegistry())
 	c := New(Config{InFlight: 1, Leadership: state, Metrics: metrics, Proposer: &Proposer{
-		Raft: noRaft{}, Stamp: func() registry.Stamp { return registry.Stamp{} }, Leadership: state, Metrics: metrics,
+		Raft: noRaft{}, Stamp: func() registry.Stamp { return registry.Stamp{} }, Level: newest, Leadership: state, Metrics: metrics,
 	}})
 	for _, row := range []struct {
 		name  string

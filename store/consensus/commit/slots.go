@@ -82,7 +82,7 @@ func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*propos
 	}
 	encoded := make([][]byte, 0, 1+len(proposals))
 	if own != nil {
-		encoded = append(encoded, own.encode(l.Bound(own.giveUpAt(now))))
+		encoded = append(encoded, own.encode(c.cfg.Proposer.Level(), l.Bound(own.giveUpAt(now))))
 	}
 	kept := proposals[:0]
 	for _, p := range proposals {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
@@ -54,7 +55,7 @@ func newMembers(t *testing.T, cluster string) *Members {
 		p.Close()
 		p.Wait()
 	})
-	return New(Config{Node: store.Config{Join: []string{"127.0.0.1:1"}, Log: discard}, Identity: identity, Port: p, Nodes: nodes})
+	return New(Config{Node: store.Config{Join: []string{"127.0.0.1:1"}, Log: discard}, Identity: identity, Port: p, Nodes: nodes, Machine: fsm.NewMachine()})
 }
 
 func TestJoinIsNotDoneBecauseANodeThatDoesNotLeadSaysSo(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -38,6 +40,7 @@ func (s *Members) askLimit() time.Duration { return max(askAllWait, s.cfg.Nodes.
 type JoinArgs struct {
 	ServerID, Addr string
 	Boot           uint64 // the start of the node that asks
+	Reads          level.Reads
 }
 
 // JoinReply is the reply to Join and Remove.
@@ -60,6 +63,10 @@ func (s *Members) serveJoin(args JoinArgs) JoinReply {
 	look, err := s.Committed()
 	if err != nil {
 		return JoinReply{Answer: port.Refused, Reason: err.Error()}
+	}
+	if now := s.cfg.Machine.Level(); !args.Reads.Reads(now) {
+		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("the cluster writes level %d of the formats, and node %q runs %s, which reads %d to %d: start version %s or a newer one",
+			now, disk.NodeName(args.ServerID), args.Reads.Version, args.Reads.Oldest, args.Reads.Newest, codec.VersionOf(now))}
 	}
 	if err := s.runsTwice(look, args); err != nil {
 		return JoinReply{Answer: port.RunsTwice, Reason: err.Error()}

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -22,8 +23,9 @@ type Config struct {
 	Nodes      *port.Nodes
 	Machine    *fsm.Machine
 	Leadership *leadership.State
-	Fail       func(error) // ends the node
-	Outdated   func(error) // ends the node, because its data directory is not what the cluster counts on
+	Fail       func(error)                                   // ends the node
+	Propose    func(ctx context.Context, entry []byte) error // commits an entry, while this node leads
+	Outdated   func(error)                                   // ends the node, because its data directory is not what the cluster counts on
 }
 
 // Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other nodes belong to it.
@@ -35,7 +37,8 @@ type Members struct {
 	committed  atomic.Pointer[Configuration] // newest committed configuration that this node knows of
 	foreign    atomic.Pointer[[]ForeignNode] // nodes of other clusters in cluster.join; nil: not known yet
 	turn       time.Time                     // when this node proposes founders; zero: not considered. Owned by Run
-	foundRound uint64                        // newest round of a proposal it has heard of. Owned by Run
+	upgrade    upgrade
+	foundRound uint64 // newest round of a proposal it has heard of. Owned by Run
 }
 
 // New returns the members of a node, none of which is known yet.
@@ -45,6 +48,7 @@ func New(cfg Config) *Members { return &Members{cfg: cfg, self: cfg.Identity.Ser
 func (s *Members) Calls() port.Calls {
 	return port.Calls{
 		"Node.State": port.Method(s.ServeState), "Node.Found": port.Method(s.Found), "Node.Join": port.Method(s.Join), "Node.Remove": port.Method(s.Remove),
+		"Node.Finalize": port.Method(s.ServeFinalize),
 	}
 }
 

@@ -140,7 +140,7 @@ func (s *Members) askForAdmission(ctx context.Context) error {
 	addresses := distinct(s.cfg.Node.Join)
 	for i := 0; i < len(addresses); i++ {
 		address := addresses[i]
-		args := JoinArgs{ServerID: s.self, Addr: s.cfg.Port.Addr().String(), Boot: s.cfg.Identity.Start().Boot}
+		args := JoinArgs{ServerID: s.self, Addr: s.cfg.Port.Addr().String(), Boot: s.cfg.Identity.Start().Boot, Reads: s.Reads()}
 		ctx, cancel := context.WithTimeout(ctx, changeLimit)
 		reply, callErr := port.Invoke[JoinReply](ctx, s.cfg.Nodes, address, "Node.Join", args)
 		cancel()

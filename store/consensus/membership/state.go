@@ -5,6 +5,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -27,6 +28,7 @@ type NodeState struct {
 	Members   []string          // server ids of the committed configuration that it knows
 	Starts    map[string]uint64 // the newest start of each of them that it knows of
 	Founders  []disk.Founder    // of its cluster, if it is one of them
+	Reads     level.Reads       // what its program reads
 }
 
 // ServeState says what a node knows of itself.
@@ -49,6 +51,7 @@ func (s *Members) State() NodeState {
 		Applied:   s.cfg.Machine.Index(),
 		Index:     s.cfg.Machine.View().Index(),
 		LastIndex: s.Raft.LastIndex(),
+		Reads:     s.Reads(),
 	}
 	if l := s.cfg.Leadership.Leader(); l != nil {
 		st.LeaderID = l.ID

@@ -1,0 +1,26 @@
+//go:build nextlevel || skiplevel
+
+package kv
+
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
+// nextRows are the operations that a program with the tag nextlevel has, which stands for the next version in tests.
+var nextRows = []Row{row(2, "note", Note.fields)}
+
+// Note writes a key, as an operation of level 2.
+type Note struct {
+	Key   string
+	Value []byte
+}
+
+func (Note) kind() byte { return maxKind }
+
+func (op Note) fields(c *codec.Codec) Note {
+	c.String(&op.Key)
+	c.Bytes(&op.Value)
+	return op
+}
+
+func (op Note) apply(s *State, at At) Result {
+	return KeyOp{Verb: Set, Key: op.Key, Value: op.Value}.apply(s, at)
+}

@@ -1,0 +1,161 @@
+// Package level is how nodes of different versions agree on the level of the formats at which they write: each says
+// which levels its program reads, and the level rises when all of them read the next one (docs/upgrades.md).
+package level
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Reads is what a node says of its program, and of what it writes.
+type Reads struct {
+	Version string // of the program
+	Oldest  byte   // levels that it reads
+	Newest  byte
+	Since   int64 // since when the node has read Newest, ms since the epoch, restarts included
+	Writes  byte  // the level that the node writes
+}
+
+// Own is what a node of this program says.
+func Own(version string, since int64, writes byte) Reads {
+	return Reads{Version: version, Oldest: codec.Oldest, Newest: codec.Newest, Since: since, Writes: writes}
+}
+
+// Reads says whether the node reads a level.
+func (r Reads) Reads(level byte) bool { return r.Oldest <= level && level <= r.Newest }
+
+// Header is the HTTP header in which servers that replicate tell each other what they read, whether they can read the
+// message beside it or not.
+const Header = "X-Rollcall-Level"
+
+// String is the form of the header: the level that is written, the oldest and the newest that are read, since when (ms
+// since the epoch), and the program's version.
+func (r Reads) String() string {
+	return fmt.Sprintf("%d %d %d %d %s", r.Writes, r.Oldest, r.Newest, r.Since, r.Version)
+}
+
+// Parse is the inverse of String; ok is false if a text is none of its forms.
+func Parse(text string) (r Reads, ok bool) {
+	fields := strings.SplitN(text, " ", 5)
+	if len(fields) != 5 {
+		return Reads{}, false
+	}
+	for i, to := range []*byte{&r.Writes, &r.Oldest, &r.Newest} {
+		n, err := strconv.ParseUint(fields[i], 10, 8)
+		if err != nil {
+			return Reads{}, false
+		}
+		*to = byte(n)
+	}
+	since, err := strconv.ParseInt(fields[3], 10, 64)
+	r.Since, r.Version = since, fields[4]
+	return r, err == nil && r.Oldest > 0 && r.Oldest <= r.Writes && r.Writes <= r.Newest
+}
+
+// Node is a node of a cluster, or of a datacenter without consensus.
+type Node struct {
+	Name  string
+	Known bool // the node has said what it reads, not long ago
+	Reads
+}
+
+// Policy says when a level that all nodes read is written.
+type Policy struct {
+	Finalize Finalize      `key:"cluster.finalize" default:"auto" words:"auto manual" help:"when all nodes run a newer version: auto, new formats are written cluster.finalize-after later; manual, when an operator says so (rollcall upgrade finalize). Until then the older version can be started again"`
+	After    time.Duration `key:"cluster.finalize-after" default:"24h" min:"0s" help:"how long all nodes have run a newer version before its formats are written, with cluster.finalize auto"`
+}
+
+// Finalize is who decides that a level is written.
+type Finalize string
+
+// The settings of cluster.finalize.
+const (
+	Auto   Finalize = "auto"
+	Manual Finalize = "manual"
+)
+
+// steady is how long all nodes must be seen to read a level before it is written: a node that is replaced in turn with
+// others is seen again as it was before.
+const steady = 30 * time.Second
+
+// Rise decides when the nodes of a cluster write the next level. It belongs to one goroutine.
+type Rise struct {
+	Policy
+	// Fresh: no node has ever written anything, so that there is no way back to keep open.
+	Fresh bool
+	since time.Time // since when every node has been seen to read the next level; zero: not now
+}
+
+// Observe learns at a moment what the nodes read, this one among them, and says whether the level after the one that
+// they write is to be written now.
+func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
+	if level == codec.Newest || Lacking(nodes, level+1) != "" {
+		r.since = time.Time{}
+		return false
+	}
+	if r.since.IsZero() {
+		r.since = now
+	}
+	if r.Fresh {
+		return true
+	}
+	due := r.Due(level, nodes)
+	return now.Sub(r.since) >= steady && !due.IsZero() && !now.Before(due)
+}
+
+// Due is when the next level is written by itself, if the nodes go on to run as they do; zero: it is not.
+func (r *Rise) Due(level byte, nodes []Node) time.Time {
+	if r.Finalize != Auto || level == codec.Newest || Lacking(nodes, level+1) != "" {
+		return time.Time{}
+	}
+	var newest int64
+	for _, n := range nodes {
+		newest = max(newest, n.Since)
+	}
+	return time.UnixMilli(newest).Add(r.After)
+}
+
+// Finalizable returns why an operator cannot have the next level written at a moment, a NotYet; nil: the operator can.
+func (r *Rise) Finalizable(now time.Time, level byte, nodes []Node) error {
+	switch lacking := Lacking(nodes, level+1); {
+	case level == codec.Newest:
+		return NotYet(fmt.Sprintf("there is nothing to finalize: level %d is the newest that this version reads", level))
+	case lacking != "":
+		return NotYet(fmt.Sprintf("level %d needs all nodes at %s; %s", level+1, codec.VersionOf(level+1), lacking))
+	case r.since.IsZero() || now.Sub(r.since) < steady:
+		return NotYet(fmt.Sprintf("all nodes must have been seen to read level %d for %v, which is not yet so: try again then", level+1, steady))
+	}
+	return nil
+}
+
+// NotYet is why the next level cannot be written yet.
+type NotYet string
+
+// Error implements error.
+func (n NotYet) Error() string { return string(n) }
+
+// Lacking says in words which of the nodes do not read a level, or are not known to; "": all of them do.
+func Lacking(nodes []Node, level byte) string {
+	var words []string
+	for _, n := range nodes {
+		switch {
+		case !n.Known:
+			words = append(words, n.Name+" cannot be asked")
+		case !n.Reads.Reads(level):
+			words = append(words, n.Name+" runs "+n.Version)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// Refusal is why an operation that needs a level is not done by nodes that write a lower one.
+func Refusal(nodes []Node, level byte) string {
+	if lacking := Lacking(nodes, level); lacking != "" {
+		return fmt.Sprintf("needs all nodes at %s; %s", codec.VersionOf(level), lacking)
+	}
+	return fmt.Sprintf("needs level %d, which all nodes read and none writes yet: rollcall upgrade finalize has it written, and rollcall upgrade status says when it is by itself", level)
+}

@@ -1,0 +1,22 @@
+//go:build nextlevel || skiplevel
+
+package ownroutes
+
+import (
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// nextRoutes are what a program that stands for the next version has more, for tests of upgrades.
+var nextRoutes = []documented{
+	{route{web.Put, "/v1/rollcall/notes/{key}", web.JSONForm, web.WithCoordination(web.Bodiless(call.note))}, nil},
+}
+
+// note is PUT /v1/rollcall/notes/{key}?value=, which needs level 2.
+func (c call) note() (any, error) {
+	result, err := c.Coordinate(c.R.Context(), kv.Note{Key: c.Segment("key"), Value: []byte(c.Text("value"))})
+	if err != nil {
+		return nil, err
+	}
+	return result.Index, nil
+}

@@ -1,0 +1,209 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+const (
+	// readersInterval is the pause between two questions of a leader what the nodes read, while there is a level that the
+	// cluster does not write.
+	readersInterval = 5 * time.Second
+	// refusalAge is how old the knowledge of what the nodes read may be by which an operation is refused.
+	refusalAge = time.Second
+)
+
+// upgrade is what a node knows of the levels that the nodes of its cluster read.
+type upgrade struct {
+	mu      sync.Mutex // guards the following
+	rise    level.Rise // of this node's present leadership
+	nodes   []level.Node
+	askedAt time.Time
+}
+
+// Reads is what this node says of its program.
+func (s *Members) Reads() level.Reads {
+	return level.Own(s.cfg.Node.Version, s.cfg.Identity.Start().ReadsSince, s.cfg.Machine.Level())
+}
+
+// Readers asks every member what it reads.
+func (s *Members) Readers(ctx context.Context) []level.Node {
+	members, err := s.All()
+	if err != nil {
+		return []level.Node{{Name: disk.NodeName(s.self)}} // it cannot be known
+	}
+	var addresses []string
+	for _, m := range members {
+		if string(m.ID) != s.self {
+			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
+		}
+	}
+	said := map[string]level.Reads{s.self: s.Reads()}
+	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
+		if a.Err == nil {
+			said[a.Value.ServerID] = a.Value.Reads
+		}
+	}
+	nodes := make([]level.Node, len(members))
+	for i, m := range members {
+		reads, known := said[string(m.ID)]
+		nodes[i] = level.Node{Name: disk.NodeName(string(m.ID)), Known: known, Reads: reads}
+	}
+	return nodes
+}
+
+// FoundingLevel is the level of a new cluster: the highest that all of its nodes read, the lowest where one of them
+// cannot be asked.
+func (s *Members) FoundingLevel(ctx context.Context) byte {
+	var most byte = codec.Newest
+	if most == codec.Oldest {
+		return most
+	}
+	for _, n := range s.Readers(ctx) {
+		if !n.Known {
+			return codec.Oldest
+		}
+		most = min(most, n.Newest)
+	}
+	return most
+}
+
+// Above is the error of an operation that needs a higher level than the cluster writes.
+func (s *Members) Above(ctx context.Context, needs byte) error {
+	s.upgrade.mu.Lock()
+	defer s.upgrade.mu.Unlock()
+	if time.Since(s.upgrade.askedAt) > refusalAge {
+		s.upgrade.nodes, s.upgrade.askedAt = s.Readers(ctx), time.Now()
+	}
+	for _, n := range s.upgrade.nodes {
+		if n.Writes >= needs {
+			return fmt.Errorf("%w: this node has yet to learn that the cluster writes level %d", registry.ErrNoLeader, n.Writes)
+		}
+	}
+	return &registry.LevelError{Text: level.Refusal(s.upgrade.nodes, needs)}
+}
+
+// Raiser returns what raises the cluster's level in a leadership.
+func (s *Members) Raiser() *Raiser {
+	s.upgrade.mu.Lock()
+	defer s.upgrade.mu.Unlock()
+	s.upgrade.rise = level.Rise{Policy: s.cfg.Node.Upgrade}
+	return &Raiser{members: s}
+}
+
+// Raiser raises the cluster's level when all nodes read the next one.
+type Raiser struct {
+	members *Members
+	next    time.Time // when the nodes are asked again
+}
+
+// Round raises the level if it is time.
+func (r *Raiser) Round(ctx context.Context, now time.Time) {
+	s := r.members
+	if s.cfg.Machine.Level() == codec.Newest || now.Before(r.next) {
+		return
+	}
+	r.next = now.Add(readersInterval)
+	nodes := s.Readers(ctx)
+	s.upgrade.mu.Lock()
+	due := s.upgrade.rise.Observe(time.Now(), s.cfg.Machine.Level(), nodes)
+	s.upgrade.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := s.raise(ctx); err != nil {
+		s.cfg.Node.Log.Warn("the level of the cluster was not raised, and will be tried again", "err", err)
+	}
+}
+
+// raise raises the level by one.
+func (s *Members) raise(ctx context.Context) error {
+	from := s.cfg.Machine.Level()
+	if err := s.cfg.Propose(ctx, fsm.AppendRaise(nil, from, from+1)); err != nil {
+		return err
+	}
+	s.cfg.Node.Log.Info("the level of the cluster was raised", "level", from+1, "version", codec.VersionOf(from+1))
+	return nil
+}
+
+// Upgrade is where a cluster stands between two levels.
+type Upgrade struct {
+	Level byte
+	Nodes []level.Node
+	Due   time.Time // when the next level is written by itself; zero: it is not
+}
+
+// Upgrade asks all nodes what they read.
+func (s *Members) Upgrade(ctx context.Context) Upgrade {
+	nodes := s.Readers(ctx)
+	rise := level.Rise{Policy: s.cfg.Node.Upgrade}
+	return Upgrade{Level: s.cfg.Machine.Level(), Nodes: nodes, Due: rise.Due(s.cfg.Machine.Level(), nodes)}
+}
+
+// Finalize has the cluster write the next level, at any node. Errors: level.NotYet and registry.ErrNoLeader (nothing was
+// done), and registry.ErrUnknownOutcome.
+func (s *Members) Finalize(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
+	defer cancel()
+	if s.cfg.Leadership.Own() != nil {
+		return s.finalize(ctx)
+	}
+	leader := s.cfg.Leadership.Other()
+	if leader == nil {
+		return registry.ErrNoLeader
+	}
+	reply, err := port.Invoke[JoinReply](ctx, s.cfg.Nodes, s.cfg.Nodes.DialAddress(leader.ID, leader.Address), "Node.Finalize", struct{}{})
+	switch {
+	case errors.Is(err, port.ErrNotSent):
+		return fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
+	case reply.Answer == port.Refused:
+		return level.NotYet(reply.Reason)
+	}
+	return reply.Removal()
+}
+
+// finalize is Finalize at the leader.
+func (s *Members) finalize(ctx context.Context) error {
+	nodes := s.Readers(ctx)
+	s.upgrade.mu.Lock()
+	err := s.upgrade.rise.Finalizable(time.Now(), s.cfg.Machine.Level(), nodes)
+	s.upgrade.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.raise(ctx)
+}
+
+// ServeFinalize is Finalize for another node.
+func (s *Members) ServeFinalize(_ struct{}, reply *JoinReply) error {
+	if s.cfg.Leadership.Own() == nil {
+		*reply = JoinReply{Answer: port.NotLeader}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+	defer cancel()
+	err := s.finalize(ctx)
+	refused, isRefused := errors.AsType[level.NotYet](err)
+	switch {
+	case isRefused:
+		*reply = JoinReply{Answer: port.Refused, Reason: string(refused)}
+	case errors.Is(err, port.ErrNotSent):
+		*reply = JoinReply{Answer: port.NotLeader}
+	case err != nil:
+		*reply = JoinReply{Answer: port.Unknown, Reason: err.Error()}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package local
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// levels is the level of the formats at which a node without consensus writes, and what raises it.
+type levels struct {
+	writes atomic.Uint32 // written with the mutex of the store held
+
+	mu   sync.Mutex
+	rise level.Rise
+}
+
+// level is the level at which this node writes.
+func (s *Store) level() byte { return byte(s.levels.writes.Load()) }
+
+// Levels is what this node says of its program.
+func (s *Store) Levels() level.Reads { return level.Own(s.cfg.Version, s.id.ReadsSince, s.level()) }
+
+// nodes is what the nodes of the datacenter read.
+func (s *Store) nodes() []level.Node {
+	return append(s.cfg.Others(), level.Node{Name: s.cfg.Node, Known: true, Reads: s.Levels()})
+}
+
+// refuseAbove returns an error if an operation cannot be written at this node's level.
+func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
+	now := s.level()
+	if now == codec.Newest {
+		return nil
+	}
+	for _, op := range ops {
+		if needs := fsm.Need(fsm.Item{Origin: origin, Op: op}); needs > now {
+			return &registry.LevelError{Text: level.Refusal(s.nodes(), needs)}
+		}
+	}
+	return nil
+}
+
+// riseRound raises the level if it is time, or when another node of the datacenter, at which an operator said so, writes
+// the next one.
+func (s *Store) riseRound(now time.Time) {
+	if s.level() == codec.Newest {
+		return
+	}
+	nodes := s.nodes()
+	s.levels.mu.Lock()
+	due := s.levels.rise.Observe(now, s.level(), nodes)
+	s.levels.mu.Unlock()
+	for _, n := range nodes {
+		due = due || n.Known && n.Writes > s.level() && level.Lacking(nodes, s.level()+1) == ""
+	}
+	if due {
+		s.raise()
+	}
+}
+
+// raise raises the level by one, and has everything written anew: the version after the next does not read what was
+// written before.
+func (s *Store) raise() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to := s.level() + 1
+	s.levels.writes.Store(uint32(to))
+	s.rewrite, s.dirty = true, true
+	s.log.Info("this node writes a higher level", "level", to, "version", codec.VersionOf(to))
+}
+
+// Upgrade is what the nodes of the datacenter read, and when this one writes the next level by itself; zero: it does
+// not.
+func (s *Store) Upgrade() (nodes []level.Node, due time.Time) {
+	nodes = s.nodes()
+	s.levels.mu.Lock()
+	defer s.levels.mu.Unlock()
+	return nodes, s.levels.rise.Due(s.level(), nodes)
+}
+
+// Finalize has this node write the next level, and the others of its datacenter after it. The error is a level.NotYet.
+func (s *Store) Finalize(context.Context) error {
+	nodes := s.nodes()
+	s.levels.mu.Lock()
+	err := s.levels.rise.Finalizable(time.Now(), s.level(), nodes)
+	s.levels.mu.Unlock()
+	if err == nil {
+		s.raise()
+	}
+	return err
+}
