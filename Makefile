@@ -13,7 +13,7 @@ tool     = $$($(GO) tool -n $(1))
 
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks vuln clients clean
+.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks upgrades vuln clients clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -31,6 +31,7 @@ clients:
 # processors, because some wait; what takes longest and waits most begins first.
 test: build clients
 	$(GO) test -race -shuffle=on -timeout 20m -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $$($(GO) list ./... | grep -v '/integration$$')
+	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
 	@$(call each,$(GO) test -race -shuffle=on ./...)
 	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m ./integration
@@ -44,11 +45,18 @@ ROLLCALL_STACKS ?= .
 stacks: build clients
 	ROLLCALL_STACKS='$(ROLLCALL_STACKS)' ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 30m -run '^TestStacksLive' -v ./integration
 
+# All orders in which three nodes can be upgraded, under 2,000 heartbeats a second; `make test` does one, with fewer.
+ROLLCALL_UPGRADE_KEEPERS ?= 4000
+upgrades: build
+	ROLLCALL_UPGRADE_ORDERS=all ROLLCALL_UPGRADE_KEEPERS=$(ROLLCALL_UPGRADE_KEEPERS) ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 60m -run 'Upgrade' -v ./integration
+
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags planted ./cmd/internal/node
+	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
+	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv
 	$(GO) tool staticcheck ./...
 	@staticcheck=$(call tool,staticcheck); $(call each,$(GO) vet ./... && "$$staticcheck" ./...)
 	$(GO) run ./internal/shape -check

@@ -55,6 +55,9 @@ func (e entry) encode() []byte {
 	if e.establish != nil {
 		return AppendEstablish(nil, codec.Newest, *e.establish)
 	}
+	if e.raise != 0 {
+		return AppendRaise(nil, codec.Newest, e.raise)
+	}
 	var batches [][]byte
 	for _, b := range e.batches {
 		batches = append(batches, AppendBatch(nil, codec.Newest, b.id, b.items))

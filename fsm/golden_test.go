@@ -98,18 +98,19 @@ func TestGoldenOperations(t *testing.T) {
 
 func TestGoldenEntries(t *testing.T) {
 	stamp := registry.Stamp{Lease: 61_000, Wall: 1_700_000_000_200}
-	batch := AppendBatch(nil, codec.Newest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39, Bound: Bound{Leadership: 17, Until: 5000}},
+	batch := AppendBatch(nil, codec.Oldest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39, Bound: Bound{Leadership: 17, Until: 5000}},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["cancel"]}})
 	goldens.Check(t, "batch", batch)
-	goldens.Check(t, "entry-tick", AppendWrite(nil, codec.Newest, stamp, 0))
-	goldens.Check(t, "entry-write", AppendWrite(nil, codec.Newest, stamp, 1200, batch, batch))
-	goldens.Check(t, "entry-establish", AppendEstablish(nil, codec.Newest, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
-	goldens.Check(t, "batch-quarantine", AppendBatch(nil, codec.Newest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Finished: 40},
+	goldens.Check(t, "entry-tick", AppendWrite(nil, codec.Oldest, stamp, 0))
+	goldens.Check(t, "entry-write", AppendWrite(nil, codec.Oldest, stamp, 1200, batch, batch))
+	goldens.Check(t, "entry-establish", AppendEstablish(nil, codec.Oldest, Establish{Node: "n1-7f3a", Cluster: "c-5d21"}))
+	goldens.Check(t, "entry-raise", AppendRaise(nil, codec.Oldest, codec.Oldest))
+	goldens.Check(t, "batch-quarantine", AppendBatch(nil, codec.Oldest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 42, Finished: 40},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {Op: goldenOps()["quarantine"]}}))
-	goldens.Check(t, "batch-replicated", AppendBatch(nil, codec.Newest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Finished: 41},
+	goldens.Check(t, "batch-replicated", AppendBatch(nil, codec.Oldest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 43, Finished: 41},
 		[]Item{{Op: goldenOps()["quarantine"]}, {Origin: registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, Op: goldenOps()["renew-life"]}}))
 	establish := Establish{Node: "n1-7f3a", Cluster: "c-5d21", Settings: goldenSettings()}
-	goldens.Check(t, "entry-establish-settings", AppendEstablish(nil, codec.Newest, establish))
+	goldens.Check(t, "entry-establish-settings", AppendEstablish(nil, codec.Oldest, establish))
 }
 
 // Servers compare these numbers, so they are the same in every process and every version.
@@ -119,12 +120,12 @@ func TestGoldenDigest(t *testing.T) {
 }
 
 func TestGoldenResults(t *testing.T) {
-	goldens.Check(t, "results", AppendResults(nil, codec.Newest, BatchResult{
+	goldens.Check(t, "results", AppendResults(nil, codec.Oldest, BatchResult{
 		ID: BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39},
 		Results: []registry.Result{{Outcome: registry.Done}, {Outcome: registry.NotFound},
 			{Index: 18, Handle: registry.Handle{Slot: 300, Gen: 70_000}}, {Index: 19, Count: 2}},
 	}))
-	goldens.Check(t, "results-refused", AppendResults(nil, codec.Newest, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Finished: 1}, Refused: true}))
+	goldens.Check(t, "results-refused", AppendResults(nil, codec.Oldest, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Finished: 1}, Refused: true}))
 }
 
 func TestGoldenSnapshot(t *testing.T) {
@@ -137,9 +138,9 @@ func TestGoldenSnapshot(t *testing.T) {
 
 func TestGoldenRecordsOfTheLocalDisk(t *testing.T) {
 	f := goldenSnapshot().registry
-	goldens.Check(t, "disk-lease", AppendLeaseState(nil, codec.Newest, f.Leases[0]))
-	goldens.Check(t, "disk-removal", AppendRemoval(nil, codec.Newest, f.Removals[0]))
-	goldens.Check(t, "disk-registry", AppendFrozen(nil, codec.Newest, f))
+	goldens.Check(t, "disk-lease", AppendLeaseState(nil, codec.Oldest, f.Leases[0]))
+	goldens.Check(t, "disk-removal", AppendRemoval(nil, codec.Oldest, f.Removals[0]))
+	goldens.Check(t, "disk-registry", AppendFrozen(nil, codec.Oldest, f))
 }
 
 // goldenWithPeers is a snapshot with what is known of other servers.
@@ -300,7 +301,7 @@ func TestGoldenOperationsOfCoordination(t *testing.T) {
 	for name, op := range goldenKVOps() {
 		goldens.Check(t, "kv-"+name, itemBytes(Item{KV: op}))
 	}
-	goldens.Check(t, "batch-coordination", AppendBatch(nil, codec.Newest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42},
+	goldens.Check(t, "batch-coordination", AppendBatch(nil, codec.Oldest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
 }
 
@@ -334,8 +335,8 @@ func goldenKVResults() []kv.Result {
 func TestGoldenResultsOfCoordination(t *testing.T) {
 	id := BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42}
 	all := goldenKVResults()
-	goldens.Check(t, "results-coordination", AppendResults(nil, codec.Newest, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
-	goldens.Check(t, "results-catalog", AppendResults(nil, codec.Newest, BatchResult{ID: id, Results: []registry.Result{
+	goldens.Check(t, "results-coordination", AppendResults(nil, codec.Oldest, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
+	goldens.Check(t, "results-catalog", AppendResults(nil, codec.Oldest, BatchResult{ID: id, Results: []registry.Result{
 		{}, {Outcome: registry.UnknownService}, {Outcome: registry.NameTaken}, {Outcome: registry.NoTTL}}}))
 }
 

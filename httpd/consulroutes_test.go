@@ -220,6 +220,7 @@ func TestCoordinationErrorsHaveTheStatusesOfTheirAPI(t *testing.T) {
 		{"unknown outcome", registry.ErrUnknownOutcome, 504, "it is not known whether the operation took effect; read before trying again", 504, "it is not known", true, 504, ""},
 		{"too large", registry.ErrTooLarge, 413, "Request Entity Too Large", 413, "Too Large", false, 413, ""},
 		{"unreadable", registry.ErrUnreadable, 501, "the leader runs another version of Rollcall and does not know this operation, so nothing was done: try again when all nodes of the cluster run the same version", 501, "so nothing was done", false, 501, ""},
+		{"above the level", &registry.LevelError{Text: "needs all nodes at 0.2; n2 runs 0.1"}, 500, "needs all nodes at 0.2; n2 runs 0.1", 501, "needs all nodes at 0.2; n2 runs 0.1", false, 500, ""},
 		{"something else", http.ErrBodyNotAllowed, 500, "", 500, "Internal Server Error", false, 500, ""},
 	} {
 		bubble(t, func(t *testing.T) {

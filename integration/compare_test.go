@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -118,21 +119,33 @@ func (v comparedVerdict) broke(prefix string) bool {
 	return false
 }
 
-// plantedProgram builds the program with the faults that tests can plant, with the race detector if the
-// program under test has it.
-func plantedProgram(t *testing.T) string {
+// plantedProgram builds the program with the faults that tests can plant.
+func plantedProgram(t *testing.T) string { return taggedProgram(t, "planted") }
+
+// taggedPrograms are those that were built with tags, by the tags.
+var taggedPrograms sync.Map
+
+// taggedProgram builds the program under test with tags, once, with the race detector if the program under test has it.
+func taggedProgram(t *testing.T, tags string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "rollcall")
-	args := []string{"build", "-tags", "planted", "-o", path}
-	info := need.Got(buildinfo.ReadFile(Binary(t)))(t)
-	for _, s := range info.Settings {
-		if s.Key == "-race" && s.Value == "true" {
-			args = append(args, "-race")
+	build, _ := taggedPrograms.LoadOrStore(tags, sync.OnceValues(func() (string, error) {
+		path := filepath.Join(built, "rollcall-"+tags)
+		args := []string{"build", "-tags", tags, "-o", path}
+		info, err := buildinfo.ReadFile(os.Getenv("ROLLCALL_BIN"))
+		if err != nil {
+			return "", err
 		}
-	}
-	out, err := exec.Command("go", append(args, "../cmd/rollcall")...).CombinedOutput()
-	need.That(t, err == nil, "build the program with faults: %v\n%s", err, out)
-	return path
+		for _, s := range info.Settings {
+			if s.Key == "-race" && s.Value == "true" {
+				args = append(args, "-race")
+			}
+		}
+		if out, err := exec.Command("go", append(args, "../cmd/rollcall")...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build the program with tags %s: %w\n%s", tags, err, out)
+		}
+		return path, nil
+	}))
+	return need.Got(build.(func() (string, error))())(t)
 }
 
 func TestComparisonFindsPlantedFaults(t *testing.T) {

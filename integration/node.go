@@ -19,6 +19,7 @@ import (
 type Node struct {
 	localcluster.Node
 	process *Process // the newest; nil: none was started
+	runs    string   // the path of the program; "": see program
 	within  []string // a command line prefix under which the server runs (unshare …); none: the server runs by itself
 }
 
@@ -48,6 +49,9 @@ func (n *Node) Start(t testing.TB) {
 // if ROLLCALL_RACE_BIN names it. It costs more than twice the time, and all nodes of a cluster do the same work.
 func (n *Node) program(t testing.TB) string {
 	t.Helper()
+	if n.runs != "" {
+		return n.runs
+	}
 	if race := os.Getenv("ROLLCALL_RACE_BIN"); race != "" && strings.HasSuffix(n.Name, "1") {
 		return race
 	}

@@ -11,6 +11,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
+// The levels that this program reads. It writes at any of them.
+const (
+	Oldest = codec.Oldest
+	Newest = codec.Newest
+)
+
+// VersionOf is the first version of Rollcall that reads a level.
+func VersionOf(level byte) string { return codec.VersionOf(level) }
+
+// BroughtBy says what needs a level, one that this program reads.
+func BroughtBy(level byte) string { return codec.BroughtBy(level) }
+
 // Reads is what a node says of its program, and of what it writes.
 type Reads struct {
 	Version string // of the program

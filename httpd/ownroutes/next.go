@@ -9,11 +9,11 @@ import (
 
 // nextRoutes are what a program that stands for the next version has more, for tests of upgrades.
 var nextRoutes = []documented{
-	{route{web.Put, "/v1/rollcall/notes/{key}", web.JSONForm, web.WithCoordination(web.Bodiless(call.note))}, nil},
+	{route{web.Put, "/v1/rollcall/notes/{key}", web.JSONForm, web.WithCoordination(web.Bodiless(call.putNote))}, nil},
 }
 
-// note is PUT /v1/rollcall/notes/{key}?value=, which needs level 2.
-func (c call) note() (any, error) {
+// putNote is PUT /v1/rollcall/notes/{key}?value=, which needs level 2.
+func (c call) putNote() (any, error) {
 	result, err := c.Coordinate(c.R.Context(), kv.Note{Key: c.Segment("key"), Value: []byte(c.Text("value"))})
 	if err != nil {
 		return nil, err

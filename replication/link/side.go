@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -65,7 +64,7 @@ func (s *Side) Validate() error {
 // Writes is the level of the formats that this node writes.
 func (s *Side) Writes() byte {
 	if s.Levels == nil {
-		return codec.Newest
+		return level.Newest
 	}
 	return s.Levels().Writes
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
@@ -106,6 +106,17 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 			return false
 		})
 	}
+}
+
+func TestNodeThatCannotReadTheLevelIsNotTakenIn(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	leader := c.nodes[c.leader()]
+	var refused membership.JoinReply
+	later := level.Reads{Version: "0.9", Oldest: codec.Newest + 1, Newest: codec.Newest + 2}
+	need.OK(t, leader.members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: later}, &refused))
+	expect.That(t, refused.Answer == port.Refused && strings.Contains(refused.Reason, "runs 0.9, which reads 2 to 3"), "got %+v, want a refusal that says what the node reads", refused)
+	nodes := leader.Status(context.Background()).Nodes
+	expect.That(t, len(nodes) == 1, "the cluster has %d nodes, want 1", len(nodes))
 }
 
 func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {

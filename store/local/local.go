@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
@@ -38,7 +37,7 @@ func Open(cfg store.Config) (*Store, error) {
 }
 
 func (s *Store) open() (err error) {
-	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter, Reads: codec.Newest}); err != nil {
+	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter, Reads: level.Newest}); err != nil {
 		return err
 	}
 	if s.disk, err = openRegistryFile(s.cfg.DataDir); err != nil {
@@ -57,7 +56,7 @@ func (s *Store) load() (err error) {
 		return err
 	}
 	s.levels.rise = level.Rise{Policy: s.cfg.Upgrade, Fresh: s.disk.level == 0}
-	s.levels.writes.Store(uint32(cmp.Or(s.disk.level, codec.Oldest)))
+	s.levels.writes.Store(uint32(cmp.Or(s.disk.level, level.Oldest)))
 	s.registry.Configure(s.cfg.Settings)
 	s.registry.Doubt()
 	s.registry.WithoutConsensus()

@@ -7,11 +7,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
+
+// levels is the level of the formats at which a node without consensus writes, and what raises it.
+type levels struct {
+	writes atomic.Uint32 // written with the mutex of the store held
+
+	mu   sync.Mutex
+	rise level.Rise
+}
+
+// level is the level at which this node writes.
+func (s *Store) level() byte { return byte(s.levels.writes.Load()) }
 
 // Store is the registry in AP mode: the same state machine without consensus. Operations are performed
 // where they arrive, and answered at once; the disk follows. It implements registry.Service.

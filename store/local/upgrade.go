@@ -2,26 +2,12 @@ package local
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// levels is the level of the formats at which a node without consensus writes, and what raises it.
-type levels struct {
-	writes atomic.Uint32 // written with the mutex of the store held
-
-	mu   sync.Mutex
-	rise level.Rise
-}
-
-// level is the level at which this node writes.
-func (s *Store) level() byte { return byte(s.levels.writes.Load()) }
 
 // Levels is what this node says of its program.
 func (s *Store) Levels() level.Reads { return level.Own(s.cfg.Version, s.id.ReadsSince, s.level()) }
@@ -34,7 +20,7 @@ func (s *Store) nodes() []level.Node {
 // refuseAbove returns an error if an operation cannot be written at this node's level.
 func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
 	now := s.level()
-	if now == codec.Newest {
+	if now == level.Newest {
 		return nil
 	}
 	for _, op := range ops {
@@ -48,7 +34,7 @@ func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
 // riseRound raises the level if it is time, or when another node of the datacenter, at which an operator said so, writes
 // the next one.
 func (s *Store) riseRound(now time.Time) {
-	if s.level() == codec.Newest {
+	if s.level() == level.Newest {
 		return
 	}
 	nodes := s.nodes()
@@ -71,7 +57,7 @@ func (s *Store) raise() {
 	to := s.level() + 1
 	s.levels.writes.Store(uint32(to))
 	s.rewrite, s.dirty = true, true
-	s.log.Info("this node writes a higher level", "level", to, "version", codec.VersionOf(to))
+	s.log.Info("this node writes a higher level", "level", to, "version", level.VersionOf(to))
 }
 
 // Upgrade is what the nodes of the datacenter read, and when this one writes the next level by itself; zero: it does

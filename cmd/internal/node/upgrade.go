@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/store/consensus"
@@ -42,15 +41,15 @@ func upgradeOf(now byte, nodes []level.Node, due time.Time, policy level.Policy)
 			ID: n.Name, Known: n.Known, Version: n.Version, Oldest: int(n.Oldest), Newest: int(n.Newest), Since: n.Since, Writes: int(n.Writes),
 		})
 	}
-	if now == codec.Newest {
+	if now == level.Newest {
 		return shown
 	}
 	shown.Next, shown.Lacking = int(now)+1, level.Lacking(nodes, now+1)
 	if !due.IsZero() {
 		shown.Due = due.UnixMilli()
 	}
-	for at := now + 1; at <= codec.Newest; at++ {
-		shown.Waiting = append(shown.Waiting, api.WaitingFeature{Level: int(at), Version: codec.VersionOf(at), Brings: codec.BroughtBy(at)})
+	for at := now + 1; at <= level.Newest; at++ {
+		shown.Waiting = append(shown.Waiting, api.WaitingFeature{Level: int(at), Version: level.VersionOf(at), Brings: level.BroughtBy(at)})
 	}
 	return shown
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
@@ -120,12 +120,12 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, patient bool) 
 
 // admit returns an error if one of the items cannot be written at the cluster's level.
 func (c *Committer) admit(ctx context.Context, items []fsm.Item) error {
-	level := c.cfg.Proposer.Level()
-	if level == codec.Newest {
+	now := c.cfg.Proposer.Level()
+	if now == level.Newest {
 		return nil
 	}
 	for _, item := range items {
-		if needs := fsm.Need(item); needs > level {
+		if needs := fsm.Need(item); needs > now {
 			return c.cfg.Above(ctx, needs)
 		}
 	}

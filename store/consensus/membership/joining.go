@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -66,7 +65,7 @@ func (s *Members) serveJoin(args JoinArgs) JoinReply {
 	}
 	if now := s.cfg.Machine.Level(); !args.Reads.Reads(now) {
 		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("the cluster writes level %d of the formats, and node %q runs %s, which reads %d to %d: start version %s or a newer one",
-			now, disk.NodeName(args.ServerID), args.Reads.Version, args.Reads.Oldest, args.Reads.Newest, codec.VersionOf(now))}
+			now, disk.NodeName(args.ServerID), args.Reads.Version, args.Reads.Oldest, args.Reads.Newest, level.VersionOf(now))}
 	}
 	if err := s.runsTwice(look, args); err != nil {
 		return JoinReply{Answer: port.RunsTwice, Reason: err.Error()}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
@@ -66,13 +65,13 @@ func (s *Members) Readers(ctx context.Context) []level.Node {
 // FoundingLevel is the level of a new cluster: the highest that all of its nodes read, the lowest where one of them
 // cannot be asked.
 func (s *Members) FoundingLevel(ctx context.Context) byte {
-	var most byte = codec.Newest
-	if most == codec.Oldest {
+	var most byte = level.Newest
+	if most == level.Oldest {
 		return most
 	}
 	for _, n := range s.Readers(ctx) {
 		if !n.Known {
-			return codec.Oldest
+			return level.Oldest
 		}
 		most = min(most, n.Newest)
 	}
@@ -111,7 +110,7 @@ type Raiser struct {
 // Round raises the level if it is time.
 func (r *Raiser) Round(ctx context.Context, now time.Time) {
 	s := r.members
-	if s.cfg.Machine.Level() == codec.Newest || now.Before(r.next) {
+	if s.cfg.Machine.Level() == level.Newest || now.Before(r.next) {
 		return
 	}
 	r.next = now.Add(readersInterval)
@@ -133,7 +132,7 @@ func (s *Members) raise(ctx context.Context) error {
 	if err := s.cfg.Propose(ctx, fsm.AppendRaise(nil, from, from+1)); err != nil {
 		return err
 	}
-	s.cfg.Node.Log.Info("the level of the cluster was raised", "level", from+1, "version", codec.VersionOf(from+1))
+	s.cfg.Node.Log.Info("the level of the cluster was raised", "level", from+1, "version", level.VersionOf(from+1))
 	return nil
 }
 

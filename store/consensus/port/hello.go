@@ -1,6 +1,7 @@
 package port
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -8,7 +9,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// helloVersion is the version of the handshake.
+// helloVersion is the version of the handshake. Another one would keep the nodes of a cluster apart while it is upgraded:
+// a later program adds fields to the end of Hello, which earlier ones do not read.
 const helloVersion = 1
 
 // Hello is what each side says first.
@@ -54,14 +56,14 @@ func (e *ForeignError) Error() string {
 }
 
 func writeHello(w io.Writer, h Hello) error {
-	b := []byte{helloVersion, byte(len(h.Cluster))}
-	b = append(b, h.Cluster...)
-	b = append(b, byte(len(h.ServerID)))
-	b = append(b, h.ServerID...)
+	fields := append([]byte{byte(len(h.Cluster))}, h.Cluster...)
+	fields = append(fields, byte(len(h.ServerID)))
+	fields = append(fields, h.ServerID...)
 	for _, n := range []uint64{h.Boot, h.Before, h.Known} {
-		b = binary.BigEndian.AppendUint64(b, n)
+		fields = binary.BigEndian.AppendUint64(fields, n)
 	}
-	_, err := w.Write(b)
+	b := binary.BigEndian.AppendUint16([]byte{helloVersion}, uint16(len(fields)))
+	_, err := w.Write(append(b, fields...))
 	return err
 }
 
@@ -73,6 +75,15 @@ func readHello(r io.Reader) (Hello, error) {
 	if version[0] != helloVersion {
 		return Hello{}, fmt.Errorf("peer speaks version %d of the node-to-node protocol, this node %d", version[0], helloVersion)
 	}
+	var length [2]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return Hello{}, err
+	}
+	fields := make([]byte, binary.BigEndian.Uint16(length[:]))
+	if _, err := io.ReadFull(r, fields); err != nil {
+		return Hello{}, err
+	}
+	r = bytes.NewReader(fields)
 	cluster, err := readField(r)
 	if err != nil {
 		return Hello{}, err

@@ -1,8 +1,12 @@
 package port
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestHelloIsOutdatedWithoutTheNewestStart(t *testing.T) {
@@ -26,4 +30,16 @@ func TestHelloIsOutdatedWithoutTheNewestStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A later version may say more, and is understood all the same.
+func TestHelloOfALaterVersionIsRead(t *testing.T) {
+	want := Hello{Cluster: "c", ServerID: "n1.aa", Boot: 3, Before: 2, Known: 1}
+	var b bytes.Buffer
+	need.OK(t, writeHello(&b, want))
+	longer := append(b.Bytes(), "more"...)
+	longer[2] += 4 // its length
+	r := bytes.NewReader(append(longer, "next"...))
+	got, err := readHello(r)
+	expect.That(t, err == nil && got == want && r.Len() == 4, "got %+v, %v, and %d bytes are left, want %+v and those of what follows", got, err, r.Len(), want)
 }

@@ -1,0 +1,91 @@
+package level
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
+
+// The nodes of these tests write a level below what this program reads, as nodes of the version before do.
+const before = codec.Newest - 1
+
+var start = time.UnixMilli(1_700_000_000_000)
+
+func node(name string, newest byte) Node {
+	return Node{Name: name, Known: true, Reads: Reads{Version: "v" + string('0'+newest), Oldest: min(before, 1), Newest: newest, Since: start.UnixMilli(), Writes: before}}
+}
+
+func TestTheLevelRisesWhenAllNodesHaveReadTheNextOneForLongEnough(t *testing.T) {
+	upgraded := []Node{node("n1", codec.Newest), node("n2", codec.Newest)}
+	lagging := []Node{node("n1", codec.Newest), node("n2", before)}
+	silent := []Node{node("n1", codec.Newest), {Name: "n2", Reads: upgraded[1].Reads}}
+	type look struct {
+		at    time.Duration // since start
+		nodes []Node
+		want  bool
+	}
+	for name, tc := range map[string]struct {
+		rise  Rise
+		looks []look
+	}{
+		"not before the nodes have been seen so for 30 s": {Rise{Policy: Policy{Finalize: Auto}}, []look{{0, upgraded, false}, {29 * time.Second, upgraded, false}, {30 * time.Second, upgraded, true}}},
+		"not before its time":                             {Rise{Policy: Policy{Auto, time.Hour}}, []look{{0, upgraded, false}, {59 * time.Minute, upgraded, false}, {time.Hour, upgraded, true}}},
+		"the 30 s begin anew":                             {Rise{Policy: Policy{Finalize: Auto}}, []look{{0, upgraded, false}, {20 * time.Second, silent, false}, {30 * time.Second, upgraded, false}, {60 * time.Second, upgraded, true}}},
+		"never while a node lags":                         {Rise{Policy: Policy{Finalize: Auto}}, []look{{0, lagging, false}, {time.Hour, lagging, false}}},
+		"never by itself":                                 {Rise{Policy: Policy{Finalize: Manual}}, []look{{0, upgraded, false}, {time.Hour, upgraded, false}}},
+		"at once where nothing was written":               {Rise{Policy: Policy{Auto, time.Hour}, Fresh: true}, []look{{0, silent, false}, {time.Second, upgraded, true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, l := range tc.looks {
+				got := tc.rise.Observe(start.Add(l.at), before, l.nodes)
+				expect.That(t, got == l.want, "after %v: %v, want %v", l.at, got, l.want)
+			}
+		})
+	}
+	var r Rise
+	expect.That(t, !r.Observe(start, codec.Newest, upgraded), "it rose beyond the newest level")
+}
+
+func TestAnOperatorIsToldWhyTheLevelCannotRise(t *testing.T) {
+	upgraded := []Node{node("n1", codec.Newest)}
+	for name, tc := range map[string]struct {
+		now   byte
+		nodes []Node
+		after time.Duration // since they were first seen
+		want  string        // "": nothing
+	}{
+		"it can":          {before, upgraded, 30 * time.Second, ""},
+		"too soon":        {before, upgraded, 29 * time.Second, "for 30s"},
+		"an old node":     {before, append(upgraded[:1:1], node("n2", before)), time.Hour, "n2 runs v0"},
+		"a silent node":   {before, append(upgraded[:1:1], Node{Name: "n3"}), time.Hour, "n3 cannot be asked"},
+		"nothing is left": {codec.Newest, upgraded, time.Hour, "nothing to finalize"},
+	} {
+		r := Rise{Policy: Policy{Finalize: Manual}}
+		r.Observe(start, tc.now, tc.nodes)
+		err := r.Finalizable(start.Add(tc.after), tc.now, tc.nodes)
+		expect.That(t, (err == nil) == (tc.want == "") && (err == nil || strings.Contains(err.Error(), tc.want)), "%s: got %v, want %q", name, err, tc.want)
+	}
+}
+
+func TestHeaderIsReadAsItWasWritten(t *testing.T) {
+	want := Reads{Version: "v1.2 (with words)", Oldest: 1, Newest: 3, Since: 1_700_000_000_000, Writes: 2}
+	got, ok := Parse(want.String())
+	expect.That(t, ok && got == want, "got %+v, %v, want %+v", got, ok, want)
+	for _, text := range []string{"", "1", "1 1 1 1", "0 1 1 0 v", "2 1 1 0 v", "1 0 1 0 v", "1 1 256 0 v", "x 1 1 0 v", "1 1 1 x v"} {
+		_, ok := Parse(text)
+		expect.That(t, !ok, "%q was read", text)
+	}
+}
+
+func TestRefusalNamesTheNodesOrTheCommand(t *testing.T) {
+	for want, nodes := range map[string][]Node{
+		"; n2 runs v0":              {node("n1", codec.Newest), node("n2", before)},
+		"rollcall upgrade finalize": {node("n1", codec.Newest)},
+	} {
+		got := Refusal(nodes, codec.Newest)
+		expect.That(t, strings.Contains(got, want), "got %q, want %q in it", got, want)
+	}
+}

@@ -1,0 +1,251 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// The next version is the program under test with one level of the formats more, and with one operation that needs it:
+// PUT /v1/rollcall/notes/KEY.
+
+// putNote sends the operation of the next level.
+func (n *Node) putNote(key string) Response {
+	return n.Do(Request{Method: "PUT", Path: "/v1/rollcall/notes/" + key + "?value=x"})
+}
+
+// levels is what a node says about the cluster's level.
+func (n *Node) levels(t *testing.T) (u api.Upgrade) {
+	t.Helper()
+	decode(t, n.Get("/v1/rollcall/upgrade").Body, &u)
+	return u
+}
+
+// awaitLevel waits until every node writes a level. The nodes must read it for half a minute before.
+func (c *Cluster) awaitLevel(t *testing.T, level int) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		Eventually(t, 5*ReadyLimit, fmt.Sprintf("%s writes level %d", n.Name, level), func() error {
+			return notYet(n.levels(t).Level, level)
+		})
+	}
+}
+
+// change stops a node as a service manager does and starts it with another program; "": that under test.
+func (n *Node) change(t *testing.T, program string) {
+	t.Helper()
+	n.Stop(t)
+	n.runs = program
+	n.Start(t)
+	n.WaitReady(t)
+}
+
+// upgradeOrders are the orders in which the three nodes are upgraded: those that ROLLCALL_UPGRADE_ORDERS has, "all" of
+// them, or one.
+func upgradeOrders() [][]int {
+	all := [][]int{{2, 0, 1}, {0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 1, 0}}
+	if os.Getenv("ROLLCALL_UPGRADE_ORDERS") == "all" {
+		return all
+	}
+	return all[:1]
+}
+
+// upgradeKeepers is how many instances are kept alive meanwhile, each with a heartbeat in two seconds.
+func upgradeKeepers(t *testing.T) int {
+	text := os.Getenv("ROLLCALL_UPGRADE_KEEPERS")
+	if text == "" {
+		return 40
+	}
+	return need.Got(strconv.Atoi(text))(t)
+}
+
+// TestUpgradeInAnyOrderLosesNothing: the nodes are upgraded one after the other, and the leader is killed after each step.
+// Until the last one runs the new version an operation that needs it is refused, in words; then it is done.
+func TestUpgradeInAnyOrderLosesNothing(t *testing.T) {
+	next := taggedProgram(t, "nextlevel")
+	for _, order := range upgradeOrders() {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			c := StartCluster(t, Config{Settings: map[string]string{"cluster.finalize-after": "0s"}})
+			l := startLoad(t, 10, upgradeKeepers(t), 4, c.Nodes)
+			for step, i := range order {
+				n := c.Nodes[i]
+				l.use(c.Others(n))
+				n.change(t, next)
+				l.use(c.Nodes)
+				killLeader(t, c, l)
+				for _, upgraded := range order[:step+1] {
+					r := c.Nodes[upgraded].putNote("early")
+					if step < 2 {
+						expect.That(t, r.Status == 501 && strings.Contains(string(r.Body), "needs all nodes at 0.2; n"), "step %d: got %v, want 501 with the nodes that lack it", step, r)
+					}
+				}
+			}
+			c.awaitLevel(t, 2)
+			for _, n := range c.Nodes {
+				r := n.putNote("late")
+				expect.That(t, r.Status == 200, "%s: got %v, want 200", n.Name, r)
+			}
+			l.stop()
+			c.WaitReady()
+			l.check(t, c.Nodes)
+			mustRefuseOldVersions(t, c)
+		})
+	}
+}
+
+// mustRefuseOldVersions: after the level has risen, the version before neither starts on the data of a node nor joins.
+func mustRefuseOldVersions(t *testing.T, c *Cluster) {
+	t.Helper()
+	leader := c.Leader()
+	n := c.Others(leader)[0]
+	n.Stop(t)
+	n.runs = ""
+	n.Start(t)
+	code := n.ExitCode(t, ReadyLimit)
+	expect.That(t, code != 0 && strings.Contains(n.Output(t), "level 2 of the formats, this program reads 1 to 1: start the newer version again"),
+		"the version before on data of level 2: exit code %d", code)
+	fresh := newNode(t, t.TempDir(), "n4")
+	fresh.Settings["cluster.join"] = leader.Cluster
+	fresh.Start(t)
+	want := `the cluster writes level 2 of the formats, and node \"n4\" runs `
+	Eventually(t, ReadyLimit, "a new node of the version before is refused", func() error {
+		return unless(strings.Contains(fresh.Output(t), want), "its log lacks %s", want)
+	})
+}
+
+// Before the level rises, the way back is open: the older version starts on the same directories.
+func TestUpgradeCanBeTakenBackBeforeItIsFinal(t *testing.T) {
+	t.Parallel()
+	next := taggedProgram(t, "nextlevel")
+	c := StartCluster(t, Config{Settings: map[string]string{"cluster.finalize": "manual"}})
+	l := startLoad(t, 10, 20, 4, c.Nodes)
+	for _, program := range []string{next, ""} {
+		for _, n := range c.Nodes {
+			l.use(c.Others(n))
+			n.change(t, program)
+		}
+		l.use(c.Nodes)
+		l.awaitProgress(t)
+		if program == next {
+			u := c.Nodes[0].levels(t)
+			expect.That(t, u.Level == 1 && u.Next == 2 && u.Lacking == "" && u.Due == 0, "all nodes upgraded: got %+v, want level 2 to wait for an operator", u)
+			Eventually(t, ReadyLimit, "the operation is refused with the command", func() error {
+				r := c.Nodes[1].putNote("early")
+				return unless(r.Status == 501 && strings.Contains(string(r.Body), "rollcall upgrade finalize"), "%v", r)
+			})
+		}
+	}
+	l.stop()
+	l.check(t, c.Nodes)
+}
+
+// An operation that the leader cannot read is refused alone, and soon: the heartbeats beside it succeed.
+func TestOperationOfAnUpgradedFollowerIsRefusedAlone(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	n := c.Others(c.Leader())[0]
+	n.change(t, taggedProgram(t, "nextlevel"))
+	const clients, beats = 50, 10
+	for i := range clients {
+		mustRegister(t, n, Instance{App: "KEPT", ID: fmt.Sprint("kept-", i), Duration: 90})
+	}
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			for range beats {
+				r := n.Renew("KEPT", fmt.Sprint("kept-", i))
+				expect.That(t, r.Outcome() == Done, "a heartbeat beside the operation: %v", r)
+			}
+		})
+	}
+	began := time.Now()
+	r := n.putNote("early")
+	took := time.Since(began)
+	all.Wait()
+	t.Logf("refused after %v", took)
+	expect.That(t, r.Status == 501 && strings.Contains(string(r.Body), "needs all nodes at 0.2"), "got %v, want 501", r)
+}
+
+// Without the gate, a leader of the next version writes what the others cannot read, and they stop: the tests of upgrades
+// must see that.
+func TestUpgradeWithoutTheGateStopsTheOtherNodes(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	n := c.Others(leader)[0]
+	n.Stop(t)
+	n.runs = taggedProgram(t, "nextlevel,nogate")
+	n.Start(t)
+	others := c.Others(n)
+	// It leads sooner or later, if the others stop leading whenever they do.
+	Eventually(t, 5*ReadyLimit, "a node of the version before stops with an error", func() error {
+		for _, o := range others {
+			if !o.Running() {
+				out := o.Output(t)
+				return unless(strings.Contains(out, "level 2 of the formats, this program reads 1 to 1"), "%s ended for another reason: %.300s", o.Name, out)
+			}
+		}
+		if l := c.Leader(); l != n {
+			l.Signal(t, syscall.SIGTERM)
+			l.ExitCode(t, StopLimit)
+			need.OK(t, l.Node.Start(l.program(t))) // it may end at once, and that is looked at
+			l.process = adopt(t, l.Process)
+		}
+		return fmt.Errorf("all run")
+	})
+}
+
+// A version may not be left out.
+func TestVersionThatReadsNothingOfWhatIsThereSaysWhichToGoThrough(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{Nodes: 1})
+	n := c.Nodes[0]
+	mustRegister(t, n, Instance{App: "A", ID: "a", Duration: 90})
+	n.Stop(t)
+	n.runs = taggedProgram(t, "skiplevel")
+	n.Start(t)
+	code := n.ExitCode(t, ReadyLimit)
+	expect.That(t, code != 0 && strings.Contains(n.Output(t), "go through version 0.2 first"), "exit code %d, output %s", code, n.Output(t))
+	n.runs = ""
+	n.Start(t)
+	n.WaitReady(t)
+	need.OK(t, shows(n, "A", "a"))
+}
+
+// Without consensus each node writes the lowest level of its datacenter until all read the next one.
+func TestUpgradeWithoutConsensus(t *testing.T) {
+	t.Parallel()
+	next := taggedProgram(t, "nextlevel")
+	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"cluster.finalize": "manual"}})
+	l := startLoad(t, 10, 20, 4, c.Nodes)
+	c.Nodes[0].change(t, next)
+	expect.Equal(t, c.Nodes[0].levels(t).Level, 1, "beside a node of the version before it writes level")
+	r := c.Nodes[0].Do(Request{Method: "POST", Path: "/v1/rollcall/upgrade/finalize"})
+	expect.That(t, r.Status == 409, "finalized beside a node of the version before: %v", r)
+	l.awaitProgress(t)
+	c.Nodes[1].change(t, next)
+	Eventually(t, 3*ReadyLimit, "the upgrade can be finalized", func() error {
+		r := c.Nodes[1].Do(Request{Method: "POST", Path: "/v1/rollcall/upgrade/finalize"})
+		return unless(r.Status == 200, "%v", r)
+	})
+	c.awaitLevel(t, 2)
+	l.awaitProgress(t)
+	l.stop()
+	mustConverge(t, c.Nodes)
+	l.check(t, c.Nodes)
+	n := c.Nodes[0]
+	n.Stop(t)
+	n.runs = ""
+	n.Start(t)
+	code := n.ExitCode(t, ReadyLimit)
+	expect.That(t, code != 0 && strings.Contains(n.Output(t), "start the newer version again"), "the version before on a file of level 2: exit code %d", code)
+}

@@ -1,0 +1,37 @@
+//go:build nextlevel
+
+package rollcallpeer
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
+	"github.com/seed-20419f34/rollcall/replication/wire"
+)
+
+// The first message to a peer of the version before is refused, and says why; the next one is of the level that the peer
+// writes.
+func TestMessagesHaveTheLevelThatThePeerWrites(t *testing.T) {
+	far := receiver(t)
+	far.fail = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set(level.Header, level.Reads{Version: "0.1", Oldest: 1, Newest: 1, Writes: 1}.String())
+		sent := far.requests[len(far.requests)-1].body
+		if wire.LevelOf(sent) == 1 {
+			return false
+		}
+		http.Error(w, "written by a newer version", http.StatusNotImplemented)
+		return true
+	}
+	near := sender(t, far.server.URL)
+	for try, want := range []batcher.Result{batcher.Congestion, batcher.Success} {
+		got := near.only().Process(context.Background(), aTask)
+		expect.That(t, got == want, "try %d: %v, want %v", try, got, want)
+	}
+	expect.Equal(t, near.only().level(), byte(1), "the link writes level")
+	reads, at := near.only().Levels()
+	expect.That(t, reads.Version == "0.1" && !at.IsZero(), "the peer said %+v at %v", reads, at)
+}
