@@ -23,7 +23,7 @@ func TestCallThatNeedsRollcallSaysSoAtOnce(t *testing.T) {
 		"key":     func(ctx context.Context, c *Client) error { _, err := c.KV().Get(ctx, "a"); return err },
 		"put":     func(ctx context.Context, c *Client) error { return c.KV().Put(ctx, "a", nil) },
 		"session": func(ctx context.Context, c *Client) error { return c.DestroySession(ctx, "s1") },
-		"member":  func(ctx context.Context, c *Client) error { return c.RemoveMember(ctx, "n1") },
+		"member":  func(ctx context.Context, c *Client) error { return c.RemoveMember(ctx, "n1", registry.Act{}) },
 		"lock": func(ctx context.Context, c *Client) error {
 			_, err := c.AcquireLock(ctx, LockOptions{Name: "a"})
 			return err

@@ -290,7 +290,7 @@ func TestTriesAreCountedByOperation(t *testing.T) {
 		"explain":           func(ctx context.Context, c *Client) { _, _ = c.Explain(ctx, key) },
 		"override":          func(ctx context.Context, c *Client) { _, _ = c.Override(ctx, key, registry.Up, by, 0) },
 		"quarantine":        func(ctx context.Context, c *Client) { _, _ = c.Quarantine(ctx, key, by, time.Hour) },
-		"members":           func(ctx context.Context, c *Client) { _ = c.RemoveMember(ctx, "n1") },
+		"members":           func(ctx context.Context, c *Client) { _ = c.RemoveMember(ctx, "n1", registry.Act{}) },
 		"peers":             func(ctx context.Context, c *Client) { _, _ = c.Peers(ctx) },
 		"kv":                func(ctx context.Context, c *Client) { _, _ = c.KV().Get(ctx, "a/b") },
 		"session":           func(ctx context.Context, c *Client) { _ = c.DestroySession(ctx, "s1") },

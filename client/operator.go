@@ -83,12 +83,21 @@ func (c *Client) Quarantined(ctx context.Context, app string) ([]Instance, error
 }
 
 // RemoveMember takes a node out of the cluster for good: its data directory is of no use any more,
-// its name is free for a node with an empty one. ErrUnknownMember: there is none of that name.
-func (c *Client) RemoveMember(ctx context.Context, name string) error {
-	q := transport.Own(http.MethodDelete, "members", name).Or(ErrUnknownMember)
+// its name is free for a node with an empty one. by is as of Override. ErrUnknownMember: there is none of that name.
+func (c *Client) RemoveMember(ctx context.Context, name string, by registry.Act) error {
+	q := signed(transport.Own(http.MethodDelete, "members", name), by, 0).Or(ErrUnknownMember)
 	q.Removes = true
 	_, err := c.cluster.Perform(ctx, q, "remove node %q", name)
 	return err
+}
+
+// TransferLeadership hands leadership over to a node, or, with "", to the voter that is furthest, and returns its name.
+// ErrUnknownMember: there is none of that name.
+func (c *Client) TransferLeadership(ctx context.Context, name string) (to string, err error) {
+	q := transport.Own(http.MethodPost, "transfer").With("to", name).Or(ErrUnknownMember)
+	q.Write = true
+	done, err := transport.Ask[api.Transferred](ctx, c.cluster, q, "transfer leadership")
+	return done.Leader, err
 }
 
 // Upgrade is which levels of the formats the nodes of the cluster read, and which they write.

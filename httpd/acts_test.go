@@ -290,6 +290,25 @@ func (m *members) Remove(_ context.Context, name string) error {
 	return m.err
 }
 
+// Transfer implements httpd.Members.
+func (m *members) Transfer(_ context.Context, name string) (string, error) {
+	m.removed = append(m.removed, name)
+	return "n2", m.err
+}
+
+func TestLeadershipIsTransferredToTheNodeThatIsNamed(t *testing.T) {
+	for query, to := range map[string]string{"": "", "?to=n2": "n2"} {
+		m := &members{}
+		got := newNode(t, httpd.Config{Members: m}, nil).send(t, request("POST", "/v1/rollcall/transfer"+query, ""))
+		expect.That(t, got.status == 200 && got.body == "{\"leader\":\"n2\"}\n" && len(m.removed) == 1 && m.removed[0] == to, "%q: got %d %s for %q", query, got.status, got.body, m.removed)
+	}
+	refused := fmt.Errorf("transfer: %w: n2 is 700 entries behind", httpd.ErrMembership)
+	got := newNode(t, httpd.Config{Members: &members{err: refused}}, nil).send(t, request("POST", "/v1/rollcall/transfer?to=n2", ""))
+	expect.That(t, got.status == 503 && strings.Contains(got.body, "700 entries behind"), "refused: got %d %s", got.status, got.body)
+	got = newNode(t, httpd.Config{}, nil).send(t, request("POST", "/v1/rollcall/transfer", ""))
+	expect.Equal(t, got.status, 501, "without members: got")
+}
+
 func TestMemberIsRemovedByItsName(t *testing.T) {
 	for _, name := range []string{"n1", "rack-7_b", "a%2Fb"} {
 		m := &members{}

@@ -34,10 +34,10 @@ var threeNodes = cluster{
 
 func TestStatusShowsTheCluster(t *testing.T) {
 	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1", Datacenter: "dc1", Version: "v1"}, nil)
-	want := `{"node":"n1","datacenter":"dc1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"nodes":[` +
-		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41},` +
-		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42,"index":"c1-17"},` +
-		`{"id":"n3","http":"","cluster":"127.0.0.1:7763","role":"unreachable","applied":0}]}` + "\n"
+	want := `{"node":"n1","datacenter":"dc1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"condition":"","summary":"","nodes":[` +
+		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41,"voter":false},` +
+		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42,"index":"c1-17","voter":false},` +
+		`{"id":"n3","http":"","cluster":"127.0.0.1:7763","role":"unreachable","applied":0,"voter":false}]}` + "\n"
 	expect.Equal(t, n.send(t, request("GET", "/v1/rollcall/status", "")).body, want, "got")
 }
 

@@ -66,11 +66,14 @@ func TestStatusCommandDescribesTheClusterOnEveryNode(t *testing.T) {
 				return fmt.Errorf("it is %+v, want mode cp, an id, leader %s, a term and %d nodes", status, leader.Name, len(c.Nodes))
 			}
 			for i, got := range status.Nodes {
-				want := api.NodeStatus{ID: c.Nodes[i].Name, HTTP: c.Nodes[i].HTTP, Cluster: c.Nodes[i].Cluster, Role: "follower", Applied: got.Applied, Index: got.Index}
+				want := api.NodeStatus{
+					ID: c.Nodes[i].Name, HTTP: c.Nodes[i].HTTP, Cluster: c.Nodes[i].Cluster, Role: "follower", Applied: got.Applied, Index: got.Index, Voter: true,
+					Version: status.Version, Contact: got.Contact, Lag: got.Lag, DiskFree: got.DiskFree,
+				}
 				if c.Nodes[i] == leader {
 					want.Role = "leader"
 				}
-				if got != want || got.Applied == 0 {
+				if got != want || got.Applied == 0 || got.DiskFree == 0 || (got.Contact == 0) != (c.Nodes[i] == leader) {
 					return fmt.Errorf("it shows %+v, want %+v with something applied", got, want)
 				}
 			}

@@ -21,6 +21,8 @@ type Config struct {
 	Datacenter    string // that the data directory of a node without consensus belongs to
 	HTTPAdvertise string // this node's HTTP address, shown to users
 	Version       string // of the program, shown to users
+	Zone          string // in which the node stands, shown to users
+	NoVote        bool   // the node of a cluster serves, and does not vote
 
 	DataDir string `key:"data.dir" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
 
@@ -30,6 +32,7 @@ type Config struct {
 	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	TLS              TLSFiles // empty: plain connections
 	Upgrade          level.Policy
+	DeadAfter        time.Duration `key:"members.dead-after" default:"0s" min:"1m" zero:"never" help:"mode cp: a voter that has been silent for so long is removed, when a node without a vote is ready to take its place and a majority of the voters is well"`
 
 	// InFlight is at most half of the open batches that the state machine remembers for a node; it could
 	// not tell a repeated batch from a new one beyond that.
@@ -52,6 +55,8 @@ type Config struct {
 
 	Test TestConfig
 
+	// DiskFree: the bytes that the disk of the data directory has left, shown to users; nil: not known.
+	DiskFree func() int64
 	// DiskFull: the disk of the data directory is nearly full: the other nodes ask this while this one leads; nil: it is not.
 	DiskFull func() bool
 	Spares   expiry.SparePolicy // of leases of other datacenters; nil: they end like all others
@@ -95,6 +100,9 @@ func (c *Config) SetDefaults() {
 	c.LogBytes = cmp.Or(c.LogBytes, 256<<20)
 	if c.Others == nil {
 		c.Others = func() []level.Node { return nil }
+	}
+	if c.DiskFree == nil {
+		c.DiskFree = func() int64 { return 0 }
 	}
 	if c.Age == nil {
 		c.Age = func() time.Duration { return 0 }

@@ -95,8 +95,13 @@ func TestCommandsSendTheirRequests(t *testing.T) {
 		{name: "events", args: []string{"events"}, status: 200, body: "{}", want: "GET /v1/rollcall/events", prints: "EVENT"},
 		{name: "members", args: []string{"members"}, status: 200, body: `{"nodes":[{"id":"n1","role":"learner"}]}`, want: "GET /v1/rollcall/status", prints: "n1    learner"},
 		{name: "members in JSON", args: []string{"members", "-o", "json"}, status: 200, body: `{}`, want: "GET /v1/rollcall/status", prints: "[]\n"},
-		{name: "remove a member", args: []string{"members", "remove", "n1"}, status: 200, body: `{"removed":"n1"}`, want: "DELETE /v1/rollcall/members/n1", prints: "removed  n1\n"},
-		{name: "remove a member, in JSON", args: []string{"members", "remove", "n1", "-o", "json"}, status: 200, want: "DELETE /v1/rollcall/members/n1", prints: `"removed": "n1"`},
+		{name: "remove a member", args: []string{"members", "remove", "n1", "--author=me", "--reason=lost"}, status: 200, body: `{"removed":"n1"}`, want: "DELETE /v1/rollcall/members/n1?author=me&reason=lost", prints: "removed  n1\n"},
+		{name: "remove a member, in JSON", args: []string{"members", "remove", "n1", "-o", "json", "--author=me"}, status: 200, want: "DELETE /v1/rollcall/members/n1?author=me", prints: `"removed": "n1"`},
+		{name: "transfer leadership", args: []string{"members", "transfer"}, status: 200, body: `{"leader":"n2"}`, want: "POST /v1/rollcall/transfer", prints: "leader  n2\n"},
+		{name: "transfer leadership to a node", args: []string{"members", "transfer", "n3"}, status: 200, body: `{"leader":"n3"}`, want: "POST /v1/rollcall/transfer?to=n3", prints: "leader  n3\n"},
+		{name: "upgrade status", args: []string{"upgrade", "status"}, status: 200, body: `{"level":1,"next":2,"lacking":"n2 runs 0.1","nodes":[{"id":"n1","version":"0.2","oldest":1,"newest":2,"since":1700000000000,"writes":1}],"waiting":[{"level":2,"version":"0.2","brings":"notes"}]}`,
+			want: "GET /v1/rollcall/upgrade", prints: "The cluster writes level 1. Level 2 waits: n2 runs 0.1.\n\nNODE  VERSION  READS  SINCE                 WRITES\nn1    0.2      1-2    2023-11-14T22:13:20Z  1\n\nLEVEL  FROM VERSION  WAITING FOR IT\n2      0.2           notes\n"},
+		{name: "upgrade finalize", args: []string{"upgrade", "finalize"}, status: 200, body: `{"level":2}`, want: "POST /v1/rollcall/upgrade/finalize", prints: "The cluster writes level 2, the newest.\n"},
 		{name: "ls", args: []string{"ls", "--consistency", "stale"}, status: 200, body: `[]`, want: "GET /v1/rollcall/apps?consistency=stale", prints: "VIP"},
 		{name: "ls of one", args: []string{"ls", "orders", "-o", "json"}, status: 200, body: `null`, want: "GET /v1/rollcall/apps?app=orders", prints: "[]\n"},
 		{name: "ls of the quarantined", args: []string{"ls", "--quarantined"}, status: 200, body: `[{"app":"A","id":"1"},{"app":"A","id":"2","quarantined_until":1000}]`,
@@ -138,6 +143,18 @@ func TestCommandsSendTheirRequests(t *testing.T) {
 			expect.That(t, len(s.requests) == 1 && s.requests[0] == tc.want, "sent %q, want %q", s.requests, tc.want)
 		})
 	}
+}
+
+func TestStatusCheckSaysByItsExitCodeHowTheClusterIs(t *testing.T) {
+	for condition, want := range map[string]int{"well": 0, "degraded": 1, "leaderless": 2, "": 1} {
+		s := newFakeServer(t, 200, fmt.Sprintf(`{"condition":%q,"summary":"So it is."}`, condition))
+		stdout, stderr, code := rollcall(t, "status", "--check", "--addr", s.URL)
+		expect.That(t, code == want && strings.Contains(stdout, "So it is.\n") && stderr == "", "%q: exit %d, printed %q and %q, want exit %d and the sentence", condition, code, stdout, stderr, want)
+		_, _, code = rollcall(t, "status", "--addr", s.URL)
+		expect.Equal(t, code, 0, "%q, without --check: exit", condition)
+	}
+	_, _, code := rollcall(t, "status", "--check", "--addr", "http://127.0.0.1:1")
+	expect.Equal(t, code, 1, "without a server: exit")
 }
 
 func TestRegisterSendsItsFlags(t *testing.T) {

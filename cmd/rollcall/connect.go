@@ -38,10 +38,11 @@ func (c *connection) command(cmd *cobra.Command, args cobra.PositionalArgs, ask 
 			return err
 		}
 		found, err := ask(cmd.Context(), cl, args)
-		if err != nil {
+		status, _ := errors.AsType[cli.ExitStatus](err) // an answer, which the exit code says, too
+		if err != nil && (status.Code == 0 || status.Err != nil) {
 			return err
 		}
-		return c.out.Print(cmd.OutOrStdout(), found)
+		return errors.Join(c.out.Print(cmd.OutOrStdout(), found), err)
 	}
 	c.addFlags(cmd)
 	return cmd

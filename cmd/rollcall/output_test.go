@@ -13,8 +13,9 @@ import (
 func sampleStatus() clusterStatus {
 	return clusterStatus{client.Status{
 		Node: "node1", Mode: "cp", ClusterID: "c0ffee", Leader: "node2", Term: 3, Ready: true, Quorum: true,
+		Condition: "degraded", Summary: "Degraded: node3 cannot be reached; no node may fail.",
 		Nodes: []client.NodeStatus{
-			{ID: "node1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41},
+			{ID: "node1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41, Lag: 1, Contact: 31, DiskFree: 92_400_000_000, Zone: "a", Version: "0.1"},
 			{ID: "node2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42},
 			{ID: "node3", Cluster: "127.0.0.1:7763", Role: "unreachable"},
 		},
@@ -72,10 +73,12 @@ func TestCommandsPrintTables(t *testing.T) {
 		{name: "status", value: sampleStatus(), want: `CLUSTER  MODE  LEADER  TERM  QUORUM
 c0ffee   cp    node2   3     yes
 
-NODE   ROLE         HTTP            NODE-TO-NODE    APPLIED
-node1  follower     127.0.0.1:8761  127.0.0.1:7761  41
-node2  leader       127.0.0.1:8762  127.0.0.1:7762  42
-node3  unreachable  -               127.0.0.1:7763  -
+NODE   ROLE         HTTP            NODE-TO-NODE    APPLIED  LAG  CONTACT   DISK          ZONE  VERSION
+node1  follower     127.0.0.1:8761  127.0.0.1:7761  41       1    31ms ago  92.4 GB free  a     0.1
+node2  leader       127.0.0.1:8762  127.0.0.1:7762  42       0    -         -             -     -
+node3  unreachable  -               127.0.0.1:7763  -        -    -         -             -     -
+
+Degraded: node3 cannot be reached; no node may fail.
 `},
 		{name: "instances, with what could drive a terminal", value: sampleInstances(), want: `APP     ID        STATUS          HOST                  IP        PORT         VIP     LEASE
 ORDERS  orders-1  OUT_OF_SERVICE  orders-1.example.com  10.0.0.1  80,443(tls)  orders  30s
@@ -174,13 +177,16 @@ func TestCommandsPrintJSON(t *testing.T) {
   "term": 1,
   "ready": false,
   "quorum": false,
+  "condition": "",
+  "summary": "",
   "nodes": [
     {
       "id": "n",
       "http": "h",
       "cluster": "c",
       "role": "leader",
-      "applied": 2
+      "applied": 2,
+      "voter": false
     }
   ]
 }

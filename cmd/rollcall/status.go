@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -15,14 +16,33 @@ import (
 
 func newStatusCommand() *cobra.Command {
 	var c connection
-	return c.command(&cobra.Command{
-		Use:     "status",
-		Short:   "Show the cluster: its leader, its nodes and how far each has applied the log",
-		Example: "  rollcall status\n  rollcall status -o json --addr http://127.0.0.1:8762",
+	var check bool
+	cmd := c.command(&cobra.Command{
+		Use:   "status",
+		Short: "Show the cluster: its leader, its nodes and how far each has applied the log",
+		Long: "Shows the cluster: its leader, its nodes and how far each has applied the log, and says in a sentence how it is.\n" +
+			"With --check the exit code says the same: 0 it is well, 1 it is degraded or could not be asked, 2 it has no leader.",
+		Example: "  rollcall status\n  rollcall status --check\n  rollcall status -o json --addr http://127.0.0.1:8762",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		status, err := cl.Status(ctx)
+		if check && err == nil {
+			err = checked(status)
+		}
 		return clusterStatus{status}, err
 	})
+	cmd.Flags().BoolVar(&check, "check", false, "say by the exit code how the cluster is: 0 well, 1 degraded, 2 without a leader")
+	return cmd
+}
+
+// checked is a cluster's condition as an exit code, nil if it is well.
+func checked(s client.Status) error {
+	switch s.Condition {
+	case "well":
+		return nil
+	case "leaderless":
+		return cli.ExitStatus{Code: 2}
+	}
+	return cli.ExitStatus{Code: 1}
 }
 
 // clusterStatus is a cluster's status as two tables: the cluster, and its nodes.
@@ -35,6 +55,11 @@ func (s clusterStatus) Table() [][]string {
 		{},
 	}
 	rows = append(rows, memberList(s.Nodes).Table()...)
+	for _, sentence := range []string{s.Summary, s.Warning} {
+		if sentence != "" {
+			rows = append(rows, []string{}, []string{sentence})
+		}
+	}
 	if len(s.Foreign) == 0 {
 		return rows
 	}
@@ -49,38 +74,81 @@ func newMembersCommand() *cobra.Command {
 	var c connection
 	cmd := c.command(&cobra.Command{
 		Use:     "members",
-		Short:   "List the nodes of the cluster, or remove one",
+		Short:   "List the nodes of the cluster, remove one, or hand leadership over",
 		Example: "  rollcall members\n  rollcall members -o json",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		status, err := cl.Status(ctx)
 		return append(memberList{}, status.Nodes...), err
 	})
-	cmd.AddCommand(newMembersRemoveCommand())
+	cmd.AddCommand(newMembersRemoveCommand(), newMembersTransferCommand())
 	return cmd
 }
 
-func newMembersRemoveCommand() *cobra.Command {
+func newMembersTransferCommand() *cobra.Command {
 	var c connection
 	return c.command(&cobra.Command{
+		Use:   "transfer [NAME]",
+		Short: "Hand leadership over to a node, or to the voter that is furthest",
+		Long: "Hands leadership over to a node, or to the voter that is furthest. A node that lags is refused: no write would be\n" +
+			"taken until it has caught up.",
+		Example: "  rollcall members transfer\n  rollcall members transfer node2",
+	}, cobra.MaximumNArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		name := ""
+		if len(args) == 1 {
+			name = args[0]
+		}
+		to, err := cl.TransferLeadership(ctx, name)
+		return transferred{to}, err
+	})
+}
+
+// transferred is a node that is to lead.
+type transferred struct {
+	Leader string `json:"leader"`
+}
+
+func (t transferred) Table() [][]string { return [][]string{{"leader", t.Leader}} }
+
+func newMembersRemoveCommand() *cobra.Command {
+	var c connection
+	var o operator
+	cmd := c.command(&cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a node from the cluster for good",
 		Long: "Removes a node from the cluster for good. Its data directory is of no use any more. Its name is free for\n" +
 			"a node with an empty one. If the node still runs, it stops by itself.",
-		Example: "  rollcall members remove node3",
+		Example: "  rollcall members remove node3 --reason \"its disk is lost\"",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
-		return removed{args[0]}, cl.RemoveMember(ctx, args[0])
+		return removed{args[0]}, cl.RemoveMember(ctx, args[0], o.act())
 	})
+	o.addFlags(cmd)
+	return cmd
 }
 
 // memberList is the nodes of a cluster, an empty list rather than null.
 type memberList []client.NodeStatus
 
 func (l memberList) Table() [][]string {
-	rows := [][]string{{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED"}}
+	rows := [][]string{{"NODE", "ROLE", "HTTP", "NODE-TO-NODE", "APPLIED", "LAG", "CONTACT", "DISK", "ZONE", "VERSION"}}
 	for _, n := range l {
-		rows = append(rows, []string{n.ID, n.Role, n.HTTP, n.Cluster, unlessZero(n.Applied)})
+		row := []string{n.ID, n.Role, n.HTTP, n.Cluster, unlessZero(n.Applied), strconv.FormatUint(n.Lag, 10), contact(n.Contact), "", n.Zone, n.Version}
+		if n.Role == "unreachable" {
+			row[5] = ""
+		}
+		if n.DiskFree != 0 {
+			row[7] = fmt.Sprintf("%.1f GB free", float64(n.DiskFree)/1e9)
+		}
+		rows = append(rows, row)
 	}
 	return rows
+}
+
+// contact is how long ago a node was in contact; "": it is the leader, or it is not known.
+func contact(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return (time.Duration(ms) * time.Millisecond).String() + " ago"
 }
 
 // removed is a node that was removed.

@@ -19,9 +19,12 @@ type Status struct {
 	ClusterID  string       `json:"cluster_id"` // empty until the first leader was established
 	Leader     string       `json:"leader"`     // a node's name; empty: none is known
 	Term       uint64       `json:"term"`
-	Ready      bool         `json:"ready"`  // the answering node has loaded its state
-	Quorum     bool         `json:"quorum"` // the answering node knows a leader, or leads, or needs none and is ready
-	Nodes      []NodeStatus `json:"nodes"`  // by ID
+	Ready      bool         `json:"ready"`             // the answering node has loaded its state
+	Quorum     bool         `json:"quorum"`            // the answering node knows a leader, or leads, or needs none and is ready
+	Condition  string       `json:"condition"`         // well, degraded (a node fails, or no further one may), or leaderless
+	Summary    string       `json:"summary"`           // a sentence about the condition
+	Warning    string       `json:"warning,omitempty"` // a sentence about what may go wrong; empty: none
+	Nodes      []NodeStatus `json:"nodes"`             // by ID
 	// Foreign are nodes of another cluster at addresses where this one looks for its own: there should be none.
 	Foreign []ForeignNode `json:"foreign,omitempty"`
 }
@@ -31,11 +34,18 @@ type NodeStatus struct {
 	ID      string `json:"id"`      // its name
 	HTTP    string `json:"http"`    // address of its HTTP listener; empty if it could not be asked
 	Cluster string `json:"cluster"` // address of its node-to-node listener
-	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote yet), stopped, unreachable, or serving (mode ap)
+	Role    string `json:"role"`    // leader, follower, candidate, learner (no vote), stopped, unreachable, or serving (mode ap)
 	Applied uint64 `json:"applied"` // newest applied log entry; 0 if it could not be asked
 	// Index is the newest change that the node has applied, as epoch-index; empty if it could not be asked.
 	// A change is on every node when no node's is older.
 	Index string `json:"index,omitempty"`
+	Voter bool   `json:"voter"` // it has a vote; false in mode ap
+	// The rest is left out of a node that could not be asked.
+	Version  string `json:"version,omitempty"`   // of its program
+	Zone     string `json:"zone,omitempty"`      // node.zone
+	Contact  int64  `json:"contact,omitempty"`   // ms of the clock since it last heard of the leader, in mode ap since it last responded to the node that responds; 0: it leads
+	Lag      uint64 `json:"lag,omitempty"`       // log entries that another node has applied and it has not
+	DiskFree int64  `json:"disk_free,omitempty"` // bytes that the disk of its data directory has left
 }
 
 // ForeignNode is a node of another cluster.
@@ -48,6 +58,11 @@ type ForeignNode struct {
 // RemovedMember is the response to the removal of a node.
 type RemovedMember struct {
 	Removed string `json:"removed"` // the node's name
+}
+
+// Transferred is the response to a transfer of leadership.
+type Transferred struct {
+	Leader string `json:"leader"` // the node that is to lead, which it may do a moment later
 }
 
 // Events are the registrations and cancels that the cluster remembers (the last thousand of each),

@@ -17,6 +17,9 @@ type Members interface {
 	// write, 4 s. Errors: ErrUnknownMember, ErrMembership, registry.ErrNoLeader (nothing was done),
 	// registry.ErrUnknownOutcome.
 	Remove(ctx context.Context, name string) error
+	// Transfer hands leadership over to the node of a name, or, with "", to the voter that is furthest, and returns its
+	// name. Times and errors are those of Remove.
+	Transfer(ctx context.Context, name string) (to string, err error)
 }
 
 // Errors of Members.
@@ -28,24 +31,44 @@ var (
 	ErrMembership = errors.New("membership was not changed")
 )
 
-// removeMember is DELETE /v1/rollcall/members/{name}.
+var errNoMembers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this node takes no part in a cluster with members; ask a node in mode cp"}
+
+// removeMember is DELETE /v1/rollcall/members/{name}, with the reason for it.
 func (c call) removeMember() (any, error) {
 	if c.config.Members == nil {
-		return nil, &web.Refusal{Status: http.StatusNotImplemented, Text: "this node takes no part in a cluster with members; ask a node in mode cp"}
+		return nil, errNoMembers
 	}
+	by := c.By()
 	if c.IgnoreBody(); c.Err != nil {
 		return nil, c.Err
 	}
 	name := c.Segment("name")
 	if err := c.config.Members.Remove(c.R.Context(), name); err != nil {
-		return nil, memberRefusal(name, web.WriteError(err))
+		return nil, memberRefusal(name, "was not removed", web.WriteError(err))
 	}
-	c.Log.Info("a node was removed", "removed", name, "by", c.R.RemoteAddr)
+	c.Log.Warn("an operator removed a node", "removed", name, "by", c.R.RemoteAddr, "author", by.Author, "reason", by.Reason)
 	return api.RemovedMember{Removed: name}, nil
 }
 
-// memberRefusal words what only a change of members can meet.
-func memberRefusal(name string, err error) error {
+// transferLeadership is POST /v1/rollcall/transfer, with the name of the node that is to lead in to.
+func (c call) transferLeadership() (any, error) {
+	if c.config.Members == nil {
+		return nil, errNoMembers
+	}
+	name := c.Text("to")
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	to, err := c.config.Members.Transfer(c.R.Context(), name)
+	if err != nil {
+		return nil, memberRefusal(name, "does not lead", web.WriteError(err))
+	}
+	c.Log.Info("an operator had leadership handed over", "to", to, "by", c.R.RemoteAddr)
+	return api.Transferred{Leader: to}, nil
+}
+
+// memberRefusal words what only a change of members can meet; not says what was not done.
+func memberRefusal(name, not string, err error) error {
 	switch {
 	case errors.Is(err, registry.ErrUnknownOutcome):
 		return err
@@ -55,7 +78,7 @@ func memberRefusal(name string, err error) error {
 	case errors.Is(err, ErrMembership):
 		return &web.Refusal{Status: http.StatusServiceUnavailable, Text: err.Error(), Cause: err}
 	case errors.Is(err, registry.ErrNoLeader):
-		text := fmt.Sprintf("node %q was not removed: no leader could be reached; try again when a majority of the nodes is up", name)
+		text := fmt.Sprintf("node %q %s: no leader could be reached; try again when a majority of the nodes is up", name, not)
 		return &web.Refusal{Status: http.StatusServiceUnavailable, Text: text, Retry: true, Cause: err}
 	}
 	return err

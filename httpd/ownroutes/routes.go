@@ -28,6 +28,7 @@ var table = append([]documented{
 	{route{web.Delete, "/v1/rollcall/apps/{app}/{id}/quarantine", web.JSONForm, call.endQuarantine}, api.Acted{}},
 	{route{web.Post, "/v1/rollcall/prune", web.JSONForm, call.prune}, []api.Pruned{}},
 	{route{web.Delete, memberPath, web.JSONForm, call.removeMember}, api.RemovedMember{}},
+	{route{web.Post, "/v1/rollcall/transfer", web.JSONForm, web.Bodiless(call.transferLeadership)}, api.Transferred{}},
 	{route{web.Get, "/v1/rollcall/upgrade", web.JSONForm, call.upgradeStatus}, api.Upgrade{}},
 	{route{web.Post, "/v1/rollcall/upgrade/finalize", web.JSONForm, web.Bodiless(call.finalizeUpgrade)}, api.Upgrade{}},
 	{route{web.GetOnly, "/v1/rollcall/watch", web.JSONForm, call.watch}, api.Changes{}},

@@ -231,6 +231,11 @@ func (c *testCluster) leader() int {
 
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
+	eventuallyWithin(t, limit, what, cond)
+}
+
+func eventuallyWithin(t testing.TB, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
 	end := time.Now().Add(limit)
 	for !cond() {
 		need.That(t, !time.Now().After(end), "waited %v until %s", limit, what)

@@ -29,6 +29,11 @@ func (s *Raft) RemoveMember(ctx context.Context, name string) error {
 	return s.members.RemoveMember(ctx, name)
 }
 
+// TransferLeadership hands leadership over, see membership.Members.Transfer.
+func (s *Raft) TransferLeadership(ctx context.Context, name string) (to string, err error) {
+	return s.members.Transfer(ctx, name)
+}
+
 // Upgrade is where a cluster stands between two levels of the formats.
 type Upgrade = membership.Upgrade
 

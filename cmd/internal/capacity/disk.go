@@ -42,6 +42,9 @@ const interval = time.Second
 // Low says whether this node's disk is nearly full.
 func (d *Disk) Low() bool { return d.low.Load() }
 
+// Left is how many bytes the disk has left, by the last measurement that succeeded.
+func (d *Disk) Left() int64 { return d.free.Load() }
+
 // Run measures until ctx ends.
 func (d *Disk) Run(ctx context.Context) {
 	tick := time.NewTicker(interval)

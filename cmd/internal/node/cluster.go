@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -25,6 +26,7 @@ func (c cluster) Status(ctx context.Context) api.Status {
 	for _, n := range s.Nodes {
 		status.Nodes = append(status.Nodes, nodeStatus(s.ClusterID, n))
 	}
+	describe(&status)
 	for _, f := range s.Foreign {
 		status.Foreign = append(status.Foreign, api.ForeignNode(f))
 	}
@@ -32,7 +34,10 @@ func (c cluster) Status(ctx context.Context) api.Status {
 }
 
 func nodeStatus(epoch string, n consensus.NodeStatus) api.NodeStatus {
-	shown := api.NodeStatus{ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied}
+	shown := api.NodeStatus{
+		ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied, Voter: n.Voter,
+		Version: n.Version, Zone: n.Zone, Contact: n.Contact.Milliseconds(), Lag: n.Lag, DiskFree: n.DiskFree,
+	}
 	if n.Reachable {
 		shown.Index = formatIndex(epoch, n.Index)
 	}
@@ -48,12 +53,23 @@ func formatIndex(epoch string, index registry.Index) string {
 type members struct {
 	store interface {
 		RemoveMember(ctx context.Context, name string) error
+		TransferLeadership(ctx context.Context, name string) (to string, err error)
 	}
 }
 
 // Remove implements httpd.Members.
 func (m members) Remove(ctx context.Context, name string) error {
-	err := m.store.RemoveMember(ctx, name)
+	return memberError(m.store.RemoveMember(ctx, name))
+}
+
+// Transfer implements httpd.Members.
+func (m members) Transfer(ctx context.Context, name string) (to string, err error) {
+	to, err = m.store.TransferLeadership(ctx, name)
+	return to, memberError(err)
+}
+
+// memberError is an error about members in the terms of HTTP.
+func memberError(err error) error {
 	switch {
 	case errors.Is(err, consensus.ErrUnknownMember):
 		return inTermsOf{err, httpd.ErrUnknownMember}
@@ -77,24 +93,31 @@ func (e inTermsOf) Unwrap() error { return e.error }
 
 // nodes is the nodes of a datacenter without consensus as an httpd.Cluster: each node knows the others as peers.
 type nodes struct {
-	name, http, datacenter string
+	setup
 	replicator             *replication.Replicator
 	service                registry.Service
 }
 
 // Status implements httpd.Cluster.
 func (n nodes) Status(ctx context.Context) api.Status {
-	status := api.Status{Mode: config.AP, ClusterID: n.datacenter}
-	own := api.NodeStatus{ID: n.name, HTTP: n.http, Role: "serving"}
+	status := api.Status{Mode: config.AP, ClusterID: n.Datacenter}
+	own := api.NodeStatus{ID: n.name, HTTP: n.http, Role: "serving", Version: n.version, Zone: n.NodeZone, DiskFree: n.disk.Left()}
 	if v, err := n.service.View(ctx, registry.Stale); err == nil {
 		own.Index, own.Applied = formatIndex(v.Epoch(), v.Index()), uint64(v.Index())
 	}
 	status.Nodes = append(status.Nodes, own)
+	versions := map[string]string{}
+	for _, l := range n.replicator.Levels() {
+		versions[l.Name] = l.Version
+	}
 	for _, p := range n.replicator.Status() {
 		if p.Kind == "node" {
-			status.Nodes = append(status.Nodes, peerNode(p))
+			peer := peerNode(p)
+			peer.Version = versions[p.Name]
+			status.Nodes = append(status.Nodes, peer)
 		}
 	}
+	describe(&status)
 	slices.SortFunc(status.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.HTTP, b.HTTP) })
 	return status
 }
@@ -102,6 +125,9 @@ func (n nodes) Status(ctx context.Context) api.Status {
 // peerNode is another node as this one knows it: its address, and whether it can be reached.
 func peerNode(p api.Peer) api.NodeStatus {
 	n := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
+	if p.LastSuccess != 0 {
+		n.Contact = max(time.Now().UnixMilli()-p.LastSuccess, 0)
+	}
 	if p.State == replication.StateFailing {
 		n.Role = "unreachable"
 	}

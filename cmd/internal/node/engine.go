@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
 	"github.com/seed-20419f34/rollcall/fsm/level"
@@ -46,8 +47,7 @@ type setup struct {
 	addresses []string // all that are known to be the node's
 	log       *slog.Logger
 	metrics   *prometheus.Registry
-	// diskFull says that the disk of the data directory is nearly full.
-	diskFull func() bool
+	disk      *capacity.Disk // of the data directory
 }
 
 // openEngine opens the data directory in the mode that the settings name. Only what is made here depends on the mode.
@@ -150,7 +150,7 @@ func (s setup) openLocal() (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.name, s.http, s.Datacenter, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
 }
 
 // storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside
@@ -158,7 +158,8 @@ func (s setup) openLocal() (*engine, error) {
 func (s setup) storeConfig() store.Config {
 	c := s.Store
 	c.Node, c.Datacenter, c.HTTPAdvertise, c.Version = s.name, s.Datacenter, s.http, s.version
-	c.DiskFull, c.Log, c.Metrics = s.diskFull, s.log, s.metrics
+	c.Zone, c.NoVote = s.NodeZone, !s.NodeVoter
+	c.DiskFull, c.DiskFree, c.Log, c.Metrics = s.disk.Low, s.disk.Left, s.log, s.metrics
 	c.Settings = s.Leases()
 	return c
 }

@@ -74,7 +74,7 @@ func open(c *config.Config, version string, log *slog.Logger) (_ *node, err erro
 	s := setup{Config: c, name: name, version: version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
 	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
 	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
-	s.diskFull = n.disk.Low
+	s.disk = n.disk
 	e, err := s.openEngine()
 	if err != nil {
 		return nil, err

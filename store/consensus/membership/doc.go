@@ -2,7 +2,8 @@
 //
 //   - identity.go: whose the data directory is, as it changes on disk
 //   - founding.go: the agreement on the founders of a cluster; search.go: the search for one, and whether it is still the right one
-//   - members.go: the committed members; joining.go: how the leader takes nodes in and gives them votes; removal.go: how it removes them
+//   - members.go: the committed members; joining.go: how the leader takes nodes in; voters.go: how it gives and takes votes;
+//     removal.go: how it removes nodes; transfer.go: how it hands leadership over
 //   - upgrade.go: which levels of the formats the nodes read, and how the leader raises the cluster's
 //   - state.go: what a node says of itself to the others; status.go: the cluster as one node sees it
 //

@@ -25,11 +25,6 @@ const (
 	oldAddressLimit = 2 * time.Second
 	// changeLimit bounds a change of the cluster's configuration.
 	changeLimit = 5 * time.Second
-	// promoteAfter is how long a newcomer must keep up before it may vote, and promoteWithin how
-	// many entries behind counts as keeping up: a voter that lacks the data would widen the quorum
-	// before it can serve in it.
-	promoteAfter  = 10 * time.Second
-	promoteWithin = 100
 )
 
 // askLimit bounds a question to all nodes.
@@ -122,57 +117,4 @@ func (s *Members) Add(look *Configuration, args JoinArgs) JoinReply {
 	}
 	s.cfg.Node.Log.Info("member", "node", name, "address", args.Addr)
 	return JoinReply{Answer: port.OK}
-}
-
-// Promoter returns a promoter for a leadership.
-func (s *Members) Promoter() *Promoter { return &Promoter{members: s} }
-
-// Promoter gives newcomers a vote once they keep up.
-type Promoter struct {
-	members *Members
-	since   map[raft.ServerID]time.Time // since when a newcomer has kept up
-}
-
-// Round gives their votes to the newcomers that have kept up for long enough.
-func (p *Promoter) Round(ctx context.Context) {
-	look, err := p.members.Committed()
-	if err != nil {
-		return
-	}
-	for _, m := range look.Servers {
-		if m.Suffrage == raft.Nonvoter {
-			p.consider(ctx, m, look.Index)
-		}
-	}
-}
-
-// consider judges a newcomer that the configuration at an index has.
-func (p *Promoter) consider(ctx context.Context, m raft.Server, index uint64) {
-	asked, cancel := context.WithTimeout(ctx, p.members.askLimit())
-	defer cancel()
-	st, err := p.members.stateOf(asked, m)
-	if err != nil || st.Applied+promoteWithin < p.members.cfg.Machine.Index() {
-		delete(p.since, m.ID)
-		return
-	}
-	if p.since == nil {
-		p.since = map[raft.ServerID]time.Time{}
-	}
-	if _, ok := p.since[m.ID]; !ok {
-		p.since[m.ID] = time.Now()
-	}
-	if time.Since(p.since[m.ID]) < promoteAfter {
-		return
-	}
-	p.Promote(ctx, m, index)
-}
-
-// Promote gives a newcomer its vote, unless the members have changed since it was considered: one that
-// was removed must not come back with a vote.
-func (p *Promoter) Promote(ctx context.Context, m raft.Server, index uint64) {
-	if err := raftio.Wait(ctx, p.members.Raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
-		p.members.cfg.Node.Log.Warn("newcomer did not become a voter", "node", disk.NodeName(string(m.ID)), "err", err)
-		return
-	}
-	p.members.cfg.Node.Log.Info("newcomer votes", "node", disk.NodeName(string(m.ID)))
 }

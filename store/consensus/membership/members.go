@@ -48,7 +48,7 @@ func New(cfg Config) *Members { return &Members{cfg: cfg, self: cfg.Identity.Ser
 func (s *Members) Calls() port.Calls {
 	return port.Calls{
 		"Node.State": port.Method(s.ServeState), "Node.Found": port.Method(s.Found), "Node.Join": port.Method(s.Join), "Node.Remove": port.Method(s.Remove),
-		"Node.Finalize": port.Method(s.ServeFinalize),
+		"Node.Finalize": port.Method(s.ServeFinalize), "Node.Transfer": port.Method(s.ServeTransfer),
 	}
 }
 

@@ -55,6 +55,9 @@ func (s *Members) Search(ctx context.Context) error {
 	case len(seen.clusters) == 1:
 		return s.join(ctx, seen.member)
 	}
+	if s.cfg.Node.NoVote {
+		return errors.New("no cluster is there to join, and this node founds none, because it is not to vote (node.voter)")
+	}
 	if err := seen.checkFounding(s.cfg.Node.BootstrapExpect); err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func (s *Members) survey(ctx context.Context) surroundings {
 		case r.Value.Cluster != "":
 			seen.member = r.Value
 			seen.clusters = append(seen.clusters, r.Value.Cluster)
-		default:
+		case !r.Value.NoVote: // else it waits for a cluster to join
 			seen.unfounded = append(seen.unfounded, disk.Founder{ID: r.Value.ServerID, Addr: r.Value.Addr})
 			seen.addresses = append(seen.addresses, r.Address)
 		}

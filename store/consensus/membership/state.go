@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -29,6 +30,10 @@ type NodeState struct {
 	Starts    map[string]uint64 // the newest start of each of them that it knows of
 	Founders  []disk.Founder    // of its cluster, if it is one of them
 	Reads     level.Reads       // what its program reads
+	Zone      string            // in which it stands
+	NoVote    bool              // it is not to vote
+	Contact   time.Duration     // since it last heard of the leader; 0: it leads, or has heard of none
+	DiskFree  int64             // bytes that its disk has left
 }
 
 // ServeState says what a node knows of itself.
@@ -52,9 +57,15 @@ func (s *Members) State() NodeState {
 		Index:     s.cfg.Machine.View().Index(),
 		LastIndex: s.Raft.LastIndex(),
 		Reads:     s.Reads(),
+		Zone:      s.cfg.Node.Zone,
+		NoVote:    s.cfg.Node.NoVote,
+		DiskFree:  s.cfg.Node.DiskFree(),
 	}
 	if l := s.cfg.Leadership.Leader(); l != nil {
 		st.LeaderID = l.ID
+	}
+	if heard := s.Raft.LastContact(); !st.Leads && !heard.IsZero() {
+		st.Contact = time.Since(heard)
 	}
 	if look, err := s.Committed(); err == nil {
 		st.Members = idsOf(look.Servers)

@@ -3,6 +3,7 @@ package membership
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -20,15 +21,21 @@ type Status struct {
 	Foreign   []ForeignNode // nodes of other clusters, where there should be none
 }
 
-// NodeStatus is one node. Of a node without a reply only ID, Cluster and Role are known.
+// NodeStatus is one node. Of a node without a reply only ID, Cluster, Role and Voter are known.
 type NodeStatus struct {
 	ID        string         // node name
 	HTTP      string         // its HTTP address
 	Cluster   string         // its node-to-node address
-	Role      string         // leader, follower, candidate, learner (no vote yet), stopped or unreachable
+	Role      string         // leader, follower, candidate, learner (no vote), stopped or unreachable
 	Applied   uint64         // newest log entry in its view
 	Index     registry.Index // of its view: a node that has reached a change's index has applied it
 	Reachable bool
+	Voter     bool
+	Version   string        // of its program
+	Zone      string        // in which it stands
+	Contact   time.Duration // since it last heard of the leader; 0: it leads, or has heard of none
+	Lag       uint64        // log entries that the furthest node has applied and this one has not
+	DiskFree  int64         // bytes that its disk has left
 }
 
 // Status asks every node how it is.
@@ -57,6 +64,15 @@ func (s *Members) Status(ctx context.Context) Status {
 	for _, m := range members {
 		st.Nodes = append(st.Nodes, nodeStatus(m, states))
 	}
+	var furthest uint64
+	for _, n := range st.Nodes {
+		furthest = max(furthest, n.Applied)
+	}
+	for i := range st.Nodes {
+		if n := &st.Nodes[i]; n.Reachable {
+			n.Lag = furthest - n.Applied
+		}
+	}
 	slices.SortFunc(st.Nodes, func(a, b NodeStatus) int {
 		if a.ID < b.ID {
 			return -1
@@ -67,12 +83,13 @@ func (s *Members) Status(ctx context.Context) Status {
 }
 
 func nodeStatus(m raft.Server, states map[string]NodeState) NodeStatus {
-	n := NodeStatus{ID: disk.NodeName(string(m.ID)), Cluster: string(m.Address), Role: "unreachable"}
+	n := NodeStatus{ID: disk.NodeName(string(m.ID)), Cluster: string(m.Address), Role: "unreachable", Voter: m.Suffrage == raft.Voter}
 	state, ok := states[string(m.ID)]
 	if !ok {
 		return n
 	}
 	n.HTTP, n.Role, n.Applied, n.Index, n.Reachable = state.HTTP, state.Role, state.Applied, state.Index, true
+	n.Version, n.Zone, n.Contact, n.DiskFree = state.Reads.Version, state.Zone, state.Contact, state.DiskFree
 	if m.Suffrage == raft.Nonvoter && n.Role == "follower" {
 		n.Role = "learner"
 	}

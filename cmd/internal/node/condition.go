@@ -1,0 +1,100 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// The conditions of a cluster.
+const (
+	well       = "well"
+	degraded   = "degraded"
+	leaderless = "leaderless"
+)
+
+// behindBy is how many entries a node may be behind and count as well: that many are written while it is asked.
+const behindBy = 10_000
+
+// describe says in what condition a cluster is, in a word and in sentences.
+func describe(s *api.Status) {
+	var voters, healthy int
+	var troubles []string
+	for _, n := range s.Nodes {
+		trouble := troubleOf(n)
+		if n.Voter {
+			voters++
+			if trouble == "" {
+				healthy++
+			}
+		}
+		if trouble != "" {
+			troubles = append(troubles, n.ID+" "+trouble)
+		}
+	}
+	s.Warning = sharedZone(s.Nodes, voters)
+	trouble := strings.Join(troubles, ", ")
+	if s.Mode == config.AP {
+		s.Condition, s.Summary = well, fmt.Sprintf("Healthy: %s.", mayFail(len(s.Nodes)-1))
+		if trouble != "" {
+			s.Condition, s.Summary = degraded, fmt.Sprintf("Degraded: %s.", trouble)
+		}
+		return
+	}
+	tolerance := healthy - (voters/2 + 1)
+	switch {
+	case s.Leader == "":
+		s.Condition, s.Summary = leaderless, "No leader: nothing can be written, and reads are stale, until a majority of the voters is in touch."
+		if trouble != "" {
+			s.Summary += " Of these, " + trouble + "."
+		}
+	case trouble != "":
+		s.Condition, s.Summary = degraded, fmt.Sprintf("Degraded: %s; %s.", trouble, mayFail(tolerance))
+	default:
+		s.Condition, s.Summary = well, fmt.Sprintf("Healthy: %s.", mayFail(tolerance))
+	}
+}
+
+// troubleOf is what is wrong with a node, in words; "": nothing.
+func troubleOf(n api.NodeStatus) string {
+	switch {
+	case n.Role == "unreachable":
+		return "cannot be reached"
+	case n.Role == "stopped":
+		return "has stopped"
+	case n.Role == "candidate":
+		return "hears no leader"
+	case n.Lag > behindBy:
+		return fmt.Sprintf("is %d entries behind", n.Lag)
+	}
+	return ""
+}
+
+// mayFail says how many nodes may fail.
+func mayFail(nodes int) string {
+	switch {
+	case nodes <= 0:
+		return "no node may fail"
+	case nodes == 1:
+		return "one node may fail"
+	case nodes == 2:
+		return "two nodes may fail"
+	}
+	return fmt.Sprintf("%d nodes may fail", nodes)
+}
+
+// sharedZone warns of a zone in which a majority of the voters stands; "": there is none.
+func sharedZone(nodes []api.NodeStatus, voters int) string {
+	counts := map[string]int{}
+	for _, n := range nodes {
+		if n.Voter && n.Zone != "" {
+			counts[n.Zone]++
+			if voters > 1 && counts[n.Zone] > voters/2 {
+				return fmt.Sprintf("A majority of the voters stands in zone %s: without it the cluster has no leader.", n.Zone)
+			}
+		}
+	}
+	return ""
+}

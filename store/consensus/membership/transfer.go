@@ -1,0 +1,110 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// Transfer hands leadership over to the voter of a name, or, with "", to that which is furthest. It works on any node and
+// ends within store.ResultWait. It returns the name of the node that is to lead, which it may do a moment later. Errors:
+// ErrUnknownMember and ErrMembership (nothing was done), registry.ErrNoLeader (nothing was done) and
+// registry.ErrUnknownOutcome.
+func (s *Members) Transfer(ctx context.Context, name string) (to string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
+	defer cancel()
+	reply := JoinReply{Answer: port.NotLeader}
+	if s.cfg.Leadership.Own() != nil {
+		reply = s.transfer(ctx, name)
+	} else if leader := s.cfg.Leadership.Other(); leader != nil {
+		reply, err = port.Invoke[JoinReply](ctx, s.cfg.Nodes, s.cfg.Nodes.DialAddress(leader.ID, leader.Address), "Node.Transfer", name)
+		switch {
+		case errors.Is(err, port.ErrNotSent):
+			return "", fmt.Errorf("transfer leadership: %w: %w", registry.ErrNoLeader, err)
+		case err != nil:
+			return "", fmt.Errorf("transfer leadership: %w: %w", registry.ErrUnknownOutcome, err)
+		}
+	}
+	if err := reply.Removal(); err != nil {
+		return "", fmt.Errorf("transfer leadership: %w", err)
+	}
+	return reply.Leader, nil
+}
+
+// ServeTransfer is Transfer for another node.
+func (s *Members) ServeTransfer(name string, reply *JoinReply) error {
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+	defer cancel()
+	*reply = s.transfer(ctx, name)
+	return nil
+}
+
+// transfer is Transfer at the leader. A node that lags would have to catch up before it could lead, and until then no write
+// would be taken.
+func (s *Members) transfer(ctx context.Context, name string) JoinReply {
+	if s.cfg.Leadership.Own() == nil {
+		return JoinReply{Answer: port.NotLeader}
+	}
+	look, err := s.Committed()
+	if err != nil {
+		return JoinReply{Answer: port.Refused, Reason: err.Error()}
+	}
+	if name != "" && !slices.ContainsFunc(look.Servers, func(m raft.Server) bool { return disk.NodeName(string(m.ID)) == name }) {
+		return JoinReply{Answer: port.NoSuchNode}
+	}
+	to, err := s.successor(ctx, look, name)
+	if err != nil {
+		return JoinReply{Answer: port.Refused, Reason: err.Error()}
+	}
+	if err := raftio.Wait(ctx, s.Raft.LeadershipTransferToServer(to.ID, to.Address), removeLimit); err != nil {
+		if errors.Is(err, raft.ErrNotLeader) {
+			return JoinReply{Answer: port.NotLeader}
+		}
+		return JoinReply{Answer: port.Unknown, Reason: fmt.Sprintf("hand leadership over to %s: %v", disk.NodeName(string(to.ID)), err)}
+	}
+	s.cfg.Node.Log.Info("leadership was handed over", "to", disk.NodeName(string(to.ID)))
+	return JoinReply{Answer: port.OK, Leader: disk.NodeName(string(to.ID))}
+}
+
+// successor is the voter of a name, or the furthest, if it can lead at once.
+func (s *Members) successor(ctx context.Context, look *Configuration, name string) (to raft.Server, err error) {
+	var best NodeState
+	err = errors.New("no other node has a vote")
+	for _, m := range look.Servers {
+		switch of := disk.NodeName(string(m.ID)); {
+		case string(m.ID) == s.self && of == name:
+			return to, fmt.Errorf("node %q leads already", name)
+		case string(m.ID) == s.self, name != "" && of != name, name == "" && m.Suffrage != raft.Voter:
+			continue
+		case m.Suffrage != raft.Voter:
+			return to, fmt.Errorf("node %q has no vote", name)
+		}
+		asked, cancel := context.WithTimeout(ctx, s.askLimit())
+		st, askErr := s.stateOf(asked, m)
+		cancel()
+		switch {
+		case askErr != nil:
+			err = fmt.Errorf("node %q cannot be asked: %w", disk.NodeName(string(m.ID)), askErr)
+		case st.NoVote:
+			err = fmt.Errorf("node %q is not to vote any more (node.voter)", disk.NodeName(string(m.ID)))
+		case to.ID == "" || st.Applied > best.Applied:
+			to, best = m, st
+		}
+	}
+	if to.ID == "" {
+		return to, err
+	}
+	if lag := s.cfg.Machine.Index() - min(best.Applied, s.cfg.Machine.Index()); lag > promoteWithin {
+		return to, fmt.Errorf("node %q is %d entries behind, and no write would be taken until it has them: wait until rollcall status shows less than %d", disk.NodeName(string(to.ID)), lag, promoteWithin)
+	}
+	return to, nil
+}

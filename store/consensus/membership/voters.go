@@ -1,0 +1,189 @@
+package membership
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// promoteAfter is how long a newcomer must keep up before it may vote, and promoteWithin how many entries behind counts
+// as keeping up: a voter that lacks the data would widen the quorum before it can serve in it.
+const (
+	promoteAfter  = 10 * time.Second
+	promoteWithin = 100
+)
+
+// Promoter returns a promoter for a leadership.
+func (s *Members) Promoter() *Promoter {
+	return &Promoter{members: s, since: map[raft.ServerID]time.Time{}, silent: map[raft.ServerID]time.Time{}}
+}
+
+// lookInterval is the pause between two looks at the nodes where nothing is known to be due: a node may have been started
+// anew with node.voter false.
+const lookInterval = 10 * time.Second
+
+// Promoter gives newcomers a vote once they keep up, takes it from nodes that are not to vote, and has newcomers take the
+// place of voters that are silent for too long (members.dead-after).
+type Promoter struct {
+	members *Members
+	seenAt  time.Time
+	since   map[raft.ServerID]time.Time // since when a newcomer has kept up
+	silent  map[raft.ServerID]time.Time // since when a voter has been silent
+}
+
+// Round does what is due. It makes one change at most: the next is decided on a look that has it.
+func (p *Promoter) Round(ctx context.Context) {
+	look, err := p.members.Committed()
+	now := time.Now()
+	if err != nil || !p.due(now, look) {
+		return
+	}
+	p.seenAt = now
+	switch what, m := p.plan(now, look, p.ask(ctx, look)); what {
+	case handOver:
+		if err := p.members.transfer(ctx, "").Removal(); err != nil {
+			p.members.cfg.Node.Log.Warn("this node is not to vote, and cannot hand leadership over", "err", err)
+		}
+	case demote:
+		p.demote(ctx, look, m)
+	case promote:
+		p.Promote(ctx, m, look.Index)
+	case remove:
+		p.remove(look, m)
+	}
+}
+
+// step is a change of who votes.
+type step uint8
+
+const (
+	nothing  step = iota
+	handOver      // leadership, because this node is not to vote
+	demote
+	promote
+	remove
+)
+
+// plan decides what is to be done, by what the members have said.
+func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (step, raft.Server) {
+	ready := p.observe(now, look, states)
+	voters := 0
+	var dead raft.Server
+	after := p.members.cfg.Node.DeadAfter
+	for _, m := range look.Servers {
+		if m.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		since, silent := p.silent[m.ID]
+		switch {
+		case states[m.ID].NoVote && string(m.ID) == p.members.self:
+			return handOver, m
+		case states[m.ID].NoVote:
+			return demote, m
+		case silent && now.Sub(since) >= after:
+			dead = m
+		}
+	}
+	switch {
+	case len(ready) == 0:
+		return nothing, raft.Server{}
+	case after == 0 || len(p.silent) == 0 || voters%2 == 0:
+		return promote, ready[0]
+	case dead.ID != "" && voters-len(p.silent) >= voters/2+1:
+		// The voters that are well are a majority of as many as there were, and the newcomer gets its vote next: else a
+		// cluster would shrink as its nodes die, until it is one node.
+		return remove, dead
+	}
+	// The newcomer waits for the dead one's place. Nothing is lost by that: with a vote more and a voter silent, no further
+	// node may fail either.
+	return nothing, raft.Server{}
+}
+
+// due says whether the nodes are to be seenAt at.
+func (p *Promoter) due(now time.Time, look *Configuration) bool {
+	return p.members.cfg.Node.DeadAfter > 0 || now.Sub(p.seenAt) >= lookInterval ||
+		slices.ContainsFunc(look.Servers, func(m raft.Server) bool { return m.Suffrage == raft.Nonvoter })
+}
+
+// ask asks every member for its state. One that does not respond has none.
+func (p *Promoter) ask(ctx context.Context, look *Configuration) map[raft.ServerID]NodeState {
+	var addresses []string
+	for _, m := range look.Servers {
+		if string(m.ID) != p.members.self {
+			addresses = append(addresses, p.members.cfg.Nodes.AddressOf(m))
+		}
+	}
+	states := map[raft.ServerID]NodeState{raft.ServerID(p.members.self): p.members.State()}
+	for _, a := range port.AskAll(ctx, addresses, p.members.askLimit(), p.members.stateAt) {
+		if a.Err == nil {
+			states[raft.ServerID(a.Value.ServerID)] = a.Value
+		}
+	}
+	return states
+}
+
+// observe records which voters are silent, and returns the newcomers that have kept up for long enough.
+func (p *Promoter) observe(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (ready []raft.Server) {
+	silent, since := map[raft.ServerID]time.Time{}, map[raft.ServerID]time.Time{}
+	keep := func(to, before map[raft.ServerID]time.Time, id raft.ServerID) time.Time {
+		if _, known := before[id]; !known {
+			before[id] = now
+		}
+		to[id] = before[id]
+		return before[id]
+	}
+	for _, m := range look.Servers {
+		st, heard := states[m.ID]
+		switch {
+		case m.Suffrage == raft.Voter && !heard:
+			keep(silent, p.silent, m.ID)
+		case m.Suffrage == raft.Voter || !heard || st.NoVote || st.Applied+promoteWithin < p.members.cfg.Machine.Index():
+		case now.Sub(keep(since, p.since, m.ID)) >= promoteAfter:
+			ready = append(ready, m)
+		}
+	}
+	p.silent, p.since = silent, since
+	return ready
+}
+
+// remove removes a voter that was silent for too long.
+func (p *Promoter) remove(look *Configuration, m raft.Server) {
+	name := disk.NodeName(string(m.ID))
+	log := p.members.cfg.Node.Log.With("node", name, "silent-for", time.Since(p.silent[m.ID]).Round(time.Second))
+	if err := p.members.Delete(look, name).Removal(); err != nil {
+		log.Warn("a node that is silent for longer than members.dead-after could not be removed", "err", err)
+		return
+	}
+	log.Warn("removed a node that was silent for longer than members.dead-after, for a newcomer to take its place")
+}
+
+// demote takes the vote of a node that is not to have it, unless too few of the others are there.
+func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Server) {
+	log := p.members.cfg.Node.Log.With("node", disk.NodeName(string(m.ID)))
+	err := p.members.agreeWithout(m, look.Servers)
+	if err == nil {
+		err = raftio.Wait(ctx, p.members.Raft.DemoteVoter(m.ID, look.Index, changeLimit), changeLimit)
+	}
+	if err != nil {
+		log.Warn("a node that is not to vote keeps its vote", "err", err)
+		return
+	}
+	log.Info("a node has no vote any more")
+}
+
+// Promote gives a newcomer its vote, unless the members have changed since it was considered: one that
+// was removed must not come back with a vote.
+func (p *Promoter) Promote(ctx context.Context, m raft.Server, index uint64) {
+	if err := raftio.Wait(ctx, p.members.Raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
+		p.members.cfg.Node.Log.Warn("newcomer did not become a voter", "node", disk.NodeName(string(m.ID)), "err", err)
+		return
+	}
+	p.members.cfg.Node.Log.Info("newcomer votes", "node", disk.NodeName(string(m.ID)))
+}
