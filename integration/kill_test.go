@@ -300,3 +300,29 @@ func leaderKilledRound(t *testing.T) {
 	c.WaitReady()
 	l.check(t, c.Nodes)
 }
+
+// TestLeadershipIsTransferredUnderLoad hands leadership over again and again, and prints how long no write was acknowledged.
+func TestLeadershipIsTransferredUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	l := startLoad(t, 10, 10, 8, c.Nodes)
+	var gaps []time.Duration
+	for range kills(t) {
+		l.awaitProgress(t)
+		l.resetGap()
+		leader := c.Leader()
+		rollcall(t, "members", "transfer", "--addr", leader.URL())
+		Eventually(t, ReadyLimit, "another node leads", func() error {
+			return unless(c.Leader() != leader, "%s leads", leader.Name)
+		})
+		l.awaitProgress(t)
+		gaps = append(gaps, l.resetGap())
+	}
+	l.stop()
+	l.check(t, c.Nodes)
+	slices.Sort(gaps)
+	t.Logf("longest time without an acknowledgement around each of %d transfers: median %v, longest %v", len(gaps), gaps[len(gaps)/2], gaps[len(gaps)-1])
+	for _, n := range c.Nodes {
+		expect.That(t, n.Running(), "%s has ended", n.Name)
+	}
+}
