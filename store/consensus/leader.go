@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/expiry"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 const (
@@ -112,17 +113,17 @@ func (s *Raft) establish(ctx context.Context) (*leadership.Leadership, error) {
 }
 
 // work is what a leader does beside serving calls: it keeps the lease clock going, ends leases and sessions,
-// and makes newcomers voters.
+// and looks after the nodes.
 func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	ending.Go(func() { expiry.NewEvictor(s.evictionEnv(l)).Run(ctx) })
 	ending.Go(func() { expiry.NewCoordinator(s.coordinationEnv()).Run(ctx) })
+	ending.Go(func() { s.lookAfterNodes(ctx) })
 	clock := time.NewTicker(expiry.ClockInterval)
 	defer clock.Stop()
 	slow := time.NewTicker(time.Second)
 	defer slow.Stop()
-	promoter, raiser := s.members.Promoter(), s.members.Raiser()
 	for {
 		select {
 		case <-ctx.Done():
@@ -133,12 +134,20 @@ func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 			if s.machine.NeedsClock() && now.UnixNano()-s.proposer.Newest() > int64(expiry.TickAge) {
 				s.tick(ctx)
 			}
-		case now := <-slow.C:
+		case <-slow.C:
 			l.Grow(s.leaseTime())
-			promoter.Round(ctx)
-			raiser.Round(ctx, now)
 		}
 	}
+}
+
+// lookAfterNodes decides who votes and which level the cluster writes, until ctx ends. It asks the other nodes, which may
+// take a while if one does not respond.
+func (s *Raft) lookAfterNodes(ctx context.Context) {
+	promoter, raiser := s.members.Promoter(), s.members.Raiser()
+	wait.Every(ctx, time.Second, func(now time.Time) {
+		promoter.Round(ctx)
+		raiser.Round(ctx, now)
+	})
 }
 
 // evictionEnv is what the evictor of a leadership needs.
