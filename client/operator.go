@@ -113,6 +113,12 @@ func (c *Client) FinalizeUpgrade(ctx context.Context) (Upgrade, error) {
 	return transport.Ask[Upgrade](ctx, c.cluster, q, "finalize the upgrade")
 }
 
+// DebugBundle is what a server can say about itself, for somebody who is to see what is wrong with it: a gzipped tar file.
+func (c *Client) DebugBundle(ctx context.Context) ([]byte, error) {
+	a, err := c.cluster.Perform(ctx, transport.Own(http.MethodGet, "debug", "bundle"), "make a bundle")
+	return a.Body, err
+}
+
 // PruneOptions say what Prune removes.
 type PruneOptions struct {
 	Service string // of one service only; "": of all

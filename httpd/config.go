@@ -31,6 +31,8 @@ type Config struct {
 	// Upgrade is the levels of the formats that the nodes read and write. Nil: they are not known, and the routes for them
 	// respond with 501.
 	Upgrade Upgrade
+	// Debug makes bundles. Nil: the route for them responds with 501.
+	Debug Debug
 	// Coordination serves Consul's API, and sessions, keys and locks. Nil: the node has no consensus, and
 	// their routes respond with 501.
 	Coordination Coordination
@@ -87,9 +89,10 @@ type (
 	// Coordination is kv.Service, and what Consul's API needs beside it.
 	Coordination = consulroutes.Coordination
 	Agents       = consulroutes.Agents
-	// Members, Upgrade, Peers and PeerRefusal are what our own API needs.
+	// Members, Upgrade, Debug, Peers and PeerRefusal are what our own API needs.
 	Members     = ownroutes.Members
 	Upgrade     = ownroutes.Upgrade
+	Debug       = ownroutes.Debug
 	Peers       = ownroutes.Peers
 	PeerRefusal = ownroutes.PeerRefusal
 )

@@ -3,7 +3,7 @@
 // and docs/operations.md every setting.
 //
 //	main.go, server.go, dev.go, config.go         the program, and the commands about servers of this machine
-//	status.go, peers.go, selfpreservation.go, upgrade.go   the cluster
+//	status.go, peers.go, selfpreservation.go, upgrade.go, debug.go   the cluster
 //	instance.go, register.go, ls.go, watch.go     instances: acts on one, registration, lists and changes
 //	kv.go, session.go, lock.go, child.go          keys, sessions, and commands that run while something is held
 //	connect.go, arguments.go, cells.go            what commands share: the client, arguments and flags, cells of tables
@@ -57,6 +57,7 @@ func newRootCommand() *cobra.Command {
 		newLockCommand(),
 		newSemaphoreCommand(),
 		newConfigCommand(),
+		newDebugCommand(),
 		newBenchCommand(),
 		newVersionCommand(),
 	)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	stdlog "log"
 	"os"
 
@@ -35,7 +36,10 @@ func newServerCommand() *cobra.Command {
 			queue := logging.NewQueue(cmd.ErrOrStderr())
 			defer queue.Flush(logging.FlushLimit)
 			stdlog.SetOutput(queue) // for libraries that know no other log
-			return node.Run(ctx, node.Options{Config: s.Config, Load: load, Version: version, Log: logging.New(queue, s.LogLevel, s.LogFormat), Metrics: queue.Dropped})
+			return node.Run(ctx, node.Options{
+				Config: s.Config, Load: load, Version: version, Log: logging.New(queue, s.LogLevel, s.LogFormat), Metrics: queue.Dropped,
+				Settings: func(w io.Writer) error { return s.Write(w, true) }, LogTail: queue.Tail,
+			})
 		},
 	}
 	config.AddFlags(cmd.Flags())

@@ -2,6 +2,7 @@ package ownroutes
 
 import (
 	"context"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,6 +14,7 @@ import (
 type Config struct {
 	Members Members // nil: the nodes cannot be changed here
 	Upgrade Upgrade // nil: the node does not say which levels it writes
+	Debug   Debug   // nil: the node makes no bundles
 	Peers   Peers   // nil: nothing is replicated
 }
 
@@ -22,9 +24,10 @@ type Own struct{ endpoints *endpoints }
 // endpoints has the endpoints of our own API.
 type endpoints struct {
 	*web.Node
-	config Config
-	events prometheus.Counter     // changes sent to watchers
-	resets *prometheus.CounterVec // watchers that had to fetch everything, by reason
+	config   Config
+	events   prometheus.Counter     // changes sent to watchers
+	bundling sync.Mutex             // held while a bundle is made
+	resets   *prometheus.CounterVec // watchers that had to fetch everything, by reason
 }
 
 // call is a call of our own API.

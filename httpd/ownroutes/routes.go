@@ -31,6 +31,7 @@ var table = append([]documented{
 	{route{web.Post, "/v1/rollcall/transfer", web.JSONForm, web.Bodiless(call.transferLeadership)}, api.Transferred{}},
 	{route{web.Get, "/v1/rollcall/upgrade", web.JSONForm, call.upgradeStatus}, api.Upgrade{}},
 	{route{web.Post, "/v1/rollcall/upgrade/finalize", web.JSONForm, web.Bodiless(call.finalizeUpgrade)}, api.Upgrade{}},
+	{route{web.GetOnly, "/v1/rollcall/debug/bundle", web.JSONForm, call.debugBundle}, nil},
 	{route{web.GetOnly, "/v1/rollcall/watch", web.JSONForm, call.watch}, api.Changes{}},
 
 	{route{web.Post, "/v1/rollcall/replication", web.JSONForm, exchange(Peers.Receive)}, nil},

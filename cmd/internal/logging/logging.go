@@ -21,6 +21,9 @@ func New(w io.Writer, level, format string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
+// tailBytes bounds the last lines that are kept in memory, see Queue.Tail.
+const tailBytes = 256 << 10
+
 // queueBytes bounds the lines that wait to be written. Further lines are dropped: a log without a reader must cost
 // neither memory nor time.
 const queueBytes = 1 << 20
@@ -37,6 +40,8 @@ type Queue struct {
 
 	to      io.Writer
 	mu      sync.Mutex
+	tail    [][]byte      // the newest lines, dropped ones included
+	tailed  int           // bytes of tail
 	lines   [][]byte      // that the goroutine has not fetched yet
 	bytes   int           // of all lines that are not written yet
 	writing bool          // the goroutine runs
@@ -55,11 +60,13 @@ func NewQueue(to io.Writer) *Queue {
 func (q *Queue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	kept := slices.Clone(line)
+	q.keep(kept)
 	if q.bytes+len(line) > queueBytes {
 		q.Dropped.Inc()
 		return len(line), nil
 	}
-	q.lines = append(q.lines, slices.Clone(line))
+	q.lines = append(q.lines, kept)
 	q.bytes += len(line)
 	if !q.writing {
 		q.writing = true
@@ -67,6 +74,23 @@ func (q *Queue) Write(line []byte) (int, error) {
 		go q.writeAll()
 	}
 	return len(line), nil
+}
+
+// keep keeps a line as the newest, and forgets the oldest. The caller holds mu.
+func (q *Queue) keep(line []byte) {
+	q.tail, q.tailed = append(q.tail, line), q.tailed+len(line)
+	for q.tailed > tailBytes {
+		q.tailed -= len(q.tail[0])
+		q.tail[0] = nil
+		q.tail = q.tail[1:]
+	}
+}
+
+// Tail is the last lines that came, 256 KiB of them at most.
+func (q *Queue) Tail() []byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Concat(q.tail...)
 }
 
 // writeAll writes lines until none is left.

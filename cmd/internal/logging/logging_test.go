@@ -2,6 +2,7 @@ package logging
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -59,4 +60,14 @@ func TestQueueDoesNotWaitForABlockedWriterAndCountsTheDroppedLines(t *testing.T)
 		last := w.lines[len(w.lines)-1]
 		expect.That(t, strings.Contains(last, "the last one"), "the last line is %q after a flush", last)
 	})
+}
+
+func TestTailIsTheNewestLines(t *testing.T) {
+	q := NewQueue(io.Discard)
+	for i := range 100_000 {
+		fmt.Fprintf(q, "line %d\n", i)
+	}
+	tail := string(q.Tail())
+	expect.That(t, strings.HasPrefix(tail, "line ") && strings.HasSuffix(tail, "\nline 99999\n") && len(tail) <= tailBytes && len(tail) > tailBytes-20, "%d bytes, which begin with %.20q", len(tail), tail)
+	q.Flush(FlushLimit)
 }

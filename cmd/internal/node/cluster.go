@@ -93,15 +93,18 @@ func (e inTermsOf) Unwrap() error { return e.error }
 
 // nodes is the nodes of a datacenter without consensus as an httpd.Cluster: each node knows the others as peers.
 type nodes struct {
-	setup
-	replicator             *replication.Replicator
-	service                registry.Service
+	own        api.NodeStatus // this node, without what changes
+	datacenter string
+	diskFree   func() int64
+	replicator *replication.Replicator
+	service    registry.Service
 }
 
 // Status implements httpd.Cluster.
 func (n nodes) Status(ctx context.Context) api.Status {
-	status := api.Status{Mode: config.AP, ClusterID: n.Datacenter}
-	own := api.NodeStatus{ID: n.name, HTTP: n.http, Role: "serving", Version: n.version, Zone: n.NodeZone, DiskFree: n.disk.Left()}
+	status := api.Status{Mode: config.AP, ClusterID: n.datacenter}
+	own := n.own
+	own.Role, own.DiskFree = "serving", n.diskFree()
 	if v, err := n.service.View(ctx, registry.Stale); err == nil {
 		own.Index, own.Applied = formatIndex(v.Epoch(), v.Index()), uint64(v.Index())
 	}

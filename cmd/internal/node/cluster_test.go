@@ -19,7 +19,9 @@ type removing struct{ err error }
 
 func (r removing) RemoveMember(context.Context, string) error { return r.err }
 
-func (r removing) TransferLeadership(_ context.Context, name string) (string, error) { return name, r.err }
+func (r removing) TransferLeadership(_ context.Context, name string) (string, error) {
+	return name, r.err
+}
 
 func TestMembersReturnErrorsInTheTermsOfTheAPI(t *testing.T) {
 	for _, tc := range []struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/store"
@@ -89,6 +90,11 @@ func (s setup) openRaft() (*engine, error) {
 	}, nil
 }
 
+// self is this node as status shows it.
+func (s setup) self() api.NodeStatus {
+	return api.NodeStatus{ID: s.name, HTTP: s.http, Version: s.version, Zone: s.NodeZone}
+}
+
 // lead does beside the store what only a leader does: it sends to the peers and runs probes.
 func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	var both sync.WaitGroup
@@ -150,7 +156,7 @@ func (s setup) openLocal() (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
 }
 
 // storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside

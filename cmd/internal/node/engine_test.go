@@ -57,7 +57,7 @@ func TestLeaderProbesServicesUnlessProbesAreOff(t *testing.T) {
 			defer service.Close()
 			c := oneNode(t)
 			c.Checks.Probes = probes
-			n := need.Got(open(c, "test", quiet))(t)
+			n := need.Got(open(Options{Config: c, Version: "test", Log: quiet}))(t)
 			stop := started(t, n)
 			defer func() {
 				expect.OK(t, stop())

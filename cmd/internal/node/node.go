@@ -9,6 +9,7 @@
 //	cluster.go      the nodes of the datacenter, as the HTTP API sees them
 //	listener.go     a port and the server behind it; the profiler's
 //	certificate.go  the HTTP listener's certificate, which may be replaced while the node runs
+//	debug.go        what helps somebody else to see what is wrong
 //	reload.go       settings that are read again at SIGHUP
 //	memory.go       garbage collection, and memory that an idle node gives back
 //	planted_on.go   faults for tests of the comparison, in builds with the tag planted
@@ -18,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -30,6 +32,19 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
+
+// Options are what a node is run with. All fields are required.
+type Options struct {
+	Config  *config.Config
+	Load    func() (config.Loaded, error) // reads the settings again, after SIGHUP
+	Version string                        // of the program
+	Log     *slog.Logger
+	Metrics prometheus.Collector // of the process, shown beside the node's
+	// Settings writes the settings as they were read, without secrets, and LogTail is the last lines of the log: both for
+	// bundles.
+	Settings func(io.Writer) error
+	LogTail  func() []byte
+}
 
 // node is the parts of one server, opened and wired. Nothing runs before run.
 type node struct {
@@ -47,12 +62,13 @@ type node struct {
 
 // open opens and wires the parts of a node. It binds the ports first: a port that is taken fails the start before the
 // data directory is touched.
-func open(c *config.Config, version string, log *slog.Logger) (_ *node, err error) {
+func open(o Options) (_ *node, err error) {
+	c := o.Config
 	name, err := c.Name()
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	n := &node{log: log.With("node", name), draining: new(atomic.Bool), limits: defaultShutdownLimits()}
+	n := &node{log: o.Log.With("node", name), draining: new(atomic.Bool), limits: defaultShutdownLimits()}
 	defer func() {
 		if err == nil {
 			return
@@ -71,7 +87,7 @@ func open(c *config.Config, version string, log *slog.Logger) (_ *node, err erro
 	if err := n.openProfiler(c.PProfAddr); err != nil {
 		return nil, err
 	}
-	s := setup{Config: c, name: name, version: version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
+	s := setup{Config: c, name: name, version: o.Version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
 	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
 	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
 	s.disk = n.disk
@@ -84,7 +100,7 @@ func open(c *config.Config, version string, log *slog.Logger) (_ *node, err erro
 	n.metrics.MustRegister(n.disk.Metrics()...)
 	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, n.disk.Run, new(idleMemory).run) }
 	e.service, e.coordination = capacity.Limit(n.disk, &c.Quota, e.service, e.coordination)
-	return n, n.handle(c, name, version, e)
+	return n, n.handle(o, name, e)
 }
 
 // openHTTP binds the HTTP port; handle adds the routes.
@@ -111,12 +127,14 @@ func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
 }
 
 // handle puts the routes behind the HTTP port.
-func (n *node) handle(c *config.Config, name, version string, e *engine) error {
+func (n *node) handle(o Options, name string, e *engine) error {
+	c := o.Config
 	h := httpConfig(c)
-	h.Node, h.Version, h.Log, h.Metrics = name, version, n.log, n.metrics
+	h.Node, h.Version, h.Log, h.Metrics = name, o.Version, n.log, n.metrics
 	h.Service, h.Cluster, h.Members, h.Upgrade = drainingService{e.service, n.draining}, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination = e.coordination
+	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
 	handler, err := httpd.New(h)
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func refuses(url string) bool {
 
 func TestReloadTurnsTheRateLimiterOnAndOffWhileTheNodeRuns(t *testing.T) {
 	c := oneNode(t)
-	n := need.Got(open(c, "test", quiet))(t)
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet}))(t)
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(flags)

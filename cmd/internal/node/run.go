@@ -4,33 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
-	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
-
-// Options are what a node is run with. All fields are required.
-type Options struct {
-	Config  *config.Config
-	Load    func() (config.Loaded, error) // reads the settings again, after SIGHUP
-	Version string                        // of the program
-	Log     *slog.Logger
-	Metrics prometheus.Collector // of the process, shown beside the node's
-}
 
 // Run runs a node until ctx ends or the node must not go on.
 func Run(ctx context.Context, o Options) error {
 	hup, stop := hangups()
 	defer stop()
 	setGC(o.Config.GCPercent)
-	n, err := open(o.Config, o.Version, o.Log)
+	n, err := open(o)
 	if err != nil {
 		return err
 	}

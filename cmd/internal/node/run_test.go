@@ -18,7 +18,7 @@ import (
 )
 
 func TestNodeServesUntilItIsStopped(t *testing.T) {
-	n := need.Got(open(oneNode(t), "test", quiet))(t)
+	n := need.Got(open(Options{Config: oneNode(t), Version: "test", Log: quiet}))(t)
 	stop := started(t, n)
 	url := "http://" + n.listeners[0].Addr().String()
 	awaitReady(t, url)
@@ -31,7 +31,7 @@ func TestNodeEndsItsWatches(t *testing.T) {
 	for _, takeover := range []bool{true, false} {
 		c := oneNode(t)
 		c.HTTP.HeartbeatTakeover = takeover
-		n := need.Got(open(c, "test", quiet))(t)
+		n := need.Got(open(Options{Config: c, Version: "test", Log: quiet}))(t)
 		n.limits.drain = 20 * time.Second // it takes milliseconds
 		stop := started(t, n)
 		url := "http://" + n.listeners[0].Addr().String()
