@@ -33,8 +33,8 @@ type Config struct {
 	Datacenter string `key:"datacenter" default:"dc1" help:"name of the datacenter that this node belongs to; unique among those that replicate to each other"`
 	NodeName   string `key:"node.name" help:"the node's name, unique in its cluster and bound to its data directory; empty: the host name"`
 
-	NodeVoter  bool   `key:"node.voter" default:"true" help:"mode cp: false: the node serves reads and takes writes, and does not vote; it joins a cluster, and founds none"`
-	NodeZone   string `key:"node.zone" help:"where the node stands, such as a rack or an availability zone; shown, and status warns when a majority of the voters shares one"`
+	NodeVoter bool   `key:"node.voter" default:"true" help:"mode cp: false: the node serves reads and takes writes, and does not vote; it joins a cluster, and founds none"`
+	NodeZone  string `key:"node.zone" help:"where the node stands, such as a rack or an availability zone; shown, and status warns when a majority of the voters shares one"`
 
 	HTTP         HTTPConfig
 	HTTPD        httpd.Config
