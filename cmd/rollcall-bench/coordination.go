@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -249,8 +250,9 @@ func (w *keyWatcher) awaitValue(ctx context.Context) (responses int, err error) 
 }
 
 // readKey reads a key when its index is above the one given, or at once if none ("") is given. next is the index to wait with.
-func readKey(ctx context.Context, addr, key, index string) (next, value string, err error) {
-	url := "http://" + addr + "/v1/kv/" + key + "?raw"
+// Parameters of the query follow, such as "stale".
+func readKey(ctx context.Context, addr, key, index string, parameters ...string) (next, value string, err error) {
+	url := "http://" + addr + "/v1/kv/" + key + "?" + strings.Join(append(parameters, "raw"), "&")
 	if index != "" {
 		url += "&wait=9m&index=" + index
 	}
@@ -274,7 +276,7 @@ func (r *ratiosRun) sessionCosts(ctx context.Context, c *benchCluster) error {
 		return err
 	}
 	return r.underOneLeader(ctx, cpuSessions, c, func(leader string) (func(), error) {
-		idle, err := r.cpuOf(ctx, c)
+		idle, err := r.cpuOf(ctx, c, 2*r.window)
 		if err != nil {
 			return nil, err
 		}
@@ -327,15 +329,15 @@ func (r *ratiosRun) cpuOfRenewing(ctx context.Context, c *benchCluster, ids []st
 		}
 	}}
 	err = r.measureBeside(ctx, cpuSessions, l, float64(len(ids))/sessionRenewEvery.Seconds(), func(ctx context.Context) error {
-		cpu, err = r.cpuOf(ctx, c)
+		cpu, err = r.cpuOf(ctx, c, 2*r.window)
 		return err
 	})
 	return cpu, err
 }
 
 // cpuOf is how much of a core the process of each node takes in a window, in percent, by address.
-func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster) (map[string]float64, error) {
-	return r.growthPerSecond(ctx, 2*r.window, func(ctx context.Context) (map[string]float64, error) {
+func (r *ratiosRun) cpuOf(ctx context.Context, c *benchCluster, window time.Duration) (map[string]float64, error) {
+	return r.growthPerSecond(ctx, window, func(ctx context.Context) (map[string]float64, error) {
 		cpu := map[string]float64{}
 		for _, addr := range c.addrs() {
 			var err error

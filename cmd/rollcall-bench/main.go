@@ -15,6 +15,7 @@
 //	leases.go          evictions, and the way of changes to watchers (withConn, recordLatencies)
 //	replication.go     two datacenters (nodeMetric)
 //	coordination.go    keys, locks and sessions
+//	idle.go            a cluster that has nothing to do, and lone writes to it
 //	cluster.go         the clusters that ratios measures, and the baselines
 //	fleet.go           the instances of its loads
 package main

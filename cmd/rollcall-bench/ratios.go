@@ -54,6 +54,7 @@ func newBenchRatiosCommand() *cobra.Command {
 			"  rollcall-bench ratios --quick\n" +
 			"  rollcall-bench ratios --only leases\n" +
 			"  rollcall-bench ratios --only coordination\n" +
+			"  rollcall-bench ratios --only idle\n" +
 			"  rollcall-bench ratios --only replication --cut 10m\n" +
 			"  rollcall-bench ratios --out docs/benchmarks.md --out ratios.json",
 		Args: cli.Args(cobra.NoArgs),
@@ -69,7 +70,7 @@ func newBenchRatiosCommand() *cobra.Command {
 	f.DurationVar(&o.window, "window", 4*time.Second, "how long each load counts")
 	f.DurationVar(&o.cut, "cut", time.Minute, "how long the link between two datacenters is cut")
 	f.BoolVar(&o.quick, "quick", false, "one short round with few instances, to see that everything works; floors do not count")
-	f.StringSliceVar(&o.only, "only", nil, "measure only these parts: load, scale, leases, coordination, replication (default: all)")
+	f.StringSliceVar(&o.only, "only", nil, "measure only these parts: load, scale, leases, coordination, idle, replication (default: all)")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 	f.StringArrayVar(&o.out, "out", nil, "file for the result, .json or .md; in an existing .md only the part between the marks is replaced (repeatable)")
 	f.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of the leader and a follower under renewals and fetches; empty: none")
@@ -193,11 +194,13 @@ type ratiosPlan struct {
 	few, many    int // of the clusters that show the cost of a large registry, and of what is replicated
 	crashed      int // instances, one after the other
 	watchers     int
-	changes      int // that the watchers see
-	keys         int // that are written
-	contenders   int // for one lock
-	handovers    int // of it
-	sessions     int // that are renewed
+	changes      int           // that the watchers see
+	keys         int           // that are written
+	contenders   int           // for one lock
+	handovers    int           // of it
+	sessions     int           // that are renewed
+	idle         time.Duration // how long a cluster is left alone
+	shown        int           // lone writes, each awaited on a follower
 	cut          time.Duration
 	quick        bool
 	parts        []benchPart
@@ -207,13 +210,14 @@ func (o ratiosOptions) plan() ratiosPlan {
 	p := ratiosPlan{
 		rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 10_000, few: 1000, many: 100_000,
 		crashed: 150, watchers: 1000, changes: 100, cut: o.cut,
-		keys: 100_000, contenders: 100, handovers: 2000, sessions: 10_000, parts: o.parts(),
+		keys: 100_000, contenders: 100, handovers: 2000, sessions: 10_000, idle: 30 * time.Second, shown: 500, parts: o.parts(),
 	}
 	if o.quick {
 		p.rounds, p.warm, p.window, p.quick = 1, 100*time.Millisecond, 300*time.Millisecond, true
 		p.instances, p.few, p.many = 1000, 100, 5000
 		p.crashed, p.watchers, p.changes, p.cut = 10, 60, 10, 5*time.Second
 		p.keys, p.contenders, p.handovers, p.sessions = 2000, 10, 50, 100
+		p.idle, p.shown = time.Second, 20
 	}
 	return p
 }
@@ -237,10 +241,10 @@ func (p ratiosPlan) String() string {
 	if p.rounds > 1 {
 		rounds = fmt.Sprintf("%d rounds", p.rounds)
 	}
-	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes; %s keys, %d contenders, %s sessions; a cut of %v",
+	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes; %s keys, %d contenders, %s sessions; %v idle; a cut of %v",
 		rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)),
 		p.crashed, shortNumber(float64(p.watchers)), p.changes,
-		shortNumber(float64(p.keys)), p.contenders, shortNumber(float64(p.sessions)), p.cut)
+		shortNumber(float64(p.keys)), p.contenders, shortNumber(float64(p.sessions)), p.idle, p.cut)
 }
 
 // uncounted says why floors do not count, empty if they do.
@@ -280,15 +284,16 @@ const (
 	scalePart        benchPart = "scale"
 	leasesPart       benchPart = "leases"
 	coordinationPart benchPart = "coordination"
+	idlePart         benchPart = "idle"
 	replicationPart  benchPart = "replication"
 )
 
-var benchParts = []benchPart{loadPart, scalePart, leasesPart, coordinationPart, replicationPart}
+var benchParts = []benchPart{loadPart, scalePart, leasesPart, coordinationPart, idlePart, replicationPart}
 
 // all measures the parts of the plan.
 func (r *ratiosRun) all(ctx context.Context) error {
 	measures := map[benchPart]func(context.Context) error{
-		loadPart: r.load, scalePart: r.scale, leasesPart: r.leases, coordinationPart: r.coordination, replicationPart: r.replication,
+		loadPart: r.load, scalePart: r.scale, leasesPart: r.leases, coordinationPart: r.coordination, idlePart: r.idleCosts, replicationPart: r.replication,
 	}
 	for _, part := range r.parts {
 		if err := measures[part](ctx); err != nil {

@@ -60,6 +60,10 @@ const (
 	watcherArrival  figureName = "from a key's change to its watcher"
 	cpuSessions     figureName = "CPU of the leader for the renewal of 10,000 sessions every 10 s"
 	cpuSessionsAll  figureName = "CPU of all nodes for the renewal of 10,000 sessions every 10 s"
+	idleLeader      figureName = "CPU of the leader, idle"
+	idleFollower    figureName = "CPU of a follower, idle"
+	shownP50        figureName = "from a key's lone write until a follower shows it, p50"
+	shownP99        figureName = "from a key's lone write until a follower shows it, p99"
 	cutGoal         figureName = "growth of the leader's heap in a cut, with garbage up to the next collection"
 )
 
@@ -104,6 +108,9 @@ var ratioRows = []ratioRow{
 	{In: coordinationPart, Name: "answers to a watcher of one key among 100,000, for one change", Of: watcherAnswers, Floor: 1, Goal: 1, Lower: true},
 	{In: coordinationPart, Name: "CPU of the leader for 10,000 sessions", Of: cpuSessions, Floor: 10, Goal: 5, Lower: true},
 	{In: coordinationPart, Name: "CPU of all nodes for 10,000 sessions", Of: cpuSessionsAll, Lower: true},
+	{In: idlePart, Name: "CPU of the leader of an idle cluster", Of: idleLeader, Floor: 3, Goal: 2, Lower: true},
+	{In: idlePart, Name: "CPU of a follower of an idle cluster", Of: idleFollower, Floor: 1.5, Goal: 1, Lower: true},
+	{In: idlePart, Name: "from a lone write until a follower shows it, p99", Of: shownP99, Lower: true},
 	{In: replicationPart, Name: "from a change acknowledged here to a watcher there, 1,000/s, p99", Of: crossingP99, Floor: 0.75, Goal: 0.75, Lower: true},
 	{In: replicationPart, Name: "CPU of the sender for the peer's heartbeats", Of: cpuForPeer, Floor: 15, Goal: 15, Lower: true},
 	{In: replicationPart, Name: "from the end of a cut until everything is known there", Of: healing, Floor: 30, Goal: 30, Lower: true},

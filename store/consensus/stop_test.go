@@ -185,12 +185,11 @@ func TestSnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	expect.That(t, len(left) == 0, "it leaves %v", left)
 }
 
-func TestLoopWatchHasRepliesOfTheMainLoopLeadingOrNot(t *testing.T) {
+func TestLoopWatchHasRepliesOfTheMainLoopThatLeads(t *testing.T) {
 	c := startCluster(t, 3, nil)
-	for _, n := range c.nodes {
-		before := n.loop.Turns()
-		eventually(t, "the main loop of "+n.cfg.Node+" answers", func() bool { return n.loop.Turns() > before+3 })
-	}
+	n := c.nodes[c.leader()]
+	before := n.loop.Turns()
+	eventually(t, "the main loop of "+n.cfg.Node+" answers", func() bool { return n.loop.Turns() > before+3 })
 }
 
 // TestDiskThatCannotWriteTheTermEndsTheNodeAndNotTheProcess would end this very process if Raft panicked.

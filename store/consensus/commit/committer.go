@@ -244,15 +244,17 @@ func (c *Committer) refuse(proposals []*proposal, err error) {
 	}
 }
 
-func (c *Committer) expire(before time.Time) {
+// expire ends the calls that arrived before a time, and says whether there are calls in the queue.
+func (c *Committer) expire(before time.Time) (waiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.calls {
 		if !k.arrived.Before(before) {
-			return // the queue is in order of arrival
+			break // the queue is in order of arrival
 		}
 		c.abandon(k)
 	}
+	return len(c.calls) > 0
 }
 
 // abandon ends a call that certainly takes no effect.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/expiry"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
@@ -127,10 +128,14 @@ func (c *Committer) finishEntry(ctx context.Context, own *batch, proposals []*pr
 	}
 }
 
-// Sweep ends calls that found no slot in time: they certainly took no effect.
+// Sweep ends calls that found no slot in time: they certainly took no effect. It looks more often while there are calls.
 func (c *Committer) Sweep(ctx context.Context) {
-	wait.Every(ctx, store.NoLeaderWait/40, func(now time.Time) {
+	for ctx.Err() == nil {
+		now, pause := time.Now(), expiry.ClockInterval
 		c.pulse.beat(now)
-		c.expire(now.Add(-c.noLeader()))
-	})
+		if c.expire(now.Add(-c.noLeader())) {
+			pause = store.NoLeaderWait / 40
+		}
+		wait.Pause(ctx, nil, pause)
+	}
 }

@@ -55,18 +55,13 @@ func (w *LoopWatch) Run(ctx context.Context) {
 	})
 }
 
-// askOn asks the loop again and again.
+// askOn asks the loop again and again, while this node leads.
 func (w *LoopWatch) askOn(ctx context.Context) {
-	pause := time.NewTicker(watchInterval / 2)
-	defer pause.Stop()
-	for w.ask(ctx) {
-		w.turned.Add(1)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return
+	wait.Every(ctx, watchInterval/2, func(time.Time) {
+		if w.Leads() && w.ask(ctx) {
+			w.turned.Add(1)
 		}
-	}
+	})
 }
 
 // ask returns true when the loop has replied, false when ctx has ended.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -22,17 +23,28 @@ const pipelineLimit = port.RaftTimeout + time.Second
 // stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
 //
 // It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), has
-// entries sent to a follower as soon as the follower replies to heartbeats again, and lets only the main loop
-// change the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
+// entries sent to a follower as soon as the follower replies to heartbeats again, leaves out requests that tell a follower
+// nothing (see pipeline), and lets only the main loop change the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
 // for another leader: from one that hangs in the middle it would wait for the rest without end.
 type Transport struct {
 	*raft.NetworkTransport
-	net        *port.Port
-	Patience   time.Duration // with a leader that sends nothing more of a snapshot
-	during     During
-	closing    context.Context // ends when the node stops
-	rpcs       chan raft.RPC   // to the main loop
-	heartbeats sync.Map        // *wait.Broadcast by raft.ServerID: fires when the server replied to a heartbeat
+	net       *port.Port
+	Patience  time.Duration // with a leader that sends nothing more of a snapshot
+	during    During
+	closing   context.Context // ends when the node stops
+	rpcs      chan raft.RPC   // to the main loop
+	followers sync.Map        // *follower by raft.ServerID
+}
+
+// follower is what is known of a server by the heartbeats that it is sent.
+type follower struct {
+	replied wait.Broadcast // fires when the server replied to one
+	failed  atomic.Uint64  // how many it did not reply to
+}
+
+func (t *Transport) follower(id raft.ServerID) *follower {
+	f, _ := t.followers.LoadOrStore(id, new(follower))
+	return f.(*follower)
 }
 
 // During calls do while this is the node's term, see Disk.During.
@@ -110,13 +122,15 @@ const silentLimit = time.Minute
 // Heartbeats go on twice a second at least. So a failure counts, once, when the follower replies to one.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	bound(args)
-	replied, _ := t.heartbeats.LoadOrStore(id, new(wait.Broadcast))
-	next := replied.(*wait.Broadcast).Wait()
+	f := t.follower(id)
+	next := f.replied.Wait()
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	switch heartbeat := isHeartbeat(args); {
 	case heartbeat && err == nil:
-		replied.(*wait.Broadcast).Fire()
-	case !heartbeat && err != nil:
+		f.replied.Fire()
+	case heartbeat:
+		f.failed.Add(1)
+	case err != nil:
 		wait.Pause(t.closing, next, silentLimit)
 	}
 	return err
@@ -138,21 +152,44 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(t.closing, p), nil
+	return newPipeline(t.closing, p, t.follower(id)), nil
 }
+
+// tellAgain is how often a pipeline sends what the follower was told already: at least so often it is noticed that the connection
+// is broken.
+const tellAgain = time.Second
 
 // pipeline is a pipeline in which no sender waits for longer than pipelineLimit.
+//
+// Raft sends a request without entries after each test.commit-timeout in which there were none, so that followers learn
+// the commit index. The requests of a pipeline arrive in their order or end it, and each carries the commit index of its time. So a
+// request without entries tells the follower nothing if its commit index was sent before, and is left out: an idle cluster would
+// spend most of its time on those. It is sent nevertheless after tellAgain, and after a heartbeat that failed: a follower that has
+// started anew learns the commit index from it. The contact that leader and follower need to believe in each other is that of the
+// heartbeats, which have another connection.
 type pipeline struct {
 	raft.AppendPipeline
-	detach func() bool // from the context that closes it
+	detach   func() bool // from the context that closes it
+	follower *follower
+
+	// Of the request that was sent last; Raft's goroutine owns these.
+	commit uint64
+	failed uint64 // heartbeats, by then
+	at     time.Time
 }
 
-func newPipeline(closing context.Context, p raft.AppendPipeline) *pipeline {
-	return &pipeline{AppendPipeline: p, detach: context.AfterFunc(closing, func() { p.Close() })}
+func newPipeline(closing context.Context, p raft.AppendPipeline, f *follower) *pipeline {
+	return &pipeline{AppendPipeline: p, detach: context.AfterFunc(closing, func() { p.Close() }), follower: f}
 }
 
-// AppendEntries implements raft.AppendPipeline.
+// AppendEntries implements raft.AppendPipeline. There is no future of a request that is left out: Raft takes what is replied from
+// the consumer (pipelineSend in replication.go).
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	now, failed := time.Now(), p.follower.failed.Load()
+	if len(args.Entries) == 0 && args.LeaderCommitIndex == p.commit && failed == p.failed && now.Sub(p.at) < tellAgain {
+		return nil, nil
+	}
+	p.commit, p.failed, p.at = args.LeaderCommitIndex, failed, now
 	hung := time.AfterFunc(pipelineLimit, func() { p.Close() })
 	defer hung.Stop()
 	bound(args)

@@ -48,7 +48,7 @@ func TestPipelineHangsForNoSender(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				closing, stop := context.WithTimeout(t.Context(), tt.stops)
 				defer stop()
-				p := newPipeline(closing, &stuckPipeline{closed: make(chan struct{})})
+				p := newPipeline(closing, &stuckPipeline{closed: make(chan struct{})}, new(follower))
 				began := time.Now()
 				_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
 				got := time.Since(began)

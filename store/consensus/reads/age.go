@@ -13,13 +13,29 @@ import (
 )
 
 // freshInterval is the longest time between two proofs of how far this node is behind, while there
-// is a leader that can give them.
-const freshInterval = 100 * time.Millisecond
+// is a leader that can give them and the age is asked for. unaskedInterval is the same while nothing asks for it: a proof costs all
+// nodes something.
+const (
+	freshInterval   = 100 * time.Millisecond
+	unaskedInterval = 500 * time.Millisecond
+)
 
 // Age is how old this node's state can be: the time since it had everything that was acknowledged. A
 // node that has not heard of the log's end since it started has only the stamp of its newest entry to
 // go by.
 func (r *Reader) Age(now time.Time) time.Duration {
+	r.want()
+	return r.age(now)
+}
+
+// want has the age proven soon, and often for a while.
+func (r *Reader) want() {
+	if !r.asked.Load() && !r.asked.Swap(true) {
+		r.wanted.Fire()
+	}
+}
+
+func (r *Reader) age(now time.Time) time.Duration {
 	since := r.fresh.newest(r.cfg.Machine.Index())
 	if since.IsZero() {
 		// The state of a node that has applied nothing is of 1970: there may be a log of which it does not know the end.
@@ -31,11 +47,16 @@ func (r *Reader) Age(now time.Time) time.Duration {
 // stayFresh proves again and again how far this node is behind. Linearizable reads prove it as well;
 // while there are enough of them it has nothing to do.
 func (r *Reader) stayFresh(ctx context.Context) {
-	wait.Every(ctx, freshInterval, func(now time.Time) {
-		if r.Age(now) > freshInterval/2 {
+	for ctx.Err() == nil {
+		wanted, pause := r.wanted.Wait(), unaskedInterval
+		if r.asked.Swap(false) {
+			wanted, pause = nil, freshInterval
+		}
+		wait.Pause(ctx, wanted, pause)
+		if r.age(time.Now()) > freshInterval/2 {
 			r.prove(ctx) // a failure needs no words: the age grows
 		}
-	})
+	}
 }
 
 // prove makes one attempt to learn how far this node is behind: the leader asks the voters as for a
@@ -48,14 +69,14 @@ func (r *Reader) prove(ctx context.Context) {
 		return
 	}
 	began := time.Now()
-	if leader, reply, ok := r.askFresh(ctx); ok {
+	if leader, reply, ok := r.askFresh(ctx, FreshQuestion{Asked: r.asked.Load()}); ok {
 		r.addProof(began.Add(-reply.Age), reply.Index)
 		r.setTerms(leader, reply)
 	}
 }
 
 // askFresh asks the leader how far it is; false: there is none but this node, or it gave no answer.
-func (r *Reader) askFresh(ctx context.Context) (*leadership.Leader, FreshReply, bool) {
+func (r *Reader) askFresh(ctx context.Context, question FreshQuestion) (*leadership.Leader, FreshReply, bool) {
 	leader := r.cfg.Leadership.Other()
 	if leader == nil {
 		return nil, FreshReply{}, false
@@ -64,7 +85,7 @@ func (r *Reader) askFresh(ctx context.Context) (*leadership.Leader, FreshReply, 
 	defer cancel()
 	defer context.AfterFunc(leader.Replaced, cancel)()
 	address := r.cfg.Nodes.DialAddress(leader.ID, leader.Address)
-	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Nodes, address, "Node.Fresh", struct{}{})
+	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Nodes, address, "Node.Fresh", question)
 	return leader, reply, err == nil && reply.Answer == port.OK
 }
 
@@ -72,7 +93,7 @@ func (r *Reader) askFresh(ctx context.Context) (*leadership.Leader, FreshReply, 
 func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
 	defer cancel()
-	_, reply, ok := r.askFresh(ctx)
+	_, reply, ok := r.askFresh(ctx, FreshQuestion{})
 	return ok && reply.DiskFull
 }
 
@@ -89,7 +110,7 @@ func (r *Reader) TermsOf(ctx context.Context, leader *leadership.Leader, address
 	if t := r.cfg.Leadership.Terms(); t != nil && t.Leader == leader && time.Since(t.At) < termsHold {
 		return t, nil
 	}
-	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Nodes, address, "Node.Fresh", struct{}{})
+	reply, err := port.Invoke[FreshReply](ctx, r.cfg.Nodes, address, "Node.Fresh", FreshQuestion{})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, err)
@@ -99,6 +120,11 @@ func (r *Reader) TermsOf(ctx context.Context, leader *leadership.Leader, address
 	t := &leadership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()}
 	r.cfg.Leadership.SetTerms(t)
 	return t, nil
+}
+
+// FreshQuestion is what a node asks the leader by Fresh.
+type FreshQuestion struct {
+	Asked bool // for its age, by readers: the leader is to prove often that it leads
 }
 
 // FreshReply answers Fresh.
@@ -113,14 +139,17 @@ type FreshReply struct {
 
 // Fresh says how far the leader has applied the log and how long ago it last proved that it leads. It
 // makes no proof of its own, so that many followers cost no more proofs than one.
-func (r *Reader) Fresh(_ struct{}, reply *FreshReply) error {
+func (r *Reader) Fresh(question FreshQuestion, reply *FreshReply) error {
 	l := r.cfg.Leadership.Own()
 	if l == nil {
 		reply.Answer = port.NotLeader
 		return nil
 	}
 	reply.Bound = l.Bound(time.Now())
-	reply.Age = r.Age(time.Now())
+	if question.Asked {
+		r.want()
+	}
+	reply.Age = r.age(time.Now())
 	reply.Index = r.cfg.Machine.Index()
 	reply.DiskFull = r.cfg.DiskFull != nil && r.cfg.DiskFull()
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -40,7 +41,9 @@ type Reader struct {
 	unproven *shared[uint64] // rounds of reads in mode "leader"
 	applied  wait.Broadcast  // fires when an entry was applied
 	fresh    freshness
-	asking   sync.Map // addresses that a question for the term is open at
+	asked    atomic.Bool    // for the age, since the last proof
+	wanted   wait.Broadcast // fires when asked becomes true
+	asking   sync.Map       // addresses that a question for the term is open at
 	rounds   *prometheus.CounterVec
 }
 

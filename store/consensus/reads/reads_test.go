@@ -189,7 +189,7 @@ func TestTermOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
 }
 
 func TestTermsOfALeaderAreAskedForAgainWhenTheyAreOld(t *testing.T) {
-	at := replying(t, port.Calls{"Node.Fresh": port.Method(func(_ struct{}, reply *FreshReply) error {
+	at := replying(t, port.Calls{"Node.Fresh": port.Method(func(_ FreshQuestion, reply *FreshReply) error {
 		reply.Bound = fsm.Bound{Leadership: 2, Until: 1}
 		return nil
 	})})
