@@ -62,6 +62,69 @@ func TestPipelineHangsForNoSender(t *testing.T) {
 	}
 }
 
+// countingPipeline counts the requests that reach it.
+type countingPipeline struct {
+	stuckPipeline
+	sent int
+}
+
+func (p *countingPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	p.sent++
+	return nil, nil
+}
+
+func TestPipelineLeavesOutWhatTellsTheFollowerNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		below := &countingPipeline{stuckPipeline: stuckPipeline{closed: make(chan struct{})}}
+		f := new(follower)
+		p := newPipeline(t.Context(), below, f)
+		defer p.Close()
+		steps := []struct {
+			name   string
+			wait   time.Duration
+			failed uint64 // heartbeats, in all
+			args   raft.AppendEntriesRequest
+			sent   bool
+		}{
+			{name: "the first request of a pipeline", args: raft.AppendEntriesRequest{LeaderCommitIndex: 5}, sent: true},
+			{name: "the same commit index", wait: 5 * time.Millisecond, args: raft.AppendEntriesRequest{LeaderCommitIndex: 5}},
+			{name: "an entry", args: raft.AppendEntriesRequest{LeaderCommitIndex: 5, Entries: logsOf(1, 1, 1)}, sent: true},
+			{name: "another entry", args: raft.AppendEntriesRequest{LeaderCommitIndex: 5, Entries: logsOf(1, 1, 1)}, sent: true},
+			{name: "the commit index that came with the entries", wait: 5 * time.Millisecond, args: raft.AppendEntriesRequest{LeaderCommitIndex: 5}},
+			{name: "their commit", wait: 5 * time.Millisecond, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
+			{name: "the same once more, before its time", wait: tellAgain - 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}},
+			{name: "the same once more, at its time", wait: 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
+			{name: "after a heartbeat that failed", failed: 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
+			{name: "after no other one", failed: 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}},
+		}
+		for _, s := range steps {
+			time.Sleep(s.wait)
+			f.failed.Store(s.failed)
+			before := below.sent
+			_, err := p.AppendEntries(&s.args, nil)
+			expect.That(t, err == nil && (below.sent > before) == s.sent, "%s: sent: %v (%v), want %v", s.name, below.sent > before, err, s.sent)
+		}
+	})
+}
+
+func TestTransportCountsTheHeartbeatsThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		tr := newFollower(t.Context(), w)
+		defer tr.Close()
+		defer tr.CloseStreams()
+		tr.during = inTerm(1)
+		tr.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) })
+		for _, away := range []bool{true, false, true} {
+			w.away = away
+			tr.CloseStreams()
+			before := tr.follower("f").failed.Load()
+			err := tr.AppendEntries("f", "follower", heartbeatOf("leader", 1), new(raft.AppendEntriesResponse))
+			expect.That(t, (err != nil) == away && tr.follower("f").failed.Load()-before == map[bool]uint64{true: 1}[away], "away %v: error %v, %d heartbeats failed", away, err, tr.follower("f").failed.Load()-before)
+		}
+	})
+}
+
 // wire is a network of one server, which may be away.
 type wire struct {
 	away     bool

@@ -48,15 +48,20 @@ func (r *Reader) age(now time.Time) time.Duration {
 // while there are enough of them it has nothing to do.
 func (r *Reader) stayFresh(ctx context.Context) {
 	for ctx.Err() == nil {
-		wanted, pause := r.wanted.Wait(), unaskedInterval
-		if r.asked.Swap(false) {
-			wanted, pause = nil, freshInterval
-		}
-		wait.Pause(ctx, wanted, pause)
+		r.pauseProofs(ctx)
 		if r.age(time.Now()) > freshInterval/2 {
 			r.prove(ctx) // a failure needs no words: the age grows
 		}
 	}
+}
+
+// pauseProofs waits until the age is to be proven again.
+func (r *Reader) pauseProofs(ctx context.Context) {
+	wanted, pause := r.wanted.Wait(), unaskedInterval
+	if r.asked.Swap(false) {
+		wanted, pause = nil, freshInterval
+	}
+	wait.Pause(ctx, wanted, pause)
 }
 
 // prove makes one attempt to learn how far this node is behind: the leader asks the voters as for a

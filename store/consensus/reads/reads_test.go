@@ -140,6 +140,28 @@ func TestAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 	}
 }
 
+func TestAgeIsProvenOftenOnlyWhileItIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(Reader)
+		next := func(name string, want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			r.pauseProofs(t.Context())
+			expect.Equal(t, time.Since(began), want, name)
+		}
+		next("nothing asks: the next proof comes after", unaskedInterval)
+		time.AfterFunc(time.Millisecond, r.want)
+		next("a reader asks: the next proof comes after", time.Millisecond)
+		next("it has asked: the next proof comes after", freshInterval)
+		next("no other one asks: the next proof comes after", unaskedInterval)
+		r.want()
+		r.want()
+		next("readers have asked since the last proof: the next one comes after", freshInterval)
+		r.want()
+		next("they go on: the next one comes after", freshInterval)
+	})
+}
+
 func TestAgeCountsTimeInWhichTheMachineSlept(t *testing.T) {
 	now := time.Now()
 	expect.Equal(t, elapsed(now.Add(-time.Second), now), time.Second, "both clocks say one second:")
