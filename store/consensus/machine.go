@@ -37,6 +37,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 		f.s.raised.Store(l.Index)
 	}
 	f.s.clock.Observe(applied.Clock.Lease)
+	f.s.transport.Wake() // it is committed, which followers may not know
 	f.publish()
 	if len(applied.Touched) > 0 {
 		f.s.keys.Wake(applied.Touched)

@@ -111,7 +111,7 @@ func (s *Raft) openRaft() error {
 	}
 	s.snapshots = snapshots
 	transport := raftio.NewTransport(s.transportConfig(logger), s.net, s.disk.During, s.closing)
-	s.transport = transport
+	s.transport, s.logs.Stored = transport, transport.Wake
 	s.net.Go(transport.PassOn)
 	s.loop = &raftio.LoopWatch{
 		Loop:    transport.MainLoop(),

@@ -22,6 +22,8 @@ type Log struct {
 	raft.LogStore // the disk
 	// Damaged is called with an entry that memory has lost; nil: nothing is.
 	Damaged func(index uint64)
+	// Stored is called when entries were stored; nil: nothing is.
+	Stored func()
 
 	mu     sync.Mutex
 	newest []*raft.Log // in their order, without a gap
@@ -80,6 +82,9 @@ func (c *Log) StoreLogs(logs []*raft.Log) error {
 		}
 		c.add(logs[:n])
 		logs = logs[n:]
+	}
+	if c.Stored != nil {
+		c.Stored()
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ type Transport struct {
 	closing   context.Context // ends when the node stops
 	rpcs      chan raft.RPC   // to the main loop
 	followers sync.Map        // *follower by raft.ServerID
+	news      wait.Broadcast  // fires when there may be something to tell followers
 }
 
 // follower is what is known of a server by the heartbeats that it is sent.
@@ -54,6 +55,9 @@ type During func(term uint64, do func()) bool
 func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, during During, closing context.Context) *Transport {
 	return &Transport{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), net: net, during: during, closing: closing, rpcs: make(chan raft.RPC), Patience: port.RaftTimeout}
 }
+
+// Wake ends the rest of pipelines: this node has stored or applied an entry.
+func (t *Transport) Wake() { t.news.Fire() }
 
 // MainLoop is the way to Raft's main loop.
 func (t *Transport) MainLoop() chan<- raft.RPC { return t.rpcs }
@@ -152,12 +156,18 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(t.closing, p, t.follower(id)), nil
+	return t.newPipeline(id, p), nil
 }
 
-// tellAgain is how often a pipeline sends what the follower was told already: at least so often it is noticed that the connection
-// is broken.
-const tellAgain = time.Second
+const (
+	// tellAgain is how often a pipeline sends what the follower was told already: at least so often it is noticed that the
+	// connection is broken.
+	tellAgain = time.Second
+	// restAfter is how long after the last request a pipeline rests, which all replies have come to by then. A rest ends after
+	// restFor at the latest, because Raft's sender does not see meanwhile that the leadership is over.
+	restAfter = 50 * time.Millisecond
+	restFor   = 100 * time.Millisecond
+)
 
 // pipeline is a pipeline in which no sender waits for longer than pipelineLimit.
 //
@@ -165,28 +175,36 @@ const tellAgain = time.Second
 // the commit index. The requests of a pipeline arrive in their order or end it, and each carries the commit index of its time. So a
 // request without entries tells the follower nothing if its commit index was sent before, and is left out: an idle cluster would
 // spend most of its time on those. It is sent nevertheless after tellAgain, and after a heartbeat that failed: a follower that has
-// started anew learns the commit index from it. The contact that leader and follower need to believe in each other is that of the
+// started anew learns the commit index from it. Some time after the last request Raft's sender does not even get a return at once, but
+// when this node has stored or applied an entry: it would ask for the next one 130 times a second. The contact that leader and follower need to believe in each other is that of the
 // heartbeats, which have another connection.
 type pipeline struct {
 	raft.AppendPipeline
-	detach   func() bool // from the context that closes it
-	follower *follower
+	transport *Transport
+	detach    func() bool // from the context that closes it
+	follower  *follower
 
-	// Of the request that was sent last; Raft's goroutine owns these.
+	// Raft's goroutine owns the following. They are of the request that was sent last, but for news.
 	commit uint64
 	failed uint64 // heartbeats, by then
 	at     time.Time
+	news   <-chan struct{} // closed when there is something new since the last call
 }
 
-func newPipeline(closing context.Context, p raft.AppendPipeline, f *follower) *pipeline {
-	return &pipeline{AppendPipeline: p, detach: context.AfterFunc(closing, func() { p.Close() }), follower: f}
+func (t *Transport) newPipeline(id raft.ServerID, p raft.AppendPipeline) *pipeline {
+	return &pipeline{AppendPipeline: p, transport: t, detach: context.AfterFunc(t.closing, func() { p.Close() }), follower: t.follower(id)}
 }
 
 // AppendEntries implements raft.AppendPipeline. There is no future of a request that is left out: Raft takes what is replied from
 // the consumer (pipelineSend in replication.go).
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	news := p.news // what has come since the last call ends a rest: Raft may not have seen it in this request
+	p.news = p.transport.news.Wait()
 	now, failed := time.Now(), p.follower.failed.Load()
 	if len(args.Entries) == 0 && args.LeaderCommitIndex == p.commit && failed == p.failed && now.Sub(p.at) < tellAgain {
+		if now.Sub(p.at) >= restAfter {
+			wait.Pause(p.transport.closing, news, restFor)
+		}
 		return nil, nil
 	}
 	p.commit, p.failed, p.at = args.LeaderCommitIndex, failed, now

@@ -48,7 +48,7 @@ func TestPipelineHangsForNoSender(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				closing, stop := context.WithTimeout(t.Context(), tt.stops)
 				defer stop()
-				p := newPipeline(closing, &stuckPipeline{closed: make(chan struct{})}, new(follower))
+				p := (&Transport{closing: closing}).newPipeline("f", &stuckPipeline{closed: make(chan struct{})})
 				began := time.Now()
 				_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
 				got := time.Since(began)
@@ -76,8 +76,8 @@ func (p *countingPipeline) AppendEntries(*raft.AppendEntriesRequest, *raft.Appen
 func TestPipelineLeavesOutWhatTellsTheFollowerNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &countingPipeline{stuckPipeline: stuckPipeline{closed: make(chan struct{})}}
-		f := new(follower)
-		p := newPipeline(t.Context(), below, f)
+		tr := &Transport{closing: t.Context()}
+		p := tr.newPipeline("f", below)
 		defer p.Close()
 		steps := []struct {
 			name   string
@@ -85,6 +85,7 @@ func TestPipelineLeavesOutWhatTellsTheFollowerNothing(t *testing.T) {
 			failed uint64 // heartbeats, in all
 			args   raft.AppendEntriesRequest
 			sent   bool
+			rests  time.Duration
 		}{
 			{name: "the first request of a pipeline", args: raft.AppendEntriesRequest{LeaderCommitIndex: 5}, sent: true},
 			{name: "the same commit index", wait: 5 * time.Millisecond, args: raft.AppendEntriesRequest{LeaderCommitIndex: 5}},
@@ -92,19 +93,58 @@ func TestPipelineLeavesOutWhatTellsTheFollowerNothing(t *testing.T) {
 			{name: "another entry", args: raft.AppendEntriesRequest{LeaderCommitIndex: 5, Entries: logsOf(1, 1, 1)}, sent: true},
 			{name: "the commit index that came with the entries", wait: 5 * time.Millisecond, args: raft.AppendEntriesRequest{LeaderCommitIndex: 5}},
 			{name: "their commit", wait: 5 * time.Millisecond, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
-			{name: "the same once more, before its time", wait: tellAgain - 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}},
-			{name: "the same once more, at its time", wait: 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
+			{name: "the same once more, before its time", wait: tellAgain - 1, rests: restFor, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}},
+			{name: "the same once more, at its time", args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
 			{name: "after a heartbeat that failed", failed: 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
 			{name: "after no other one", failed: 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}},
 		}
 		for _, s := range steps {
 			time.Sleep(s.wait)
-			f.failed.Store(s.failed)
-			before := below.sent
+			tr.follower("f").failed.Store(s.failed)
+			before, began := below.sent, time.Now()
 			_, err := p.AppendEntries(&s.args, nil)
 			expect.That(t, err == nil && (below.sent > before) == s.sent, "%s: sent: %v (%v), want %v", s.name, below.sent > before, err, s.sent)
+			expect.Equal(t, time.Since(began), s.rests, s.name+": the sender waits")
 		}
 	})
+}
+
+func TestPipelineRestsUntilThereIsSomethingToTell(t *testing.T) {
+	tests := []struct {
+		name   string
+		before bool          // something is stored before the sender comes
+		wakes  time.Duration // after which something is stored
+		stops  time.Duration // after which the node stops
+		want   time.Duration
+	}{
+		{"nothing", false, time.Hour, time.Hour, restFor},
+		{"an entry", false, restFor / 2, time.Hour, restFor / 2},
+		{"an entry that came before", true, time.Hour, time.Hour, 0},
+		{"the end of the node", false, time.Hour, restFor / 3, restFor / 3},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				closing, stop := context.WithTimeout(t.Context(), time.Second+tt.stops)
+				defer stop()
+				tr := &Transport{closing: closing}
+				p := tr.newPipeline("f", &countingPipeline{stuckPipeline: stuckPipeline{closed: make(chan struct{})}})
+				defer p.Close()
+				log := &Log{LogStore: raft.NewInmemStore(), Stored: tr.Wake}
+				store := func() { expect.OK(t, log.StoreLogs(logsOf(1, 1, 1))) }
+				time.Sleep(time.Second - restAfter)
+				p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
+				time.Sleep(restAfter)
+				if tt.before {
+					store()
+				}
+				time.AfterFunc(tt.wakes, store)
+				began := time.Now()
+				_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
+				expect.That(t, err == nil && time.Since(began) == tt.want, "the sender waits %v (%v), want %v", time.Since(began), err, tt.want)
+			})
+		})
+	}
 }
 
 func TestTransportCountsTheHeartbeatsThatFailed(t *testing.T) {
