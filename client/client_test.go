@@ -19,6 +19,7 @@ var key = registry.NewKey("orders", "orders-1")
 func TestCallThatNeedsRollcallSaysSoAtOnce(t *testing.T) {
 	for name, do := range map[string]func(context.Context, *Client) error{
 		"status":  func(ctx context.Context, c *Client) error { _, err := c.Status(ctx); return err },
+		"verify":  func(ctx context.Context, c *Client) error { _, err := c.Verify(ctx); return err },
 		"explain": func(ctx context.Context, c *Client) error { _, err := c.Explain(ctx, key); return err },
 		"key":     func(ctx context.Context, c *Client) error { _, err := c.KV().Get(ctx, "a"); return err },
 		"put":     func(ctx context.Context, c *Client) error { return c.KV().Put(ctx, "a", nil) },

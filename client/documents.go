@@ -4,17 +4,19 @@ import "github.com/seed-20419f34/rollcall/httpd/api"
 
 // The documents of Rollcall's own API, which package api declares: the cluster and its instances.
 type (
-	Status      = api.Status      // a cluster as one of its nodes sees it
-	NodeStatus  = api.NodeStatus  // one node of it
-	ForeignNode = api.ForeignNode // a node of another cluster
-	Upgrade     = api.Upgrade     // the levels of the formats that its nodes read and write
-	NodeLevels  = api.NodeLevels  // those of one node
-	Events      = api.Events      // the registrations and cancels that a cluster remembers
-	Event       = api.Event       // one of them
-	Settings    = api.Settings    // what a whole cluster shares, by key
-	Instance    = api.Instance    // an instance and its lease
-	Owner       = api.Owner       // the datacenter that an instance belongs to
-	Pruned      = api.Pruned      // what Prune removed
+	Status       = api.Status       // a cluster as one of its nodes sees it
+	NodeStatus   = api.NodeStatus   // one node of it
+	ForeignNode  = api.ForeignNode  // a node of another cluster
+	Upgrade      = api.Upgrade      // the levels of the formats that its nodes read and write
+	NodeLevels   = api.NodeLevels   // those of one node
+	Verification = api.Verification // whether the states of its nodes are equal
+	VerifiedNode = api.VerifiedNode // one node of that
+	Events       = api.Events       // the registrations and cancels that a cluster remembers
+	Event        = api.Event        // one of them
+	Settings     = api.Settings     // what a whole cluster shares, by key
+	Instance     = api.Instance     // an instance and its lease
+	Owner        = api.Owner        // the datacenter that an instance belongs to
+	Pruned       = api.Pruned       // what Prune removed
 
 	Explanation        = api.Explanation        // what is known of an instance, listed or not
 	Life               = api.Life               // the lease of one that is there

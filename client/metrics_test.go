@@ -284,6 +284,7 @@ func TestTriesAreCountedByOperation(t *testing.T) {
 		"apps":              func(ctx context.Context, c *Client) { _, _ = c.Apps(ctx) },
 		"app":               func(ctx context.Context, c *Client) { _, _ = c.Instances(ctx, "A") },
 		"cluster":           func(ctx context.Context, c *Client) { _, _ = c.Status(ctx) },
+		"verify":            func(ctx context.Context, c *Client) { _, _ = c.Verify(ctx) },
 		"events":            func(ctx context.Context, c *Client) { _, _ = c.Events(ctx) },
 		"settings":          func(ctx context.Context, c *Client) { _, _ = c.Settings(ctx) },
 		"self-preservation": func(ctx context.Context, c *Client) { _, _ = c.SelfPreservation(ctx) },

@@ -147,6 +147,12 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return transport.Ask[Status](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "status")), "")
 }
 
+// Verify asks one node to compare the states of all nodes, by what each has made of its own in the last minute. A StatusError of 501:
+// the cluster is without consensus.
+func (c *Client) Verify(ctx context.Context) (Verification, error) {
+	return transport.Ask[Verification](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "verify")), "")
+}
+
 // Events returns what happened lately.
 func (c *Client) Events(ctx context.Context) (Events, error) {
 	return transport.Ask[Events](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "events")), "")

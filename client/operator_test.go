@@ -76,6 +76,9 @@ var methods = []method{
 			return c.Prune(ctx, PruneOptions{Service: "orders", DryRun: true})
 		}},
 
+	{sends: "GET /v1/rollcall/verify", reads: true, response: `{"verdict":"differ","index":7,"nodes":[{"id":"n2","differs":["keys"]}]}`,
+		want: Verification{Verdict: "differ", Index: 7, Nodes: []VerifiedNode{{ID: "n2", Differs: []string{"keys"}}}},
+		do:   func(ctx context.Context, c *Client) (any, error) { return c.Verify(ctx) }},
 	{sends: "GET /v1/rollcall/status", reads: true, response: `{"mode":"ap"}`, want: Status{Mode: "ap"},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Status(ctx) }},
 	{sends: "GET /v1/rollcall/events", reads: true, want: Events{},

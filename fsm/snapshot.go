@@ -39,29 +39,83 @@ func readSnapshot(r io.Reader) (s Snapshot, err error) {
 	return s, in.close()
 }
 
-// walk is the layout of a snapshot: what is one value, and then the sections, each with the number of its records in
+// part is what stands together in a snapshot and has a digest of its own.
+type part struct {
+	name string
+	walk func(*Snapshot, *stream)
+}
+
+// parts are the layout of a snapshot: what is one value, and then the sections, each with the number of its records in
 // front.
+var parts = []part{
+	{"header", func(s *Snapshot, t *stream) { t.record("header", s.head) }},
+	{"batches", (*Snapshot).walkNodes},
+	{"applications", (*Snapshot).walkApplications},
+	{"peers", func(s *Snapshot, t *stream) {
+		section(t, "link", &s.registry.Links, (*registry.Link).Fields)
+		section(t, "sender", &s.registry.Senders, (*registry.Sender).Fields)
+		section(t, "peer", &s.registry.Peers, (*registry.PeerState).Fields)
+	}},
+	{"catalog", func(s *Snapshot, t *stream) {
+		section(t, "node of the catalog", &s.registry.Nodes, codec.Each((*catalog.Node).Fields))
+		section(t, "heartbeat of a check", &s.registry.CheckHeartbeats, (*catalog.CheckHeartbeat).Fields)
+	}},
+	{"keys", func(s *Snapshot, t *stream) {
+		section(t, "key", &s.kv.Pairs, codec.Each((*kv.Pair).Fields))
+		section(t, "deletion", &s.kv.Deletions, (*kv.Deletion).Fields)
+	}},
+	{"sessions", func(s *Snapshot, t *stream) {
+		section(t, "session", &s.kv.Sessions, (*kv.SessionState).Fields)
+		section(t, "lock-delay", &s.kv.Delays, (*kv.Delay).Fields)
+		section(t, "lock or semaphore", &s.kv.Permits, codec.Each((*kv.Permits).Fields))
+	}},
+	{"results", func(s *Snapshot, t *stream) {
+		section(t, "result of what is done once", &s.kv.Kept, (*kv.KeptResult).Fields)
+	}},
+}
+
 func (s *Snapshot) walk(t *stream) {
-	t.record("header", s.head)
-	s.walkNodes(t)
-	f, k := &s.registry, &s.kv
+	for _, p := range parts {
+		p.walk(s, t)
+	}
+}
+
+// walkApplications walks instances, and what is known of those that are gone.
+func (s *Snapshot) walkApplications(t *stream) {
+	f := &s.registry
 	slots(t, &f.Free)
 	section(t, "lease", &f.Leases, (*registry.LeaseState).Fields)
 	section(t, "removal", &f.Removals, (*registry.Removal).Fields)
 	section(t, "recent registration", &f.Registered, (*registry.Recent).Fields)
 	section(t, "recent cancel", &f.Canceled, (*registry.Recent).Fields)
 	section(t, "transition", &f.Transitions, (*registry.Preservation).Fields)
-	section(t, "link", &f.Links, (*registry.Link).Fields)
-	section(t, "sender", &f.Senders, (*registry.Sender).Fields)
-	section(t, "peer", &f.Peers, (*registry.PeerState).Fields)
-	section(t, "node of the catalog", &f.Nodes, codec.Each((*catalog.Node).Fields))
-	section(t, "heartbeat of a check", &f.CheckHeartbeats, (*catalog.CheckHeartbeat).Fields)
-	section(t, "key", &k.Pairs, codec.Each((*kv.Pair).Fields))
-	section(t, "deletion", &k.Deletions, (*kv.Deletion).Fields)
-	section(t, "session", &k.Sessions, (*kv.SessionState).Fields)
-	section(t, "lock-delay", &k.Delays, (*kv.Delay).Fields)
-	section(t, "lock or semaphore", &k.Permits, codec.Each((*kv.Permits).Fields))
-	section(t, "result of what is done once", &k.Kept, (*kv.KeptResult).Fields)
+}
+
+// Digest is what replicas of a state compare instead of the state: a checksum (CRC-64) of each of its parts.
+type Digest struct {
+	Index uint64   // of the newest applied entry
+	Parts []uint64 // in the order of DigestParts
+}
+
+// DigestParts are the names of the parts of a state.
+func DigestParts() []string {
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.name
+	}
+	return names
+}
+
+// Digest walks the whole state. Equal states have equal digests; states that differ in one byte of a record do not.
+func (s *Snapshot) Digest() Digest {
+	d := Digest{Index: s.index}
+	for _, p := range parts {
+		t := newStreamWriter(io.Discard, s.level)
+		p.walk(s, t)
+		t.flush()
+		d.Parts = append(d.Parts, t.sum)
+	}
+	return d
 }
 
 func (s *Snapshot) head(c *codec.Codec) {

@@ -284,6 +284,11 @@ type members struct {
 	removed []string
 }
 
+// Verify implements httpd.Members.
+func (m *members) Verify(context.Context) api.Verification {
+	return api.Verification{Verdict: "differ", Sentence: "The replicas differ.", Index: 7, Nodes: []api.VerifiedNode{{ID: "n2", Index: 7, Digest: "0a", Differs: []string{"keys"}}}}
+}
+
 // Remove implements httpd.Members.
 func (m *members) Remove(_ context.Context, name string) error {
 	m.removed = append(m.removed, name)

@@ -3,7 +3,8 @@
 // and docs/operations.md every setting.
 //
 //	main.go, server.go, dev.go, config.go         the program, and the commands about servers of this machine
-//	status.go, peers.go, selfpreservation.go, upgrade.go, debug.go   the cluster
+//	status.go, verify.go, upgrade.go, debug.go    the cluster, and what support asks of a node
+//	peers.go, selfpreservation.go                 its peers, and whether it withholds evictions
 //	instance.go, register.go, ls.go, watch.go     instances: acts on one, registration, lists and changes
 //	kv.go, session.go, lock.go, child.go          keys, sessions, and commands that run while something is held
 //	connect.go, arguments.go, cells.go            what commands share: the client, arguments and flags, cells of tables
@@ -38,6 +39,7 @@ func newRootCommand() *cobra.Command {
 		newServerCommand(),
 		newDevCommand(),
 		newStatusCommand(),
+		newVerifyCommand(),
 		newLsCommand(),
 		newRegisterCommand(),
 		newCancelCommand(),

@@ -55,6 +55,24 @@ type ForeignNode struct {
 	ClusterID string `json:"cluster_id"` // of the cluster that it belongs to
 }
 
+// Verification is what comparing the states of all nodes has found (GET /v1/rollcall/verify).
+type Verification struct {
+	Verdict  string         `json:"verdict"`  // equal, differ, or undecided: not all nodes could be compared
+	Sentence string         `json:"sentence"` // the verdict in words
+	Index    uint64         `json:"index"`    // of the log entry after which the states were compared; 0: no node has a digest yet
+	Age      int64          `json:"age_ms"`   // how long ago, by the node's clock, that entry was applied where it is longest ago
+	Nodes    []VerifiedNode `json:"nodes"`    // by ID
+}
+
+// VerifiedNode is one node of a Verification.
+type VerifiedNode struct {
+	ID       string   `json:"id"`                // its name
+	Index    uint64   `json:"index"`             // of the entry after which its state has the digest; 0: it has none after the entry that is compared
+	Digest   string   `json:"digest,omitempty"`  // of its state; empty: there is none
+	Differs  []string `json:"differs,omitempty"` // the parts of its state that are not those of a majority, or of any other node where no majority agrees
+	Sentence string   `json:"sentence"`          // the same in words
+}
+
 // RemovedMember is the response to the removal of a node.
 type RemovedMember struct {
 	Removed string `json:"removed"` // the node's name

@@ -11,8 +11,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Members changes which nodes the cluster has.
+// Members changes which nodes the cluster has, and compares them.
 type Members interface {
+	// Verify compares the states of all nodes. It ends within 2 s.
+	Verify(ctx context.Context) api.Verification
 	// Remove takes the node of a name out of the cluster for good. It ends within the time of a
 	// write, 4 s. Errors: ErrUnknownMember, ErrMembership, registry.ErrNoLeader (nothing was done),
 	// registry.ErrUnknownOutcome.
@@ -32,6 +34,14 @@ var (
 )
 
 var errNoMembers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this node takes no part in a cluster with members; ask a node in mode cp"}
+
+// verify is GET /v1/rollcall/verify.
+func (c call) verify() (any, error) {
+	if c.config.Members == nil {
+		return nil, &web.Refusal{Status: http.StatusNotImplemented, Text: "nodes without consensus differ rightly, and are not compared here; ask a node in mode cp"}
+	}
+	return c.config.Members.Verify(c.R.Context()), nil
+}
 
 // removeMember is DELETE /v1/rollcall/members/{name}, with the reason for it.
 func (c call) removeMember() (any, error) {

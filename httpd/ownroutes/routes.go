@@ -15,6 +15,7 @@ type documented struct {
 // table is our own API, and the health of the node.
 var table = append([]documented{
 	{route{web.Get, "/v1/rollcall/status", web.JSONForm, call.clusterStatus}, api.Status{}},
+	{route{web.Get, "/v1/rollcall/verify", web.JSONForm, call.verify}, api.Verification{}},
 	{route{web.Get, "/v1/rollcall/apps", web.JSONForm, call.listInstances}, []api.Instance{}},
 	{route{web.Get, "/v1/rollcall/events", web.JSONForm, web.Viewed(call.events)}, api.Events{}},
 	{route{web.Get, "/v1/rollcall/settings", web.JSONForm, web.Viewed(call.settings)}, nil},

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
@@ -120,6 +121,7 @@ func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 	ending.Go(func() { expiry.NewEvictor(s.evictionEnv(l)).Run(ctx) })
 	ending.Go(func() { expiry.NewCoordinator(s.coordinationEnv()).Run(ctx) })
 	ending.Go(func() { s.lookAfterNodes(ctx) })
+	ending.Go(func() { s.compareReplicas(ctx) })
 	clock := time.NewTicker(expiry.ClockInterval)
 	defer clock.Stop()
 	slow := time.NewTicker(time.Second)
@@ -130,12 +132,15 @@ func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 			return
 		case now := <-clock.C:
 			s.clock.Read(now)
-			// An idle cluster writes nothing, and the clock stands still.
+			// An idle cluster writes one entry a minute, see below, and else the clock stands still.
 			if s.machine.NeedsClock() && now.UnixNano()-s.proposer.Newest() > int64(expiry.TickAge) {
 				s.tick(ctx)
 			}
-		case <-slow.C:
+		case now := <-slow.C:
 			l.Grow(s.leaseTime())
+			if replicas.Due(s.machine.View().Stamp().Wall, now.UnixMilli()) {
+				s.tick(ctx) // replicas of a cluster without writes are compared, too
+			}
 		}
 	}
 }

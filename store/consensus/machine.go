@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 // stateMachine feeds Raft's committed entries to the machine.
@@ -26,7 +27,12 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	if f.broken != nil {
 		return f.broken
 	}
-	applied, err := f.s.machine.Apply(l.Index, l.Term, l.Data)
+	data := l.Data
+	if f.s.cfg.Test.Falsify != nil {
+		data = f.s.cfg.Test.Falsify(data)
+	}
+	before := f.s.machine.View().Stamp().Wall
+	applied, err := f.s.machine.Apply(l.Index, l.Term, data)
 	if err != nil {
 		f.broken = fmt.Errorf("apply log entry %d: %w", l.Index, err)
 		f.s.fail(f.broken)
@@ -39,6 +45,9 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	f.s.clock.Observe(applied.Clock.Lease)
 	f.s.transport.Wake() // it is committed, which followers may not know
 	f.publish()
+	if f.s.ready.Load() && replicas.Due(before, applied.Clock.Wall) { // of a log that is read again the others have no digests any more
+		f.s.digests.Take(f.s.machine.Snapshot)
+	}
 	if len(applied.Touched) > 0 {
 		f.s.keys.Wake(applied.Touched)
 	}

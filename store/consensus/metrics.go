@@ -16,6 +16,7 @@ type metrics struct {
 	refused   prometheus.Counter
 	damaged   prometheus.Counter
 	leads     prometheus.Gauge
+	differ    *prometheus.GaugeVec
 	eviction  expiry.EvictorMetrics
 
 	coordination *expiry.CoordinatorMetrics
@@ -32,6 +33,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		refused:   counter("entries_refused_total", "Entries from the leader that are not what their checksum says, each time that one came."),
 		damaged:   counter("entries_damaged_in_memory_total", "Entries that were not in memory what their checksum says, and were read from the disk instead."),
 		leads:     add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_store_leader", Help: "1 while this node is the established leader."}),
+		differ:    add.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_replicas_differ", Help: "1 for each node whose state is not that of a majority, or of any other node where no majority agrees, by the newest digests that were compared; only the leader shows it."}, []string{"node"}),
 		eviction:  expiry.NewEvictorMetrics(reg),
 
 		coordination: expiry.NewCoordinatorMetrics(reg),

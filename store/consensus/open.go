@@ -20,6 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/consensus/reads"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -37,6 +38,7 @@ func Open(cfg store.Config) (*Raft, error) {
 		log:        cfg.Log,
 		metrics:    newMetrics(cfg.Metrics),
 		machine:    fsm.NewMachine(),
+		digests:    replicas.NewDigests(),
 		leadership: &leadership.State{Log: cfg.Log},
 		notify:     make(chan bool, 16),
 		fatal:      make(chan error, 1),
@@ -82,7 +84,7 @@ func (s *Raft) open(opened time.Time) error {
 func (s *Raft) compose(opened time.Time) {
 	s.leadership.Self = s.serverID()
 	s.members = membership.New(membership.Config{
-		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Fail: s.fail, Outdated: s.stopOutdated, Propose: s.propose,
+		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Digests: s.digests, Fail: s.fail, Outdated: s.stopOutdated, Propose: s.propose,
 	})
 	s.reader = reads.New(reads.Config{
 		Machine: s.machine, Leadership: s.leadership, Nodes: s.nodes, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,

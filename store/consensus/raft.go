@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/consensus/reads"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
@@ -29,6 +30,7 @@ type Raft struct {
 	metrics    *metrics
 	identity   *membership.Identity
 	machine    *fsm.Machine
+	digests    *replicas.Digests
 	disk       *raftio.Disk
 	logs       *raftio.Log
 	net        *port.Port

@@ -34,7 +34,7 @@ func (s *Raft) Run(ctx context.Context) error {
 	s.net.Go(s.net.Serve)
 	for _, task := range []func(context.Context){
 		s.disk.Watch, s.loop.Run, s.watchLog, s.watchLeader, s.followNotify, s.committer.Run, s.committer.Sweep,
-		s.reader.Run, s.becomeReady, s.members.Run,
+		s.reader.Run, s.becomeReady, s.members.Run, s.digests.Run,
 	} {
 		tasks.Go(func() { task(inner) })
 	}

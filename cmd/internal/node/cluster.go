@@ -54,7 +54,22 @@ type members struct {
 	store interface {
 		RemoveMember(ctx context.Context, name string) error
 		TransferLeadership(ctx context.Context, name string) (to string, err error)
+		Verify(ctx context.Context) consensus.Comparison
 	}
+}
+
+// Verify implements httpd.Members.
+func (m members) Verify(ctx context.Context) api.Verification {
+	c := m.store.Verify(ctx)
+	v := api.Verification{Verdict: string(c.Verdict), Sentence: c.String(), Index: c.Index, Age: c.Age.Milliseconds(), Nodes: []api.VerifiedNode{}}
+	for _, n := range c.Nodes {
+		shown := api.VerifiedNode{ID: n.Name, Differs: n.Differs, Sentence: n.String()}
+		if n.Digest != nil {
+			shown.Index, shown.Digest = n.Digest.Index, n.Digest.Sum()
+		}
+		v.Nodes = append(v.Nodes, shown)
+	}
+	return v
 }
 
 // Remove implements httpd.Members.

@@ -3,9 +3,11 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -16,6 +18,7 @@ import (
 //
 //	local-reads            linearizable reads read the node's own state
 //	discard:NODE:PREFIX    the node discards what servers send it about instances whose id begins so
+//	falsify:NODE:TEXT      the node applies entries with TEXT as if its last byte were another one
 const plantedEnv = "ROLLCALL_PLANTED"
 
 // planted returns a node's service with the fault that the environment names.
@@ -33,9 +36,25 @@ func planted(node string, service registry.Service) registry.Service {
 			}
 			return discarding{service, prefix}
 		}
+	case "falsify":
+		if victim, text, ok := strings.Cut(rest, ":"); ok && victim != "" && text != "" {
+			return service // see falsified
+		}
 	}
 	// Without the fault a test of the checkers would pass for no reason.
-	panic(fmt.Sprintf("%s is %q; it must be local-reads or discard:NODE:PREFIX", plantedEnv, fault))
+	panic(fmt.Sprintf("%s is %q; it must be local-reads, discard:NODE:PREFIX or falsify:NODE:TEXT", plantedEnv, fault))
+}
+
+// falsified returns what a node applies in the place of entries; nil: the entries.
+func falsified(node string) func([]byte) []byte {
+	fault, _ := strings.CutPrefix(os.Getenv(plantedEnv), "falsify:"+node+":")
+	if fault == os.Getenv(plantedEnv) {
+		return nil
+	}
+	text := []byte(fault)
+	other := slices.Clone(text)
+	other[len(other)-1] ^= 1
+	return func(entry []byte) []byte { return bytes.ReplaceAll(entry, text, other) }
 }
 
 // localReads is a registry whose linearizable reads are stale.

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 // Config is what the members need of their node.
@@ -26,6 +27,7 @@ type Config struct {
 	Fail       func(error)                                   // ends the node
 	Propose    func(ctx context.Context, entry []byte) error // commits an entry, while this node leads
 	Outdated   func(error)                                   // ends the node, because its data directory is not what the cluster counts on
+	Digests    *replicas.Digests
 }
 
 // Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other nodes belong to it.

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -34,6 +35,7 @@ type NodeState struct {
 	NoVote    bool              // it is not to vote
 	Contact   time.Duration     // since it last heard of the leader; 0: it leads, or has heard of none
 	DiskFree  int64             // bytes that its disk has left
+	Digests   []replicas.Digest // of its state, oldest first
 }
 
 // ServeState says what a node knows of itself.
@@ -60,6 +62,7 @@ func (s *Members) State() NodeState {
 		Zone:      s.cfg.Node.Zone,
 		NoVote:    s.cfg.Node.NoVote,
 		DiskFree:  s.cfg.Node.DiskFree(),
+		Digests:   s.cfg.Digests.Newest(),
 	}
 	if l := s.cfg.Leadership.Leader(); l != nil {
 		st.LeaderID = l.ID

@@ -3,12 +3,14 @@ package membership
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -45,22 +47,7 @@ func (s *Members) Status(ctx context.Context) Status {
 	if foreign := s.foreign.Load(); foreign != nil {
 		st.Foreign = *foreign
 	}
-	members, err := s.All()
-	if err != nil || len(members) == 0 {
-		members = []raft.Server{{ID: raft.ServerID(own.ServerID), Address: raft.ServerAddress(own.Addr)}}
-	}
-	var addresses []string
-	for _, m := range members {
-		if string(m.ID) != own.ServerID {
-			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
-		}
-	}
-	states := map[string]NodeState{own.ServerID: own}
-	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
-		if a.Err == nil {
-			states[a.Value.ServerID] = a.Value
-		}
-	}
+	members, states := s.askMembers(ctx, own)
 	for _, m := range members {
 		st.Nodes = append(st.Nodes, nodeStatus(m, states))
 	}
@@ -80,6 +67,39 @@ func (s *Members) Status(ctx context.Context) Status {
 		return 1
 	})
 	return st
+}
+
+// askMembers asks all members for their states; own is this node's. There is no state of a member without a reply.
+func (s *Members) askMembers(ctx context.Context, own NodeState) ([]raft.Server, map[string]NodeState) {
+	members, err := s.All()
+	if err != nil || len(members) == 0 {
+		members = []raft.Server{{ID: raft.ServerID(own.ServerID), Address: raft.ServerAddress(own.Addr)}}
+	}
+	var addresses []string
+	for _, m := range members {
+		if string(m.ID) != own.ServerID {
+			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
+		}
+	}
+	states := map[string]NodeState{own.ServerID: own}
+	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
+		if a.Err == nil {
+			states[a.Value.ServerID] = a.Value
+		}
+	}
+	return members, states
+}
+
+// Verify asks every node for its digests, and compares them.
+func (s *Members) Verify(ctx context.Context) replicas.Comparison {
+	members, states := s.askMembers(ctx, s.State())
+	var nodes []replicas.Node
+	for _, m := range members {
+		state, ok := states[string(m.ID)]
+		nodes = append(nodes, replicas.Node{Name: disk.NodeName(string(m.ID)), Failed: !ok, Digests: state.Digests})
+	}
+	slices.SortFunc(nodes, func(a, b replicas.Node) int { return strings.Compare(a.Name, b.Name) })
+	return replicas.Compare(nodes)
 }
 
 func nodeStatus(m raft.Server, states map[string]NodeState) NodeStatus {

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+)
+
+// verifyAgain is the time between two questions whether the nodes can be compared.
+const verifyAgain = time.Second
+
+func newVerifyCommand() *cobra.Command {
+	var c connection
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Compare the states of all nodes",
+		Long: "Compares digests of the states of all nodes, which each node makes of its own once a minute, all after the\n" +
+			"same log entry. The exit code is 0 if all are equal, and 1 if one differs or cannot be compared.",
+		Example: "  rollcall verify\n  rollcall verify --wait 0 -o json",
+		Args:    cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := c.open(nil)
+			if err != nil {
+				return err
+			}
+			found, err := verifyWithin(cmd.Context(), cl, patience)
+			if err != nil {
+				return err
+			}
+			if err := c.out.Print(cmd.OutOrStdout(), verification{found}); err != nil || found.Verdict == "equal" {
+				return err
+			}
+			return cli.ExitStatus{Code: cli.ExitError}
+		},
+	}
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait for nodes that have no digest yet")
+	c.addFlags(cmd)
+	return cmd
+}
+
+// verifyWithin asks until all nodes were compared, or a difference was found, but not for longer than patience.
+func verifyWithin(ctx context.Context, cl *client.Client, patience time.Duration) (client.Verification, error) {
+	until := time.Now().Add(patience)
+	for {
+		v, err := cl.Verify(ctx)
+		if err != nil || v.Verdict != "undecided" || !time.Now().Before(until) {
+			return v, err
+		}
+		select {
+		case <-time.After(verifyAgain):
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
+}
+
+// verification is a comparison as a table of nodes, with the verdict below.
+type verification struct{ client.Verification }
+
+func (v verification) Table() [][]string {
+	rows := [][]string{{"NODE", "INDEX", "DIGEST", ""}}
+	for _, n := range v.Nodes {
+		rows = append(rows, []string{n.ID, unlessZero(n.Index), cmp.Or(n.Digest, "-"), n.Sentence})
+	}
+	return append(rows, nil, []string{v.Sentence})
+}

@@ -1,0 +1,164 @@
+package replicas
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+)
+
+// Verdict is what a comparison has found.
+type Verdict string
+
+// The verdicts.
+const (
+	Equal     Verdict = "equal"
+	Differ    Verdict = "differ"
+	Undecided Verdict = "undecided" // not all nodes could be compared, and those that could are equal
+)
+
+// oldest is how old digests may be that prove something: where entries come, there are new ones every Interval.
+const oldest = 3 * Interval
+
+// Node is a node to be compared.
+type Node struct {
+	Name    string
+	Failed  bool // it gave no reply
+	Digests []Digest
+}
+
+// Compared is what a comparison says of a node.
+type Compared struct {
+	Name    string
+	Digest  *Digest  // at the index of the comparison; nil: the node has none
+	Differs []string // the parts by which it differs from a majority, or where none is equal, from any other node
+	Failed  bool     // it gave no reply
+}
+
+// Comparison is the result of comparing nodes at one index.
+type Comparison struct {
+	Index   uint64        // of a log entry; 0: no node has a digest
+	Age     time.Duration // of the oldest digest
+	Verdict Verdict
+	Nodes   []Compared // as they were given
+}
+
+// Compare compares nodes at the newest index for which the most of them have a digest.
+func Compare(nodes []Node) Comparison {
+	c := Comparison{Index: indexOf(nodes), Verdict: Equal}
+	for _, n := range nodes {
+		k := Compared{Name: n.Name, Failed: n.Failed}
+		if i := slices.IndexFunc(n.Digests, func(d Digest) bool { return d.Index == c.Index }); i >= 0 {
+			k.Digest = &n.Digests[i]
+			c.Age = max(c.Age, k.Digest.Age)
+		}
+		c.Nodes = append(c.Nodes, k)
+		if k.Digest == nil {
+			c.Verdict = Undecided
+		}
+	}
+	if c.Age > oldest || len(nodes) == 0 {
+		c.Verdict = Undecided
+	}
+	if c.nameDiffering() {
+		c.Verdict = Differ
+	}
+	return c
+}
+
+// indexOf is the newest index for which the most nodes have a digest.
+func indexOf(nodes []Node) (index uint64) {
+	having := map[uint64]int{}
+	for _, n := range nodes {
+		for _, d := range n.Digests {
+			having[d.Index]++
+		}
+	}
+	for i, n := range having {
+		if n > having[index] || n == having[index] && i > index {
+			index = i
+		}
+	}
+	return index
+}
+
+// nameDiffering says of each node by which parts it differs: from those that more than half of all nodes are equal to, or else,
+// because nothing tells which is right, from any other one.
+func (c *Comparison) nameDiffering() (some bool) {
+	right := c.majority()
+	for i, n := range c.Nodes {
+		if n.Digest == nil {
+			continue
+		}
+		for p, name := range fsm.DigestParts() {
+			differs := func(other Compared) bool {
+				return other.Digest != nil && (right == nil || other.Digest == right) && other.Digest.Parts[p] != n.Digest.Parts[p]
+			}
+			if slices.ContainsFunc(c.Nodes, differs) {
+				c.Nodes[i].Differs = append(c.Nodes[i].Differs, name)
+				some = true
+			}
+		}
+	}
+	return some
+}
+
+// majority is a digest that more than half of all nodes have; nil: there is none.
+func (c *Comparison) majority() *Digest {
+	for _, n := range c.Nodes {
+		if n.Digest == nil {
+			continue
+		}
+		equal := 0
+		for _, other := range c.Nodes {
+			if other.Digest != nil && slices.Equal(other.Digest.Parts, n.Digest.Parts) {
+				equal++
+			}
+		}
+		if 2*equal > len(c.Nodes) {
+			return n.Digest
+		}
+	}
+	return nil
+}
+
+// Sum is a digest as people compare it: the checksums of all parts in one.
+func (d Digest) Sum() string {
+	sum := uint64(14695981039346656037) // FNV-1a, of 64 bits at a time
+	for _, p := range d.Parts {
+		sum = (sum ^ p) * 1099511628211
+	}
+	return fmt.Sprintf("%016x", sum)
+}
+
+// String says in a sentence what a comparison has found of a node.
+func (k Compared) String() string {
+	switch {
+	case k.Failed:
+		return "It could not be asked."
+	case k.Digest == nil:
+		return "It has no digest of this entry: it makes one each minute, once it is ready."
+	case len(k.Differs) > 0:
+		return "It differs from the others: " + strings.Join(k.Differs, ", ") + "."
+	}
+	return "No difference was found."
+}
+
+// String says in a sentence what a comparison has found.
+func (c Comparison) String() string {
+	if c.Index == 0 {
+		return "No node has a digest yet: each makes one a minute, once it is ready."
+	}
+	at := fmt.Sprintf("at log entry %d, %v ago", c.Index, c.Age.Round(time.Second))
+	switch {
+	case c.Verdict == Differ:
+		return "The replicas differ " + at + "."
+	case c.Verdict == Equal:
+		return "All replicas are equal " + at + "."
+	case c.Age > oldest:
+		return fmt.Sprintf("The newest digests are too old to prove anything: %s. There are new ones each minute while a node leads.", at)
+	}
+	return "Not all replicas could be compared " + at + "."
+}

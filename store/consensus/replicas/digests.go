@@ -1,0 +1,93 @@
+// Package replicas compares the states of a cluster's nodes: each node makes digests of its own state at the same
+// entries as the others, and digests of one entry must be equal.
+package replicas
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+)
+
+// Interval is the time between two entries at which digests are made, by the wall clock that entries carry.
+const Interval = time.Minute
+
+// Due says that an entry is one at which digests are made: the first of its interval. before and after are the wall clock of the
+// state (ms), without the entry and with it, and so the same on every node.
+func Due(before, after int64) bool {
+	return before/Interval.Milliseconds() != after/Interval.Milliseconds()
+}
+
+// kept is how many digests a node keeps, for nodes that make theirs later.
+const kept = 4
+
+// Digest is the digest of a node's state at an entry.
+type Digest struct {
+	fsm.Digest
+	Age time.Duration // since the entry was applied
+}
+
+// Digests are a node's own. NewDigests makes them.
+type Digests struct {
+	frozen chan frozen // to Run
+	busy   atomic.Bool // a state was frozen of which there is no digest yet
+
+	mu     sync.Mutex // guards the following
+	newest []made     // oldest first
+}
+
+type frozen struct {
+	state *fsm.Snapshot
+	at    time.Time
+}
+
+type made struct {
+	fsm.Digest
+	at time.Time
+}
+
+// NewDigests makes none yet.
+func NewDigests() *Digests { return &Digests{frozen: make(chan frozen, 1)} }
+
+// Run makes digests until ctx ends, one at a time.
+func (d *Digests) Run(ctx context.Context) {
+	for {
+		select {
+		case f := <-d.frozen:
+			d.add(made{f.state.Digest(), f.at})
+			d.busy.Store(false)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Take has a digest made of what freeze returns, or does nothing while another one is being made.
+func (d *Digests) Take(freeze func() *fsm.Snapshot) {
+	if !d.busy.Swap(true) {
+		d.frozen <- frozen{freeze(), time.Now()}
+	}
+}
+
+func (d *Digests) add(m made) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.newest = append(d.newest, m)
+	if len(d.newest) > kept {
+		d.newest = slices.Delete(d.newest, 0, 1)
+	}
+}
+
+// Newest returns the newest digests, oldest first.
+func (d *Digests) Newest() []Digest {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]Digest, len(d.newest))
+	for i, m := range d.newest {
+		all[i] = Digest{m.Digest, time.Since(m.at)}
+	}
+	return all
+}

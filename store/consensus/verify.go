@@ -1,0 +1,60 @@
+package consensus
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// Comparison is what comparing the states of all nodes has found.
+type Comparison = replicas.Comparison
+
+// Verify compares the newest digests of all nodes' states. It takes as long as Status.
+func (s *Raft) Verify(ctx context.Context) Comparison { return s.members.Verify(ctx) }
+
+// compareInterval is how often a leader looks whether there are digests to compare.
+const compareInterval = 10 * time.Second
+
+// compareReplicas compares the states of all nodes whenever there are new digests, while this node leads.
+func (s *Raft) compareReplicas(ctx context.Context) {
+	defer s.metrics.differ.Reset()
+	var compared uint64
+	var logged string
+	wait.Every(ctx, compareInterval, func(time.Time) {
+		if own := s.digests.Newest(); len(own) == 0 || own[len(own)-1].Index <= compared {
+			return
+		}
+		c := s.Verify(ctx)
+		if c.Verdict == replicas.Undecided {
+			return // not all have made theirs; or a node is away, which other signs show
+		}
+		compared = c.Index
+		logged = s.reportComparison(c, logged)
+	})
+}
+
+// reportComparison shows a comparison by metric, and logs which nodes differ unless that is what was logged last. It returns what is
+// logged now.
+func (s *Raft) reportComparison(c Comparison, logged string) string {
+	var differ []string
+	for _, n := range c.Nodes {
+		differs := 0.0
+		if len(n.Differs) > 0 {
+			differs = 1
+			differ = append(differ, n.Name+": "+strings.Join(n.Differs, ", "))
+		}
+		s.metrics.differ.WithLabelValues(n.Name).Set(differs)
+	}
+	now := strings.Join(differ, "; ")
+	switch {
+	case now == logged:
+	case now == "":
+		s.log.Info("the replicas are equal again", "index", c.Index)
+	default:
+		s.log.Error("replicas differ: give the nodes that are named empty data directories, one after the other, and let them join again", "nodes", now, "index", c.Index)
+	}
+	return now
+}
