@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -83,6 +84,40 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	if f, k := s.registry, s.kv; f.Reserved == 0 || len(f.Nodes) == 0 || len(f.CheckHeartbeats) == 0 || len(k.Pairs) == 0 || len(k.Deletions) == 0 ||
 		len(k.Sessions) == 0 || len(k.Delays) == 0 || len(k.Permits) < 2 || len(k.Kept) == 0 {
 		t.Errorf("a section of the test's snapshot is empty: %+v", s)
+	}
+}
+
+func TestDigestTellsTheChangedPart(t *testing.T) {
+	n := lived(t)
+	before := n.m.Snapshot().Digest()
+	restored := NewMachine()
+	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
+	got := restored.Snapshot().Digest()
+	expect.That(t, got.Index == before.Index && slices.Equal(got.Parts, before.Parts), "restored: got %+v, want %+v", got, before)
+	// Of each part a record is falsified in one byte, or one is left out.
+	falsify := map[string]func(*Snapshot){
+		"header":  func(s *Snapshot) { s.tenure ^= 1 },
+		"batches": func(s *Snapshot) { s.nodes[0].boot ^= 1 },
+		"applications": func(s *Snapshot) {
+			s.registry.Leases = slices.Clone(s.registry.Leases)
+			s.registry.Leases[0].Client ^= 1
+		},
+		"peers": func(s *Snapshot) {
+			s.registry.Links = slices.Clone(s.registry.Links)
+			s.registry.Links[0].LastContact ^= 1
+		},
+		"catalog":  func(s *Snapshot) { s.registry.CheckHeartbeats = s.registry.CheckHeartbeats[1:] },
+		"keys":     func(s *Snapshot) { s.kv.Deletions = slices.Clone(s.kv.Deletions); s.kv.Deletions[0].Index ^= 1 },
+		"sessions": func(s *Snapshot) { s.kv.Sessions = s.kv.Sessions[1:] },
+		"results":  func(s *Snapshot) { s.kv.Kept = s.kv.Kept[1:] },
+	}
+	for p, name := range DigestParts() {
+		s := n.m.Snapshot()
+		falsify[name](s)
+		got := s.Digest()
+		for other := range got.Parts {
+			expect.That(t, (got.Parts[other] == before.Parts[other]) == (other != p), "%s falsified: the digest of %s is %016x, before it was %016x", name, DigestParts()[other], got.Parts[other], before.Parts[other])
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -380,6 +381,13 @@ func TestMemberIsOnlyRemovedByAWellFormedDelete(t *testing.T) {
 			expect.That(t, len(m.removed) == 0, "it removed %q", m.removed)
 		})
 	}
+}
+
+func TestVerifySaysWhatWasFoundAndIsNotOfferedWithoutMembers(t *testing.T) {
+	got := newNode(t, httpd.Config{Members: &members{}}, nil).call(t, "GET", "/v1/rollcall/verify", "")
+	expect.That(t, got.status == 200 && strings.Contains(got.body, `"verdict":"differ"`) && strings.Contains(got.body, `"differs":["keys"]`), "got %d %s", got.status, got.body)
+	got = newNode(t, httpd.Config{}, nil).call(t, "GET", "/v1/rollcall/verify", "")
+	expect.That(t, got.status == 501 && strings.Contains(got.body, "mode cp"), "without members: got %d %s, want 501 and what would be right", got.status, got.body)
 }
 
 func TestMemberRemovalIsNotOfferedWithoutMembers(t *testing.T) {

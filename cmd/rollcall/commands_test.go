@@ -93,6 +93,8 @@ func TestCommandsSendTheirRequests(t *testing.T) {
 			want: "POST /v1/rollcall/self-preservation/hold?author=me&for=30m0s", prints: "\nheld   "},
 		{name: "status", args: []string{"status"}, status: 200, body: "{}", want: "GET /v1/rollcall/status", prints: "LEADER"},
 		{name: "status of two clusters", args: []string{"status"}, status: 200, body: `{"foreign":[{"id":"n4","address":"10.0.0.4:7761","cluster_id":"ab12"}]}`, want: "GET /v1/rollcall/status", prints: "OF ANOTHER CLUSTER  CLUSTER ADDRESS  ITS CLUSTER\nn4                  10.0.0.4:7761    ab12\n"},
+		{name: "verify", args: []string{"verify"}, status: 200, body: `{"verdict":"equal","sentence":"All.","index":7,"nodes":[{"id":"n1","index":7,"digest":"0a","sentence":"Good."},{"id":"n2","sentence":"None."}]}`,
+			want: "GET /v1/rollcall/verify", prints: "NODE  INDEX  DIGEST  -\nn1    7      0a      Good.\nn2    -      -       None.\n\nAll.\n"},
 		{name: "events", args: []string{"events"}, status: 200, body: "{}", want: "GET /v1/rollcall/events", prints: "EVENT"},
 		{name: "members", args: []string{"members"}, status: 200, body: `{"nodes":[{"id":"n1","role":"learner"}]}`, want: "GET /v1/rollcall/status", prints: "n1    learner"},
 		{name: "members in JSON", args: []string{"members", "-o", "json"}, status: 200, body: `{}`, want: "GET /v1/rollcall/status", prints: "[]\n"},
@@ -272,4 +274,15 @@ func TestCommandsTrustAGivenAuthority(t *testing.T) {
 	expect.That(t, code == cli.ExitOK, "exit %d: %s", code, stderr)
 	_, _, code = rollcall(t, "status", "--addr", s.URL)
 	expect.That(t, code == cli.ExitError, "exit %d without the authority, want %d", code, cli.ExitError)
+}
+
+func TestVerifyFailsUnlessAllAreEqual(t *testing.T) {
+	for _, verdict := range []string{"differ", "undecided"} {
+		f := newFakeServer(t, 200, `{"verdict":"`+verdict+`","sentence":"So it is."}`)
+		out, errs, code := rollcall(t, "verify", "--wait", "0", "--addr", f.URL)
+		expect.That(t, code == cli.ExitError && strings.Contains(out, "So it is.") && errs == "", "%s: exit code %d, %q, %q", verdict, code, out, errs)
+	}
+	f := newFakeServer(t, 200, `{"verdict":"undecided"}`)
+	_, _, code := rollcall(t, "verify", "--wait", "1100ms", "--addr", f.URL)
+	expect.That(t, code == cli.ExitError && len(f.requests) >= 2, "it asks %d times, and ends with %d; want that it asks again, and 1", len(f.requests), code)
 }

@@ -10,7 +10,11 @@ import (
 )
 
 // Comparison is what comparing the states of all nodes has found.
-type Comparison = replicas.Comparison
+type (
+	Comparison = replicas.Comparison
+	Compared   = replicas.Compared // one node of it
+	Digest     = replicas.Digest   // of its state
+)
 
 // Verify compares the newest digests of all nodes' states. It takes as long as Status.
 func (s *Raft) Verify(ctx context.Context) Comparison { return s.members.Verify(ctx) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
@@ -21,6 +24,24 @@ func (r removing) RemoveMember(context.Context, string) error { return r.err }
 
 func (r removing) TransferLeadership(_ context.Context, name string) (string, error) {
 	return name, r.err
+}
+
+// Verify is a comparison in which n2 differs, and n3 has no digest.
+func (r removing) Verify(context.Context) consensus.Comparison {
+	one, other := new(consensus.Digest), new(consensus.Digest)
+	one.Index, one.Parts = 7, []uint64{1}
+	other.Index, other.Parts = 7, []uint64{2}
+	return consensus.Comparison{Index: 7, Age: time.Second, Verdict: "differ", Nodes: []consensus.Compared{
+		{Name: "n1", Digest: one}, {Name: "n2", Digest: other, Differs: []string{"keys"}}, {Name: "n3"},
+	}}
+}
+
+func TestVerificationIsAComparisonInTheDocumentsOfTheAPI(t *testing.T) {
+	got := members{removing{}}.Verify(t.Context())
+	need.That(t, got.Verdict == "differ" && got.Index == 7 && got.Age == 1000 && len(got.Nodes) == 3, "got %+v", got)
+	n2, n3 := got.Nodes[1], got.Nodes[2]
+	expect.That(t, n2.Index == 7 && n2.Digest != got.Nodes[0].Digest && slices.Equal(n2.Differs, []string{"keys"}), "n2: got %+v", n2)
+	expect.That(t, n3.Index == 0 && n3.Digest == "" && strings.Contains(n3.Sentence, "no digest"), "n3: got %+v", n3)
 }
 
 func TestMembersReturnErrorsInTheTermsOfTheAPI(t *testing.T) {
