@@ -121,6 +121,16 @@ func BenchmarkSnapshotWrite100k(b *testing.B) {
 	b.ReportMetric(float64(size)/population, "B/instance")
 }
 
+// BenchmarkDigest100k is what a node does once a minute; it reports the share of a core that this takes.
+func BenchmarkDigest100k(b *testing.B) {
+	n, _ := populated(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		n.m.Snapshot().Digest()
+	}
+	b.ReportMetric(100*b.Elapsed().Minutes()/float64(b.N), "%core")
+}
+
 func BenchmarkRestore100k(b *testing.B) {
 	n, _ := populated(b)
 	snapshot := snapshotOf(b, n.m)
