@@ -46,7 +46,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	f.s.transport.Wake() // it is committed, which followers may not know
 	f.publish()
 	if f.s.ready.Load() && replicas.Due(before, applied.Clock.Wall) { // of a log that is read again the others have no digests any more
-		f.s.digests.Take(f.s.machine.Snapshot)
+		f.s.digests.Make(f.s.machine.Snapshot)
 	}
 	if len(applied.Touched) > 0 {
 		f.s.keys.Wake(applied.Touched)

@@ -65,8 +65,8 @@ func (d *Digests) Run(ctx context.Context) {
 	}
 }
 
-// Take has a digest made of what freeze returns, or does nothing while another one is being made.
-func (d *Digests) Take(freeze func() *fsm.Snapshot) {
+// Make has a digest made of what freeze returns, or does nothing while another one is being made.
+func (d *Digests) Make(freeze func() *fsm.Snapshot) {
 	if !d.busy.Swap(true) {
 		d.frozen <- frozen{freeze(), time.Now()}
 	}

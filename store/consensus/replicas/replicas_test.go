@@ -29,13 +29,13 @@ func TestDigestsOfEqualStatesAreEqualAndTheNewestStay(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		froze := 0
 		freeze := func() *fsm.Snapshot { froze++; return m.Snapshot() }
-		d.Take(freeze)
-		d.Take(freeze)
+		d.Make(freeze)
+		d.Make(freeze)
 		expect.Equal(t, froze, 1, "while a digest is being made, states frozen:")
 		go d.Run(ctx)
 		for range 2 * kept {
 			synctest.Wait()
-			d.Take(freeze)
+			d.Make(freeze)
 		}
 		synctest.Wait()
 		time.Sleep(time.Second)
