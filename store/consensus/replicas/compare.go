@@ -50,7 +50,9 @@ func Compare(nodes []Node) Comparison {
 	c := Comparison{Index: indexOf(nodes), Verdict: Equal}
 	for _, n := range nodes {
 		k := Compared{Name: n.Name, Failed: n.Failed}
-		if i := slices.IndexFunc(n.Digests, func(d Digest) bool { return d.Index == c.Index }); i >= 0 {
+		// One of another version may have other parts, which cannot be compared.
+		comparable := func(d Digest) bool { return d.Index == c.Index && len(d.Parts) == len(fsm.DigestParts()) }
+		if i := slices.IndexFunc(n.Digests, comparable); i >= 0 {
 			k.Digest = &n.Digests[i]
 			c.Age = max(c.Age, k.Digest.Age)
 		}
@@ -139,7 +141,7 @@ func (k Compared) String() string {
 	case k.Failed:
 		return "It could not be asked."
 	case k.Digest == nil:
-		return "It has no digest of this entry: it makes one each minute, once it is ready."
+		return "It has no digest of this entry that can be compared: it makes one each minute, once it is ready, and those of different versions may not be comparable."
 	case len(k.Differs) > 0:
 		return "It differs from the others: " + strings.Join(k.Differs, ", ") + "."
 	}

@@ -60,6 +60,8 @@ func TestCompareNamesWhoDiffersAndWhatCouldNotBeCompared(t *testing.T) {
 	node := func(name string, digests ...Digest) Node { return Node{Name: name, Digests: digests} }
 	gone := func(name string) Node { return Node{Name: name, Failed: true} }
 	parts := fsm.DigestParts()
+	later := at(7, 0) // of a version with one part more
+	later.Parts = append(later.Parts, 1)
 	for _, tt := range []struct {
 		name    string
 		nodes   []Node
@@ -75,6 +77,7 @@ func TestCompareNamesWhoDiffersAndWhatCouldNotBeCompared(t *testing.T) {
 		{"the newest that all have", []Node{node("a", at(7, 0, 1), at(9, 0)), node("b", at(7, 0), at(9, 0))}, Equal, 9, ""},
 		{"one has none of it", []Node{node("a", at(7, 0)), node("b", at(7, 0)), node("c", at(5, 0))}, Undecided, 7, ""},
 		{"one is away", []Node{node("a", at(7, 0)), node("b", at(7, 0)), gone("c")}, Undecided, 7, ""},
+		{"one is of another version", []Node{node("a", at(7, 0)), node("b", at(7, 0)), node("c", later)}, Undecided, 7, ""},
 		{"old ones", []Node{node("a", at(7, oldest+1)), node("b", at(7, 0))}, Undecided, 7, ""},
 		{"the minority of three", []Node{node("a", at(7, 0)), node("b", at(7, 0, 1, 3)), node("c", at(7, 0))}, Differ, 7, "b:" + parts[1] + "+" + parts[3]},
 		{"two nodes", []Node{node("a", at(7, 0)), node("b", at(7, 0, 2))}, Differ, 7, "a:" + parts[2] + " b:" + parts[2]},
