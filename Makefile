@@ -13,7 +13,7 @@ tool     = $$($(GO) tool -n $(1))
 
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks upgrades vuln clients clean
+.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -92,6 +92,10 @@ eureka-table: build
 wild: build
 	$(MAKE) -C integration/clients/wild
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_WILD=1 $(GO) test -count=1 -run '^TestWild' -timeout 90m -v ./integration
+
+# Rolling restarts behind haproxy, twenty in each mode; some minutes. `make test` does three.
+restarts: build
+	ROLLCALL_RESTARTS=20 ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestRollingRestarts' -timeout 20m -v ./integration
 
 # How large the house is: lines, places of one thing, bytes of the server, the order in each package. The sizes of another
 # commit: .ci/shape COMMIT.

@@ -49,7 +49,6 @@ type Handler struct {
 	limiter      *limiter
 	sites        *sites
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
-	draining     atomic.Bool                // see Drain
 }
 
 // New checks the configuration and builds the routes. It starts nothing. Every error of the
@@ -79,7 +78,7 @@ func newRouter() *mux.Router { return mux.NewRouter().SkipClean(true).UseEncoded
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.draining.Load() {
+	if h.node.Draining.Load() {
 		w.Header().Set("Connection", "close")
 	}
 	if err := h.sites.check(r); err != nil {
@@ -223,7 +222,7 @@ func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
 
 // Drain makes every further response say that it is the last one of its connection. The call comes some time
 // before a shutdown, so that clients go elsewhere by themselves.
-func (h *Handler) Drain() { h.draining.Store(true) }
+func (h *Handler) Drain() { h.node.Draining.Store(true) }
 
 // NewServer returns a server for addr with the bounds that every listener of a node has: a client
 // that sends or reads too slowly, or sends too large a header, is cut off. Nothing is started.

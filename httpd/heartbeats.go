@@ -183,7 +183,7 @@ func (l *returnedListener) Addr() net.Addr { return l.addr }
 // row and the connection can be taken over. The caller has responded on w before.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
 	b := h.heartbeats.Load()
-	if b == nil || h.draining.Load() || r.TLS != nil || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
+	if b == nil || h.node.Draining.Load() || r.TLS != nil || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
 		return false
 	}
 	count, ok := r.Context().Value(beatsInARow{}).(*int)
@@ -242,7 +242,7 @@ func (c *beatConn) serve() {
 		}
 		c.r.URL.Path, c.r.URL.RawQuery, c.r.RequestURI = beat.path, beat.query, beat.target
 		c.w.reset()
-		if c.last = c.h.draining.Load() || c.b.closing.Load(); c.last {
+		if c.last = c.h.node.Draining.Load() || c.b.closing.Load(); c.last {
 			c.w.header.Set("Connection", "close")
 		}
 		c.h.beat(&c.w, c.r, beat.app, beat.id)

@@ -4,7 +4,8 @@
 //
 //	routes.go           the table of the routes
 //	call.go             a call, and what this package is made of
-//	state.go            the cluster, instances, events and settings; the node's health
+//	state.go            the cluster, instances, events and settings
+//	ready.go            the node's health
 //	explain.go          what is known of an instance
 //	selfpreservation.go self-preservation, released and held
 //	acts.go             overrides and quarantines

@@ -3,7 +3,6 @@ package ownroutes
 import (
 	"cmp"
 	"iter"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -65,17 +64,6 @@ func recentEvents(queue iter.Seq[registry.Recent]) []api.Event {
 // events is GET /v1/rollcall/events.
 func (c call) events(v web.FreshView) (any, error) {
 	return eventsOf(v.View), nil
-}
-
-// healthz is GET /healthz: the process answers.
-func (c call) healthz() (any, error) { return c.SendText("ok\n") }
-
-// readyz is GET /readyz: the node may be asked.
-func (c call) readyz() (any, error) {
-	if !c.Service.Health().Ready {
-		return nil, &web.Refusal{Status: http.StatusServiceUnavailable, Text: "not ready: the node is still loading its state or has not heard of a leader yet"}
-	}
-	return c.SendText("ready\n")
 }
 
 // clusterStatus is GET /v1/rollcall/status.

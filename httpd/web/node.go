@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,8 +18,9 @@ import (
 // requests have together. Safe for concurrent use.
 type Node struct {
 	Config
-	Started time.Time
-	Watches *Watches
+	Started  time.Time
+	Draining atomic.Bool // every response is the last one of its connection: the node shuts down
+	Watches  *Watches
 
 	budget     budget              // of the memory of requests under way
 	responses  *semaphore.Weighted // bytes of the budget that responses may take
@@ -60,7 +62,7 @@ func (n *Node) ClusterNow(ctx context.Context) api.Status {
 	s := n.Cluster.Status(ctx)
 	health := n.Service.Health()
 	s.Node, s.Datacenter, s.Version = n.Name, n.Datacenter, n.Version
-	s.Ready, s.Quorum = health.Ready, health.Quorum
+	s.Ready, s.Quorum = health.Ready && !n.Draining.Load(), health.Quorum
 	if s.Nodes == nil {
 		s.Nodes = []api.NodeStatus{}
 	}

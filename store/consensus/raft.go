@@ -51,7 +51,9 @@ type Raft struct {
 	keys     kv.Watchers       // wait for changes of sessions, keys and locks
 	settings settingsWatch
 	ready    atomic.Bool // this node could have served a linearizable read
-	unsaved  atomic.Bool // entries were applied after the newest snapshot
+	// handedOver: HandOver was called, and need not be tried again.
+	handedOver atomic.Bool
+	unsaved    atomic.Bool // entries were applied after the newest snapshot
 
 	raised      atomic.Uint64 // the newest applied entry that raised the level of the cluster
 	lastRefused atomic.Uint64 // the entry that was last reported to have come damaged

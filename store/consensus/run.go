@@ -70,10 +70,8 @@ func (s *Raft) Run(ctx context.Context) error {
 // prepareStop gives leadership away and saves a snapshot, so that the next start is quick. Both are
 // favours: if they fail or take too long, the node stops anyway.
 func (s *Raft) prepareStop() {
-	if s.raft.State() == raft.Leader {
-		if err := raftio.Wait(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
-			s.log.Warn("leadership was not handed over", "err", err)
-		}
+	if !s.handedOver.Load() {
+		s.HandOver()
 	}
 	time.AfterFunc(snapshotLimit, s.endSaving) // Raft's end waits for one that is being written
 	if !s.unsaved.Load() {
@@ -81,6 +79,18 @@ func (s *Raft) prepareStop() {
 	}
 	if err := raftio.Wait(context.Background(), raftio.Later(s.raft.Snapshot), snapshotLimit); err != nil {
 		s.log.Info("no snapshot at shutdown", "err", err)
+	}
+}
+
+// HandOver gives leadership to another node, if this one leads, within 2 s. The node goes on to serve, and its end does not
+// try again. A failure is logged: the others elect a leader when this one ends.
+func (s *Raft) HandOver() {
+	s.handedOver.Store(true)
+	if s.raft.State() != raft.Leader {
+		return
+	}
+	if err := raftio.Wait(context.Background(), s.raft.LeadershipTransfer(), handoverLimit); err != nil {
+		s.log.Warn("leadership was not handed over", "err", err)
 	}
 }
 

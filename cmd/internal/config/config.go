@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
@@ -47,6 +48,8 @@ type Config struct {
 
 	// EurekaCompat brings upstream's behaviour back, for comparison.
 	EurekaCompat bool `key:"eureka-compat.all" help:"turn on eureka-compat.doubled-lease, .eviction-timer, .expectation and .read-only-cache: leases end, and are kept, as a stock Eureka server does it"`
+
+	ShutdownDelay time.Duration `key:"shutdown-delay" default:"0s" min:"0s" reload:"yes" help:"how long a node that is told to end serves on, unready (/readyz is 503), so that balancers turn away before it takes no more connections"`
 
 	PProfAddr string `key:"pprof.addr" help:"loopback address that serves /debug/pprof/; empty: none"`
 	LogLevel  string `key:"log.level" default:"info" words:"debug info warn error" help:"what is logged, to standard error"`

@@ -37,6 +37,8 @@ type engine struct {
 	setSyncDelay func(time.Duration)
 	// leaderDiskFull says that another node leads and its disk is nearly full; nil in mode ap.
 	leaderDiskFull func(context.Context) bool
+	// handOver gives leadership away; nil in mode ap.
+	handOver func()
 }
 
 // setup is what both engines are made of.
@@ -86,7 +88,7 @@ func (s setup) openRaft() (*engine, error) {
 	}
 	return &engine{
 		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p,
-		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull,
+		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull, handOver: raft.HandOver,
 	}, nil
 }
 

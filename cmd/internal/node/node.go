@@ -55,9 +55,11 @@ type node struct {
 	listeners   []listener                  // the first one serves the HTTP API
 	connections *httpd.Connections          // of the HTTP API
 	handler     *httpd.Handler              // of the HTTP API
-	draining    *atomic.Bool                // set when the node shuts down: it is not ready any more
 	limits      shutdownLimits
-	apply       func(*config.Config) // applies the settings that can change while the node runs (see reloader)
+	handOver    func() // gives leadership away, if the node has it
+	// shutdownDelay is a time.Duration that SIGHUP can change.
+	shutdownDelay atomic.Int64
+	apply         func(*config.Config) // applies the settings that can change while the node runs (see reloader)
 }
 
 // open opens and wires the parts of a node. It binds the ports first: a port that is taken fails the start before the
@@ -68,7 +70,7 @@ func open(o Options) (_ *node, err error) {
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	n := &node{log: o.Log.With("node", name), draining: new(atomic.Bool), limits: defaultShutdownLimits()}
+	n := &node{log: o.Log.With("node", name), limits: defaultShutdownLimits(), handOver: func() {}}
 	defer func() {
 		if err == nil {
 			return
@@ -94,6 +96,9 @@ func open(o Options) (_ *node, err error) {
 	e, err := s.openEngine()
 	if err != nil {
 		return nil, err
+	}
+	if e.handOver != nil {
+		n.handOver = e.handOver
 	}
 	n.disk.LeaderLow = e.leaderDiskFull
 	n.disk.Measure()
@@ -131,7 +136,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	c := o.Config
 	h := httpConfig(c)
 	h.Node, h.Version, h.Log, h.Metrics = name, o.Version, n.log, n.metrics
-	h.Service, h.Cluster, h.Members, h.Upgrade = drainingService{e.service, n.draining}, e.cluster, e.members, e.upgrade
+	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination = e.coordination
 	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
@@ -142,7 +147,9 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	n.apply = func(c *config.Config) {
 		handler.SetRateLimit(c.HTTPD.RateLimit)
 		e.setSyncDelay(c.Store.Test.SyncDelay)
+		n.shutdownDelay.Store(int64(c.ShutdownDelay))
 	}
+	n.apply(c)
 	n.handler = handler
 	n.listeners[0].server.Handler = handler
 	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // which do not end by themselves

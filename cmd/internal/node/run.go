@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -29,14 +27,15 @@ func Run(ctx context.Context, o Options) error {
 // shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service managers and dev kill the
 // process.
 type shutdownLimits struct {
-	linger time.Duration // until every client that sends one request after the other has had a last response
-	drain  time.Duration // for requests under way: they take milliseconds, unless the cluster is in trouble
-	store  time.Duration // to hand over leadership and save a snapshot, both of which may be impossible
-	late   time.Duration // for requests under way that fail only with the end of the store
+	handover time.Duration // of leadership, which the store bounds itself
+	linger   time.Duration // until every client that sends one request after the other has had a last response
+	drain    time.Duration // for requests under way: they take milliseconds, unless the cluster is in trouble
+	store    time.Duration // to save a snapshot, which may be impossible
+	late     time.Duration // for requests under way that fail only with the end of the store
 }
 
 func defaultShutdownLimits() shutdownLimits {
-	return shutdownLimits{linger: 250 * time.Millisecond, drain: 2 * time.Second, store: 7 * time.Second, late: 500 * time.Millisecond}
+	return shutdownLimits{handover: 2 * time.Second, linger: 250 * time.Millisecond, drain: 2 * time.Second, store: 5 * time.Second, late: 250 * time.Millisecond}
 }
 
 // run serves until ctx ends (nil, or an error if the shutdown failed) or a part of the node fails.
@@ -49,21 +48,24 @@ func (n *node) run(ctx context.Context) error {
 	for _, l := range n.listeners {
 		go func() { served <- l.serve() }()
 	}
-	select {
-	case err := <-stored:
-		n.closeListeners()
-		if errors.Is(err, disk.ErrDamaged) { // the same error as at a start
-			return err
+	told := ctx.Done()
+	var servedOn <-chan time.Time
+	for serving := true; serving; {
+		select {
+		case err := <-stored:
+			return n.storeEnded(err)
+		case err := <-served:
+			n.closeListeners()
+			stopStore()
+			return errors.Join(err, n.awaitStore(stored))
+		case <-told:
+			told = nil
+			servedOn = time.After(n.turnAway())
+		case <-servedOn:
+			serving = false
 		}
-		return cli.Fatal(fmt.Errorf("the node stopped, because going on could lose data: %w", err))
-	case err := <-served:
-		n.closeListeners()
-		stopStore()
-		return errors.Join(err, n.awaitStore(stored))
-	case <-ctx.Done():
 	}
-	n.log.Info("shutting down")
-	n.draining.Store(true)
+	n.handOver()
 	n.linger(n.limits.linger)
 	late := n.drain(n.limits.drain) != nil
 	stopStore()
@@ -74,13 +76,31 @@ func (n *node) run(ctx context.Context) error {
 	return err
 }
 
-// linger makes every response the last one of its connection, and waits until all connections have had it, or for
-// limit. Without it a request that is on its way while its connection is closed would fail.
+// storeEnded closes the listeners of a node whose store must not go on, and says why.
+func (n *node) storeEnded(err error) error {
+	n.closeListeners()
+	if errors.Is(err, disk.ErrDamaged) { // the same error as at a start
+		return err
+	}
+	return cli.Fatal(fmt.Errorf("the node stopped, because going on could lose data: %w", err))
+}
+
+// turnAway makes the node unready and every response the last one of its connection. It returns how long the node serves on.
+func (n *node) turnAway() time.Duration {
+	delay := time.Duration(n.shutdownDelay.Load())
+	n.log.Info("shutting down", "shutdown-delay", delay)
+	if n.handler != nil { // else the node serves no API, as in some tests
+		n.handler.Drain()
+	}
+	return delay
+}
+
+// linger waits until every connection has had its last response, or for limit. Without it a request that is on its way while
+// its connection is closed would fail.
 func (n *node) linger(limit time.Duration) {
 	if n.handler == nil {
-		return // the node serves no API, as in some tests
+		return
 	}
-	n.handler.Drain()
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	poll := time.NewTicker(max(limit/50, time.Millisecond))
@@ -134,18 +154,4 @@ func (n *node) closeListeners() {
 			l.handler.Close()
 		}
 	}
-}
-
-// drainingService is a registry that is not ready any more once the node shuts down, so that load balancers turn away
-// before the port closes.
-type drainingService struct {
-	registry.Service
-	draining *atomic.Bool
-}
-
-// Health implements registry.Service.
-func (s drainingService) Health() registry.Health {
-	h := s.Service.Health()
-	h.Ready = h.Ready && !s.draining.Load()
-	return h
 }

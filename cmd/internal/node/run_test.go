@@ -51,7 +51,7 @@ func fakeNode(t *testing.T, store func(context.Context) error, h http.Handler) *
 	t.Helper()
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return &node{
-		log: quiet, runStore: store, draining: new(atomic.Bool), limits: defaultShutdownLimits(),
+		log: quiet, runStore: store, handOver: func() {}, limits: defaultShutdownLimits(),
 		listeners: []listener{{key: "http.addr", Listener: l, server: &http.Server{Handler: h}}},
 	}
 }
@@ -86,7 +86,7 @@ func TestShutdownCompletesRequestsWhileTheStoreStillRuns(t *testing.T) {
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			close(arrived)
 			<-stopping
-			if !storeRuns.Load() || !n.draining.Load() {
+			if !storeRuns.Load() {
 				w.WriteHeader(http.StatusInternalServerError)
 			}
 		}))
@@ -145,6 +145,6 @@ func TestShutdownEndsThoughAStoreAndARequestHang(t *testing.T) {
 
 func TestShutdownEndsBeforeServiceManagersKillTheProcess(t *testing.T) {
 	l := defaultShutdownLimits()
-	total := l.drain + l.store + l.late
+	total := l.handover + l.linger + l.drain + l.store + l.late
 	expect.That(t, total < localcluster.StopWithin, "a shutdown may take %v, dev kills after %v", total, localcluster.StopWithin)
 }
