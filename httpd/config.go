@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,8 @@ type Config struct {
 	// Hosts are the names under which the node is served, beside localhost and addresses; a request
 	// to another one gets 421, see sites. Nil: any name is served.
 	Hosts []string
+	// ConnectionLife is the time within which connections over TLS end by themselves. 0: an hour.
+	ConnectionLife time.Duration
 	// Log receives what is not the client's business. Nil: discarded.
 	Log *slog.Logger
 	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
@@ -152,6 +155,7 @@ func (c Config) withDefaults() Config {
 	if c.Cluster == nil {
 		c.Cluster = alone{}
 	}
+	c.ConnectionLife = cmp.Or(c.ConnectionLife, time.Hour)
 	setting.Fill(&c)
 	return c
 }
@@ -160,7 +164,7 @@ func (c Config) withDefaults() Config {
 func (c *Config) node() web.Config {
 	n := web.Config{
 		Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,
-		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, Log: c.Log, Metrics: c.Metrics,
+		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, ConnectionLife: c.ConnectionLife, Log: c.Log, Metrics: c.Metrics,
 	}
 	if c.Coordination != nil {
 		n.Coordination = c.Coordination

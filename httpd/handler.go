@@ -78,7 +78,7 @@ func newRouter() *mux.Router { return mux.NewRouter().SkipClean(true).UseEncoded
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.node.Draining.Load() {
+	if h.node.IsLast(r) {
 		w.Header().Set("Connection", "close")
 	}
 	if err := h.sites.check(r); err != nil {
@@ -239,6 +239,7 @@ func NewServer(addr string, h http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext:       web.WithLife,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100}, // spoken over TLS only
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}

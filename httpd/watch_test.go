@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -444,6 +445,30 @@ func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool
 		<-served
 	})
 	return m, &http.Client{Transport: transport}
+}
+
+// A connection over TLS ends within an hour, in good order: a stream is ended, and what comes later goes over another one.
+func TestConnectionOverTLSEndsWithinAnHour(t *testing.T) {
+	certificate, trusted := certified(t)
+	bubble(t, func(t *testing.T) {
+		_, client := newSecure(t, certificate, trusted)
+		begun := time.Now()
+		resp := need.Got(client.Get("https://example.com/v1/rollcall/watch"))(t)
+		defer resp.Body.Close()
+		_, err := io.ReadAll(resp.Body)
+		took := time.Since(begun)
+		expect.That(t, err == nil && took >= 40*time.Minute && took < 50*time.Minute, "the stream ended after %v, with %v, want it to end between 40 and 50 minutes", took, err)
+		reused := func() (is bool) {
+			trace := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { is = i.Reused }})
+			resp := need.Got(client.Do(need.Got(http.NewRequestWithContext(trace, "GET", "https://example.com/healthz", nil))(t)))(t)
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			time.Sleep(time.Second) // until the client knows that the connection takes no more
+			return is
+		}
+		first, second := reused(), reused()
+		expect.That(t, first && !second, "the connection did not end with the first response after the stream: reused %v, then %v", first, second)
+	})
 }
 
 // In HTTP/2 a time limit for writes ends a stream on which nothing is written, too.

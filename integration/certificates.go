@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,4 +109,39 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	need.OKf(t, err, "make key")
 	return key
+}
+
+// certifiedClient is a client whose certificate, and the authorities that it trusts, can be exchanged while it is used.
+type certifiedClient struct {
+	*http.Client
+	now atomic.Pointer[http.Transport]
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *certifiedClient) RoundTrip(r *http.Request) (*http.Response, error) {
+	return c.now.Load().RoundTrip(r)
+}
+
+// use makes the client one like another.
+func (c *certifiedClient) use(other *certifiedClient) {
+	if before := c.now.Swap(other.now.Load()); before != other.now.Load() {
+		before.CloseIdleConnections()
+	}
+}
+
+// newClientOf shows a certificate of an authority and trusts several.
+func newClientOf(t testing.TB, of *Certificates, trusted ...*Certificates) *certifiedClient {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(of.Issue(t, "client"))
+	need.OK(t, err)
+	roots := x509.NewCertPool()
+	for _, a := range trusted {
+		roots.AddCert(a.cert)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}
+	t.Cleanup(transport.CloseIdleConnections)
+	c := new(certifiedClient)
+	c.Client = &http.Client{Transport: c}
+	c.now.Store(transport)
+	return c
 }

@@ -1,9 +1,17 @@
 package integration
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -105,4 +113,118 @@ func TestPlainListenersOutsideLoopbackAreRefused(t *testing.T) {
 			mustRefuseToStart(t, n, tc.key, "TLS", tc.plain)
 		})
 	}
+}
+
+// certificateFolder is the files of one node's certificates, which are exchanged while it runs.
+type certificateFolder struct{ dir, node string }
+
+func (f certificateFolder) path(name string) string { return filepath.Join(f.dir, f.node+"-"+name) }
+
+// put replaces the node's certificate by one of an authority, and what it trusts by several.
+func (f certificateFolder) put(t *testing.T, of *Certificates, trusted ...*Certificates) {
+	t.Helper()
+	cert, key := of.Issue(t, f.node)
+	var authorities []byte
+	for _, a := range trusted {
+		authorities = append(authorities, need.Got(os.ReadFile(a.CA))(t)...)
+	}
+	for name, text := range map[string][]byte{
+		"ca.pem": authorities, "key.pem": need.Got(os.ReadFile(key))(t), "cert.pem": need.Got(os.ReadFile(cert))(t),
+	} {
+		next := f.path(name) + ".next"
+		need.OK(t, errors.Join(os.WriteFile(next, text, 0o600), os.Rename(next, f.path(name))))
+	}
+}
+
+// settings make a node use the files for everything that has certificates.
+func (f certificateFolder) settings() map[string]string {
+	s := map[string]string{"test.connection-life": "10s"}
+	for _, of := range []string{"http", "cluster", "replication"} {
+		s[of+".tls.cert"], s[of+".tls.key"], s[of+".tls.ca"] = f.path("cert.pem"), f.path("key.pem"), f.path("ca.pem")
+	}
+	s["http.tls.client-ca"] = s["http.tls.ca"]
+	delete(s, "http.tls.ca")
+	return s
+}
+
+// TestCertificatesAreExchangedWhileCallsRun goes over to another authority: first all trust both, then all have certificates of
+// the new one, then the old one is forgotten. Meanwhile two datacenters, one of each mode, serve calls and replicate; the old
+// connections have all ended after each step.
+func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
+	t.Parallel()
+	old, next := NewCertificates(t), NewCertificates(t)
+	both := newClientOf(t, old, old, next)
+	folders, dir := map[string]certificateFolder{}, t.TempDir()
+	of := func(dc string) func(node string) map[string]string {
+		return func(node string) map[string]string {
+			f := certificateFolder{filepath.Join(dir, dc), node}
+			need.OK(t, os.MkdirAll(f.dir, 0o700))
+			f.put(t, old, old)
+			folders[dc+node] = f
+			return f.settings()
+		}
+	}
+	cp, ap := withSteadyLeader(Config{TLS: old, Of: of("dc1")}), Config{AP: true, Nodes: 2, TLS: old, Of: of("dc2")}
+	old.PresentTo(t)
+	d := StartUnlikeDatacenters(t, cp, ap)
+	for _, n := range d.Nodes() {
+		n.Client = both.Client
+	}
+	var calls Gaps
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for _, n := range d.Nodes() {
+		callers.Go(func() {
+			for pause(ctx, 20*time.Millisecond) {
+				r := n.Register(Instance{App: "ROLLED", ID: n.Datacenter + n.Name, Duration: 600})
+				calls.add(unless(r.Status/100 == 2, "register at %s: %v", n.Name, r))
+				r = n.Get("/eureka/apps/ROLLED")
+				calls.add(unless(r.Status/100 == 2, "list at %s: %v", n.Name, r))
+			}
+		})
+	}
+	step := func(of *Certificates, client *certifiedClient, trusted ...*Certificates) {
+		t.Helper()
+		for i, n := range d.Nodes() {
+			folders[n.Datacenter+n.Name].put(t, of, trusted...)
+			if i%2 == 0 { // the others find out by themselves
+				n.Signal(t, syscall.SIGHUP)
+			}
+		}
+		Pass(t, 10*time.Second) // in which every node looks at its files
+		both.use(client)
+		Pass(t, 10*time.Second) // in which every connection ends, see test.connection-life
+	}
+	step(old, both, old, next)
+	step(next, newClientOf(t, next, old, next), old, next)
+	step(next, newClientOf(t, next, next), next)
+	// Both still replicate.
+	for i, c := range d.Clusters {
+		for _, other := range d.Clusters[1-i].Nodes {
+			awaitStatus(t, other, "ROLLED", dcName(i)+c.Nodes[0].Name, "UP")
+		}
+		mustRegister(t, c.Nodes[0], Instance{App: "ROLLED", ID: fmt.Sprintf("after-%d", i)})
+		for _, other := range d.Clusters[1-i].Nodes {
+			awaitStatus(t, other, "ROLLED", fmt.Sprintf("after-%d", i), "UP")
+		}
+	}
+	cancel()
+	callers.Wait()
+	good, bad := calls.counts()
+	t.Logf("calls: %v", &calls)
+	expect.That(t, bad == 0 && good > 1000, "calls: %v, want many, and none bad", &calls)
+	for _, n := range d.Nodes() {
+		stranger := *n
+		stranger.Client = newClientOf(t, old, old, next).Client
+		expect.OKf(t, stranger.Get("/eureka/apps").is(0), "a client with a certificate of the old authority")
+		expect.That(t, !strings.Contains(n.Output(t), "cannot be read"), "%s could not read a certificate: %s", n.Name, n.LastWords(10))
+	}
+	// A node whose certificate is of the old authority is outside.
+	lost := d.Clusters[0].Others(d.Clusters[0].Leader())[0]
+	lost.Stop(t)
+	folders[lost.Datacenter+lost.Name].put(t, old, old, next)
+	mustRegister(t, d.Clusters[0].Leader(d.Clusters[0].Others(lost)...), Instance{App: "SECRET", ID: "s"})
+	lost.Client = newClientOf(t, next, old, next).Client
+	lost.Start(t)
+	mustStayOutside(t, lost)
 }

@@ -76,9 +76,10 @@ type Config struct {
 
 // TestConfig is what only tests and benchmarks turn.
 type TestConfig struct {
-	SyncDelay     time.Duration `key:"test.sync-delay" default:"0s" min:"0s" max:"10s" reload:"yes" help:"time that each durable write takes longer: imitates a slow disk; above 4s a node of mode cp gives its disk up"`
-	NoBatching    bool          `key:"test.no-batching" help:"one log entry per write, for comparison"`
-	CommitTimeout time.Duration `key:"test.commit-timeout" default:"5ms" min:"1ms" help:"time without entries after which the leader tells followers the commit index"`
+	SyncDelay      time.Duration `key:"test.sync-delay" default:"0s" min:"0s" max:"10s" reload:"yes" help:"time that each durable write takes longer: imitates a slow disk; above 4s a node of mode cp gives its disk up"`
+	ConnectionLife time.Duration `key:"test.connection-life" default:"1h" min:"1s" help:"within which connections over TLS end by themselves: those between nodes when their certificates have changed, all others in any case"`
+	NoBatching     bool          `key:"test.no-batching" help:"one log entry per write, for comparison"`
+	CommitTimeout  time.Duration `key:"test.commit-timeout" default:"5ms" min:"1ms" help:"time without entries after which the leader tells followers the commit index"`
 	// Falsify returns what this node applies in the place of an entry; nil: the entry.
 	Falsify func(entry []byte) []byte
 	Dial    map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`

@@ -5,7 +5,7 @@
 // whose a data directory is and what a file of bbolt must look like.
 //
 //   - config.go: the settings of a node in either mode
-//   - tls.go: mutual TLS on the node-to-node port
+//   - tls.go: the files of mutual TLS on the node-to-node port
 //   - calls.go: how large an operation may be, how long a call waits, the error of one that was done partly, and the wait for
 //     changes, which ends with the node
 package store

@@ -15,8 +15,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
-	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -122,7 +122,7 @@ func (c *connection) tls() (*tls.Config, error) {
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.ca != "" {
-		pool, err := config.ReadPool(c.ca)
+		pool, err := certfiles.ReadPool(c.ca)
 		if err != nil {
 			return nil, fmt.Errorf("--ca: %w", err)
 		}

@@ -46,6 +46,8 @@ func (c call) watch() (any, error) {
 	if ask.polls {
 		return web.Sent, c.longPoll(ctx, c.W, f, ask.wait)
 	}
+	ctx, end := c.WhileItLasts(ctx, c.R)
+	defer end()
 	return web.Sent, c.stream(ctx, c.W, f)
 }
 

@@ -42,6 +42,7 @@ type Config struct {
 	WithoutConsensus          bool // each node decides by itself, and there is no leader
 	Reads                     EurekaReads
 	Limits                    Limits
+	ConnectionLife            time.Duration // within which connections over TLS end by themselves
 	Log                       *slog.Logger
 	Metrics                   prometheus.Registerer
 }

@@ -1,10 +1,15 @@
 package link
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/replication/batcher"
@@ -16,15 +21,69 @@ var ErrResponseTooLarge = errors.New("the answer is too large")
 // NewClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
 func NewClient(p PeerConfig) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: p.ConnectTimeout}).DialContext,
-			TLSClientConfig:     p.TLS,
-			TLSHandshakeTimeout: p.ConnectTimeout,
-			MaxIdleConnsPerHost: p.Workers + 1,
-			IdleConnTimeout:     30 * time.Second,
-		},
+		Transport: &renewed{life: cmp.Or(p.Life, time.Hour), make: func() *http.Transport { return newTransport(p) }},
 		// A redirect is no response that counts: upstream's replication client follows none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func newTransport(p PeerConfig) *http.Transport {
+	t := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: p.ConnectTimeout}).DialContext,
+		TLSHandshakeTimeout: p.ConnectTimeout,
+		MaxIdleConnsPerHost: p.Workers + 1,
+		IdleConnTimeout:     idleLimit,
+	}
+	if p.TLS != nil {
+		t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			// The time is for both, reaching the peer and the handshake.
+			d := tls.Dialer{NetDialer: &net.Dialer{Timeout: 2 * p.ConnectTimeout}, Config: p.TLS()}
+			return d.DialContext(ctx, network, address)
+		}
+	}
+	return t
+}
+
+// idleLimit is how long a connection stays that carries nothing.
+const idleLimit = 30 * time.Second
+
+// renewed is a transport that is made anew again and again, so that each of its connections ends within life, and with it the
+// trust in certificates that were exchanged meanwhile.
+type renewed struct {
+	life time.Duration
+	make func() *http.Transport
+
+	mu    sync.Mutex
+	now   *http.Transport
+	until time.Time
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *renewed) RoundTrip(req *http.Request) (*http.Response, error) {
+	return r.transport().RoundTrip(req)
+}
+
+// transport is the one of now. Connections of the last one end when their calls have, and they have been idle.
+func (r *renewed) transport() *http.Transport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Before(r.until) {
+		return r.now
+	}
+	if r.now != nil {
+		r.now.CloseIdleConnections()
+	}
+	r.now, r.until = r.make(), now.Add(r.life/2+rand.N(r.life/3))
+	return r.now
+}
+
+// CloseIdleConnections is what http.Client.CloseIdleConnections calls.
+func (r *renewed) CloseIdleConnections() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now != nil {
+		r.now.CloseIdleConnections()
 	}
 }
 

@@ -35,9 +35,11 @@ type PeerConfig struct {
 	URLs []string
 
 	Flow
-	Rate   int         // tasks per second; 0: no limit
-	Single bool        // Eureka servers only: one call per item instead of batches
-	TLS    *tls.Config // nil: the system's authorities
+	Rate   int  // tasks per second; 0: no limit
+	Single bool // Eureka servers only: one call per item instead of batches
+	// TLS is what a connection is made with; nil: with the system's authorities.
+	TLS  func() *tls.Config
+	Life time.Duration // within which a connection ends; 0: an hour
 }
 
 // Flow is how tasks go to a peer. Numbers and spans that are left at zero mean their defaults.

@@ -68,6 +68,7 @@ func (s *Raft) open(opened time.Time) error {
 	s.disk.Refused, s.logs.Damaged = s.reportRefused, s.reportDamaged
 	s.SetSyncDelay(s.cfg.Test.SyncDelay)
 	s.net.Closing = s.closing
+	s.net.Life = s.cfg.Test.ConnectionLife
 	s.net.Self = s.identity.Hello
 	s.net.Known = s.machine.Boot
 	s.net.Outdated = s.stopOutdated

@@ -94,6 +94,9 @@ func (s *Raft) HandOver() {
 	}
 }
 
+// ReloadCertificates reads the files of cluster.tls.* again, and returns the settings whose files hold something else now.
+func (s *Raft) ReloadCertificates() (changed []string) { return s.net.ReloadCertificates() }
+
 // close releases what open has opened. Callers that still wait get their results by the contexts of Run.
 func (s *Raft) close() error {
 	s.stop()

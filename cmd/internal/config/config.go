@@ -72,7 +72,7 @@ type HTTPConfig struct {
 type HTTPTLSConfig struct {
 	Cert     string `key:"http.tls.cert" help:"PEM file with the server's certificate chain; read again when it changes"`
 	Key      string `key:"http.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
-	ClientCA string `key:"http.tls.client-ca" help:"PEM file with the authorities of client certificates; if given, clients must present one"`
+	ClientCA string `key:"http.tls.client-ca" help:"PEM file with the authorities of client certificates; if given, clients must present one; read again when it changes"`
 }
 
 // ChecksConfig is for the checks of services that are registered through Consul's API.

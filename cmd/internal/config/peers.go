@@ -33,13 +33,10 @@ type ReplicationConfig struct {
 	TLS ReplicationTLSConfig
 }
 
-// Peers translates the settings of replication. own are the addresses of this node, which is no peer of itself.
-func (c *Config) Peers(own ...string) ([]link.PeerConfig, error) {
+// Peers translates the settings of replication. trust is the TLS of a connection that is to be made now; nil: there is no
+// setting of it. own are the addresses of this node, which is no peer of itself.
+func (c *Config) Peers(trust func() *tls.Config, own ...string) []link.PeerConfig {
 	r := &c.Replication
-	trust, err := r.TLS.open()
-	if err != nil {
-		return nil, err
-	}
 	var peers []link.PeerConfig
 	for _, u := range r.Nodes {
 		if host := hostOf(u); !slices.Contains(own, host) {
@@ -54,10 +51,13 @@ func (c *Config) Peers(own ...string) ([]link.PeerConfig, error) {
 		p.Single = slices.Contains(r.Single, name)
 		peers = append(peers, p)
 	}
-	return peers, nil
+	for i := range peers {
+		peers[i].Life = c.Store.Test.ConnectionLife
+	}
+	return peers
 }
 
-func (r *ReplicationConfig) peer(kind link.Kind, name string, trust *tls.Config, urls ...string) link.PeerConfig {
+func (r *ReplicationConfig) peer(kind link.Kind, name string, trust func() *tls.Config, urls ...string) link.PeerConfig {
 	p := link.PeerConfig{Name: name, Kind: kind, TLS: trust, Flow: r.Flow}
 	for _, u := range urls {
 		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
@@ -104,9 +104,9 @@ func parseTimeout(text string) (time.Duration, error) {
 func (c *Config) validateReplication() error {
 	r := &c.Replication
 	errs := []error{
-		checkFile("replication.tls.ca", r.TLS.CA),
+		checkAuthorities("replication.tls.ca", r.TLS.CA),
 		checkFile("replication.tls.cert", r.TLS.Cert),
-		CheckKeyFile("replication.tls.key", r.TLS.Key),
+		checkKeyFile("replication.tls.key", r.TLS.Key),
 		c.validateNodes(),
 		c.validatePeerNames(),
 		c.validateNamed(),

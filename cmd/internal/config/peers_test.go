@@ -72,7 +72,7 @@ func TestPeersAreThoseOfTheSettingsWithoutTheNodeItself(t *testing.T) {
 	c.Replication.Eureka = map[string]string{"old": "http://10.9.0.1:8761/eureka/"}
 	c.Replication.Timeouts = map[string]string{"old": "200ms"}
 	c.Replication.Single = []string{"old"}
-	peers := need.Got(c.Peers("10.0.0.1:8761"))(t)
+	peers := c.Peers(nil, "10.0.0.1:8761")
 	var names []string
 	for _, p := range peers {
 		names = append(names, p.Name+" "+strings.Join(p.URLs, " "))

@@ -1,46 +1,36 @@
 package config
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
+	"log/slog"
 	"os"
+
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 )
 
 // ReplicationTLSConfig is the trust in peers with https URLs, and the certificate that they are shown.
 type ReplicationTLSConfig struct {
-	CA   string `key:"replication.tls.ca" help:"PEM file with the authorities of the peers' certificates; empty: the system's"`
+	CA   string `key:"replication.tls.ca" help:"PEM file with the authorities of the peers' certificates; empty: the system's; read again when it changes, as the other two"`
 	Cert string `key:"replication.tls.cert" help:"PEM file with the certificate that is shown to peers that ask for one"`
 	Key  string `key:"replication.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
 }
 
-// open reads the files; nil if none is configured.
-func (c *ReplicationTLSConfig) open() (*tls.Config, error) {
+// Open reads the files; nil if none is configured.
+func (c *ReplicationTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error) {
 	if c.CA == "" && c.Cert == "" {
 		return nil, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.CA != "" {
-		pool, err := ReadPool(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("replication.tls.ca: %w", err)
-		}
-		config.RootCAs = pool
-	}
-	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			return nil, fmt.Errorf("replication.tls.cert and replication.tls.key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
+	return certfiles.Open(certfiles.Files{Cert: c.Cert, Key: c.Key, CA: c.CA, Keys: [3]string{"replication.tls.cert", "replication.tls.key", "replication.tls.ca"}}, log)
 }
 
-// widestKey is the widest mode of a private key's file: owner writes, group reads.
-const widestKey fs.FileMode = 0o640
+// Open reads the files; nil if none is configured.
+func (c *HTTPTLSConfig) Open(log *slog.Logger) (*certfiles.Source, error) {
+	if c.Cert == "" {
+		return nil, nil
+	}
+	return certfiles.Open(certfiles.Files{Cert: c.Cert, Key: c.Key, CA: c.ClientCA, Keys: [3]string{"http.tls.cert", "http.tls.key", "http.tls.client-ca"}}, log)
+}
 
 func (c *Config) validateTLS() error {
 	h, n := &c.HTTP.TLS, &c.Store.TLS
@@ -56,11 +46,11 @@ func (c *Config) validateTLS() error {
 	}
 	return errors.Join(append(errs,
 		checkFile("http.tls.cert", h.Cert),
-		CheckKeyFile("http.tls.key", h.Key),
-		checkFile("http.tls.client-ca", h.ClientCA),
+		checkKeyFile("http.tls.key", h.Key),
+		checkAuthorities("http.tls.client-ca", h.ClientCA),
 		checkFile("cluster.tls.cert", n.Cert),
-		CheckKeyFile("cluster.tls.key", n.Key),
-		checkFile("cluster.tls.ca", n.CA),
+		checkKeyFile("cluster.tls.key", n.Key),
+		checkAuthorities("cluster.tls.ca", n.CA),
 	)...)
 }
 
@@ -85,30 +75,19 @@ func checkFile(name, path string) error {
 	return nil
 }
 
-// CheckKeyFile refuses a private key that is readable beyond its owner and group. An empty path names none.
-func CheckKeyFile(name, path string) error {
-	if err := checkFile(name, path); err != nil || path == "" {
-		return err
+// checkKeyFile refuses a private key that is readable beyond its owner and group. An empty path names none.
+func checkKeyFile(name, path string) error {
+	if path == "" {
+		return nil
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if mode := info.Mode().Perm(); mode&^widestKey != 0 {
-		return fmt.Errorf("%s: %s has mode %#o, wider than %#o; chmod it", name, path, mode, widestKey)
-	}
-	return nil
+	return prefix(name, certfiles.CheckKey(path))
 }
 
-// ReadPool reads the certificates of authorities from a PEM file.
-func ReadPool(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+// checkAuthorities wants certificates in the file that a setting names; an empty path names none.
+func checkAuthorities(name, path string) error {
+	if path == "" {
+		return nil
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no PEM certificate", path)
-	}
-	return pool, nil
+	_, err := certfiles.ReadPool(path)
+	return prefix(name, err)
 }

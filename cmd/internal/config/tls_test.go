@@ -19,7 +19,7 @@ func TestValidateRefusesKeyFilesThatOthersCanRead(t *testing.T) {
 		if err := os.Chmod(path, tc.mode); err != nil { // whatever the umask
 			t.Fatal(err)
 		}
-		err := CheckKeyFile("http.tls.key", path)
+		err := checkKeyFile("http.tls.key", path)
 		expect.That(t, (err == nil) == tc.ok, "mode %#o: %v, want allowed: %v", tc.mode, err, tc.ok)
 	}
 }

@@ -69,7 +69,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "two of three", change: func(c *Config) { c.Store.TLS.Cert, c.Store.TLS.CA = os.Args[0], os.Args[0] }, want: "cluster.tls: cert, key and ca belong together"},
 		{name: "missing file", change: func(c *Config) {
 			c.HTTP.TLS.ClientCA, c.HTTP.TLS.Cert, c.HTTP.TLS.Key = "missing.pem", os.Args[0], os.Args[0]
-		}, want: "http.tls.client-ca: stat missing.pem"},
+		}, want: "http.tls.client-ca: open missing.pem"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := validConfig()

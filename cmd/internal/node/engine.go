@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"sync"
@@ -37,6 +38,8 @@ type engine struct {
 	setSyncDelay func(time.Duration)
 	// leaderDiskFull says that another node leads and its disk is nearly full; nil in mode ap.
 	leaderDiskFull func(context.Context) bool
+	// reloadCertificates reads the files of the store's again, see consensus.Raft; nil in mode ap.
+	reloadCertificates func() (changed []string)
 	// handOver gives leadership away; nil in mode ap.
 	handOver func()
 }
@@ -88,7 +91,7 @@ func (s setup) openRaft() (*engine, error) {
 	}
 	return &engine{
 		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p,
-		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull, handOver: raft.HandOver,
+		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, handOver: raft.HandOver,
 	}, nil
 }
 
@@ -175,10 +178,15 @@ func (s setup) storeConfig() store.Config {
 
 // openPeers makes the replicator of a node.
 func (s setup) openPeers(p *peers, service registry.Service, levels func() level.Reads, sender func() string) error {
-	configs, err := s.Peers(s.addresses...)
-	if err != nil {
+	var err error
+	if p.files, err = s.Config.Replication.TLS.Open(s.log); err != nil {
 		return err
 	}
+	var trust func() *tls.Config
+	if p.files != nil {
+		trust = p.files.Client
+	}
+	configs := s.Peers(trust, s.addresses...)
 	p.replicator, err = replication.New(replication.Config{
 		Side: link.Side{
 			Service:    service,

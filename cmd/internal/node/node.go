@@ -8,7 +8,7 @@
 //	peers.go        the replicator, as the HTTP API sees it: calls about peers go to the node that sends
 //	cluster.go      the nodes of the datacenter, as the HTTP API sees them
 //	listener.go     a port and the server behind it; the profiler's
-//	certificate.go  the HTTP listener's certificate, which may be replaced while the node runs
+//	certificate.go  files of certificates, which may be replaced while the node runs
 //	debug.go        what helps somebody else to see what is wrong
 //	reload.go       settings that are read again at SIGHUP
 //	memory.go       garbage collection, and memory that an idle node gives back
@@ -59,7 +59,9 @@ type node struct {
 	handOver    func() // gives leadership away, if the node has it
 	// shutdownDelay is a time.Duration that SIGHUP can change.
 	shutdownDelay atomic.Int64
-	apply         func(*config.Config) // applies the settings that can change while the node runs (see reloader)
+	certificates  certificates
+	reread        func() (changed []string) // reads files that settings name again
+	apply         func(*config.Config)      // applies the settings that can change while the node runs (see reloader)
 }
 
 // open opens and wires the parts of a node. It binds the ports first: a port that is taken fails the start before the
@@ -103,23 +105,27 @@ func open(o Options) (_ *node, err error) {
 	n.disk.LeaderLow = e.leaderDiskFull
 	n.disk.Measure()
 	n.metrics.MustRegister(n.disk.Metrics()...)
-	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, n.disk.Run, new(idleMemory).run) }
+	if e.peers.files != nil {
+		n.certificates = append(n.certificates, e.peers.files)
+	}
+	n.runStore = func(ctx context.Context) error {
+		return runWith(ctx, e.run, n.disk.Run, new(idleMemory).run, n.certificates.run)
+	}
 	e.service, e.coordination = capacity.Limit(n.disk, &c.Quota, e.service, e.coordination)
 	return n, n.handle(o, name, e)
 }
 
 // openHTTP binds the HTTP port; handle adds the routes.
 func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
-	pair, err := openHTTPCertificate(&c.HTTP.TLS, func(err error) { n.log.Warn("the changed certificate cannot be used", "err", err) })
+	files, err := c.HTTP.TLS.Open(n.log)
 	if err != nil {
 		return nil, err
 	}
 	server := httpd.NewServer(c.HTTP.Addr, nil, n.log)
-	if pair != nil {
-		n.metrics.MustRegister(pair.expiry())
-		if server.TLSConfig, err = tlsConfig(&c.HTTP.TLS, pair); err != nil {
-			return nil, err
-		}
+	if files != nil {
+		n.metrics.MustRegister(expiry(files))
+		n.certificates = append(n.certificates, files)
+		server.TLSConfig = files.Server("h2", "http/1.1")
 	}
 	l, err := listen("http.addr", c.HTTP.Addr)
 	if err != nil {
@@ -150,6 +156,13 @@ func (n *node) handle(o Options, name string, e *engine) error {
 		n.shutdownDelay.Store(int64(c.ShutdownDelay))
 	}
 	n.apply(c)
+	n.reread = func() []string {
+		changed := n.certificates.reload()
+		if e.reloadCertificates != nil {
+			changed = append(changed, e.reloadCertificates()...)
+		}
+		return changed
+	}
 	n.handler = handler
 	n.listeners[0].server.Handler = handler
 	n.listeners[0].server.RegisterOnShutdown(handler.EndWatches) // which do not end by themselves
@@ -179,7 +192,7 @@ func newMetrics() *prometheus.Registry {
 func httpConfig(c *config.Config) httpd.Config {
 	h := c.HTTPD
 	h.Datacenter, h.Hosts, h.Host = c.Datacenter, c.HTTP.Served(), c.Host()
-	h.WithoutConsensus = c.Mode == config.AP
+	h.WithoutConsensus, h.ConnectionLife = c.Mode == config.AP, c.Store.Test.ConnectionLife
 	if !h.WithoutConsensus {
 		h.WaitWhenEmpty = 0 // an empty registry is what the cluster has agreed on
 	}

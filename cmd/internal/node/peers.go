@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/replication"
 )
 
@@ -22,6 +23,7 @@ import (
 type peers struct {
 	datacenter, node string
 	replicator       *replication.Replicator
+	files            *certfiles.Source // of the certificates that peers are shown, and of those that they must have; nil: none
 	// call sends a call to the node that sends to the peers, and returns its reply.
 	call func(ctx context.Context, call []byte) ([]byte, error)
 	// sender is the node that sends to the peers; "": every node, or it is not known.

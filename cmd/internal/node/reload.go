@@ -15,6 +15,7 @@ import (
 type reloader struct {
 	load    func() (config.Loaded, error)
 	apply   func(*config.Config)
+	reread  func() (changed []string) // reads files that settings name again; the settings whose files hold something else now
 	log     *slog.Logger
 	running config.Config // what the node runs with
 }
@@ -58,6 +59,7 @@ func (r *reloader) reload() {
 	}
 	now, later := r.merge(s.Config)
 	r.apply(&r.running)
+	now = append(now, r.reread()...)
 	r.log.Info("the settings were read again", "changed", now)
 	if len(later) > 0 {
 		r.log.Warn("settings have changed that need a restart", "keys", later)

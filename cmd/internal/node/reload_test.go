@@ -49,7 +49,7 @@ func TestReloadAppliesWhatCanChangeAndNothingElse(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var said bytes.Buffer
 			var applied []config.Config
-			r := reloader{load: tc.load, apply: func(c *config.Config) { applied = append(applied, *c) }, running: before, log: slog.New(slog.NewTextHandler(&said, nil))}
+			r := reloader{load: tc.load, reread: func() []string { return nil }, apply: func(c *config.Config) { applied = append(applied, *c) }, running: before, log: slog.New(slog.NewTextHandler(&said, nil))}
 			r.reload()
 			expect.Deep(t, applied, tc.want, "applied")
 			for _, want := range tc.says {
@@ -63,7 +63,7 @@ func TestReloadComparesWithTheOneBefore(t *testing.T) {
 	c := *config.Default()
 	c.HTTPD.RateLimit.BurstSize = 5
 	var said bytes.Buffer
-	r := reloader{load: func() (config.Loaded, error) { return config.Loaded{Config: &c}, nil }, apply: func(*config.Config) {}, running: *config.Default(), log: slog.New(slog.NewTextHandler(&said, nil))}
+	r := reloader{load: func() (config.Loaded, error) { return config.Loaded{Config: &c}, nil }, reread: func() []string { return nil }, apply: func(*config.Config) {}, running: *config.Default(), log: slog.New(slog.NewTextHandler(&said, nil))}
 	r.reload()
 	said.Reset()
 	r.reload()
@@ -97,7 +97,7 @@ func TestReloadTurnsTheRateLimiterOnAndOffWhileTheNodeRuns(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(flags)
 	need.OK(t, flags.Parse([]string{"--config", file, "--data-dir", c.Store.DataDir}))
-	r := reloader{load: func() (config.Loaded, error) { return config.Load(config.FromProcess(flags)) }, apply: n.apply, running: *c, log: quiet}
+	r := reloader{load: func() (config.Loaded, error) { return config.Load(config.FromProcess(flags)) }, apply: n.apply, reread: n.reread, running: *c, log: quiet}
 	hup := make(chan os.Signal)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

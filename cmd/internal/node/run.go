@@ -20,7 +20,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	n.metrics.MustRegister(o.Metrics)
-	r := reloader{load: o.Load, apply: n.apply, log: n.log, running: *o.Config}
+	r := reloader{load: o.Load, apply: n.apply, reread: n.reread, log: n.log, running: *o.Config}
 	return r.during(ctx, hup, n.run)
 }
 

@@ -77,7 +77,11 @@ type line struct {
 // NewNodes returns the other nodes, to none of which there is a connection yet; override has, by node name, addresses to dial
 // instead of the advertised ones.
 func NewNodes(n *Port, override map[string]string) *Nodes {
-	return &Nodes{net: n, override: override, lines: map[lineKey]*line{}}
+	p := &Nodes{net: n, override: override, lines: map[lineKey]*line{}}
+	if n != nil { // as in tests that dial nothing
+		n.leave = p.leaveLine
+	}
+	return p
 }
 
 // AddressOf is where to dial a server.

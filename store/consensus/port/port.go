@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/store"
 )
 
@@ -37,10 +38,13 @@ type Port struct {
 	Outdated  func(error)                  // called when this node must not go on
 	ServeNode func(net.Conn, Hello)        // owns the connection
 	Closing   context.Context              // ends when the node stops, and Raft's connections with it
+	Life      time.Duration                // bounds how long a connection goes on whose certificates have changed; an hour
 
 	listener  net.Listener
 	advertise addr
-	tls       *tls.Config // nil: plain
+	tls       *tls.Config       // nil: plain
+	files     *certfiles.Source // of tls
+	leave     func(net.Conn)    // ends a connection for calls between nodes in good order; see retire
 	log       *slog.Logger
 	admission *admission
 	raftConns chan net.Conn
@@ -49,7 +53,13 @@ type Port struct {
 	wg        sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]string // the open ones; of Raft's that another node has dialled, the id of that server
+	conns map[net.Conn]*openConn
+}
+
+// openConn is what the port knows of an open connection.
+type openConn struct {
+	from    string // of one of Raft's that another node has dialled, the id of that server
+	dialled byte   // what this node has dialled it for; 0: another node has
 }
 
 // Go runs do in a goroutine that Wait waits for.
@@ -65,13 +75,15 @@ func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*
 	n := &Port{
 		Known: func(string) uint64 { return 0 }, Outdated: func(error) {}, Closing: context.Background(),
 		advertise: addr(advertise), log: log, admission: newAdmission(),
-		raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]string{},
+		raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]*openConn{}, Life: time.Hour,
 	}
 	if files != (store.TLSFiles{}) {
 		var err error
-		if n.tls, err = files.Config(); err != nil {
+		if n.files, err = files.Open(log); err != nil {
 			return nil, err
 		}
+		n.files.Changed = n.retire
+		n.tls = n.files.Mutual()
 	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -86,6 +98,9 @@ func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*
 
 // Serve accepts until Close.
 func (n *Port) Serve() {
+	if n.files != nil {
+		n.wg.Go(n.watchFiles)
+	}
 	for {
 		conn, err := n.listener.Accept()
 		if err != nil {
@@ -115,7 +130,7 @@ func (n *Port) accept(accepted net.Conn) {
 	if n.tls != nil {
 		conn = tls.Server(from, n.tls)
 	}
-	if !n.track(conn) {
+	if !n.track(conn, 0) {
 		conn.Close()
 		return
 	}
@@ -180,7 +195,7 @@ func (n *Port) dial(kind byte, address string, timeout time.Duration) (net.Conn,
 		conn = tls.Client(plain, n.tls)
 	}
 	remote, err := n.greet(conn, kind, timeout)
-	if err == nil && !n.track(conn) {
+	if err == nil && !n.track(conn, kind) {
 		err = net.ErrClosed
 	}
 	if err != nil {
@@ -211,7 +226,7 @@ func (n *Port) Fence() {
 }
 
 // track remembers an open connection, so that the port closes it in the end; false: it is closed or fenced already.
-func (n *Port) track(conn net.Conn) bool {
+func (n *Port) track(conn net.Conn, dialled byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	select {
@@ -222,7 +237,7 @@ func (n *Port) track(conn net.Conn) bool {
 	if n.fenced.Load() {
 		return false
 	}
-	n.conns[conn] = ""
+	n.conns[conn] = &openConn{dialled: dialled}
 	return true
 }
 
@@ -230,8 +245,8 @@ func (n *Port) track(conn net.Conn) bool {
 func (n *Port) name(conn net.Conn, serverID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, open := n.conns[conn]; open {
-		n.conns[conn] = serverID
+	if c, open := n.conns[conn]; open {
+		c.from = serverID
 	}
 }
 
@@ -239,8 +254,8 @@ func (n *Port) name(conn net.Conn, serverID string) {
 func (n *Port) HangUpOn(serverID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for conn, of := range n.conns {
-		if of == serverID {
+	for conn, c := range n.conns {
+		if c.from == serverID {
 			conn.Close()
 		}
 	}

@@ -1,0 +1,229 @@
+// Package certfiles is key pairs and authorities in PEM files that may be replaced while they are used. It makes
+// configurations of TLS that use what the files hold at each handshake; connections that are there already are not its
+// business.
+package certfiles
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Files are the names of a key pair and of the file of authorities; an empty name stands for none.
+type Files struct {
+	Cert, Key, CA string
+	// Keys are the settings that name the three, for errors and the log.
+	Keys [3]string
+}
+
+// checkInterval is how often the files are looked at beside handshakes: connections that last need none.
+const checkInterval = 10 * time.Second
+
+// Source is what files hold. Safe for concurrent use.
+type Source struct {
+	files Files
+	log   *slog.Logger
+	// Changed is called after something that the files hold has changed; nil: nothing is. It is set before Run and the first
+	// handshake.
+	Changed func()
+
+	pair atomic.Pointer[tls.Certificate]
+	pool atomic.Pointer[x509.CertPool]
+
+	mu sync.Mutex // guards what follows
+	at stamps
+}
+
+// stamps are when each of the files changed last; zero for one that is not there.
+type stamps [3]time.Time
+
+// Open reads the files for the first time. Later failures leave in use what was read before.
+func Open(f Files, log *slog.Logger) (*Source, error) {
+	s := &Source{files: f, log: log}
+	s.at = s.modified()
+	pair, pool, err := s.read()
+	s.pair.Store(pair)
+	s.pool.Store(pool)
+	return s, err
+}
+
+// Certificate is the pair of now; nil: the files have none.
+func (s *Source) Certificate() *tls.Certificate {
+	s.Check()
+	return s.pair.Load()
+}
+
+// Authorities are those of now; nil: the files have none.
+func (s *Source) Authorities() *x509.CertPool {
+	s.Check()
+	return s.pool.Load()
+}
+
+// Run looks at the files again and again until ctx ends.
+func (s *Source) Run(ctx context.Context) {
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.Check()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Check reads the files again if one of them was changed. It costs three stats. Each change is read once: a pair that is
+// half replaced is read again when its other half changes.
+func (s *Source) Check() {
+	s.mu.Lock()
+	at := s.modified()
+	if at == s.at {
+		s.mu.Unlock()
+		return
+	}
+	pair, pool, err := s.read()
+	if err != nil && time.Since(at.newest()) < replacing {
+		s.mu.Unlock()
+		return // the next check reads them again
+	}
+	s.at = at
+	changed := s.replace(pair, pool, err)
+	s.mu.Unlock()
+	s.announce(changed)
+}
+
+// replacing is how long the other half of a pair may take to be replaced, before an error is one.
+const replacing = time.Second
+
+// newest is the time of the last change.
+func (s stamps) newest() time.Time {
+	return slices.MaxFunc(s[:], time.Time.Compare)
+}
+
+// Reload reads the files again, whenever they were changed, and returns the settings whose files hold something else now.
+func (s *Source) Reload() (changed []string) {
+	s.mu.Lock()
+	s.at = s.modified()
+	changed = s.replace(s.read())
+	s.mu.Unlock()
+	s.announce(changed)
+	return changed
+}
+
+func (s *Source) announce(changed []string) {
+	if len(changed) == 0 {
+		return
+	}
+	s.log.Info("changed certificates are in use", "keys", changed)
+	if s.Changed != nil {
+		s.Changed()
+	}
+}
+
+// replace uses what was read, as far as the files could be read, and returns the settings whose files held something else.
+func (s *Source) replace(pair *tls.Certificate, pool *x509.CertPool, err error) (changed []string) {
+	if err != nil {
+		s.log.Error("changed certificates cannot be read, the old ones stay in use", "err", err)
+	}
+	if old := s.pair.Load(); pair != nil && !samePair(old, pair) {
+		s.pair.Store(pair)
+		changed = append(changed, s.files.Keys[0], s.files.Keys[1])
+	}
+	if old := s.pool.Load(); pool != nil && !pool.Equal(old) {
+		s.pool.Store(pool)
+		changed = append(changed, s.files.Keys[2])
+	}
+	return changed
+}
+
+// samePair compares the chains: another key has another certificate.
+func samePair(a, b *tls.Certificate) bool {
+	if a == nil || len(a.Certificate) != len(b.Certificate) {
+		return false
+	}
+	for i := range a.Certificate {
+		if string(a.Certificate[i]) != string(b.Certificate[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// read reads all files. What one of them does not give is nil.
+func (s *Source) read() (pair *tls.Certificate, pool *x509.CertPool, err error) {
+	var errs []error
+	if s.files.Cert != "" {
+		read, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
+		err = errors.Join(CheckKey(s.files.Key), err)
+		if err == nil {
+			pair = &read
+		} else {
+			errs = append(errs, fmt.Errorf("%s and %s (%s and %s): %w", s.files.Keys[0], s.files.Keys[1], s.files.Cert, s.files.Key, err))
+		}
+	}
+	if s.files.CA != "" {
+		if pool, err = ReadPool(s.files.CA); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.files.Keys[2], err))
+		}
+	}
+	return pair, pool, errors.Join(errs...)
+}
+
+func (s *Source) modified() (at stamps) {
+	for i, path := range []string{s.files.Cert, s.files.Key, s.files.CA} {
+		if info, err := os.Stat(path); path != "" && err == nil {
+			at[i] = info.ModTime()
+		}
+	}
+	return at
+}
+
+// widestKey is the widest mode of a private key's file: owner writes, group reads.
+const widestKey fs.FileMode = 0o640
+
+// CheckKey refuses a private key that is readable beyond its owner and group.
+func CheckKey(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode().Perm(); mode&^widestKey != 0 {
+		return fmt.Errorf("%s has mode %#o, wider than %#o; chmod it", path, mode, widestKey)
+	}
+	return nil
+}
+
+// ReadPool reads the certificates of authorities from a PEM file. Of several each must be readable.
+func ReadPool(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool, count := x509.NewCertPool(), 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		count++
+		authority, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: certificate %d: %w", path, count, err)
+		}
+		pool.AddCert(authority)
+	}
+	if count == 0 {
+		return nil, fmt.Errorf("%s holds no PEM certificate", path)
+	}
+	return pool, nil
+}

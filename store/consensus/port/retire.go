@@ -1,0 +1,82 @@
+package port
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+// Connections whose certificates have changed end within Port.Life, so that what is not trusted any more does not go on. Each
+// ends at a time of its own. This node's end first, in good order as far as calls between nodes are concerned; Raft sends
+// again what it sent on one that ends. Those that another node has dialled end last: that node, whose certificates most
+// likely change at the same time, has ended them by then.
+
+// Shares of Port.Life, in sixtieths.
+const (
+	firstDialled, lastDialled   = 5, 45
+	firstAccepted, lastAccepted = 50, 58
+)
+
+// watchFiles looks for changes of the files of certificates until Close.
+func (n *Port) watchFiles() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.files.Run(ctx)
+	}()
+	<-n.done
+	cancel()
+	<-ended
+}
+
+// ReloadCertificates reads the files of certificates again, and returns the settings whose files hold something else now.
+func (n *Port) ReloadCertificates() (changed []string) {
+	if n.files == nil {
+		return nil
+	}
+	return n.files.Reload()
+}
+
+// between is a random time between two shares of Port.Life.
+func (n *Port) between(first, last time.Duration) time.Duration {
+	return n.Life*first/60 + rand.N(n.Life*(last-first)/60+1)
+}
+
+// retire lets each connection that is open now end at its time.
+func (n *Port) retire() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn, c := range n.conns {
+		switch c.dialled {
+		case 0:
+			n.closeAfter(n.between(firstAccepted, lastAccepted), conn)
+		case streamRaft:
+			n.closeAfter(n.between(firstDialled, lastDialled), conn)
+		case streamNode:
+			after := n.between(firstDialled, lastDialled)
+			time.AfterFunc(after, func() { n.leave(conn) })
+		}
+	}
+}
+
+func (n *Port) closeAfter(after time.Duration, conn net.Conn) {
+	time.AfterFunc(after, func() { conn.Close() })
+}
+
+// lastCalls is how long calls that are under way have on a connection that gets no more: the longest is a write.
+const lastCalls = 15 * time.Second
+
+// leaveLine lets further calls dial anew, and closes the connection when its last calls have ended.
+func (p *Nodes) leaveLine(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for to, l := range p.lines {
+		if tracked, ok := l.conn.(*trackedConn); ok && tracked.Conn == conn {
+			delete(p.lines, to)
+			time.AfterFunc(lastCalls, func() { l.client.Close() })
+		}
+	}
+}
