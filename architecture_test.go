@@ -33,7 +33,7 @@ var rooms = []room{
 	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd/api", "internal/setting", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
-	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/registry"}},
+	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/registry"}},
 	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/capacity", "cmd/internal/probe", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/registry"}},
 	{"cmd/internal/capacity", []string{"httpd", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/setting", "fsm/registry", "fsm/catalog"}},

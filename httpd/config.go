@@ -37,6 +37,8 @@ type Config struct {
 	// Coordination serves Consul's API, and sessions, keys and locks. Nil: the node has no consensus, and
 	// their routes respond with 501.
 	Coordination Coordination
+	// LogLevel is the level of the node's log. Nil: it cannot be changed here, and its routes respond with 501.
+	LogLevel LogLevel
 	// Peers is the replication to other servers. Nil: there is none, and its routes respond with 501.
 	Peers Peers
 	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
@@ -98,6 +100,7 @@ type (
 	Debug       = ownroutes.Debug
 	Peers       = ownroutes.Peers
 	PeerRefusal = ownroutes.PeerRefusal
+	LogLevel    = ownroutes.LogLevel
 )
 
 // The settings of consul.agents.

@@ -63,7 +63,7 @@ func New(c Config) (*Handler, error) {
 		sites: newSites(c.Hosts),
 	}
 	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
-	h.own = ownroutes.New(h.node, ownroutes.Config{Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers})
+	h.own = ownroutes.New(h.node, ownroutes.Config{Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel})
 	h.metrics = newMetrics(c.Metrics, c.Service)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
@@ -101,7 +101,8 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, refused error
 		form = web.JSONForm
 	}
 	start := time.Now()
-	a := &web.Response{ResponseWriter: w, Route: "none"}
+	a := h.node.NewResponse(w, r)
+	defer a.Release()
 	h.node.Fail(a, form, refused)
 	h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 }
@@ -127,11 +128,21 @@ func (h *Handler) serveRenew(w http.ResponseWriter, r *http.Request, app, id str
 func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (status int) {
 	start := time.Now()
 	status = http.StatusInternalServerError
+	var err error
+	var request string // the id; of most heartbeats there is none: it would cost more than the rest
+	if given := r.Header[web.RequestIDHeader]; given != nil {
+		request = web.RequestID(r)
+		w.Header().Set(web.RequestIDHeader, request)
+	}
 	defer func() {
 		h.recovered(w, recover())
-		h.metrics.countRenewResponse(status, time.Since(start))
+		took := time.Since(start)
+		h.metrics.countRenewResponse(status, took)
+		if status >= http.StatusInternalServerError || took > time.Second {
+			h.node.LogEnded(r, web.Ended{ID: request, Route: renewRoute, Status: status, Took: took, Err: err})
+		}
 	}()
-	err := checkBounds(r, web.MaxParams)
+	err = checkBounds(r, web.MaxParams)
 	if err == nil {
 		status, err = h.eureka.Renew(w, r, registry.NewKey(app, id))
 	}
@@ -146,14 +157,16 @@ func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (
 func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	h.eureka.ObserveLoad()
-	a := h.node.NewResponse(w)
+	a := h.node.NewResponse(w, r)
 	defer func() {
 		a.Release()
 		h.recovered(a, recover())
 		if a.Status == 0 {
 			a.Status = http.StatusOK // net/http's response for a handler that wrote nothing
 		}
-		h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
+		took := time.Since(start)
+		h.metrics.countResponse(a.Route, r.Method, a.Status, took)
+		h.node.LogEnded(r, web.Ended{ID: a.ID, Route: a.Route, Status: a.Status, Took: took, Waited: a.Waited, Err: a.Err})
 	}()
 	cut, err := consulroutes.CutAgent(r)
 	if err != nil {
@@ -213,7 +226,7 @@ func (h *Handler) recovered(w http.ResponseWriter, cause any) {
 		panic(cause) // net/http's own way to drop a connection
 	}
 	h.metrics.panics.Inc()
-	h.config.Log.Error("handler panicked", "cause", cause, "stack", string(debug.Stack()))
+	h.config.Log.Error("handler panicked", "request", w.Header().Get(web.RequestIDHeader), "cause", cause, "stack", string(debug.Stack()))
 	w.WriteHeader(http.StatusInternalServerError)
 }
 

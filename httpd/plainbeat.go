@@ -120,7 +120,7 @@ func plainTarget(target []byte) bool {
 var meaningful = map[string]bool{
 	"transfer-encoding": true, "content-encoding": true, "trailer": true, "te": true, "expect": true, "upgrade": true,
 	"origin": true, "sec-fetch-site": true,
-	"x-netflix-discovery-replication": true,
+	"x-netflix-discovery-replication": true, "x-request-id": true,
 }
 
 // plainFields says that header fields are well formed, name one host, and that no other one means

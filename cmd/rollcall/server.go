@@ -20,8 +20,8 @@ func newServerCommand() *cobra.Command {
 		Short: "Run one node",
 		Long: "Runs one node until SIGTERM or Ctrl-C. Every flag but --config is a key of the file with dashes\n" +
 			"for dots, and an environment variable too; docs/operations.md lists them. Order: flag,\n" +
-			"environment, file, default. After SIGHUP the node reads them again and applies rate-limiter.*\n" +
-			"and test.sync-delay.",
+			"environment, file, default. After SIGHUP the node reads them again, applies those that the page\n" +
+			"marks so, and logs which changed and which need a restart.",
 		Example: "  rollcall server --data-dir /var/lib/rollcall\n" +
 			"  rollcall server --config /etc/rollcall.yaml",
 		Args: cli.Args(cobra.NoArgs),
@@ -35,9 +35,10 @@ func newServerCommand() *cobra.Command {
 			defer cancel()
 			queue := logging.NewQueue(cmd.ErrOrStderr())
 			defer queue.Flush(logging.FlushLimit)
+			level := logging.NewLevel(s.LogLevel)
 			stdlog.SetOutput(queue) // for libraries that know no other log
 			return node.Run(ctx, node.Options{
-				Config: s.Config, Load: load, Version: version, Log: logging.New(queue, s.LogLevel, s.LogFormat), Metrics: queue.Dropped,
+				Config: s.Config, Load: load, Version: version, Log: logging.New(queue, level, s.LogFormat), Level: level, Metrics: queue.Dropped,
 				Settings: func(w io.Writer) error { return s.Write(w, true) }, LogTail: queue.Tail,
 			})
 		},

@@ -83,6 +83,13 @@ type Transferred struct {
 	Leader string `json:"leader"` // the node that is to lead, which it may do a moment later
 }
 
+// LogLevel is the level of a node's log.
+type LogLevel struct {
+	Level      string `json:"level"`           // of now
+	Configured string `json:"configured"`      // log.level of the node's settings
+	Until      int64  `json:"until,omitempty"` // ms since the epoch: when the configured one holds again; 0: it holds
+}
+
 // Events are the registrations and cancels that the cluster remembers (the last thousand of each),
 // newest first. Cancels contain those of unknown instances, and evictions.
 type Events struct {

@@ -10,6 +10,7 @@
 //	selfpreservation.go self-preservation, released and held
 //	acts.go             overrides and quarantines
 //	prune.go            the removal of what is not passing
+//	loglevel.go         the level of the node's log
 //	members.go          the nodes of the cluster
 //	peers.go            replication: messages of peers, and their state
 //	watch.go            watches and long polls

@@ -28,6 +28,8 @@ var table = append([]documented{
 	{route{web.Put, "/v1/rollcall/apps/{app}/{id}/quarantine", web.JSONForm, call.quarantine}, api.Acted{}},
 	{route{web.Delete, "/v1/rollcall/apps/{app}/{id}/quarantine", web.JSONForm, call.endQuarantine}, api.Acted{}},
 	{route{web.Post, "/v1/rollcall/prune", web.JSONForm, call.prune}, []api.Pruned{}},
+	{route{web.Get, "/v1/rollcall/log-level", web.JSONForm, withLogLevel(call.showLogLevel)}, api.LogLevel{}},
+	{route{web.Put, "/v1/rollcall/log-level", web.JSONForm, withLogLevel(call.setLogLevel)}, api.LogLevel{}},
 	{route{web.Delete, memberPath, web.JSONForm, call.removeMember}, api.RemovedMember{}},
 	{route{web.Post, "/v1/rollcall/transfer", web.JSONForm, web.Bodiless(call.transferLeadership)}, api.Transferred{}},
 	{route{web.Get, "/v1/rollcall/upgrade", web.JSONForm, call.upgradeStatus}, api.Upgrade{}},

@@ -19,5 +19,6 @@
 //	pieces.go       responses that are written in pieces
 //	respond.go      responses that are complete, and gzip
 //	response.go     what is known of a response when it is sent
+//	requestid.go    the names of requests, and calls that are logged
 //	errors.go       the response to every error
 package web

@@ -106,19 +106,22 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 	if form == ConsulForm {
 		f = consulFailure(err)
 	}
-	if f.Status == http.StatusInternalServerError && f.Text == "" {
-		n.Log.Error("request failed", "err", err)
-	} else {
-		n.Log.Debug("request refused", "status", f.Status, "err", err)
+	id := w.Header().Get(RequestIDHeader)
+	if resp := responseUnder(w); resp != nil {
+		resp.Err = err
 	}
+	n.Log.Debug("request refused", "request", id, "status", f.Status, "err", err)
 	f.headers(w.Header())
+	if f.Status < http.StatusInternalServerError {
+		id = ""
+	}
 	body := f.Text
 	switch form {
 	case EmptyForm:
 		body = ""
 	case JSONForm:
-		body, f.MediaType = jsonError(f, err), "application/json"
-	}
+		body, f.MediaType = jsonError(f, err, id), "application/json"
+	} // clients of Eureka and Consul know the others by their words, and find the id in the header
 	if body == "" {
 		w.WriteHeader(f.Status)
 		return
@@ -150,8 +153,8 @@ func (f Refusal) headers(header http.Header) {
 
 const unknownText = "it is not known whether the operation took effect; read before trying again"
 
-// jsonError words an error for our own API; what is not the client's business stays in the log.
-func jsonError(f Refusal, err error) string {
+// jsonError words an error for our own API, with the id of the request, if one is given; what is not the client's business stays in the log.
+func jsonError(f Refusal, err error, id string) string {
 	text := f.Text
 	switch {
 	case text != "":
@@ -169,6 +172,9 @@ func jsonError(f Refusal, err error) string {
 	fields := map[string]string{"error": text}
 	if f.Index != "" {
 		fields["index"] = f.Index
+	}
+	if id != "" {
+		fields["request"] = id
 	}
 	encoded, _ := json.Marshal(fields) // strings always encode
 	return string(encoded)

@@ -22,6 +22,7 @@ type Node struct {
 	Draining atomic.Bool // every response is the last one of its connection: the node shuts down
 	Watches  *Watches
 
+	logged     logged              // calls that failed or were slow
 	budget     budget              // of the memory of requests under way
 	responses  *semaphore.Weighted // bytes of the budget that responses may take
 	senders    *senders

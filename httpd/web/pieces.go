@@ -34,6 +34,9 @@ type StreamWriter struct {
 
 // NewStreamWriter collects what w is sent.
 func NewStreamWriter(w http.ResponseWriter, p Pace) *StreamWriter {
+	if resp := responseUnder(w); resp != nil {
+		resp.Waited = true
+	}
 	return &StreamWriter{w: w, control: http.NewResponseController(w), pace: p}
 }
 

@@ -11,6 +11,9 @@ type Response struct {
 	http.ResponseWriter
 	Route  string // its template; "none" until one matched
 	Status int    // 0 until the header was written
+	ID     string // of the request
+	Waited bool   // the response waited for something to happen
+	Err    error  // that it is the response to; nil: none
 	call   Call   // of the route
 
 	budget     *budget // nil: there is none
@@ -22,8 +25,10 @@ type Response struct {
 }
 
 // NewResponse is a response that w writes, to a request that is charged to the node's budget.
-func (n *Node) NewResponse(w http.ResponseWriter) *Response {
-	return &Response{ResponseWriter: w, Route: "none", budget: &n.budget, chargeable: n.budget.limit}
+func (n *Node) NewResponse(w http.ResponseWriter, r *http.Request) *Response {
+	id := RequestID(r)
+	w.Header().Set(RequestIDHeader, id)
+	return &Response{ResponseWriter: w, ID: id, Route: "none", budget: &n.budget, chargeable: n.budget.limit}
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -52,7 +52,7 @@ type Config struct {
 	ShutdownDelay time.Duration `key:"shutdown-delay" default:"0s" min:"0s" reload:"yes" help:"how long a node that is told to end serves on, unready (/readyz is 503), so that balancers turn away before it takes no more connections"`
 
 	PProfAddr string `key:"pprof.addr" help:"loopback address that serves /debug/pprof/; empty: none"`
-	LogLevel  string `key:"log.level" default:"info" words:"debug info warn error" help:"what is logged, to standard error"`
+	LogLevel  string `key:"log.level" default:"info" words:"debug info warn error" reload:"yes" help:"what is logged, to standard error"`
 	LogFormat string `key:"log.format" default:"text" words:"text json" help:"how it is written"`
 	GCPercent int    `key:"gc.percent" default:"200" min:"0" help:"heap growth in percent between collections; 0: leave it to GOGC"`
 }

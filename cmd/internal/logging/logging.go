@@ -11,10 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// New returns a logger of a level and format that the settings name. They were validated.
-func New(w io.Writer, level, format string) *slog.Logger {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-	o := &slog.HandlerOptions{Level: levels[level]}
+// New returns a logger of a format that the settings name. It was validated.
+func New(w io.Writer, level *Level, format string) *slog.Logger {
+	o := &slog.HandlerOptions{Level: &level.now}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -19,7 +20,7 @@ func limited(t *testing.T, change func(*capacity.Quota)) (url string) {
 	t.Helper()
 	c := oneNode(t)
 	change(&c.Quota)
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet}))(t)
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
 	stop := started(t, n)
 	t.Cleanup(func() {
 		expect.OK(t, stop())
@@ -144,7 +145,7 @@ func request(t *testing.T, method, url, body string) (status int, text string) {
 
 func TestFullDiskRefusesWhatAddsAndNothingElse(t *testing.T) {
 	c := oneNode(t)
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet}))(t)
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
 	var free atomic.Int64
 	free.Store(int64(c.MinFree))
 	n.disk.Free = func(string) (int64, error) { return free.Load(), nil }

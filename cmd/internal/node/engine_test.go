@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -57,7 +58,7 @@ func TestLeaderProbesServicesUnlessProbesAreOff(t *testing.T) {
 			defer service.Close()
 			c := oneNode(t)
 			c.Checks.Probes = probes
-			n := need.Got(open(Options{Config: c, Version: "test", Log: quiet}))(t)
+			n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
 			stop := started(t, n)
 			defer func() {
 				expect.OK(t, stop())

@@ -30,6 +30,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
@@ -39,6 +40,7 @@ type Options struct {
 	Load    func() (config.Loaded, error) // reads the settings again, after SIGHUP
 	Version string                        // of the program
 	Log     *slog.Logger
+	Level   *logging.Level       // of Log
 	Metrics prometheus.Collector // of the process, shown beside the node's
 	// Settings writes the settings as they were read, without secrets, and LogTail is the last lines of the log: both for
 	// bundles.
@@ -144,7 +146,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h.Node, h.Version, h.Log, h.Metrics = name, o.Version, n.log, n.metrics
 	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
-	h.Coordination = e.coordination
+	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}
 	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
 	handler, err := httpd.New(h)
 	if err != nil {
@@ -152,6 +154,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	}
 	n.apply = func(c *config.Config) {
 		handler.SetRateLimit(c.HTTPD.RateLimit)
+		o.Level.Configure(c.LogLevel)
 		e.setSyncDelay(c.Store.Test.SyncDelay)
 		n.shutdownDelay.Store(int64(c.ShutdownDelay))
 	}

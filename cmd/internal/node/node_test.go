@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -80,7 +81,7 @@ func TestOpenNamesATakenPortWithItsKeyBeforeItTouchesTheData(t *testing.T) {
 	} {
 		c := oneNode(t)
 		tc.set(c, taken.Addr().String())
-		_, err := open(Options{Config: c, Version: "test", Log: quiet})
+		_, err := open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")})
 		expect.That(t, err != nil && strings.Contains(err.Error(), tc.key) && strings.Contains(err.Error(), taken.Addr().String()),
 			"%s taken: %v, want key and address in it", tc.key, err)
 		matches, _ := filepath.Glob(c.Store.DataDir)
@@ -104,8 +105,8 @@ func TestOpenClosesEverythingWhenItFails(t *testing.T) {
 				right.Mode = mode
 				wrong := *right
 				tt.wrong(&wrong)
-				need.ErrorSays(t, expect.Err(open(Options{Config: &wrong, Version: "test", Log: quiet})), tt.want, "got")
-				n, err := open(Options{Config: right, Version: "test", Log: quiet})
+				need.ErrorSays(t, expect.Err(open(Options{Config: &wrong, Version: "test", Log: quiet, Level: logging.NewLevel("info")})), tt.want, "got")
+				n, err := open(Options{Config: right, Version: "test", Log: quiet, Level: logging.NewLevel("info")})
 				need.OKf(t, err, "the next start")
 				n.closePorts()
 				expect.OK(t, abandon(n.runStore))
@@ -122,7 +123,7 @@ func TestNodeWarnsOfAThresholdThatKeepsEverything(t *testing.T) {
 		c := oneNode(t)
 		c.Store.Settings.Threshold = tc.threshold
 		var said bytes.Buffer
-		n, err := open(Options{Config: c, Version: "test", Log: slog.New(slog.NewTextHandler(&said, nil))})
+		n, err := open(Options{Config: c, Version: "test", Log: slog.New(slog.NewTextHandler(&said, nil)), Level: logging.NewLevel("info")})
 		need.That(t, err == nil, "threshold %v: %v, want it allowed", tc.threshold, err)
 		expect.OK(t, started(t, n)())
 		got := strings.Contains(said.String(), "nothing is ever evicted")

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // reloader reads the settings of a running node again.
@@ -81,4 +83,17 @@ func (r *reloader) merge(c *config.Config) (now, later []string) {
 		}
 	}
 	return now, later
+}
+
+// logLevel is the level of the log as httpd.LogLevel.
+type logLevel struct{ *logging.Level }
+
+// Show implements httpd.LogLevel.
+func (l logLevel) Show() api.LogLevel {
+	now, configured, until := l.Level.Show()
+	shown := api.LogLevel{Level: now, Configured: configured}
+	if !until.IsZero() {
+		shown.Until = until.UnixMilli()
+	}
+	return shown
 }

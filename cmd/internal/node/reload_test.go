@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -27,7 +30,7 @@ func TestReloadAppliesWhatCanChangeAndNothingElse(t *testing.T) {
 	slow.Store.Test.SyncDelay = time.Second
 	limited.HTTPD.RateLimit = httpd.RateLimit{Enabled: true, BurstSize: 1, FetchRate: 2, FullFetchRate: 3, ThrottleStandard: true, Privileged: []string{"a"}}
 	other := before
-	other.LogLevel, other.Store.EvictionInterval = "debug", 7
+	other.LogFormat, other.Store.EvictionInterval = "json", 7
 	for _, tc := range []struct {
 		name string
 		load func() (config.Loaded, error)
@@ -42,7 +45,7 @@ func TestReloadAppliesWhatCanChangeAndNothingElse(t *testing.T) {
 			says: []string{"level=INFO", "changed=[test.sync-delay]"}},
 		{name: "something else", load: func() (config.Loaded, error) { return config.Loaded{Config: &other}, nil },
 			want: []config.Config{before},
-			says: []string{"level=WARN", "need a restart", "[eviction.interval log.level]"}},
+			says: []string{"level=WARN", "need a restart", "[eviction.interval log.format]"}},
 		{name: "a mistake", load: func() (config.Loaded, error) { return config.Loaded{Config: &limited}, errors.New("c.yaml:1: no") },
 			says: []string{"level=ERROR", "the old ones hold", "c.yaml:1: no"}},
 	} {
@@ -92,7 +95,7 @@ func refuses(url string) bool {
 
 func TestReloadTurnsTheRateLimiterOnAndOffWhileTheNodeRuns(t *testing.T) {
 	c := oneNode(t)
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet}))(t)
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(flags)
@@ -123,4 +126,32 @@ func TestReloadTurnsTheRateLimiterOnAndOffWhileTheNodeRuns(t *testing.T) {
 	}
 	cancel()
 	expect.OK(t, <-ended)
+}
+
+func TestLogLevelIsChangedByARequestForAWhileAndBySIGHUP(t *testing.T) {
+	level := logging.NewLevel("warn")
+	c := oneNode(t)
+	c.LogLevel = "warn"
+	n := need.Got(open(c, "test", quiet, level))(t)
+	stop := started(t, n)
+	url := "http://" + n.listeners[0].Addr().String() + "/v1/rollcall/log-level"
+	ask := func(method, query string) string {
+		resp := need.Got(http.DefaultClient.Do(need.Got(http.NewRequest(method, url+query, nil))(t)))(t)
+		defer resp.Body.Close()
+		return fmt.Sprint(resp.StatusCode, " ", string(need.Got(io.ReadAll(resp.Body))(t)))
+	}
+	expect.Equal(t, ask("GET", ""), "200 {\"level\":\"warn\",\"configured\":\"warn\"}\n", "at first")
+	for _, query := range []string{"", "?level=loud", "?level=debug&for=1ms", "?level=debug&for=25h"} {
+		got := ask("PUT", query)
+		expect.That(t, strings.HasPrefix(got, "400 "), "PUT %s: %s, want 400", query, got)
+	}
+	before := time.Now()
+	got := ask("PUT", "?level=debug&for=1m")
+	now, _, until := level.Show()
+	expect.That(t, strings.HasPrefix(got, `200 {"level":"debug","configured":"warn","until":`) && now == "debug" && until.After(before.Add(50*time.Second)), "PUT: %s; the level is %s until %v", got, now, until)
+	c.LogLevel = "error"
+	n.apply(c)
+	_, configured, _ := level.Show()
+	expect.Equal(t, configured, "error", "configured after SIGHUP")
+	expect.OK(t, stop())
 }

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestNodeServesUntilItIsStopped(t *testing.T) {
-	n := need.Got(open(Options{Config: oneNode(t), Version: "test", Log: quiet}))(t)
+	n := need.Got(open(Options{Config: oneNode(t), Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
 	stop := started(t, n)
 	url := "http://" + n.listeners[0].Addr().String()
 	awaitReady(t, url)
@@ -31,7 +32,7 @@ func TestNodeEndsItsWatches(t *testing.T) {
 	for _, takeover := range []bool{true, false} {
 		c := oneNode(t)
 		c.HTTP.HeartbeatTakeover = takeover
-		n := need.Got(open(Options{Config: c, Version: "test", Log: quiet}))(t)
+		n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
 		n.limits.drain = 20 * time.Second // it takes milliseconds
 		stop := started(t, n)
 		url := "http://" + n.listeners[0].Addr().String()

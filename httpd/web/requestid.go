@@ -1,0 +1,98 @@
+package web
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// RequestIDHeader names a request, in both directions.
+const RequestIDHeader = "X-Request-Id"
+
+// maxRequestID bounds the id that a caller gives, in bytes.
+const maxRequestID = 128
+
+// RequestID is the caller's name of a request, if it is of at most 128 printable characters of ASCII without a space, and
+// otherwise one of ours.
+func RequestID(r *http.Request) string {
+	if given := r.Header[RequestIDHeader]; len(given) == 1 && printable(given[0]) {
+		return given[0]
+	}
+	return rand.Text()
+}
+
+func printable(id string) bool {
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxRequestID
+}
+
+// slow is how long a call may take before it is logged, unless it waits for something to happen.
+const slow = time.Second
+
+// Ended is a call that has its response.
+type Ended struct {
+	ID, Route string
+	Status    int
+	Took      time.Duration
+	Waited    bool  // it waited for something to happen: a watch, or a blocking query
+	Err       error // that was responded to; nil: none
+}
+
+// LogEnded logs calls that failed for a reason of ours, and calls that took long, once each.
+func (n *Node) LogEnded(r *http.Request, e Ended) {
+	took := e.Took > slow && !e.Waited
+	if e.Status < http.StatusInternalServerError && !took {
+		return
+	}
+	if e.Status == http.StatusInternalServerError && e.Err != nil && RefusalOf(e.Err).Text != "" && !took {
+		return // Consul's word for what a client did wrong
+	}
+	leftOut, ok := n.logged.admit(time.Now())
+	if !ok {
+		return
+	}
+	if e.ID == "" {
+		e.ID = RequestID(r)
+	}
+	level, text := slog.LevelWarn, "a call was slow"
+	if e.Status >= http.StatusInternalServerError {
+		text = "a call failed"
+	}
+	if e.Status == http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	n.Log.Log(r.Context(), level, text, "request", e.ID, "method", r.Method, "route", e.Route, "path", r.URL.Path,
+		"remote", r.RemoteAddr, "status", e.Status, "took", e.Took.Round(time.Millisecond), "err", e.Err, "left_out", leftOut)
+}
+
+// mostLogged is how many calls are logged in a second: while there is no leader, each heartbeat fails.
+const mostLogged = 100
+
+// logged counts the calls that were logged in the present second.
+type logged struct {
+	mu      sync.Mutex
+	second  int64
+	count   int
+	leftOut int // since the last one that was logged
+}
+
+// admit says whether a call may be logged, and how many were not since the last one.
+func (l *logged) admit(now time.Time) (leftOut int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if second := now.Unix(); second != l.second {
+		l.second, l.count = second, 0
+	}
+	if l.count++; l.count > mostLogged {
+		l.leftOut++
+		return 0, false
+	}
+	leftOut, l.leftOut = l.leftOut, 0
+	return leftOut, true
+}
