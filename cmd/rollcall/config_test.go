@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,4 +50,24 @@ func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
 	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--http-plain")
 	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, "plain: true # flag\n") && strings.Contains(stdout, "election-timeout: 1s # default\n"),
 		"exit %d, %s, printed\n%s", code, stderr, stdout)
+}
+
+func TestConfigInitWritesAFileThatValidateTakesAndOverwritesNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rollcall.yaml")
+	for _, step := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"config", "init", file}, cli.ExitOK, ""},
+		{[]string{"config", "validate", file}, cli.ExitOK, ""},
+		{[]string{"config", "init", file}, cli.ExitError, "not overwritten"},
+		{[]string{"config", "validate", file + ".missing"}, cli.ExitError, "no such file"},
+		{[]string{"config", "validate"}, cli.ExitUsage, ""},
+	} {
+		_, stderr, code := rollcall(t, step.args...)
+		expect.That(t, code == step.code && strings.Contains(stderr, step.says), "%v: exit %d, %q, want %d and %q", step.args, code, stderr, step.code, step.says)
+	}
+	stdout, _, code := rollcall(t, "config", "schema")
+	expect.That(t, code == cli.ExitOK && json.Valid([]byte(stdout)) && strings.Contains(stdout, `"shutdown-delay"`), "schema: exit %d, %.200s", code, stdout)
 }

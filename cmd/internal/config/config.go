@@ -7,6 +7,7 @@
 //	validate.go  mistakes, each with the key to change; what is allowed and warned of
 //	peers.go     settings of replication, and the peers that they name
 //	tls.go       files of certificates, keys and authorities
+//	template.go  a file with every setting, a file checked by itself, and the file's schema
 //	show.go      the settings as YAML, each with its source
 package config
 

@@ -1,0 +1,154 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-20419f34/rollcall/internal/setting"
+)
+
+// ValidateFile reads a file alone, without flags and environment, and reports all mistakes at once, each with its key.
+func ValidateFile(path string) error {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	AddFlags(flags)
+	if err := flags.Set(configFlag, path); err != nil {
+		return err
+	}
+	_, err := Load(Inputs{flags: flags, env: func(string) (string, bool) { return "", false }, read: os.ReadFile})
+	return err
+}
+
+// production is what a file for production has beside the defaults: values to be changed are named in words.
+var production = map[string]string{
+	"node.name": "n1", "data.dir": "/var/lib/rollcall", "log.format": "json", "shutdown-delay": "10s",
+	"http.addr": "10.0.0.1:8761", "http.tls.cert": "/etc/rollcall/http.pem", "http.tls.key": "/etc/rollcall/http.key",
+	"cluster.addr": "10.0.0.1:7761", "cluster.join": "10.0.0.1:7761,10.0.0.2:7761,10.0.0.3:7761", "cluster.bootstrap-expect": "3",
+	"cluster.tls.cert": "/etc/rollcall/node.pem", "cluster.tls.key": "/etc/rollcall/node.key", "cluster.tls.ca": "/etc/rollcall/nodes-ca.pem",
+}
+
+// Template is a file with every setting, each as a comment with its default, its bounds and its meaning. Those that a node
+// cannot start without, or for production those of one of three nodes, are no comments.
+func Template(forProduction bool) string {
+	set := map[string]string{"data.dir": "data"}
+	if forProduction {
+		set = production
+	}
+	b := strings.Builder{}
+	b.WriteString("# Settings of rollcall server. A line that is a comment shows the default; docs/operations.md explains them.\n")
+	var all []setting.Setting
+	for _, s := range Default().Settings() {
+		if !strings.HasPrefix(s.Key, "test.") {
+			all = append(all, s)
+		}
+	}
+	writeSection(&b, "", all, set)
+	return b.String()
+}
+
+// writeSection writes the settings whose keys begin with prefix, which are sorted. Keys of a section stand together in any
+// order of their texts.
+func writeSection(b *strings.Builder, prefix string, all []setting.Setting, set map[string]string) {
+	indent := strings.Repeat("  ", strings.Count(prefix, "."))
+	seen := map[string]bool{}
+	for _, s := range all {
+		rest := strings.TrimPrefix(s.Key, prefix)
+		section, _, nested := strings.Cut(rest, ".")
+		if !nested {
+			writeSetting(b, indent, rest, s, set)
+			continue
+		}
+		if seen[section] {
+			continue
+		}
+		seen[section] = true
+		var within []setting.Setting
+		comment := "# "
+		for _, other := range all {
+			if strings.HasPrefix(other.Key, prefix+section+".") {
+				within = append(within, other)
+				if _, given := set[other.Key]; given {
+					comment = ""
+				}
+			}
+		}
+		fmt.Fprintf(b, "\n%s%s%s:\n", indent, comment, section)
+		writeSection(b, prefix+section+".", within, set)
+	}
+}
+
+func writeSetting(b *strings.Builder, indent, name string, s setting.Setting, set map[string]string) {
+	fmt.Fprintf(b, "%s# %s", indent, s.Help)
+	if limits := s.Limits(); limits != "" {
+		fmt.Fprintf(b, " (%s)", limits)
+	}
+	if text, given := set[s.Key]; given {
+		fmt.Fprintf(b, "\n%s%s: %s\n", indent, name, yamlText(text))
+		return
+	}
+	fmt.Fprintf(b, "\n%s# %s: %s\n", indent, name, yamlText(s.String()))
+}
+
+// yamlText is a text as a scalar of YAML.
+func yamlText(text string) string {
+	encoded, err := yaml.Marshal(scalar(text)) // a scalar always encodes
+	if err != nil || text == "" {
+		return `""`
+	}
+	return strings.TrimSpace(string(encoded))
+}
+
+// Schema is a JSON schema (draft 2020-12) of the file: sections are objects, and no other keys are allowed. Values that
+// are texts in the file, such as durations, are checked by `rollcall config validate` in full.
+func Schema() map[string]any {
+	root := object()
+	root["$schema"], root["title"] = "https://json-schema.org/draft/2020-12/schema", "Settings of rollcall server"
+	for _, s := range Default().Settings() {
+		at := root
+		parts := strings.Split(s.Key, ".")
+		for _, section := range parts[:len(parts)-1] {
+			properties := at["properties"].(map[string]any)
+			if properties[section] == nil {
+				properties[section] = object()
+			}
+			at = properties[section].(map[string]any)
+		}
+		at["properties"].(map[string]any)[parts[len(parts)-1]] = schemaOf(s)
+	}
+	return root
+}
+
+func object() map[string]any {
+	return map[string]any{"type": []string{"object", "null"}, "additionalProperties": false, "properties": map[string]any{}}
+}
+
+// schemaOf is the schema of one value. A key with nothing behind it leaves the default, and lists and maps may be texts.
+func schemaOf(s setting.Setting) map[string]any {
+	types := map[string][]string{"bool": {"boolean"}, "number": {"number"}, "list": {"array", "string"}, "map": {"object", "string"}}[s.Kind()]
+	if types == nil {
+		types = []string{"string"}
+	}
+	schema := map[string]any{"type": append(types, "null"), "description": s.Help}
+	if s.Default != "" {
+		schema["default"] = s.JSON()
+	}
+	if len(s.Words) > 0 {
+		words := []any{nil}
+		for _, w := range s.Words {
+			words = append(words, w)
+		}
+		schema["enum"] = words
+	}
+	if s.Kind() == "number" && s.Zero == "" {
+		for key, bound := range map[string]string{"minimum": s.Min, "maximum": s.Max} {
+			if number, err := strconv.ParseFloat(bound, 64); err == nil {
+				schema[key] = number
+			}
+		}
+	}
+	return schema
+}
