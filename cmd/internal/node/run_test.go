@@ -77,8 +77,7 @@ func TestShutdownCompletesRequestsWhileTheStoreStillRuns(t *testing.T) {
 	arrived, stopping := make(chan bool), make(chan bool)
 	var storeRuns atomic.Bool
 	storeRuns.Store(true)
-	var n *node
-	n = fakeNode(t,
+	n := fakeNode(t,
 		func(ctx context.Context) error {
 			<-ctx.Done()
 			storeRuns.Store(false)
