@@ -132,7 +132,7 @@ func TestLogLevelIsChangedByARequestForAWhileAndBySIGHUP(t *testing.T) {
 	level := logging.NewLevel("warn")
 	c := oneNode(t)
 	c.LogLevel = "warn"
-	n := need.Got(open(c, "test", quiet, level))(t)
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: level}))(t)
 	stop := started(t, n)
 	url := "http://" + n.listeners[0].Addr().String() + "/v1/rollcall/log-level"
 	ask := func(method, query string) string {
