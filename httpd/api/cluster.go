@@ -8,6 +8,8 @@ package api
 type Error struct {
 	Error string `json:"error"`           // a sentence
 	Index string `json:"index,omitempty"` // with 410: where to go on after everything was fetched
+	// Request is, with 5xx, the name of the request, as in the header X-Request-Id and in the server's log.
+	Request string `json:"request,omitempty"`
 }
 
 // Status is a cluster as one of its nodes sees it (GET /v1/rollcall/status).
