@@ -26,7 +26,7 @@ func TestRollingRestartsBehindABalancerFailNoCall(t *testing.T) {
 	}
 	eachMode(t, func(t *testing.T, ap bool) {
 		cfg := withSteadyLeader(Config{AP: ap}) // of which no busy machine makes another one meanwhile
-		cfg.Settings["shutdown-delay"] = "10s" // ten times what haproxy needs to notice
+		cfg.Settings["shutdown-delay"] = "10s"  // ten times what haproxy needs to notice
 		c := StartCluster(t, cfg)
 		balancer := startHAProxy(t, haproxy, c.Nodes)
 		var calls Gaps
