@@ -37,7 +37,8 @@ type Establish struct {
 func (e *Establish) fields(c *codec.Codec) {
 	c.String(&e.Node)
 	c.String(&e.Cluster)
-	c.Level(&e.Level)
+	c.Byte(&e.Level) // which may be one that this program does not read, where it changes nothing
+	c.Confirm(e.Level != 0)
 	codec.Optional(c, &e.Settings, (*registry.Settings).Fields)
 }
 

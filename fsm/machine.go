@@ -77,6 +77,9 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 	if newest := m.Index(); index <= newest {
 		return Applied{}, fmt.Errorf("log entry %d: out of order, entry %d was applied before it", index, newest)
 	}
+	if first := m.registry.Epoch() == (registry.Epoch{}); first && e.establish != nil && e.establish.Level > codec.Newest {
+		return Applied{}, fmt.Errorf("log entry %d: the cluster was founded at level %d: %w", index, e.establish.Level, ErrNewerVersion)
+	}
 	var done Applied
 	switch {
 	case e.establish != nil:

@@ -55,7 +55,7 @@ func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error
 }
 
 // Levels implements httpd.Peers.
-func (p *peers) Levels() string { return "1 1 1 0 0.1" }
+func (p *peers) Levels() string { return "0 1 1 1 0 0.1" }
 
 // Cut implements httpd.Peers.
 func (p *peers) Cut(string) time.Duration { return time.Minute }

@@ -4,6 +4,7 @@ package level
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ type Reads struct {
 	Newest  byte
 	Since   int64 // since when the node has read Newest, ms since the epoch, restarts included
 	Writes  byte  // the level that the node writes
+	Fresh   bool  // the node began with nothing, and has not yet decided whether all others did
 }
 
 // Own is what a node of this program says.
@@ -44,28 +46,33 @@ func (r Reads) Reads(level byte) bool { return r.Oldest <= level && level <= r.N
 // message beside it or not.
 const Header = "X-Rollcall-Level"
 
-// String is the form of the header: the level that is written, the oldest and the newest that are read, since when (ms
+// String is the form of the header: 1 if the node is fresh, else 0; the level that is written, the oldest and the newest that are read, since when (ms
 // since the epoch), and the program's version.
 func (r Reads) String() string {
-	return fmt.Sprintf("%d %d %d %d %s", r.Writes, r.Oldest, r.Newest, r.Since, r.Version)
+	fresh := 0
+	if r.Fresh {
+		fresh = 1
+	}
+	return fmt.Sprintf("%d %d %d %d %d %s", fresh, r.Writes, r.Oldest, r.Newest, r.Since, r.Version)
 }
 
 // Parse is the inverse of String; ok is false if a text is none of its forms.
 func Parse(text string) (r Reads, ok bool) {
-	fields := strings.SplitN(text, " ", 5)
-	if len(fields) != 5 {
+	fields := strings.SplitN(text, " ", 6)
+	if len(fields) != 6 {
 		return Reads{}, false
 	}
-	for i, to := range []*byte{&r.Writes, &r.Oldest, &r.Newest} {
+	var fresh byte
+	for i, to := range []*byte{&fresh, &r.Writes, &r.Oldest, &r.Newest} {
 		n, err := strconv.ParseUint(fields[i], 10, 8)
 		if err != nil {
 			return Reads{}, false
 		}
 		*to = byte(n)
 	}
-	since, err := strconv.ParseInt(fields[3], 10, 64)
-	r.Since, r.Version = since, fields[4]
-	return r, err == nil && r.Oldest > 0 && r.Oldest <= r.Writes && r.Writes <= r.Newest
+	since, err := strconv.ParseInt(fields[4], 10, 64)
+	r.Since, r.Version, r.Fresh = since, fields[5], fresh == 1
+	return r, err == nil && fresh <= 1 && r.Oldest > 0 && r.Oldest <= r.Writes && r.Writes <= r.Newest
 }
 
 // Node is a node of a cluster, or of a datacenter without consensus.
@@ -97,7 +104,8 @@ const steady = 30 * time.Second
 // Rise decides when the nodes of a cluster write the next level. It belongs to one goroutine.
 type Rise struct {
 	Policy
-	// Fresh: no node has ever written anything, so that there is no way back to keep open.
+	// Fresh: this node began with nothing. Where all nodes did, there is no way back to keep open. That is decided once,
+	// when all nodes are known first.
 	Fresh bool
 	since time.Time // since when every node has been seen to read the next level; zero: not now
 }
@@ -105,15 +113,22 @@ type Rise struct {
 // Observe learns at a moment what the nodes read, this one among them, and says whether the level after the one that
 // they write is to be written now.
 func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
-	if level == codec.Newest || Lacking(nodes, level+1) != "" {
+	if level == codec.Newest {
+		return false
+	}
+	lacking := Lacking(nodes, level+1)
+	if r.Fresh && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Known }) {
+		r.Fresh = false
+		if lacking == "" && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Fresh }) {
+			return true
+		}
+	}
+	if lacking != "" {
 		r.since = time.Time{}
 		return false
 	}
 	if r.since.IsZero() {
 		r.since = now
-	}
-	if r.Fresh {
-		return true
 	}
 	due := r.Due(level, nodes)
 	return now.Sub(r.since) >= steady && !due.IsZero() && !now.Before(due)

@@ -1,6 +1,7 @@
 package level
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,11 @@ func TestTheLevelRisesWhenAllNodesHaveReadTheNextOneForLongEnough(t *testing.T) 
 	upgraded := []Node{node("n1", codec.Newest), node("n2", codec.Newest)}
 	lagging := []Node{node("n1", codec.Newest), node("n2", before)}
 	silent := []Node{node("n1", codec.Newest), {Name: "n2", Reads: upgraded[1].Reads}}
+	fresh := slices.Clone(upgraded)
+	for i := range fresh {
+		fresh[i].Fresh = true
+	}
+	freshOrSilent := []Node{fresh[0], {Name: "n2"}}
 	type look struct {
 		at    time.Duration // since start
 		nodes []Node
@@ -36,7 +42,9 @@ func TestTheLevelRisesWhenAllNodesHaveReadTheNextOneForLongEnough(t *testing.T) 
 		"the 30 s begin anew":                             {Rise{Policy: Policy{Finalize: Auto}}, []look{{0, upgraded, false}, {20 * time.Second, silent, false}, {30 * time.Second, upgraded, false}, {60 * time.Second, upgraded, true}}},
 		"never while a node lags":                         {Rise{Policy: Policy{Finalize: Auto}}, []look{{0, lagging, false}, {time.Hour, lagging, false}}},
 		"never by itself":                                 {Rise{Policy: Policy{Finalize: Manual}}, []look{{0, upgraded, false}, {time.Hour, upgraded, false}}},
-		"at once where nothing was written":               {Rise{Policy: Policy{Auto, time.Hour}, Fresh: true}, []look{{0, silent, false}, {time.Second, upgraded, true}}},
+		"at once where no node has written anything":      {Rise{Policy: Policy{Manual, time.Hour}, Fresh: true}, []look{{0, freshOrSilent, false}, {time.Second, fresh, true}}},
+		"one node alone began with nothing":               {Rise{Policy: Policy{Manual, time.Hour}, Fresh: true}, []look{{0, upgraded, false}, {time.Hour, upgraded, false}}},
+		"fresh a month ago, beside one that lagged":       {Rise{Policy: Policy{Manual, time.Hour}, Fresh: true}, []look{{0, lagging, false}, {720 * time.Hour, fresh, false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, l := range tc.looks {
@@ -71,10 +79,10 @@ func TestAnOperatorIsToldWhyTheLevelCannotRise(t *testing.T) {
 }
 
 func TestHeaderIsReadAsItWasWritten(t *testing.T) {
-	want := Reads{Version: "v1.2 (with words)", Oldest: 1, Newest: 3, Since: 1_700_000_000_000, Writes: 2}
+	want := Reads{Version: "v1.2 (with words)", Oldest: 1, Newest: 3, Since: 1_700_000_000_000, Writes: 2, Fresh: true}
 	got, ok := Parse(want.String())
 	expect.That(t, ok && got == want, "got %+v, %v, want %+v", got, ok, want)
-	for _, text := range []string{"", "1", "1 1 1 1", "0 1 1 0 v", "2 1 1 0 v", "1 0 1 0 v", "1 1 256 0 v", "x 1 1 0 v", "1 1 1 x v"} {
+	for _, text := range []string{"", "0 1", "0 1 1 1 1", "0 0 1 1 0 v", "0 2 1 1 0 v", "0 1 0 1 0 v", "0 1 1 256 0 v", "0 x 1 1 0 v", "0 1 1 1 x v", "2 1 1 1 0 v"} {
 		_, ok := Parse(text)
 		expect.That(t, !ok, "%q was read", text)
 	}

@@ -99,7 +99,13 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 func (s *Raft) establish(ctx context.Context) (*leadership.Leadership, error) {
 	e := fsm.Establish{Node: s.serverID(), Cluster: s.identity.Cluster(), Settings: &s.cfg.Settings}
 	if s.machine.View().Epoch() == "" {
-		e.Level = s.members.FoundingLevel(ctx)
+		// Either the cluster is new, or this node has yet to apply its log.
+		if err := raftio.Wait(ctx, s.raft.Barrier(establishTimeout), establishTimeout); err != nil {
+			return nil, fmt.Errorf("establish leadership: %w", err)
+		}
+		if s.machine.View().Epoch() == "" {
+			e.Level = s.members.FoundingLevel(ctx)
+		}
 	}
 	first := fsm.AppendEstablish(nil, s.machine.Level(), e)
 	// What is committed already is applied first, a whole log after a restart: Raft has no place meanwhile.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -40,7 +41,8 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	}
 	f.s.unsaved.Store(true)
 	if applied.Raised {
-		f.s.raised.Store(l.Index)
+		// Entries of before may stand behind this one: what was under way when it came.
+		time.AfterFunc(establishTimeout, func() { f.s.raised.Store(f.s.machine.Index()) })
 	}
 	f.s.clock.Observe(applied.Clock.Lease)
 	f.s.transport.Wake() // it is committed, which followers may not know

@@ -55,7 +55,7 @@ type Raft struct {
 	handedOver atomic.Bool
 	unsaved    atomic.Bool // entries were applied after the newest snapshot
 
-	raised      atomic.Uint64 // the newest applied entry that raised the level of the cluster
+	raised      atomic.Uint64 // an entry behind which nothing was written below the level of the cluster; 0: it was not raised
 	lastRefused atomic.Uint64 // the entry that was last reported to have come damaged
 	lastDamaged atomic.Uint64 // the entry that was last reported to be damaged in memory
 

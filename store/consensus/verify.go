@@ -44,6 +44,7 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 // logged now.
 func (s *Raft) reportComparison(c Comparison, logged string) string {
 	var differ []string
+	s.metrics.differ.Reset() // of nodes that are members no longer
 	for _, n := range c.Nodes {
 		differs := 0.0
 		if len(n.Differs) > 0 {

@@ -10,7 +10,13 @@ import (
 )
 
 // Levels is what this node says of its program.
-func (s *Store) Levels() level.Reads { return level.Own(s.cfg.Version, s.id.ReadsSince, s.level()) }
+func (s *Store) Levels() level.Reads {
+	own := level.Own(s.cfg.Version, s.id.ReadsSince, s.level())
+	s.levels.mu.Lock()
+	defer s.levels.mu.Unlock()
+	own.Fresh = s.levels.rise.Fresh
+	return own
+}
 
 // nodes is what the nodes of the datacenter read.
 func (s *Store) nodes() []level.Node {
@@ -37,24 +43,27 @@ func (s *Store) riseRound(now time.Time) {
 	if s.level() == level.Newest {
 		return
 	}
-	nodes := s.nodes()
+	nodes, from := s.nodes(), s.level()
 	s.levels.mu.Lock()
-	due := s.levels.rise.Observe(now, s.level(), nodes)
+	due := s.levels.rise.Observe(now, from, nodes)
 	s.levels.mu.Unlock()
 	for _, n := range nodes {
-		due = due || n.Known && n.Writes > s.level() && level.Lacking(nodes, s.level()+1) == ""
+		due = due || n.Known && n.Writes > from && level.Lacking(nodes, from+1) == ""
 	}
 	if due {
-		s.raise()
+		s.raise(from)
 	}
 }
 
-// raise raises the level by one, and has everything written anew: the version after the next does not read what was
+// raise raises the level by one, unless that was done since it was decided, and has everything written anew: the version after the next does not read what was
 // written before.
-func (s *Store) raise() {
+func (s *Store) raise(from byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	to := s.level() + 1
+	if s.level() != from {
+		return
+	}
+	to := from + 1
 	s.levels.writes.Store(uint32(to))
 	s.rewrite, s.dirty = true, true
 	s.log.Info("this node writes a higher level", "level", to, "version", level.VersionOf(to))
@@ -71,12 +80,12 @@ func (s *Store) Upgrade() (nodes []level.Node, due time.Time) {
 
 // Finalize has this node write the next level, and the others of its datacenter after it. The error is a level.NotYet.
 func (s *Store) Finalize(context.Context) error {
-	nodes := s.nodes()
+	nodes, from := s.nodes(), s.level()
 	s.levels.mu.Lock()
-	err := s.levels.rise.Finalizable(time.Now(), s.level(), nodes)
+	err := s.levels.rise.Finalizable(time.Now(), from, nodes)
 	s.levels.mu.Unlock()
 	if err == nil {
-		s.raise()
+		s.raise(from)
 	}
 	return err
 }

@@ -37,7 +37,7 @@ func describe(s *api.Status) {
 	s.Warning = sharedZone(s.Nodes, voters)
 	trouble := strings.Join(troubles, ", ")
 	if s.Mode == config.AP {
-		s.Condition, s.Summary = well, fmt.Sprintf("Healthy: %s.", mayFail(len(s.Nodes)-1))
+		s.Condition, s.Summary = well, fmt.Sprintf("Healthy: %s.", mayFail(max(len(s.Nodes)-1, 0)))
 		if trouble != "" {
 			s.Condition, s.Summary = degraded, fmt.Sprintf("Degraded: %s.", trouble)
 		}
@@ -75,7 +75,9 @@ func troubleOf(n api.NodeStatus) string {
 // mayFail says how many nodes may fail.
 func mayFail(nodes int) string {
 	switch {
-	case nodes <= 0:
+	case nodes < 0:
+		return "a majority of the voters is not there"
+	case nodes == 0:
 		return "no node may fail"
 	case nodes == 1:
 		return "one node may fail"

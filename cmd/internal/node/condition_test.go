@@ -32,6 +32,7 @@ func TestStatusSaysInASentenceHowTheClusterIs(t *testing.T) {
 		"one of three down":  {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "unreachable")}, degraded, "Degraded: n3 cannot be reached; no node may fail."},
 		"one of five down":   {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "follower", "follower", "unreachable")}, degraded, "Degraded: n5 cannot be reached; one node may fail."},
 		"one behind":         {api.Status{Leader: "n1", Nodes: behind}, degraded, "Degraded: n3 is 10001 entries behind; no node may fail."},
+		"two of three down":  {api.Status{Leader: "n1", Nodes: nodesWith("leader", "unreachable", "unreachable")}, degraded, "Degraded: n2 cannot be reached, n3 cannot be reached; a majority of the voters is not there."},
 		"a learner down":     {api.Status{Leader: "n1", Nodes: silentLearner}, degraded, "Degraded: n4 cannot be reached; one node may fail."},
 		"no leader":          {api.Status{Nodes: nodesWith("candidate", "unreachable", "unreachable")}, leaderless, "No leader: nothing can be written, and reads are stale, until a majority of the voters is in touch. Of these, n1 hears no leader, n2 cannot be reached, n3 cannot be reached."},
 		"ap, all well":       {api.Status{Mode: "ap", Nodes: nodesWith("serving", "serving")}, well, "Healthy: one node may fail."},

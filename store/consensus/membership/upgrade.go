@@ -83,7 +83,8 @@ func (s *Members) Above(ctx context.Context, needs byte) error {
 	s.upgrade.mu.Lock()
 	defer s.upgrade.mu.Unlock()
 	if time.Since(s.upgrade.askedAt) > refusalAge {
-		s.upgrade.nodes, s.upgrade.askedAt = s.Readers(ctx), time.Now()
+		// Others are told the same, also if this caller goes away.
+		s.upgrade.nodes, s.upgrade.askedAt = s.Readers(context.WithoutCancel(ctx)), time.Now()
 	}
 	for _, n := range s.upgrade.nodes {
 		if n.Writes >= needs {
@@ -114,21 +115,20 @@ func (r *Raiser) Round(ctx context.Context, now time.Time) {
 		return
 	}
 	r.next = now.Add(readersInterval)
-	nodes := s.Readers(ctx)
+	nodes, from := s.Readers(ctx), s.cfg.Machine.Level()
 	s.upgrade.mu.Lock()
-	due := s.upgrade.rise.Observe(time.Now(), s.cfg.Machine.Level(), nodes)
+	due := s.upgrade.rise.Observe(time.Now(), from, nodes)
 	s.upgrade.mu.Unlock()
 	if !due {
 		return
 	}
-	if err := s.raise(ctx); err != nil {
+	if err := s.raise(ctx, from); err != nil {
 		s.cfg.Node.Log.Warn("the level of the cluster was not raised, and will be tried again", "err", err)
 	}
 }
 
-// raise raises the level by one.
-func (s *Members) raise(ctx context.Context) error {
-	from := s.cfg.Machine.Level()
+// raise raises the level by one, from that for which it was decided: another raise that came before changes nothing then.
+func (s *Members) raise(ctx context.Context, from byte) error {
 	if err := s.cfg.Propose(ctx, fsm.AppendRaise(nil, from, from+1)); err != nil {
 		return err
 	}
@@ -176,14 +176,14 @@ func (s *Members) Finalize(ctx context.Context) error {
 
 // finalize is Finalize at the leader.
 func (s *Members) finalize(ctx context.Context) error {
-	nodes := s.Readers(ctx)
+	nodes, from := s.Readers(ctx), s.cfg.Machine.Level()
 	s.upgrade.mu.Lock()
-	err := s.upgrade.rise.Finalizable(time.Now(), s.cfg.Machine.Level(), nodes)
+	err := s.upgrade.rise.Finalizable(time.Now(), from, nodes)
 	s.upgrade.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return s.raise(ctx)
+	return s.raise(ctx, from)
 }
 
 // ServeFinalize is Finalize for another node.

@@ -33,6 +33,7 @@ const lookInterval = 10 * time.Second
 type Promoter struct {
 	members *Members
 	seenAt  time.Time
+	triedAt time.Time                   // when a vote was last to be taken
 	since   map[raft.ServerID]time.Time // since when a newcomer has kept up
 	silent  map[raft.ServerID]time.Time // since when a voter has been silent
 }
@@ -74,7 +75,7 @@ const (
 func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (step, raft.Server) {
 	ready := p.observe(now, look, states)
 	voters := 0
-	var dead raft.Server
+	var dead, unwilling raft.Server
 	after := p.members.cfg.Node.DeadAfter
 	for _, m := range look.Servers {
 		if m.Suffrage != raft.Voter {
@@ -83,27 +84,30 @@ func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.Serv
 		voters++
 		since, silent := p.silent[m.ID]
 		switch {
-		case states[m.ID].NoVote && string(m.ID) == p.members.self:
-			return handOver, m
 		case states[m.ID].NoVote:
-			return demote, m
+			unwilling = m
 		case silent && now.Sub(since) >= after:
 			dead = m
 		}
 	}
 	switch {
-	case len(ready) == 0:
-		return nothing, raft.Server{}
-	case after == 0 || len(p.silent) == 0 || voters%2 == 0:
+	case len(ready) > 0 && (after == 0 || len(p.silent) == 0 || voters%2 == 0):
 		return promote, ready[0]
-	case dead.ID != "" && voters-len(p.silent) >= voters/2+1:
+	case len(ready) > 0 && dead.ID != "" && voters-len(p.silent) >= voters/2+1:
 		// The voters that are well are a majority of as many as there were, and the newcomer gets its vote next: else a
 		// cluster would shrink as its nodes die, until it is one node.
 		return remove, dead
+	case unwilling.ID == "" || now.Sub(p.triedAt) < lookInterval:
+		// A newcomer, if there is one, waits for the dead one's place. Nothing is lost by that: with a vote more and a voter
+		// silent, no further node may fail either.
+		return nothing, raft.Server{}
 	}
-	// The newcomer waits for the dead one's place. Nothing is lost by that: with a vote more and a voter silent, no further
-	// node may fail either.
-	return nothing, raft.Server{}
+	// Last, because it may be refused again and again, and newcomers may be what it waits for.
+	p.triedAt = now
+	if string(unwilling.ID) == p.members.self {
+		return handOver, unwilling
+	}
+	return demote, unwilling
 }
 
 // due says whether the nodes are to be seenAt at.
@@ -153,6 +157,15 @@ func (p *Promoter) observe(now time.Time, look *Configuration, states map[raft.S
 	return ready
 }
 
+func votersIn(look *Configuration) (n int) {
+	for _, m := range look.Servers {
+		if m.Suffrage == raft.Voter {
+			n++
+		}
+	}
+	return n
+}
+
 // remove removes a voter that was silent for too long.
 func (p *Promoter) remove(look *Configuration, m raft.Server) {
 	name := disk.NodeName(string(m.ID))
@@ -173,6 +186,10 @@ func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Serve
 	}
 	if err != nil {
 		log.Warn("a node that is not to vote keeps its vote", "err", err)
+		return
+	}
+	if left := votersIn(look) - 1; left < 3 {
+		log.Warn("a node has no vote any more: no node may fail", "voters", left)
 		return
 	}
 	log.Info("a node has no vote any more")

@@ -74,15 +74,43 @@ func TestVotersChangeWhenItIsSafe(t *testing.T) {
 func TestANodeThatIsNotToVoteLosesItsVoteAndGetsNone(t *testing.T) {
 	s := newMembers(t, "c")
 	s.self = "v1"
-	for name, want := range map[string]step{"v1": handOver, "v2": demote, "l4": nothing} {
-		look, start := lookAt("v1", "v2", "v3", "l4"), time.Now()
+	for name, want := range map[string]step{"v1": handOver, "v2": demote} {
+		look, start := lookAt("v1", "v2", "v3"), time.Now()
 		states := said(look)
-		st := states[raft.ServerID(name)]
-		st.NoVote = true
-		states[raft.ServerID(name)] = st
+		states[raft.ServerID(name)] = NodeState{ServerID: name, NoVote: true}
+		p := s.Promoter()
+		what, _ := p.plan(start, look, states)
+		expect.Equal(t, what, want, "%s is not to vote: got", name)
+		what, _ = p.plan(start.Add(lookInterval/2), look, states)
+		expect.Equal(t, what, nothing, "soon after: got")
+		what, _ = p.plan(start.Add(lookInterval), look, states)
+		expect.Equal(t, what, want, "again: got")
+	}
+	look, start := lookAt("v1", "v2", "v3", "l4"), time.Now()
+	states := said(look)
+	states["l4"] = NodeState{ServerID: "l4", NoVote: true}
+	p := s.Promoter()
+	p.plan(start, look, states)
+	what, _ := p.plan(start.Add(time.Hour), look, states)
+	expect.Equal(t, what, nothing, "a newcomer that is not to vote: got")
+}
+
+// A vote that cannot be taken now keeps no newcomer from its vote: it may be what the other waits for.
+func TestANewcomerVotesAlsoBesideNodesThatAreNotToVote(t *testing.T) {
+	s := newMembers(t, "c")
+	s.self = "v1"
+	for name, after := range map[string]time.Duration{"promoted": 0, "in the place of the dead": time.Minute} {
+		s.cfg.Node.DeadAfter = after
+		look, start := lookAt("v1", "v2", "v3", "l4"), time.Now()
+		states := said(look, "v3")
+		states["v2"] = NodeState{ServerID: "v2", NoVote: true}
 		p := s.Promoter()
 		p.plan(start, look, states)
-		what, _ := p.plan(start.Add(time.Hour), look, states)
-		expect.Equal(t, what, want, "%s is not to vote: got", name)
+		what, m := p.plan(start.Add(time.Hour), look, states)
+		want, of := promote, raft.ServerID("l4")
+		if after > 0 {
+			want, of = remove, "v3"
+		}
+		expect.That(t, what == want && m.ID == of, "%s: got %d of %q", name, what, m.ID)
 	}
 }
