@@ -30,10 +30,10 @@ type room struct {
 // rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
 // first sentence of its doc.
 var rooms = []room{
-	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd/api", "internal/setting", "fsm/kv", "fsm/registry"}},
+	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd/api", "internal/setting", "store/backup", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
-	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/registry"}},
+	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/capacity", "cmd/internal/probe", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/registry"}},
 	{"cmd/internal/capacity", []string{"httpd", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/setting", "fsm/registry", "fsm/catalog"}},
@@ -50,7 +50,7 @@ var rooms = []room{
 	{"httpd/consul", []string{"fsm/kv", "fsm/registry", "fsm/catalog"}},
 	{"httpd/ratelimit", nil},
 	{"httpd/conformance", []string{"client/sse", "httpd/eureka", "internal/expect", "internal/need"}},
-	{"store/consensus", []string{"store/consensus/commit", "store/consensus/reads", "store/consensus/membership", "store/consensus/replicas", "store/consensus/leadership", "store/consensus/raftio", "store/consensus/port", "store", "store/expiry", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/setting"}},
+	{"store/consensus", []string{"store/consensus/commit", "store/consensus/reads", "store/consensus/membership", "store/consensus/replicas", "store/consensus/leadership", "store/consensus/raftio", "store/consensus/port", "store", "store/backup", "store/expiry", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/setting"}},
 	{"store/consensus/commit", []string{"store/consensus/leadership", "store/consensus/port", "store", "store/expiry", "store/wait", "fsm", "fsm/level", "fsm/registry", "fsm/kv"}},
 	{"store/consensus/reads", []string{"store/consensus/leadership", "store/consensus/port", "store", "store/wait", "fsm", "fsm/registry"}},
 	{"store/consensus/membership", []string{"store/consensus/leadership", "store/consensus/replicas", "store/consensus/raftio", "store/consensus/port", "store", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/registry"}},
@@ -60,6 +60,7 @@ var rooms = []room{
 	{"store/consensus/port", []string{"internal/certfiles", "store", "store/disk"}},
 	{"store/local", []string{"store", "store/expiry", "store/disk", "fsm", "fsm/level", "fsm/registry"}},
 	{"store", []string{"internal/certfiles", "store/expiry", "fsm", "fsm/level", "fsm/registry", "internal/setting"}},
+	{"store/backup", []string{"store/disk", "fsm/kv", "fsm/registry", "fsm/catalog", "fsm/codec"}},
 	{"store/disk", nil},
 	{"store/disktest", []string{"internal/need"}},
 	{"store/expiry", []string{"store/wait", "fsm/registry", "fsm/kv"}},

@@ -18,11 +18,21 @@ func (c catalogState) Check(node, id string) (critical, known bool) {
 // PerformInTxn implements kv.Registrar.
 func (c catalogState) PerformInTxn(op registry.CatalogOp) (registry.CatalogResult, []kv.CheckRef) {
 	result := c.Registry.PerformInTxn(op)
-	var lost []kv.CheckRef
-	for _, l := range c.Lost() {
-		lost = append(lost, kv.CheckRef(l))
+	return result, refsOf(c.Lost())
+}
+
+// Readmit implements kv.Registrar.
+func (c catalogState) Readmit(m registry.Image, by registry.Act) (returned int, lost []kv.CheckRef) {
+	returned, refs := c.Registry.Readmit(m, by)
+	return returned, refsOf(refs)
+}
+
+// refsOf are references to checks as package kv has them.
+func refsOf(refs []catalog.CheckRef) (all []kv.CheckRef) {
+	for _, ref := range refs {
+		all = append(all, kv.CheckRef(ref))
 	}
-	return result, lost
+	return all
 }
 
 // KV is the state of coordination after the newest applied entry.

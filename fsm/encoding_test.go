@@ -213,7 +213,7 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		v.SetUint(uint64(registry.PreservationHeld))
 		return
 	case registry.EventKind:
-		v.SetUint(uint64(registry.EventCeded))
+		v.SetUint(uint64(registry.EventRestored))
 		return
 	case registry.History:
 		var events []registry.Event
@@ -306,7 +306,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"coordination from a node of this datacenter", item(1<<originShift|opCoordination, kvRenewSession, 0), "from origin 1"},
 		{"coordination from another datacenter", item(2<<originShift|opCoordination, 0, kvRenewSession, 0), "from origin 2"},
 		{"coordination of kind 0", item(opCoordination, 0, 0, 0), "coordination of unknown kind 0"},
-		{"coordination of unknown kind", item(opCoordination, kvOnce+1, 0, 0), "coordination of unknown kind 12"},
+		{"coordination of unknown kind", item(opCoordination, kvOnce+4, 0, 0), "coordination of unknown kind 15"},
 		{"once inside once", item(opCoordination, kvOnce, 0, kvOnce, 0, kvRenewSession, 0), "coordination of unknown kind 11"},
 		{"verb that does not exist", item(opCoordination, kvKey, lastVerb+1, 0, 0), "verb 13"},
 		{"fields of a key that do not exist", item(opCoordination, kvKey, 0, 32, 0), "operation of a key of unknown form 0x20"},
@@ -503,8 +503,8 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 	for _, c := range []damaged{
 		{"removal by eviction", removal(registry.Evicted), parseRemoval, ""},
 		{"removal of what is only hidden", removal(registry.Hidden), parseRemoval, "kind of removal 3"},
-		{"last event", event(registry.EventCeded), parseLease, ""},
-		{"event that does not exist", event(registry.EventCeded + 1), parseLease, "event 14"},
+		{"last event", event(registry.EventRestored), parseLease, ""},
+		{"event that does not exist", event(registry.EventRestored + 1), parseLease, "event 15"},
 		{"more events than bytes", history(100, 0), parseLease, "100 elements announced"},
 		{"more events than are kept", history(append([]byte{17}, make([]byte, 17*9)...)...), parseLease, "17 events"},
 		{"acts that do not exist", acts, parseLease, "acts of unknown form 0x40"},

@@ -166,7 +166,13 @@ func genOrigin() *rapid.Generator[registry.Origin] {
 func genKVOp() *rapid.Generator[kv.Op] { return genKVOpOf(kv.Rows()) }
 
 func genSimpleKVOp() *rapid.Generator[kv.Op] {
-	return genKVOpOf(slices.DeleteFunc(kv.Rows(), func(r kv.Row) bool { return reflect.TypeOf(r.Zero) == reflect.TypeFor[kv.Once]() }))
+	return genKVOpOf(slices.DeleteFunc(kv.Rows(), func(r kv.Row) bool {
+		switch r.Zero.(type) {
+		case kv.Once, kv.StagePart, kv.Restore, kv.DropStaged:
+			return true
+		}
+		return false
+	}))
 }
 
 func genKVOpOf(rows []kv.Row) *rapid.Generator[kv.Op] {

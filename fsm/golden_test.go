@@ -291,6 +291,9 @@ func goldenKVOps() map[string]kv.Op {
 		"release-permit":  kv.ReleasePermit{Kind: kv.Lock, Name: "nightly", Session: goldenSession, Index: 17},
 		"leave-queue":     kv.LeaveQueue{Kind: kv.Lock, Name: "nightly", Session: goldenSession, Release: true},
 		"once":            kv.Once{Key: "7c0d", Op: acquire},
+		"stage-part":      kv.StagePart{ID: "r-1", By: goldenAct, Part: 3, Content: []byte("packed")},
+		"restore":         kv.Restore{ID: "r-1", Parts: 4, By: goldenAct, Newest: 90211, KeysOnly: true, Prefix: "config/", KeepSessions: true, Founding: true},
+		"drop-staged":     kv.DropStaged{ID: "r-1"},
 	}
 }
 
@@ -348,12 +351,16 @@ func goldenSnapshot() *Snapshot {
 	f := &s.registry
 	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()
 	f.Removals[0].Lease.Permanent = true
-	f.Reserved, f.CatalogIndex = 7, 3
+	f.Reserved, f.CatalogIndex, f.Restored = 7, 3, 2
 	f.Parts = registry.PartIndexes{Services: 5, Nodes: 3, Checks: 4, LogicalServices: 2, Logical: 1}
 	f.Nodes = []*catalog.Node{goldenNode(), {Name: "db-2", CreateIndex: 3, ModifyIndex: 3}}
 	f.CheckHeartbeats = []catalog.CheckHeartbeat{{Node: "db-1", Check: "alive", At: 57_000}, {Node: "db-1", Check: "disk", At: 58_000}}
 	s.kv = goldenKV(*f)
 	return s
+}
+
+func goldenRestoration() *kv.Restoration {
+	return &kv.Restoration{ID: "r-1", By: goldenAct, Index: 3, Wall: 1_700_000_000_100, Instances: 4, InstancesStayed: 5, Keys: 6, KeysDeleted: 7, SessionsEnded: 8}
 }
 
 // kvBeside is coordination without content, at the moment of a registry.
@@ -374,6 +381,13 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 			Holders: []kv.Holder{{Session: goldenSession, Fence: 4, Since: 59_000, Wall: 1_699_999_999_100, Value: []byte("host-7")}},
 			Queue:   []kv.Waiter{{Session: "b", Since: 60_000, Until: 70_000, Value: []byte("host-8")}}},
 	}
+	f.Restored, f.Last = 2, goldenRestoration()
+	f.Staged = kv.Staged{ID: "r-2", By: goldenAct, Parts: 1, Since: 60_000, Image: kv.Image{
+		Image: registry.Image{Nodes: []*catalog.Node{goldenNode()}, Instances: []registry.Saved{
+			{Replica: goldenOps()["replica"].(registry.Replica), Service: goldenService()}}},
+		Pairs: []*kv.Pair{goldenPair()}, Sessions: []*kv.Session{goldenSessionState()},
+		Permits: []*kv.Permits{{Kind: kv.Lock, Name: "nightly", Limit: 1, Delays: []int64{64_000}, ModifyIndex: 3}},
+	}}
 	f.Kept = []kv.KeptResult{{Key: "7c0d", At: 59_000, Hash: 0xfeed, Result: goldenKVResults()[1]}}
 	return f
 }

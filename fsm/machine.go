@@ -62,6 +62,8 @@ type Applied struct {
 	Clock   registry.Stamp // the lease clock after the entry; the new leader goes on from there
 	Raised  bool           // Raise entries
 	Touched []kv.Topic     // whose watchers are to be woken, once the entry is visible
+	// Restored: a new incarnation began, and all watchers are to be woken.
+	Restored bool
 }
 
 // Apply performs one log entry. An error means that this node cannot go on (an entry that it cannot
@@ -81,6 +83,7 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 		return Applied{}, fmt.Errorf("log entry %d: the cluster was founded at level %d: %w", index, e.establish.Level, ErrNewerVersion)
 	}
 	var done Applied
+	restored := m.kv.Restored()
 	switch {
 	case e.establish != nil:
 		done.Epoch = registry.Epoch{Term: term, Index: index}
@@ -92,7 +95,7 @@ func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 		done.Batches = m.write(term, e)
 	}
 	done.Clock = m.registry.Clock()
-	done.Touched = m.kv.Touched()
+	done.Touched, done.Restored = m.kv.Touched(), m.kv.Restored() != restored
 	m.publish(index)
 	return done, nil
 }
@@ -176,6 +179,21 @@ func (m *Machine) publish(index uint64) {
 	p := &published{index: index, view: m.registry.View(), kv: m.kv.View()}
 	p.kv.Registry = p.view
 	m.published.Store(p)
+}
+
+// Recover makes the state the one with which a cluster goes on whose other nodes are lost, outside the log: what they had
+// applied beyond it is lost. A new incarnation begins (Registry.Raise), sessions end, whose lock-delays hold, and leases
+// begin anew. wall is the time, ms since the epoch.
+func (m *Machine) Recover(wall int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.registry.RenewAll()
+	at := m.at(0)
+	at.Wall = wall
+	m.kv.Recover(at)
+	m.kv.Touched()
+	m.registry.ReserveIndex()
+	m.publish(m.Index())
 }
 
 // Index is the Raft index of the newest applied entry. A View that is asked for afterwards contains

@@ -72,6 +72,14 @@ var parts = []part{
 	{"results", func(s *Snapshot, t *stream) {
 		section(t, "result of what is done once", &s.kv.Kept, (*kv.KeptResult).Fields)
 	}},
+	{"restore", func(s *Snapshot, t *stream) {
+		staged := &s.kv.Staged
+		section(t, "staged node", &staged.Nodes, codec.Each((*catalog.Node).Fields))
+		section(t, "staged instance", &staged.Instances, (*registry.Saved).Fields)
+		section(t, "staged key", &staged.Pairs, codec.Each((*kv.Pair).Fields))
+		section(t, "staged session", &staged.Sessions, codec.Each((*kv.Session).Fields))
+		section(t, "staged lock or semaphore", &staged.Permits, codec.Each((*kv.Permits).Fields))
+	}},
 }
 
 func (s *Snapshot) walk(t *stream) {

@@ -110,6 +110,7 @@ func TestDigestTellsTheChangedPart(t *testing.T) {
 		"keys":     func(s *Snapshot) { s.kv.Deletions = slices.Clone(s.kv.Deletions); s.kv.Deletions[0].Index ^= 1 },
 		"sessions": func(s *Snapshot) { s.kv.Sessions = s.kv.Sessions[1:] },
 		"results":  func(s *Snapshot) { s.kv.Kept = s.kv.Kept[1:] },
+		"restore":  func(s *Snapshot) { s.kv.Staged.Pairs = append(s.kv.Staged.Pairs, goldenPair()) },
 	}
 	for p, name := range DigestParts() {
 		s := n.m.Snapshot()

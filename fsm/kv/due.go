@@ -37,7 +37,7 @@ func (s *State) Due(now int64, limit int) []Op {
 }
 
 // NeedsClock says that something in the state waits for a time of the lease clock: a session or a lock-delay to
-// end, or the wait of a session in a queue. Dropping what is too old needs none: that may happen later.
+// end, the wait of a session in a queue, or a restore whose sender may have fallen silent. Dropping what is too old needs none: that may happen later.
 func (s *State) NeedsClock() bool {
-	return s.sessions.ends.Len() > 0 || s.keys.delays.ends.Len() > 0 || s.permits.delays.Len() > 0 || s.permits.waiting > 0
+	return s.sessions.ends.Len() > 0 || s.keys.delays.ends.Len() > 0 || s.permits.delays.Len() > 0 || s.permits.waiting > 0 || s.staged.ID != ""
 }

@@ -19,6 +19,10 @@ type Frozen struct {
 	Delays    []Delay        // of keys, by key
 	Permits   []*Permits     // by kind and name
 	Kept      []KeptResult   // of Once, oldest first
+
+	Restored Index        // at which the newest incarnation began; 0: none did
+	Last     *Restoration // nil: nothing was ever restored
+	Staged   Staged
 }
 
 // Head walks everything that is one value, but for the clock and the epoch, which are the registry's.
@@ -28,6 +32,9 @@ func (f *Frozen) Head(c *codec.Codec) {
 	codec.Uint(c, &f.SessionsIndex)
 	codec.Uint(c, &f.PermitsIndex)
 	codec.Uint(c, &f.Pruned)
+	codec.Uint(c, &f.Restored)
+	codec.Optional(c, &f.Last, (*Restoration).fields)
+	f.Staged.head(c)
 }
 
 // Freeze returns the whole state for a snapshot, in milliseconds; it stays valid while the state goes
@@ -49,6 +56,10 @@ func (s *State) Freeze() Frozen {
 		Delays:    s.keys.delays.freeze(),
 		Permits:   s.permits.freeze(),
 		Kept:      s.kept.freeze(),
+
+		Restored: s.restored,
+		Last:     s.last,
+		Staged:   s.staged.freeze(),
 	}
 }
 

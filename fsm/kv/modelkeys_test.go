@@ -50,6 +50,13 @@ func (c *catalog) HasNode(node string) bool {
 func (c *catalog) Next() kv.Index         { return c.next }
 func (c *catalog) Attempt(do func() bool) { do() }
 
+func (c *catalog) Raise(beyond kv.Index, _ int64) kv.Index {
+	c.next = max(c.next, beyond) + registry.Incarnation
+	return c.next - 1
+}
+
+func (c *catalog) Readmit(registry.Image, registry.Act) (int, []kv.CheckRef) { return 0, nil }
+
 func (c *catalog) PerformInTxn(registry.CatalogOp) (registry.CatalogResult, []kv.CheckRef) {
 	return registry.CatalogResult{}, nil
 }

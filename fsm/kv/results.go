@@ -44,7 +44,7 @@ func (r *Result) Fields(c *codec.Codec) {
 		codec.List(c, &r.Errors, 2, (*TxnError).fields)
 	}
 	if has&32 != 0 {
-		codec.Ptr(c, &r.Session).fields(c)
+		codec.Ptr(c, &r.Session).Fields(c)
 	}
 	if has&64 != 0 {
 		c.Int(&r.Place)

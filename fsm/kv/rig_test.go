@@ -32,6 +32,10 @@ func (c checks) Check(node, id string) (critical, known bool) {
 func (c checks) Next() Index            { return 1 }
 func (c checks) Attempt(do func() bool) { do() }
 
+func (c checks) Raise(beyond Index, _ int64) Index { return beyond + registry.Incarnation }
+
+func (c checks) Readmit(registry.Image, registry.Act) (int, []CheckRef) { return 0, nil }
+
 func (c checks) PerformInTxn(registry.CatalogOp) (registry.CatalogResult, []CheckRef) {
 	return registry.CatalogResult{}, nil
 }

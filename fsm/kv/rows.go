@@ -37,7 +37,12 @@ var simple = tableOf(append(nextRows,
 )...)
 
 // operations are all that there are.
-var operations = withRow(simple, row(1, "once", Once.fields))
+var operations = simple.with(
+	row(1, "once", Once.fields),
+	row(1, "restore_stage", StagePart.fields),
+	row(1, "restore", Restore.fields),
+	row(1, "restore_drop", DropStaged.fields),
+)
 
 // row is the row of an operation whose fields are walked so. They are walked in a copy: what is written is not
 // assigned to.
@@ -52,18 +57,16 @@ func row[T Op](level byte, name string, fields func(T, *codec.Codec) T) Row {
 	}}
 }
 
-func tableOf(rows ...Row) (t table) {
-	for _, r := range rows {
-		t = withRow(t, r)
-	}
-	return t
-}
+func tableOf(rows ...Row) table { return table{}.with(rows...) }
 
-func withRow(t table, r Row) table {
-	if r.Kind == 0 || r.Kind > maxKind || t[r.Kind].walk != nil {
-		panic(fmt.Sprintf("kv: kind %d of %s is another one's, or none", r.Kind, r.Type))
+// with is the table with more rows.
+func (t table) with(rows ...Row) table {
+	for _, r := range rows {
+		if r.Kind == 0 || r.Kind > maxKind || t[r.Kind].walk != nil {
+			panic(fmt.Sprintf("kv: kind %d of %s is another one's, or none", r.Kind, r.Type))
+		}
+		t[r.Kind] = r
 	}
-	t[r.Kind] = r
 	return t
 }
 

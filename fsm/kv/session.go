@@ -25,7 +25,8 @@ type Session struct {
 	CreatedWall   int64 // ms since the epoch
 }
 
-func (s *Session) fields(c *codec.Codec) {
+// Fields walks a session.
+func (s *Session) Fields(c *codec.Codec) {
 	c.Lasting(&s.ID)
 	c.String(&s.Name)
 	c.String(&s.Node)
@@ -63,7 +64,8 @@ const (
 	checkWeight   = 64
 )
 
-func (s *Session) weight() int {
+// Weight is what a session takes, in bytes, about.
+func (s *Session) Weight() int {
 	bytes := sessionWeight + len(s.Name) + len(s.Node) + len(s.TTLText)
 	for _, list := range [][]string{s.Checks, s.NodeChecks, s.ServiceChecks} {
 		for _, check := range list {
@@ -130,6 +132,6 @@ type SessionState struct {
 
 // Fields walks a session that lives.
 func (s *SessionState) Fields(c *codec.Codec) {
-	codec.Ptr(c, &s.Session).fields(c)
+	codec.Ptr(c, &s.Session).Fields(c)
 	c.Int64(&s.Renewed)
 }

@@ -68,7 +68,7 @@ func (t *sessionTable) find(id string) *living {
 // add enters a session. end is when it ends if it has a TTL and is not renewed (lease clock, ms).
 func (t *sessionTable) add(l *living, end int64) {
 	t.byID.Set(l.session.ID, l)
-	t.bytes += l.session.weight()
+	t.bytes += l.session.Weight()
 	t.addEnds(l, end)
 }
 
@@ -83,7 +83,7 @@ func (t *sessionEnds) addEnds(l *living, end int64) {
 
 func (t *sessionTable) remove(l *living) {
 	t.byID.Delete(l.session.ID)
-	t.bytes -= l.session.weight()
+	t.bytes -= l.session.Weight()
 	t.byCheck.remove(l.session)
 	var end int64
 	if l.session.TTL > 0 {

@@ -27,7 +27,7 @@ type Catalog interface {
 	Registrar
 }
 
-// Registrar is what transactions do to nodes, services and checks.
+// Registrar is what transactions and restores do to nodes, services and checks.
 type Registrar interface {
 	// Next is the Index that the next change takes, whatever it is of.
 	Next() Index
@@ -36,6 +36,10 @@ type Registrar interface {
 	// PerformInTxn performs an operation. lost are the checks that turned critical or were removed by it, and the nodes
 	// (ID "") that were removed.
 	PerformInTxn(op registry.CatalogOp) (result registry.CatalogResult, lost []CheckRef)
+	// Raise is Registry.Raise.
+	Raise(beyond Index, wall int64) Index
+	// Readmit is Registry.Readmit; lost is as of PerformInTxn.
+	Readmit(m registry.Image, by registry.Act) (returned int, lost []CheckRef)
 }
 
 // State is the mutable state. It belongs to one goroutine at a time.
@@ -47,6 +51,7 @@ type State struct {
 	established int64 // lease clock when the epoch was established, ms
 	contents
 	kept    keptResults
+	staged  Staged    // what is to be restored; its ID is "" while nothing is
 	touched []Topic   // since the last call of Touched
 	shared  *contents // a copy of contents for views; nil if contents changed since it was made
 }
@@ -56,6 +61,7 @@ type contents struct {
 	keys     keyTable
 	sessions sessionTable
 	permits  permitTable
+	restores
 }
 
 // New returns an empty state.
@@ -87,13 +93,14 @@ func (s *State) perform(at At, op Op) Result {
 }
 
 // Advance moves the time without an operation (lease clock, ms; it never goes back), and drops what
-// has become too old: kept results of Once, records of deletions.
+// has become too old: kept results of Once, records of deletions, a restore whose sender fell silent.
 func (s *State) Advance(lease int64) {
 	if lease <= s.lease {
 		return
 	}
 	s.lease = lease
 	s.kept.prune(lease)
+	s.staged.prune(lease)
 	if s.keys.deletions.pruneOld(lease) {
 		s.shared = nil
 	}
@@ -133,7 +140,7 @@ func (s *State) session(id string) *Session {
 // share returns a copy of the contents for views.
 func (s *State) share() *contents {
 	if s.shared == nil {
-		s.shared = &contents{keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share()}
+		s.shared = &contents{keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), restores: s.restores}
 	}
 	return s.shared
 }

@@ -18,6 +18,7 @@ func Thaw(f Frozen, catalog Catalog) (*State, error) {
 	s.index, s.lease, s.epoch, s.established = f.Index, f.Lease, f.Epoch, f.Established
 	s.keys.index, s.sessions.index, s.permits.index = f.KeysIndex, f.SessionsIndex, f.PermitsIndex
 	s.keys.deletions.pruned = f.Pruned
+	s.restored, s.last, s.staged = f.Restored, f.Last, f.Staged
 	for _, p := range f.Pairs {
 		s.keys.replace(nil, p)
 	}

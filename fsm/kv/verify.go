@@ -13,7 +13,7 @@ import (
 // verify checks what the state's own operations keep true. Each check relies on those before it. Locks
 // and semaphores are checked as they are thawed. next is the index of the registry's next change.
 func (f *Frozen) verify(next func() Index) error {
-	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyPairs, f.verifyDeletions, f.verifyDelays}
+	checks := []func() error{f.verifyIndexes, f.verifySessions, f.verifyPairs, f.verifyDeletions, f.verifyDelays, f.verifyStaged}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -26,6 +26,8 @@ func (f *Frozen) verifyIndexes() error {
 	switch newest := max(f.KeysIndex, f.SessionsIndex, f.PermitsIndex); {
 	case newest > f.Index:
 		return fmt.Errorf("a change has index %d, but the last one was %d", newest, f.Index)
+	case f.Restored > f.Index:
+		return fmt.Errorf("restored at %d, but the last change was %d", f.Restored, f.Index)
 	case f.Pruned > f.KeysIndex:
 		return fmt.Errorf("a deletion of index %d was dropped, but the last change of a key was %d", f.Pruned, f.KeysIndex)
 	case f.Established > f.Lease:
@@ -166,6 +168,17 @@ func (f *Frozen) verifyKept(next func() Index) error {
 		case a.Result.Index > f.Index && a.Result.Index >= next():
 			return fmt.Errorf("the result of %q has index %d, but the last change was %d", a.Key, a.Result.Index, max(f.Index, next()-1))
 		}
+	}
+	return nil
+}
+
+// verifyStaged checks that nothing is staged where nothing is to be restored.
+func (f *Frozen) verifyStaged() error {
+	switch s := f.Staged; {
+	case s.ID == "" && (s.Parts > 0 || !s.Image.empty()):
+		return errors.New("parts of a restore are staged, of which nothing else is known")
+	case s.Since > f.Lease:
+		return fmt.Errorf("a restore was staged at %d, after the lease clock's %d", s.Since, f.Lease)
 	}
 	return nil
 }

@@ -43,12 +43,13 @@ func (v *View) Index() Index { return v.index }
 func (v *View) Lease() int64 { return v.lease }
 
 // Get returns a key's pair, nil if there is none. The index is the pair's ModifyIndex; of an absent
-// key that of the last write or deletion of any key, at least 1.
+// key that of the last write or deletion of any key, at least 1; and at least that of the newest incarnation, as all
+// indexes of reads are.
 func (v *View) Get(key string) (*Pair, Index) {
 	if p, ok := v.shown.keys.pairs.Get(key); ok {
-		return p, p.ModifyIndex
+		return p, max(p.ModifyIndex, v.shown.restored)
 	}
-	return nil, v.shown.keys.absentIndex()
+	return nil, max(v.shown.keys.absentIndex(), v.shown.restored)
 }
 
 // List returns the pairs whose keys begin with prefix, in byte order, and the highest of their
@@ -67,7 +68,7 @@ func (v *View) List(prefix string) (pairs []*Pair, index Index, ok bool) {
 	if left < 0 {
 		pairs = nil
 	}
-	return pairs, v.shown.keys.prefixIndex(prefix, newest), left >= 0
+	return pairs, max(v.shown.keys.prefixIndex(prefix, newest), v.shown.restored), left >= 0
 }
 
 // Keys returns the keys that begin with prefix, in byte order, with List's index. With a separator
@@ -87,7 +88,7 @@ func (v *View) Keys(prefix, separator string) (keys []string, index Index, ok bo
 	if left < 0 {
 		keys = nil
 	}
-	return keys, v.shown.keys.prefixIndex(prefix, newest), left >= 0
+	return keys, max(v.shown.keys.prefixIndex(prefix, newest), v.shown.restored), left >= 0
 }
 
 // cut ends a key behind the first separator that follows the prefix of a length, if there is one.
@@ -100,6 +101,12 @@ func cut(key string, prefix int, separator string) string {
 	}
 	return key
 }
+
+// LastRestoration is what the newest restore did; nil: there was none.
+func (v *View) LastRestoration() *Restoration { return v.shown.last }
+
+// Pairs yields all pairs, by key.
+func (v *View) Pairs() iter.Seq[*Pair] { return v.shown.keys.under("") }
 
 // Len is the number of keys.
 func (v *View) Len() int { return v.shown.keys.pairs.Len() }
@@ -120,7 +127,7 @@ func (v *View) Sessions() iter.Seq[*Session] {
 }
 
 // SessionIndex is the Index of the last creation or end of a session; 1 if there was none.
-func (v *View) SessionIndex() Index { return max(v.shown.sessions.index, 1) }
+func (v *View) SessionIndex() Index { return max(v.shown.sessions.index, v.shown.restored, 1) }
 
 // Renewed is when (lease clock, ms) a session was last renewed, live: it may be newer than the view.
 func (v *View) Renewed(s *Session) int64 {
@@ -194,9 +201,9 @@ func (v *View) HoldsOrWaits(kind Kind, name, session string) bool {
 // and the index by which a blocking query goes on. It costs O(holders and queue).
 func (v *View) Permits(kind Kind, name string) (*Permits, Index) {
 	if sem := v.shown.permits.find(kind, name); sem != nil {
-		return sem.permits(), sem.modified
+		return sem.permits(), max(sem.modified, v.shown.restored)
 	}
-	return nil, max(v.shown.permits.index, 1)
+	return nil, max(v.shown.permits.index, v.shown.restored, 1)
 }
 
 // AllPermits yields locks or semaphores by name.

@@ -204,7 +204,7 @@ func weigh(s *State) int {
 		bytes += d.weight()
 	}
 	for _, l := range s.sessions.byID.Values() {
-		bytes += l.session.weight()
+		bytes += l.session.Weight()
 	}
 	for _, key := range s.keys.delays.until.Keys() {
 		bytes += delayWeight + len(key)

@@ -54,6 +54,7 @@
 //	catalogrules.go registrations and removals of nodes, services and checks
 //	transaction.go  the same in transactions, and how one that fails is taken back
 //	ends.go         what is due at a moment, for the leader
+//	restore.go      what a restore brings back, and the incarnations of the index
 //	freeze.go       the state as values, and back
 //
 // Reading:
@@ -63,7 +64,6 @@
 //	viewcatalog.go  nodes, services and checks in it
 //	viewpeers.go    what peers are sent, and compare
 //	freshness.go    which leases are renewed in time, what self-preservation makes of it, and which are evicted
-//	changes.go      the change list
-//	delta.go        the delta
+//	changes.go      the change list, and the delta that is cut from it
 //	watchers.go     waiting for changes
 package registry

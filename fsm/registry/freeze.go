@@ -45,6 +45,7 @@ func (r *Registry) frozen() Frozen {
 		Slots:       uint32(len(r.handles.leases)),
 		Generation:  r.handles.generation,
 		Pruned:      r.tables.pruned,
+		Restored:    r.tables.restored,
 		Registered:  slices.Clone(r.tables.registered),
 		Canceled:    slices.Clone(r.tables.canceled),
 
@@ -138,6 +139,7 @@ func (r *Registry) thaw(f Frozen) error {
 	}
 	r.expectation = f.Expectation // which counts the leases already
 	r.thawRemovals(f)
+	r.tables.restored = f.Restored
 	r.tables.parts = f.Parts  // which say more than what is left
 	r.catalog.ForgetTouched() // alias checks had followed
 	return r.catalog.ThawHeartbeats(f.CheckHeartbeats, at.Moment)

@@ -21,6 +21,7 @@ type Frozen struct {
 	Leases      []LeaseState
 	Removals    []Removal // records of the change list, by Index ascending
 	Pruned      Index     // newest record of removal that was pruned; 0: none
+	Restored    Index     // at which the newest incarnation began, see Registry.Raise; 0: none did
 	Registered  []Recent  // newest last
 	Canceled    []Recent
 
@@ -58,6 +59,7 @@ func (f *Frozen) Head(c *codec.Codec) {
 	codec.Uint(c, &f.Reserved)
 	codec.Uint(c, &f.CatalogIndex)
 	f.Parts.fields(c)
+	codec.Uint(c, &f.Restored)
 }
 
 // LeaseState is a live lease and its last renewal, sorted by application and id.

@@ -218,12 +218,12 @@ type Event struct {
 
 func (e *Event) fields(c *codec.Codec) {
 	e.At.Fields(c)
-	codec.Enum(c, &e.Kind, EventCeded, "event")
+	codec.Enum(c, &e.Kind, EventRestored, "event")
 	c.Uint32(&e.Times)
 	e.Status.fields(c)
 	e.Origin.Fields(c)
 	c.Int64(&e.For)
-	e.By.fields(c)
+	e.By.Fields(c)
 }
 
 // EventKind says what an Event is.
@@ -243,8 +243,9 @@ const (
 	EventMetadata
 	EventCanceled
 	EventEvicted
-	EventOwned // it belonged to another datacenter, and belongs to this one now, where its client renews it
-	EventCeded // it belongs to another datacenter now, see Lease.Owner
+	EventOwned    // it belonged to another datacenter, and belongs to this one now, where its client renews it
+	EventCeded    // it belongs to another datacenter now, see Lease.Owner
+	EventRestored // it came back from a snapshot
 )
 
 var eventNames = [...]string{
@@ -253,6 +254,7 @@ var eventNames = [...]string{
 	EventOverrideEnded: "override ended", EventQuarantined: "quarantined", EventQuarantineEnded: "quarantine ended",
 	EventMetadata: "metadata changed", EventCanceled: "canceled", EventEvicted: "evicted",
 	EventOwned: "taken over from another datacenter", EventCeded: "given to another datacenter",
+	EventRestored: "restored from a snapshot",
 }
 
 // String returns the words used in answers.

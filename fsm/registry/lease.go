@@ -108,7 +108,7 @@ type Override struct {
 }
 
 func (o *Override) fields(c *codec.Codec) {
-	o.By.fields(c)
+	o.By.Fields(c)
 	o.At.Fields(c)
 	c.Int64(&o.Until)
 	o.Reported.fields(c)
@@ -124,7 +124,7 @@ type Quarantined struct {
 }
 
 func (q *Quarantined) fields(c *codec.Codec) {
-	q.By.fields(c)
+	q.By.Fields(c)
 	q.At.Fields(c)
 	c.Int64(&q.Until)
 	codec.Uint(c, &q.Set)

@@ -74,7 +74,7 @@ func (op SetOverride) fields(c *codec.Codec) SetOverride {
 	op.Status.fields(c)
 	c.Int64(&op.LastDirty)
 	c.Int64(&op.For)
-	op.By.fields(c)
+	op.By.Fields(c)
 	return op
 }
 
@@ -93,7 +93,7 @@ func (op DeleteOverride) fields(c *codec.Codec) DeleteOverride {
 	op.Key.Fields(c)
 	op.Fallback.fields(c)
 	c.Int64(&op.LastDirty)
-	op.By.fields(c)
+	op.By.Fields(c)
 	return op
 }
 
@@ -128,7 +128,7 @@ func (Quarantine) kind() Kind { return 8 }
 func (op Quarantine) fields(c *codec.Codec) Quarantine {
 	op.Key.Fields(c)
 	c.Int64(&op.For)
-	op.By.fields(c)
+	op.By.Fields(c)
 	return op
 }
 
@@ -168,7 +168,7 @@ func (op SelfPreservation) fields(c *codec.Codec) SelfPreservation {
 	op.From.fields(c)
 	op.To.fields(c)
 	c.Int64(&op.For)
-	op.By.fields(c)
+	op.By.Fields(c)
 	op.Figures.fields(c)
 	return op
 }

@@ -87,7 +87,8 @@ type Act struct{ Author, Reason string }
 // longer text is cut off where it is written.
 const maxActText = 1024
 
-func (a *Act) fields(c *codec.Codec) {
+// Fields walks an act.
+func (a *Act) Fields(c *codec.Codec) {
 	c.BoundedText(&a.Author, maxActText)
 	c.BoundedText(&a.Reason, maxActText)
 }

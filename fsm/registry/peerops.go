@@ -40,7 +40,7 @@ func (ForgetSender) kind() Kind { return 17 }
 
 func (op ForgetSender) fields(c *codec.Codec) ForgetSender {
 	c.String(&op.Sender)
-	op.By.fields(c)
+	op.By.Fields(c)
 	return op
 }
 
@@ -84,10 +84,10 @@ func (op Replica) fields(c *codec.Codec) Replica {
 	c.String(&op.Owner)
 	c.Int64(&op.Age)
 	op.Overridden.fields(c)
-	op.OverrideBy.fields(c)
+	op.OverrideBy.Fields(c)
 	c.Int64(&op.OverrideFor)
 	c.Int64(&op.QuarantineFor)
-	op.QuarantineBy.fields(c)
+	op.QuarantineBy.Fields(c)
 	c.Bool(&op.Permanent)
 	return op
 }
@@ -123,7 +123,7 @@ func (PausePeer) kind() Kind { return 16 }
 func (op PausePeer) fields(c *codec.Codec) PausePeer {
 	c.String(&op.Peer)
 	c.Bool(&op.Paused)
-	op.By.fields(c)
+	op.By.Fields(c)
 	return op
 }
 

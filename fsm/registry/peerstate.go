@@ -216,7 +216,7 @@ func (p *PeerState) Fields(c *codec.Codec) {
 	codec.Uint(c, &p.Cursor)
 	c.Bool(&p.Known)
 	c.Bool(&p.Paused)
-	p.By.fields(c)
+	p.By.Fields(c)
 	p.Since.Fields(c)
 }
 

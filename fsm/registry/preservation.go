@@ -48,7 +48,7 @@ func (p *Preservation) Fields(c *codec.Codec) {
 	p.State.fields(c)
 	p.Since.Fields(c)
 	c.Int64(&p.Until)
-	p.By.fields(c)
+	p.By.Fields(c)
 	p.Figures.fields(c)
 }
 

@@ -25,6 +25,7 @@ type tables struct {
 	live        *btree.Map[Index, *Lease]  // each live instance, quarantined or not, at its last change
 	removed     *btree.Map[Index, Removal] // the records of removals
 	pruned      Index                      // the newest record that was pruned
+	restored    Index                      // at which the newest incarnation began, see Registry.Raise; 0: none did
 	registered  recent
 	canceled    recent
 	renewals    *renewals

@@ -130,7 +130,7 @@ func (f *Frozen) verifyIndexes() error {
 	if twice, ok := repeated(indexes); ok {
 		return fmt.Errorf("index %d is there twice", twice)
 	}
-	if newest := slices.Max(append(indexes, f.Pruned, f.Parts.newest())); newest > f.Index {
+	if newest := slices.Max(append(indexes, f.Pruned, f.Restored, f.Parts.newest())); newest > f.Index {
 		return fmt.Errorf("a change has index %d, but the last one given out is %d", newest, f.Index)
 	}
 	return nil

@@ -78,7 +78,7 @@ func (v *View) CheckOn(node, id string) (*catalog.Check, bool) {
 
 // CatalogIndex is the Index of the last change of a node or of a check of one; those of services and
 // their checks are in their applications' Changed.
-func (v *View) CatalogIndex() Index { return v.tables.catalog.Changed() }
+func (v *View) CatalogIndex() Index { return max(v.tables.catalog.Changed(), v.tables.restored) }
 
 // LastHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal is; 0:
 // it has none.
@@ -89,8 +89,13 @@ func (v *View) LastHeartbeat(c *catalog.Check) int64 {
 
 // LastChange is the Index of the last change of what a topic is about, which never goes back; absent: that is not there.
 // It is the same on every node, and after a restart: where the change of an application may have been a removal whose record
-// was pruned, it is that of the newest such removal.
+// was pruned, it is that of the newest such removal. After a restore everything counts as changed by it.
 func (v *View) LastChange(t Topic) (at Index, absent bool) {
+	at, absent = v.lastChange(t)
+	return max(at, v.tables.restored), absent
+}
+
+func (v *View) lastChange(t Topic) (at Index, absent bool) {
 	parts := &v.tables.parts
 	switch t.Kind {
 	case AllTopic:

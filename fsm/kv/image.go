@@ -1,0 +1,135 @@
+package kv
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Image is what of a state, or of a part of it, a snapshot for people has.
+type Image struct {
+	registry.Image
+	Pairs    []*Pair    // by key
+	Sessions []*Session // by id
+	Permits  []*Permits // by kind and name, without their queues and the values of holders
+}
+
+func (m *Image) empty() bool {
+	return len(m.Nodes)+len(m.Instances)+len(m.Pairs)+len(m.Sessions)+len(m.Permits) == 0
+}
+
+// fields walks an image with the level of the formats in front.
+func (m *Image) fields(c *codec.Codec) {
+	c.Version()
+	m.Image.Fields(c)
+	codec.List(c, &m.Pairs, 8, codec.Each((*Pair).Fields))
+	codec.List(c, &m.Sessions, 14, codec.Each((*Session).Fields))
+	codec.List(c, &m.Permits, 7, codec.Each((*Permits).Fields))
+}
+
+// Encode is an image at a level of the formats, not yet compressed.
+func (m *Image) Encode(level byte) []byte {
+	c := codec.Writer(nil, level)
+	m.fields(&c)
+	return c.Written()
+}
+
+// MaxPart bounds a part of an image when it is unpacked, in bytes.
+const MaxPart = 64 << 20
+
+// Unpack reads a part of an image as it was encoded and then compressed by Zstandard. Its errors wrap
+// codec.ErrNewerVersion or codec.ErrCorrupt.
+func Unpack(packed []byte) (Image, error) {
+	unpacker, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxPart))
+	if err != nil {
+		return Image{}, err
+	}
+	defer unpacker.Close()
+	encoded, err := unpacker.DecodeAll(packed, nil)
+	if err != nil {
+		return Image{}, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	}
+	var m Image
+	c := codec.Reader(encoded)
+	m.fields(&c)
+	if err := c.End(); err != nil {
+		return Image{}, err
+	}
+	return m, nil
+}
+
+// Add appends a part.
+func (m *Image) Add(part Image) {
+	m.Nodes = append(m.Nodes, part.Nodes...)
+	m.Instances = append(m.Instances, part.Instances...)
+	m.Pairs = append(m.Pairs, part.Pairs...)
+	m.Sessions = append(m.Sessions, part.Sessions...)
+	m.Permits = append(m.Permits, part.Permits...)
+}
+
+// StagedFor is how long (ms of lease clock) what is staged waits for the next part, before it is given up.
+const StagedFor = 60_000
+
+// Staged is what of a restore has come.
+type Staged struct {
+	ID    string // of the restore; "": there is none
+	By    registry.Act
+	Parts uint64 // how many have come
+	Since int64  // when the last one came: lease clock, ms
+	Image
+}
+
+func (s *Staged) head(c *codec.Codec) {
+	c.Lasting(&s.ID)
+	s.By.Fields(c)
+	c.Uint64(&s.Parts)
+	c.Int64(&s.Since)
+}
+
+// freeze is what is staged, to which nothing is added any more.
+func (s *Staged) freeze() Staged {
+	f := *s
+	f.Nodes, f.Instances = slices.Clip(f.Nodes), slices.Clip(f.Instances)
+	f.Pairs, f.Sessions, f.Permits = slices.Clip(f.Pairs), slices.Clip(f.Sessions), slices.Clip(f.Permits)
+	return f
+}
+
+// prune gives up what has waited for too long at a moment (lease clock, ms).
+func (s *Staged) prune(lease int64) {
+	if s.ID != "" && lease-s.Since >= StagedFor {
+		*s = Staged{}
+	}
+}
+
+// Restoration is what the newest restore did.
+type Restoration struct {
+	ID              string
+	By              registry.Act
+	Index           Index // of its last change
+	Wall            int64 // when, ms since the epoch
+	Instances       int   // that came back
+	InstancesStayed int   // of those in the snapshot that are registered now
+	Keys            int   // that were written
+	KeysDeleted     int
+	SessionsEnded   int
+}
+
+func (r *Restoration) fields(c *codec.Codec) {
+	c.String(&r.ID)
+	r.By.Fields(c)
+	codec.Uint(c, &r.Index)
+	c.Int64(&r.Wall)
+	for _, n := range []*int{&r.Instances, &r.InstancesStayed, &r.Keys, &r.KeysDeleted, &r.SessionsEnded} {
+		c.Int(n)
+	}
+}
+
+// restores is what views show of them.
+type restores struct {
+	restored Index        // at which the newest incarnation began: no index of a read is below it; 0: none did
+	last     *Restoration // nil: nothing was ever restored
+}

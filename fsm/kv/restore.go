@@ -1,0 +1,306 @@
+package kv
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// A restore comes through the log in parts, each of which is only staged: readers see nothing of it. One more operation then
+// applies them all. So every entry is of bounded size, and the restore is one change (docs/adr/0026).
+
+// StagePart brings the next part of a restore. One at a time can be under way: Refusal says so, also that the content cannot
+// be read. A part that has come already is accepted again. It takes no Index.
+type StagePart struct {
+	ID      string // drawn by the proposer; not ""
+	By      registry.Act
+	Part    uint64 // from 0, which begins the restore, or begins it anew
+	Content []byte // see Unpack
+}
+
+func (StagePart) kind() byte { return 12 }
+
+func (op StagePart) fields(c *codec.Codec) StagePart {
+	c.String(&op.ID)
+	op.By.Fields(c)
+	c.Uint64(&op.Part)
+	c.Bytes(&op.Content)
+	return op
+}
+
+func (op StagePart) apply(s *State, _ At) Result {
+	if refusal := op.refusal(&s.staged); refusal != "" {
+		return Result{Refusal: refusal}
+	}
+	if op.Part > 0 && op.Part < s.staged.Parts {
+		return Result{OK: true} // a repetition
+	}
+	part, err := Unpack(op.Content)
+	if err != nil {
+		return Result{Refusal: fmt.Sprintf("part %d of the snapshot cannot be read: %v", op.Part, err)}
+	}
+	if op.Part == 0 {
+		s.staged = Staged{ID: strings.Clone(op.ID), By: registry.Act{Author: strings.Clone(op.By.Author), Reason: strings.Clone(op.By.Reason)}}
+	}
+	s.staged.Add(part)
+	s.staged.Parts, s.staged.Since = op.Part+1, s.lease
+	return Result{OK: true}
+}
+
+func (op StagePart) refusal(staged *Staged) string {
+	switch same := staged.ID == op.ID; {
+	case op.ID == "":
+		return "a restore needs an id"
+	case !same && staged.ID != "":
+		return fmt.Sprintf("another restore, by %s, is under way: wait for its end; if its sender fell silent, it is given up after %d s", staged.By.Author, StagedFor/1000)
+	case op.Part > 0 && !same:
+		return givenUp
+	case op.Part > staged.Parts:
+		return fmt.Sprintf("part %d of the restore came, and part %d is missing", op.Part, staged.Parts)
+	}
+	return ""
+}
+
+const givenUp = "the restore was given up, because its parts stayed away for too long: nothing was changed; restore again"
+
+// DropStaged gives up a restore. OK is true also if there is none of that id. It takes no Index.
+type DropStaged struct{ ID string }
+
+func (DropStaged) kind() byte { return 14 }
+
+func (op DropStaged) fields(c *codec.Codec) DropStaged {
+	c.String(&op.ID)
+	return op
+}
+
+func (op DropStaged) apply(s *State, _ At) Result {
+	if s.staged.ID == op.ID {
+		s.staged = Staged{}
+	}
+	return Result{OK: true}
+}
+
+// Restore makes what was staged a part of the state, in one step. docs/operations.md says what becomes of which record. Unless
+// it is of keys alone, it begins a new incarnation (Registry.Raise); of keys alone it does where the state that they come
+// from was beyond this one. Result.Refusal says why it cannot be done; nothing is staged any more then, or it was not before.
+type Restore struct {
+	ID    string
+	Parts uint64 // how many there are
+	By    registry.Act
+	// Newest is the highest index in the state that was saved.
+	Newest Index
+	// KeysOnly: nothing but the keys that begin with Prefix is touched.
+	KeysOnly bool
+	Prefix   string
+	// KeepSessions: sessions go on, with what they hold.
+	KeepSessions bool
+	// Founding: the cluster is new. What is in it already is newer and stays. It is refused where something was restored before.
+	Founding bool
+}
+
+func (Restore) kind() byte { return 13 }
+
+func (op Restore) fields(c *codec.Codec) Restore {
+	c.String(&op.ID)
+	c.Uint64(&op.Parts)
+	op.By.Fields(c)
+	codec.Uint(c, &op.Newest)
+	c.Bool(&op.KeysOnly)
+	c.String(&op.Prefix)
+	c.Bool(&op.KeepSessions)
+	c.Bool(&op.Founding)
+	return op
+}
+
+// Restored is the Index at which the newest incarnation began; 0: none did.
+func (s *State) Restored() Index { return s.restored }
+
+// BeginIncarnation begins a new incarnation, see Registry.Raise.
+func (s *State) BeginIncarnation(beyond Index, wall int64) {
+	s.restored = s.catalog.Raise(beyond, wall)
+	s.change(At{Index: s.restored}, Topic{Kind: SessionsTopic})
+}
+
+// Recover has the state go on as the only copy of it that is left, see Machine.Recover. Every key counts as changed now, for
+// the last change of each may be among what is lost.
+func (s *State) Recover(at At) {
+	s.staged = Staged{}
+	s.BeginIncarnation(0, at.Wall)
+	at.Index = s.catalog.Next()
+	s.endSessions(at, s.sessions.byID.Values())
+	for _, p := range slices.Collect(s.keys.under("")) {
+		s.replaceKey(at, p, s.successor(at, p.Key, p))
+	}
+	s.change(at, Topic{Kind: SessionsTopic})
+}
+
+// maxIndex is the highest number that programs which read JSON into floating-point numbers read exactly.
+const maxIndex Index = 1<<53 - 1
+
+func (op Restore) refusal(s *State) string {
+	switch {
+	case op.Prefix != "" && !op.KeysOnly:
+		return "a prefix is for a restore of keys alone"
+	case op.Founding && s.restored > 0:
+		return "the cluster was restored already"
+	case s.staged.ID != op.ID || op.ID == "":
+		return givenUp
+	case s.staged.Parts != op.Parts:
+		return fmt.Sprintf("%d parts of the snapshot have come, not %d", s.staged.Parts, op.Parts)
+	case max(op.Newest, s.catalog.Next()) > maxIndex-2*registry.Incarnation:
+		return fmt.Sprintf("the index %d of the state or of the snapshot leaves no room below 2^53 for a new incarnation", max(op.Newest, s.catalog.Next()))
+	}
+	return ""
+}
+
+func (op Restore) apply(s *State, at At) Result {
+	if s.last != nil && s.last.ID == op.ID && op.ID != "" {
+		return Result{OK: true} // a repetition
+	}
+	if refusal := op.refusal(s); refusal != "" {
+		if s.staged.ID == op.ID {
+			s.staged = Staged{}
+		}
+		return Result{Refusal: refusal}
+	}
+	image := s.staged.Image
+	s.staged = Staged{}
+	done := Restoration{ID: strings.Clone(op.ID), By: registry.Act{Author: strings.Clone(op.By.Author), Reason: strings.Clone(op.By.Reason)}, Wall: at.Wall}
+	if !op.KeysOnly || op.Newest >= s.catalog.Next() {
+		unknown := int64(0)
+		if op.Founding { // the file may be older than an incarnation of the cluster that it is from
+			unknown = at.Wall
+		}
+		s.BeginIncarnation(op.Newest, unknown)
+	}
+	var lost []CheckRef
+	if !op.KeysOnly {
+		done.Instances, lost = s.catalog.Readmit(image.Image, op.By)
+		done.InstancesStayed = len(image.Instances) - done.Instances
+	}
+	at.Index = s.catalog.Next()
+	done.Index = at.Index
+	r := restoring{Restore: op, state: s, at: at, image: image, done: &done}
+	r.endSessions(lost)
+	r.deleteKeys()
+	r.writeKeys()
+	r.keepBack()
+	s.last = &done
+	s.change(at, Topic{Kind: SessionsTopic})
+	return Result{OK: true, Index: at.Index}
+}
+
+// restoring is a restore under way.
+type restoring struct {
+	Restore
+	state *State
+	at    At
+	image Image
+	done  *Restoration
+}
+
+// endSessions ends the sessions that do not go on, and those that depend on lost checks.
+func (r *restoring) endSessions(lost []CheckRef) {
+	if r.KeysOnly {
+		return
+	}
+	s := r.state
+	before := s.sessions.byID.Len()
+	if !r.KeepSessions && !r.Founding {
+		s.endSessions(r.at, s.sessions.byID.Values())
+	}
+	s.Lose(r.at, lost)
+	r.done.SessionsEnded = before - s.sessions.byID.Len()
+}
+
+// deleteKeys deletes the keys that are not in the snapshot, but for those that a session holds.
+func (r *restoring) deleteKeys() {
+	if r.Founding {
+		return
+	}
+	saved := make(map[string]bool, len(r.image.Pairs))
+	for _, p := range r.image.Pairs {
+		saved[p.Key] = true
+	}
+	for _, p := range slices.Collect(r.state.keys.under(r.Prefix)) {
+		if !saved[p.Key] && p.Session == "" {
+			r.state.removeKey(r.at, p)
+			r.done.KeysDeleted++
+		}
+	}
+}
+
+// writeKeys gives the keys of the snapshot their contents. Who holds one now goes on to hold it, and no token goes back.
+func (r *restoring) writeKeys() {
+	s := r.state
+	for _, p := range r.image.Pairs {
+		old, _ := s.keys.pairs.Get(p.Key)
+		same := old != nil && old.Flags == p.Flags && bytes.Equal(old.Value, p.Value)
+		if p.Key == "" || !strings.HasPrefix(p.Key, r.Prefix) || same || old != nil && r.Founding {
+			continue
+		}
+		now := s.successor(r.at, p.Key, old)
+		now.Value, now.Flags = p.Value, p.Flags
+		now.LockIndex, now.Fence = max(now.LockIndex, p.LockIndex), max(now.Fence, p.Fence)
+		s.replaceKey(r.at, old, now)
+		r.done.Keys++
+	}
+}
+
+// keepBack has the lock-delays hold of the sessions of the snapshot that are not there now: their clients may believe for a
+// while that they hold what they held.
+func (r *restoring) keepBack() {
+	if r.KeysOnly {
+		return
+	}
+	delays := make(map[string]int64, len(r.image.Sessions)) // ms
+	for _, saved := range r.image.Sessions {
+		if r.state.session(saved.ID) == nil {
+			delays[saved.ID] = saved.lockDelay()
+		}
+	}
+	for _, p := range r.image.Pairs {
+		r.keepKeyBack(p.Key, delays[p.Session])
+	}
+	for _, p := range r.image.Permits {
+		r.keepPermitsBack(p, delays)
+	}
+}
+
+// keepKeyBack keeps a key from being acquired for some ms, unless a session holds it or a longer delay does.
+func (r *restoring) keepKeyBack(key string, delay int64) {
+	keys := &r.state.keys
+	if session, _ := keys.holder(key); delay == 0 || session != "" || key == "" {
+		return
+	}
+	if until := order.Later(r.at.Lease, delay); until > keys.delays.end(key, r.at.Lease) {
+		keys.delays.set(key, until)
+	}
+}
+
+// keepPermitsBack keeps the permits back that sessions of the snapshot held, where there is nothing of that name now.
+func (r *restoring) keepPermitsBack(p *Permits, delays map[string]int64) {
+	s := r.state
+	if s.permits.find(p.Kind, p.Name) != nil || p.Limit == 0 || p.Kind == Key || p.Kind == Lock && p.Limit != 1 {
+		return
+	}
+	var held []int64
+	for _, h := range p.Holders {
+		if delay := delays[h.Session]; delay > 0 && uint64(len(held)) < uint64(p.Limit) {
+			held = append(held, order.Later(r.at.Lease, delay))
+		}
+	}
+	if len(held) == 0 {
+		return
+	}
+	t := &turn{state: s, at: r.at, sem: s.permits.open(p.Kind, p.Name, p.Limit)}
+	for _, until := range held {
+		s.permits.addDelay(t.edit(), until)
+	}
+	t.finish()
+}

@@ -1,0 +1,158 @@
+package backup
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Difference is what differs between two snapshots in one kind of record, each list in ascending order.
+type Difference struct {
+	Added   []string // in the second alone
+	Removed []string // in the first alone
+	Changed []string
+}
+
+// Differences are what differs between two snapshots. Renewals, indexes and times are no difference.
+type Differences struct {
+	Instances, Nodes, Keys, Sessions, Permits Difference
+}
+
+// Diff compares two snapshots.
+func Diff(first, second *kv.Image) Differences {
+	return Differences{
+		Instances: compare(first.Instances, second.Instances, instanceName, sameInstance),
+		Nodes:     compare(first.Nodes, second.Nodes, func(n *catalog.Node) string { return n.Name }, sameNode),
+		Keys:      compare(first.Pairs, second.Pairs, func(p *kv.Pair) string { return p.Key }, samePair),
+		Sessions:  compare(first.Sessions, second.Sessions, func(s *kv.Session) string { return s.ID }, func(a, b *kv.Session) bool { return true }),
+		Permits:   compare(first.Permits, second.Permits, permitName, samePermits),
+	}
+}
+
+func compare[T any](first, second []T, name func(T) string, same func(a, b T) bool) (d Difference) {
+	before := make(map[string]T, len(first))
+	for _, one := range first {
+		before[name(one)] = one
+	}
+	for _, one := range second {
+		old, there := before[name(one)]
+		switch {
+		case !there:
+			d.Added = append(d.Added, name(one))
+		case !same(old, one):
+			d.Changed = append(d.Changed, name(one))
+		}
+		delete(before, name(one))
+	}
+	for _, one := range first {
+		if _, left := before[name(one)]; left {
+			d.Removed = append(d.Removed, name(one))
+		}
+	}
+	for _, list := range [][]string{d.Added, d.Removed, d.Changed} {
+		slices.Sort(list)
+	}
+	return d
+}
+
+func instanceName(s registry.Saved) string {
+	key := s.Instance.Key()
+	return key.App + "/" + key.ID
+}
+
+// sameInstance compares what clients and operators said.
+func sameInstance(a, b registry.Saved) bool {
+	return a.Instance.Fingerprint() == b.Instance.Fingerprint() && a.Instance.Status == b.Instance.Status && a.Owner == b.Owner &&
+		a.Overridden == b.Overridden && a.QuarantineFor > 0 == (b.QuarantineFor > 0) && a.Permanent == b.Permanent && sameService(a.Service, b.Service)
+}
+
+func sameService(a, b *catalog.Service) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Node == b.Node && a.SameRegistration(b) && sameChecks(a.Checks, b.Checks)
+}
+
+func sameNode(a, b *catalog.Node) bool {
+	return a.ID == b.ID && a.Address == b.Address && slices.Equal(a.Tagged, b.Tagged) && slices.Equal(a.Meta, b.Meta) && sameChecks(a.Checks, b.Checks)
+}
+
+// sameChecks compares checks but for their indexes and times.
+func sameChecks(a, b []*catalog.Check) bool {
+	return slices.EqualFunc(a, b, func(a, b *catalog.Check) bool { return bytes.Equal(checkBytes(a), checkBytes(b)) })
+}
+
+func checkBytes(check *catalog.Check) []byte {
+	c := *check
+	c.CreateIndex, c.ModifyIndex, c.CriticalSince = 0, 0, 0
+	w := codec.Writer(nil, codec.Newest)
+	c.Fields(&w)
+	return w.Written()
+}
+
+func samePair(a, b *kv.Pair) bool {
+	return a.Flags == b.Flags && a.Session == b.Session && bytes.Equal(a.Value, b.Value)
+}
+
+func permitName(p *kv.Permits) string {
+	kind := "lock"
+	if p.Kind == kv.Semaphore {
+		kind = "semaphore"
+	}
+	return kind + " " + p.Name
+}
+
+func samePermits(a, b *kv.Permits) bool {
+	return a.Limit == b.Limit && slices.EqualFunc(a.Holders, b.Holders, func(a, b kv.Holder) bool { return a.Session == b.Session })
+}
+
+// Plan is what a restore of a snapshot would do to a state: kv.Restore tried without it.
+type Plan struct {
+	Instances       []string // that come back
+	InstancesStayed int      // of those in the snapshot, because they are registered now
+	InstancesNewer  int      // that are registered now and not in the snapshot: they stay, too
+	Nodes           []string // that come back
+	KeysWritten     []string
+	KeysDeleted     []string
+	SessionsEnded   []string
+}
+
+// PlanOf is the plan of a restore, of whose fields only those count that say what is restored.
+func PlanOf(saved, now *kv.Image, op kv.Restore) (p Plan) {
+	if !op.KeysOnly {
+		d := Diff(now, saved)
+		p.Instances, p.Nodes = d.Instances.Added, d.Nodes.Added
+		p.InstancesStayed = len(saved.Instances) - len(p.Instances)
+		p.InstancesNewer = len(now.Instances) - p.InstancesStayed
+		if !op.KeepSessions {
+			for _, s := range now.Sessions {
+				p.SessionsEnded = append(p.SessionsEnded, s.ID)
+			}
+		}
+	}
+	held := map[string]bool{} // by sessions that go on
+	for _, pair := range now.Pairs {
+		held[pair.Key] = pair.Session != "" && (op.KeysOnly || op.KeepSessions)
+	}
+	d := compare(pairsUnder(now.Pairs, op.Prefix), pairsUnder(saved.Pairs, op.Prefix), func(p *kv.Pair) string { return p.Key },
+		func(a, b *kv.Pair) bool { return a.Flags == b.Flags && bytes.Equal(a.Value, b.Value) })
+	p.KeysWritten = slices.Sorted(slices.Values(append(d.Added, d.Changed...)))
+	p.KeysDeleted = slices.DeleteFunc(d.Removed, func(key string) bool { return held[key] })
+	return p
+}
+
+// pairsUnder are the pairs whose keys begin with a prefix, of pairs in the order of their keys.
+func pairsUnder(pairs []*kv.Pair, prefix string) []*kv.Pair {
+	from, _ := slices.BinarySearchFunc(pairs, prefix, func(p *kv.Pair, prefix string) int { return cmp.Compare(p.Key, prefix) })
+	to := from
+	for to < len(pairs) && strings.HasPrefix(pairs[to].Key, prefix) {
+		to++
+	}
+	return pairs[from:to]
+}

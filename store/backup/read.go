@@ -1,0 +1,184 @@
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc64"
+	"io"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+)
+
+// Reader reads a file, frame by frame.
+type Reader struct {
+	Header Header
+	r      *bufio.Reader
+	sum    hash.Hash
+	at     int64 // bytes read
+	buf    []byte
+}
+
+// Open reads the header of a file. Errors wrap ErrNewerVersion or ErrDamaged, or are the reader's.
+func Open(from io.Reader) (*Reader, error) {
+	r := &Reader{r: bufio.NewReaderSize(from, 256<<10), sum: sha256.New()}
+	preamble := make([]byte, len(magic)+1)
+	if err := r.read(preamble, "preamble"); err != nil {
+		return nil, err
+	}
+	if string(preamble[:len(magic)]) != magic {
+		return nil, damaged(0, "it begins with %q, and a snapshot of Rollcall with %q", preamble[:len(magic)], magic)
+	}
+	level := preamble[len(magic)]
+	head, err := r.frame("header", seedOf(level))
+	if err != nil {
+		return nil, err
+	}
+	if level < codec.Oldest || level > codec.Newest {
+		return nil, fmt.Errorf("%w of Rollcall: the snapshot has level %d, this program reads %d to %d; use the program that wrote it, or a newer one", ErrNewerVersion, level, codec.Oldest, codec.Newest)
+	}
+	c := codec.SharingReader(head, level)
+	r.Header.Level = level
+	r.Header.fields(&c)
+	if err := c.End(); err != nil {
+		return nil, damaged(int64(len(preamble)), "header: %v", err)
+	}
+	return r, nil
+}
+
+// Next returns the next part, see kv.Unpack; it is valid until the next call. At the end of a file that is whole it
+// returns io.EOF. Other errors are as of Open.
+func (r *Reader) Next() ([]byte, error) {
+	part, err := r.frame("part", 0)
+	if err != nil || len(part) > 0 {
+		return part, err
+	}
+	want, start := r.sum.Sum(nil), r.at
+	got := make([]byte, len(want))
+	if err := r.read(got, "checksum"); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(got, want) {
+		return nil, damaged(start, "its checksum is %x, and that of its content %x", got, want)
+	}
+	if _, err := r.r.ReadByte(); err == nil {
+		return nil, damaged(r.at, "something follows its end")
+	} else if !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the snapshot: %w", err)
+	}
+	return nil, io.EOF
+}
+
+// frame reads a frame, whose checksum begins with seed.
+func (r *Reader) frame(what string, seed uint64) ([]byte, error) {
+	start := r.at
+	length, head, err := r.length(what)
+	if err != nil {
+		return nil, err
+	}
+	// In steps, because the length may lie about what follows.
+	r.buf = r.buf[:0]
+	for left := length + 8; left > 0; {
+		step := min(left, 1<<20)
+		had := len(r.buf)
+		r.buf = slices.Grow(r.buf, step)[:had+step]
+		if err := r.read(r.buf[had:], what); err != nil {
+			return nil, err
+		}
+		left -= step
+	}
+	content, tail := r.buf[:length], r.buf[length:]
+	if sum := crc64.Update(crc64.Update(seed, frameTable, head), frameTable, content); binary.BigEndian.Uint64(tail) != sum {
+		return nil, damaged(start, "the %s there has the checksum %x, and its content %016x", what, tail, sum)
+	}
+	return content, nil
+}
+
+// length reads the length of a frame, and returns its bytes, too.
+func (r *Reader) length(what string) (n int, head []byte, err error) {
+	start := r.at
+	for {
+		var b [1]byte
+		if err := r.read(b[:], what); err != nil {
+			return 0, nil, err
+		}
+		head = append(head, b[0])
+		if b[0] < 0x80 {
+			break
+		}
+		if len(head) == binary.MaxVarintLen32 {
+			return 0, nil, damaged(start, "a length of more than %d bytes", maxFrame)
+		}
+	}
+	length, _ := binary.Uvarint(head)
+	if length > maxFrame {
+		return 0, nil, damaged(start, "a length of %d bytes, and a %s has %d at most", length, what, maxFrame)
+	}
+	return int(length), head, nil
+}
+
+// read fills b.
+func (r *Reader) read(b []byte, what string) error {
+	n, err := io.ReadFull(r.r, b)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return damaged(r.at+int64(n), "it ends inside its %s", what)
+	case err != nil:
+		return fmt.Errorf("read the snapshot: %w", err)
+	}
+	r.at += int64(n)
+	r.sum.Write(b)
+	return nil
+}
+
+// Contents is a whole file.
+type Contents struct {
+	Header
+	kv.Image
+}
+
+// Read reads a whole file, and verifies it. Errors are as of Open.
+func Read(from io.Reader) (Contents, error) {
+	var all Contents
+	h, err := each(from, func(m kv.Image) { all.Image.Add(m) })
+	all.Header = h
+	return all, err
+}
+
+// Verify reads a file to its end, as Read does, and keeps nothing of it but the header.
+func Verify(from io.Reader) (Header, error) { return each(from, func(kv.Image) {}) }
+
+// each reads a file part by part, and compares what it has with what its header says.
+func each(from io.Reader, do func(kv.Image)) (Header, error) {
+	r, err := Open(from)
+	if err != nil {
+		return Header{}, err
+	}
+	var found Counts
+	for {
+		start := r.at
+		packed, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Header{}, err
+		}
+		m, err := kv.Unpack(packed)
+		if err != nil {
+			return Header{}, damaged(start, "the part there: %v", err)
+		}
+		found.add(countOf(&m))
+		do(m)
+	}
+	if found != r.Header.Counts {
+		return Header{}, damaged(r.at, "it has %+v, and its header says %+v", found, r.Header.Counts)
+	}
+	return r.Header, nil
+}

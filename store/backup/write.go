@@ -1,0 +1,153 @@
+package backup
+
+import (
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// partWeight is how much a part holds before the next one begins, in bytes, about. A part becomes an operation of the log
+// with a restore, which may have 1 MiB.
+const partWeight = 768 << 10
+
+// Source is what a file is made of.
+type Source struct {
+	Registry *registry.View
+	KV       *kv.View // of the same moment; nil: there is no coordination
+	Header   Header   // Level (of what is written), Mode, Cluster, Node and Version; the rest is filled in
+}
+
+// Write writes a file, and returns its header and its length in bytes. Nothing waits for it: a view does not change.
+func Write(w io.Writer, from Source) (Header, int64, error) {
+	h := from.Header
+	v := from.Registry
+	h.Wall, h.Epoch, h.Index = v.Stamp().Wall, v.Epoch(), v.Index()
+	h.Counts.Instances = v.Total()
+	for range v.Nodes() {
+		h.Counts.Nodes++
+	}
+	if k := from.KV; k != nil {
+		h.Index = max(h.Index, k.Index())
+		h.Counts.Keys, h.Counts.Sessions = k.Len(), k.SessionCount()
+		for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
+			for range k.AllPermits(kind) {
+				h.Counts.Permits++
+			}
+		}
+	}
+	packer, err := newPacker()
+	if err != nil {
+		return h, 0, err
+	}
+	p := &parts{frames: newFrames(w, h.Level), packer: packer, level: h.Level}
+	c := codec.Writer(nil, h.Level)
+	h.fields(&c)
+	p.frame(c.Written(), seedOf(h.Level))
+	p.addRegistry(v)
+	p.addCoordination(from.KV)
+	p.flush()
+	err = p.close()
+	return h, p.n, err
+}
+
+// parts collects records into parts.
+type parts struct {
+	*frames
+	packer *zstd.Encoder
+	level  byte
+	part   kv.Image
+	weight int
+}
+
+func (p *parts) addRegistry(v *registry.View) {
+	for n := range v.Nodes() {
+		p.part.Nodes = append(p.part.Nodes, n)
+		p.grow(n.Weight())
+	}
+	for l := range v.All() {
+		p.part.Instances = append(p.part.Instances, v.SavedOf(l))
+		p.grow(l.Weight())
+	}
+}
+
+func (p *parts) addCoordination(k *kv.View) {
+	if k == nil {
+		return
+	}
+	for pair := range k.Pairs() {
+		p.part.Pairs = append(p.part.Pairs, pair)
+		p.grow(pair.Weight())
+	}
+	for s := range k.Sessions() {
+		p.part.Sessions = append(p.part.Sessions, s)
+		p.grow(s.Weight())
+	}
+	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
+		for permits := range k.AllPermits(kind) {
+			saved, weight := savedPermits(permits)
+			p.part.Permits = append(p.part.Permits, saved)
+			p.grow(weight)
+		}
+	}
+}
+
+// savedPermits is a lock or semaphore without its queue and without what its holders say: waits do not outlive the state.
+func savedPermits(p *kv.Permits) (saved *kv.Permits, weight int) {
+	c := *p
+	c.Queue, c.Delays, c.Holders = nil, nil, make([]kv.Holder, len(p.Holders))
+	for i, h := range p.Holders {
+		h.Value = nil
+		c.Holders[i] = h
+	}
+	return &c, 64 + len(p.Name) + 64*len(p.Holders)
+}
+
+func (p *parts) grow(weight int) {
+	if p.weight += weight; p.weight >= partWeight {
+		p.flush()
+	}
+}
+
+// flush writes what was collected.
+func (p *parts) flush() {
+	if p.weight == 0 || p.err != nil {
+		return
+	}
+	p.frame(p.pack(p.part), 0)
+	p.part, p.weight = kv.Image{}, 0
+}
+
+func (p *parts) pack(m kv.Image) []byte { return p.packer.EncodeAll(m.Encode(p.level), nil) }
+
+// Nothing is a part in which nothing is, at a level.
+func Nothing(level byte) ([]byte, error) { return packed(kv.Image{}, level) }
+
+// packed is an image as a part.
+func packed(m kv.Image, level byte) ([]byte, error) {
+	packer, err := newPacker()
+	if err != nil {
+		return nil, err
+	}
+	return packer.EncodeAll(m.Encode(level), nil), nil
+}
+
+func newPacker() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+}
+
+// Narrow is a part, at a level, that has only the keys with a prefix of another one, nil if it has none.
+func Narrow(part []byte, level byte, prefix string) ([]byte, error) {
+	m, err := kv.Unpack(part)
+	if err != nil {
+		return nil, err
+	}
+	narrow := kv.Image{Pairs: pairsUnder(m.Pairs, prefix)}
+	if len(narrow.Pairs) == 0 {
+		return nil, nil
+	}
+	return packed(narrow, level)
+}
