@@ -31,6 +31,7 @@ type Config struct {
 	Join             []string `key:"cluster.join" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
 	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	TLS              TLSFiles // empty: plain connections
+	RestoreFrom      string   `key:"restore-from" help:"mode cp: snapshot (rollcall snapshot save) from which a new cluster begins; for the first start of its founders, each of which may be given it; a node whose data directory belongs to a cluster refuses to start with it"`
 	Upgrade          level.Policy
 	DeadAfter        time.Duration `key:"members.dead-after" default:"0s" min:"1m" zero:"never" help:"mode cp: a voter that has been silent for so long is removed, when a node without a vote is ready to take its place and a majority of the voters is well"`
 

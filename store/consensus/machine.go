@@ -50,7 +50,9 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	if f.s.ready.Load() && replicas.Due(before, applied.Clock.Wall) { // of a log that is read again the others have no digests any more
 		f.s.digests.Make(f.s.machine.Snapshot)
 	}
-	if len(applied.Touched) > 0 {
+	if applied.Restored {
+		f.s.keys.WakeAll()
+	} else if len(applied.Touched) > 0 {
 		f.s.keys.Wake(applied.Touched)
 	}
 	if applied.Epoch != (registry.Epoch{}) {

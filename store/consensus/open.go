@@ -62,6 +62,9 @@ func (s *Raft) open(opened time.Time) error {
 	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node, Reads: level.Newest}); err != nil {
 		return err
 	}
+	if err := s.checkRestoreFrom(); err != nil {
+		return err
+	}
 	if s.disk, s.logs, err = raftio.Open(s.cfg.DataDir, s.fail); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (s *Raft) Run(ctx context.Context) error {
 	s.net.Go(s.net.Serve)
 	for _, task := range []func(context.Context){
 		s.disk.Watch, s.loop.Run, s.watchLog, s.watchLeader, s.followNotify, s.committer.Run, s.committer.Sweep,
-		s.reader.Run, s.becomeReady, s.members.Run, s.digests.Run,
+		s.reader.Run, s.becomeReady, s.members.Run, s.digests.Run, s.restoreFounded,
 	} {
 		tasks.Go(func() { task(inner) })
 	}
@@ -155,6 +155,9 @@ func (s *Raft) announce(ctx context.Context) error {
 	if err := s.identity.Hello().Outdated(s.machine.Boot(s.serverID())); err != nil {
 		s.stopOutdated(err)
 		return err
+	}
+	if s.awaitsRestore() {
+		return errNotRestored
 	}
 	return s.committer.Announce(ctx)
 }

@@ -105,7 +105,20 @@ func (id *Identity) numberStart() {
 	}
 }
 
+// ReadIdentity reads whose a directory is, and changes nothing.
+func ReadIdentity(dir string) (*Identity, error) {
+	return parseIdentity(filepath.Join(dir, "identity.json"))
+}
+
 func readIdentity(path string, owner Owner) (*Identity, error) {
+	id, err := parseIdentity(path)
+	if err != nil {
+		return nil, err
+	}
+	return id, id.fits(filepath.Dir(path), owner)
+}
+
+func parseIdentity(path string) (*Identity, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
@@ -122,7 +135,7 @@ func readIdentity(path string, owner Owner) (*Identity, error) {
 	case id.Level < 1 || id.ServerID == "" || id.Node == "":
 		return nil, fmt.Errorf("%s is corrupt (level %d, node %q, server id %q): give the node an empty data directory", path, id.Level, id.Node, id.ServerID)
 	}
-	return id, id.fits(filepath.Dir(path), owner)
+	return id, nil
 }
 
 // fits returns why a directory is not for an owner; nil: it is.

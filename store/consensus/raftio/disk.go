@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -443,4 +444,15 @@ func (d *Disk) Watch(ctx context.Context) {
 func (d *Disk) Close() error {
 	close(d.closed)
 	return d.bolt.Close()
+}
+
+// Lock keeps every process from opening the log below a directory to write it, until it is closed. An error that says that
+// another process has it open means that a node runs with the directory.
+func Lock(dir string) (io.Closer, error) {
+	path := filepath.Join(dir, disk.RaftDir, "log.db")
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))
+	}
+	return db, nil
 }

@@ -1,0 +1,241 @@
+package consensus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// Recovery is a cluster that goes on with what one of its nodes has, because the majority of its nodes is lost for good.
+type Recovery struct {
+	DataDir string
+	// Members are the nodes of the cluster, by name, with their node-to-node addresses: this one, and those that will join it.
+	Members map[string]string
+	Log     *slog.Logger
+}
+
+// Recovered is what a recovery has made.
+type Recovered struct {
+	Node, Cluster string
+	Entry         uint64         // the last log entry that the directory had
+	Before, Index registry.Index // the index before, and that of the new incarnation
+	Instances     int
+	Keys          int
+	Others        []string // the other voters there were
+	Old           string   // the directory as it was
+}
+
+// Recover makes a data directory that of a cluster of one node, with a new incarnation (fsm.Machine.Recover). It works on a
+// copy, which takes the directory's place in the end. It refuses while a majority of the cluster's nodes answers, and while
+// a node runs with the directory; nothing is changed then.
+func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
+	id, err := disk.ReadIdentity(r.DataDir)
+	switch {
+	case err != nil:
+		return done, err
+	case id.Mode != disk.ModeCP:
+		return done, fmt.Errorf("data directory %s is of mode %s, in which every node goes on by itself: start the node", r.DataDir, id.Mode)
+	case id.Cluster == "":
+		return done, fmt.Errorf("data directory %s belongs to no cluster yet: there is nothing to recover", r.DataDir)
+	case r.Members[id.Node] == "":
+		return done, fmt.Errorf("data directory %s is that of node %s, which is not among the named members %v: name it with its address", r.DataDir, id.Node, slices.Sorted(maps.Keys(r.Members)))
+	}
+	lock, err := raftio.Lock(r.DataDir)
+	if err != nil {
+		return done, err
+	}
+	defer lock.Close()
+	if err := refuseWhileAnswered(ctx, id.Node, r.Members); err != nil {
+		return done, err
+	}
+	work := r.DataDir + ".recovering"
+	if err := copyTree(r.DataDir, work); err != nil {
+		return done, fmt.Errorf("copy %s: %w", r.DataDir, errors.Join(err, os.RemoveAll(work)))
+	}
+	done = Recovered{Node: id.Node, Cluster: id.Cluster, Old: r.DataDir + ".before-" + time.Now().UTC().Format("20060102T150405.000Z")}
+	if err := r.recoverCopy(ctx, work, id, &done); err != nil {
+		return done, errors.Join(err, os.RemoveAll(work))
+	}
+	if err := os.Rename(r.DataDir, done.Old); err != nil {
+		return done, errors.Join(err, os.RemoveAll(work))
+	}
+	if err := os.Rename(work, r.DataDir); err != nil {
+		return done, errors.Join(err, os.Rename(done.Old, r.DataDir))
+	}
+	return done, disk.SyncDir(filepath.Dir(r.DataDir))
+}
+
+// recoverCopy recovers a copy of the directory.
+func (r Recovery) recoverCopy(ctx context.Context, dir string, id *disk.Identity, done *Recovered) error {
+	var fatal error
+	stored, logs, err := raftio.Open(dir, func(err error) { fatal = errors.Join(fatal, err) })
+	if err != nil {
+		return err
+	}
+	defer stored.Close()
+	voters, err := lastVoters(dir, logs, id)
+	if err != nil {
+		return err
+	}
+	known := map[string]string{id.Node: r.Members[id.Node]}
+	for _, v := range voters {
+		name := disk.NodeName(string(v.ID))
+		known[name] = cmp.Or(r.Members[name], string(v.Address))
+		done.Others = append(done.Others, name)
+	}
+	if err := refuseWhileAnswered(ctx, id.Node, known); err != nil {
+		return err
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, disk.RaftDir), snapshotsKept, raftio.NewLogger(r.Log))
+	if err != nil {
+		return err
+	}
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = raft.ServerID(id.ServerID), raftio.NewLogger(r.Log)
+	state := &recovering{machine: fsm.NewMachine(), done: done}
+	_, transport := raft.NewInmemTransport(raft.ServerAddress(r.Members[id.Node]))
+	self := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: raft.ServerAddress(r.Members[id.Node])}}}
+	err = raft.RecoverCluster(conf, state, logs, stored.Stable(), snapshots, transport, self)
+	return errors.Join(err, state.err, fatal)
+}
+
+// lastVoters are the voters of the newest configuration in a directory.
+func lastVoters(dir string, logs raft.LogStore, id *disk.Identity) ([]raft.Server, error) {
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, disk.RaftDir), snapshotsKept, nil)
+	if err != nil {
+		return nil, err
+	}
+	var newest raft.Configuration
+	if metas, err := snapshots.List(); err == nil && len(metas) > 0 {
+		newest = metas[0].Configuration
+	}
+	first, err := logs.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	last, err := logs.LastIndex()
+	for index := max(first, 1); err == nil && index <= last; index++ {
+		var entry raft.Log
+		if err = logs.GetLog(index, &entry); err == nil && entry.Type == raft.LogConfiguration {
+			newest = raft.DecodeConfiguration(entry.Data)
+		}
+	}
+	var voters []raft.Server
+	for _, server := range newest.Servers {
+		if server.Suffrage == raft.Voter && string(server.ID) != id.ServerID {
+			voters = append(voters, server)
+		}
+	}
+	return voters, err
+}
+
+// answerLimit is how long a node may take to accept a connection.
+const answerLimit = 2 * time.Second
+
+// refuseWhileAnswered refuses while a majority of the nodes accepts connections at their node-to-node addresses.
+func refuseWhileAnswered(ctx context.Context, own string, members map[string]string) error {
+	var others, answered []string
+	for name, address := range members {
+		if name != own {
+			others = append(others, address)
+		}
+	}
+	for _, reply := range port.AskAll(ctx, others, answerLimit, func(ctx context.Context, address string) (string, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return "", err
+		}
+		return address, conn.Close()
+	}) {
+		if reply.Err == nil {
+			answered = append(answered, reply.Value)
+		}
+	}
+	if 2*len(answered) > len(members) {
+		slices.Sort(answered)
+		return fmt.Errorf("%d of %d nodes answer (%v), which are a majority: the cluster can go on without a recovery, and what it acknowledged would be lost by one", len(answered), len(members), answered)
+	}
+	return nil
+}
+
+// recovering is the state while a directory is recovered.
+type recovering struct {
+	machine *fsm.Machine
+	done    *Recovered
+	err     error // of the first entry that could not be applied
+}
+
+// Apply implements raft.FSM.
+func (f *recovering) Apply(l *raft.Log) any {
+	if f.err == nil {
+		_, f.err = f.machine.Apply(l.Index, l.Term, l.Data)
+	}
+	return f.err
+}
+
+// Restore implements raft.FSM.
+func (f *recovering) Restore(r io.ReadCloser) error {
+	return errors.Join(f.machine.Restore(r), r.Close())
+}
+
+// Snapshot implements raft.FSM: the state of the new incarnation.
+func (f *recovering) Snapshot() (raft.FSMSnapshot, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	f.done.Entry, f.done.Before = f.machine.Index(), max(f.machine.View().Index(), f.machine.KV().Index())
+	f.machine.Recover(time.Now().UnixMilli())
+	f.done.Index, f.done.Instances, f.done.Keys = f.machine.KV().Index(), f.machine.View().Total(), f.machine.KV().Len()
+	return frozen{f.machine.Snapshot(), context.Background()}, nil
+}
+
+// copyTree copies a directory with its files, and syncs them.
+func copyTree(from, to string) error {
+	if err := os.RemoveAll(to); err != nil { // of an attempt that was cut off
+		return err
+	}
+	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, path[len(from):])
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		return copyFile(path, target)
+	})
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,120 @@
+package consensus
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/backup"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// ErrRestoreRefused is a restore that was refused, with a text for the caller: nothing was changed.
+var ErrRestoreRefused = errors.New("the restore was refused")
+
+// restorePatience is how long each step of a restore is tried while there is no leader.
+const restorePatience = 15 * time.Second
+
+// Backup returns what a snapshot for people is made of, at least as new as read demands. Errors: those of View.
+func (s *Raft) Backup(ctx context.Context, read registry.Consistency) (backup.Source, error) {
+	if err := s.reader.CatchUp(ctx, read); err != nil {
+		return backup.Source{}, err
+	}
+	k := s.machine.KV()
+	return backup.Source{Registry: k.Registry, KV: k, Header: backup.Header{Level: s.machine.Level(), Mode: disk.ModeCP, Cluster: s.identity.Cluster(), Node: s.cfg.Node}}, nil
+}
+
+// CheckRestore refuses a snapshot of another mode or, unless another is true, of another cluster.
+func (s *Raft) CheckRestore(h backup.Header, another bool) error {
+	switch own := s.identity.Cluster(); {
+	case h.Level > s.machine.Level():
+		return fmt.Errorf("%w: the snapshot has level %d, and this cluster is at %d until all of its nodes read the next one: finalize its upgrade (rollcall upgrade status)", ErrRestoreRefused, h.Level, s.machine.Level())
+	case h.Mode != disk.ModeCP:
+		return fmt.Errorf("%w: the snapshot is of mode %s, whose instances have no order with this cluster's; this cluster takes those of mode cp", ErrRestoreRefused, h.Mode)
+	case h.Cluster != own && !another:
+		return fmt.Errorf("%w: the snapshot is of cluster %s, and this one is %s; if that is meant, say so (--another-cluster)", ErrRestoreRefused, h.Cluster, own)
+	}
+	return nil
+}
+
+// Restore makes a snapshot part of the state: what of it, op says, whose ID and Parts are filled in. The file was verified. It
+// returns what was done. Errors: ErrRestoreRefused, those of Apply; after registry.ErrUnknownOutcome it may have been done.
+func (s *Raft) Restore(ctx context.Context, file io.Reader, op kv.Restore) (kv.Restoration, error) {
+	r, err := backup.Open(file)
+	if err != nil {
+		return kv.Restoration{}, err
+	}
+	op.ID, op.Newest = rand.Text(), r.Header.Index
+	if op.Parts, err = s.stageParts(ctx, r, op); err == nil {
+		err = s.restoreStep(ctx, op)
+	}
+	if err != nil {
+		drop, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.ResultWait)
+		defer cancel()
+		_, _ = s.committer.Commit(drop, []fsm.Item{{KV: kv.DropStaged{ID: op.ID}}}, false) // else it is given up by its time
+		return kv.Restoration{}, err
+	}
+	if err := s.reader.CatchUp(ctx, registry.Linearizable); err != nil {
+		return kv.Restoration{}, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
+	}
+	if done := s.machine.KV().LastRestoration(); done != nil && done.ID == op.ID {
+		s.log.Info("restored from a snapshot", "by", op.By.Author, "reason", op.By.Reason, "instances", done.Instances, "keys", done.Keys, "index", done.Index)
+		return *done, nil
+	}
+	return kv.Restoration{}, registry.ErrUnknownOutcome // another restore came after it
+}
+
+// stageParts brings the parts of a file into the state, and returns how many there are.
+func (s *Raft) stageParts(ctx context.Context, r *backup.Reader, op kv.Restore) (n uint64, err error) {
+	stage := func(part []byte) error {
+		n++
+		return s.restoreStep(ctx, kv.StagePart{ID: op.ID, By: op.By, Part: n - 1, Content: bytes.Clone(part)})
+	}
+	for {
+		part, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil && op.KeysOnly {
+			part, err = backup.Narrow(part, s.machine.Level(), op.Prefix)
+		}
+		if err == nil && part != nil {
+			err = stage(part)
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	if n > 0 {
+		return n, nil
+	}
+	none, err := backup.Nothing(s.machine.Level()) // the restore of a state in which nothing was
+	if err == nil {
+		err = stage(none)
+	}
+	return n, err
+}
+
+// restoreStep commits an operation of a restore, again and again while no leader takes it: its repetition changes nothing.
+func (s *Raft) restoreStep(ctx context.Context, op kv.Op) error {
+	until := time.Now().Add(restorePatience)
+	for {
+		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op}}, false)
+		switch {
+		case err == nil && results.KV[0].Refusal != "":
+			return fmt.Errorf("%w: %s", ErrRestoreRefused, results.KV[0].Refusal)
+		case err == nil:
+			return nil
+		case ctx.Err() != nil || time.Now().After(until) || !errors.Is(err, registry.ErrNoLeader) && !errors.Is(err, registry.ErrUnknownOutcome):
+			return fmt.Errorf("restore: %w", err)
+		}
+	}
+}
