@@ -17,6 +17,9 @@ type (
 	Instance     = api.Instance     // an instance and its lease
 	Owner        = api.Owner        // the datacenter that an instance belongs to
 	Pruned       = api.Pruned       // what Prune removed
+	Restored     = api.Restored     // what a restore did, or would do
+	RestorePlan  = api.RestorePlan  // names of what it would do
+	SavedState   = api.Snapshot     // what a snapshot of a cluster says of itself
 
 	Explanation        = api.Explanation        // what is known of an instance, listed or not
 	Life               = api.Life               // the lease of one that is there

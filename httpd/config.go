@@ -41,6 +41,8 @@ type Config struct {
 	LogLevel LogLevel
 	// Peers is the replication to other servers. Nil: there is none, and its routes respond with 501.
 	Peers Peers
+	// Snapshots saves and restores snapshots for people. Nil: its routes respond with 501.
+	Snapshots Snapshots
 	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 	// and an address (host:port). Nil: all are "eureka".
 	EurekaSender func(identity, address string) string
@@ -100,7 +102,11 @@ type (
 	Debug       = ownroutes.Debug
 	Peers       = ownroutes.Peers
 	PeerRefusal = ownroutes.PeerRefusal
-	LogLevel    = ownroutes.LogLevel
+	// Snapshots, SavedSnapshot and RestoreOptions are of snapshots for people.
+	Snapshots      = ownroutes.Snapshots
+	SavedSnapshot  = ownroutes.SavedSnapshot
+	RestoreOptions = ownroutes.RestoreOptions
+	LogLevel       = ownroutes.LogLevel
 )
 
 // The settings of consul.agents.
@@ -109,8 +115,11 @@ const (
 	OneAgent       = consulroutes.OneAgent
 )
 
-// Errors of Members.
+// Errors of Members and of Snapshots.
 var (
+	ErrSnapshotUnreadable = ownroutes.ErrSnapshotUnreadable
+	ErrRestoreRefused     = ownroutes.ErrRestoreRefused
+
 	ErrUnknownMember = ownroutes.ErrUnknownMember
 	ErrMembership    = ownroutes.ErrMembership
 )

@@ -52,6 +52,15 @@ func (c testCatalog) PerformInTxn(op registry.CatalogOp) (result registry.Catalo
 	return result, lost
 }
 
+// Readmit implements kv.Registrar.
+func (c testCatalog) Readmit(m registry.Image, by registry.Act) (returned int, lost []kv.CheckRef) {
+	returned, refs := c.Registry.Readmit(m, by)
+	for _, ref := range refs {
+		lost = append(lost, kv.CheckRef(ref))
+	}
+	return returned, lost
+}
+
 func newLocker(m *registrytest.Memory) *locker {
 	l := &locker{m: m, state: kv.New(testCatalog{m.Registry})}
 	l.state.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)

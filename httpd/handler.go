@@ -63,7 +63,7 @@ func New(c Config) (*Handler, error) {
 		sites: newSites(c.Hosts),
 	}
 	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
-	h.own = ownroutes.New(h.node, ownroutes.Config{Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel})
+	h.own = ownroutes.New(h.node, ownroutes.Config{Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots})
 	h.metrics = newMetrics(c.Metrics, c.Service)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {

@@ -50,6 +50,8 @@ func newRootCommand() *cobra.Command {
 		newExplainCommand(),
 		newEventsCommand(),
 		newSelfPreservationCommand(),
+		newSnapshotCommand(),
+		newRecoverCommand(),
 		newMembersCommand(),
 		newPeersCommand(),
 		newUpgradeCommand(),

@@ -12,6 +12,7 @@
 //	prune.go            the removal of what is not passing
 //	loglevel.go         the level of the node's log
 //	members.go          the nodes of the cluster
+//	snapshot.go         snapshots for people, saved and restored
 //	peers.go            replication: messages of peers, and their state
 //	watch.go            watches and long polls
 //	changes.go          the changes that a watch has not read yet

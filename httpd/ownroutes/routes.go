@@ -31,6 +31,8 @@ var table = append([]documented{
 	{route{web.Get, "/v1/rollcall/log-level", web.JSONForm, withLogLevel(call.showLogLevel)}, api.LogLevel{}},
 	{route{web.Put, "/v1/rollcall/log-level", web.JSONForm, withLogLevel(call.setLogLevel)}, api.LogLevel{}},
 	{route{web.Delete, memberPath, web.JSONForm, call.removeMember}, api.RemovedMember{}},
+	{route{web.Get, snapshotPath, web.JSONForm, call.saveSnapshot}, nil},
+	{route{web.Put, snapshotPath, web.JSONForm, call.restoreSnapshot}, api.Restored{}},
 	{route{web.Post, "/v1/rollcall/transfer", web.JSONForm, web.Bodiless(call.transferLeadership)}, api.Transferred{}},
 	{route{web.Get, "/v1/rollcall/upgrade", web.JSONForm, call.upgradeStatus}, api.Upgrade{}},
 	{route{web.Post, "/v1/rollcall/upgrade/finalize", web.JSONForm, web.Bodiless(call.finalizeUpgrade)}, api.Upgrade{}},
@@ -67,6 +69,8 @@ var table = append([]documented{
 
 // fence is the route of which a variable takes all that is left of the path.
 var fence = documented{route{web.Get, "/v1/rollcall/fence/{key}", web.JSONForm, web.WithCoordination(call.fence)}, api.FenceState{}}
+
+const snapshotPath = "/v1/rollcall/snapshot"
 
 const memberPath = "/v1/rollcall/members/{name}" // of one node of the cluster
 

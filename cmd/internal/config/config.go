@@ -45,6 +45,7 @@ type Config struct {
 	MinFree      int64 `key:"data.min-free" default:"67108864" min:"0" help:"bytes that the disk of data.dir must have left; with less, the node (in mode cp all nodes, if it leads) answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
 	Quota        capacity.Quota
 	Checks       ChecksConfig
+	Backup       BackupConfig
 	Replication  ReplicationConfig
 
 	// EurekaCompat brings upstream's behaviour back, for comparison.
@@ -80,6 +81,13 @@ type HTTPTLSConfig struct {
 type ChecksConfig struct {
 	Probes bool `key:"checks.probes" default:"true" help:"mode cp: the leader runs HTTP, TCP, UDP, gRPC and HTTP/2 checks; false: they stay as clients set them"`
 	Rules  probe.Rules
+}
+
+// BackupConfig is for snapshots for people that are written by a schedule.
+type BackupConfig struct {
+	Dir      string        `key:"backup.dir" help:"directory in which the leader (mode ap: each node) writes snapshots by itself, from which rollcall snapshot restore restores; better on another disk than data.dir; empty: none are written"`
+	Interval time.Duration `key:"backup.interval" default:"1h" min:"1s" help:"how often one is written"`
+	Keep     int           `key:"backup.keep" default:"24" min:"1" help:"how many of its own a node keeps there; the oldest go, and files of other names stay"`
 }
 
 // Default returns the settings' defaults.

@@ -40,6 +40,9 @@ func (c *Config) validateNode() error {
 	if c.Mode == AP && c.HTTPD.Reads != httpd.ReadsStale {
 		errs = append(errs, fmt.Errorf("reads.eureka: %q is not offered in mode ap, where every node reads its own state: stale", c.HTTPD.Reads))
 	}
+	if c.Mode == AP && c.Store.RestoreFrom != "" {
+		errs = append(errs, errors.New("restore-from: is not offered in mode ap, which has no founding; rollcall snapshot restore brings instances into a node that runs"))
+	}
 	if c.NodeName != "" && !nodeName.MatchString(c.NodeName) {
 		errs = append(errs, fmt.Errorf("node.name: %q is not a name of 1 to 63 letters, digits, dashes and underscores that begins with a letter or digit", c.NodeName))
 	}

@@ -32,6 +32,8 @@ type engine struct {
 	members httpd.Members // nil: nodes are not members of anything
 	upgrade httpd.Upgrade
 	peers   *peers
+	// snapshots saves and restores snapshots for people.
+	snapshots *snapshots
 	// coordination is sessions, keys and locks; nil: they need consensus, which this node is without.
 	coordination httpd.Coordination
 	// setSyncDelay slows the disk down for tests: see consensus.Raft and local.Store.
@@ -84,13 +86,19 @@ func (s setup) openRaft() (*engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, abandon(raft.Run))
 	}
+	saves := &snapshots{dir: s.Store.DataDir, version: s.version, source: raft.Backup, check: raft.CheckRestore, restore: raft.Restore}
+	scheduled := s.backups(saves)
 	run := func(ctx context.Context) error {
 		return runWith(ctx, raft.Run, func(ctx context.Context) {
 			s.lead(ctx, raft, p)
+		}, func(ctx context.Context) {
+			if scheduled != nil {
+				raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { scheduled.run(ctx) })
+			}
 		})
 	}
 	return &engine{
-		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p,
+		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p, snapshots: saves,
 		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, handOver: raft.HandOver,
 	}, nil
 }
@@ -152,6 +160,9 @@ func (s setup) openLocal() (*engine, error) {
 	}); err != nil {
 		return nil, errors.Join(err, abandon(node.Run))
 	}
+	here := &localSnapshots{service: service, node: s.name, datacenter: s.Datacenter, levels: node.Levels}
+	saves := &snapshots{dir: s.Store.DataDir, version: s.version, source: here.source, check: here.check, restore: here.restore}
+	scheduled := s.backups(saves)
 	run := func(ctx context.Context) error {
 		return runWith(ctx, node.Run, func(ctx context.Context) {
 			select {
@@ -159,9 +170,17 @@ func (s setup) openLocal() (*engine, error) {
 				p.send(ctx, s.log)
 			case <-ctx.Done():
 			}
+		}, func(ctx context.Context) {
+			select {
+			case <-copied:
+				if scheduled != nil {
+					scheduled.run(ctx)
+				}
+			case <-ctx.Done():
+			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, setSyncDelay: node.SetSyncDelay}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay}, nil
 }
 
 // storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside

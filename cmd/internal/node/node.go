@@ -11,6 +11,7 @@
 //	certificate.go  files of certificates, which may be replaced while the node runs
 //	debug.go        what helps somebody else to see what is wrong
 //	reload.go       settings that are read again at SIGHUP
+//	snapshots.go, localsnapshots.go, backups.go, recover.go  snapshots for people: by HTTP, by a schedule, and recovery
 //	memory.go       garbage collection, and memory that an idle node gives back
 //	planted_on.go   faults for tests of the comparison, in builds with the tag planted
 package node
@@ -147,6 +148,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}
+	h.Snapshots = e.snapshots
 	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
 	handler, err := httpd.New(h)
 	if err != nil {

@@ -1,0 +1,134 @@
+package node
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/backup"
+)
+
+// backups writes snapshots for people by a schedule: in mode cp the leader, without consensus every node.
+type backups struct {
+	config.BackupConfig
+	node        string
+	snapshots   *snapshots
+	log         *slog.Logger
+	lastSuccess prometheus.Gauge
+	failing     bool // as of the last attempt
+}
+
+// backups makes what writes snapshots by a schedule; nil: none is set.
+func (s setup) backups(of *snapshots) *backups {
+	if s.Backup.Dir == "" {
+		return nil
+	}
+	b := &backups{BackupConfig: s.Backup, node: s.name, snapshots: of, log: s.log, lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "rollcall_backup_last_success_timestamp_seconds", Help: "When this node last wrote a snapshot by its schedule, in seconds since the epoch; 0: it never did.",
+	})}
+	s.metrics.MustRegister(b.lastSuccess)
+	if own := b.own(); len(own) > 0 {
+		b.lastSuccess.Set(float64(b.timeOf(own[len(own)-1]).Unix()))
+	}
+	return b
+}
+
+// timeForm is the form of the time in a file's name, by which names are in the order of time.
+const timeForm = "20060102T150405Z"
+
+func (b *backups) prefix() string { return "rollcall-" + b.node + "-" }
+
+// own are the names of the files that this node has written, oldest first.
+func (b *backups) own() (names []string) {
+	entries, _ := os.ReadDir(b.Dir) // a directory that cannot be read is met when a file is written
+	for _, e := range entries {
+		if e.Type().IsRegular() && !b.timeOf(e.Name()).IsZero() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// timeOf is when a file of a name was written; zero: the name is not one of this node's.
+func (b *backups) timeOf(name string) time.Time {
+	text, found := strings.CutPrefix(name, b.prefix())
+	text, ends := strings.CutSuffix(text, ".snap")
+	at, err := time.Parse(timeForm, text)
+	if !found || !ends || err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// run writes a file as often as the schedule says, until ctx ends: the first at once, unless the newest is young enough.
+func (b *backups) run(ctx context.Context) {
+	wait := time.Duration(0)
+	if own := b.own(); len(own) > 0 {
+		wait = time.Until(b.timeOf(own[len(own)-1]).Add(b.Interval))
+	}
+	for {
+		timer := time.NewTimer(max(wait, 0))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		wait = b.Interval
+		if err := b.write(ctx); ctx.Err() == nil {
+			if b.report(err); err != nil {
+				wait = max(b.Interval/10, time.Second)
+			}
+		}
+	}
+}
+
+// report logs a failure once, and its end.
+func (b *backups) report(err error) {
+	switch {
+	case err != nil && !b.failing:
+		b.log.Error("no snapshot could be written by the schedule; trying again", "dir", b.Dir, "err", err)
+	case err == nil && b.failing:
+		b.log.Info("snapshots are written by the schedule again", "dir", b.Dir)
+	}
+	b.failing = err != nil
+}
+
+// write writes a file, and removes the oldest of this node's beyond those that are kept.
+func (b *backups) write(ctx context.Context) error {
+	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
+		return err
+	}
+	saved, err := b.snapshots.Save(ctx, registry.Stale)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	path := filepath.Join(b.Dir, b.prefix()+now.Format(timeForm)+".snap")
+	h, size, err := backup.SaveFile(path, func(w io.Writer) error {
+		_, err := saved.WriteTo(w)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.lastSuccess.Set(float64(now.Unix()))
+	b.log.Debug("a snapshot was written by the schedule", "file", path, "bytes", size, "index", uint64(h.Index))
+	own := b.own()
+	for _, name := range own[:max(len(own)-b.Keep, 0)] {
+		if err := os.Remove(filepath.Join(b.Dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

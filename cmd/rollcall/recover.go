@@ -1,0 +1,78 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/node"
+)
+
+func newRecoverCommand() *cobra.Command {
+	var out cli.Output
+	var dir string
+	var members map[string]string
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Go on with one node's data directory, when the majority of the nodes is lost for good",
+		Long: "Makes a stopped node's data directory that of a cluster of this node alone, with all that the node had\n" +
+			"stored. What the other nodes had acknowledged beyond that is lost. --members names this node and those that\n" +
+			"will join it: the command refuses while a majority of them, or of the cluster as the directory knows it,\n" +
+			"answers. The directory as it was stays beside the new one. Afterwards start this node, give the others empty data directories, and start them: they join again.",
+		Example: "  rollcall recover --data-dir /var/lib/rollcall --members n1=10.0.0.1:7761,n3=10.0.0.3:7761",
+		Args:    cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.Validate(); err != nil {
+				return cli.Usage(err)
+			}
+			if dir == "" || len(members) == 0 {
+				return cli.Usage(errors.New("give --data-dir and --members"))
+			}
+			for name, address := range members {
+				if _, _, err := net.SplitHostPort(address); err != nil {
+					return cli.Usage(fmt.Errorf("--members: %s=%s: want NAME=HOST:PORT: %w", name, address, err))
+				}
+			}
+			done, err := node.Recover(cmd.Context(), dir, members, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+			if err != nil {
+				return fmt.Errorf("nothing was changed: %w", err)
+			}
+			return out.Print(cmd.OutOrStdout(), recovered{
+				Node: done.Node, ClusterID: done.Cluster, Entry: done.Entry, Before: uint64(done.Before), Index: uint64(done.Index),
+				Instances: done.Instances, Keys: done.Keys, Others: append([]string{}, done.Others...), Old: done.Old,
+			})
+		},
+	}
+	out.AddFlag(cmd)
+	cmd.Flags().StringVar(&dir, "data-dir", "", "the data directory of a node that does not run")
+	cmd.Flags().StringToStringVar(&members, "members", nil, "this node and those that will join it, with their node-to-node addresses: n1=HOST:PORT,n3=HOST:PORT")
+	return cmd
+}
+
+// recovered is what recover says.
+type recovered struct {
+	Node      string   `json:"node"`
+	ClusterID string   `json:"cluster_id"`
+	Entry     uint64   `json:"entry"`  // the last log entry that the directory had
+	Before    uint64   `json:"before"` // the index until now
+	Index     uint64   `json:"index"`  // from which it goes on
+	Instances int      `json:"instances"`
+	Keys      int      `json:"keys"`
+	Others    []string `json:"others"` // of the cluster as it was
+	Old       string   `json:"old"`    // the directory as it was
+}
+
+func (r recovered) Table() [][]string {
+	return [][]string{
+		{fmt.Sprintf("recovered %s of cluster %s: %d instances, %d keys, up to index %s-%d (log entry %d)", r.Node, r.ClusterID, r.Instances, r.Keys, r.ClusterID, r.Before, r.Entry)},
+		{fmt.Sprintf("what %s had after %d is lost; the index goes on from %d", cmp.Or(strings.Join(r.Others, " and "), "no other node"), r.Before, r.Index)},
+		{"the directory as it was: " + r.Old},
+		{"now start " + r.Node + ", and the others with empty data directories; never start them with their old ones"},
+	}
+}
