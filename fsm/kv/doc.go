@@ -29,6 +29,7 @@
 //	due.go          what the leader has to propose because its time has passed
 //	txnrun.go       how a transaction is performed, or taken back
 //	once.go         operations that take effect once under a key
+//	restoreops.go   operations of a restore; restore.go: what they do; image.go: what a snapshot for people has
 //	rows.go         the table of all operations
 //	frozen.go       the state in a snapshot; verify.go, thaw.go: how it is checked and read back
 //	view.go         what readers see

@@ -30,7 +30,7 @@
 //
 //	op.go           what all operations have, and their results
 //	leaseops.go     operations of clients, operators and the leader on instances
-//	peerops.go      operations by which other servers are known and followed
+//	peerops.go      operations by which other servers are known and followed, and what a snapshot for people has
 //	catalogops.go   operations of Consul's catalog
 //	rows.go         the table of all of them, for formats and metrics
 //
@@ -47,14 +47,14 @@
 //	override.go     overrides
 //	quarantine.go   quarantines
 //	owner.go        to which datacenter an instance belongs
-//	merge.go        replicas, which are merged with what is stored
+//	merge.go        replicas, which are merged with what is stored, and what a restore brings back
 //	peers.go        contacts, cursors and pauses of peers
 //	selfpreservation.go transitions of self-preservation, and settings
 //	servicechecks.go checks, and the status of services that follows from them
 //	catalogrules.go registrations and removals of nodes, services and checks
 //	transaction.go  the same in transactions, and how one that fails is taken back
 //	ends.go         what is due at a moment, for the leader
-//	restore.go      what a restore brings back, and the incarnations of the index
+//	restore.go      the incarnations of the index
 //	freeze.go       the state as values, and back
 //
 // Reading:

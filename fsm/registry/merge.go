@@ -2,7 +2,9 @@ package registry
 
 import (
 	"cmp"
+	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -346,4 +348,91 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 		return before
 	}
 	return replicaOwner(m.op, origin)
+}
+
+// Readmit brings back what an image has and the registry has not; what is registered now is newer and stays. An instance
+// that comes back gets one full lease, and a version that is newer than that of its removal. It returns how many instances
+// came back, and the checks and nodes that were lost by it (see Lost).
+func (r *Registry) Readmit(m Image, by Act) (returned int, lost []catalog.CheckRef) {
+	for _, n := range m.Nodes {
+		op := RegisterCatalog{Node: n, Checks: n.Checks}
+		if n.Name == "" {
+			op.Node = nil // the logical one
+		}
+		if _, there := r.catalog.Node(n.Name); !there {
+			r.Apply(r.clock, 0, FromClient, op)
+		}
+	}
+	for _, s := range m.Instances {
+		if r.readmit(s, by) {
+			returned++
+		}
+	}
+	return returned, r.Lost()
+}
+
+// readmit brings back an instance, and says whether it was not there.
+func (r *Registry) readmit(s Saved, by Act) bool {
+	key := s.Instance.Key()
+	rec, removed := r.record(key)
+	if key.ID == "" || key.App == "" || key.App != strings.ToUpper(key.App) { // no instance that a registry has
+		return false
+	}
+	if r.handles.byKey(key) != nil || s.Service != nil && !r.readmitService(s) {
+		return false
+	}
+	s.Life = max(s.Life, 1)
+	if removed {
+		s.Life = max(s.Life, rec.Lease.Life+1)
+	}
+	if s.Service == nil {
+		r.readmitLease(s, rec)
+	} else if l := r.handles.byKey(key); s.Life > l.Life || s.Overridden != Unknown || s.QuarantineFor > 0 {
+		next := *l
+		r.decideAs(&next, s.Replica)
+		next.Life = max(l.Life, s.Life)
+		describe(&next, l.Instance, l.reported(), s.Overridden)
+		r.exchange(l, &next, ActionAdded, FromClient, decisions(l, &next, s.Replica)...)
+	}
+	r.recordEvent(r.handles.byKey(key), FromClient, Event{Kind: EventRestored, By: by})
+	return true
+}
+
+// readmitLease enters an instance that was not registered through Consul's API; rec is the record of its removal, if there is one.
+func (r *Registry) readmitLease(s Saved, rec Removal) {
+	origin := FromClient
+	if s.Owner != "" {
+		origin = Origin{Kind: RemoteDC, DC: s.Owner}
+	}
+	l := &Lease{Life: s.Life, Origin: origin, Owner: s.Owner, Permanent: s.Permanent}
+	r.decideAs(l, s.Replica)
+	describe(l, s.Instance, s.Instance.Status, s.Overridden)
+	if rec.Lease != nil {
+		l.Quarantine = cmp.Or(l.Quarantine, quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next()))
+		r.supersede(s.Instance.Key())
+	}
+	r.enter(origin, l, r.clock, rec.History)
+	r.recordEvents(l, origin, decisions(&Lease{Instance: &Instance{}}, l, s.Replica))
+}
+
+// readmitService registers a service as Consul's API would, and says whether it did: not where its id is another one's by
+// now, or its node is not there. Checks whose ids are others' by now stay away.
+func (r *Registry) readmitService(s Saved) bool {
+	service := *s.Service
+	node, there := r.catalog.Node(service.Node)
+	if _, _, taken := r.catalog.Service(service.Node, service.ID); taken || !there && service.Node != "" ||
+		strings.ToUpper(service.Name) != s.Instance.App {
+		return false
+	}
+	op := RegisterCatalog{Node: node, KeepNode: true, Service: &service, Instance: s.Instance}
+	if service.Node == "" {
+		op.Node = nil
+	}
+	for _, check := range service.Checks {
+		if _, taken := r.catalog.Check(service.Node, check.ID); !taken {
+			op.Checks = append(op.Checks, check)
+		}
+	}
+	service.Checks = nil
+	return r.Apply(r.clock, 0, FromClient, op).Outcome == Done
 }

@@ -1,6 +1,9 @@
 package registry
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // Contact records a message of a peer, at most once per second and peer. It takes no Index.
 type Contact struct {
@@ -166,4 +169,30 @@ func (op Remove) fields(c *codec.Codec) Remove {
 	c.String(&op.Owner)
 	c.Int64(&op.Age)
 	return op
+}
+
+// Saved is an instance as a snapshot for people has it.
+type Saved struct {
+	Replica                  // Owner "": this datacenter
+	Service *catalog.Service // what was registered through Consul's API of this datacenter; nil: nothing
+}
+
+// Fields walks a saved instance.
+func (s *Saved) Fields(c *codec.Codec) {
+	if read := s.Replica.fields(c); c.Reading() {
+		s.Replica = read
+	}
+	codec.Optional(c, &s.Service, (*catalog.Service).Fields)
+}
+
+// Image is what of a registry a snapshot for people has.
+type Image struct {
+	Nodes     []*catalog.Node // of the catalog, with their checks; by name
+	Instances []Saved         // quarantined ones included; by application and id
+}
+
+// Fields walks an image.
+func (m *Image) Fields(c *codec.Codec) {
+	codec.List(c, &m.Nodes, 8, codec.Each((*catalog.Node).Fields))
+	codec.List(c, &m.Instances, 8, (*Saved).Fields)
 }

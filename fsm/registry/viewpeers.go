@@ -56,6 +56,9 @@ func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 	return op
 }
 
+// SavedOf is a live lease as a snapshot for people has it.
+func (v *View) SavedOf(l *Lease) Saved { return Saved{v.ReplicaOf(l, v.stamp.Lease), l.Service} }
+
 // rest is the time (ms) until an end. One that is due has not ended: 0 would say that there is none.
 func rest(until, now int64) int64 { return max(until-now, 1) }
 

@@ -1,0 +1,88 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// A restore comes through the log in parts, each of which is only staged: readers see nothing of it. One more operation then
+// applies them all. So every entry is of bounded size, and the restore is one change (docs/adr/0026).
+
+// StagePart brings the next part of a restore. One at a time can be under way: Refusal says so, also that the content cannot
+// be read. A part that has come already is accepted again. It takes no Index.
+type StagePart struct {
+	ID      string // drawn by the proposer; not ""
+	By      registry.Act
+	Part    uint64 // from 0, which begins the restore, or begins it anew
+	Content []byte // see Unpack
+}
+
+func (StagePart) kind() byte { return 12 }
+
+func (op StagePart) fields(c *codec.Codec) StagePart {
+	c.String(&op.ID)
+	op.By.Fields(c)
+	c.Uint64(&op.Part)
+	c.Bytes(&op.Content)
+	return op
+}
+
+func (op StagePart) refusal(staged *Staged) string {
+	switch same := staged.ID == op.ID; {
+	case op.ID == "":
+		return "a restore needs an id"
+	case !same && staged.ID != "":
+		return fmt.Sprintf("another restore, by %s, is under way: wait for its end; if its sender fell silent, it is given up after %d s", staged.By.Author, StagedFor/1000)
+	case op.Part > 0 && !same:
+		return givenUp
+	case op.Part > staged.Parts:
+		return fmt.Sprintf("part %d of the restore came, and part %d is missing", op.Part, staged.Parts)
+	}
+	return ""
+}
+
+const givenUp = "the restore was given up, because its parts stayed away for too long: nothing was changed; restore again"
+
+// DropStaged gives up a restore. OK is true also if there is none of that id. It takes no Index.
+type DropStaged struct{ ID string }
+
+func (DropStaged) kind() byte { return 14 }
+
+func (op DropStaged) fields(c *codec.Codec) DropStaged {
+	c.String(&op.ID)
+	return op
+}
+
+// Restore makes what was staged a part of the state, in one step. docs/operations.md says what becomes of which record. Unless
+// it is of keys alone, it begins a new incarnation (Registry.Raise); of keys alone it does where the state that they come
+// from was beyond this one. Result.Refusal says why it cannot be done; nothing is staged any more then, or it was not before.
+type Restore struct {
+	ID    string
+	Parts uint64 // how many there are
+	By    registry.Act
+	// Newest is the highest index in the state that was saved.
+	Newest Index
+	// KeysOnly: nothing but the keys that begin with Prefix is touched.
+	KeysOnly bool
+	Prefix   string
+	// KeepSessions: sessions go on, with what they hold.
+	KeepSessions bool
+	// Founding: the cluster is new. What is in it already is newer and stays. It is refused where something was restored before.
+	Founding bool
+}
+
+func (Restore) kind() byte { return 13 }
+
+func (op Restore) fields(c *codec.Codec) Restore {
+	c.String(&op.ID)
+	c.Uint64(&op.Parts)
+	op.By.Fields(c)
+	codec.Uint(c, &op.Newest)
+	c.Bool(&op.KeysOnly)
+	c.String(&op.Prefix)
+	c.Bool(&op.KeepSessions)
+	c.Bool(&op.Founding)
+	return op
+}
