@@ -148,6 +148,29 @@ func TestUpgradeCanBeTakenBackBeforeItIsFinal(t *testing.T) {
 	l.check(t, c.Nodes)
 }
 
+// The way back is open also where no node had the time to save a snapshot: the newer version, too, writes its log as the older
+// one reads it.
+func TestUpgradeCanBeTakenBackAfterAPowerCut(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{Settings: map[string]string{"cluster.finalize": "manual"}})
+	mustRegister(t, c.Leader(), Instance{App: "KEPT", ID: "before", Duration: 300})
+	for version, program := range []string{taggedProgram(t, "nextlevel"), ""} {
+		for _, n := range c.Nodes {
+			n.Kill()
+		}
+		for _, n := range c.Nodes {
+			n.runs = program
+			n.Start(t)
+		}
+		c.WaitReady()
+		mustRegister(t, c.Leader(), Instance{App: "KEPT", ID: fmt.Sprint("of-", version), Duration: 300})
+	}
+	for _, n := range c.Nodes {
+		listed := need.Got(n.Listing())(t)
+		expect.That(t, len(listed) == 3, "%s lists %v, want all three", n.Name, listed)
+	}
+}
+
 // An operation that the leader cannot read is refused alone, and soon: the heartbeats beside it succeed.
 func TestOperationOfAnUpgradedFollowerIsRefusedAlone(t *testing.T) {
 	t.Parallel()
