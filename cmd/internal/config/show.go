@@ -106,11 +106,14 @@ func redact(s setting.Setting) any {
 	return nil
 }
 
-// redactURLs hides the passwords of URLs that are separated by spaces.
+// redactURLs hides the passwords of URLs that are separated by spaces, and a user without a password, who may be a token.
 func redactURLs(text string) string {
 	words := strings.Fields(text)
 	for i, word := range words {
 		if u, err := url.Parse(word); err == nil && u.User != nil {
+			if _, has := u.User.Password(); !has {
+				u.User = url.User("xxxxx")
+			}
 			words[i] = u.Redacted()
 		}
 	}
