@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc64"
+	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -133,4 +135,32 @@ func TestDiffNamesWhatDiffers(t *testing.T) {
 		Permits:   backup.Difference{Changed: []string{"lock nightly"}},
 	}
 	need.Deep(t, backup.Diff(&before.Image, &after.Image), want, "the differences are")
+}
+
+// Each part is an operation of the log when it is restored, and fits into one.
+func TestPartsOfLargeValuesFitIntoOperations(t *testing.T) {
+	m := state(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i, size := range []int{400_000, 350_000, 512 << 10, 300_000, 512 << 10} {
+		value := make([]byte, size)
+		for at := range value {
+			value[at] = byte(random.Uint32())
+		}
+		item := fsm.Item{KV: kv.KeyOp{Key: fmt.Sprint("large/", i), Value: value}}
+		index := uint64(3 + i)
+		entry := fsm.AppendWrite(nil, 1, registry.Stamp{Lease: 2000, Wall: 1_700_000_001_000}, 0, fsm.AppendBatch(nil, 1, fsm.BatchID{Node: "n1", Boot: 1, Seq: index}, []fsm.Item{item}))
+		need.Got(m.Apply(index, 1, entry))(t)
+	}
+	var b bytes.Buffer
+	_, _, err := backup.Write(&b, backup.Source{Registry: m.View(), KV: m.KV(), Header: backup.Header{Level: 1}})
+	need.OK(t, err)
+	r := need.Got(backup.Open(&b))(t)
+	for {
+		part, err := r.Next()
+		if err != nil {
+			need.That(t, errors.Is(err, io.EOF), "the end: %v", err)
+			return
+		}
+		expect.That(t, len(part) < 1<<20, "a part has %d bytes, and an operation has 1 MiB at most", len(part))
+	}
 }
