@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// partWeight is how much a part holds before the next one begins, in bytes, about. A part becomes an operation of the log
-// with a restore, which may have 1 MiB.
+// partWeight is how much a part holds at most, in bytes, about, unless it has a single record. A part becomes an operation of
+// the log with a restore, which may have 1 MiB.
 const partWeight = 768 << 10
 
 // Source is what a file is made of.
@@ -65,12 +65,12 @@ type parts struct {
 
 func (p *parts) addRegistry(v *registry.View) {
 	for n := range v.Nodes() {
-		p.part.Nodes = append(p.part.Nodes, n)
 		p.grow(n.Weight())
+		p.part.Nodes = append(p.part.Nodes, n)
 	}
 	for l := range v.All() {
-		p.part.Instances = append(p.part.Instances, v.SavedOf(l))
 		p.grow(l.Weight())
+		p.part.Instances = append(p.part.Instances, v.SavedOf(l))
 	}
 }
 
@@ -79,18 +79,18 @@ func (p *parts) addCoordination(k *kv.View) {
 		return
 	}
 	for pair := range k.Pairs() {
-		p.part.Pairs = append(p.part.Pairs, pair)
 		p.grow(pair.Weight())
+		p.part.Pairs = append(p.part.Pairs, pair)
 	}
 	for s := range k.Sessions() {
-		p.part.Sessions = append(p.part.Sessions, s)
 		p.grow(s.Weight())
+		p.part.Sessions = append(p.part.Sessions, s)
 	}
 	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
 		for permits := range k.AllPermits(kind) {
 			saved, weight := savedPermits(permits)
-			p.part.Permits = append(p.part.Permits, saved)
 			p.grow(weight)
+			p.part.Permits = append(p.part.Permits, saved)
 		}
 	}
 }
@@ -106,10 +106,12 @@ func savedPermits(p *kv.Permits) (saved *kv.Permits, weight int) {
 	return &c, 64 + len(p.Name) + 64*len(p.Holders)
 }
 
+// grow makes room for a record of a weight.
 func (p *parts) grow(weight int) {
-	if p.weight += weight; p.weight >= partWeight {
+	if p.weight+weight > partWeight {
 		p.flush()
 	}
+	p.weight += weight
 }
 
 // flush writes what was collected.
