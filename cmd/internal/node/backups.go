@@ -47,11 +47,12 @@ const timeForm = "20060102T150405Z"
 
 func (b *backups) prefix() string { return "rollcall-" + b.node + "-" }
 
-// own are the names of the files that this node has written, oldest first.
+// own are the names of the files that this node has written, oldest first. Those that a clock ahead of time has named are left
+// alone until then.
 func (b *backups) own() (names []string) {
 	entries, _ := os.ReadDir(b.Dir) // a directory that cannot be read is met when a file is written
 	for _, e := range entries {
-		if e.Type().IsRegular() && !b.timeOf(e.Name()).IsZero() {
+		if at := b.timeOf(e.Name()); e.Type().IsRegular() && !at.IsZero() && !at.After(time.Now()) {
 			names = append(names, e.Name())
 		}
 	}
