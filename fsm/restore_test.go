@@ -227,3 +227,22 @@ func TestPlanOfARestoreIsWhatTheRestoreDoes(t *testing.T) {
 func sortedNames(actions map[string]func(*rapid.T)) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(actions)), func(name string) bool { return name == "" })
 }
+
+// Two recoveries of old copies of one state, a minute apart: the second knows nothing of the first, and must not give out again
+// what the first has given out.
+func TestRecoveriesWithinAnHourGiveNoIndexTwice(t *testing.T) {
+	m := NewMachine()
+	need.Got(m.Apply(1, 1, AppendEstablish(nil, 1, Establish{Node: "n1", Cluster: "c1"})))(t)
+	var left bytes.Buffer
+	need.Got(m.Snapshot().WriteTo(&left))(t)
+	recovered := func(wall int64) *Machine {
+		m := NewMachine()
+		need.OK(t, m.Restore(bytes.NewReader(left.Bytes())))
+		m.Recover(wall)
+		return m
+	}
+	const noon = 1_780_000_000_000
+	first := recovered(noon)
+	second := recovered(noon + 60_000)
+	expect.That(t, second.KV().Index() > first.KV().Index()+60_000, "recovered at %d, and a minute later at %d again", first.KV().Index(), second.KV().Index())
+}
