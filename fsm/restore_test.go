@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -245,4 +247,23 @@ func TestRecoveriesWithinAnHourGiveNoIndexTwice(t *testing.T) {
 	first := recovered(noon)
 	second := recovered(noon + 60_000)
 	expect.That(t, second.KV().Index() > first.KV().Index()+60_000, "recovered at %d, and a minute later at %d again", first.KV().Index(), second.KV().Index())
+}
+
+// A file that contradicts itself must not make a state that no node reads back from its snapshot.
+func TestRestoreOfTokensBeyondTheFilesIndexIsRefused(t *testing.T) {
+	for _, wrong := range []kv.Pair{{Key: "a", Fence: 1 << 40}, {Key: "a", LockIndex: math.MaxUint64}} {
+		m := NewMachine()
+		need.Got(m.Apply(1, 1, AppendEstablish(nil, 1, Establish{Node: "n1", Cluster: "c1"})))(t)
+		wrong.CreateIndex, wrong.ModifyIndex = 1, 1
+		image := kv.Image{Pairs: []*kv.Pair{&wrong}}
+		packer := need.Got(zstd.NewWriter(nil))(t)
+		for i, op := range []kv.Op{kv.StagePart{ID: "r", Content: packer.EncodeAll(image.Encode(1), nil)}, kv.Restore{ID: "r", Parts: 1, Newest: 1, KeysOnly: true}} {
+			batch := AppendBatch(nil, 1, BatchID{Node: "n1", Boot: 1, Seq: uint64(i + 1)}, []Item{{KV: op}})
+			need.Got(m.Apply(uint64(i+2), 1, AppendWrite(nil, 1, registry.Stamp{Lease: 1, Wall: 1}, 0, batch)))(t)
+		}
+		var b bytes.Buffer
+		need.Got(m.Snapshot().WriteTo(&b))(t)
+		expect.OK(t, NewMachine().Restore(&b))
+		expect.That(t, m.KV().Len() == 0, "%+v was restored", wrong)
+	}
 }
