@@ -74,6 +74,11 @@ func (op Restore) refusal(s *State) string {
 	case max(op.Newest, s.catalog.Next()) > maxIndex-2*registry.Incarnation:
 		return fmt.Sprintf("the index %d of the state or of the snapshot leaves no room below 2^53 for a new incarnation", max(op.Newest, s.catalog.Next()))
 	}
+	for _, p := range s.staged.Pairs {
+		if p.Fence > op.Newest || p.LockIndex > uint64(maxIndex) {
+			return fmt.Sprintf("the snapshot contradicts itself: key %q was acquired %d times, last at %d, and its newest index is %d", p.Key, p.LockIndex, p.Fence, op.Newest)
+		}
+	}
 	return ""
 }
 
