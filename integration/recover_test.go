@@ -112,3 +112,39 @@ func TestClusterIsRecoveredFromOneOfThreeDirectories(t *testing.T) {
 		return unless(after.Fence > before.Fence && after.Fence > 1<<32, "token %d after %d", after.Fence, before.Fence)
 	})
 }
+
+// Somebody starts the two lost nodes with their old directories after all, while the recovered one is down. Together they are a
+// majority of the cluster as it was. The recovered node must not follow them: its state is another one than theirs.
+func TestRecoveredNodeDoesNotFollowTheClusterAsItWas(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, Config{})
+	left := c.Others(c.Leader())[0]
+	old := c.Others(left)
+	for _, n := range c.Nodes {
+		n.Stop(t)
+	}
+	said, err := recoverNode(t, left, c.Nodes)
+	need.That(t, err == nil, "recover: %v, %s", err, said)
+	left.Start(t)
+	left.WaitReady(t)
+	_, err = consulClient(t, left).KV().Put(&api.KVPair{Key: "recovered", Value: []byte("x")}, nil)
+	need.OK(t, err)
+	left.Stop(t)
+
+	for _, n := range old {
+		n.Start(t)
+	}
+	for _, n := range old {
+		n.WaitReady(t)
+	}
+	for i := range 50 { // more entries than the recovered node has
+		_, err := patientConsul(t, old[0]).KV().Put(&api.KVPair{Key: fmt.Sprint("old/", i)}, nil)
+		need.OK(t, err)
+	}
+	left.Start(t)
+	left.WaitReady(t)
+	_, err = consulClient(t, left).KV().Put(&api.KVPair{Key: "after", Value: []byte("x")}, nil)
+	need.OK(t, err)
+	there, _, err := consulClient(t, left).KV().Keys("old/", "", &api.QueryOptions{AllowStale: true})
+	expect.That(t, err == nil && len(there) == 0, "the recovered node has %d entries of the cluster as it was, %v", len(there), err)
+}
