@@ -143,10 +143,12 @@ func TestRecoveredNodeDoesNotFollowTheClusterAsItWas(t *testing.T) {
 	}
 	left.Start(t)
 	left.WaitReady(t)
-	for range 100 {
-		status, err := goClient(t, client.Config{Servers: urls(left)}).Status(t.Context())
-		need.OK(t, err)
-		need.That(t, status.Leader == "" || status.Leader == left.Name, "the recovered node follows %s, of the cluster as it was", status.Leader)
-		time.Sleep(100 * time.Millisecond)
+	for _, n := range old {
+		code := n.ExitCode(t, ReadyLimit)
+		expect.That(t, code != 0 && strings.Contains(n.Output(t), "the cluster was recovered (rollcall recover) without what node "+n.Name+" has here"), "%s ended with %d, want words about the recovery", n.Name, code)
 	}
+	status, err := goClient(t, client.Config{Servers: urls(left)}).Status(t.Context())
+	need.That(t, err == nil && status.Leader == left.Name, "the recovered node follows %q, %v", status.Leader, err)
+	p, _, err := consulClient(t, left).KV().Get("recovered", nil)
+	need.That(t, err == nil && p != nil, "what the recovered node had acknowledged is %v, %v", p, err)
 }

@@ -73,6 +73,9 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 	if err := r.recoverCopy(ctx, work, id, &done); err != nil {
 		return done, errors.Join(err, os.RemoveAll(work))
 	}
+	if err := markRecovered(work, done.Index); err != nil {
+		return done, errors.Join(err, os.RemoveAll(work))
+	}
 	if err := os.Rename(r.DataDir, done.Old); err != nil {
 		return done, errors.Join(err, os.RemoveAll(work))
 	}
@@ -80,6 +83,16 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 		return done, errors.Join(err, os.Rename(done.Old, r.DataDir))
 	}
 	return done, disk.SyncDir(filepath.Dir(r.DataDir))
+}
+
+// markRecovered keeps the nodes of the cluster as it was from taking this one back.
+func markRecovered(dir string, at registry.Index) error {
+	id, err := disk.ReadIdentity(dir)
+	if err != nil {
+		return err
+	}
+	id.Recovered = uint64(at)
+	return id.Save()
 }
 
 // recoverCopy recovers a copy of the directory.

@@ -47,6 +47,9 @@ type Identity struct {
 	ServerID string `json:"server_id"`
 	// Cluster is empty until the node has bootstrapped or joined, and in AP mode.
 	Cluster string `json:"cluster"`
+	// Recovered is the index at which the cluster went on with what one node had (package consensus, Recovery); 0: it never
+	// did. What a node with a lower one has is of before, and counts for nothing.
+	Recovered uint64 `json:"recovered,omitempty"`
 	// Founding is what the node has promised about the founders of its cluster; in CP mode only.
 	Founding Founding `json:"founding,omitzero"`
 	// Reads is the newest level of the formats that the program of the newest start reads, and ReadsSince since when
@@ -64,6 +67,8 @@ type Identity struct {
 	path string
 }
 
+const identityFile = "identity.json"
+
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 // OpenIdentity reads the identity of dir, or makes one for an empty directory, and counts the start.
@@ -74,7 +79,7 @@ func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	path := filepath.Join(dir, "identity.json")
+	path := filepath.Join(dir, identityFile)
 	id, err := readIdentity(path, owner)
 	if errors.Is(err, fs.ErrNotExist) {
 		id, err = newIdentity(dir, owner)
@@ -82,7 +87,6 @@ func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	id.path = path
 	if id.Reads != owner.Reads {
 		id.Reads, id.ReadsSince = owner.Reads, time.Now().UnixMilli()
 	}
@@ -107,7 +111,7 @@ func (id *Identity) numberStart() {
 
 // ReadIdentity reads whose a directory is, and changes nothing.
 func ReadIdentity(dir string) (*Identity, error) {
-	return parseIdentity(filepath.Join(dir, "identity.json"))
+	return parseIdentity(filepath.Join(dir, identityFile))
 }
 
 func readIdentity(path string, owner Owner) (*Identity, error) {
@@ -123,7 +127,7 @@ func parseIdentity(path string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
 	}
-	id := &Identity{}
+	id := &Identity{path: path}
 	if err := json.Unmarshal(b, id); err != nil {
 		return nil, fmt.Errorf("%s is corrupt (%v): give the node an empty data directory", path, err)
 	}
@@ -166,6 +170,7 @@ func newIdentity(dir string, owner Owner) (*Identity, error) {
 		return nil, fmt.Errorf("draw a server id: %w", err)
 	}
 	return &Identity{
+		path:  filepath.Join(dir, identityFile),
 		Level: identityLevel, Mode: owner.Mode, Node: owner.Node, Datacenter: owner.Datacenter,
 		ServerID: owner.Node + "." + hex.EncodeToString(random),
 	}, nil

@@ -128,7 +128,7 @@ func (s *Members) join(ctx context.Context, st NodeState) error {
 		return fmt.Errorf("join cluster %s: %w", st.Cluster, err)
 	}
 	s.cfg.Node.Log.Info("joined a cluster", "cluster", st.Cluster)
-	return s.cfg.Identity.Adopt(st.Cluster)
+	return s.cfg.Identity.Adopt(st.Cluster, st.Recovered)
 }
 
 // foundedBy says whether a server is among the founders of the cluster.

@@ -36,6 +36,7 @@ type NodeState struct {
 	Contact   time.Duration     // since it last heard of the leader; 0: it leads, or has heard of none
 	DiskFree  int64             // bytes that its disk has left
 	Digests   []replicas.Digest // of its state, oldest first
+	Recovered uint64            // disk.Identity.Recovered
 }
 
 // ServeState says what a node knows of itself.
@@ -63,6 +64,7 @@ func (s *Members) State() NodeState {
 		NoVote:    s.cfg.Node.NoVote,
 		DiskFree:  s.cfg.Node.DiskFree(),
 		Digests:   s.cfg.Digests.Newest(),
+		Recovered: s.cfg.Identity.Now().Recovered,
 	}
 	if l := s.cfg.Leadership.Leader(); l != nil {
 		st.LeaderID = l.ID

@@ -2,6 +2,7 @@ package port
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -51,8 +52,11 @@ func (n *Port) accepts(conn net.Conn, kind byte, own, remote Hello) error {
 		return &ForeignError{Own: own, Remote: remote}
 	}
 	if own.Cluster != "" && own.Cluster == remote.Cluster {
-		if err := own.Outdated(remote.Known); err != nil {
+		if err := cmp.Or(own.Outdated(remote.Known), own.Superseded(remote)); err != nil {
 			n.Outdated(err)
+			return err
+		}
+		if err := remote.Superseded(own); err != nil {
 			return err
 		}
 		if err := remote.Outdated(n.Known(remote.ServerID)); err != nil {

@@ -20,6 +20,23 @@ type Hello struct {
 	Boot     uint64 // this start of the server
 	Before   uint64 // the start before it, as its data directory has it
 	Known    uint64 // the newest start of the remote that this node knows of; the dialling side cannot say
+	// Recovered is disk.Identity.Recovered.
+	Recovered uint64
+}
+
+// supersededError means that the cluster was recovered from another node's data.
+type supersededError struct{ serverID string }
+
+func (e *supersededError) Error() string {
+	return fmt.Sprintf("the cluster was recovered (rollcall recover) without what node %s has here, which is of before: start it with an empty data directory", disk.NodeName(e.serverID))
+}
+
+// Superseded returns an error if a cluster went on without what a node has that says hello.
+func (h Hello) Superseded(by Hello) error {
+	if h.Recovered < by.Recovered {
+		return &supersededError{h.ServerID}
+	}
+	return nil
 }
 
 // outdatedError means that a server runs with an old data directory, or that there are two of it.
@@ -59,7 +76,7 @@ func writeHello(w io.Writer, h Hello) error {
 	fields := append([]byte{byte(len(h.Cluster))}, h.Cluster...)
 	fields = append(fields, byte(len(h.ServerID)))
 	fields = append(fields, h.ServerID...)
-	for _, n := range []uint64{h.Boot, h.Before, h.Known} {
+	for _, n := range []uint64{h.Boot, h.Before, h.Known, h.Recovered} {
 		fields = binary.BigEndian.AppendUint64(fields, n)
 	}
 	b := binary.BigEndian.AppendUint16([]byte{helloVersion}, uint16(len(fields)))
@@ -92,9 +109,9 @@ func readHello(r io.Reader) (Hello, error) {
 	if err != nil {
 		return Hello{}, err
 	}
-	var starts [3]uint64
-	err = binary.Read(r, binary.BigEndian, &starts)
-	return Hello{Cluster: cluster, ServerID: id, Boot: starts[0], Before: starts[1], Known: starts[2]}, err
+	var numbers [4]uint64
+	err = binary.Read(r, binary.BigEndian, &numbers)
+	return Hello{Cluster: cluster, ServerID: id, Boot: numbers[0], Before: numbers[1], Known: numbers[2], Recovered: numbers[3]}, err
 }
 
 func readField(r io.Reader) (string, error) {

@@ -34,7 +34,7 @@ func TestHelloIsOutdatedWithoutTheNewestStart(t *testing.T) {
 
 // A later version may say more, and is understood all the same.
 func TestHelloOfALaterVersionIsRead(t *testing.T) {
-	want := Hello{Cluster: "c", ServerID: "n1.aa", Boot: 3, Before: 2, Known: 1}
+	want := Hello{Cluster: "c", ServerID: "n1.aa", Boot: 3, Before: 2, Known: 1, Recovered: 4}
 	var b bytes.Buffer
 	need.OK(t, writeHello(&b, want))
 	longer := append(b.Bytes(), "more"...)

@@ -61,6 +61,8 @@ func TestHandshake(t *testing.T) {
 		{name: "node channel before there is a cluster", kind: streamNode, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "", ServerID: "n2.bb"}},
 		{name: "node channel of a newcomer", kind: streamNode, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}},
 		{name: "another cluster", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
+		{name: "the cluster was recovered without the other", kind: streamRaft, own: Hello{Cluster: "c", ServerID: "n1.aa", Recovered: 2}, peer: Hello{Cluster: "c", ServerID: "n2.bb", Recovered: 1}, wantErr: "without what node n2 has here"},
+		{name: "the cluster was recovered without this one", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb", Recovered: 1}, wantErr: "without what node n1 has here"},
 		{name: "raft before there is a cluster", kind: streamRaft, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}, wantErr: "no cluster yet"},
 		{name: "raft of another cluster", kind: streamRaft, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
 	}
