@@ -24,7 +24,9 @@ func newRecoverCommand() *cobra.Command {
 		Long: "Makes a stopped node's data directory that of a cluster of this node alone, with all that the node had\n" +
 			"stored. What the other nodes had acknowledged beyond that is lost. --members names this node and those that\n" +
 			"will join it: the command refuses while a majority of them, or of the cluster as the directory knows it,\n" +
-			"answers. The directory as it was stays beside the new one. Afterwards start this node, give the others empty data directories, and start them: they join again.",
+			"answers. The directory as it was stays beside the new one.\n" +
+			"Afterwards start this node, give the others empty data directories, and start them: they join again. Nodes that\n" +
+			"are started with their old directories stop as soon as they meet this one.",
 		Example: "  rollcall recover --data-dir /var/lib/rollcall --members n1=10.0.0.1:7761,n3=10.0.0.3:7761",
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -61,7 +61,7 @@ func newSnapshotSaveCommand() *cobra.Command {
 			if err := save(&b); err != nil {
 				return err
 			}
-			h, err := backup.Verify(bytes.NewReader(b.Bytes()))
+			h, _, err := backup.Verify(bytes.NewReader(b.Bytes()))
 			if err != nil {
 				return err
 			}

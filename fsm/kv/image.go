@@ -38,8 +38,9 @@ func (m *Image) Encode(level byte) []byte {
 	return c.Written()
 }
 
-// MaxPart bounds a part of an image when it is unpacked, in bytes.
-const MaxPart = 64 << 20
+// MaxPart bounds a part of an image when it is unpacked, in bytes: what a small file unpacks to comes into the memory of every
+// node.
+const MaxPart = 4 << 20
 
 // Unpack reads a part of an image as it was encoded and then compressed by Zstandard. Its errors wrap
 // codec.ErrNewerVersion or codec.ErrCorrupt.

@@ -38,6 +38,9 @@ func (v Verb) Writes() bool {
 	return true
 }
 
+// MaxValue bounds the value of a key, in bytes. Interfaces to clients hold them to it.
+const MaxValue = 512 << 10
+
 // KeyOp does one thing to one key, or to all that begin with it. Get and the checks are for
 // transactions; reads on their own are made from a View.
 type KeyOp struct {

@@ -3,6 +3,7 @@ package kv
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ func (op StagePart) apply(s *State, _ At) Result {
 	if refusal := op.refusal(&s.staged); refusal != "" {
 		return Result{Refusal: refusal}
 	}
-	if op.Part > 0 && op.Part < s.staged.Parts {
+	if op.Part < s.staged.Parts {
 		return Result{OK: true} // a repetition
 	}
 	part, err := Unpack(op.Content)
@@ -109,11 +110,13 @@ func (op Restore) apply(s *State, at At) Result {
 	}
 	at.Index = s.catalog.Next()
 	done.Index = at.Index
-	r := restoring{Restore: op, state: s, at: at, image: image, done: &done}
+	r := restoring{Restore: op, state: s, at: at, image: image, done: &done, gone: map[string]bool{}}
 	r.endSessions(lost)
+	r.image.Pairs = Lasting(&r.image, func(session string) bool { return s.session(session) != nil })
 	r.deleteKeys()
 	r.writeKeys()
 	r.keepBack()
+	done.KeysDeleted = len(r.gone)
 	s.last = &done
 	s.change(at, Topic{Kind: SessionsTopic})
 	return Result{OK: true, Index: at.Index}
@@ -126,6 +129,16 @@ type restoring struct {
 	at    At
 	image Image
 	done  *Restoration
+	gone  map[string]bool // keys that are not there any more
+}
+
+// Lasting are the pairs of an image without those that ended with their session: it is not there, and had them deleted.
+func Lasting(m *Image, goesOn func(session string) bool) []*Pair {
+	deletes := map[string]bool{}
+	for _, s := range m.Sessions {
+		deletes[s.ID] = s.Behavior == DeleteKeys
+	}
+	return slices.DeleteFunc(slices.Clone(m.Pairs), func(p *Pair) bool { return p.Session != "" && deletes[p.Session] && !goesOn(p.Session) })
 }
 
 // endSessions ends the sessions that do not go on, and those that depend on lost checks.
@@ -135,11 +148,22 @@ func (r *restoring) endSessions(lost []CheckRef) {
 	}
 	s := r.state
 	before := s.sessions.byID.Len()
+	for _, l := range s.sessions.byID.Values() {
+		if l.session.Behavior == DeleteKeys {
+			for p := range s.keys.heldBy(l.session.ID) {
+				r.gone[p.Key] = true
+			}
+		}
+	}
 	if !r.KeepSessions && !r.Founding {
 		s.endSessions(r.at, s.sessions.byID.Values())
 	}
 	s.Lose(r.at, lost)
 	r.done.SessionsEnded = before - s.sessions.byID.Len()
+	maps.DeleteFunc(r.gone, func(key string, _ bool) bool {
+		_, there := s.keys.pairs.Get(key)
+		return there
+	})
 }
 
 // deleteKeys deletes the keys that are not in the snapshot, but for those that a session holds.
@@ -154,7 +178,7 @@ func (r *restoring) deleteKeys() {
 	for _, p := range slices.Collect(r.state.keys.under(r.Prefix)) {
 		if !saved[p.Key] && p.Session == "" {
 			r.state.removeKey(r.at, p)
-			r.done.KeysDeleted++
+			r.gone[p.Key] = true
 		}
 	}
 }
@@ -173,6 +197,7 @@ func (r *restoring) writeKeys() {
 		now.LockIndex, now.Fence = max(now.LockIndex, p.LockIndex), max(now.Fence, p.Fence)
 		s.replaceKey(r.at, old, now)
 		r.done.Keys++
+		delete(r.gone, p.Key)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 type StagePart struct {
 	ID      string // drawn by the proposer; not ""
 	By      registry.Act
-	Part    uint64 // from 0, which begins the restore, or begins it anew
+	Part    uint64 // from 0, which begins the restore
 	Content []byte // see Unpack
 }
 

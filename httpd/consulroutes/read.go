@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -169,7 +170,7 @@ func (c call) blocking() time.Duration {
 // lock goes on after a 500, and after nothing else (hashicorp/consul, api/api.go, IsRetryableError).
 
 // maxValue bounds the value of a key and the body of a transaction, in bytes.
-const maxValue = 512 << 10
+const maxValue = kv.MaxValue
 
 // readValue reads a body of at most maxValue bytes as it is.
 func (c call) readValue() ([]byte, error) {

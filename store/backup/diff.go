@@ -125,6 +125,11 @@ type Plan struct {
 
 // PlanOf is the plan of a restore, of whose fields only those count that say what is restored.
 func PlanOf(saved, now *kv.Image, op kv.Restore) (p Plan) {
+	goesOn, ends := map[string]bool{}, map[string]bool{} // sessions; of ends, those that delete their keys
+	for _, s := range now.Sessions {
+		goesOn[s.ID] = op.KeysOnly || op.KeepSessions
+		ends[s.ID] = !goesOn[s.ID] && s.Behavior == kv.DeleteKeys
+	}
 	if !op.KeysOnly {
 		d := Diff(now, saved)
 		p.Instances, p.Nodes = d.Instances.Added, d.Nodes.Added
@@ -136,14 +141,21 @@ func PlanOf(saved, now *kv.Image, op kv.Restore) (p Plan) {
 			}
 		}
 	}
+	var gone []string
 	held := map[string]bool{} // by sessions that go on
-	for _, pair := range now.Pairs {
-		held[pair.Key] = pair.Session != "" && (op.KeysOnly || op.KeepSessions)
-	}
-	d := compare(pairsUnder(now.Pairs, op.Prefix), pairsUnder(saved.Pairs, op.Prefix), func(p *kv.Pair) string { return p.Key },
+	left := slices.DeleteFunc(slices.Clone(now.Pairs), func(pair *kv.Pair) bool {
+		held[pair.Key] = goesOn[pair.Session]
+		if ends[pair.Session] {
+			gone = append(gone, pair.Key)
+		}
+		return ends[pair.Session]
+	})
+	pairs := pairsUnder(kv.Lasting(saved, func(session string) bool { return goesOn[session] }), op.Prefix)
+	d := compare(pairsUnder(left, op.Prefix), pairs, func(p *kv.Pair) string { return p.Key },
 		func(a, b *kv.Pair) bool { return a.Flags == b.Flags && bytes.Equal(a.Value, b.Value) })
 	p.KeysWritten = slices.Sorted(slices.Values(append(d.Added, d.Changed...)))
-	p.KeysDeleted = slices.DeleteFunc(d.Removed, func(key string) bool { return held[key] })
+	p.KeysDeleted = slices.DeleteFunc(append(d.Removed, gone...), func(key string) bool { return held[key] || slices.Contains(d.Added, key) })
+	slices.Sort(p.KeysDeleted)
 	return p
 }
 

@@ -151,8 +151,22 @@ func Read(from io.Reader) (Contents, error) {
 	return all, err
 }
 
-// Verify reads a file to its end, as Read does, and keeps nothing of it but the header.
-func Verify(from io.Reader) (Header, error) { return each(from, func(kv.Image) {}) }
+// Verify reads a file to its end, as Read does, and keeps nothing of it but the header. bytes is what its keys, sessions and
+// nodes take, about.
+func Verify(from io.Reader) (h Header, bytes int64, err error) {
+	h, err = each(from, func(m kv.Image) {
+		for _, p := range m.Pairs {
+			bytes += int64(p.Weight())
+		}
+		for _, s := range m.Sessions {
+			bytes += int64(s.Weight())
+		}
+		for _, n := range m.Nodes {
+			bytes += int64(n.Weight())
+		}
+	})
+	return h, bytes, err
+}
 
 // each reads a file part by part, and compares what it has with what its header says.
 func each(from io.Reader, do func(kv.Image)) (Header, error) {
@@ -173,6 +187,9 @@ func each(from io.Reader, do func(kv.Image)) (Header, error) {
 		m, err := kv.Unpack(packed)
 		if err != nil {
 			return Header{}, damaged(start, "the part there: %v", err)
+		}
+		if i := slices.IndexFunc(m.Pairs, func(p *kv.Pair) bool { return len(p.Value) > kv.MaxValue }); i >= 0 {
+			return Header{}, damaged(start, "the value of key %q has %d bytes, and a key's has %d at most", m.Pairs[i].Key, len(m.Pairs[i].Value), kv.MaxValue)
 		}
 		found.add(countOf(&m))
 		do(m)

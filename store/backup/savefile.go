@@ -38,7 +38,7 @@ func fill(f *os.File, save func(io.Writer) error) (Header, int64, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return Header{}, 0, err
 	}
-	h, err := Verify(f)
+	h, _, err := Verify(f)
 	if err != nil {
 		return Header{}, 0, err
 	}

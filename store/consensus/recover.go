@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -46,10 +47,15 @@ type Recovered struct {
 // copy, which takes the directory's place in the end. It refuses while a majority of the cluster's nodes answers, and while
 // a node runs with the directory; nothing is changed then.
 func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
+	if err := disk.CheckCutOff(r.DataDir); err != nil {
+		return done, err
+	}
 	id, err := disk.ReadIdentity(r.DataDir)
 	switch {
 	case err != nil:
 		return done, err
+	case isMounted(r.DataDir):
+		return done, fmt.Errorf("data directory %s is a mount point, whose place no other directory can take: copy it to a directory elsewhere, recover that, and copy that back", r.DataDir)
 	case id.Mode != disk.ModeCP:
 		return done, fmt.Errorf("data directory %s is of mode %s, in which every node goes on by itself: start the node", r.DataDir, id.Mode)
 	case id.Cluster == "":
@@ -65,7 +71,7 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 	if err := refuseWhileAnswered(ctx, id.Node, r.Members); err != nil {
 		return done, err
 	}
-	work := r.DataDir + ".recovering"
+	work := r.DataDir + disk.Recovering
 	if err := copyTree(r.DataDir, work); err != nil {
 		return done, fmt.Errorf("copy %s: %w", r.DataDir, errors.Join(err, os.RemoveAll(work)))
 	}
@@ -83,6 +89,19 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 		return done, errors.Join(err, os.Rename(done.Old, r.DataDir))
 	}
 	return done, disk.SyncDir(filepath.Dir(r.DataDir))
+}
+
+// isMounted says whether a directory lies on another file system than the directory that it is in. One of the same file
+// system that is mounted again is found when it cannot be renamed.
+func isMounted(dir string) bool {
+	own, err := os.Stat(dir)
+	parent, parentErr := os.Stat(filepath.Dir(dir))
+	if err != nil || parentErr != nil {
+		return false
+	}
+	a, ok := own.Sys().(*syscall.Stat_t)
+	b, alike := parent.Sys().(*syscall.Stat_t)
+	return ok && alike && a.Dev != b.Dev
 }
 
 // markRecovered keeps the nodes of the cluster as it was from taking this one back.

@@ -34,7 +34,7 @@ func (s *Raft) checkRestoreFrom() error {
 		return fmt.Errorf("restore-from: %w", err)
 	}
 	defer file.Close()
-	h, err := backup.Verify(file)
+	h, _, err := backup.Verify(file)
 	if err == nil && h.Mode != disk.ModeCP {
 		err = fmt.Errorf("the snapshot is of mode %s, and this cluster takes those of mode cp", h.Mode)
 	}

@@ -67,6 +67,22 @@ type Identity struct {
 	path string
 }
 
+// Recovering is what follows the name of a data directory in that of the copy that a recovery works on (package consensus,
+// Recovery), until it takes the directory's place.
+const Recovering = ".recovering"
+
+// CheckCutOff refuses a data directory that a recovery has moved away, and not yet replaced.
+func CheckCutOff(dir string) error {
+	copied := filepath.Clean(dir) + Recovering
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := os.Lstat(copied); err != nil {
+		return nil
+	}
+	return fmt.Errorf("data directory %s is not there, but %s is: a recovery was cut off before its last step; rename %[2]s to %[1]s", dir, copied)
+}
+
 const identityFile = "identity.json"
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
@@ -75,6 +91,9 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 	if !nodeName.MatchString(owner.Node) {
 		return nil, fmt.Errorf("node name %q: want 1 to 63 letters, digits, '-' or '_', beginning with a letter or digit", owner.Node)
+	}
+	if err := CheckCutOff(dir); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)

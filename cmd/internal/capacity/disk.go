@@ -45,6 +45,12 @@ func (d *Disk) Low() bool { return d.low.Load() }
 // Left is how many bytes the disk has left, by the last measurement that succeeded.
 func (d *Disk) Left() int64 { return d.free.Load() }
 
+// Room is how many bytes may be taken now without going below Least.
+func (d *Disk) Room() int64 {
+	d.Measure()
+	return max(d.free.Load()-d.Least, 0)
+}
+
 // Run measures until ctx ends.
 func (d *Disk) Run(ctx context.Context) {
 	tick := time.NewTicker(interval)

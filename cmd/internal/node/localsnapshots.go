@@ -54,23 +54,59 @@ func (s *localSnapshots) restore(ctx context.Context, file io.Reader, op kv.Rest
 		return done, err
 	}
 	ops := map[registry.Origin][]registry.Op{}
-	for _, in := range saved.Instances {
-		if _, there := v.Find(in.Instance.Key()); there || in.Service != nil {
-			continue
-		}
+	lacking, there := lackingHere(v, saved.Instances)
+	done.InstancesStayed = there
+	for _, in := range lacking {
 		origin := registry.FromClient
 		if in.Owner != "" {
 			origin = registry.Origin{Kind: registry.RemoteDC, DC: in.Owner}
 		}
-		in.Age, in.Owner = 0, ""
-		ops[origin] = append(ops[origin], in.Replica)
+		in.Owner = ""
+		ops[origin] = append(ops[origin], in)
 	}
 	var errs []error
 	for origin, all := range ops {
 		errs = append(errs, s.apply(ctx, origin, all, &done))
 	}
-	done.InstancesStayed = len(saved.Instances) - done.Instances
 	return done, errors.Join(errs...)
+}
+
+// plan says what a restore would do now.
+func (s *localSnapshots) plan(ctx context.Context, saved *kv.Image, op kv.Restore) (p backup.Plan, err error) {
+	if op.KeysOnly {
+		return p, registry.ErrNotOffered
+	}
+	v, err := s.service.View(ctx, registry.Stale)
+	if err != nil {
+		return p, err
+	}
+	var lacking []registry.Replica
+	lacking, p.InstancesStayed = lackingHere(v, saved.Instances)
+	p.InstancesNewer = v.Total() - p.InstancesStayed
+	for _, in := range lacking {
+		p.Instances = append(p.Instances, in.Instance.Key().String())
+	}
+	return p, nil
+}
+
+// lackingHere are the saved instances that would come back, with a full lease: they are not registered, and were not canceled
+// since. there is how many of the saved ones are registered.
+func lackingHere(v *registry.View, saved []registry.Saved) (lacking []registry.Replica, there int) {
+	removals := map[registry.Key]registry.Removal{}
+	for rec := range v.Removals() {
+		removals[rec.Lease.Key()] = rec
+	}
+	for _, in := range saved {
+		in.Age = 0
+		rec, removed := removals[in.Instance.Key()]
+		switch _, found := v.Find(in.Instance.Key()); {
+		case found:
+			there++
+		case in.Service == nil && !(removed && v.Outdates(rec, in.Replica)):
+			lacking = append(lacking, in.Replica)
+		}
+	}
+	return lacking, there
 }
 
 func (s *localSnapshots) apply(ctx context.Context, origin registry.Origin, ops []registry.Op, done *kv.Restoration) error {

@@ -17,5 +17,8 @@ func Recover(ctx context.Context, dataDir string, members map[string]string, log
 	if err != nil {
 		return Recovered{}, err
 	}
-	return consensus.Recovery{DataDir: filepath.Clean(dir), Members: members, Log: log}.Recover(ctx)
+	if real, err := filepath.EvalSymlinks(dir); err == nil { // else Recover says what is missing
+		dir = real
+	}
+	return consensus.Recovery{DataDir: dir, Members: members, Log: log}.Recover(ctx)
 }

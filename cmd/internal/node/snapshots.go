@@ -24,8 +24,28 @@ type snapshots struct {
 	source func(context.Context, registry.Consistency) (backup.Source, error)
 	// check refuses a snapshot by its header; another: it may be of another cluster.
 	check func(h backup.Header, another bool) error
-	// restore restores a verified file.
+	// restore restores a verified file, and plan says what that would do now.
 	restore func(ctx context.Context, file io.Reader, op kv.Restore) (kv.Restoration, error)
+	plan    func(ctx context.Context, saved *kv.Image, op kv.Restore) (backup.Plan, error)
+	limits  restoreLimits
+}
+
+// restoreLimits are how much a file may bring.
+type restoreLimits struct {
+	stateBytes int64        // of keys, sessions and nodes
+	instances  int          // in all
+	room       func() int64 // bytes that the disk of the data directory may take
+}
+
+// check refuses a file that brings more than the node may keep.
+func (l restoreLimits) check(h backup.Header, bytes int64) error {
+	switch {
+	case bytes > l.stateBytes:
+		return fmt.Errorf("%w: the keys, sessions and nodes of the snapshot take %d bytes, and limits.state-bytes is %d", registry.ErrFull, bytes, l.stateBytes)
+	case h.Counts.Instances > l.instances:
+		return fmt.Errorf("%w: the snapshot has %d instances, and limits.instances-total is %d", registry.ErrFull, h.Counts.Instances, l.instances)
+	}
+	return nil
 }
 
 // Save implements httpd.Snapshots.
@@ -54,28 +74,19 @@ func (s *snapshots) Restore(ctx context.Context, body io.Reader, o httpd.Restore
 		return api.Restored{}, restoreRefusal(err)
 	}
 	defer file.Close()
-	r, err := backup.Open(file)
-	if err == nil {
-		err = s.check(r.Header, o.AnotherCluster)
-	}
-	if err == nil {
-		err = drain(r)
-	}
-	if err == nil {
-		_, err = file.Seek(0, io.SeekStart)
-	}
+	header, err := s.verify(file, o.AnotherCluster)
 	if err != nil {
 		return api.Restored{}, restoreRefusal(err)
 	}
 	op := kv.Restore{By: o.By, KeysOnly: o.KeysOnly, Prefix: o.Prefix, KeepSessions: o.KeepSessions}
 	if o.DryRun {
-		return s.plan(ctx, file, op)
+		return s.dryRun(ctx, file, op)
 	}
 	done, err := s.restore(ctx, file, op)
 	if err != nil {
 		return api.Restored{}, restoreRefusal(err)
 	}
-	return restored(r.Header, done), nil
+	return restored(header, done), nil
 }
 
 // receive keeps what a reader gives in a file that has no name any more.
@@ -87,7 +98,12 @@ func (s *snapshots) receive(body io.Reader) (*os.File, error) {
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	if _, err = io.Copy(file, body); err == nil {
+	room := s.limits.room()
+	n, err := io.Copy(file, io.LimitReader(body, room+1))
+	if err == nil && n > room {
+		return nil, errors.Join(fmt.Errorf("%w: the snapshot has more than the %d bytes that the disk of the data directory has room for", registry.ErrFull, room), file.Close())
+	}
+	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
@@ -96,39 +112,38 @@ func (s *snapshots) receive(body io.Reader) (*os.File, error) {
 	return file, nil
 }
 
-// drain reads a file to its end.
-func drain(r *backup.Reader) error {
-	for {
-		if _, err := r.Next(); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
+// verify reads a file to its end, and refuses what cannot be restored here. The file is at its beginning again then.
+func (s *snapshots) verify(file io.ReadSeeker, another bool) (h backup.Header, err error) {
+	r, err := backup.Open(file)
+	if err == nil {
+		err = s.check(r.Header, another)
 	}
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return h, err
+	}
+	h, bytes, err := backup.Verify(file)
+	if err == nil {
+		err = s.limits.check(h, bytes)
+	}
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	return h, err
 }
 
-// plan says what a restore would do now.
-func (s *snapshots) plan(ctx context.Context, file io.Reader, op kv.Restore) (api.Restored, error) {
+// dryRun says what a restore would do now.
+func (s *snapshots) dryRun(ctx context.Context, file io.Reader, op kv.Restore) (api.Restored, error) {
 	saved, err := backup.Read(file)
 	if err != nil {
 		return api.Restored{}, restoreRefusal(err)
 	}
-	from, err := s.source(ctx, registry.Linearizable)
-	if errors.Is(err, registry.ErrNotOffered) {
-		from, err = s.source(ctx, registry.Stale)
-	}
+	p, err := s.plan(ctx, &saved.Image, op)
 	if err != nil {
 		return api.Restored{}, err
 	}
-	var b bytes.Buffer
-	if _, _, err := backup.Write(&b, from); err != nil {
-		return api.Restored{}, err
-	}
-	now, err := backup.Read(&b)
-	if err != nil {
-		return api.Restored{}, err
-	}
-	p := backup.PlanOf(&saved.Image, &now.Image, op)
 	return api.Restored{
 		DryRun: true, From: snapshotOf(saved.Header),
 		Instances: len(p.Instances), InstancesStayed: p.InstancesStayed, Keys: len(p.KeysWritten), KeysDeleted: len(p.KeysDeleted), SessionsEnded: len(p.SessionsEnded),
@@ -137,6 +152,27 @@ func (s *snapshots) plan(ctx context.Context, file io.Reader, op kv.Restore) (ap
 			SessionsEnded: first(p.SessionsEnded),
 		},
 	}, nil
+}
+
+// restoreLimits are the node's.
+func (s setup) restoreLimits() restoreLimits {
+	return restoreLimits{stateBytes: s.Quota.StateBytes, instances: s.HTTPD.Limits.InstancesTotal, room: s.disk.Room}
+}
+
+// planOf is the plan of a restore of a cluster with consensus.
+func planOf(source func(context.Context, registry.Consistency) (backup.Source, error)) func(context.Context, *kv.Image, kv.Restore) (backup.Plan, error) {
+	return func(ctx context.Context, saved *kv.Image, op kv.Restore) (backup.Plan, error) {
+		from, err := source(ctx, registry.Linearizable)
+		if err != nil {
+			return backup.Plan{}, err
+		}
+		var b bytes.Buffer
+		if _, _, err := backup.Write(&b, from); err != nil {
+			return backup.Plan{}, err
+		}
+		now, err := backup.Read(&b)
+		return backup.PlanOf(saved, &now.Image, op), err
+	}
 }
 
 // namesShown is how many names of each list a plan has.
