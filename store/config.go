@@ -24,14 +24,14 @@ type Config struct {
 	Zone          string // in which the node stands, shown to users
 	NoVote        bool   // the node of a cluster serves, and does not vote
 
-	DataDir string `key:"data.dir" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
+	DataDir string `key:"data.dir" path:"yes" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
 
 	ClusterAddr      string   `key:"cluster.addr" default:"127.0.0.1:7761" help:"address of the node-to-node port (Raft and forwarded writes)"`
 	ClusterAdvertise string   `key:"cluster.advertise" help:"address at which the other nodes reach it; empty: cluster.addr"`
 	Join             []string `key:"cluster.join" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
 	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	TLS              TLSFiles // empty: plain connections
-	RestoreFrom      string   `key:"restore-from" help:"mode cp: snapshot (rollcall snapshot save) from which a new cluster begins; for the first start of its founders, each of which may be given it; a node whose data directory belongs to a cluster refuses to start with it"`
+	RestoreFrom      string   `key:"restore-from" path:"yes" help:"mode cp: snapshot (rollcall snapshot save) from which a new cluster begins; for the first start of its founders, each of which may be given it; a node whose data directory belongs to a cluster refuses to start with it"`
 	Upgrade          level.Policy
 	DeadAfter        time.Duration `key:"members.dead-after" default:"0s" min:"1m" zero:"never" help:"mode cp: a voter that has been silent for so long is removed, when a node without a vote is ready to take its place and a majority of the voters is well"`
 

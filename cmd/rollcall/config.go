@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,33 +24,69 @@ func newConfigCommand() *cobra.Command {
 }
 
 func newConfigInitCommand() *cobra.Command {
-	var forProduction bool
+	var forProduction, withTLS bool
 	cmd := &cobra.Command{
-		Use:   "init [FILE]",
-		Short: "Write a file with every setting, explained",
+		Use:   "init [FILE | --tls DIR NAME=ADDRESS...]",
+		Short: "Write a file with every setting, explained, or a folder for each node of a cluster with TLS",
 		Long: "Writes a file with every setting: what it means, its bounds, and its default as a comment.\n" +
-			"FILE must not be there; without one, or with -, the text goes to standard output.",
-		Example: "  rollcall config init rollcall.yaml\n  rollcall config init --production /etc/rollcall.yaml",
-		Args:    cli.Args(cobra.MaximumNArgs(1)),
+			"FILE must not be there; without one, or with -, the text goes to standard output.\n\n" +
+			"With --tls it writes into DIR a folder for each named node, to be copied to its machine: its file of settings,\n" +
+			"its certificate and key, and the authority's certificate. ADDRESS is an IP address or DNS name, or several with\n" +
+			"commas between them, the first of which the other nodes use. The authority is made the first time; later nodes\n" +
+			"are added by it. Nothing is overwritten.",
+		Example: "  rollcall config init rollcall.yaml\n  rollcall config init --production /etc/rollcall.yaml\n" +
+			"  rollcall config init --tls cluster n1=10.0.0.1 n2=10.0.0.2 n3=10.0.0.3",
+		Args: cli.Args(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text := config.Template(forProduction)
-			if len(args) == 0 || args[0] == "-" {
-				_, err := io.WriteString(cmd.OutOrStdout(), text)
+			switch {
+			case withTLS:
+				return initNodes(cmd.OutOrStdout(), args, forProduction)
+			case len(args) > 1:
+				return cli.Usage(errors.New("give one FILE at most; a folder for each of several nodes needs --tls"))
+			case len(args) == 0 || args[0] == "-":
+				_, err := io.WriteString(cmd.OutOrStdout(), config.Template(forProduction))
 				return err
 			}
-			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
-			if errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("%s is there already; it is not overwritten: give another name", args[0])
-			}
-			if err != nil {
-				return err
-			}
-			_, err = io.WriteString(f, text)
-			return errors.Join(err, f.Close())
+			return initFile(args[0], forProduction)
 		},
 	}
 	cmd.Flags().BoolVar(&forProduction, "production", false, "set what one of three nodes with TLS needs, to be changed to your names")
+	cmd.Flags().BoolVar(&withTLS, "tls", false, "write an authority, and for each node a folder with certificate, key and settings")
 	return cmd
+}
+
+// initFile writes a new file of settings.
+func initFile(path string, forProduction bool) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already; it is not overwritten: give another name", path)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, config.Template(forProduction))
+	return errors.Join(err, f.Close())
+}
+
+// initNodes writes a folder for each node that is named after the first argument, and says what is to be done with them.
+func initNodes(w io.Writer, args []string, forProduction bool) error {
+	if len(args) == 0 || strings.Contains(args[0], "=") {
+		return cli.Usage(errors.New("give the folder to write into, and then NAME=ADDRESS for each node: --tls cluster n1=10.0.0.1"))
+	}
+	dir := args[0]
+	nodes, err := config.ParseNodes(args[1:])
+	if err != nil {
+		return cli.Usage(err)
+	}
+	if err := config.WriteNodes(dir, nodes, forProduction); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		fmt.Fprintf(w, "%s: copy this folder to %s, and run there: rollcall server --config %s\n", filepath.Join(dir, n.Name), n.Hosts[0], filepath.Join(n.Name, config.NodeFile))
+	}
+	_, err = fmt.Fprintf(w, "%s: programs that call the nodes must trust it (--ca); its key, %s, belongs on none of the machines\n",
+		filepath.Join(dir, config.AuthorityFile), filepath.Join(dir, config.AuthorityKey))
+	return err
 }
 
 func newConfigValidateCommand() *cobra.Command {

@@ -71,3 +71,24 @@ func TestConfigInitWritesAFileThatValidateTakesAndOverwritesNone(t *testing.T) {
 	stdout, _, code := rollcall(t, "config", "schema")
 	expect.That(t, code == cli.ExitOK && json.Valid([]byte(stdout)) && strings.Contains(stdout, `"shutdown-delay"`), "schema: exit %d, %.200s", code, stdout)
 }
+
+func TestConfigInitWithTLSWritesFoldersThatValidateTakes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	for _, step := range []struct {
+		args []string
+		code int
+		says string // on either output
+	}{
+		{[]string{"init", "--tls", dir, "n1=127.0.0.1", "n2=127.0.0.2"}, cli.ExitOK, filepath.Join(dir, "n2") + ": copy this folder to 127.0.0.2"},
+		{[]string{"validate", filepath.Join(dir, "n2", "rollcall.yaml")}, cli.ExitOK, ""},
+		{[]string{"init", "--tls", dir, "n1=127.0.0.9"}, cli.ExitError, "node n1 is there already"},
+		{[]string{"init", "--tls", dir, "n3=127.0.0.3"}, cli.ExitOK, "n3"},
+		{[]string{"init", "--tls", dir}, cli.ExitUsage, "no node is named"},
+		{[]string{"init", "--tls", "n1=127.0.0.9"}, cli.ExitUsage, "give the folder to write into"},
+		{[]string{"init", "--tls", dir, "n4=127.0.0.4:1"}, cli.ExitUsage, "without a port"},
+		{[]string{"init", dir, "n4=127.0.0.4"}, cli.ExitUsage, "needs --tls"},
+	} {
+		stdout, stderr, code := rollcall(t, append([]string{"config"}, step.args...)...)
+		expect.That(t, code == step.code && strings.Contains(stdout+stderr, step.says), "%v: exit %d, %q, %q, want %d and %q", step.args, code, stdout, stderr, step.code, step.says)
+	}
+}

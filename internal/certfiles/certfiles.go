@@ -1,6 +1,6 @@
-// Package certfiles is key pairs and authorities in PEM files that may be replaced while they are used. It makes
-// configurations of TLS that use what the files hold at each handshake; connections that are there already are not its
-// business.
+// Package certfiles is key pairs and authorities in PEM files that may be replaced while they are used, and a small
+// authority that signs certificates of nodes. It makes configurations of TLS that use what the files hold at each
+// handshake; connections that are there already are not its business.
 package certfiles
 
 import (

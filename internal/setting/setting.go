@@ -12,6 +12,7 @@
 //	words    the texts that are possible, separated by spaces
 //	unit     ms or s: the number is a span of time, of so many of them
 //	kind     the word for its type, where another one than the field's is meant: a map that is kept as text
+//	path     yes: it names a file or a folder; in a file of settings a relative one begins at that file's folder
 //	reload   yes: it is read again while the node runs (on SIGHUP)
 //	cluster  yes: it travels in the replicated state, where the leader's holds
 //
@@ -30,6 +31,7 @@ type Setting struct {
 	Min, Max, Zero     string
 	Words              []string // that are possible; none: any
 	Reload, Cluster    bool
+	Path               bool
 	Value              reflect.Value // the field
 
 	kind string
@@ -58,6 +60,7 @@ func of(all []Setting, v reflect.Value, outer Setting) []Setting {
 func (s Setting) tagged(tag reflect.StructTag) Setting {
 	s.Help, s.Default = tag.Get("help"), tag.Get("default")
 	s.Min, s.Max, s.Zero = tag.Get("min"), tag.Get("max"), tag.Get("zero")
+	s.Path = tag.Get("path") != ""
 	s.Words, s.kind = strings.Fields(tag.Get("words")), tag.Get("kind")
 	s.unit = map[string]time.Duration{"ms": time.Millisecond, "s": time.Second}[tag.Get("unit")]
 	return s

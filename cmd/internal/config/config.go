@@ -1,5 +1,6 @@
 // Package config is the configuration of a server: its settings, how they are read from flags, environment and file, how
-// they are validated, and how they are shown. It opens nothing but files that settings name, and starts nothing.
+// they are validated, and how they are shown. It opens nothing but files that settings
+// name and those that it writes for a new node, and starts nothing.
 //
 //	config.go    every setting that is not of another package; the node's name
 //	load.go      flags, environment, file and defaults, merged
@@ -8,6 +9,7 @@
 //	peers.go     settings of replication, and the peers that they name
 //	tls.go       files of certificates, keys and authorities
 //	template.go  a file with every setting, a file checked by itself, and the file's schema
+//	folders.go   a folder for each node of a cluster with TLS, with the certificates that an authority signs
 //	show.go      the settings as YAML, each with its source
 package config
 
@@ -72,9 +74,9 @@ type HTTPConfig struct {
 
 // HTTPTLSConfig names the files of the HTTP listener's TLS.
 type HTTPTLSConfig struct {
-	Cert     string `key:"http.tls.cert" help:"PEM file with the server's certificate chain; read again when it changes"`
-	Key      string `key:"http.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
-	ClientCA string `key:"http.tls.client-ca" help:"PEM file with the authorities of client certificates; if given, clients must present one; read again when it changes"`
+	Cert     string `key:"http.tls.cert" path:"yes" help:"PEM file with the server's certificate chain; read again when it changes"`
+	Key      string `key:"http.tls.key" path:"yes" help:"PEM file with its key, of mode 0640 or narrower"`
+	ClientCA string `key:"http.tls.client-ca" path:"yes" help:"PEM file with the authorities of client certificates; if given, clients must present one; read again when it changes"`
 }
 
 // ChecksConfig is for the checks of services that are registered through Consul's API.
@@ -85,7 +87,7 @@ type ChecksConfig struct {
 
 // BackupConfig is for snapshots for people that are written by a schedule.
 type BackupConfig struct {
-	Dir      string        `key:"backup.dir" help:"directory in which the leader (mode ap: each node) writes snapshots by itself, from which rollcall snapshot restore restores; better on another disk than data.dir; empty: none are written"`
+	Dir      string        `key:"backup.dir" path:"yes" help:"directory in which the leader (mode ap: each node) writes snapshots by itself, from which rollcall snapshot restore restores; better on another disk than data.dir; empty: none are written"`
 	Interval time.Duration `key:"backup.interval" default:"1h" min:"1s" help:"how often one is written"`
 	Keep     int           `key:"backup.keep" default:"24" min:"1" help:"how many of its own a node keeps there; the oldest go, and files of other names stay"`
 }

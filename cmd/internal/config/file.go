@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -32,6 +33,19 @@ type fileValue struct {
 }
 
 func (v fileValue) place(name string) string { return fmt.Sprintf("%s:%d: %s", v.file, v.line, name) }
+
+// within is the text; a relative path begins at the folder of the file, so that both can be moved together, and is
+// absolute then.
+func (v fileValue) within(isPath bool) string {
+	if !isPath || v.text == "" || filepath.IsAbs(v.text) {
+		return v.text
+	}
+	path := filepath.Join(filepath.Dir(v.file), v.text)
+	if absolute, err := filepath.Abs(path); err == nil { // else the working directory is unknown, and so is the file's
+		return absolute
+	}
+	return path
+}
 
 type fileValues map[string]fileValue
 

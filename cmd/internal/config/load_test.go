@@ -58,7 +58,7 @@ func TestLoadPrefersTheStrongestSource(t *testing.T) {
 
 func TestLoadReadsEveryTypeOfValueFromEverySource(t *testing.T) {
 	want := *Default()
-	want.Store.DataDir = "d"
+	want.Store.DataDir = "/d"
 	want.HTTP.Plain = true
 	want.Store.InFlight, want.Store.Test.NoBatching = 3, true
 	want.Store.HeartbeatTimeout, want.Store.ElectionTimeout = 700*time.Millisecond, 700*time.Millisecond
@@ -67,7 +67,7 @@ func TestLoadReadsEveryTypeOfValueFromEverySource(t *testing.T) {
 	want.Store.Join = []string{"127.0.0.1:1", "127.0.0.1:2"}
 	want.Store.Test.Dial = map[string]string{"a": "127.0.0.1:3", "b": "127.0.0.1:4"}
 	values := map[string]string{
-		"data.dir": "d", "http.plain": "true", "commit.in-flight": "3", "test.no-batching": "true",
+		"data.dir": "/d", "http.plain": "true", "commit.in-flight": "3", "test.no-batching": "true",
 		"raft.heartbeat-timeout": "700ms", "raft.election-timeout": "700ms", "raft.trailing-logs": "7",
 		"limits.batch-bytes": "9", "cluster.join": "127.0.0.1:1, 127.0.0.1:2", "test.dial": "a=127.0.0.1:3,b=127.0.0.1:4",
 	}
@@ -79,7 +79,7 @@ func TestLoadReadsEveryTypeOfValueFromEverySource(t *testing.T) {
 		env[s.Env()] = value
 	}
 	const file = `
-data: {dir: d}
+data: {dir: /d}
 http: {plain: true}
 commit: {in-flight: 3}
 raft:

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// Write prints the settings as a file that would load to the same, with their sources as comments; settings with their
-// defaults only if all is set. Secrets are not printed: of files only the names, of URLs all but the password.
+// Write prints the settings as a file that would load to the same in the working directory, with their sources as comments;
+// settings with their defaults only if all is set. Secrets are not printed: of files only the names, of URLs all but the password.
 func (s Loaded) Write(w io.Writer, all bool) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, each := range s.Config.Settings() {

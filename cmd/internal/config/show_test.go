@@ -42,7 +42,7 @@ test:
 }
 
 func TestWritePrintsAFileThatLoadsToTheSame(t *testing.T) {
-	s := need.Got(loadWith(t, []string{"--data-dir=d", "--cluster-join=a:1,b:2", "--test-dial=x=a:1", "--log-level=debug"}, nil, ""))(t)
+	s := need.Got(loadWith(t, []string{"--data-dir=/d", "--cluster-join=a:1,b:2", "--test-dial=x=a:1", "--log-level=debug"}, nil, ""))(t)
 	var out bytes.Buffer
 	need.OK(t, s.Write(&out, true))
 	again, err := loadWith(t, nil, nil, out.String())

@@ -14,13 +14,18 @@ import (
 
 // ValidateFile reads a file alone, without flags and environment, and reports all mistakes at once, each with its key.
 func ValidateFile(path string) error {
+	_, err := loadFile(path)
+	return err
+}
+
+func loadFile(path string) (*Config, error) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	AddFlags(flags)
 	if err := flags.Set(configFlag, path); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := Load(Inputs{flags: flags, env: func(string) (string, bool) { return "", false }, read: os.ReadFile})
-	return err
+	loaded, err := Load(Inputs{flags: flags, env: func(string) (string, bool) { return "", false }, read: os.ReadFile})
+	return loaded.Config, err
 }
 
 // production is what a file for production has beside the defaults: values to be changed are named in words.
@@ -38,6 +43,11 @@ func Template(forProduction bool) string {
 	if forProduction {
 		set = production
 	}
+	return template(set)
+}
+
+// template is a file with every setting; those with a value are no comments.
+func template(set map[string]string) string {
 	b := strings.Builder{}
 	b.WriteString("# Settings of rollcall server. A line that is a comment shows the default; docs/operations.md explains them.\n")
 	var all []setting.Setting

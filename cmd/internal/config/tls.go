@@ -11,9 +11,9 @@ import (
 
 // ReplicationTLSConfig is the trust in peers with https URLs, and the certificate that they are shown.
 type ReplicationTLSConfig struct {
-	CA   string `key:"replication.tls.ca" help:"PEM file with the authorities of the peers' certificates; empty: the system's; read again when it changes, as the other two"`
-	Cert string `key:"replication.tls.cert" help:"PEM file with the certificate that is shown to peers that ask for one"`
-	Key  string `key:"replication.tls.key" help:"PEM file with its key, of mode 0640 or narrower"`
+	CA   string `key:"replication.tls.ca" path:"yes" help:"PEM file with the authorities of the peers' certificates; empty: the system's; read again when it changes, as the other two"`
+	Cert string `key:"replication.tls.cert" path:"yes" help:"PEM file with the certificate that is shown to peers that ask for one"`
+	Key  string `key:"replication.tls.key" path:"yes" help:"PEM file with its key, of mode 0640 or narrower"`
 }
 
 // Open reads the files; nil if none is configured.

@@ -1,0 +1,124 @@
+package certfiles
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// How long what an authority makes holds: itself for ten years, a certificate for two.
+const (
+	authorityLife   = 10 * 365 * 24 * time.Hour
+	certificateLife = 2 * 365 * 24 * time.Hour
+	clockSkew       = time.Hour // by which the clocks of machines may differ
+)
+
+// Authority signs certificates of nodes (ECDSA, P-256).
+type Authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// Pair is a certificate and its private key, in PEM.
+type Pair struct{ Cert, Key []byte }
+
+// NewAuthority makes an authority whose certificate has a name. The error is that of the system's source of randomness.
+func NewAuthority(name string, now time.Time) (*Authority, Pair, error) {
+	template, key, err := newTemplate(name, now, authorityLife)
+	if err != nil {
+		return nil, Pair{}, err
+	}
+	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	a := &Authority{template, key}
+	pair, err := a.sign(template, key)
+	if err != nil {
+		return nil, Pair{}, err
+	}
+	a, err = ReadAuthority(pair)
+	return a, pair, err
+}
+
+// ReadAuthority reads an authority that NewAuthority made. An error says what the pair is not.
+func ReadAuthority(pair Pair) (*Authority, error) {
+	read, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := read.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok || !read.Leaf.IsCA {
+		return nil, fmt.Errorf("the certificate of %q is not that of an authority with an ECDSA key", read.Leaf.Subject.CommonName)
+	}
+	return &Authority{read.Leaf, key}, nil
+}
+
+// PEM is the authority's certificate, which others trust.
+func (a *Authority) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
+// Issue makes a certificate for servers and clients under a name, for its hosts (DNS names and IP addresses) and for
+// localhost. It ends with the authority's at the latest.
+func (a *Authority) Issue(name string, hosts []string, now time.Time) (Pair, error) {
+	template, key, err := newTemplate(name, now, certificateLife)
+	if err != nil {
+		return Pair{}, err
+	}
+	if !now.Before(a.cert.NotAfter) {
+		return Pair{}, fmt.Errorf("the authority %q has ended at %v", a.cert.Subject.CommonName, a.cert.NotAfter)
+	}
+	if template.NotAfter.After(a.cert.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	template.DNSNames = []string{name, "localhost"}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	return a.sign(template, key)
+}
+
+func newTemplate(name string, now time.Time, life time.Duration) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, nil, err
+	}
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(life),
+	}, key, nil
+}
+
+// sign makes a certificate for a key, and both in PEM.
+func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (Pair, error) {
+	cert, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return Pair{}, err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	}, nil
+}
