@@ -80,7 +80,7 @@ type Config struct {
 	// of its own.
 	Metrics *prometheus.Registry
 	// Limits bounds what a request may cost.
-	Limits Limits
+	Limits Limits `reload:"yes"`
 	// RateLimit limits fetches of the registry. Zero: nothing is limited.
 	RateLimit RateLimit `reload:"yes"`
 	// ReadOnlyCache: reads of lists that do not ask for a consistency get responses that are up to 30 s old, as

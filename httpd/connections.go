@@ -19,9 +19,11 @@ import (
 // have an idle one: an address that holds many loses first, a client that waits for a response loses nothing, and
 // a new client, a probe above all, is served at once.
 type Connections struct {
-	limit, perAddress int
-
 	mu    sync.Mutex // guards what follows; no request takes it
+	limit int
+	// perAddress is the limit of one address; 0: there is none.
+	perAddress int
+
 	from  map[netip.Prefix]map[*countedConn]struct{}
 	count int
 
@@ -44,6 +46,13 @@ func NewConnections(limit, perAddress int, metrics prometheus.Registerer) *Conne
 	}, func() float64 { return float64(c.Count()) })
 	metrics.MustRegister(closed, open)
 	return c
+}
+
+// SetLimits replaces both limits, for connections that come from now on.
+func (c *Connections) SetLimits(limit, perAddress int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit, c.perAddress = limit, perAddress
 }
 
 // Listener counts what l accepts.

@@ -159,3 +159,17 @@ func TestShutdownServesHeartbeatsThatAreOnTheirWay(t *testing.T) {
 	expect.OK(t, <-down)
 	t.Logf("%d of %d answers said that they were the last", last, many)
 }
+
+func TestConnectionsObeyLimitsThatAreReplaced(t *testing.T) {
+	n, c := counted(t, 1, 0)
+	first := n.from(t, "127.0.0.2")
+	awaitIdle(t, c, 1)
+	c.SetLimits(2, 0)
+	second := n.from(t, "127.0.0.3")
+	need.That(t, first.works(t), "closed below the new limit")
+	awaitIdle(t, c, 2)
+	c.SetLimits(9, 1)
+	n.from(t, "127.0.0.3")
+	expect.That(t, second.ended(), "the address has two connections, and may have one")
+	expect.That(t, first.works(t), "the other address's connection was closed")
+}

@@ -233,6 +233,10 @@ func (h *Handler) recovered(w http.ResponseWriter, cause any) {
 // SetRateLimit replaces the settings of the limiter while it is at work.
 func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
 
+// SetLimits replaces the limits of requests, instances and watches while the handler is at work. They hold for what comes
+// from now on.
+func (h *Handler) SetLimits(l Limits) { h.node.SetLimits(l) }
+
 // Drain makes every further response say that it is the last one of its connection. The call comes some time
 // before a shutdown, so that clients go elsewhere by themselves.
 func (h *Handler) Drain() { h.node.Draining.Store(true) }

@@ -15,7 +15,7 @@ const (
 
 // acknowledge has the state keep the cursors that moved, all in one operation per second. A cursor whose
 // operation fails is acknowledged the next time.
-func acknowledge(ctx context.Context, side *link.Side, peers []*peer) error {
+func acknowledge(ctx context.Context, side *link.Side, peers func() []*peer) error {
 	tick := time.NewTicker(acknowledgeEvery)
 	defer tick.Stop()
 	for {
@@ -28,16 +28,16 @@ func acknowledge(ctx context.Context, side *link.Side, peers []*peer) error {
 	}
 }
 
-func acknowledgeLast(ctx context.Context, side *link.Side, peers []*peer) {
+func acknowledgeLast(ctx context.Context, side *link.Side, peers func() []*peer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAcknowledge)
 	defer cancel()
 	acknowledgeOnce(ctx, side, peers)
 }
 
-func acknowledgeOnce(ctx context.Context, side *link.Side, peers []*peer) {
+func acknowledgeOnce(ctx context.Context, side *link.Side, peers func() []*peer) {
 	var ops []registry.Op
 	cursors := make(map[*peer]registry.Index)
-	for _, p := range peers {
+	for _, p := range peers() {
 		if to, ok := p.moved(); ok {
 			cursors[p] = to
 			ops = append(ops, registry.AckPeer{Peer: p.Name, Cursor: to})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,9 +55,17 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Peers = slices.Clone(c.Peers)
-	for i := range c.Peers {
-		setting.Fill(&c.Peers[i].Flow)
-	}
+	c.Peers = filled(c.Peers)
+	c.Now = new(atomic.Pointer[[]link.PeerConfig])
+	c.Now.Store(&c.Peers)
 	return c
+}
+
+// filled is a list of peers with defaults for what was left at zero.
+func filled(peers []link.PeerConfig) []link.PeerConfig {
+	peers = slices.Clone(peers)
+	for i := range peers {
+		setting.Fill(&peers[i].Flow)
+	}
+	return peers
 }

@@ -102,7 +102,7 @@ func TestCutPolicySparesRemoteLeases(t *testing.T) {
 			c.Peers = []link.PeerConfig{{Name: "dc2", Kind: tt.kind, URLs: []string{"http://a:1"}}}
 			r := need.Got(newReplicator(c, func(env link.Env) link.Link { return fakeLink{env, newFakePeer()} }))(t)
 			if tt.fails {
-				r.peers[0].failed(errRefused)
+				r.present()[0].failed(errRefused)
 			}
 			expect.Equal(t, r.Spares(cmp.Or(tt.dc, "dc2"), tt.heard, !tt.never), tt.want, "got")
 		})

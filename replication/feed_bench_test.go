@@ -61,7 +61,7 @@ func BenchmarkFeedOfHeartbeats(b *testing.B) {
 				}
 			})
 		}
-		return float64(cpu(b)-used) / float64(time.Since(began)), run.peers[0].stats().SuccessfulExecutions
+		return float64(cpu(b)-used) / float64(time.Since(began)), run.present()[0].stats().SuccessfulExecutions
 	}
 	for b.Loop() {
 		idle, _ := measure(false)

@@ -181,7 +181,7 @@ func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 		synctest.Wait()
 		// Tasks that replies ask for know of no room.
 		for i := range 15 {
-			r.peers[0].currentFeed().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, link.Task{Facts: link.Heartbeat}, time.Time{})
+			r.present()[0].currentFeed().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, link.Task{Facts: link.Heartbeat}, time.Time{})
 		}
 		synctest.Wait()
 		got := r.only().Dropped["overflow"]
@@ -239,7 +239,7 @@ func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
 		m.Perform(t, registers(1, 10)...)
 		elapse(10 * time.Second)
 		f.fail(batcher.Success)
-		r.peers[0].succeeded() // the link's sign of life had a response
+		r.present()[0].succeeded() // the link's sign of life had a response
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
@@ -511,7 +511,7 @@ func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
 		synctest.Wait()
 		m.Perform(t, registry.Cancel{Key: ordersKey(1)})
 		synctest.Wait()
-		r.peers[0].submit(link.Task{Key: ordersKey(1), Facts: link.Registered})
+		r.present()[0].submit(link.Task{Key: ordersKey(1), Facts: link.Registered})
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})

@@ -11,8 +11,8 @@ import (
 // under upstream's names where upstream has one (eurekaServer.replication.acceptedTasks is
 // rollcall_replication_accepted_tasks_total).
 type metrics struct {
-	peers   []*peer
-	status  func() []api.Peer // of peers, in their order
+	peers   func() []*peer
+	status  func([]*peer) []api.Peer // of peers, in their order
 	stats   []statMetric
 	figures []figureMetric
 	byWord  []wordMetric
@@ -34,7 +34,7 @@ type wordMetric struct {
 	values func(api.Peer) map[string]uint64
 }
 
-func newMetrics(peers []*peer, status func() []api.Peer) *metrics {
+func newMetrics(peers func() []*peer, status func([]*peer) []api.Peer) *metrics {
 	return &metrics{
 		peers:   peers,
 		status:  status,
@@ -145,8 +145,9 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
-	for i, status := range m.status() {
-		stats := m.peers[i].stats()
+	peers := m.peers()
+	for i, status := range m.status(peers) {
+		stats := peers[i].stats()
 		for _, s := range m.stats {
 			to <- prometheus.MustNewConstMetric(s.desc, s.kind, s.value(stats), status.Name)
 		}

@@ -112,6 +112,13 @@ func (p *peer) failing() bool {
 	return p.record.failing
 }
 
+// reachedAt is since when the peer is known, and when it was last reached; zero: not yet.
+func (p *peer) reachedAt() (since, success time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.record.since, p.record.success
+}
+
 // silence is the time since the peer was last reached, or since the node started.
 func (p *peer) silence() time.Duration {
 	p.mu.Lock()

@@ -6,6 +6,7 @@
 // here. Its files, from the top:
 //
 //	replicator.go  the side of a node: what the rest of the server calls
+//	present.go     which peers there are now, and the sending to each of them
 //	config.go      settings, and the errors of calls
 //	metrics.go     the figures of all peers
 //	status.go      the state of a peer, in words and numbers
@@ -25,8 +26,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/fsm/level"
@@ -41,8 +45,13 @@ import (
 type Replicator struct {
 	*rollcallpeer.Receiver
 	config  Config
-	peers   []*peer
+	newPeer func(link.PeerConfig) *peer
+	waiting *prometheus.HistogramVec // of each peer's tasks
 	eurekas eurekapeer.Senders
+	changed chan struct{} // peers are others
+
+	setting sync.Mutex // held while peers are replaced
+	peers   atomic.Pointer[[]*peer]
 }
 
 // New checks the configuration, every mistake at once. It starts nothing.
@@ -54,17 +63,22 @@ func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, err
 	}
 	c = c.withDefaults()
 	c.Incarnation = link.NewIncarnation()
-	r := &Replicator{Receiver: rollcallpeer.NewReceiver(c.Side), config: c}
-	waiting := newWaiting()
-	for _, p := range c.Peers {
-		r.peers = append(r.peers, newPeer(c, p, waiting, newLink))
+	r := &Replicator{Receiver: rollcallpeer.NewReceiver(c.Side), config: c, waiting: newWaiting(), changed: make(chan struct{}, 1)}
+	r.newPeer = func(p link.PeerConfig) *peer { return newPeer(c, p, r.waiting, newLink) }
+	peers := make([]*peer, len(c.Peers))
+	for i, p := range c.Peers {
+		peers[i] = r.newPeer(p)
 	}
+	r.peers.Store(&peers)
 	if c.Metrics != nil {
-		c.Metrics.MustRegister(newMetrics(r.peers, r.Status), waiting)
+		c.Metrics.MustRegister(newMetrics(r.present, r.statusOf), r.waiting)
 		c.Metrics.MustRegister(r.Metrics()...)
 	}
 	return r, nil
 }
+
+// present are the peers of now.
+func (r *Replicator) present() []*peer { return *r.peers.Load() }
 
 // newLink makes the link of a peer's kind.
 func newLink(env link.Env) link.Link {
@@ -81,15 +95,10 @@ func (r *Replicator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	after := r.config.View().Index()
 	g.Go(func() error { return r.watch(ctx, after) })
-	g.Go(func() error { return acknowledge(ctx, &r.config.Side, r.peers) })
-	for _, p := range r.peers {
-		g.Go(func() error {
-			p.run(ctx)
-			return nil
-		})
-	}
+	g.Go(func() error { return acknowledge(ctx, &r.config.Side, r.present) })
+	g.Go(func() error { r.runPeers(ctx); return nil })
 	err := g.Wait()
-	acknowledgeLast(ctx, &r.config.Side, r.peers)
+	acknowledgeLast(ctx, &r.config.Side, r.present)
 	return err
 }
 
@@ -107,7 +116,7 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 		default:
 			after = c.View.Index()
 		}
-		for _, p := range r.peers {
+		for _, p := range r.present() {
 			p.wake()
 		}
 	}
@@ -121,7 +130,7 @@ func (r *Replicator) Copy(ctx context.Context) error {
 
 // Act sends the other nodes of this datacenter an operator's act that is in no change list.
 func (r *Replicator) Act(op registry.SelfPreservation) {
-	for _, p := range r.peers {
+	for _, p := range r.present() {
 		if f := p.currentFeed(); f != nil {
 			f.sendAct(op)
 		}
@@ -143,7 +152,7 @@ const levelsAge = 30 * time.Second
 // Levels is what the other nodes of this datacenter read.
 func (r *Replicator) Levels() []level.Node {
 	var nodes []level.Node
-	for _, p := range r.peers {
+	for _, p := range r.present() {
 		if l, ok := p.link.(link.Leveled); ok && p.Kind == link.Node {
 			said, at := l.Levels()
 			nodes = append(nodes, level.Node{Name: p.Name, Known: time.Since(at) < levelsAge, Reads: said})
@@ -191,11 +200,11 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 // EurekaSender is the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may
 // be empty) and an address (host:port): that of the peer with such a host, else "eureka".
 func (r *Replicator) EurekaSender(identity, address string) string {
-	return r.eurekas.Name(r.config.Peers, identity, address)
+	return r.eurekas.Name(r.config.Present(), identity, address)
 }
 
 func (r *Replicator) peer(name string) (*peer, error) {
-	for _, p := range r.peers {
+	for _, p := range r.present() {
 		if p.Name == name {
 			return p, nil
 		}
@@ -217,12 +226,14 @@ func (r *Replicator) feed(name string) (*feed, error) {
 }
 
 // Status is the state of every peer, in the order of the configuration.
-func (r *Replicator) Status() []api.Peer {
+func (r *Replicator) Status() []api.Peer { return r.statusOf(r.present()) }
+
+func (r *Replicator) statusOf(peers []*peer) []api.Peer {
 	v := r.config.View()
 	now := r.config.Service.Health().Clock
-	belonging := belonging(r.peers, v, now)
-	statuses := make([]api.Peer, len(r.peers))
-	for i, p := range r.peers {
+	belonging := belonging(peers, v, now)
+	statuses := make([]api.Peer, len(peers))
+	for i, p := range peers {
 		statuses[i] = p.status(v, now)
 		statuses[i].Incoming = p.incoming(v, now, belonging[p.Name])
 	}
@@ -234,7 +245,7 @@ func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }
 
 // remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
 func (r *Replicator) remote(dc string) *peer {
-	for _, p := range r.peers {
+	for _, p := range r.present() {
 		if p.Kind != link.Node && p.Name == dc {
 			return p
 		}
@@ -258,7 +269,7 @@ func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 // there is none.
 func (r *Replicator) Age() time.Duration {
 	var age time.Duration
-	for _, p := range r.peers {
+	for _, p := range r.present() {
 		if p.Kind == link.Node {
 			age = max(age, p.silence())
 		}

@@ -28,7 +28,7 @@ type Config struct {
 
 	ClusterAddr      string   `key:"cluster.addr" default:"127.0.0.1:7761" help:"address of the node-to-node port (Raft and forwarded writes)"`
 	ClusterAdvertise string   `key:"cluster.advertise" help:"address at which the other nodes reach it; empty: cluster.addr"`
-	Join             []string `key:"cluster.join" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
+	Join             []string `key:"cluster.join" reload:"yes" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
 	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
 	TLS              TLSFiles // empty: plain connections
 	RestoreFrom      string   `key:"restore-from" path:"yes" help:"mode cp: snapshot (rollcall snapshot save) from which a new cluster begins; for the first start of its founders, each of which may be given it; a node whose data directory belongs to a cluster refuses to start with it"`

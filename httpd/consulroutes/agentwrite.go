@@ -14,7 +14,7 @@ import (
 
 // registerCheck is PUT /v1/agent/check/register.
 func (c call) registerCheck() (any, error) {
-	op := web.Decode(c.Call, c.Limits.RegisterBytes, consul.DecodeCheck)
+	op := web.Decode(c.Call, c.Limits().RegisterBytes, consul.DecodeCheck)
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -51,7 +51,7 @@ func beatCheck(status catalog.CheckStatus) endpoint {
 // updateCheck is PUT /v1/agent/check/update/{id}.
 func (c call) updateCheck() (any, error) {
 	var output string
-	status := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (status catalog.CheckStatus, err error) {
+	status := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (status catalog.CheckStatus, err error) {
 		status, output, err = consul.DecodeStatus(body)
 		return status, err
 	})
@@ -171,7 +171,7 @@ func (c call) removed(op registry.DeregisterCatalog) (found bool, err error) {
 // registerService is PUT /v1/agent/service/register.
 func (c call) registerService() (any, error) {
 	replace, a := c.Present("replace-existing-checks"), c.agent()
-	op := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
+	op := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
 		return consul.DecodeService(body, a.node, a.address)
 	})
 	if c.Err != nil {

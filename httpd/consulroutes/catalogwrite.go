@@ -25,7 +25,7 @@ func (e *endpoints) applyCatalog(ctx context.Context, op registry.Op) (registry.
 
 // catalogRegister is PUT /v1/catalog/register.
 func (c call) catalogRegister() (any, error) {
-	given := web.Decode(c.Call, c.Limits.RegisterBytes, func(body []byte) (consul.Placed[registry.RegisterCatalog], error) {
+	given := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (consul.Placed[registry.RegisterCatalog], error) {
 		return consul.DecodeRegistration(body, c.addressOf)
 	})
 	if c.Err == nil {
@@ -214,7 +214,7 @@ func nameTaken(v *registry.View, name string) error {
 
 // catalogDeregister is PUT /v1/catalog/deregister. It is final, and true whatever was there.
 func (c call) catalogDeregister() (any, error) {
-	given := web.Decode(c.Call, c.Limits.RegisterBytes, consul.DecodeDeregistration)
+	given := web.Decode(c.Call, c.Limits().RegisterBytes, consul.DecodeDeregistration)
 	if c.Err == nil {
 		c.Err = c.checkDatacenter(given.Datacenter)
 	}

@@ -17,7 +17,7 @@ var (
 // createSession is PUT session/create.
 func (c call) createSession() (any, error) {
 	self := c.agent().node
-	op := web.Decode(c.Call, c.Limits.IgnoredBytes, func(body []byte) (kv.CreateSession, error) {
+	op := web.Decode(c.Call, c.Limits().IgnoredBytes, func(body []byte) (kv.CreateSession, error) {
 		return consul.DecodeSession(body, self)
 	})
 	if c.Err != nil {

@@ -14,7 +14,7 @@ import (
 // as a whole only where the sender may try it again (503), or where it never can succeed: the sender
 // drops all items of a batch after any other response.
 func (c call) batch() (any, error) {
-	items := decodedEureka(c, c.Limits.BatchBytes, func(body []byte, _ eureka.Format) ([]eureka.Item, error) {
+	items := decodedEureka(c, c.Limits().BatchBytes, func(body []byte, _ eureka.Format) ([]eureka.Item, error) {
 		return eureka.DecodeBatch(body) // JSON only; XML does not parse as such
 	})
 	if c.Err != nil {

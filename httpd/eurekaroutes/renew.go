@@ -46,7 +46,7 @@ func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.K
 
 func (e *endpoints) renewOp(w http.ResponseWriter, r *http.Request, key registry.Key) (registry.Renew, error) {
 	op := registry.Renew{Key: key}
-	if err := web.DropBody(w, r, e.Limits.IgnoredBytes); err != nil {
+	if err := web.DropBody(w, r, e.Limits().IgnoredBytes); err != nil {
 		return op, err
 	}
 	q := web.ParamsOf(r)

@@ -37,7 +37,7 @@ func (e *endpoints) serverOf(r *http.Request) registry.Origin {
 
 // register is POST apps/{app}. Success is 204 and nothing else: clients take 200 for a failure.
 func (c call) register() (any, error) {
-	instance := decodedEureka(c, c.Limits.RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
+	instance := decodedEureka(c, c.Limits().RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
 		return eureka.DecodeRegistration(body, f, c.Segment("app"))
 	})
 	if c.Err == nil {

@@ -157,7 +157,7 @@ var errNoPeers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this nod
 // unknown outcome has the response of one that was not applied: a peer can send everything again.
 func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
 	return web.BoundBatches(web.MessagePatience, withPeers(func(c call) (any, error) {
-		message := c.Body(c.Limits.BatchBytes)
+		message := c.Body(c.Limits().BatchBytes)
 		if c.Err != nil {
 			return nil, c.Err
 		}

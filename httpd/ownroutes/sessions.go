@@ -29,7 +29,7 @@ const (
 
 // createSession is POST /v1/rollcall/sessions.
 func (c call) createSession() (any, error) {
-	op := web.Decode(c.Call, c.Limits.IgnoredBytes, decodeSessionRequest)
+	op := web.Decode(c.Call, c.Limits().IgnoredBytes, decodeSessionRequest)
 	if c.Err != nil {
 		return nil, c.Err
 	}

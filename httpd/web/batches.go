@@ -37,20 +37,23 @@ const leastWeight = 64 << 10
 // half the size that one may have takes all of a sender's share; so a server that sends many large ones keeps one
 // core of this node busy, not all, and waits for itself.
 type senders struct {
-	share int64 // bytes of bodies
-
-	mu sync.Mutex
-	of map[netip.Prefix]*sender // those that have a batch here
+	mu    sync.Mutex
+	bytes int64                    // of bodies: the share of each
+	of    map[netip.Prefix]*sender // those that have a batch here
 }
 
 // sender is one address with batches here: in work, waiting, or with a response that was not read yet.
 type sender struct {
 	share   *semaphore.Weighted
-	batches int // guarded by senders.mu
+	bytes   int64 // of share
+	batches int   // guarded by senders.mu
 }
 
-func newSenders(batchBytes int64) *senders {
-	return &senders{share: max(batchBytes/2, leastWeight), of: map[netip.Prefix]*sender{}}
+// setShare gives each sender from now on a share by the size of the largest batch. Batches that are here keep theirs.
+func (s *senders) setShare(batchBytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes, s.of = max(batchBytes/2, leastWeight), map[netip.Prefix]*sender{}
 }
 
 var errManyBatches = &Refusal{
@@ -61,7 +64,7 @@ var errManyBatches = &Refusal{
 // reserveShare waits until a batch fits into its sender's share. The caller calls leave after the response.
 func (s *senders) reserveShare(r *http.Request, patience time.Duration) (leave func(), err error) {
 	from, of := s.addBatch(r)
-	weight := s.weightOf(r)
+	weight := of.weightOf(r)
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	if of.share.Acquire(ctx, weight) != nil {
@@ -77,7 +80,7 @@ func (s *senders) addBatch(r *http.Request) (netip.Prefix, *sender) {
 	defer s.mu.Unlock()
 	of := s.of[from]
 	if of == nil {
-		of = &sender{share: semaphore.NewWeighted(s.share)}
+		of = &sender{share: semaphore.NewWeighted(s.bytes), bytes: s.bytes}
 		s.of[from] = of
 	}
 	of.batches++
@@ -87,18 +90,18 @@ func (s *senders) addBatch(r *http.Request) (netip.Prefix, *sender) {
 func (s *senders) removeBatch(from netip.Prefix, of *sender) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if of.batches--; of.batches == 0 {
+	if of.batches--; of.batches == 0 && s.of[from] == of {
 		delete(s.of, from)
 	}
 }
 
 // weightOf is what a batch may turn out to be, from what is known before it is read.
-func (s *senders) weightOf(r *http.Request) int64 {
+func (s *sender) weightOf(r *http.Request) int64 {
 	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	if r.ContentLength < 0 || encoding != "" && encoding != "identity" {
-		return s.share
+		return s.bytes
 	}
-	return min(max(r.ContentLength, leastWeight), s.share)
+	return min(max(r.ContentLength, leastWeight), s.bytes)
 }
 
 // senderOf is the address that a batch came from; the zero one if it is not known.
@@ -121,7 +124,7 @@ func BoundBatches[C Caller](patience time.Duration, do func(C) (any, error)) fun
 		}
 		defer leave()
 		if a := responseUnder(c.W); a != nil {
-			a.chargeable = c.node.budget.limit / 2
+			a.chargeable = c.node.budget.limit.Load() / 2
 		}
 		return do(of)
 	}

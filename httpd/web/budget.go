@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // bodyWeight is what a byte of a body takes while the request is under way, about: the body itself, what is
@@ -15,7 +17,7 @@ const bodyWeight = 8
 // budget bounds the memory that requests under way take together: each alone has its own bound, but any number of
 // them may come at once.
 type budget struct {
-	limit int64 // bytes
+	limit atomic.Int64 // bytes
 	taken atomic.Int64
 }
 
@@ -56,6 +58,12 @@ const (
 	responsePatience = 5 * time.Second
 )
 
+// pool is the bytes of the budget that responses may take.
+type pool struct {
+	*semaphore.Weighted
+	size int64
+}
+
 // Reserve takes memory for a response that shows bytes, before it is built. A response that needs more than all
 // responses may have is built when there is no other.
 func (c *Call) Reserve(bytes int) error {
@@ -63,13 +71,14 @@ func (c *Call) Reserve(bytes int) error {
 	if a == nil || a.budget == nil || bytes < smallResponse {
 		return nil
 	}
-	want := max(min(int64(bytes)*responseWeight, a.budget.limit/2), 1)
+	pool := c.node.responses.Load()
+	want := max(min(int64(bytes)*responseWeight, pool.size), 1)
 	ctx, cancel := context.WithTimeout(c.R.Context(), responsePatience)
 	defer cancel()
-	if c.node.responses.Acquire(ctx, want) != nil {
+	if pool.Acquire(ctx, want) != nil {
 		return errBusy
 	}
-	a.pool, a.reserved = c.node.responses, want
+	a.pool, a.reserved = pool.Weighted, want
 	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(PieceLimit)) // the reader does not pay for the wait
 	return charge(c.W, want)
 }

@@ -143,7 +143,7 @@ func Decode[T any](c *Call, limit int64, decode func(body []byte) (T, error)) (v
 // IgnoreBody reads and drops a body that means nothing, see DropBody.
 func (c *Call) IgnoreBody() {
 	if c.Err == nil {
-		c.Err = DropBody(c.W, c.R, c.node.Limits.IgnoredBytes)
+		c.Err = DropBody(c.W, c.R, c.node.Limits().IgnoredBytes)
 	}
 }
 

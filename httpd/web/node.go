@@ -22,9 +22,10 @@ type Node struct {
 	Draining atomic.Bool // every response is the last one of its connection: the node shuts down
 	Watches  *Watches
 
-	logged     logged              // calls that failed or were slow
-	budget     budget              // of the memory of requests under way
-	responses  *semaphore.Weighted // bytes of the budget that responses may take
+	logged     logged // calls that failed or were slow
+	budget     budget // of the memory of requests under way
+	limits     atomic.Pointer[Limits]
+	responses  atomic.Pointer[pool]
 	senders    *senders
 	operations *prometheus.CounterVec // by action, origin and outcome
 	renewals   renewals
@@ -50,13 +51,28 @@ type Config struct {
 
 // NewNode starts nothing.
 func NewNode(c Config) *Node {
-	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Limits.Watchers, c.Metrics)}
-	n.budget.limit = c.Limits.InFlightBytes
-	n.responses = semaphore.NewWeighted(max(c.Limits.InFlightBytes/2, 1))
-	n.senders = newSenders(c.Limits.BatchBytes)
+	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders)}
+	n.SetLimits(c.Limits)
 	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, sender and outcome.", "action", "origin", "outcome")
 	n.renewals = newRenewals(n.operations)
 	return n
+}
+
+// Limits are those of now.
+func (n *Node) Limits() *Limits { return n.limits.Load() }
+
+// SetLimits replaces the limits. They hold for what comes from now on; what is under way ends by those that it began with.
+func (n *Node) SetLimits(l Limits) {
+	before := n.limits.Swap(&l)
+	n.Watches.limit.Store(int64(l.Watchers))
+	if before == nil || before.InFlightBytes != l.InFlightBytes {
+		n.budget.limit.Store(l.InFlightBytes)
+		most := max(l.InFlightBytes/2, 1)
+		n.responses.Store(&pool{semaphore.NewWeighted(most), most})
+	}
+	if before == nil || before.BatchBytes != l.BatchBytes {
+		n.senders.setShare(l.BatchBytes)
+	}
 }
 
 // ClusterNow is what this node knows of its cluster, with its own part filled in.

@@ -28,7 +28,7 @@ type Response struct {
 func (n *Node) NewResponse(w http.ResponseWriter, r *http.Request) *Response {
 	id := RequestID(r)
 	w.Header().Set(RequestIDHeader, id)
-	return &Response{ResponseWriter: w, ID: id, Route: "none", budget: &n.budget, chargeable: n.budget.limit}
+	return &Response{ResponseWriter: w, ID: id, Route: "none", budget: &n.budget, chargeable: n.budget.limit.Load()}
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -14,7 +14,7 @@ import (
 
 // Watches are the watches under way on a node, as event streams and as long polls.
 type Watches struct {
-	limit   int64
+	limit   atomic.Int64
 	Pace    Pace
 	life    context.Context // done when the node shuts down
 	stop    context.CancelFunc
@@ -31,8 +31,8 @@ type Pace struct {
 
 var defaultPace = Pace{Gap: 50 * time.Millisecond, Quiet: 15 * time.Second, Slow: 5 * time.Second, Cut: 30 * time.Second}
 
-func newWatches(limit int, reg prometheus.Registerer) *Watches {
-	w := &Watches{limit: int64(limit), Pace: defaultPace}
+func newWatches(reg prometheus.Registerer) *Watches {
+	w := &Watches{Pace: defaultPace}
 	w.life, w.stop = context.WithCancel(context.Background())
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Watches under way, long polls included."},
 		func() float64 { return float64(w.running.Load()) }))
@@ -48,9 +48,9 @@ func (w *Watches) Admit(r *http.Request) (ctx context.Context, done func(), err 
 	if w.life.Err() != nil {
 		return nil, nil, fmt.Errorf("watch: %w", registry.ErrClosed)
 	}
-	if w.running.Add(1) > w.limit {
+	if limit := w.limit.Load(); w.running.Add(1) > limit {
 		w.running.Add(-1)
-		text := fmt.Sprintf("this node has %d watchers already (limits.watchers); ask another node", w.limit)
+		text := fmt.Sprintf("this node has %d watchers already (limits.watchers); ask another node", limit)
 		return nil, nil, &Refusal{Status: http.StatusServiceUnavailable, Text: text, Retry: true}
 	}
 	ctx, cancel := context.WithCancel(r.Context())

@@ -148,10 +148,10 @@ func (n *Node) CheckQuota(key registry.Key) error {
 	if _, exists := v.Find(key); exists {
 		return nil
 	}
-	if v.Total() >= n.Limits.InstancesTotal {
+	if v.Total() >= n.Limits().InstancesTotal {
 		return &Refusal{Status: http.StatusInsufficientStorage, Text: "the registry is full"}
 	}
-	if app, ok := v.App(key.App); ok && app.Len() >= n.Limits.InstancesInApp {
+	if app, ok := v.App(key.App); ok && app.Len() >= n.Limits().InstancesInApp {
 		return &Refusal{Status: http.StatusTooManyRequests, Text: "the application has too many instances"}
 	}
 	return nil

@@ -42,6 +42,9 @@ type Senders struct {
 	lookup sync.Mutex // held by the one caller that looks up
 }
 
+// Forget has the servers looked up anew, because there are others.
+func (s *Senders) Forget() { s.known.Store(nil) }
+
 type knownSenders struct {
 	at    time.Time
 	names map[string]string // by host and by address
@@ -60,7 +63,7 @@ func (s *Senders) names(peers []link.PeerConfig) map[string]string {
 		return before.names
 	}
 	defer s.lookup.Unlock()
-	if now := s.known.Load(); now != before {
+	if now := s.known.Load(); now != nil && now != before {
 		return now.names // another caller was first
 	}
 	now := &knownSenders{at: time.Now(), names: lookupSenders(peers, before)}

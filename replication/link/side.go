@@ -27,8 +27,10 @@ type Side struct {
 	Consensus bool
 	// Levels says which levels of the formats this node reads, and which it writes; nil: it writes the newest, and says nothing.
 	Levels func() level.Reads
-	Peers  []PeerConfig
-	Log    *slog.Logger // nil: discards
+	Peers  []PeerConfig // at the start
+	// Now are the peers of now, which all parts of this side share; nil: those of the start. replication.New sets it.
+	Now *atomic.Pointer[[]PeerConfig]
+	Log *slog.Logger // nil: discards
 	// Incarnation is that of this sender; replication.New draws it.
 	Incarnation *Incarnation
 }
@@ -61,6 +63,14 @@ func (s *Side) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Present are the peers of now.
+func (s *Side) Present() []PeerConfig {
+	if s.Now == nil {
+		return s.Peers
+	}
+	return *s.Now.Load()
+}
+
 // Writes is the level of the formats that this node writes.
 func (s *Side) Writes() byte {
 	if s.Levels == nil {
@@ -83,8 +93,9 @@ func (s *Side) Clock() int64 { return s.Service.Health().Clock }
 
 // Remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
 func (s *Side) Remote(dc string) *PeerConfig {
-	for i := range s.Peers {
-		if p := &s.Peers[i]; p.Kind != Node && p.Name == dc {
+	peers := s.Present()
+	for i := range peers {
+		if p := &peers[i]; p.Kind != Node && p.Name == dc {
 			return p
 		}
 	}

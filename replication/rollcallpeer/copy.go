@@ -31,7 +31,7 @@ var errNotReady = errors.New("not ready to be copied from")
 // for so long; else an error, after its tries.
 func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 	var others []*copySource
-	for _, p := range r.side.Peers {
+	for _, p := range r.side.Present() {
 		if p.Kind == link.Node && !r.side.Consensus {
 			others = append(others, r.newCopySource(p))
 		}

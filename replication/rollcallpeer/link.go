@@ -81,7 +81,7 @@ func headOf(s *link.Side, clock int64) wire.Head {
 // heard is how long ago (ms) this node heard each peer that is no node of its datacenter.
 func heard(s *link.Side, v *registry.View, now int64) map[string]int64 {
 	ages := make(map[string]int64)
-	for _, p := range s.Peers {
+	for _, p := range s.Present() {
 		if p.Kind == link.Node {
 			continue
 		}

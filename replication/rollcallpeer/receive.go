@@ -111,7 +111,7 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, e
 // originOf is what a datacenter's items are applied as, if it may send here.
 func (r *Receiver) originOf(datacenter, node string) (registry.Origin, error) {
 	if datacenter != r.side.Datacenter {
-		for _, p := range r.side.Peers {
+		for _, p := range r.side.Present() {
 			if p.Kind == link.Datacenter && p.Name == datacenter {
 				return registry.Origin{Kind: registry.RemoteDC, DC: datacenter}, nil
 			}

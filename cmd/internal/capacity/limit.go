@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -9,8 +10,8 @@ import (
 )
 
 // Limit returns a node's services with additions refused while the disk is nearly full or a limit is reached.
-// coordination is nil if the node has none, and then so is the one that is returned.
-func Limit(disk *Disk, limits *Quota, service registry.Service, coordination httpd.Coordination) (registry.Service, httpd.Coordination) {
+// The limits may change at any time. coordination is nil if the node has none, and then so is the one that is returned.
+func Limit(disk *Disk, limits *atomic.Pointer[Quota], service registry.Service, coordination httpd.Coordination) (registry.Service, httpd.Coordination) {
 	q := quota{limits, service, coordination}
 	if coordination != nil {
 		coordination = limitedCoordination{coordination, disk, q}

@@ -3,6 +3,7 @@ package capacity
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -19,7 +20,7 @@ type Quota struct {
 // quota holds a node to the limits. It reads this node's copy of the state: operations that are under way meanwhile may
 // go beyond them.
 type quota struct {
-	limits       *Quota
+	limits       *atomic.Pointer[Quota]
 	service      registry.Service
 	coordination httpd.Coordination // nil: there is none
 }
@@ -38,10 +39,11 @@ func (q quota) checkBytes(ctx context.Context) error {
 		}
 		bytes += int64(keys.Bytes())
 	}
-	if bytes < q.limits.StateBytes {
+	limits := q.limits.Load()
+	if bytes < limits.StateBytes {
 		return nil
 	}
-	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered results take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, q.limits.StateBytes)
+	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered results take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, limits.StateBytes)
 }
 
 // checkCatalog refuses a registration that would add a node beyond their limit, or make one larger beyond the limit of
@@ -55,9 +57,9 @@ func (q quota) checkCatalog(ctx context.Context, op registry.Op) error {
 	if err != nil {
 		return err
 	}
-	if catalog.Node != nil && v.NodeCount() >= q.limits.Nodes {
+	if limits := q.limits.Load(); catalog.Node != nil && v.NodeCount() >= limits.Nodes {
 		if _, exists := v.Node(catalog.Node.Name); !exists {
-			return fmt.Errorf("%w: the catalog has %d nodes, and limits.nodes is %d; those that are there can be registered again and removed", registry.ErrFull, v.NodeCount(), q.limits.Nodes)
+			return fmt.Errorf("%w: the catalog has %d nodes, and limits.nodes is %d; those that are there can be registered again and removed", registry.ErrFull, v.NodeCount(), limits.Nodes)
 		}
 	}
 	if v.CatalogGrowth(catalog) <= 0 {
@@ -83,8 +85,9 @@ func (q quota) checkCoordination(ctx context.Context, op kv.Op) error {
 	if once, ok := op.(kv.Once); ok {
 		op = once.Op
 	}
-	if _, ok := op.(kv.CreateSession); ok && v.SessionCount() >= q.limits.Sessions {
-		return fmt.Errorf("%w: there are %d sessions, and limits.sessions is %d; those that are there can be renewed and destroyed", registry.ErrFull, v.SessionCount(), q.limits.Sessions)
+	limits := q.limits.Load()
+	if _, ok := op.(kv.CreateSession); ok && v.SessionCount() >= limits.Sessions {
+		return fmt.Errorf("%w: there are %d sessions, and limits.sessions is %d; those that are there can be renewed and destroyed", registry.ErrFull, v.SessionCount(), limits.Sessions)
 	}
 	return nil
 }

@@ -44,8 +44,8 @@ type Config struct {
 	HTTPD        httpd.Config
 	ClusterPlain bool `key:"cluster.plain" help:"allow cluster.addr to be reached from other machines without TLS: every machine that reaches it can take part in the consensus"`
 	Store        store.Config
-	MinFree      int64 `key:"data.min-free" default:"67108864" min:"0" help:"bytes that the disk of data.dir must have left; with less, the node (in mode cp all nodes, if it leads) answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
-	Quota        capacity.Quota
+	MinFree      int64          `key:"data.min-free" default:"67108864" min:"0" help:"bytes that the disk of data.dir must have left; with less, the node (in mode cp all nodes, if it leads) answers 507 to what its clients want to add, and goes on with everything else; 0: no bound"`
+	Quota        capacity.Quota `reload:"yes"`
 	Checks       ChecksConfig
 	Backup       BackupConfig
 	Replication  ReplicationConfig

@@ -19,15 +19,15 @@ import (
 
 // ReplicationConfig is which peers changes are sent to, and how.
 type ReplicationConfig struct {
-	Nodes       []string          `key:"replication.nodes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
-	Datacenters map[string]string `key:"replication.datacenters" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
-	Eureka      map[string]string `key:"replication.eureka" help:"Netflix Eureka servers by a name for each, with the service URL, such as http://user:password@10.0.0.9:8761/eureka"`
+	Nodes       []string          `key:"replication.nodes" reload:"yes" help:"mode ap: URLs of the datacenter's nodes, such as http://10.0.0.1:8761, this one allowed among them"`
+	Datacenters map[string]string `key:"replication.datacenters" reload:"yes" help:"other Rollcall datacenters by name, each with the URLs of its nodes, separated by spaces"`
+	Eureka      map[string]string `key:"replication.eureka" reload:"yes" help:"Netflix Eureka servers by a name for each, with the service URL, such as http://user:password@10.0.0.9:8761/eureka"`
 
-	Rates    map[string]string `key:"replication.rates" help:"by peer: the most tasks per second that are sent to it; not given: no limit"`
-	Timeouts map[string]string `key:"replication.timeouts" help:"by peer: a replication.read-timeout of its own"`
-	Single   []string          `key:"replication.single" help:"Eureka servers that get one call per item instead of batches"`
+	Rates    map[string]string `key:"replication.rates" reload:"yes" help:"by peer: the most tasks per second that are sent to it; not given: no limit"`
+	Timeouts map[string]string `key:"replication.timeouts" reload:"yes" help:"by peer: a replication.read-timeout of its own"`
+	Single   []string          `key:"replication.single" reload:"yes" help:"Eureka servers that get one call per item instead of batches"`
 
-	link.Flow
+	link.Flow `reload:"yes"`
 	replication.Repair
 
 	TLS ReplicationTLSConfig

@@ -38,6 +38,8 @@ type engine struct {
 	coordination httpd.Coordination
 	// setSyncDelay slows the disk down for tests: see consensus.Raft and local.Store.
 	setSyncDelay func(time.Duration)
+	// setJoin replaces cluster.join; it does nothing in mode ap.
+	setJoin func([]string)
 	// leaderDiskFull says that another node leads and its disk is nearly full; nil in mode ap.
 	leaderDiskFull func(context.Context) bool
 	// reloadCertificates reads the files of the store's again, see consensus.Raft; nil in mode ap.
@@ -99,7 +101,7 @@ func (s setup) openRaft() (*engine, error) {
 	}
 	return &engine{
 		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p, snapshots: saves,
-		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, handOver: raft.HandOver,
+		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, setJoin: raft.SetJoin, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, handOver: raft.HandOver,
 	}, nil
 }
 
@@ -180,7 +182,7 @@ func (s setup) openLocal() (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay, setJoin: func([]string) {}}, nil
 }
 
 // storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside
@@ -205,7 +207,7 @@ func (s setup) openPeers(p *peers, service registry.Service, levels func() level
 	if p.files != nil {
 		trust = p.files.Client
 	}
-	configs := s.Peers(trust, s.addresses...)
+	p.configured = func(c *config.Config) []link.PeerConfig { return c.Peers(trust, s.addresses...) }
 	p.replicator, err = replication.New(replication.Config{
 		Side: link.Side{
 			Service:    service,
@@ -215,7 +217,7 @@ func (s setup) openPeers(p *peers, service registry.Service, levels func() level
 			Sender:     sender,
 			Levels:     levels,
 			Consensus:  s.Mode == config.CP,
-			Peers:      configs,
+			Peers:      p.configured(s.Config),
 			Log:        s.log,
 		},
 		Repair:  s.Replication.Repair,

@@ -62,6 +62,7 @@ type node struct {
 	handOver    func() // gives leadership away, if the node has it
 	// shutdownDelay is a time.Duration that SIGHUP can change.
 	shutdownDelay atomic.Int64
+	quota         atomic.Pointer[capacity.Quota]
 	certificates  certificates
 	reread        func() (changed []string) // reads files that settings name again
 	apply         func(*config.Config)      // applies the settings that can change while the node runs (see reloader)
@@ -114,7 +115,7 @@ func open(o Options) (_ *node, err error) {
 	n.runStore = func(ctx context.Context) error {
 		return runWith(ctx, e.run, n.disk.Run, new(idleMemory).run, n.certificates.run)
 	}
-	e.service, e.coordination = capacity.Limit(n.disk, &c.Quota, e.service, e.coordination)
+	e.service, e.coordination = capacity.Limit(n.disk, &n.quota, e.service, e.coordination)
 	return n, n.handle(o, name, e)
 }
 
@@ -156,6 +157,13 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	}
 	n.apply = func(c *config.Config) {
 		handler.SetRateLimit(c.HTTPD.RateLimit)
+		handler.SetLimits(c.HTTPD.Limits)
+		n.connections.SetLimits(c.HTTPD.Limits.Connections, c.HTTPD.Limits.PerAddress)
+		n.quota.Store(new(c.Quota))
+		e.setJoin(c.Store.Join)
+		if err := e.peers.replicator.SetPeers(e.peers.configured(c)); err != nil { // though Validate has found no mistake
+			n.log.Error("the peers stay as they were", "err", err)
+		}
 		o.Level.Configure(c.LogLevel)
 		e.setSyncDelay(c.Store.Test.SyncDelay)
 		n.shutdownDelay.Store(int64(c.ShutdownDelay))

@@ -10,12 +10,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/replication"
+	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
 // peers is a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other nodes call it
@@ -24,6 +26,8 @@ type peers struct {
 	datacenter, node string
 	replicator       *replication.Replicator
 	files            *certfiles.Source // of the certificates that peers are shown, and of those that they must have; nil: none
+	// configured are the peers that settings name, this node not among them.
+	configured func(*config.Config) []link.PeerConfig
 	// call sends a call to the node that sends to the peers, and returns its reply.
 	call func(ctx context.Context, call []byte) ([]byte, error)
 	// sender is the node that sends to the peers; "": every node, or it is not known.

@@ -96,3 +96,10 @@ func TestStateOfAnotherNodeAtAMembersAddressIsAnError(t *testing.T) {
 	var other *port.OtherNodeError
 	expect.That(t, errors.As(err, &other), "another node at the member's address: %v, want OtherNodeError", err)
 }
+
+func TestSetJoinReplacesTheAddressesThatAreAsked(t *testing.T) {
+	s := New(Config{Node: store.Config{Join: []string{"b:1", "a:1", "b:1"}, Log: discard}, Identity: need.Got(OpenIdentity(t.TempDir(), disk.Owner{Mode: disk.ModeCP, Node: "n1"}))(t)})
+	expect.Deep(t, s.joinAddresses(), []string{"a:1", "b:1"}, "at first")
+	s.SetJoin([]string{"c:1"})
+	expect.Deep(t, s.joinAddresses(), []string{"c:1"}, "afterwards")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,7 @@ type Members struct {
 	cfg        Config
 	self       string                        // server id of this node
 	committed  atomic.Pointer[Configuration] // newest committed configuration that this node knows of
+	joinList   atomic.Pointer[[]string]      // cluster.join of now
 	foreign    atomic.Pointer[[]ForeignNode] // nodes of other clusters in cluster.join; nil: not known yet
 	turn       time.Time                     // when this node proposes founders; zero: not considered. Owned by Run
 	upgrade    upgrade
@@ -44,7 +46,20 @@ type Members struct {
 }
 
 // New returns the members of a node, none of which is known yet.
-func New(cfg Config) *Members { return &Members{cfg: cfg, self: cfg.Identity.ServerID()} }
+func New(cfg Config) *Members {
+	s := &Members{cfg: cfg, self: cfg.Identity.ServerID()}
+	s.SetJoin(cfg.Node.Join)
+	return s
+}
+
+// SetJoin replaces cluster.join, the addresses at which this node looks for its cluster.
+func (s *Members) SetJoin(addresses []string) {
+	addresses = distinct(addresses)
+	s.joinList.Store(&addresses)
+}
+
+// joinAddresses are those of cluster.join, sorted, each once.
+func (s *Members) joinAddresses() []string { return slices.Clone(*s.joinList.Load()) }
 
 // Calls are the calls that other nodes make about members.
 func (s *Members) Calls() port.Calls {

@@ -29,7 +29,7 @@ func (s *Members) Run(ctx context.Context) {
 		case s.cfg.Leadership.Leader() == nil:
 			err = s.checkCluster(ctx)
 		case time.Since(searchedAt) >= foreignInterval:
-			s.setForeign(port.AskAll(ctx, distinct(s.cfg.Node.Join), s.askLimit(), s.stateAt))
+			s.setForeign(port.AskAll(ctx, s.joinAddresses(), s.askLimit(), s.stateAt))
 			searchedAt = time.Now()
 		}
 		if err != nil && err.Error() != logged {
@@ -79,7 +79,7 @@ type surroundings struct {
 // survey asks the nodes that cluster.join names for their state.
 func (s *Members) survey(ctx context.Context) surroundings {
 	seen := surroundings{unfounded: []disk.Founder{s.asFounder()}}
-	addresses := distinct(s.cfg.Node.Join)
+	addresses := s.joinAddresses()
 	own := slices.Contains(addresses, s.cfg.Node.ClusterAddr) || slices.Contains(addresses, s.cfg.Port.Addr().String())
 	seen.listed = len(addresses)
 	for _, r := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
@@ -140,7 +140,7 @@ func (st NodeState) foundedBy(serverID string) bool {
 // cluster.join: the nodes there name its address.
 func (s *Members) askForAdmission(ctx context.Context) error {
 	err := registry.ErrNoLeader
-	addresses := distinct(s.cfg.Node.Join)
+	addresses := s.joinAddresses()
 	for i := 0; i < len(addresses); i++ {
 		address := addresses[i]
 		args := JoinArgs{ServerID: s.self, Addr: s.cfg.Port.Addr().String(), Boot: s.cfg.Identity.Start().Boot, Reads: s.Reads()}
@@ -171,7 +171,7 @@ func (s *Members) askForAdmission(ctx context.Context) error {
 func (s *Members) checkCluster(ctx context.Context) error {
 	var foreign *port.ForeignError
 	sameCluster := 0
-	replies := port.AskAll(ctx, distinct(s.cfg.Node.Join), s.askLimit(), s.stateAt)
+	replies := port.AskAll(ctx, s.joinAddresses(), s.askLimit(), s.stateAt)
 	s.setForeign(replies)
 	for _, r := range replies {
 		switch {
