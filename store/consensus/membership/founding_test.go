@@ -98,7 +98,7 @@ func TestStateOfAnotherNodeAtAMembersAddressIsAnError(t *testing.T) {
 }
 
 func TestSetJoinReplacesTheAddressesThatAreAsked(t *testing.T) {
-	s := New(Config{Node: store.Config{Join: []string{"b:1", "a:1", "b:1"}, Log: discard}, Identity: need.Got(OpenIdentity(t.TempDir(), disk.Owner{Mode: disk.ModeCP, Node: "n1"}))(t)})
+	s := New(Config{Node: store.Config{Join: []string{"b:1", "a:1", "b:1"}, Log: slog.New(slog.DiscardHandler)}, Identity: need.Got(OpenIdentity(t.TempDir(), disk.Owner{Mode: disk.ModeCP, Node: "n1"}))(t)})
 	expect.Deep(t, s.joinAddresses(), []string{"a:1", "b:1"}, "at first")
 	s.SetJoin([]string{"c:1"})
 	expect.Deep(t, s.joinAddresses(), []string{"c:1"}, "afterwards")
