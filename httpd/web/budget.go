@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // bodyWeight is what a byte of a body takes while the request is under way, about: the body itself, what is
@@ -57,12 +55,6 @@ const (
 	smallResponse    = 64 << 10
 	responsePatience = 5 * time.Second
 )
-
-// pool is the bytes of the budget that responses may take.
-type pool struct {
-	*semaphore.Weighted
-	size int64
-}
 
 // Reserve takes memory for a response that shows bytes, before it is built. A response that needs more than all
 // responses may have is built when there is no other.

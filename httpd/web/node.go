@@ -31,6 +31,12 @@ type Node struct {
 	renewals   renewals
 }
 
+// pool is the bytes of the budget that responses may take.
+type pool struct {
+	*semaphore.Weighted
+	size int64
+}
+
 // Config is what a Node is made of. Every field without a remark must be set.
 type Config struct {
 	Service      registry.Service
