@@ -257,6 +257,11 @@ func (m Removal) outdates(op Replica, renewed int64) bool {
 	return m.Kind == Canceled || renewed <= m.renewed()+seemsFresher
 }
 
+// Outdates says whether a copy of an instance that has no lease here is refused, because of the record of its removal.
+func (v *View) Outdates(rec Removal, op Replica) bool {
+	return rec.outdates(op, v.stamp.Lease-op.Age)
+}
+
 // restoreQuarantine has an instance come back in the quarantine that its record of removal keeps, if operators
 // have decided nothing since. The sender did not know of it: its copy is older so far, and the number of
 // edits says so, or the sender would keep its own.

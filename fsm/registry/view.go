@@ -187,11 +187,6 @@ func (v *View) Removal(key Key) (rec Removal, ok bool) {
 	return rec, ok
 }
 
-// Outdates says whether a copy of an instance that has no lease here is refused, because of the record of its removal.
-func (v *View) Outdates(rec Removal, op Replica) bool {
-	return rec.outdates(op, v.stamp.Lease-op.Age)
-}
-
 // Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration
 // after the last renewal, or the grace after the present leadership was established or self-preservation
 // went off. A lease of another

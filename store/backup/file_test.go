@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -163,4 +166,19 @@ func TestPartsOfLargeValuesFitIntoOperations(t *testing.T) {
 		}
 		expect.That(t, len(part) < 1<<20, "a part has %d bytes, and an operation has 1 MiB at most", len(part))
 	}
+}
+
+// What a small file unpacks to would come into the memory of every node.
+func TestFileThatUnpacksToTooMuchIsRefused(t *testing.T) {
+	packer := need.Got(zstd.NewWriter(nil))(t)
+	_, err := kv.Unpack(packer.EncodeAll(make([]byte, kv.MaxPart+1), nil))
+	expect.ErrorIs(t, err, codec.ErrCorrupt, "a part of zeros: got")
+	m := state(t)
+	item := fsm.Item{KV: kv.KeyOp{Key: "large", Value: make([]byte, kv.MaxValue+1)}}
+	need.Got(m.Apply(3, 1, fsm.AppendWrite(nil, 1, registry.Stamp{Lease: 2000, Wall: 1_700_000_001_000}, 0, fsm.AppendBatch(nil, 1, fsm.BatchID{Node: "n1", Boot: 1, Seq: 3}, []fsm.Item{item}))))(t)
+	var b bytes.Buffer
+	_, _, err = backup.Write(&b, backup.Source{Registry: m.View(), KV: m.KV(), Header: backup.Header{Level: 1}})
+	need.OK(t, err)
+	_, _, err = backup.Verify(&b)
+	expect.ErrorSays(t, err, `the value of key "large" has 524289 bytes`, "got")
 }

@@ -3,6 +3,8 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,34 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
+
+// The oldest files of the node go, and files of other names stay. A directory that cannot be written to is said once.
+func TestBackupsKeepTheNewestOfTheNodesOwn(t *testing.T) {
+	c := oneNode(t)
+	c.Backup = config.BackupConfig{Dir: t.TempDir(), Interval: time.Hour, Keep: 2}
+	others := []string{"rollcall-n2-20260101T000000Z.snap", "rollcall-n1-monday.snap", "notes.txt"}
+	for _, name := range append(others, "rollcall-n1-20260101T000000Z.snap", "rollcall-n1-20260102T000000Z.snap", "rollcall-n1-20260103T000000Z.snap") {
+		need.OK(t, os.WriteFile(filepath.Join(c.Backup.Dir, name), []byte("x"), 0o600))
+	}
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	stop := started(t, n)
+	t.Cleanup(func() { expect.OK(t, stop()) })
+	var names []string
+	for range 100 {
+		names = nil
+		for _, e := range need.Got(os.ReadDir(c.Backup.Dir))(t) {
+			names = append(names, e.Name())
+		}
+		if len(names) == len(others)+2 && slices.Contains(names, "rollcall-n1-20260103T000000Z.snap") && !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".tmp") }) {
+			for _, other := range others {
+				expect.That(t, slices.Contains(names, other), "%s is gone; there are %v", other, names)
+			}
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("after 10 s there are %v, want the other files, the new one and the newest one before", names)
+}
 
 // The clock was ahead when a file was written. The schedule goes on by the clock as it is now, and what it writes stays.
 func TestBackupsGoOnAfterTheClockWentBack(t *testing.T) {

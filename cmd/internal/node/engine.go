@@ -88,7 +88,7 @@ func (s setup) openRaft() (*engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, abandon(raft.Run))
 	}
-	saves := &snapshots{dir: s.Store.DataDir, version: s.version, source: raft.Backup, check: raft.CheckRestore, restore: raft.Restore, plan: planOf(raft.Backup), limits: s.restoreLimits()}
+	saves := &snapshots{dir: s.Store.DataDir, version: s.version, source: raft.Backup, check: raft.CheckRestore, restore: raft.Restore, plan: planOf(raft.Backup)}
 	scheduled := s.backups(saves)
 	run := func(ctx context.Context) error {
 		return runWith(ctx, raft.Run, func(ctx context.Context) {
@@ -163,7 +163,7 @@ func (s setup) openLocal() (*engine, error) {
 		return nil, errors.Join(err, abandon(node.Run))
 	}
 	here := &localSnapshots{service: service, node: s.name, datacenter: s.Datacenter, levels: node.Levels}
-	saves := &snapshots{dir: s.Store.DataDir, version: s.version, source: here.source, check: here.check, restore: here.restore, plan: here.plan, limits: s.restoreLimits()}
+	saves := &snapshots{dir: s.Store.DataDir, version: s.version, source: here.source, check: here.check, restore: here.restore, plan: here.plan}
 	scheduled := s.backups(saves)
 	run := func(ctx context.Context) error {
 		return runWith(ctx, node.Run, func(ctx context.Context) {

@@ -160,6 +160,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 		handler.SetLimits(c.HTTPD.Limits)
 		n.connections.SetLimits(c.HTTPD.Limits.Connections, c.HTTPD.Limits.PerAddress)
 		n.quota.Store(new(c.Quota))
+		e.snapshots.limits.Store(&restoreLimits{stateBytes: c.Quota.StateBytes, instances: c.HTTPD.Limits.InstancesTotal, room: n.disk.Room})
 		e.setJoin(c.Store.Join)
 		if err := e.peers.replicator.SetPeers(e.peers.configured(c)); err != nil { // though Validate has found no mistake
 			n.log.Error("the peers stay as they were", "err", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -27,7 +28,7 @@ type snapshots struct {
 	// restore restores a verified file, and plan says what that would do now.
 	restore func(ctx context.Context, file io.Reader, op kv.Restore) (kv.Restoration, error)
 	plan    func(ctx context.Context, saved *kv.Image, op kv.Restore) (backup.Plan, error)
-	limits  restoreLimits
+	limits  atomic.Pointer[restoreLimits]
 }
 
 // restoreLimits are how much a file may bring.
@@ -98,7 +99,7 @@ func (s *snapshots) receive(body io.Reader) (*os.File, error) {
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	room := s.limits.room()
+	room := s.limits.Load().room()
 	n, err := io.Copy(file, io.LimitReader(body, room+1))
 	if err == nil && n > room {
 		return nil, errors.Join(fmt.Errorf("%w: the snapshot has more than the %d bytes that the disk of the data directory has room for", registry.ErrFull, room), file.Close())
@@ -126,7 +127,7 @@ func (s *snapshots) verify(file io.ReadSeeker, another bool) (h backup.Header, e
 	}
 	h, bytes, err := backup.Verify(file)
 	if err == nil {
-		err = s.limits.check(h, bytes)
+		err = s.limits.Load().check(h, bytes)
 	}
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
@@ -152,11 +153,6 @@ func (s *snapshots) dryRun(ctx context.Context, file io.Reader, op kv.Restore) (
 			SessionsEnded: first(p.SessionsEnded),
 		},
 	}, nil
-}
-
-// restoreLimits are the node's.
-func (s setup) restoreLimits() restoreLimits {
-	return restoreLimits{stateBytes: s.Quota.StateBytes, instances: s.HTTPD.Limits.InstancesTotal, room: s.disk.Room}
 }
 
 // planOf is the plan of a restore of a cluster with consensus.

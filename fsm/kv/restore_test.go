@@ -1,0 +1,93 @@
+package kv
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// part is a part of a restore with an image.
+func part(t testing.TB, id string, number uint64, m Image) StagePart {
+	packer := need.Got(zstd.NewWriter(nil))(t)
+	return StagePart{ID: id, Part: number, Content: packer.EncodeAll(m.Encode(codec.Newest), nil)}
+}
+
+func keys(names ...string) (m Image) {
+	for _, name := range names {
+		m.Pairs = append(m.Pairs, &Pair{Key: name, Value: []byte("saved"), CreateIndex: 1, ModifyIndex: 1})
+	}
+	return m
+}
+
+// saysNo performs an operation that must be refused in words with these among them.
+func (r *rig) saysNo(op Op, words string) {
+	r.t.Helper()
+	res := r.do(op)
+	expect.That(r.t, !res.OK && strings.Contains(res.Refusal, words), "%T: %+v, want it refused: %s", op, res, words)
+}
+
+// restore performs the last operation of a restore, whose index is the catalog's.
+func (r *rig) restore(op Restore) {
+	r.t.Helper()
+	res := r.Apply(r.at(), op)
+	need.That(r.t, res.OK, "%+v: %+v, want it done", op, res)
+}
+
+// stored is a key's pair after a restore; nil: there is none.
+func (r *rig) stored(key string) *Pair {
+	p, _ := r.View().Get(key)
+	return p
+}
+
+func TestOneRestoreAtATimeIsUnderWay(t *testing.T) {
+	r := newRig(t)
+	r.yes(part(t, "first", 0, keys("a")))
+	r.saysNo(part(t, "second", 0, keys("b")), "another restore")
+	r.saysNo(Restore{ID: "second", Parts: 1}, "given up")
+	r.saysNo(part(t, "first", 2, keys("c")), "part 1 is missing")
+	r.yes(part(t, "first", 1, keys("b")))
+	r.yes(part(t, "first", 0, keys("a"))) // repetitions
+	r.yes(part(t, "first", 1, keys("b")))
+	expect.That(t, r.stored("a") == nil, "key %q is there", "a") // nothing has happened yet
+	r.restore(Restore{ID: "first", Parts: 2})
+	r.restore(Restore{ID: "first", Parts: 2})
+	expect.That(t, r.stored("a") != nil && r.stored("b") != nil, "the keys are %v and %v", r.stored("a"), r.stored("b"))
+	r.yes(part(t, "second", 0, keys("c")))
+	r.yes(DropStaged{ID: "second"})
+	r.yes(part(t, "third", 0, keys("c")))
+}
+
+// A sender that falls silent keeps others from restoring for a minute.
+func TestRestoreWhoseSenderFellSilentIsGivenUp(t *testing.T) {
+	r := newRig(t)
+	r.yes(part(t, "first", 0, keys("a")))
+	r.pass(StagedFor - 1)
+	r.saysNo(part(t, "second", 0, keys("b")), "given up after 60 s")
+	r.pass(1)
+	r.yes(part(t, "second", 0, keys("b")))
+	r.saysNo(Restore{ID: "first", Parts: 1}, "given up")
+	r.restore(Restore{ID: "second", Parts: 1})
+	expect.That(t, r.stored("a") == nil, "key %q is there", "a")
+}
+
+// A key that ends with its session does not come back without the session.
+func TestRestoreLeavesKeysAwayThatEndedWithTheirSession(t *testing.T) {
+	r := newRig(t)
+	m := keys("ephemeral", "lasting", "plain")
+	m.Sessions = []*Session{{ID: s1, Behavior: DeleteKeys, CreateIndex: 1, ModifyIndex: 1}, {ID: s2, CreateIndex: 1, ModifyIndex: 1}}
+	m.Pairs[0].Session, m.Pairs[1].Session = s1, s2
+	r.session(s3, deleteKeys)
+	r.yes(acquire("now", s3))
+	r.yes(part(t, "r", 0, m))
+	r.restore(Restore{ID: "r", Parts: 1})
+	expect.That(t, r.stored("ephemeral") == nil, "key %q is there", "ephemeral")
+	expect.That(t, r.stored("now") == nil, "key %q is there", "now") // its session has ended by the restore
+	expect.That(t, r.stored("lasting").Session == "" && r.stored("plain") != nil, "the key of a session that releases is %+v", r.stored("lasting"))
+	last := r.View().LastRestoration()
+	expect.That(t, last.Keys == 2 && last.KeysDeleted == 1 && last.SessionsEnded == 1, "restored: %+v", last)
+}
