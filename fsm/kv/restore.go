@@ -110,13 +110,13 @@ func (op Restore) apply(s *State, at At) Result {
 	}
 	at.Index = s.catalog.Next()
 	done.Index = at.Index
-	r := restoring{Restore: op, state: s, at: at, image: image, done: &done, gone: map[string]bool{}}
+	r := restoring{Restore: op, state: s, at: at, image: image, done: &done, removed: map[string]bool{}}
 	r.endSessions(lost)
 	r.image.Pairs = Lasting(&r.image, func(session string) bool { return s.session(session) != nil })
 	r.deleteKeys()
 	r.writeKeys()
 	r.keepBack()
-	done.KeysDeleted = len(r.gone)
+	done.KeysDeleted = len(r.removed)
 	s.last = &done
 	s.change(at, Topic{Kind: SessionsTopic})
 	return Result{OK: true, Index: at.Index}
@@ -125,11 +125,11 @@ func (op Restore) apply(s *State, at At) Result {
 // restoring is a restore under way.
 type restoring struct {
 	Restore
-	state *State
-	at    At
-	image Image
-	done  *Restoration
-	gone  map[string]bool // keys that are not there any more
+	state   *State
+	at      At
+	image   Image
+	done    *Restoration
+	removed map[string]bool // keys that are not there any more
 }
 
 // Lasting are the pairs of an image without those that ended with their session: it is not there, and had them deleted.
@@ -151,7 +151,7 @@ func (r *restoring) endSessions(lost []CheckRef) {
 	for _, l := range s.sessions.byID.Values() {
 		if l.session.Behavior == DeleteKeys {
 			for p := range s.keys.heldBy(l.session.ID) {
-				r.gone[p.Key] = true
+				r.removed[p.Key] = true
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func (r *restoring) endSessions(lost []CheckRef) {
 	}
 	s.Lose(r.at, lost)
 	r.done.SessionsEnded = before - s.sessions.byID.Len()
-	maps.DeleteFunc(r.gone, func(key string, _ bool) bool {
+	maps.DeleteFunc(r.removed, func(key string, _ bool) bool {
 		_, there := s.keys.pairs.Get(key)
 		return there
 	})
@@ -178,7 +178,7 @@ func (r *restoring) deleteKeys() {
 	for _, p := range slices.Collect(r.state.keys.under(r.Prefix)) {
 		if !saved[p.Key] && p.Session == "" {
 			r.state.removeKey(r.at, p)
-			r.gone[p.Key] = true
+			r.removed[p.Key] = true
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (r *restoring) writeKeys() {
 		now.LockIndex, now.Fence = max(now.LockIndex, p.LockIndex), max(now.Fence, p.Fence)
 		s.replaceKey(r.at, old, now)
 		r.done.Keys++
-		delete(r.gone, p.Key)
+		delete(r.removed, p.Key)
 	}
 }
 
