@@ -34,7 +34,7 @@ test: build clients
 	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
 	@$(call each,$(GO) test -race -shuffle=on ./...)
 	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
-	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m ./integration
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m -parallel $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2) ./integration
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build

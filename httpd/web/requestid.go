@@ -47,6 +47,9 @@ type Ended struct {
 // LogEnded logs calls that failed for a reason of ours, and calls that took long, once each.
 func (n *Node) LogEnded(r *http.Request, e Ended) {
 	took := e.Took > slow && !e.Waited
+	if e.Route == "/readyz" && !took {
+		return // a probe's answer, which says why
+	}
 	if e.Status < http.StatusInternalServerError && !took {
 		return
 	}
