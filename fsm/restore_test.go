@@ -208,6 +208,8 @@ func TestPlanOfARestoreIsWhatTheRestoreDoes(t *testing.T) {
 		op := kv.Restore{ID: "r", Parts: uint64(len(ops)), By: goldenAct, Newest: header.Index}
 		if rapid.Bool().Draw(t, "keys only") {
 			op.KeysOnly, op.Prefix = true, "a"
+			ops = narrowed(t, ops, op.Prefix)
+			op.Parts = uint64(len(ops))
 		}
 		plan := backup.PlanOf(&then.Image, &now.Image, op)
 		if len(ops) == 0 {
@@ -224,6 +226,19 @@ func TestPlanOfARestoreIsWhatTheRestoreDoes(t *testing.T) {
 		expect.That(t, done.Keys == len(plan.KeysWritten), "%d keys were written, and the plan says %d", done.Keys, len(plan.KeysWritten))
 		expect.That(t, done.Instances <= len(plan.Instances), "%d instances came back, and the plan says %d", done.Instances, len(plan.Instances))
 	})
+}
+
+// narrowed are the stages of a restore of keys alone, as a cluster stages them.
+func narrowed(t need.T, ops []kv.Op, prefix string) (narrow []kv.Op) {
+	for _, op := range ops {
+		stage := op.(kv.StagePart)
+		content := need.Got(backup.Narrow(stage.Content, codec.Newest, prefix))(t)
+		if content != nil {
+			stage.Part, stage.Content = uint64(len(narrow)), content
+			narrow = append(narrow, stage)
+		}
+	}
+	return narrow
 }
 
 func sortedNames(actions map[string]func(*rapid.T)) []string {
@@ -266,4 +281,27 @@ func TestRestoreOfTokensBeyondTheFilesIndexIsRefused(t *testing.T) {
 		expect.OK(t, NewMachine().Restore(&b))
 		expect.That(t, m.KV().Len() == 0, "%+v was restored", wrong)
 	}
+}
+
+// A restore of keys alone leaves a key away, too, that ended with its session.
+func TestRestoreOfKeysAloneLeavesKeysAwayThatEndedWithTheirSession(t *testing.T) {
+	m := NewMachine()
+	need.Got(m.Apply(1, 1, AppendEstablish(nil, 1, Establish{Node: "n1", Cluster: "c1"})))(t)
+	do := func(ops ...kv.Op) {
+		var items []Item
+		for _, op := range ops {
+			items = append(items, Item{KV: op})
+		}
+		next := m.Index() + 1
+		need.Got(m.Apply(next, 1, AppendWrite(nil, 1, registry.Stamp{Lease: 1, Wall: 1}, 0, AppendBatch(nil, 1, BatchID{Node: "n1", Boot: 1, Seq: next}, items))))(t)
+	}
+	do(kv.CreateSession{ID: "s", Behavior: kv.DeleteKeys}, kv.KeyOp{Verb: kv.Acquire, Key: "a/held", Session: "s"}, kv.KeyOp{Verb: kv.Set, Key: "a/plain"})
+	saved := backupOf(t, m)
+	do(kv.DestroySession{ID: "s"}, kv.KeyOp{Verb: kv.DeleteTree, Key: "a/"})
+	ops, header := stages(t, "r", saved)
+	ops = narrowed(t, ops, "a/")
+	do(append(ops, kv.Restore{ID: "r", Parts: uint64(len(ops)), Newest: header.Index, KeysOnly: true, Prefix: "a/"})...)
+	held, _ := m.KV().Get("a/held")
+	plain, _ := m.KV().Get("a/plain")
+	expect.That(t, held == nil && plain != nil, "the key that its session deletes is %+v, the other one %+v", held, plain)
 }

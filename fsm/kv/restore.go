@@ -112,7 +112,7 @@ func (op Restore) apply(s *State, at At) Result {
 	done.Index = at.Index
 	r := restoring{Restore: op, state: s, at: at, image: image, done: &done, removed: map[string]bool{}}
 	r.endSessions(lost)
-	r.image.Pairs = Lasting(&r.image, func(session string) bool { return s.session(session) != nil })
+	r.pairs = Lasting(&r.image, func(session string) bool { return s.session(session) != nil })
 	r.deleteKeys()
 	r.writeKeys()
 	r.keepBack()
@@ -128,6 +128,7 @@ type restoring struct {
 	state   *State
 	at      At
 	image   Image
+	pairs   []*Pair // of the image, that come back
 	done    *Restoration
 	removed map[string]bool // keys that are not there any more
 }
@@ -171,8 +172,8 @@ func (r *restoring) deleteKeys() {
 	if r.Founding {
 		return
 	}
-	saved := make(map[string]bool, len(r.image.Pairs))
-	for _, p := range r.image.Pairs {
+	saved := make(map[string]bool, len(r.pairs))
+	for _, p := range r.pairs {
 		saved[p.Key] = true
 	}
 	for _, p := range slices.Collect(r.state.keys.under(r.Prefix)) {
@@ -186,7 +187,7 @@ func (r *restoring) deleteKeys() {
 // writeKeys gives the keys of the snapshot their contents. Who holds one now goes on to hold it, and no token goes back.
 func (r *restoring) writeKeys() {
 	s := r.state
-	for _, p := range r.image.Pairs {
+	for _, p := range r.pairs {
 		old, _ := s.keys.pairs.Get(p.Key)
 		same := old != nil && old.Flags == p.Flags && bytes.Equal(old.Value, p.Value)
 		if p.Key == "" || !strings.HasPrefix(p.Key, r.Prefix) || same || old != nil && r.Founding {

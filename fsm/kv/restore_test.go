@@ -81,6 +81,7 @@ func TestRestoreLeavesKeysAwayThatEndedWithTheirSession(t *testing.T) {
 	m := keys("ephemeral", "lasting", "plain")
 	m.Sessions = []*Session{{ID: s1, Behavior: DeleteKeys, CreateIndex: 1, ModifyIndex: 1}, {ID: s2, CreateIndex: 1, ModifyIndex: 1}}
 	m.Pairs[0].Session, m.Pairs[1].Session = s1, s2
+	m.Sessions[0].LockDelay = 5_000_000_000
 	r.session(s3, deleteKeys)
 	r.yes(acquire("now", s3))
 	r.yes(part(t, "r", 0, m))
@@ -88,6 +89,7 @@ func TestRestoreLeavesKeysAwayThatEndedWithTheirSession(t *testing.T) {
 	expect.That(t, r.stored("ephemeral") == nil, "key %q is there", "ephemeral")
 	expect.That(t, r.stored("now") == nil, "key %q is there", "now") // its session has ended by the restore
 	expect.That(t, r.stored("lasting").Session == "" && r.stored("plain") != nil, "the key of a session that releases is %+v", r.stored("lasting"))
+	expect.That(t, r.View().Delayed("ephemeral") > 0, "no lock-delay keeps back the key whose holder may believe that it holds it")
 	last := r.View().LastRestoration()
 	expect.That(t, last.Keys == 2 && last.KeysDeleted == 1 && last.SessionsEnded == 1, "restored: %+v", last)
 }

@@ -141,14 +141,20 @@ func newPacker() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 }
 
-// Narrow is a part, at a level, that has only the keys with a prefix of another one, nil if it has none.
+// Narrow is a part, at a level, that has only the keys with a prefix of another one, and the sessions that delete theirs, by
+// which it is decided whether a key comes back (kv.Lasting); nil if there are none.
 func Narrow(part []byte, level byte, prefix string) ([]byte, error) {
 	m, err := kv.Unpack(part)
 	if err != nil {
 		return nil, err
 	}
 	narrow := kv.Image{Pairs: pairsUnder(m.Pairs, prefix)}
-	if len(narrow.Pairs) == 0 {
+	for _, s := range m.Sessions {
+		if s.Behavior == kv.DeleteKeys {
+			narrow.Sessions = append(narrow.Sessions, s)
+		}
+	}
+	if len(narrow.Pairs)+len(narrow.Sessions) == 0 {
 		return nil, nil
 	}
 	return packed(narrow, level)
