@@ -78,7 +78,7 @@ func testJavaClient(t *testing.T, module string) {
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
 	testLifeCycle(t, func(t *testing.T) stockClient {
-		d := startDriver(t, "java", "java", "-Xmx192m", "-jar", module+"/target/driver.jar")
+		d := startJava(t, "java", "-Xmx192m", "-jar", module+"/target/driver.jar")
 		d.overrides = true
 		return d
 	})

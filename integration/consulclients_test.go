@@ -302,7 +302,7 @@ func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
 	installed(t, "java/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{}))
-	s := &springConsul{startDriver(t, "java", "java", "-Xmx192m", "-jar", "consul/target/driver.jar"), c}
+	s := &springConsul{startJava(t, "java", "-Xmx192m", "-jar", "consul/target/driver.jar"), c}
 	s.overrides = true
 	s.isConfigured(t, "hello")
 	need.OK(t, s.Start(c.Others(c.Leader())[0].URL(), "till", "till-1", 1))
@@ -444,7 +444,7 @@ func TestSpringCloudConsulOfTwoHostsWithItsDefaults(t *testing.T) {
 	var services []*driver
 	for i, host := range hosts {
 		node := calledFrom(t, host, c.Nodes[i])
-		s := startDriver(t, "java", "java", "-Xmx192m", "-Dserver.address="+host, "-Dserver.port="+port,
+		s := startJava(t, "java", "-Xmx192m", "-Dserver.address="+host, "-Dserver.port="+port,
 			"-Dspring.cloud.consul.discovery.hostname="+host, "-jar", "consul/target/driver.jar")
 		need.OK(t, s.Start(node, "orders", "", 1))
 		services = append(services, s)

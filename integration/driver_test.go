@@ -75,6 +75,19 @@ func startDriver(t *testing.T, dir string, program string, args ...string) *driv
 	return d
 }
 
+// startJava runs a Java program in a directory under clients/. It ends with the test.
+func startJava(t *testing.T, dir string, args ...string) *driver {
+	t.Helper()
+	return startDriver(t, dir, "java", append([]string{javaTemporary(t)}, args...)...)
+}
+
+// javaTemporary has Java keep its temporary files where the test's are: it does not read TMPDIR, a full disk below /tmp
+// fails it, and what was killed leaves its files there.
+func javaTemporary(t *testing.T) string {
+	t.Helper()
+	return "-Djava.io.tmpdir=" + t.TempDir()
+}
+
 func (d *driver) read(stdout io.Reader) {
 	defer close(d.replies)
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {

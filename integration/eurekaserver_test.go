@@ -35,7 +35,7 @@ func startEurekaServerOf(t *testing.T, release, addr string, peer *Node, more ..
 	host, port, err := net.SplitHostPort(addr)
 	need.OK(t, err)
 	log := filepath.Join(t.TempDir(), "eureka.log")
-	p, err := launch(t, log, nil, append([]string{"java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar", filepath.Join("clients/java/server/target", release, "driver.jar"),
+	p, err := launch(t, log, nil, append([]string{"java", javaTemporary(t), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar", filepath.Join("clients/java/server/target", release, "driver.jar"),
 		"--server.address=" + host, "--server.port=" + port,
 		// A server that finds its own host in a URL takes the URL for its own, whatever the port.
 		"--eureka.instance.hostname=localhost",

@@ -100,7 +100,7 @@ func (s stack) launch(t *testing.T) *lived {
 	if s.dir == netflix1 {
 		main = "driver.Netflix1Client"
 	}
-	l.driver = startDriver(t, filepath.Join("java", s.dir), "java", append(flags, "-cp", strings.Join(path, ":"), main)...)
+	l.driver = startJava(t, filepath.Join("java", s.dir), append(flags, "-cp", strings.Join(path, ":"), main)...)
 	l.driver.overrides = true
 	return l
 }

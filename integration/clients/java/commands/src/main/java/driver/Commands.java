@@ -46,7 +46,11 @@ public final class Commands {
             }
             return Map.of();
         } catch (Exception e) { // the test decides what a failure means
-            return Map.of("error", e.toString());
+            return Map.of("error", withCauses(e));
         }
+    }
+
+    private static String withCauses(Throwable e) {
+        return e.getCause() == null ? e.toString() : e + "; caused by " + withCauses(e.getCause());
     }
 }
