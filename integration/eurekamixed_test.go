@@ -153,6 +153,7 @@ func TestInstanceOfAPublishedEurekaServerComesBackAfterACancel(t *testing.T) {
 			for _, n := range m.all() {
 				awaitOn(t, n, app, id, "UP")
 			}
+			awaitHeartbeats(t, m.all(), app, id)
 			mustDo(t, "metadata", home.Do(Request{Method: http.MethodPut, Path: path(app, id) + "/metadata?color=blue"}))
 			for _, n := range m.all() {
 				awaitShown(t, n, app, id, "its metadata", func(l *Listed) bool { return l.Metadata["color"] == "blue" })
@@ -167,6 +168,23 @@ func TestInstanceOfAPublishedEurekaServerComesBackAfterACancel(t *testing.T) {
 		t.Parallel()
 		mustShowNoPortEverywhere(t, m)
 	})
+}
+
+// awaitHeartbeats waits until two heartbeats of an instance have come to each server. What a published server sends after a
+// heartbeat that failed, the instance as it was before, has come then, too: with the same timestamp it would undo what is
+// changed meanwhile, at published servers as well.
+func awaitHeartbeats(t *testing.T, servers []*Node, app, id string) {
+	t.Helper()
+	for _, n := range servers {
+		var last int64
+		beats := -1 // what is seen first is none
+		awaitShown(t, n, app, id, "two more heartbeats", func(l *Listed) bool {
+			if l.LeaseInfo.Renewed > last {
+				last, beats = l.LeaseInfo.Renewed, beats+1
+			}
+			return beats >= 2
+		})
+	}
 }
 
 // mustShowNoPortEverywhere registers instances without a web server, as their clients do, at a server of each kind.
