@@ -1,0 +1,318 @@
+package access
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+func TestRuleIsReadAndWrittenAlike(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{"app ORDERS read,register", "app ORDERS read,register"},
+		{"app orders register,read", "app ORDERS read,register"},
+		{"app pay-* override", "app PAY-* override"},
+		{"app {app} register", "app {app} register"},
+		{"kv orders/ read,write", "kv orders/ read,write"},
+		{"kv orders/* read", "kv orders/ read"},
+		{"lock jobs/{app} write", "lock jobs/{app} write"},
+		{"session write", "session write"},
+		{"operator read,write", "operator read,write"},
+		{"peer dc2 exchange", "peer dc2 exchange"},
+		{"check-target 10.0.0.0/8:* probe", "check-target 10.0.0.0/8:* probe"},
+	} {
+		rule, err := ParseRule(tc.text)
+		need.OKf(t, err, "%s", tc.text)
+		expect.Equal(t, rule.String(), tc.want, tc.text)
+	}
+	for _, bad := range []string{
+		"", "app", "app ORDERS", "app ORDERS write", "app A*B read", "apps A read", "session a write", "operator probe",
+		"kv {key} read", "app ORDERS read,", "app ORDERS read register", "peer dc2 read", "app a\x01b read", "app " + strings.Repeat("A", MaxMatch+1) + " read",
+	} {
+		_, err := ParseRule(bad)
+		expect.That(t, err != nil, "rule %q is taken", bad)
+	}
+}
+
+// TestPolicyDecidesAsReadingItsRules compares decisions with going through all rules one by one.
+func TestPolicyDecidesAsReadingItsRules(t *testing.T) {
+	names := rapid.StringMatching(`[AB]{0,4}`)
+	rapid.Check(t, func(t *rapid.T) {
+		var rules []Rule
+		for range rapid.IntRange(0, 12).Draw(t, "rules") {
+			r := Rule{Resource: rapid.SampledFrom([]Resource{App, KV, Lock, Peer, Operator}).Draw(t, "resource")}
+			kind := kinds[r.Resource]
+			if kind.matching != unnamed {
+				r.Match = names.Draw(t, "match")
+			}
+			if kind.matching == byName && (r.Match == "" || rapid.Bool().Draw(t, "open")) {
+				r.Match += "*"
+			}
+			for r.Verbs == 0 {
+				r.Verbs = kind.verbs & Verbs(rapid.ByteRange(1, 63).Draw(t, "verbs"))
+			}
+			need.OK(t, r.Validate())
+			rules = append(rules, r)
+		}
+		p := Compile("", &Role{Name: "r", Rules: rules})
+		for range 20 {
+			n := Need{Resource: rapid.SampledFrom([]Resource{App, KV, Lock, Peer, Operator}).Draw(t, "resource"), Verb: 1 << rapid.IntRange(0, 5).Draw(t, "verb")}
+			if kinds[n.Resource].matching != unnamed {
+				n.Name, n.Below = names.Draw(t, "name"), rapid.Bool().Draw(t, "below")
+			}
+			want := false
+			for _, r := range rules {
+				if r.Resource != n.Resource || r.Verbs&n.Verb == 0 {
+					continue
+				}
+				prefix, open := strings.CutSuffix(r.Match, "*")
+				if open || kinds[r.Resource].matching != byName {
+					want = want || strings.HasPrefix(n.Name, prefix)
+				} else {
+					want = want || n.Name == r.Match && !n.Below && n.Name != ""
+				}
+			}
+			if got := p.Allows(n); got != want {
+				t.Fatalf("%v: allowed is %v, want %v, by %v", n, got, want, rules)
+			}
+		}
+	})
+}
+
+func TestParameterOfARoleIsThatOfTheToken(t *testing.T) {
+	service := &Role{Name: "service", Rules: rules(t, "app {app} register", "app * read", "kv {app}/ write")}
+	of := func(app string) *Policy { return Compile(app, service) }
+	may := func(p *Policy, n Need) bool { return p.Allows(n) }
+	expect.That(t, may(of("orders"), Need{Resource: App, Name: "ORDERS", Verb: Register}), "a service may not register itself")
+	expect.That(t, !may(of("orders"), Need{Resource: App, Name: "PAY", Verb: Register}), "a service may register another")
+	expect.That(t, may(of("orders"), Need{Resource: KV, Name: "orders/a", Verb: Write}), "a service may not write its keys")
+	expect.That(t, !may(of(""), Need{Resource: App, Name: "", Verb: Register}), "a token without the parameter may register all")
+	expect.That(t, !may(of(""), Need{Resource: KV, Name: "/a", Verb: Write}), "a token without the parameter may write keys")
+	expect.That(t, may(of(""), Need{Resource: App, Name: "", Verb: Read}), "a token without the parameter may not read")
+	var nobody *Policy
+	expect.That(t, !nobody.Allows(Need{Resource: App, Name: "A", Verb: Read}), "no policy allows something")
+}
+
+func rules(t testing.TB, texts ...string) (all []Rule) {
+	t.Helper()
+	for _, text := range texts {
+		all = append(all, need.Got(ParseRule(text))(t))
+	}
+	return all
+}
+
+func random(t testing.TB) (b [RandomBytes]byte) {
+	t.Helper()
+	need.OK(t, second(rand.Read(b[:])))
+	return b
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestTextOfATokenIsThatOfOneCluster(t *testing.T) {
+	text := NewText(random(t), "", "c1")
+	accessor, hash, err := Parse(text, "c1")
+	need.OK(t, err)
+	expect.Equal(t, hash, HashOf(text), "hash")
+	again, _, err := Parse(NewText(random(t), accessor, "c1"), "c1")
+	need.OK(t, err)
+	expect.Equal(t, again, accessor, "accessor of another secret")
+
+	_, _, err = Parse(text, "c2")
+	expect.That(t, err != nil && strings.Contains(err.Error(), "another cluster's"), "in another cluster: %v", err)
+	for i := range text {
+		changed := text[:i] + string(rune(text[i]^1)) + text[i+1:]
+		_, _, err := Parse(changed, "c1")
+		expect.That(t, err != nil && !strings.Contains(err.Error(), text[30:60]), "with character %d changed: %v", i, err)
+		_, _, err = Parse(text[:i], "c1")
+		expect.That(t, err != nil, "cut off after %d characters, it is taken", i)
+	}
+}
+
+// granted makes a token with roles.
+func granted(t testing.TB, name string, roles ...string) (*Token, string) {
+	t.Helper()
+	text := NewText(random(t), "", "c1")
+	accessor, hash, err := Parse(text, "c1")
+	need.OK(t, err)
+	return &Token{Accessor: accessor, Name: name, Roles: roles, Secrets: []Secret{{Hash: hash}}}, text
+}
+
+// applied makes a change that must succeed.
+func applied(t testing.TB, table *Table, op Change, wall int64) *Table {
+	t.Helper()
+	next, refusal := table.Apply(&op, table.Revision+1, wall)
+	need.That(t, refusal == "", "refused: %s", refusal)
+	expect.That(t, bytes.Equal(written(reread(t, next)), written(next)), "the table differs when it is read again")
+	return next
+}
+
+func written(table *Table) []byte {
+	w := codec.Writer(nil, codec.Newest)
+	table.Fields(&w)
+	return w.Written()
+}
+
+func reread(t testing.TB, table *Table) *Table {
+	t.Helper()
+	r := codec.Reader(written(table))
+	back := new(Table)
+	back.Fields(&r)
+	need.OK(t, r.End())
+	need.OK(t, back.Ready())
+	return back
+}
+
+func refused(t testing.TB, table *Table, op Change, wall int64, words string) {
+	t.Helper()
+	next, refusal := table.Apply(&op, table.Revision+1, wall)
+	expect.That(t, strings.Contains(refusal, words), "refused with %q, want words like %q", refusal, words)
+	expect.That(t, next == table, "a change that was refused changed something")
+}
+
+// founded is a table with one operator.
+func founded(t testing.TB) (*Table, *Token) {
+	t.Helper()
+	operator, _ := granted(t, "ann", "operator")
+	return applied(t, new(Table), Change{
+		Bootstrap: true, PutRoles: []*Role{{Name: "operator", Rules: Everything()}}, Create: []*Token{operator},
+	}, 1000), operator
+}
+
+func TestClusterIsBootstrappedOnce(t *testing.T) {
+	table, _ := founded(t)
+	other, _ := granted(t, "eve", "operator")
+	refused(t, table, Change{Bootstrap: true, Create: []*Token{other}}, 1000, "already")
+}
+
+func TestLastOperatorStaysUnlessOneIsSure(t *testing.T) {
+	table, operator := founded(t)
+	last := "nobody would be left"
+	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 2000, last)
+	refused(t, table, Change{DropRoles: []string{"operator"}}, 2000, last)
+	refused(t, table, Change{PutRoles: []*Role{{Name: "operator", Rules: rules(t, "auth read")}}}, 2000, last)
+	second, _ := granted(t, "bob", "operator")
+	second.Expires = 5000
+	table = applied(t, table, Change{Create: []*Token{second}}, 2000)
+	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 5000, last) // bob's has ended
+	applied(t, table, Change{Revoke: []string{operator.Accessor}}, 4000)
+	applied(t, table, Change{Sure: true, Revoke: []string{operator.Accessor, second.Accessor}}, 4000)
+}
+
+func TestRevokedTokenNeverComesBack(t *testing.T) {
+	table, _ := founded(t)
+	orders, _ := granted(t, "orders")
+	table = applied(t, table, Change{Create: []*Token{orders}}, 2000)
+	need.That(t, table.Holder(orders.Accessor) != nil, "the token is not there")
+	refused(t, table, Change{Create: []*Token{orders}}, 2000, "already")
+	table = applied(t, table, Change{Revoke: []string{orders.Accessor}}, 3000)
+	expect.That(t, table.Holder(orders.Accessor) == nil, "the token is good after it was revoked")
+	refused(t, table, Change{Create: []*Token{orders}}, 4000, "revoked")
+	table = applied(t, table, Change{Return: true, Create: []*Token{orders}}, 4000)
+	expect.That(t, table.Holder(orders.Accessor) == nil, "a restore has brought a revoked token back")
+}
+
+func TestTwoSecretsAreGoodForATime(t *testing.T) {
+	table, _ := founded(t)
+	orders, first := granted(t, "orders")
+	table = applied(t, table, Change{Create: []*Token{orders}}, 2000)
+	next := NewText(random(t), orders.Accessor, "c1")
+	table = applied(t, table, Change{Rotate: []Rotation{{orders.Accessor, HashOf(next), 9000}}}, 3000)
+	good := func(text string, wall int64) bool { return table.Holder(orders.Accessor).Good(HashOf(text), wall) }
+	expect.That(t, good(first, 8999) && good(next, 8999), "both are good meanwhile")
+	expect.That(t, !good(first, 9000) && good(next, 9000), "afterwards the new one alone")
+	third := NewText(random(t), orders.Accessor, "c1")
+	table = applied(t, table, Change{Rotate: []Rotation{{orders.Accessor, HashOf(third), 4000}}}, 4000)
+	expect.That(t, !good(first, 4000) && !good(next, 4000) && good(third, 4000), "without a time the new one alone is good")
+}
+
+func TestTokenNeedsRolesThatThereAre(t *testing.T) {
+	table, _ := founded(t)
+	orders, _ := granted(t, "orders", "service")
+	refused(t, table, Change{Create: []*Token{orders}}, 1, `no role "service"`)
+	table = applied(t, table, Change{PutRoles: []*Role{{Name: "service", Rules: rules(t, "app A read")}}, Create: []*Token{orders}}, 1)
+	read := Need{Resource: App, Name: "A", Verb: Read}
+	expect.That(t, table.Holder(orders.Accessor).Policy.Allows(read), "the role does not count")
+	table = applied(t, table, Change{DropRoles: []string{"service"}}, 1)
+	expect.That(t, !table.Holder(orders.Accessor).Policy.Allows(read), "a role that was taken away counts")
+	refused(t, table, Change{DropRoles: []string{"service"}}, 1, "no role")
+}
+
+func TestTableThatContradictsItselfIsRefused(t *testing.T) {
+	table, operator := founded(t)
+	for name, spoil := range map[string]func(*Table){
+		"two roles of a name":      func(t *Table) { t.Roles = append(t.Roles, t.Roles[0]) },
+		"two tokens":               func(t *Table) { t.Tokens = append(t.Tokens, t.Tokens[0]) },
+		"a revoked token":          func(t *Table) { t.Revoked = []string{operator.Accessor} },
+		"a token without a secret": func(t *Table) { t.Tokens[0] = &Token{Accessor: operator.Accessor, Name: "a"} },
+		"a rule of nothing":        func(t *Table) { t.Roles[0] = &Role{Name: "operator", Rules: []Rule{{}}} },
+	} {
+		bad := reread(t, table)
+		spoil(bad)
+		expect.That(t, bad.Ready() != nil, "%s: it is taken", name)
+	}
+}
+
+// TestManyTokensAreSmall holds 1,000 tokens and 200 roles below 1 MB.
+func TestManyTokensAreSmall(t *testing.T) {
+	table, _ := founded(t)
+	var op Change
+	for i := range 200 {
+		op.PutRoles = append(op.PutRoles, &Role{Name: fmt.Sprintf("role-%d", i), Rules: rules(t, "app {app} read,register", "app * read", fmt.Sprintf("kv team-%d/ read,write", i))})
+	}
+	for i := range 1000 {
+		k, _ := granted(t, fmt.Sprintf("service-%d", i), fmt.Sprintf("role-%d", i%200))
+		k.App = fmt.Sprintf("SERVICE-%d", i)
+		op.Create = append(op.Create, k)
+	}
+	table = applied(t, table, op, 1)
+	expect.That(t, table.Bytes() < 1_000_000, "they are counted as %d bytes", table.Bytes())
+}
+
+func BenchmarkDecision(b *testing.B) {
+	var all []string
+	for i := range 100 {
+		all = append(all, fmt.Sprintf("app TEAM-%d-* read,register", i), fmt.Sprintf("app SERVICE-%d register", i))
+	}
+	p := Compile("ORDERS", &Role{Name: "r", Rules: rules(b, append(all, "app {app} register", "app * read")...)})
+	n := Need{Resource: App, Name: "TEAM-77-ORDERS", Verb: Register}
+	need.That(b, p.Allows(n), "not allowed")
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Allows(n)
+	}
+}
+
+func FuzzTable(f *testing.F) {
+	table, _ := founded(f)
+	f.Add(written(table))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := codec.Reader(b)
+		read := new(Table)
+		read.Fields(&r)
+		if r.End() != nil || read.Ready() != nil {
+			return
+		}
+		expect.That(t, bytes.Equal(written(read), b), "the table differs when it is written again")
+		read.governedAt(1)
+	})
+}
+
+func FuzzRule(f *testing.F) {
+	f.Add("app ORDERS read,register")
+	f.Fuzz(func(t *testing.T, text string) {
+		rule, err := ParseRule(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseRule(rule.String())
+		expect.That(t, err == nil && again == rule, "%q is read as %v, and that as %v (%v)", text, rule, again, err)
+	})
+}

@@ -1,0 +1,160 @@
+package access
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Change changes a table as a whole, or is refused as a whole.
+type Change struct {
+	Bootstrap bool // refused if the first operator was made already
+	// Sure: nobody may be left who may change the table. The administrator's socket remains.
+	Sure      bool
+	Mode      Mode // Unset: it stays
+	PutRoles  []*Role
+	DropRoles []string
+	Create    []*Token // refused if there is one of the accessor, or was one that is revoked
+	Return    bool     // of Create those are left out instead, and of PutRoles those that are there: it is a restore
+	Rotate    []Rotation
+	Revoke    []string // accessors
+}
+
+// Rotation gives a token another secret.
+type Rotation struct {
+	Accessor string
+	Hash     [sha256.Size]byte
+	Until    int64 // how long the secrets that it had stay good, ms since the epoch
+}
+
+// Fields walks a change.
+func (op *Change) Fields(c *codec.Codec) {
+	c.Bool(&op.Bootstrap)
+	c.Bool(&op.Sure)
+	codec.Enum(c, &op.Mode, On, "mode of access control")
+	codec.List(c, &op.PutRoles, 2, codec.Each((*Role).Fields))
+	c.Strings(&op.DropRoles)
+	codec.List(c, &op.Create, 10, codec.Each((*Token).Fields))
+	c.Bool(&op.Return)
+	codec.List(c, &op.Rotate, 35, (*Rotation).fields)
+	c.Strings(&op.Revoke)
+}
+
+func (r *Rotation) fields(c *codec.Codec) {
+	c.Lasting(&r.Accessor)
+	s := Secret{r.Hash, r.Until}
+	s.fields(c)
+	r.Hash, r.Until = s.Hash, s.Until
+}
+
+// Apply is the table after a change at a moment (ms since the epoch), whose index is the new revision. refusal says why nothing
+// was done; "": it was.
+func (t *Table) Apply(op *Change, index order.Index, wall int64) (next *Table, refusal string) {
+	if op.Bootstrap && t.Bootstrapped {
+		return t, "the first operator was made already: use that token, or make another one by the socket in a node's data directory (rollcall auth, on the node's machine)"
+	}
+	n := &Table{content: t.content}
+	n.Revision, n.Bootstrapped, n.Mode = index, t.Bootstrapped || op.Bootstrap, cmp.Or(op.Mode, t.Mode)
+	n.Roles, n.Tokens, n.Revoked = slices.Clone(t.Roles), slices.Clone(t.Tokens), slices.Clone(t.Revoked)
+	for _, step := range []func(*Change, int64) error{n.changeRoles, n.create, n.rotate, n.revoke} {
+		if err := step(op, wall); err != nil {
+			return t, err.Error()
+		}
+	}
+	n.compile()
+	if !op.Sure && t.governedAt(wall) && !n.governedAt(wall) {
+		return t, "nobody would be left who may change roles and tokens (auth write); say it with force, and the socket in a node's data directory remains"
+	}
+	return n, ""
+}
+
+func (t *Table) changeRoles(op *Change, _ int64) error {
+	for _, r := range op.PutRoles {
+		if err := r.Validate(); err != nil {
+			return err
+		}
+		at, there := slices.BinarySearchFunc(t.Roles, r.Name, func(r *Role, name string) int { return cmp.Compare(r.Name, name) })
+		switch {
+		case there && op.Return:
+		case there:
+			t.Roles[at] = r
+		default:
+			t.Roles = slices.Insert(t.Roles, at, r)
+		}
+	}
+	for _, name := range op.DropRoles {
+		if t.Role(name) == nil {
+			return fmt.Errorf("there is no role %q", name)
+		}
+		t.Roles = slices.DeleteFunc(t.Roles, func(r *Role) bool { return r.Name == name })
+	}
+	return nil
+}
+
+// find is where the token of an accessor is, or would be.
+func (t *Table) find(accessor string) (at int, there bool) {
+	return slices.BinarySearchFunc(t.Tokens, accessor, func(k *Token, accessor string) int { return cmp.Compare(k.Accessor, accessor) })
+}
+
+func (t *Table) create(op *Change, wall int64) error {
+	for _, k := range op.Create {
+		if err := k.Validate(); err != nil {
+			return err
+		}
+		at, there := t.find(k.Accessor)
+		switch {
+		case op.Return && (there || t.wasRevoked(k.Accessor)):
+			continue
+		case there:
+			return fmt.Errorf("there is a token %s already", k.Accessor)
+		case t.wasRevoked(k.Accessor):
+			return fmt.Errorf("token %s was revoked, and is never good again", k.Accessor)
+		}
+		for _, name := range k.Roles {
+			if t.Role(name) == nil && !op.Return {
+				return fmt.Errorf("there is no role %q; make it first", name)
+			}
+		}
+		k = k.clone()
+		if !op.Return {
+			k.Created = wall
+		}
+		t.Tokens = slices.Insert(t.Tokens, at, k)
+	}
+	return nil
+}
+
+func (t *Table) rotate(op *Change, wall int64) error {
+	for _, r := range op.Rotate {
+		at, there := t.find(r.Accessor)
+		if !there {
+			return fmt.Errorf("there is no token %q", r.Accessor)
+		}
+		k := t.Tokens[at].clone()
+		newest := k.Secrets[len(k.Secrets)-1]
+		newest.Until = r.Until
+		k.Secrets = []Secret{newest, {Hash: r.Hash}}
+		if r.Until <= wall {
+			k.Secrets = k.Secrets[1:]
+		}
+		t.Tokens[at] = k
+	}
+	return nil
+}
+
+func (t *Table) revoke(op *Change, _ int64) error {
+	for _, accessor := range op.Revoke {
+		at, there := t.find(accessor)
+		if !there {
+			return fmt.Errorf("there is no token %q", accessor)
+		}
+		t.Tokens = slices.Delete(t.Tokens, at, at+1)
+		i, _ := slices.BinarySearch(t.Revoked, accessor)
+		t.Revoked = slices.Insert(t.Revoked, i, accessor)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package access
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Need is what a call needs to be allowed: one verb on one thing.
+type Need struct {
+	Resource Resource
+	// Name is the thing; of keys, locks and applications "" is all there are. Where a call reads or deletes all names
+	// with a prefix, the name is the prefix, and Below is true.
+	Name  string
+	Below bool
+	Verb  Verbs
+}
+
+// String is a need as messages and the audit have it.
+func (n Need) String() string {
+	switch {
+	case kinds[n.Resource].matching == unnamed:
+		return n.Resource.String() + " " + n.Verb.String()
+	case n.Below || n.Name == "":
+		return n.Resource.String() + " " + n.Name + "* " + n.Verb.String()
+	}
+	return n.Resource.String() + " " + n.Name + " " + n.Verb.String()
+}
+
+// Policy is the rules of one principal, for decisions. Immutable. The zero Policy allows nothing.
+type Policy struct {
+	granted [resources]grants
+	targets []string // CIDR:PORTS that checks may look at
+}
+
+// grants are those of one resource.
+type grants struct {
+	exact    map[string]Verbs // nil: none
+	prefixes []prefix         // sorted
+}
+
+// prefix grants verbs on all names that begin with it, those of the prefixes that it begins with itself included.
+type prefix struct {
+	text   string
+	verbs  Verbs
+	parent int // the longest other prefix that text begins with; -1: none
+}
+
+// Compile makes the rules of a principal ready. app is what stands for {app}; a rule with the parameter says nothing where
+// app is "".
+func Compile(app string, roles ...*Role) *Policy {
+	p := new(Policy)
+	byPrefix := [resources]map[string]Verbs{}
+	for _, role := range roles {
+		for _, rule := range role.Rules {
+			match := rule.Match
+			if strings.Contains(match, appParameter) {
+				if app == "" {
+					continue
+				}
+				match = canonical(rule.Resource, strings.ReplaceAll(match, appParameter, app))
+			}
+			switch name, open := strings.CutSuffix(match, "*"); {
+			case rule.Resource == CheckTarget:
+				p.targets = append(p.targets, match)
+			case open || kinds[rule.Resource].matching != byName:
+				add(&byPrefix[rule.Resource], name, rule.Verbs)
+			default:
+				add(&p.granted[rule.Resource].exact, match, rule.Verbs)
+			}
+		}
+	}
+	for r, prefixes := range byPrefix {
+		p.granted[r].prefixes = sorted(prefixes)
+	}
+	slices.Sort(p.targets)
+	p.targets = slices.Compact(p.targets)
+	return p
+}
+
+func add(to *map[string]Verbs, name string, verbs Verbs) {
+	if *to == nil {
+		*to = make(map[string]Verbs)
+	}
+	(*to)[name] |= verbs
+}
+
+// sorted are prefixes in order, each with the verbs of those that it begins with.
+func sorted(verbs map[string]Verbs) []prefix {
+	var all []prefix
+	for text, v := range verbs {
+		all = append(all, prefix{text: text, verbs: v})
+	}
+	slices.SortFunc(all, func(a, b prefix) int { return cmp.Compare(a.text, b.text) })
+	for i := range all {
+		p := &all[i]
+		for p.parent = i - 1; p.parent >= 0 && !strings.HasPrefix(p.text, all[p.parent].text); {
+			p.parent = all[p.parent].parent
+		}
+		if p.parent >= 0 {
+			p.verbs |= all[p.parent].verbs
+		}
+	}
+	return all
+}
+
+// Allows decides.
+func (p *Policy) Allows(n Need) bool {
+	if p == nil {
+		return false
+	}
+	g := &p.granted[n.Resource]
+	if n.Name != "" && !n.Below && g.exact[n.Name]&n.Verb != 0 {
+		return true
+	}
+	at, found := slices.BinarySearchFunc(g.prefixes, n.Name, func(p prefix, name string) int { return cmp.Compare(p.text, name) })
+	if !found {
+		at--
+	}
+	for at >= 0 {
+		if strings.HasPrefix(n.Name, g.prefixes[at].text) {
+			return g.prefixes[at].verbs&n.Verb != 0
+		}
+		at = g.prefixes[at].parent
+	}
+	return false
+}
+
+// Targets are the address ranges and ports that checks of the principal may look at, sorted.
+func (p *Policy) Targets() []string {
+	if p == nil {
+		return nil
+	}
+	return p.targets
+}

@@ -1,0 +1,102 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Role is rules under a name.
+type Role struct {
+	Name  string
+	Rules []Rule
+}
+
+// Fields walks a role.
+func (r *Role) Fields(c *codec.Codec) {
+	c.Lasting(&r.Name)
+	codec.List(c, &r.Rules, 3, (*Rule).fields)
+}
+
+// Validate says what is wrong with a role that is to be kept.
+func (r *Role) Validate() error {
+	if err := validName("role", r.Name); err != nil {
+		return err
+	}
+	if len(r.Rules) > MaxRules {
+		return fmt.Errorf("role %s has %d rules; at most %d are kept", r.Name, len(r.Rules), MaxRules)
+	}
+	for _, rule := range r.Rules {
+		if err := rule.Validate(); err != nil {
+			return fmt.Errorf("role %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// validName refuses a name that people could not type or read.
+func validName(what, name string) error {
+	if name == "" || strings.ContainsAny(name, " /?#%\"'\\") {
+		return fmt.Errorf("%s %q: a name has 1 to %d bytes without spaces and / ? # %% \" ' \\", what, name, MaxName)
+	}
+	return validText("the name of "+what+" "+name, name)
+}
+
+func validText(what, text string) error {
+	switch {
+	case len(text) > MaxName:
+		return fmt.Errorf("%s has %d bytes; at most %d are kept", what, len(text), MaxName)
+	case !utf8.ValidString(text) || strings.IndexFunc(text, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }) >= 0:
+		return fmt.Errorf("%s must be UTF-8 without spaces and control characters", what)
+	}
+	return nil
+}
+
+// Everything are the rules of an operator who may do all there is.
+func Everything() []Rule {
+	var rules []Rule
+	for r, k := range kinds {
+		rule := Rule{Resource: Resource(r), Verbs: k.verbs}
+		switch {
+		case rule.Resource == Peer: // a message that names a datacenter is no operator's
+			continue
+		case rule.Resource == CheckTarget:
+			rule.Match = "0.0.0.0/0:*"
+			rules = append(rules, rule)
+			rule.Match = "::/0:*"
+		case k.matching == byName:
+			rule.Match = "*"
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+// Mode says what becomes of a call that is not allowed.
+type Mode uint8
+
+// The modes, the stricter the greater. Never renumber one.
+const (
+	Unset   Mode = iota // nothing is said
+	Off                 // nobody is asked who they are
+	LogOnly             // it is counted and written down, and performed
+	On                  // it is refused
+)
+
+var modeWords = []string{Unset: "", Off: "off", LogOnly: "log-only", On: "on"}
+
+// String is the word for a mode in settings and messages; "" for Unset.
+func (m Mode) String() string { return modeWords[m] }
+
+// ParseMode reads a mode.
+func ParseMode(word string) (Mode, error) {
+	for m, w := range modeWords {
+		if w == word && word != "" {
+			return Mode(m), nil
+		}
+	}
+	return Unset, fmt.Errorf("%q is no mode of access control: want off, log-only or on", word)
+}

@@ -1,0 +1,199 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Resource is a kind of thing that may be read, changed or used.
+type Resource uint8
+
+// The resources. Never renumber one: they are part of the formats.
+const (
+	App         Resource = iota // an application, or service, by its name in capitals
+	KV                          // keys by prefix
+	Lock                        // locks and semaphores by prefix
+	Session                     // sessions, which belong to those that create them
+	Node                        // nodes of the catalog that are not instances
+	Operator                    // the cluster: members, settings, self-preservation, peers, snapshots
+	Auth                        // roles, tokens, the mode and the audit
+	Metrics                     // figures for monitoring
+	Peer                        // a datacenter that replicates with this one, by its name
+	CheckTarget                 // addresses that checks may look at, CIDR:PORT
+	resources
+)
+
+// Verbs are what may be done to a resource: a set.
+type Verbs uint8
+
+// The verbs. Never renumber one: they are part of the formats.
+const (
+	Read     Verbs = 1 << iota
+	Write          // create, change, delete
+	Register       // register, renew, cancel, and set status and metadata, by any protocol
+	Override       // drain, quarantine, prune: an operator's part of an application
+	Exchange       // replicate
+	Probe          // have a check look at an address
+)
+
+// matching says how the rules of a resource name things.
+type matching uint8
+
+const (
+	unnamed  matching = iota // there is but one
+	byName                   // a name, or with * at its end a prefix
+	byPrefix                 // always a prefix
+	byCIDR                   // an address range and ports
+)
+
+// kind is what rules may say of a resource.
+type kind struct {
+	word     string
+	matching matching
+	verbs    Verbs
+}
+
+var kinds = [resources]kind{
+	App:         {"app", byName, Read | Register | Override},
+	KV:          {"kv", byPrefix, Read | Write},
+	Lock:        {"lock", byPrefix, Read | Write},
+	Session:     {"session", unnamed, Read | Write},
+	Node:        {"node", unnamed, Read | Write},
+	Operator:    {"operator", unnamed, Read | Write},
+	Auth:        {"auth", unnamed, Read | Write},
+	Metrics:     {"metrics", unnamed, Read},
+	Peer:        {"peer", byName, Exchange},
+	CheckTarget: {"check-target", byCIDR, Probe},
+}
+
+var verbWords = []string{"read", "write", "register", "override", "exchange", "probe"}
+
+// String is the word for a resource in rules, metrics and messages.
+func (r Resource) String() string { return kinds[r].word }
+
+// String is the words for verbs, in their order, separated by commas.
+func (v Verbs) String() string {
+	var words []string
+	for i, word := range verbWords {
+		if v&(1<<i) != 0 {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// Rule grants verbs on what it names.
+type Rule struct {
+	Resource Resource
+	// Match names what the rule is about, see matching; "" where there is but one thing. {app} in it stands for the
+	// parameter of that name of the token that has the role.
+	Match string
+	Verbs Verbs
+}
+
+// String is what ParseRule reads.
+func (r Rule) String() string {
+	if kinds[r.Resource].matching == unnamed {
+		return r.Resource.String() + " " + r.Verbs.String()
+	}
+	return r.Resource.String() + " " + r.Match + " " + r.Verbs.String()
+}
+
+// MaxMatch bounds Rule.Match, in bytes.
+const MaxMatch = 512
+
+// ParseRule reads a rule: a resource, what of it (if there is more than one), and verbs separated by commas, as in
+// "app ORDERS read,register" or "operator read".
+func ParseRule(text string) (Rule, error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return Rule{}, fmt.Errorf("a rule is empty; a rule is like %q", "app ORDERS read,register")
+	}
+	at := slices.IndexFunc(kinds[:], func(k kind) bool { return k.word == words[0] })
+	if at < 0 {
+		return Rule{}, fmt.Errorf("rule %q: %q is no resource; there are %s", text, words[0], resourceWords())
+	}
+	kind := kinds[at]
+	rule := Rule{Resource: Resource(at)}
+	switch {
+	case kind.matching == unnamed && len(words) != 2:
+		return Rule{}, fmt.Errorf("rule %q: want %s VERBS, with verbs of %s", text, kind.word, kind.verbs)
+	case kind.matching != unnamed && len(words) != 3:
+		return Rule{}, fmt.Errorf("rule %q: want %s %s VERBS, with verbs of %s", text, kind.word, kind.matching, kind.verbs)
+	case len(words) == 3:
+		rule.Match = words[1]
+	}
+	for word := range strings.SplitSeq(words[len(words)-1], ",") {
+		i := slices.Index(verbWords, word)
+		if i < 0 || kind.verbs&(1<<i) == 0 {
+			return Rule{}, fmt.Errorf("rule %q: %q is no verb of %s; there are %s", text, word, kind.word, kind.verbs)
+		}
+		rule.Verbs |= 1 << i
+	}
+	rule.Match = canonical(rule.Resource, rule.Match)
+	return rule, rule.Validate()
+}
+
+// canonical is a name as decisions compare it: applications are known by their names in capitals.
+func canonical(r Resource, name string) string {
+	switch {
+	case r == App && !strings.Contains(name, "{"):
+		return strings.ToUpper(name)
+	case kinds[r].matching == byPrefix:
+		return strings.TrimSuffix(name, "*")
+	}
+	return name
+}
+
+// Validate says what a rule that was not made by ParseRule has wrong.
+func (r Rule) Validate() error {
+	if r.Resource >= resources {
+		return fmt.Errorf("%d is no resource", r.Resource)
+	}
+	kind := kinds[r.Resource]
+	wrong := ""
+	switch {
+	case r.Verbs == 0 || r.Verbs&^kind.verbs != 0:
+		wrong = "its verbs are not of " + kind.verbs.String()
+	case (kind.matching == unnamed) != (r.Match == "") && kind.matching != byPrefix:
+		wrong = "it must name something if there is more than one, and only then"
+	case len(r.Match) > MaxMatch:
+		wrong = fmt.Sprintf("what it names has more than %d bytes", MaxMatch)
+	case !utf8.ValidString(r.Match) || strings.IndexFunc(r.Match, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }) >= 0:
+		wrong = "what it names must be UTF-8 without spaces and control characters"
+	case kind.matching == byName && strings.Contains(strings.TrimSuffix(r.Match, "*"), "*"):
+		wrong = "* may stand at the end alone"
+	case strings.ContainsAny(strings.ReplaceAll(r.Match, appParameter, ""), "{}"):
+		wrong = "the only parameter is " + appParameter
+	}
+	if wrong != "" {
+		return fmt.Errorf("rule %q: %s", r, wrong)
+	}
+	return nil
+}
+
+// appParameter in a Match stands for Token.App.
+const appParameter = "{app}"
+
+func (m matching) String() string {
+	return [...]string{unnamed: "", byName: "NAME (or PREFIX*)", byPrefix: "PREFIX (or *)", byCIDR: "CIDR:PORTS"}[m]
+}
+
+func resourceWords() string {
+	words := make([]string, resources)
+	for i, k := range kinds {
+		words[i] = k.word
+	}
+	return strings.Join(words, ", ")
+}
+
+func (r *Rule) fields(c *codec.Codec) {
+	codec.Enum(c, &r.Resource, resources-1, "resource")
+	c.Lasting(&r.Match)
+	codec.Enum(c, &r.Verbs, 1<<len(verbWords)-1, "verbs")
+}

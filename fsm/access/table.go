@@ -1,0 +1,149 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// Table is all roles and tokens of a cluster at one moment. Immutable: a Change makes another one. The zero Table is that of a
+// cluster in which nobody was ever given anything.
+type Table struct {
+	content
+	holders map[string]*Holder // by accessor
+}
+
+// content is what of a table is kept.
+type content struct {
+	Revision     order.Index // of the last change
+	Mode         Mode        // of the cluster; Unset: nothing was ever said
+	Bootstrapped bool        // the first operator was made
+	Roles        []*Role     // by name
+	Tokens       []*Token    // by accessor
+	Revoked      []string    // accessors that are never good again, sorted
+}
+
+// Holder is a token with what its roles let it do.
+type Holder struct {
+	*Token
+	Policy *Policy
+}
+
+// Fields walks a table.
+func (t *Table) Fields(c *codec.Codec) {
+	codec.Uint(c, &t.Revision)
+	codec.Enum(c, &t.Mode, On, "mode of access control")
+	c.Bool(&t.Bootstrapped)
+	codec.List(c, &t.Roles, 2, codec.Each((*Role).Fields))
+	codec.List(c, &t.Tokens, 10, codec.Each((*Token).Fields))
+	c.Strings(&t.Revoked)
+}
+
+// Ready makes the decisions of a table that was read ready, after it is verified.
+func (t *Table) Ready() error {
+	if err := t.verify(); err != nil {
+		return err
+	}
+	t.compile()
+	return nil
+}
+
+// verify says what no Change leaves behind.
+func (t *Table) verify() error {
+	byName := func(a, b *Role) int { return cmp.Compare(a.Name, b.Name) }
+	byAccessor := func(a, b *Token) int { return cmp.Compare(a.Accessor, b.Accessor) }
+	switch {
+	case !strictly(t.Roles, byName):
+		return fmt.Errorf("roles are not in the order of their names")
+	case !strictly(t.Tokens, byAccessor):
+		return fmt.Errorf("tokens are not in the order of their accessors")
+	case !strictly(t.Revoked, cmp.Compare):
+		return fmt.Errorf("revoked accessors are not in order")
+	}
+	for _, r := range t.Roles {
+		if err := r.Validate(); err != nil {
+			return err
+		}
+	}
+	for _, k := range t.Tokens {
+		if err := k.Validate(); err != nil {
+			return err
+		}
+		if t.wasRevoked(k.Accessor) {
+			return fmt.Errorf("token %s was revoked, and is there", k.Accessor)
+		}
+	}
+	return nil
+}
+
+// strictly says whether all are in order, none twice.
+func strictly[T any](all []T, compare func(a, b T) int) bool {
+	for i := 1; i < len(all); i++ {
+		if compare(all[i-1], all[i]) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// compile makes the policies of all tokens. Tokens with the same roles and parameter share one.
+func (t *Table) compile() {
+	t.holders = make(map[string]*Holder, len(t.Tokens))
+	shared := map[string]*Policy{}
+	for _, k := range t.Tokens {
+		key := fmt.Sprintf("%q %q", k.App, k.Roles)
+		if shared[key] == nil {
+			var roles []*Role
+			for _, name := range k.Roles {
+				if role := t.Role(name); role != nil { // of a role that was taken away nothing is left
+					roles = append(roles, role)
+				}
+			}
+			shared[key] = Compile(k.App, roles...)
+		}
+		t.holders[k.Accessor] = &Holder{k, shared[key]}
+	}
+}
+
+// Role finds a role; nil: there is none.
+func (t *Table) Role(name string) *Role {
+	if i, ok := slices.BinarySearchFunc(t.Roles, name, func(r *Role, name string) int { return cmp.Compare(r.Name, name) }); ok {
+		return t.Roles[i]
+	}
+	return nil
+}
+
+// Holder finds a token; nil: there is none.
+func (t *Table) Holder(accessor string) *Holder { return t.holders[accessor] }
+
+// wasRevoked says whether a token of an accessor was revoked.
+func (t *Table) wasRevoked(accessor string) bool {
+	_, revoked := slices.BinarySearch(t.Revoked, accessor)
+	return revoked
+}
+
+// Bytes is what the table takes, about.
+func (t *Table) Bytes() int {
+	const each = 256
+	bytes := len(t.Revoked) * (accessorLen + 16)
+	for _, r := range t.Roles {
+		bytes += each + len(r.Rules)*64
+		for _, rule := range r.Rules {
+			bytes += len(rule.Match)
+		}
+	}
+	for _, k := range t.Tokens {
+		bytes += each + len(k.Name) + len(k.App) + len(k.By) + len(k.Roles)*32 + len(k.Secrets)*48
+	}
+	return bytes
+}
+
+// governedAt says whether somebody may change the table at a moment (ms since the epoch).
+func (t *Table) governedAt(wall int64) bool {
+	return slices.ContainsFunc(t.Tokens, func(k *Token) bool {
+		return !k.Expired(wall) && t.holders[k.Accessor].Policy.Allows(Need{Resource: Auth, Verb: Write})
+	})
+}

@@ -1,0 +1,159 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Token lets its holder do what its roles grant. The secret is known to the holder alone: here is but its hash. The secret has
+// 256 random bits, so a fast hash is as good as a slow one.
+type Token struct {
+	Accessor string // names the token; it is no secret
+	Name     string // of the principal, for people: what the audit says
+	Roles    []string
+	App      string   // what stands for {app} in the rules of the roles; "": nothing does
+	Secrets  []Secret // one, or while it is exchanged two, the newer one last
+	Expires  int64    // ms since the epoch; 0: never
+	By       string   // the principal that made it
+	Created  int64    // ms since the epoch
+}
+
+// Secret is one that is good for a token.
+type Secret struct {
+	Hash  [sha256.Size]byte
+	Until int64 // ms since the epoch; 0: as long as the token
+}
+
+// MaxSecrets is how many secrets a token has at most: the one in use, and the one that takes its place.
+const MaxSecrets = 2
+
+// Bounds of a token, and of a role.
+const (
+	MaxName       = 128 // bytes of a name
+	MaxTokenRoles = 32
+	MaxRules      = 256
+)
+
+func (s *Secret) fields(c *codec.Codec) {
+	hash := s.Hash[:]
+	if c.Bytes(&hash); c.Reading() {
+		if len(hash) != len(s.Hash) {
+			c.Fail("a hash of %d bytes", len(hash))
+			return
+		}
+		s.Hash = [sha256.Size]byte(hash)
+	}
+	c.Int64(&s.Until)
+}
+
+// Fields walks a token.
+func (t *Token) Fields(c *codec.Codec) {
+	c.Lasting(&t.Accessor)
+	c.Lasting(&t.Name)
+	c.Strings(&t.Roles)
+	c.Lasting(&t.App)
+	codec.List(c, &t.Secrets, 34, (*Secret).fields)
+	c.Int64(&t.Expires)
+	c.Lasting(&t.By)
+	c.Int64(&t.Created)
+}
+
+// clone is a copy that may be changed.
+func (t *Token) clone() *Token {
+	c := *t
+	c.Roles, c.Secrets = slices.Clone(t.Roles), slices.Clone(t.Secrets)
+	return &c
+}
+
+// Validate says what is wrong with a token that is to be kept.
+func (t *Token) Validate() error {
+	switch {
+	case len(t.Accessor) != accessorLen || strings.Trim(t.Accessor, alphabet) != "":
+		return fmt.Errorf("accessor %q: want %d of the characters %s", t.Accessor, accessorLen, alphabet)
+	case len(t.Secrets) == 0 || len(t.Secrets) > MaxSecrets:
+		return fmt.Errorf("token %s has %d secrets, want 1 to %d", t.Accessor, len(t.Secrets), MaxSecrets)
+	case len(t.Roles) > MaxTokenRoles:
+		return fmt.Errorf("token %s has %d roles; at most %d are kept", t.Accessor, len(t.Roles), MaxTokenRoles)
+	case strings.ContainsAny(t.App, "{}*"):
+		return fmt.Errorf("token %s: application %q must not have { } or *", t.Accessor, t.App)
+	}
+	if err := validName("token", t.Name); err != nil {
+		return err
+	}
+	return validText("the application of token "+t.Accessor, t.App)
+}
+
+// Good says whether a secret with this hash is good at a moment (ms since the epoch). It takes equally long for each hash.
+func (t *Token) Good(hash [sha256.Size]byte, wall int64) bool {
+	good := 0
+	for _, s := range t.Secrets {
+		if s.Until == 0 || wall < s.Until {
+			good |= subtle.ConstantTimeCompare(hash[:], s.Hash[:])
+		}
+	}
+	return good == 1 && !t.Expired(wall)
+}
+
+// Expired says whether the token has ended by itself at a moment (ms since the epoch).
+func (t *Token) Expired(wall int64) bool { return t.Expires != 0 && wall >= t.Expires }
+
+// The text of a token is rct_ACCESSOR_SECRET_CHECK. The check is over the rest and the cluster's id: it tells a text that was
+// cut off, or is another cluster's, from a wrong one. It has no part in the proof.
+const (
+	textPrefix  = "rct_"
+	alphabet    = "abcdefghijklmnopqrstuvwxyz234567"
+	accessorLen = 16 // 80 bits
+	secretLen   = 52 // 256 bits
+	checkLen    = 7  // 32 bits
+	textLen     = len(textPrefix) + accessorLen + 1 + secretLen + 1 + checkLen
+)
+
+// RandomBytes is how many random bytes NewText needs.
+const RandomBytes = accessorLen*5/8 + sha256.Size
+
+var letters = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
+
+// NewText makes the text of a token of random bytes. accessor names the token; "": a new one is made of them.
+func NewText(random [RandomBytes]byte, accessor, cluster string) (text string) {
+	const own = accessorLen * 5 / 8
+	if accessor == "" {
+		accessor = letters.EncodeToString(random[:own])
+	}
+	body := textPrefix + accessor + "_" + letters.EncodeToString(random[own:])
+	return body + "_" + check(body, cluster)
+}
+
+func check(body, cluster string) string {
+	sum := crc32.ChecksumIEEE([]byte(body + "@" + cluster))
+	return letters.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
+}
+
+// Looks says whether a text is meant to be that of a token.
+func Looks(text string) bool { return strings.HasPrefix(text, textPrefix) }
+
+// Parse reads the text of a token of a cluster. Its errors do not repeat the secret.
+func Parse(text, cluster string) (accessor string, hash [sha256.Size]byte, err error) {
+	switch {
+	case !Looks(text):
+		return "", hash, fmt.Errorf("the credential is no token: a token begins with %s", textPrefix)
+	case len(text) != textLen:
+		return "", hash, fmt.Errorf("the token has %d characters, not %d: it was cut off, or something was added", len(text), textLen)
+	}
+	body, sum := text[:textLen-checkLen-1], text[textLen-checkLen:]
+	accessor = body[len(textPrefix) : len(textPrefix)+accessorLen]
+	if text[len(body)] != '_' || check(body, cluster) != sum || strings.Trim(accessor, alphabet) != "" {
+		return "", hash, fmt.Errorf("the token is another cluster's, or a part of it was changed: its last %d characters do not fit", checkLen)
+	}
+	return accessor, HashOf(text), nil
+}
+
+// HashOf is the hash by which a text of a token is known.
+func HashOf(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
