@@ -42,14 +42,16 @@ func (b Bound) permits(epoch registry.Epoch, tenure int64) bool {
 // Item is one operation of a batch: of the registry, with its sender, or (KV not nil) one of
 // coordination.
 type Item struct {
-	Origin registry.Origin
-	Op     registry.Op
-	KV     kv.Op
+	Origin registry.Origin // but for its Principal
+	// By is the accessor of the client's token; "": there is none, or it is a renewal, which does without.
+	By string
+	Op registry.Op
+	KV kv.Op
 }
 
 // AppendBatch appends the encoding of a batch at a level, which must be at least what each of its items needs (Need). Renew operations with a Handle are encoded without
 // their key: at most 14 bytes each, while handles have slots below 2^21 and generations below 2^28.
-// docs/formats/log-entry.md describes it. Operations of coordination have no origin. It panics on an
+// docs/formats/log-entry.md describes it. The origin of an operation of coordination is a client. It panics on an
 // operation outside the closed sets, and on a Register without an instance.
 func AppendBatch(dst []byte, level byte, id BatchID, items []Item) []byte {
 	c := codec.Writer(dst, level)
@@ -138,6 +140,8 @@ func (id *BatchID) fields(c *codec.Codec) {
 // An item's first byte: the kind of its operation, and in the upper two bits that of its origin, so that a client's
 // operation, the common one, spends no byte on it.
 const (
+	// fromHolder stands for the origin of a client whose token is named.
+	fromHolder  = registry.RemoteDC + 1
 	originShift = 6
 	kindMask    = 1<<originShift - 1
 	// coordination stands for the operations of package kv, whose own kinds follow.
@@ -154,12 +158,22 @@ func (it *Item) fields(c *codec.Codec) {
 	default:
 		kind, origin = registry.KindOf(it.Op), it.Origin
 	}
+	if it.By != "" {
+		origin.Kind = fromHolder
+	}
 	first := byte(kind) | byte(origin.Kind)<<originShift
 	c.Byte(&first)
 	if c.Reading() {
 		kind, origin.Kind = registry.Kind(first&kindMask), registry.OriginKind(first>>originShift)
 	}
-	origin.Rest(c)
+	switch origin.Kind {
+	case registry.RemoteDC:
+		c.Lasting(&origin.DC)
+	case fromHolder:
+		c.Lasting(&it.By)
+		c.Confirm(it.By != "")
+		origin.Kind = registry.Client
+	}
 	if kind != coordination {
 		registry.Walk(c, kind, &it.Op)
 	} else {

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -147,7 +148,7 @@ const (
 	keyHasValue, keyHasFlags, keyHasIndex, keyHasSession, keyHasFence = 1, 2, 4, 8, 16
 	hasIndex, hasHandle, hasCount                                     = 0x10, 0x20, 0x40
 	kvOK, kvHasIndex, kvHasEntries, kvHasPlace                        = 1, 2, 8, 0x40
-	lastOutcome                                                       = byte(registry.CheckTaken)
+	lastOutcome                                                       = byte(registry.Revoked)
 	lastVerb                                                          = byte(kv.DeleteTree)
 	txnHasKey, txnHasSession, txnHasCatalog                           = 1, 2, 4
 	maxNote                                                           = 1024
@@ -206,6 +207,15 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 	case kv.Behavior:
 		v.SetUint(uint64(kv.DeleteKeys))
 		return
+	case access.Resource:
+		v.SetUint(uint64(access.CheckTarget))
+		return
+	case access.Verbs:
+		v.SetUint(uint64(access.Probe))
+		return
+	case access.Mode:
+		v.SetUint(uint64(access.On))
+		return
 	case []byte:
 		v.SetBytes(fmt.Append(nil, "x", *next))
 		return
@@ -235,6 +245,10 @@ func fill(t *testing.T, v reflect.Value, next *uint64) {
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		fill(t, v.Index(0), next)
 		fill(t, v.Index(1), next)
+	case reflect.Array:
+		for i := range v.Len() {
+			v.Index(i).SetUint(*next)
+		}
 	case reflect.String:
 		v.SetString(fmt.Sprint("x", *next))
 	case reflect.Bool:
@@ -294,7 +308,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"bytes after the last operation", item(opCancel, 0, 0, 7), "1 bytes too many"},
 		{"operation of kind 0", item(0, 0, 0), "unknown kind 0"},
 		{"operation of unknown kind", item(62, 0, 0), "unknown kind 62"},
-		{"origin that does not exist", item(0xc0|opCancel, 0, 0), "origin 3"},
+		{"token without an accessor", item(0xc0|opCancel, 0, 0), "announced and zero"},
 		{"renewal of slot beyond 32 bits", item(append([]byte{opRenew, 1}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0)...), "32 bits"},
 		{"status that does not exist", item(opSetOverride, 0, 0, 5, 0, 0, 0, 0), "status 5"},
 		{"instance with bytes left", item(append([]byte{opRegister, 30}, make([]byte, 30)...)...), "too many"},
@@ -306,7 +320,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"coordination from a node of this datacenter", item(1<<originShift|opCoordination, kvRenewSession, 0), "from origin 1"},
 		{"coordination from another datacenter", item(2<<originShift|opCoordination, 0, kvRenewSession, 0), "from origin 2"},
 		{"coordination of kind 0", item(opCoordination, 0, 0, 0), "coordination of unknown kind 0"},
-		{"coordination of unknown kind", item(opCoordination, kvOnce+4, 0, 0), "coordination of unknown kind 15"},
+		{"coordination of unknown kind", item(opCoordination, kvOnce+5, 0, 0), "coordination of unknown kind 16"},
 		{"once inside once", item(opCoordination, kvOnce, 0, kvOnce, 0, kvRenewSession, 0), "coordination of unknown kind 11"},
 		{"verb that does not exist", item(opCoordination, kvKey, lastVerb+1, 0, 0), "verb 13"},
 		{"fields of a key that do not exist", item(opCoordination, kvKey, 0, 32, 0), "operation of a key of unknown form 0x20"},
@@ -353,10 +367,10 @@ func TestDecoderRefusesResultsThatNoEncoderWrites(t *testing.T) {
 		{"index of zero", result(hasIndex, 0), "announced and zero"},
 		{"handle of zeros", result(hasHandle, 0, 0), "announced and zero"},
 		{"last outcome", result(lastOutcome), ""},
-		{"unknown outcome", result(lastOutcome+1, 0), "unknown form 0xd"},
+		{"unknown outcome", result(lastOutcome+1, 0), "unknown form 0xe"},
 		{"coordination", result2(0, 1, kvOK|kvHasIndex, 1), ""},
 		{"coordination for two operations where there was one", result2(0, 2, 1, 1), "2 results of coordination for 1 operations"},
-		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, 1<<11)...)...), "unknown form 0x800"},
+		{"coordination of unknown form", result2(append([]byte{0, 1}, binary.AppendUvarint(nil, 1<<12)...)...), "unknown form 0x1000"},
 		{"coordination with an index of zero", result2(0, 1, kvHasIndex, 0), "announced and zero"},
 		{"coordination with no entries", result2(0, 1, kvHasEntries, 0), "announced and zero"},
 		{"coordination with a place beyond an int", result2(append([]byte{0, 1, kvHasPlace}, binary.AppendUvarint(nil, math.MaxInt+1)...)...), "out of range"},
@@ -489,7 +503,7 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 	history := func(events ...byte) []byte { // in the place of none, before the renewals
 		return append(append(state[:len(state)-5:len(state)-5], events...), 0, 0, 0, 0)
 	}
-	event := func(kind registry.EventKind) []byte { return history(1, 0, 0, byte(kind), 0, 0, 0, 0, 0, 0) }
+	event := func(kind registry.EventKind) []byte { return history(1, 0, 0, byte(kind), 0, 0, 0, 0, 0, 0, 0) }
 	acts := slices.Clone(state)
 	acts[len(acts)-15] = 0x40
 	parseLease := func(b []byte) error { _, err := ParseLeaseState(b); return err }

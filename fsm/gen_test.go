@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -27,6 +28,9 @@ var highest = map[reflect.Type]byte{
 	reflect.TypeFor[kv.Kind]():                    byte(kv.Semaphore),
 	reflect.TypeFor[kv.Behavior]():                byte(kv.DeleteKeys),
 	reflect.TypeFor[kv.Excess]():                  byte(kv.Forgotten),
+	reflect.TypeFor[access.Resource]():            byte(access.CheckTarget),
+	reflect.TypeFor[access.Verbs]():               byte(access.Read | access.Write | access.Register | access.Override | access.Exchange | access.Probe),
+	reflect.TypeFor[access.Mode]():                byte(access.On),
 }
 
 // gen draws every field of a type.
@@ -56,6 +60,10 @@ func draw(t *rapid.T, v reflect.Value, name string) {
 				present(t, v.Index(i), name)
 			}
 		}
+	case reflect.Array:
+		for i := range v.Len() {
+			draw(t, v.Index(i), name)
+		}
 	case reflect.Pointer:
 		if rapid.Bool().Draw(t, "with "+name) {
 			present(t, v, name)
@@ -77,6 +85,7 @@ func draw(t *rapid.T, v reflect.Value, name string) {
 		if v.Kind != registry.RemoteDC {
 			v.DC = ""
 		}
+		v.Principal = rapid.StringN(0, 20, maxNote).Draw(t, "principal")
 	case *registry.Lease: // none is without
 		if v.Instance == nil {
 			present(t, reflect.ValueOf(&v.Instance).Elem(), "instance")
@@ -168,7 +177,7 @@ func genKVOp() *rapid.Generator[kv.Op] { return genKVOpOf(kv.Rows()) }
 func genSimpleKVOp() *rapid.Generator[kv.Op] {
 	return genKVOpOf(slices.DeleteFunc(kv.Rows(), func(r kv.Row) bool {
 		switch r.Zero.(type) {
-		case kv.Once, kv.StagePart, kv.Restore, kv.DropStaged:
+		case kv.Once, kv.StagePart, kv.Restore, kv.DropStaged, kv.Access:
 			return true
 		}
 		return false
@@ -189,8 +198,12 @@ func genKVOpOf(rows []kv.Row) *rapid.Generator[kv.Op] {
 func genItem() *rapid.Generator[Item] {
 	return rapid.Custom(func(t *rapid.T) Item {
 		if rapid.IntRange(0, 2).Draw(t, "which") == 0 {
-			return Item{KV: genKVOp().Draw(t, "kv")}
+			return Item{KV: genKVOp().Draw(t, "kv"), By: rapid.String().Draw(t, "by")}
 		}
-		return Item{Origin: genOrigin().Draw(t, "origin"), Op: genOp().Draw(t, "op")}
+		it := Item{Origin: genOrigin().Draw(t, "origin"), Op: genOp().Draw(t, "op")}
+		if it.Origin.Kind == registry.Client {
+			it.By = rapid.String().Draw(t, "by")
+		}
+		return it
 	})
 }

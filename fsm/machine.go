@@ -161,6 +161,14 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 	var coordination []kv.Result
 	read := 0
 	for i, it := range items {
+		if it.By != "" {
+			holder := m.kv.Access().Holder(it.By)
+			if holder == nil { // the token was good when the operation was proposed
+				coordination = refuse(i, it, results, coordination)
+				continue
+			}
+			it.Origin.Principal = holder.Name
+		}
 		if it.KV == nil {
 			results[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
 			m.lose(term, results[i].Index)
@@ -173,6 +181,19 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 		read += coordination[i].Weight()
 	}
 	return results, coordination
+}
+
+// refuse refuses an operation of a client whose token was revoked.
+func refuse(i int, it Item, results []registry.Result, coordination []kv.Result) []kv.Result {
+	if it.KV == nil {
+		results[i].Outcome = registry.Revoked
+		return coordination
+	}
+	if coordination == nil {
+		coordination = make([]kv.Result, len(results))
+	}
+	coordination[i].Revoked = true
+	return coordination
 }
 
 func (m *Machine) publish(index uint64) {

@@ -80,6 +80,7 @@ var parts = []part{
 		section(t, "staged session", &staged.Sessions, codec.Each((*kv.Session).Fields))
 		section(t, "staged lock or semaphore", &staged.Permits, codec.Each((*kv.Permits).Fields))
 	}},
+	{"access", func(s *Snapshot, t *stream) { t.record("roles and tokens", s.kv.Access.Fields) }},
 }
 
 func (s *Snapshot) walk(t *stream) {

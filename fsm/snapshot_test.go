@@ -111,6 +111,7 @@ func TestDigestTellsTheChangedPart(t *testing.T) {
 		"sessions": func(s *Snapshot) { s.kv.Sessions = s.kv.Sessions[1:] },
 		"results":  func(s *Snapshot) { s.kv.Kept = s.kv.Kept[1:] },
 		"restore":  func(s *Snapshot) { s.kv.Staged.Pairs = append(s.kv.Staged.Pairs, goldenPair()) },
+		"access":   func(s *Snapshot) { s.kv.Access.Bootstrapped = !s.kv.Access.Bootstrapped },
 	}
 	for p, name := range DigestParts() {
 		s := n.m.Snapshot()

@@ -163,11 +163,10 @@ func written(table *Table) []byte {
 func reread(t testing.TB, table *Table) *Table {
 	t.Helper()
 	r := codec.Reader(written(table))
-	back := new(Table)
+	var back Content
 	back.Fields(&r)
 	need.OK(t, r.End())
-	need.OK(t, back.Ready())
-	return back
+	return need.Got(TableOf(back))(t)
 }
 
 func refused(t testing.TB, table *Table, op Change, wall int64, words string) {
@@ -256,7 +255,8 @@ func TestTableThatContradictsItselfIsRefused(t *testing.T) {
 	} {
 		bad := reread(t, table)
 		spoil(bad)
-		expect.That(t, bad.Ready() != nil, "%s: it is taken", name)
+		_, err := TableOf(bad.Content)
+		expect.That(t, err != nil, "%s: it is taken", name)
 	}
 }
 
@@ -295,13 +295,14 @@ func FuzzTable(f *testing.F) {
 	f.Add(written(table))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := codec.Reader(b)
-		read := new(Table)
+		var read Content
 		read.Fields(&r)
-		if r.End() != nil || read.Ready() != nil {
+		table, err := TableOf(read)
+		if r.End() != nil || err != nil {
 			return
 		}
-		expect.That(t, bytes.Equal(written(read), b), "the table differs when it is written again")
-		read.governedAt(1)
+		expect.That(t, bytes.Equal(written(table), b), "the table differs when it is written again")
+		table.governedAt(1)
 	})
 }
 

@@ -57,7 +57,7 @@ func (t *Table) Apply(op *Change, index order.Index, wall int64) (next *Table, r
 	if op.Bootstrap && t.Bootstrapped {
 		return t, "the first operator was made already: use that token, or make another one by the socket in a node's data directory (rollcall auth, on the node's machine)"
 	}
-	n := &Table{content: t.content}
+	n := &Table{Content: t.Content}
 	n.Revision, n.Bootstrapped, n.Mode = index, t.Bootstrapped || op.Bootstrap, cmp.Or(op.Mode, t.Mode)
 	n.Roles, n.Tokens, n.Revoked = slices.Clone(t.Roles), slices.Clone(t.Tokens), slices.Clone(t.Revoked)
 	for _, step := range []func(*Change, int64) error{n.changeRoles, n.create, n.rotate, n.revoke} {
@@ -72,7 +72,7 @@ func (t *Table) Apply(op *Change, index order.Index, wall int64) (next *Table, r
 	return n, ""
 }
 
-func (t *Table) changeRoles(op *Change, _ int64) error {
+func (t *Content) changeRoles(op *Change, _ int64) error {
 	for _, r := range op.PutRoles {
 		if err := r.Validate(); err != nil {
 			return err
@@ -96,11 +96,11 @@ func (t *Table) changeRoles(op *Change, _ int64) error {
 }
 
 // find is where the token of an accessor is, or would be.
-func (t *Table) find(accessor string) (at int, there bool) {
+func (t *Content) find(accessor string) (at int, there bool) {
 	return slices.BinarySearchFunc(t.Tokens, accessor, func(k *Token, accessor string) int { return cmp.Compare(k.Accessor, accessor) })
 }
 
-func (t *Table) create(op *Change, wall int64) error {
+func (t *Content) create(op *Change, wall int64) error {
 	for _, k := range op.Create {
 		if err := k.Validate(); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (t *Table) create(op *Change, wall int64) error {
 	return nil
 }
 
-func (t *Table) rotate(op *Change, wall int64) error {
+func (t *Content) rotate(op *Change, wall int64) error {
 	for _, r := range op.Rotate {
 		at, there := t.find(r.Accessor)
 		if !there {
@@ -146,7 +146,7 @@ func (t *Table) rotate(op *Change, wall int64) error {
 	return nil
 }
 
-func (t *Table) revoke(op *Change, _ int64) error {
+func (t *Content) revoke(op *Change, _ int64) error {
 	for _, accessor := range op.Revoke {
 		at, there := t.find(accessor)
 		if !there {

@@ -12,12 +12,13 @@ import (
 // Table is all roles and tokens of a cluster at one moment. Immutable: a Change makes another one. The zero Table is that of a
 // cluster in which nobody was ever given anything.
 type Table struct {
-	content
+	Content
 	holders map[string]*Holder // by accessor
+	bytes   int
 }
 
-// content is what of a table is kept.
-type content struct {
+// Content is what of a table is kept.
+type Content struct {
 	Revision     order.Index // of the last change
 	Mode         Mode        // of the cluster; Unset: nothing was ever said
 	Bootstrapped bool        // the first operator was made
@@ -32,8 +33,8 @@ type Holder struct {
 	Policy *Policy
 }
 
-// Fields walks a table.
-func (t *Table) Fields(c *codec.Codec) {
+// Fields walks the content of a table.
+func (t *Content) Fields(c *codec.Codec) {
 	codec.Uint(c, &t.Revision)
 	codec.Enum(c, &t.Mode, On, "mode of access control")
 	c.Bool(&t.Bootstrapped)
@@ -42,17 +43,17 @@ func (t *Table) Fields(c *codec.Codec) {
 	c.Strings(&t.Revoked)
 }
 
-// Ready makes the decisions of a table that was read ready, after it is verified.
-func (t *Table) Ready() error {
-	if err := t.verify(); err != nil {
-		return err
+// TableOf is the table with a content that was read. What no Change leaves behind is refused.
+func TableOf(c Content) (*Table, error) {
+	if err := c.verify(); err != nil {
+		return nil, err
 	}
+	t := &Table{Content: c}
 	t.compile()
-	return nil
+	return t, nil
 }
 
-// verify says what no Change leaves behind.
-func (t *Table) verify() error {
+func (t *Content) verify() error {
 	byName := func(a, b *Role) int { return cmp.Compare(a.Name, b.Name) }
 	byAccessor := func(a, b *Token) int { return cmp.Compare(a.Accessor, b.Accessor) }
 	switch {
@@ -91,6 +92,7 @@ func strictly[T any](all []T, compare func(a, b T) int) bool {
 
 // compile makes the policies of all tokens. Tokens with the same roles and parameter share one.
 func (t *Table) compile() {
+	t.bytes = t.weigh()
 	t.holders = make(map[string]*Holder, len(t.Tokens))
 	shared := map[string]*Policy{}
 	for _, k := range t.Tokens {
@@ -109,7 +111,7 @@ func (t *Table) compile() {
 }
 
 // Role finds a role; nil: there is none.
-func (t *Table) Role(name string) *Role {
+func (t *Content) Role(name string) *Role {
 	if i, ok := slices.BinarySearchFunc(t.Roles, name, func(r *Role, name string) int { return cmp.Compare(r.Name, name) }); ok {
 		return t.Roles[i]
 	}
@@ -120,13 +122,15 @@ func (t *Table) Role(name string) *Role {
 func (t *Table) Holder(accessor string) *Holder { return t.holders[accessor] }
 
 // wasRevoked says whether a token of an accessor was revoked.
-func (t *Table) wasRevoked(accessor string) bool {
+func (t *Content) wasRevoked(accessor string) bool {
 	_, revoked := slices.BinarySearch(t.Revoked, accessor)
 	return revoked
 }
 
 // Bytes is what the table takes, about.
-func (t *Table) Bytes() int {
+func (t *Table) Bytes() int { return t.bytes }
+
+func (t *Content) weigh() int {
 	const each = 256
 	bytes := len(t.Revoked) * (accessorLen + 16)
 	for _, r := range t.Roles {

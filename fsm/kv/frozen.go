@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
 
 // Frozen is the whole of a State at one moment. Everything that has an order has a canonical one.
 type Frozen struct {
@@ -23,6 +26,8 @@ type Frozen struct {
 	Restored Index        // at which the newest incarnation began; 0: none did
 	Last     *Restoration // nil: nothing was ever restored
 	Staged   Staged
+
+	Access access.Content
 }
 
 // Head walks everything that is one value, but for the clock and the epoch, which are the registry's.
@@ -60,6 +65,8 @@ func (s *State) Freeze() Frozen {
 		Restored: s.restored,
 		Last:     s.last,
 		Staged:   s.staged.freeze(),
+
+		Access: s.access.Content,
 	}
 }
 

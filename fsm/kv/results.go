@@ -23,13 +23,17 @@ type Result struct {
 	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
 	Limit   uint32     // AcquirePermit: the semaphore's limit
 	Excess  Excess     // Txn: it would have read, or has read, too much; there are no Pairs then
+	Revoked bool       // the token of the client was revoked before the operation took effect
 }
 
 // Fields walks a result. It begins with a number that says what it has: a write's is one byte and its index.
 func (r *Result) Fields(c *codec.Codec) {
-	has := c.Mask(r.has(), 11, "result of coordination")
+	has := c.Mask(r.has(), 12, "result of coordination")
 	if c.Reading() {
 		r.OK = has&1 != 0
+	}
+	if c.Reading() {
+		r.Revoked = has&2048 != 0
 	}
 	if has&2 != 0 {
 		codec.Uint(c, &r.Index)
@@ -67,7 +71,7 @@ func (r *Result) Fields(c *codec.Codec) {
 // has says which fields follow.
 func (r *Result) has() uint64 {
 	return codec.Bits(r.OK, r.Index != 0, r.Fence != 0, len(r.Pairs) > 0, len(r.Errors) > 0,
-		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != NoExcess, len(r.Found) > 0)
+		r.Session != nil, r.Place != 0, r.Limit != 0, r.Refusal != "", r.Excess != NoExcess, len(r.Found) > 0, r.Revoked)
 }
 
 // Weight is what the pairs in a result, and what else a transaction found, take, in bytes.

@@ -42,6 +42,7 @@ var operations = simple.with(
 	row(1, "restore_stage", StagePart.fields),
 	row(1, "restore", Restore.fields),
 	row(1, "restore_drop", DropStaged.fields),
+	row(1, "access", Access.fields),
 )
 
 // row is the row of an operation whose fields are walked so. They are walked in a copy: what is written is not

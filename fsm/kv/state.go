@@ -1,6 +1,9 @@
 package kv
 
-import "github.com/seed-20419f34/rollcall/fsm/registry"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
 
 // At is when an operation is applied.
 type At struct {
@@ -61,6 +64,7 @@ type contents struct {
 	keys     keyTable
 	sessions sessionTable
 	permits  permitTable
+	access   *access.Table
 	restores
 }
 
@@ -68,7 +72,7 @@ type contents struct {
 func New(catalog Catalog) *State {
 	return &State{
 		catalog:  catalog,
-		contents: contents{keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable()},
+		contents: contents{keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable(), access: new(access.Table)},
 		kept:     newKeptResults(),
 	}
 }
@@ -140,7 +144,7 @@ func (s *State) session(id string) *Session {
 // share returns a copy of the contents for views.
 func (s *State) share() *contents {
 	if s.shared == nil {
-		s.shared = &contents{keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), restores: s.restores}
+		s.shared = &contents{keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), access: s.access, restores: s.restores}
 	}
 	return s.shared
 }
@@ -148,7 +152,7 @@ func (s *State) share() *contents {
 // bytes is what the state takes, about.
 func (s *State) bytes() int {
 	keys := s.keys.bytes + s.keys.deletions.bytes + s.keys.delays.bytes
-	return keys + s.sessions.bytes + s.permits.bytes + s.kept.bytes
+	return keys + s.access.Bytes() + s.sessions.bytes + s.permits.bytes + s.kept.bytes
 }
 
 // fenceHolds says whether an acquisition lasts: by session, or (session "") by any. now is the token of the present

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -36,6 +37,10 @@ func Thaw(f Frozen, catalog Catalog) (*State, error) {
 	}
 	if err := s.thawPermits(f.Permits); err != nil {
 		return nil, fmt.Errorf("frozen coordination: %w", err)
+	}
+	var err error
+	if s.access, err = access.TableOf(f.Access); err != nil {
+		return nil, fmt.Errorf("frozen access control: %w", err)
 	}
 	return s, nil
 }

@@ -26,6 +26,8 @@ func (f *Frozen) verifyIndexes() error {
 	switch newest := max(f.KeysIndex, f.SessionsIndex, f.PermitsIndex); {
 	case newest > f.Index:
 		return fmt.Errorf("a change has index %d, but the last one was %d", newest, f.Index)
+	case f.Access.Revision > f.Index:
+		return fmt.Errorf("roles and tokens were changed at %d, but the last change was %d", f.Access.Revision, f.Index)
 	case f.Restored > f.Index:
 		return fmt.Errorf("restored at %d, but the last change was %d", f.Restored, f.Index)
 	case f.Pruned > f.KeysIndex:

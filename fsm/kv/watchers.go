@@ -23,6 +23,7 @@ const (
 	// otherwise. A request that waits for a permit waits for this: a lock for which a thousand wait goes
 	// from hand to hand without waking the others.
 	PermitTopic
+	AccessTopic // who may do what; no Name
 )
 
 // PermitName is the Name of a PermitTopic. Names and sessions have no control characters.

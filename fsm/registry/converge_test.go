@@ -458,7 +458,7 @@ func TestCancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 // A copy of an instance that was evicted may be one of before that comes again: only a renewal after the
 // last one that was known of, or a newer version, brings it back.
 func TestReplicaNotRenewedSinceAnEvictionIsRefused(t *testing.T) {
-	dc2 := Origin{RemoteDC, "dc2"}
+	dc2 := Origin{Kind: RemoteDC, DC: "dc2"}
 	for _, tc := range []struct {
 		name  string
 		age   int64 // of the copy's last renewal, 20 s after that of the evicted one

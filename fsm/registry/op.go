@@ -48,6 +48,8 @@ const (
 	AddressTaken
 	// CheckTaken: RegisterCatalog, the agent has a check of that id for something else.
 	CheckTaken
+	// Revoked: the token of the client was revoked before the operation took effect.
+	Revoked
 )
 
 // Result is the answer to one operation.
@@ -66,7 +68,7 @@ func (r *Result) Fields(c *codec.Codec) {
 	first := byte(r.Outcome) | byte(has)<<outcomeBits
 	c.Byte(&first)
 	if has = uint64(first >> outcomeBits); c.Reading() {
-		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > CheckTaken || has > 7 {
+		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > Revoked || has > 7 {
 			c.Fail("result of unknown form %#x", first)
 			return
 		}

@@ -29,6 +29,8 @@ func (s *Stamp) Fields(c *codec.Codec) {
 type Origin struct {
 	Kind OriginKind
 	DC   string // the remote datacenter's or Eureka server's name, for RemoteDC only
+	// Principal is the name of who sent it; "": nobody was asked who they are.
+	Principal string
 }
 
 // OriginKind distinguishes clients, nodes of this datacenter and remote datacenters.
@@ -44,17 +46,10 @@ const (
 // Fields walks an origin.
 func (o *Origin) Fields(c *codec.Codec) {
 	codec.Enum(c, &o.Kind, RemoteDC, "origin")
-	o.Rest(c)
-}
-
-// Rest walks what an origin has beside its kind.
-func (o *Origin) Rest(c *codec.Codec) {
-	switch {
-	case o.Kind > RemoteDC:
-		c.Fail("origin %d, want at most %d", o.Kind, RemoteDC)
-	case o.Kind == RemoteDC:
+	if o.Kind == RemoteDC {
 		c.Lasting(&o.DC)
 	}
+	c.BoundedText(&o.Principal, maxActText)
 }
 
 // FromClient is the origin of what a client sent.

@@ -147,7 +147,7 @@ func TestRenewByHandleAllocatesNothing(t *testing.T) {
 // An instance whose home is a Eureka server is canceled, at its home or elsewhere. What the home sends of it afterwards was
 // sent before that, or says that the instance lives there.
 func TestEurekaServerRefutesACancelOnceNothingOfBeforeIsUnderWay(t *testing.T) {
-	other := Origin{RemoteDC, "other"}
+	other := Origin{Kind: RemoteDC, DC: "other"}
 	for _, tc := range []struct {
 		name     string
 		canceled Origin
