@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -43,8 +44,8 @@ func (b Bound) permits(epoch registry.Epoch, tenure int64) bool {
 // coordination.
 type Item struct {
 	Origin registry.Origin // but for its Principal
-	// By is the accessor of the client's token; "": there is none, or it is a renewal, which does without.
-	By string
+	// By is who sent it; zero: nobody was asked who they are, or it is a renewal, which does without.
+	By access.Sender
 	Op registry.Op
 	KV kv.Op
 }
@@ -140,8 +141,8 @@ func (id *BatchID) fields(c *codec.Codec) {
 // An item's first byte: the kind of its operation, and in the upper two bits that of its origin, so that a client's
 // operation, the common one, spends no byte on it.
 const (
-	// fromHolder stands for the origin of a client whose token is named.
-	fromHolder  = registry.RemoteDC + 1
+	// fromNamed stands for the origin of a client who is named.
+	fromNamed  = registry.RemoteDC + 1
 	originShift = 6
 	kindMask    = 1<<originShift - 1
 	// coordination stands for the operations of package kv, whose own kinds follow.
@@ -158,8 +159,8 @@ func (it *Item) fields(c *codec.Codec) {
 	default:
 		kind, origin = registry.KindOf(it.Op), it.Origin
 	}
-	if it.By != "" {
-		origin.Kind = fromHolder
+	if it.By != (access.Sender{}) {
+		origin.Kind = fromNamed
 	}
 	first := byte(kind) | byte(origin.Kind)<<originShift
 	c.Byte(&first)
@@ -169,9 +170,9 @@ func (it *Item) fields(c *codec.Codec) {
 	switch origin.Kind {
 	case registry.RemoteDC:
 		c.Lasting(&origin.DC)
-	case fromHolder:
-		c.Lasting(&it.By)
-		c.Confirm(it.By != "")
+	case fromNamed:
+		it.By.Fields(c)
+		c.Confirm(it.By != access.Sender{})
 		origin.Kind = registry.Client
 	}
 	if kind != coordination {

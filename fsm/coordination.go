@@ -60,10 +60,11 @@ func (m *Machine) at(term uint64) kv.At {
 	return kv.At{Index: m.registry.Next(), Lease: clock.Lease, Wall: clock.Wall, Term: term}
 }
 
-// coordinate performs an operation of coordination. read is what the operations before it in its batch have read.
-func (m *Machine) coordinate(term uint64, read int, op kv.Op) kv.Result {
+// coordinate performs an operation of coordination, sent by a principal. read is what the operations before it in its batch
+// have read.
+func (m *Machine) coordinate(term uint64, read int, by string, op kv.Op) kv.Result {
 	at := m.at(term)
-	at.Read = read
+	at.Read, at.By = read, by
 	result := m.kv.Apply(at, op)
 	if result.Index >= m.registry.Next() { // else a change of the registry in a transaction has taken it
 		m.registry.ReserveIndex()

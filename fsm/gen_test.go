@@ -78,6 +78,8 @@ func draw(t *rapid.T, v reflect.Value, name string) {
 		drawNumber(t, v, name)
 	}
 	switch v := v.Addr().Interface().(type) {
+	case *access.Sender:
+		v.Name = rapid.StringN(0, 20, access.MaxName).Draw(t, "sender")
 	case *registry.Act:
 		note := rapid.StringN(0, 20, maxNote)
 		*v = registry.Act{Author: note.Draw(t, "author"), Reason: note.Draw(t, "reason")}
@@ -198,11 +200,11 @@ func genKVOpOf(rows []kv.Row) *rapid.Generator[kv.Op] {
 func genItem() *rapid.Generator[Item] {
 	return rapid.Custom(func(t *rapid.T) Item {
 		if rapid.IntRange(0, 2).Draw(t, "which") == 0 {
-			return Item{KV: genKVOp().Draw(t, "kv"), By: rapid.String().Draw(t, "by")}
+			return Item{KV: genKVOp().Draw(t, "kv"), By: gen[access.Sender]().Draw(t, "by")}
 		}
 		it := Item{Origin: genOrigin().Draw(t, "origin"), Op: genOp().Draw(t, "op")}
 		if it.Origin.Kind == registry.Client {
-			it.By = rapid.String().Draw(t, "by")
+			it.By = gen[access.Sender]().Draw(t, "by")
 		}
 		return it
 	})

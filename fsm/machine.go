@@ -161,13 +161,10 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 	var coordination []kv.Result
 	read := 0
 	for i, it := range items {
-		if it.By != "" {
-			holder := m.kv.Access().Holder(it.By)
-			if holder == nil { // the token was good when the operation was proposed
-				coordination = refuse(i, it, results, coordination)
-				continue
-			}
-			it.Origin.Principal = holder.Name
+		it.Origin.Principal = it.By.Name
+		if it.By.Accessor != "" && m.kv.Access().Holder(it.By.Accessor) == nil { // the token was good when the operation was proposed
+			coordination = refuse(i, it, results, coordination)
+			continue
 		}
 		if it.KV == nil {
 			results[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
@@ -177,7 +174,7 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 		if coordination == nil {
 			coordination = make([]kv.Result, len(items))
 		}
-		coordination[i] = m.coordinate(term, read, it.KV)
+		coordination[i] = m.coordinate(term, read, it.Origin.Principal, it.KV)
 		read += coordination[i].Weight()
 	}
 	return results, coordination

@@ -4,5 +4,6 @@
 //	rule.go    what a rule grants, and its text
 //	policy.go  the rules of one principal, made ready for decisions
 //	token.go   tokens, and the text that clients present
-//	table.go   all roles and tokens of a cluster, and how they change
+//	sender.go  who sends an operation, as contexts and the log have it
+//	table.go   all roles and tokens of a cluster, and what changes them: change.go
 package access

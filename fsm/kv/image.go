@@ -27,7 +27,7 @@ func (m *Image) fields(c *codec.Codec) {
 	c.Version()
 	m.Image.Fields(c)
 	codec.List(c, &m.Pairs, 8, codec.Each((*Pair).Fields))
-	codec.List(c, &m.Sessions, 14, codec.Each((*Session).Fields))
+	codec.List(c, &m.Sessions, 15, codec.Each((*Session).Fields))
 	codec.List(c, &m.Permits, 7, codec.Each((*Permits).Fields))
 }
 

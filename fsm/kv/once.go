@@ -26,8 +26,11 @@ func (op Once) fields(c *codec.Codec) Once {
 // apply performs the operation, or returns the result of the one that was performed under the same key. That
 // takes no Index again.
 func (op Once) apply(s *State, at At) Result {
-	hash := hashOf(op.Op)
-	if kept, ok := s.kept.byKey[op.Key]; ok {
+	hash, key := hashOf(op.Op), op.Key
+	if at.By != "" {
+		key = at.By + "\x00" + key // which no other principal's can be
+	}
+	if kept, ok := s.kept.byKey[key]; ok {
 		if kept.Hash != hash {
 			return Result{Refusal: "idempotency key \"" + op.Key + "\" was used for another operation"}
 		}
@@ -39,7 +42,7 @@ func (op Once) apply(s *State, at At) Result {
 	if res.Excess == TooBusy { // it was not performed, and may be yet
 		return res
 	}
-	s.kept.add(&KeptResult{Key: strings.Clone(op.Key), At: s.lease, Hash: hash, Result: res.Kept(MaxKeptRead)})
+	s.kept.add(&KeptResult{Key: strings.Clone(key), At: s.lease, Hash: hash, Result: res.Kept(MaxKeptRead)})
 	return res
 }
 

@@ -2,7 +2,11 @@
 
 package kv
 
-import "github.com/seed-20419f34/rollcall/fsm/codec"
+import (
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
 
 // nextRows are the operations that a program with the tag nextlevel has, which stands for the next version in tests.
 var nextRows = []Row{row(2, "note", Note.fields)}
@@ -19,6 +23,10 @@ func (op Note) fields(c *codec.Codec) Note {
 	c.String(&op.Key)
 	c.Bytes(&op.Value)
 	return op
+}
+
+func (op Note) needs(v *registry.View) []access.Need {
+	return KeyOp{Verb: Set, Key: op.Key}.needs(v)
 }
 
 func (op Note) apply(s *State, at At) Result {

@@ -21,8 +21,9 @@ type Session struct {
 	ServiceChecks []string
 	CreateIndex   Index
 	ModifyIndex   Index
-	CreatedAt     int64 // lease clock, ms
-	CreatedWall   int64 // ms since the epoch
+	CreatedAt     int64  // lease clock, ms
+	CreatedWall   int64  // ms since the epoch
+	By            string // the name of the principal that created it; "": none was asked for, and it belongs to everybody
 }
 
 // Fields walks a session.
@@ -41,6 +42,7 @@ func (s *Session) Fields(c *codec.Codec) {
 	codec.Uint(c, &s.ModifyIndex)
 	c.Int64(&s.CreatedAt)
 	c.Int64(&s.CreatedWall)
+	c.Lasting(&s.By)
 }
 
 // optionalStrings walks a list that differs from none at all even if it is empty.
@@ -66,7 +68,7 @@ const (
 
 // Weight is what a session takes, in bytes, about.
 func (s *Session) Weight() int {
-	bytes := sessionWeight + len(s.Name) + len(s.Node) + len(s.TTLText)
+	bytes := sessionWeight + len(s.Name) + len(s.Node) + len(s.TTLText) + len(s.By)
 	for _, list := range [][]string{s.Checks, s.NodeChecks, s.ServiceChecks} {
 		for _, check := range list {
 			bytes += checkWeight + len(check)

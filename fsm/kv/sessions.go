@@ -100,6 +100,7 @@ func (op CreateSession) session(at At) *Session {
 		ModifyIndex:   at.Index,
 		CreatedAt:     at.Lease,
 		CreatedWall:   at.Wall,
+		By:            strings.Clone(at.By),
 	}
 }
 

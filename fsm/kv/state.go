@@ -11,6 +11,7 @@ type At struct {
 	Lease int64  // lease clock, ms
 	Wall  int64  // ms since the epoch, for people
 	Term  uint64 // Raft term of the log entry
+	By    string // the name of the client's principal; "": none was asked for
 	Read  int    // what the operations before it in its batch have read (Result.Weight)
 }
 
@@ -18,6 +19,8 @@ type At struct {
 type Op interface {
 	kind() byte
 	apply(s *State, at At) Result
+	// needs is what a client must be allowed to do that sends it, see Needs.
+	needs(v *registry.View) []access.Need
 }
 
 // Catalog is what sessions need to know of nodes and checks. The state machine asks it while it

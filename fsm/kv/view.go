@@ -119,6 +119,14 @@ func (v *View) Session(id string) (*Session, Index) {
 	return nil, v.SessionIndex()
 }
 
+// Owner is the name of the principal that a session belongs to; "": it belongs to everybody, or is not there.
+func (v *View) Owner(id string) string {
+	if s, _ := v.Session(id); s != nil {
+		return s.By
+	}
+	return ""
+}
+
 // Sessions yields all sessions, by id; SessionIndex is their index: that of the last creation or end.
 func (v *View) Sessions() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {

@@ -21,7 +21,7 @@
 //	settings.go     the settings that travel in the state
 //	preservation.go self-preservation: its states, and which one follows
 //	expectation.go  self-preservation by upstream's formula
-//	expiry.go       when a lease ends
+//	expiry.go       when a lease ends, and what is due at a moment, for the leader
 //	peerstate.go    what is known of other servers: links, the clocks of senders, cursors
 //	frozen.go       the whole state as values, for a snapshot
 //	verify.go       what is verified of a frozen state
@@ -53,7 +53,7 @@
 //	servicechecks.go checks, and the status of services that follows from them
 //	catalogrules.go registrations and removals of nodes, services and checks
 //	transaction.go  the same in transactions, and how one that fails is taken back
-//	ends.go         what is due at a moment, for the leader
+//	needs.go        what a client must be allowed to do for each operation
 //	restore.go      the incarnations of the index
 //	freeze.go       the state as values, and back
 //

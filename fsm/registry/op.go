@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
@@ -9,6 +10,8 @@ type Op interface {
 	kind() Kind
 	// perform is the operation's rule; term is the Raft term of its log entry.
 	perform(r *Registry, term uint64, origin Origin) Result
+	// needs is what a client must be allowed to do that sends it, see Needs.
+	needs(v *View) []access.Need
 }
 
 // Outcome is what became of an operation.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
@@ -20,6 +21,9 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 		items[i] = fsm.Item{Origin: origin, Op: s.shorten(op)}
 		patient = patient && s.repeatsCheck(op)
 		renew, ok := items[i].Op.(registry.Renew)
+		if !ok && origin.Kind == registry.Client {
+			items[i].By = access.SenderOf(ctx)
+		}
 		renewals = renewals && ok
 		unknown = unknown || ok && !s.finds(renew)
 	}

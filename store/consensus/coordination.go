@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -22,9 +23,13 @@ func (s *Raft) Coordination() *Coordination { return &Coordination{s} }
 func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	items := make([]fsm.Item, len(ops))
 	patient := len(ops) > 0
+	by := access.SenderOf(ctx)
 	for i, op := range ops {
 		items[i] = fsm.Item{KV: op}
 		_, renews := op.(kv.RenewSession)
+		if !renews {
+			items[i].By = by
+		}
 		patient = patient && renews
 	}
 	if len(ops) == 1 && patient {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 )
@@ -18,6 +19,9 @@ func (s *Store) Apply(ctx context.Context, origin registry.Origin, ops ...regist
 	}
 	s.metrics.operations.Add(float64(len(ops)))
 	results := make([]registry.Result, 0, len(ops))
+	if origin.Kind == registry.Client {
+		origin.Principal = access.SenderOf(ctx).Name
+	}
 	var saved *flush
 	for left := ops; len(left) > 0; {
 		n := min(len(left), applyStep)

@@ -1,0 +1,30 @@
+package access
+
+import (
+	"context"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+)
+
+// Sender is who sends an operation, as the log has it. The zero Sender: nobody was asked who they are.
+type Sender struct {
+	Accessor string // of the token, which must still be there when the operation takes effect; "": it is no token of the table
+	Name     string // of the principal
+}
+
+// Fields walks a sender.
+func (s *Sender) Fields(c *codec.Codec) {
+	c.Lasting(&s.Accessor)
+	c.BoundedText(&s.Name, MaxName)
+}
+
+type senderKey struct{}
+
+// As is a context of calls that a sender makes.
+func As(ctx context.Context, s Sender) context.Context { return context.WithValue(ctx, senderKey{}, s) }
+
+// SenderOf is who makes the calls of a context.
+func SenderOf(ctx context.Context) Sender {
+	s, _ := ctx.Value(senderKey{}).(Sender)
+	return s
+}

@@ -1,0 +1,130 @@
+package registry
+
+import (
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+)
+
+// Needs is what a client must be allowed to do so that it may send an operation. v tells whose services and checks are that an
+// operation names by their ids: of what is not there nothing is needed, because nothing can be done to it.
+func Needs(op Op, v *View) []access.Need { return op.needs(v) }
+
+// appNeed is about an application.
+func appNeed(app string, verb access.Verbs) access.Need {
+	return access.Need{Resource: access.App, Name: strings.ToUpper(app), Verb: verb}
+}
+
+func registering(app string) []access.Need { return []access.Need{appNeed(app, access.Register)} }
+
+func overriding(key Key) []access.Need { return []access.Need{appNeed(key.App, access.Override)} }
+
+// operating is what operators of the cluster may do; so it is with what no client sends: what the leader decides, and what
+// other servers send, who may as peers.
+func operating() []access.Need { return []access.Need{{Resource: access.Operator, Verb: access.Write}} }
+
+// ofAct is a client's own, or an operator's that has an author.
+func ofAct(key Key, by Act) []access.Need {
+	if by == (Act{}) {
+		return registering(key.App)
+	}
+	return overriding(key)
+}
+
+func (op Renew) needs(*View) []access.Need            { return registering(op.Key.App) }
+func (op Register) needs(*View) []access.Need         { return registering(op.Instance.App) }
+func (op Cancel) needs(*View) []access.Need           { return registering(op.Key.App) }
+func (op UpdateMetadata) needs(*View) []access.Need   { return registering(op.Key.App) }
+func (op SetOverride) needs(*View) []access.Need      { return ofAct(op.Key, op.By) }
+func (op DeleteOverride) needs(*View) []access.Need   { return ofAct(op.Key, op.By) }
+func (op Quarantine) needs(*View) []access.Need       { return overriding(op.Key) }
+func (op EndOverride) needs(*View) []access.Need      { return operating() }
+func (op EndQuarantine) needs(*View) []access.Need    { return operating() }
+func (op Evict) needs(*View) []access.Need            { return operating() }
+func (op SelfPreservation) needs(*View) []access.Need { return operating() }
+func (op Replica) needs(*View) []access.Need          { return operating() }
+func (op Remove) needs(*View) []access.Need           { return operating() }
+func (op Contact) needs(*View) []access.Need          { return operating() }
+func (op AckPeer) needs(*View) []access.Need          { return operating() }
+func (op PausePeer) needs(*View) []access.Need        { return operating() }
+func (op ForgetSender) needs(*View) []access.Need     { return operating() }
+func (op ExpireCheck) needs(*View) []access.Need      { return operating() }
+
+func (op SetCheck) needs(v *View) []access.Need { return catalogNeeds(v, op.Node, "", op.Check, false) }
+
+func (op DeregisterCatalog) needs(v *View) []access.Need {
+	return catalogNeeds(v, op.Node, op.Service, op.Check, false)
+}
+
+// needs of a registration: an agent's node is there for the sake of its services, and needs nothing of its own.
+func (op RegisterCatalog) needs(v *View) (all []access.Need) {
+	node := op.On()
+	if op.Node != nil && !op.KeepNode {
+		all = append(all, nodeNeed(access.Write))
+	}
+	own := "" // the id of the service that comes with it
+	if op.Service != nil {
+		own = op.Service.ID
+		all = append(all, registering(op.Service.Name)...)
+		all = append(all, serviceNeeds(v, node, own, false)...) // of which it takes the place
+	}
+	for _, c := range op.Checks {
+		switch {
+		case c.Service == "":
+			all = append(all, nodeNeed(access.Write))
+		case c.Service != own:
+			all = append(all, serviceNeeds(v, node, c.Service, false)...)
+		}
+		all = append(all, catalogNeeds(v, node, "", c.ID, false)...) // of which it takes the place
+	}
+	return all
+}
+
+// Needs is what a client must be allowed to do so that a transaction of its may have the operation.
+func (op CatalogOp) Needs(v *View) []access.Need {
+	all := catalogNeeds(v, op.Node, op.Service, op.Check, !op.Verb.Writes())
+	if op.Register != nil {
+		all = append(all, op.Register.needs(v)...)
+	}
+	return all
+}
+
+// catalogNeeds is about a check (given), a service (given), or a node with all that is on it.
+func catalogNeeds(v *View, node, service, check string, reads bool) []access.Need {
+	switch {
+	case check != "":
+		c, ok := v.CheckOn(node, check)
+		switch {
+		case !ok:
+			return nil
+		case c.Service != "":
+			return serviceNeeds(v, node, c.Service, reads)
+		case reads:
+			return []access.Need{nodeNeed(access.Read)}
+		}
+		return []access.Need{nodeNeed(access.Write)}
+	case service != "":
+		return serviceNeeds(v, node, service, reads)
+	case reads:
+		return []access.Need{nodeNeed(access.Read)}
+	}
+	all := []access.Need{nodeNeed(access.Write)}
+	for l := range v.ServicesOn(node) {
+		all = append(all, registering(l.Key().App)...)
+	}
+	return all
+}
+
+// serviceNeeds is about a service by its id.
+func serviceNeeds(v *View, node, id string, reads bool) []access.Need {
+	l, _ := v.ServiceOn(node, id)
+	switch {
+	case l == nil:
+		return nil
+	case reads:
+		return []access.Need{appNeed(l.Key().App, access.Read)}
+	}
+	return registering(l.Key().App)
+}
+
+func nodeNeed(verb access.Verbs) access.Need { return access.Need{Resource: access.Node, Verb: verb} }
