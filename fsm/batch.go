@@ -142,7 +142,7 @@ func (id *BatchID) fields(c *codec.Codec) {
 // operation, the common one, spends no byte on it.
 const (
 	// fromNamed stands for the origin of a client who is named.
-	fromNamed  = registry.RemoteDC + 1
+	fromNamed   = registry.RemoteDC + 1
 	originShift = 6
 	kindMask    = 1<<originShift - 1
 	// coordination stands for the operations of package kv, whose own kinds follow.

@@ -8,6 +8,7 @@ import (
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
@@ -37,7 +38,7 @@ func (h *Handler) routes() {
 		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
 	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})
-	scraped := web.Route[*web.Call]{Methods: web.Get, Path: "/metrics", Form: web.EurekaForm, Do: func(c *web.Call) (any, error) {
+	scraped := web.Route[*web.Call]{Needs: web.ToRead(access.Metrics), Methods: web.Get, Path: "/metrics", Form: web.EurekaForm, Do: func(c *web.Call) (any, error) {
 		exposed.ServeHTTP(c.W, c.R)
 		return web.Sent, nil
 	}}

@@ -28,3 +28,19 @@ func SenderOf(ctx context.Context) Sender {
 	s, _ := ctx.Value(senderKey{}).(Sender)
 	return s
 }
+
+type judgeKey struct{}
+
+// Judged is a context of calls of which judge refuses what may not be done.
+func Judged(ctx context.Context, judge func(Need) error) context.Context {
+	return context.WithValue(ctx, judgeKey{}, judge)
+}
+
+// Allow refuses what may not be done in the calls of a context. Where nobody judges, everything may.
+func Allow(ctx context.Context, n Need) error {
+	judge, ok := ctx.Value(judgeKey{}).(func(Need) error)
+	if !ok {
+		return nil
+	}
+	return judge(n)
+}

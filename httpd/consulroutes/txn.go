@@ -83,6 +83,9 @@ var (
 
 // readTxn responds to a transaction that writes nothing as to any other read, but it cannot wait for a change.
 func (c call) readTxn(ops []kv.TxnOp) (any, error) {
+	if err := c.Allow(kv.Needs(kv.Txn{Ops: ops}, web.StaleView(c.Service))...); err != nil {
+		return nil, err
+	}
 	return c.readConsul(web.Query{Read: c.consulFreshness()}, false, c.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
 		return web.Found{Document: func() (any, error) {
 			result := v.Read(ops)

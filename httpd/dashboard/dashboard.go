@@ -17,6 +17,7 @@ import (
 
 	g "maragu.dev/gomponents"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -45,9 +46,14 @@ type route web.Route[call]
 func Routes(n *web.Node, peers func(context.Context) api.Peers) []web.Route[*web.Call] {
 	d := &dashboard{Node: n, peers: peers}
 	return web.Bind([]route{
-		{web.Get, "/", web.EurekaForm, call.front},
-		{web.Get, "/lastn", web.EurekaForm, call.lastN},
+		{pageNeeds, web.Get, "/", web.EurekaForm, call.front},
+		{pageNeeds, web.Get, "/lastn", web.EurekaForm, call.lastN},
 	}, func(c *web.Call) call { return call{c, d} })
+}
+
+// pageNeeds is to read the cluster's state and all applications.
+func pageNeeds(*web.Call) []access.Need {
+	return []access.Need{{Resource: access.Operator, Verb: access.Read}, {Resource: access.App, Verb: access.Read}}
 }
 
 // page is what the pages show.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -14,13 +15,17 @@ import (
 // as a whole only where the sender may try it again (503), or where it never can succeed: the sender
 // drops all items of a batch after any other response.
 func (c call) batch() (any, error) {
+	origin := c.serverOf(c.R)
+	if err := c.Allow(access.Need{Resource: access.Peer, Name: origin.DC, Verb: access.Exchange}); err != nil {
+		return nil, err
+	}
 	items := decodedEureka(c, c.Limits().BatchBytes, func(body []byte, _ eureka.Format) ([]eureka.Item, error) {
 		return eureka.DecodeBatch(body) // JSON only; XML does not parse as such
 	})
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	results, err := c.applyBatch(c.R.Context(), c.serverOf(c.R), items)
+	results, err := c.applyBatch(c.R.Context(), origin, items)
 	if err != nil {
 		return nil, web.RetryBatch(err)
 	}

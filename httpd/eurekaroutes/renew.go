@@ -22,7 +22,11 @@ func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.K
 		return 0, err
 	}
 	origin := e.originOf(r)
-	results, err := e.Perform(r.Context(), origin, op)
+	ctx, err := e.MayRenew(r, origin, key.App)
+	if err != nil {
+		return 0, err
+	}
+	results, err := e.Perform(ctx, origin, op)
 	if err != nil {
 		err = web.WriteError(err)
 		e.CountOperation(op, origin, web.OutcomeOfError(err))

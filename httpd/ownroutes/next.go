@@ -9,7 +9,7 @@ import (
 
 // nextRoutes are what a program that stands for the next version has more, for tests of upgrades.
 var nextRoutes = []documented{
-	{route{web.Put, "/v1/rollcall/notes/{key}", web.JSONForm, web.WithCoordination(web.Bodiless(call.putNote))}, nil},
+	{route{web.ByOperation, web.Put, "/v1/rollcall/notes/{key}", web.JSONForm, web.WithCoordination(web.Bodiless(call.putNote))}, nil},
 }
 
 // putNote is PUT /v1/rollcall/notes/{key}?value=, which needs level 2.

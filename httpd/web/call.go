@@ -20,7 +20,9 @@ type Call struct {
 	R      *http.Request
 	V1     bool // in version 1 of Eureka's protocol
 	Status int  // of the response with the document that an endpoint of Consul's API returns; 0: 200
-	node   *Node
+
+	node      *Node
+	principal *Principal // nil: nobody
 }
 
 // Sent is returned by an endpoint that has sent its response itself. Any other document that an endpoint returns is sent
@@ -39,6 +41,7 @@ func (n *Node) NewCall(w http.ResponseWriter, r *http.Request, v1 bool) *Call {
 
 // Route is a row of a table of routes, whose endpoints take calls of type C.
 type Route[C any] struct {
+	Needs   Needs // who may call it
 	Methods []string
 	Path    string
 	Form    Form // of its errors, and of the document that it returns
@@ -48,6 +51,7 @@ type Route[C any] struct {
 // Bind turns the table of routes of one package into routes for any call: each endpoint gets the package's own type of
 // call, which with makes of a *Call. R is Route[C], or a type that a package declares like it.
 func Bind[C any, R ~struct {
+	Needs   Needs
 	Methods []string
 	Path    string
 	Form    Form
@@ -56,13 +60,16 @@ func Bind[C any, R ~struct {
 	bound := make([]Route[*Call], len(rows))
 	for i, row := range rows {
 		rt := Route[C](row)
-		bound[i] = Route[*Call]{rt.Methods, rt.Path, rt.Form, func(c *Call) (any, error) { return rt.Do(with(c)) }}
+		bound[i] = Route[*Call]{rt.Needs, rt.Methods, rt.Path, rt.Form, func(c *Call) (any, error) { return rt.Do(with(c)) }}
 	}
 	return bound
 }
 
-// Serve performs a call of a route, and sends the document that its endpoint returns.
+// Serve performs a call of a route, if its caller may, and sends the document that its endpoint returns.
 func (c *Call) Serve(rt Route[*Call]) error {
+	if err := c.authorize(rt.Needs); err != nil {
+		return err
+	}
 	document, err := rt.Do(c)
 	if err != nil {
 		return err

@@ -33,19 +33,33 @@ func (n *Node) CoordinationClock(v *kv.View) int64 {
 // Coordinate performs one operation on sessions, keys or locks, or fails soon if there is no leader: our own
 // clients then go to another node.
 func (n *Node) Coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
+	if err := n.mayCoordinate(ctx, op); err != nil {
+		return kv.Result{}, err
+	}
 	return onlyResult(n.Coordination.Apply(ctx, op))
 }
 
 // CoordinateAwaitingLeader is Coordinate that waits for a leader as long as Consul's clients need it.
 func (n *Node) CoordinateAwaitingLeader(ctx context.Context, op kv.Op) (kv.Result, error) {
+	if err := n.mayCoordinate(ctx, op); err != nil {
+		return kv.Result{}, err
+	}
 	return onlyResult(UntilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
 		return n.Coordination.Apply(ctx, op)
 	}))
 }
 
+// mayCoordinate refuses an operation that the principal of a context may not send.
+func (n *Node) mayCoordinate(ctx context.Context, op kv.Op) error {
+	return n.allow(ctx, kv.Needs(op, StaleView(n.Service))...)
+}
+
 func onlyResult(results []kv.Result, err error) (kv.Result, error) {
 	if err != nil {
 		return kv.Result{}, WriteError(err)
+	}
+	if results[0].Revoked {
+		return kv.Result{}, errRevoked
 	}
 	return results[0], nil
 }

@@ -20,6 +20,8 @@ type Refusal struct {
 	Retry     bool   // the same request may succeed soon
 	Index     string // where to go on after everything was fetched, with 410; in JSON only
 	Cause     error  // for the log
+	challenge bool   // the caller is to say who it is, with 401
+	consul    string // Text for Consul's API, whose status is 403; "": they are as they are
 }
 
 // Error says what was wrong, for the log.
@@ -119,6 +121,10 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 	switch form {
 	case EmptyForm:
 		body = ""
+	case EurekaForm:
+		if f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden && f.consul != "" {
+			body = "" // its clients decode whatever body they get
+		}
 	case JSONForm:
 		body, f.MediaType = jsonError(f, err, id), "application/json"
 	} // clients of Eureka and Consul know the others by their words, and find the id in the header
@@ -144,6 +150,9 @@ func (f Refusal) headers(header http.Header) {
 	}
 	if f.Allow != "" {
 		header.Set("Allow", f.Allow)
+	}
+	if f.challenge {
+		header.Set("WWW-Authenticate", `Basic realm="rollcall"`)
 	}
 	if f.Status == http.StatusRequestEntityTooLarge {
 		// The rest of the body is not worth reading.
@@ -184,6 +193,8 @@ func jsonError(f Refusal, err error, id string) string {
 func consulFailure(err error) Refusal {
 	f := RefusalOf(err)
 	switch {
+	case f.consul != "":
+		f.Status, f.Text, f.challenge = http.StatusForbidden, f.consul, false
 	case f.Text != "":
 		if _, above := errors.AsType[*registry.LevelError](err); above || f.Status == http.StatusServiceUnavailable {
 			f.Status = http.StatusInternalServerError // a lock holder would give up

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -33,6 +34,7 @@ var OutcomeNames = [...]string{
 	registry.TooManyChecks:  "too_many_checks",
 	registry.AddressTaken:   "address_taken",
 	registry.CheckTaken:     "check_taken",
+	registry.Revoked:        "revoked",
 }
 
 // CountOperation counts one registry operation; err is what Apply returned for it.
@@ -74,7 +76,12 @@ const contactEvery = 1000
 
 // Perform applies operations of a request in order, as one unit of work. An operation from a Eureka server also
 // shows that its link is alive, which is recorded with it.
+//
+// The principal of the context must be allowed to do each of them; what servers replicate, to exchange with their datacenter.
 func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	if err := n.allow(ctx, n.needsOf(origin, ops)...); err != nil {
+		return nil, err
+	}
 	if !origin.Replicated() || !n.contactIsDue(origin.DC) {
 		return n.Service.Apply(ctx, origin, ops...)
 	}
@@ -84,6 +91,26 @@ func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...regis
 		return nil, err
 	}
 	return results[1:], nil
+}
+
+// needsOf is what the sender of operations needs.
+func (n *Node) needsOf(origin registry.Origin, ops []registry.Op) (all []access.Need) {
+	if !n.guard.asks() {
+		return nil
+	}
+	if len(ops) == 1 {
+		if _, renews := ops[0].(registry.Renew); renews {
+			return nil // MayRenew has decided
+		}
+	}
+	if origin.Replicated() {
+		return []access.Need{exchanging(origin)}
+	}
+	v := StaleView(n.Service)
+	for _, op := range ops {
+		all = append(all, registry.Needs(op, v)...)
+	}
+	return all
 }
 
 // contactIsDue says whether the last contact with a Eureka server, as this node knows it, is old.
@@ -114,6 +141,9 @@ func (n *Node) CountResult(origin registry.Origin, op registry.Op, results []reg
 		return registry.Result{}, err
 	}
 	n.CountOperation(op, origin, OutcomeNames[results[0].Outcome])
+	if results[0].Outcome == registry.Revoked {
+		return registry.Result{}, errRevoked
+	}
 	return results[0], nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -54,7 +55,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if err := wire.Decode(message, &m); err != nil {
 		return nil, err
 	}
-	origin, err := r.originOf(m.Datacenter, m.Node)
+	origin, err := r.originOf(ctx, m.Datacenter, m.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, e
 	if err := wire.Decode(message, &q); err != nil {
 		return nil, err
 	}
-	origin, err := r.originOf(q.Datacenter, q.Node)
+	origin, err := r.originOf(ctx, q.Datacenter, q.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,10 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, e
 }
 
 // originOf is what a datacenter's items are applied as, if it may send here.
-func (r *Receiver) originOf(datacenter, node string) (registry.Origin, error) {
+func (r *Receiver) originOf(ctx context.Context, datacenter, node string) (registry.Origin, error) {
+	if err := access.Allow(ctx, access.Need{Resource: access.Peer, Name: datacenter, Verb: access.Exchange}); err != nil {
+		return registry.Origin{}, err
+	}
 	if datacenter != r.side.Datacenter {
 		for _, p := range r.side.Present() {
 			if p.Kind == link.Datacenter && p.Name == datacenter {

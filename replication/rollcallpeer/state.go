@@ -14,7 +14,7 @@ import (
 // head that says how many items follow, the instances, and the records of removals, each a frame of its own. Errors before the first byte: ErrStranger; registry.ErrNoLeader while this node
 // is not ready itself.
 func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) error {
-	if _, err := r.originOf(datacenter, ""); err != nil {
+	if _, err := r.originOf(ctx, datacenter, ""); err != nil {
 		return err
 	}
 	if datacenter != r.side.Datacenter {

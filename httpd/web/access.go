@@ -1,0 +1,413 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// AccessConfig is what access control needs of a node.
+type AccessConfig struct {
+	// Floor is the mode of this node at least; the cluster's may be stricter. Unset: off.
+	Floor access.Mode
+	// TokenInQuery: a token may stand in the URL, as ?token=.
+	TokenInQuery bool
+	// Cluster is the id that the texts of tokens are checked with; nil: "".
+	Cluster func() string
+	// File is the roles and tokens of a file; nil, or a nil table: there is none.
+	File func() *access.Table
+}
+
+// Principal is who makes a call. A nil *Principal is nobody: no credential came.
+type Principal struct {
+	Name     string // of the token, for people, the history and the audit
+	Accessor string // of the token; "": there is none
+	Via      string // by what the principal is known: token, file, admin.sock
+	policy   *access.Policy
+	all      bool // everything is allowed
+}
+
+// Administrator is who comes by the socket in a node's data directory: who owns that owns the data.
+var Administrator = &Principal{Name: "admin.sock", Via: "admin.sock", all: true}
+
+func (p *Principal) sender() access.Sender {
+	if p.Via == "token" {
+		return access.Sender{Accessor: p.Accessor, Name: p.Name}
+	}
+	return access.Sender{Name: p.Name}
+}
+
+// guard decides what becomes of a node's calls.
+type guard struct {
+	AccessConfig
+	coordination kv.Service // nil: the node has no consensus
+	denials      *prometheus.CounterVec
+	wouldDeny    *prometheus.CounterVec
+	failures     failures
+}
+
+func newGuard(c AccessConfig, coordination kv.Service, reg prometheus.Registerer) *guard {
+	return &guard{
+		AccessConfig: c, coordination: coordination,
+		denials:   NewCounters(reg, "rollcall_auth_denied_total", "Calls that were refused for want of permission, by principal, resource and verb.", "principal", "resource", "verb"),
+		wouldDeny: NewCounters(reg, "rollcall_auth_would_deny_total", "Calls that were let pass and would be refused in mode on, by principal, resource and verb.", "principal", "resource", "verb"),
+	}
+}
+
+// table is the cluster's roles and tokens, as this node knows them; nil: there are none, in mode ap.
+func (g *guard) table() *access.Table {
+	if g.coordination == nil {
+		return nil
+	}
+	v, err := g.coordination.View(context.Background(), registry.Stale)
+	if err != nil {
+		return nil
+	}
+	return v.Access()
+}
+
+func (g *guard) fromFile() *access.Table {
+	if g.File == nil {
+		return nil
+	}
+	return g.File()
+}
+
+// mode is the one in force: the stricter of the node's and the cluster's.
+func (g *guard) mode() access.Mode {
+	m := max(g.Floor, access.Off)
+	for _, t := range []*access.Table{g.table(), g.fromFile()} {
+		if t != nil {
+			m = max(m, t.Mode)
+		}
+	}
+	return m
+}
+
+// asks says whether anything is asked of anybody.
+func (g *guard) asks() bool { return g.mode() != access.Off }
+
+// revision changes whenever a credential may have become better or worse.
+func (g *guard) revision() (r [2]uint64) {
+	if t := g.table(); t != nil {
+		r[0] = uint64(t.Revision)
+	}
+	if t := g.fromFile(); t != nil {
+		r[1] = uint64(t.Revision)
+	}
+	return r
+}
+
+func (g *guard) cluster() string {
+	if g.Cluster == nil {
+		return ""
+	}
+	return g.Cluster()
+}
+
+// credentialError says what is wrong with a credential. It never repeats it.
+type credentialError struct{ text string }
+
+func (e *credentialError) Error() string { return e.text }
+
+// unknownCredential is of tokens that are not there, and of secrets that are not the token's: nobody learns which.
+var unknownCredential = &credentialError{"the token is not known here: it was revoked, or its secret was exchanged, or it never was"}
+
+// identify is who a request comes from; nil: no credential came.
+func (g *guard) identify(r *http.Request) (*Principal, error) {
+	if p, _ := r.Context().Value(administratorKey{}).(*Principal); p != nil {
+		return p, nil
+	}
+	text, err := credentialOf(r, g.TokenInQuery)
+	if text == "" || err != nil {
+		return nil, err
+	}
+	accessor, hash, err := access.Parse(text, g.cluster())
+	if err != nil {
+		return nil, &credentialError{err.Error()}
+	}
+	return g.principal(accessor, hash)
+}
+
+// principal is who has a token.
+func (g *guard) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
+	now := time.Now().UnixMilli()
+	for i, t := range []*access.Table{g.table(), g.fromFile()} {
+		if t == nil {
+			continue
+		}
+		h := t.Holder(accessor)
+		switch {
+		case h == nil:
+		case h.Good(hash, now):
+			return &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], policy: h.Policy}, nil
+		case h.Expired(now):
+			return nil, &credentialError{"the token has expired"}
+		}
+	}
+	return nil, unknownCredential
+}
+
+type administratorKey struct{}
+
+// AsAdministrator is the context of connections by the socket in the data directory.
+func AsAdministrator(ctx context.Context) context.Context {
+	return context.WithValue(ctx, administratorKey{}, Administrator)
+}
+
+// credentialOf is the credential that a request has; "": none. Several must be equal.
+func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
+	found := func(credential string) {
+		switch {
+		case credential == "" || text == credential:
+		case text != "":
+			err = &credentialError{"two credentials contradict each other: send one (X-Consul-Token or Authorization)"}
+		default:
+			text = credential
+		}
+	}
+	for _, value := range r.Header["X-Consul-Token"] {
+		found(value)
+	}
+	for _, value := range r.Header["Authorization"] {
+		credential, wrong := ofAuthorization(value)
+		if wrong != nil {
+			return "", wrong
+		}
+		found(credential)
+	}
+	if strings.Contains(r.URL.RawQuery, "token=") {
+		if credential, _, _ := param(r.URL.RawQuery, "token"); access.Looks(credential) {
+			if !inQuery {
+				return "", &credentialError{"a token in the URL lands in logs and is not taken (auth.token-in-query): send it as X-Consul-Token or Authorization"}
+			}
+			found(credential)
+		}
+	}
+	return text, err
+}
+
+// ofAuthorization is the token in an Authorization field: a bearer token, or the password of a user of any name, which is what
+// clients make of http://user:password@host.
+func ofAuthorization(value string) (string, error) {
+	scheme, rest, _ := strings.Cut(value, " ")
+	switch rest = strings.TrimSpace(rest); {
+	case strings.EqualFold(scheme, "Bearer"):
+		return rest, nil
+	case strings.EqualFold(scheme, "Basic"):
+		decoded, err := base64.StdEncoding.DecodeString(rest)
+		user, password, colon := strings.Cut(string(decoded), ":")
+		switch {
+		case err != nil || !colon:
+			return "", &credentialError{"the Authorization field is not a user and a password in base64"}
+		case password == "" && access.Looks(user): // http://rct_…@host
+			return user, nil
+		}
+		return password, nil
+	}
+	return "", &credentialError{"the Authorization field has an unknown scheme; Bearer and Basic are known"}
+}
+
+// Needs is what a route needs, before its endpoint looks at the body.
+type Needs func(c *Call) []access.Need
+
+// Open is of the routes that everybody may call.
+func Open(*Call) []access.Need { return nil }
+
+// Known is of routes that tell every principal the same, or find out for themselves what is needed.
+func Known(*Call) []access.Need { return []access.Need{} }
+
+// ByOperation is of routes that change something, by operations that say themselves what they need. Nobody without a name
+// gets so far.
+func ByOperation(*Call) []access.Need { return []access.Need{} }
+
+// ToDo is of routes that need a verb on a resource of which there is but one, or on all of it.
+func ToDo(verb access.Verbs, on access.Resource) Needs {
+	n := []access.Need{{Resource: on, Verb: verb}}
+	return func(*Call) []access.Need { return n }
+}
+
+// ToRead is of routes that show a resource as a whole.
+func ToRead(on access.Resource) Needs { return ToDo(access.Read, on) }
+
+// ToReadNamed is of routes that show what a variable of the path names.
+func ToReadNamed(on access.Resource, variable string) Needs {
+	return func(c *Call) []access.Need {
+		return []access.Need{{Resource: on, Name: canonicalName(on, c.Segment(variable)), Verb: access.Read}}
+	}
+}
+
+// ToReadRest is ToReadNamed of a variable that takes all that is left of the path.
+func ToReadRest(on access.Resource) Needs {
+	return func(c *Call) []access.Need {
+		return []access.Need{{Resource: on, Name: canonicalName(on, c.Rest()), Verb: access.Read}}
+	}
+}
+
+func canonicalName(on access.Resource, name string) string {
+	if on == access.App {
+		return registry.NewKey(name, "").App
+	}
+	return name
+}
+
+// Principal is who makes the call, nil for nobody.
+func (c *Call) Principal() *Principal { return c.principal }
+
+// authorize finds out who makes a call, and whether what the route needs is allowed.
+func (c *Call) authorize(needs Needs) error {
+	g := c.node.guard
+	wanted := needs(c)
+	if wanted == nil || c.Err != nil {
+		return c.Err
+	}
+	ctx, err := c.node.enter(c.R)
+	if err != nil {
+		return err
+	}
+	c.R = c.R.WithContext(ctx)
+	c.principal, _ = ctx.Value(principalKey{}).(*Principal)
+	if c.principal == nil && len(wanted) == 0 {
+		return c.node.allow(ctx, access.Need{Resource: access.Operator, Verb: access.Write}) // somebody at least
+	}
+	return c.node.allow(ctx, wanted...)
+}
+
+type principalKey struct{}
+
+// enter is the context of a request of which it is known who sends it.
+func (n *Node) enter(r *http.Request) (context.Context, error) {
+	g, ctx := n.guard, r.Context()
+	p, err := g.identify(r)
+	if err != nil {
+		switch mode := g.mode(); {
+		case mode == access.Off: // what nobody asked for need not be right
+		case mode == access.LogOnly:
+			g.wouldDeny.WithLabelValues("invalid", "", "").Inc()
+		case !g.failures.take(addressOf(r)):
+			return nil, &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
+		default:
+			g.denials.WithLabelValues("invalid", "", "").Inc()
+			return nil, &Refusal{Status: http.StatusUnauthorized, Text: err.Error(), challenge: true, consul: "ACL not found", Cause: err}
+		}
+	}
+	if p != nil {
+		ctx = context.WithValue(access.As(ctx, p.sender()), principalKey{}, p)
+	}
+	return access.Judged(ctx, func(need access.Need) error { return n.allow(ctx, need) }), nil
+}
+
+// MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed.
+func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string) (context.Context, error) {
+	if !n.guard.asks() {
+		return r.Context(), nil
+	}
+	ctx, err := n.enter(r)
+	if err != nil {
+		return nil, err
+	}
+	need := access.Need{Resource: access.App, Name: app, Verb: access.Register}
+	if origin.Replicated() {
+		need = exchanging(origin)
+	}
+	return ctx, n.allow(ctx, need)
+}
+
+// exchanging is what a server needs that replicates.
+func exchanging(origin registry.Origin) access.Need {
+	return access.Need{Resource: access.Peer, Name: origin.DC, Verb: access.Exchange}
+}
+
+// Allow refuses what the caller may not do.
+func (c *Call) Allow(needs ...access.Need) error { return c.node.allow(c.R.Context(), needs...) }
+
+// allow refuses what the principal of a context may not do.
+func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
+	g := n.guard
+	mode := g.mode()
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	for _, need := range needs {
+		if mode == access.Off && need.Resource != access.Auth || n.allows(p, need) {
+			continue
+		}
+		who := "nobody"
+		if p != nil {
+			who = p.Name
+		}
+		if mode == access.LogOnly && need.Resource != access.Auth {
+			g.wouldDeny.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
+			continue
+		}
+		g.denials.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
+		return denial(p, need)
+	}
+	return nil
+}
+
+// allows decides. Of a session, its creator may do what those may who may have sessions.
+func (n *Node) allows(p *Principal, need access.Need) bool {
+	switch {
+	case p == nil:
+		return false
+	case p.all:
+		return true
+	case need.Resource == access.Session && need.Name != "":
+		owner := n.ownerOf(need.Name)
+		if owner != "" && owner != p.Name {
+			return p.policy.Allows(access.Need{Resource: access.Operator, Verb: access.Write})
+		}
+		need.Name = ""
+	}
+	return p.policy.Allows(need)
+}
+
+// ownerOf is the name of the principal that a session belongs to; "": it is everybody's, or not there.
+func (n *Node) ownerOf(session string) string {
+	if n.Coordination == nil {
+		return ""
+	}
+	v, err := n.Coordination.View(context.Background(), registry.Stale)
+	if err != nil {
+		return ""
+	}
+	return v.Owner(session)
+}
+
+// errRevoked is of an operation whose sender lost the token while it was under way.
+var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found"}
+
+// denial is the refusal of what a principal may not do, in Consul's words where its clients see them.
+func denial(p *Principal, need access.Need) error {
+	what := fmt.Sprintf("permission '%s:%s'", need.Resource, need.Verb)
+	if need.Name != "" {
+		what += fmt.Sprintf(" on %q", need.Name)
+	}
+	if p == nil {
+		return &Refusal{Status: http.StatusUnauthorized, challenge: true, consul: "Permission denied: anonymous token lacks " + what,
+			Text: "this needs a token with " + what + ": send it as X-Consul-Token, as a bearer token, or as the password in the URL"}
+	}
+	text := fmt.Sprintf("Permission denied: token with AccessorID '%s' lacks %s", p.Accessor, what)
+	return &Refusal{Status: http.StatusForbidden, Text: text, consul: text}
+}
+
+// addressOf is the address that a request comes from.
+func addressOf(r *http.Request) netip.Addr {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr, _ := netip.ParseAddr(host)
+	return addr.Unmap()
+}
