@@ -268,7 +268,6 @@ func (c *Call) Principal() *Principal { return c.principal }
 
 // authorize finds out who makes a call, and whether what the route needs is allowed.
 func (c *Call) authorize(needs Needs) error {
-	g := c.node.guard
 	wanted := needs(c)
 	if wanted == nil || c.Err != nil {
 		return c.Err
@@ -277,7 +276,9 @@ func (c *Call) authorize(needs Needs) error {
 	if err != nil {
 		return err
 	}
-	c.R = c.R.WithContext(ctx)
+	if ctx != c.R.Context() {
+		c.R = c.R.WithContext(ctx)
+	}
 	c.principal, _ = ctx.Value(principalKey{}).(*Principal)
 	if c.principal == nil && len(wanted) == 0 {
 		return c.node.allow(ctx, access.Need{Resource: access.Operator, Verb: access.Write}) // somebody at least
@@ -302,6 +303,9 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 			g.denials.WithLabelValues("invalid", "", "").Inc()
 			return nil, &Refusal{Status: http.StatusUnauthorized, Text: err.Error(), challenge: true, consul: "ACL not found", Cause: err}
 		}
+	}
+	if p == nil && !g.asks() {
+		return ctx, nil
 	}
 	if p != nil {
 		ctx = context.WithValue(access.As(ctx, p.sender()), principalKey{}, p)
