@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -26,8 +25,8 @@ type AccessConfig struct {
 	TokenInQuery bool
 	// Cluster is the id that the texts of tokens are checked with; nil: "".
 	Cluster func() string
-	// File is the roles and tokens of a file; nil, or a nil table: there is none.
-	File func() *access.Table
+	// Table is the cluster's roles and tokens, as this node knows them; File those of a file. Nil, or a nil table: there are none.
+	Table, File func() *access.Table
 }
 
 // Principal is who makes a call. A nil *Principal is nobody: no credential came.
@@ -49,46 +48,36 @@ func (p *Principal) sender() access.Sender {
 	return access.Sender{Name: p.Name}
 }
 
-// guard decides what becomes of a node's calls.
-type guard struct {
+// control decides what becomes of a node's calls.
+type control struct {
 	AccessConfig
-	coordination kv.Service // nil: the node has no consensus
-	denials      *prometheus.CounterVec
-	wouldDeny    *prometheus.CounterVec
-	failures     failures
+	denials   *prometheus.CounterVec
+	wouldDeny *prometheus.CounterVec
+	failures  failures
 }
 
-func newGuard(c AccessConfig, coordination kv.Service, reg prometheus.Registerer) *guard {
-	return &guard{
-		AccessConfig: c, coordination: coordination,
-		denials:   NewCounters(reg, "rollcall_auth_denied_total", "Calls that were refused for want of permission, by principal, resource and verb.", "principal", "resource", "verb"),
-		wouldDeny: NewCounters(reg, "rollcall_auth_would_deny_total", "Calls that were let pass and would be refused in mode on, by principal, resource and verb.", "principal", "resource", "verb"),
+func newControl(c AccessConfig, reg prometheus.Registerer) *control {
+	return &control{
+		AccessConfig: c,
+		denials:      NewCounters(reg, "rollcall_auth_denied_total", "Calls that were refused for want of permission, by principal, resource and verb.", "principal", "resource", "verb"),
+		wouldDeny:    NewCounters(reg, "rollcall_auth_would_deny_total", "Calls that were let pass and would be refused in mode on, by principal, resource and verb.", "principal", "resource", "verb"),
 	}
 }
 
-// table is the cluster's roles and tokens, as this node knows them; nil: there are none, in mode ap.
-func (g *guard) table() *access.Table {
-	if g.coordination == nil {
-		return nil
+// tables are the cluster's roles and tokens, and those of the file; nil: there are none.
+func (a *control) tables() (of [2]*access.Table) {
+	for i, table := range []func() *access.Table{a.Table, a.File} {
+		if table != nil {
+			of[i] = table()
+		}
 	}
-	v, err := g.coordination.View(context.Background(), registry.Stale)
-	if err != nil {
-		return nil
-	}
-	return v.Access()
-}
-
-func (g *guard) fromFile() *access.Table {
-	if g.File == nil {
-		return nil
-	}
-	return g.File()
+	return of
 }
 
 // mode is the one in force: the stricter of the node's and the cluster's.
-func (g *guard) mode() access.Mode {
-	m := max(g.Floor, access.Off)
-	for _, t := range []*access.Table{g.table(), g.fromFile()} {
+func (a *control) mode() access.Mode {
+	m := max(a.Floor, access.Off)
+	for _, t := range a.tables() {
 		if t != nil {
 			m = max(m, t.Mode)
 		}
@@ -97,24 +86,23 @@ func (g *guard) mode() access.Mode {
 }
 
 // asks says whether anything is asked of anybody.
-func (g *guard) asks() bool { return g.mode() != access.Off }
+func (a *control) asks() bool { return a.mode() != access.Off }
 
 // revision changes whenever a credential may have become better or worse.
-func (g *guard) revision() (r [2]uint64) {
-	if t := g.table(); t != nil {
-		r[0] = uint64(t.Revision)
-	}
-	if t := g.fromFile(); t != nil {
-		r[1] = uint64(t.Revision)
+func (a *control) revision() (r [2]uint64) {
+	for i, t := range a.tables() {
+		if t != nil {
+			r[i] = uint64(t.Revision)
+		}
 	}
 	return r
 }
 
-func (g *guard) cluster() string {
-	if g.Cluster == nil {
+func (a *control) cluster() string {
+	if a.Cluster == nil {
 		return ""
 	}
-	return g.Cluster()
+	return a.Cluster()
 }
 
 // credentialError says what is wrong with a credential. It never repeats it.
@@ -126,25 +114,25 @@ func (e *credentialError) Error() string { return e.text }
 var unknownCredential = &credentialError{"the token is not known here: it was revoked, or its secret was exchanged, or it never was"}
 
 // identify is who a request comes from; nil: no credential came.
-func (g *guard) identify(r *http.Request) (*Principal, error) {
+func (a *control) identify(r *http.Request) (*Principal, error) {
 	if p, _ := r.Context().Value(administratorKey{}).(*Principal); p != nil {
 		return p, nil
 	}
-	text, err := credentialOf(r, g.TokenInQuery)
+	text, err := credentialOf(r, a.TokenInQuery)
 	if text == "" || err != nil {
 		return nil, err
 	}
-	accessor, hash, err := access.Parse(text, g.cluster())
+	accessor, hash, err := access.Parse(text, a.cluster())
 	if err != nil {
 		return nil, &credentialError{err.Error()}
 	}
-	return g.principal(accessor, hash)
+	return a.principal(accessor, hash)
 }
 
 // principal is who has a token.
-func (g *guard) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
+func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
 	now := time.Now().UnixMilli()
-	for i, t := range []*access.Table{g.table(), g.fromFile()} {
+	for i, t := range a.tables() {
 		if t == nil {
 			continue
 		}
@@ -290,21 +278,21 @@ type principalKey struct{}
 
 // enter is the context of a request of which it is known who sends it.
 func (n *Node) enter(r *http.Request) (context.Context, error) {
-	g, ctx := n.guard, r.Context()
-	p, err := g.identify(r)
+	a, ctx := n.access, r.Context()
+	p, err := a.identify(r)
 	if err != nil {
-		switch mode := g.mode(); {
+		switch mode := a.mode(); {
 		case mode == access.Off: // what nobody asked for need not be right
 		case mode == access.LogOnly:
-			g.wouldDeny.WithLabelValues("invalid", "", "").Inc()
-		case !g.failures.take(addressOf(r)):
+			a.wouldDeny.WithLabelValues("invalid", "", "").Inc()
+		case !a.failures.admit(addressOf(r)):
 			return nil, &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
 		default:
-			g.denials.WithLabelValues("invalid", "", "").Inc()
+			a.denials.WithLabelValues("invalid", "", "").Inc()
 			return nil, &Refusal{Status: http.StatusUnauthorized, Text: err.Error(), challenge: true, consul: "ACL not found", Cause: err}
 		}
 	}
-	if p == nil && !g.asks() {
+	if p == nil && !a.asks() {
 		return ctx, nil
 	}
 	if p != nil {
@@ -315,7 +303,7 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 
 // MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed.
 func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string) (context.Context, error) {
-	if !n.guard.asks() {
+	if !n.access.asks() {
 		return r.Context(), nil
 	}
 	ctx, err := n.enter(r)
@@ -339,8 +327,8 @@ func (c *Call) Allow(needs ...access.Need) error { return c.node.allow(c.R.Conte
 
 // allow refuses what the principal of a context may not do.
 func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
-	g := n.guard
-	mode := g.mode()
+	a := n.access
+	mode := a.mode()
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	for _, need := range needs {
 		if mode == access.Off && need.Resource != access.Auth || n.allows(p, need) {
@@ -351,10 +339,10 @@ func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 			who = p.Name
 		}
 		if mode == access.LogOnly && need.Resource != access.Auth {
-			g.wouldDeny.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
+			a.wouldDeny.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
 			continue
 		}
-		g.denials.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
+		a.denials.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
 		return denial(p, need)
 	}
 	return nil

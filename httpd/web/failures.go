@@ -28,8 +28,8 @@ type spent struct {
 // left is what is still to be paid back.
 func (s spent) left(now time.Time) float64 { return max(s.tries-failRate*now.Sub(s.at).Seconds(), 0) }
 
-// take says whether an address may have failed once more.
-func (f *failures) take(from netip.Addr) bool {
+// admit says whether an address may have failed once more.
+func (f *failures) admit(from netip.Addr) bool {
 	bits := 32
 	if from.Is6() {
 		bits = 64

@@ -23,7 +23,7 @@ type Node struct {
 	Watches  *Watches
 
 	logged     logged // calls that failed or were slow
-	guard      *guard
+	access     *control
 	budget     budget // of the memory of requests under way
 	limits     atomic.Pointer[Limits]
 	responses  atomic.Pointer[pool]
@@ -61,7 +61,7 @@ type Config struct {
 func NewNode(c Config) *Node {
 	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders)}
 	n.SetLimits(c.Limits)
-	n.guard = newGuard(c.Access, c.Coordination, c.Metrics)
+	n.access = newControl(c.Access, c.Metrics)
 	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, sender and outcome.", "action", "origin", "outcome")
 	n.renewals = newRenewals(n.operations)
 	return n

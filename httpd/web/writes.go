@@ -95,7 +95,7 @@ func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...regis
 
 // needsOf is what the sender of operations needs.
 func (n *Node) needsOf(origin registry.Origin, ops []registry.Op) (all []access.Need) {
-	if !n.guard.asks() {
+	if !n.access.asks() {
 		return nil
 	}
 	if len(ops) == 1 {
